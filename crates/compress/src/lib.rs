@@ -1,0 +1,3 @@
+//! Stream compressors.
+#![no_std]
+#![forbid(unsafe_code)]

@@ -1,0 +1,90 @@
+//! Profiles: what the host folds messages into, and what reports are made from.
+//!
+//! A [`Profile`] is one run of one process, complete in itself: it names its modules, so it can be
+//! read on a machine that has none of them.
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+
+use trommel_tuple::{Kind, ModuleId, Place};
+
+/// One observed process.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Profile {
+    /// The command as typed: program and arguments, as raw bytes.
+    pub command: Vec<Vec<u8>>,
+    /// The compressor's spec, as its parser prints it.
+    pub compressor: String,
+    /// Modules in the order of their numbers; entry 0 is `[anon]`.
+    pub modules: Vec<Module>,
+    /// What was collected, per kind.
+    pub kinds: BTreeMap<Kind, KindProfile>,
+    /// How each branch and call site transfers control.
+    pub sites: BTreeMap<Place, Site>,
+    /// What the run cost and how it ended.
+    pub run: Run,
+}
+
+/// A file mapped as code, or a special region such as `[vdso]`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Module {
+    /// The number that places refer to.
+    pub id: ModuleId,
+    /// Path at run time (raw bytes are kept as lossless as `OsStr` on Linux), or `[anon]`, `[vdso]`.
+    pub path: Vec<u8>,
+    /// GNU build id; empty where the file has none.
+    pub build_id: Vec<u8>,
+}
+
+/// Everything of one kind.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct KindProfile {
+    /// Events the program produced.
+    pub seen: u64,
+    /// Messages the compressor sent.
+    pub messages: u64,
+    /// Tuples with the number of events each is estimated to stand for (exact under `exact`),
+    /// sorted by place, then value.
+    pub counts: BTreeMap<Place, Vec<(u64, u64)>>,
+}
+
+/// How an instruction transfers control.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Site {
+    /// A conditional branch: its taken target and the instruction behind it.
+    Conditional {
+        /// Where it goes when taken.
+        taken: Place,
+        /// Where it goes when not.
+        fallthrough: Place,
+    },
+    /// A jump through a register or memory.
+    IndirectJump,
+    /// A call with its target in the instruction.
+    DirectCall,
+    /// A call through a register or memory.
+    IndirectCall,
+}
+
+/// The run itself. Times are in nanoseconds.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Run {
+    /// Wall-clock start, nanoseconds since 1970.
+    pub started: u64,
+    /// Wall time from the first instruction to the end.
+    pub wall: u64,
+    /// CPU time of the target (user and system together).
+    pub target_cpu: u64,
+    /// CPU time that the host spent folding.
+    pub host_cpu: u64,
+    /// Exit code, or the negative of the terminating signal; `None` when the end was not seen.
+    pub status: Option<i32>,
+    /// Events lost. Zero in record mode: a full queue makes the producer wait.
+    pub dropped: u64,
+    /// Times the producer found its queue full and waited.
+    pub waits: u64,
+    /// Time the producer spent waiting.
+    pub wait_time: u64,
+    /// Where observation ended before the program did, in words (empty: observed to the end).
+    pub let_go: Vec<String>,
+}

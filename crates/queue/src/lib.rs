@@ -1,0 +1,2 @@
+//! Queues in shared memory.
+#![no_std]

@@ -1,0 +1,42 @@
+//! The vocabulary that every stage of Trommel shares.
+//!
+//! A program produces *events*. An event of one [`Kind`] is a [`Tuple`]: the [`Place`] of the
+//! instruction that caused it and a 64-bit value (a loaded value, or the place control went to).
+//! Compressors turn tuples into [`Message`]s; profiles are folded from messages.
+//!
+//! Places name code by module and `vaddr`, the address that `objdump -d` prints, so that they mean
+//! the same from run to run. A place packs into one 64-bit word: the form in which tuples are
+//! hashed, streamed and compared.
+#![no_std]
+#![forbid(unsafe_code)]
+
+mod kind;
+mod place;
+
+pub use kind::{Kind, KindSet};
+pub use place::{ModuleId, Place, Vaddr};
+
+/// One event: what happened (`value`) at which instruction (`pc`).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Tuple {
+    /// The instruction.
+    pub pc: Place,
+    /// For `edge` and `call` the packed [`Place`] executed next; otherwise a plain value.
+    pub value: u64,
+}
+
+impl Tuple {
+    /// A tuple of a place and a value.
+    pub const fn new(pc: Place, value: u64) -> Self {
+        Self { pc, value }
+    }
+}
+
+/// What a compressor sends on: a tuple and the number of events it stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Message {
+    /// The tuple.
+    pub tuple: Tuple,
+    /// Events counted by this message, as its compressor defines it.
+    pub count: u64,
+}
