@@ -1,0 +1,180 @@
+//! Chunks: the unit of compression and of checksums.
+//!
+//! ```text
+//! tag u8 | packed u8 | zero u16 | raw length u32 | stored length u32 | crc u32 | stored bytes
+//! ```
+//! All numbers little-endian. The CRC covers the header before it, the number of the chunk in the
+//! file (u32) and the stored bytes, so that a chunk that was dropped, repeated or moved is noticed.
+
+use std::io::{self, Read, Write};
+
+use crate::error::DecodeError;
+
+/// What a chunk holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Tag {
+    /// Command, compressor, the run.
+    Head = 1,
+    Modules = 2,
+    /// A kind with its totals.
+    Kind = 3,
+    /// Tuples of a kind.
+    Counts = 4,
+    Sites = 5,
+    /// Nothing follows.
+    End = 6,
+}
+
+impl Tag {
+    const ALL: [Self; 6] = [
+        Self::Head,
+        Self::Modules,
+        Self::Kind,
+        Self::Counts,
+        Self::Sites,
+        Self::End,
+    ];
+}
+
+/// Writers close a chunk at this size; only a single text can make it longer.
+pub(crate) const TARGET: usize = 256 << 10;
+/// Readers refuse more. `execve` limits a command to 6 MiB.
+const MAX: usize = 16 << 20;
+const HEADER: usize = 16;
+
+/// Writes chunks.
+pub(crate) struct Writer<W> {
+    out: W,
+    number: u32,
+}
+
+impl<W: Write> Writer<W> {
+    pub(crate) fn new(out: W) -> Self {
+        Self { out, number: 0 }
+    }
+
+    /// Chunks written so far.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    pub(crate) fn chunk(&mut self, tag: Tag, raw: &[u8]) -> io::Result<()> {
+        if raw.len() > MAX {
+            return Err(io::Error::other(
+                "the command line is too long for a profile",
+            ));
+        }
+        let packed = lz4_flex::block::compress(raw);
+        let is_packed = packed.len() < raw.len();
+        let stored = if is_packed { &packed } else { raw };
+        let mut header = [0; HEADER];
+        header[0] = tag as u8;
+        header[1] = is_packed.into();
+        header[4..8].copy_from_slice(&(raw.len() as u32).to_le_bytes());
+        header[8..12].copy_from_slice(&(stored.len() as u32).to_le_bytes());
+        let crc = checksum(&header, self.number, stored);
+        header[12..].copy_from_slice(&crc.to_le_bytes());
+        self.number += 1;
+        self.out.write_all(&header)?;
+        self.out.write_all(stored)
+    }
+}
+
+fn checksum(header: &[u8; HEADER], number: u32, stored: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&header[..12]);
+    hasher.update(&number.to_le_bytes());
+    hasher.update(stored);
+    hasher.finalize()
+}
+
+/// Reads chunks and knows where it is.
+pub(crate) struct Reader<R> {
+    input: R,
+    position: u64,
+    number: u32,
+}
+
+/// A chunk, checked and unpacked.
+pub(crate) struct Chunk {
+    pub(crate) tag: Tag,
+    /// Where it starts in the file.
+    pub(crate) at: u64,
+    pub(crate) raw: Vec<u8>,
+}
+
+impl<R: Read> Reader<R> {
+    pub(crate) fn new(input: R) -> Self {
+        Self {
+            input,
+            position: 0,
+            number: 0,
+        }
+    }
+
+    /// Chunks read so far.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Where the next byte is.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Up to `size` bytes: fewer only at the end of the file. Memory grows with what is there.
+    pub(crate) fn up_to(&mut self, size: usize) -> Result<Vec<u8>, DecodeError> {
+        let mut bytes = Vec::new();
+        let mut limited = (&mut self.input).take(size as u64);
+        limited.read_to_end(&mut bytes).map_err(DecodeError::Read)?;
+        self.position += bytes.len() as u64;
+        Ok(bytes)
+    }
+
+    fn exactly(&mut self, size: usize, what: &'static str) -> Result<Vec<u8>, DecodeError> {
+        let bytes = self.up_to(size)?;
+        if bytes.len() < size {
+            return Err(DecodeError::Truncated {
+                at: self.position,
+                what,
+            });
+        }
+        Ok(bytes)
+    }
+
+    pub(crate) fn chunk(&mut self) -> Result<Chunk, DecodeError> {
+        let at = self.position;
+        let corrupt = |what: String| DecodeError::Corrupt { at, what };
+        let mut header = [0; HEADER];
+        header.copy_from_slice(&self.exactly(HEADER, "the header of a chunk")?);
+        let word =
+            |i: usize| u32::from_le_bytes([header[i], header[i + 1], header[i + 2], header[i + 3]]);
+        let (raw_length, stored_length) = (word(4) as usize, word(8) as usize);
+        if raw_length > MAX || stored_length > raw_length {
+            return Err(corrupt(format!(
+                "a chunk of {stored_length} bytes for {raw_length} cannot be"
+            )));
+        }
+        let stored = self.exactly(stored_length, "a chunk")?;
+        if checksum(&header, self.number, &stored) != word(12) {
+            return Err(corrupt(format!(
+                "the checksum of chunk {} does not match",
+                self.number
+            )));
+        }
+        let tag = Tag::ALL.into_iter().find(|t| *t as u8 == header[0]);
+        let tag =
+            tag.ok_or_else(|| corrupt(format!("chunks of type {} are unknown", header[0])))?;
+        let raw = match header[1] {
+            0 if stored_length == raw_length => stored,
+            1 => lz4_flex::block::decompress(&stored, raw_length)
+                .ok()
+                .filter(|raw| raw.len() == raw_length)
+                .ok_or_else(|| corrupt(format!("chunk {} cannot be unpacked", self.number)))?,
+            _ => return Err(corrupt("its chunk is packed in an unknown way".into())),
+        };
+        self.number += 1;
+        Ok(Chunk { tag, at, raw })
+    }
+}

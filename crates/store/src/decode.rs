@@ -1,0 +1,215 @@
+//! From bytes to a profile. The inverse of `encode`, believing nothing.
+
+use std::io::Read;
+
+use trommel_profile::{KindProfile, Module, Profile, Run, Site};
+use trommel_tuple::{Kind, ModuleId, Place};
+
+use crate::chunk::{Chunk, Reader, Tag};
+use crate::error::DecodeError;
+use crate::varint::Cursor;
+use crate::{MAGIC, VERSION};
+
+type Inside<T> = Result<T, &'static str>;
+
+pub(crate) fn decode(input: impl Read) -> Result<Profile, DecodeError> {
+    let mut input = Reader::new(input);
+    start(&mut input)?;
+    let mut profile = Profile::default();
+    let mut stage = None;
+    loop {
+        let Chunk { tag, at, raw } = input.chunk()?;
+        let corrupt = |what: &str| DecodeError::Corrupt {
+            at,
+            what: what.to_owned(),
+        };
+        let expected_first = stage.is_none();
+        if expected_first != (tag == Tag::Head) {
+            return Err(corrupt("the head is not where it should be"));
+        }
+        stage = Some(tag);
+        let mut cursor = Cursor(&raw);
+        match tag {
+            Tag::Head => head(&mut cursor, &mut profile),
+            Tag::Modules => modules(&mut cursor, &mut profile),
+            Tag::Kind => kind_totals(&mut cursor, &mut profile),
+            Tag::Counts => counts(&mut cursor, &mut profile),
+            Tag::Sites => sites(&mut cursor, &mut profile),
+            Tag::End => end(&mut cursor, input.number()),
+        }
+        .map_err(corrupt)?;
+        if !cursor.is_empty() {
+            return Err(corrupt("a chunk holds more than it should"));
+        }
+        if tag == Tag::End {
+            break;
+        }
+    }
+    match input.up_to(1)?.is_empty() {
+        true => Ok(profile),
+        false => Err(DecodeError::Corrupt {
+            at: input.position(),
+            what: "there are bytes behind its end".into(),
+        }),
+    }
+}
+
+fn start<R: Read>(input: &mut Reader<R>) -> Result<(), DecodeError> {
+    let magic = input.up_to(MAGIC.len())?;
+    if magic != MAGIC {
+        if !magic.is_empty() && MAGIC.starts_with(&magic) {
+            return Err(DecodeError::Truncated {
+                at: input.position(),
+                what: "its first bytes",
+            });
+        }
+        return Err(DecodeError::NotAProfile(match &magic[..] {
+            [] => "it is empty".into(),
+            b"PERFILE2" => "it is a profile of perf".into(),
+            [0x7f, b'E', b'L', b'F', ..] => "it is a program".into(),
+            [0x1f, 0x8b, ..] | [0x28, 0xb5, 0x2f, 0xfd, ..] => "it is a compressed file".into(),
+            [b'{' | b'[', ..] => "it looks like JSON".into(),
+            other => {
+                let bytes: Vec<String> = other.iter().map(|b| format!("{b:02x}")).collect();
+                format!("it starts with {}", bytes.join(" "))
+            }
+        }));
+    }
+    let version = input.up_to(4)?;
+    let Ok(version) = <[u8; 4]>::try_from(version) else {
+        return Err(DecodeError::Truncated {
+            at: input.position(),
+            what: "its version",
+        });
+    };
+    match u32::from_le_bytes(version) {
+        VERSION => Ok(()),
+        other => Err(DecodeError::Version(other)),
+    }
+}
+
+fn head(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
+    for _ in 0..cursor.number()? {
+        profile.command.push(cursor.bytes()?.to_vec());
+    }
+    profile.compressor = text(cursor)?;
+    let mut run = Run::default();
+    for field in [
+        &mut run.started,
+        &mut run.wall,
+        &mut run.target_cpu,
+        &mut run.host_cpu,
+        &mut run.dropped,
+        &mut run.waits,
+        &mut run.wait_time,
+    ] {
+        *field = cursor.number()?;
+    }
+    let ended = cursor.byte()?;
+    let status = i32::try_from(cursor.signed()?).map_err(|_| "an exit status is too large")?;
+    run.status = match ended {
+        0 if status == 0 => None,
+        1 => Some(status),
+        _ => return Err("the exit status is malformed"),
+    };
+    for _ in 0..cursor.number()? {
+        run.let_go.push(text(cursor)?);
+    }
+    profile.run = run;
+    Ok(())
+}
+
+fn modules(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
+    for _ in 0..cursor.number()? {
+        let id = cursor.number()?;
+        profile.modules.push(Module {
+            id: ModuleId(u16::try_from(id).map_err(|_| "a module number is too large")?),
+            path: cursor.bytes()?.to_vec(),
+            build_id: cursor.bytes()?.to_vec(),
+        });
+    }
+    Ok(())
+}
+
+fn kind_totals(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
+    let kind = kind(cursor)?;
+    let totals = KindProfile {
+        seen: cursor.number()?,
+        messages: cursor.number()?,
+        ..KindProfile::default()
+    };
+    match profile.kinds.insert(kind, totals) {
+        None => Ok(()),
+        Some(_) => Err("a kind is there twice"),
+    }
+}
+
+fn counts(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
+    let kind = kind(cursor)?;
+    let data = profile
+        .kinds
+        .get_mut(&kind)
+        .ok_or("counts come before their kind")?;
+    let mut before = 0_u64;
+    while !cursor.is_empty() {
+        let word = before
+            .checked_add(cursor.number()?)
+            .ok_or("a place is too large")?;
+        before = word;
+        let length = cursor.number()?;
+        let mut last = if kind.value_is_place() { word } else { 0 };
+        let values = data.counts.entry(Place::from_word(word)).or_default();
+        // A value and its count take two bytes at least.
+        let possible = (cursor.remaining() / 2) as u64;
+        if length > possible {
+            return Err("a place has more values than there are bytes");
+        }
+        values.reserve_exact(length as usize);
+        for _ in 0..length {
+            let value = last.wrapping_add_signed(cursor.signed()?);
+            if values.last().is_some_and(|(earlier, _)| *earlier >= value) {
+                return Err("values are out of order");
+            }
+            values.push((value, cursor.number()?));
+            last = value;
+        }
+    }
+    Ok(())
+}
+
+fn sites(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
+    let mut before = 0_u64;
+    while !cursor.is_empty() {
+        let word = before
+            .checked_add(cursor.number()?)
+            .ok_or("a place is too large")?;
+        before = word;
+        let site = match cursor.byte()? {
+            0 => Site::Conditional {
+                taken: Place::from_word(word.wrapping_add_signed(cursor.signed()?)),
+                fallthrough: Place::from_word(word.wrapping_add_signed(cursor.signed()?)),
+            },
+            1 => Site::IndirectJump,
+            2 => Site::DirectCall,
+            3 => Site::IndirectCall,
+            _ => return Err("a branch of an unknown type"),
+        };
+        profile.sites.insert(Place::from_word(word), site);
+    }
+    Ok(())
+}
+
+fn end(cursor: &mut Cursor<'_>, chunks: u32) -> Inside<()> {
+    match cursor.number()? {
+        n if n.checked_add(1) == Some(chunks.into()) => Ok(()),
+        _ => Err("chunks are missing"),
+    }
+}
+
+fn kind(cursor: &mut Cursor<'_>) -> Inside<Kind> {
+    Kind::from_number(cursor.byte()?).ok_or("an event kind that does not exist")
+}
+
+fn text(cursor: &mut Cursor<'_>) -> Inside<String> {
+    String::from_utf8(cursor.bytes()?.to_vec()).map_err(|_| "a text is not UTF-8")
+}

@@ -1,0 +1,162 @@
+//! From a profile to bytes.
+//!
+//! Counts are written place by place, as differences from the place before. A place with very many
+//! values is written in several records, so no chunk grows beyond measure; values are differences
+//! from the value before, the first one from the place itself where values are places.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use trommel_profile::{Profile, Run, Site};
+use trommel_tuple::{Kind, Place};
+
+use crate::chunk::{TARGET, Tag, Writer};
+use crate::varint::{put, put_bytes, put_signed};
+use crate::{MAGIC, VERSION};
+
+/// Values in one record at most.
+const VALUES_PER_RECORD: usize = 4096;
+
+pub(crate) fn encode(profile: &Profile, mut out: impl Write) -> io::Result<()> {
+    out.write_all(&MAGIC)?;
+    out.write_all(&VERSION.to_le_bytes())?;
+    let mut out = Writer::new(out);
+    out.chunk(Tag::Head, &head(profile))?;
+    out.chunk(Tag::Modules, &modules(profile))?;
+    for (&kind, data) in &profile.kinds {
+        let mut raw = vec![kind as u8];
+        put(&mut raw, data.seen);
+        put(&mut raw, data.messages);
+        out.chunk(Tag::Kind, &raw)?;
+        counts(kind, &data.counts, &mut out)?;
+    }
+    sites(&profile.sites, &mut out)?;
+    let mut raw = Vec::new();
+    put(&mut raw, out.number().into());
+    out.chunk(Tag::End, &raw)
+}
+
+fn head(profile: &Profile) -> Vec<u8> {
+    let mut raw = Vec::new();
+    put(&mut raw, profile.command.len() as u64);
+    for argument in &profile.command {
+        put_bytes(&mut raw, argument);
+    }
+    put_bytes(&mut raw, profile.compressor.as_bytes());
+    let Run {
+        started,
+        wall,
+        target_cpu,
+        host_cpu,
+        status,
+        dropped,
+        waits,
+        wait_time,
+        let_go,
+    } = &profile.run;
+    for number in [
+        started, wall, target_cpu, host_cpu, dropped, waits, wait_time,
+    ] {
+        put(&mut raw, *number);
+    }
+    raw.push(status.is_some().into());
+    put_signed(&mut raw, status.unwrap_or(0).into());
+    put(&mut raw, let_go.len() as u64);
+    for reason in let_go {
+        put_bytes(&mut raw, reason.as_bytes());
+    }
+    raw
+}
+
+fn modules(profile: &Profile) -> Vec<u8> {
+    let mut raw = Vec::new();
+    put(&mut raw, profile.modules.len() as u64);
+    for module in &profile.modules {
+        put(&mut raw, module.id.0.into());
+        put_bytes(&mut raw, &module.path);
+        put_bytes(&mut raw, &module.build_id);
+    }
+    raw
+}
+
+fn counts<W: Write>(
+    kind: Kind,
+    counts: &BTreeMap<Place, Vec<(u64, u64)>>,
+    out: &mut Writer<W>,
+) -> io::Result<()> {
+    let mut raw = vec![kind as u8];
+    let mut before = 0;
+    for (place, values) in counts {
+        let word = place.word();
+        let values = &*sorted(values);
+        // A place without values is kept too: one record with none.
+        let first: &[(u64, u64)] = &values[..values.len().min(VALUES_PER_RECORD)];
+        let rest = values[first.len()..].chunks(VALUES_PER_RECORD);
+        for record in std::iter::once(first).chain(rest) {
+            put(&mut raw, word - before);
+            before = word;
+            put(&mut raw, record.len() as u64);
+            let mut last = if kind.value_is_place() { word } else { 0 };
+            for &(value, count) in record {
+                put_signed(&mut raw, value.wrapping_sub(last) as i64);
+                put(&mut raw, count);
+                last = value;
+            }
+            if raw.len() >= TARGET {
+                out.chunk(Tag::Counts, &raw)?;
+                raw.truncate(1);
+                before = 0;
+            }
+        }
+    }
+    if raw.len() > 1 {
+        out.chunk(Tag::Counts, &raw)?;
+    }
+    Ok(())
+}
+
+/// The values in order, each once: readers insist on it, and a run must not be lost over it.
+fn sorted(values: &[(u64, u64)]) -> Cow<'_, [(u64, u64)]> {
+    if values.is_sorted_by(|a, b| a.0 < b.0) {
+        return Cow::Borrowed(values);
+    }
+    let mut merged = BTreeMap::new();
+    for &(value, count) in values {
+        let sum: &mut u64 = merged.entry(value).or_default();
+        *sum = sum.saturating_add(count);
+    }
+    Cow::Owned(merged.into_iter().collect())
+}
+
+fn sites<W: Write>(sites: &BTreeMap<Place, Site>, out: &mut Writer<W>) -> io::Result<()> {
+    let mut raw = Vec::new();
+    let mut before = 0;
+    for (place, site) in sites {
+        let word = place.word();
+        put(&mut raw, word - before);
+        before = word;
+        let relative = |raw: &mut Vec<u8>, other: &Place| {
+            put_signed(raw, other.word().wrapping_sub(word) as i64);
+        };
+        match site {
+            Site::Conditional { taken, fallthrough } => {
+                raw.push(0);
+                relative(&mut raw, taken);
+                relative(&mut raw, fallthrough);
+            }
+            Site::IndirectJump => raw.push(1),
+            Site::DirectCall => raw.push(2),
+            Site::IndirectCall => raw.push(3),
+        }
+        if raw.len() >= TARGET {
+            out.chunk(Tag::Sites, &raw)?;
+            raw.clear();
+            before = 0;
+        }
+    }
+    if !raw.is_empty() {
+        out.chunk(Tag::Sites, &raw)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! What can be wrong with a profile file, in words.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a profile could not be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// There is no such file.
+    #[error("{}: no such file; make one with `trommel record -- PROGRAM`, or name another", path.display())]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The system does not let us read.
+    #[error("{}: cannot read the profile: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The file is something else.
+    #[error("{}: not a profile of trommel ({found}); `trommel record` writes profiles", path.display())]
+    NotAProfile {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        found: String,
+    },
+    /// Another version of the format.
+    #[error("{}: a profile of format version {version}, and this trommel reads version {}; read it with the trommel that wrote it, or record again", path.display(), crate::VERSION)]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        version: u32,
+    },
+    /// The file ends too early.
+    #[error("{}: the profile is cut short: it ends at byte {at}, inside {what}; copy it again from its origin, or record again", path.display())]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// Its length.
+        at: u64,
+        /// What is incomplete.
+        what: &'static str,
+    },
+    /// The content is damaged.
+    #[error("{}: the profile is corrupt: {what} (at byte {at}); copy it again from its origin, or record again", path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// Where the damage was noticed.
+        at: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// The destination cannot be a file.
+    #[error("{}: cannot write a profile there: {what}; name another file with -o", path.display())]
+    Destination {
+        /// The path as given.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The file system is full.
+    #[error("{}: cannot write the profile: {source}; free some space or name a file elsewhere with -o ({kept})", path.display())]
+    Full {
+        /// The path as given.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+        /// What became of an earlier file.
+        kept: &'static str,
+    },
+    /// Any other failure to write.
+    #[error("{}: cannot write the profile: {source} ({kept})", path.display())]
+    Write {
+        /// The path as given.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+        /// What became of an earlier file.
+        kept: &'static str,
+    },
+}
+
+impl StoreError {
+    pub(crate) fn read(path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        match source.kind() {
+            io::ErrorKind::NotFound => Self::Missing { path },
+            _ => Self::Read { path, source },
+        }
+    }
+
+    pub(crate) fn write(path: &Path, source: io::Error, had_earlier: bool) -> Self {
+        let path = path.to_owned();
+        let kept = if had_earlier {
+            "the earlier file is untouched"
+        } else {
+            "nothing was written"
+        };
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Self::Full { path, source, kept }
+            }
+            _ => Self::Write { path, source, kept },
+        }
+    }
+}
+
+/// What is wrong with the bytes, before anyone said which file they are from.
+#[derive(Debug)]
+pub(crate) enum DecodeError {
+    Read(io::Error),
+    NotAProfile(String),
+    Version(u32),
+    Truncated { at: u64, what: &'static str },
+    Corrupt { at: u64, what: String },
+}
+
+impl DecodeError {
+    pub(crate) fn at(self, path: &Path) -> StoreError {
+        let path = path.to_owned();
+        match self {
+            Self::Read(source) => StoreError::read(&path, source),
+            Self::NotAProfile(found) => StoreError::NotAProfile { path, found },
+            Self::Version(version) => StoreError::Version { path, version },
+            Self::Truncated { at, what } => StoreError::Truncated { path, at, what },
+            Self::Corrupt { at, what } => StoreError::Corrupt { path, at, what },
+        }
+    }
+}

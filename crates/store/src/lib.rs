@@ -1,0 +1,81 @@
+//! The profile file, `trommel.data`.
+//!
+//! **Problem.** A profile holds up to millions of tuples, is written at the end of runs that may
+//! have taken hours, and is read back by people who have lost the machine it was made on. It must
+//! be small, quick, and never half there: neither because the disk was full, nor because someone
+//! copied half of it, may a reader be misled.
+//!
+//! **Strategy.** A file is the magic, a version, and a sequence of *chunks*, each at most
+//! 1 MiB, compressed with LZ4 and carrying a CRC-32 of its header, its number and its bytes.
+//! Inside, numbers are varints and sorted sequences are deltas. The last chunk says how many there
+//! are. A file comes to be under another name in the same directory and is renamed when complete;
+//! the one that was there becomes `NAME.old`.
+//!
+//! **Invariants.**
+//! * A file that reads without error is the profile that was written: every byte is under a
+//!   checksum or compared with a constant, and nothing may follow the end.
+//! * Reading allocates in proportion to bytes that are there, never to numbers they claim.
+//! * A write that fails leaves the earlier file as it was, and no other file.
+#![forbid(unsafe_code)]
+
+mod chunk;
+mod decode;
+mod encode;
+mod error;
+mod replace;
+mod varint;
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Write};
+use std::path::Path;
+
+use trommel_profile::Profile;
+
+pub use error::StoreError;
+pub use replace::{Written, check_destination};
+
+/// The name used where none is given.
+pub const DEFAULT_FILE: &str = "trommel.data";
+
+/// What every profile file starts with.
+pub const MAGIC: [u8; 8] = *b"\x89TROMMEL";
+
+/// The version of the format written, and the only one read.
+pub const VERSION: u32 = 1;
+
+/// Writes `profile` to `path`; a file that is there becomes `path.old`.
+///
+/// # Errors
+/// Whatever kept the file from being written; the earlier file is then untouched.
+pub fn write(path: &Path, profile: &Profile) -> Result<Written, StoreError> {
+    replace::replace(path, |file| {
+        let mut out = BufWriter::with_capacity(256 << 10, file);
+        encode(profile, &mut out)?;
+        out.flush()
+    })
+}
+
+/// Reads the profile at `path`.
+///
+/// # Errors
+/// What is wrong with the file, where, and what to do about it.
+pub fn read(path: &Path) -> Result<Profile, StoreError> {
+    let file = File::open(path).map_err(|source| StoreError::read(path, source))?;
+    decode::decode(BufReader::with_capacity(256 << 10, file)).map_err(|error| error.at(path))
+}
+
+/// Writes `profile` in the file format to `out`.
+///
+/// # Errors
+/// Those of `out`.
+pub fn encode(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
+    encode::encode(profile, out)
+}
+
+/// The profile in `bytes`.
+///
+/// # Errors
+/// As [`read`], with the path `-`.
+pub fn decode(bytes: &[u8]) -> Result<Profile, StoreError> {
+    decode::decode(bytes).map_err(|error| error.at(Path::new("-")))
+}

@@ -1,0 +1,246 @@
+//! Files that appear whole or not at all.
+//!
+//! The new file is made beside the old one and renamed over it when complete. The old one first
+//! gets a second name, `NAME.old`, so that at no moment there is no file of the name. A symbolic
+//! link stays a link: what it points to is replaced. Devices and pipes (`-o /dev/stdout`) are
+//! written to as they are.
+//!
+//! Data is handed to the kernel, not forced to the disk: that would take longer than many a
+//! recorded run, and protects from nothing but power failure.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::error::StoreError;
+
+/// What was written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Written {
+    /// Size of the file; 0 for a device or pipe.
+    pub bytes: u64,
+    /// Where the earlier file is now.
+    pub old: Option<PathBuf>,
+}
+
+/// Whether a profile can be written to `path`, for asking before a long run and not behind it.
+///
+/// # Errors
+/// What is in the way.
+pub fn check_destination(path: &Path) -> Result<(), StoreError> {
+    let Some(target) = target(path)? else {
+        return Ok(());
+    };
+    let temporary = target.temporary();
+    create(&temporary).map_err(|source| target.cannot_create(path, &source))?;
+    let _ = fs::remove_file(&temporary);
+    Ok(())
+}
+
+/// Calls `write` on a new file and puts it in the place of `path`.
+pub(crate) fn replace(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> Result<Written, StoreError> {
+    let Some(target) = target(path)? else {
+        let mut device = OpenOptions::new()
+            .write(true)
+            .open(path)
+            .map_err(|source| StoreError::write(path, source, false))?;
+        write(&mut device).map_err(|source| StoreError::write(path, source, false))?;
+        return Ok(Written {
+            bytes: 0,
+            old: None,
+        });
+    };
+    let temporary = target.temporary();
+    let mut file = create(&temporary).map_err(|source| target.cannot_create(path, &source))?;
+    let finished = write(&mut file)
+        .and_then(|()| file.metadata())
+        .and_then(|metadata| Ok((metadata.len(), target.install(&temporary)?)));
+    match finished {
+        Ok((bytes, old)) => Ok(Written { bytes, old }),
+        Err(source) => {
+            let _ = fs::remove_file(&temporary);
+            Err(StoreError::write(path, source, target.path.exists()))
+        }
+    }
+}
+
+fn create(temporary: &Path) -> io::Result<File> {
+    let open = || {
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(temporary)
+    };
+    match open() {
+        // Left by a process of the same number that was killed.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_file(temporary)?;
+            open()
+        }
+        other => other,
+    }
+}
+
+/// A place for a regular file.
+struct Target {
+    path: PathBuf,
+}
+
+/// `None` for a device or a pipe, which is written to as it is.
+fn target(path: &Path) -> Result<Option<Target>, StoreError> {
+    let refuse = |what: &str| StoreError::Destination {
+        path: path.to_owned(),
+        what: what.to_owned(),
+    };
+    let Ok(metadata) = fs::metadata(path) else {
+        if path.file_name().is_none() || path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+            return Err(refuse("it names no file"));
+        }
+        // Not there, or a link to what is not there.
+        let path = fs::read_link(path).map_or_else(
+            |_| path.to_owned(),
+            |link| path.parent().unwrap_or(Path::new("")).join(link),
+        );
+        return Ok(Some(Target { path }));
+    };
+    if metadata.is_dir() {
+        return Err(refuse("it is a directory"));
+    }
+    if !metadata.is_file() {
+        return Ok(None);
+    }
+    let path = if path.is_symlink() {
+        fs::canonicalize(path).map_err(|error| refuse(&error.to_string()))?
+    } else {
+        path.to_owned()
+    };
+    Ok(Some(Target { path }))
+}
+
+impl Target {
+    /// A name in the same directory, so that renaming never copies.
+    fn temporary(&self) -> PathBuf {
+        let mut name = std::ffi::OsString::from(".");
+        name.push(self.path.file_name().unwrap_or_default());
+        name.push(format!(".{}.tmp", std::process::id()));
+        self.path.with_file_name(name)
+    }
+
+    fn old(&self) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(".old");
+        name.into()
+    }
+
+    /// Gives the complete file its name.
+    fn install(&self, temporary: &Path) -> io::Result<Option<PathBuf>> {
+        let old = self.old();
+        let mut kept = None;
+        if self.path.exists() {
+            let _ = fs::remove_file(&old);
+            // Some file systems have no hard links.
+            fs::hard_link(&self.path, &old).or_else(|_| fs::rename(&self.path, &old))?;
+            kept = Some(old);
+        }
+        fs::rename(temporary, &self.path)?;
+        Ok(kept)
+    }
+
+    fn cannot_create(&self, path: &Path, error: &io::Error) -> StoreError {
+        let directory = self.path.parent().filter(|p| !p.as_os_str().is_empty());
+        let directory = directory.unwrap_or(Path::new(".")).display();
+        if error.kind() == io::ErrorKind::StorageFull {
+            return StoreError::write(path, io::Error::from(error.kind()), self.path.exists());
+        }
+        StoreError::Destination {
+            path: path.to_owned(),
+            what: match error.kind() {
+                io::ErrorKind::NotFound => format!("the directory {directory} does not exist"),
+                io::ErrorKind::NotADirectory => format!("{directory} is not a directory"),
+                io::ErrorKind::PermissionDenied => {
+                    format!("no permission to make files in {directory}")
+                }
+                _ => format!("no file can be made in {directory}: {error}"),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn directory(name: &str) -> PathBuf {
+        let path =
+            std::env::temp_dir().join(format!("trommel-replace-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("temp dir");
+        path
+    }
+
+    #[test]
+    fn a_failed_write_leaves_the_earlier_file_and_nothing_else() {
+        let dir = directory("failed");
+        let path = dir.join("trommel.data");
+        fs::write(&path, "earlier").expect("file");
+        let full = |file: &mut File| {
+            file.write_all(b"half of it")?;
+            Err(io::Error::from(io::ErrorKind::StorageFull))
+        };
+        let error = replace(&path, full)
+            .expect_err("the disk is full")
+            .to_string();
+        assert!(
+            error.contains("earlier file is untouched") && error.contains("-o"),
+            "{error}"
+        );
+        assert_eq!(fs::read(&path).expect("file"), b"earlier");
+        assert_eq!(fs::read_dir(&dir).expect("dir").count(), 1);
+        fs::remove_dir_all(&dir).expect("clean");
+    }
+
+    #[test]
+    fn an_earlier_file_becomes_old() {
+        let dir = directory("old");
+        let path = dir.join("trommel.data");
+        let write =
+            |text: &'static str| replace(&path, |f| f.write_all(text.as_bytes())).expect("written");
+        assert_eq!(write("one").old, None);
+        write("two");
+        let third = write("three");
+        assert_eq!(
+            (third.bytes, third.old.as_deref()),
+            (5, Some(dir.join("trommel.data.old").as_path()))
+        );
+        assert_eq!(fs::read(&path).expect("file"), b"three");
+        assert_eq!(
+            fs::read(dir.join("trommel.data.old")).expect("file"),
+            b"two"
+        );
+        assert_eq!(fs::read_dir(&dir).expect("dir").count(), 2);
+        fs::remove_dir_all(&dir).expect("clean");
+    }
+
+    #[test]
+    fn destinations_are_checked_in_words() {
+        let dir = directory("checked");
+        check_destination(&dir.join("new")).expect("fine");
+        check_destination(Path::new("/dev/null")).expect("a device");
+        for (path, words) in [
+            (dir.clone(), "is a directory"),
+            (dir.join("missing/file"), "does not exist"),
+            (dir.join("new/"), "names no file"),
+        ] {
+            let error = check_destination(&path)
+                .expect_err("impossible")
+                .to_string();
+            assert!(error.contains(words), "{error}");
+        }
+        assert_eq!(fs::read_dir(&dir).expect("dir").count(), 0);
+        fs::remove_dir_all(&dir).expect("clean");
+    }
+}

@@ -1,0 +1,248 @@
+//! What is written is read; what was damaged is refused.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use proptest::prelude::*;
+use trommel_profile::{KindProfile, Module, Profile, Run, Site};
+use trommel_store::{StoreError, decode, encode};
+use trommel_tuple::{Kind, ModuleId, Place};
+
+fn bytes_of(profile: &Profile) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode(profile, &mut bytes).expect("memory");
+    bytes
+}
+
+fn place() -> impl Strategy<Value = Place> {
+    prop_oneof![
+        any::<u64>(),
+        0_u64..0x1000,
+        (1_u64..4, 0_u64..0x10_0000).prop_map(|(m, a)| m << 48 | a)
+    ]
+    .prop_map(Place::from_word)
+}
+
+fn site() -> impl Strategy<Value = Site> {
+    prop_oneof![
+        (place(), place())
+            .prop_map(|(taken, fallthrough)| Site::Conditional { taken, fallthrough }),
+        Just(Site::IndirectJump),
+        Just(Site::DirectCall),
+        Just(Site::IndirectCall),
+    ]
+}
+
+fn kind_profile() -> impl Strategy<Value = KindProfile> {
+    let values = prop::collection::btree_map(any::<u64>(), any::<u64>(), 0..20);
+    let values = values.prop_map(|v| v.into_iter().collect::<Vec<_>>());
+    let counts = prop::collection::btree_map(place(), values, 0..30);
+    (any::<u64>(), any::<u64>(), counts).prop_map(|(seen, messages, counts)| KindProfile {
+        seen,
+        messages,
+        counts,
+    })
+}
+
+fn profile() -> impl Strategy<Value = Profile> {
+    let blob = || prop::collection::vec(any::<u8>(), 0..40);
+    let module = (any::<u16>(), blob(), blob()).prop_map(|(id, path, build_id)| Module {
+        id: ModuleId(id),
+        path,
+        build_id,
+    });
+    let run = (
+        any::<[u64; 7]>(),
+        any::<Option<i32>>(),
+        prop::collection::vec(".{0,20}", 0..3),
+    )
+        .prop_map(|(n, status, let_go)| Run {
+            started: n[0],
+            wall: n[1],
+            target_cpu: n[2],
+            host_cpu: n[3],
+            status,
+            dropped: n[4],
+            waits: n[5],
+            wait_time: n[6],
+            let_go,
+        });
+    (
+        prop::collection::vec(blob(), 0..4),
+        ".{0,20}",
+        prop::collection::vec(module, 0..5),
+        prop::collection::btree_map(
+            prop::sample::select(Kind::ALL.to_vec()),
+            kind_profile(),
+            0..5,
+        ),
+        prop::collection::btree_map(place(), site(), 0..30),
+        run,
+    )
+        .prop_map(
+            |(command, compressor, modules, kinds, sites, run)| Profile {
+                command,
+                compressor,
+                modules,
+                kinds,
+                sites,
+                run,
+            },
+        )
+}
+
+proptest! {
+    #[test]
+    fn any_profile_comes_back(profile in profile()) {
+        prop_assert_eq!(decode(&bytes_of(&profile)).expect("own bytes"), profile);
+    }
+
+    #[test]
+    fn any_changed_byte_is_noticed(profile in profile(), at: prop::sample::Index, change in 1_u8..) {
+        let mut bytes = bytes_of(&profile);
+        let at = at.index(bytes.len());
+        bytes[at] ^= change;
+        prop_assert!(decode(&bytes).is_err());
+    }
+
+    #[test]
+    fn noise_is_refused(noise in prop::collection::vec(any::<u8>(), 0..200)) {
+        prop_assert!(decode(&noise).is_err());
+        let started = [&trommel_store::MAGIC[..], &1_u32.to_le_bytes(), &noise].concat();
+        prop_assert!(decode(&started).is_err());
+    }
+}
+
+fn example() -> Profile {
+    let places = (0..500_u64).map(|i| Place::from_word(1 << 48 | (0x1000 + i * 7)));
+    let values = |i: u64| (0..i % 5 + 1).map(|v| (v * 3, i + v)).collect();
+    let counts: BTreeMap<_, _> = places
+        .clone()
+        .enumerate()
+        .map(|(i, p)| (p, values(i as u64)))
+        .collect();
+    let kind = KindProfile {
+        seen: 1000,
+        messages: 1000,
+        counts,
+    };
+    Profile {
+        command: vec![b"./app".to_vec(), b"--fast".to_vec()],
+        compressor: "exact".into(),
+        modules: vec![Module::default()],
+        kinds: [(Kind::Edge, kind.clone()), (Kind::Value, kind)].into(),
+        sites: places.map(|p| (p, Site::IndirectJump)).collect(),
+        run: Run::default(),
+    }
+}
+
+#[test]
+fn every_truncation_is_noticed_and_named() {
+    let bytes = bytes_of(&example());
+    for length in 0..bytes.len() {
+        let error = decode(&bytes[..length]).expect_err("cut short");
+        match error {
+            StoreError::NotAProfile { .. } => assert_eq!(length, 0),
+            StoreError::Truncated { at, .. } => assert_eq!(at, length as u64),
+            other => panic!("{length}: {other}"),
+        }
+    }
+    let longer = [&bytes[..], b"x"].concat();
+    assert!(
+        decode(&longer)
+            .expect_err("longer")
+            .to_string()
+            .contains("behind its end")
+    );
+}
+
+#[test]
+fn other_versions_and_foreign_files_are_named() {
+    let mut bytes = bytes_of(&example());
+    bytes[8] = 9;
+    let error = decode(&bytes).expect_err("version 9").to_string();
+    assert!(
+        error.contains("version 9") && error.contains("reads version 1"),
+        "{error}"
+    );
+    for (content, words) in [
+        (&b"PERFILE2...."[..], "perf"),
+        (b"\x7fELF....", "a program"),
+        (b"", "empty"),
+        (b"hello, world", "starts with 68 65"),
+    ] {
+        let error = decode(content).expect_err("foreign").to_string();
+        assert!(
+            error.contains(words) && error.contains("not a profile"),
+            "{error}"
+        );
+    }
+    let missing = trommel_store::read(Path::new("/nowhere/x.data"))
+        .expect_err("missing")
+        .to_string();
+    assert!(
+        missing.contains("no such file") && missing.contains("trommel record"),
+        "{missing}"
+    );
+    assert!(
+        trommel_store::read(Path::new("/"))
+            .expect_err("directory")
+            .to_string()
+            .contains("directory")
+    );
+}
+
+#[test]
+fn values_out_of_order_are_put_in_order() {
+    let mut profile = example();
+    let counts = &mut profile.kinds.get_mut(&Kind::Value).expect("value").counts;
+    counts.insert(Place::from_word(3), vec![(9, 1), (2, 5), (9, 3)]);
+    let read = decode(&bytes_of(&profile)).expect("own bytes");
+    assert_eq!(
+        read.kinds[&Kind::Value].counts[&Place::from_word(3)],
+        [(2, 5), (9, 4)]
+    );
+}
+
+#[test]
+fn a_full_device_gives_one_clear_error() {
+    let error = trommel_store::write(Path::new("/dev/full"), &example())
+        .expect_err("full")
+        .to_string();
+    assert!(
+        error.contains("/dev/full") && error.contains("No space left"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_million_tuples_are_small_and_quick() {
+    let mut profile = example();
+    let counts = (0..100_000_u64)
+        .map(|i| {
+            (
+                Place::from_word((1 << 48) + i * 5),
+                (0..10).map(|v| (v * 8, i % 1000 + 1)).collect(),
+            )
+        })
+        .collect();
+    profile.kinds.get_mut(&Kind::Value).expect("value").counts = counts;
+    // One place with many values spans several records and chunks.
+    let many = (0..300_000_u64).map(|v| (v * 1_000_003, v)).collect();
+    profile
+        .kinds
+        .get_mut(&Kind::Edge)
+        .expect("edge")
+        .counts
+        .insert(Place::from_word(7), many);
+    let start = std::time::Instant::now();
+    let bytes = bytes_of(&profile);
+    let encoded = start.elapsed();
+    assert!(decode(&bytes).expect("own bytes") == profile);
+    println!(
+        "{} bytes, encoded in {encoded:?}, both in {:?}",
+        bytes.len(),
+        start.elapsed()
+    );
+    assert!(bytes.len() < 5 << 20, "{} bytes", bytes.len());
+}

@@ -1,0 +1,37 @@
+//! Symbols: what stands at a place.
+//!
+//! **Problem.** A profile names code by module and vaddr; people want functions, files and lines.
+//! Symbol and debug information is large (libc: 25 000 symbols, 6 MB of DWARF), is spread over
+//! several files, and comes from whoever built the program. Reading it all for a table of ten
+//! lines is the classic reason for profilers being slow; trusting it is the classic reason for
+//! them to crash.
+//!
+//! **Strategy.** [`Symbols`] opens a module at the first question about it, builds the index of its
+//! symbol table then, and its index of DWARF units only when a line is asked for and the debug
+//! information is not above a limit that the caller sets. Answers are cached per place and
+//! strings are shared. Bytes stay in mapped files ([`Files`]).
+//!
+//! **Invariants.**
+//! * *Nothing wrong rather than something*: a module whose build id differs from the one recorded
+//!   gives no names, and an address between two symbols belongs to neither.
+//! * *No panic, no hang, no huge allocation* for any content of any file: sizes are checked against
+//!   the bytes that are there; recursion and output are bounded.
+//! * A vaddr is what `objdump -d` prints; [`elf`] converts from file offsets through `PT_LOAD`.
+//!
+//! [`elf`] and [`launch`] also serve the launcher: what a file is, and in words why it cannot run.
+
+mod debug;
+mod demangle;
+pub mod elf;
+mod files;
+pub mod launch;
+mod object_file;
+mod plt;
+mod symbols;
+mod table;
+mod vdso;
+
+pub use demangle::demangle;
+pub use files::Files;
+pub use symbols::{Frame, Location, Symbols};
+pub use vdso::own_vdso;

@@ -1,0 +1,253 @@
+//! Answers about places, for all modules of a profile.
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use trommel_profile::Module;
+use trommel_tuple::{ModuleId, Place};
+
+use crate::debug::{self, Debug};
+use crate::demangle::demangle;
+use crate::files::Files;
+use crate::object_file::ObjectFile;
+use crate::table::SymbolIndex;
+use crate::vdso::own_vdso;
+
+/// What stands at a place. All parts are optional: a stripped program has none of them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Location {
+    /// The function whose code this is, demangled.
+    pub function: Option<Rc<str>>,
+    /// Bytes from the function's start.
+    pub offset: u64,
+    /// Source file of the instruction (in the inlined function, if it comes from one).
+    pub file: Option<Rc<str>>,
+    /// Line in that file.
+    pub line: Option<u32>,
+    /// Functions inlined here, innermost first, each with the position of the instruction in it;
+    /// `function` itself, into which they were inlined, is not among them.
+    pub inlined: Vec<Frame>,
+}
+
+/// An inlined function.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Frame {
+    /// Its name, demangled.
+    pub function: Rc<str>,
+    /// Source file of the instruction, or of the call that was inlined.
+    pub file: Option<Rc<str>>,
+    /// Line in that file.
+    pub line: Option<u32>,
+}
+
+/// The symbols of the modules of a profile.
+pub struct Symbols<'a> {
+    files: &'a Files,
+    debug_limit: u64,
+    modules: Vec<Source<'a>>,
+    strings: HashMap<Box<str>, Rc<str>>,
+    cache: HashMap<Place, Rc<Location>>,
+}
+
+impl<'a> Symbols<'a> {
+    /// The symbols of `modules`. Nothing is opened before it is asked for.
+    pub fn new(files: &'a Files, modules: &[Module]) -> Self {
+        let mut symbols = Self {
+            files,
+            debug_limit: u64::MAX,
+            modules: Vec::new(),
+            strings: HashMap::new(),
+            cache: HashMap::new(),
+        };
+        for module in modules {
+            let source = Source {
+                path: PathBuf::from(std::ffi::OsStr::from_bytes(&module.path)),
+                build_id: module.build_id.clone(),
+                ..Source::default()
+            };
+            *symbols.slot(module.id) = source;
+        }
+        symbols
+    }
+
+    /// Leaves the debug information of a module alone (no lines, no inlined frames) when it has
+    /// more than `bytes`. Opening costs about 20 ms for each 10 MB.
+    #[must_use]
+    pub fn with_debug_limit(mut self, bytes: u64) -> Self {
+        self.debug_limit = bytes;
+        self
+    }
+
+    /// Takes `image` as the content of a module that is in no file, instead of looking for it.
+    pub fn set_image(&mut self, module: ModuleId, image: Vec<u8>) {
+        self.slot(module).image = Some(image);
+        self.cache.retain(|place, _| place.module() != module);
+    }
+
+    /// What stands at `place`.
+    pub fn locate(&mut self, place: Place) -> Rc<Location> {
+        if let Some(known) = self.cache.get(&place) {
+            return Rc::clone(known);
+        }
+        let location = Rc::new(self.look_up(place));
+        self.cache.insert(place, Rc::clone(&location));
+        location
+    }
+
+    /// Why a module gives no names although it was asked about; `None` when all is well.
+    pub fn problem(&self, module: ModuleId) -> Option<&str> {
+        match self.modules.get(usize::from(module.0))?.opened.get()? {
+            Ok(_) => None,
+            Err(problem) => Some(problem),
+        }
+    }
+
+    fn slot(&mut self, module: ModuleId) -> &mut Source<'a> {
+        let number = usize::from(module.0);
+        if self.modules.len() <= number {
+            self.modules.resize_with(number + 1, Source::default);
+        }
+        &mut self.modules[number]
+    }
+
+    fn look_up(&mut self, place: Place) -> Location {
+        let address = place.vaddr().0;
+        let Some(source) = self.modules.get(usize::from(place.module().0)) else {
+            return Location::default();
+        };
+        let Ok(opened) = source.opened(self.files) else {
+            return Location::default();
+        };
+        let symbol = opened.index(self.files).find(address);
+        let frames = opened
+            .debug(self.files, self.debug_limit)
+            .map(|debug| debug.frames(address))
+            .unwrap_or_default();
+        let mut location = Location::default();
+        if let Some(innermost) = frames.first() {
+            location.file = innermost.file.as_deref().map(|f| self.shared(f));
+            location.line = innermost.line.filter(|line| *line > 0);
+        }
+        if let Some((outermost, inlined)) = frames.split_last() {
+            for frame in inlined {
+                let name = frame
+                    .function
+                    .as_deref()
+                    .map_or_else(|| "??".into(), demangle);
+                location.inlined.push(Frame {
+                    function: self.shared(&name),
+                    file: frame.file.as_deref().map(|f| self.shared(f)),
+                    line: frame.line,
+                });
+            }
+            location.function = outermost
+                .function
+                .as_deref()
+                .map(|f| self.shared(&demangle(f)));
+        }
+        if let Some(symbol) = symbol {
+            location.function = Some(self.shared(&demangle(&symbol.name)));
+            location.offset = address - symbol.start;
+        }
+        location
+    }
+
+    fn shared(&mut self, text: &str) -> Rc<str> {
+        if let Some(known) = self.strings.get(text) {
+            return Rc::clone(known);
+        }
+        let new: Rc<str> = text.into();
+        self.strings.insert(text.into(), Rc::clone(&new));
+        new
+    }
+}
+
+/// A module before and after its files were opened.
+#[derive(Default)]
+struct Source<'a> {
+    path: PathBuf,
+    build_id: Vec<u8>,
+    image: Option<Vec<u8>>,
+    opened: OnceCell<Result<Opened<'a>, String>>,
+}
+
+impl<'a> Source<'a> {
+    fn opened(&self, files: &'a Files) -> &Result<Opened<'a>, String> {
+        self.opened.get_or_init(|| self.open(files))
+    }
+
+    fn open(&self, files: &'a Files) -> Result<Opened<'a>, String> {
+        let bytes = if let Some(image) = &self.image {
+            files.keep(image.clone())
+        } else if self.path == Path::new("[vdso]") {
+            files.keep(own_vdso().ok_or("this process has no vDSO to compare with")?)
+        } else if self.path.is_absolute() {
+            match files.map(&self.path) {
+                Ok(bytes) => bytes,
+                // The file is gone; its debug file may still be installed.
+                Err(error) => {
+                    return debug::separate_file(&self.build_id, files)
+                        .map(Opened::new)
+                        .ok_or_else(|| format!("{}: {error}", self.path.display()));
+                }
+            }
+        } else {
+            return Err("no file".into());
+        };
+        let file = ObjectFile::parse(bytes)
+            .ok_or_else(|| format!("{}: no readable section table", self.path.display()))?;
+        if !self.build_id.is_empty() && file.build_id() != self.build_id {
+            if let Some(file) = debug::separate_file(&self.build_id, files) {
+                return Ok(Opened::new(file));
+            }
+            return Err(format!(
+                "{}: changed since the recording (other build id)",
+                self.path.display()
+            ));
+        }
+        Ok(Opened::new(file))
+    }
+}
+
+/// A module whose file was opened; its parts are read when needed.
+struct Opened<'a> {
+    file: ObjectFile<'a>,
+    separate: OnceCell<Option<ObjectFile<'a>>>,
+    index: OnceCell<SymbolIndex<'a>>,
+    debug: OnceCell<Option<Debug<'a>>>,
+}
+
+impl<'a> Opened<'a> {
+    fn new(file: ObjectFile<'a>) -> Self {
+        Self {
+            file,
+            separate: OnceCell::new(),
+            index: OnceCell::new(),
+            debug: OnceCell::new(),
+        }
+    }
+
+    fn separate(&self, files: &'a Files) -> Option<&ObjectFile<'a>> {
+        let find = || debug::separate_file(self.file.build_id(), files);
+        self.separate.get_or_init(find).as_ref()
+    }
+
+    fn index(&self, files: &'a Files) -> &SymbolIndex<'a> {
+        self.index
+            .get_or_init(|| SymbolIndex::new(&self.file, self.separate(files)))
+    }
+
+    fn debug(&self, files: &'a Files, limit: u64) -> Option<&Debug<'a>> {
+        let open = || {
+            let file = match debug::size(&self.file) {
+                0 => self.separate(files)?,
+                _ => &self.file,
+            };
+            (debug::size(file) <= limit).then(|| Debug::open(file, files))?
+        };
+        self.debug.get_or_init(open).as_ref()
+    }
+}
