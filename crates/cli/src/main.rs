@@ -1,1 +1,42 @@
-fn main() {}
+//! `trommel`: the command line.
+//!
+//! This crate alone knows about terminals, exit statuses and wording. Parsing has no side effects;
+//! each command turns its arguments into calls of the libraries and their answers into text or
+//! JSON. Results go to stdout, everything we say ourselves to stderr.
+//!
+//! A closed stdout (`trommel report | head`) is no error: the command ends and says nothing.
+
+mod args;
+mod doctor;
+mod exit;
+mod generate;
+mod host;
+mod json;
+mod output;
+mod record;
+mod report;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Arguments, Command};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let done = match arguments.command {
+        Command::Record(args) => record::run(args),
+        Command::Report(args) => report::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Completions { shell } => generate::completions(shell),
+        Command::Man { command } => generate::man(command.as_deref()),
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::complain(&format!("{error:#}"));
+            exit::code_of(&error)
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The arguments: one description for parsing, help, completions and manual pages.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use trommel_tuple::{Kind, KindSet};
+
+/// Finds the hot branches, calls and values of unmodified Linux programs.
+#[derive(Parser, Debug)]
+#[command(
+    name = "trommel",
+    version,
+    max_term_width = 100,
+    after_help = "\
+Two commands to the first result:
+  trommel record -- ./app --its --arguments
+  trommel report
+
+Everything after `--` belongs to the program. `trommel help COMMAND` has examples for each command."
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Run a program and collect its events into a profile.
+    Record(RecordArgs),
+    /// Show a profile: the hottest branches, calls and values.
+    Report(ReportArgs),
+    /// Tell what this machine and user can and cannot do, and how to fix it.
+    Doctor(DoctorArgs),
+    /// Print a completion script for a shell.
+    #[command(hide = true)]
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page of trommel or of one of its commands.
+    #[command(hide = true)]
+    Man {
+        /// The command, such as `record`.
+        command: Option<String>,
+    },
+}
+
+/// Arguments of `record`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trommel record -- gzip -k big.tar              branches, calls and loaded values, every one
+  trommel record -e value -- ./app               only loaded values
+  trommel record -c 'H[P256]2048+A16' -- ./app   stratified sampling: a fraction of the cost
+  trommel record --stream app.trs -- ./app       also keep every event, in order
+  trommel record --only libz.so.1 -- ./app       only code of one library
+
+The program's input, output, exit status and terminating signal are its own.")]
+pub(crate) struct RecordArgs {
+    /// Events to collect: edge, call, value, type, separated by commas; `none` for the engine alone
+    #[arg(short, long, value_name = "KINDS", default_value = "edge,call,value", value_parser = parse_kinds)]
+    pub(crate) events: KindSet,
+
+    /// Compressor: exact, P256, R256, CR256, H[P256]2048, each with +A16 behind it if wanted
+    #[arg(short, long = "compress", value_name = "SPEC", default_value = "exact")]
+    pub(crate) compressor: String,
+
+    /// Also write every event, uncompressed and in order, to FILE
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stream: Option<PathBuf>,
+
+    /// Observe only this module, symbol or range of addresses (LO-HI in hex); can be repeated
+    #[arg(long, value_name = "WHERE", value_parser = parse_only)]
+    pub(crate) only: Vec<Only>,
+
+    /// File for the profile; an earlier one becomes FILE.old
+    #[arg(short, long, value_name = "FILE", default_value = trommel_store::DEFAULT_FILE)]
+    pub(crate) output: PathBuf,
+
+    /// Do not print the summary
+    #[arg(long)]
+    pub(crate) quiet: bool,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_names = ["PROGRAM", "ARGS"])]
+    pub(crate) program: Vec<OsString>,
+}
+
+/// Arguments of `report`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trommel report                        the 20 hottest of each kind in trommel.data
+  trommel report -e value --top 100     the loads that are executed most, and what they load
+  trommel report --json other.data      everything, for scripts (docs/json.md)")]
+pub(crate) struct ReportArgs {
+    /// The profile
+    #[arg(value_name = "FILE", default_value = trommel_store::DEFAULT_FILE)]
+    pub(crate) file: PathBuf,
+
+    /// Only events of this kind
+    #[arg(short, long, value_name = "KIND", value_parser = parse_kind)]
+    pub(crate) event: Option<Kind>,
+
+    /// Entries of each kind [default: 20, with --json all]; 0 means all
+    #[arg(long, value_name = "N")]
+    pub(crate) top: Option<usize>,
+
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `doctor`.
+#[derive(Args, Debug)]
+pub(crate) struct DoctorArgs {
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Part of a program to observe.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Only {
+    /// A module (file name or path) or a symbol.
+    Name(String),
+    /// Addresses as `objdump -d` prints them, the last one excluded.
+    Range(u64, u64),
+}
+
+fn parse_kind(text: &str) -> Result<Kind, String> {
+    text.parse::<Kind>().map_err(|e| e.to_string())
+}
+
+fn parse_kinds(text: &str) -> Result<KindSet, String> {
+    if text == "none" {
+        return Ok(KindSet::NONE);
+    }
+    let mut set = KindSet::NONE;
+    for name in text.split(',') {
+        match name.parse() {
+            Ok(kind @ (Kind::Edge | Kind::Call | Kind::Value | Kind::Type)) => set = set.with(kind),
+            Ok(kind) => {
+                return Err(format!(
+                    "`{kind}` cannot be recorded without a query; use edge, call, value, type or none"
+                ));
+            }
+            Err(_) if name == "none" => {
+                return Err("`none` cannot be combined with other events".into());
+            }
+            Err(_) => {
+                return Err(format!(
+                    "`{name}` is no event; use edge, call, value, type or none, separated by commas"
+                ));
+            }
+        }
+    }
+    Ok(set)
+}
+
+fn parse_only(text: &str) -> Result<Only, String> {
+    let hex = |s: &str| {
+        let digits = s.strip_prefix("0x").unwrap_or(s);
+        u64::from_str_radix(digits, 16).ok()
+    };
+    if text.is_empty() {
+        return Err("name a module, a symbol or a range LO-HI".into());
+    }
+    if let Some((low, high)) = text.split_once('-')
+        && let (Some(low), Some(high)) = (hex(low), hex(high))
+    {
+        if low >= high {
+            return Err(format!(
+                "the range is empty: {low:#x} is not below {high:#x}"
+            ));
+        }
+        return Ok(Only::Range(low, high));
+    }
+    Ok(Only::Name(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_description_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn kinds_are_sets() {
+        assert_eq!(parse_kinds("none"), Ok(KindSet::NONE));
+        assert_eq!(
+            parse_kinds("call,edge"),
+            Ok(KindSet::NONE.with(Kind::Edge).with(Kind::Call))
+        );
+        for wrong in ["", "edges", "edge,", "edge,none", "result"] {
+            assert!(parse_kinds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ranges_are_hex_and_the_rest_are_names() {
+        assert_eq!(parse_only("0x10-20"), Ok(Only::Range(0x10, 0x20)));
+        assert_eq!(
+            parse_only("libfoo-1.so"),
+            Ok(Only::Name("libfoo-1.so".into()))
+        );
+        assert!(parse_only("20-10").is_err() && parse_only("").is_err());
+    }
+
+    #[test]
+    fn options_behind_the_program_are_its_own() {
+        let parsed =
+            Arguments::try_parse_from(["trommel", "record", "-e", "none", "ls", "-l", "--", "-e"]);
+        let Command::Record(args) = parsed.expect("valid").command else {
+            panic!("not record");
+        };
+        assert_eq!(args.program, ["ls", "-l", "--", "-e"]);
+    }
+}

@@ -1,0 +1,156 @@
+//! `trommel doctor`: what this machine and this user can and cannot do.
+//!
+//! Each check looks at one thing that has kept a program of this sort from working somewhere,
+//! tries it where trying is harmless, and otherwise reads what the kernel says. A row names what
+//! was found, what it means for Trommel, and what to do about it.
+
+mod checks;
+mod probe;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::args::DoctorArgs;
+use crate::json::Json;
+use crate::output;
+
+/// How a check came out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Status {
+    /// As it should be, or of no consequence.
+    Ok,
+    /// Works, with a restriction.
+    Warn,
+    /// Keeps Trommel from working.
+    Fail,
+}
+
+impl Status {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warn => "warn",
+            Self::Fail => "fail",
+        }
+    }
+}
+
+/// One row.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Check {
+    pub(crate) name: &'static str,
+    pub(crate) status: Status,
+    /// What was found.
+    pub(crate) found: String,
+    /// What that means.
+    pub(crate) means: &'static str,
+    /// What to do; empty where there is nothing to do.
+    pub(crate) fix: &'static str,
+}
+
+/// What Trommel does not do, and why: said here, not found out.
+const NOT_SUPPORTED: [(&str, &str); 4] = [
+    (
+        "32-bit and x32 programs",
+        "the translator knows 64-bit mode only",
+    ),
+    (
+        "other architectures",
+        "events are defined by x86-64 instructions",
+    ),
+    (
+        "setuid, setgid and file capabilities",
+        "the kernel drops them for a traced program; run trommel as that user",
+    ),
+    (
+        "programs that a debugger or strace holds",
+        "a process has one tracer",
+    ),
+];
+
+/// Runs the command.
+pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
+    let checks = checks::all();
+    if args.json {
+        json(&checks)?;
+    } else {
+        text(&checks)?;
+    }
+    let failed = checks.iter().any(|c| c.status == Status::Fail);
+    Ok(if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+fn text(checks: &[Check]) -> std::io::Result<()> {
+    let colours = output::colours(&std::io::stdout());
+    let mut out = output::stdout();
+    let width = checks.iter().map(|c| c.name.len()).max().unwrap_or(0);
+    for check in checks {
+        let colour = match (colours, check.status) {
+            (false, _) => "",
+            (true, Status::Ok) => "\x1b[32m",
+            (true, Status::Warn) => "\x1b[33m",
+            (true, Status::Fail) => "\x1b[31m",
+        };
+        let plain = if colours { "\x1b[0m" } else { "" };
+        let (status, name) = (check.status.name(), check.name);
+        let found = output::printable(&check.found);
+        writeln!(
+            out,
+            "{colour}{status:<4}{plain}  {name:<width$}  {found}; {}",
+            check.means
+        )?;
+        if check.status != Status::Ok && !check.fix.is_empty() {
+            writeln!(out, "      {:width$}  fix: {}", "", check.fix)?;
+        }
+    }
+    writeln!(out, "\nNot supported:")?;
+    for (what, why) in NOT_SUPPORTED {
+        writeln!(out, "      {what}: {why}")?;
+    }
+    let count = |status| checks.iter().filter(|c| c.status == status).count();
+    writeln!(
+        out,
+        "\n{}",
+        match (count(Status::Fail), count(Status::Warn)) {
+            (0, 0) => "Everything that trommel needs is there.".into(),
+            (0, warnings) =>
+                format!("Trommel works here, with {warnings} restriction(s) named above."),
+            (failures, _) =>
+                format!("Trommel cannot work here: {failures} problem(s) named above."),
+        }
+    )?;
+    out.flush()
+}
+
+fn json(checks: &[Check]) -> std::io::Result<()> {
+    let mut json = Json::new(output::stdout());
+    json.object()?;
+    json.text("schema", "trommel.doctor/1")?;
+    json.member_array("checks")?;
+    for check in checks {
+        json.object()?;
+        json.text("name", check.name)?;
+        json.text("status", check.status.name())?;
+        json.text("found", &check.found)?;
+        json.text("means", check.means)?;
+        json.optional_text("fix", Some(check.fix).filter(|f| !f.is_empty()))?;
+        json.end_object()?;
+    }
+    json.end_array()?;
+    json.member_array("not_supported")?;
+    for (what, why) in NOT_SUPPORTED {
+        json.object()?;
+        json.text("what", what)?;
+        json.text("why", why)?;
+        json.end_object()?;
+    }
+    json.end_array()?;
+    json.end_object()?;
+    json.finish()
+}

@@ -1,0 +1,60 @@
+//! Exit statuses.
+//!
+//! `record` ends as its program ended: with the same status, or by the same signal, so that shells
+//! and scripts see what they would have seen. Own failures: 2 for wrong usage (clap), 127 and 126
+//! for programs that are missing or cannot run, 1 for the rest.
+#![allow(unsafe_code)] // reason: dying of a signal takes three calls that std does not have.
+
+use std::process::ExitCode;
+
+use trommel_symbol::launch::LaunchError;
+
+/// How a program ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(dead_code, reason = "made by the engine")]
+pub(crate) enum Outcome {
+    /// It exited with this status.
+    Exited(u8),
+    /// This signal ended it.
+    Signaled(i32),
+}
+
+/// Ends this process as `outcome` tells, or gives the code to return from `main` with.
+pub(crate) fn like(outcome: Outcome) -> ExitCode {
+    match outcome {
+        Outcome::Exited(status) => status.into(),
+        Outcome::Signaled(signal) => {
+            die_of(signal);
+            // The signal does not end processes: what a shell would have shown for it.
+            (128_u8.wrapping_add(signal as u8)).into()
+        }
+    }
+}
+
+/// Raises `signal` with its default action and without a second core file.
+fn die_of(signal: i32) {
+    let no_core = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: plain system calls on values that live here; the signal set is initialised by
+    // `sigemptyset` before it is read. Nothing else of this process runs that could depend on the
+    // signal's former action.
+    unsafe {
+        libc::setrlimit(libc::RLIMIT_CORE, &raw const no_core);
+        libc::signal(signal, libc::SIG_DFL);
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+        libc::raise(signal);
+    }
+}
+
+/// The exit status for an error.
+pub(crate) fn code_of(error: &anyhow::Error) -> ExitCode {
+    match error.downcast_ref::<LaunchError>() {
+        Some(launch) => launch.exit_code().into(),
+        None => ExitCode::FAILURE,
+    }
+}

@@ -1,0 +1,117 @@
+//! Writing to people: stdout that may close, text that may hold anything, numbers that are read.
+
+use std::fmt::Write as _;
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+
+/// Buffered stdout. Flush it: what is lost when it is dropped is lost without an error.
+pub(crate) fn stdout() -> BufWriter<StdoutLock<'static>> {
+    BufWriter::with_capacity(64 << 10, io::stdout().lock())
+}
+
+/// Whether the reader of our output has gone away.
+pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let io_errors = error.chain().filter_map(|e| e.downcast_ref::<io::Error>());
+    io_errors
+        .into_iter()
+        .any(|e| e.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Says what went wrong. When even stderr is gone there is nobody to tell.
+pub(crate) fn complain(what: &str) {
+    let _ = writeln!(io::stderr(), "trommel: {}", printable(what));
+}
+
+/// Whether to use colours on this stream.
+pub(crate) fn colours(stream: &impl IsTerminal) -> bool {
+    let set = |name| std::env::var_os(name).is_some_and(|v| !v.is_empty());
+    let dumb = std::env::var_os("TERM").is_none_or(|t| t == "dumb");
+    stream.is_terminal() && !set("NO_COLOR") && !dumb
+}
+
+/// `text` without control characters: names come from files, and terminals obey.
+pub(crate) fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() && c != '\n' {
+            let _ = write!(out, "{}", c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// `number` with a thin gap between thousands.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(' ');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `part` of `whole` in percent.
+pub(crate) fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 {
+        return 0.0;
+    }
+    part as f64 * 100.0 / whole as f64
+}
+
+/// A time that people can compare.
+pub(crate) fn duration(nanoseconds: u64) -> String {
+    let seconds = nanoseconds as f64 / 1e9;
+    match nanoseconds {
+        0..1_000_000 => format!("{:.0} µs", seconds * 1e6),
+        1_000_000..1_000_000_000 => format!("{:.1} ms", seconds * 1e3),
+        _ => format!("{seconds:.2} s"),
+    }
+}
+
+/// A command as one would type it.
+pub(crate) fn command_line(arguments: &[Vec<u8>]) -> String {
+    let quoted = arguments.iter().map(|argument| {
+        let text = String::from_utf8_lossy(argument);
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+        if !text.is_empty() && text.chars().all(plain) {
+            text.into_owned()
+        } else {
+            format!("'{}'", text.replace('\'', r"'\''"))
+        }
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_times_read_well() {
+        assert_eq!(
+            (grouped(7), grouped(1234), grouped(1_234_567)),
+            ("7".into(), "1 234".into(), "1 234 567".into())
+        );
+        assert_eq!(
+            (
+                duration(1_500),
+                duration(2_500_000),
+                duration(61_000_000_000)
+            ),
+            ("2 µs".into(), "2.5 ms".into(), "61.00 s".into())
+        );
+    }
+
+    #[test]
+    fn nothing_reaches_a_terminal_that_it_would_obey() {
+        assert_eq!(printable("a\x1b[31mb\r"), "a\\u{1b}[31mb\\r");
+        assert_eq!(
+            command_line(&[b"ls".to_vec(), b"it's".to_vec(), Vec::new()]),
+            r"ls 'it'\''s' ''"
+        );
+    }
+}

@@ -1,0 +1,162 @@
+//! `report --json`: schema `trommel.report/1`, described in `docs/json.md`.
+
+use std::io::{self, Write};
+
+use trommel_profile::Run;
+use trommel_tuple::{Kind, Place};
+
+use super::view::View;
+use crate::json::Json;
+
+/// The schema's name. Fields may be added to it; none is removed or changed.
+const SCHEMA: &str = "trommel.report/1";
+
+/// Writes the report; `top` limits each list.
+pub(super) fn write(out: &mut impl Write, view: &mut View<'_>, top: usize) -> io::Result<()> {
+    let mut json = Json::new(out);
+    json.object()?;
+    json.text("schema", SCHEMA)?;
+    head(&mut json, view)?;
+    for (kind, name) in [(Kind::Edge, "edges"), (Kind::Call, "calls")] {
+        transfers(&mut json, view, kind, name, top)?;
+    }
+    values(&mut json, view, Kind::Value, "values", top)?;
+    for (kind, name) in [
+        (Kind::Type, "types"),
+        (Kind::Result, "results"),
+        (Kind::Address, "addresses"),
+        (Kind::Latency, "latencies"),
+    ] {
+        if view.profile.kinds.contains_key(&kind) {
+            values(&mut json, view, kind, name, top)?;
+        }
+    }
+    json.end_object()?;
+    json.finish()
+}
+
+fn head<W: Write>(json: &mut Json<W>, view: &View<'_>) -> io::Result<()> {
+    let profile = view.profile;
+    json.member_array("command")?;
+    for argument in &profile.command {
+        json.element(&String::from_utf8_lossy(argument))?;
+    }
+    json.end_array()?;
+    json.text("compressor", &profile.compressor)?;
+    run(json, &profile.run)?;
+    json.member_array("modules")?;
+    for module in &profile.modules {
+        json.object()?;
+        json.number("id", module.id.0)?;
+        json.text("path", &String::from_utf8_lossy(&module.path))?;
+        let hex: String = module.build_id.iter().map(|b| format!("{b:02x}")).collect();
+        json.optional_text("build_id", Some(&*hex).filter(|h| !h.is_empty()))?;
+        json.end_object()?;
+    }
+    json.end_array()?;
+    json.member_object("events")?;
+    for (kind, data) in &profile.kinds {
+        json.member_object(kind.name())?;
+        json.number("seen", data.seen)?;
+        json.number("messages", data.messages)?;
+        json.end_object()?;
+    }
+    json.end_object()
+}
+
+fn run<W: Write>(json: &mut Json<W>, run: &Run) -> io::Result<()> {
+    json.member_object("run")?;
+    json.number("started_ns", run.started)?;
+    json.number("wall_ns", run.wall)?;
+    json.number("target_cpu_ns", run.target_cpu)?;
+    json.number("host_cpu_ns", run.host_cpu)?;
+    match run.status {
+        Some(status) if status >= 0 => json.number("status", status)?,
+        _ => json.null("status")?,
+    }
+    match run.status {
+        Some(status) if status < 0 => json.number("signal", -i64::from(status))?,
+        _ => json.null("signal")?,
+    }
+    json.number("dropped", run.dropped)?;
+    json.number("waits", run.waits)?;
+    json.number("wait_ns", run.wait_time)?;
+    json.member_array("let_go")?;
+    for reason in &run.let_go {
+        json.element(reason)?;
+    }
+    json.end_array()?;
+    json.end_object()
+}
+
+fn transfers<W: Write>(
+    json: &mut Json<W>,
+    view: &mut View<'_>,
+    kind: Kind,
+    name: &str,
+    top: usize,
+) -> io::Result<()> {
+    json.member_array(name)?;
+    for transfer in view.transfers(kind).into_iter().take(top) {
+        json.object()?;
+        place(json, view, "from", transfer.from)?;
+        place(json, view, "to", transfer.to)?;
+        json.text("kind", transfer.how)?;
+        json.number("count", transfer.count)?;
+        json.end_object()?;
+    }
+    json.end_array()
+}
+
+fn values<W: Write>(
+    json: &mut Json<W>,
+    view: &mut View<'_>,
+    kind: Kind,
+    name: &str,
+    top: usize,
+) -> io::Result<()> {
+    json.member_array(name)?;
+    for values in view.values(kind).into_iter().take(top) {
+        json.object()?;
+        place(json, view, "at", values.at)?;
+        json.number("executions", values.executions)?;
+        json.number("distinct", values.distinct() as u64)?;
+        json.member_array("top")?;
+        for (value, count) in values.top(top) {
+            json.object()?;
+            json.number("value", value)?;
+            json.number("count", count)?;
+            json.real("share", count as f64 / values.executions as f64)?;
+            json.end_object()?;
+        }
+        json.end_array()?;
+        json.end_object()?;
+    }
+    json.end_array()
+}
+
+fn place<W: Write>(
+    json: &mut Json<W>,
+    view: &mut View<'_>,
+    name: &str,
+    place: Place,
+) -> io::Result<()> {
+    let location = view.locate(place);
+    json.member_object(name)?;
+    json.number("module", place.module().0)?;
+    json.number("vaddr", place.vaddr().0)?;
+    json.optional_text("function", location.function.as_deref())?;
+    json.optional_text("file", location.file.as_deref())?;
+    match location.line {
+        Some(line) => json.number("line", line)?,
+        None => json.null("line")?,
+    }
+    if !location.inlined.is_empty() {
+        json.member_array("inlined")?;
+        for frame in &location.inlined {
+            json.element(&frame.function)?;
+        }
+        json.end_array()?;
+    }
+    json.end_object()
+}

@@ -1,0 +1,109 @@
+//! The short table at the end of `record`.
+//!
+//! It is printed while the user waits for the prompt, so it reads symbol tables but only small
+//! debug information; `report` reads all of it.
+
+use std::io::{self, Write};
+
+use trommel_profile::Profile;
+use trommel_symbol::{Files, Symbols};
+use trommel_tuple::Kind;
+
+use super::text::{self, Style, Table};
+use super::view::{Values, View};
+use crate::output;
+
+const ROWS: usize = 5;
+/// Opening this much debug information takes a millisecond or two.
+const DEBUG_LIMIT: u64 = 512 << 10;
+/// Loads with fewer executions, in per mille of all, say nothing about the program.
+const MIN_PER_MILLE: u64 = 1;
+
+/// Writes the summary of `profile` for stderr.
+pub(crate) fn write(out: &mut impl Write, profile: &Profile) -> io::Result<()> {
+    let files = Files::new();
+    let symbols = Symbols::new(&files, &profile.modules).with_debug_limit(DEBUG_LIMIT);
+    let mut view = View::new(profile, symbols);
+    let style = Style::new(output::colours(&io::stderr()));
+    cost(out, profile)?;
+    for (&kind, data) in &profile.kinds {
+        if text::is_empty(data) {
+            writeln!(out, "trommel: no {kind} events")?;
+        } else if kind.value_is_place() {
+            text::transfers(out, &mut view, kind, ROWS, style)?;
+        } else if kind == Kind::Value {
+            semi_invariant(out, &mut view, style)?;
+        } else {
+            text::values(out, &mut view, kind, ROWS, style)?;
+        }
+    }
+    Ok(())
+}
+
+fn cost(out: &mut impl Write, profile: &Profile) -> io::Result<()> {
+    let run = &profile.run;
+    let seen = profile
+        .kinds
+        .values()
+        .fold(0_u64, |sum, k| sum.saturating_add(k.seen));
+    let dropped = match run.dropped {
+        0 => "nothing lost".into(),
+        n => format!("{} EVENTS LOST", output::grouped(n)),
+    };
+    writeln!(
+        out,
+        "trommel: {} events in {} ({} CPU of the program, {} of trommel), {dropped}",
+        output::grouped(seen),
+        output::duration(run.wall),
+        output::duration(run.target_cpu),
+        output::duration(run.host_cpu),
+    )?;
+    if run.waits > 0 {
+        writeln!(
+            out,
+            "trommel: the program waited {} times, {} in all, for trommel to catch up",
+            output::grouped(run.waits),
+            output::duration(run.wait_time),
+        )?;
+    }
+    for reason in &run.let_go {
+        writeln!(
+            out,
+            "trommel: not observed to the end: {}",
+            output::printable(reason)
+        )?;
+    }
+    Ok(())
+}
+
+/// The hottest loads that nearly always load the same: what could be specialised.
+fn semi_invariant(out: &mut impl Write, view: &mut View<'_>, style: Style) -> io::Result<()> {
+    let all = view.values(Kind::Value);
+    let total = all
+        .iter()
+        .fold(0_u64, |sum, v| sum.saturating_add(v.executions));
+    let hot = |v: &&Values<'_>| v.executions / 1000 * 1000 >= total / 1000 * MIN_PER_MILLE;
+    let steady = |v: &&Values<'_>| v.most() >= v.executions - v.executions / 10;
+    let chosen: Vec<_> = all.iter().filter(hot).filter(steady).take(ROWS).collect();
+    let found = if chosen.is_empty() { ": none" } else { "" };
+    writeln!(
+        out,
+        "# Semi-invariant loads (one value in 90 % of executions or more){found}"
+    )?;
+    if chosen.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new([
+        "executions",
+        "%",
+        "load",
+        "distinct",
+        "values",
+        "source",
+        "module",
+    ]);
+    for entry in chosen {
+        text::value_row(&mut table, view, entry, total);
+    }
+    table.write(out, style)
+}

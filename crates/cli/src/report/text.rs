@@ -1,0 +1,387 @@
+//! `report` as text: a header that says how far the numbers can be trusted, then a table a kind.
+//!
+//! Tables follow `perf report` and `dcpilist`: count and share first, names last, one line for
+//! each entry; header lines start with `#`, so that `grep -v '^#'` leaves the data.
+
+use std::io::{self, Write};
+
+use trommel_profile::{KindProfile, Profile};
+use trommel_tuple::{Kind, Place};
+
+use super::view::{Transfer, Values, View};
+use crate::output::{command_line, duration, grouped, percent, printable};
+
+/// Values shown for one instruction.
+const VALUES_IN_ROW: usize = 3;
+/// Longer names are cut in the middle of tables.
+const MAX_NAME: usize = 48;
+
+/// Colours, or none.
+#[derive(Clone, Copy)]
+pub(crate) struct Style {
+    bold: &'static str,
+    plain: &'static str,
+}
+
+impl Style {
+    pub(crate) fn new(colours: bool) -> Self {
+        match colours {
+            true => Self {
+                bold: "\x1b[1m",
+                plain: "\x1b[0m",
+            },
+            false => Self {
+                bold: "",
+                plain: "",
+            },
+        }
+    }
+}
+
+/// Writes the report with `top` rows a table.
+pub(super) fn write(
+    out: &mut impl Write,
+    view: &mut View<'_>,
+    top: usize,
+    style: Style,
+) -> io::Result<()> {
+    header(out, view.profile, style)?;
+    for kind in view.profile.kinds.keys().copied() {
+        writeln!(out)?;
+        if kind.value_is_place() {
+            transfers(out, view, kind, top, style)?;
+        } else {
+            values(out, view, kind, top, style)?;
+        }
+    }
+    problems(out, view)?;
+    out.flush()
+}
+
+fn header(out: &mut impl Write, profile: &Profile, style: Style) -> io::Result<()> {
+    let run = &profile.run;
+    let Style { bold, plain } = style;
+    writeln!(
+        out,
+        "# {bold}{}{plain}",
+        printable(&command_line(&profile.command))
+    )?;
+    let ended = match run.status {
+        Some(status) if status >= 0 => format!("exit status {status}"),
+        Some(signal) => format!("ended by signal {}", -i64::from(signal)),
+        None => "its end was not seen".into(),
+    };
+    writeln!(
+        out,
+        "# cost        {} wall, {} CPU of the program, {} CPU of trommel; {ended}",
+        duration(run.wall),
+        duration(run.target_cpu),
+        duration(run.host_cpu),
+    )?;
+    let observed = match &run.let_go[..] {
+        [] => "to the end".into(),
+        reasons => format!("in part: {}", printable(&reasons.join("; "))),
+    };
+    writeln!(out, "# observed    {observed}")?;
+    let dropped = match run.dropped {
+        0 => "none".into(),
+        n => format!("{} events", grouped(n)),
+    };
+    let waits = match run.waits {
+        0 => String::new(),
+        n => format!(
+            " (waited {} times, {}, for a full queue)",
+            grouped(n),
+            duration(run.wait_time)
+        ),
+    };
+    writeln!(out, "# lost        {dropped}{waits}")?;
+    writeln!(out, "# compressor  {}", printable(&profile.compressor))?;
+    writeln!(out, "# error       {}", error_bounds(profile))?;
+    for (kind, data) in &profile.kinds {
+        writeln!(
+            out,
+            "# {kind:<11} {} events, {} messages, {} instructions",
+            grouped(data.seen),
+            grouped(data.messages),
+            grouped(data.counts.len() as u64),
+        )?;
+    }
+    Ok(())
+}
+
+/// How far estimated counts may be off.
+///
+/// One event in r is sent, independently or nearly so: a count N was estimated from N/r messages
+/// and has a standard deviation of √(N·(r−1)).
+fn error_bounds(profile: &Profile) -> String {
+    match sampling_rate(&profile.compressor) {
+        None if profile.compressor.starts_with("exact") => "none: every event is counted".into(),
+        None => "depends on the compressor; see `trommel compress` for a measurement".into(),
+        Some(rate) => {
+            let of = |count: f64| 200.0 * ((rate - 1.0) / count).sqrt();
+            format!(
+                "sampled 1 in {rate}: a count of N is within 2·√({}·N) in 95 % of cases; of 1 000 000 ±{:.1} %",
+                rate - 1.0,
+                of(1e6)
+            )
+        }
+    }
+}
+
+/// The rate of the sampler in a spec such as `H[P256]2048+A16`.
+fn sampling_rate(spec: &str) -> Option<f64> {
+    let sampler = spec.strip_prefix("H[").unwrap_or(spec);
+    let digits = sampler
+        .trim_start_matches("CR")
+        .trim_start_matches(['P', 'R', 'D']);
+    if digits.len() == sampler.len() {
+        return None;
+    }
+    let end = digits
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(digits.len());
+    let scale = match digits[end..].chars().next() {
+        Some('k') => 1e3,
+        Some('M') => 1e6,
+        _ => 1.0,
+    };
+    digits[..end]
+        .parse()
+        .ok()
+        .map(|n: f64| n * scale)
+        .filter(|n| *n >= 1.0)
+}
+
+fn title(kind: Kind) -> (&'static str, &'static str) {
+    match kind {
+        Kind::Edge => ("Branches", "branch"),
+        Kind::Call => ("Calls", "call"),
+        Kind::Value => ("Loaded values", "load"),
+        Kind::Result => ("Results", "instruction"),
+        Kind::Type => ("Receiver types (method tables)", "call"),
+        Kind::Address => ("Addresses", "instruction"),
+        Kind::Latency => ("Latencies in cycles", "load"),
+    }
+}
+
+/// A table of branches or calls.
+pub(super) fn transfers(
+    out: &mut impl Write,
+    view: &mut View<'_>,
+    kind: Kind,
+    top: usize,
+    style: Style,
+) -> io::Result<()> {
+    let Style { bold, plain } = style;
+    let all = view.transfers(kind);
+    let total = all.iter().fold(0_u64, |sum, t| sum.saturating_add(t.count));
+    let (heading, what) = title(kind);
+    writeln!(
+        out,
+        "# {bold}{heading}{plain}: {} pairs, {} events",
+        grouped(all.len() as u64),
+        grouped(total)
+    )?;
+    let mut table = Table::new(["count", "%", what, "", "to", "source", "module"]);
+    for Transfer {
+        from,
+        to,
+        how,
+        count,
+    } in all.iter().take(top).copied()
+    {
+        table.row([
+            grouped(count),
+            format!("{:.2}%", percent(count, total)),
+            short(&view.name(from)),
+            how.into(),
+            short(&destination(view, from, to)),
+            view.source(from),
+            view.module(from),
+        ]);
+    }
+    table.write(out, style)?;
+    more(out, all.len(), top)
+}
+
+/// Where control goes; within a function its offset is enough.
+fn destination(view: &mut View<'_>, from: Place, to: Place) -> String {
+    let (here, there) = (view.locate(from), view.locate(to));
+    let same = here.function.is_some() && here.function == there.function;
+    if same && from.module() == to.module() && there.offset > 0 {
+        return format!("+{:#x}", there.offset);
+    }
+    let name = view.name(to);
+    if there.function.is_some() && from.module() != to.module() {
+        return format!("{name} [{}]", view.module(to));
+    }
+    name
+}
+
+/// A table of instructions with their values.
+pub(super) fn values(
+    out: &mut impl Write,
+    view: &mut View<'_>,
+    kind: Kind,
+    top: usize,
+    style: Style,
+) -> io::Result<()> {
+    let Style { bold, plain } = style;
+    let all = view.values(kind);
+    let total = all
+        .iter()
+        .fold(0_u64, |sum, v| sum.saturating_add(v.executions));
+    let constant = all
+        .iter()
+        .fold(0_u64, |sum, v| sum.saturating_add(v.most()));
+    let (heading, what) = title(kind);
+    writeln!(
+        out,
+        "# {bold}{heading}{plain}: {} instructions, {} events; {:.1} % had the most frequent value of their instruction",
+        grouped(all.len() as u64),
+        grouped(total),
+        percent(constant, total),
+    )?;
+    let mut table = Table::new([
+        "executions",
+        "%",
+        what,
+        "distinct",
+        "values",
+        "source",
+        "module",
+    ]);
+    for entry in all.iter().take(top) {
+        value_row(&mut table, view, entry, total);
+    }
+    table.write(out, style)?;
+    more(out, all.len(), top)
+}
+
+/// Adds the row of one instruction.
+pub(super) fn value_row(table: &mut Table<7>, view: &mut View<'_>, entry: &Values<'_>, total: u64) {
+    let shown = entry
+        .top(VALUES_IN_ROW)
+        .into_iter()
+        .map(|(value, count)| format!("{value:#x} {:.1}%", percent(count, entry.executions)));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    table.row([
+        grouped(entry.executions),
+        format!("{:.2}%", percent(entry.executions, total)),
+        short(&view.name(entry.at)),
+        grouped(entry.distinct() as u64),
+        shown,
+        view.source(entry.at),
+        view.module(entry.at),
+    ]);
+}
+
+fn more(out: &mut impl Write, all: usize, top: usize) -> io::Result<()> {
+    match all.checked_sub(top).filter(|n| *n > 0) {
+        Some(rest) => writeln!(
+            out,
+            "# … and {} more: --top N shows N, --top 0 all",
+            grouped(rest as u64)
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Modules whose names could not be read, for those that were asked about.
+fn problems(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
+    for module in &view.profile.modules {
+        if module.path.first() == Some(&b'/')
+            && let Some(problem) = view.problem(module.id)
+        {
+            writeln!(out, "# no names: {}", printable(problem))?;
+        }
+    }
+    Ok(())
+}
+
+/// `name`, cut in its middle where it is too long.
+fn short(name: &str) -> String {
+    let length = name.chars().count();
+    if length <= MAX_NAME {
+        return name.to_owned();
+    }
+    let start: String = name.chars().take(MAX_NAME / 2).collect();
+    let end: String = name.chars().skip(length - MAX_NAME / 2 + 1).collect();
+    format!("{start}…{end}")
+}
+
+/// Columns, as wide as what is in them; the first two are numbers.
+pub(super) struct Table<const N: usize> {
+    rows: Vec<[String; N]>,
+}
+
+impl<const N: usize> Table<N> {
+    pub(super) fn new(titles: [&str; N]) -> Self {
+        Self {
+            rows: vec![titles.map(str::to_owned)],
+        }
+    }
+
+    pub(super) fn row(&mut self, cells: [String; N]) {
+        self.rows.push(cells.map(|cell| printable(&cell)));
+    }
+
+    pub(super) fn write(&self, out: &mut impl Write, style: Style) -> io::Result<()> {
+        let width = |i: usize| {
+            let widths = self.rows.iter().map(|row| row[i].chars().count());
+            widths.max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..N).map(width).collect();
+        for (number, row) in self.rows.iter().enumerate() {
+            let mut line = String::new();
+            for (i, (cell, &width)) in row.iter().zip(&widths).enumerate() {
+                if width == 0 {
+                    continue;
+                }
+                line.push_str(if i == 0 { " " } else { "  " });
+                line.push_str(&match i < 2 {
+                    true => format!("{cell:>width$}"),
+                    false => format!("{cell:<width$}"),
+                });
+            }
+            let line = line.trim_end();
+            match number {
+                0 => writeln!(out, "#{}{line}{}", style.bold, style.plain)?,
+                _ => writeln!(out, " {line}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether nothing was collected of a kind.
+pub(super) fn is_empty(data: &KindProfile) -> bool {
+    data.counts.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_found_in_specs() {
+        for (spec, rate) in [
+            ("exact", None),
+            ("P256", Some(256.0)),
+            ("R1k", Some(1000.0)),
+            ("CR256:sum", Some(256.0)),
+            ("H[P256]2048+A16", Some(256.0)),
+            ("T[256]2048/2way/2bit", None),
+        ] {
+            assert_eq!(sampling_rate(spec), rate, "{spec}");
+        }
+    }
+
+    #[test]
+    fn long_names_keep_both_ends() {
+        let name = format!("{}{}", "a".repeat(60), "z".repeat(60));
+        let cut = short(&name);
+        assert!(cut.chars().count() == MAX_NAME && cut.starts_with("aaa") && cut.ends_with("zzz"));
+    }
+}

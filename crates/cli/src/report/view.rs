@@ -1,0 +1,168 @@
+//! A profile in the order that reports show it: hottest first, with names.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use trommel_profile::{Module, Profile, Site};
+use trommel_symbol::{Location, Symbols};
+use trommel_tuple::{Kind, ModuleId, Place};
+
+/// A profile and the names of its places.
+pub(crate) struct View<'p> {
+    pub(crate) profile: &'p Profile,
+    modules: HashMap<ModuleId, &'p Module>,
+    symbols: Symbols<'p>,
+}
+
+/// A branch or call with one of its destinations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Transfer {
+    pub(crate) from: Place,
+    pub(crate) to: Place,
+    /// taken, fallthrough, indirect; direct, indirect.
+    pub(crate) how: &'static str,
+    pub(crate) count: u64,
+}
+
+/// An instruction with the values it had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Values<'p> {
+    pub(crate) at: Place,
+    pub(crate) executions: u64,
+    counts: &'p [(u64, u64)],
+}
+
+impl Values<'_> {
+    /// How many values there were.
+    pub(crate) fn distinct(&self) -> usize {
+        self.counts.len()
+    }
+
+    /// The `n` most frequent values with their counts, most frequent first.
+    pub(crate) fn top(&self, n: usize) -> Vec<(u64, u64)> {
+        let key = |&(value, count): &(u64, u64)| (Reverse(count), value);
+        let mut all = self.counts.to_vec();
+        if n > 0 && n < all.len() {
+            all.select_nth_unstable_by_key(n - 1, key);
+        }
+        all.truncate(n);
+        all.sort_unstable_by_key(key);
+        all
+    }
+
+    /// The count of the most frequent value.
+    pub(crate) fn most(&self) -> u64 {
+        self.counts
+            .iter()
+            .map(|(_, count)| *count)
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+impl<'p> View<'p> {
+    pub(crate) fn new(profile: &'p Profile, symbols: Symbols<'p>) -> Self {
+        let modules = profile.modules.iter().map(|m| (m.id, m)).collect();
+        Self {
+            profile,
+            modules,
+            symbols,
+        }
+    }
+
+    /// The branches or calls, hottest first.
+    pub(crate) fn transfers(&self, kind: Kind) -> Vec<Transfer> {
+        let mut all = Vec::new();
+        if let Some(data) = self.profile.kinds.get(&kind) {
+            for (&from, targets) in &data.counts {
+                for &(to, count) in targets {
+                    let to = Place::from_word(to);
+                    let how = how(self.profile.sites.get(&from), kind, to);
+                    all.push(Transfer {
+                        from,
+                        to,
+                        how,
+                        count,
+                    });
+                }
+            }
+        }
+        all.sort_unstable_by_key(|t| (Reverse(t.count), t.from, t.to));
+        all
+    }
+
+    /// The instructions with values, most executed first.
+    pub(crate) fn values(&self, kind: Kind) -> Vec<Values<'p>> {
+        let mut all = Vec::new();
+        if let Some(data) = self.profile.kinds.get(&kind) {
+            for (&at, counts) in &data.counts {
+                let sum = |sum: u64, (_, count): &(u64, u64)| sum.saturating_add(*count);
+                all.push(Values {
+                    at,
+                    executions: counts.iter().fold(0, sum),
+                    counts,
+                });
+            }
+        }
+        all.sort_unstable_by_key(|v| (Reverse(v.executions), v.at));
+        all
+    }
+
+    /// What stands at `place`.
+    pub(crate) fn locate(&mut self, place: Place) -> Rc<Location> {
+        self.symbols.locate(place)
+    }
+
+    /// Why a module has no names.
+    pub(crate) fn problem(&self, module: ModuleId) -> Option<&str> {
+        self.symbols.problem(module)
+    }
+
+    /// `function+0x12`, or `module+0x1234` where no function is known.
+    pub(crate) fn name(&mut self, place: Place) -> String {
+        let location = self.locate(place);
+        match &location.function {
+            Some(function) if location.offset == 0 => function.to_string(),
+            Some(function) => format!("{function}+{:#x}", location.offset),
+            None => format!("{}+{:#x}", self.module(place), place.vaddr()),
+        }
+    }
+
+    /// `file.c:12`, or nothing.
+    pub(crate) fn source(&mut self, place: Place) -> String {
+        let location = self.locate(place);
+        match (&location.file, location.line) {
+            (Some(file), line) => {
+                let name = file.rsplit('/').next().unwrap_or(file);
+                line.map_or_else(|| name.to_owned(), |line| format!("{name}:{line}"))
+            }
+            _ => String::new(),
+        }
+    }
+
+    /// The file name of the module that `place` is in.
+    pub(crate) fn module(&self, place: Place) -> String {
+        match self.modules.get(&place.module()) {
+            Some(module) => {
+                let path = String::from_utf8_lossy(&module.path);
+                path.rsplit('/').next().unwrap_or(&path).to_owned()
+            }
+            None if place.module() == ModuleId::ANON => "[anon]".into(),
+            None => format!("[module {}]", place.module().0),
+        }
+    }
+}
+
+/// How control got from a site to `to`.
+fn how(site: Option<&Site>, kind: Kind, to: Place) -> &'static str {
+    match (site, kind) {
+        (Some(Site::Conditional { taken, .. }), _) if *taken == to => "taken",
+        (Some(Site::Conditional { .. }), _) => "fallthrough",
+        (Some(Site::DirectCall), _) => "direct",
+        (Some(Site::IndirectJump | Site::IndirectCall), _) => "indirect",
+        // Without a record of the site nothing more is known.
+        (None, Kind::Call) => "direct",
+        (None, _) => "indirect",
+    }
+}
