@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::ptrace;
@@ -51,6 +52,43 @@ pub enum LaunchFailure {
 
 fn system(what: &'static str) -> impl Fn(io::Error) -> LaunchFailure {
     move |error| LaunchFailure::System { what, error }
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ended {
+    /// Its exit status, or the negative of the signal that ended it; `None` when the kernel did
+    /// not tell.
+    pub status: Option<i32>,
+    /// CPU time, its own and the kernel's for it, with all children that it waited for.
+    pub cpu: Duration,
+}
+
+/// Waits for the end of a program.
+pub fn wait(pid: Pid) -> Ended {
+    loop {
+        let mut status = 0;
+        // SAFETY: all-zero is a valid rusage.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: two valid places to write to.
+        let got = unsafe { libc::wait4(pid.as_raw(), &raw mut status, 0, &raw mut usage) };
+        if got < 0 {
+            if Errno::last() == Errno::EINTR {
+                continue;
+            }
+            return Ended::default();
+        }
+        let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
+        let cpu = time(usage.ru_utime) + time(usage.ru_stime);
+        let status = if libc::WIFEXITED(status) {
+            Some(libc::WEXITSTATUS(status))
+        } else if libc::WIFSIGNALED(status) {
+            Some(-libc::WTERMSIG(status))
+        } else {
+            continue;
+        };
+        return Ended { status, cpu };
+    }
 }
 
 /// In the child: a number for the shared file that the app will not miss.

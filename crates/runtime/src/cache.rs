@@ -23,6 +23,7 @@
 use alloc::vec::Vec;
 use linux_raw_sys::general as nr;
 
+use crate::emit::Reg;
 use crate::region::{self, Range};
 use crate::sys;
 
@@ -54,21 +55,28 @@ pub struct Step {
     pub values: u8,
     /// Its app address, relative to the fragment's.
     pub app: i32,
-    /// A register that does not hold the app's value if this instruction faults.
-    pub scratch: Scratch,
+    /// Registers that are in their slots when it starts.
+    pub spilled: Spilled,
+    /// Registers that are in their slots if it faults.
+    pub at_fault: Spilled,
+    /// A register in the slot for far operands if it faults.
+    pub far: Option<Reg>,
 }
 
-/// Where the app's value of a scratch register is while its instruction runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Scratch {
-    /// All registers are the app's.
-    None,
-    /// `rcx` is in its spill slot.
-    Rcx,
-    /// `rcx` and `rdx` are in their spill slots.
-    RcxRdx,
-    /// This register is in the slot for far operands.
-    Far(u8),
+/// Which of `rcx` and `rdx` are not the app's, their values being in their slots.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Spilled {
+    /// `rcx`
+    pub rcx: bool,
+    /// `rdx`
+    pub rdx: bool,
+}
+
+impl Spilled {
+    /// Both are the app's.
+    pub const NONE: Self = Self { rcx: false, rdx: false };
+    /// Neither is.
+    pub const BOTH: Self = Self { rcx: true, rdx: true };
 }
 
 /// A fragment.
@@ -76,9 +84,10 @@ pub enum Scratch {
 pub struct Fragment {
     /// App address of its first instruction.
     pub app: AppPc,
-    /// Where direct links enter.
+    /// Where direct links enter, all registers the app's.
     pub entry: CachePc,
-    /// Where the inline lookup enters (the tag check), if it has been made.
+    /// Where the inline lookup enters (the tag check), if it has been made, `rcx` and `rdx` in
+    /// their slots.
     pub checked: Option<CachePc>,
     /// Behind its last byte.
     pub end: CachePc,

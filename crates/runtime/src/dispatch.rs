@@ -12,7 +12,7 @@ use trommel_queue::LetGo;
 use crate::area::{Context, INDIRECT_ENTRIES, Reason};
 use crate::cache::{AppPc, Cache, CachePc};
 use crate::deliver::{HostGone, Shared};
-use crate::emit::Code;
+use crate::emit::{Code, Reg};
 use crate::native;
 use crate::region::{Range, Regions};
 use crate::signal::Signals;
@@ -126,6 +126,8 @@ impl Runtime {
         let at = self.cache.arena(arena).next_stub();
         let mut code = Code::new(at);
         tag_check(&mut code, fragment.app);
+        code.load_gs(Reg::RDX, slot!(spill_rdx));
+        code.load_gs(Reg::RCX, slot!(spill_rcx));
         let from = code.jmp();
         let rel = fragment.entry.0 as i64 - code.at(from.0).0 as i64 - 4;
         code.put_u32(from.0, rel as i32 as u32);

@@ -308,6 +308,12 @@ impl Code {
         self.rel32()
     }
 
+    /// `jmp rel8`
+    pub fn jmp_short(&mut self) -> Rel8 {
+        self.raw(&[0xeb, 0]);
+        Rel8(self.here() - 1)
+    }
+
     /// `jrcxz rel8`
     pub fn jrcxz(&mut self) -> Rel8 {
         self.raw(&[0xe3, 0]);

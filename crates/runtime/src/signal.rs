@@ -40,7 +40,7 @@ use trommel_queue::{FULL_WINDOW, LetGo, State};
 
 use crate::arch::{self, Landmarks};
 use crate::area::{CONTEXT_OFFSET, Context};
-use crate::cache::{AppPc, CachePc, Fragment, Scratch, Step};
+use crate::cache::{AppPc, CachePc, Fragment, Spilled, Step};
 use crate::dispatch::Runtime;
 use crate::native::PENDING;
 use crate::sys;
@@ -494,7 +494,10 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
             } else {
                 app
             };
-            restore_scratch(context, frame, step.scratch);
+            if let Some(far) = step.far {
+                *frame.reg(far.0) = context.spill_far;
+            }
+            let at = Step { spilled: step.at_fault, ..step };
             restore_mask(runtime, frame);
             deliver(
                 runtime,
@@ -502,7 +505,7 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
                 info,
                 frame,
                 app,
-                Some((fragment, step)),
+                Some((fragment, at)),
                 true,
             );
         }
@@ -556,15 +559,12 @@ fn trap_address(
     }
 }
 
-fn restore_scratch(context: &Context, frame: &mut Ucontext, scratch: Scratch) {
-    match scratch {
-        Scratch::None => {}
-        Scratch::Rcx => *frame.reg(1) = context.spill_rcx,
-        Scratch::RcxRdx => {
-            *frame.reg(1) = context.spill_rcx;
-            *frame.reg(2) = context.spill_rdx;
-        }
-        Scratch::Far(n) => *frame.reg(n) = context.spill_far,
+fn unspill(context: &Context, frame: &mut Ucontext, spilled: Spilled) {
+    if spilled.rcx {
+        *frame.reg(1) = context.spill_rcx;
+    }
+    if spilled.rdx {
+        *frame.reg(2) = context.spill_rdx;
     }
 }
 
@@ -652,6 +652,7 @@ fn to_app_state(
     if let Some(n) = fragment.stolen {
         *frame.reg(n) = context.spill_stolen;
     }
+    unspill(context, frame, step.spilled);
     if let (Some(block), true) = (fragment.block, step.events > 0) {
         record_part(runtime, block, step);
     }

@@ -12,8 +12,9 @@
 //! copies, rewriting only displacements, so most instructions keep their bytes.
 //!
 //! ```text
+//!   entry           direct links come in here
 //!   checked entry   tag check for indirect branches (see below)
-//!   entry           with a stolen register: spill it, load the write pointer
+//!   steal           with a stolen register: spill it, load the write pointer
 //!   steps           one for each app instruction, probes in front or behind
 //!   tails           taken branches that have something to record on their way out
 //! ```
@@ -22,7 +23,10 @@
 //!
 //! *Indirect branches* jump through the table in the thread area, indexed by the low 16 bits of
 //! the app address. Table entries lead to a fragment's checked entry, which compares the whole
-//! address with its own, in `rcx`, with no flag touched, and restores `rcx` and `rdx`.
+//! address with its own, in `rcx`, with no flag touched. The app's `rcx` and `rdx` are in their
+//! slots then. A fragment made for an indirect branch loads each only in front of the first
+//! instruction that uses it, and need not store it again for an indirect branch of its own: a
+//! register that is not used on the way stays out of the way. Its direct entry spills both.
 //!
 //! *Calls* push the app's own return address; returns are indirect branches.
 //!
@@ -36,7 +40,7 @@
 //!   scratch registers are restored before the next.
 //! * Nothing but the app's own instructions touches flags or the app's stack.
 //! * An instruction that faults does so before any scratch register of its step has lost a value
-//!   that [`Step::scratch`] cannot restore.
+//!   that its [`Step`] cannot restore.
 //! * `rcx` is free at `syscall`, which overwrites it.
 
 use alloc::vec::Vec;
@@ -47,7 +51,7 @@ use trommel_queue::dict::{Event, TargetPc};
 use trommel_tuple::{Kind, KindSet};
 
 use crate::area::{INDIRECT_TABLE, SYSCALL_TABLE, WRITE_POINTER};
-use crate::cache::{AppPc, Cache, CachePc, Exit, Fragment, Scratch, Step};
+use crate::cache::{AppPc, Cache, CachePc, Exit, Fragment, Spilled, Step};
 use crate::decode::{Class, Insn, Reader};
 use crate::deliver::{DictionaryFull, Shared};
 use crate::emit::{Code, Reg, Rel32};
@@ -98,6 +102,7 @@ struct Tail {
     events: usize,
     values: usize,
     event: Option<Event>,
+    spilled: Spilled,
 }
 
 /// The translator's working memory, kept between fragments.
@@ -113,6 +118,10 @@ pub struct Translator {
     events: Vec<Event>,
     info: InstructionInfoFactory,
     encoder: Encoder,
+    /// What is in slots at this point of the second pass.
+    spilled: Spilled,
+    /// The register that holds the write pointer in the fragment being made.
+    stolen: Option<Reg>,
 }
 
 /// What a fragment is made from and for.
@@ -161,6 +170,8 @@ impl Translator {
             events: Vec::with_capacity(2 * MAX_INSNS),
             info: InstructionInfoFactory::new(),
             encoder: Encoder::new(64),
+            spilled: Spilled::NONE,
+            stolen: None,
         }
     }
 
@@ -180,7 +191,7 @@ impl Translator {
         app: AppPc,
         checked: bool,
     ) -> Result<u32, Refusal> {
-        let (end_pc, stolen) = self.collect(site, app)?;
+        let end_pc = self.collect(site, app, checked)?;
         let span = self.span(app);
         let region = site
             .regions
@@ -198,11 +209,7 @@ impl Translator {
         self.stubs.restart(site.cache.arena(arena).next_stub());
         self.tails.clear();
         self.constants.clear();
-        let checked_entry = checked.then(|| {
-            tag_check(&mut self.code, app);
-            self.code.at(0)
-        });
-        self.emit(site, app, end_pc, stolen, checked_entry)
+        self.emit(site, app, end_pc, checked)
             .map_err(|DictionaryFull| Refusal::OutOfSpace)
             .map(|fragment| {
                 site.cache
@@ -225,12 +232,13 @@ impl Translator {
     }
 
     /// First pass: decodes into `insns`. Returns where the main line goes on, if it does not end
-    /// in a transfer of its own, and the register to steal, if one is needed.
+    /// in a transfer of its own. Chooses the register to steal, if one is needed.
     fn collect(
         &mut self,
         site: &mut Site<'_>,
         app: AppPc,
-    ) -> Result<(Option<AppPc>, Option<Reg>), Refusal> {
+        checked: bool,
+    ) -> Result<Option<AppPc>, Refusal> {
         self.insns.clear();
         self.loads.clear();
         self.used.clear();
@@ -287,6 +295,8 @@ impl Translator {
                     && probe::method_table(&insn.iced).is_some();
                 values += usize::from(load.is_some()) + usize::from(types);
                 needs_register |= load.is_some() || types;
+            } else if checked {
+                self.used.push(probe::registers_used(&mut self.info, &insn.iced));
             }
             self.loads.push(load);
             self.insns.push(insn);
@@ -308,12 +318,12 @@ impl Translator {
                 _ => pc = insn.next(),
             }
         };
-        let stolen = if needs_register {
+        self.stolen = if needs_register {
             stealable(used_all)
         } else {
             None
         };
-        Ok((end, stolen))
+        Ok(end)
     }
 
     fn open<'a>(site: &mut Site<'_>, pc: AppPc) -> Result<Reader<'a>, Refusal> {
@@ -349,10 +359,19 @@ impl Translator {
         site: &mut Site<'_>,
         app: AppPc,
         end: Option<AppPc>,
-        stolen: Option<Reg>,
-        checked: Option<CachePc>,
+        checked: bool,
     ) -> Result<Fragment, DictionaryFull> {
-        let entry = self.code.here();
+        self.spilled = Spilled::NONE;
+        let mut checked_entry = None;
+        if checked {
+            self.code.store_gs(slot!(spill_rcx), Reg::RCX);
+            self.code.store_gs(slot!(spill_rdx), Reg::RDX);
+            let over = self.code.jmp_short();
+            checked_entry = Some(self.code.at(self.code.here()));
+            tag_check(&mut self.code, app);
+            self.code.bind8_here(over);
+            self.spilled = Spilled::BOTH;
+        }
         let first_step = site.cache.steps.len() as u32;
         self.list_events();
         let block = if self.events.is_empty() {
@@ -360,7 +379,7 @@ impl Translator {
         } else {
             Some(site.shared.block(&self.events)?)
         };
-        if let Some(p) = stolen {
+        if let Some(p) = self.stolen {
             self.code.store_gs(slot!(spill_stolen), p);
             self.code.load_gs(p, WRITE_POINTER);
         }
@@ -368,23 +387,28 @@ impl Translator {
         let mut values = 0;
         for n in 0..self.insns.len() {
             let insn = self.insns[n];
+            if self.spilled != Spilled::NONE {
+                self.unspill(&insn, self.used[n]);
+            }
             site.cache.steps.push(Step {
-                cache: (self.code.here() - entry) as u16,
+                cache: self.code.here() as u16,
                 events: events as u8,
                 values: values as u8,
                 app: (insn.pc().0 as i64 - app.0 as i64) as i32,
-                scratch: Scratch::None,
+                spilled: self.spilled,
+                at_fault: self.spilled,
+                far: None,
             });
             let step = site.cache.steps.len() - 1;
             match insn.class {
                 Class::Plain => {
                     let load = self.loads[n];
                     let slot = 4 + 8 * values as i32;
-                    if let (Some(load), Some(p)) = (load, stolen) {
+                    if let (Some(load), Some(p)) = (load, self.stolen) {
                         self.probe_before(&insn, load, p, slot, self.used[n]);
                     }
-                    site.cache.steps[step].scratch = self.copy(&insn, stolen);
-                    if let (Some(load), Some(p)) = (load, stolen) {
+                    site.cache.steps[step].far = self.copy(&insn);
+                    if let (Some(load), Some(p)) = (load, self.stolen) {
                         self.probe_after(load, p, slot);
                         events += 1;
                         values += 1;
@@ -393,7 +417,7 @@ impl Translator {
                 Class::Jmp(_) => {}
                 Class::Jcc(condition, to) => {
                     let from = self.code.jcc(condition);
-                    events += self.branch(site, &insn, from, to, events, values, stolen);
+                    events += self.branch(site, &insn, from, to, events, values);
                 }
                 Class::ShortBranch(to) => {
                     let len = insn.iced.len();
@@ -404,25 +428,25 @@ impl Translator {
                     self.code.raw(&bytes[..len - 1]);
                     self.code.raw(&[2, 0xeb, 5]);
                     let from = self.code.jmp();
-                    events += self.branch(site, &insn, from, to, events, values, stolen);
+                    events += self.branch(site, &insn, from, to, events, values);
                 }
                 Class::Call(to) => {
                     self.push_return(insn.next());
                     if self.wants(Kind::Call) {
                         events += 1;
                     }
-                    self.leave(site, to, block, events, values, None, stolen)?;
+                    self.leave(site, to, block, events, values, None)?;
                 }
                 Class::JmpIndirect | Class::CallIndirect | Class::Ret(_) => {
-                    site.cache.steps[step].scratch =
-                        self.indirect(site, &insn, block, events, values, stolen)?;
+                    site.cache.steps[step].at_fault =
+                        self.indirect(site, &insn, block, events, values)?;
                 }
-                Class::Syscall => self.syscall(site, insn.next(), block, events, values, stolen)?,
+                Class::Syscall => self.syscall(site, insn.next(), block, events, values)?,
                 Class::Unknown | Class::Unsupported | Class::Gs => {}
             }
         }
         if let Some(to) = end {
-            self.leave(site, to, block, events, values, None, stolen)?;
+            self.leave(site, to, block, events, values, None)?;
         }
         for n in 0..self.tails.len() {
             let Tail {
@@ -431,14 +455,16 @@ impl Translator {
                 events,
                 values,
                 event,
+                spilled,
             } = self.tails[n];
+            self.spilled = spilled;
             let here = self.code.here();
             self.code.bind(from, here);
             let block = match block {
-                Some(block) => block,
-                None => site.shared.block(&[])?,
+                None if event.is_some() => Some(site.shared.block(&[])?),
+                other => other,
             };
-            self.leave(site, target, Some(block), events, values, event, stolen)?;
+            self.leave(site, target, block, events, values, event)?;
         }
         for n in 0..self.constants.len() {
             let (from, value) = self.constants[n];
@@ -448,10 +474,10 @@ impl Translator {
         }
         Ok(Fragment {
             app,
-            entry: self.code.at(entry),
-            checked,
+            entry: self.code.at(0),
+            checked: checked_entry,
             end: self.code.at(self.code.here()),
-            stolen: stolen.map(|r| r.0),
+            stolen: self.stolen.map(|r| r.0),
             first_step,
             steps: (site.cache.steps.len() as u32 - first_step) as u16,
             block,
@@ -528,10 +554,9 @@ impl Translator {
         to: AppPc,
         events: usize,
         values: usize,
-        stolen: Option<Reg>,
     ) -> usize {
         let edge = self.wants(Kind::Edge);
-        if !edge && events == 0 && stolen.is_none() {
+        if !edge && events == 0 && self.stolen.is_none() && self.spilled == Spilled::NONE {
             self.stub(site.cache, from, to);
             return 0;
         }
@@ -547,6 +572,7 @@ impl Translator {
             events,
             values,
             event,
+            spilled: self.spilled,
         });
         usize::from(edge)
     }
@@ -565,11 +591,54 @@ impl Translator {
         self.stubs.jmp_gs(slot!(entry.exit));
     }
 
-    /// Records the path, gives the stolen register back, and goes to `to`.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "the state of one walk over a fragment"
-    )]
+    /// Loads what `insn` uses of the registers in slots. Whatever leaves for known code needs both.
+    fn unspill(&mut self, insn: &Insn, used: u16) {
+        let (rcx, rdx) = match insn.class {
+            // The call overwrites rcx, and may take an argument in rdx.
+            Class::Syscall => {
+                self.spilled.rcx = false;
+                (false, true)
+            }
+            Class::Call(_) => (true, true),
+            _ => (used & Reg::RCX.bit() != 0, used & Reg::RDX.bit() != 0),
+        };
+        if rcx {
+            self.unspill_rcx();
+        }
+        if rdx {
+            self.unspill_rdx();
+        }
+    }
+
+    fn unspill_rcx(&mut self) {
+        if self.spilled.rcx {
+            self.code.load_gs(Reg::RCX, slot!(spill_rcx));
+            self.spilled.rcx = false;
+        }
+    }
+
+    fn unspill_rdx(&mut self) {
+        if self.spilled.rdx {
+            self.code.load_gs(Reg::RDX, slot!(spill_rdx));
+            self.spilled.rdx = false;
+        }
+    }
+
+    fn spill_rcx(&mut self) {
+        if !self.spilled.rcx {
+            self.code.store_gs(slot!(spill_rcx), Reg::RCX);
+            self.spilled.rcx = true;
+        }
+    }
+
+    fn spill_rdx(&mut self) {
+        if !self.spilled.rdx {
+            self.code.store_gs(slot!(spill_rdx), Reg::RDX);
+            self.spilled.rdx = true;
+        }
+    }
+
+    /// Records the path, gives all registers back, and goes to `to`.
     fn leave(
         &mut self,
         site: &mut Site<'_>,
@@ -578,23 +647,18 @@ impl Translator {
         events: usize,
         values: usize,
         tail: Option<Event>,
-        stolen: Option<Reg>,
     ) -> Result<(), DictionaryFull> {
-        let full = match block.filter(|_| events > 0 || tail.is_some()) {
+        let mut full = None;
+        self.unspill_rdx();
+        match block.filter(|_| events > 0 || tail.is_some()) {
             Some(block) => {
                 let path = site.shared.path(block, events as u16, tail)?;
-                self.code.store_gs(slot!(spill_rcx), Reg::RCX);
-                let full = self.record(path, values, stolen, None);
-                self.code.load_gs(Reg::RCX, slot!(spill_rcx));
-                Some(full)
+                self.spill_rcx();
+                full = Some(self.record(path, values, None));
             }
-            None => {
-                if let Some(p) = stolen {
-                    self.code.load_gs(p, slot!(spill_stolen));
-                }
-                None
-            }
-        };
+            None => self.give_back(),
+        }
+        self.unspill_rcx();
         let from = self.code.jmp();
         self.stub(site.cache, from, to);
         if let Some(full) = full {
@@ -603,20 +667,21 @@ impl Translator {
         Ok(())
     }
 
+    /// Loads the stolen register's own value.
+    fn give_back(&mut self) {
+        if let Some(p) = self.stolen {
+            self.code.load_gs(p, slot!(spill_stolen));
+        }
+    }
+
     /// Appends a record with `rcx` as scratch, giving the stolen register back. `dynamic` is the
     /// register whose value belongs to the last event, if that is one. Returns the jump that is
     /// taken when the chunk is full and the place where it must come back to.
-    fn record(
-        &mut self,
-        path: u32,
-        values: usize,
-        stolen: Option<Reg>,
-        dynamic: Option<Reg>,
-    ) -> (crate::emit::Rel8, usize) {
+    fn record(&mut self, path: u32, values: usize, dynamic: Option<Reg>) -> (crate::emit::Rel8, usize) {
         let c = &mut self.code;
         let length = 4 + 8 * values as i32;
-        let p = stolen.unwrap_or(Reg::RCX);
-        if stolen.is_none() {
+        let p = self.stolen.unwrap_or(Reg::RCX);
+        if self.stolen.is_none() {
             c.load_gs(Reg::RCX, WRITE_POINTER);
         }
         if let Some(value) = dynamic {
@@ -625,9 +690,8 @@ impl Translator {
         c.store_imm32(p, 0, path);
         c.lea(Reg::RCX, p, length);
         c.store_gs(WRITE_POINTER, Reg::RCX);
-        if let Some(p) = stolen {
-            c.load_gs(p, slot!(spill_stolen));
-        }
+        self.give_back();
+        let c = &mut self.code;
         c.second_byte_of_rcx();
         let full = c.jrcxz();
         (full, c.here())
@@ -653,7 +717,8 @@ impl Translator {
         }
     }
 
-    /// `jmp`, `call` or `ret` to an address known only when it runs.
+    /// `jmp`, `call` or `ret` to an address known only when it runs. Says what is in slots if it
+    /// faults.
     fn indirect(
         &mut self,
         site: &mut Site<'_>,
@@ -661,13 +726,12 @@ impl Translator {
         block: Option<u32>,
         events: usize,
         values: usize,
-        stolen: Option<Reg>,
-    ) -> Result<Scratch, DictionaryFull> {
+    ) -> Result<Spilled, DictionaryFull> {
         let mut events = events;
         let mut values = values;
         if insn.class == Class::CallIndirect
             && self.wants(Kind::Type)
-            && let (Some(table), Some(p)) = (probe::method_table(&insn.iced), stolen)
+            && let (Some(table), Some(p)) = (probe::method_table(&insn.iced), self.stolen)
         {
             self.code.store(p, 4 + 8 * values as i32, table);
             events += 1;
@@ -681,10 +745,11 @@ impl Translator {
         let recorded = events > 0 || is_event;
         // With something to record, rcx holds the write pointer and the target waits in rdx.
         let holder = if recorded { Reg::RDX } else { Reg::RCX };
-        self.code.store_gs(slot!(spill_rcx), Reg::RCX);
+        self.spill_rcx();
         if recorded {
-            self.code.store_gs(slot!(spill_rdx), Reg::RDX);
+            self.spill_rdx();
         }
+        let at_fault = self.spilled;
         match insn.class {
             Class::Ret(release) => {
                 self.code.pop(holder);
@@ -706,24 +771,18 @@ impl Translator {
                 None => site.shared.block(&[])?,
             };
             let path = site.shared.path(block, events as u16, None)?;
-            full = Some(self.record(path, values, stolen, is_event.then_some(Reg::RDX)));
+            full = Some(self.record(path, values, is_event.then_some(Reg::RDX)));
             self.code.mov(Reg::RCX, Reg::RDX);
         } else {
-            if let Some(p) = stolen {
-                self.code.load_gs(p, slot!(spill_stolen));
-            }
-            self.code.store_gs(slot!(spill_rdx), Reg::RDX);
+            self.give_back();
+            self.spill_rdx();
         }
         self.code.low16_of_rcx_to_rdx();
         self.code.jmp_gs_rdx8(INDIRECT_TABLE);
         if let Some(full) = full {
             self.full(full);
         }
-        Ok(if recorded {
-            Scratch::RcxRdx
-        } else {
-            Scratch::Rcx
-        })
+        Ok(at_fault)
     }
 
     /// `mov holder, [operand]` for the operand of an indirect jump or call.
@@ -868,14 +927,14 @@ impl Translator {
         }
     }
 
-    /// Copies an instruction. Says which register is not the app's if it faults.
-    fn copy(&mut self, insn: &Insn, stolen: Option<Reg>) -> Scratch {
+    /// Copies an instruction. Says which register is in the slot for far operands if it faults.
+    fn copy(&mut self, insn: &Insn) -> Option<Reg> {
         let len = insn.iced.len();
         // SAFETY: the instruction was decoded from these bytes.
         let bytes = unsafe { core::slice::from_raw_parts(insn.pc().0 as *const u8, len) };
         if insn.rip_disp == 0 {
             self.code.raw(bytes);
-            return Scratch::None;
+            return None;
         }
         let at = self.code.here();
         let address = insn.iced.ip_rel_memory_address();
@@ -885,9 +944,9 @@ impl Translator {
             self.code.raw(bytes);
             self.code
                 .put_u32(at + usize::from(insn.rip_disp), rel as u32);
-            return Scratch::None;
+            return None;
         }
-        let used = probe::registers_used(&mut self.info, &insn.iced) | stolen.map_or(0, Reg::bit);
+        let used = probe::registers_used(&mut self.info, &insn.iced) | self.stolen.map_or(0, Reg::bit);
         let base = free_register(used);
         let mut far = insn.iced;
         far.set_memory_base(Register::RAX + u32::from(base.0));
@@ -899,7 +958,7 @@ impl Translator {
         let encoded = self.encoder.take_buffer();
         self.code.raw(&encoded);
         self.code.load_gs(base, slot!(spill_far));
-        Scratch::Far(base.0)
+        Some(base)
     }
 
     /// A system call: in place, unless the runtime must see it.
@@ -910,17 +969,14 @@ impl Translator {
         block: Option<u32>,
         events: usize,
         values: usize,
-        stolen: Option<Reg>,
     ) -> Result<(), DictionaryFull> {
         let full = match block.filter(|_| events > 0) {
             Some(block) => {
                 let path = site.shared.path(block, events as u16, None)?;
-                Some(self.record(path, values, stolen, None))
+                Some(self.record(path, values, None))
             }
             None => {
-                if let Some(p) = stolen {
-                    self.code.load_gs(p, slot!(spill_stolen));
-                }
+                self.give_back();
                 None
             }
         };
@@ -947,15 +1003,13 @@ fn bytes_for_reuse(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// The check at a fragment's checked entry: `rcx` must be `app`. Restores `rcx` and `rdx`.
+/// The check at a fragment's checked entry: `rcx` must be `app`. Leaves `rcx` and `rdx` in slots.
 pub fn tag_check(code: &mut Code, app: AppPc) {
     code.mov_imm(Reg::RDX, app.0.wrapping_neg());
     code.add_rdx_to_rcx();
     let right = code.jrcxz();
     code.jmp_gs(slot!(entry.mismatch));
     code.bind8_here(right);
-    code.load_gs(Reg::RDX, slot!(spill_rdx));
-    code.load_gs(Reg::RCX, slot!(spill_rcx));
 }
 
 /// A register that a fragment using `used` can do without. `rcx` and `rdx` serve indirect branches,
