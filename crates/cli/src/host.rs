@@ -10,6 +10,7 @@ use trommel_tuple::KindSet;
 
 use crate::args::Only;
 use crate::exit::Outcome;
+use crate::inherited::Inherited;
 
 /// What to record. Everything in it has been checked as far as possible without running anything.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub(crate) struct RecordOptions {
     pub(crate) program: Program,
     /// Its argument vector, the name as typed first.
     pub(crate) arguments: Vec<OsString>,
+    /// What the program would have been given without us.
+    pub(crate) inherited: Inherited,
     /// Events to collect.
     pub(crate) kinds: KindSet,
     /// The compressor's spec.

@@ -11,6 +11,7 @@ mod doctor;
 mod exit;
 mod generate;
 mod host;
+mod inherited;
 mod json;
 mod output;
 mod record;

@@ -14,6 +14,7 @@ use trommel_symbol::launch;
 use crate::args::RecordArgs;
 use crate::exit::{self, Outcome};
 use crate::host::{self, RecordOptions};
+use crate::inherited;
 use crate::output;
 use crate::report::summary;
 
@@ -27,11 +28,13 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     let options = RecordOptions {
         program,
         arguments: args.program,
+        inherited: inherited::inherited(),
         kinds: args.events,
         compressor: args.compressor,
         stream: args.stream,
         only: args.only,
     };
+    inherited::leave_interrupts_to_the_program();
     let recording = host::record(&options)?;
     let written = trommel_store::write(&args.output, &recording.profile);
     if let Err(error) = &written {
