@@ -1,3 +1,47 @@
-//! Stream compressors.
+//! Stream compressors: what stands between the events of a program and its profile.
+//!
+//! Problem: a program makes hundreds of millions of events a second and software can look at few.
+//! A compressor turns the events into far fewer [`Message`](trommel_tuple::Message)s, each a tuple
+//! and the number of events it stands for, so that the profile folded from the messages is close to
+//! the profile of all events.
+//!
+//! Strategy: the components of *Rapid profiling via stratified sampling* (seed 000, section 3) and
+//! of *Catching accurate profiles in hardware* (seed 001, sections 5 and 6), each small and exact,
+//! composed by a [`Spec`]:
+//!
+//! | spec | component | file |
+//! |---|---|---|
+//! | `exact` | every event is a message | [`sample`] |
+//! | `P256` `R256` `D256` `CR256` | samplers | [`sample`] |
+//! | `H[P256]2048` | hash-based splitter over any sampler | [`sample`] |
+//! | `…+A16` | associative counter table behind any of them | [`table`] |
+//! | `T[256]2048/2way/2bit` | tagged stratified compressor | [`tagged`] |
+//! | `M4[10k,1%]2048:C1R0P1` | multi-hash interval profiler | [`interval`] |
+//!
+//! [`Spec::build`] gives a [`Compressor`]: blocks of [`Events`](trommel_tuple::Events) go in by
+//! [`Compressor::events`], messages come out at a [`Sink`], [`Compressor::finish`] ends the stream.
+//! Dispatch happens once a block; inside, every component is monomorphic.
+//!
+//! Architecture invariants: no std, no unsafe; memory is taken when a compressor is built and
+//! never while events go through it; the same events in the same order give the same messages
+//! whatever the block boundaries; nothing here knows where events come from or messages go to.
 #![no_std]
 #![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod compressor;
+pub mod hash;
+pub mod interval;
+pub mod random;
+pub mod sample;
+mod spec;
+pub mod table;
+pub mod tagged;
+
+pub use compressor::{Compress, Compressor, FirstLevel, Seeds, Sink};
+pub use spec::{
+    Estimate, IntervalSpec, Level, Percent, Sampler, Spec, SpecError, TaggedSpec, note,
+};

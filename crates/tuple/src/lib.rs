@@ -10,9 +10,16 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+#[cfg(any(test, feature = "std"))]
+extern crate std;
+
+mod events;
 mod kind;
 mod place;
+#[cfg(feature = "std")]
+pub mod stream;
 
+pub use events::{Events, Kinds};
 pub use kind::{Kind, KindSet};
 pub use place::{ModuleId, Place, Vaddr};
 
@@ -35,8 +42,12 @@ impl Tuple {
 /// What a compressor sends on: a tuple and the number of events it stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Message {
+    /// The kind of the event that caused the message. Tuples of different kinds are different.
+    pub kind: Kind,
     /// The tuple.
     pub tuple: Tuple,
     /// Events counted by this message, as its compressor defines it.
     pub count: u64,
+    /// Samples combined in this message: 1, unless an associative counter table combined more.
+    pub samples: u32,
 }

@@ -1,0 +1,265 @@
+//! Samplers, and the hash-based splitter over them.
+//!
+//! Problem: choose few events so that each stands for `r` like it. The closer the samples follow
+//! the stream, the smaller the error: a stateless sampler only *estimates* how long its input was,
+//! a periodic one counts it, and a splitter first makes substreams that are dominated by few tuples.
+//!
+//! Strategy: a [`Choose`] is the rule of one sampler (with its random numbers, if any), apart from
+//! the state that it keeps for each substream. [`Split`] holds one state for each of `n` substreams
+//! and one rule; a sampler alone is the splitter's body with one state and no hash ([`Alone`]).
+//!
+//! Invariants: message counts + held = events for every rule that counts ([`Periodic`],
+//! [`Counted`]); a stateless rule draws one random number for each event whatever its substream, so
+//! `H[R256]n` equals `R256` event for event.
+//!
+//! Source: seed 000 sections 3.1 to 3.3 and 3.5; `AMBIGUITIES.md`, "Samplers".
+
+use alloc::boxed::Box;
+use alloc::vec;
+
+use trommel_tuple::{Kind, Message, Tuple};
+
+use crate::hash::Folded;
+use crate::random::SplitMix64;
+use crate::{Compress, Sink};
+
+/// The rule of a sampler: which events of a substream it selects.
+pub trait Choose {
+    /// What is kept for each substream.
+    type State: Clone;
+
+    /// The state of a substream before its first event.
+    fn start(&mut self) -> Self::State;
+
+    /// One event of the substream: the count to send with it if it is selected.
+    fn choose(&mut self, state: &mut Self::State) -> Option<u64>;
+
+    /// Events that the state counted and has not sent; `None` where counts are estimates.
+    fn held(&self, state: &Self::State) -> Option<u64>;
+}
+
+/// Selects everything: the perfect profile.
+#[derive(Clone, Debug)]
+pub struct Exact;
+
+impl Choose for Exact {
+    type State = ();
+
+    fn start(&mut self) {}
+
+    #[inline]
+    fn choose(&mut self, (): &mut ()) -> Option<u64> {
+        Some(1)
+    }
+
+    fn held(&self, (): &()) -> Option<u64> {
+        Some(0)
+    }
+}
+
+/// `P`: every r-th event. The event that brings the counter to r is sent.
+#[derive(Clone, Debug)]
+pub struct Periodic {
+    /// r.
+    pub rate: u32,
+}
+
+impl Choose for Periodic {
+    type State = u32;
+
+    fn start(&mut self) -> u32 {
+        0
+    }
+
+    #[inline]
+    fn choose(&mut self, count: &mut u32) -> Option<u64> {
+        *count += 1;
+        if *count < self.rate {
+            return None;
+        }
+        *count = 0;
+        Some(u64::from(self.rate))
+    }
+
+    fn held(&self, count: &u32) -> Option<u64> {
+        Some(u64::from(*count))
+    }
+}
+
+/// `R`: every event with probability 1/r, independent of all others.
+#[derive(Clone, Debug)]
+pub struct Random {
+    rate: u64,
+    /// Draws up to this one select.
+    last: u64,
+    random: SplitMix64,
+}
+
+impl Random {
+    /// A sampler of rate `rate` with its own random numbers.
+    pub const fn new(rate: u32, seed: u64) -> Self {
+        Self {
+            rate: rate as u64,
+            last: u64::MAX / rate as u64,
+            random: SplitMix64::new(seed),
+        }
+    }
+
+    #[inline]
+    fn selects(&mut self) -> bool {
+        self.random.draw() <= self.last
+    }
+}
+
+impl Choose for Random {
+    type State = ();
+
+    fn start(&mut self) {}
+
+    #[inline]
+    fn choose(&mut self, (): &mut ()) -> Option<u64> {
+        self.selects().then_some(self.rate)
+    }
+
+    fn held(&self, (): &()) -> Option<u64> {
+        None
+    }
+}
+
+/// `D`: a countdown drawn uniformly from 1..=2r-1, whose mean is r.
+#[derive(Clone, Debug)]
+pub struct Countdown {
+    rate: u64,
+    random: SplitMix64,
+}
+
+impl Countdown {
+    /// A sampler of rate `rate` with its own random numbers.
+    pub const fn new(rate: u32, seed: u64) -> Self {
+        Self {
+            rate: rate as u64,
+            random: SplitMix64::new(seed),
+        }
+    }
+}
+
+impl Choose for Countdown {
+    type State = u64;
+
+    fn start(&mut self) -> u64 {
+        1 + self.random.below(2 * self.rate - 1)
+    }
+
+    #[inline]
+    fn choose(&mut self, left: &mut u64) -> Option<u64> {
+        *left -= 1;
+        if *left > 0 {
+            return None;
+        }
+        *left = self.start();
+        Some(self.rate)
+    }
+
+    fn held(&self, _: &u64) -> Option<u64> {
+        None
+    }
+}
+
+/// `CR`: a random sampler with a counter; a message carries the events since the last one.
+#[derive(Clone, Debug)]
+pub struct Counted(
+    /// The sampler behind the counter.
+    pub Random,
+);
+
+impl Choose for Counted {
+    type State = u64;
+
+    fn start(&mut self) -> u64 {
+        0
+    }
+
+    #[inline]
+    fn choose(&mut self, since: &mut u64) -> Option<u64> {
+        *since += 1;
+        self.0.selects().then(|| core::mem::take(since))
+    }
+
+    fn held(&self, since: &u64) -> Option<u64> {
+        Some(*since)
+    }
+}
+
+#[inline]
+fn send<S: Sink + ?Sized>(kind: Kind, tuple: Tuple, count: Option<u64>, out: &mut S) {
+    if let Some(count) = count {
+        out.message(Message {
+            kind,
+            tuple,
+            count,
+            samples: 1,
+        });
+    }
+}
+
+/// A sampler on the whole stream.
+#[derive(Clone, Debug)]
+pub struct Alone<X: Choose> {
+    rule: X,
+    state: X::State,
+}
+
+impl<X: Choose> Alone<X> {
+    /// The sampler of a rule.
+    pub fn new(mut rule: X) -> Self {
+        let state = rule.start();
+        Self { rule, state }
+    }
+}
+
+impl<X: Choose> Compress for Alone<X> {
+    #[inline]
+    fn event<S: Sink + ?Sized>(&mut self, kind: Kind, tuple: Tuple, out: &mut S) {
+        send(kind, tuple, self.rule.choose(&mut self.state), out);
+    }
+
+    fn held(&self) -> Option<u64> {
+        self.rule.held(&self.state)
+    }
+}
+
+/// `H[…]n`: n substreams by hash, each with its own sampler.
+#[derive(Clone, Debug)]
+pub struct Split<X: Choose> {
+    rule: X,
+    hash: Folded<u32>,
+    substreams: Box<[X::State]>,
+}
+
+impl<X: Choose> Split<X> {
+    /// A splitter into `n` substreams, a power of two.
+    pub fn new(mut rule: X, n: u32, hash_seed: u64) -> Self {
+        assert!(n.is_power_of_two(), "an index has whole bits");
+        let mut substreams = vec![rule.start(); n as usize].into_boxed_slice();
+        for state in &mut substreams[1..] {
+            *state = rule.start();
+        }
+        Self {
+            rule,
+            hash: Folded::new(hash_seed, 0, 1, 32, n.trailing_zeros()),
+            substreams,
+        }
+    }
+}
+
+impl<X: Choose> Compress for Split<X> {
+    #[inline]
+    fn event<S: Sink + ?Sized>(&mut self, kind: Kind, tuple: Tuple, out: &mut S) {
+        let state = &mut self.substreams[self.hash.index(tuple) as usize];
+        send(kind, tuple, self.rule.choose(state), out);
+    }
+
+    fn held(&self) -> Option<u64> {
+        self.substreams.iter().map(|s| self.rule.held(s)).sum()
+    }
+}

@@ -1,0 +1,449 @@
+//! The parser of specs: one pass, no backtracking, an error at the column where reading stopped.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use core::str::FromStr;
+
+use super::{Estimate, IntervalSpec, Level, Percent, Sampler, Spec, SpecError, TaggedSpec};
+use crate::interval::MAX_TABLES;
+
+const MAX_ENTRIES: u64 = 1 << 24;
+const MAX_TABLE: u64 = 4096;
+const MAX_ACCUMULATOR: u64 = 1 << 20;
+
+type Result<T> = core::result::Result<T, SpecError>;
+
+impl FromStr for Spec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let mut at = Cursor { text, position: 0 };
+        let level = at.level()?;
+        let table = if at.rest().starts_with('+') {
+            if matches!(level, Level::Interval(_)) {
+                return Err(at.error(
+                    "an interval profiler sends each candidate once an interval, so a counter \
+                     table behind it has nothing to combine; remove it",
+                ));
+            }
+            at.expect("+A", "a counter table is written +A16")?;
+            Some(at.number("entries of the counter table", 1, MAX_TABLE)?)
+        } else {
+            None
+        };
+        if !at.rest().is_empty() {
+            let found = at.found();
+            return Err(at.error(&format!(
+                "{found} follows a complete spec ({}); remove it, or add a counter table as +A16",
+                &text[..at.position]
+            )));
+        }
+        Ok(Self { level, table })
+    }
+}
+
+impl FromStr for Percent {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let mut at = Cursor { text, position: 0 };
+        let percent = at.percent("percentage")?;
+        if at.rest().is_empty() {
+            Ok(percent)
+        } else {
+            let found = at.found();
+            Err(at.error(&format!("{found} follows a percentage; remove it")))
+        }
+    }
+}
+
+struct Cursor<'a> {
+    text: &'a str,
+    position: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn rest(&self) -> &'a str {
+        &self.text[self.position..]
+    }
+
+    fn error_at(&self, position: usize, message: &str) -> SpecError {
+        SpecError {
+            column: self.text[..position].chars().count() + 1,
+            message: message.to_string(),
+        }
+    }
+
+    fn error(&self, message: &str) -> SpecError {
+        self.error_at(self.position, message)
+    }
+
+    fn found(&self) -> String {
+        match self.rest().chars().next() {
+            Some(c) => format!("{c:?}"),
+            None => "the end".to_string(),
+        }
+    }
+
+    fn take(&mut self, literal: &str) -> bool {
+        let found = self.rest().starts_with(literal);
+        if found {
+            self.position += literal.len();
+        }
+        found
+    }
+
+    /// The literal, or an error at its first character that differs.
+    fn expect(&mut self, literal: &str, form: &str) -> Result<()> {
+        for c in literal.chars() {
+            if !self.rest().starts_with(c) {
+                let found = self.found();
+                return Err(self.error(&format!("expected {c:?}, found {found}; {form}")));
+            }
+            self.position += c.len_utf8();
+        }
+        Ok(())
+    }
+
+    fn digits(&mut self, what: &str) -> Result<u64> {
+        let digits = self.rest().bytes().take_while(u8::is_ascii_digit).count();
+        if digits == 0 {
+            let found = self.found();
+            return Err(self.error(&format!("expected a number ({what}), found {found}")));
+        }
+        let value = self.rest()[..digits].parse().unwrap_or(u64::MAX);
+        self.position += digits;
+        Ok(value)
+    }
+
+    fn number(&mut self, what: &str, least: u64, most: u64) -> Result<u32> {
+        let start = self.position;
+        let mut value = self.digits(what)?;
+        if self.take("k") {
+            value = value.saturating_mul(1000);
+        } else if self.take("M") {
+            value = value.saturating_mul(1_000_000);
+        }
+        if (least..=most).contains(&value) {
+            Ok(value as u32)
+        } else {
+            let message = format!("the {what} must be between {least} and {most}");
+            Err(self.error_at(start, &message))
+        }
+    }
+
+    /// A number of entries that an index of whole bits can address.
+    fn power(&mut self, what: &str) -> Result<u32> {
+        let start = self.position;
+        let n = self.number(what, 1, MAX_ENTRIES)?;
+        self.whole_bits(start, what, n, 1)?;
+        Ok(n)
+    }
+
+    fn whole_bits(&self, start: usize, what: &str, n: u32, parts: u32) -> Result<()> {
+        if n % parts == 0 && (n / parts).is_power_of_two() {
+            return Ok(());
+        }
+        let each = (n / parts).max(1);
+        let above = each.next_power_of_two();
+        let below = if above > 1 { above / 2 } else { 1 };
+        let split = if parts == 1 {
+            String::new()
+        } else {
+            format!(" divided by {parts}")
+        };
+        let message = format!(
+            "the {what} ({n}){split} must be a power of two, as the hash folds to an index of \
+             whole bits; take {} or {}",
+            below * parts,
+            above * parts
+        );
+        Err(self.error_at(start, &message))
+    }
+
+    fn percent(&mut self, what: &str) -> Result<Percent> {
+        let start = self.position;
+        let whole = self.digits(what)?;
+        let mut millionths = whole.saturating_mul(1_000_000);
+        if self.take(".") {
+            let decimals = self.rest().bytes().take_while(u8::is_ascii_digit).count();
+            if decimals == 0 || decimals > 6 {
+                return Err(self.error("one to six decimals follow the point"));
+            }
+            let part: u64 = self.rest()[..decimals].parse().unwrap_or(0);
+            millionths = millionths.saturating_add(part * 10u64.pow(6 - decimals as u32));
+            self.position += decimals;
+        }
+        self.expect("%", "a share is written 1% or 0.1%")?;
+        if millionths == 0 || millionths > u64::from(Percent::WHOLE.0) {
+            let message = format!("the {what} must be above 0% and at most 100%");
+            return Err(self.error_at(start, &message));
+        }
+        Ok(Percent(millionths as u32))
+    }
+
+    fn level(&mut self) -> Result<Level> {
+        if self.take("exact") {
+            Ok(Level::Exact)
+        } else if self.take("H") {
+            self.expect("[", "a splitter is written H[P256]2048")?;
+            if self.rest().starts_with(['H', 'T', 'M', 'e']) {
+                return Err(self.error("inside H[…] stands a sampler: P256, R256, D256 or CR256"));
+            }
+            let sampler = self.sampler()?;
+            self.expect("]", "a splitter is written H[P256]2048")?;
+            Ok(Level::Split(sampler, self.power("number of substreams")?))
+        } else if self.take("T") {
+            self.tagged()
+        } else if self.take("M") {
+            self.interval()
+        } else {
+            self.sampler().map(Level::Sample)
+        }
+    }
+
+    fn sampler(&mut self) -> Result<Sampler> {
+        let rate = |at: &mut Self| at.number("sampling rate", 1, u64::from(u32::MAX));
+        if self.take("P") {
+            rate(self).map(Sampler::Periodic)
+        } else if self.take("R") {
+            rate(self).map(Sampler::Random)
+        } else if self.take("D") {
+            rate(self).map(Sampler::Countdown)
+        } else if self.take("C") {
+            self.expect("R", "a random sampler with a counter is written CR256")?;
+            let rate = rate(self)?;
+            let start = self.position;
+            let estimate = if !self.take(":") || self.take("ratio") {
+                Estimate::Ratio
+            } else if self.take("sum") {
+                Estimate::Sum
+            } else {
+                let message = "the counts of CR are used as :ratio (the default) or :sum";
+                return Err(self.error_at(start + 1, message));
+            };
+            Ok(Sampler::Counted(rate, estimate))
+        } else {
+            let found = self.found();
+            Err(self.error(&format!(
+                "expected a compressor, found {found}; there are exact, P256, R256, D256, CR256, \
+                 H[P256]2048, T[256]2048/2way/2bit and M4[10k,1%]2048:C1R0P1"
+            )))
+        }
+    }
+
+    fn tagged(&mut self) -> Result<Level> {
+        let form = "a tagged compressor is written T[256]2048/2way/2bit";
+        self.expect("[", form)?;
+        let rate = self.number("hit limit", 1, 1 << 31)?;
+        self.expect("]", form)?;
+        let start = self.position;
+        let entries = self.number("number of entries", 1, MAX_ENTRIES)?;
+        self.expect("/", form)?;
+        let ways = self.number("ways of a set", 1, u64::from(entries))?;
+        self.whole_bits(start, "number of entries", entries, ways)?;
+        self.expect("way/", form)?;
+        let tag_bits = self.number("tag bits", 1, 16)?;
+        self.expect("bit", form)?;
+        Ok(Level::Tagged(TaggedSpec {
+            rate,
+            entries,
+            ways,
+            tag_bits,
+        }))
+    }
+
+    fn interval(&mut self) -> Result<Level> {
+        let form = "an interval profiler is written M4[10k,1%]2048:C1R0P1";
+        let tables = self.number("number of tables", 1, u64::from(MAX_TABLES))?;
+        self.expect("[", form)?;
+        let interval = self.number("interval length", 1, u64::from(u32::MAX))?;
+        self.expect(",", form)?;
+        let threshold_at = self.position;
+        let threshold = self.percent("threshold")?;
+        self.expect("]", form)?;
+        let start = self.position;
+        let counters = self.number("number of counters", 1, MAX_ENTRIES)?;
+        self.whole_bits(start, "number of counters", counters, tables)?;
+        let mut spec = IntervalSpec {
+            tables,
+            interval,
+            threshold,
+            counters,
+            conservative: true,
+            reset: false,
+            retain: true,
+            accumulator: None,
+        };
+        if self.take(":") {
+            self.flags(&mut spec)?;
+        }
+        if u64::from(spec.accumulator_entries()) > MAX_ACCUMULATOR {
+            let message = format!(
+                "a threshold of {threshold} asks for {} accumulator entries; at most \
+                 {MAX_ACCUMULATOR} are possible, so give their number as :C1R0P1A1000",
+                spec.accumulator_entries()
+            );
+            return Err(self.error_at(threshold_at, &message));
+        }
+        Ok(Level::Interval(spec))
+    }
+
+    fn flags(&mut self, spec: &mut IntervalSpec) -> Result<()> {
+        let mut given = String::new();
+        loop {
+            let start = self.position;
+            let Some(flag) = self.rest().chars().next().filter(|c| *c != '+') else {
+                break;
+            };
+            if given.contains(flag) {
+                return Err(self.error(&format!("{flag} was given before; remove one")));
+            }
+            given.push(flag);
+            match flag {
+                'A' => {
+                    self.position += 1;
+                    let entries = self.number("accumulator entries", 1, MAX_ACCUMULATOR)?;
+                    spec.accumulator = Some(entries);
+                }
+                'C' | 'R' | 'P' => {
+                    self.position += 1;
+                    let on = self.take("1");
+                    if !on && !self.take("0") {
+                        let found = self.found();
+                        return Err(self.error(&format!(
+                            "expected 0 or 1 after {flag}, found {found}; write {flag}1 for on"
+                        )));
+                    }
+                    match flag {
+                        'C' => spec.conservative = on,
+                        'R' => spec.reset = on,
+                        _ => spec.retain = on,
+                    }
+                }
+                _ => {
+                    return Err(self.error_at(
+                        start,
+                        &format!(
+                            "{flag:?} is no option of an interval profiler; there are C \
+                             (conservative update), R (resetting), P (retaining) and A \
+                             (accumulator entries), as in :C1R0P1"
+                        ),
+                    ));
+                }
+            }
+        }
+        if given.is_empty() {
+            return Err(self.error("options follow the colon, as in :C1R0P1"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_round_trips() {
+        for text in [
+            "exact",
+            "P256",
+            "R1",
+            "D4294967295",
+            "CR256",
+            "CR256:sum",
+            "H[P256]2048",
+            "H[R3]1",
+            "H[D256]16777216",
+            "H[CR256:sum]512+A16",
+            "exact+A1",
+            "P7+A4096",
+            "T[256]2048/2way/2bit",
+            "T[1]1/1way/16bit+A16",
+            "T[256]3072/3way/2bit",
+            "M4[10k,1%]2048:C1R0P1",
+            "M1[1M,0.1%]2048:C0R1P1",
+            "M3[999,12.000345%]3072:C0R0P0",
+            "M2[10k,1%]2048:C1R1P1A64",
+        ] {
+            let spec: Spec = text.parse().unwrap_or_else(|e| panic!("{text}: {e}"));
+            assert_eq!(spec.to_string(), text);
+        }
+        for (text, canonical) in [
+            ("P2k", "P2000"),
+            ("CR8:ratio", "CR8"),
+            ("M4[10000,1.0%]2048", "M4[10k,1%]2048:C1R0P1"),
+            ("M4[1000k,1%]2048:P0", "M4[1M,1%]2048:C1R0P0"),
+        ] {
+            assert_eq!(text.parse::<Spec>().unwrap().to_string(), canonical);
+        }
+    }
+
+    #[test]
+    fn wrong_specs_name_the_column() {
+        for (text, column, says) in [
+            ("", 1, "the end"),
+            ("Q256", 1, "'Q'"),
+            (" P256", 1, "' '"),
+            ("P", 2, "expected a number"),
+            ("P0", 2, "between 1 and"),
+            ("P5000M", 2, "between 1 and"),
+            ("P99999999999999999999999", 2, "between 1 and"),
+            ("P256x", 5, "remove it"),
+            ("é", 1, "'é'"),
+            ("P25é", 4, "'é'"),
+            ("exactly", 6, "follows a complete spec (exact)"),
+            ("CX", 2, "CR256"),
+            ("CR256:mean", 7, ":ratio"),
+            ("H", 2, "expected '['"),
+            ("H[P256", 7, "expected ']'"),
+            ("H[P256]", 8, "expected a number"),
+            ("H[P256]2000", 8, "take 1024 or 2048"),
+            ("H[P256]2k", 8, "take 1024 or 2048"),
+            ("H[H[P2]2]2", 3, "inside H"),
+            ("H[exact]2", 3, "inside H"),
+            ("P256+", 6, "expected 'A'"),
+            ("P256+B16", 6, "+A16"),
+            ("P256+A", 7, "counter table"),
+            ("P256+A0", 7, "between 1 and 4096"),
+            ("P256+A16+A16", 9, "remove it"),
+            ("T[256]2048/2way/2bits", 21, "'s'"),
+            ("T[256]2048/3way/2bit", 7, "take 1536 or 3072"),
+            ("T[256]2048/2ways/2bit", 16, "expected '/'"),
+            ("T[256]2048/2way/17bit", 17, "between 1 and 16"),
+            ("T[256]2048/4096way/2bit", 12, "between 1 and 2048"),
+            ("M0[10k,1%]2048", 2, "between 1 and 16"),
+            ("M17[10k,1%]2048", 2, "between 1 and 16"),
+            ("M4[10k;1%]2048", 7, "expected ','"),
+            ("M4[10k,1]2048", 9, "expected '%'"),
+            ("M4[10k,0%]2048", 8, "above 0%"),
+            ("M4[10k,101%]2048", 8, "at most 100%"),
+            ("M4[10k,1.%]2048", 10, "decimals"),
+            ("M3[10k,1%]2048", 11, "take 1536 or 3072"),
+            ("M4[10k,1%]2048:", 16, "C1R0P1"),
+            ("M4[10k,1%]2048:X1", 16, "'X'"),
+            ("M4[10k,1%]2048:C2", 17, "0 or 1"),
+            ("M4[10k,1%]2048:C1C1", 18, "before"),
+            ("M4[10k,1%]2048:C1R0P1+A16", 22, "remove it"),
+            ("M4[10k,0.000001%]2048", 8, "accumulator"),
+        ] {
+            match text.parse::<Spec>() {
+                Ok(spec) => panic!("{text} was read as {spec}"),
+                Err(e) => {
+                    assert_eq!(e.column, column, "{text}: {e}");
+                    assert!(e.message.contains(says), "{text}: {e}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn degenerate_widths_are_told() {
+        let note = |s: &str| super::super::note(&s.parse().unwrap());
+        assert!(note("H[P256]256").is_some_and(|n| n.contains("8 bits")));
+        assert!(note("M8[10k,1%]2048").is_some());
+        assert_eq!(note("H[P256]2048"), None);
+        assert_eq!(note("P256"), None);
+    }
+}
