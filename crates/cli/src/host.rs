@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use trommel_compress::Spec;
 use trommel_profile::Profile;
 use trommel_symbol::launch::Program;
 use trommel_tuple::KindSet;
@@ -24,8 +25,8 @@ pub(crate) struct RecordOptions {
     pub(crate) inherited: Inherited,
     /// Events to collect.
     pub(crate) kinds: KindSet,
-    /// The compressor's spec.
-    pub(crate) compressor: String,
+    /// The compressor.
+    pub(crate) compressor: Spec,
     /// Where every event goes, in order.
     pub(crate) stream: Option<PathBuf>,
     /// What to observe; everything when empty.

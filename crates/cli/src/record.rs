@@ -12,6 +12,7 @@ use anyhow::Result;
 use trommel_symbol::launch;
 
 use crate::args::RecordArgs;
+use crate::compress;
 use crate::exit::{self, Outcome};
 use crate::host::{self, RecordOptions};
 use crate::inherited;
@@ -20,6 +21,7 @@ use crate::report::summary;
 
 /// Runs the command.
 pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
+    let compressor = compress::parse(&args.compressor)?;
     let program = launch::resolve(&args.program[0], std::env::var_os("PATH").as_deref())?;
     trommel_store::check_destination(&args.output)?;
     if let Some(stream) = &args.stream {
@@ -30,7 +32,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         arguments: args.program,
         inherited: inherited::inherited(),
         kinds: args.events,
-        compressor: args.compressor,
+        compressor,
         stream: args.stream,
         only: args.only,
     };
