@@ -4,6 +4,8 @@
 //! read on a machine that has none of them.
 #![forbid(unsafe_code)]
 
+pub mod accuracy;
+
 use std::collections::BTreeMap;
 
 use trommel_tuple::{Kind, ModuleId, Place};

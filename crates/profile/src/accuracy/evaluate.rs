@@ -1,0 +1,311 @@
+//! Many specs over one stream, once.
+
+use trommel_compress::table::CounterTable;
+use trommel_compress::{FirstLevel, IntervalSpec, Seeds, Sink, Spec};
+use trommel_tuple::stream::{self, Block};
+use trommel_tuple::{Events, Message};
+
+use super::intervals::{IntervalSums, PerfectInterval};
+use super::{Estimator, Filter, IntervalAccuracy, Selection, Tuples, invariance_error};
+
+/// Cycles that software spends on a message (seed 000, section 5.3.2).
+pub const CYCLES_PER_MESSAGE: u64 = 30;
+
+/// Cycles of the program for each event, where no cycle model is present.
+pub const CYCLES_PER_EVENT: u64 = 4;
+
+/// How to evaluate.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Options {
+    /// Tuples to judge by.
+    pub filter: Filter,
+    /// Seeds of the compressors.
+    pub seeds: Seeds,
+    /// Numbers of events at which to judge, besides the end.
+    pub checkpoints: Vec<u64>,
+}
+
+/// A compressor at one point of the stream.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Point {
+    /// Events so far.
+    pub events: u64,
+    /// Messages, had the stream ended here.
+    pub messages: u64,
+    /// The invariance error in percent.
+    pub error: f64,
+    /// Tuples selected by the filter.
+    pub tuples: usize,
+    /// Loads with selected tuples.
+    pub loads: usize,
+    /// Share of the events that are selected tuples', in percent.
+    pub coverage: f64,
+}
+
+/// What became of one spec.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Evaluation {
+    /// The spec.
+    pub spec: Spec,
+    /// The seeds it was built with.
+    pub seeds: Seeds,
+    /// Events of the stream.
+    pub events: u64,
+    /// Messages that software got, those at the end included.
+    pub messages: u64,
+    /// In percent: the invariance error; for interval profilers the mean interval error.
+    pub error: f64,
+    /// Sum of the messages' counts, those of a counter table included.
+    pub counted: u64,
+    /// Events that the first level counted and did not send; `None` where counts are estimates.
+    pub held: Option<u64>,
+    /// Checkpoints, the last one at the end; none for interval profilers.
+    pub points: Vec<Point>,
+    /// For interval profilers.
+    pub interval: Option<IntervalAccuracy>,
+}
+
+impl Evaluation {
+    /// Cycles that software spends on the messages.
+    pub const fn overhead_cycles(&self) -> u64 {
+        CYCLES_PER_MESSAGE * self.messages
+    }
+
+    /// The overhead in percent of the program's estimated cycles.
+    pub fn overhead_percent(&self) -> f64 {
+        let cycles = CYCLES_PER_EVENT * self.events;
+        100.0 * self.overhead_cycles() as f64 / cycles.max(1) as f64
+    }
+}
+
+/// One spec on its way through the stream.
+struct Run {
+    spec: Spec,
+    first: FirstLevel,
+    table: Option<CounterTable>,
+    profile: Estimator,
+    /// Messages behind the counter table.
+    messages: u64,
+    points: Vec<Point>,
+    /// Candidates of the interval that just ended, and the sums over all.
+    candidates: Vec<Message>,
+    sums: IntervalSums,
+}
+
+/// Takes the first level's messages apart: its profile, and the messages of the table behind.
+struct Fold<'a> {
+    tuples: &'a Tuples,
+    profile: &'a mut Estimator,
+    table: Option<&'a mut CounterTable>,
+    messages: &'a mut u64,
+    candidates: Option<&'a mut Vec<Message>>,
+}
+
+impl Sink for Fold<'_> {
+    fn message(&mut self, message: Message) {
+        let number = self.tuples.get(message.kind, message.tuple);
+        let number = number.expect("messages are of tuples that went in");
+        self.profile.message(&message, number);
+        match &mut self.table {
+            Some(table) => table.message(message, &mut |_: Message| *self.messages += 1),
+            None => *self.messages += 1,
+        }
+        if let Some(candidates) = &mut self.candidates {
+            candidates.push(message);
+        }
+    }
+}
+
+impl Run {
+    fn new(spec: &Spec, seeds: Seeds) -> Self {
+        Self {
+            spec: *spec,
+            first: FirstLevel::new(spec.level, seeds),
+            table: spec.table.map(CounterTable::new),
+            profile: Estimator::new(spec, seeds),
+            messages: 0,
+            points: Vec::new(),
+            candidates: Vec::new(),
+            sums: IntervalSums::default(),
+        }
+    }
+
+    fn events(&mut self, events: Events<'_>, tuples: &Tuples) {
+        let interval = self.spec.interval().is_some();
+        let mut fold = Fold {
+            tuples,
+            profile: &mut self.profile,
+            table: self.table.as_mut(),
+            messages: &mut self.messages,
+            candidates: interval.then_some(&mut self.candidates),
+        };
+        self.first.events(events, &mut fold);
+    }
+
+    fn interval_end(&mut self, spec: &IntervalSpec, perfect: &PerfectInterval, tuples: &Tuples) {
+        self.sums.interval(spec, perfect, tuples, &self.candidates);
+        self.candidates.clear();
+    }
+
+    fn finish(mut self, seeds: Seeds, events: u64) -> Evaluation {
+        if let Some(table) = &mut self.table {
+            table.finish(&mut |_: Message| self.messages += 1);
+        }
+        let interval = match &self.first {
+            FirstLevel::MultiHash(profiler) => {
+                let statistics = profiler.statistics();
+                let sums = self.sums;
+                Some(sums.finish(statistics.promotions, statistics.accumulator_full))
+            }
+            _ => None,
+        };
+        let error = match (&interval, self.points.last()) {
+            (Some(interval), _) => interval.parts.total(),
+            (None, Some(point)) => point.error,
+            (None, None) => 0.0,
+        };
+        Evaluation {
+            spec: self.spec,
+            seeds,
+            events,
+            messages: self.messages,
+            error,
+            counted: self.profile.counted(),
+            held: self.first.held(),
+            points: self.points,
+            interval,
+        }
+    }
+}
+
+/// Several specs that see the same events.
+pub struct Evaluator {
+    options: Options,
+    tuples: Tuples,
+    counts: Vec<u64>,
+    numbers: Vec<u32>,
+    perfect: Vec<PerfectInterval>,
+    runs: Vec<Run>,
+    /// Checkpoints still to come, the next one last.
+    checkpoints: Vec<u64>,
+    seen: u64,
+}
+
+impl Evaluator {
+    /// Evaluates `specs`.
+    pub fn new(specs: &[Spec], options: Options) -> Self {
+        let mut lengths: Vec<_> = specs.iter().filter_map(Spec::interval).collect();
+        lengths.sort_by_key(|s| s.interval);
+        lengths.dedup_by_key(|s| s.interval);
+        let mut checkpoints = options.checkpoints.clone();
+        checkpoints.retain(|n| *n > 0);
+        checkpoints.sort_unstable_by(|a, b| b.cmp(a));
+        checkpoints.dedup();
+        Self {
+            tuples: Tuples::default(),
+            counts: Vec::new(),
+            numbers: Vec::new(),
+            perfect: lengths
+                .iter()
+                .map(|s| PerfectInterval::new(u64::from(s.interval)))
+                .collect(),
+            runs: specs.iter().map(|s| Run::new(s, options.seeds)).collect(),
+            checkpoints,
+            options,
+            seen: 0,
+        }
+    }
+
+    /// The events that come next, in order.
+    pub fn events(&mut self, mut events: Events<'_>) {
+        while !events.is_empty() {
+            let to_interval = self.perfect.iter().map(|p| p.length - p.seen);
+            let to_checkpoint = self.checkpoints.last().map(|at| at - self.seen);
+            let n = to_interval.chain(to_checkpoint).min();
+            let n = n.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
+            let (piece, rest) = events.split_at(n);
+            self.piece(piece);
+            events = rest;
+        }
+    }
+
+    /// Events up to the next boundary at most.
+    fn piece(&mut self, events: Events<'_>) {
+        self.numbers.clear();
+        let (tuples, counts, numbers) = (&mut self.tuples, &mut self.counts, &mut self.numbers);
+        events.for_each(|kind, tuple| {
+            let number = tuples.number(kind, tuple);
+            if number == counts.len() {
+                counts.push(0);
+            }
+            counts[number] += 1;
+            numbers.push(number as u32);
+        });
+        self.seen += events.len() as u64;
+        for run in &mut self.runs {
+            run.events(events, &self.tuples);
+        }
+        for perfect in &mut self.perfect {
+            perfect.count(&self.numbers, self.tuples.len());
+            if perfect.seen < perfect.length {
+                continue;
+            }
+            for run in &mut self.runs {
+                let spec = run.spec;
+                if let Some(spec) = spec.interval()
+                    && u64::from(spec.interval) == perfect.length
+                {
+                    run.interval_end(spec, perfect, &self.tuples);
+                }
+            }
+            perfect.clear();
+        }
+        if self.checkpoints.last() == Some(&self.seen) {
+            self.checkpoints.pop();
+            self.checkpoint();
+        }
+    }
+
+    fn checkpoint(&mut self) {
+        let selection = Selection::new(&self.tuples, &self.counts, self.options.filter);
+        for run in &mut self.runs {
+            if run.spec.interval().is_some() {
+                continue;
+            }
+            run.points.push(Point {
+                events: self.seen,
+                // As if the stream ended here: the table would send what it has.
+                messages: run.messages + run.table.as_ref().map_or(0, |t| t.len() as u64),
+                error: invariance_error(&self.tuples, &selection, &run.profile),
+                tuples: selection.len(),
+                loads: selection.loads,
+                coverage: 100.0 * selection.executions as f64 / self.seen.max(1) as f64,
+            });
+        }
+    }
+
+    /// The end of the stream.
+    pub fn finish(mut self) -> Vec<Evaluation> {
+        let at_end = |run: &Run| run.points.last().is_some_and(|p| p.events == self.seen);
+        if !self.runs.iter().any(at_end) {
+            self.checkpoint();
+        }
+        let runs = self.runs.into_iter();
+        runs.map(|run| run.finish(self.options.seeds, self.seen))
+            .collect()
+    }
+}
+
+/// Evaluates specs over a stream. [`stream::Reader::end`] then tells whether it was cut short.
+pub fn evaluate(
+    specs: &[Spec],
+    options: Options,
+    stream: &mut stream::Reader,
+) -> Result<Vec<Evaluation>, stream::Error> {
+    let mut evaluator = Evaluator::new(specs, options);
+    let mut block = Block::default();
+    while stream.next_block(&mut block)? {
+        evaluator.events(block.events());
+    }
+    Ok(evaluator.finish())
+}

@@ -1,0 +1,79 @@
+//! Evaluations as JSON, schema `trommel.compress/1`.
+//!
+//! Numbers that are not whole are rounded to the digits that two implementations agree on: four
+//! decimals for errors, fewer for means of counts.
+
+use serde_json::{Value, json};
+
+use super::{Evaluation, IntervalAccuracy, Point};
+
+/// The schema's name.
+pub const SCHEMA: &str = "trommel.compress/1";
+
+/// A list with an object for each evaluation.
+pub fn evaluations(evaluations: &[Evaluation]) -> Value {
+    evaluations.iter().map(evaluation).collect()
+}
+
+/// Rounded as it would be printed.
+fn rounded(x: f64, decimals: usize) -> f64 {
+    format!("{x:.decimals$}").parse().unwrap_or(x)
+}
+
+fn evaluation(e: &Evaluation) -> Value {
+    let mut value = json!({
+        "schema": SCHEMA,
+        "spec": e.spec.to_string(),
+        "events": e.events,
+        "messages": e.messages,
+        "error": rounded(e.error, 4),
+        "overhead_cycles": e.overhead_cycles(),
+        "overhead_percent": rounded(e.overhead_percent(), 4),
+        "counted": e.counted,
+        "held": e.held,
+        "hash_seed": e.seeds.hash,
+    });
+    if e.spec.is_random() {
+        value["random_seed"] = json!(e.seeds.random);
+    }
+    match &e.interval {
+        Some(interval) => add_interval(&mut value, interval),
+        None => value["points"] = e.points.iter().map(point).collect(),
+    }
+    value
+}
+
+fn point(p: &Point) -> Value {
+    json!({
+        "events": p.events,
+        "messages": p.messages,
+        "error": rounded(p.error, 4),
+        "tuples": p.tuples,
+        "loads": p.loads,
+        "coverage": rounded(p.coverage, 2),
+    })
+}
+
+fn add_interval(value: &mut Value, i: &IntervalAccuracy) {
+    value["intervals"] = json!(i.shape.intervals);
+    value["distinct"] = json!(rounded(i.shape.distinct, 1));
+    value["candidates"] = json!(rounded(i.shape.candidates, 2));
+    value["max_candidates"] = json!(i.shape.max_candidates);
+    value["candidate_coverage"] = json!(rounded(i.shape.candidate_coverage, 4));
+    value["candidate_change"] = json!({
+        "mean": rounded(i.shape.mean_change(), 4),
+        "p25": rounded(i.shape.change_at(0.25), 4),
+        "p50": rounded(i.shape.change_at(0.5), 4),
+        "p75": rounded(i.shape.change_at(0.75), 4),
+    });
+    value["error_parts"] = json!({
+        "false_positive": rounded(i.parts.false_positive, 4),
+        "false_negative": rounded(i.parts.false_negative, 4),
+        "neutral_positive": rounded(i.parts.neutral_positive, 4),
+        "neutral_negative": rounded(i.parts.neutral_negative, 4),
+    });
+    value["false_positives"] = json!(rounded(i.false_positives, 3));
+    value["false_negatives"] = json!(rounded(i.false_negatives, 3));
+    value["promotions"] = json!(i.promotions);
+    value["accumulator_full"] = json!(i.accumulator_full);
+}

@@ -1,0 +1,101 @@
+//! Agreement with an independent implementation, to the last printed digit.
+//!
+//! The reference streams are large and not part of the repository: they are looked for in the
+//! directory of `TROMMEL_SHARED`, else in `../shared` beside the workspace.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde_json::Value;
+use trommel_compress::Spec;
+use trommel_profile::accuracy::{Options, evaluate, json};
+use trommel_tuple::stream;
+
+fn shared() -> PathBuf {
+    match std::env::var_os("TROMMEL_SHARED") {
+        Some(path) => path.into(),
+        None => PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
+    }
+}
+
+/// A number of ours by its name in the reference.
+fn ours<'a>(evaluation: &'a Value, name: &str) -> &'a Value {
+    let parts = &evaluation["error_parts"];
+    match name {
+        "FP" => &parts["false_positive"],
+        "FN" => &parts["false_negative"],
+        "NP" => &parts["neutral_positive"],
+        "NN" => &parts["neutral_negative"],
+        "nFP" => &evaluation["false_positives"],
+        "nFN" => &evaluation["false_negatives"],
+        "acc_full" => &evaluation["accumulator_full"],
+        "change_mean" => &evaluation["candidate_change"]["mean"],
+        "change_p25" => &evaluation["candidate_change"]["p25"],
+        "change_p50" => &evaluation["candidate_change"]["p50"],
+        "change_p75" => &evaluation["candidate_change"]["p75"],
+        _ => &evaluation[name],
+    }
+}
+
+#[test]
+fn the_reference_is_met_to_the_last_digit() {
+    let streams = shared().join("streams");
+    let Ok(expected) = std::fs::read_to_string(streams.join("expected.jsonl")) else {
+        println!("SKIPPED: no reference streams at {}", streams.display());
+        return;
+    };
+    let mut by_stream = BTreeMap::<String, Vec<Value>>::new();
+    for line in expected.lines() {
+        let line: Value = serde_json::from_str(line).expect("the reference is JSON");
+        let name = line["stream"]
+            .as_str()
+            .expect("a stream's name")
+            .to_string();
+        by_stream.entry(name).or_default().push(line);
+    }
+    let mut wrong = Vec::new();
+    let mut compared = 0;
+    for (name, lines) in by_stream {
+        let specs: Vec<Spec> = lines
+            .iter()
+            .map(|line| match line["spec"].as_str() {
+                Some(spec) => spec.parse().expect("specs of the reference are valid"),
+                // A line about perfect intervals: any profiler of that interval tells.
+                None => format!("M4[{},{}%]2048", line["interval"], line["threshold"])
+                    .parse()
+                    .expect("an interval profiler"),
+            })
+            .collect();
+        let options = Options {
+            checkpoints: vec![1_000_000],
+            ..Options::default()
+        };
+        let mut reader = stream::open(streams.join(format!("{name}.raw16.zst"))).expect("a stream");
+        let evaluations = evaluate(&specs, options, &mut reader).expect("a whole stream");
+        assert_eq!(reader.end(), Some(stream::End::Complete));
+        let evaluations = json::evaluations(&evaluations);
+        for (line, evaluation) in lines.iter().zip(evaluations.as_array().expect("a list")) {
+            for (key, value) in line.as_object().expect("an object") {
+                // Distinct tuples and instructions of a whole stream are no property of a spec.
+                if ["stream", "threshold", "interval", "tuples", "pcs"].contains(&key.as_str()) {
+                    continue;
+                }
+                compared += 1;
+                let ours = ours(evaluation, key);
+                if ours != value {
+                    wrong.push(format!(
+                        "{name} {}: {key} {ours} != {value}",
+                        evaluation["spec"]
+                    ));
+                }
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} of {compared}:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+    println!("{compared} values agree");
+}
