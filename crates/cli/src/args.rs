@@ -30,6 +30,10 @@ pub(crate) enum Command {
     Record(RecordArgs),
     /// Show a profile: the hottest branches, calls and values.
     Report(ReportArgs),
+    /// Look at streams of events and convert them.
+    Stream(StreamArgs),
+    /// Put a stream through compressors and tell how good their profiles are.
+    Compress(CompressArgs),
     /// Tell what this machine and user can and cannot do, and how to fix it.
     Doctor(DoctorArgs),
     /// Print a completion script for a shell.
@@ -53,7 +57,7 @@ Examples:
   trommel record -- gzip -k big.tar              branches, calls and loaded values, every one
   trommel record -e value -- ./app               only loaded values
   trommel record -c 'H[P256]2048+A16' -- ./app   stratified sampling: a fraction of the cost
-  trommel record --stream app.trs -- ./app       also keep every event, in order
+  trommel record --stream app.tstream -- ./app       also keep every event, in order
   trommel record --only libz.so.1 -- ./app       only code of one library
 
 The program's input, output, exit status and terminating signal are its own.")]
@@ -110,6 +114,80 @@ pub(crate) struct ReportArgs {
     /// Write JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Arguments of `stream`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trommel record --stream app.tstream -- ./app
+  trommel stream info app.tstream
+  trommel stream dump -n 100 app.tstream
+  trommel stream convert -e value app.tstream app.raw16.zst")]
+pub(crate) struct StreamArgs {
+    #[command(subcommand)]
+    pub(crate) command: StreamCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum StreamCommand {
+    /// Count the events of a stream and name its modules.
+    Info {
+        /// The stream: .tstream, .raw16 or .raw16.zst
+        file: PathBuf,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print events, one a line: kind, module:address, value.
+    Dump {
+        /// The stream: .tstream, .raw16 or .raw16.zst
+        file: PathBuf,
+        /// Stop after N events
+        #[arg(short = 'n', long, value_name = "N")]
+        count: Option<u64>,
+        /// Only events of this kind; for raw16: the kind that they are
+        #[arg(short, long, value_name = "KIND", value_parser = parse_kind)]
+        event: Option<Kind>,
+    },
+    /// Write a stream in another format, told by the name: .tstream, .raw16, .raw16.zst.
+    Convert {
+        /// The stream: .tstream, .raw16 or .raw16.zst
+        file: PathBuf,
+        /// The new file
+        out: PathBuf,
+        /// Only events of this kind; from raw16: the kind that they are
+        #[arg(short, long, value_name = "KIND", value_parser = parse_kind)]
+        event: Option<Kind>,
+    },
+}
+
+/// Arguments of `compress`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trommel compress -c P256 -c 'H[P256]2048+A16' app.tstream
+  trommel compress -c 'M4[10k,1%]2048:C1R0P1' --json gcc.value.raw16.zst")]
+pub(crate) struct CompressArgs {
+    /// A compressor, such as P256, H[P256]2048+A16, T[256]2048/2way/2bit; can be repeated
+    #[arg(short = 'c', long = "compress", value_name = "SPEC", required = true)]
+    pub(crate) specs: Vec<String>,
+
+    /// Judge by tuples of instructions that often have the same value
+    /// [default: executions=1000,tuple=10%,load=40%]
+    #[arg(long, value_name = "FILTER")]
+    pub(crate) filter: Option<String>,
+
+    /// Seed of hash functions and random samplers
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// The stream: .tstream, .raw16 or .raw16.zst
+    pub(crate) stream: PathBuf,
 }
 
 /// Arguments of `doctor`.

@@ -58,3 +58,30 @@ pub(crate) fn code_of(error: &anyhow::Error) -> ExitCode {
         None => ExitCode::FAILURE,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    /// Runs itself again, to die there.
+    #[test]
+    fn a_signal_is_passed_on() {
+        const ASKED: &str = "TROMMEL_TEST_SIGNAL";
+        if let Ok(signal) = std::env::var(ASKED) {
+            like(Outcome::Signaled(signal.parse().expect("a number")));
+            unreachable!("the signal ended nothing");
+        }
+        for signal in [libc::SIGTERM, libc::SIGKILL, libc::SIGPIPE, libc::SIGSEGV] {
+            let mut command = Command::new(std::env::current_exe().expect("own path"));
+            command.args(["--exact", "exit::tests::a_signal_is_passed_on"]);
+            let out = command
+                .env(ASKED, signal.to_string())
+                .output()
+                .expect("runs");
+            assert_eq!(out.status.signal(), Some(signal));
+            assert!(!out.status.core_dumped());
+        }
+    }
+}

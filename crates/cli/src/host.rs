@@ -4,12 +4,14 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use trommel_compress::Spec;
 use trommel_profile::Profile;
 use trommel_symbol::launch::Program;
 use trommel_tuple::KindSet;
 
 use crate::args::Only;
 use crate::exit::Outcome;
+use crate::inherited::Inherited;
 
 /// What to record. Everything in it has been checked as far as possible without running anything.
 #[derive(Clone, Debug)]
@@ -19,10 +21,12 @@ pub(crate) struct RecordOptions {
     pub(crate) program: Program,
     /// Its argument vector, the name as typed first.
     pub(crate) arguments: Vec<OsString>,
+    /// What the program would have been given without us.
+    pub(crate) inherited: Inherited,
     /// Events to collect.
     pub(crate) kinds: KindSet,
-    /// The compressor's spec.
-    pub(crate) compressor: String,
+    /// The compressor.
+    pub(crate) compressor: Spec,
     /// Where every event goes, in order.
     pub(crate) stream: Option<PathBuf>,
     /// What to observe; everything when empty.

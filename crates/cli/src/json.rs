@@ -56,13 +56,6 @@ impl<W: Write> Json<W> {
         self.out.write_all(b"}")
     }
 
-    /// Opens an array as the document.
-    pub(crate) fn array(&mut self) -> io::Result<()> {
-        self.separate()?;
-        self.open.push(false);
-        self.out.write_all(b"[")
-    }
-
     pub(crate) fn end_array(&mut self) -> io::Result<()> {
         self.open.pop();
         self.out.write_all(b"]")

@@ -7,14 +7,17 @@
 //! A closed stdout (`trommel report | head`) is no error: the command ends and says nothing.
 
 mod args;
+mod compress;
 mod doctor;
 mod exit;
 mod generate;
 mod host;
+mod inherited;
 mod json;
 mod output;
 mod record;
 mod report;
+mod stream;
 
 use std::process::ExitCode;
 
@@ -27,6 +30,8 @@ fn main() -> ExitCode {
     let done = match arguments.command {
         Command::Record(args) => record::run(args),
         Command::Report(args) => report::run(&args),
+        Command::Stream(args) => stream::run(&args),
+        Command::Compress(args) => compress::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { command } => generate::man(command.as_deref()),

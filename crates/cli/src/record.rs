@@ -12,13 +12,16 @@ use anyhow::Result;
 use trommel_symbol::launch;
 
 use crate::args::RecordArgs;
+use crate::compress;
 use crate::exit::{self, Outcome};
 use crate::host::{self, RecordOptions};
+use crate::inherited;
 use crate::output;
 use crate::report::summary;
 
 /// Runs the command.
 pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
+    let compressor = compress::parse(&args.compressor)?;
     let program = launch::resolve(&args.program[0], std::env::var_os("PATH").as_deref())?;
     trommel_store::check_destination(&args.output)?;
     if let Some(stream) = &args.stream {
@@ -27,11 +30,13 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     let options = RecordOptions {
         program,
         arguments: args.program,
+        inherited: inherited::inherited(),
         kinds: args.events,
-        compressor: args.compressor,
+        compressor,
         stream: args.stream,
         only: args.only,
     };
+    inherited::leave_interrupts_to_the_program();
     let recording = host::record(&options)?;
     let written = trommel_store::write(&args.output, &recording.profile);
     if let Err(error) = &written {

@@ -159,6 +159,7 @@ impl<'a> SymbolIndex<'a> {
                 elf::STB_WEAK => 1,
                 _ => 2,
             },
+            alias: name.starts_with(b"__GI_"),
             underscores: name.iter().take_while(|c| **c == b'_').count(),
             name,
         })
@@ -171,6 +172,8 @@ struct Rank<'a> {
     kind: u8,
     sized: bool,
     binding: u8,
+    /// glibc's names for its own use of its public functions.
+    alias: bool,
     underscores: usize,
     name: &'a [u8],
 }

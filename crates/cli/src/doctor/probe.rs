@@ -11,7 +11,10 @@ use std::process::{Command, Stdio};
 /// Traces a child from its first instruction on, as a launch does.
 pub(super) fn trace_a_child() -> io::Result<()> {
     let mut command = Command::new("/proc/self/exe");
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     // SAFETY: the closure makes one system call and touches no memory that the parent could have
     // had locked while it forked.
     unsafe {

@@ -2,7 +2,7 @@
 
 mod json;
 pub(crate) mod summary;
-mod text;
+pub(crate) mod text;
 mod view;
 
 use std::process::ExitCode;

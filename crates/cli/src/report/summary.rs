@@ -107,3 +107,39 @@ fn semi_invariant(out: &mut impl Write, view: &mut View<'_>, style: Style) -> io
     }
     table.write(out, style)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trommel_profile::KindProfile;
+    use trommel_tuple::Place;
+
+    #[test]
+    fn steady_loads_are_shown_and_others_are_not() {
+        let counts = [
+            (Place::from_word(0x10), vec![(7, 95), (8, 5)]),
+            (Place::from_word(0x20), vec![(1, 50), (2, 50)]),
+        ];
+        let values = KindProfile {
+            seen: 200,
+            messages: 200,
+            counts: counts.into(),
+        };
+        let profile = Profile {
+            kinds: [(Kind::Value, values), (Kind::Edge, KindProfile::default())].into(),
+            ..Profile::default()
+        };
+        let mut text = Vec::new();
+        write(&mut text, &profile).expect("memory");
+        let text = String::from_utf8(text).expect("UTF-8");
+        assert!(
+            text.contains("[anon]+0x10") && text.contains("0x7 95.0%"),
+            "{text}"
+        );
+        assert!(
+            !text.contains("0x20") && text.contains("nothing lost"),
+            "{text}"
+        );
+        assert!(text.contains("no edge events"), "{text}");
+    }
+}

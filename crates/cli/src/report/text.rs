@@ -5,6 +5,7 @@
 
 use std::io::{self, Write};
 
+use trommel_compress::{Level, Sampler, Spec};
 use trommel_profile::{KindProfile, Profile};
 use trommel_tuple::{Kind, Place};
 
@@ -97,7 +98,7 @@ fn header(out: &mut impl Write, profile: &Profile, style: Style) -> io::Result<(
     };
     writeln!(out, "# lost        {dropped}{waits}")?;
     writeln!(out, "# compressor  {}", printable(&profile.compressor))?;
-    writeln!(out, "# error       {}", error_bounds(profile))?;
+    writeln!(out, "# error       {}", error_bounds(&profile.compressor))?;
     for (kind, data) in &profile.kinds {
         writeln!(
             out,
@@ -114,43 +115,25 @@ fn header(out: &mut impl Write, profile: &Profile, style: Style) -> io::Result<(
 ///
 /// One event in r is sent, independently or nearly so: a count N was estimated from N/r messages
 /// and has a standard deviation of √(N·(r−1)).
-fn error_bounds(profile: &Profile) -> String {
-    match sampling_rate(&profile.compressor) {
-        None if profile.compressor.starts_with("exact") => "none: every event is counted".into(),
-        None => "depends on the compressor; see `trommel compress` for a measurement".into(),
-        Some(rate) => {
-            let of = |count: f64| 200.0 * ((rate - 1.0) / count).sqrt();
-            format!(
-                "sampled 1 in {rate}: a count of N is within 2·√({}·N) in 95 % of cases; of 1 000 000 ±{:.1} %",
-                rate - 1.0,
-                of(1e6)
-            )
-        }
-    }
-}
-
-/// The rate of the sampler in a spec such as `H[P256]2048+A16`.
-fn sampling_rate(spec: &str) -> Option<f64> {
-    let sampler = spec.strip_prefix("H[").unwrap_or(spec);
-    let digits = sampler
-        .trim_start_matches("CR")
-        .trim_start_matches(['P', 'R', 'D']);
-    if digits.len() == sampler.len() {
-        return None;
-    }
-    let end = digits
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(digits.len());
-    let scale = match digits[end..].chars().next() {
-        Some('k') => 1e3,
-        Some('M') => 1e6,
-        _ => 1.0,
+fn error_bounds(compressor: &str) -> String {
+    let Ok(spec) = compressor.parse::<Spec>() else {
+        return "not known: another trommel wrote this profile".into();
     };
-    digits[..end]
-        .parse()
-        .ok()
-        .map(|n: f64| n * scale)
-        .filter(|n| *n >= 1.0)
+    let (Level::Sample(sampler) | Level::Split(sampler, _)) = spec.level else {
+        return match spec.level {
+            Level::Exact => "none: every event is counted".into(),
+            _ => "depends on the program; `trommel compress` measures it on a stream".into(),
+        };
+    };
+    let (Sampler::Periodic(rate)
+    | Sampler::Random(rate)
+    | Sampler::Countdown(rate)
+    | Sampler::Counted(rate, _)) = sampler;
+    let off = f64::from(rate.saturating_sub(1));
+    let percent = 200.0 * (off / 1e6).sqrt();
+    format!(
+        "sampled 1 in {rate}: in 95 % of cases a count of N is within 2·√({off}·N), 1 000 000 within {percent:.1} %"
+    )
 }
 
 fn title(kind: Kind) -> (&'static str, &'static str) {
@@ -312,22 +295,22 @@ fn short(name: &str) -> String {
 }
 
 /// Columns, as wide as what is in them; the first two are numbers.
-pub(super) struct Table<const N: usize> {
+pub(crate) struct Table<const N: usize> {
     rows: Vec<[String; N]>,
 }
 
 impl<const N: usize> Table<N> {
-    pub(super) fn new(titles: [&str; N]) -> Self {
+    pub(crate) fn new(titles: [&str; N]) -> Self {
         Self {
             rows: vec![titles.map(str::to_owned)],
         }
     }
 
-    pub(super) fn row(&mut self, cells: [String; N]) {
+    pub(crate) fn row(&mut self, cells: [String; N]) {
         self.rows.push(cells.map(|cell| printable(&cell)));
     }
 
-    pub(super) fn write(&self, out: &mut impl Write, style: Style) -> io::Result<()> {
+    pub(crate) fn write(&self, out: &mut impl Write, style: Style) -> io::Result<()> {
         let width = |i: usize| {
             let widths = self.rows.iter().map(|row| row[i].chars().count());
             widths.max().unwrap_or(0)
@@ -365,16 +348,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_found_in_specs() {
-        for (spec, rate) in [
-            ("exact", None),
-            ("P256", Some(256.0)),
-            ("R1k", Some(1000.0)),
-            ("CR256:sum", Some(256.0)),
-            ("H[P256]2048+A16", Some(256.0)),
-            ("T[256]2048/2way/2bit", None),
+    fn bounds_follow_from_the_sampler() {
+        for (spec, wanted) in [
+            ("exact", "none"),
+            ("P256", "1 in 256"),
+            ("CR1k:sum", "1 in 1000"),
+            ("H[P256]2048+A16", "2·√(255·N), 1 000 000 within 3.2 %"),
+            ("T[256]2048/2way/2bit", "depends"),
+            ("Z9", "not known"),
         ] {
-            assert_eq!(sampling_rate(spec), rate, "{spec}");
+            let bounds = error_bounds(spec);
+            assert!(bounds.contains(wanted), "{spec}: {bounds}");
         }
     }
 

@@ -1,0 +1,119 @@
+//! What this process was given at its start, for handing it on unchanged.
+//!
+//! The program under observation must find what it would have found without us. Rust's start-up
+//! code changes two things before `main`: it ignores SIGPIPE, and it opens `/dev/null` in the place
+//! of standard descriptors that are closed. So both are noted before it runs, by a function that
+//! the C library calls for each executable before `main` (`.init_array`).
+//!
+//! Ctrl-C reaches the program and us together. It is the program that decides what it means; we
+//! catch it, do nothing, and write the profile when the program has ended. A caught signal, unlike
+//! an ignored one, is back at its default in the program after `execve`.
+#![allow(unsafe_code)] // reason: runs before Rust's own start-up code and asks the system directly.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+const SIGPIPE_IGNORED: u8 = 1 << 3;
+
+/// Bits 0 to 2: the descriptor is closed. Bit 3: SIGPIPE is ignored.
+static NOTED: AtomicU8 = AtomicU8::new(0);
+
+#[used]
+// SAFETY: `.init_array` holds pointers to functions of the C ABI that are called once, before
+// `main`, with nothing else running; `note` needs no Rust runtime.
+#[unsafe(link_section = ".init_array")]
+static NOTE: extern "C" fn() = note;
+
+extern "C" fn note() {
+    let mut noted = 0;
+    // SAFETY: system calls that read state into a structure that lives here; no action is changed.
+    unsafe {
+        for fd in 0..3 {
+            if libc::fcntl(fd, libc::F_GETFD) == -1 {
+                noted |= 1 << fd;
+            }
+        }
+        let mut action: libc::sigaction = std::mem::zeroed();
+        if libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut action) == 0
+            && action.sa_sigaction == libc::SIG_IGN
+        {
+            noted |= SIGPIPE_IGNORED;
+        }
+    }
+    NOTED.store(noted, Ordering::Relaxed);
+}
+
+/// What to restore in the program before `execve`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Inherited {
+    /// Standard descriptors to close.
+    pub(crate) closed: [bool; 3],
+    /// Ignore SIGPIPE; otherwise set its default.
+    pub(crate) sigpipe_ignored: bool,
+}
+
+/// What this process was given.
+pub(crate) fn inherited() -> Inherited {
+    let noted = NOTED.load(Ordering::Relaxed);
+    Inherited {
+        closed: std::array::from_fn(|fd| noted & (1 << fd) != 0),
+        sigpipe_ignored: noted & SIGPIPE_IGNORED != 0,
+    }
+}
+
+/// Leaves Ctrl-C and Ctrl-\ to the program. Where they were ignored they stay ignored.
+pub(crate) fn leave_interrupts_to_the_program() {
+    extern "C" fn nothing(_: libc::c_int) {}
+    for signal in [libc::SIGINT, libc::SIGQUIT] {
+        // SAFETY: the structures live here and are filled before they are read; the handler does
+        // nothing and so is safe at any moment.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            if libc::sigaction(signal, std::ptr::null(), &raw mut action) != 0
+                || action.sa_sigaction == libc::SIG_IGN
+            {
+                continue;
+            }
+            action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
+            action.sa_flags = libc::SA_RESTART;
+            libc::sigaction(signal, &raw const action, std::ptr::null_mut());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// Runs itself again under a shell that takes things away first.
+    #[test]
+    fn what_was_taken_away_is_noted() {
+        const ASKED: &str = "TROMMEL_TEST_INHERITED";
+        if let Ok(wanted) = std::env::var(ASKED) {
+            assert_eq!(format!("{:?}", inherited()), wanted);
+            return;
+        }
+        for (script, closed, sigpipe_ignored) in [
+            ("exec \"$0\" \"$@\"", [false; 3], false),
+            ("exec \"$0\" \"$@\" <&-", [true, false, false], false),
+            (
+                "trap '' PIPE; exec \"$0\" \"$@\" 2>&-",
+                [false, false, true],
+                true,
+            ),
+        ] {
+            let wanted = Inherited {
+                closed,
+                sigpipe_ignored,
+            };
+            let status = Command::new("sh")
+                .args(["-c", script])
+                .arg(std::env::current_exe().expect("own path"))
+                .args(["--exact", "inherited::tests::what_was_taken_away_is_noted"])
+                .env(ASKED, format!("{wanted:?}"))
+                .stdout(std::process::Stdio::null())
+                .status();
+            assert!(status.expect("sh runs").success(), "{script}");
+        }
+    }
+}
