@@ -1,32 +1,67 @@
-//! The little of ELF that turns run-time addresses into vaddrs.
+//! The little of ELF that turns run-time addresses into vaddrs, and vaddrs into bytes.
 
 use std::fs;
 use std::path::Path;
 
-/// The lowest page of a module's image: the page-aligned `p_vaddr` of its first `PT_LOAD`.
-///
-/// A module whose lowest mapping starts at `start` is loaded with bias `start - lowest_page`.
-pub fn lowest_page(path: &Path) -> Option<u64> {
-    let file = fs::read(path).ok()?;
-    if file.get(..5)? != b"\x7fELF\x02" {
-        return None;
+/// A 64-bit ELF file and its loaded segments.
+#[derive(Debug)]
+pub struct Image {
+    file: Vec<u8>,
+    loads: Vec<Load>,
+}
+
+#[derive(Debug)]
+struct Load {
+    offset: u64,
+    vaddr: u64,
+    size: u64,
+}
+
+impl Image {
+    /// Reads a file; `None` when it is no 64-bit ELF.
+    pub fn read(path: &Path) -> Option<Self> {
+        let file = fs::read(path).ok()?;
+        if file.get(..5)? != b"\x7fELF\x02" {
+            return None;
+        }
+        let word = |at: usize| -> Option<u64> {
+            Some(u64::from_le_bytes(file.get(at..at + 8)?.try_into().ok()?))
+        };
+        let half = |at: usize| -> Option<usize> {
+            let bytes = file.get(at..at + 2)?.try_into().ok()?;
+            Some(usize::from(u16::from_le_bytes(bytes)))
+        };
+        let table = usize::try_from(word(32)?).ok()?;
+        let (size, count) = (half(54)?, half(56)?);
+        let loads = (0..count)
+            .filter_map(|n| {
+                let at = table.checked_add(n * size)?;
+                let is_load = file.get(at..at + 4)? == [1, 0, 0, 0];
+                is_load.then_some(Load {
+                    offset: word(at + 8)?,
+                    vaddr: word(at + 16)?,
+                    size: word(at + 32)?,
+                })
+            })
+            .collect();
+        Some(Self { file, loads })
     }
-    let word = |at: usize| -> Option<u64> {
-        Some(u64::from_le_bytes(file.get(at..at + 8)?.try_into().ok()?))
-    };
-    let half = |at: usize| -> Option<u16> {
-        Some(u16::from_le_bytes(file.get(at..at + 2)?.try_into().ok()?))
-    };
-    let table = usize::try_from(word(32)?).ok()?;
-    let size = usize::from(half(54)?);
-    (0..usize::from(half(56)?))
-        .filter_map(|n| {
-            let at = table.checked_add(n * size)?;
-            let load = file.get(at..at + 4)? == [1, 0, 0, 0];
-            load.then(|| word(at + 16)).flatten()
-        })
-        .min()
-        .map(|vaddr| vaddr & !0xfff)
+
+    /// The lowest page of the image. Loaded at `start`, its bias is `start - lowest_page`.
+    pub fn lowest_page(&self) -> u64 {
+        let lowest = self.loads.iter().map(|l| l.vaddr).min();
+        lowest.unwrap_or(0) & !0xfff
+    }
+
+    /// Up to 15 bytes at a vaddr.
+    pub fn code(&self, vaddr: u64) -> Option<&[u8]> {
+        let load = self
+            .loads
+            .iter()
+            .find(|l| (l.vaddr..l.vaddr + l.size).contains(&vaddr))?;
+        let at = usize::try_from(vaddr - load.vaddr + load.offset).ok()?;
+        self.file.get(at..(at + 15).min(self.file.len()))
+    }
 }
 
 /// The load bias of `path` in `/proc/PID/maps` text.
@@ -34,8 +69,8 @@ pub fn bias(maps: &str, path: &Path) -> Option<u64> {
     let name = path.to_str()?;
     let start = maps
         .lines()
-        .filter(|line| line.ends_with(name) && line.split_whitespace().nth(5) == Some(name))
+        .filter(|line| line.split_whitespace().nth(5) == Some(name))
         .filter_map(|line| u64::from_str_radix(line.split('-').next()?, 16).ok())
         .min()?;
-    Some(start.wrapping_sub(lowest_page(path)?))
+    Some(start.wrapping_sub(Image::read(path)?.lowest_page()))
 }

@@ -121,7 +121,7 @@ impl Stepper {
             regs = registers(self.pid)?;
             signal = if stop == libc::SIGTRAP { 0 } else { stop };
             let faulted = signal != 0 && regs.rip == before;
-            if let Some(plan) = plan.filter(|p| !faulted && !(p.rep && regs.rip == before)) {
+            if let Some(plan) = plan.filter(|p| !faulted && (!p.rep || regs.rip != before)) {
                 self.event(&plan, regs.rip, value);
             }
         }
