@@ -11,12 +11,18 @@
 //! instruction at its source *is*, decoded from the file. A conditional branch that was never
 //! taken has no transfer line at all; its fall-throughs are its executions less what it took.
 //!
+//! Valgrind gives code outside `.text` (`.plt`, `.init`) to the object `???`, with run-time addresses;
+//! it loads every PIE at 0x108000, so those are brought back to vaddrs of the executable.
+//!
 //! What callgrind cannot tell, and is left out on both sides ([`comparable`]):
 //! * `call` to the next instruction (get-pc): valgrind translates it as a push, with no call;
-//! * indirect jumps and calls compare exactly, but a target outside the executable is only "another
+//! * which function of another module was entered: a target outside the executable is only "another
 //!   module" on both sides;
 //! * a conditional branch to the instruction behind it: taken and not taken lead to the same place
 //!   and valgrind drops it;
+//! * the jump of PLT entry 0 into the lazy resolver: callgrind shows the resolver's jump to the
+//!   function it found as a second transfer from here;
+//! * a statically linked libc: it asks `cpuid`, which valgrind answers for another processor;
 //! * programs that use threads, signals or longjmp: callgrind's shadow stack guesses there.
 
 use std::collections::BTreeMap;
@@ -65,7 +71,7 @@ pub fn count<S: AsRef<OsStr>>(argv: &[S], env: &[(OsString, OsString)]) -> Resul
 pub fn parse(text: &str, main: &Path) -> Result<Counts, String> {
     let image = Image::read(main).ok_or_else(|| format!("{}: not ELF", main.display()))?;
     let name = main.to_string_lossy();
-    let raw = Raw::read(text, &name)?;
+    let raw = Raw::read(text, &name, &image)?;
     let mut counts = Counts::default();
     for (&(from, to), &times) in &raw.transfers {
         let Some(instruction) = decode(&image, from) else {
@@ -115,10 +121,22 @@ pub fn comparable(counts: &Counts, image: &Image) -> Counts {
     };
     Counts {
         branches: keep(&counts.branches),
-        jumps: counts.jumps.clone(),
+        jumps: counts
+            .jumps
+            .iter()
+            .filter(|((from, _), _)| !is_plt_zero(image, *from))
+            .map(|(k, v)| (*k, *v))
+            .collect(),
         calls: keep(&counts.calls),
         values: BTreeMap::new(),
     }
+}
+
+/// `push [rip+x]; jmp [rip+y]`: the way into the lazy resolver.
+fn is_plt_zero(image: &Image, jump: u64) -> bool {
+    image
+        .code(jump.wrapping_sub(6))
+        .is_some_and(|code| code.starts_with(&[0xff, 0x35]))
 }
 
 fn decode(image: &Image, vaddr: u64) -> Option<Instruction> {
@@ -134,38 +152,65 @@ struct Raw {
     executed: BTreeMap<u64, u64>,
 }
 
+/// Where valgrind loads a position-independent executable.
+const PIE_BASE: u64 = 0x10_8000;
+
+/// What an `ob=` or `cob=` line names.
+#[derive(Clone, Copy)]
+enum Object {
+    Main,
+    Unknown,
+    Other,
+}
+
 impl Raw {
-    fn read(text: &str, main: &str) -> Result<Self, String> {
+    fn read(text: &str, main: &str, image: &Image) -> Result<Self, String> {
         let mut raw = Self::default();
-        let mut here = false;
-        let mut callee: Option<bool> = None;
+        let object = |name: &str| match name {
+            "???" => Object::Unknown,
+            name if name == main => Object::Main,
+            _ => Object::Other,
+        };
+        let locate = |object: Object, at: u64| match object {
+            Object::Main => Target::Here(at),
+            Object::Other => Target::Elsewhere,
+            Object::Unknown => {
+                let at = at.wrapping_sub(if image.movable { PIE_BASE } else { 0 });
+                image
+                    .code(at)
+                    .map_or(Target::Elsewhere, |_| Target::Here(at))
+            }
+        };
+        let mut current = Object::Other;
+        let mut callee: Option<Object> = None;
         // The transfer whose source is the next line.
         let mut pending: Option<(Target, u64)> = None;
         for line in text.lines() {
             let bad = || format!("callgrind line not understood: {line}");
-            if let Some(object) = line.strip_prefix("ob=") {
-                here = object == main;
-            } else if let Some(object) = line.strip_prefix("cob=") {
-                callee = Some(object == main);
+            if let Some(name) = line.strip_prefix("ob=") {
+                current = object(name);
+            } else if let Some(name) = line.strip_prefix("cob=") {
+                callee = Some(object(name));
             } else if let Some(rest) = line.strip_prefix("calls=") {
                 let (times, to) = count_and_target(rest).ok_or_else(bad)?;
-                let inside = callee.take().unwrap_or(here);
-                pending = Some((target(inside, to), times));
+                pending = Some((locate(callee.take().unwrap_or(current), to), times));
             } else if let Some(rest) = line.strip_prefix("jump=") {
                 let (times, to) = count_and_target(rest).ok_or_else(bad)?;
-                pending = Some((target(here, to), times));
+                pending = Some((locate(current, to), times));
             } else if let Some(rest) = line.strip_prefix("jcnd=") {
                 let (taken, rest) = rest.split_once('/').ok_or_else(bad)?;
                 let (_, to) = count_and_target(rest).ok_or_else(bad)?;
                 let times = taken.parse().map_err(|_| bad())?;
-                pending = Some((target(here, to), times));
+                pending = Some((locate(current, to), times));
             } else if line.starts_with("0x") {
                 let mut words = line.split_whitespace();
                 let at = hex(words.next()).ok_or_else(bad)?;
                 let cost = words.nth(1).and_then(|w| w.parse::<u64>().ok());
-                if !here {
-                    pending = None;
-                } else if let Some((to, times)) = pending.take() {
+                let transfer = pending.take();
+                let Target::Here(at) = locate(current, at) else {
+                    continue;
+                };
+                if let Some((to, times)) = transfer {
                     add(&mut raw.transfers, at, to, times);
                 } else if let Some(cost) = cost {
                     *raw.executed.entry(at).or_default() += cost;
@@ -173,14 +218,6 @@ impl Raw {
             }
         }
         Ok(raw)
-    }
-}
-
-fn target(inside: bool, to: u64) -> Target {
-    if inside {
-        Target::Here(to)
-    } else {
-        Target::Elsewhere
     }
 }
 

@@ -8,6 +8,8 @@ use std::path::Path;
 pub struct Image {
     file: Vec<u8>,
     loads: Vec<Load>,
+    /// Whether it may be loaded anywhere (`ET_DYN`).
+    pub movable: bool,
 }
 
 #[derive(Debug)]
@@ -15,6 +17,7 @@ struct Load {
     offset: u64,
     vaddr: u64,
     size: u64,
+    executable: bool,
 }
 
 impl Image {
@@ -41,10 +44,16 @@ impl Image {
                     offset: word(at + 8)?,
                     vaddr: word(at + 16)?,
                     size: word(at + 32)?,
+                    executable: file.get(at + 4)? & 1 != 0,
                 })
             })
             .collect();
-        Some(Self { file, loads })
+        let movable = half(16)? == 3;
+        Some(Self {
+            file,
+            loads,
+            movable,
+        })
     }
 
     /// The lowest page of the image. Loaded at `start`, its bias is `start - lowest_page`.
@@ -53,12 +62,12 @@ impl Image {
         lowest.unwrap_or(0) & !0xfff
     }
 
-    /// Up to 15 bytes at a vaddr.
+    /// Up to 15 bytes of code at a vaddr.
     pub fn code(&self, vaddr: u64) -> Option<&[u8]> {
         let load = self
             .loads
             .iter()
-            .find(|l| (l.vaddr..l.vaddr + l.size).contains(&vaddr))?;
+            .find(|l| l.executable && (l.vaddr..l.vaddr + l.size).contains(&vaddr))?;
         let at = usize::try_from(vaddr - load.vaddr + load.offset).ok()?;
         self.file.get(at..(at + 15).min(self.file.len()))
     }

@@ -34,7 +34,16 @@ fn main() {
             Ok(by_stepper(name)?)
         }));
     }
-    for name in ["branches_small@-O2", "jump_tables@-O2"] {
+    for name in [
+        "branches_small@-O2-no-pie",
+        "branches_small@-O2",
+        "call_forms@-O2",
+        "flags_adc_chain@-O2",
+        "flags_loop_jrcxz@-O2",
+        "jump_tables@-O2",
+        "redzone_leaf@-O2",
+        "return_tricks@-O2",
+    ] {
         trials.push(Trial::test(format!("oracles {name}"), move || {
             Ok(oracles(name)?)
         }));
