@@ -14,7 +14,7 @@ use trommel_symbol::launch;
 use crate::args::RecordArgs;
 use crate::compress;
 use crate::exit::{self, Outcome};
-use crate::host::{self, RecordOptions};
+use crate::host::{self, Options};
 use crate::inherited;
 use crate::output;
 use crate::report::summary;
@@ -27,7 +27,8 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     if let Some(stream) = &args.stream {
         trommel_store::check_destination(stream)?;
     }
-    let options = RecordOptions {
+    let stream = args.stream.clone();
+    let options = Options {
         program,
         arguments: args.program,
         inherited: inherited::inherited(),
@@ -36,8 +37,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         stream: args.stream,
         only: args.only,
     };
-    inherited::leave_interrupts_to_the_program();
-    let recording = host::record(&options)?;
+    let (recording, outcome) = host::record(options)?;
     let written = trommel_store::write(&args.output, &recording.profile);
     if let Err(error) = &written {
         output::complain(&error.to_string());
@@ -46,12 +46,12 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         let mut text = Vec::new();
         summary::write(&mut text, &recording.profile)?;
         if let Ok(written) = &written {
-            next_steps(&mut text, &args.output, written, options.stream.as_deref())?;
+            next_steps(&mut text, &args.output, written, stream.as_deref())?;
         }
         // In one piece, so that it does not mix with what else is written there.
         let _ = std::io::stderr().write_all(&text);
     }
-    match recording.outcome {
+    match outcome {
         // A script must not take a lost profile for a success.
         Outcome::Exited(0) if written.is_err() => Ok(ExitCode::FAILURE),
         outcome => Ok(exit::like(outcome)),
