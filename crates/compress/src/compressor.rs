@@ -22,7 +22,7 @@
 //! assert_eq!(counted + compressor.held().unwrap(), 5);
 //! ```
 
-use trommel_tuple::{Events, Kind, Message, Tuple};
+use trommel_tuple::{Events, Kind, Kinds, Message, Tuple};
 
 use crate::interval::MultiHash;
 use crate::sample::{Alone, Countdown, Counted, Exact, Periodic, Random, Split};
@@ -52,9 +52,23 @@ pub trait Compress {
     fn event<S: Sink + ?Sized>(&mut self, kind: Kind, tuple: Tuple, out: &mut S);
 
     /// Events in order. The same as one after the other.
+    ///
+    /// Each form of the kinds has its own loop with the event inlined: as a closure shared by both
+    /// it would become a call for every event.
     #[inline]
     fn events<S: Sink + ?Sized>(&mut self, events: Events<'_>, out: &mut S) {
-        events.for_each(|kind, tuple| self.event(kind, tuple, out));
+        match events.kinds() {
+            Kinds::All(kind) => {
+                for tuple in events.tuples() {
+                    self.event(kind, *tuple, out);
+                }
+            }
+            Kinds::Each(kinds) => {
+                for (tuple, kind) in events.tuples().iter().zip(kinds) {
+                    self.event(*kind, *tuple, out);
+                }
+            }
+        }
     }
 
     /// Events counted inside and not sent; `None` where message counts are estimates or

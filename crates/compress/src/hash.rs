@@ -63,6 +63,15 @@ pub const fn xor_fold(mut word: u64, bits: u32) -> u64 {
         return word;
     }
     let mut folded = 0;
+    if bits.is_power_of_two() {
+        // Halving: chunks meet their own kind, as the width divides 64.
+        let mut width = 32;
+        while width >= bits {
+            word ^= word >> width;
+            width /= 2;
+        }
+        return word & ((1 << bits) - 1);
+    }
     while word != 0 {
         folded ^= word & ((1 << bits) - 1);
         word >>= bits;
@@ -98,7 +107,7 @@ impl Lanes for u64 {
 }
 
 /// Bytes of the pc, from the lowest, that are looked up each time.
-const LOW_PC_BYTES: usize = 3;
+const LOW_PC_BYTES: usize = 4;
 
 /// Hash functions with their folding worked in.
 #[derive(Clone, Debug)]
@@ -153,25 +162,29 @@ impl<W: Lanes> Folded<W> {
         })
     }
 
+    /// Out of line: inlined, its look-ups crowd the registers of the common path.
+    #[cold]
+    #[inline(never)]
+    fn remember(&mut self, high: u64) {
+        self.high = high;
+        self.high_part = self.part_of_high(high);
+    }
+
     /// The indices of a tuple.
-    #[inline]
+    #[inline(always)]
     pub fn index(&mut self, tuple: Tuple) -> W {
         let pc = tuple.pc.word();
         let high = pc >> (8 * LOW_PC_BYTES);
         if high != self.high {
-            self.high = high;
-            self.high_part = self.part_of_high(high);
+            self.remember(high);
         }
         let c = &*self.contributions;
-        let (pc, value) = (pc.to_le_bytes(), tuple.value.to_le_bytes());
-        let mut index = self.high_part;
-        for i in 0..LOW_PC_BYTES {
-            index = index ^ c[i][pc[i] as usize];
-        }
-        for i in 0..8 {
-            index = index ^ c[8 + i][value[i] as usize];
-        }
-        index
+        let value = tuple.value;
+        let of = |i: usize, word: u64| c[i][(word >> (8 * (i % 8)) & 0xff) as usize];
+        let low_pc = of(0, pc) ^ of(1, pc) ^ of(2, pc) ^ of(3, pc);
+        let low = of(8, value) ^ of(9, value) ^ of(10, value) ^ of(11, value);
+        let high = of(12, value) ^ of(13, value) ^ of(14, value) ^ of(15, value);
+        self.high_part ^ low_pc ^ low ^ high
     }
 }
 

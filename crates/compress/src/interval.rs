@@ -127,7 +127,7 @@ impl MultiHash {
         (mixed >> 32) as usize & (self.index.len() - 1)
     }
 
-    #[inline]
+    #[inline(always)]
     fn find(&self, kind: Kind, tuple: Tuple) -> Option<usize> {
         let mut at = self.bucket(tuple);
         loop {
@@ -159,7 +159,6 @@ impl MultiHash {
 
     /// Counts the event in its counters; whether all of them have reached the threshold. `at`
     /// receives the counters' positions.
-    #[inline]
     fn count(&mut self, tuple: Tuple, at: &mut [usize]) -> bool {
         let lanes = (64 / self.lane_bits) as usize;
         let mask = (1u64 << self.lane_bits) - 1;
@@ -185,7 +184,26 @@ impl MultiHash {
         least + 1 >= self.threshold
     }
 
+    /// [`count`](Self::count) for `N` tables whose indices come from one look-up: no loop is left.
+    #[inline(always)]
+    fn count_fixed<const N: usize>(&mut self, tuple: Tuple, at: &mut [usize]) -> bool {
+        let indices = self.hashes[0].index(tuple);
+        let mut least = u32::MAX;
+        let mut values = [0; N];
+        for j in 0..N {
+            at[j] = j * self.size + (indices >> (16 * j) & 0xffff) as usize;
+            values[j] = self.counters[at[j]];
+            least = least.min(values[j]);
+        }
+        for j in 0..N {
+            let incremented = !self.spec.conservative | (values[j] == least);
+            self.counters[at[j]] = values[j] + u32::from(incremented);
+        }
+        least + 1 >= self.threshold
+    }
+
     /// Gives the tuple a slot: an empty one, else the first replaceable one.
+    #[cold]
     fn promote(&mut self, kind: Kind, tuple: Tuple, at: &[usize]) {
         let with = |wanted| self.slots.iter().position(|s| s.used == wanted);
         let Some(slot) = with(Use::Empty).or_else(|| with(Use::Replaceable)) else {
@@ -241,7 +259,7 @@ impl MultiHash {
 }
 
 impl Compress for MultiHash {
-    #[inline]
+    #[inline(always)]
     fn event<S: Sink + ?Sized>(&mut self, kind: Kind, tuple: Tuple, out: &mut S) {
         if let Some(slot) = self.find(kind, tuple) {
             let slot = &mut self.slots[slot];
@@ -252,7 +270,13 @@ impl Compress for MultiHash {
         } else {
             let mut at = [0; MAX_TABLES as usize];
             let at = &mut at[..self.spec.tables as usize];
-            if self.count(tuple, at) {
+            let reached = match (self.lane_bits, at.len()) {
+                (16, 1) => self.count_fixed::<1>(tuple, at),
+                (16, 2) => self.count_fixed::<2>(tuple, at),
+                (16, 4) => self.count_fixed::<4>(tuple, at),
+                _ => self.count(tuple, at),
+            };
+            if reached {
                 self.promote(kind, tuple, at);
             }
         }

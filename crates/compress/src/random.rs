@@ -26,7 +26,7 @@ impl SplitMix64 {
     /// is below `bound` in 2^64.
     #[inline]
     pub const fn below(&mut self, bound: u64) -> u64 {
-        (self.draw() as u128 * bound as u128 >> 64) as u64
+        ((self.draw() as u128 * bound as u128) >> 64) as u64
     }
 }
 

@@ -218,7 +218,7 @@ impl<X: Choose> Alone<X> {
 }
 
 impl<X: Choose> Compress for Alone<X> {
-    #[inline]
+    #[inline(always)]
     fn event<S: Sink + ?Sized>(&mut self, kind: Kind, tuple: Tuple, out: &mut S) {
         send(kind, tuple, self.rule.choose(&mut self.state), out);
     }
@@ -253,7 +253,7 @@ impl<X: Choose> Split<X> {
 }
 
 impl<X: Choose> Compress for Split<X> {
-    #[inline]
+    #[inline(always)]
     fn event<S: Sink + ?Sized>(&mut self, kind: Kind, tuple: Tuple, out: &mut S) {
         let state = &mut self.substreams[self.hash.index(tuple) as usize];
         send(kind, tuple, self.rule.choose(state), out);

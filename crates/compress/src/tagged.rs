@@ -118,7 +118,7 @@ impl Entry {
 }
 
 impl Compress for Tagged {
-    #[inline]
+    #[inline(always)]
     fn event<S: Sink + ?Sized>(&mut self, kind: Kind, tuple: Tuple, out: &mut S) {
         let rate = self.spec.rate;
         let ways = self.spec.ways as usize;

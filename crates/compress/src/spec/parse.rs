@@ -141,7 +141,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn whole_bits(&self, start: usize, what: &str, n: u32, parts: u32) -> Result<()> {
-        if n % parts == 0 && (n / parts).is_power_of_two() {
+        if n.is_multiple_of(parts) && (n / parts).is_power_of_two() {
             return Ok(());
         }
         let each = (n / parts).max(1);

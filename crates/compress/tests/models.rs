@@ -1,0 +1,370 @@
+//! Every component against a naive model of the readings, and against its invariants.
+//!
+//! The models use maps and vectors, the definition of the hash, and no code of the components.
+
+use std::collections::{BTreeMap, HashMap};
+
+use proptest::prelude::*;
+use trommel_compress::hash::{Randomize, xor_fold};
+use trommel_compress::{Compressor, Seeds, Sink, Spec};
+use trommel_tuple::{Events, Kind, Message, Place, Tuple};
+
+fn stream() -> impl Strategy<Value = Vec<Tuple>> {
+    let tuple = prop_oneof![
+        3 => (0u64..4, 0u64..3),
+        1 => (0u64..40, any::<u64>()),
+    ];
+    let tuple = tuple.prop_map(|(pc, v)| Tuple::new(Place::from_word(0x1_0000_0040_1000 + pc), v));
+    prop::collection::vec(tuple, 0..900)
+}
+
+#[derive(Default)]
+struct Kept {
+    messages: Vec<Message>,
+    intervals: Vec<usize>,
+}
+
+impl Sink for Kept {
+    fn message(&mut self, message: Message) {
+        self.messages.push(message);
+    }
+
+    fn interval_end(&mut self) {
+        self.intervals.push(self.messages.len());
+    }
+}
+
+fn compressor(spec: &str) -> Compressor {
+    let spec: Spec = spec.parse().unwrap_or_else(|e| panic!("{spec}: {e}"));
+    spec.build(Seeds::default())
+}
+
+/// All messages, and the events held at the end.
+fn run(spec: &str, tuples: &[Tuple]) -> (Kept, Option<u64>) {
+    let mut compressor = compressor(spec);
+    let mut kept = Kept::default();
+    compressor.events(Events::of_kind(Kind::Value, tuples), &mut kept);
+    compressor.finish(&mut kept);
+    (kept, compressor.held())
+}
+
+fn pairs(kept: &Kept) -> Vec<(Tuple, u64)> {
+    kept.messages.iter().map(|m| (m.tuple, m.count)).collect()
+}
+
+fn totals(kept: &Kept) -> BTreeMap<Tuple, u64> {
+    let mut totals = BTreeMap::new();
+    for message in &kept.messages {
+        *totals.entry(message.tuple).or_default() += message.count;
+    }
+    totals
+}
+
+fn index(table: u32, tuple: Tuple, bits: u32) -> u64 {
+    xor_fold(Randomize::new(1, table).word(tuple), bits)
+}
+
+/// The tagged compressor, entry by entry as the text tells it: what was sent, and what is held.
+fn tagged(
+    tuples: &[Tuple],
+    r: u32,
+    set_bits: u32,
+    ways: usize,
+    tag_bits: u32,
+) -> (Vec<(Tuple, u64)>, u64) {
+    const EMPTY: u8 = 0;
+    const VALID: u8 = 1;
+    const EVICT: u8 = 2;
+    #[derive(Clone, Default)]
+    struct Way {
+        state: u8,
+        tag: u64,
+        hit: u32,
+        miss: u32,
+    }
+    // The ways of each set, and their numbers from the least to the most recently used.
+    let mut sets = HashMap::<u64, (Vec<Way>, Vec<usize>)>::new();
+    let mut sent = Vec::new();
+    for t in tuples {
+        let new = || (vec![Way::default(); ways], (0..ways).collect());
+        let (set, order) = sets.entry(index(0, *t, set_bits)).or_insert_with(new);
+        let tag = xor_fold(t.pc.word() ^ t.value, tag_bits);
+        let hit = set.iter().position(|w| w.state != EMPTY && w.tag == tag);
+        let empty = set.iter().position(|w| w.state == EMPTY);
+        let evict = set.iter().position(|w| w.state == EVICT);
+        let at = hit.or(empty).or(evict).unwrap_or(order[0]);
+        let w = &mut set[at];
+        if hit.is_some() || empty.is_some() {
+            w.hit += 1;
+        } else {
+            w.miss += 1;
+            w.state = EVICT;
+            if w.miss < 8 {
+                continue;
+            }
+            (w.hit, w.miss, w.state) = (w.hit + 8, 0, VALID);
+        }
+        w.tag = tag;
+        if w.state == EVICT {
+            if 4 * w.hit >= r {
+                sent.push((*t, u64::from(w.hit)));
+                (w.hit, w.miss, w.state) = (w.miss, 0, EMPTY);
+            }
+        } else if w.hit >= r {
+            sent.push((*t, u64::from(w.hit)));
+            (w.hit, w.state) = (0, EMPTY);
+        } else {
+            w.state = VALID;
+        }
+        order.retain(|way| *way != at);
+        order.push(at);
+    }
+    let all = sets.values().flat_map(|(set, _)| set);
+    (sent, all.map(|w| u64::from(w.hit + w.miss)).sum())
+}
+
+struct Profiler {
+    tables: u32,
+    interval: usize,
+    threshold: u64,
+    bits: u32,
+    capacity: usize,
+    c: bool,
+    r: bool,
+    p: bool,
+}
+
+/// The interval profiler with its accumulator as a list of slots that is searched.
+fn multi_hash(tuples: &[Tuple], m: &Profiler) -> Vec<Vec<(Tuple, u64)>> {
+    let mut slots: Vec<Option<(Tuple, u64, bool)>> = vec![None; m.capacity];
+    let mut counters = HashMap::<(u32, u64), u64>::new();
+    let mut intervals = Vec::new();
+    for (n, t) in tuples.iter().enumerate() {
+        if let Some(slot) = slots.iter_mut().flatten().find(|s| s.0 == *t) {
+            slot.1 += 1;
+            slot.2 &= slot.1 < m.threshold;
+        } else {
+            let keys: Vec<_> = (0..m.tables).map(|j| (j, index(j, *t, m.bits))).collect();
+            let value = |counters: &HashMap<_, _>, key| counters.get(key).copied().unwrap_or(0);
+            let least = keys.iter().map(|k| value(&counters, k)).min().unwrap();
+            for key in &keys {
+                let counter = counters.entry(*key).or_default();
+                *counter += u64::from(!m.c || *counter == least);
+            }
+            if keys.iter().all(|k| counters[k] >= m.threshold) {
+                let empty = slots.iter().position(Option::is_none);
+                let replaceable = slots.iter().position(|s| s.is_some_and(|s| s.2));
+                if let Some(at) = empty.or(replaceable) {
+                    slots[at] = Some((*t, m.threshold, false));
+                    if m.r {
+                        keys.iter().for_each(|k| {
+                            counters.insert(*k, 0);
+                        });
+                    }
+                }
+            }
+        }
+        if (n + 1) % m.interval == 0 {
+            let candidates = slots.iter().flatten().filter(|s| s.1 >= m.threshold);
+            intervals.push(candidates.map(|s| (s.0, s.1)).collect());
+            for slot in &mut slots {
+                *slot = slot
+                    .filter(|s| m.p && s.1 >= m.threshold)
+                    .map(|s| (s.0, 0, true));
+            }
+            counters.clear();
+        }
+    }
+    intervals
+}
+
+const COUNTING: [&str; 11] = [
+    "exact",
+    "P1",
+    "P7",
+    "CR5",
+    "CR5:sum",
+    "H[P3]8",
+    "H[P3]1",
+    "H[CR4]16",
+    "H[P5]4+A2",
+    "T[16]16/2way/2bit",
+    "T[3]4/1way/1bit+A16",
+];
+
+proptest! {
+    #[test]
+    fn messages_and_held_are_all_events(tuples in stream()) {
+        for spec in COUNTING {
+            let (kept, held) = run(spec, &tuples);
+            let counted: u64 = kept.messages.iter().map(|m| m.count).sum();
+            prop_assert_eq!(Some(tuples.len() as u64 - counted), held, "{}", spec);
+        }
+    }
+
+    #[test]
+    fn a_split_random_sampler_is_the_random_sampler(tuples in stream()) {
+        prop_assert_eq!(pairs(&run("H[R5]16", &tuples).0), pairs(&run("R5", &tuples).0));
+    }
+
+    #[test]
+    fn a_split_in_one_is_no_split(tuples in stream()) {
+        for rule in ["P3", "R3", "D3", "CR3"] {
+            let split = run(&format!("H[{rule}]1"), &tuples).0;
+            prop_assert_eq!(pairs(&split), pairs(&run(rule, &tuples).0));
+        }
+    }
+
+    #[test]
+    fn a_counter_table_never_changes_the_profile(tuples in stream(), k in 1u32..20) {
+        for spec in ["exact", "P2", "R3", "D3", "CR3", "H[P2]8", "T[5]8/2way/2bit"] {
+            let alone = run(spec, &tuples).0;
+            let behind = run(&format!("{spec}+A{k}"), &tuples).0;
+            prop_assert_eq!(totals(&alone), totals(&behind));
+            let samples: u32 = behind.messages.iter().map(|m| m.samples).sum();
+            prop_assert_eq!(samples as usize, alone.messages.len());
+            prop_assert!(behind.messages.len() <= alone.messages.len());
+        }
+    }
+
+    #[test]
+    fn block_boundaries_make_no_difference(tuples in stream(), cut in any::<prop::sample::Index>()) {
+        let cut = cut.index(tuples.len() + 1);
+        for spec in ["R3", "D4+A4", "H[CR3]8", "T[5]8/2way/2bit", "M2[50,4%]16:C1R1P1"] {
+            let mut compressor = compressor(spec);
+            let mut kept = Kept::default();
+            let (a, b) = Events::of_kind(Kind::Value, &tuples).split_at(cut);
+            compressor.events(a, &mut kept);
+            compressor.events(b, &mut kept);
+            compressor.finish(&mut kept);
+            let whole = run(spec, &tuples).0;
+            prop_assert_eq!(kept.messages, whole.messages);
+            prop_assert_eq!(kept.intervals, whole.intervals);
+        }
+    }
+
+    #[test]
+    fn periodic_samplers_are_their_model(tuples in stream(), r in 1u32..9, bits in 0u32..6) {
+        let mut counters = HashMap::new();
+        let expected: Vec<_> = tuples.iter().filter(|t| {
+            let counter = counters.entry(index(0, **t, bits)).or_insert(0);
+            *counter = (*counter + 1) % r;
+            *counter == 0
+        }).map(|t| (*t, u64::from(r))).collect();
+        let spec = format!("H[P{r}]{}", 1 << bits);
+        prop_assert_eq!(pairs(&run(&spec, &tuples).0), expected);
+    }
+
+    #[test]
+    fn tagged_is_its_model(
+        tuples in stream(), r in 1u32..40, bits in 0u32..4, ways in 1usize..4, tag in 1u32..4,
+    ) {
+        let spec = format!("T[{r}]{}/{ways}way/{tag}bit", ways << bits);
+        let (kept, held) = run(&spec, &tuples);
+        let (sent, model_held) = tagged(&tuples, r, bits, ways, tag);
+        prop_assert_eq!(pairs(&kept), sent);
+        prop_assert_eq!(held, Some(model_held));
+    }
+
+    #[test]
+    fn multi_hash_is_its_model(
+        tuples in stream(),
+        tables in 1u32..7,
+        bits in 1u32..5,
+        interval in 20usize..90,
+        percent in 2u32..30,
+        small in any::<bool>(),
+        (c, r, p) in any::<(bool, bool, bool)>(),
+    ) {
+        let capacity = if small { 2 } else { 100 / percent as usize };
+        let m = Profiler {
+            tables, interval, bits, capacity, c, r, p,
+            threshold: (percent as usize * interval).div_ceil(100) as u64,
+        };
+        let given = if small { "A2" } else { "" };
+        let spec = format!(
+            "M{tables}[{interval},{percent}%]{}:C{}R{}P{}{given}",
+            tables << bits, u8::from(c), u8::from(r), u8::from(p),
+        );
+        let (kept, _) = run(&spec, &tuples);
+        let expected = multi_hash(&tuples, &m);
+        prop_assert_eq!(kept.intervals.len(), expected.len());
+        let ends: Vec<_> = expected.iter().scan(0, |n, i| { *n += i.len(); Some(*n) }).collect();
+        prop_assert_eq!(&kept.intervals, &ends);
+        prop_assert_eq!(pairs(&kept), expected.concat());
+    }
+
+    #[test]
+    fn any_text_is_a_spec_or_an_error(text in "[PRDCHTMA0-9\\[\\]:+,%./waybitexcksumé ]{0,24}") {
+        match text.parse::<Spec>() {
+            Ok(spec) => prop_assert_eq!(spec.to_string().parse(), Ok(spec)),
+            Err(e) => prop_assert!((1..=text.chars().count() + 1).contains(&e.column)),
+        }
+    }
+}
+
+#[test]
+fn no_event_and_one_event() {
+    let one = [Tuple::new(Place::from_word(1), 2)];
+    for spec in COUNTING
+        .into_iter()
+        .chain(["R3", "D3", "M4[10k,1%]2048:C1R0P1"])
+    {
+        assert!(run(spec, &[]).0.messages.is_empty(), "{spec}");
+        assert!(run(spec, &one).0.messages.len() <= 1, "{spec}");
+    }
+}
+
+#[test]
+fn tuples_of_two_kinds_stay_apart() {
+    let tuples = [Tuple::new(Place::from_word(5), 6); 40];
+    let kinds: Vec<_> = (0..40)
+        .map(|n| [Kind::Value, Kind::Result][n % 2])
+        .collect();
+    for (spec, each) in [("exact+A4", 20), ("M1[40,20%]64:C1R0P1", 16)] {
+        let mut compressor = compressor(spec);
+        let mut kept = Kept::default();
+        compressor.events(Events::new(&tuples, &kinds).unwrap(), &mut kept);
+        compressor.finish(&mut kept);
+        let found: Vec<_> = kept.messages.iter().map(|m| m.kind).collect();
+        assert_eq!(found.len(), 2, "{spec}");
+        assert!(found.contains(&Kind::Value) && found.contains(&Kind::Result));
+        // The counters of `M` do not know kinds: both tuples count there until promoted.
+        assert!(
+            kept.messages.iter().all(|m| m.count >= each),
+            "{spec}: {:?}",
+            kept.messages
+        );
+    }
+}
+
+#[test]
+fn counts_beyond_32_bits() {
+    // A rate that no stream of a test reaches: nothing is sent and everything is held.
+    let tuples = vec![Tuple::default(); 1 << 16];
+    let (kept, held) = run("H[P4294967295]2", &tuples);
+    assert!(kept.messages.is_empty());
+    assert_eq!(held, Some(1 << 16));
+    // Combined counts are 64 bits wide.
+    let mut table = trommel_compress::table::CounterTable::new(1);
+    let message = Message {
+        kind: Kind::Value,
+        tuple: Tuple::default(),
+        count: u64::from(u32::MAX),
+        samples: 1,
+    };
+    let mut sent = 0;
+    for _ in 0..255 {
+        table.message(message, &mut |m: Message| sent = m.count);
+    }
+    assert_eq!(sent, 255 * u64::from(u32::MAX));
+}
+
+#[test]
+fn random_samplers_have_their_rate() {
+    let tuples = vec![Tuple::default(); 1 << 20];
+    for spec in ["R64", "D64", "CR64", "H[R64]16", "H[D64]16", "H[CR64]16"] {
+        let messages = run(spec, &tuples).0.messages.len();
+        assert!((15_900..16_900).contains(&messages), "{spec}: {messages}");
+    }
+}
