@@ -103,7 +103,7 @@ fn semi_invariant(out: &mut impl Write, view: &mut View<'_>, style: Style) -> io
         "module",
     ]);
     for entry in chosen {
-        text::value_row(&mut table, view, entry, total);
+        text::value_row(&mut table, view, entry, total, false);
     }
     table.write(out, style)
 }

@@ -236,18 +236,27 @@ pub(super) fn values(
         "module",
     ]);
     for entry in all.iter().take(top) {
-        value_row(&mut table, view, entry, total);
+        value_row(&mut table, view, entry, total, kind == Kind::Type);
     }
     table.write(out, style)?;
     more(out, all.len(), top)
 }
 
-/// Adds the row of one instruction.
-pub(super) fn value_row(table: &mut Table<7>, view: &mut View<'_>, entry: &Values<'_>, total: u64) {
-    let shown = entry
-        .top(VALUES_IN_ROW)
-        .into_iter()
-        .map(|(value, count)| format!("{value:#x} {:.1}%", percent(count, entry.executions)));
+/// Adds the row of one instruction; `named`: its values are addresses worth a name.
+pub(super) fn value_row(
+    table: &mut Table<7>,
+    view: &mut View<'_>,
+    entry: &Values<'_>,
+    total: u64,
+    named: bool,
+) {
+    let shown = entry.top(VALUES_IN_ROW).into_iter().map(|(value, count)| {
+        let share = percent(count, entry.executions);
+        match view.name_of_address(value).filter(|_| named) {
+            Some(name) => format!("{} {share:.1}%", short(&name)),
+            None => format!("{value:#x} {share:.1}%"),
+        }
+    });
     let shown = shown.collect::<Vec<_>>().join(", ");
     table.row([
         grouped(entry.executions),
