@@ -1,0 +1,338 @@
+//! Runs a command natively or under `trommel record`, with a time limit, and compares what is seen.
+//!
+//! Standard output and the exit status must be identical byte for byte. Standard error is shared
+//! between the program and trommel, whose contract marks its own lines with `trommel:` while the
+//! program runs and appends its summary after the program's end. So, with marked lines removed, the
+//! program's native standard error must be a *prefix* of what is left.
+//!
+//! Output goes to files rather than pipes: a program that leaves a child behind cannot keep the
+//! harness waiting, and a time limit needs no reader threads.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// The event mixes that every behaviour check runs.
+pub const MIXES: [&str; 3] = ["none", "edge,call", "edge,call,value,type"];
+
+/// What an observer sees of a run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// Everything written to standard output.
+    pub stdout: Vec<u8>,
+    /// Everything written to standard error.
+    pub stderr: Vec<u8>,
+    /// Exit code, unless a signal ended the program.
+    pub code: Option<i32>,
+    /// Terminating signal.
+    pub signal: Option<i32>,
+    /// Whether the time limit ended it.
+    pub timed_out: bool,
+}
+
+/// A command to run: program, arguments, working directory and standard input.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Program and arguments.
+    pub argv: Vec<OsString>,
+    /// Working directory.
+    pub dir: PathBuf,
+    /// File given as standard input; `/dev/null` when absent.
+    pub stdin: Option<PathBuf>,
+    /// Changes to the environment.
+    pub env: Vec<(OsString, OsString)>,
+}
+
+impl Job {
+    /// A command in `dir`.
+    pub fn new<S: Into<OsString>>(argv: impl IntoIterator<Item = S>, dir: &Path) -> Self {
+        Self {
+            argv: argv.into_iter().map(Into::into).collect(),
+            dir: dir.to_path_buf(),
+            stdin: None,
+            env: Vec::new(),
+        }
+    }
+
+    /// Runs it as it is.
+    pub fn native(&self, limit: Duration) -> io::Result<Outcome> {
+        self.run(&self.argv, limit)
+    }
+
+    /// Runs it under `trommel record -e MIX -o DATA`.
+    pub fn record(
+        &self,
+        trommel: &Path,
+        mix: &str,
+        data: &Path,
+        limit: Duration,
+    ) -> io::Result<Outcome> {
+        let head = [
+            trommel.as_os_str(),
+            "record".as_ref(),
+            "-e".as_ref(),
+            mix.as_ref(),
+            "-o".as_ref(),
+            data.as_os_str(),
+            "--".as_ref(),
+        ];
+        let mut argv: Vec<OsString> = head.iter().map(OsString::from).collect();
+        argv.extend(self.argv.iter().cloned());
+        self.run(&argv, limit)
+    }
+
+    fn run(&self, argv: &[OsString], limit: Duration) -> io::Result<Outcome> {
+        let scratch = Scratch::new()?;
+        let (out, err) = (scratch.path("stdout"), scratch.path("stderr"));
+        let stdin = match &self.stdin {
+            Some(file) => Stdio::from(File::open(file)?),
+            None => Stdio::null(),
+        };
+        let mut child = Command::new(&argv[0])
+            .args(&argv[1..])
+            .current_dir(&self.dir)
+            .envs(self.env.iter().map(|(k, v)| (k, v)))
+            .stdin(stdin)
+            .stdout(File::create(&out)?)
+            .stderr(File::create(&err)?)
+            .process_group(0)
+            .spawn()?;
+        let start = Instant::now();
+        let mut timed_out = false;
+        let mut pause = Duration::from_millis(1);
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            if start.elapsed() > limit {
+                timed_out = true;
+                // The group that was made for this run: trommel, the program and its children.
+                let _ = Command::new("kill")
+                    .args(["-KILL", "--", &format!("-{}", child.id())])
+                    .status();
+                let _ = child.kill();
+                break child.wait()?;
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(20));
+        };
+        Ok(Outcome {
+            stdout: fs::read(&out)?,
+            stderr: fs::read(&err)?,
+            code: status.code(),
+            signal: status.signal(),
+            timed_out,
+        })
+    }
+
+    /// Runs natively and under every mix, and tells the first difference.
+    pub fn check(&self, trommel: &Path, limit: Duration) -> Result<(), String> {
+        let native = self.native(limit).map_err(|e| format!("native: {e}"))?;
+        if native.timed_out {
+            return Err(format!("native run exceeded {limit:?}"));
+        }
+        let scratch = Scratch::new().map_err(|e| e.to_string())?;
+        for mix in MIXES {
+            let seen = self
+                .record(trommel, mix, &scratch.path("data"), limit * 10)
+                .map_err(|e| format!("{}: {e}", trommel.display()))?;
+            native
+                .compare(&seen)
+                .map_err(|e| format!("record -e {mix}: {e}"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Outcome {
+    /// Requires that `seen`, a run under trommel, shows what this native run showed.
+    pub fn compare(&self, seen: &Self) -> Result<(), String> {
+        let tail = || {
+            let text = String::from_utf8_lossy(&seen.stderr);
+            let from = text.char_indices().rev().nth(1500).map_or(0, |(at, _)| at);
+            format!("\nits stderr ends:\n{}", &text[from..])
+        };
+        if seen.timed_out {
+            return Err(format!("exceeded its time{}", tail()));
+        }
+        if (self.code, self.signal) != (seen.code, seen.signal) {
+            return Err(format!(
+                "native ended with code {:?} signal {:?}, this with {:?} {:?}{}",
+                self.code,
+                self.signal,
+                seen.code,
+                seen.signal,
+                tail()
+            ));
+        }
+        if let Some(text) = difference("stdout", &self.stdout, &seen.stdout) {
+            return Err(text + &tail());
+        }
+        let rest = without_marked(&seen.stderr);
+        if !rest.starts_with(&self.stderr) {
+            let cut = rest.len().min(self.stderr.len());
+            return Err(difference("stderr", &self.stderr, &rest[..cut]).unwrap_or_default());
+        }
+        Ok(())
+    }
+}
+
+fn without_marked(stderr: &[u8]) -> Vec<u8> {
+    stderr
+        .split_inclusive(|&b| b == b'\n')
+        .filter(|line| !line.starts_with(b"trommel:"))
+        .flatten()
+        .copied()
+        .collect()
+}
+
+/// The first line in which two outputs differ.
+pub fn difference(what: &str, native: &[u8], seen: &[u8]) -> Option<String> {
+    if native == seen {
+        return None;
+    }
+    let mut lines = native
+        .split(|&b| b == b'\n')
+        .zip(seen.split(|&b| b == b'\n'));
+    let at = lines.clone().take_while(|(a, b)| a == b).count();
+    let (a, b) = lines.nth(at).unwrap_or((b"(end)", b"(end)"));
+    let short =
+        |line: &[u8]| -> String { String::from_utf8_lossy(line).chars().take(300).collect() };
+    Some(format!(
+        "{what} differs at line {}: {} bytes native, {} here\n  native: {}\n  here:   {}",
+        at + 1,
+        native.len(),
+        seen.len(),
+        short(a),
+        short(b)
+    ))
+}
+
+/// A directory that is removed when dropped.
+#[derive(Debug)]
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    /// A new empty directory.
+    pub fn new() -> io::Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!(
+            "trommel-test-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
+        let dir = std::env::temp_dir().join(name);
+        fs::create_dir_all(&dir)?;
+        Ok(Self(dir))
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.0
+    }
+
+    /// A file in it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The top of the workspace.
+pub fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .unwrap_or(Path::new("."))
+        .to_path_buf()
+}
+
+/// The directory for what tests build and keep.
+pub fn cache_dir() -> PathBuf {
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or(workspace().join("target"), Into::into);
+    target.join("conformance")
+}
+
+/// The command under test: `TROMMEL_BIN`, else the workspace's own, built in release first.
+///
+/// `None` only where the workspace has no command yet; a build that fails is a panic, so that no
+/// test passes for want of a binary.
+pub fn trommel() -> Option<&'static Path> {
+    static BIN: OnceLock<Option<PathBuf>> = OnceLock::new();
+    BIN.get_or_init(|| {
+        if let Some(path) = std::env::var_os("TROMMEL_BIN") {
+            return Some(PathBuf::from(path));
+        }
+        let top = workspace();
+        if !top.join("crates/cli/Cargo.toml").exists() {
+            return None;
+        }
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let status = Command::new(cargo)
+            .args(["build", "--release", "--quiet", "--bin", "trommel"])
+            .current_dir(&top)
+            .status();
+        assert!(
+            status.is_ok_and(|s| s.success()),
+            "cargo build --release --bin trommel failed"
+        );
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or(top.join("target"), Into::into);
+        Some(target.join("release/trommel"))
+    })
+    .as_deref()
+}
+
+/// Finds a program on `PATH`.
+pub fn which(name: &str) -> Option<PathBuf> {
+    if name.contains('/') {
+        return Some(PathBuf::from(name)).filter(|p| p.exists());
+    }
+    std::env::split_paths(&std::env::var_os("PATH")?)
+        .map(|dir| dir.join(name))
+        .find(|p| p.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(stdout: &str, stderr: &str) -> Outcome {
+        Outcome {
+            stdout: stdout.into(),
+            stderr: stderr.into(),
+            code: Some(0),
+            signal: None,
+            timed_out: false,
+        }
+    }
+
+    #[test]
+    fn own_words_are_set_apart() {
+        let native = outcome("a\n", "warn\n");
+        let seen = outcome("a\n", "trommel: hello\nwarn\nsummary\n");
+        assert_eq!(native.compare(&seen), Ok(()));
+        assert!(native.compare(&outcome("a\n", "summary\n")).is_err());
+        assert!(native.compare(&outcome("b\n", "warn\n")).is_err());
+    }
+
+    #[test]
+    fn a_signal_and_a_time_limit_are_seen() {
+        let scratch = Scratch::new().unwrap();
+        let job = Job::new(["sh", "-c", "kill -TERM $$"], scratch.dir());
+        assert_eq!(job.native(Duration::from_secs(5)).unwrap().signal, Some(15));
+        let job = Job::new(["sleep", "30"], scratch.dir());
+        assert!(job.native(Duration::from_millis(50)).unwrap().timed_out);
+    }
+}

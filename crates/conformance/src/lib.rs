@@ -1,0 +1,13 @@
+//! Oracles for the engine, written against the outside contract of the `trommel` command only.
+//!
+//! Each oracle says what must be true of any correct engine, by means that share no code with it:
+//! *same behaviour* ([`exec`], [`program`]), *same state* ([`generate`]) and *same counts*
+//! ([`stepper`] by `ptrace`, [`callgrind`] by valgrind). See `docs/conformance.md`.
+
+pub mod callgrind;
+pub mod counts;
+pub mod elf;
+pub mod exec;
+pub mod generate;
+pub mod program;
+pub mod stepper;

@@ -1,0 +1,142 @@
+//! The test programs of `tests/programs`: how each is built and run, read from its first lines.
+//!
+//! ```text
+//! // build: FLAGS | FLAGS …      one variant each; `-march=native` and the like are allowed
+//! // shared: FILE                also build FILE as NAME.so next to the program
+//! // needs: FEATURE …            as in /proc/cpuinfo; without them the program is skipped
+//! // run: ARGS                   one case each; one case without arguments when absent
+//! ```
+//! A file without a `build:` line is part of another program. What was built is kept in the target
+//! directory and built again when its source or flags change.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::exec::{cache_dir, workspace};
+
+/// One way to build one source file.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// `NAME` or `NAME@FLAGS`.
+    pub name: String,
+    /// The source file.
+    pub source: PathBuf,
+    /// Compiler flags.
+    pub flags: Vec<String>,
+    /// Source of the library built beside it.
+    pub shared: Option<PathBuf>,
+    /// Processor features it needs.
+    pub needs: Vec<String>,
+    /// Argument lists to run it with.
+    pub runs: Vec<Vec<String>>,
+}
+
+/// Every variant of every program, sorted by name.
+pub fn all() -> Vec<Variant> {
+    let dir = workspace().join("tests/programs");
+    let mut files: Vec<PathBuf> = fs::read_dir(&dir)
+        .unwrap_or_else(|e| panic!("{}: {e}", dir.display()))
+        .map(|entry| entry.expect("a directory entry").path())
+        .collect();
+    files.sort();
+    files.iter().flat_map(|file| variants(file)).collect()
+}
+
+fn variants(source: &Path) -> Vec<Variant> {
+    let text = fs::read_to_string(source).unwrap_or_default();
+    let all = |key: &str| -> Vec<String> {
+        let key = format!("// {key}:");
+        text.lines()
+            .take(40)
+            .filter_map(|line| line.strip_prefix(&key))
+            .map(|rest| rest.trim().to_owned())
+            .collect()
+    };
+    let words = |s: &String| -> Vec<String> { s.split_whitespace().map(str::to_owned).collect() };
+    let stem = source.file_stem().unwrap_or_default().to_string_lossy();
+    let mut runs: Vec<Vec<String>> = all("run").iter().map(words).collect();
+    if runs.is_empty() {
+        runs.push(Vec::new());
+    }
+    let builds = all("build");
+    let Some(build) = builds.first() else {
+        return Vec::new();
+    };
+    build
+        .split('|')
+        .map(|flags| Variant {
+            name: format!(
+                "{stem}@{}",
+                flags.split_whitespace().collect::<Vec<_>>().join("")
+            ),
+            source: source.to_path_buf(),
+            flags: flags.split_whitespace().map(str::to_owned).collect(),
+            shared: all("shared").first().map(|f| source.with_file_name(f)),
+            needs: all("needs").iter().flat_map(words).collect(),
+            runs: runs.clone(),
+        })
+        .collect()
+}
+
+impl Variant {
+    /// Features it needs that this processor has not.
+    pub fn missing(&self) -> Vec<String> {
+        let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let flags = info.lines().find(|l| l.starts_with("flags")).unwrap_or("");
+        let have: Vec<&str> = flags.split_whitespace().collect();
+        self.needs
+            .iter()
+            .filter(|need| !have.contains(&need.as_str()))
+            .cloned()
+            .collect()
+    }
+
+    /// Builds it unless it is there; the path of the program, or what the compiler said.
+    pub fn build(&self) -> Result<PathBuf, String> {
+        let dir = cache_dir().join("programs");
+        fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        let out = dir.join(&self.name);
+        compile(&self.source, &self.flags, &out)?;
+        if let Some(lib) = &self.shared {
+            let mut path = out.clone().into_os_string();
+            path.push(".so");
+            let flags = ["-O2", "-shared", "-fPIC"].map(str::to_owned);
+            compile(lib, &flags, Path::new(&path))?;
+        }
+        Ok(out)
+    }
+}
+
+/// Compiles one file with gcc or g++, unless `out` was made from the same text and flags.
+pub fn compile(source: &Path, flags: &[String], out: &Path) -> Result<(), String> {
+    let text = fs::read(source).map_err(|e| format!("{}: {e}", source.display()))?;
+    let mut hash = DefaultHasher::new();
+    (text, flags).hash(&mut hash);
+    let stamp = format!("{:016x}", hash.finish());
+    let mut stamp_file = out.to_path_buf().into_os_string();
+    stamp_file.push(".stamp");
+    if out.exists() && fs::read_to_string(&stamp_file).is_ok_and(|old| old == stamp) {
+        return Ok(());
+    }
+    let plus = source.extension().is_some_and(|e| e == "cpp");
+    let compiler = if plus { "g++" } else { "gcc" };
+    // Built under another name and moved: tests in other threads may build or run the same program.
+    let mut part = out.to_path_buf().into_os_string();
+    part.push(format!(".{:?}.part", std::thread::current().id()));
+    let done = Command::new(compiler)
+        .args(["-w", "-g"])
+        .arg("-o")
+        .arg(&part)
+        .arg(source)
+        .args(flags)
+        .output()
+        .map_err(|e| format!("{compiler}: {e}"))?;
+    if !done.status.success() {
+        let said = String::from_utf8_lossy(&done.stderr);
+        return Err(format!("{compiler} {}: {said}", source.display()));
+    }
+    fs::rename(&part, out).map_err(|e| e.to_string())?;
+    fs::write(&stamp_file, stamp).map_err(|e| e.to_string())
+}

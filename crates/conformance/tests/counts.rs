@@ -1,0 +1,196 @@
+//! Same counts: edges, calls and loads of the main executable against two independent oracles.
+//!
+//! * `stepper …`: our own small programs, single-stepped; edges, calls and loaded values.
+//! * `callgrind …`: real programs and two of our own; edges and calls.
+//! * `oracles …`: the two oracles against each other, with no trommel at all.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Trial};
+use trommel_conformance::counts::{Counts, compare, compare_transfers};
+use trommel_conformance::elf::Image;
+use trommel_conformance::exec::{Job, Scratch, trommel, which};
+use trommel_conformance::{callgrind, program, stepper};
+
+/// Programs whose counts are compared: no threads, signals or unwinding, and deterministic.
+const SMALL: [&str; 7] = [
+    "branches_small@-O2-static",
+    "branches_small@-O2",
+    "call_forms@-O2-static",
+    "flags_adc_chain@-O2",
+    "jump_tables@-O2",
+    "redzone_leaf@-O2-static",
+    "return_tricks@-O2-static",
+];
+
+fn main() {
+    let args = Arguments::from_args();
+    let mut trials = Vec::new();
+    for name in SMALL {
+        trials.push(Trial::test(format!("stepper {name}"), move || {
+            Ok(by_stepper(name)?)
+        }));
+    }
+    for name in [
+        "branches_small@-O2-no-pie",
+        "branches_small@-O2",
+        "call_forms@-O2",
+        "flags_adc_chain@-O2",
+        "flags_loop_jrcxz@-O2",
+        "jump_tables@-O2",
+        "redzone_leaf@-O2",
+        "return_tricks@-O2",
+    ] {
+        trials.push(Trial::test(format!("oracles {name}"), move || {
+            Ok(oracles(name)?)
+        }));
+        trials.push(Trial::test(format!("callgrind {name}"), move || {
+            Ok(by_callgrind(&[build(name)?.to_string_lossy().as_ref()])?)
+        }));
+    }
+    for (name, words) in [
+        ("gzip", vec!["gzip", "-9", "-c", "INPUT"]),
+        ("bzip2", vec!["bzip2", "-c", "INPUT"]),
+        ("lua5.4", vec!["lua5.4", "-e", LUA]),
+        ("perl", vec!["perl", "-e", PERL]),
+    ] {
+        trials.push(Trial::test(format!("callgrind {name}"), move || {
+            Ok(by_callgrind(&words)?)
+        }));
+    }
+    libtest_mimic::run(&args, trials).exit();
+}
+
+const LUA: &str = "local t={} for i=1,2000 do t[i%97]=(t[i%97] or 0)+i*3%7 end \
+    local s='' for k=1,50 do s=s..tostring(t[k]) end print(#s, s:gsub('1','x'))";
+const PERL: &str = "my %h; for (1..2000) { $h{$_ % 97} .= chr(65 + $_ % 26) } \
+    print join(',', map { length $h{$_} } sort { $a <=> $b } keys %h), \"\\n\"";
+
+fn build(name: &str) -> Result<PathBuf, String> {
+    program::all()
+        .into_iter()
+        .find(|v| v.name == name)
+        .ok_or_else(|| format!("no program {name}"))?
+        .build()
+}
+
+/// What `report --json` says of a run of `argv`.
+fn recorded(bin: &Path, argv: &[String], mix: &str) -> Result<Counts, String> {
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let data = scratch.path("data");
+    let mut job = Job::new(argv.to_vec(), scratch.dir());
+    job.env = steady();
+    let run = job
+        .record(bin, mix, &data, Duration::from_secs(120))
+        .map_err(|e| e.to_string())?;
+    if run.code != Some(0) {
+        return Err(format!("record ended with {run:?}"));
+    }
+    let done = Command::new(bin)
+        .arg("report")
+        .arg(&data)
+        .args(["--json", "--top", "1000000000"])
+        .output()
+        .map_err(|e| e.to_string())?;
+    if !done.status.success() {
+        return Err(String::from_utf8_lossy(&done.stderr).into_owned());
+    }
+    Counts::from_report(&String::from_utf8_lossy(&done.stdout), Path::new(&argv[0]))
+}
+
+/// The environment that makes hash seeds and locales the same in every run.
+fn steady() -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
+    [("PERL_HASH_SEED", "0"), ("LC_ALL", "C")]
+        .map(|(k, v)| (k.into(), v.into()))
+        .into()
+}
+
+fn by_stepper(name: &str) -> Result<(), String> {
+    let path = build(name)?;
+    let expected = stepper::count(&[&path], 20_000_000).map_err(|e| e.to_string())?;
+    if expected.branches.is_empty() {
+        return Err("the stepper counted nothing".into());
+    }
+    let Some(bin) = trommel() else {
+        eprintln!("skipped {name} under trommel: this workspace has no crates/cli yet");
+        return Ok(());
+    };
+    let argv = [path.to_string_lossy().into_owned()];
+    let got = recorded(bin, &argv, "edge,call,value")?;
+    same(&expected, &got)?;
+    compare("values", &expected.values, &got.values, |(at, value)| {
+        format!("{at:#x} loads {value:#x}")
+    })
+    .map(|said| eprintln!("{name}: {said}"))
+}
+
+fn by_callgrind(words: &[&str]) -> Result<(), String> {
+    for tool in ["valgrind", words[0]] {
+        if which(tool).is_none() {
+            eprintln!("skipped {}: no {tool} here", words[0]);
+            return Ok(());
+        }
+    }
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let input = scratch.path("input");
+    fs::write(&input, sample()).map_err(|e| e.to_string())?;
+    let program = which(words[0])
+        .and_then(|p| fs::canonicalize(p).ok())
+        .ok_or("no program")?;
+    let mut argv = vec![program.to_string_lossy().into_owned()];
+    argv.extend(words[1..].iter().map(|w| match *w {
+        "INPUT" => input.to_string_lossy().into_owned(),
+        w => w.to_owned(),
+    }));
+    let expected = callgrind::count(&argv, &steady())?;
+    if expected.branches.is_empty() {
+        return Err("callgrind counted nothing".into());
+    }
+    let Some(bin) = trommel() else {
+        eprintln!(
+            "skipped {} under trommel: this workspace has no crates/cli yet",
+            words[0]
+        );
+        return Ok(());
+    };
+    let image = Image::read(&program).ok_or("not ELF")?;
+    let got = recorded(bin, &argv, "edge,call")?;
+    same(&expected, &callgrind::comparable(&got, &image))
+}
+
+fn oracles(name: &str) -> Result<(), String> {
+    if which("valgrind").is_none() {
+        eprintln!("skipped {name}: no valgrind here");
+        return Ok(());
+    }
+    let path = build(name)?;
+    let image = Image::read(&path).ok_or("not ELF")?;
+    let stepped = stepper::count(&[&path], 20_000_000).map_err(|e| e.to_string())?;
+    let counted = callgrind::count(&[&path], &steady())?;
+    same(&callgrind::comparable(&stepped, &image), &counted)
+}
+
+fn same(expected: &Counts, got: &Counts) -> Result<(), String> {
+    for (what, a, b) in [
+        ("conditional branches", &expected.branches, &got.branches),
+        ("indirect jumps", &expected.jumps, &got.jumps),
+        ("calls", &expected.calls, &got.calls),
+    ] {
+        eprintln!("{}", compare_transfers(what, a, b)?);
+    }
+    Ok(())
+}
+
+/// Some text with repetition in it.
+fn sample() -> Vec<u8> {
+    let mut x = 12345_u64;
+    let mut text = Vec::new();
+    while text.len() < 60_000 {
+        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        text.extend_from_slice(format!("line {} of {}\n", x >> 52, x >> 60).as_bytes());
+    }
+    text
+}

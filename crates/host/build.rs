@@ -1,0 +1,168 @@
+//! Builds the runtime that is injected into targets and turns it into a flat image.
+//!
+//! The runtime is a freestanding static-pie program with its own flags, so it is built by a cargo
+//! of its own in a separate target directory. Its loadable segments are laid out as they will be in
+//! memory, and its relocations, which are all of the form "base + addend", become a list of
+//! offsets: the host adds the base and writes the image; nothing is left to do in the target.
+//!
+//! The shape of the program is checked here, so that a build that would not run does not exist: no
+//! undefined symbol, no interpreter, no needed library, no thread-local storage.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use object::LittleEndian as Le;
+use object::elf;
+use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader, Rela, SectionHeader, Sym};
+
+const PAGE: u64 = 4096;
+
+fn main() {
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for watched in [
+        "crates/runtime",
+        "crates/queue",
+        "crates/tuple",
+        "Cargo.lock",
+        "Cargo.toml",
+    ] {
+        println!("cargo:rerun-if-changed={}", root.join(watched).display());
+    }
+    let elf = build(&root, &out);
+    let bytes = fs::read(&elf).unwrap_or_else(|e| panic!("{}: {e}", elf.display()));
+    let image = Image::from_elf(&bytes);
+    fs::write(out.join("runtime.bin"), &image.bytes).expect("OUT_DIR can be written");
+    let constants = format!(
+        "const ENTRY: usize = {:#x};\nconst TEXT: std::ops::Range<usize> = {:#x}..{:#x};\nconst RELOCATIONS: &[u32] = &{:?};\n",
+        image.entry, image.text.0, image.text.1, image.relocations,
+    );
+    fs::write(out.join("runtime.rs"), constants).expect("OUT_DIR can be written");
+    println!("cargo:rustc-env=TROMMEL_RUNTIME_ELF={}", elf.display());
+}
+
+fn build(root: &Path, out: &Path) -> PathBuf {
+    const TARGET: &str = "x86_64-unknown-linux-gnu";
+    let flags = [
+        "-Crelocation-model=pie",
+        "-Ctarget-feature=+crt-static",
+        "-Clink-arg=-nostartfiles",
+        "-Clink-arg=-nostdlib",
+        "-Clink-arg=-static-pie",
+        "-Clink-arg=-Wl,--no-dynamic-linker",
+        "-Clink-arg=-Wl,-z,norelro",
+        "-Clink-arg=-Wl,-z,separate-code",
+        "-Clink-arg=-Wl,--build-id=none",
+    ];
+    let target_dir = out.join("runtime-target");
+    let status = Command::new(env::var_os("CARGO").expect("cargo sets CARGO"))
+        .current_dir(root)
+        .args([
+            "build",
+            "--quiet",
+            "--package",
+            "trommel-runtime",
+            "--bin",
+            "trommel-runtime",
+        ])
+        .args([
+            "--features",
+            "blob",
+            "--profile",
+            "blob",
+            "--target",
+            TARGET,
+            "--target-dir",
+        ])
+        .arg(&target_dir)
+        .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"))
+        .env_remove("RUSTFLAGS")
+        .env_remove("RUSTC_WORKSPACE_WRAPPER")
+        .env_remove("CARGO_PROFILE_BLOB_DEBUG")
+        .status()
+        .unwrap_or_else(|e| panic!("cargo for the runtime: {e}"));
+    assert!(status.success(), "the runtime does not build: {status}");
+    target_dir.join(TARGET).join("blob/trommel-runtime")
+}
+
+struct Image {
+    bytes: Vec<u8>,
+    entry: u64,
+    text: (u64, u64),
+    relocations: Vec<u32>,
+}
+
+impl Image {
+    fn from_elf(bytes: &[u8]) -> Self {
+        let file: ElfFile64<'_, Le> = ElfFile64::parse(bytes).expect("the linker writes ELF");
+        let headers = file
+            .elf_header()
+            .program_headers(Le, bytes)
+            .expect("program headers");
+        let mut image = Vec::new();
+        let mut text = (0, 0);
+        for h in headers {
+            match h.p_type(Le) {
+                elf::PT_INTERP => panic!("the runtime wants an interpreter"),
+                elf::PT_TLS => panic!("the runtime has thread-local storage"),
+                elf::PT_LOAD => {
+                    let (start, end) = (h.p_vaddr(Le), h.p_vaddr(Le) + h.p_memsz(Le));
+                    image.resize(image.len().max(end as usize), 0);
+                    let data = h.data(Le, bytes).expect("segment data");
+                    image[start as usize..start as usize + data.len()].copy_from_slice(data);
+                    if h.p_flags(Le) & elf::PF_X != 0 {
+                        assert_eq!(text, (0, 0), "the runtime has two code segments");
+                        text = (start & !(PAGE - 1), end.next_multiple_of(PAGE));
+                    }
+                }
+                elf::PT_DYNAMIC => {
+                    for d in h
+                        .dynamic(Le, bytes)
+                        .expect("dynamic section")
+                        .unwrap_or_default()
+                    {
+                        assert_ne!(
+                            d.tag32(Le),
+                            Some(elf::DT_NEEDED),
+                            "the runtime needs a library"
+                        );
+                    }
+                }
+                _ => {}
+            }
+        }
+        let sections = file.elf_section_table();
+        let mut relocations = Vec::new();
+        for section in sections.iter() {
+            if let Some((relas, _)) = section.rela(Le, bytes).expect("relocations") {
+                for r in relas {
+                    assert_eq!(
+                        r.r_type(Le, false),
+                        elf::R_X86_64_RELATIVE,
+                        "a relocation needs a symbol"
+                    );
+                    let at = r.r_offset(Le) as usize;
+                    image[at..at + 8].copy_from_slice(&r.r_addend(Le).to_le_bytes());
+                    relocations.push(at as u32);
+                }
+            }
+        }
+        let symbols = sections
+            .symbols(Le, bytes, elf::SHT_SYMTAB)
+            .expect("symbols");
+        for symbol in symbols.iter().skip(1) {
+            let name =
+                String::from_utf8_lossy(symbol.name(Le, symbols.strings()).unwrap_or_default());
+            assert!(!symbol.is_undefined(Le), "undefined in the runtime: {name}");
+        }
+        image.resize(image.len().next_multiple_of(PAGE as usize), 0);
+        Self {
+            bytes: image,
+            entry: file.elf_header().e_entry(Le),
+            text,
+            relocations,
+        }
+    }
+}

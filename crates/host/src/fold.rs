@@ -1,0 +1,373 @@
+//! Records into a profile.
+//!
+//! # Problem
+//! A busy program makes hundreds of millions of events a second, and one host thread keeps up with
+//! them, or the program waits. The events must come out exactly as they happened, in order, through
+//! any compressor.
+//!
+//! # Strategy
+//! Two ways, chosen by the spec. Under `exact` with no stream to write, order does not matter:
+//! paths are counted, as [`crate::exact`] says, and expanded once at the end. Otherwise each record
+//! is expanded at once into tuples, in order, which go in blocks through the compressor and to the
+//! stream file. What a path expands to is worked out when its number is first seen.
+//!
+//! # Invariants
+//! * Both ways give the same profile under `exact`.
+//! * A record's values belong to the path's dynamic events in order; a record cut off by the end of
+//!   a chunk is damage, and said.
+//! * Places are resolved while the code they name is mapped: before a region is replaced, all
+//!   counts that hold run-time addresses are settled ([`Folder::settle`]).
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+
+use trommel_compress::{Compressor, Seeds, Spec};
+use trommel_profile::accuracy::Estimator;
+use trommel_profile::{KindProfile, Site};
+use trommel_queue::dict::{Event, TargetPc};
+use trommel_tuple::{Events, Kind, KindSet, Place, Tuple};
+
+use crate::exact::ValueCounts;
+use crate::modules::Modules;
+use crate::only::Selection;
+use crate::shared::{Damaged, SharedFile};
+use crate::stream::StreamFile;
+
+/// One event of a path, resolved.
+#[derive(Clone, Copy)]
+enum Step {
+    /// Known at translation.
+    Static(Kind, Tuple),
+    /// The value is the record's next word.
+    Dynamic(Kind, Place),
+    /// The same, but not selected: the word is skipped.
+    Skipped,
+}
+
+struct Path {
+    /// Executions, when counting exactly.
+    count: u64,
+    /// 64-bit words in its records.
+    values: u32,
+    /// Its dynamic events' tables: `first_table..first_table + values` in `Folder::tables`.
+    first_table: u32,
+    steps: Box<[Step]>,
+}
+
+/// Why folding stopped early.
+#[derive(Debug, thiserror::Error)]
+pub enum FoldError {
+    /// The target damaged the shared memory.
+    #[error(transparent)]
+    Damaged(#[from] Damaged),
+    /// The stream file could not be written.
+    #[error("cannot write the event stream: {0}")]
+    Stream(io::Error),
+}
+
+/// Folds the records of one target.
+pub struct Folder {
+    /// The modules met so far.
+    pub modules: Modules,
+    selection: Selection,
+    /// How branches and calls transfer control.
+    pub sites: BTreeMap<Place, Site>,
+    paths: Vec<Path>,
+    tables: Vec<ValueCounts>,
+    regions: usize,
+    counts: HashMap<(Kind, Tuple), u64>,
+    ordered: Option<Ordered>,
+}
+
+/// Everything that needs events in order.
+struct Ordered {
+    compressor: Compressor,
+    estimator: Estimator,
+    stream: Option<StreamFile>,
+    streamed_modules: usize,
+    seen: [u64; Kind::ALL.len()],
+    tuples: Vec<Tuple>,
+    kinds: Vec<Kind>,
+    /// Bytes of the last record of a chunk: its code's region may come with the next.
+    rest: Vec<u8>,
+}
+
+const BLOCK: usize = 4096;
+
+impl Folder {
+    /// A folder for `spec`; with `stream`, all events are written there too.
+    pub fn new(spec: &Spec, stream: Option<StreamFile>, selection: Selection) -> Self {
+        let exact = spec.is_exact() && stream.is_none();
+        let ordered = (!exact).then(|| Ordered {
+            compressor: spec.build(Seeds::default()),
+            estimator: Estimator::new(spec),
+            stream,
+            streamed_modules: 0,
+            seen: [0; Kind::ALL.len()],
+            tuples: Vec::with_capacity(2 * BLOCK),
+            kinds: Vec::with_capacity(2 * BLOCK),
+            rest: Vec::new(),
+        });
+        Self {
+            modules: Modules::new(),
+            selection,
+            sites: BTreeMap::new(),
+            paths: Vec::new(),
+            tables: Vec::new(),
+            regions: 0,
+            counts: HashMap::new(),
+            ordered,
+        }
+    }
+
+    /// Folds the records of one chunk; `last` says that no more will come.
+    pub fn chunk(&mut self, shared: &SharedFile, bytes: &[u8], last: bool) -> Result<(), FoldError> {
+        self.learn(shared)?;
+        if self.ordered.is_some() {
+            self.expand(bytes, last)
+        } else {
+            self.count(bytes).map_err(FoldError::Damaged)
+        }
+    }
+
+    /// Reads what the dictionary says beyond what is known.
+    fn learn(&mut self, shared: &SharedFile) -> Result<(), FoldError> {
+        let regions = shared.regions();
+        while self.regions < regions {
+            let region = shared.region(self.regions);
+            if self.modules.replaces(&region) {
+                self.settle();
+            }
+            self.modules.add(&region);
+            self.regions += 1;
+        }
+        for number in self.paths.len()..shared.paths() {
+            let events = shared.path(number)?;
+            let path = self.resolve(&events);
+            self.paths.push(path);
+        }
+        Ok(())
+    }
+
+    fn resolve(&mut self, events: &[Event]) -> Path {
+        let first_table = self.tables.len() as u32;
+        let mut values = 0;
+        let mut steps = Vec::with_capacity(events.len());
+        for event in events {
+            if event.is_dynamic() {
+                values += 1;
+            }
+            let pc = match *event {
+                Event::Branch { pc, .. } | Event::Call { pc, .. } | Event::Dynamic { pc, .. } => pc,
+            };
+            let place = self.modules.place(pc);
+            if !self.selection.has(place, &self.modules.list) {
+                if event.is_dynamic() {
+                    steps.push(Step::Skipped);
+                }
+                continue;
+            }
+            steps.push(match *event {
+                Event::Branch { len, target, taken, .. } => {
+                    let taken_to = self.modules.place(target);
+                    let fallthrough = self.modules.place(TargetPc(pc.0 + u64::from(len)));
+                    self.sites.insert(place, Site::Conditional { taken: taken_to, fallthrough });
+                    let to = if taken { taken_to } else { fallthrough };
+                    Step::Static(Kind::Edge, Tuple::new(place, to.word()))
+                }
+                Event::Call { target, .. } => {
+                    self.sites.insert(place, Site::DirectCall);
+                    let to = self.modules.place(target);
+                    Step::Static(Kind::Call, Tuple::new(place, to.word()))
+                }
+                Event::Dynamic { kind, .. } => {
+                    match kind {
+                        Kind::Edge => drop(self.sites.insert(place, Site::IndirectJump)),
+                        Kind::Call => drop(self.sites.insert(place, Site::IndirectCall)),
+                        _ => {}
+                    }
+                    Step::Dynamic(kind, place)
+                }
+            });
+        }
+        if self.ordered.is_none() {
+            self.tables.resize_with(self.tables.len() + values as usize, ValueCounts::default);
+        }
+        Path { count: 0, values, first_table, steps: steps.into() }
+    }
+
+    /// The way for exact counts.
+    fn count(&mut self, bytes: &[u8]) -> Result<(), Damaged> {
+        let mut rest = bytes;
+        while let Some((number, after)) = rest.split_first_chunk::<4>() {
+            let number = u32::from_le_bytes(*number);
+            let damaged = Damaged { what: "a path number", number: u64::from(number) };
+            let Some(path) = self.paths.get_mut(number as usize) else { return Err(damaged) };
+            path.count += 1;
+            rest = after;
+            if path.values != 0 {
+                let Some((words, after)) = rest.split_at_checked(8 * path.values as usize) else {
+                    return Err(damaged);
+                };
+                let first = path.first_table as usize;
+                let tables = &mut self.tables[first..first + path.values as usize];
+                for (table, word) in tables.iter_mut().zip(words.as_chunks::<8>().0) {
+                    table.add(u64::from_le_bytes(*word));
+                }
+                rest = after;
+            }
+        }
+        Ok(())
+    }
+
+    /// The way for everything else.
+    fn expand(&mut self, bytes: &[u8], last: bool) -> Result<(), FoldError> {
+        let Some(ordered) = &mut self.ordered else { return Ok(()) };
+        let mut joined = std::mem::take(&mut ordered.rest);
+        joined.extend_from_slice(bytes);
+        let mut rest = &joined[..];
+        while let Some((number, after)) = rest.split_first_chunk::<4>() {
+            let number = u32::from_le_bytes(*number);
+            let damaged = || Damaged { what: "a path number", number: u64::from(number) };
+            let path = self.paths.get(number as usize).ok_or_else(damaged)?;
+            let (words, after) = after.split_at_checked(8 * path.values as usize).ok_or_else(damaged)?;
+            if after.is_empty() && !last {
+                break;
+            }
+            let mut words = words.as_chunks::<8>().0.iter().map(|w| u64::from_le_bytes(*w));
+            for step in &path.steps {
+                let (kind, tuple) = match *step {
+                    Step::Static(kind, tuple) => (kind, tuple),
+                    Step::Dynamic(kind, place) => {
+                        let word = words.next().unwrap_or_default();
+                        let value =
+                            if kind.value_is_place() { self.modules.place(TargetPc(word)).word() } else { word };
+                        (kind, Tuple::new(place, value))
+                    }
+                    Step::Skipped => {
+                        words.next();
+                        continue;
+                    }
+                };
+                ordered.tuples.push(tuple);
+                ordered.kinds.push(kind);
+            }
+            if ordered.tuples.len() >= BLOCK {
+                ordered.block(&self.modules)?;
+            }
+            rest = after;
+        }
+        ordered.rest = rest.to_vec();
+        ordered.block(&self.modules)
+    }
+
+    /// Moves counts that name run-time addresses to places.
+    fn settle(&mut self) {
+        for n in 0..self.paths.len() {
+            let path = &mut self.paths[n];
+            let count = std::mem::take(&mut path.count);
+            let mut table = path.first_table as usize;
+            for step in &path.steps {
+                match *step {
+                    Step::Static(kind, tuple) => {
+                        if count != 0 {
+                            *self.counts.entry((kind, tuple)).or_default() += count;
+                        }
+                    }
+                    Step::Dynamic(kind, place) => {
+                        if let Some(values) = self.tables.get_mut(table) {
+                            for (value, count) in values.drain() {
+                                let value = if kind.value_is_place() {
+                                    self.modules.place(TargetPc(value)).word()
+                                } else {
+                                    value
+                                };
+                                *self.counts.entry((kind, Tuple::new(place, value))).or_default() += count;
+                            }
+                        }
+                        table += 1;
+                    }
+                    Step::Skipped => table += 1,
+                }
+            }
+        }
+    }
+
+    /// The profile of everything folded, and the stream file finished.
+    pub fn finish(mut self, kinds: KindSet) -> Result<Folded, FoldError> {
+        let mut folded: BTreeMap<Kind, KindProfile> =
+            kinds.iter().map(|k| (k, KindProfile::default())).collect();
+        match self.ordered.take() {
+            Some(ordered) => ordered.finish(&self.modules, &mut folded)?,
+            None => {
+                self.settle();
+                let mut counts: Vec<_> = self.counts.drain().collect();
+                counts.sort_unstable();
+                for ((kind, tuple), count) in counts {
+                    let profile = folded.entry(kind).or_default();
+                    profile.seen += count;
+                    profile.messages += count;
+                    profile.counts.entry(tuple.pc).or_default().push((tuple.value, count));
+                }
+            }
+        }
+        let reached = |place: &Place| folded.values().any(|k| k.counts.contains_key(place));
+        self.sites.retain(|place, _| reached(place));
+        Ok(Folded { kinds: folded, sites: self.sites, modules: self.modules })
+    }
+}
+
+/// What a run came to.
+pub struct Folded {
+    /// Per kind.
+    pub kinds: BTreeMap<Kind, KindProfile>,
+    /// Of the branches and calls that were executed.
+    pub sites: BTreeMap<Place, Site>,
+    /// The modules.
+    pub modules: Modules,
+}
+
+impl Ordered {
+    /// Sends the collected tuples on.
+    fn block(&mut self, modules: &Modules) -> Result<(), FoldError> {
+        if let Some(stream) = &mut self.stream {
+            while self.streamed_modules < modules.list.len() {
+                stream.module(&modules.list[self.streamed_modules]).map_err(FoldError::Stream)?;
+                self.streamed_modules += 1;
+            }
+            stream.events(&self.tuples, &self.kinds).map_err(FoldError::Stream)?;
+        }
+        for kind in &self.kinds {
+            self.seen[*kind as usize] += 1;
+        }
+        if let Some(events) = Events::new(&self.tuples, &self.kinds) {
+            self.compressor.events(events, &mut self.estimator);
+        }
+        self.tuples.clear();
+        self.kinds.clear();
+        Ok(())
+    }
+
+    fn finish(
+        mut self,
+        modules: &Modules,
+        folded: &mut BTreeMap<Kind, KindProfile>,
+    ) -> Result<(), FoldError> {
+        self.block(modules)?;
+        self.compressor.finish(&mut self.estimator);
+        if let Some(stream) = self.stream {
+            stream.finish().map_err(FoldError::Stream)?;
+        }
+        for (kind, messages, counts) in self.estimator.finish(&self.compressor) {
+            let profile = folded.entry(kind).or_default();
+            profile.messages = messages;
+            profile.counts = counts;
+        }
+        for kind in Kind::ALL {
+            if self.seen[kind as usize] != 0 {
+                folded.entry(kind).or_default().seen = self.seen[kind as usize];
+            }
+        }
+        Ok(())
+    }
+}

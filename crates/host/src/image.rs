@@ -1,0 +1,91 @@
+//! The runtime's bytes, as `build.rs` laid them out.
+
+include!(concat!(env!("OUT_DIR"), "/runtime.rs"));
+
+static BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/runtime.bin"));
+
+/// The runtime, ready for one base address.
+pub struct Relocated {
+    /// What to write at the base.
+    pub bytes: Vec<u8>,
+    /// Where it starts.
+    pub entry: u64,
+    /// Offsets of its code, whole pages.
+    pub text: std::ops::Range<usize>,
+}
+
+/// Bytes of the image.
+pub fn len() -> usize {
+    BYTES.len()
+}
+
+/// The image for `base`.
+pub fn relocate(base: u64) -> Relocated {
+    let mut bytes = BYTES.to_vec();
+    for &at in RELOCATIONS {
+        let slot = &mut bytes[at as usize..at as usize + 8];
+        let mut addend = [0; 8];
+        addend.copy_from_slice(slot);
+        slot.copy_from_slice(&u64::from_le_bytes(addend).wrapping_add(base).to_le_bytes());
+    }
+    Relocated {
+        bytes,
+        entry: base + ENTRY as u64,
+        text: TEXT,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// `build.rs` refuses to make an image of a program that is not freestanding; this asks a
+    /// second judge.
+    #[test]
+    fn the_runtime_is_freestanding() {
+        let readelf = |what: &str| {
+            let out = Command::new("readelf")
+                .args([what, "-W", env!("TROMMEL_RUNTIME_ELF")])
+                .output();
+            String::from_utf8_lossy(&out.expect("binutils").stdout).into_owned()
+        };
+        let headers = readelf("-l");
+        assert!(
+            headers.contains("LOAD") && !headers.contains("INTERP") && !headers.contains("TLS"),
+            "{headers}"
+        );
+        assert!(!readelf("-d").contains("NEEDED"));
+        let symbols = readelf("-s");
+        let undefined: Vec<_> = symbols
+            .lines()
+            .filter(|l| l.contains(" UND ") && l.split_whitespace().count() > 7)
+            .collect();
+        assert!(undefined.is_empty(), "{undefined:?}");
+        assert!(
+            readelf("-r")
+                .lines()
+                .filter(|l| l.contains("R_X86_64"))
+                .all(|l| l.contains("RELATIVE"))
+        );
+        // No AVX: the runtime saves the low halves of vector registers only.
+        let out = Command::new("objdump")
+            .args(["-d", "--no-show-raw-insn", env!("TROMMEL_RUNTIME_ELF")])
+            .output();
+        let text = String::from_utf8_lossy(&out.expect("binutils").stdout).into_owned();
+        assert!(text.lines().count() > 1000);
+        let wide: Vec<_> = text
+            .lines()
+            .filter(|l| l.contains("%ymm") || l.contains("%zmm"))
+            .collect();
+        assert!(wide.is_empty(), "{wide:?}");
+    }
+
+    #[test]
+    fn relocation_adds_the_base() {
+        let (a, b) = (relocate(0), relocate(0x1_0000));
+        assert_eq!(a.bytes.len(), len());
+        let changed = a.bytes.iter().zip(&b.bytes).filter(|(x, y)| x != y).count();
+        assert!(changed >= RELOCATIONS.len());
+    }
+}

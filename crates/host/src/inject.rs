@@ -1,0 +1,134 @@
+//! The runtime into a stopped process.
+//!
+//! The process is stopped by ptrace right behind its `exec`: the program is mapped, nothing has
+//! run. The host borrows its program counter for a few system calls (a `syscall` instruction
+//! poked over the first one, stepped, and put back), so that the process itself makes the memory
+//! the runtime needs; writes the relocated image; and sets the registers so that the runtime
+//! starts. The runtime goes on to the app's first instruction by itself.
+
+use std::io::{self, IoSlice};
+
+use nix::sys::ptrace;
+use nix::sys::signal::Signal;
+use nix::sys::uio::{RemoteIoVec, process_vm_writev};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+use crate::image;
+
+/// Stack on which the runtime is started, behind its image.
+const START_STACK: usize = 64 << 10;
+
+/// What the runtime's `start` is told; the same layout as its `StartArgs`.
+#[repr(C)]
+struct StartArgs {
+    file: u64,
+    app_pc: u64,
+    app_sp: u64,
+    image_start: u64,
+    image_end: u64,
+    stack_top: u64,
+}
+
+impl StartArgs {
+    fn bytes(&self) -> Vec<u8> {
+        [
+            self.file,
+            self.app_pc,
+            self.app_sp,
+            self.image_start,
+            self.image_end,
+            self.stack_top,
+        ]
+        .iter()
+        .flat_map(|w| w.to_le_bytes())
+        .collect()
+    }
+}
+
+fn other(e: nix::Error) -> io::Error {
+    io::Error::from_raw_os_error(e as i32)
+}
+
+/// Makes the stopped process do a system call.
+fn remote_call(pid: Pid, number: i64, args: [u64; 6]) -> io::Result<u64> {
+    const SYSCALL: i64 = 0x050f;
+    let saved = ptrace::getregs(pid).map_err(other)?;
+    let at = saved.rip as ptrace::AddressType;
+    let word = ptrace::read(pid, at).map_err(other)?;
+    ptrace::write(pid, at, word & !0xffff | SYSCALL).map_err(other)?;
+    let mut regs = saved;
+    regs.rax = number as u64;
+    // Or the kernel takes the exec for an interrupted call to restart.
+    regs.orig_rax = u64::MAX;
+    [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9] = args;
+    ptrace::setregs(pid, regs).map_err(other)?;
+    ptrace::step(pid, None).map_err(other)?;
+    match waitpid(pid, None).map_err(other)? {
+        WaitStatus::Stopped(_, Signal::SIGTRAP) => {}
+        status => {
+            return Err(io::Error::other(format!(
+                "the new process stopped unexpectedly: {status:?}"
+            )));
+        }
+    }
+    let result = ptrace::getregs(pid).map_err(other)?.rax as i64;
+    ptrace::write(pid, at, word).map_err(other)?;
+    ptrace::setregs(pid, saved).map_err(other)?;
+    if (-4095..0).contains(&result) {
+        return Err(io::Error::from_raw_os_error(-result as i32));
+    }
+    Ok(result as u64)
+}
+
+/// Puts the runtime into `pid`, stopped behind its `exec`, and lets it run. `file` is the shared
+/// file's descriptor in the target.
+pub fn inject(pid: Pid, file: i32) -> io::Result<()> {
+    let app = ptrace::getregs(pid).map_err(other)?;
+    let size = image::len() + START_STACK;
+    let prot = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+    let base = remote_call(
+        pid,
+        libc::SYS_mmap,
+        [0, size as u64, prot, flags, u64::MAX, 0],
+    )?;
+    let image = image::relocate(base);
+    let stack_top = base + size as u64;
+    let args = StartArgs {
+        file: file as u64,
+        app_pc: app.rip,
+        app_sp: app.rsp,
+        image_start: base + image.text.start as u64,
+        image_end: base + image.text.end as u64,
+        stack_top,
+    }
+    .bytes();
+    let args_at = stack_top - args.len() as u64 - 64 & !15;
+    for (bytes, at) in [(&image.bytes, base), (&args, args_at)] {
+        let remote = RemoteIoVec {
+            base: at as usize,
+            len: bytes.len(),
+        };
+        let n = process_vm_writev(pid, &[IoSlice::new(bytes)], &[remote]).map_err(other)?;
+        if n != bytes.len() {
+            return Err(io::Error::other(
+                "the new process took only part of the runtime",
+            ));
+        }
+    }
+    let exec = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+    let text = image.text;
+    remote_call(
+        pid,
+        libc::SYS_mprotect,
+        [base + text.start as u64, text.len() as u64, exec, 0, 0, 0],
+    )?;
+    let mut regs = app;
+    regs.rip = image.entry;
+    regs.rsp = args_at;
+    regs.rdi = args_at;
+    regs.orig_rax = u64::MAX;
+    ptrace::setregs(pid, regs).map_err(other)?;
+    ptrace::detach(pid, None).map_err(other)
+}

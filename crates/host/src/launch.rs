@@ -1,0 +1,152 @@
+//! A program started under control.
+//!
+//! The child is made by `fork` and `exec`, as a shell would make it: same descriptors, environment,
+//! signal dispositions and mask; it only asks to be traced, so that it stops behind its `exec`.
+// `fork` and what a child may do before `exec` cannot be expressed safely.
+#![allow(unsafe_code)]
+
+use std::ffi::{CString, OsStr};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::ptrace;
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, execv, fork};
+
+use crate::inject::inject;
+
+/// What is to be started.
+pub struct Command<'a> {
+    /// The file to execute.
+    pub file: &'a Path,
+    /// Its arguments, the name it was called by first.
+    pub args: Vec<&'a OsStr>,
+}
+
+/// Why a program could not be started under control.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchFailure {
+    /// The kernel would not execute it.
+    #[error("cannot execute it: {}", .0.desc())]
+    Exec(Errno),
+    /// It did not come as far as its first instruction.
+    #[error("it ended before its first instruction: {0:?}")]
+    Ended(WaitStatus),
+    /// It is no 64-bit program.
+    #[error("it is not a 64-bit x86 program")]
+    NotNative,
+    /// The system refused something.
+    #[error("{what}: {error}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The answer.
+        error: io::Error,
+    },
+}
+
+fn system(what: &'static str) -> impl Fn(io::Error) -> LaunchFailure {
+    move |error| LaunchFailure::System { what, error }
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ended {
+    /// Its exit status, or the negative of the signal that ended it; `None` when the kernel did
+    /// not tell.
+    pub status: Option<i32>,
+    /// CPU time, its own and the kernel's for it, with all children that it waited for.
+    pub cpu: Duration,
+}
+
+/// Waits for the end of a program.
+pub fn wait(pid: Pid) -> Ended {
+    loop {
+        let mut status = 0;
+        // SAFETY: all-zero is a valid rusage.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: two valid places to write to.
+        let got = unsafe { libc::wait4(pid.as_raw(), &raw mut status, 0, &raw mut usage) };
+        if got < 0 {
+            if Errno::last() == Errno::EINTR {
+                continue;
+            }
+            return Ended::default();
+        }
+        let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
+        let cpu = time(usage.ru_utime) + time(usage.ru_stime);
+        let status = if libc::WIFEXITED(status) {
+            Some(libc::WEXITSTATUS(status))
+        } else if libc::WIFSIGNALED(status) {
+            Some(-libc::WTERMSIG(status))
+        } else {
+            continue;
+        };
+        return Ended { status, cpu };
+    }
+}
+
+/// In the child: a number for the shared file that the app will not miss.
+const HIGH_FD: i32 = 200;
+
+/// Starts a program, stops it at its first instruction, puts the runtime in, and lets it run.
+///
+/// Must be called while the process has one thread, which then is the tracer.
+pub fn launch(command: &Command<'_>, shared: BorrowedFd<'_>) -> Result<Pid, LaunchFailure> {
+    let nul = |e: std::ffi::NulError| {
+        system("an argument")(io::Error::new(io::ErrorKind::InvalidInput, e))
+    };
+    let file = CString::new(command.file.as_os_str().as_bytes()).map_err(nul)?;
+    let args: Vec<CString> = command
+        .args
+        .iter()
+        .map(|a| CString::new(a.as_bytes()))
+        .collect::<Result<_, _>>()
+        .map_err(nul)?;
+    // The descriptor is inherited; the runtime closes it before the app starts.
+    let inherited = nix::fcntl::fcntl(shared, nix::fcntl::FcntlArg::F_DUPFD(HIGH_FD))
+        .or_else(|_| nix::fcntl::fcntl(shared, nix::fcntl::FcntlArg::F_DUPFD(3)))
+        .map_err(|e| system("a descriptor for the target")(e.into()))?;
+    // SAFETY: the child only calls async-signal-safe functions before it execs.
+    let child = match unsafe { fork() } {
+        Ok(ForkResult::Parent { child }) => child,
+        Ok(ForkResult::Child) => {
+            let failed = |errno: Errno| -> ! {
+                // SAFETY: ends the child at once, as a forked child must.
+                unsafe { libc::_exit(errno as i32) }
+            };
+            if let Err(errno) = ptrace::traceme() {
+                failed(errno)
+            }
+            match execv(&file, &args) {
+                Ok(_) => failed(Errno::UnknownErrno),
+                Err(errno) => failed(errno),
+            }
+        }
+        Err(e) => return Err(system("fork")(e.into())),
+    };
+    let _ = nix::unistd::close(inherited.as_raw_fd());
+    match waitpid(child, None).map_err(|e| system("waiting for the program")(e.into()))? {
+        WaitStatus::Stopped(_, Signal::SIGTRAP) => {}
+        WaitStatus::Exited(_, errno) => return Err(LaunchFailure::Exec(Errno::from_raw(errno))),
+        status => return Err(LaunchFailure::Ended(status)),
+    }
+    const CODE_SEGMENT_64: u64 = 0x33;
+    let regs = ptrace::getregs(child).map_err(|e| system("reading registers")(e.into()))?;
+    let started = if regs.cs == CODE_SEGMENT_64 {
+        inject(child, inherited.as_raw_fd()).map_err(system("putting the runtime into the program"))
+    } else {
+        Err(LaunchFailure::NotNative)
+    };
+    if started.is_err() {
+        // It has not run anything yet; nobody will miss it.
+        let _ = ptrace::kill(child);
+        let _ = waitpid(child, None);
+    }
+    started.map(|()| child)
+}

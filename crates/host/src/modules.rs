@@ -1,0 +1,128 @@
+//! Run-time addresses to places.
+//!
+//! The runtime reports each region of code before the first fragment made from it; this module
+//! finds the file behind it and the `vaddr` of its bytes. Modules are numbered in the order in
+//! which their code first ran. A later region replaces earlier ones that it overlaps: the runtime
+//! waits until all records of the old code are folded before it lets that happen.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use trommel_profile::Module;
+use trommel_queue::dict::TargetPc;
+use trommel_symbol::elf::{self, Format};
+use trommel_tuple::{ModuleId, Place, Vaddr};
+
+use crate::shared::Region;
+
+struct Known {
+    range: std::ops::Range<u64>,
+    module: ModuleId,
+    /// `vaddr` of the range's start.
+    vaddr: u64,
+}
+
+/// The modules of a run and where they are.
+pub struct Modules {
+    /// By number; the first is `[anon]`.
+    pub list: Vec<Module>,
+    images: Vec<(Vec<u8>, u64, Option<elf::Image>)>,
+    known: Vec<Known>,
+    last: usize,
+}
+
+impl Default for Modules {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Modules {
+    /// No module but `[anon]`.
+    pub fn new() -> Self {
+        let anon = Module { id: ModuleId::ANON, path: b"[anon]".to_vec(), build_id: Vec::new() };
+        Self { list: vec![anon], images: vec![(b"[anon]".to_vec(), 0, None)], known: Vec::new(), last: 0 }
+    }
+
+    /// Whether a region takes the place of another one with other code.
+    pub fn replaces(&self, region: &Region) -> bool {
+        self.known.iter().any(|k| {
+            k.range.start < region.range.end
+                && region.range.start < k.range.end
+                && !(self.images[usize::from(k.module.0)].0 == region.path && k.range == region.range)
+        })
+    }
+
+    /// Takes note of a region.
+    pub fn add(&mut self, region: &Region) {
+        self.known.retain(|k| k.range.end <= region.range.start || region.range.end <= k.range.start);
+        let module = self.module(region);
+        let vaddr = match &self.images[usize::from(module.0)].2 {
+            Some(image) => image.code_vaddr_of_offset(region.offset).map_or(region.offset, |v| v.0),
+            // The vDSO is linked at 0 and mapped whole; memory without a file keeps its addresses.
+            None if module == ModuleId::ANON => region.range.start,
+            None => region.offset,
+        };
+        self.known.push(Known { range: region.range.clone(), module, vaddr });
+        self.last = 0;
+    }
+
+    fn module(&mut self, region: &Region) -> ModuleId {
+        const VDSO: &[u8] = b"[vdso]";
+        if region.inode == 0 && region.path != VDSO {
+            return ModuleId::ANON;
+        }
+        if let Some(n) = self.images.iter().position(|(p, i, _)| *p == region.path && *i == region.inode) {
+            return ModuleId(n as u16);
+        }
+        let Ok(number) = u16::try_from(self.list.len()) else { return ModuleId::ANON };
+        let image = match elf::inspect(Path::new(OsStr::from_bytes(&region.path))) {
+            Ok(Format::Elf(image)) => Some(image),
+            _ => None,
+        };
+        let id = ModuleId(number);
+        let build_id = image.as_ref().map_or_else(Vec::new, |i| i.build_id.clone());
+        self.list.push(Module { id, path: region.path.clone(), build_id });
+        self.images.push((region.path.clone(), region.inode, image));
+        id
+    }
+
+    /// The place of an address.
+    pub fn place(&mut self, pc: TargetPc) -> Place {
+        let at = pc.0;
+        if !self.known.get(self.last).is_some_and(|k| k.range.contains(&at)) {
+            match self.known.iter().position(|k| k.range.contains(&at)) {
+                Some(n) => self.last = n,
+                None => return Place::new(ModuleId::ANON, Vaddr(at)),
+            }
+        }
+        let k = &self.known[self.last];
+        Place::new(k.module, Vaddr(at - k.range.start + k.vaddr))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(range: std::ops::Range<u64>, path: &[u8], inode: u64) -> Region {
+        Region { range, offset: 0, inode, path: path.to_vec() }
+    }
+
+    #[test]
+    fn later_regions_replace_earlier_ones() {
+        let mut m = Modules::new();
+        m.add(&region(0x1000..0x3000, b"/a", 1));
+        m.add(&region(0x5000..0x6000, b"/b", 2));
+        assert_eq!(m.place(TargetPc(0x1010)), Place::new(ModuleId(1), Vaddr(0x10)));
+        assert_eq!(m.place(TargetPc(0x5010)), Place::new(ModuleId(2), Vaddr(0x10)));
+        assert!(!m.replaces(&region(0x5000..0x6000, b"/b", 2)));
+        assert!(m.replaces(&region(0x2000..0x6000, b"/c", 3)));
+        m.add(&region(0x2000..0x6000, b"/c", 3));
+        assert_eq!(m.place(TargetPc(0x5010)), Place::new(ModuleId(3), Vaddr(0x3010)));
+        assert_eq!(m.place(TargetPc(0x9000)), Place::new(ModuleId::ANON, Vaddr(0x9000)));
+        m.add(&region(0x8000..0xa000, b"", 0));
+        assert_eq!(m.place(TargetPc(0x9000)), Place::new(ModuleId::ANON, Vaddr(0x9000)));
+    }
+}

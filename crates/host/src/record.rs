@@ -1,0 +1,298 @@
+//! One program recorded from its first instruction to its end.
+//!
+//! The calling thread serves the queue: it takes chunks as the target fills them, gives each back
+//! at once (a copy is cheap against folding it), and sleeps when there is none. A second thread
+//! waits for the program to end. What the target had recorded and not published when it ended is
+//! read from its write pointer, so nothing it delivered is lost, however it ended.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant, SystemTime};
+
+use trommel_compress::Spec;
+use trommel_profile::{Profile, Run};
+use trommel_queue::{LetGo, State};
+use trommel_symbol::launch::Program;
+use trommel_tuple::KindSet;
+
+use crate::fold::{FoldError, Folder};
+use crate::interrupt;
+use crate::launch::{Command, Ended, LaunchFailure, launch, wait};
+use crate::only::{Only, Selection};
+use crate::shared::SharedFile;
+use crate::stream::StreamFile;
+
+/// What to record.
+#[derive(Clone, Debug)]
+pub struct RecordOptions {
+    /// The program, found and checked.
+    pub program: Program,
+    /// Its argument vector, the name as typed first.
+    pub arguments: Vec<OsString>,
+    /// Events to collect.
+    pub kinds: KindSet,
+    /// The compressor.
+    pub compressor: Spec,
+    /// Where every event goes, in order.
+    pub stream: Option<PathBuf>,
+    /// What to observe; everything when empty.
+    pub only: Vec<Only>,
+    /// Stress options of the runtime, see `docs/testing.md`.
+    pub stress: u64,
+}
+
+/// A finished run.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// What was collected.
+    pub profile: Profile,
+    /// How the program ended.
+    pub ended: Ended,
+    /// What the engine did.
+    pub engine: Engine,
+}
+
+/// The engine's own figures.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Engine {
+    /// Fragments translated.
+    pub fragments: u64,
+    /// App instructions in them.
+    pub instructions: u64,
+    /// Returns to the dispatcher.
+    pub dispatches: u64,
+    /// Indirect branches that the inline lookup did not find.
+    pub indirect_misses: u64,
+    /// System calls the runtime handled.
+    pub syscalls: u64,
+    /// Signals delivered to handlers.
+    pub signals: u64,
+    /// Bytes of code cache.
+    pub cache_bytes: u64,
+    /// Times code was dropped because it changed or the cache was full.
+    pub invalidations: u64,
+    /// Children started, which ran natively.
+    pub children: u64,
+    /// Bytes of records.
+    pub record_bytes: u64,
+}
+
+/// Why a run could not be recorded at all.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The program did not start.
+    #[error("{}: {failure}", .program.display())]
+    Launch {
+        /// The program.
+        program: PathBuf,
+        /// Why.
+        failure: LaunchFailure,
+    },
+    /// No shared memory.
+    #[error("cannot make the memory shared with the program: {0}")]
+    Shared(std::io::Error),
+    /// No stream file.
+    #[error("{}: cannot write the event stream: {error}", .path.display())]
+    Stream {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+}
+
+/// Runs the program and collects its events. `notice` gets, as it happens, what the user should
+/// know: one line each.
+pub fn record(
+    options: &RecordOptions,
+    notice: &mut dyn FnMut(&str),
+) -> Result<Recording, RecordError> {
+    let shared = SharedFile::new(options.kinds, options.stress).map_err(RecordError::Shared)?;
+    let stream = match &options.stream {
+        Some(path) => Some(
+            StreamFile::create(path).map_err(|error| RecordError::Stream { path: path.clone(), error })?,
+        ),
+        None => None,
+    };
+    let selection = Selection::new(options.only.clone(), &options.program.elf);
+    let mut folder = Folder::new(&options.compressor, stream, selection);
+    let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let clock = Instant::now();
+    let args: Vec<&OsStr> = options.arguments.iter().map(OsString::as_os_str).collect();
+    let command = Command { file: &options.program.path, args };
+    let pid = launch(&command, shared.fd())
+        .map_err(|failure| RecordError::Launch { program: options.program.path.clone(), failure })?;
+    let guard = interrupt::guard(pid);
+    let mut served = Served::default();
+    let ended = std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let ended = wait(pid);
+            shared.wake();
+            ended
+        });
+        serve(&shared, &mut folder, &mut served, notice, &|| waiter.is_finished());
+        waiter.join().unwrap_or_default()
+    });
+    drop(guard);
+    let wall = clock.elapsed();
+    let control = shared.control();
+    let mut let_go = served.let_go;
+    match State::from_number(control.state.load(Relaxed)) {
+        Some(State::Exec) => {
+            let_go.push("it became another program (exec), which ran natively".to_owned());
+        }
+        Some(State::Fresh) => let_go.push("the runtime did not start".to_owned()),
+        _ => {}
+    }
+    let children = u64::from(control.children.load(Relaxed));
+    if children != 0 {
+        let_go.push(format!("{children} child processes, which ran natively"));
+    }
+    let folded = folder.finish(options.kinds);
+    let (kinds, sites, modules) = match folded {
+        Ok(folded) => (folded.kinds, folded.sites, folded.modules.list),
+        Err(error) => {
+            notice(&format!("the profile is incomplete: {error}"));
+            Default::default()
+        }
+    };
+    let run = Run {
+        started: started.as_nanos() as u64,
+        wall: wall.as_nanos() as u64,
+        target_cpu: ended.cpu.as_nanos() as u64,
+        host_cpu: host_cpu().as_nanos() as u64,
+        status: ended.status,
+        dropped: 0,
+        waits: control.waits.load(Relaxed),
+        wait_time: control.wait_nanos.load(Relaxed),
+        let_go,
+    };
+    let engine = Engine {
+        fragments: control.fragments.load(Relaxed),
+        instructions: control.instructions.load(Relaxed),
+        dispatches: control.dispatches.load(Relaxed),
+        indirect_misses: control.indirect_misses.load(Relaxed),
+        syscalls: control.syscalls.load(Relaxed),
+        signals: control.signals.load(Relaxed),
+        cache_bytes: control.cache_bytes.load(Relaxed),
+        invalidations: control.invalidations.load(Relaxed),
+        children,
+        record_bytes: served.bytes,
+    };
+    let command = options.arguments.iter().map(|a| a.as_bytes().to_vec()).collect();
+    let compressor = options.compressor.to_string();
+    let profile = Profile { command, compressor, modules, kinds, sites, run };
+    Ok(Recording { profile, ended, engine })
+}
+
+/// CPU time of this process so far.
+fn host_cpu() -> Duration {
+    let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF);
+    usage.map_or(Duration::ZERO, |u| {
+        let t = |v: nix::sys::time::TimeVal| {
+            Duration::new(v.tv_sec() as u64, v.tv_usec() as u32 * 1000)
+        };
+        t(u.user_time()) + t(u.system_time())
+    })
+}
+
+#[derive(Default)]
+struct Served {
+    bytes: u64,
+    let_go: Vec<String>,
+    failed: bool,
+}
+
+const IDLE: Duration = Duration::from_millis(100);
+
+/// Serves the queue until the program has ended and everything is folded.
+fn serve(
+    shared: &SharedFile,
+    folder: &mut Folder,
+    served: &mut Served,
+    notice: &mut dyn FnMut(&str),
+    ended: &dyn Fn() -> bool,
+) {
+    let mut taken = 0;
+    let mut bytes = Vec::new();
+    loop {
+        // Asked before looking, so that what was published before the end is seen.
+        let over = ended();
+        while take(shared, folder, served, &mut taken, &mut bytes, notice) {}
+        if let Some(words) = let_go(shared)
+            && served.let_go.is_empty()
+        {
+            notice(&format!("not observed from here on: the program runs natively because {words}"));
+            served.let_go.push(words);
+        }
+        if over {
+            let left = shared.unpublished(taken);
+            shared.copy_chunk(taken, left, &mut bytes);
+            fold(shared, folder, served, &bytes, true, notice);
+            return;
+        }
+        shared.sleep(taken, IDLE);
+    }
+}
+
+fn take(
+    shared: &SharedFile,
+    folder: &mut Folder,
+    served: &mut Served,
+    taken: &mut u64,
+    bytes: &mut Vec<u8>,
+    notice: &mut dyn FnMut(&str),
+) -> bool {
+    match shared.published(*taken) {
+        Ok(None) => false,
+        Ok(Some(used)) => {
+            shared.copy_chunk(*taken, used, bytes);
+            fold(shared, folder, served, bytes, false, notice);
+            // Given back only when folded: the runtime may wait for that before code changes.
+            *taken += 1;
+            shared.give_back(*taken);
+            true
+        }
+        Err(damaged) => {
+            if !served.failed {
+                served.failed = true;
+                notice(&format!("the profile is incomplete: {damaged}"));
+            }
+            false
+        }
+    }
+}
+
+fn fold(
+    shared: &SharedFile,
+    folder: &mut Folder,
+    served: &mut Served,
+    bytes: &[u8],
+    last: bool,
+    notice: &mut dyn FnMut(&str),
+) {
+    served.bytes += bytes.len() as u64;
+    if served.failed {
+        return;
+    }
+    if let Err(error) = folder.chunk(shared, bytes, last) {
+        served.failed = true;
+        let rest = match &error {
+            FoldError::Damaged(_) => "",
+            FoldError::Stream(_) => "; the program goes on",
+        };
+        notice(&format!("the profile is incomplete: {error}{rest}"));
+    }
+}
+
+fn let_go(shared: &SharedFile) -> Option<String> {
+    let control = shared.control();
+    if State::from_number(control.state.load(Relaxed)) != Some(State::Native) {
+        return None;
+    }
+    let why = LetGo::from_number(control.let_go.load(Relaxed));
+    let at = control.let_go_pc.load(Relaxed);
+    Some(format!("{} (at {at:#x})", why.map_or("of a reason it did not tell", LetGo::words)))
+}

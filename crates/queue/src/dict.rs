@@ -1,0 +1,201 @@
+//! The dictionary: what path numbers mean.
+//!
+//! The runtime describes each fragment once, when it translates it: the *block*, its events in
+//! order along the main line (the straight way through, branches not taken). Each exit that has
+//! events before it gets a *path*: the block, how many of its main-line events were passed, and
+//! the event of the exit itself, if any. So a path costs two or three words and expands to all
+//! events of one pass through the fragment.
+//!
+//! Words are `u64`. A block is a header word (`events`) followed by its events; a path is a header
+//! word (`block`, `events`, `tail`) followed by its tail event, if there is one. An event is
+//! one word, two for those with a static address.
+
+use trommel_tuple::Kind;
+
+/// An address in the target.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TargetPc(pub u64);
+
+/// One event on a path. Addresses are run-time addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A conditional branch.
+    Branch {
+        /// The branch.
+        pc: TargetPc,
+        /// Its length in bytes: `pc + len` is the fall-through.
+        len: u8,
+        /// Where it goes when taken.
+        target: TargetPc,
+        /// Whether it was.
+        taken: bool,
+    },
+    /// A direct call.
+    Call {
+        /// The call.
+        pc: TargetPc,
+        /// Its target.
+        target: TargetPc,
+    },
+    /// An event whose value is the next 64-bit word of the record: `Value`, `Type`, an indirect
+    /// jump (`Edge`) or an indirect call (`Call`).
+    Dynamic {
+        /// What the value is.
+        kind: Kind,
+        /// The instruction.
+        pc: TargetPc,
+    },
+}
+
+const PC_BITS: u32 = 48;
+const PC_MASK: u64 = (1 << PC_BITS) - 1;
+const TAG_TAKEN: u64 = 1;
+const TAG_NOT_TAKEN: u64 = 2;
+const TAG_CALL: u64 = 3;
+const TAG_DYNAMIC: u64 = 4;
+
+/// Words an event takes at most.
+pub const MAX_EVENT_WORDS: usize = 2;
+
+impl Event {
+    /// The event as words; the second is meaningful when the count is 2.
+    pub fn encode(&self) -> ([u64; MAX_EVENT_WORDS], usize) {
+        let head =
+            |tag: u64, extra: u8, pc: TargetPc| tag << 60 | u64::from(extra) << 52 | pc.0 & PC_MASK;
+        match *self {
+            Self::Branch {
+                pc,
+                len,
+                target,
+                taken,
+            } => {
+                let tag = if taken { TAG_TAKEN } else { TAG_NOT_TAKEN };
+                ([head(tag, len, pc), target.0], 2)
+            }
+            Self::Call { pc, target } => ([head(TAG_CALL, 0, pc), target.0], 2),
+            Self::Dynamic { kind, pc } => ([head(TAG_DYNAMIC, kind as u8, pc), 0], 1),
+        }
+    }
+
+    /// Reads the event at the start of `words`: the event and how many words it took. `None` when
+    /// the words are no event.
+    pub fn decode(words: &[u64]) -> Option<(Self, usize)> {
+        let head = *words.first()?;
+        let pc = TargetPc(head & PC_MASK);
+        let extra = (head >> 52) as u8;
+        let target = |words: &[u64]| words.get(1).copied().map(TargetPc);
+        Some(match head >> 60 {
+            tag @ (TAG_TAKEN | TAG_NOT_TAKEN) => {
+                let taken = tag == TAG_TAKEN;
+                (
+                    Self::Branch {
+                        pc,
+                        len: extra,
+                        target: target(words)?,
+                        taken,
+                    },
+                    2,
+                )
+            }
+            TAG_CALL => (
+                Self::Call {
+                    pc,
+                    target: target(words)?,
+                },
+                2,
+            ),
+            TAG_DYNAMIC => (
+                Self::Dynamic {
+                    kind: Kind::from_number(extra)?,
+                    pc,
+                },
+                1,
+            ),
+            _ => return None,
+        })
+    }
+
+    /// Whether a record carries a word for this event.
+    pub const fn is_dynamic(&self) -> bool {
+        matches!(self, Self::Dynamic { .. })
+    }
+}
+
+/// A path's header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PathHeader {
+    /// Word offset of the block.
+    pub block: u32,
+    /// Main-line events passed before the exit.
+    pub events: u16,
+    /// Whether a tail event follows.
+    pub tail: bool,
+}
+
+impl PathHeader {
+    /// The header as a word.
+    pub const fn encode(self) -> u64 {
+        self.block as u64 | (self.events as u64) << 32 | (self.tail as u64) << 48
+    }
+
+    /// The header of a word.
+    pub const fn decode(word: u64) -> Self {
+        Self {
+            block: word as u32,
+            events: (word >> 32) as u16,
+            tail: word >> 48 & 1 != 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_round_trip() {
+        let pc = TargetPc(0x7fff_f7fe_1234);
+        for event in [
+            Event::Branch {
+                pc,
+                len: 6,
+                target: TargetPc(0x7fff_f7fe_1000),
+                taken: true,
+            },
+            Event::Branch {
+                pc,
+                len: 2,
+                target: TargetPc(0xffff_ffff_ff60_0000),
+                taken: false,
+            },
+            Event::Call {
+                pc,
+                target: TargetPc(0x40_1000),
+            },
+            Event::Dynamic {
+                kind: Kind::Value,
+                pc,
+            },
+            Event::Dynamic {
+                kind: Kind::Type,
+                pc,
+            },
+        ] {
+            let (words, n) = event.encode();
+            assert_eq!(Event::decode(&words[..n]), Some((event, n)));
+            assert_eq!(Event::decode(&words[..n - 1]), None, "a cut event is none");
+        }
+        assert_eq!(Event::decode(&[0]), None);
+        assert_eq!(Event::decode(&[u64::MAX]), None);
+    }
+
+    #[test]
+    fn headers_round_trip() {
+        let header = PathHeader {
+            block: 0xdead_beef,
+            events: 0x1ff,
+            tail: true,
+        };
+        assert_eq!(PathHeader::decode(header.encode()), header);
+    }
+}

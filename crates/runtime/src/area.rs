@@ -1,0 +1,133 @@
+//! The thread area: what GS points to while a thread is controlled.
+//!
+//! ```text
+//!   0x00000  thread page      shared with the host: the write pointer
+//!   0x01000  Context          registers of the app, spill slots, entry points
+//!   0x02000  system calls     a byte for each number: 1 = the runtime handles it
+//!   0x12000  indirect table   a cache address for the low 16 bits of an app address
+//! ```
+//!
+//! Generated code addresses all of it as `gs:[offset]`; the offsets come from [`Context`]'s own
+//! layout, so they cannot drift apart.
+
+use core::mem::offset_of;
+
+use crate::cache::{AppPc, CachePc};
+use crate::emit::GsOffset;
+
+/// The page the host sees too.
+pub const THREAD_PAGE: usize = 0;
+const CONTEXT: usize = 0x1000;
+const SYSCALLS: usize = 0x2000;
+const INDIRECT: usize = 0x12000;
+/// Entries of the indirect table: one for each value of the low 16 address bits.
+pub const INDIRECT_ENTRIES: usize = 1 << 16;
+/// Bytes of the whole area.
+pub const AREA_BYTES: usize = INDIRECT + INDIRECT_ENTRIES * 8;
+
+/// Where the write pointer is.
+pub const WRITE_POINTER: GsOffset = GsOffset(0);
+/// The table of system calls that the runtime handles.
+pub const SYSCALL_TABLE: GsOffset = GsOffset(SYSCALLS as u32);
+/// The table of indirect targets.
+pub const INDIRECT_TABLE: GsOffset = GsOffset(INDIRECT as u32);
+
+/// Why control came out of the cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Reason {
+    /// A direct exit that is not linked; `exit` names it.
+    Exit = 0,
+    /// An indirect branch to `next_pc` that the inline lookup did not find.
+    Indirect = 1,
+    /// A system call that the runtime handles; `exit` names what follows.
+    Syscall = 2,
+    /// A chunk of the ring is full; `target` is where to go on.
+    Full = 3,
+    /// Back from a signal handler of the app, at `next_pc`.
+    Sigreturn = 4,
+    /// An instruction that must run natively or be treated specially, at the exit's target.
+    Special = 5,
+    /// Back from starting a process; the exit's target follows.
+    Cloned = 6,
+}
+
+/// The app's state while the runtime runs, and what both need to find each other.
+#[repr(C)]
+pub struct Context {
+    /// General registers in hardware order (rsp is 4).
+    pub regs: [u64; 16],
+    /// The flags register.
+    pub flags: u64,
+    /// The app address to go to, where the reason says so.
+    pub next_pc: AppPc,
+    /// Number of the exit taken.
+    pub exit: u32,
+    /// [`Reason`].
+    pub reason: u32,
+    /// Where to go on in the cache.
+    pub target: CachePc,
+    /// Saved `rcx` of an indirect branch or an exit that records.
+    pub spill_rcx: u64,
+    /// Saved `rdx` of an indirect branch.
+    pub spill_rdx: u64,
+    /// Saved register that a fragment has stolen.
+    pub spill_stolen: u64,
+    /// Saved scratch register of one probe.
+    pub spill_scratch: u64,
+    /// Saved base register of an operand out of reach.
+    pub spill_far: u64,
+    /// Entry points of the runtime, as generated code jumps to them.
+    pub entry: Entries,
+    /// Top of the runtime's stack.
+    pub stack: u64,
+    /// Top of the small stack that a new child uses to go native.
+    pub child_stack: u64,
+    /// This area's own address.
+    pub this: u64,
+    /// The runtime (`start::Runtime`).
+    pub runtime: u64,
+    /// A signal waits to be delivered at the next boundary.
+    pub pending: u32,
+    /// Whether `target` is the start of an app instruction with all registers the app's.
+    pub at_boundary: u32,
+    /// Arguments of a system call that the runtime makes in the app's name.
+    pub call_args: [u64; 7],
+    /// Low halves of xmm0–15.
+    pub xmm: [[u64; 2]; 16],
+}
+
+/// Addresses in the runtime that generated code jumps to through GS.
+#[repr(C)]
+pub struct Entries {
+    /// [`Reason::Exit`].
+    pub exit: u64,
+    /// [`Reason::Indirect`]; rcx holds the target.
+    pub indirect: u64,
+    /// From a fragment whose tag check failed; rcx and rdx as the check left them.
+    pub mismatch: u64,
+    /// [`Reason::Syscall`].
+    pub syscall: u64,
+    /// [`Reason::Full`]; rcx holds where to go on.
+    pub full: u64,
+    /// [`Reason::Special`].
+    pub special: u64,
+}
+
+/// GS offset of a field of [`Context`].
+#[macro_export]
+macro_rules! slot {
+    ($($field:tt)+) => {
+        $crate::emit::GsOffset(
+            ($crate::area::CONTEXT_OFFSET + ::core::mem::offset_of!($crate::area::Context, $($field)+)) as u32,
+        )
+    };
+}
+
+/// Offset of [`Context`] in the area.
+pub const CONTEXT_OFFSET: usize = CONTEXT;
+
+const _: () = {
+    assert!(CONTEXT + size_of::<Context>() <= SYSCALLS);
+    assert!(offset_of!(Context, regs) == 0);
+};

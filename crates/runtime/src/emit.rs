@@ -1,0 +1,474 @@
+//! Machine code, written byte by byte into a buffer.
+//!
+//! Only the few forms that fragments are made of, each a method named for what it does. None of
+//! them but [`Code::jcc`] reads, and none writes, the flags. Positions are offsets in the buffer;
+//! the buffer is later copied to a known cache address, which every RIP-relative form needs up
+//! front ([`Code::new`]'s `base`).
+
+use alloc::vec::Vec;
+
+use crate::cache::CachePc;
+
+/// A general register, by its hardware number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reg(pub u8);
+
+impl Reg {
+    /// `rax`
+    pub const RAX: Self = Self(0);
+    /// `rcx`
+    pub const RCX: Self = Self(1);
+    /// `rdx`
+    pub const RDX: Self = Self(2);
+    /// `rbx`
+    pub const RBX: Self = Self(3);
+    /// `rsp`
+    pub const RSP: Self = Self(4);
+    /// `rbp`
+    pub const RBP: Self = Self(5);
+    /// `rsi`
+    pub const RSI: Self = Self(6);
+    /// `rdi`
+    pub const RDI: Self = Self(7);
+
+    /// The set of just this register, for masks of used registers.
+    pub const fn bit(self) -> u16 {
+        1 << self.0
+    }
+
+    const fn low(self) -> u8 {
+        self.0 & 7
+    }
+
+    const fn high(self) -> bool {
+        self.0 >= 8
+    }
+}
+
+/// An offset from the GS base.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GsOffset(pub u32);
+
+/// A position whose 32-bit relative displacement is filled in later.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rel32(pub usize);
+
+/// A position whose 8-bit relative displacement is filled in later.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rel8(usize);
+
+/// Code under construction.
+pub struct Code {
+    bytes: Vec<u8>,
+    base: CachePc,
+}
+
+impl Code {
+    /// An empty buffer that will be copied to `base`.
+    pub fn new(base: CachePc) -> Self {
+        Self {
+            bytes: Vec::with_capacity(4096),
+            base,
+        }
+    }
+
+    /// Empties the buffer for code at `base`.
+    pub fn restart(&mut self, base: CachePc) {
+        self.bytes.clear();
+        self.base = base;
+    }
+
+    /// The bytes so far.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Offset of the next byte.
+    pub fn here(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Cache address of an offset.
+    pub fn at(&self, offset: usize) -> CachePc {
+        CachePc(self.base.0 + offset as u64)
+    }
+
+    /// Appends bytes as they are.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn u32(&mut self, v: u32) {
+        self.raw(&v.to_le_bytes());
+    }
+
+    /// Appends a 64-bit constant.
+    pub fn u64(&mut self, v: u64) {
+        self.raw(&v.to_le_bytes());
+    }
+
+    /// Overwrites four bytes.
+    pub fn put_u32(&mut self, at: usize, v: u32) {
+        self.bytes[at..at + 4].copy_from_slice(&v.to_le_bytes());
+    }
+
+    /// `op reg, gs:[slot]` with a REX.W and the given opcode.
+    fn gs_form(&mut self, opcode: u8, reg: Reg, slot: GsOffset) {
+        self.raw(&[
+            0x65,
+            0x48 | (reg.high() as u8) << 2,
+            opcode,
+            reg.low() << 3 | 4,
+            0x25,
+        ]);
+        self.u32(slot.0);
+    }
+
+    /// `mov gs:[slot], reg`
+    pub fn store_gs(&mut self, slot: GsOffset, reg: Reg) {
+        self.gs_form(0x89, reg, slot);
+    }
+
+    /// `mov reg, gs:[slot]`
+    pub fn load_gs(&mut self, reg: Reg, slot: GsOffset) {
+        self.gs_form(0x8b, reg, slot);
+    }
+
+    /// `mov dword gs:[slot], imm`
+    pub fn store_gs_imm32(&mut self, slot: GsOffset, imm: u32) {
+        self.raw(&[0x65, 0xc7, 0x04, 0x25]);
+        self.u32(slot.0);
+        self.u32(imm);
+    }
+
+    /// `jmp gs:[slot]`
+    pub fn jmp_gs(&mut self, slot: GsOffset) {
+        self.raw(&[0x65, 0xff, 0x24, 0x25]);
+        self.u32(slot.0);
+    }
+
+    /// `jmp gs:[rdx*8 + table]`
+    pub fn jmp_gs_rdx8(&mut self, table: GsOffset) {
+        self.raw(&[0x65, 0xff, 0x24, 0xd5]);
+        self.u32(table.0);
+    }
+
+    /// `movzx ecx, byte gs:[rcx + table]`
+    pub fn load_byte_gs_rcx(&mut self, table: GsOffset) {
+        self.raw(&[0x65, 0x0f, 0xb6, 0x89]);
+        self.u32(table.0);
+    }
+
+    /// ModRM, SIB and displacement of `[base + disp]`, with `reg` as the other operand.
+    fn base_disp(&mut self, reg: u8, base: Reg, disp: i32) {
+        let small = i8::try_from(disp);
+        let mode = if small.is_ok() { 0x40 } else { 0x80 };
+        self.raw(&[mode | (reg & 7) << 3 | base.low()]);
+        if base.low() == 4 {
+            self.raw(&[0x24]);
+        }
+        match small {
+            Ok(d) => self.raw(&[d as u8]),
+            Err(_) => self.u32(disp as u32),
+        }
+    }
+
+    /// `mov [base + disp], reg` (64 bits)
+    pub fn store(&mut self, base: Reg, disp: i32, reg: Reg) {
+        self.raw(&[0x48 | (reg.high() as u8) << 2 | base.high() as u8, 0x89]);
+        self.base_disp(reg.0, base, disp);
+    }
+
+    /// `mov dword [base + disp], imm`
+    pub fn store_imm32(&mut self, base: Reg, disp: i32, imm: u32) {
+        if base.high() {
+            self.raw(&[0x41]);
+        }
+        self.raw(&[0xc7]);
+        self.base_disp(0, base, disp);
+        self.u32(imm);
+    }
+
+    /// `movq qword [base + disp], xmmN` for N < 16 (SSE form; does not touch upper halves)
+    pub fn store_xmm_low(&mut self, base: Reg, disp: i32, xmm: u8) {
+        self.raw(&[0x66]);
+        let rex = (u8::from(xmm >= 8)) << 2 | base.high() as u8;
+        if rex != 0 {
+            self.raw(&[0x40 | rex]);
+        }
+        self.raw(&[0x0f, 0xd6]);
+        self.base_disp(xmm, base, disp);
+    }
+
+    /// `lea reg, [base + disp]`
+    pub fn lea(&mut self, reg: Reg, base: Reg, disp: i32) {
+        self.raw(&[0x48 | (reg.high() as u8) << 2 | base.high() as u8, 0x8d]);
+        self.base_disp(reg.0, base, disp);
+    }
+
+    /// `mov to, from` (64 bits)
+    pub fn mov(&mut self, to: Reg, from: Reg) {
+        self.raw(&[
+            0x48 | (from.high() as u8) << 2 | to.high() as u8,
+            0x89,
+            0xc0 | from.low() << 3 | to.low(),
+        ]);
+    }
+
+    /// `mov to, [base + disp]` (64 bits)
+    pub fn load(&mut self, to: Reg, base: Reg, disp: i32) {
+        self.raw(&[0x48 | (to.high() as u8) << 2 | base.high() as u8, 0x8b]);
+        self.base_disp(to.0, base, disp);
+    }
+
+    /// `mov reg, imm`, the shortest form that leaves the upper bits right.
+    pub fn mov_imm(&mut self, reg: Reg, imm: u64) {
+        if let Ok(small) = u32::try_from(imm) {
+            if reg.high() {
+                self.raw(&[0x41]);
+            }
+            self.raw(&[0xb8 | reg.low()]);
+            self.u32(small);
+        } else if let Ok(signed) = i32::try_from(imm as i64) {
+            self.raw(&[0x48 | reg.high() as u8, 0xc7, 0xc0 | reg.low()]);
+            self.u32(signed as u32);
+        } else {
+            self.raw(&[0x48 | reg.high() as u8, 0xb8 | reg.low()]);
+            self.u64(imm);
+        }
+    }
+
+    /// `lea rcx, [rcx + rdx]`
+    pub fn add_rdx_to_rcx(&mut self) {
+        self.raw(&[0x48, 0x8d, 0x0c, 0x11]);
+    }
+
+    /// `movzx edx, cx`
+    pub fn low16_of_rcx_to_rdx(&mut self) {
+        self.raw(&[0x0f, 0xb7, 0xd1]);
+    }
+
+    /// `movzx ecx, ch`
+    pub fn second_byte_of_rcx(&mut self) {
+        self.raw(&[0x0f, 0xb6, 0xcd]);
+    }
+
+    /// `movzx ecx, ax`
+    pub fn low16_of_rax_to_rcx(&mut self) {
+        self.raw(&[0x0f, 0xb7, 0xc8]);
+    }
+
+    /// `pop reg`
+    pub fn pop(&mut self, reg: Reg) {
+        if reg.high() {
+            self.raw(&[0x41]);
+        }
+        self.raw(&[0x58 | reg.low()]);
+    }
+
+    /// `push imm32` (sign-extended)
+    pub fn push_imm32(&mut self, imm: i32) {
+        self.raw(&[0x68]);
+        self.u32(imm as u32);
+    }
+
+    /// `push qword [rip + …]`
+    pub fn push_rip(&mut self) -> Rel32 {
+        self.raw(&[0xff, 0x35]);
+        self.rel32()
+    }
+
+    /// `lea rcx, [rip + …]`
+    pub fn lea_rcx_rip(&mut self) -> Rel32 {
+        self.raw(&[0x48, 0x8d, 0x0d]);
+        self.rel32()
+    }
+
+    fn rel32(&mut self) -> Rel32 {
+        let at = self.here();
+        self.u32(0);
+        Rel32(at)
+    }
+
+    /// `jmp rel32`
+    pub fn jmp(&mut self) -> Rel32 {
+        self.raw(&[0xe9]);
+        self.rel32()
+    }
+
+    /// `jmp [rip + 0]` and the address behind it: a jump to anywhere.
+    pub fn jmp_far(&mut self, to: u64) {
+        self.raw(&[0xff, 0x25, 0, 0, 0, 0]);
+        self.u64(to);
+    }
+
+    /// `jcc rel32`, condition code as the hardware numbers it.
+    pub fn jcc(&mut self, condition: u8) -> Rel32 {
+        self.raw(&[0x0f, 0x80 | condition]);
+        self.rel32()
+    }
+
+    /// `jmp rel8`
+    pub fn jmp_short(&mut self) -> Rel8 {
+        self.raw(&[0xeb, 0]);
+        Rel8(self.here() - 1)
+    }
+
+    /// `jrcxz rel8`
+    pub fn jrcxz(&mut self) -> Rel8 {
+        self.raw(&[0xe3, 0]);
+        Rel8(self.here() - 1)
+    }
+
+    /// Points `rel` at offset `to` of this buffer.
+    pub fn bind(&mut self, rel: Rel32, to: usize) {
+        self.put_u32(rel.0, (to as i64 - rel.0 as i64 - 4) as i32 as u32);
+    }
+
+    /// Points `rel` at the next byte.
+    ///
+    /// # Panics
+    /// When it is too far away, which the callers' layouts exclude.
+    pub fn bind8_here(&mut self, rel: Rel8) {
+        let distance = self.here() - rel.0 - 1;
+        assert!(distance < 128, "short jump too long");
+        self.bytes[rel.0] = distance as u8;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+    use iced_x86::{Decoder, DecoderOptions, Instruction};
+
+    /// Every form decodes to the instruction its method names.
+    #[test]
+    fn forms_decode_as_named() {
+        let mut seen = String::new();
+        let mut check = |emit: &dyn Fn(&mut Code), code: iced_x86::Code, len: Option<usize>| {
+            let mut c = Code::new(CachePc(0x1000));
+            emit(&mut c);
+            let i: Instruction =
+                Decoder::with_ip(64, c.bytes(), 0x1000, DecoderOptions::NONE).decode();
+            assert_eq!(i.code(), code, "{:x?}", c.bytes());
+            assert_eq!(i.len(), len.unwrap_or(c.here()), "{:x?}", c.bytes());
+            seen.push('.');
+            i
+        };
+        use iced_x86::{Code as C, Register as R};
+        for n in 0..16u8 {
+            let full = R::RAX + u32::from(n);
+            let i = check(
+                &|c| c.store_gs(GsOffset(0x1234), Reg(n)),
+                C::Mov_rm64_r64,
+                None,
+            );
+            assert_eq!(
+                (
+                    i.op1_register(),
+                    i.segment_prefix(),
+                    i.memory_displacement64()
+                ),
+                (full, R::GS, 0x1234)
+            );
+            let i = check(
+                &|c| c.load_gs(Reg(n), GsOffset(0x1234)),
+                C::Mov_r64_rm64,
+                None,
+            );
+            assert_eq!(i.op0_register(), full);
+            for disp in [0, 4, 127, 128, 250] {
+                let i = check(
+                    &|c| c.store(Reg(n), disp, Reg(15 - n)),
+                    C::Mov_rm64_r64,
+                    None,
+                );
+                assert_eq!(
+                    (i.memory_base(), i.memory_displacement32(), i.memory_index()),
+                    (full, disp as u32, R::None)
+                );
+                let i = check(&|c| c.store_imm32(Reg(n), disp, 7), C::Mov_rm32_imm32, None);
+                assert_eq!((i.memory_base(), i.immediate32()), (full, 7));
+                let i = check(
+                    &|c| c.store_xmm_low(Reg(n), disp, n),
+                    C::Movq_xmmm64_xmm,
+                    None,
+                );
+                assert_eq!(
+                    (i.memory_base(), i.op1_register()),
+                    (full, R::XMM0 + u32::from(n))
+                );
+                let i = check(&|c| c.lea(Reg(15 - n), Reg(n), disp), C::Lea_r64_m, None);
+                assert_eq!(
+                    (i.memory_base(), i.op0_register()),
+                    (full, R::RAX + u32::from(15 - n))
+                );
+                check(
+                    &|c| c.load(Reg(15 - n), Reg(n), disp),
+                    C::Mov_r64_rm64,
+                    None,
+                );
+            }
+            let i = check(&|c| c.mov(Reg(n), Reg(3)), C::Mov_rm64_r64, None);
+            assert_eq!((i.op0_register(), i.op1_register()), (full, R::RBX));
+            check(&|c| c.pop(Reg(n)), C::Pop_r64, None);
+            let i = check(&|c| c.mov_imm(Reg(n), 5), C::Mov_r32_imm32, None);
+            assert_eq!(i.immediate(1), 5);
+            check(&|c| c.mov_imm(Reg(n), u64::MAX), C::Mov_rm64_imm32, None);
+            check(&|c| c.mov_imm(Reg(n), 1 << 40), C::Mov_r64_imm64, None);
+        }
+        check(
+            &|c| c.store_gs_imm32(GsOffset(8), 9),
+            C::Mov_rm32_imm32,
+            None,
+        );
+        check(&|c| c.jmp_gs(GsOffset(8)), C::Jmp_rm64, None);
+        let i = check(&|c| c.jmp_gs_rdx8(GsOffset(8)), C::Jmp_rm64, None);
+        assert_eq!((i.memory_index(), i.memory_index_scale()), (R::RDX, 8));
+        check(&|c| c.load_byte_gs_rcx(GsOffset(8)), C::Movzx_r32_rm8, None);
+        check(&|c| c.add_rdx_to_rcx(), C::Lea_r64_m, None);
+        check(&|c| c.low16_of_rcx_to_rdx(), C::Movzx_r32_rm16, None);
+        check(&|c| c.low16_of_rax_to_rcx(), C::Movzx_r32_rm16, None);
+        let i = check(&|c| c.second_byte_of_rcx(), C::Movzx_r32_rm8, None);
+        assert_eq!(i.op1_register(), R::CH);
+        check(&|c| c.push_imm32(-1), C::Pushq_imm32, None);
+        check(
+            &|c| {
+                c.push_rip();
+            },
+            C::Push_rm64,
+            None,
+        );
+        check(
+            &|c| {
+                c.lea_rcx_rip();
+            },
+            C::Lea_r64_m,
+            None,
+        );
+        check(
+            &|c| {
+                c.jmp();
+            },
+            C::Jmp_rel32_64,
+            None,
+        );
+        check(
+            &|c| {
+                c.jcc(4);
+            },
+            C::Je_rel32_64,
+            None,
+        );
+        check(
+            &|c| {
+                c.jrcxz();
+            },
+            C::Jrcxz_rel8_64,
+            None,
+        );
+        check(&|c| c.jmp_far(1), C::Jmp_rm64, Some(6));
+        assert!(seen.len() > 200);
+    }
+}

@@ -1,0 +1,55 @@
+//! Everything that lives inside the target.
+//!
+//! The host writes this crate, linked as one freestanding position-independent program, into a
+//! process that has just started, and lets it run there. It runs the app's code from a code cache,
+//! fragment by fragment, so that probes can be put around any instruction, and tells the host what
+//! they saw through the shared queue. See `ARCHITECTURE.md` for the whole way of one event.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`arch`] | all assembly: crossing between cache and runtime |
+//! | [`area`] | the per-thread block that GS points to |
+//! | [`start`] | from the host's jump to the first fragment |
+//! | [`region`] | what memory is code, and whose |
+//! | [`decode`] | app instructions, classified |
+//! | [`emit`] | machine code, written |
+//! | [`translate`] | fragments from app code |
+//! | [`probe`] | the events of a fragment and the code that records them |
+//! | [`cache`] | arenas, fragments and the way from app addresses to them |
+//! | [`dispatch`] | what happens when control leaves the cache: translate, link, look up |
+//! | [`deliver`] | the target's side of the queue and the dictionary |
+//! | [`syscall`] | system calls the runtime must see |
+//! | [`signal`] | the app's handlers under control, at exact places |
+//! | [`native`] | letting go |
+//!
+//! # Invariants
+//! * No libc, no thread-local storage through FS (it is the app's), no panic machinery; the GS base
+//!   is ours while a thread is controlled.
+//! * The app's stack pointer is never used by the runtime, and nothing is written below it.
+//! * The app's return addresses on its stack are its own.
+//! * Every register is the app's at each boundary between app instructions, but for one stolen
+//!   register that the fragment's description names.
+//! * The runtime executes no floating-point or AVX instruction; the low halves of the vector
+//!   registers are saved on every entry to compiled code.
+#![no_std]
+// The runtime is made of raw memory, system calls and generated code.
+#![allow(unsafe_code)]
+
+extern crate alloc;
+
+pub mod arch;
+pub mod area;
+pub mod cache;
+pub mod decode;
+pub mod deliver;
+pub mod dispatch;
+pub mod emit;
+pub mod heap;
+pub mod native;
+pub mod probe;
+pub mod region;
+pub mod signal;
+pub mod start;
+pub mod sys;
+pub mod syscall;
+pub mod translate;

@@ -1,0 +1,380 @@
+//! Which instructions are events, and how a run-time value is read.
+//!
+//! The definitions are the project's contract (`docs/events.md`). Branches and calls are told by
+//! their class alone; this module decides which instructions are *loads*, and how the probe of
+//! each gets at the memory operand's value, zero-extended to 64 bits.
+//!
+//! A load whose whole destination register is exactly that value afterwards ([`Load::After`]) is
+//! recorded from the register: one store. Any other ([`Load::Before`]) is read a second time, into
+//! a scratch register, just before the instruction itself. If that read faults, the app's own
+//! would have, at the same address, and no register has changed yet.
+
+use iced_x86::{
+    Code, FlowControl, Instruction, InstructionInfoFactory, InstructionInfoOptions, MemorySize,
+    Mnemonic, OpAccess, OpKind, Register,
+};
+
+use crate::decode::{Class, Insn};
+use crate::emit::Reg;
+
+/// How a load's value is obtained.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Load {
+    /// From this general register, after the instruction.
+    After(Reg),
+    /// From the low half of this vector register, after the instruction.
+    AfterXmm(u8),
+    /// From the low byte or word of `rax`, after the instruction (`lodsb`, `lodsw`), as bytes.
+    AfterPartRax(u8),
+    /// By reading this many bytes (1, 2, 4 or 8) of the memory operand before the instruction.
+    Before(u8),
+    /// By reading the top of the stack before the instruction (`pop` into `rsp` or 16 bits).
+    BeforeStack(u8),
+}
+
+/// General registers an instruction reads or writes, in part or whole, as a mask.
+pub fn registers_used(info: &mut InstructionInfoFactory, i: &Instruction) -> u16 {
+    info.info_options(i, InstructionInfoOptions::NO_MEMORY_USAGE)
+        .used_registers()
+        .iter()
+        .fold(0, |mask, used| {
+            mask | gpr(used.register()).map_or(0, Reg::bit)
+        })
+}
+
+fn gpr(register: Register) -> Option<Reg> {
+    register
+        .is_gpr()
+        .then(|| Reg((register.full_register() as u32 - Register::RAX as u32) as u8))
+}
+
+fn writes_register(info: &mut InstructionInfoFactory, i: &Instruction) -> bool {
+    info.info_options(i, InstructionInfoOptions::NO_MEMORY_USAGE)
+        .used_registers()
+        .iter()
+        .any(|used| {
+            let r = used.register();
+            let data = (r.is_gpr() && r != Register::RSP)
+                || r.is_vector_register()
+                || r.is_mm()
+                || r.is_k();
+            data && matches!(
+                used.access(),
+                OpAccess::Write
+                    | OpAccess::CondWrite
+                    | OpAccess::ReadWrite
+                    | OpAccess::ReadCondWrite
+            )
+        })
+}
+
+/// Whether x87 arithmetic and loads with a memory operand put it on the register stack.
+fn is_x87_load(i: &Instruction) -> bool {
+    use Mnemonic as M;
+    matches!(
+        i.mnemonic(),
+        M::Fld
+            | M::Fild
+            | M::Fbld
+            | M::Fadd
+            | M::Fsub
+            | M::Fsubr
+            | M::Fmul
+            | M::Fdiv
+            | M::Fdivr
+            | M::Fiadd
+            | M::Fisub
+            | M::Fisubr
+            | M::Fimul
+            | M::Fidiv
+            | M::Fidivr
+    )
+}
+
+/// Instructions whose memory operand is no plain load: masked, scattered, control state, segments.
+fn is_special(i: &Instruction) -> bool {
+    use Mnemonic as M;
+    i.has_op_mask()
+        || i.is_vsib()
+        || i.memory_size() == MemorySize::Unknown
+        || matches!(
+            i.mnemonic(),
+            M::Push
+                | M::Cmpxchg
+                | M::Cmpxchg8b
+                | M::Cmpxchg16b
+                | M::Vmaskmovps
+                | M::Vmaskmovpd
+                | M::Vpmaskmovd
+                | M::Vpmaskmovq
+                | M::Lds
+                | M::Les
+                | M::Lfs
+                | M::Lgs
+                | M::Lss
+        )
+}
+
+fn mnemonic_is_plain_gpr_load(i: &Instruction) -> bool {
+    use Code as C;
+    matches!(
+        i.code(),
+        C::Mov_r64_rm64
+            | C::Mov_r32_rm32
+            | C::Mov_RAX_moffs64
+            | C::Mov_EAX_moffs32
+            | C::Movzx_r32_rm8
+            | C::Movzx_r32_rm16
+            | C::Movzx_r64_rm8
+            | C::Movzx_r64_rm16
+            | C::Xadd_rm64_r64
+            | C::Xadd_rm32_r32
+    )
+}
+
+fn is_plain_xmm_load(i: &Instruction) -> bool {
+    use Mnemonic as M;
+    matches!(
+        i.mnemonic(),
+        M::Movups
+            | M::Movupd
+            | M::Movaps
+            | M::Movapd
+            | M::Movdqu
+            | M::Movdqa
+            | M::Movss
+            | M::Movsd
+            | M::Movq
+            | M::Movd
+            | M::Vmovups
+            | M::Vmovupd
+            | M::Vmovaps
+            | M::Vmovapd
+            | M::Vmovdqu
+            | M::Vmovdqa
+            | M::Vmovss
+            | M::Vmovsd
+            | M::Vmovq
+            | M::Vmovd
+    )
+}
+
+/// The load that `insn` is, if it is one.
+pub fn load(info: &mut InstructionInfoFactory, insn: &Insn) -> Option<Load> {
+    let i = &insn.iced;
+    if insn.class != Class::Plain || i.flow_control() != FlowControl::Next {
+        return None;
+    }
+    match i.code() {
+        Code::Pop_r64 if i.op0_register() == Register::RSP => return Some(Load::BeforeStack(8)),
+        Code::Pop_r64 => return gpr(i.op0_register()).map(Load::After),
+        Code::Pop_r16 => return Some(Load::BeforeStack(2)),
+        Code::Leaveq => return Some(Load::After(Reg::RBP)),
+        Code::Lodsb_AL_m8 => return Some(Load::AfterPartRax(1)),
+        Code::Lodsw_AX_m16 => return Some(Load::AfterPartRax(2)),
+        Code::Lodsd_EAX_m32 | Code::Lodsq_RAX_m64 => return Some(Load::After(Reg::RAX)),
+        Code::Xlat_m8 => return Some(Load::Before(1)),
+        _ => {}
+    }
+    if i.is_string_instruction() || is_special(i) {
+        return None;
+    }
+    let memory = (0..i.op_count()).find(|&n| i.op_kind(n) == OpKind::Memory)?;
+    let access = info.info(i).op_access(memory);
+    match access {
+        OpAccess::Read | OpAccess::CondRead => {}
+        OpAccess::ReadWrite | OpAccess::ReadCondWrite
+            if matches!(i.mnemonic(), Mnemonic::Xchg | Mnemonic::Xadd) => {}
+        _ => return None,
+    }
+    if !is_x87_load(i) && !writes_register(info, i) {
+        return None;
+    }
+    if mnemonic_is_plain_gpr_load(i) {
+        let register = (0..i.op_count()).find(|&n| i.op_kind(n) == OpKind::Register)?;
+        return gpr(i.op_register(register)).map(Load::After);
+    }
+    if matches!(i.code(), Code::Xchg_rm64_r64 | Code::Xchg_rm32_r32) {
+        return gpr(i.op1_register()).map(Load::After);
+    }
+    if is_plain_xmm_load(i)
+        && i.op0_kind() == OpKind::Register
+        && i.op0_register().is_vector_register()
+    {
+        let n = i.op0_register().number();
+        if n < 16 {
+            return Some(Load::AfterXmm(n as u8));
+        }
+    }
+    match i.memory_size().size() {
+        0 => None,
+        1 => Some(Load::Before(1)),
+        2 => Some(Load::Before(2)),
+        n if n < 8 => Some(Load::Before(4)),
+        _ => Some(Load::Before(8)),
+    }
+}
+
+/// The register that holds the method table in `call [reg+disp]`, if `i` has that form.
+pub fn method_table(i: &Instruction) -> Option<Reg> {
+    let base = i.memory_base();
+    (i.op0_kind() == OpKind::Memory
+        && i.memory_index() == Register::None
+        && i.segment_prefix() == Register::None
+        && base.is_gpr64()
+        && base != Register::RSP)
+        .then(|| gpr(base))
+        .flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::AppPc;
+    use crate::decode::Reader;
+
+    fn load_of(code: &[u8]) -> Option<Load> {
+        load(
+            &mut InstructionInfoFactory::new(),
+            &Reader::new(code, AppPc(0x1000)).next(),
+        )
+    }
+
+    #[test]
+    fn loads_are_those_of_the_definition() {
+        let cases: &[(&str, &[u8], Option<Load>)] = &[
+            (
+                "mov rax,[rdi]",
+                &[0x48, 0x8b, 0x07],
+                Some(Load::After(Reg::RAX)),
+            ),
+            (
+                "mov r9d,[rdi]",
+                &[0x44, 0x8b, 0x0f],
+                Some(Load::After(Reg(9))),
+            ),
+            ("mov al,[rdi]", &[0x8a, 0x07], Some(Load::Before(1))),
+            ("mov ax,[rdi]", &[0x66, 0x8b, 0x07], Some(Load::Before(2))),
+            (
+                "movzx eax,byte[rdi]",
+                &[0x0f, 0xb6, 0x07],
+                Some(Load::After(Reg::RAX)),
+            ),
+            (
+                "movsx eax,byte[rdi]",
+                &[0x0f, 0xbe, 0x07],
+                Some(Load::Before(1)),
+            ),
+            (
+                "movsxd rax,[rdi]",
+                &[0x48, 0x63, 0x07],
+                Some(Load::Before(4)),
+            ),
+            (
+                "cmove eax,[rdi]",
+                &[0x0f, 0x44, 0x07],
+                Some(Load::Before(4)),
+            ),
+            ("pop rbx", &[0x5b], Some(Load::After(Reg::RBX))),
+            ("pop rsp", &[0x5c], Some(Load::BeforeStack(8))),
+            ("leave", &[0xc9], Some(Load::After(Reg::RBP))),
+            ("add rax,[rdi]", &[0x48, 0x03, 0x07], Some(Load::Before(8))),
+            (
+                "imul qword[rdi]",
+                &[0x48, 0xf7, 0x2f],
+                Some(Load::Before(8)),
+            ),
+            ("div dword[rdi]", &[0xf7, 0x37], Some(Load::Before(4))),
+            (
+                "xchg [rdi],rax",
+                &[0x48, 0x87, 0x07],
+                Some(Load::After(Reg::RAX)),
+            ),
+            ("xchg [rdi],al", &[0x86, 0x07], Some(Load::Before(1))),
+            (
+                "xadd [rdi],rax",
+                &[0x48, 0x0f, 0xc1, 0x07],
+                Some(Load::After(Reg::RAX)),
+            ),
+            (
+                "movups xmm1,[rdi]",
+                &[0x0f, 0x10, 0x0f],
+                Some(Load::AfterXmm(1)),
+            ),
+            (
+                "movsd xmm1,[rdi]",
+                &[0xf2, 0x0f, 0x10, 0x0f],
+                Some(Load::AfterXmm(1)),
+            ),
+            (
+                "movhps xmm1,[rdi]",
+                &[0x0f, 0x16, 0x0f],
+                Some(Load::Before(8)),
+            ),
+            (
+                "addss xmm1,[rdi]",
+                &[0xf3, 0x0f, 0x58, 0x0f],
+                Some(Load::Before(4)),
+            ),
+            (
+                "vpaddd ymm1,ymm0,[rdi]",
+                &[0xc5, 0xfd, 0xfe, 0x0f],
+                Some(Load::Before(8)),
+            ),
+            ("fld dword[rdi]", &[0xd9, 0x07], Some(Load::Before(4))),
+            ("fld tbyte[rdi]", &[0xdb, 0x2f], Some(Load::Before(8))),
+            ("fadd qword[rdi]", &[0xdc, 0x07], Some(Load::Before(8))),
+            ("lodsb", &[0xac], Some(Load::AfterPartRax(1))),
+            ("lodsq", &[0x48, 0xad], Some(Load::After(Reg::RAX))),
+            ("xlat", &[0xd7], Some(Load::Before(1))),
+            (
+                "paddd mm0,[rdi]",
+                &[0x0f, 0xfe, 0x07],
+                Some(Load::Before(8)),
+            ),
+            (
+                "crc32 eax,dword[rdi]",
+                &[0xf2, 0x0f, 0x38, 0xf1, 0x07],
+                Some(Load::Before(4)),
+            ),
+            ("cmp rax,[rdi]", &[0x48, 0x3b, 0x07], None),
+            ("test [rdi],eax", &[0x85, 0x07], None),
+            ("bt [rdi],1", &[0x0f, 0xba, 0x27, 1], None),
+            ("add [rdi],rax", &[0x48, 0x01, 0x07], None),
+            ("cmpxchg [rdi],rcx", &[0x48, 0x0f, 0xb1, 0x0f], None),
+            ("push [rdi]", &[0xff, 0x37], None),
+            ("pop [rdi]", &[0x8f, 0x07], None),
+            ("mov [rdi],rax", &[0x48, 0x89, 0x07], None),
+            ("lea rax,[rdi]", &[0x48, 0x8d, 0x07], None),
+            ("nop [rdi]", &[0x0f, 0x1f, 0x07], None),
+            ("ret", &[0xc3], None),
+            ("call [rdi]", &[0xff, 0x17], None),
+            ("movsq", &[0x48, 0xa5], None),
+            ("rep cmpsb", &[0xf3, 0xa6], None),
+            ("scasb", &[0xae], None),
+            ("ucomiss xmm1,[rdi]", &[0x0f, 0x2e, 0x0f], None),
+            ("ptest xmm1,[rdi]", &[0x66, 0x0f, 0x38, 0x17, 0x0f], None),
+            ("fcom dword[rdi]", &[0xd8, 0x17], None),
+            ("fldcw [rdi]", &[0xd9, 0x2f], None),
+            ("ldmxcsr [rdi]", &[0x0f, 0xae, 0x17], None),
+            ("prefetcht0 [rdi]", &[0x0f, 0x18, 0x0f], None),
+            ("vgatherdps", &[0xc4, 0xe2, 0x69, 0x92, 0x0c, 0x07], None),
+            ("popfq", &[0x9d], None),
+            ("mov ds,[rdi]", &[0x8e, 0x1f], None),
+        ];
+        for (name, code, expect) in cases {
+            assert_eq!(load_of(code), *expect, "{name}");
+        }
+    }
+
+    #[test]
+    fn method_tables_are_bases_of_calls() {
+        let of = |code: &[u8]| method_table(&Reader::new(code, AppPc(0)).next().iced);
+        assert_eq!(of(&[0xff, 0x50, 0x10]), Some(Reg::RAX));
+        assert_eq!(of(&[0x41, 0xff, 0x53, 0x10]), Some(Reg(11)));
+        assert_eq!(of(&[0xff, 0x54, 0x24, 0x10]), None);
+        assert_eq!(of(&[0xff, 0x15, 0, 0, 0, 0]), None);
+        assert_eq!(of(&[0xff, 0xd0]), None);
+        assert_eq!(of(&[0xff, 0x14, 0xc7]), None);
+    }
+}

@@ -1,0 +1,248 @@
+//! System calls, raw. The only way the runtime talks to the kernel.
+
+use core::arch::asm;
+
+pub use linux_raw_sys::general as nr;
+
+/// A failed system call: the positive error number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Errno(pub i32);
+
+impl Errno {
+    /// A signal interrupted the call.
+    pub const EINTR: Self = Self(4);
+}
+
+/// Does a system call.
+///
+/// # Safety
+/// As the call itself: pointers among the arguments must be valid for what the call does with
+/// them, and it must not break what the rest of the program relies on.
+#[inline]
+pub unsafe fn call(nr: u32, args: [u64; 6]) -> i64 {
+    let result;
+    // SAFETY: the caller answers for the call; the registers it clobbers are declared.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") u64::from(nr) => result,
+            in("rdi") args[0],
+            in("rsi") args[1],
+            in("rdx") args[2],
+            in("r10") args[3],
+            in("r8") args[4],
+            in("r9") args[5],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+fn check(result: i64) -> Result<u64, Errno> {
+    if (-4095..0).contains(&result) {
+        Err(Errno(-result as i32))
+    } else {
+        Ok(result as u64)
+    }
+}
+
+/// As [`call`], with the error told apart.
+///
+/// # Safety
+/// As [`call`].
+pub unsafe fn checked(nr: u32, args: [u64; 6]) -> Result<u64, Errno> {
+    // SAFETY: handed on to the caller.
+    check(unsafe { call(nr, args) })
+}
+
+/// Where and how to map memory.
+pub struct Map {
+    /// Address (a hint, unless `flags` says fixed).
+    pub at: u64,
+    /// Bytes.
+    pub len: usize,
+    /// `PROT_*`.
+    pub prot: u32,
+    /// `MAP_*`.
+    pub flags: u32,
+    /// File, or -1.
+    pub fd: i32,
+    /// Offset in the file.
+    pub offset: u64,
+}
+
+/// `mmap`.
+///
+/// # Safety
+/// With `MAP_FIXED`, nothing that is still used may lie in the range.
+pub unsafe fn mmap(map: &Map) -> Result<u64, Errno> {
+    // SAFETY: the caller answers for a fixed range; otherwise new memory is taken.
+    unsafe {
+        checked(
+            nr::__NR_mmap,
+            [
+                map.at,
+                map.len as u64,
+                u64::from(map.prot),
+                u64::from(map.flags),
+                map.fd as i64 as u64,
+                map.offset,
+            ],
+        )
+    }
+}
+
+/// Fresh private memory anywhere, readable and writable.
+pub fn anonymous(len: usize) -> Result<u64, Errno> {
+    // SAFETY: no fixed address.
+    unsafe {
+        mmap(&Map {
+            at: 0,
+            len,
+            prot: nr::PROT_READ | nr::PROT_WRITE,
+            flags: nr::MAP_PRIVATE | nr::MAP_ANONYMOUS | nr::MAP_NORESERVE,
+            fd: -1,
+            offset: 0,
+        })
+    }
+}
+
+/// `munmap`.
+///
+/// # Safety
+/// Nothing in the range may be used any more.
+pub unsafe fn munmap(at: u64, len: usize) {
+    // SAFETY: handed on to the caller. A failure leaves the memory mapped, which harms nobody.
+    let _ = unsafe { call(nr::__NR_munmap, [at, len as u64, 0, 0, 0, 0]) };
+}
+
+/// Opens a file for reading. `path` ends with a NUL byte.
+pub fn open(path: &core::ffi::CStr) -> Result<i32, Errno> {
+    const AT_FDCWD: i64 = -100;
+    let flags = u64::from(nr::O_RDONLY | nr::O_CLOEXEC);
+    // SAFETY: the path is NUL-terminated.
+    unsafe {
+        checked(
+            nr::__NR_openat,
+            [AT_FDCWD as u64, path.as_ptr() as u64, flags, 0, 0, 0],
+        )
+    }
+    .map(|fd| fd as i32)
+}
+
+/// Reads what fits, restarting when interrupted.
+pub fn read(fd: i32, buffer: &mut [u8]) -> Result<usize, Errno> {
+    loop {
+        // SAFETY: the buffer is ours and as long as said.
+        let n = unsafe {
+            checked(
+                nr::__NR_read,
+                [
+                    fd as u64,
+                    buffer.as_mut_ptr() as u64,
+                    buffer.len() as u64,
+                    0,
+                    0,
+                    0,
+                ],
+            )
+        };
+        match n {
+            Err(Errno::EINTR) => {}
+            other => return other.map(|n| n as usize),
+        }
+    }
+}
+
+/// Closes a file.
+pub fn close(fd: i32) {
+    // SAFETY: the descriptor is ours.
+    let _ = unsafe { call(nr::__NR_close, [fd as u64, 0, 0, 0, 0, 0]) };
+}
+
+/// This process.
+pub fn getpid() -> i32 {
+    // SAFETY: no arguments.
+    unsafe { call(nr::__NR_getpid, [0; 6]) as i32 }
+}
+
+/// The process that started this one.
+pub fn getppid() -> i32 {
+    // SAFETY: no arguments.
+    unsafe { call(nr::__NR_getppid, [0; 6]) as i32 }
+}
+
+/// Nanoseconds of the monotonic clock.
+pub fn monotonic() -> u64 {
+    let mut t = [0u64; 2];
+    // SAFETY: `t` has the shape of a timespec.
+    let _ = unsafe {
+        call(
+            nr::__NR_clock_gettime,
+            [
+                u64::from(nr::CLOCK_MONOTONIC),
+                t.as_mut_ptr() as u64,
+                0,
+                0,
+                0,
+                0,
+            ],
+        )
+    };
+    t[0] * 1_000_000_000 + t[1]
+}
+
+/// Writes to standard error, for a failure of the runtime itself.
+pub fn complain(bytes: &[u8]) {
+    // SAFETY: the slice is valid.
+    let _ = unsafe {
+        call(
+            nr::__NR_write,
+            [2, bytes.as_ptr() as u64, bytes.len() as u64, 0, 0, 0],
+        )
+    };
+}
+
+/// Copies memory of this process that may not be there; whether all of it was.
+pub fn copy_checked(from: u64, to: &mut [u8]) -> bool {
+    let local = [to.as_mut_ptr() as u64, to.len() as u64];
+    let remote = [from, to.len() as u64];
+    // SAFETY: `to` is valid; the kernel checks `from`.
+    let n = unsafe {
+        call(
+            nr::__NR_process_vm_readv,
+            [
+                getpid() as u64,
+                local.as_ptr() as u64,
+                1,
+                remote.as_ptr() as u64,
+                1,
+                0,
+            ],
+        )
+    };
+    n == to.len() as i64
+}
+
+/// Writes memory of this process that may not be there; whether all of it was.
+pub fn write_checked(from: &[u8], to: u64) -> bool {
+    let local = [from.as_ptr() as u64, from.len() as u64];
+    let remote = [to, from.len() as u64];
+    // SAFETY: `from` is valid; the kernel checks `to`, which is memory of the app.
+    let n = unsafe {
+        call(
+            nr::__NR_process_vm_writev,
+            [
+                getpid() as u64,
+                local.as_ptr() as u64,
+                1,
+                remote.as_ptr() as u64,
+                1,
+                0,
+            ],
+        )
+    };
+    n == from.len() as i64
+}

@@ -1,0 +1,302 @@
+//! System calls that the runtime must see.
+//!
+//! Most system calls are made from the cache, unseen. A table of bytes in the thread area names
+//! those that concern the runtime: what changes the memory map, what the app asks about signals,
+//! what starts, replaces or ends a process, and what would take the ground from under the runtime.
+//! Each is made in the app's name with the app's arguments, and the app gets the kernel's answer.
+
+use core::sync::atomic::Ordering::{Relaxed, Release};
+
+use linux_raw_sys::general as nr;
+use trommel_queue::{LetGo, State};
+
+use crate::arch;
+use crate::area::{Context, Reason};
+use crate::cache::AppPc;
+use crate::dispatch::Runtime;
+use crate::native;
+use crate::region::Range;
+use crate::signal::{Action, AltStack, UCONTEXT_BYTES, Ucontext};
+use crate::sys;
+
+/// The system calls handled here.
+pub const SEEN: [u32; 24] = [
+    nr::__NR_mmap,
+    nr::__NR_mprotect,
+    nr::__NR_munmap,
+    nr::__NR_mremap,
+    nr::__NR_madvise,
+    nr::__NR_remap_file_pages,
+    nr::__NR_pkey_mprotect,
+    nr::__NR_shmat,
+    nr::__NR_rt_sigaction,
+    nr::__NR_rt_sigreturn,
+    nr::__NR_sigaltstack,
+    nr::__NR_clone,
+    nr::__NR_clone3,
+    nr::__NR_fork,
+    nr::__NR_vfork,
+    nr::__NR_execve,
+    nr::__NR_execveat,
+    nr::__NR_exit,
+    nr::__NR_exit_group,
+    nr::__NR_arch_prctl,
+    nr::__NR_prctl,
+    nr::__NR_seccomp,
+    nr::__NR_process_vm_writev,
+    nr::__NR_userfaultfd,
+];
+
+const SYSCALL_BYTES: u64 = 2;
+const EFAULT: i64 = -14;
+
+fn args(context: &Context) -> [u64; 6] {
+    let r = &context.regs;
+    [r[7], r[6], r[2], r[10], r[8], r[9]]
+}
+
+fn pass(context: &Context, number: u32) -> i64 {
+    // SAFETY: the app's own call with its own arguments; what the runtime relies on is seen to by
+    // the caller.
+    unsafe { sys::call(number, args(context)) }
+}
+
+/// What a system call leaves in `rcx` and `r11`.
+pub fn finish(context: &mut Context, next: AppPc) {
+    context.regs[1] = next.0;
+    context.regs[11] = context.flags;
+}
+
+/// Handles the call that the app makes just before `next`.
+pub fn handle(runtime: &mut Runtime, context: &mut Context, next: AppPc) {
+    let here = AppPc(next.0 - SYSCALL_BYTES);
+    context.next_pc = here;
+    if context.pending != 0 {
+        // A signal came first: it is delivered as if the call had not begun.
+        return runtime.go(context, here, None, false);
+    }
+    runtime.shared.control().syscalls.fetch_add(1, Relaxed);
+    let a = args(context);
+    let number = context.regs[0] as u32;
+    let result = match number {
+        nr::__NR_mmap => {
+            let result = pass(context, number);
+            if a[3] & u64::from(nr::MAP_FIXED) != 0 && result > 0 {
+                code_may_change(runtime, a[0], a[1]);
+            }
+            result
+        }
+        nr::__NR_mprotect
+        | nr::__NR_munmap
+        | nr::__NR_pkey_mprotect
+        | nr::__NR_remap_file_pages => {
+            code_may_change(runtime, a[0], a[1]);
+            pass(context, number)
+        }
+        nr::__NR_madvise => {
+            const DROPS: [u64; 4] = [4, 8, 9, 21]; // DONTNEED, FREE, REMOVE, DONTNEED_LOCKED
+            if DROPS.contains(&a[2]) {
+                code_may_change(runtime, a[0], a[1]);
+            }
+            pass(context, number)
+        }
+        nr::__NR_mremap => {
+            code_may_change(runtime, a[0], a[1]);
+            let result = pass(context, number);
+            if result > 0 {
+                code_may_change(runtime, result as u64, a[2]);
+            }
+            result
+        }
+        nr::__NR_shmat | nr::__NR_process_vm_writev | nr::__NR_userfaultfd => {
+            let result = pass(context, number);
+            code_may_change(runtime, 0, u64::MAX);
+            result
+        }
+        nr::__NR_rt_sigaction => sigaction(runtime, &a),
+        nr::__NR_sigaltstack => altstack(runtime, context, &a),
+        nr::__NR_rt_sigreturn => return sigreturn(runtime, context, here),
+        nr::__NR_clone | nr::__NR_clone3 | nr::__NR_fork | nr::__NR_vfork => {
+            return start_process(runtime, context, number, &a);
+        }
+        nr::__NR_execve | nr::__NR_execveat => {
+            let _ = runtime.publish();
+            let state = |s: State| runtime.shared.control().state.store(s as u32, Release);
+            state(State::Exec);
+            runtime.signals.hand_over_ignored(false);
+            let result = pass(context, number);
+            runtime.signals.hand_over_ignored(true);
+            state(State::Controlled);
+            result
+        }
+        nr::__NR_exit | nr::__NR_exit_group => {
+            let _ = runtime.publish();
+            runtime
+                .shared
+                .control()
+                .state
+                .store(State::Exited as u32, Release);
+            pass(context, number)
+        }
+        nr::__NR_arch_prctl => {
+            const ARCH_SET_GS: u64 = 0x1001;
+            const ARCH_GET_GS: u64 = 0x1004;
+            if a[0] == ARCH_SET_GS || a[0] == ARCH_GET_GS {
+                return native::let_go(runtime, context, LetGo::GsBase);
+            }
+            pass(context, number)
+        }
+        nr::__NR_prctl => {
+            const PR_SET_SECCOMP: u64 = 22;
+            if a[0] == PR_SET_SECCOMP {
+                return native::let_go(runtime, context, LetGo::Seccomp);
+            }
+            pass(context, number)
+        }
+        nr::__NR_seccomp => return native::let_go(runtime, context, LetGo::Seccomp),
+        _ => pass(context, number),
+    };
+    context.regs[0] = result as u64;
+    finish(context, next);
+    runtime.go(context, next, None, false);
+}
+
+fn code_may_change(runtime: &mut Runtime, start: u64, len: u64) {
+    let start = start & !0xfff;
+    let range = Range {
+        start,
+        end: start.saturating_add(len).saturating_add(0xfff) & !0xfff,
+    };
+    if runtime.regions.meets(range) {
+        // Records that name this code must be understood while it is what it was.
+        let _ = runtime.drain();
+        runtime.invalidate(range);
+    }
+}
+
+fn sigaction(runtime: &mut Runtime, a: &[u64; 6]) -> i64 {
+    const EINVAL: i64 = -22;
+    if a[3] != 8 {
+        return EINVAL;
+    }
+    let mut new = [0u8; size_of::<Action>()];
+    if a[1] != 0 && !sys::copy_checked(a[1], &mut new) {
+        return EFAULT;
+    }
+    let word = |n: usize| {
+        new[8 * n..]
+            .first_chunk()
+            .map_or(0, |b| u64::from_le_bytes(*b))
+    };
+    let wanted = (a[1] != 0).then(|| Action {
+        handler: word(0),
+        flags: word(1),
+        restorer: word(2),
+        mask: word(3),
+    });
+    let (result, old) = runtime.signals.change(a[0] as i32, wanted);
+    if result == 0 && a[2] != 0 {
+        let mut bytes = [0u8; size_of::<Action>()];
+        for (n, word) in [old.handler, old.flags, old.restorer, old.mask]
+            .into_iter()
+            .enumerate()
+        {
+            bytes[8 * n..8 * n + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        if !sys::write_checked(&bytes, a[2]) {
+            return EFAULT;
+        }
+    }
+    result
+}
+
+fn altstack(runtime: &mut Runtime, context: &Context, a: &[u64; 6]) -> i64 {
+    let mut new = [0u8; 24];
+    if a[0] != 0 && !sys::copy_checked(a[0], &mut new) {
+        return EFAULT;
+    }
+    let word = |n: usize| new[n..].first_chunk().map_or(0, |b| u64::from_le_bytes(*b));
+    let wanted = (a[0] != 0).then(|| AltStack {
+        sp: word(0),
+        flags: word(8) as u32,
+        pad: 0,
+        size: word(16),
+    });
+    let (result, old) = runtime.signals.change_stack(context.regs[4], wanted);
+    if result == 0 && a[1] != 0 {
+        let mut bytes = [0u8; 24];
+        bytes[..8].copy_from_slice(&old.sp.to_le_bytes());
+        bytes[8..12].copy_from_slice(&old.flags.to_le_bytes());
+        bytes[16..].copy_from_slice(&old.size.to_le_bytes());
+        if !sys::write_checked(&bytes, a[1]) {
+            return EFAULT;
+        }
+    }
+    result
+}
+
+/// The app returns from its handler: the kernel loads the frame, and control comes back to
+/// `arch::sigreturned`.
+fn sigreturn(runtime: &mut Runtime, context: &mut Context, here: AppPc) {
+    let at = context.regs[4];
+    let mut bytes = [0u8; UCONTEXT_BYTES];
+    if !sys::copy_checked(at, &mut bytes) {
+        // No frame there: what the kernel makes of that, it makes of the app's own call.
+        context.next_pc = here;
+        return native::step(runtime, context);
+    }
+    // SAFETY: plain words, and as many bytes.
+    let mut frame: Ucontext = unsafe { core::mem::transmute(bytes) };
+    let (pc, stack) = frame.redirect(runtime.signals.own_stack);
+    runtime.signals.restore_stack(stack);
+    // SAFETY: plain words, and as many bytes.
+    let bytes: [u8; UCONTEXT_BYTES] = unsafe { core::mem::transmute(frame) };
+    if !sys::write_checked(&bytes, at) {
+        context.next_pc = here;
+        return native::step(runtime, context);
+    }
+    context.next_pc = pc;
+    // SAFETY: the frame is complete and the kernel checks it; control does not come back here.
+    unsafe { arch::sigreturn(at) }
+}
+
+const CLONE_VM: u64 = 0x100;
+const CLONE_VFORK: u64 = 0x4000;
+const CLONE_THREAD: u64 = 0x1_0000;
+
+fn start_process(runtime: &mut Runtime, context: &mut Context, number: u32, a: &[u64; 6]) {
+    let flags = match number {
+        nr::__NR_clone => a[0],
+        nr::__NR_clone3 => {
+            let mut flags = [0u8; 8];
+            // An unreadable argument fails in the kernel just so.
+            let _ = sys::copy_checked(a[0], &mut flags);
+            u64::from_le_bytes(flags)
+        }
+        nr::__NR_vfork => CLONE_VM | CLONE_VFORK,
+        _ => 0,
+    };
+    if flags & CLONE_THREAD != 0 || flags & (CLONE_VM | CLONE_VFORK) == CLONE_VM {
+        return native::let_go(runtime, context, LetGo::Threads);
+    }
+    runtime.shared.control().children.fetch_add(1, Relaxed);
+    context.reason = Reason::Cloned as u32;
+    // SAFETY: the context holds the app's whole state at its call.
+    unsafe { arch::clone() }
+}
+
+/// A call into the kernel's emulated page: does the call and returns for it.
+pub fn vsyscall(context: &mut Context, pc: AppPc) {
+    let number = match pc.0 & 0xfff {
+        0x000 => nr::__NR_gettimeofday,
+        0x400 => nr::__NR_time,
+        _ => nr::__NR_getcpu,
+    };
+    context.regs[0] = pass(context, number) as u64;
+    let mut back = [0u8; 8];
+    let rsp = context.regs[4];
+    if sys::copy_checked(rsp, &mut back) {
+        context.regs[4] = rsp + 8;
+    }
+    context.next_pc = AppPc(u64::from_le_bytes(back));
+}
