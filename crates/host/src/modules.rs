@@ -9,9 +9,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use trommel_profile::Module;
+use trommel_profile::{Loaded, Module};
 use trommel_queue::dict::TargetPc;
 use trommel_symbol::elf::{self, Format};
+use trommel_symbol::{build_id_of, own_vdso};
 use trommel_tuple::{ModuleId, Place, Vaddr};
 
 use crate::shared::Region;
@@ -41,7 +42,7 @@ impl Default for Modules {
 impl Modules {
     /// No module but `[anon]`.
     pub fn new() -> Self {
-        let anon = Module { id: ModuleId::ANON, path: b"[anon]".to_vec(), build_id: Vec::new() };
+        let anon = Module { id: ModuleId::ANON, path: b"[anon]".to_vec(), ..Module::default() };
         Self { list: vec![anon], images: vec![(b"[anon]".to_vec(), 0, None)], known: Vec::new(), last: 0 }
     }
 
@@ -64,6 +65,13 @@ impl Modules {
             None if module == ModuleId::ANON => region.range.start,
             None => region.offset,
         };
+        let number = usize::from(module.0);
+        if module != ModuleId::ANON {
+            let bias = region.range.start.wrapping_sub(vaddr);
+            let extent = self.images[number].2.as_ref().map_or(vaddr..vaddr + (region.range.end - region.range.start), elf::Image::extent);
+            let (start, end) = (extent.start.wrapping_add(bias), extent.end.wrapping_add(bias));
+            self.list[number].loaded = Some(Loaded { start, end, bias });
+        }
         self.known.push(Known { range: region.range.clone(), module, vaddr });
         self.last = 0;
     }
@@ -82,8 +90,12 @@ impl Modules {
             _ => None,
         };
         let id = ModuleId(number);
-        let build_id = image.as_ref().map_or_else(Vec::new, |i| i.build_id.clone());
-        self.list.push(Module { id, path: region.path.clone(), build_id });
+        let build_id = match &image {
+            Some(image) => image.build_id.clone(),
+            None if region.path == VDSO => own_vdso().map_or_else(Vec::new, |v| build_id_of(&v)),
+            None => Vec::new(),
+        };
+        self.list.push(Module { id, path: region.path.clone(), build_id, loaded: None });
         self.images.push((region.path.clone(), region.inode, image));
         id
     }
