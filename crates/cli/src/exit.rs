@@ -11,7 +11,6 @@ use trommel_symbol::launch::LaunchError;
 
 /// How a program ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[expect(dead_code, reason = "made by the engine")]
 pub(crate) enum Outcome {
     /// It exited with this status.
     Exited(u8),

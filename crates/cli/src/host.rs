@@ -1,22 +1,26 @@
-//! The seam to the engine: launch, inject, serve, fold.
+//! The seam to the engine: what the command line says, in the host's terms.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::Result;
 use trommel_compress::Spec;
-use trommel_profile::Profile;
+use trommel_host::launch::Inherited;
+use trommel_host::only;
+use trommel_host::record::{self, RecordOptions, Recording};
 use trommel_symbol::launch::Program;
-use trommel_tuple::KindSet;
+use trommel_tuple::{KindSet, Vaddr};
 
 use crate::args::Only;
 use crate::exit::Outcome;
-use crate::inherited::Inherited;
+use crate::output;
+
+/// Options of the runtime for tests, from the environment: see `docs/testing.md`.
+const STRESS: &str = "TROMMEL_STRESS";
 
 /// What to record. Everything in it has been checked as far as possible without running anything.
 #[derive(Clone, Debug)]
-#[expect(dead_code, reason = "read by the engine")]
-pub(crate) struct RecordOptions {
+pub(crate) struct Options {
     /// The program that was found.
     pub(crate) program: Program,
     /// Its argument vector, the name as typed first.
@@ -33,20 +37,36 @@ pub(crate) struct RecordOptions {
     pub(crate) only: Vec<Only>,
 }
 
-/// A finished run.
-#[derive(Clone, Debug)]
-pub(crate) struct Recording {
-    /// What was collected.
-    pub(crate) profile: Profile,
-    /// How the program ended.
-    pub(crate) outcome: Outcome,
+/// Runs the program and collects its events.
+pub(crate) fn record(options: Options) -> Result<(Recording, Outcome)> {
+    let only = |only: &Only| match only {
+        Only::Name(name) => only::Only::Name(name.clone()),
+        Only::Range(low, high) => only::Only::Range(Vaddr(*low), Vaddr(*high)),
+    };
+    let options = RecordOptions {
+        program: options.program,
+        arguments: options.arguments,
+        inherited: options.inherited,
+        kinds: options.kinds,
+        compressor: options.compressor,
+        stream: options.stream,
+        only: options.only.iter().map(only).collect(),
+        stress: stress()?,
+    };
+    let recording = record::record(&options, &mut output::complain)?;
+    let outcome = match recording.ended.status {
+        Some(status) if status < 0 => Outcome::Signaled(-status),
+        Some(status) => Outcome::Exited(status as u8),
+        None => Outcome::Exited(1),
+    };
+    Ok((recording, outcome))
 }
 
-/// Runs the program and collects its events.
-pub(crate) fn record(options: &RecordOptions) -> Result<Recording> {
-    anyhow::bail!(
-        "{}: cannot be observed: the engine is not linked into this build; build trommel with its \
-         `host` crate",
-        options.program.path.display()
-    )
+fn stress() -> Result<u64> {
+    match std::env::var(STRESS) {
+        Ok(text) => {
+            trommel_host::stress::parse(&text).map_err(|e| anyhow::anyhow!("{STRESS}: {e}"))
+        }
+        Err(_) => Ok(0),
+    }
 }

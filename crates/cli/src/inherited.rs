@@ -4,13 +4,11 @@
 //! code changes two things before `main`: it ignores SIGPIPE, and it opens `/dev/null` in the place
 //! of standard descriptors that are closed. So both are noted before it runs, by a function that
 //! the C library calls for each executable before `main` (`.init_array`).
-//!
-//! Ctrl-C reaches the program and us together. It is the program that decides what it means; we
-//! catch it, do nothing, and write the profile when the program has ended. A caught signal, unlike
-//! an ignored one, is back at its default in the program after `execve`.
 #![allow(unsafe_code)] // reason: runs before Rust's own start-up code and asks the system directly.
 
 use std::sync::atomic::{AtomicU8, Ordering};
+
+use trommel_host::launch::Inherited;
 
 const SIGPIPE_IGNORED: u8 = 1 << 3;
 
@@ -42,41 +40,12 @@ extern "C" fn note() {
     NOTED.store(noted, Ordering::Relaxed);
 }
 
-/// What to restore in the program before `execve`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Inherited {
-    /// Standard descriptors to close.
-    pub(crate) closed: [bool; 3],
-    /// Ignore SIGPIPE; otherwise set its default.
-    pub(crate) sigpipe_ignored: bool,
-}
-
 /// What this process was given.
 pub(crate) fn inherited() -> Inherited {
     let noted = NOTED.load(Ordering::Relaxed);
     Inherited {
         closed: std::array::from_fn(|fd| noted & (1 << fd) != 0),
         sigpipe_ignored: noted & SIGPIPE_IGNORED != 0,
-    }
-}
-
-/// Leaves Ctrl-C and Ctrl-\ to the program. Where they were ignored they stay ignored.
-pub(crate) fn leave_interrupts_to_the_program() {
-    extern "C" fn nothing(_: libc::c_int) {}
-    for signal in [libc::SIGINT, libc::SIGQUIT] {
-        // SAFETY: the structures live here and are filled before they are read; the handler does
-        // nothing and so is safe at any moment.
-        unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            if libc::sigaction(signal, std::ptr::null(), &raw mut action) != 0
-                || action.sa_sigaction == libc::SIG_IGN
-            {
-                continue;
-            }
-            action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
-            action.sa_flags = libc::SA_RESTART;
-            libc::sigaction(signal, &raw const action, std::ptr::null_mut());
-        }
     }
 }
 

@@ -16,7 +16,7 @@ use trommel_symbol::launch;
 use crate::args::RecordArgs;
 use crate::compress;
 use crate::exit::{self, Outcome};
-use crate::host::{self, RecordOptions};
+use crate::host::{self, Options};
 use crate::inherited;
 use crate::output;
 use crate::report::summary;
@@ -29,7 +29,8 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     if let Some(stream) = &args.stream {
         trommel_store::check_destination(stream)?;
     }
-    let options = RecordOptions {
+    let stream = args.stream.clone();
+    let options = Options {
         program,
         arguments: args.program,
         inherited: inherited::inherited(),
@@ -38,19 +39,18 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         stream: args.stream,
         only: args.only,
     };
-    inherited::leave_interrupts_to_the_program();
-    let recording = host::record(&options)?;
+    let (recording, outcome) = host::record(options)?;
     let (path, written) = save(&args.output, &recording.profile);
     if !args.quiet {
         let mut text = Vec::new();
         summary::write(&mut text, &recording.profile)?;
         if let Some(written) = &written {
-            next_steps(&mut text, &path, written, options.stream.as_deref())?;
+            next_steps(&mut text, &path, written, stream.as_deref())?;
         }
         // In one piece, so that it does not mix with what else is written there.
         let _ = std::io::stderr().write_all(&text);
     }
-    match recording.outcome {
+    match outcome {
         // A script must not take a profile that is not where it should be for a success.
         Outcome::Exited(0) if path != args.output || written.is_none() => Ok(ExitCode::FAILURE),
         outcome => Ok(exit::like(outcome)),

@@ -65,7 +65,9 @@ impl ValueCounts {
     pub fn drain(&mut self) -> impl Iterator<Item = (u64, u64)> {
         self.settle();
         self.used = 0;
-        std::mem::take(&mut self.slots).into_iter().filter(|s| s.1 != 0)
+        std::mem::take(&mut self.slots)
+            .into_iter()
+            .filter(|s| s.1 != 0)
     }
 }
 

@@ -21,11 +21,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 
-use trommel_compress::{Compressor, Seeds, Spec};
-use trommel_profile::accuracy::Estimator;
+use trommel_compress::{Compressor, Level, Seeds, Sink, Spec};
+use trommel_profile::accuracy::{Estimator, Tuples};
 use trommel_profile::{KindProfile, Site};
 use trommel_queue::dict::{Event, TargetPc};
-use trommel_tuple::{Events, Kind, KindSet, Place, Tuple};
+use trommel_tuple::{Events, Kind, KindSet, Message, Place, Tuple};
 
 use crate::exact::ValueCounts;
 use crate::modules::Modules;
@@ -82,7 +82,7 @@ pub struct Folder {
 /// Everything that needs events in order.
 struct Ordered {
     compressor: Compressor,
-    estimator: Estimator,
+    estimate: Estimate,
     stream: Option<StreamFile>,
     streamed_modules: usize,
     seen: [u64; Kind::ALL.len()],
@@ -92,15 +92,34 @@ struct Ordered {
     rest: Vec<u8>,
 }
 
+/// What software keeps of the messages.
+struct Estimate {
+    tuples: Tuples,
+    estimator: Estimator,
+    messages: [u64; Kind::ALL.len()],
+}
+
+impl Sink for Estimate {
+    fn message(&mut self, message: Message) {
+        let number = self.tuples.number(message.kind, message.tuple);
+        self.messages[message.kind as usize] += 1;
+        self.estimator.message(&message, number);
+    }
+}
+
 const BLOCK: usize = 4096;
 
 impl Folder {
     /// A folder for `spec`; with `stream`, all events are written there too.
     pub fn new(spec: &Spec, stream: Option<StreamFile>, selection: Selection) -> Self {
-        let exact = spec.is_exact() && stream.is_none();
+        let exact = (spec.level == Level::Exact && spec.table.is_none()) && stream.is_none();
         let ordered = (!exact).then(|| Ordered {
             compressor: spec.build(Seeds::default()),
-            estimator: Estimator::new(spec),
+            estimate: Estimate {
+                tuples: Tuples::default(),
+                estimator: Estimator::new(spec, Seeds::default()),
+                messages: [0; Kind::ALL.len()],
+            },
             stream,
             streamed_modules: 0,
             seen: [0; Kind::ALL.len()],
@@ -121,7 +140,12 @@ impl Folder {
     }
 
     /// Folds the records of one chunk; `last` says that no more will come.
-    pub fn chunk(&mut self, shared: &SharedFile, bytes: &[u8], last: bool) -> Result<(), FoldError> {
+    pub fn chunk(
+        &mut self,
+        shared: &SharedFile,
+        bytes: &[u8],
+        last: bool,
+    ) -> Result<(), FoldError> {
         self.learn(shared)?;
         if self.ordered.is_some() {
             self.expand(bytes, last)
@@ -168,10 +192,18 @@ impl Folder {
                 continue;
             }
             steps.push(match *event {
-                Event::Branch { len, target, taken, .. } => {
+                Event::Branch {
+                    len, target, taken, ..
+                } => {
                     let taken_to = self.modules.place(target);
                     let fallthrough = self.modules.place(TargetPc(pc.0 + u64::from(len)));
-                    self.sites.insert(place, Site::Conditional { taken: taken_to, fallthrough });
+                    self.sites.insert(
+                        place,
+                        Site::Conditional {
+                            taken: taken_to,
+                            fallthrough,
+                        },
+                    );
                     let to = if taken { taken_to } else { fallthrough };
                     Step::Static(Kind::Edge, Tuple::new(place, to.word()))
                 }
@@ -191,9 +223,15 @@ impl Folder {
             });
         }
         if self.ordered.is_none() {
-            self.tables.resize_with(self.tables.len() + values as usize, ValueCounts::default);
+            self.tables
+                .resize_with(self.tables.len() + values as usize, ValueCounts::default);
         }
-        Path { count: 0, values, first_table, steps: steps.into() }
+        Path {
+            count: 0,
+            values,
+            first_table,
+            steps: steps.into(),
+        }
     }
 
     /// The way for exact counts.
@@ -201,8 +239,13 @@ impl Folder {
         let mut rest = bytes;
         while let Some((number, after)) = rest.split_first_chunk::<4>() {
             let number = u32::from_le_bytes(*number);
-            let damaged = Damaged { what: "a path number", number: u64::from(number) };
-            let Some(path) = self.paths.get_mut(number as usize) else { return Err(damaged) };
+            let damaged = Damaged {
+                what: "a path number",
+                number: u64::from(number),
+            };
+            let Some(path) = self.paths.get_mut(number as usize) else {
+                return Err(damaged);
+            };
             path.count += 1;
             rest = after;
             if path.values != 0 {
@@ -222,26 +265,40 @@ impl Folder {
 
     /// The way for everything else.
     fn expand(&mut self, bytes: &[u8], last: bool) -> Result<(), FoldError> {
-        let Some(ordered) = &mut self.ordered else { return Ok(()) };
+        let Some(ordered) = &mut self.ordered else {
+            return Ok(());
+        };
         let mut joined = std::mem::take(&mut ordered.rest);
         joined.extend_from_slice(bytes);
         let mut rest = &joined[..];
         while let Some((number, after)) = rest.split_first_chunk::<4>() {
             let number = u32::from_le_bytes(*number);
-            let damaged = || Damaged { what: "a path number", number: u64::from(number) };
+            let damaged = || Damaged {
+                what: "a path number",
+                number: u64::from(number),
+            };
             let path = self.paths.get(number as usize).ok_or_else(damaged)?;
-            let (words, after) = after.split_at_checked(8 * path.values as usize).ok_or_else(damaged)?;
+            let (words, after) = after
+                .split_at_checked(8 * path.values as usize)
+                .ok_or_else(damaged)?;
             if after.is_empty() && !last {
                 break;
             }
-            let mut words = words.as_chunks::<8>().0.iter().map(|w| u64::from_le_bytes(*w));
+            let mut words = words
+                .as_chunks::<8>()
+                .0
+                .iter()
+                .map(|w| u64::from_le_bytes(*w));
             for step in &path.steps {
                 let (kind, tuple) = match *step {
                     Step::Static(kind, tuple) => (kind, tuple),
                     Step::Dynamic(kind, place) => {
                         let word = words.next().unwrap_or_default();
-                        let value =
-                            if kind.value_is_place() { self.modules.place(TargetPc(word)).word() } else { word };
+                        let value = if kind.value_is_place() {
+                            self.modules.place(TargetPc(word)).word()
+                        } else {
+                            word
+                        };
                         (kind, Tuple::new(place, value))
                     }
                     Step::Skipped => {
@@ -282,7 +339,10 @@ impl Folder {
                                 } else {
                                     value
                                 };
-                                *self.counts.entry((kind, Tuple::new(place, value))).or_default() += count;
+                                *self
+                                    .counts
+                                    .entry((kind, Tuple::new(place, value)))
+                                    .or_default() += count;
                             }
                         }
                         table += 1;
@@ -307,13 +367,21 @@ impl Folder {
                     let profile = folded.entry(kind).or_default();
                     profile.seen += count;
                     profile.messages += count;
-                    profile.counts.entry(tuple.pc).or_default().push((tuple.value, count));
+                    profile
+                        .counts
+                        .entry(tuple.pc)
+                        .or_default()
+                        .push((tuple.value, count));
                 }
             }
         }
         let reached = |place: &Place| folded.values().any(|k| k.counts.contains_key(place));
         self.sites.retain(|place, _| reached(place));
-        Ok(Folded { kinds: folded, sites: self.sites, modules: self.modules })
+        Ok(Folded {
+            kinds: folded,
+            sites: self.sites,
+            modules: self.modules,
+        })
     }
 }
 
@@ -332,16 +400,22 @@ impl Ordered {
     fn block(&mut self, modules: &Modules) -> Result<(), FoldError> {
         if let Some(stream) = &mut self.stream {
             while self.streamed_modules < modules.list.len() {
-                stream.module(&modules.list[self.streamed_modules]).map_err(FoldError::Stream)?;
+                stream
+                    .module(&modules.list[self.streamed_modules])
+                    .map_err(FoldError::Stream)?;
                 self.streamed_modules += 1;
             }
-            stream.events(&self.tuples, &self.kinds).map_err(FoldError::Stream)?;
         }
+        let events = Events::new(&self.tuples, &self.kinds);
         for kind in &self.kinds {
             self.seen[*kind as usize] += 1;
         }
-        if let Some(events) = Events::new(&self.tuples, &self.kinds) {
-            self.compressor.events(events, &mut self.estimator);
+        // Both lanes are always pushed to together.
+        if let Some(events) = events {
+            if let Some(stream) = &mut self.stream {
+                stream.events(events).map_err(FoldError::Stream)?;
+            }
+            self.compressor.events(events, &mut self.estimate);
         }
         self.tuples.clear();
         self.kinds.clear();
@@ -354,19 +428,34 @@ impl Ordered {
         folded: &mut BTreeMap<Kind, KindProfile>,
     ) -> Result<(), FoldError> {
         self.block(modules)?;
-        self.compressor.finish(&mut self.estimator);
+        self.compressor.finish(&mut self.estimate);
         if let Some(stream) = self.stream {
             stream.finish().map_err(FoldError::Stream)?;
         }
-        for (kind, messages, counts) in self.estimator.finish(&self.compressor) {
-            let profile = folded.entry(kind).or_default();
-            profile.messages = messages;
-            profile.counts = counts;
+        let Estimate {
+            tuples,
+            estimator,
+            messages,
+        } = &self.estimate;
+        for (kind, tuple, count) in estimator.estimates(tuples) {
+            let counts = &mut folded.entry(kind).or_default().counts;
+            counts
+                .entry(tuple.pc)
+                .or_default()
+                .push((tuple.value, count.round() as u64));
         }
         for kind in Kind::ALL {
             if self.seen[kind as usize] != 0 {
-                folded.entry(kind).or_default().seen = self.seen[kind as usize];
+                let profile = folded.entry(kind).or_default();
+                profile.seen = self.seen[kind as usize];
+                profile.messages = messages[kind as usize];
             }
+        }
+        for profile in folded.values_mut() {
+            profile
+                .counts
+                .values_mut()
+                .for_each(|values| values.sort_unstable());
         }
         Ok(())
     }

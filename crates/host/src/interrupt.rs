@@ -27,7 +27,11 @@ pub struct Guard(Vec<(Signal, SigAction)>);
 pub fn guard(pid: Pid) -> Guard {
     TARGET.store(pid.as_raw(), Ordering::Relaxed);
     let ignore = SigAction::new(SigHandler::SigIgn, SaFlags::empty(), SigSet::empty());
-    let pass = SigAction::new(SigHandler::Handler(pass_on), SaFlags::SA_RESTART, SigSet::empty());
+    let pass = SigAction::new(
+        SigHandler::Handler(pass_on),
+        SaFlags::SA_RESTART,
+        SigSet::empty(),
+    );
     let wanted = [
         (Signal::SIGINT, ignore),
         (Signal::SIGQUIT, ignore),
@@ -36,7 +40,9 @@ pub fn guard(pid: Pid) -> Guard {
     ];
     let set = |(signal, action): (Signal, SigAction)| {
         // SAFETY: the handler only calls `kill`.
-        unsafe { sigaction(signal, &action) }.ok().map(|old| (signal, old))
+        unsafe { sigaction(signal, &action) }
+            .ok()
+            .map(|old| (signal, old))
     };
     Guard(wanted.into_iter().filter_map(set).collect())
 }

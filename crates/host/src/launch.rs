@@ -26,6 +26,31 @@ pub struct Command<'a> {
     pub file: &'a Path,
     /// Its arguments, the name it was called by first.
     pub args: Vec<&'a OsStr>,
+    /// What it is to find as its parent did.
+    pub inherited: Inherited,
+}
+
+/// What Rust's start-up code changes before `main`, and a program must find unchanged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Inherited {
+    /// Standard descriptors to close.
+    pub closed: [bool; 3],
+    /// SIGPIPE is ignored; otherwise it has its default action.
+    pub sigpipe_ignored: bool,
+}
+
+impl Inherited {
+    /// In the child, before `exec`.
+    fn restore(self) {
+        for fd in (0..3).filter(|&fd| self.closed[fd as usize]) {
+            // SAFETY: async-signal-safe, and nothing of the child uses the descriptor.
+            unsafe { libc::close(fd) };
+        }
+        if !self.sigpipe_ignored {
+            // SAFETY: async-signal-safe.
+            unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+        }
+    }
 }
 
 /// Why a program could not be started under control.
@@ -123,6 +148,7 @@ pub fn launch(command: &Command<'_>, shared: BorrowedFd<'_>) -> Result<Pid, Laun
             if let Err(errno) = ptrace::traceme() {
                 failed(errno)
             }
+            command.inherited.restore();
             match execv(&file, &args) {
                 Ok(_) => failed(Errno::UnknownErrno),
                 Err(errno) => failed(errno),

@@ -11,19 +11,21 @@
 //! | [`only`] | what is observed at all |
 //! | [`exact`] | values counted one by one |
 //! | [`fold`] | records into a profile |
+//! | [`stress`] | options for tests |
 //! | [`stream`] | events into a file |
 //! | [`record`] | all of it, for one program |
 //!
 //! Architecture invariant: only [`inject`] and [`launch`] know ptrace; nothing here prints.
 
 pub mod exact;
-//TMP pub mod fold;
+pub mod fold;
 pub mod image;
 pub mod inject;
 pub mod interrupt;
 pub mod launch;
 pub mod modules;
 pub mod only;
-//TMP pub mod record;
+pub mod record;
 pub mod shared;
-//TMP pub mod stream;
+pub mod stream;
+pub mod stress;

@@ -42,8 +42,17 @@ impl Default for Modules {
 impl Modules {
     /// No module but `[anon]`.
     pub fn new() -> Self {
-        let anon = Module { id: ModuleId::ANON, path: b"[anon]".to_vec(), ..Module::default() };
-        Self { list: vec![anon], images: vec![(b"[anon]".to_vec(), 0, None)], known: Vec::new(), last: 0 }
+        let anon = Module {
+            id: ModuleId::ANON,
+            path: b"[anon]".to_vec(),
+            ..Module::default()
+        };
+        Self {
+            list: vec![anon],
+            images: vec![(b"[anon]".to_vec(), 0, None)],
+            known: Vec::new(),
+            last: 0,
+        }
     }
 
     /// Whether a region takes the place of another one with other code.
@@ -51,16 +60,20 @@ impl Modules {
         self.known.iter().any(|k| {
             k.range.start < region.range.end
                 && region.range.start < k.range.end
-                && !(self.images[usize::from(k.module.0)].0 == region.path && k.range == region.range)
+                && !(self.images[usize::from(k.module.0)].0 == region.path
+                    && k.range == region.range)
         })
     }
 
     /// Takes note of a region.
     pub fn add(&mut self, region: &Region) {
-        self.known.retain(|k| k.range.end <= region.range.start || region.range.end <= k.range.start);
+        self.known
+            .retain(|k| k.range.end <= region.range.start || region.range.end <= k.range.start);
         let module = self.module(region);
         let vaddr = match &self.images[usize::from(module.0)].2 {
-            Some(image) => image.code_vaddr_of_offset(region.offset).map_or(region.offset, |v| v.0),
+            Some(image) => image
+                .code_vaddr_of_offset(region.offset)
+                .map_or(region.offset, |v| v.0),
             // The vDSO is linked at 0 and mapped whole; memory without a file keeps its addresses.
             None if module == ModuleId::ANON => region.range.start,
             None => region.offset,
@@ -68,11 +81,21 @@ impl Modules {
         let number = usize::from(module.0);
         if module != ModuleId::ANON {
             let bias = region.range.start.wrapping_sub(vaddr);
-            let extent = self.images[number].2.as_ref().map_or(vaddr..vaddr + (region.range.end - region.range.start), elf::Image::extent);
-            let (start, end) = (extent.start.wrapping_add(bias), extent.end.wrapping_add(bias));
+            let extent = self.images[number].2.as_ref().map_or(
+                vaddr..vaddr + (region.range.end - region.range.start),
+                elf::Image::extent,
+            );
+            let (start, end) = (
+                extent.start.wrapping_add(bias),
+                extent.end.wrapping_add(bias),
+            );
             self.list[number].loaded = Some(Loaded { start, end, bias });
         }
-        self.known.push(Known { range: region.range.clone(), module, vaddr });
+        self.known.push(Known {
+            range: region.range.clone(),
+            module,
+            vaddr,
+        });
         self.last = 0;
     }
 
@@ -81,10 +104,16 @@ impl Modules {
         if region.inode == 0 && region.path != VDSO {
             return ModuleId::ANON;
         }
-        if let Some(n) = self.images.iter().position(|(p, i, _)| *p == region.path && *i == region.inode) {
+        if let Some(n) = self
+            .images
+            .iter()
+            .position(|(p, i, _)| *p == region.path && *i == region.inode)
+        {
             return ModuleId(n as u16);
         }
-        let Ok(number) = u16::try_from(self.list.len()) else { return ModuleId::ANON };
+        let Ok(number) = u16::try_from(self.list.len()) else {
+            return ModuleId::ANON;
+        };
         let image = match elf::inspect(Path::new(OsStr::from_bytes(&region.path))) {
             Ok(Format::Elf(image)) => Some(image),
             _ => None,
@@ -95,7 +124,12 @@ impl Modules {
             None if region.path == VDSO => own_vdso().map_or_else(Vec::new, |v| build_id_of(&v)),
             None => Vec::new(),
         };
-        self.list.push(Module { id, path: region.path.clone(), build_id, loaded: None });
+        self.list.push(Module {
+            id,
+            path: region.path.clone(),
+            build_id,
+            loaded: None,
+        });
         self.images.push((region.path.clone(), region.inode, image));
         id
     }
@@ -103,7 +137,11 @@ impl Modules {
     /// The place of an address.
     pub fn place(&mut self, pc: TargetPc) -> Place {
         let at = pc.0;
-        if !self.known.get(self.last).is_some_and(|k| k.range.contains(&at)) {
+        if !self
+            .known
+            .get(self.last)
+            .is_some_and(|k| k.range.contains(&at))
+        {
             match self.known.iter().position(|k| k.range.contains(&at)) {
                 Some(n) => self.last = n,
                 None => return Place::new(ModuleId::ANON, Vaddr(at)),
@@ -119,7 +157,12 @@ mod tests {
     use super::*;
 
     fn region(range: std::ops::Range<u64>, path: &[u8], inode: u64) -> Region {
-        Region { range, offset: 0, inode, path: path.to_vec() }
+        Region {
+            range,
+            offset: 0,
+            inode,
+            path: path.to_vec(),
+        }
     }
 
     #[test]
@@ -127,14 +170,29 @@ mod tests {
         let mut m = Modules::new();
         m.add(&region(0x1000..0x3000, b"/a", 1));
         m.add(&region(0x5000..0x6000, b"/b", 2));
-        assert_eq!(m.place(TargetPc(0x1010)), Place::new(ModuleId(1), Vaddr(0x10)));
-        assert_eq!(m.place(TargetPc(0x5010)), Place::new(ModuleId(2), Vaddr(0x10)));
+        assert_eq!(
+            m.place(TargetPc(0x1010)),
+            Place::new(ModuleId(1), Vaddr(0x10))
+        );
+        assert_eq!(
+            m.place(TargetPc(0x5010)),
+            Place::new(ModuleId(2), Vaddr(0x10))
+        );
         assert!(!m.replaces(&region(0x5000..0x6000, b"/b", 2)));
         assert!(m.replaces(&region(0x2000..0x6000, b"/c", 3)));
         m.add(&region(0x2000..0x6000, b"/c", 3));
-        assert_eq!(m.place(TargetPc(0x5010)), Place::new(ModuleId(3), Vaddr(0x3010)));
-        assert_eq!(m.place(TargetPc(0x9000)), Place::new(ModuleId::ANON, Vaddr(0x9000)));
+        assert_eq!(
+            m.place(TargetPc(0x5010)),
+            Place::new(ModuleId(3), Vaddr(0x3010))
+        );
+        assert_eq!(
+            m.place(TargetPc(0x9000)),
+            Place::new(ModuleId::ANON, Vaddr(0x9000))
+        );
         m.add(&region(0x8000..0xa000, b"", 0));
-        assert_eq!(m.place(TargetPc(0x9000)), Place::new(ModuleId::ANON, Vaddr(0x9000)));
+        assert_eq!(
+            m.place(TargetPc(0x9000)),
+            Place::new(ModuleId::ANON, Vaddr(0x9000))
+        );
     }
 }

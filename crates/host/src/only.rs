@@ -1,8 +1,8 @@
 //! `--only`: which places are observed.
 
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::ffi::OsStr;
 
 use trommel_profile::Module;
 use trommel_symbol::{Files, Symbols};
@@ -26,7 +26,9 @@ impl std::str::FromStr for Only {
             && let (Some(lo), Some(hi)) = (number(lo), number(hi))
         {
             if lo >= hi {
-                return Err(format!("the range {text} is empty: give LO-HI in hexadecimal, LO below HI"));
+                return Err(format!(
+                    "the range {text} is empty: give LO-HI in hexadecimal, LO below HI"
+                ));
             }
             return Ok(Self::Range(Vaddr(lo), Vaddr(hi)));
         }
@@ -52,7 +54,12 @@ impl Selection {
         let main = std::fs::canonicalize(main).unwrap_or_else(|_| main.to_owned());
         // One for each run of the command: symbols borrow from it until the end.
         let files = Box::leak(Box::new(Files::new()));
-        Self { wanted, main: main.as_os_str().as_bytes().to_vec(), files, symbols: None }
+        Self {
+            wanted,
+            main: main.as_os_str().as_bytes().to_vec(),
+            files,
+            symbols: None,
+        }
     }
 
     /// Whether `place` is selected.
@@ -60,10 +67,15 @@ impl Selection {
         if self.wanted.is_empty() {
             return true;
         }
-        let Some(module) = modules.get(usize::from(place.module().0)) else { return false };
+        let Some(module) = modules.get(usize::from(place.module().0)) else {
+            return false;
+        };
         let path = Path::new(OsStr::from_bytes(&module.path));
         let named = |name: &str| {
-            path == Path::new(name) || path.file_name().is_some_and(|f| f.as_bytes() == name.as_bytes())
+            path == Path::new(name)
+                || path
+                    .file_name()
+                    .is_some_and(|f| f.as_bytes() == name.as_bytes())
         };
         let cheap = self.wanted.iter().any(|only| match only {
             Only::Range(lo, hi) => module.path == self.main && (*lo..*hi).contains(&place.vaddr()),
@@ -74,10 +86,15 @@ impl Selection {
         }
         let (symbols, _) = match &mut self.symbols {
             Some(known) if known.1 == modules.len() => known,
-            stale => stale.insert((Symbols::new(self.files, modules).with_debug_limit(0), modules.len())),
+            stale => stale.insert((
+                Symbols::new(self.files, modules).with_debug_limit(0),
+                modules.len(),
+            )),
         };
         let function = symbols.locate(place).function.clone();
-        self.wanted.iter().any(|o| matches!(o, Only::Name(name) if function.as_deref() == Some(name)))
+        self.wanted
+            .iter()
+            .any(|o| matches!(o, Only::Name(name) if function.as_deref() == Some(name)))
     }
 }
 
@@ -87,7 +104,10 @@ mod tests {
 
     #[test]
     fn arguments_are_ranges_or_names() {
-        assert_eq!("1000-0x2000".parse(), Ok(Only::Range(Vaddr(0x1000), Vaddr(0x2000))));
+        assert_eq!(
+            "1000-0x2000".parse(),
+            Ok(Only::Range(Vaddr(0x1000), Vaddr(0x2000)))
+        );
         assert_eq!("libc.so.6".parse(), Ok(Only::Name("libc.so.6".into())));
         assert_eq!("do-it".parse(), Ok(Only::Name("do-it".into())));
         assert!("2000-1000".parse::<Only>().is_err());

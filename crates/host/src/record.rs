@@ -19,7 +19,7 @@ use trommel_tuple::KindSet;
 
 use crate::fold::{FoldError, Folder};
 use crate::interrupt;
-use crate::launch::{Command, Ended, LaunchFailure, launch, wait};
+use crate::launch::{Command, Ended, Inherited, LaunchFailure, launch, wait};
 use crate::only::{Only, Selection};
 use crate::shared::SharedFile;
 use crate::stream::StreamFile;
@@ -31,6 +31,8 @@ pub struct RecordOptions {
     pub program: Program,
     /// Its argument vector, the name as typed first.
     pub arguments: Vec<OsString>,
+    /// What the program is to find as we did.
+    pub inherited: Inherited,
     /// Events to collect.
     pub kinds: KindSet,
     /// The compressor.
@@ -112,18 +114,29 @@ pub fn record(
     let shared = SharedFile::new(options.kinds, options.stress).map_err(RecordError::Shared)?;
     let stream = match &options.stream {
         Some(path) => Some(
-            StreamFile::create(path).map_err(|error| RecordError::Stream { path: path.clone(), error })?,
+            StreamFile::create(path).map_err(|error| RecordError::Stream {
+                path: path.clone(),
+                error,
+            })?,
         ),
         None => None,
     };
     let selection = Selection::new(options.only.clone(), &options.program.elf);
     let mut folder = Folder::new(&options.compressor, stream, selection);
-    let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let started = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
     let clock = Instant::now();
     let args: Vec<&OsStr> = options.arguments.iter().map(OsString::as_os_str).collect();
-    let command = Command { file: &options.program.path, args };
-    let pid = launch(&command, shared.fd())
-        .map_err(|failure| RecordError::Launch { program: options.program.path.clone(), failure })?;
+    let command = Command {
+        file: &options.program.path,
+        args,
+        inherited: options.inherited,
+    };
+    let pid = launch(&command, shared.fd()).map_err(|failure| RecordError::Launch {
+        program: options.program.path.clone(),
+        failure,
+    })?;
     let guard = interrupt::guard(pid);
     let mut served = Served::default();
     let ended = std::thread::scope(|scope| {
@@ -132,7 +145,9 @@ pub fn record(
             shared.wake();
             ended
         });
-        serve(&shared, &mut folder, &mut served, notice, &|| waiter.is_finished());
+        serve(&shared, &mut folder, &mut served, notice, &|| {
+            waiter.is_finished()
+        });
         waiter.join().unwrap_or_default()
     });
     drop(guard);
@@ -181,10 +196,25 @@ pub fn record(
         children,
         record_bytes: served.bytes,
     };
-    let command = options.arguments.iter().map(|a| a.as_bytes().to_vec()).collect();
+    let command = options
+        .arguments
+        .iter()
+        .map(|a| a.as_bytes().to_vec())
+        .collect();
     let compressor = options.compressor.to_string();
-    let profile = Profile { command, compressor, modules, kinds, sites, run };
-    Ok(Recording { profile, ended, engine })
+    let profile = Profile {
+        command,
+        compressor,
+        modules,
+        kinds,
+        sites,
+        run,
+    };
+    Ok(Recording {
+        profile,
+        ended,
+        engine,
+    })
 }
 
 /// CPU time of this process so far.
@@ -224,7 +254,9 @@ fn serve(
         if let Some(words) = let_go(shared)
             && served.let_go.is_empty()
         {
-            notice(&format!("not observed from here on: the program runs natively because {words}"));
+            notice(&format!(
+                "not observed from here on: the program runs natively because {words}"
+            ));
             served.let_go.push(words);
         }
         if over {
@@ -294,5 +326,8 @@ fn let_go(shared: &SharedFile) -> Option<String> {
     }
     let why = LetGo::from_number(control.let_go.load(Relaxed));
     let at = control.let_go_pc.load(Relaxed);
-    Some(format!("{} (at {at:#x})", why.map_or("of a reason it did not tell", LetGo::words)))
+    Some(format!(
+        "{} (at {at:#x})",
+        why.map_or("of a reason it did not tell", LetGo::words)
+    ))
 }

@@ -45,3 +45,13 @@ pub use layout::{
     MAX_VALUES, MAX_WORDS, REGION_OFFSET, RING_BYTES, RING_OFFSET, RegionRecord, State,
     THREAD_PAGE_OFFSET, chunk_start,
 };
+
+/// Test options in the control words, see `docs/testing.md`.
+pub mod options {
+    /// Bits 0–7: app instructions in a fragment at most (0: the usual number).
+    pub const INSNS_MASK: u64 = 0xff;
+    /// Arenas are placed out of reach of their app code.
+    pub const FAR: u64 = 1 << 8;
+    /// Bits 16–31: pages of code cache before everything is flushed (0: no limit but the arena).
+    pub const CACHE_SHIFT: u32 = 16;
+}

@@ -74,9 +74,15 @@ pub struct Spilled {
 
 impl Spilled {
     /// Both are the app's.
-    pub const NONE: Self = Self { rcx: false, rdx: false };
+    pub const NONE: Self = Self {
+        rcx: false,
+        rdx: false,
+    };
     /// Neither is.
-    pub const BOTH: Self = Self { rcx: true, rdx: true };
+    pub const BOTH: Self = Self {
+        rcx: true,
+        rdx: true,
+    };
 }
 
 /// A fragment.

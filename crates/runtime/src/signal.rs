@@ -497,7 +497,10 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
             if let Some(far) = step.far {
                 *frame.reg(far.0) = context.spill_far;
             }
-            let at = Step { spilled: step.at_fault, ..step };
+            let at = Step {
+                spilled: step.at_fault,
+                ..step
+            };
             restore_mask(runtime, frame);
             deliver(
                 runtime,

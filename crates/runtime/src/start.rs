@@ -8,7 +8,7 @@
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use linux_raw_sys::general as nr;
-use trommel_queue::{CHUNK, FILE_SIZE, State, THREAD_PAGE_OFFSET};
+use trommel_queue::{CHUNK, FILE_SIZE, State, THREAD_PAGE_OFFSET, options};
 use trommel_tuple::KindSet;
 
 use crate::arch;
@@ -38,16 +38,6 @@ pub struct StartArgs {
     pub image_end: u64,
     /// Top of the stack the runtime is started on.
     pub stack_top: u64,
-}
-
-/// Test options in the control words, see `docs/testing.md`.
-pub mod options {
-    /// Bits 0–7: app instructions in a fragment at most (0: the usual number).
-    pub const INSNS_MASK: u64 = 0xff;
-    /// Arenas are placed out of reach of their app code.
-    pub const FAR: u64 = 1 << 8;
-    /// Bits 16–31: pages of code cache before everything is flushed (0: no limit but the arena).
-    pub const CACHE_SHIFT: u32 = 16;
 }
 
 const STACK_BYTES: usize = 256 << 10;
@@ -116,7 +106,7 @@ pub unsafe fn start(args: StartArgs) -> Option<core::convert::Infallible> {
     // SAFETY: mapped as required.
     let shared = unsafe { Shared::new(shared_at) };
     let control = shared.control();
-    let options = control.options.load(Relaxed);
+    let stress = control.options.load(Relaxed);
     let kinds = KindSet::from_bits(control.kinds.load(Relaxed) as u8);
     let first_record = shared.first_record();
     // SAFETY: fresh zero memory of the right size; all-zero is a valid context.
@@ -137,8 +127,8 @@ pub unsafe fn start(args: StartArgs) -> Option<core::convert::Infallible> {
     // SAFETY: GS is the runtime's from here on.
     let _ = unsafe { sys::call(nr::__NR_arch_prctl, [ARCH_SET_GS, area, 0, 0, 0, 0]) };
     let mut cache = Cache::new();
-    cache.far = options & options::FAR != 0;
-    let insns = (options & options::INSNS_MASK) as usize;
+    cache.far = stress & options::FAR != 0;
+    let insns = (stress & options::INSNS_MASK) as usize;
     let config = Config {
         kinds,
         max_insns: if insns == 0 { MAX_INSNS } else { insns },
@@ -160,7 +150,7 @@ pub unsafe fn start(args: StartArgs) -> Option<core::convert::Infallible> {
             start: args.image_start,
             end: args.image_end,
         },
-        cache_limit: (options >> options::CACHE_SHIFT & 0xffff) * 4096,
+        cache_limit: (stress >> options::CACHE_SHIFT & 0xffff) * 4096,
         leaving: false,
         stepping: false,
     };

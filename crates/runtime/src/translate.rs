@@ -296,7 +296,8 @@ impl Translator {
                 values += usize::from(load.is_some()) + usize::from(types);
                 needs_register |= load.is_some() || types;
             } else if checked {
-                self.used.push(probe::registers_used(&mut self.info, &insn.iced));
+                self.used
+                    .push(probe::registers_used(&mut self.info, &insn.iced));
             }
             self.loads.push(load);
             self.insns.push(insn);
@@ -677,7 +678,12 @@ impl Translator {
     /// Appends a record with `rcx` as scratch, giving the stolen register back. `dynamic` is the
     /// register whose value belongs to the last event, if that is one. Returns the jump that is
     /// taken when the chunk is full and the place where it must come back to.
-    fn record(&mut self, path: u32, values: usize, dynamic: Option<Reg>) -> (crate::emit::Rel8, usize) {
+    fn record(
+        &mut self,
+        path: u32,
+        values: usize,
+        dynamic: Option<Reg>,
+    ) -> (crate::emit::Rel8, usize) {
         let c = &mut self.code;
         let length = 4 + 8 * values as i32;
         let p = self.stolen.unwrap_or(Reg::RCX);
@@ -946,7 +952,8 @@ impl Translator {
                 .put_u32(at + usize::from(insn.rip_disp), rel as u32);
             return None;
         }
-        let used = probe::registers_used(&mut self.info, &insn.iced) | self.stolen.map_or(0, Reg::bit);
+        let used =
+            probe::registers_used(&mut self.info, &insn.iced) | self.stolen.map_or(0, Reg::bit);
         let base = free_register(used);
         let mut far = insn.iced;
         far.set_memory_base(Register::RAX + u32::from(base.0));
