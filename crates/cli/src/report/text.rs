@@ -50,9 +50,11 @@ pub(super) fn write(
     for kind in view.profile.kinds.keys().copied() {
         writeln!(out)?;
         if kind.value_is_place() {
-            transfers(out, view, kind, top, style)?;
+            let all = transfers(out, view, kind, top, style)?;
+            more(out, all, top)?;
         } else {
-            values(out, view, kind, top, style)?;
+            let all = values(out, view, kind, top, style)?;
+            more(out, all, top)?;
         }
     }
     problems(out, view)?;
@@ -148,14 +150,14 @@ fn title(kind: Kind) -> (&'static str, &'static str) {
     }
 }
 
-/// A table of branches or calls.
+/// A table of branches or calls; gives the number of all.
 pub(super) fn transfers(
     out: &mut impl Write,
     view: &mut View<'_>,
     kind: Kind,
     top: usize,
     style: Style,
-) -> io::Result<()> {
+) -> io::Result<usize> {
     let Style { bold, plain } = style;
     let all = view.transfers(kind);
     let total = all.iter().fold(0_u64, |sum, t| sum.saturating_add(t.count));
@@ -185,7 +187,7 @@ pub(super) fn transfers(
         ]);
     }
     table.write(out, style)?;
-    more(out, all.len(), top)
+    Ok(all.len())
 }
 
 /// Where control goes; within a function its offset is enough.
@@ -202,14 +204,14 @@ fn destination(view: &mut View<'_>, from: Place, to: Place) -> String {
     name
 }
 
-/// A table of instructions with their values.
+/// A table of instructions with their values; gives the number of all.
 pub(super) fn values(
     out: &mut impl Write,
     view: &mut View<'_>,
     kind: Kind,
     top: usize,
     style: Style,
-) -> io::Result<()> {
+) -> io::Result<usize> {
     let Style { bold, plain } = style;
     let all = view.values(kind);
     let total = all
@@ -239,7 +241,7 @@ pub(super) fn values(
         value_row(&mut table, view, entry, total, kind == Kind::Type);
     }
     table.write(out, style)?;
-    more(out, all.len(), top)
+    Ok(all.len())
 }
 
 /// Adds the row of one instruction; `named`: its values are addresses worth a name.
