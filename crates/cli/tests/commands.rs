@@ -517,3 +517,51 @@ fn receiver_types_are_named_by_their_class() {
     assert_eq!(json["types"][0]["top"][0]["class"], "Shape");
     assert_eq!(json["types"][0]["top"][1]["class"], Value::Null);
 }
+
+#[test]
+fn a_recording_ends_as_its_program_and_can_be_reported() {
+    use std::os::unix::process::ExitStatusExt;
+    let dir = Dir::new("record");
+    let out = dir.trommel(&["record", "--", "sh", "-c", "echo out; echo err >&2; exit 7"]);
+    let errors = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(
+        (out.status.code(), &out.stdout[..]),
+        (Some(7), &b"out\n"[..]),
+        "{errors}"
+    );
+    assert!(
+        errors.starts_with("err\n") && errors.contains("next: trommel report"),
+        "{errors}"
+    );
+    let report = text(&dir.trommel(&["report"]));
+    assert!(
+        report.contains("exit status 7") && report.contains("Branches"),
+        "{report}"
+    );
+    let json: Value =
+        serde_json::from_str(&text(&dir.trommel(&["report", "--json"]))).expect("JSON");
+    assert_eq!(json["run"]["status"], 7);
+    let counted = |list: &str, field: &str| -> u64 {
+        json[list]
+            .as_array()
+            .expect(list)
+            .iter()
+            .filter_map(|e| e[field].as_u64())
+            .sum()
+    };
+    assert_eq!(json["events"]["edge"]["seen"], counted("edges", "count"));
+    assert_eq!(json["events"]["call"]["seen"], counted("calls", "count"));
+    assert_eq!(
+        json["events"]["value"]["seen"],
+        counted("values", "executions")
+    );
+    let killed = dir.trommel(&["record", "--quiet", "--", "sh", "-c", "kill -TERM $$"]);
+    assert_eq!(killed.status.signal(), Some(15));
+    assert!(
+        killed.stderr.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&killed.stderr)
+    );
+    assert!(text(&dir.trommel(&["report"])).contains("ended by signal 15"));
+    assert!(dir.0.join("trommel.data.old").exists());
+}
