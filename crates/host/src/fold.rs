@@ -27,7 +27,7 @@ use trommel_profile::{KindProfile, Site};
 use trommel_queue::dict::{Event, TargetPc};
 use trommel_tuple::{Events, Kind, KindSet, Message, Place, Tuple};
 
-use crate::exact::ValueCounts;
+use crate::exact::{Tables, UNSELECTED};
 use crate::modules::Modules;
 use crate::only::Selection;
 use crate::shared::{Damaged, SharedFile};
@@ -49,8 +49,8 @@ struct Path {
     count: u64,
     /// 64-bit words in its records.
     values: u32,
-    /// Its dynamic events' tables: `first_table..first_table + values` in `Folder::tables`.
-    first_table: u32,
+    /// The table in `Folder::tables` of each word, when counting exactly.
+    tables: Box<[u32]>,
     steps: Box<[Step]>,
 }
 
@@ -73,9 +73,12 @@ pub struct Folder {
     /// How branches and calls transfer control.
     pub sites: BTreeMap<Place, Site>,
     paths: Vec<Path>,
-    tables: Vec<ValueCounts>,
+    /// One for each place that has run-time values; the first for what is not selected.
+    tables: Tables,
+    table_of: HashMap<(Kind, Place), u32>,
     regions: usize,
-    counts: HashMap<(Kind, Tuple), u64>,
+    /// Settled counts; a tuple may occur more than once.
+    counts: Vec<((Kind, Tuple), u64)>,
     ordered: Option<Ordered>,
 }
 
@@ -132,9 +135,10 @@ impl Folder {
             selection,
             sites: BTreeMap::new(),
             paths: Vec::new(),
-            tables: Vec::new(),
+            tables: Tables::new(),
+            table_of: HashMap::new(),
             regions: 0,
-            counts: HashMap::new(),
+            counts: Vec::new(),
             ordered,
         }
     }
@@ -174,8 +178,8 @@ impl Folder {
     }
 
     fn resolve(&mut self, events: &[Event]) -> Path {
-        let first_table = self.tables.len() as u32;
         let mut values = 0;
+        let mut tables = Vec::new();
         let mut steps = Vec::with_capacity(events.len());
         for event in events {
             if event.is_dynamic() {
@@ -188,6 +192,7 @@ impl Folder {
             if !self.selection.has(place, &self.modules.list) {
                 if event.is_dynamic() {
                     steps.push(Step::Skipped);
+                    tables.push(UNSELECTED);
                 }
                 continue;
             }
@@ -218,20 +223,24 @@ impl Folder {
                         Kind::Call => drop(self.sites.insert(place, Site::IndirectCall)),
                         _ => {}
                     }
+                    tables.push(self.table(kind, place));
                     Step::Dynamic(kind, place)
                 }
             });
         }
-        if self.ordered.is_none() {
-            self.tables
-                .resize_with(self.tables.len() + values as usize, ValueCounts::default);
-        }
         Path {
             count: 0,
             values,
-            first_table,
+            tables: tables.into(),
             steps: steps.into(),
         }
+    }
+
+    fn table(&mut self, kind: Kind, place: Place) -> u32 {
+        *self
+            .table_of
+            .entry((kind, place))
+            .or_insert_with(|| self.tables.push())
     }
 
     /// The way for exact counts.
@@ -252,14 +261,13 @@ impl Folder {
                 let Some((words, after)) = rest.split_at_checked(8 * path.values as usize) else {
                     return Err(damaged);
                 };
-                let first = path.first_table as usize;
-                let tables = &mut self.tables[first..first + path.values as usize];
-                for (table, word) in tables.iter_mut().zip(words.as_chunks::<8>().0) {
-                    table.add(u64::from_le_bytes(*word));
+                for (table, word) in path.tables.iter().zip(words.as_chunks::<8>().0) {
+                    self.tables.add(*table, u64::from_le_bytes(*word));
                 }
                 rest = after;
             }
         }
+        self.tables.flush();
         Ok(())
     }
 
@@ -320,35 +328,25 @@ impl Folder {
 
     /// Moves counts that name run-time addresses to places.
     fn settle(&mut self) {
-        for n in 0..self.paths.len() {
-            let path = &mut self.paths[n];
+        for path in &mut self.paths {
             let count = std::mem::take(&mut path.count);
-            let mut table = path.first_table as usize;
+            if count == 0 {
+                continue;
+            }
             for step in &path.steps {
-                match *step {
-                    Step::Static(kind, tuple) => {
-                        if count != 0 {
-                            *self.counts.entry((kind, tuple)).or_default() += count;
-                        }
-                    }
-                    Step::Dynamic(kind, place) => {
-                        if let Some(values) = self.tables.get_mut(table) {
-                            for (value, count) in values.drain() {
-                                let value = if kind.value_is_place() {
-                                    self.modules.place(TargetPc(value)).word()
-                                } else {
-                                    value
-                                };
-                                *self
-                                    .counts
-                                    .entry((kind, Tuple::new(place, value)))
-                                    .or_default() += count;
-                            }
-                        }
-                        table += 1;
-                    }
-                    Step::Skipped => table += 1,
+                if let Step::Static(kind, tuple) = *step {
+                    self.counts.push(((kind, tuple), count));
                 }
+            }
+        }
+        self.tables.drain(UNSELECTED).for_each(drop);
+        for (&(kind, place), &table) in &self.table_of {
+            for (value, count) in self.tables.drain(table) {
+                let value = match kind.value_is_place() {
+                    true => self.modules.place(TargetPc(value)).word(),
+                    false => value,
+                };
+                self.counts.push(((kind, Tuple::new(place, value)), count));
             }
         }
     }
@@ -361,17 +359,16 @@ impl Folder {
             Some(ordered) => ordered.finish(&self.modules, &mut folded)?,
             None => {
                 self.settle();
-                let mut counts: Vec<_> = self.counts.drain().collect();
-                counts.sort_unstable();
-                for ((kind, tuple), count) in counts {
+                self.counts.sort_unstable_by_key(|(tuple, _)| *tuple);
+                for &((kind, tuple), count) in &self.counts {
                     let profile = folded.entry(kind).or_default();
                     profile.seen += count;
                     profile.messages += count;
-                    profile
-                        .counts
-                        .entry(tuple.pc)
-                        .or_default()
-                        .push((tuple.value, count));
+                    let values = profile.counts.entry(tuple.pc).or_default();
+                    match values.last_mut() {
+                        Some((value, sum)) if *value == tuple.value => *sum += count,
+                        _ => values.push((tuple.value, count)),
+                    }
                 }
             }
         }

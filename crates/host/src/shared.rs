@@ -141,7 +141,9 @@ impl SharedFile {
     pub fn give_back(&self, taken: u64) {
         let control = self.control();
         control.consumed.0.store(taken, SeqCst);
-        if control.target_sleeps.load(SeqCst) != 0 {
+        // A target that waits for room is woken when there is plenty, not for each chunk.
+        let waiting = control.published.0.load(Acquire).saturating_sub(taken);
+        if waiting <= CHUNKS as u64 / 2 && control.target_sleeps.load(SeqCst) != 0 {
             control.target_sleeps.store(0, SeqCst);
             futex(&control.target_sleeps, libc::FUTEX_WAKE, 1, None);
         }
