@@ -57,7 +57,7 @@ Examples:
   trommel record -- gzip -k big.tar              branches, calls and loaded values, every one
   trommel record -e value -- ./app               only loaded values
   trommel record -c 'H[P256]2048+A16' -- ./app   stratified sampling: a fraction of the cost
-  trommel record --stream app.tstream -- ./app       also keep every event, in order
+  trommel record --stream s.tstream -- ./app     also keep every event, in order
   trommel record --only libz.so.1 -- ./app       only code of one library
 
 The program's input, output, exit status and terminating signal are its own.")]
@@ -70,7 +70,7 @@ pub(crate) struct RecordArgs {
     #[arg(short, long = "compress", value_name = "SPEC", default_value = "exact")]
     pub(crate) compressor: String,
 
-    /// Also write every event, uncompressed and in order, to FILE
+    /// Also write every event, in order, to the stream FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) stream: Option<PathBuf>,
 

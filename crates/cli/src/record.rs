@@ -5,10 +5,12 @@
 //! first; the summary comes after and cannot lose it.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
+use trommel_profile::Profile;
+use trommel_store::Written;
 use trommel_symbol::launch;
 
 use crate::args::RecordArgs;
@@ -38,30 +40,45 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         only: args.only,
     };
     let (recording, outcome) = host::record(options)?;
-    let written = trommel_store::write(&args.output, &recording.profile);
-    if let Err(error) = &written {
-        output::complain(&error.to_string());
-    }
+    let (path, written) = save(&args.output, &recording.profile);
     if !args.quiet {
         let mut text = Vec::new();
         summary::write(&mut text, &recording.profile)?;
-        if let Ok(written) = &written {
-            next_steps(&mut text, &args.output, written, stream.as_deref())?;
+        if let Some(written) = &written {
+            next_steps(&mut text, &path, written, stream.as_deref())?;
         }
         // In one piece, so that it does not mix with what else is written there.
         let _ = std::io::stderr().write_all(&text);
     }
     match outcome {
-        // A script must not take a lost profile for a success.
-        Outcome::Exited(0) if written.is_err() => Ok(ExitCode::FAILURE),
+        // A script must not take a profile that is not where it should be for a success.
+        Outcome::Exited(0) if path != args.output || written.is_none() => Ok(ExitCode::FAILURE),
         outcome => Ok(exit::like(outcome)),
+    }
+}
+
+/// Writes the profile to `path` or, where that fails, to the directory for temporary files: a run
+/// may have taken hours. Gives the path used.
+fn save(path: &Path, profile: &Profile) -> (PathBuf, Option<Written>) {
+    let error = match trommel_store::write(path, profile) {
+        Ok(written) => return (path.to_owned(), Some(written)),
+        Err(error) => error,
+    };
+    output::complain(&error.to_string());
+    let other = std::env::temp_dir().join(format!("trommel-{}.data", std::process::id()));
+    match trommel_store::write(&other, profile) {
+        Ok(written) => {
+            output::complain(&format!("the profile is in {} instead", other.display()));
+            (other, Some(written))
+        }
+        Err(_) => (other, None),
     }
 }
 
 fn next_steps(
     out: &mut impl Write,
     path: &Path,
-    written: &trommel_store::Written,
+    written: &Written,
     stream: Option<&Path>,
 ) -> std::io::Result<()> {
     let shown = output::printable(&path.display().to_string());
@@ -90,4 +107,36 @@ fn next_steps(
         ),
     };
     writeln!(out, "trommel: next: trommel report{argument}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_that_cannot_be_where_it_should_is_saved_elsewhere() {
+        let (path, written) = save(Path::new("/dev/full"), &Profile::default());
+        assert!(written.is_some() && path.starts_with(std::env::temp_dir()));
+        assert_eq!(
+            trommel_store::read(&path).expect("saved"),
+            Profile::default()
+        );
+        std::fs::remove_file(path).expect("clean");
+    }
+
+    #[test]
+    fn the_next_command_is_one_that_works() {
+        let written = Written {
+            bytes: 1234,
+            old: Some("x.data.old".into()),
+        };
+        let mut text = Vec::new();
+        next_steps(&mut text, Path::new("my x.data"), &written, None).expect("memory");
+        let text = String::from_utf8(text).expect("UTF-8");
+        assert!(
+            text.contains("1 234 bytes") && text.contains("x.data.old"),
+            "{text}"
+        );
+        assert!(text.ends_with("trommel report 'my x.data'\n"), "{text}");
+    }
 }

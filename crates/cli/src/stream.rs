@@ -209,7 +209,14 @@ fn convert(path: &Path, out: &Path, event: Option<Kind>) -> Result<()> {
     if done.is_err() {
         let _ = fs::remove_file(temporary);
     }
-    done.with_context(|| format!("{}: not written", out.display()))
+    done.map_err(|error| {
+        let io_error = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        let hint = match io_error == Some(io::ErrorKind::StorageFull) {
+            true => "; free some space or name a file elsewhere",
+            false => "",
+        };
+        error.context(format!("{}: not written{hint}", out.display()))
+    })
 }
 
 fn write_all(

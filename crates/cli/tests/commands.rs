@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
-use trommel_profile::{KindProfile, Module, Profile, Run, Site};
+use trommel_profile::{KindProfile, Loaded, Module, Profile, Run, Site};
 use trommel_tuple::{Kind, ModuleId, Place, Vaddr};
 
 struct Dir(PathBuf);
@@ -103,6 +103,7 @@ fn profile() -> Profile {
                 id: ModuleId(1),
                 path: b"/nowhere/app\x1b[31m".to_vec(),
                 build_id: vec![0xab, 0xcd],
+                loaded: None,
             },
         ],
         kinds: [
@@ -468,4 +469,99 @@ fn names_come_from_the_program_that_was_recorded() {
         (Some("twice"), Some(1))
     );
     assert!(Path::new(place["file"].as_str().expect("file")).ends_with("app.c"));
+}
+
+#[test]
+fn receiver_types_are_named_by_their_class() {
+    let dir = Dir::new("types");
+    let text_of = "struct Shape { virtual int area() { return 1; } }; Shape shape; int main() { return shape.area() - 1; }\n";
+    let source = dir.file("app.cpp", text_of.as_bytes(), 0o644);
+    let app = dir.0.join("app");
+    let done = Command::new("g++")
+        .args(["-O0", "-o"])
+        .arg(&app)
+        .arg(&source)
+        .status();
+    assert!(done.expect("a C++ compiler").success());
+    let symbols = Command::new("nm").arg(&app).output().expect("nm");
+    let symbols = String::from_utf8_lossy(&symbols.stdout).into_owned();
+    let table = symbols
+        .lines()
+        .find_map(|l| l.strip_suffix(" V _ZTV5Shape"))
+        .expect("method table");
+    let table = u64::from_str_radix(table, 16).expect("hex");
+    let bias = 0x5555_5555_4000;
+    let mut profile = profile();
+    profile.modules[1] = Module {
+        id: ModuleId(1),
+        path: app.to_str().expect("UTF-8").into(),
+        build_id: Vec::new(),
+        loaded: Some(Loaded {
+            start: bias,
+            end: bias + 0x10000,
+            bias,
+        }),
+    };
+    let counts = BTreeMap::from([(at(0x500), vec![(1, 2), (bias + table + 16, 9)])]);
+    let kind = KindProfile {
+        seen: 11,
+        messages: 11,
+        counts,
+    };
+    profile.kinds.insert(Kind::Type, kind);
+    trommel_store::write(&dir.0.join("trommel.data"), &profile).expect("written");
+    let report = text(&dir.trommel(&["report", "-e", "type"]));
+    assert!(report.contains("Shape 81.8%, 0x1 18.2%"), "{report}");
+    let json: Value =
+        serde_json::from_str(&text(&dir.trommel(&["report", "--json"]))).expect("JSON");
+    assert_eq!(json["types"][0]["top"][0]["class"], "Shape");
+    assert_eq!(json["types"][0]["top"][1]["class"], Value::Null);
+}
+
+#[test]
+fn a_recording_ends_as_its_program_and_can_be_reported() {
+    use std::os::unix::process::ExitStatusExt;
+    let dir = Dir::new("record");
+    let out = dir.trommel(&["record", "--", "sh", "-c", "echo out; echo err >&2; exit 7"]);
+    let errors = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(
+        (out.status.code(), &out.stdout[..]),
+        (Some(7), &b"out\n"[..]),
+        "{errors}"
+    );
+    assert!(
+        errors.starts_with("err\n") && errors.contains("next: trommel report"),
+        "{errors}"
+    );
+    let report = text(&dir.trommel(&["report"]));
+    assert!(
+        report.contains("exit status 7") && report.contains("Branches"),
+        "{report}"
+    );
+    let json: Value =
+        serde_json::from_str(&text(&dir.trommel(&["report", "--json"]))).expect("JSON");
+    assert_eq!(json["run"]["status"], 7);
+    let counted = |list: &str, field: &str| -> u64 {
+        json[list]
+            .as_array()
+            .expect(list)
+            .iter()
+            .filter_map(|e| e[field].as_u64())
+            .sum()
+    };
+    assert_eq!(json["events"]["edge"]["seen"], counted("edges", "count"));
+    assert_eq!(json["events"]["call"]["seen"], counted("calls", "count"));
+    assert_eq!(
+        json["events"]["value"]["seen"],
+        counted("values", "executions")
+    );
+    let killed = dir.trommel(&["record", "--quiet", "--", "sh", "-c", "kill -TERM $$"]);
+    assert_eq!(killed.status.signal(), Some(15));
+    assert!(
+        killed.stderr.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&killed.stderr)
+    );
+    assert!(text(&dir.trommel(&["report"])).contains("ended by signal 15"));
+    assert!(dir.0.join("trommel.data.old").exists());
 }

@@ -9,9 +9,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use trommel_profile::Module;
+use trommel_profile::{Loaded, Module};
 use trommel_queue::dict::TargetPc;
 use trommel_symbol::elf::{self, Format};
+use trommel_symbol::{build_id_of, own_vdso};
 use trommel_tuple::{ModuleId, Place, Vaddr};
 
 use crate::shared::Region;
@@ -44,7 +45,7 @@ impl Modules {
         let anon = Module {
             id: ModuleId::ANON,
             path: b"[anon]".to_vec(),
-            build_id: Vec::new(),
+            ..Module::default()
         };
         Self {
             list: vec![anon],
@@ -77,6 +78,19 @@ impl Modules {
             None if module == ModuleId::ANON => region.range.start,
             None => region.offset,
         };
+        let number = usize::from(module.0);
+        if module != ModuleId::ANON {
+            let bias = region.range.start.wrapping_sub(vaddr);
+            let extent = self.images[number].2.as_ref().map_or(
+                vaddr..vaddr + (region.range.end - region.range.start),
+                elf::Image::extent,
+            );
+            let (start, end) = (
+                extent.start.wrapping_add(bias),
+                extent.end.wrapping_add(bias),
+            );
+            self.list[number].loaded = Some(Loaded { start, end, bias });
+        }
         self.known.push(Known {
             range: region.range.clone(),
             module,
@@ -105,11 +119,16 @@ impl Modules {
             _ => None,
         };
         let id = ModuleId(number);
-        let build_id = image.as_ref().map_or_else(Vec::new, |i| i.build_id.clone());
+        let build_id = match &image {
+            Some(image) => image.build_id.clone(),
+            None if region.path == VDSO => own_vdso().map_or_else(Vec::new, |v| build_id_of(&v)),
+            None => Vec::new(),
+        };
         self.list.push(Module {
             id,
             path: region.path.clone(),
             build_id,
+            loaded: None,
         });
         self.images.push((region.path.clone(), region.inode, image));
         id

@@ -8,7 +8,7 @@ pub mod accuracy;
 
 use std::collections::BTreeMap;
 
-use trommel_tuple::{Kind, ModuleId, Place};
+use trommel_tuple::{Kind, ModuleId, Place, Vaddr};
 
 /// One observed process.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -36,6 +36,28 @@ pub struct Module {
     pub path: Vec<u8>,
     /// GNU build id; empty where the file has none.
     pub build_id: Vec<u8>,
+    /// Where it was in memory, data included; `None` where that is not known. Values that are
+    /// addresses, such as method tables, are named with it.
+    pub loaded: Option<Loaded>,
+}
+
+/// The memory that a module occupied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Loaded {
+    /// The first address.
+    pub start: u64,
+    /// The address behind the last one.
+    pub end: u64,
+    /// Run-time address minus vaddr, modulo 2^64.
+    pub bias: u64,
+}
+
+impl Loaded {
+    /// The vaddr of a run-time address; `None` outside of the module.
+    pub fn vaddr(&self, address: u64) -> Option<Vaddr> {
+        let inside = (self.start..self.end).contains(&address);
+        inside.then(|| Vaddr(address.wrapping_sub(self.bias)))
+    }
 }
 
 /// Everything of one kind.

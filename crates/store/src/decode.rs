@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use trommel_profile::{KindProfile, Module, Profile, Run, Site};
+use trommel_profile::{KindProfile, Loaded, Module, Profile, Run, Site};
 use trommel_tuple::{Kind, ModuleId, Place};
 
 use crate::chunk::{Chunk, Reader, Tag};
@@ -126,9 +126,22 @@ fn modules(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
             id: ModuleId(u16::try_from(id).map_err(|_| "a module number is too large")?),
             path: cursor.bytes()?.to_vec(),
             build_id: cursor.bytes()?.to_vec(),
+            loaded: loaded(cursor)?,
         });
     }
     Ok(())
+}
+
+fn loaded(cursor: &mut Cursor<'_>) -> Inside<Option<Loaded>> {
+    match cursor.byte()? {
+        0 => Ok(None),
+        1 => Ok(Some(Loaded {
+            start: cursor.number()?,
+            end: cursor.number()?,
+            bias: cursor.number()?,
+        })),
+        _ => Err("the place of a module is malformed"),
+    }
 }
 
 fn kind_totals(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {

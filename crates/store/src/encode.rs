@@ -76,6 +76,12 @@ fn modules(profile: &Profile) -> Vec<u8> {
         put(&mut raw, module.id.0.into());
         put_bytes(&mut raw, &module.path);
         put_bytes(&mut raw, &module.build_id);
+        raw.push(module.loaded.is_some().into());
+        if let Some(loaded) = module.loaded {
+            for address in [loaded.start, loaded.end, loaded.bias] {
+                put(&mut raw, address);
+            }
+        }
     }
     raw
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use proptest::prelude::*;
-use trommel_profile::{KindProfile, Module, Profile, Run, Site};
+use trommel_profile::{KindProfile, Loaded, Module, Profile, Run, Site};
 use trommel_store::{StoreError, decode, encode};
 use trommel_tuple::{Kind, ModuleId, Place};
 
@@ -46,11 +46,14 @@ fn kind_profile() -> impl Strategy<Value = KindProfile> {
 
 fn profile() -> impl Strategy<Value = Profile> {
     let blob = || prop::collection::vec(any::<u8>(), 0..40);
-    let module = (any::<u16>(), blob(), blob()).prop_map(|(id, path, build_id)| Module {
-        id: ModuleId(id),
-        path,
-        build_id,
-    });
+    let module = (any::<u16>(), blob(), blob(), any::<Option<[u64; 3]>>()).prop_map(
+        |(id, path, build_id, loaded)| Module {
+            id: ModuleId(id),
+            path,
+            build_id,
+            loaded: loaded.map(|[start, end, bias]| Loaded { start, end, bias }),
+        },
+    );
     let run = (
         any::<[u64; 7]>(),
         any::<Option<i32>>(),

@@ -37,8 +37,31 @@ pub fn demangle(name: &[u8]) -> String {
     };
     let options = cpp_demangle::DemangleOptions::default();
     match symbol.structured_demangle(&mut out, &options) {
-        Ok(()) => out.0,
+        Ok(()) => as_binutils(out.0),
         Err(fmt::Error) => plain(),
+    }
+}
+
+/// Special names as binutils write them: `vtable for Shape`, not `{vtable(Shape)}`.
+fn as_binutils(name: String) -> String {
+    let Some(inner) = name.strip_prefix('{').and_then(|n| n.strip_suffix(")}")) else {
+        return name;
+    };
+    for (ours, theirs) in [
+        ("vtable(", "vtable for "),
+        ("vtt(", "VTT for "),
+        ("typeinfo(", "typeinfo for "),
+        ("typeinfo name(", "typeinfo name for "),
+    ] {
+        if let Some(of) = inner.strip_prefix(ours) {
+            return format!("{theirs}{of}");
+        }
+    }
+    let thunk = inner.strip_prefix("virtual override thunk(");
+    match thunk.and_then(|t| t.split_once("}, ")) {
+        Some((offset, of)) if offset.starts_with("{virtual") => format!("virtual thunk to {of}"),
+        Some((_, of)) => format!("non-virtual thunk to {of}"),
+        None => name,
     }
 }
 
@@ -72,13 +95,18 @@ mod tests {
                 "_ZNSt6vectorIiSaIiEE9push_backEOi",
                 "std::vector<int, std::allocator<int> >::push_back(int&&)",
             ),
-            ("_ZTV3Foo", "{vtable(Foo)}"),
+            ("_ZTV3Foo", "vtable for Foo"),
+            ("_ZTI3Foo", "typeinfo for Foo"),
+            ("_ZTS3Foo", "typeinfo name for Foo"),
+            ("_ZTT3Foo", "VTT for Foo"),
+            ("_ZThn16_N3Foo3barEv", "non-virtual thunk to Foo::bar()"),
+            ("_ZTv0_n24_N3Foo3barEv", "virtual thunk to Foo::bar()"),
             ("memcpy@@GLIBC_2.14", "memcpy@@GLIBC_2.14"),
             ("_Z", "_Z"),
             ("", ""),
         ] {
             let got = demangle(mangled.as_bytes());
-            assert_eq!(got.replace("vtable for Foo", "{vtable(Foo)}"), wanted);
+            assert_eq!(got, wanted);
         }
     }
 

@@ -134,6 +134,21 @@ impl Image {
         self.interpreter.is_none()
     }
 
+    fn starts_in_code(&self) -> bool {
+        let inside = |s: &&Segment| self.entry.0.wrapping_sub(s.vaddr.0) < s.memory_size;
+        self.segments
+            .iter()
+            .filter(|s| s.executable)
+            .any(|s| inside(&s))
+    }
+
+    /// The vaddrs from the first byte of its first segment to the last one of its last.
+    pub fn extent(&self) -> std::ops::Range<u64> {
+        let starts = self.segments.iter().map(|s| s.vaddr.0);
+        let ends = self.segments.iter().map(|s| s.vaddr.0 + s.memory_size);
+        starts.min().unwrap_or(0)..ends.max().unwrap_or(0)
+    }
+
     /// The vaddr at which the byte at file offset `offset` is loaded.
     ///
     /// Mappings are made of whole pages, so an offset that lies in the page of a segment's start
@@ -178,6 +193,27 @@ impl Image {
 ///
 /// # Errors
 /// Everything that keeps it from running under Trommel, in words.
+pub fn inspect_program(path: &Path) -> Result<Format, ElfError> {
+    let format = inspect(path)?;
+    let Format::Elf(image) = &format else {
+        return Ok(format);
+    };
+    let path = path.to_owned();
+    if image.starts_in_code() {
+        Ok(format)
+    } else if image.pie && image.is_static() && image.entry.0 == 0 {
+        let what = "a shared library";
+        Err(ElfError::NotExecutableKind { path, what })
+    } else {
+        let what = format!("its entry point {:#x} is not in its code", image.entry);
+        Err(ElfError::Corrupt { path, what })
+    }
+}
+
+/// Looks at the file at `path` as something that is loaded: a program, a library, a script.
+///
+/// # Errors
+/// Everything that keeps it from being one for x86-64.
 pub fn inspect(path: &Path) -> Result<Format, ElfError> {
     let read_error = |source| ElfError::Read {
         path: path.to_owned(),
@@ -338,23 +374,6 @@ impl Source<'_> {
         }
         if image.segments.is_empty() {
             return Err(self.corrupt("it has nothing to load"));
-        }
-        let entry_inside = |s: &Segment| image.entry.0.wrapping_sub(s.vaddr.0) < s.memory_size;
-        if !image
-            .segments
-            .iter()
-            .any(|s| s.executable && entry_inside(s))
-        {
-            if image.pie && image.interpreter.is_none() && image.entry.0 == 0 {
-                return Err(ElfError::NotExecutableKind {
-                    path: self.path.to_owned(),
-                    what: "a shared library",
-                });
-            }
-            return Err(self.corrupt(format!(
-                "its entry point {:#x} is not in its code",
-                image.entry
-            )));
         }
         Ok(image)
     }

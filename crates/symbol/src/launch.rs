@@ -156,7 +156,7 @@ fn find_in_path(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Launch
 }
 
 fn check(path: &Path) -> Result<Format, LaunchError> {
-    let format = elf::inspect(path);
+    let format = elf::inspect_program(path);
     match format {
         Err(ElfError::Read { source, .. }) if is_missing(&source) => Err(LaunchError::Missing {
             path: path.to_owned(),

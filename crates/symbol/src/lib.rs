@@ -34,4 +34,4 @@ mod vdso;
 pub use demangle::demangle;
 pub use files::Files;
 pub use symbols::{Frame, Location, Symbols};
-pub use vdso::own_vdso;
+pub use vdso::{build_id_of, own_vdso};

@@ -7,6 +7,8 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use crate::object_file::ObjectFile;
+
 /// The kernel's is two pages; anything much bigger is not it.
 const MAX_SIZE: u64 = 1 << 20;
 
@@ -26,4 +28,9 @@ pub fn own_vdso() -> Option<Vec<u8>> {
         .read_exact_at(&mut bytes, start)
         .ok()?;
     Some(bytes)
+}
+
+/// The build id of a file's bytes; empty where it has none.
+pub fn build_id_of(bytes: &[u8]) -> Vec<u8> {
+    ObjectFile::parse(bytes).map_or_else(Vec::new, |file| file.build_id().to_vec())
 }

@@ -33,7 +33,7 @@ fn look_everywhere(bytes: Vec<u8>) {
     let module = Module {
         id: ModuleId(1),
         path: b"/nowhere".to_vec(),
-        build_id: Vec::new(),
+        ..Module::default()
     };
     let mut symbols = Symbols::new(&files, &[module]);
     symbols.set_image(ModuleId(1), bytes);

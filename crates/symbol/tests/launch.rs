@@ -4,7 +4,10 @@ use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use trommel_symbol::build_id_of;
+use trommel_symbol::elf::{self, Format};
 use trommel_symbol::launch::{self, LaunchError, Program};
+use trommel_tuple::Vaddr;
 
 fn resolve(path: &Path) -> Result<Program, LaunchError> {
     launch::resolve(path.as_os_str(), None)
@@ -127,6 +130,33 @@ fn each_reason_is_named() {
         .expect_err("missing");
     assert_eq!(error.exit_code(), 127);
     assert!(error.to_string().contains("command not found"));
+}
+
+#[test]
+fn libraries_are_loaded_but_not_run() {
+    let dir = Dir::new("libraries");
+    let source = dir.file("l.c", b"int x = 5; int f(void) { return x; }\n", 0o644);
+    let library = dir.0.join("l.so");
+    let flags = ["-shared", "-fPIC", "-Wl,--build-id=sha1", "-o"];
+    let done = std::process::Command::new("cc")
+        .args(flags)
+        .arg(&library)
+        .arg(&source)
+        .status();
+    assert!(done.expect("a C compiler").success());
+    let Ok(Format::Elf(image)) = elf::inspect(&library) else {
+        panic!("not ELF");
+    };
+    assert_eq!(image.build_id.len(), 20);
+    assert_eq!(
+        image.build_id,
+        build_id_of(&std::fs::read(&library).expect("library"))
+    );
+    let extent = image.extent();
+    assert!(extent.start == 0 && extent.end > 0x1000);
+    if image.entry == Vaddr(0) {
+        refused(&library, 126, &["is a shared library, not a program"]);
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use trommel_profile::Module;
 use trommel_symbol::elf::{self, Format};
-use trommel_symbol::{Files, Symbols, own_vdso};
+use trommel_symbol::{Files, Symbols, build_id_of, own_vdso};
 use trommel_tuple::{ModuleId, Place, Vaddr};
 
 const PROGRAM: &str = "
@@ -207,6 +207,7 @@ fn a_program_built_again_gives_no_wrong_names() {
 #[test]
 fn the_vdso_has_names() {
     let image = own_vdso().expect("a vDSO");
+    assert!(!build_id_of(&image).is_empty());
     let files = Files::new();
     let mut symbols = Symbols::new(&files, &[module(Path::new("[vdso]"))]);
     let names: std::collections::HashSet<String> = (0..image.len() as u64)

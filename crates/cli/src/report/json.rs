@@ -126,6 +126,9 @@ fn values<W: Write>(
             json.object()?;
             json.number("value", value)?;
             json.number("count", count)?;
+            if kind == Kind::Type {
+                json.optional_text("class", view.name_of_address(value).as_deref())?;
+            }
             json.real("share", count as f64 / values.executions as f64)?;
             json.end_object()?;
         }

@@ -16,8 +16,8 @@ use crate::output;
 const ROWS: usize = 5;
 /// Opening this much debug information takes a millisecond or two.
 const DEBUG_LIMIT: u64 = 512 << 10;
-/// Loads with fewer executions, in per mille of all, say nothing about the program.
-const MIN_PER_MILLE: u64 = 1;
+/// Loads with a smaller share of all executions say nothing about the program.
+const MIN_SHARE: u64 = 1000;
 
 /// Writes the summary of `profile` for stderr.
 pub(crate) fn write(out: &mut impl Write, profile: &Profile) -> io::Result<()> {
@@ -82,7 +82,7 @@ fn semi_invariant(out: &mut impl Write, view: &mut View<'_>, style: Style) -> io
     let total = all
         .iter()
         .fold(0_u64, |sum, v| sum.saturating_add(v.executions));
-    let hot = |v: &&Values<'_>| v.executions / 1000 * 1000 >= total / 1000 * MIN_PER_MILLE;
+    let hot = |v: &&Values<'_>| v.executions >= total / MIN_SHARE;
     let steady = |v: &&Values<'_>| v.most() >= v.executions - v.executions / 10;
     let chosen: Vec<_> = all.iter().filter(hot).filter(steady).take(ROWS).collect();
     let found = if chosen.is_empty() { ": none" } else { "" };
@@ -103,7 +103,7 @@ fn semi_invariant(out: &mut impl Write, view: &mut View<'_>, style: Style) -> io
         "module",
     ]);
     for entry in chosen {
-        text::value_row(&mut table, view, entry, total);
+        text::value_row(&mut table, view, entry, total, false);
     }
     table.write(out, style)
 }
@@ -117,7 +117,10 @@ mod tests {
     #[test]
     fn steady_loads_are_shown_and_others_are_not() {
         let counts = [
-            (Place::from_word(0x10), vec![(7, 95), (8, 5)]),
+            (Place::from_word(0x10), vec![(7, 950), (8, 50)]),
+            (Place::from_word(0x18), vec![(7, 1_000)]),
+            (Place::from_word(0x28), vec![(1, 50_000), (2, 50_000)]),
+            (Place::from_word(0x30), vec![(3, 10)]),
             (Place::from_word(0x20), vec![(1, 50), (2, 50)]),
         ];
         let values = KindProfile {

@@ -50,9 +50,11 @@ pub(super) fn write(
     for kind in view.profile.kinds.keys().copied() {
         writeln!(out)?;
         if kind.value_is_place() {
-            transfers(out, view, kind, top, style)?;
+            let all = transfers(out, view, kind, top, style)?;
+            more(out, all, top)?;
         } else {
-            values(out, view, kind, top, style)?;
+            let all = values(out, view, kind, top, style)?;
+            more(out, all, top)?;
         }
     }
     problems(out, view)?;
@@ -148,14 +150,14 @@ fn title(kind: Kind) -> (&'static str, &'static str) {
     }
 }
 
-/// A table of branches or calls.
+/// A table of branches or calls; gives the number of all.
 pub(super) fn transfers(
     out: &mut impl Write,
     view: &mut View<'_>,
     kind: Kind,
     top: usize,
     style: Style,
-) -> io::Result<()> {
+) -> io::Result<usize> {
     let Style { bold, plain } = style;
     let all = view.transfers(kind);
     let total = all.iter().fold(0_u64, |sum, t| sum.saturating_add(t.count));
@@ -185,7 +187,7 @@ pub(super) fn transfers(
         ]);
     }
     table.write(out, style)?;
-    more(out, all.len(), top)
+    Ok(all.len())
 }
 
 /// Where control goes; within a function its offset is enough.
@@ -202,14 +204,14 @@ fn destination(view: &mut View<'_>, from: Place, to: Place) -> String {
     name
 }
 
-/// A table of instructions with their values.
+/// A table of instructions with their values; gives the number of all.
 pub(super) fn values(
     out: &mut impl Write,
     view: &mut View<'_>,
     kind: Kind,
     top: usize,
     style: Style,
-) -> io::Result<()> {
+) -> io::Result<usize> {
     let Style { bold, plain } = style;
     let all = view.values(kind);
     let total = all
@@ -236,18 +238,27 @@ pub(super) fn values(
         "module",
     ]);
     for entry in all.iter().take(top) {
-        value_row(&mut table, view, entry, total);
+        value_row(&mut table, view, entry, total, kind == Kind::Type);
     }
     table.write(out, style)?;
-    more(out, all.len(), top)
+    Ok(all.len())
 }
 
-/// Adds the row of one instruction.
-pub(super) fn value_row(table: &mut Table<7>, view: &mut View<'_>, entry: &Values<'_>, total: u64) {
-    let shown = entry
-        .top(VALUES_IN_ROW)
-        .into_iter()
-        .map(|(value, count)| format!("{value:#x} {:.1}%", percent(count, entry.executions)));
+/// Adds the row of one instruction; `named`: its values are addresses worth a name.
+pub(super) fn value_row(
+    table: &mut Table<7>,
+    view: &mut View<'_>,
+    entry: &Values<'_>,
+    total: u64,
+    named: bool,
+) {
+    let shown = entry.top(VALUES_IN_ROW).into_iter().map(|(value, count)| {
+        let share = percent(count, entry.executions);
+        match view.name_of_address(value).filter(|_| named) {
+            Some(name) => format!("{} {share:.1}%", short(&name)),
+            None => format!("{value:#x} {share:.1}%"),
+        }
+    });
     let shown = shown.collect::<Vec<_>>().join(", ");
     table.row([
         grouped(entry.executions),

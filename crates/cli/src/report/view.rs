@@ -129,6 +129,23 @@ impl<'p> View<'p> {
         }
     }
 
+    /// What a value is the address of: a method table, a function, an object; `None` for others.
+    pub(crate) fn name_of_address(&mut self, address: u64) -> Option<String> {
+        let mut modules = self.profile.modules.iter();
+        let (id, vaddr) = modules.find_map(|m| Some((m.id, m.loaded?.vaddr(address)?)))?;
+        let location = self.locate(Place::new(id, vaddr));
+        let function = location.function.as_deref()?;
+        // Objects refer to their method table behind its two words of type information.
+        let class = function
+            .strip_prefix("vtable for ")
+            .filter(|_| location.offset == 16);
+        Some(match (class, location.offset) {
+            (Some(class), _) => class.to_owned(),
+            (None, 0) => function.to_owned(),
+            (None, offset) => format!("{function}+{offset:#x}"),
+        })
+    }
+
     /// `file.c:12`, or nothing.
     pub(crate) fn source(&mut self, place: Place) -> String {
         let location = self.locate(place);
