@@ -222,7 +222,8 @@ impl Writer {
         if self.random.one_in(8) {
             self.line(format!("jrcxz {end}"));
             let before = self.undefined;
-            self.line("lea rax, [rax + rcx]");
+            let r = self.dst(0);
+            self.line(format!("lea {r}, [{r} + rcx]"));
             self.undefined = before;
         } else {
             let (cc, read) = self.random.pick(&CONDITIONS);
@@ -246,7 +247,7 @@ impl Writer {
                 self.line(format!("jmp {r}"));
             }
             2 => {
-                let slot = self.slot(&[to.clone()]);
+                let slot = self.slot(std::slice::from_ref(&to));
                 self.line(format!("jmp qword ptr [rip + {slot}]"));
             }
             3 => {
@@ -382,7 +383,7 @@ impl Writer {
                 self.line(format!("call {r}"));
             }
             3 => {
-                let slot = self.slot(&[name.clone()]);
+                let slot = self.slot(std::slice::from_ref(&name));
                 self.line(format!("call qword ptr [rip + {slot}]"));
             }
             _ => {
