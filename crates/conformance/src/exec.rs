@@ -294,6 +294,11 @@ pub fn trommel() -> Option<&'static Path> {
     .as_deref()
 }
 
+/// User and system seconds of all children waited for so far.
+pub fn children_cpu() -> io::Result<f64> {
+    crate::stepper::children_cpu()
+}
+
 /// Finds a program on `PATH`.
 pub fn which(name: &str) -> Option<PathBuf> {
     if name.contains('/') {

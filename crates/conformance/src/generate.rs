@@ -1,1 +1,88 @@
-//! .
+//! Random instruction sequences: the same state, natively and in the code cache.
+//!
+//! One seed makes one assembly file of many functions, linked with a driver (`driver.c`) into a
+//! native program. The driver sets every register, flag and memory byte from the seed, runs a
+//! function on a stack of its own and prints a hash of all that is left. The program is linked
+//! without PIE and its stack and buffer are static, so that even code and stack addresses are part
+//! of the state that must be equal.
+//!
+//! Flags that the manuals leave undefined are tracked ([`flow::Flags`]): before anything that reads
+//! one, and at the end, a `cmp` defines them all again. Every loop has a counted bound, every
+//! other jump goes forward, every call is to a function made for that site.
+
+mod flow;
+mod scalar;
+mod vector;
+
+pub use flow::program;
+
+/// Which instruction sets this processor has beyond x86-64 itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Features {
+    /// BMI1, BMI2, LZCNT, ADX and MOVBE.
+    pub bmi: bool,
+    /// AVX2 and FMA.
+    pub avx2: bool,
+    /// AVX-512 F, BW, DQ, VL.
+    pub avx512: bool,
+}
+
+impl Features {
+    /// Those of this machine.
+    pub fn here() -> Self {
+        use std::arch::is_x86_feature_detected as has;
+        let avx2 = has!("avx2") && has!("fma");
+        Self {
+            bmi: has!("bmi1") && has!("bmi2") && has!("lzcnt") && has!("adx") && has!("movbe"),
+            avx2,
+            avx512: avx2
+                && has!("avx512f")
+                && has!("avx512bw")
+                && has!("avx512dq")
+                && has!("avx512vl"),
+        }
+    }
+}
+
+/// xorshift64*: reproducible everywhere.
+#[derive(Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11
+    }
+
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    pub(crate) fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    pub(crate) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[usize::try_from(self.below(of.len() as u64)).unwrap_or(0)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_makes_one_program() {
+        let features = Features::here();
+        let text = program(7, 20, features);
+        assert_eq!(text, program(7, 20, features));
+        assert_ne!(text, program(8, 20, features));
+        assert_eq!(text.matches("\nseq_").count(), 20);
+    }
+}

@@ -1,2 +1,64 @@
-//! Chores.
-fn main() {}
+//! The project's chores, so that people and CI run the same ones.
+//!
+//! ```text
+//! cargo xtask ci                     format, clippy, tests, tidy
+//! cargo xtask tidy                   architecture rules that can be checked mechanically
+//! cargo xtask corpus [NAME…]         full-size workloads: same output and exit status
+//! cargo xtask callgrind PROG ARGS…   exact edge and call counts against callgrind
+//! cargo xtask stepper PROG ARGS…     the same, and loaded values, against single-stepping
+//! cargo xtask bench [--rounds N] [--csv FILE] [NAME…]   the cost table
+//! ```
+
+mod bench;
+mod corpus;
+mod counts;
+mod tidy;
+
+use std::process::{Command, ExitCode};
+
+type Outcome = Result<(), String>;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let task = args.next().unwrap_or_default();
+    let rest: Vec<String> = args.collect();
+    let done = match task.as_str() {
+        "ci" => ci(),
+        "tidy" => tidy::run(),
+        "corpus" => corpus::run(&rest),
+        "callgrind" => counts::callgrind(&rest),
+        "stepper" => counts::stepper(&rest),
+        "bench" => bench::run(&rest),
+        _ => Err("usage: cargo xtask ci|tidy|corpus|callgrind|stepper|bench".into()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(what) => {
+            eprintln!("xtask: {what}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn ci() -> Outcome {
+    for line in [
+        "fmt --all --check",
+        "clippy --workspace --all-targets -- -D warnings",
+        "test --workspace",
+    ] {
+        eprintln!("$ cargo {line}");
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let status = Command::new(cargo)
+            .args(line.split(' '))
+            .status()
+            .map_err(|e| e.to_string())?;
+        if !status.success() {
+            return Err(format!("cargo {line} failed"));
+        }
+    }
+    tidy::run()
+}
+
+fn trommel() -> Result<&'static std::path::Path, String> {
+    trommel_conformance::exec::trommel().ok_or_else(|| "no crates/cli yet: set TROMMEL_BIN".into())
+}

@@ -1,0 +1,104 @@
+//! What recording costs: CPU and wall time of the corpus, natively and in each configuration.
+//!
+//! Rounds are interleaved (native, then every configuration, then again), so that a noisy machine
+//! disturbs all alike; ratios are of medians. CPU time is that of the whole process tree, the host
+//! included, from `getrusage` of children.
+
+use std::fmt::Write;
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use trommel_conformance::exec::Scratch;
+
+use crate::corpus::{names, script};
+
+const CONFIGURATIONS: [&str; 7] = [
+    "native",
+    "none",
+    "edge",
+    "call",
+    "value",
+    "type",
+    "edge,call,value,type",
+];
+
+pub(crate) fn run(args: &[String]) -> Result<(), String> {
+    let mut rounds = 5_usize;
+    let (mut csv, mut given) = (None, Vec::new());
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--rounds" => {
+                let n = args.next().and_then(|n| n.parse().ok()).filter(|n| *n > 0);
+                rounds = n.ok_or("--rounds wants a number above 0")?;
+            }
+            "--csv" => csv = Some(args.next().ok_or("--csv wants a file")?.clone()),
+            name => given.push(name.to_owned()),
+        }
+    }
+    let bin = super::trommel()?.to_string_lossy().into_owned();
+    let script = script()?;
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let data = scratch.path("data").to_string_lossy().into_owned();
+    let mut table = String::from("workload,configuration,round,cpu_s,wall_s\n");
+    let mut ratios: Vec<Vec<f64>> = vec![Vec::new(); CONFIGURATIONS.len()];
+    println!("| workload | native s | none | edge | call | value | type | all four |");
+    println!("|---|---|---|---|---|---|---|---|");
+    for name in names(&given, |n| n.ends_with("_s") || n == "gcctiny")? {
+        let mut cpu: Vec<Vec<f64>> = vec![Vec::new(); CONFIGURATIONS.len()];
+        let mut wall = cpu.clone();
+        for round in 0..rounds {
+            for (n, configuration) in CONFIGURATIONS.iter().enumerate() {
+                let mut command = Command::new(&script);
+                command.arg(&name);
+                if n > 0 {
+                    command.args([&bin, "record", "-e", configuration, "-o", &data, "--"]);
+                }
+                let (before, start) = (children_cpu()?, Instant::now());
+                let status = command
+                    .stderr(Stdio::null())
+                    .status()
+                    .map_err(|e| e.to_string())?;
+                let (w, c) = (start.elapsed().as_secs_f64(), children_cpu()? - before);
+                if !status.success() {
+                    return Err(format!("{name} with {configuration} ended with {status}"));
+                }
+                cpu[n].push(c);
+                wall[n].push(w);
+                let _ = writeln!(table, "{name},\"{configuration}\",{round},{c:.4},{w:.4}");
+            }
+        }
+        let native = (median(&mut cpu[0]), median(&mut wall[0]));
+        let mut row = format!("| {name} | {:.2} |", native.0);
+        for n in 1..CONFIGURATIONS.len() {
+            let ratio = median(&mut cpu[n]) / native.0.max(0.001);
+            ratios[n].push(ratio);
+            let _ = write!(
+                row,
+                " {ratio:.2} ({:.2}) |",
+                median(&mut wall[n]) / native.1
+            );
+        }
+        println!("{row}");
+    }
+    let mut row = String::from("| **geomean** | |");
+    for list in &ratios[1..] {
+        let mean = list.iter().map(|r| r.ln()).sum::<f64>() / list.len().max(1) as f64;
+        let _ = write!(row, " **{:.2}** |", mean.exp());
+    }
+    println!("{row}\n\nCPU time against native (wall time in brackets), medians of {rounds}.");
+    csv.map_or(Ok(()), |file| {
+        fs::write(&file, table).map_err(|e| format!("{file}: {e}"))
+    })
+}
+
+fn median(list: &mut [f64]) -> f64 {
+    list.sort_by(f64::total_cmp);
+    list[list.len() / 2]
+}
+
+/// User and system seconds of the children waited for.
+fn children_cpu() -> Result<f64, String> {
+    trommel_conformance::exec::children_cpu().map_err(|e| e.to_string())
+}
