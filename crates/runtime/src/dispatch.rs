@@ -44,6 +44,8 @@ pub struct Runtime {
     pub leaving: bool,
     /// One app instruction runs natively, with the trap flag set.
     pub stepping: bool,
+    /// That instruction is the next to be executed.
+    pub stepping_there: bool,
 }
 
 impl Runtime {

@@ -56,6 +56,7 @@ fn leave(runtime: &mut Runtime, context: &mut Context) {
 /// Runs the instruction at `context.next_pc` in place.
 pub fn step(runtime: &mut Runtime, context: &mut Context) {
     runtime.stepping = true;
+    runtime.stepping_there = false;
     context.target = crate::cache::CachePc(context.next_pc.0);
     context.flags |= TRAP_FLAG;
     signal::unblock_trap(&mut runtime.signals);

@@ -478,11 +478,7 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
     }
     match place(runtime, context, frame.rip) {
         Where::Boundary(app, at) => {
-            if runtime.stepping {
-                runtime.stepping = false;
-                context.flags &= !TRAP_FLAG;
-                frame.eflags &= !TRAP_FLAG;
-            }
+            stop_stepping(runtime, context, frame);
             let app = trap_address(runtime, info, app, frame, caused);
             restore_mask(runtime, frame);
             deliver(runtime, context, info, frame, app, at, caused);
@@ -588,6 +584,7 @@ fn keep(runtime: &mut Runtime, info: &Info, frame: &mut Ucontext) {
 /// The trap at the end of `arch::resume`: every register is the app's.
 fn landed(runtime: &mut Runtime, context: &mut Context, frame: &mut Ucontext) {
     context.pending = 0;
+    stop_stepping(runtime, context, frame);
     if context.at_boundary == 0 {
         // Inside a step (a chunk was full): on to the boundary.
         frame.rip = context.target.0;
@@ -598,12 +595,27 @@ fn landed(runtime: &mut Runtime, context: &mut Context, frame: &mut Ucontext) {
     arrived(runtime, context, frame, context.next_pc, None);
 }
 
-/// One instruction was executed with the trap flag.
-fn stepped(runtime: &mut Runtime, context: &mut Context, frame: &mut Ucontext) {
+fn stop_stepping(runtime: &mut Runtime, context: &mut Context, frame: &mut Ucontext) {
     if runtime.stepping {
         runtime.stepping = false;
         context.flags &= !TRAP_FLAG;
         frame.eflags &= !TRAP_FLAG;
+    }
+}
+
+/// One instruction was executed with the trap flag.
+fn stepped(runtime: &mut Runtime, context: &mut Context, frame: &mut Ucontext) {
+    if runtime.stepping {
+        // The flag works from the moment it is loaded: first come traps on the way there, the last
+        // of them in front of the instruction.
+        if runtime.image.holds(AppPc(frame.rip)) {
+            return;
+        }
+        if !runtime.stepping_there {
+            runtime.stepping_there = true;
+            return;
+        }
+        stop_stepping(runtime, context, frame);
         let pc = AppPc(frame.rip);
         return arrived(runtime, context, frame, pc, None);
     }

@@ -153,6 +153,7 @@ pub unsafe fn start(args: StartArgs) -> Option<core::convert::Infallible> {
         cache_limit: (stress >> options::CACHE_SHIFT & 0xffff) * 4096,
         leaving: false,
         stepping: false,
+        stepping_there: false,
     };
     runtime.clear_indirect();
     runtime
