@@ -19,6 +19,10 @@ use crate::image;
 /// Stack on which the runtime is started, behind its image.
 const START_STACK: usize = 64 << 10;
 
+/// Where the runtime goes, if nothing is there: away from where the kernel maps programs, so that
+/// everything of the app's is where it would be without us.
+const OWN_MEMORY: u64 = 0x1b00_0000_0000;
+
 /// What the runtime's `start` is told; the same layout as its `StartArgs`.
 #[repr(C)]
 struct StartArgs {
@@ -91,7 +95,7 @@ pub fn inject(pid: Pid, file: i32) -> io::Result<()> {
     let base = remote_call(
         pid,
         libc::SYS_mmap,
-        [0, size as u64, prot, flags, u64::MAX, 0],
+        [OWN_MEMORY, size as u64, prot, flags, u64::MAX, 0],
     )?;
     let image = image::relocate(base);
     let stack_top = base + size as u64;

@@ -8,7 +8,8 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant, SystemTime};
 
 use trommel_compress::Spec;
@@ -139,14 +140,16 @@ pub fn record(
     })?;
     let guard = interrupt::guard(pid);
     let mut served = Served::default();
+    let over = AtomicBool::new(false);
     let ended = std::thread::scope(|scope| {
         let waiter = scope.spawn(|| {
             let ended = wait(pid);
+            over.store(true, SeqCst);
             shared.wake();
             ended
         });
         serve(&shared, &mut folder, &mut served, notice, &|| {
-            waiter.is_finished()
+            over.load(SeqCst)
         });
         waiter.join().unwrap_or_default()
     });
@@ -265,7 +268,7 @@ fn serve(
             fold(shared, folder, served, &bytes, true, notice);
             return;
         }
-        shared.sleep(taken, IDLE);
+        shared.sleep(taken, IDLE, ended);
     }
 }
 

@@ -149,11 +149,12 @@ impl SharedFile {
         }
     }
 
-    /// Sleeps until a chunk beyond `taken` is published, `until` has passed, or [`Self::wake`].
-    pub fn sleep(&self, taken: u64, until: Duration) {
+    /// Sleeps until a chunk beyond `taken` is published, `until` has passed, or [`Self::wake`] after
+    /// `over` has become true.
+    pub fn sleep(&self, taken: u64, until: Duration, over: &dyn Fn() -> bool) {
         let control = self.control();
         control.host_sleeps.store(1, SeqCst);
-        if control.published.0.load(SeqCst) == taken {
+        if control.published.0.load(SeqCst) == taken && !over() {
             futex(&control.host_sleeps, libc::FUTEX_WAIT, 1, Some(until));
         }
         control.host_sleeps.store(0, SeqCst);

@@ -97,6 +97,7 @@ fn entries() -> Entries {
 /// As the host starts it: once, in a process that runs nothing else.
 pub unsafe fn start(args: StartArgs) -> Option<core::convert::Infallible> {
     let file = args.file as i32;
+    sys::own_memory_from(args.stack_top.next_multiple_of(1 << 21));
     let shared_at = map_shared(file)?;
     let area = map_area(file)?;
     sys::close(file);

@@ -1,6 +1,8 @@
 //! System calls, raw. The only way the runtime talks to the kernel.
 
 use core::arch::asm;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
 
 pub use linux_raw_sys::general as nr;
 
@@ -94,12 +96,26 @@ pub unsafe fn mmap(map: &Map) -> Result<u64, Errno> {
     }
 }
 
-/// Fresh private memory anywhere, readable and writable.
+/// Where the runtime's own memory goes: far from where the kernel puts the app's, so that the app's
+/// mappings are where they would be without us.
+static OWN_MEMORY: AtomicU64 = AtomicU64::new(0);
+
+/// Says where the runtime's own memory is to go.
+pub fn own_memory_from(at: u64) {
+    OWN_MEMORY.store(at, Relaxed);
+}
+
+/// Fresh private memory of the runtime's, readable and writable.
 pub fn anonymous(len: usize) -> Result<u64, Errno> {
-    // SAFETY: no fixed address.
+    let pages = len.next_multiple_of(4096) as u64;
+    let at = match OWN_MEMORY.load(Relaxed) {
+        0 => 0,
+        _ => OWN_MEMORY.fetch_add(pages, Relaxed),
+    };
+    // SAFETY: no fixed address: the kernel takes another where something is already.
     unsafe {
         mmap(&Map {
-            at: 0,
+            at,
             len,
             prot: nr::PROT_READ | nr::PROT_WRITE,
             flags: nr::MAP_PRIVATE | nr::MAP_ANONYMOUS | nr::MAP_NORESERVE,
