@@ -44,7 +44,10 @@ enum Step {
     Skipped,
 }
 
+#[derive(Default)]
 struct Path {
+    /// Worked out; nothing else is meant otherwise.
+    met: bool,
     /// Executions, when counting exactly.
     count: u64,
     /// 64-bit words in its records.
@@ -71,7 +74,7 @@ pub struct Folder {
     pub modules: Modules,
     selection: Selection,
     /// How branches and calls transfer control.
-    pub sites: BTreeMap<Place, Site>,
+    pub sites: HashMap<Place, Site>,
     paths: Vec<Path>,
     /// One for each place that has run-time values; the first for what is not selected.
     tables: Tables,
@@ -133,7 +136,7 @@ impl Folder {
         Self {
             modules: Modules::new(),
             selection,
-            sites: BTreeMap::new(),
+            sites: HashMap::new(),
             paths: Vec::new(),
             tables: Tables::new(),
             table_of: HashMap::new(),
@@ -152,9 +155,9 @@ impl Folder {
     ) -> Result<(), FoldError> {
         self.learn(shared)?;
         if self.ordered.is_some() {
-            self.expand(bytes, last)
+            self.expand(shared, bytes, last)
         } else {
-            self.count(bytes).map_err(FoldError::Damaged)
+            self.count(shared, bytes).map_err(FoldError::Damaged)
         }
     }
 
@@ -169,11 +172,15 @@ impl Folder {
             self.modules.add(&region);
             self.regions += 1;
         }
-        for number in self.paths.len()..shared.paths() {
-            let events = shared.path(number)?;
-            let path = self.resolve(&events);
-            self.paths.push(path);
-        }
+        self.paths.resize_with(shared.paths(), Path::default);
+        Ok(())
+    }
+
+    /// Works out what a path expands to, when it is met for the first time: most are never taken.
+    #[cold]
+    fn meet(&mut self, shared: &SharedFile, number: u32) -> Result<(), Damaged> {
+        let events = shared.path(number as usize)?;
+        self.paths[number as usize] = self.resolve(&events);
         Ok(())
     }
 
@@ -229,6 +236,7 @@ impl Folder {
             });
         }
         Path {
+            met: true,
             count: 0,
             values,
             tables: tables.into(),
@@ -244,7 +252,7 @@ impl Folder {
     }
 
     /// The way for exact counts.
-    fn count(&mut self, bytes: &[u8]) -> Result<(), Damaged> {
+    fn count(&mut self, shared: &SharedFile, bytes: &[u8]) -> Result<(), Damaged> {
         let mut rest = bytes;
         while let Some((number, after)) = rest.split_first_chunk::<4>() {
             let number = u32::from_le_bytes(*number);
@@ -252,9 +260,12 @@ impl Folder {
                 what: "a path number",
                 number: u64::from(number),
             };
-            let Some(path) = self.paths.get_mut(number as usize) else {
-                return Err(damaged);
-            };
+            match self.paths.get(number as usize) {
+                None => return Err(damaged),
+                Some(path) if !path.met => self.meet(shared, number)?,
+                Some(_) => {}
+            }
+            let path = &mut self.paths[number as usize];
             path.count += 1;
             rest = after;
             if path.values != 0 {
@@ -272,10 +283,28 @@ impl Folder {
     }
 
     /// The way for everything else.
-    fn expand(&mut self, bytes: &[u8], last: bool) -> Result<(), FoldError> {
-        let Some(ordered) = &mut self.ordered else {
+    fn expand(
+        &mut self,
+        shared: &SharedFile,
+        bytes: &[u8],
+        last: bool,
+    ) -> Result<(), FoldError> {
+        // Taken out while the paths are worked on, and back whatever happens.
+        let Some(mut ordered) = self.ordered.take() else {
             return Ok(());
         };
+        let done = self.expand_into(&mut ordered, shared, bytes, last);
+        self.ordered = Some(ordered);
+        done
+    }
+
+    fn expand_into(
+        &mut self,
+        ordered: &mut Ordered,
+        shared: &SharedFile,
+        bytes: &[u8],
+        last: bool,
+    ) -> Result<(), FoldError> {
         let mut joined = std::mem::take(&mut ordered.rest);
         joined.extend_from_slice(bytes);
         let mut rest = &joined[..];
@@ -285,7 +314,10 @@ impl Folder {
                 what: "a path number",
                 number: u64::from(number),
             };
-            let path = self.paths.get(number as usize).ok_or_else(damaged)?;
+            if !self.paths.get(number as usize).ok_or_else(damaged)?.met {
+                self.meet(shared, number)?;
+            }
+            let path = &self.paths[number as usize];
             let (words, after) = after
                 .split_at_checked(8 * path.values as usize)
                 .ok_or_else(damaged)?;
@@ -373,10 +405,10 @@ impl Folder {
             }
         }
         let reached = |place: &Place| folded.values().any(|k| k.counts.contains_key(place));
-        self.sites.retain(|place, _| reached(place));
+        let sites = self.sites.into_iter().filter(|(place, _)| reached(place)).collect();
         Ok(Folded {
             kinds: folded,
-            sites: self.sites,
+            sites,
             modules: self.modules,
         })
     }
