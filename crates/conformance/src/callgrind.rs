@@ -27,7 +27,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -39,8 +40,12 @@ use crate::exec::Scratch;
 
 /// Runs `argv` (whose first word is a canonical path) under callgrind.
 ///
-/// It is run with the changes `env` to the environment and no standard input.
-pub fn count<S: AsRef<OsStr>>(argv: &[S], env: &[(OsString, OsString)]) -> Result<Counts, String> {
+/// It is run in `dir` with the changes `env` to the environment and no standard input.
+pub fn count<S: AsRef<OsStr>>(
+    argv: &[S],
+    env: &[(OsString, OsString)],
+    dir: &Path,
+) -> Result<Counts, String> {
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let file = scratch.path("callgrind.out");
     let done = Command::new("valgrind")
@@ -57,14 +62,35 @@ pub fn count<S: AsRef<OsStr>>(argv: &[S], env: &[(OsString, OsString)]) -> Resul
         .arg(format!("--callgrind-out-file={}", file.display()))
         .args(argv)
         .envs(env.iter().map(|(k, v)| (k, v)))
+        .current_dir(dir)
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
+        .stdout(File::create(scratch.path("stdout")).map_err(|e| e.to_string())?)
+        .stderr(File::create(scratch.path("stderr")).map_err(|e| e.to_string())?)
         .output()
         .map_err(|e| format!("valgrind: {e}"))?;
-    let text =
-        fs::read(&file).map_err(|e| format!("{e}: {}", String::from_utf8_lossy(&done.stderr)))?;
+    let text = fs::read(&file).map_err(|e| {
+        let said = fs::read(scratch.path("stderr")).unwrap_or_default();
+        format!("{e} ({}): {}", done.status, String::from_utf8_lossy(&said))
+    })?;
     parse(&String::from_utf8_lossy(&text), Path::new(argv[0].as_ref()))
+}
+
+/// What valgrind adds to the environment of the programs it runs in `dir`.
+pub fn added_environment(dir: &Path) -> Result<Vec<(OsString, OsString)>, String> {
+    let done = Command::new("valgrind")
+        .args(["-q", "--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .args(["env", "-0"])
+        .current_dir(dir)
+        .output()
+        .map_err(|e| format!("valgrind: {e}"))?;
+    let pairs = done.stdout.split(|c| *c == 0).filter_map(|line| {
+        let at = line.iter().position(|c| *c == b'=')?;
+        let part = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
+        Some((part(&line[..at]), part(&line[at + 1..])))
+    });
+    Ok(pairs
+        .filter(|(k, v)| std::env::var_os(k).as_ref() != Some(v))
+        .collect())
 }
 
 /// Reads a callgrind file for the object `main`.

@@ -9,7 +9,7 @@
 //! `docs/events.md`: a load is an instruction with exactly one memory operand that is read and not
 //! written, and which writes a register other than the stack pointer and flags; so `lods` counts,
 //! `cmpxchg`, `xadd` and `xchg` with memory count only as the contract says (xchg and xadd do,
-//! cmpxchg does not), x87 loads count, gathers, `rep` moves and state restores do not.
+//! cmpxchg does not), x87 loads count, gathers, masked accesses, `rep` moves and state restores do not.
 //!
 //! Threads and children are not followed; a signal is passed on.
 #![allow(unsafe_code, reason = "ptrace has no safe form")]
@@ -35,10 +35,12 @@ use crate::elf;
 pub fn count<S: AsRef<OsStr>>(argv: &[S], limit: u64) -> io::Result<Counts> {
     let program = fs::canonicalize(argv[0].as_ref())?;
     let mut command = Command::new(&program);
+    // A file, as recorded programs have: libc asks what its output is.
+    let scratch = crate::exec::Scratch::new()?;
     command
         .args(&argv[1..])
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(std::fs::File::create(scratch.path("stdout"))?)
         .stderr(Stdio::null());
     // SAFETY: the closure runs between fork and exec and makes one system call.
     unsafe {
@@ -213,6 +215,7 @@ fn loaded(i: &Instruction, factory: &mut InstructionInfoFactory) -> Option<UsedM
             | Mnemonic::Fxrstor64
     ) || matches!(i.code(), Code::Movsd_m32_m32)
         || i.is_vsib()
+        || i.has_op_mask()
         || is_rep(i);
     if excluded {
         return None;

@@ -283,12 +283,7 @@ impl Folder {
     }
 
     /// The way for everything else.
-    fn expand(
-        &mut self,
-        shared: &SharedFile,
-        bytes: &[u8],
-        last: bool,
-    ) -> Result<(), FoldError> {
+    fn expand(&mut self, shared: &SharedFile, bytes: &[u8], last: bool) -> Result<(), FoldError> {
         // Taken out while the paths are worked on, and back whatever happens.
         let Some(mut ordered) = self.ordered.take() else {
             return Ok(());
@@ -405,7 +400,11 @@ impl Folder {
             }
         }
         let reached = |place: &Place| folded.values().any(|k| k.counts.contains_key(place));
-        let sites = self.sites.into_iter().filter(|(place, _)| reached(place)).collect();
+        let sites = self
+            .sites
+            .into_iter()
+            .filter(|(place, _)| reached(place))
+            .collect();
         Ok(Folded {
             kinds: folded,
             sites,
