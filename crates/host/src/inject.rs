@@ -108,7 +108,7 @@ pub fn inject(pid: Pid, file: i32) -> io::Result<()> {
         stack_top,
     }
     .bytes();
-    let args_at = stack_top - args.len() as u64 - 64 & !15;
+    let args_at = (stack_top - args.len() as u64 - 64) & !15;
     for (bytes, at) in [(&image.bytes, base), (&args, args_at)] {
         let remote = RemoteIoVec {
             base: at as usize,

@@ -12,7 +12,7 @@ use trommel_conformance::{callgrind as oracle, stepper as single};
 pub(crate) fn callgrind(argv: &[String]) -> Result<(), String> {
     let argv = resolve(argv)?;
     let image = Image::read(Path::new(&argv[0])).ok_or("not an ELF program")?;
-    let expected = oracle::count(&argv, &[])?;
+    let expected = oracle::count(&argv, &[], std::path::Path::new("."))?;
     let got = recorded(&argv, "edge,call")?;
     same(&expected, &oracle::comparable(&got, &image))
 }
