@@ -19,6 +19,7 @@
 //! * Fragments and stubs only grow within their arena until a flush; so the list of fragments of
 //!   an arena is sorted by address, and a cache address is found by binary search.
 //! * Every byte between a fragment's `entry` and `end` belongs to exactly one of its steps.
+#![allow(unsafe_code)] // reason: writes machine code into arenas.
 
 use alloc::vec::Vec;
 use linux_raw_sys::general as nr;

@@ -167,7 +167,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next instruction.
-    pub fn next(&mut self) -> Insn {
+    pub fn read(&mut self) -> Insn {
         let mut iced = Instruction::default();
         self.decoder.decode_out(&mut iced);
         let class = classify(&iced);
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     fn class(code: &[u8]) -> Class {
-        Reader::new(code, AppPc(0x1000)).next().class
+        Reader::new(code, AppPc(0x1000)).read().class
     }
 
     #[test]
@@ -231,10 +231,10 @@ mod tests {
 
     #[test]
     fn the_displacement_of_a_rip_operand_is_found_before_an_immediate() {
-        let i = Reader::new(&[0x48, 0xc7, 0x05, 1, 2, 3, 4, 5, 6, 7, 8], AppPc(0)).next();
+        let i = Reader::new(&[0x48, 0xc7, 0x05, 1, 2, 3, 4, 5, 6, 7, 8], AppPc(0)).read();
         assert_eq!((i.rip_disp, i.iced.len()), (3, 11));
         assert_eq!(
-            Reader::new(&[0x48, 0x89, 0xd8], AppPc(0)).next().rip_disp,
+            Reader::new(&[0x48, 0x89, 0xd8], AppPc(0)).read().rip_disp,
             0
         );
     }

@@ -3,6 +3,7 @@
 //! Generated code appends records by itself; it comes here only when its chunk is full. A full
 //! ring makes the app wait until the host has given a chunk back: nothing is dropped. If the host
 //! is gone there is nobody to wait for, and the caller lets the app go.
+#![allow(unsafe_code)] // reason: writes into memory shared with the host.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 

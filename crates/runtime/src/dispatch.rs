@@ -3,6 +3,7 @@
 //! [`dispatch`] runs on the runtime's stack with the app's state in the [`Context`]. It decides
 //! where the app goes on and sets [`Context::target`]; the caller resumes there. Whatever cannot go
 //! on in the cache is single-stepped natively or let go (see [`crate::native`]).
+#![allow(unsafe_code)] // reason: the runtime is reached through an address in the context.
 
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::Relaxed;

@@ -6,6 +6,7 @@
 //!
 //! Invariant: only one thread is inside the runtime at a time, and signal handlers of the runtime
 //! do not allocate. The allocator takes no lock; [`Heap`] is not for general use.
+#![allow(unsafe_code)] // reason: an allocator.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;

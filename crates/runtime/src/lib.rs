@@ -32,8 +32,6 @@
 //! * The runtime executes no floating-point or AVX instruction; the low halves of the vector
 //!   registers are saved on every entry to compiled code.
 #![no_std]
-// The runtime is made of raw memory, system calls and generated code.
-#![allow(unsafe_code)]
 
 extern crate alloc;
 

@@ -15,6 +15,7 @@
 //! A single instruction that only the CPU can judge (an address that may not be executed, an
 //! unknown encoding) is run in place with the trap flag set. If it faults, the fault is the app's,
 //! at its own address; if not, the trap brings control back.
+#![allow(unsafe_code)] // reason: entered from assembly.
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 

@@ -236,7 +236,7 @@ mod tests {
     fn load_of(code: &[u8]) -> Option<Load> {
         load(
             &mut InstructionInfoFactory::new(),
-            &Reader::new(code, AppPc(0x1000)).next(),
+            &Reader::new(code, AppPc(0x1000)).read(),
         )
     }
 
@@ -369,7 +369,7 @@ mod tests {
 
     #[test]
     fn method_tables_are_bases_of_calls() {
-        let of = |code: &[u8]| method_table(&Reader::new(code, AppPc(0)).next().iced);
+        let of = |code: &[u8]| method_table(&Reader::new(code, AppPc(0)).read().iced);
         assert_eq!(of(&[0xff, 0x50, 0x10]), Some(Reg::RAX));
         assert_eq!(of(&[0x41, 0xff, 0x53, 0x10]), Some(Reg(11)));
         assert_eq!(of(&[0xff, 0x54, 0x24, 0x10]), None);

@@ -32,6 +32,7 @@
 //! * A default or ignored disposition is the kernel's business, except for the synchronous
 //!   signals, whose default action is carried out on the app's own code, so that a core dump shows
 //!   the app.
+#![allow(unsafe_code)] // reason: called by the kernel with raw frames.
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 

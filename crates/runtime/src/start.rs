@@ -4,6 +4,7 @@
 //! registers: the first argument points to [`StartArgs`], the stack is the runtime's. Nothing of
 //! the app has run. The runtime maps what it needs, takes over the synchronous signals, and goes to
 //! the app's first instruction with the registers the kernel gave it.
+#![allow(unsafe_code)] // reason: makes its own memory.
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 

@@ -1,4 +1,5 @@
 //! System calls, raw. The only way the runtime talks to the kernel.
+#![allow(unsafe_code)] // reason: system calls.
 
 use core::arch::asm;
 use core::sync::atomic::AtomicU64;

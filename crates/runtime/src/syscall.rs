@@ -4,6 +4,7 @@
 //! those that concern the runtime: what changes the memory map, what the app asks about signals,
 //! what starts, replaces or ends a process, and what would take the ground from under the runtime.
 //! Each is made in the app's name with the app's arguments, and the app gets the kernel's answer.
+#![allow(unsafe_code)] // reason: makes the app's system calls.
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 

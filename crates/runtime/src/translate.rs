@@ -42,6 +42,7 @@
 //! * An instruction that faults does so before any scratch register of its step has lost a value
 //!   that its [`Step`] cannot restore.
 //! * `rcx` is free at `syscall`, which overwrites it.
+#![allow(unsafe_code)] // reason: reads the app's code.
 
 use alloc::vec::Vec;
 
@@ -263,7 +264,7 @@ impl Translator {
             let Some(r) = reader.as_mut() else {
                 return Err(Refusal::Native);
             };
-            let insn = r.next();
+            let insn = r.read();
             let refusal = match insn.class {
                 Class::Unknown => Some(Refusal::Native),
                 Class::Unsupported => Some(Refusal::Instruction),

@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 
 use trommel_conformance::exec::workspace;
 
-/// DESIGN.md's rooms in the order the data flows: a crate knows those before it, never those after.
+/// The rooms in the order of `ARCHITECTURE.md`: a crate knows those before it, never those after.
 const ORDER: [&str; 15] = [
     "tuple",
     "compress",
     "query",
     "queue",
-    "runtime",
-    "host",
     "profile",
     "symbol",
+    "runtime",
+    "host",
     "store",
     "export",
     "model",

@@ -20,6 +20,7 @@
 //! # Why vector state is kept
 //! The runtime contains no VEX-encoded instruction. Legacy SSE instructions leave the upper parts
 //! of vector registers alone, so saving the low halves of xmm0–15 saves all that can change.
+#![allow(unsafe_code)] // reason: assembly.
 
 use core::arch::naked_asm;
 use core::mem::offset_of;
