@@ -45,6 +45,8 @@ fn ci() -> Outcome {
         "fmt --all --check",
         "clippy --workspace --all-targets -- -D warnings",
         "test --workspace",
+        // The README's first command, as a newcomer types it.
+        "run --release -- record -o target/readme.data -- ls -l",
     ] {
         eprintln!("$ cargo {line}");
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
