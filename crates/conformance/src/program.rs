@@ -115,16 +115,23 @@ pub fn compile(source: &Path, flags: &[String], out: &Path) -> Result<(), String
     let mut hash = DefaultHasher::new();
     (text, flags).hash(&mut hash);
     let stamp = format!("{:016x}", hash.finish());
-    let mut stamp_file = out.to_path_buf().into_os_string();
-    stamp_file.push(".stamp");
+    let beside = |ending: &str| {
+        let mut name = out.to_path_buf().into_os_string();
+        name.push(ending);
+        PathBuf::from(name)
+    };
+    let stamp_file = beside(".stamp");
+    // One builder at a time, in this process or another: replacing a program that another test
+    // runs already would show there, as `/proc/self/exe (deleted)`.
+    let lock = fs::File::create(beside(".lock")).map_err(|e| e.to_string())?;
+    lock.lock().map_err(|e| e.to_string())?;
     if out.exists() && fs::read_to_string(&stamp_file).is_ok_and(|old| old == stamp) {
         return Ok(());
     }
     let plus = source.extension().is_some_and(|e| e == "cpp");
     let compiler = if plus { "g++" } else { "gcc" };
-    // Built under another name and moved: tests in other threads may build or run the same program.
-    let mut part = out.to_path_buf().into_os_string();
-    part.push(format!(".{:?}.part", std::thread::current().id()));
+    // Built under another name and moved: a build cut short leaves nothing that looks done.
+    let part = beside(".part");
     let done = Command::new(compiler)
         .args(["-w", "-g"])
         .arg("-o")
