@@ -57,16 +57,10 @@ struct Path {
     steps: Box<[Step]>,
 }
 
-/// Why folding stopped early.
+/// The stream file could not be written; the profile does not need it.
 #[derive(Debug, thiserror::Error)]
-pub enum FoldError {
-    /// The target damaged the shared memory.
-    #[error(transparent)]
-    Damaged(#[from] Damaged),
-    /// The stream file could not be written.
-    #[error("cannot write the event stream: {0}")]
-    Stream(io::Error),
-}
+#[error("cannot write the event stream: {0}")]
+pub struct StreamError(io::Error);
 
 /// Folds the records of one target.
 pub struct Folder {
@@ -90,6 +84,8 @@ struct Ordered {
     compressor: Compressor,
     estimate: Estimate,
     stream: Option<StreamFile>,
+    /// What ended the stream early, until somebody asks.
+    stream_error: Option<StreamError>,
     streamed_modules: usize,
     seen: [u64; Kind::ALL.len()],
     tuples: Vec<Tuple>,
@@ -117,8 +113,14 @@ const BLOCK: usize = 4096;
 
 impl Folder {
     /// A folder for `spec`; with `stream`, all events are written there too.
-    pub fn new(spec: &Spec, stream: Option<StreamFile>, selection: Selection) -> Self {
-        let exact = (spec.level == Level::Exact && spec.table.is_none()) && stream.is_none();
+    pub fn new(spec: &Spec, stream: Option<io::Result<StreamFile>>, selection: Selection) -> Self {
+        let (stream, stream_error) = match stream.transpose() {
+            Ok(stream) => (stream, None),
+            Err(error) => (None, Some(StreamError(error))),
+        };
+        let exact = (spec.level == Level::Exact && spec.table.is_none())
+            && stream.is_none()
+            && stream_error.is_none();
         let ordered = (!exact).then(|| Ordered {
             compressor: spec.build(Seeds::default()),
             estimate: Estimate {
@@ -127,6 +129,7 @@ impl Folder {
                 messages: [0; Kind::ALL.len()],
             },
             stream,
+            stream_error,
             streamed_modules: 0,
             seen: [0; Kind::ALL.len()],
             tuples: Vec::with_capacity(2 * BLOCK),
@@ -147,22 +150,22 @@ impl Folder {
     }
 
     /// Folds the records of one chunk; `last` says that no more will come.
-    pub fn chunk(
-        &mut self,
-        shared: &SharedFile,
-        bytes: &[u8],
-        last: bool,
-    ) -> Result<(), FoldError> {
-        self.learn(shared)?;
+    pub fn chunk(&mut self, shared: &SharedFile, bytes: &[u8], last: bool) -> Result<(), Damaged> {
+        self.learn(shared);
         if self.ordered.is_some() {
             self.expand(shared, bytes, last)
         } else {
-            self.count(shared, bytes).map_err(FoldError::Damaged)
+            self.count(shared, bytes)
         }
     }
 
+    /// Why no more is written to the stream file; told once.
+    pub fn stream_error(&mut self) -> Option<StreamError> {
+        self.ordered.as_mut()?.stream_error.take()
+    }
+
     /// Reads what the dictionary says beyond what is known.
-    fn learn(&mut self, shared: &SharedFile) -> Result<(), FoldError> {
+    fn learn(&mut self, shared: &SharedFile) {
         let regions = shared.regions();
         while self.regions < regions {
             let region = shared.region(self.regions);
@@ -173,7 +176,6 @@ impl Folder {
             self.regions += 1;
         }
         self.paths.resize_with(shared.paths(), Path::default);
-        Ok(())
     }
 
     /// Works out what a path expands to, when it is met for the first time: most are never taken.
@@ -283,7 +285,7 @@ impl Folder {
     }
 
     /// The way for everything else.
-    fn expand(&mut self, shared: &SharedFile, bytes: &[u8], last: bool) -> Result<(), FoldError> {
+    fn expand(&mut self, shared: &SharedFile, bytes: &[u8], last: bool) -> Result<(), Damaged> {
         // Taken out while the paths are worked on, and back whatever happens.
         let Some(mut ordered) = self.ordered.take() else {
             return Ok(());
@@ -299,7 +301,7 @@ impl Folder {
         shared: &SharedFile,
         bytes: &[u8],
         last: bool,
-    ) -> Result<(), FoldError> {
+    ) -> Result<(), Damaged> {
         let mut joined = std::mem::take(&mut ordered.rest);
         joined.extend_from_slice(bytes);
         let mut rest = &joined[..];
@@ -345,12 +347,13 @@ impl Folder {
                 ordered.kinds.push(kind);
             }
             if ordered.tuples.len() >= BLOCK {
-                ordered.block(&self.modules)?;
+                ordered.block(&self.modules);
             }
             rest = after;
         }
         ordered.rest = rest.to_vec();
-        ordered.block(&self.modules)
+        ordered.block(&self.modules);
+        Ok(())
     }
 
     /// Moves counts that name run-time addresses to places.
@@ -379,11 +382,12 @@ impl Folder {
     }
 
     /// The profile of everything folded, and the stream file finished.
-    pub fn finish(mut self, kinds: KindSet) -> Result<Folded, FoldError> {
+    pub fn finish(mut self, kinds: KindSet) -> Folded {
+        let mut stream_error = None;
         let mut folded: BTreeMap<Kind, KindProfile> =
             kinds.iter().map(|k| (k, KindProfile::default())).collect();
         match self.ordered.take() {
-            Some(ordered) => ordered.finish(&self.modules, &mut folded)?,
+            Some(ordered) => stream_error = ordered.finish(&self.modules, &mut folded),
             None => {
                 self.settle();
                 self.counts.sort_unstable_by_key(|(tuple, _)| *tuple);
@@ -405,11 +409,12 @@ impl Folder {
             .into_iter()
             .filter(|(place, _)| reached(place))
             .collect();
-        Ok(Folded {
+        Folded {
             kinds: folded,
             sites,
             modules: self.modules,
-        })
+            stream_error,
+        }
     }
 }
 
@@ -421,44 +426,45 @@ pub struct Folded {
     pub sites: BTreeMap<Place, Site>,
     /// The modules.
     pub modules: Modules,
+    /// Why the stream file lacks its end, unless that was told before.
+    pub stream_error: Option<StreamError>,
 }
 
 impl Ordered {
     /// Sends the collected tuples on.
-    fn block(&mut self, modules: &Modules) -> Result<(), FoldError> {
-        if let Some(stream) = &mut self.stream {
-            while self.streamed_modules < modules.list.len() {
-                stream
-                    .module(&modules.list[self.streamed_modules])
-                    .map_err(FoldError::Stream)?;
-                self.streamed_modules += 1;
-            }
-        }
-        let events = Events::new(&self.tuples, &self.kinds);
+    fn block(&mut self, modules: &Modules) {
         for kind in &self.kinds {
             self.seen[*kind as usize] += 1;
         }
         // Both lanes are always pushed to together.
-        if let Some(events) = events {
+        if let Some(events) = Events::new(&self.tuples, &self.kinds) {
             if let Some(stream) = &mut self.stream {
-                stream.events(events).map_err(FoldError::Stream)?;
+                let new = &modules.list[self.streamed_modules..];
+                let written = new
+                    .iter()
+                    .try_for_each(|module| stream.module(module))
+                    .and_then(|()| stream.events(events));
+                self.streamed_modules = modules.list.len();
+                if let Err(error) = written {
+                    self.stream = None;
+                    self.stream_error = Some(StreamError(error));
+                }
             }
             self.compressor.events(events, &mut self.estimate);
         }
         self.tuples.clear();
         self.kinds.clear();
-        Ok(())
     }
 
     fn finish(
         mut self,
         modules: &Modules,
         folded: &mut BTreeMap<Kind, KindProfile>,
-    ) -> Result<(), FoldError> {
-        self.block(modules)?;
+    ) -> Option<StreamError> {
+        self.block(modules);
         self.compressor.finish(&mut self.estimate);
-        if let Some(stream) = self.stream {
-            stream.finish().map_err(FoldError::Stream)?;
+        if let Some(stream) = self.stream.take() {
+            self.stream_error = stream.finish().err().map(StreamError);
         }
         let Estimate {
             tuples,
@@ -485,6 +491,6 @@ impl Ordered {
                 .values_mut()
                 .for_each(|values| values.sort_unstable());
         }
-        Ok(())
+        self.stream_error
     }
 }

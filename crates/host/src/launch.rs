@@ -19,6 +19,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, execv, fork};
 
 use crate::inject::inject;
+use crate::interrupt::Guard;
 
 /// What is to be started.
 pub struct Command<'a> {
@@ -28,6 +29,8 @@ pub struct Command<'a> {
     pub args: Vec<&'a OsStr>,
     /// What it is to find as its parent did.
     pub inherited: Inherited,
+    /// Dispositions of ours that it must not find.
+    pub guard: &'a Guard,
 }
 
 /// What Rust's start-up code changes before `main`, and a program must find unchanged.
@@ -60,8 +63,11 @@ pub enum LaunchFailure {
     #[error("cannot execute it: {}", .0.desc())]
     Exec(Errno),
     /// It did not come as far as its first instruction.
-    #[error("it ended before its first instruction: {0:?}")]
-    Ended(WaitStatus),
+    #[error("it ended before its first instruction, by {0}")]
+    Ended(Signal),
+    /// The same, in a way that processes do not end.
+    #[error("it did not reach its first instruction: {0:?}")]
+    Lost(WaitStatus),
     /// It is no 64-bit program.
     #[error("it is not a 64-bit x86 program")]
     NotNative,
@@ -116,6 +122,16 @@ pub fn wait(pid: Pid) -> Ended {
     }
 }
 
+/// Whether a program has ended; [`wait`] then tells how.
+pub fn has_ended(pid: Pid) -> bool {
+    use nix::sys::wait::{Id, WaitPidFlag, waitid};
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    !matches!(
+        waitid(Id::Pid(pid), flags),
+        Ok(WaitStatus::StillAlive) | Err(Errno::EINTR)
+    )
+}
+
 /// In the child: a number for the shared file that the app will not miss.
 const HIGH_FD: i32 = 200;
 
@@ -148,6 +164,7 @@ pub fn launch(command: &Command<'_>, shared: BorrowedFd<'_>) -> Result<Pid, Laun
             if let Err(errno) = ptrace::traceme() {
                 failed(errno)
             }
+            command.guard.restore();
             command.inherited.restore();
             match execv(&file, &args) {
                 Ok(_) => failed(Errno::UnknownErrno),
@@ -157,13 +174,24 @@ pub fn launch(command: &Command<'_>, shared: BorrowedFd<'_>) -> Result<Pid, Laun
         Err(e) => return Err(system("fork")(e.into())),
     };
     let _ = nix::unistd::close(inherited.as_raw_fd());
-    match waitpid(child, None).map_err(|e| system("waiting for the program")(e.into()))? {
-        WaitStatus::Stopped(_, Signal::SIGTRAP) => {}
-        WaitStatus::Exited(_, errno) => return Err(LaunchFailure::Exec(Errno::from_raw(errno))),
-        status => return Err(LaunchFailure::Ended(status)),
+    loop {
+        match waitpid(child, None).map_err(|e| system("waiting for the program")(e.into()))? {
+            WaitStatus::Stopped(_, Signal::SIGTRAP) => break,
+            // Sent to it before its `exec`: it gets that, as it would without a tracer.
+            WaitStatus::Stopped(_, signal) => {
+                ptrace::cont(child, signal).map_err(|e| system("starting the program")(e.into()))?
+            }
+            WaitStatus::Exited(_, errno) => {
+                return Err(LaunchFailure::Exec(Errno::from_raw(errno)));
+            }
+            WaitStatus::Signaled(_, signal, _) => return Err(LaunchFailure::Ended(signal)),
+            status => return Err(LaunchFailure::Lost(status)),
+        }
     }
     const CODE_SEGMENT_64: u64 = 0x33;
     let regs = ptrace::getregs(child).map_err(|e| system("reading registers")(e.into()))?;
+    // Should we be killed now, half a runtime must not run.
+    let _ = ptrace::setoptions(child, ptrace::Options::PTRACE_O_EXITKILL);
     let started = if regs.cs == CODE_SEGMENT_64 {
         inject(child, inherited.as_raw_fd()).map_err(system("putting the runtime into the program"))
     } else {
