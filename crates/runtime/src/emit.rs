@@ -45,6 +45,21 @@ impl Reg {
     }
 }
 
+/// A memory operand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mem {
+    /// Base register.
+    pub base: Option<Reg>,
+    /// Index register, not `rsp`, and the logarithm of its scale.
+    pub index: Option<(Reg, u8)>,
+    /// Displacement.
+    pub disp: i32,
+    /// Relative to FS.
+    pub fs: bool,
+    /// Addresses are cut to 32 bits.
+    pub short: bool,
+}
+
 /// An offset from the GS base.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GsOffset(pub u32);
@@ -215,6 +230,71 @@ impl Code {
         ]);
     }
 
+    /// Loads 1, 2, 4 or 8 bytes of a memory operand, zero-extended.
+    pub fn load_mem(&mut self, to: Reg, size: u8, mem: &Mem) {
+        if mem.fs {
+            self.raw(&[0x64]);
+        }
+        if mem.short {
+            self.raw(&[0x67]);
+        }
+        let index = mem.index.map_or(Reg::RSP, |(r, _)| r);
+        let base = mem.base.unwrap_or(Reg::RBP);
+        let rex = (size == 8) as u8 * 8
+            | (to.high() as u8) << 2
+            | (index.high() as u8) << 1
+            | (mem.base.is_some() && base.high()) as u8;
+        if rex != 0 {
+            self.raw(&[0x40 | rex]);
+        }
+        match size {
+            1 => self.raw(&[0x0f, 0xb6]),
+            2 => self.raw(&[0x0f, 0xb7]),
+            _ => self.raw(&[0x8b]),
+        }
+        let small = i8::try_from(mem.disp).ok().filter(|_| mem.base.is_some());
+        let mode = match (mem.base, small) {
+            (None, _) => 0,
+            (_, Some(0)) if base.low() != 5 => 0,
+            (_, Some(_)) => 0x40,
+            (_, None) => 0x80,
+        };
+        let reg = to.low() << 3;
+        if mem.index.is_none() && mem.base.is_some() && base.low() != 4 {
+            self.raw(&[mode | reg | base.low()]);
+        } else {
+            let scale = mem.index.map_or(0, |(_, s)| s);
+            self.raw(&[mode | reg | 4, scale << 6 | index.low() << 3 | base.low()]);
+        }
+        match (mode, small) {
+            (0x40, Some(d)) => self.raw(&[d as u8]),
+            (0, Some(_)) => {}
+            _ => self.u32(mem.disp as u32),
+        }
+    }
+
+    /// `mov to, [rip + …]` or a shorter one zero-extended, for an absolute address. False when it
+    /// is out of reach.
+    pub fn load_rip(&mut self, to: Reg, size: u8, address: u64) -> bool {
+        let (opcode, len): (&[u8], usize) = match size {
+            1 => (&[0x0f, 0xb6], 2),
+            2 => (&[0x0f, 0xb7], 2),
+            _ => (&[0x8b], 1),
+        };
+        let rex = (size == 8) as u8 * 8 | (to.high() as u8) << 2;
+        let end = self.here() + (rex != 0) as usize + len + 5;
+        let Ok(rel) = i32::try_from(address.wrapping_sub(self.at(end).0) as i64) else {
+            return false;
+        };
+        if rex != 0 {
+            self.raw(&[0x40 | rex]);
+        }
+        self.raw(opcode);
+        self.raw(&[to.low() << 3 | 5]);
+        self.u32(rel as u32);
+        true
+    }
+
     /// `mov to, [base + disp]` (64 bits)
     pub fn load(&mut self, to: Reg, base: Reg, disp: i32) {
         self.raw(&[0x48 | (to.high() as u8) << 2 | base.high() as u8, 0x8b]);
@@ -341,6 +421,50 @@ mod tests {
     use super::*;
     use alloc::string::String;
     use iced_x86::{Decoder, DecoderOptions, Instruction};
+
+    #[test]
+    fn loads_of_every_operand_decode_to_it() {
+        use iced_x86::Register as R;
+        let registers = || (0..16).map(|n| Some(Reg(n))).chain([None]);
+        for base in registers() {
+            for index in registers().filter(|r| *r != Some(Reg::RSP)) {
+                for (n, disp) in [0, 8, -128, 127, 128, i32::MIN].into_iter().enumerate() {
+                    let (to, size) = (Reg((n * 3) as u8), 1 << (n & 3));
+                    let mem = Mem {
+                        base,
+                        index: index.map(|r| (r, n as u8 & 3)),
+                        disp,
+                        fs: n == 2,
+                        short: n == 3,
+                    };
+                    let mut c = Code::new(CachePc(0x1000));
+                    c.load_mem(to, size, &mem);
+                    let i = Decoder::with_ip(64, c.bytes(), 0x1000, DecoderOptions::NONE).decode();
+                    assert_eq!(i.len(), c.here(), "{mem:?} {:x?}", c.bytes());
+                    let first = if mem.short { R::EAX } else { R::RAX };
+                    let name = |r: Option<Reg>| r.map_or(R::None, |r| first + u32::from(r.0));
+                    assert_eq!(i.memory_base(), name(base), "{mem:?}");
+                    assert_eq!(i.memory_index(), name(index), "{mem:?}");
+                    if index.is_some() {
+                        assert_eq!(i.memory_index_scale(), 1 << (n & 3), "{mem:?}");
+                    }
+                    assert_eq!(i.memory_displacement64() as i32, disp, "{mem:?}");
+                    assert_eq!(i.segment_prefix() == R::FS, mem.fs);
+                    assert_eq!(i.op0_register().full_register(), R::RAX + u32::from(to.0));
+                    assert!(i.op0_register().size() >= 4);
+                    assert_eq!(i.memory_size().size(), usize::from(size));
+                }
+            }
+        }
+        for (size, to) in [(1, 3), (2, 11), (4, 0), (8, 9)] {
+            let mut c = Code::new(CachePc(0x1000));
+            assert!(c.load_rip(Reg(to), size, 0x7fff_0000));
+            let i = Decoder::with_ip(64, c.bytes(), 0x1000, DecoderOptions::NONE).decode();
+            assert_eq!(i.ip_rel_memory_address(), 0x7fff_0000);
+            assert_eq!(i.memory_size().size(), usize::from(size));
+            assert!(!c.load_rip(Reg(to), size, 0x1_8000_2000));
+        }
+    }
 
     /// Every form decodes to the instruction its method names.
     #[test]

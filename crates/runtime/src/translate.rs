@@ -46,7 +46,7 @@
 
 use alloc::vec::Vec;
 
-use iced_x86::{Encoder, Instruction, InstructionInfoFactory, MemoryOperand, Register};
+use iced_x86::{Encoder, Instruction, InstructionInfoFactory, Register};
 use trommel_queue::MAX_VALUES;
 use trommel_queue::dict::{Event, TargetPc};
 use trommel_tuple::{Kind, KindSet};
@@ -55,7 +55,7 @@ use crate::area::{INDIRECT_TABLE, SYSCALL_TABLE, WRITE_POINTER};
 use crate::cache::{AppPc, Cache, CachePc, Exit, Fragment, Spilled, Step};
 use crate::decode::{Class, Insn, Reader};
 use crate::deliver::{DictionaryFull, Shared};
-use crate::emit::{Code, Reg, Rel32};
+use crate::emit::{Code, Mem, Reg, Rel32};
 use crate::probe::{self, Load};
 use crate::region::{Lookup, Range, Regions};
 use crate::slot;
@@ -118,7 +118,7 @@ pub struct Translator {
     constants: Vec<(Rel32, u64)>,
     events: Vec<Event>,
     info: InstructionInfoFactory,
-    encoder: Encoder,
+    encoder: Option<Encoder>,
     /// What is in slots at this point of the second pass.
     spilled: Spilled,
     /// The register that holds the write pointer in the fragment being made.
@@ -170,7 +170,7 @@ impl Translator {
             constants: Vec::new(),
             events: Vec::with_capacity(2 * MAX_INSNS),
             info: InstructionInfoFactory::new(),
-            encoder: Encoder::new(64),
+            encoder: None,
             spilled: Spilled::NONE,
             stolen: None,
         }
@@ -807,82 +807,50 @@ impl Translator {
 
     /// Loads `size` bytes of the memory operand of `i` into `to`, zero-extended.
     fn load_operand(&mut self, i: &Instruction, to: Reg, size: u8) {
-        use iced_x86::Code as C;
-        let (full, code) = match size {
-            1 => (false, C::Movzx_r32_rm8),
-            2 => (false, C::Movzx_r32_rm16),
-            4 => (false, C::Mov_r32_rm32),
-            _ => (true, C::Mov_r64_rm64),
-        };
-        let register = Register::RAX + u32::from(to.0);
-        let narrow = if full {
-            register
-        } else {
-            Register::EAX + u32::from(to.0)
-        };
-        let segment = match i.segment_prefix() {
-            Register::FS => Register::FS,
-            _ => Register::None,
-        };
-        // `xlat` names its operand only implicitly.
-        let (base, index, scale) = if i.code() == C::Xlat_m8 {
-            (Register::RBX, Register::None, 1)
-        } else {
-            (i.memory_base(), i.memory_index(), i.memory_index_scale())
-        };
-        let operand = |base, disp: i64, size| {
-            MemoryOperand::new(base, index, scale, disp, size, false, segment)
-        };
-        let made = if i.is_ip_rel_memory_operand() {
-            let address = i.ip_rel_memory_address();
-            Instruction::with2(code, narrow, operand(Register::RIP, address as i64, 1))
-        } else {
-            Instruction::with2(
-                code,
-                narrow,
-                operand(
-                    base,
-                    i.memory_displacement64() as i64,
-                    i.memory_displ_size().min(8),
-                ),
-            )
-        };
-        let at = self.code.at(self.code.here()).0;
-        if let Ok(load) = &made
-            && i.code() != C::Xlat_m8
-            && self.encoder.encode(load, at).is_ok()
-        {
-            let bytes = self.encoder.take_buffer();
-            self.code.raw(&bytes);
-            self.encoder.set_buffer(bytes_for_reuse(bytes));
-            return;
-        }
-        let _ = self.encoder.take_buffer();
-        if i.code() == C::Xlat_m8 {
-            // movzx to, al; add without flags; then the byte.
+        let fs = i.segment_prefix() == Register::FS;
+        if i.code() == iced_x86::Code::Xlat_m8 {
+            // Its operand is implied: the byte at rbx + al.
             let rex = 0x40 | (u8::from(to.0 >= 8)) << 2;
+            // movzx to, al
             self.code.raw(&[rex, 0x0f, 0xb6, 0xc0 | (to.0 & 7) << 3]);
-            // movzx to, byte [rbx + to]
-            let rex = 0x40 | (u8::from(to.0 >= 8)) << 2 | (u8::from(to.0 >= 8)) << 1;
-            self.code
-                .raw(&[rex, 0x0f, 0xb6, 0x04 | (to.0 & 7) << 3, (to.0 & 7) << 3 | 3]);
-            return;
+            let mem = Mem {
+                base: Some(Reg::RBX),
+                index: Some((to, 0)),
+                disp: 0,
+                fs,
+                short: i.memory_base() == Register::EBX,
+            };
+            return self.code.load_mem(to, 1, &mem);
         }
-        // Out of reach, or an absolute 64-bit address: through the register itself.
         let address = if i.is_ip_rel_memory_operand() {
             i.ip_rel_memory_address()
         } else {
             i.memory_displacement64()
         };
-        self.code.mov_imm(to, address);
-        let base = Register::RAX + u32::from(to.0);
-        let operand = MemoryOperand::new(base, Register::None, 1, 0, 0, false, segment);
-        if let Ok(load) = Instruction::with2(code, narrow, operand)
-            && self.encoder.encode(&load, 0).is_ok()
-        {
-            let bytes = self.encoder.take_buffer();
-            self.code.raw(&bytes);
+        let plain = !fs && i.memory_base() == Register::RIP;
+        if plain && self.code.load_rip(to, size, address) {
+            return;
         }
+        let register = |r: Register| {
+            r.is_gpr()
+                .then(|| Reg((r.full_register() as u32 - Register::RAX as u32) as u8))
+        };
+        let disp = i32::try_from(address as i64);
+        let mut mem = Mem {
+            base: register(i.memory_base()),
+            index: register(i.memory_index())
+                .map(|r| (r, i.memory_index_scale().trailing_zeros() as u8)),
+            disp: disp.unwrap_or(0),
+            fs,
+            short: i.memory_base().is_gpr32() || i.memory_index().is_gpr32(),
+        };
+        if i.is_ip_rel_memory_operand() || disp.is_err() {
+            // Out of reach, or an absolute 64-bit address: through the register itself.
+            self.code.mov_imm(to, address);
+            mem.base = Some(to);
+            mem.disp = 0;
+        }
+        self.code.load_mem(to, size, &mem);
     }
 
     fn probe_before(&mut self, insn: &Insn, load: Load, p: Reg, slot: i32, used: u16) {
@@ -962,8 +930,10 @@ impl Translator {
         far.set_memory_displ_size(0);
         self.code.store_gs(slot!(spill_far), base);
         self.code.mov_imm(base, address);
-        let _ = self.encoder.encode(&far, 0);
-        let encoded = self.encoder.take_buffer();
+        // Made when first needed: its tables are large.
+        let encoder = self.encoder.get_or_insert_with(|| Encoder::new(64));
+        let _ = encoder.encode(&far, 0);
+        let encoded = encoder.take_buffer();
         self.code.raw(&encoded);
         self.code.load_gs(base, slot!(spill_far));
         Some(base)
@@ -1004,11 +974,6 @@ impl Translator {
         self.stub(site.cache, from, next);
         Ok(())
     }
-}
-
-fn bytes_for_reuse(mut bytes: Vec<u8>) -> Vec<u8> {
-    bytes.clear();
-    bytes
 }
 
 /// The check at a fragment's checked entry: `rcx` must be `app`. Leaves `rcx` and `rdx` in slots.
