@@ -41,8 +41,8 @@ use crate::stream::StreamFile;
 #[error("cannot write the event stream: {0}")]
 pub struct StreamError(io::Error);
 
-/// What the counting loop needs of a path.
-#[derive(Clone, Copy, Default)]
+/// What the counting loop needs of a path that was met.
+#[derive(Clone, Copy)]
 struct Counter {
     /// Executions since the last settling, when counting exactly.
     count: u64,
@@ -50,9 +50,10 @@ struct Counter {
     tables: u32,
     /// 64-bit words in its records.
     values: u16,
-    /// Worked out; nothing else is meant otherwise.
-    met: bool,
 }
+
+/// In `met`: not met.
+const NEVER: u32 = u32::MAX;
 
 /// Counts by what they count; a value may occur more than once.
 type Counts = FxHashMap<(Kind, Place), Vec<(u64, u64)>>;
@@ -60,9 +61,11 @@ type Counts = FxHashMap<(Kind, Place), Vec<(u64, u64)>>;
 /// Folds the records of one target.
 pub struct Folder {
     dictionary: Dictionary,
-    /// By path number, as `paths`.
+    /// By path number: which of the paths met it is.
+    met: Vec<u32>,
+    /// By path met, as `paths`.
     counters: Vec<Counter>,
-    paths: Vec<Option<Path>>,
+    paths: Vec<Path>,
     tables: Tables,
     regions: usize,
     /// Settled counts.
@@ -129,6 +132,7 @@ impl Folder {
         });
         Self {
             dictionary: Dictionary::new(selection),
+            met: Vec::new(),
             counters: Vec::new(),
             paths: Vec::new(),
             tables: Tables::default(),
@@ -164,21 +168,33 @@ impl Folder {
             self.dictionary.modules.add(&region);
             self.regions += 1;
         }
-        self.counters.resize(shared.paths(), Counter::default());
-        self.paths.resize(shared.paths(), None);
+        self.met.resize(shared.paths(), NEVER);
     }
 
-    /// Works out what a path expands to, when it is met for the first time: most are never taken.
+    /// Which path met `number` is. What it expands to is worked out when it is met for the first
+    /// time: most are never taken.
+    #[inline]
+    fn path(&mut self, shared: &SharedFile, number: u32) -> Result<usize, Damaged> {
+        match self.met.get(number as usize) {
+            Some(&NEVER) => self.meet(shared, number),
+            Some(&met) => Ok(met as usize),
+            None => Err(damaged(number)),
+        }
+    }
+
     #[cold]
-    fn meet(&mut self, shared: &SharedFile, number: u32) -> Result<(), Damaged> {
+    fn meet(&mut self, shared: &SharedFile, number: u32) -> Result<usize, Damaged> {
         let path = self.dictionary.meet(shared, number)?;
         self.tables.make(self.dictionary.table_count());
-        let counter = &mut self.counters[number as usize];
-        counter.tables = path.tables;
-        counter.values = path.values;
-        counter.met = true;
-        self.paths[number as usize] = Some(path);
-        Ok(())
+        let met = self.paths.len();
+        self.counters.push(Counter {
+            count: 0,
+            tables: path.tables,
+            values: path.values,
+        });
+        self.paths.push(path);
+        self.met[number as usize] = met as u32;
+        Ok(met)
     }
 
     /// The way for exact counts.
@@ -186,22 +202,14 @@ impl Folder {
         let mut rest = bytes;
         while let Some((number, after)) = rest.split_first_chunk::<4>() {
             let number = u32::from_le_bytes(*number);
-            let damaged = Damaged {
-                what: "a path number",
-                number: u64::from(number),
-            };
-            match self.counters.get(number as usize) {
-                None => return Err(damaged),
-                Some(counter) if !counter.met => self.meet(shared, number)?,
-                Some(_) => {}
-            }
-            let counter = &mut self.counters[number as usize];
+            let met = self.path(shared, number)?;
+            let counter = &mut self.counters[met];
             counter.count += 1;
             rest = after;
             if counter.values != 0 {
                 let Some((words, after)) = rest.split_at_checked(8 * usize::from(counter.values))
                 else {
-                    return Err(damaged);
+                    return Err(damaged(number));
                 };
                 let tables = &self.dictionary.tables[counter.tables as usize..];
                 for (table, word) in tables.iter().zip(words.as_chunks::<8>().0) {
@@ -236,17 +244,11 @@ impl Folder {
         let mut rest = &joined[..];
         while let Some((number, after)) = rest.split_first_chunk::<4>() {
             let number = u32::from_le_bytes(*number);
-            let damaged = || Damaged {
-                what: "a path number",
-                number: u64::from(number),
-            };
-            if self.paths.get(number as usize).ok_or_else(damaged)?.is_none() {
-                self.meet(shared, number)?;
-            }
-            let path = self.paths[number as usize].ok_or_else(damaged)?;
+            let met = self.path(shared, number)?;
+            let path = self.paths[met];
             let (words, after) = after
                 .split_at_checked(8 * usize::from(path.values))
-                .ok_or_else(damaged)?;
+                .ok_or_else(|| damaged(number))?;
             if after.is_empty() && !last {
                 break;
             }
@@ -290,7 +292,7 @@ impl Folder {
     fn settle(&mut self) {
         let taken = self.paths.iter().zip(&mut self.counters).filter_map(|(p, c)| {
             let count = std::mem::take(&mut c.count);
-            Some((p.as_ref()?, count)).filter(|_| count != 0)
+            (count != 0).then_some((p, count))
         });
         let counts = &mut self.counts;
         self.dictionary.counts(taken, |kind, tuple, count| {
@@ -350,6 +352,13 @@ impl Folder {
             modules: self.dictionary.modules,
             stream_error,
         }
+    }
+}
+
+fn damaged(number: u32) -> Damaged {
+    Damaged {
+        what: "a path number",
+        number: number.into(),
     }
 }
 

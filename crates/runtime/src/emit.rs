@@ -74,33 +74,36 @@ pub struct Rel8(usize);
 
 /// Code under construction.
 pub struct Code {
-    bytes: Vec<u8>,
+    /// As long as it will ever be, so that appending a few bytes is a store and no call.
+    buffer: Vec<u8>,
+    len: usize,
     base: CachePc,
 }
 
 impl Code {
-    /// An empty buffer that will be copied to `base`.
-    pub fn new(base: CachePc) -> Self {
+    /// An empty buffer of `capacity` bytes that will be copied to `base`.
+    pub fn new(base: CachePc, capacity: usize) -> Self {
         Self {
-            bytes: Vec::with_capacity(4096),
+            buffer: alloc::vec![0; capacity],
+            len: 0,
             base,
         }
     }
 
     /// Empties the buffer for code at `base`.
     pub fn restart(&mut self, base: CachePc) {
-        self.bytes.clear();
+        self.len = 0;
         self.base = base;
     }
 
     /// The bytes so far.
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+        &self.buffer[..self.len]
     }
 
     /// Offset of the next byte.
     pub fn here(&self) -> usize {
-        self.bytes.len()
+        self.len
     }
 
     /// Cache address of an offset.
@@ -109,10 +112,29 @@ impl Code {
     }
 
     /// Appends bytes as they are.
-    pub fn raw(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
+    ///
+    /// # Panics
+    /// When the buffer is full, which the limits on a fragment's length exclude.
+    #[inline]
+    pub fn raw<const N: usize>(&mut self, bytes: &[u8; N]) {
+        self.buffer[self.len..self.len + N].copy_from_slice(bytes);
+        self.len += N;
     }
 
+    /// Appends the first `len` of 16 bytes.
+    #[inline]
+    pub fn some_of(&mut self, bytes: &[u8; 16], len: usize) {
+        self.buffer[self.len..self.len + 16].copy_from_slice(bytes);
+        self.len += len;
+    }
+
+    /// Appends as many bytes as there are.
+    pub fn slice(&mut self, bytes: &[u8]) {
+        self.buffer[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    #[inline]
     fn u32(&mut self, v: u32) {
         self.raw(&v.to_le_bytes());
     }
@@ -124,7 +146,7 @@ impl Code {
 
     /// Overwrites four bytes.
     pub fn put_u32(&mut self, at: usize, v: u32) {
-        self.bytes[at..at + 4].copy_from_slice(&v.to_le_bytes());
+        self.buffer[at..at + 4].copy_from_slice(&v.to_le_bytes());
     }
 
     /// `op reg, gs:[slot]` with a REX.W and the given opcode.
@@ -247,11 +269,7 @@ impl Code {
         if rex != 0 {
             self.raw(&[0x40 | rex]);
         }
-        match size {
-            1 => self.raw(&[0x0f, 0xb6]),
-            2 => self.raw(&[0x0f, 0xb7]),
-            _ => self.raw(&[0x8b]),
-        }
+        self.load_opcode(size);
         let small = i8::try_from(mem.disp).ok().filter(|_| mem.base.is_some());
         let mode = match (mem.base, small) {
             (None, _) => 0,
@@ -273,14 +291,19 @@ impl Code {
         }
     }
 
+    /// `mov`, or `movzx` from 1 or 2 bytes.
+    fn load_opcode(&mut self, size: u8) {
+        match size {
+            1 => self.raw(&[0x0f, 0xb6]),
+            2 => self.raw(&[0x0f, 0xb7]),
+            _ => self.raw(&[0x8b]),
+        }
+    }
+
     /// `mov to, [rip + …]` or a shorter one zero-extended, for an absolute address. False when it
     /// is out of reach.
     pub fn load_rip(&mut self, to: Reg, size: u8, address: u64) -> bool {
-        let (opcode, len): (&[u8], usize) = match size {
-            1 => (&[0x0f, 0xb6], 2),
-            2 => (&[0x0f, 0xb7], 2),
-            _ => (&[0x8b], 1),
-        };
+        let len = if size < 4 { 2 } else { 1 };
         let rex = (size == 8) as u8 * 8 | (to.high() as u8) << 2;
         let end = self.here() + (rex != 0) as usize + len + 5;
         let Ok(rel) = i32::try_from(address.wrapping_sub(self.at(end).0) as i64) else {
@@ -289,7 +312,7 @@ impl Code {
         if rex != 0 {
             self.raw(&[0x40 | rex]);
         }
-        self.raw(opcode);
+        self.load_opcode(size);
         self.raw(&[to.low() << 3 | 5]);
         self.u32(rel as u32);
         true
@@ -412,7 +435,7 @@ impl Code {
     pub fn bind8_here(&mut self, rel: Rel8) {
         let distance = self.here() - rel.0 - 1;
         assert!(distance < 128, "short jump too long");
-        self.bytes[rel.0] = distance as u8;
+        self.buffer[rel.0] = distance as u8;
     }
 }
 
@@ -437,7 +460,7 @@ mod tests {
                         fs: n == 2,
                         short: n == 3,
                     };
-                    let mut c = Code::new(CachePc(0x1000));
+                    let mut c = Code::new(CachePc(0x1000), 256);
                     c.load_mem(to, size, &mem);
                     let i = Decoder::with_ip(64, c.bytes(), 0x1000, DecoderOptions::NONE).decode();
                     assert_eq!(i.len(), c.here(), "{mem:?} {:x?}", c.bytes());
@@ -457,7 +480,7 @@ mod tests {
             }
         }
         for (size, to) in [(1, 3), (2, 11), (4, 0), (8, 9)] {
-            let mut c = Code::new(CachePc(0x1000));
+            let mut c = Code::new(CachePc(0x1000), 256);
             assert!(c.load_rip(Reg(to), size, 0x7fff_0000));
             let i = Decoder::with_ip(64, c.bytes(), 0x1000, DecoderOptions::NONE).decode();
             assert_eq!(i.ip_rel_memory_address(), 0x7fff_0000);
@@ -471,7 +494,7 @@ mod tests {
     fn forms_decode_as_named() {
         let mut seen = String::new();
         let mut check = |emit: &dyn Fn(&mut Code), code: iced_x86::Code, len: Option<usize>| {
-            let mut c = Code::new(CachePc(0x1000));
+            let mut c = Code::new(CachePc(0x1000), 256);
             emit(&mut c);
             let i: Instruction =
                 Decoder::with_ip(64, c.bytes(), 0x1000, DecoderOptions::NONE).decode();

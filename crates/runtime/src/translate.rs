@@ -59,7 +59,6 @@ use crate::emit::{Code, Mem, Reg, Rel32};
 use crate::probe::{self, Load};
 use crate::region::{Lookup, Range, Regions};
 use crate::slot;
-use crate::sys;
 
 /// App instructions in one fragment.
 pub const MAX_INSNS: usize = 48;
@@ -144,7 +143,7 @@ fn readable(regions: &mut Regions, pc: AppPc, region: usize) -> Option<&'static 
     let range = regions.known[region].range;
     let mut end = pc.0;
     for page in [pc.0 & !(PAGE - 1), (pc.0 & !(PAGE - 1)) + PAGE] {
-        if page >= range.end || !regions.page_is_readable(region, page) {
+        if page >= range.end || !regions.known[region].page_is_readable(page) {
             break;
         }
         end = (page + PAGE).min(range.end);
@@ -164,8 +163,8 @@ impl Translator {
             insns: Vec::with_capacity(MAX_INSNS),
             loads: Vec::with_capacity(MAX_INSNS),
             used: Vec::with_capacity(MAX_INSNS),
-            code: Code::new(CachePc(0)),
-            stubs: Code::new(CachePc(0)),
+            code: Code::new(CachePc(0), MAX_FRAGMENT as usize),
+            stubs: Code::new(CachePc(0), MAX_STUBS as usize),
             tails: Vec::with_capacity(MAX_INSNS),
             constants: Vec::new(),
             events: Vec::with_capacity(2 * MAX_INSNS),
@@ -427,7 +426,7 @@ impl Translator {
                     // SAFETY: the instruction was decoded from these bytes.
                     let bytes =
                         unsafe { core::slice::from_raw_parts(insn.pc().0 as *const u8, len) };
-                    self.code.raw(&bytes[..len - 1]);
+                    self.code.slice(&bytes[..len - 1]);
                     self.code.raw(&[2, 0xeb, 5]);
                     let from = self.code.jmp();
                     events += self.branch(site, &insn, from, to, events, values);
@@ -902,21 +901,33 @@ impl Translator {
         }
     }
 
+    /// Appends the bytes of an instruction as they are.
+    fn copy_bytes(&mut self, insn: &Insn) {
+        let (at, len) = (insn.pc().0, insn.iced.len());
+        if at & (PAGE - 1) <= PAGE - 16 {
+            // SAFETY: the page holds code that was just decoded, and these 16 bytes are in it.
+            let bytes = unsafe { (at as *const [u8; 16]).read() };
+            self.code.some_of(&bytes, len);
+        } else {
+            // SAFETY: the instruction was decoded from these bytes.
+            let bytes = unsafe { core::slice::from_raw_parts(at as *const u8, len) };
+            self.code.slice(bytes);
+        }
+    }
+
     /// Copies an instruction. Says which register is in the slot for far operands if it faults.
     fn copy(&mut self, insn: &Insn) -> Option<Reg> {
         let len = insn.iced.len();
-        // SAFETY: the instruction was decoded from these bytes.
-        let bytes = unsafe { core::slice::from_raw_parts(insn.pc().0 as *const u8, len) };
+        let at = self.code.here();
         if insn.rip_disp == 0 {
-            self.code.raw(bytes);
+            self.copy_bytes(insn);
             return None;
         }
-        let at = self.code.here();
         let address = insn.iced.ip_rel_memory_address();
         // An operand addressed by EIP wraps at 4 GiB; only its own encoding can do that.
         let rel = address.wrapping_sub(self.code.at(at + len).0) as i64;
         if let (Ok(rel), false) = (i32::try_from(rel), insn.iced.memory_base() == Register::EIP) {
-            self.code.raw(bytes);
+            self.copy_bytes(insn);
             self.code
                 .put_u32(at + usize::from(insn.rip_disp), rel as u32);
             return None;
@@ -934,7 +945,7 @@ impl Translator {
         let encoder = self.encoder.get_or_insert_with(|| Encoder::new(64));
         let _ = encoder.encode(&far, 0);
         let encoded = encoder.take_buffer();
-        self.code.raw(&encoded);
+        self.code.slice(&encoded);
         self.code.load_gs(base, slot!(spill_far));
         Some(base)
     }
@@ -1000,20 +1011,4 @@ fn free_register(used: u16) -> Reg {
         .map(Reg)
         .find(|r| used & r.bit() == 0)
         .unwrap_or(Reg::RAX)
-}
-
-impl Regions {
-    /// Whether a page of a known region can be read (a file may be shorter than its mapping).
-    fn page_is_readable(&mut self, region: usize, page: u64) -> bool {
-        let mapping = &mut self.known[region];
-        let index = ((page - mapping.range.start) / PAGE) as usize;
-        if mapping.verified.len() <= index {
-            mapping.verified.resize(index + 1, false);
-        }
-        if !mapping.verified[index] {
-            let mut byte = [0];
-            mapping.verified[index] = sys::copy_checked(page, &mut byte);
-        }
-        mapping.verified[index]
-    }
 }
