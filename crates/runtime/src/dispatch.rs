@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use trommel_queue::LetGo;
 
-use crate::area::{Context, INDIRECT_ENTRIES, Reason};
+use crate::area::{Context, Reason};
 use crate::cache::{AppPc, Cache, CachePc};
 use crate::deliver::{HostGone, Shared};
 use crate::emit::{Code, Reg};
@@ -19,6 +19,7 @@ use crate::region::{Range, Regions};
 use crate::signal::Signals;
 use crate::slot;
 use crate::syscall;
+use crate::targets::Targets;
 use crate::translate::{Refusal, Site, Translator, tag_check};
 
 /// Everything the runtime knows, in one place that the thread area points to.
@@ -35,8 +36,8 @@ pub struct Runtime {
     pub signals: Signals,
     /// Address of the write pointer.
     pub write_pointer: *mut u64,
-    /// The table of indirect targets.
-    pub indirect: *mut CachePc,
+    /// Where indirect branches lead.
+    pub targets: Targets,
     /// The runtime's own code.
     pub image: Range,
     /// Bytes of cache at which it is flushed (small under stress).
@@ -104,16 +105,7 @@ impl Runtime {
     fn flush(&mut self) {
         self.cache.flush();
         self.shared.control().invalidations.fetch_add(1, Relaxed);
-        self.clear_indirect();
-    }
-
-    /// Points every entry of the indirect table at the runtime.
-    pub fn clear_indirect(&mut self) {
-        let miss = CachePc(crate::arch::indirect as *const () as u64);
-        for n in 0..INDIRECT_ENTRIES {
-            // SAFETY: the table has this many entries.
-            unsafe { self.indirect.add(n).write(miss) };
-        }
+        self.targets.clear();
     }
 
     /// Where indirect branches enter a fragment; made when first asked for.
@@ -150,6 +142,9 @@ impl Runtime {
             if fragment.retired || !fragment.span.meets(&range) {
                 continue;
             }
+            if let Some(entry) = fragment.checked {
+                self.targets.forget(fragment.app, entry);
+            }
             let Some(arena) = self.cache.arena_of(fragment.entry) else {
                 continue;
             };
@@ -179,12 +174,7 @@ impl Runtime {
                     self.link(patch, entry);
                 }
                 if checked && let Some(at) = self.checked_entry(id) {
-                    // SAFETY: the index is below the number of entries.
-                    unsafe {
-                        self.indirect
-                            .add(pc.0 as usize & (INDIRECT_ENTRIES - 1))
-                            .write(at)
-                    };
+                    self.targets.put(pc, at);
                 }
             }
             Err(Refusal::Native) => native::step(self, context),

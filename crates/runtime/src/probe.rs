@@ -55,6 +55,28 @@ fn registers_named(i: &Instruction) -> u16 {
     operands | bit(i.memory_base()) | bit(i.memory_index())
 }
 
+/// The general register that an instruction gives a new value without a look at the old one, if it
+/// is one of those for which that is easily told.
+pub fn overwrites(i: &Instruction) -> Option<Reg> {
+    use Mnemonic as M;
+    if i.op_count() == 0 || i.op0_kind() != OpKind::Register || i.op0_register().size() < 4 {
+        return None;
+    }
+    let to = gpr(i.op0_register())?;
+    let used = |r| gpr(r) == Some(to);
+    let by_operand = i.op_count() > 1 && i.op1_kind() == OpKind::Register;
+    let read = used(i.memory_base())
+        || used(i.memory_index())
+        || (by_operand && used(i.op1_register()));
+    let zeroed = by_operand && i.op1_register() == i.op0_register();
+    match i.mnemonic() {
+        M::Mov | M::Movzx | M::Movsx | M::Movsxd | M::Lea if !read => Some(to),
+        M::Pop if to != Reg::RSP => Some(to),
+        M::Xor | M::Sub if zeroed => Some(to),
+        _ => None,
+    }
+}
+
 /// Registers used without being named, of the instructions that programs mostly consist of. Asking
 /// iced-x86 takes longer than decoding.
 fn implied(i: &Instruction) -> Option<u16> {
@@ -445,6 +467,34 @@ mod tests {
             }
         }
         assert!(checked > 500_000, "{checked}");
+    }
+
+    #[test]
+    fn registers_are_overwritten_by_what_does_not_read_them() {
+        let of = |code: &[u8]| overwrites(&Reader::new(code, AppPc(0)).read().iced);
+        let cases: &[(&str, &[u8], Option<Reg>)] = &[
+            ("mov ecx,eax", &[0x89, 0xc1], Some(Reg::RCX)),
+            ("mov rcx,[rdx]", &[0x48, 0x8b, 0x0a], Some(Reg::RCX)),
+            ("mov rcx,[rcx]", &[0x48, 0x8b, 0x09], None),
+            ("mov rcx,[rax+rcx]", &[0x48, 0x8b, 0x0c, 0x08], None),
+            ("mov cl,al", &[0x88, 0xc1], None),
+            ("mov cx,ax", &[0x66, 0x89, 0xc1], None),
+            ("mov [rcx],rdx", &[0x48, 0x89, 0x11], None),
+            ("mov edx,1", &[0xba, 1, 0, 0, 0], Some(Reg::RDX)),
+            ("movzx edx,cl", &[0x0f, 0xb6, 0xd1], Some(Reg::RDX)),
+            ("movzx edx,dl", &[0x0f, 0xb6, 0xd2], None),
+            ("movsx rdx,dh", &[0x0f, 0xbe, 0xd6], None),
+            ("lea rdx,[rip]", &[0x48, 0x8d, 0x15, 0, 0, 0, 0], Some(Reg::RDX)),
+            ("pop rdx", &[0x5a], Some(Reg::RDX)),
+            ("xor edx,edx", &[0x31, 0xd2], Some(Reg::RDX)),
+            ("xor edx,ecx", &[0x31, 0xca], None),
+            ("add edx,ecx", &[0x01, 0xca], None),
+            ("cmove edx,ecx", &[0x0f, 0x44, 0xd1], None),
+            ("xchg rcx,rdx", &[0x48, 0x87, 0xca], None),
+        ];
+        for (name, code, expect) in cases {
+            assert_eq!(of(code), *expect, "{name}");
+        }
     }
 
     #[test]

@@ -12,9 +12,11 @@ use linux_raw_sys::general as nr;
 use trommel_queue::{CHUNK, FILE_SIZE, RING_OFFSET, State, THREAD_PAGE_OFFSET, options};
 use trommel_tuple::KindSet;
 
-use crate::arch;
-use crate::area::{AREA_BYTES, CONTEXT_OFFSET, Context, Entries, INDIRECT_TABLE, SYSCALL_TABLE};
-use crate::cache::{AppPc, Cache, CachePc};
+use crate::arch::{self, Landmarks};
+use crate::area::{
+    AREA_BYTES, CONTEXT_OFFSET, Context, Entries, SECOND_BYTES, SECOND_OFFSET, SYSCALL_TABLE,
+};
+use crate::cache::{AppPc, Cache};
 use crate::deliver::Shared;
 use crate::dispatch::Runtime;
 use crate::heap::Heap;
@@ -22,6 +24,7 @@ use crate::region::{Range, Regions};
 use crate::signal::{AltStack, Signals};
 use crate::sys;
 use crate::syscall;
+use crate::targets::Targets;
 use crate::translate::{Config, MAX_INSNS, Translator};
 
 /// What the host tells the runtime, at a place in the runtime's own image.
@@ -91,7 +94,7 @@ fn map_thread_page(area: u64, file: i32) -> Option<u64> {
 fn entries() -> Entries {
     Entries {
         exit: arch::exit as *const () as u64,
-        indirect: arch::indirect as *const () as u64,
+        indirect: Landmarks::indirect(),
         mismatch: arch::mismatch as *const () as u64,
         syscall: arch::syscall as *const () as u64,
         full: arch::full as *const () as u64,
@@ -110,11 +113,12 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     // The thread page in front of the block, so that the rest of the area is in it.
     let block = args.stack_top.next_multiple_of(BLOCK_BYTES) + BLOCK_BYTES;
     sys::own_memory_from(block - PAGE);
-    let area = sys::anonymous((PAGE + BLOCK_BYTES) as usize).ok()?;
+    let area = sys::anonymous((PAGE + BLOCK_BYTES) as usize + SECOND_BYTES).ok()?;
     let block = area + PAGE;
     if block % BLOCK_BYTES == 0 {
         sys::huge(block, BLOCK_BYTES);
     }
+    const _: () = assert!(SECOND_OFFSET as u64 == PAGE + BLOCK_BYTES);
     let stack = area + AREA_BYTES as u64 + STACK_BYTES;
     let child_stack = stack + CHILD_STACK_BYTES;
     let signal_stack = child_stack;
@@ -170,7 +174,8 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
             size: SIGNAL_STACK_BYTES,
         }),
         write_pointer: area as *mut u64,
-        indirect: (area + u64::from(INDIRECT_TABLE.0)) as *mut CachePc,
+        // SAFETY: mapped above, for good.
+        targets: unsafe { Targets::new(area) },
         image: Range {
             start: args.image_start,
             end: args.image_end,
@@ -180,7 +185,6 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         stepping: false,
         stepping_there: false,
     };
-    runtime.clear_indirect();
     runtime
         .shared
         .control()

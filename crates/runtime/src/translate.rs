@@ -388,8 +388,12 @@ impl Translator {
         let mut values = 0;
         for n in 0..self.insns.len() {
             let insn = self.insns[n];
+            let mut overwritten = None;
             if self.spilled != Spilled::NONE {
-                self.unspill(&insn, self.used[n]);
+                if insn.class == Class::Plain {
+                    overwritten = probe::overwrites(&insn.iced);
+                }
+                self.unspill(&insn, self.used[n] & !overwritten.map_or(0, Reg::bit));
             }
             site.cache.steps.push(Step {
                 cache: self.code.here() as u16,
@@ -409,6 +413,8 @@ impl Translator {
                         self.probe_before(&insn, load, p, slot, self.used[n]);
                     }
                     site.cache.steps[step].far = self.copy(&insn);
+                    self.spilled.rcx &= overwritten != Some(Reg::RCX);
+                    self.spilled.rdx &= overwritten != Some(Reg::RDX);
                     if let (Some(load), Some(p)) = (load, self.stolen) {
                         self.probe_after(load, p, slot);
                         events += 1;
