@@ -107,7 +107,6 @@ fn full_file_system(bin: &Path) -> Result<(), String> {
     }
     // An earlier profile and stream, then no room for the next ones; `others` shows what is left.
     let script = r#"
-        exec 3>&1
         unshare -m bash -c '
             mount -t tmpfs -o size=64k none t || exit 90
             cd t
@@ -119,11 +118,16 @@ fn full_file_system(bin: &Path) -> Result<(), String> {
             cmp p.data ../earlier.data || exit 93
             [ "$(ls -A)" = "$(printf "filler\np.data")" ] || exit 94
             rm filler
-            "$T" record --quiet --stream s.tstream -o ../after.data -- gzip -c "$T" >/dev/null 2>../told-stream
+            "$T" record --quiet --stream s.tstream -o ../after.data -- sh -c "while read -r line; do :; done" <../input 2>../told-stream
             [ $? = 1 ] || exit 95
             "$T" stream info s.tstream >/dev/null 2>../cut || exit 96
             cd ..
         '"#;
+    place.write(
+        "input",
+        "some words in a line\n".repeat(20_000).as_bytes(),
+        0o644,
+    )?;
     let mut command = place.shell(script)?;
     let temporary = place.path("elsewhere");
     fs::create_dir(&temporary).map_err(|e| e.to_string())?;
