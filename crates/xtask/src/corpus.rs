@@ -65,11 +65,17 @@ const TOOLS: [(&str, &str); 15] = [
         "gunzip-k",
         "gzip -n -c \"$C\"/text4m.txt > t.gz; $O gzip -dk t.gz",
     ),
-    ("bzip2-k", "cp \"$C\"/text4m.txt t; $O bzip2 -k t"),
-    ("xz-k", "cp \"$C\"/text4.txt t; $O xz -T1 -6 -k t"),
+    (
+        "bzip2-k",
+        "head -c 1000000 \"$C\"/text4m.txt > t; $O bzip2 -k t",
+    ),
+    (
+        "xz-k",
+        "head -c 300000 \"$C\"/text4m.txt > t; $O xz -T1 -6 -k t",
+    ),
     (
         "zstd-k",
-        "cp \"$C\"/text4m.txt t; $O zstd --single-thread -q -12 t",
+        "head -c 2000000 \"$C\"/text4m.txt > t; $O zstd --single-thread -q -12 t",
     ),
     ("sort-o", "$O sort --parallel=1 -o sorted \"$C\"/text4m.txt"),
     (
