@@ -139,7 +139,7 @@ fn of_lua() {
         eprintln!("skipped: lua5.4 is not installed");
         return;
     }
-    let script = "local t={} for i=1,4000 do t[i%97]=(t[i%97] or 0)+i end print(t[5])";
+    let script = "local t={} for i=1,1500 do t[i%97]=(t[i%97] or 0)+i end print(t[5])";
     let specs = [
         STRATIFIED,
         "T[64]512/2way/4bit",
@@ -172,7 +172,7 @@ static long circle(const struct shape *s) { return s->size * s->size * 3; }
 static const struct table squares = { square }, circles = { circle };
 int main(void) {
   long sum = 0;
-  for (long i = 0; i < 60000; i++) {
+  for (long i = 0; i < 20000; i++) {
     struct shape s = { i % 3 ? &squares : &circles, i & 31 };
     const struct shape *volatile at = &s;
     sum += at->table->area(at);

@@ -6,6 +6,7 @@
 
 mod checks;
 mod probe;
+mod surroundings;
 
 use std::io::Write;
 use std::process::ExitCode;
