@@ -18,64 +18,58 @@
 //! * Places are resolved while the code they name is mapped: before a region is replaced, all
 //!   counts that hold run-time addresses are settled ([`Folder::settle`]).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
 use std::io;
 
+use rustc_hash::FxHashMap;
 use trommel_compress::{Compressor, Level, Seeds, Sink, Spec};
 use trommel_profile::accuracy::{Estimator, PerKind, Tuples};
 use trommel_profile::{KindProfile, Site};
-use trommel_queue::dict::{Event, TargetPc};
+use trommel_queue::dict::TargetPc;
 use trommel_tuple::{Events, Kind, KindSet, Message, Place, Tuple};
 
+use crate::dictionary::{Dictionary, Path, Step};
 use crate::exact::{Tables, UNSELECTED};
 use crate::modules::Modules;
 use crate::only::Selection;
 use crate::shared::{Damaged, SharedFile};
 use crate::stream::StreamFile;
 
-/// One event of a path, resolved.
-#[derive(Clone, Copy)]
-enum Step {
-    /// Known at translation.
-    Static(Kind, Tuple),
-    /// The value is the record's next word.
-    Dynamic(Kind, Place),
-    /// The same, but not selected: the word is skipped.
-    Skipped,
-}
-
-#[derive(Default)]
-struct Path {
-    /// Worked out; nothing else is meant otherwise.
-    met: bool,
-    /// Executions, when counting exactly.
-    count: u64,
-    /// 64-bit words in its records.
-    values: u32,
-    /// The table in `Folder::tables` of each word, when counting exactly.
-    tables: Box<[u32]>,
-    steps: Box<[Step]>,
-}
-
 /// The stream file could not be written; the profile does not need it.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the event stream: {0}")]
 pub struct StreamError(io::Error);
 
+/// What the counting loop needs of a path that was met.
+#[derive(Clone, Copy)]
+struct Counter {
+    /// Executions since the last settling, when counting exactly.
+    count: u64,
+    /// Where its tables start in the dictionary's.
+    tables: u32,
+    /// 64-bit words in its records.
+    values: u16,
+}
+
+/// In `met`: not met.
+const NEVER: u32 = u32::MAX;
+
+/// Counts by what they count; a value may occur more than once.
+type Counts = FxHashMap<(Kind, Place), Vec<(u64, u64)>>;
+
 /// Folds the records of one target.
 pub struct Folder {
-    /// The modules met so far.
-    pub modules: Modules,
-    selection: Selection,
-    /// How branches and calls transfer control.
-    pub sites: HashMap<Place, Site>,
+    dictionary: Dictionary,
+    /// By path number: which of the paths met it is.
+    met: Vec<u32>,
+    /// By path met, as `paths`.
+    counters: Vec<Counter>,
     paths: Vec<Path>,
-    /// One for each place that has run-time values; the first for what is not selected.
     tables: Tables,
-    table_of: HashMap<(Kind, Place), u32>,
     regions: usize,
-    /// Settled counts; a tuple may occur more than once.
-    counts: Vec<((Kind, Tuple), u64)>,
+    /// Settled counts.
+    counts: Counts,
     ordered: Option<Ordered>,
 }
 
@@ -137,14 +131,13 @@ impl Folder {
             rest: Vec::new(),
         });
         Self {
-            modules: Modules::new(),
-            selection,
-            sites: HashMap::new(),
+            dictionary: Dictionary::new(selection),
+            met: Vec::new(),
+            counters: Vec::new(),
             paths: Vec::new(),
-            tables: Tables::new(),
-            table_of: HashMap::new(),
+            tables: Tables::default(),
             regions: 0,
-            counts: Vec::new(),
+            counts: Counts::default(),
             ordered,
         }
     }
@@ -169,88 +162,39 @@ impl Folder {
         let regions = shared.regions();
         while self.regions < regions {
             let region = shared.region(self.regions);
-            if self.modules.replaces(&region) {
+            if self.dictionary.modules.replaces(&region) {
                 self.settle();
             }
-            self.modules.add(&region);
+            self.dictionary.modules.add(&region);
             self.regions += 1;
         }
-        self.paths.resize_with(shared.paths(), Path::default);
+        self.met.resize(shared.paths(), NEVER);
     }
 
-    /// Works out what a path expands to, when it is met for the first time: most are never taken.
+    /// Which path met `number` is. What it expands to is worked out when it is met for the first
+    /// time: most are never taken.
+    #[inline]
+    fn path(&mut self, shared: &SharedFile, number: u32) -> Result<usize, Damaged> {
+        match self.met.get(number as usize) {
+            Some(&NEVER) => self.meet(shared, number),
+            Some(&met) => Ok(met as usize),
+            None => Err(damaged(number)),
+        }
+    }
+
     #[cold]
-    fn meet(&mut self, shared: &SharedFile, number: u32) -> Result<(), Damaged> {
-        let events = shared.path(number as usize)?;
-        self.paths[number as usize] = self.resolve(&events);
-        Ok(())
-    }
-
-    fn resolve(&mut self, events: &[Event]) -> Path {
-        let mut values = 0;
-        let mut tables = Vec::new();
-        let mut steps = Vec::with_capacity(events.len());
-        for event in events {
-            if event.is_dynamic() {
-                values += 1;
-            }
-            let pc = match *event {
-                Event::Branch { pc, .. } | Event::Call { pc, .. } | Event::Dynamic { pc, .. } => pc,
-            };
-            let place = self.modules.place(pc);
-            if !self.selection.has(place, &self.modules.list) {
-                if event.is_dynamic() {
-                    steps.push(Step::Skipped);
-                    tables.push(UNSELECTED);
-                }
-                continue;
-            }
-            steps.push(match *event {
-                Event::Branch {
-                    len, target, taken, ..
-                } => {
-                    let taken_to = self.modules.place(target);
-                    let fallthrough = self.modules.place(TargetPc(pc.0 + u64::from(len)));
-                    self.sites.insert(
-                        place,
-                        Site::Conditional {
-                            taken: taken_to,
-                            fallthrough,
-                        },
-                    );
-                    let to = if taken { taken_to } else { fallthrough };
-                    Step::Static(Kind::Edge, Tuple::new(place, to.word()))
-                }
-                Event::Call { target, .. } => {
-                    self.sites.insert(place, Site::DirectCall);
-                    let to = self.modules.place(target);
-                    Step::Static(Kind::Call, Tuple::new(place, to.word()))
-                }
-                Event::Dynamic { kind, .. } => {
-                    match kind {
-                        Kind::Edge => drop(self.sites.insert(place, Site::IndirectJump)),
-                        Kind::Call => drop(self.sites.insert(place, Site::IndirectCall)),
-                        _ => {}
-                    }
-                    tables.push(self.table(kind, place));
-                    Step::Dynamic(kind, place)
-                }
-            });
-        }
-        Path {
-            met: true,
+    fn meet(&mut self, shared: &SharedFile, number: u32) -> Result<usize, Damaged> {
+        let path = self.dictionary.meet(shared, number)?;
+        self.tables.make(self.dictionary.table_count());
+        let met = self.paths.len();
+        self.counters.push(Counter {
             count: 0,
-            values,
-            tables: tables.into(),
-            steps: steps.into(),
-        }
-    }
-
-    fn table(&mut self, kind: Kind, place: Place) -> u32 {
-        *self
-            .table_of
-            .entry((kind, place))
-            .or_insert_with(|| self.tables.push())
+            tables: path.tables,
+            values: path.values,
+        });
+        self.paths.push(path);
+        self.met[number as usize] = met as u32;
+        Ok(met)
     }
 
     /// The way for exact counts.
@@ -258,29 +202,22 @@ impl Folder {
         let mut rest = bytes;
         while let Some((number, after)) = rest.split_first_chunk::<4>() {
             let number = u32::from_le_bytes(*number);
-            let damaged = Damaged {
-                what: "a path number",
-                number: u64::from(number),
-            };
-            match self.paths.get(number as usize) {
-                None => return Err(damaged),
-                Some(path) if !path.met => self.meet(shared, number)?,
-                Some(_) => {}
-            }
-            let path = &mut self.paths[number as usize];
-            path.count += 1;
+            let met = self.path(shared, number)?;
+            let counter = &mut self.counters[met];
+            counter.count += 1;
             rest = after;
-            if path.values != 0 {
-                let Some((words, after)) = rest.split_at_checked(8 * path.values as usize) else {
-                    return Err(damaged);
+            if counter.values != 0 {
+                let Some((words, after)) = rest.split_at_checked(8 * usize::from(counter.values))
+                else {
+                    return Err(damaged(number));
                 };
-                for (table, word) in path.tables.iter().zip(words.as_chunks::<8>().0) {
+                let tables = &self.dictionary.tables[counter.tables as usize..];
+                for (table, word) in tables.iter().zip(words.as_chunks::<8>().0) {
                     self.tables.add(*table, u64::from_le_bytes(*word));
                 }
                 rest = after;
             }
         }
-        self.tables.flush();
         Ok(())
     }
 
@@ -307,17 +244,11 @@ impl Folder {
         let mut rest = &joined[..];
         while let Some((number, after)) = rest.split_first_chunk::<4>() {
             let number = u32::from_le_bytes(*number);
-            let damaged = || Damaged {
-                what: "a path number",
-                number: u64::from(number),
-            };
-            if !self.paths.get(number as usize).ok_or_else(damaged)?.met {
-                self.meet(shared, number)?;
-            }
-            let path = &self.paths[number as usize];
+            let met = self.path(shared, number)?;
+            let path = self.paths[met];
             let (words, after) = after
-                .split_at_checked(8 * path.values as usize)
-                .ok_or_else(damaged)?;
+                .split_at_checked(8 * usize::from(path.values))
+                .ok_or_else(|| damaged(number))?;
             if after.is_empty() && !last {
                 break;
             }
@@ -326,57 +257,62 @@ impl Folder {
                 .0
                 .iter()
                 .map(|w| u64::from_le_bytes(*w));
-            for step in &path.steps {
+            for step in self.dictionary.steps(&path).iter().chain(&path.tail) {
                 let (kind, tuple) = match *step {
                     Step::Static(kind, tuple) => (kind, tuple),
                     Step::Dynamic(kind, place) => {
                         let word = words.next().unwrap_or_default();
                         let value = if kind.value_is_place() {
-                            self.modules.place(TargetPc(word)).word()
+                            self.dictionary.modules.place_at(TargetPc(word)).word()
                         } else {
                             word
                         };
                         (kind, Tuple::new(place, value))
                     }
-                    Step::Skipped => {
+                    Step::UnselectedWord => {
                         words.next();
                         continue;
                     }
+                    Step::Unselected => continue,
                 };
                 ordered.tuples.push(tuple);
                 ordered.kinds.push(kind);
             }
             if ordered.tuples.len() >= BLOCK {
-                ordered.block(&self.modules);
+                ordered.block(&self.dictionary.modules);
             }
             rest = after;
         }
         ordered.rest = rest.to_vec();
-        ordered.block(&self.modules);
+        ordered.block(&self.dictionary.modules);
         Ok(())
     }
 
     /// Moves counts that name run-time addresses to places.
     fn settle(&mut self) {
-        for path in &mut self.paths {
-            let count = std::mem::take(&mut path.count);
-            if count == 0 {
-                continue;
-            }
-            for step in &path.steps {
-                if let Step::Static(kind, tuple) = *step {
-                    self.counts.push(((kind, tuple), count));
+        let taken = self.paths.iter().zip(&mut self.counters).filter_map(|(p, c)| {
+            let count = std::mem::take(&mut c.count);
+            (count != 0).then_some((p, count))
+        });
+        let counts = &mut self.counts;
+        self.dictionary.counts(taken, |kind, tuple, count| {
+            let values = counts.entry((kind, tuple.pc)).or_default();
+            values.push((tuple.value, count));
+        });
+        self.tables.flush();
+        self.tables.take(UNSELECTED);
+        for (&(kind, place), &table) in &self.dictionary.table_of {
+            let mut values = self.tables.take(table);
+            if kind.value_is_place() {
+                for (value, _) in &mut values {
+                    *value = self.dictionary.modules.place_at(TargetPc(*value)).word();
                 }
             }
-        }
-        self.tables.drain(UNSELECTED).for_each(drop);
-        for (&(kind, place), &table) in &self.table_of {
-            for (value, count) in self.tables.drain(table) {
-                let value = match kind.value_is_place() {
-                    true => self.modules.place(TargetPc(value)).word(),
-                    false => value,
-                };
-                self.counts.push(((kind, Tuple::new(place, value)), count));
+            if !values.is_empty() {
+                match counts.entry((kind, place)) {
+                    Entry::Vacant(entry) => drop(entry.insert(values)),
+                    Entry::Occupied(entry) => entry.into_mut().append(&mut values),
+                }
             }
         }
     }
@@ -387,35 +323,55 @@ impl Folder {
         let mut folded: BTreeMap<Kind, KindProfile> =
             kinds.iter().map(|k| (k, KindProfile::default())).collect();
         match self.ordered.take() {
-            Some(ordered) => stream_error = ordered.finish(&self.modules, &mut folded),
+            Some(ordered) => stream_error = ordered.finish(&self.dictionary.modules, &mut folded),
             None => {
                 self.settle();
-                self.counts.sort_unstable_by_key(|(tuple, _)| *tuple);
-                for &((kind, tuple), count) in &self.counts {
-                    let profile = folded.entry(kind).or_default();
-                    profile.seen += count;
-                    profile.messages += count;
-                    let values = profile.counts.entry(tuple.pc).or_default();
-                    match values.last_mut() {
-                        Some((value, sum)) if *value == tuple.value => *sum += count,
-                        _ => values.push((tuple.value, count)),
-                    }
+                let mut counts: Vec<_> = std::mem::take(&mut self.counts).into_iter().collect();
+                counts.sort_unstable_by_key(|(key, _)| *key);
+                for group in counts.chunk_by_mut(|a, b| a.0.0 == b.0.0) {
+                    let profile = folded.entry(group[0].0.0).or_default();
+                    let places = group.iter_mut().map(|((_, place), values)| {
+                        merge(values);
+                        profile.seen += values.iter().map(|(_, count)| count).sum::<u64>();
+                        (*place, std::mem::take(values))
+                    });
+                    profile.counts = places.collect();
+                    profile.messages = profile.seen;
                 }
             }
         }
-        let reached = |place: &Place| folded.values().any(|k| k.counts.contains_key(place));
-        let sites = self
-            .sites
-            .into_iter()
-            .filter(|(place, _)| reached(place))
+        let sites = self.dictionary.sites;
+        let reached: BTreeMap<Place, Site> = folded
+            .values()
+            .flat_map(|k| k.counts.keys())
+            .filter_map(|place| Some((*place, *sites.get(place)?)))
             .collect();
         Folded {
             kinds: folded,
-            sites,
-            modules: self.modules,
+            sites: reached,
+            modules: self.dictionary.modules,
             stream_error,
         }
     }
+}
+
+fn damaged(number: u32) -> Damaged {
+    Damaged {
+        what: "a path number",
+        number: number.into(),
+    }
+}
+
+/// Sorts counted values and adds up the counts of equal ones.
+fn merge(values: &mut Vec<(u64, u64)>) {
+    values.sort_unstable();
+    values.dedup_by(|later, earlier| {
+        let same = later.0 == earlier.0;
+        if same {
+            earlier.1 += later.1;
+        }
+        same
+    });
 }
 
 /// What a run came to.

@@ -127,7 +127,7 @@ impl Runtime {
             return None;
         }
         let at = self.cache.arena(arena).next_stub();
-        let mut code = Code::new(at);
+        let mut code = Code::new(at, 256);
         tag_check(&mut code, fragment.app);
         code.load_gs(Reg::RDX, slot!(spill_rdx));
         code.load_gs(Reg::RCX, slot!(spill_rcx));
@@ -159,7 +159,7 @@ impl Runtime {
                 patch: CachePc(0),
                 target: fragment.app,
             });
-            let mut code = Code::new(at);
+            let mut code = Code::new(at, 256);
             code.store_gs_imm32(slot!(exit), exit);
             code.jmp_gs(slot!(entry.exit));
             self.cache.place_stub(arena, code.bytes());
@@ -208,7 +208,7 @@ impl Runtime {
         let rel = unsafe { (patch.0 as *const i32).read_unaligned() };
         let stub = (patch.0 as i64 + 4 + i64::from(rel)) as u64;
         if !self.cache.link(patch, entry) {
-            let mut code = Code::new(CachePc(stub));
+            let mut code = Code::new(CachePc(stub), 256);
             code.jmp_far(entry.0);
             // SAFETY: a stub is longer than the far jump, and no thread is in it.
             unsafe {
