@@ -82,8 +82,7 @@ fn shell(script: &str, dir: &Path) -> Result<Output, String> {
 /// Runs a command, its comment taken off.
 fn runs(line: &str, dir: &Path) -> Result<(), String> {
     if line.starts_with("cargo ") || line.contains(" cargo ") {
-        let known = |words: &&str| line.contains(words.trim_end());
-        return match CARGO.iter().any(|w| known(&w)) {
+        return match CARGO.iter().any(|words| line.contains(words.trim_end())) {
             true => Ok(()),
             false => Err(format!("`{line}` is not a command that this test knows of")),
         };

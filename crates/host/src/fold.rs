@@ -290,10 +290,14 @@ impl Folder {
 
     /// Moves counts that name run-time addresses to places.
     fn settle(&mut self) {
-        let taken = self.paths.iter().zip(&mut self.counters).filter_map(|(p, c)| {
-            let count = std::mem::take(&mut c.count);
-            (count != 0).then_some((p, count))
-        });
+        let taken = self
+            .paths
+            .iter()
+            .zip(&mut self.counters)
+            .filter_map(|(p, c)| {
+                let count = std::mem::take(&mut c.count);
+                (count != 0).then_some((p, count))
+            });
         let counts = &mut self.counts;
         self.dictionary.counts(taken, |kind, tuple, count| {
             let values = counts.entry((kind, tuple.pc)).or_default();

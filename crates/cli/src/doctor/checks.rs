@@ -1,7 +1,6 @@
 //! The checks, one function each, in the order of what a launch needs first.
 
 use std::fs;
-use std::path::Path;
 
 use trommel_symbol::launch;
 use trommel_tuple::{Kind, KindSet};
