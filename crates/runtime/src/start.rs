@@ -112,7 +112,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     sys::own_memory_from(block - PAGE);
     let area = sys::anonymous((PAGE + BLOCK_BYTES) as usize).ok()?;
     let block = area + PAGE;
-    if block % BLOCK_BYTES == 0 {
+    if block.is_multiple_of(BLOCK_BYTES) {
         sys::huge(block, BLOCK_BYTES);
     }
     let stack = area + AREA_BYTES as u64 + STACK_BYTES;
