@@ -48,7 +48,7 @@ fn full_profile(bin: &Path) -> Result<(), String> {
     place.report(&saved).map(drop)
 }
 
-/// The stream is lost, and that is told; the profile is the one that it is without a stream.
+/// The stream is lost, and that is told; the profile is whole.
 fn full_stream(bin: &Path) -> Result<(), String> {
     let place = Place::new(bin)?;
     let app = program("turns", TURNS)?;
@@ -72,11 +72,11 @@ fn full_stream(bin: &Path) -> Result<(), String> {
         }
     }
     let (with, without) = (place.report("p.data.old")?, place.report("p.data")?);
-    match with["events"] == without["events"] && turns(&with) == turns(&without) {
-        true => Ok(()),
-        false => Err(format!(
-            "{} with a full disk, {} without",
-            with["events"], without["events"]
+    // Where the stack lies differs from run to run, and with it what the C library does.
+    match (turns(&with), turns(&without)) {
+        (200_000, 200_000) => Ok(()),
+        (with, without) => Err(format!(
+            "{with} calls with a full disk, {without} without, of 200000"
         )),
     }
 }
