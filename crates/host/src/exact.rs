@@ -95,13 +95,7 @@ fn slots(number: usize) -> Vec<(u64, u64)> {
         let start = (slots.as_ptr() as usize).next_multiple_of(HUGE);
         let end = (slots.as_ptr() as usize + bytes) & !(HUGE - 1);
         // SAFETY: a hint about pages that lie wholly within the slots.
-        unsafe {
-            libc::madvise(
-                start as *mut libc::c_void,
-                end - start,
-                libc::MADV_HUGEPAGE,
-            )
-        };
+        unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE) };
     }
     slots
 }

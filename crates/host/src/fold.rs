@@ -24,7 +24,7 @@ use std::io;
 
 use rustc_hash::FxHashMap;
 use trommel_compress::{Compressor, Level, Seeds, Sink, Spec};
-use trommel_profile::accuracy::{Estimator, Tuples};
+use trommel_profile::accuracy::{Estimator, PerKind, Tuples};
 use trommel_profile::{KindProfile, Site};
 use trommel_queue::dict::TargetPc;
 use trommel_tuple::{Events, Kind, KindSet, Message, Place, Tuple};
@@ -81,7 +81,7 @@ struct Ordered {
     /// What ended the stream early, until somebody asks.
     stream_error: Option<StreamError>,
     streamed_modules: usize,
-    seen: [u64; Kind::ALL.len()],
+    seen: PerKind,
     tuples: Vec<Tuple>,
     kinds: Vec<Kind>,
     /// Bytes of the last record of a chunk: its code's region may come with the next.
@@ -92,7 +92,7 @@ struct Ordered {
 struct Estimate {
     tuples: Tuples,
     estimator: Estimator,
-    messages: [u64; Kind::ALL.len()],
+    messages: PerKind,
 }
 
 impl Sink for Estimate {
@@ -120,12 +120,12 @@ impl Folder {
             estimate: Estimate {
                 tuples: Tuples::default(),
                 estimator: Estimator::new(spec, Seeds::default()),
-                messages: [0; Kind::ALL.len()],
+                messages: PerKind::default(),
             },
             stream,
             stream_error,
             streamed_modules: 0,
-            seen: [0; Kind::ALL.len()],
+            seen: PerKind::default(),
             tuples: Vec::with_capacity(2 * BLOCK),
             kinds: Vec::with_capacity(2 * BLOCK),
             rest: Vec::new(),
@@ -290,10 +290,14 @@ impl Folder {
 
     /// Moves counts that name run-time addresses to places.
     fn settle(&mut self) {
-        let taken = self.paths.iter().zip(&mut self.counters).filter_map(|(p, c)| {
-            let count = std::mem::take(&mut c.count);
-            (count != 0).then_some((p, count))
-        });
+        let taken = self
+            .paths
+            .iter()
+            .zip(&mut self.counters)
+            .filter_map(|(p, c)| {
+                let count = std::mem::take(&mut c.count);
+                (count != 0).then_some((p, count))
+            });
         let counts = &mut self.counts;
         self.dictionary.counts(taken, |kind, tuple, count| {
             let values = counts.entry((kind, tuple.pc)).or_default();
@@ -427,26 +431,7 @@ impl Ordered {
             estimator,
             messages,
         } = &self.estimate;
-        for (kind, tuple, count) in estimator.estimates(tuples) {
-            let counts = &mut folded.entry(kind).or_default().counts;
-            counts
-                .entry(tuple.pc)
-                .or_default()
-                .push((tuple.value, count.round() as u64));
-        }
-        for kind in Kind::ALL {
-            if self.seen[kind as usize] != 0 {
-                let profile = folded.entry(kind).or_default();
-                profile.seen = self.seen[kind as usize];
-                profile.messages = messages[kind as usize];
-            }
-        }
-        for profile in folded.values_mut() {
-            profile
-                .counts
-                .values_mut()
-                .for_each(|values| values.sort_unstable());
-        }
+        folded.extend(estimator.profile(tuples, &self.seen, messages));
         self.stream_error
     }
 }

@@ -11,11 +11,11 @@
 // The signal mask of a traced process is not in `nix`.
 #![allow(unsafe_code)]
 
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 
 use nix::sys::ptrace;
 use nix::sys::signal::Signal;
-use nix::sys::uio::{RemoteIoVec, process_vm_writev};
+use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
@@ -144,6 +144,13 @@ pub fn inject(pid: Pid, file: i32) -> io::Result<()> {
             ));
         }
     }
+    // The runtime reads the app's memory so: a sandbox that refuses it would leave it blind.
+    let mut back = [0; 8];
+    let own = RemoteIoVec {
+        base: args_at as usize,
+        len: back.len(),
+    };
+    process_vm_readv(pid, &mut [IoSliceMut::new(&mut back)], &[own]).map_err(other)?;
     let exec = (libc::PROT_READ | libc::PROT_EXEC) as u64;
     let text = image.text;
     remote_call(

@@ -21,6 +21,9 @@ use trommel_queue::{
 };
 use trommel_tuple::KindSet;
 
+/// Bytes of the file. It is sparse: only what is used takes memory.
+pub const SIZE: usize = FILE_SIZE;
+
 /// The file, mapped.
 pub struct SharedFile {
     file: OwnedFd,

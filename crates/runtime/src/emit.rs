@@ -262,7 +262,7 @@ impl Code {
         }
         let index = mem.index.map_or(Reg::RSP, |(r, _)| r);
         let base = mem.base.unwrap_or(Reg::RBP);
-        let rex = (size == 8) as u8 * 8
+        let rex = ((size == 8) as u8 * 8)
             | (to.high() as u8) << 2
             | (index.high() as u8) << 1
             | (mem.base.is_some() && base.high()) as u8;
@@ -304,7 +304,7 @@ impl Code {
     /// is out of reach.
     pub fn load_rip(&mut self, to: Reg, size: u8, address: u64) -> bool {
         let len = if size < 4 { 2 } else { 1 };
-        let rex = (size == 8) as u8 * 8 | (to.high() as u8) << 2;
+        let rex = ((size == 8) as u8 * 8) | (to.high() as u8) << 2;
         let end = self.here() + (rex != 0) as usize + len + 5;
         let Ok(rel) = i32::try_from(address.wrapping_sub(self.at(end).0) as i64) else {
             return false;

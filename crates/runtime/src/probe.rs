@@ -10,8 +10,8 @@
 //! would have, at the same address, and no register has changed yet.
 
 use iced_x86::{
-    Code, ConditionCode, FlowControl, Instruction, InstructionInfoFactory, InstructionInfoOptions, MemorySize,
-    Mnemonic, OpAccess, OpKind, Register,
+    Code, ConditionCode, FlowControl, Instruction, InstructionInfoFactory, InstructionInfoOptions,
+    MemorySize, Mnemonic, OpAccess, OpKind, Register,
 };
 
 use crate::decode::{Class, Insn};

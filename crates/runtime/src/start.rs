@@ -115,7 +115,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     sys::own_memory_from(block - PAGE);
     let area = sys::anonymous((PAGE + BLOCK_BYTES) as usize + SECOND_BYTES).ok()?;
     let block = area + PAGE;
-    if block % BLOCK_BYTES == 0 {
+    if block.is_multiple_of(BLOCK_BYTES) {
         sys::huge(block, BLOCK_BYTES);
     }
     const _: () = assert!(SECOND_OFFSET as u64 == PAGE + BLOCK_BYTES);

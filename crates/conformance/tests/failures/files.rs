@@ -17,12 +17,12 @@ pub(crate) const TESTS: &[Test] = &[
     ("file: what cannot be read", unreadable),
 ];
 
-const CUTS: u64 = 60;
+const CUTS: u64 = 40;
 
 /// A profile `p.data` and a stream `s.tstream` of several blocks.
 fn recorded(bin: &Path) -> Result<Place, String> {
     let place = Place::new(bin)?;
-    let input = repository("crates/runtime/src/signal.rs");
+    let input = repository("README.md");
     let input = input.to_string_lossy();
     let args = [
         "record",
@@ -48,7 +48,7 @@ fn read(place: &Place, name: &str) -> Result<Vec<u8>, String> {
 
 /// Places to cut a file of `len` bytes: the first ones, the last ones, and some between.
 fn cuts(len: usize, chance: &mut Chance) -> Vec<usize> {
-    let mut all: Vec<usize> = (0..40).chain(len.saturating_sub(12)..len).collect();
+    let mut all: Vec<usize> = (0..24).chain(len.saturating_sub(8)..len).collect();
     all.extend((0..CUTS).map(|_| chance.below(len as u64) as usize));
     all.sort_unstable();
     all.dedup();
@@ -184,6 +184,7 @@ fn raw_streams(bin: &Path) -> Result<(), String> {
     for name in ["s.raw16", "s.raw16.zst"] {
         place.trommel(&["stream", "convert", "-e", "value", "s.tstream", name])?;
         let whole = read(&place, name)?;
+        let dump = |name| place.trommel(&["stream", "dump", name]);
         let bad = format!("bad-{name}");
         for at in cuts(whole.len(), &mut chance) {
             let mut flipped = whole.clone();
@@ -192,13 +193,17 @@ fn raw_streams(bin: &Path) -> Result<(), String> {
                 place.write(&bad, bytes, 0o644)?;
                 let ended = place.trommel(&["stream", "info", &bad])?;
                 let fine = ended.status.success() && ended.stderr.is_empty();
-                // Plain words have no checksum: any of them are events.
-                let must_tell = name.ends_with(".zst") || bytes.len() % 16 != 0;
-                match (fine, must_tell) {
-                    (true, false) => Ok(()),
-                    (true, true) if bytes.is_empty() => Ok(()),
-                    (true, true) => Err("damage is not told".to_owned()),
-                    (false, _) => ended.one_error(),
+                // Plain words have no checksum: any of them are events. Some bits of a frame's head
+                // tell the reader nothing that changes what it reads.
+                let right = match name.ends_with(".zst") {
+                    _ if !fine => true,
+                    false => bytes.len() % 16 == 0,
+                    true => bytes.is_empty() || dump(name)?.stdout == dump(&bad)?.stdout,
+                };
+                match fine {
+                    true if right => Ok(()),
+                    true => Err("damage is not told".to_owned()),
+                    false => ended.one_error(),
                 }
                 .map_err(|e| format!("{bad}, {} bytes, at {at}: {e}", bytes.len()))?;
             }

@@ -54,7 +54,7 @@ int main(int argc, char **argv) {
   turns = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   printf("%d\n", (int)getpid());
   fflush(stdout);
-  while (*turns < most && !asked) { x = turn(x); *turns = *turns + 1; if (*turns % 500000 == 0) printf("%lx\n", x); }
+  while (*turns < most && !asked) { x = turn(x); *turns = *turns + 1; if (*turns % 500000 == 0) { printf("%lx\n", x); usleep(5000); } }
   if (asked) { printf("asked\n"); return 5; }
   printf("%lx done\n", x);
   return 3;
@@ -62,7 +62,7 @@ int main(int argc, char **argv) {
 "#;
 
 const MIXES: [&str; 4] = ["none", "edge,call", "call", "edge,call,value,type"];
-const ROUNDS: usize = 6;
+const ROUNDS: usize = 4;
 
 #[derive(Clone, Copy, PartialEq)]
 enum To {
@@ -174,7 +174,7 @@ fn at_the_start(bin: &Path) -> Result<(), String> {
         ("HUP", 1, To::Trommel),
         ("WINCH", 28, To::Group),
     ];
-    for round in 0..40 {
+    for round in 0..32 {
         let (signal, number, to) = signals[round % signals.len()];
         let run = Run::start(bin, &["-e", "edge,call"], 300_000, false)?;
         chance.sleep(Duration::from_millis(12));
@@ -299,7 +299,7 @@ fn kill_host(bin: &Path, options: &[&str], round: usize) -> Result<Place, String
     });
     let mut first = [0; 1];
     pipe.read_exact(&mut first).map_err(|e| e.to_string())?;
-    Chance::new().sleep(Duration::from_millis(60));
+    Chance::new().sleep(Duration::from_millis(70));
     child.kill().map_err(|e| e.to_string())?;
     child.wait().map_err(|e| e.to_string())?;
     // The end of the pipe: the program has ended as well.

@@ -48,7 +48,7 @@ fn full_profile(bin: &Path) -> Result<(), String> {
     place.report(&saved).map(drop)
 }
 
-/// The stream is lost, and that is told; the profile is the one that it is without a stream.
+/// The stream is lost, and that is told; the profile is whole.
 fn full_stream(bin: &Path) -> Result<(), String> {
     let place = Place::new(bin)?;
     let app = program("turns", TURNS)?;
@@ -72,11 +72,11 @@ fn full_stream(bin: &Path) -> Result<(), String> {
         }
     }
     let (with, without) = (place.report("p.data.old")?, place.report("p.data")?);
-    match with["events"] == without["events"] && turns(&with) == turns(&without) {
-        true => Ok(()),
-        false => Err(format!(
-            "{} with a full disk, {} without",
-            with["events"], without["events"]
+    // Where the stack lies differs from run to run, and with it what the C library does.
+    match (turns(&with), turns(&without)) {
+        (200_000, 200_000) => Ok(()),
+        (with, without) => Err(format!(
+            "{with} calls with a full disk, {without} without, of 200000"
         )),
     }
 }
@@ -107,7 +107,6 @@ fn full_file_system(bin: &Path) -> Result<(), String> {
     }
     // An earlier profile and stream, then no room for the next ones; `others` shows what is left.
     let script = r#"
-        exec 3>&1
         unshare -m bash -c '
             mount -t tmpfs -o size=64k none t || exit 90
             cd t
@@ -119,11 +118,16 @@ fn full_file_system(bin: &Path) -> Result<(), String> {
             cmp p.data ../earlier.data || exit 93
             [ "$(ls -A)" = "$(printf "filler\np.data")" ] || exit 94
             rm filler
-            "$T" record --quiet --stream s.tstream -o ../after.data -- gzip -c "$T" >/dev/null 2>../told-stream
+            "$T" record --quiet --stream s.tstream -o ../after.data -- sh -c "while read -r line; do :; done" <../input 2>../told-stream
             [ $? = 1 ] || exit 95
             "$T" stream info s.tstream >/dev/null 2>../cut || exit 96
             cd ..
         '"#;
+    place.write(
+        "input",
+        "some words in a line\n".repeat(20_000).as_bytes(),
+        0o644,
+    )?;
     let mut command = place.shell(script)?;
     let temporary = place.path("elsewhere");
     fs::create_dir(&temporary).map_err(|e| e.to_string())?;
