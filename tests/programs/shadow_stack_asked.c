@@ -1,8 +1,9 @@
-// Asks for a shadow stack in the middle of a run, and ends without returning through it.
+// Asks for a shadow stack in the middle of a run, and ends without returning through it. The loop before
+// fills several chunks of records: leaving must not take the place where one was full for the program's.
 // build: -O2 | -O0 -static
 int main(void) {
   volatile int sum = 0;
-  for (int i = 0; i < 1000; i++) sum += i;
+  for (int i = 0; i < 40000; i++) sum += i;
   // ARCH_SHSTK_ENABLE, ARCH_SHSTK_SHSTK: 0, or an error where there is none. Nothing returns after it.
   long result;
   __asm__ volatile("syscall" : "=a"(result) : "a"(158L), "D"(0x5001L), "S"(1L) : "rcx", "r11", "memory");
