@@ -306,7 +306,7 @@ impl Cache {
         }
         let id = self.fragments.len() as u32;
         a.fragments.push((CachePc(a.next), id));
-        a.next = (a.next + code.len() as u64).next_multiple_of(16);
+        a.next = (a.next + code.len() as u64).next_multiple_of(64);
         a.next_stub += stubs.len() as u64;
         self.table.insert(fragment.app, id);
         self.fragments.push(fragment);
