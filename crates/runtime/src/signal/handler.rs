@@ -1,0 +1,143 @@
+//! The app's handler entered, or its default action carried out.
+#![allow(unsafe_code)] // reason: writes frames to the app's stack.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use linux_raw_sys::general as nr;
+
+use super::frame::{Action, Info, UCONTEXT_BYTES, Ucontext};
+use super::state::{bit, is_synchronous, set_action};
+use super::{
+    RED_ZONE, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SIG_DFL, SIGFPE, SIGILL, SIGSEGV, TRAP_FLAG,
+    leave,
+};
+use crate::arch::Landmarks;
+use crate::area::Context;
+use crate::cache::AppPc;
+use crate::dispatch::Runtime;
+use crate::sys;
+
+pub(super) fn requeue(info: &Info) {
+    let (pid, tid) = (sys::getpid() as u64, {
+        // SAFETY: no arguments.
+        unsafe { sys::call(nr::__NR_gettid, [0; 6]) as u64 }
+    });
+    // SAFETY: a valid siginfo.
+    let _ = unsafe {
+        sys::call(
+            nr::__NR_rt_tgsigqueueinfo,
+            [pid, tid, info.signo as u64, &raw const *info as u64, 0, 0],
+        )
+    };
+}
+
+/// The default action of a synchronous signal, on the app's own code: by executing the faulting
+/// instruction again, or by sending the signal again.
+pub(super) fn die(
+    runtime: &mut Runtime,
+    context: &mut Context,
+    info: &Info,
+    frame: &mut Ucontext,
+    send: bool,
+) {
+    let _ = runtime.publish();
+    context.next_pc = AppPc(frame.rip);
+    runtime.signals.actions[info.signo as usize] = Action::default();
+    if send {
+        requeue(info);
+    }
+    leave(runtime, context, frame);
+}
+
+/// Builds the app's frame, as the kernel would, and enters the handler through the dispatcher.
+pub(super) fn call_handler(
+    runtime: &mut Runtime,
+    context: &mut Context,
+    info: &Info,
+    frame: &mut Ucontext,
+    action: &Action,
+    caused: bool,
+) {
+    let signals = &mut runtime.signals;
+    runtime.shared.control().signals.fetch_add(1, Relaxed);
+    let rsp = *frame.rsp();
+    let mut top = rsp - RED_ZONE;
+    if action.flags & SA_ONSTACK != 0 && signals.stack.size != 0 && !signals.on_stack(rsp) {
+        top = signals.stack.sp + signals.stack.size;
+    }
+    let vector_bytes = vector_state_bytes(frame.fpstate);
+    let vector_at = (top - vector_bytes as u64) & !63;
+    let frame_bytes = 8 + UCONTEXT_BYTES as u64 + size_of::<Info>() as u64;
+    let at = ((vector_at - frame_bytes) & !15) - 8;
+    let (uc_at, info_at) = (at + 8, at + 8 + UCONTEXT_BYTES as u64);
+    let mut shown = *frame;
+    shown.stack = signals.stack;
+    shown.fpstate = if frame.fpstate == 0 { 0 } else { vector_at };
+    let mut told = *info;
+    // Faults of an instruction itself (not of its operand) carry its address.
+    if caused && matches!(info.signo, SIGILL | SIGFPE) {
+        told.fields[0] = frame.rip;
+    }
+    let bytes = |p: *const u8, n| {
+        // SAFETY: both structures are plain and alive.
+        unsafe { core::slice::from_raw_parts(p, n) }
+    };
+    let vector: &[u8] = if frame.fpstate == 0 {
+        &[]
+    } else {
+        bytes(frame.fpstate as *const u8, vector_bytes)
+    };
+    let written = sys::write_checked(vector, vector_at)
+        && sys::write_checked(&action.restorer.to_le_bytes(), at)
+        && sys::write_checked(bytes((&raw const shown).cast(), UCONTEXT_BYTES), uc_at)
+        && sys::write_checked(bytes((&raw const told).cast(), size_of::<Info>()), info_at);
+    if !written {
+        // No room for the frame: the kernel kills with SIGSEGV.
+        let mut fault = *info;
+        fault.signo = SIGSEGV;
+        runtime.signals.actions[SIGSEGV as usize] = Action::default();
+        frame.sigmask &= !bit(SIGSEGV);
+        return die(runtime, context, &fault, frame, true);
+    }
+    if action.flags & SA_RESETHAND != 0 {
+        let reset = Action {
+            handler: SIG_DFL,
+            ..*action
+        };
+        signals.actions[info.signo as usize] = reset;
+        if !is_synchronous(info.signo) {
+            set_action(info.signo, &reset);
+        }
+    }
+    frame.sigmask |= action.mask;
+    if action.flags & SA_NODEFER == 0 {
+        frame.sigmask |= bit(info.signo);
+    }
+    // Registers as at the start of a handler; the kernel gives it fresh vector state.
+    *frame.rsp() = at;
+    *frame.reg(7) = info.signo as u64;
+    *frame.reg(6) = info_at;
+    *frame.reg(2) = uc_at;
+    *frame.reg(0) = 0;
+    const DIRECTION_TRAP_RESUME: u64 = 0x400 | TRAP_FLAG | 0x1_0000;
+    frame.eflags &= !DIRECTION_TRAP_RESUME;
+    frame.fpstate = 0;
+    context.next_pc = AppPc(action.handler);
+    frame.rip = Landmarks::sigreturned();
+}
+
+/// Bytes of the vector state that a frame points to.
+pub(super) fn vector_state_bytes(fpstate: u64) -> usize {
+    const LEGACY: usize = 512;
+    const MAGIC: u32 = 0x4650_5853;
+    if fpstate == 0 {
+        return 0;
+    }
+    // SAFETY: the kernel wrote the state there, and describes it in the bytes software may use.
+    let [magic, size] = unsafe { ((fpstate + 464) as *const [u32; 2]).read() };
+    if magic == MAGIC {
+        size as usize
+    } else {
+        LEGACY
+    }
+}

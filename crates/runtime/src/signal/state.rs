@@ -1,0 +1,247 @@
+//! The app's dispositions, mask and alternate stack, as it believes them to be.
+#![allow(unsafe_code)] // reason: system calls.
+
+use linux_raw_sys::general as nr;
+
+use super::frame::{Action, AltStack, Info};
+use super::{
+    SA_ONSTACK, SA_RESTORER, SA_SIGINFO, SIG_IGN, SIGNALS, SIGTRAP, SS_DISABLE, SYNCHRONOUS,
+    on_signal,
+};
+use crate::arch;
+use crate::sys;
+
+/// What the runtime knows about signals.
+pub struct Signals {
+    /// The app's view of its dispositions.
+    pub actions: [Action; SIGNALS],
+    /// The app's alternate stack.
+    pub stack: AltStack,
+    /// The runtime's own.
+    pub own_stack: AltStack,
+    /// A signal that waits for a boundary.
+    pub(super) kept: Option<Info>,
+    /// The app's mask while the kernel's is another.
+    pub(super) true_mask: Option<u64>,
+    /// The trap flag leads through the cache.
+    pub(super) rolling: bool,
+    /// What a vfork child must put back in the memory it shares.
+    pub after_child: Option<(bool, u32, Option<u64>)>,
+}
+
+pub(super) const fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+pub(super) fn is_synchronous(signal: i32) -> bool {
+    SYNCHRONOUS.contains(&signal)
+}
+
+/// Sets the kernel's disposition.
+pub(super) fn set_action(signal: i32, action: &Action) -> i64 {
+    // SAFETY: a valid structure; handlers set are the runtime's or the app's own.
+    unsafe {
+        sys::call(
+            nr::__NR_rt_sigaction,
+            [signal as u64, &raw const *action as u64, 0, 8, 0, 0],
+        )
+    }
+}
+
+/// Reads the kernel's disposition.
+pub(super) fn get_action(signal: i32) -> Action {
+    let mut action = Action::default();
+    // SAFETY: a valid structure to write to.
+    let _ = unsafe {
+        sys::call(
+            nr::__NR_rt_sigaction,
+            [signal as u64, 0, &raw mut action as u64, 8, 0, 0],
+        )
+    };
+    action
+}
+
+pub(super) fn get_mask() -> u64 {
+    let mut mask = 0u64;
+    // SAFETY: a valid word to write to.
+    let _ = unsafe {
+        sys::call(
+            nr::__NR_rt_sigprocmask,
+            [0, 0, &raw mut mask as u64, 8, 0, 0],
+        )
+    };
+    mask
+}
+
+pub(super) fn set_mask(mask: u64) {
+    const SIG_SETMASK: u64 = 2;
+    // SAFETY: a valid word to read.
+    let _ = unsafe {
+        sys::call(
+            nr::__NR_rt_sigprocmask,
+            [SIG_SETMASK, &raw const mask as u64, 0, 8, 0, 0],
+        )
+    };
+}
+
+/// What the kernel is told for a signal that the runtime wants to see, given the app's wish.
+pub(super) fn own_action(app: &Action) -> Action {
+    const KEPT: u64 = 0x1000_0000 | 1 | 2; // SA_RESTART, SA_NOCLDSTOP, SA_NOCLDWAIT
+    Action {
+        handler: on_signal as *const () as u64,
+        flags: SA_SIGINFO | SA_ONSTACK | SA_RESTORER | app.flags & KEPT,
+        restorer: arch::restorer as *const () as u64,
+        mask: !0,
+    }
+}
+
+/// A trap is about to be used: it must not be blocked, or the kernel kills.
+pub fn unblock_trap(signals: &mut Signals) {
+    if signals.true_mask.is_some() {
+        return;
+    }
+    let mask = get_mask();
+    if mask & bit(SIGTRAP) != 0 {
+        signals.true_mask = Some(mask);
+        set_mask(mask & !bit(SIGTRAP));
+    }
+}
+
+impl Signals {
+    /// Takes over the synchronous signals and installs the runtime's alternate stack.
+    pub fn install(own_stack: AltStack) -> Self {
+        let mut actions = [Action::default(); SIGNALS];
+        for signal in SYNCHRONOUS {
+            let app = get_action(signal);
+            actions[signal as usize] = app;
+            set_action(signal, &own_action(&app));
+        }
+        // SAFETY: the stack is the runtime's for good.
+        let _ = unsafe {
+            sys::call(
+                nr::__NR_sigaltstack,
+                [&raw const own_stack as u64, 0, 0, 0, 0, 0],
+            )
+        };
+        Self {
+            actions,
+            stack: AltStack {
+                sp: 0,
+                flags: SS_DISABLE,
+                pad: 0,
+                size: 0,
+            },
+            own_stack,
+            kept: None,
+            true_mask: None,
+            rolling: false,
+            after_child: None,
+        }
+    }
+
+    /// Whether the runtime's handler is installed for a signal.
+    pub(super) fn is_own(&self, signal: usize) -> bool {
+        is_synchronous(signal as i32) || self.actions[signal].handler > SIG_IGN
+    }
+
+    /// `rt_sigaction` of the app: installs what it asks for and returns the kernel's answer.
+    pub fn change(&mut self, signal: i32, new: Option<Action>) -> (i64, Action) {
+        let Some(old) = usize::try_from(signal)
+            .ok()
+            .and_then(|s| self.actions.get(s))
+            .copied()
+        else {
+            return (-22, Action::default());
+        };
+        let slot = signal as usize;
+        let old = if self.is_own(slot) {
+            old
+        } else {
+            get_action(signal)
+        };
+        let Some(new) = new else {
+            // SIGKILL and SIGSTOP may be asked for but not set; 0 may not even be asked for.
+            return (if signal == 0 { -22 } else { 0 }, old);
+        };
+        let wanted = if new.handler > SIG_IGN || is_synchronous(signal) {
+            own_action(&new)
+        } else {
+            new
+        };
+        let result = set_action(signal, &wanted);
+        if result == 0 {
+            const CANNOT_BE_BLOCKED: u64 = bit(9) | bit(19);
+            self.actions[slot] = Action {
+                mask: new.mask & !CANNOT_BE_BLOCKED,
+                ..new
+            };
+        }
+        (result, old)
+    }
+
+    /// Ignored synchronous signals, which a new program must inherit as ignored.
+    pub fn hand_over_ignored(&self, back: bool) {
+        for signal in SYNCHRONOUS {
+            let app = self.actions[signal as usize];
+            if app.handler == SIG_IGN {
+                set_action(signal, &if back { own_action(&app) } else { app });
+            }
+        }
+    }
+
+    pub(super) fn on_stack(&self, rsp: u64) -> bool {
+        self.stack.flags & SS_DISABLE == 0
+            && rsp.wrapping_sub(self.stack.sp) <= self.stack.size
+            && rsp > self.stack.sp
+    }
+
+    /// `sigaltstack` of the app: the kernel's checks, on the app's view.
+    pub fn change_stack(&mut self, rsp: u64, new: Option<AltStack>) -> (i64, AltStack) {
+        const SS_ONSTACK: u32 = 1;
+        const SS_AUTODISARM: u32 = 1 << 31;
+        const MINIMUM: u64 = 2048;
+        let on = self.on_stack(rsp);
+        let mut old = self.stack;
+        old.flags = (self.stack.flags & SS_AUTODISARM)
+            | if on {
+                SS_ONSTACK
+            } else if self.stack.size == 0 {
+                SS_DISABLE
+            } else {
+                0
+            };
+        let Some(new) = new else { return (0, old) };
+        let mode = new.flags & !SS_AUTODISARM;
+        if on {
+            return (-1, old); // EPERM
+        }
+        if mode != SS_DISABLE && mode != SS_ONSTACK && mode != 0 {
+            return (-22, old);
+        }
+        if mode == SS_DISABLE {
+            self.stack = AltStack {
+                sp: 0,
+                flags: new.flags,
+                pad: 0,
+                size: 0,
+            };
+        } else if new.size < MINIMUM {
+            return (-12, old); // ENOMEM
+        } else {
+            self.stack = AltStack { pad: 0, ..new };
+        }
+        (0, old)
+    }
+
+    /// The alternate stack that a frame of the app brings back.
+    pub fn restore_stack(&mut self, stack: AltStack) {
+        if stack.flags & SS_DISABLE != 0 || stack.size >= 2048 {
+            self.stack = stack;
+        }
+    }
+
+    /// The mask the app believes in, given the kernel's.
+    pub fn mask_override(&mut self) -> &mut Option<u64> {
+        &mut self.true_mask
+    }
+}

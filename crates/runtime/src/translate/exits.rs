@@ -1,0 +1,237 @@
+//! Ways out of a fragment: what is recorded there, and which registers are given back.
+
+use iced_x86::Register;
+use trommel_queue::dict::Event;
+use trommel_tuple::Kind;
+
+use super::{Site, Translator};
+use crate::area::{INDIRECT_TABLE, WRITE_POINTER};
+use crate::cache::{AppPc, Spilled};
+use crate::decode::{Class, Insn};
+use crate::deliver::DictionaryFull;
+use crate::emit::{Code, Reg};
+use crate::probe;
+use crate::slot;
+
+impl Translator {
+    /// Loads what `insn` uses of the registers in slots. Whatever leaves for known code needs both.
+    pub(super) fn unspill(&mut self, insn: &Insn, used: u16) {
+        let (rcx, rdx) = match insn.class {
+            // The call overwrites rcx, and may take an argument in rdx.
+            Class::Syscall => {
+                self.spilled.rcx = false;
+                (false, true)
+            }
+            Class::Call(_) => (true, true),
+            _ => (used & Reg::RCX.bit() != 0, used & Reg::RDX.bit() != 0),
+        };
+        if rcx {
+            self.unspill_rcx();
+        }
+        if rdx {
+            self.unspill_rdx();
+        }
+    }
+
+    pub(super) fn unspill_rcx(&mut self) {
+        if self.spilled.rcx {
+            self.code.load_gs(Reg::RCX, slot!(spill_rcx));
+            self.spilled.rcx = false;
+        }
+    }
+
+    pub(super) fn unspill_rdx(&mut self) {
+        if self.spilled.rdx {
+            self.code.load_gs(Reg::RDX, slot!(spill_rdx));
+            self.spilled.rdx = false;
+        }
+    }
+
+    pub(super) fn spill_rcx(&mut self) {
+        if !self.spilled.rcx {
+            self.code.store_gs(slot!(spill_rcx), Reg::RCX);
+            self.spilled.rcx = true;
+        }
+    }
+
+    pub(super) fn spill_rdx(&mut self) {
+        if !self.spilled.rdx {
+            self.code.store_gs(slot!(spill_rdx), Reg::RDX);
+            self.spilled.rdx = true;
+        }
+    }
+
+    /// Records the path, gives all registers back, and goes to `to`.
+    pub(super) fn leave(
+        &mut self,
+        site: &mut Site<'_>,
+        to: AppPc,
+        block: Option<u32>,
+        events: usize,
+        values: usize,
+        tail: Option<Event>,
+    ) -> Result<(), DictionaryFull> {
+        let mut full = None;
+        self.unspill_rdx();
+        match block.filter(|_| events > 0 || tail.is_some()) {
+            Some(block) => {
+                let path = site.shared.path(block, events as u16, tail)?;
+                self.spill_rcx();
+                full = Some(self.record(path, values, None));
+            }
+            None => self.give_back(),
+        }
+        self.unspill_rcx();
+        let from = self.code.jmp();
+        self.stub(site.cache, from, to);
+        if let Some(full) = full {
+            self.full(full);
+        }
+        Ok(())
+    }
+
+    /// Loads the stolen register's own value.
+    pub(super) fn give_back(&mut self) {
+        if let Some(p) = self.stolen {
+            self.code.load_gs(p, slot!(spill_stolen));
+        }
+    }
+
+    /// Appends a record with `rcx` as scratch, giving the stolen register back. `dynamic` is the
+    /// register whose value belongs to the last event, if that is one. Returns the jump that is
+    /// taken when the chunk is full and the place where it must come back to.
+    pub(super) fn record(
+        &mut self,
+        path: u32,
+        values: usize,
+        dynamic: Option<Reg>,
+    ) -> (crate::emit::Rel8, usize) {
+        let c = &mut self.code;
+        let length = 4 + 8 * values as i32;
+        let p = self.stolen.unwrap_or(Reg::RCX);
+        if self.stolen.is_none() {
+            c.load_gs(Reg::RCX, WRITE_POINTER);
+        }
+        if let Some(value) = dynamic {
+            c.store(p, length - 8, value);
+        }
+        c.store_imm32(p, 0, path);
+        c.lea(Reg::RCX, p, length);
+        c.store_gs(WRITE_POINTER, Reg::RCX);
+        self.give_back();
+        let c = &mut self.code;
+        c.second_byte_of_rcx();
+        let full = c.jrcxz();
+        (full, c.here())
+    }
+
+    /// The far end of a record's full test.
+    pub(super) fn full(&mut self, (full, back): (crate::emit::Rel8, usize)) {
+        self.code.bind8_here(full);
+        let rel = self.code.lea_rcx_rip();
+        self.code.bind(rel, back);
+        self.code.jmp_gs(slot!(entry.full));
+    }
+
+    /// Pushes the app's return address.
+    pub(super) fn push_return(&mut self, next: AppPc) {
+        match i32::try_from(next.0) {
+            Ok(small) => self.code.push_imm32(small),
+            Err(_) => {
+                // One store of eight bytes, so that the return's load is forwarded.
+                let rel = self.code.push_rip();
+                self.constants.push((rel, next.0));
+            }
+        }
+    }
+
+    /// `jmp`, `call` or `ret` to an address known only when it runs. Says what is in slots if it
+    /// faults.
+    pub(super) fn indirect(
+        &mut self,
+        site: &mut Site<'_>,
+        insn: &Insn,
+        block: Option<u32>,
+        events: usize,
+        values: usize,
+    ) -> Result<Spilled, DictionaryFull> {
+        let mut events = events;
+        let mut values = values;
+        if insn.class == Class::CallIndirect
+            && self.wants(Kind::Type)
+            && let (Some(table), Some(p)) = (probe::method_table(&insn.iced), self.stolen)
+        {
+            self.code.store(p, 4 + 8 * values as i32, table);
+            events += 1;
+            values += 1;
+        }
+        let is_event = match insn.class {
+            Class::JmpIndirect => self.wants(Kind::Edge),
+            Class::CallIndirect => self.wants(Kind::Call),
+            _ => false,
+        };
+        let recorded = events > 0 || is_event;
+        // With something to record, rcx holds the write pointer and the target waits in rdx.
+        let holder = if recorded { Reg::RDX } else { Reg::RCX };
+        self.spill_rcx();
+        if recorded {
+            self.spill_rdx();
+        }
+        let at_fault = self.spilled;
+        match insn.class {
+            Class::Ret(release) => {
+                self.code.pop(holder);
+                if release != 0 {
+                    self.code.lea(Reg::RSP, Reg::RSP, i32::from(release));
+                }
+            }
+            _ => self.load_target(insn, holder),
+        }
+        if insn.class == Class::CallIndirect {
+            self.push_return(insn.next());
+        }
+        let mut full = None;
+        if recorded {
+            events += usize::from(is_event);
+            values += usize::from(is_event);
+            let block = match block {
+                Some(block) => block,
+                None => site.shared.block(&[])?,
+            };
+            let path = site.shared.path(block, events as u16, None)?;
+            full = Some(self.record(path, values, is_event.then_some(Reg::RDX)));
+            self.code.mov(Reg::RCX, Reg::RDX);
+        } else {
+            self.give_back();
+            self.spill_rdx();
+        }
+        self.code.low16_of_rcx_to_rdx();
+        self.code.jmp_gs_rdx8(INDIRECT_TABLE);
+        if let Some(full) = full {
+            self.full(full);
+        }
+        Ok(at_fault)
+    }
+
+    /// `mov holder, [operand]` for the operand of an indirect jump or call.
+    pub(super) fn load_target(&mut self, insn: &Insn, holder: Reg) {
+        let i = &insn.iced;
+        if i.op0_kind() == iced_x86::OpKind::Register {
+            let from = Reg((i.op0_register() as u32 - Register::RAX as u32) as u8);
+            if from != holder {
+                self.code.mov(holder, from);
+            }
+            return;
+        }
+        self.load_operand(i, holder, 8);
+    }
+}
+
+/// The check at a fragment's checked entry: `rcx` must be `app`. Leaves `rcx` and `rdx` in slots.
+pub fn tag_check(code: &mut Code, app: AppPc) {
+    code.mov_imm(Reg::RDX, app.0.wrapping_neg());
+    code.add_rdx_to_rcx();
+    let right = code.jrcxz();
+    code.jmp_gs(slot!(entry.mismatch));
+    code.bind8_here(right);
+}

@@ -1,0 +1,296 @@
+//! The second pass: app instructions into code of the cache.
+#![allow(unsafe_code)] // reason: reads the app's code.
+
+use trommel_queue::dict::Event;
+use trommel_tuple::Kind;
+
+use super::{Site, Tail, Translator, tag_check, target};
+use crate::area::{SYSCALL_TABLE, WRITE_POINTER};
+use crate::cache::{AppPc, Cache, Exit, Fragment, Spilled, Step};
+use crate::decode::{Class, Insn};
+use crate::deliver::DictionaryFull;
+use crate::emit::{Reg, Rel32};
+use crate::probe;
+use crate::slot;
+
+impl Translator {
+    /// Second pass.
+    pub(super) fn emit(
+        &mut self,
+        site: &mut Site<'_>,
+        app: AppPc,
+        end: Option<AppPc>,
+        checked: bool,
+    ) -> Result<Fragment, DictionaryFull> {
+        self.spilled = Spilled::NONE;
+        let mut checked_entry = None;
+        if checked {
+            self.code.store_gs(slot!(spill_rcx), Reg::RCX);
+            self.code.store_gs(slot!(spill_rdx), Reg::RDX);
+            let over = self.code.jmp_short();
+            checked_entry = Some(self.code.at(self.code.here()));
+            tag_check(&mut self.code, app);
+            self.code.bind8_here(over);
+            self.spilled = Spilled::BOTH;
+        }
+        let first_step = site.cache.steps.len() as u32;
+        self.list_events();
+        let block = if self.events.is_empty() {
+            None
+        } else {
+            Some(site.shared.block(&self.events)?)
+        };
+        if let Some(p) = self.stolen {
+            self.code.store_gs(slot!(spill_stolen), p);
+            self.code.load_gs(p, WRITE_POINTER);
+        }
+        let mut events = 0;
+        let mut values = 0;
+        for n in 0..self.insns.len() {
+            let insn = self.insns[n];
+            let mut overwritten = None;
+            if self.spilled != Spilled::NONE {
+                if insn.class == Class::Plain {
+                    overwritten = probe::overwrites(&insn.iced);
+                }
+                self.unspill(&insn, self.used[n] & !overwritten.map_or(0, Reg::bit));
+            }
+            site.cache.steps.push(Step {
+                cache: self.code.here() as u16,
+                events: events as u8,
+                values: values as u8,
+                app: (insn.pc().0 as i64 - app.0 as i64) as i32,
+                spilled: self.spilled,
+                at_fault: self.spilled,
+                far: None,
+            });
+            let step = site.cache.steps.len() - 1;
+            match insn.class {
+                Class::Plain => {
+                    let load = self.loads[n];
+                    let slot = 4 + 8 * values as i32;
+                    if let (Some(load), Some(p)) = (load, self.stolen) {
+                        self.probe_before(&insn, load, p, slot, self.used[n]);
+                    }
+                    site.cache.steps[step].far = self.copy(&insn);
+                    self.spilled.rcx &= overwritten != Some(Reg::RCX);
+                    self.spilled.rdx &= overwritten != Some(Reg::RDX);
+                    if let (Some(load), Some(p)) = (load, self.stolen) {
+                        self.probe_after(load, p, slot);
+                        events += 1;
+                        values += 1;
+                    }
+                }
+                Class::Jmp(_) => {}
+                Class::Jcc(condition, to) => {
+                    let from = self.code.jcc(condition);
+                    events += self.branch(site, &insn, from, to, events, values);
+                }
+                Class::ShortBranch(to) => {
+                    let len = insn.iced.len();
+                    // The branch itself, over a short jump, to a long one.
+                    // SAFETY: the instruction was decoded from these bytes.
+                    let bytes =
+                        unsafe { core::slice::from_raw_parts(insn.pc().0 as *const u8, len) };
+                    self.code.slice(&bytes[..len - 1]);
+                    self.code.raw(&[2, 0xeb, 5]);
+                    let from = self.code.jmp();
+                    events += self.branch(site, &insn, from, to, events, values);
+                }
+                Class::Call(to) => {
+                    self.push_return(insn.next());
+                    if self.wants(Kind::Call) {
+                        events += 1;
+                    }
+                    self.leave(site, to, block, events, values, None)?;
+                }
+                Class::JmpIndirect | Class::CallIndirect | Class::Ret(_) => {
+                    site.cache.steps[step].at_fault =
+                        self.indirect(site, &insn, block, events, values)?;
+                }
+                Class::Syscall => self.syscall(site, insn.next(), block, events, values)?,
+                Class::Unknown | Class::Unsupported | Class::Gs => {}
+            }
+        }
+        if let Some(to) = end {
+            self.leave(site, to, block, events, values, None)?;
+        }
+        for n in 0..self.tails.len() {
+            let Tail {
+                from,
+                target,
+                events,
+                values,
+                event,
+                spilled,
+            } = self.tails[n];
+            self.spilled = spilled;
+            let here = self.code.here();
+            self.code.bind(from, here);
+            let block = match block {
+                None if event.is_some() => Some(site.shared.block(&[])?),
+                other => other,
+            };
+            self.leave(site, target, block, events, values, event)?;
+        }
+        for n in 0..self.constants.len() {
+            let (from, value) = self.constants[n];
+            let here = self.code.here();
+            self.code.bind(from, here);
+            self.code.u64(value);
+        }
+        Ok(Fragment {
+            app,
+            entry: self.code.at(0),
+            checked: checked_entry,
+            end: self.code.at(self.code.here()),
+            stolen: self.stolen.map(|r| r.0),
+            first_step,
+            steps: (site.cache.steps.len() as u32 - first_step) as u16,
+            block,
+            span: self.span(app),
+            retired: false,
+        })
+    }
+
+    /// The events of the main line, in the order in which [`Self::emit`] passes them.
+    pub(super) fn list_events(&mut self) {
+        self.events.clear();
+        for (insn, load) in self.insns.iter().zip(&self.loads) {
+            let pc = target(insn.pc());
+            let len = insn.iced.len() as u8;
+            if load.is_some() {
+                self.events.push(Event::Dynamic {
+                    kind: Kind::Value,
+                    pc,
+                });
+            }
+            match insn.class {
+                Class::Jcc(_, to) | Class::ShortBranch(to) if self.config.kinds.has(Kind::Edge) => {
+                    self.events.push(Event::Branch {
+                        pc,
+                        len,
+                        target: target(to),
+                        taken: false,
+                    });
+                }
+                Class::JmpIndirect if self.config.kinds.has(Kind::Edge) => {
+                    self.events.push(Event::Dynamic {
+                        kind: Kind::Edge,
+                        pc,
+                    });
+                }
+                Class::Call(to) if self.config.kinds.has(Kind::Call) => {
+                    self.events.push(Event::Call {
+                        pc,
+                        target: target(to),
+                    });
+                }
+                Class::CallIndirect => {
+                    if self.config.kinds.has(Kind::Type)
+                        && probe::method_table(&insn.iced).is_some()
+                    {
+                        self.events.push(Event::Dynamic {
+                            kind: Kind::Type,
+                            pc,
+                        });
+                    }
+                    if self.config.kinds.has(Kind::Call) {
+                        self.events.push(Event::Dynamic {
+                            kind: Kind::Call,
+                            pc,
+                        });
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A conditional branch whose taken side leaves from `from`. Returns how many events the main
+    /// line has passed by going on.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the state of one walk over a fragment"
+    )]
+    pub(super) fn branch(
+        &mut self,
+        site: &mut Site<'_>,
+        insn: &Insn,
+        from: Rel32,
+        to: AppPc,
+        events: usize,
+        values: usize,
+    ) -> usize {
+        let edge = self.wants(Kind::Edge);
+        if !edge && events == 0 && self.stolen.is_none() && self.spilled == Spilled::NONE {
+            self.stub(site.cache, from, to);
+            return 0;
+        }
+        let event = edge.then(|| Event::Branch {
+            pc: target(insn.pc()),
+            len: insn.iced.len() as u8,
+            target: target(to),
+            taken: true,
+        });
+        self.tails.push(Tail {
+            from,
+            target: to,
+            events,
+            values,
+            event,
+            spilled: self.spilled,
+        });
+        usize::from(edge)
+    }
+
+    /// Leads `from` to a new exit stub for `to`.
+    pub(super) fn stub(&mut self, cache: &mut Cache, from: Rel32, to: AppPc) {
+        let number = cache.exits.len() as u32;
+        cache.exits.push(Exit {
+            patch: self.code.at(from.0),
+            target: to,
+        });
+        let stub = self.stubs.at(self.stubs.here());
+        let rel = stub.0 as i64 - self.code.at(from.0).0 as i64 - 4;
+        self.code.put_u32(from.0, rel as i32 as u32);
+        self.stubs.store_gs_imm32(slot!(exit), number);
+        self.stubs.jmp_gs(slot!(entry.exit));
+    }
+
+    /// A system call: in place, unless the runtime must see it.
+    pub(super) fn syscall(
+        &mut self,
+        site: &mut Site<'_>,
+        next: AppPc,
+        block: Option<u32>,
+        events: usize,
+        values: usize,
+    ) -> Result<(), DictionaryFull> {
+        let full = match block.filter(|_| events > 0) {
+            Some(block) => {
+                let path = site.shared.path(block, events as u16, None)?;
+                Some(self.record(path, values, None))
+            }
+            None => {
+                self.give_back();
+                None
+            }
+        };
+        self.code.low16_of_rax_to_rcx();
+        self.code.load_byte_gs_rcx(SYSCALL_TABLE);
+        let in_place = self.code.jrcxz();
+        let exit = site.cache.exits.len() as u32;
+        self.code.store_gs_imm32(slot!(exit), exit);
+        self.code.jmp_gs(slot!(entry.syscall));
+        if let Some(full) = full {
+            self.full(full);
+        }
+        self.code.bind8_here(in_place);
+        self.code.raw(&[0x0f, 0x05]);
+        self.code.mov_imm(Reg::RCX, next.0);
+        let from = self.code.jmp();
+        self.stub(site.cache, from, next);
+        Ok(())
+    }
+}
