@@ -74,6 +74,10 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) stream: Option<PathBuf>,
 
+    /// End the program (by SIGKILL) once the stream has N events; the exit status is then 0
+    #[arg(long, value_name = "N", requires = "stream", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) stream_limit: Option<u64>,
+
     /// Observe only this module, symbol or range of addresses (LO-HI in hex); can be repeated
     #[arg(long, value_name = "WHERE", value_parser = parse_only)]
     pub(crate) only: Vec<Only>,

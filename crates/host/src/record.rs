@@ -40,6 +40,8 @@ pub struct RecordOptions {
     pub compressor: Spec,
     /// Where every event goes, in order.
     pub stream: Option<PathBuf>,
+    /// Ends the program once the stream has this many events.
+    pub stream_limit: Option<u64>,
     /// What to observe; everything when empty.
     pub only: Vec<Only>,
     /// Stress options of the runtime, see `docs/testing.md`.
@@ -53,6 +55,8 @@ pub struct Recording {
     pub profile: Profile,
     /// How the program ended.
     pub ended: Ended,
+    /// Whether we ended it, as its stream had all the events that were wanted.
+    pub limited: bool,
     /// What the engine did.
     pub engine: Engine,
 }
@@ -114,12 +118,13 @@ pub fn record(
 ) -> Result<Recording, RecordError> {
     let shared = SharedFile::new(options.kinds, options.stress).map_err(RecordError::Shared)?;
     let stream = match &options.stream {
-        Some(path) => Some(
-            StreamFile::create(path).map_err(|error| RecordError::Stream {
+        Some(path) => {
+            let file = StreamFile::create(path).map_err(|error| RecordError::Stream {
                 path: path.clone(),
                 error,
-            })?,
-        ),
+            })?;
+            Some((file, options.stream_limit))
+        }
         None => None,
     };
     let selection = Selection::new(options.only.clone(), &options.program.elf);
@@ -148,9 +153,11 @@ pub fn record(
             shared.wake();
             ended
         });
-        serve(&shared, &mut folder, &mut served, notice, &|| {
-            over.load(SeqCst)
-        });
+        let target = Target {
+            pid,
+            over: &|| over.load(SeqCst),
+        };
+        serve(&shared, &mut folder, &mut served, notice, &target);
         waiter.join().unwrap_or_default()
     });
     drop(guard);
@@ -163,6 +170,10 @@ pub fn record(
         }
         Some(State::Fresh) => let_go.push("the runtime did not start".to_owned()),
         _ => {}
+    }
+    let limited = served.limited && ended.status == Some(-libc::SIGKILL);
+    if limited {
+        let_go.push("it was ended when the stream had all the events that were wanted".to_owned());
     }
     let children = u64::from(control.children.load(Relaxed));
     if children != 0 {
@@ -216,6 +227,7 @@ pub fn record(
     Ok(Recording {
         profile,
         ended,
+        limited,
         engine,
     })
 }
@@ -236,6 +248,13 @@ struct Served {
     bytes: u64,
     let_go: Vec<String>,
     failed: bool,
+    limited: bool,
+}
+
+/// The program as the queue's server sees it.
+struct Target<'a> {
+    pid: nix::unistd::Pid,
+    over: &'a dyn Fn() -> bool,
 }
 
 const IDLE: Duration = Duration::from_millis(100);
@@ -246,14 +265,19 @@ fn serve(
     folder: &mut Folder,
     served: &mut Served,
     notice: &mut dyn FnMut(&str),
-    ended: &dyn Fn() -> bool,
+    target: &Target<'_>,
 ) {
     let mut taken = 0;
     let mut bytes = Vec::new();
     loop {
         // Asked before looking, so that what was published before the end is seen.
-        let over = ended();
-        while take(shared, folder, served, &mut taken, &mut bytes, notice) {}
+        let over = (target.over)();
+        while take(shared, folder, served, &mut taken, &mut bytes, notice) {
+            if folder.is_full() && !served.limited && !over {
+                served.limited = true;
+                let _ = nix::sys::signal::kill(target.pid, nix::sys::signal::Signal::SIGKILL);
+            }
+        }
         if let Some(words) = let_go(shared)
             && served.let_go.is_empty()
         {
@@ -268,7 +292,7 @@ fn serve(
             fold(shared, folder, served, &bytes, true, notice);
             return;
         }
-        shared.sleep(taken, IDLE, ended);
+        shared.sleep(taken, IDLE, target.over);
     }
 }
 

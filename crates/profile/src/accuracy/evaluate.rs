@@ -3,16 +3,10 @@
 use trommel_compress::table::CounterTable;
 use trommel_compress::{FirstLevel, IntervalSpec, Seeds, Sink, Spec};
 use trommel_tuple::stream::{self, Block};
-use trommel_tuple::{Events, Message};
+use trommel_tuple::{Events, Kind, Message};
 
 use super::intervals::{IntervalSums, PerfectInterval};
-use super::{Estimator, Filter, IntervalAccuracy, Selection, Tuples, invariance_error};
-
-/// Cycles that software spends on a message (seed 000, section 5.3.2).
-pub const CYCLES_PER_MESSAGE: u64 = 30;
-
-/// Cycles of the program for each event, where no cycle model is present.
-pub const CYCLES_PER_EVENT: u64 = 4;
+use super::{Estimator, Filter, IntervalAccuracy, Selection, Tuples, invariance_error, overhead};
 
 /// How to evaluate.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -42,6 +36,18 @@ pub struct Point {
     pub coverage: f64,
 }
 
+/// The error of one kind's tuples at the end of the stream: simultaneous profiles are told apart
+/// in software (seed 000, section 5.7).
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct KindError {
+    /// The kind.
+    pub kind: Kind,
+    /// The invariance error of its selected tuples, in percent.
+    pub error: f64,
+    /// Its selected tuples.
+    pub tuples: usize,
+}
+
 /// What became of one spec.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Evaluation {
@@ -61,6 +67,8 @@ pub struct Evaluation {
     pub held: Option<u64>,
     /// Checkpoints, the last one at the end; none for interval profilers.
     pub points: Vec<Point>,
+    /// The error of each kind that occurred; none for interval profilers.
+    pub kinds: Vec<KindError>,
     /// For interval profilers.
     pub interval: Option<IntervalAccuracy>,
 }
@@ -68,25 +76,26 @@ pub struct Evaluation {
 impl Evaluation {
     /// Cycles that software spends on the messages.
     pub const fn overhead_cycles(&self) -> u64 {
-        CYCLES_PER_MESSAGE * self.messages
+        overhead::overhead_cycles(self.messages)
     }
 
     /// The overhead in percent of the program's estimated cycles.
     pub fn overhead_percent(&self) -> f64 {
-        let cycles = CYCLES_PER_EVENT * self.events;
-        100.0 * self.overhead_cycles() as f64 / cycles.max(1) as f64
+        overhead::overhead_percent(self.messages, self.events)
     }
 }
 
 /// One spec on its way through the stream.
 struct Run {
     spec: Spec,
+    seeds: Seeds,
     first: FirstLevel,
     table: Option<CounterTable>,
     profile: Estimator,
     /// Messages behind the counter table.
     messages: u64,
     points: Vec<Point>,
+    kinds: Vec<KindError>,
     /// Candidates of the interval that just ended, and the sums over all.
     candidates: Vec<Message>,
     sums: IntervalSums,
@@ -120,11 +129,13 @@ impl Run {
     fn new(spec: &Spec, seeds: Seeds) -> Self {
         Self {
             spec: *spec,
+            seeds,
             first: FirstLevel::new(spec.level, seeds),
             table: spec.table.map(CounterTable::new),
             profile: Estimator::new(spec, seeds),
             messages: 0,
             points: Vec::new(),
+            kinds: Vec::new(),
             candidates: Vec::new(),
             sums: IntervalSums::default(),
         }
@@ -147,7 +158,7 @@ impl Run {
         self.candidates.clear();
     }
 
-    fn finish(mut self, seeds: Seeds, events: u64) -> Evaluation {
+    fn finish(mut self, events: u64) -> Evaluation {
         if let Some(table) = &mut self.table {
             table.finish(&mut |_: Message| self.messages += 1);
         }
@@ -166,13 +177,14 @@ impl Run {
         };
         Evaluation {
             spec: self.spec,
-            seeds,
+            seeds: self.seeds,
             events,
             messages: self.messages,
             error,
             counted: self.profile.counted(),
             held: self.first.held(),
             points: self.points,
+            kinds: self.kinds,
             interval,
         }
     }
@@ -194,7 +206,13 @@ pub struct Evaluator {
 impl Evaluator {
     /// Evaluates `specs`.
     pub fn new(specs: &[Spec], options: Options) -> Self {
-        let mut lengths: Vec<_> = specs.iter().filter_map(Spec::interval).collect();
+        let seeded: Vec<_> = specs.iter().map(|s| (*s, options.seeds)).collect();
+        Self::seeded(&seeded, options)
+    }
+
+    /// Evaluates specs each with its own seeds; those of `options` are not looked at.
+    pub fn seeded(specs: &[(Spec, Seeds)], options: Options) -> Self {
+        let mut lengths: Vec<_> = specs.iter().filter_map(|(s, _)| s.interval()).collect();
         lengths.sort_by_key(|s| s.interval);
         lengths.dedup_by_key(|s| s.interval);
         let mut checkpoints = options.checkpoints.clone();
@@ -209,7 +227,10 @@ impl Evaluator {
                 .iter()
                 .map(|s| PerfectInterval::new(u64::from(s.interval)))
                 .collect(),
-            runs: specs.iter().map(|s| Run::new(s, options.seeds)).collect(),
+            runs: specs
+                .iter()
+                .map(|(spec, seeds)| Run::new(spec, *seeds))
+                .collect(),
             checkpoints,
             options,
             seen: 0,
@@ -284,15 +305,29 @@ impl Evaluator {
         }
     }
 
+    fn tell_kinds_apart(&mut self) {
+        let selection = Selection::new(&self.tuples, &self.counts, self.options.filter);
+        for kind in Kind::ALL.into_iter().filter(|k| self.tuples.has(*k)) {
+            let selection = selection.of_kind(kind, &self.tuples);
+            for run in self.runs.iter_mut().filter(|r| r.spec.interval().is_none()) {
+                run.kinds.push(KindError {
+                    kind,
+                    error: invariance_error(&self.tuples, &selection, &run.profile),
+                    tuples: selection.len(),
+                });
+            }
+        }
+    }
+
     /// The end of the stream.
     pub fn finish(mut self) -> Vec<Evaluation> {
         let at_end = |run: &Run| run.points.last().is_some_and(|p| p.events == self.seen);
         if !self.runs.iter().any(at_end) {
             self.checkpoint();
         }
+        self.tell_kinds_apart();
         let runs = self.runs.into_iter();
-        runs.map(|run| run.finish(self.options.seeds, self.seen))
-            .collect()
+        runs.map(|run| run.finish(self.seen)).collect()
     }
 }
 
