@@ -27,7 +27,7 @@ pub mod theory;
 mod tuples;
 
 pub use estimate::Estimator;
-pub use evaluate::{Evaluation, Evaluator, KindError, Options, Point, evaluate};
+pub use evaluate::{Evaluation, Evaluator, KindError, LimitsHeld, Options, Point, evaluate};
 pub use filter::{Filter, FilterError};
 pub use intervals::{ErrorParts, IntervalAccuracy, IntervalShape};
 pub use invariance::{Selection, invariance_error};

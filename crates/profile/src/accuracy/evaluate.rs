@@ -7,6 +7,7 @@ use trommel_tuple::{Events, Kind, Message};
 
 use super::intervals::{IntervalSums, PerfectInterval};
 use super::{Estimator, Filter, IntervalAccuracy, Selection, Tuples, invariance_error, overhead};
+use crate::confidence::Confidence;
 
 /// How to evaluate.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -17,6 +18,21 @@ pub struct Options {
     pub seeds: Seeds,
     /// Numbers of events at which to judge, besides the end.
     pub checkpoints: Vec<u64>,
+    /// Whether to hold the limits of [`Confidence`] against the true counts, at the end.
+    pub limits: bool,
+}
+
+/// How many of the tuples that a sampler reported were within their limits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LimitsHeld {
+    /// Tuples reported.
+    pub entries: u64,
+    /// Those whose true count was within the limits.
+    pub held: u64,
+    /// The same for tuples that make up one event in 10 000 or more.
+    pub hot_entries: u64,
+    /// See `hot_entries`.
+    pub hot_held: u64,
 }
 
 /// A compressor at one point of the stream.
@@ -69,6 +85,8 @@ pub struct Evaluation {
     pub points: Vec<Point>,
     /// The error of each kind that occurred; none for interval profilers.
     pub kinds: Vec<KindError>,
+    /// Whether limits held, where that was asked for and the compressor has any.
+    pub limits: Option<LimitsHeld>,
     /// For interval profilers.
     pub interval: Option<IntervalAccuracy>,
 }
@@ -96,6 +114,7 @@ struct Run {
     messages: u64,
     points: Vec<Point>,
     kinds: Vec<KindError>,
+    limits: Option<LimitsHeld>,
     /// Candidates of the interval that just ended, and the sums over all.
     candidates: Vec<Message>,
     sums: IntervalSums,
@@ -136,6 +155,7 @@ impl Run {
             messages: 0,
             points: Vec::new(),
             kinds: Vec::new(),
+            limits: None,
             candidates: Vec::new(),
             sums: IntervalSums::default(),
         }
@@ -156,6 +176,25 @@ impl Run {
     fn interval_end(&mut self, spec: &IntervalSpec, perfect: &PerfectInterval, tuples: &Tuples) {
         self.sums.interval(spec, perfect, tuples, &self.candidates);
         self.candidates.clear();
+    }
+
+    fn limits_held(&self, tuples: &Tuples, counts: &[u64], events: u64) -> Option<LimitsHeld> {
+        let reported = || self.profile.estimates(tuples);
+        let rounded = reported().map(|(_, tuple, count)| (tuple, count.round() as u64));
+        let mut confidence = Confidence::for_spec(&self.spec, self.seeds, events, rounded);
+        let mut held = LimitsHeld::default();
+        for (kind, tuple, count) in reported() {
+            let limits = confidence.count(tuple, count.round() as u64)?;
+            let truth = tuples.get(kind, tuple).map_or(0, |n| counts[n]);
+            let inside = limits.low <= truth as f64 && truth as f64 <= limits.high;
+            held.entries += 1;
+            held.held += u64::from(inside);
+            if truth * 10_000 >= events {
+                held.hot_entries += 1;
+                held.hot_held += u64::from(inside);
+            }
+        }
+        Some(held)
     }
 
     fn finish(mut self, events: u64) -> Evaluation {
@@ -185,6 +224,7 @@ impl Run {
             held: self.first.held(),
             points: self.points,
             kinds: self.kinds,
+            limits: self.limits,
             interval,
         }
     }
@@ -326,6 +366,11 @@ impl Evaluator {
             self.checkpoint();
         }
         self.tell_kinds_apart();
+        if self.options.limits {
+            for run in &mut self.runs {
+                run.limits = run.limits_held(&self.tuples, &self.counts, self.seen);
+            }
+        }
         let runs = self.runs.into_iter();
         runs.map(|run| run.finish(self.seen)).collect()
     }
