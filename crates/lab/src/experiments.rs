@@ -118,8 +118,12 @@ fn events(value: Option<u64>) -> String {
 }
 
 /// The number of cases that hold, and the names of those that do not.
-fn exceptions(cases: &[(&str, bool)]) -> (usize, String) {
-    let not: Vec<&str> = cases.iter().filter(|c| !c.1).map(|c| c.0).collect();
+fn exceptions<S: AsRef<str>>(cases: &[(S, bool)]) -> (usize, String) {
+    let not: Vec<&str> = cases
+        .iter()
+        .filter(|c| !c.1)
+        .map(|c| c.0.as_ref())
+        .collect();
     let words = match not.is_empty() {
         true => String::new(),
         false => format!(" (not {})", not.join(", ")),

@@ -109,13 +109,12 @@ fn parsed(spec: &str) -> Spec {
 
 /// Points at which samplers are judged: often at first, when most changes.
 fn checkpoints(events: u64) -> Vec<u64> {
-    let early = (1..10).map(|n| n * 100_000);
-    let late = (0..)
-        .map(|n| 1_000_000 + n * 500_000)
-        .take_while(|n| *n < events);
-    let mut all: Vec<u64> = early.chain(late).filter(|n| *n < events).collect();
-    all.push(events);
-    all
+    let first = (1..5).map(|n| n * 20_000);
+    let early = (2..20).map(|n| n * 50_000);
+    let late = (0..).map(|n| 1_000_000 + n * 500_000);
+    let late = late.take_while(|n| *n < events);
+    let all = first.chain(early).chain(late).filter(|n| *n < events);
+    all.chain([events]).collect()
 }
 
 struct Job {
@@ -237,7 +236,7 @@ mod tests {
 
     #[test]
     fn checkpoints_end_with_the_stream() {
-        assert_eq!(checkpoints(50_000), [50_000]);
+        assert_eq!(checkpoints(50_000), [20_000, 40_000, 50_000]);
         let all = checkpoints(20_000_000);
         assert!(all.is_sorted() && all.len() > 40 && all.last() == Some(&20_000_000));
     }

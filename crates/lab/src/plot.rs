@@ -172,7 +172,16 @@ impl Panel {
                 let ys = lines.iter().flat_map(|l| l.points.iter().map(|p| p.1));
                 self.y.range_of(ys.chain(marks))
             }
-            Content::Bars(bars) => self.y.range_of(bars.tops().chain(marks)),
+            Content::Bars(bars) => {
+                let (low, high) = self.y.range_of(bars.tops().chain(marks));
+                // Room for what is written above the highest bar.
+                let room = match (bars.numbers, self.y.scale) {
+                    (false, _) => 1.0,
+                    (true, Scale::Linear) => 1.08,
+                    (true, Scale::Log) => 2.0,
+                };
+                (low, high * room)
+            }
         }
     }
 

@@ -126,7 +126,21 @@ impl Lab<'_> {
         fs::set_permissions(&half, fs::Permissions::from_mode(0o600))
             .and_then(|()| fs::rename(&half, &path))
             .map_err(|e| LabError::io(&path, e))?;
+        self.forget_shorter(program.name, feed, wanted);
         Ok(Some(path))
+    }
+
+    /// Deletes the recordings that a new one makes superfluous.
+    fn forget_shorter(&self, program: &str, feed: Feed, events: u64) {
+        let files = fs::read_dir(&self.cache).into_iter().flatten().flatten();
+        for file in files {
+            let name = file.file_name();
+            let length = name.to_str().and_then(|n| length_of(n, program, feed));
+            if length.is_some_and(|n| n < events) {
+                // Whoever reads it keeps what is open.
+                let _ = fs::remove_file(file.path());
+            }
+        }
     }
 
     /// Gives each of the feed's events of a recording to `each`, in blocks, behind the start of the
@@ -175,15 +189,20 @@ fn file_name(program: &str, feed: Feed, events: u64) -> String {
     format!("{program}-{events}.{}.tstream", feed.file())
 }
 
+/// The number of events of a program's recording, by its file name.
+fn length_of(file: &str, program: &str, feed: Feed) -> Option<u64> {
+    let rest = file.strip_prefix(program)?.strip_prefix('-')?;
+    let rest = rest.strip_suffix(".tstream")?.strip_suffix(feed.file())?;
+    rest.strip_suffix('.')?.parse().ok()
+}
+
 /// The shortest recording that is long enough.
 fn recorded(cache: &Path, program: &str, feed: Feed, wanted: u64) -> Option<PathBuf> {
-    let ending = format!(".{}.tstream", feed.file());
-    let length = |name: &str| {
-        let rest = name.strip_prefix(program)?.strip_prefix('-')?;
-        rest.strip_suffix(&ending)?.parse::<u64>().ok()
-    };
     let files = fs::read_dir(cache).ok()?.flatten();
-    let long = files.filter_map(|f| Some((length(f.file_name().to_str()?)?, f.path())));
+    let long = files.filter_map(|f| {
+        let length = length_of(f.file_name().to_str()?, program, feed)?;
+        Some((length, f.path()))
+    });
     long.filter(|(n, _)| *n >= wanted)
         .min()
         .map(|(_, path)| path)

@@ -100,11 +100,21 @@ enum Rule {
 
 struct Strata {
     rate: u64,
-    /// A countdown's substream is as long as its messages say, give or take.
-    countdown: bool,
+    counting: Counting,
     hash: Option<Folded<u32>>,
     /// Events that the messages of each substream stand for.
     lengths: Vec<u64>,
+}
+
+/// How the length of a substream is known.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Counting {
+    /// `P`: to r − 1 events, held.
+    Periodic,
+    /// `D`: as long as its messages say, give or take.
+    Countdown,
+    /// `CR`: to the last sample; how many came after it is geometric.
+    Counted,
 }
 
 impl Strata {
@@ -137,11 +147,11 @@ impl Confidence {
         events: u64,
         tuples: impl Iterator<Item = (Tuple, u64)>,
     ) -> Self {
-        let strata = |rate, countdown, n: u32| {
+        let strata = |rate, counting, n: u32| {
             let hash = (n > 1).then(|| Folded::new(seeds.hash, 0, 1, 32, n.trailing_zeros()));
             let mut strata = Strata {
                 rate: u64::from(rate),
-                countdown,
+                counting,
                 hash,
                 lengths: vec![0; n as usize],
             };
@@ -165,10 +175,14 @@ impl Confidence {
                 let rate = u64::from(rate);
                 Self::of(Basis::Binomial, Rule::Binomial { rate })
             }
-            Sampler::Periodic(rate) => Self::of(Basis::Stratum, strata(rate, false, n)),
-            Sampler::Countdown(rate) => Self::of(Basis::Stratum, strata(rate, true, n)),
+            Sampler::Periodic(rate) => {
+                Self::of(Basis::Stratum, strata(rate, Counting::Periodic, n))
+            }
+            Sampler::Countdown(rate) => {
+                Self::of(Basis::Stratum, strata(rate, Counting::Countdown, n))
+            }
             Sampler::Counted(rate, trommel_compress::Estimate::Ratio) => {
-                Self::of(Basis::Stratum, strata(rate, false, n))
+                Self::of(Basis::Stratum, strata(rate, Counting::Counted, n))
             }
             Sampler::Counted(..) => Self::of(Basis::Unknown, Rule::Unknown),
         }
@@ -205,7 +219,8 @@ impl Confidence {
                 let own = samples(count).clamp(1, all);
                 let known = self.memo.entry((own, all));
                 let share = *known.or_insert_with(|| binomial::share(own, all));
-                strata.limits(own, all, share)
+                let length = strata.lengths[substream] as f64;
+                strata.limits(length, own, all, share)
             }
             Rule::Intervals { spec, events } => interval_limits(spec, *events, count),
         };
@@ -267,42 +282,54 @@ impl Executions {
 }
 
 impl Strata {
-    /// From `own` of `all` samples of a substream, and the limits of the share.
-    fn limits(&self, own: u64, all: u64, share: (f64, f64)) -> (f64, f64) {
+    /// From `own` of `all` samples of a substream of `sent` events, and the limits of the share.
+    fn limits(&self, sent: f64, own: u64, all: u64, share: (f64, f64)) -> (f64, f64) {
         let (rate, messages) = (self.rate as f64, all as f64);
-        let sent = rate * messages;
         // Uniform on 1..2r−1: a standard deviation of r/√3 each.
-        let slack = match self.countdown {
-            true => binomial::Z * rate * (messages / 3.0).sqrt(),
-            false => 0.0,
+        let slack = match self.counting {
+            Counting::Countdown => binomial::Z * rate * (messages / 3.0).sqrt(),
+            _ => 0.0,
         };
-        let longest = sent + rate - 1.0 + slack;
+        let longest = sent + slack + self.unsent();
         let others = messages - own as f64;
         let low = (share.0 * (sent - slack)).max(own as f64);
         let high = (share.1 * longest).min(longest - others);
         (low, high.max(low))
     }
 
-    /// Of a sum over tuples of many substreams: variances add.
-    fn sum(&mut self, tuples: &[(Tuple, u64)]) -> Limits {
+    /// The events that a substream may have had since its last message.
+    fn unsent(&self) -> f64 {
         let rate = self.rate as f64;
-        let (mut total, mut variance, mut held) = (0.0, 0.0, 0.0);
+        match self.counting {
+            Counting::Periodic => rate - 1.0,
+            Counting::Countdown => 2.0 * rate - 2.0,
+            Counting::Counted => -rate * binomial::TAIL.ln(),
+        }
+    }
+
+    /// Of a sum over tuples of many substreams: as if each event was chosen independently, and
+    /// closer by as much as substreams that few tuples share lower the variance.
+    fn sum(&mut self, tuples: &[(Tuple, u64)]) -> Limits {
+        let (mut total, mut variance, mut unsent) = (0.0, 0.0, 0.0);
         for (tuple, count) in tuples {
             let substream = self.of(*tuple);
             let count = *count as f64;
             let share = (count / self.lengths[substream].max(1) as f64).min(1.0);
-            let doubt = match self.countdown {
-                true => 1.0 - share * 2.0 / 3.0,
-                false => 1.0 - share,
+            let doubt = match self.counting {
+                Counting::Countdown => 1.0 - share * 2.0 / 3.0,
+                _ => 1.0 - share,
             };
             total += count;
-            variance += rate * count * doubt;
-            held += share * rate;
+            variance += count * doubt;
+            unsent += share * self.unsent();
         }
-        let half = binomial::Z * variance.sqrt();
+        let rate = self.rate as f64;
+        let samples = (total / rate).round().max(1.0);
+        let (low, high) = binomial::events(samples as u64, rate);
+        let closer = (variance / total.max(1.0)).sqrt();
         Limits {
-            low: (total - half).max(tuples.len() as f64),
-            high: total + half + held,
+            low: (total - (total - low).max(0.0) * closer).max(tuples.len() as f64),
+            high: total + (high - total).max(0.0) * closer + unsent,
         }
     }
 }

@@ -30,7 +30,8 @@ pub(super) fn needs() -> Vec<Need> {
     ]
 }
 
-/// The curve of a spec on a program, the mean over the seeds; empty where the program is missing.
+/// The curve of a spec on a program, the mean over the seeds, without checkpoints at which no tuple
+/// passed the filter; empty where the program is missing.
 pub(super) fn curve(results: &Results, program: &str, spec: &str) -> Vec<Point> {
     let seeds = if spec == P { 1 } else { SEEDS };
     let mut curve: Vec<Point> = Vec::new();
@@ -51,6 +52,7 @@ pub(super) fn curve(results: &Results, program: &str, spec: &str) -> Vec<Point> 
         point.error /= seeds as f64;
         point.messages /= seeds;
     }
+    curve.retain(|p| p.tuples > 0);
     curve
 }
 

@@ -104,7 +104,7 @@ fn run(_: &Lab<'_>, results: &Results) -> Findings {
             panels: vec![Panel {
                 title: String::new(),
                 x: Axis::linear("hash tables"),
-                y: Axis::log("probability"),
+                y: Axis::log("probability").from(1e-6),
                 content: Content::Lines(lines),
                 marks: Vec::new(),
             }],

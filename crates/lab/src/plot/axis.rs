@@ -18,6 +18,8 @@ pub struct Axis {
     pub scale: Scale,
     /// The largest value drawn; what is beyond is cut off and said.
     pub most: Option<f64>,
+    /// The smallest value drawn on a logarithmic axis.
+    pub least: Option<f64>,
 }
 
 impl Axis {
@@ -27,6 +29,7 @@ impl Axis {
             title: title.into(),
             scale: Scale::Linear,
             most: None,
+            least: None,
         }
     }
 
@@ -45,6 +48,13 @@ impl Axis {
         self
     }
 
+    /// The axis cut off below `least`.
+    #[must_use]
+    pub fn from(mut self, least: f64) -> Self {
+        self.least = Some(least);
+        self
+    }
+
     /// The range that shows the values: from 0 for a linear axis, whole decades for a logarithmic.
     pub(super) fn range_of(&self, values: impl Iterator<Item = f64>) -> (f64, f64) {
         let log = self.scale == Scale::Log;
@@ -55,6 +65,9 @@ impl Axis {
         }
         if let Some(most) = self.most {
             high = high.min(most);
+        }
+        if let Some(least) = self.least {
+            low = low.max(least);
         }
         match (log, high > 0.0) {
             (false, true) => (0.0, high * 1.06),
@@ -125,7 +138,35 @@ impl Axis {
                 values.retain(|v| *v >= low * 0.999 && *v <= high * 1.001);
             }
         }
-        values.into_iter().map(|v| (v, short(v))).collect()
+        values.into_iter().map(|v| (v, tick(v))).collect()
+    }
+}
+
+/// A number beside an axis: powers of ten where a decimal fraction would be long.
+fn tick(value: f64) -> String {
+    if value <= 0.0 || value >= 0.000_95 {
+        return short(value);
+    }
+    let power = value.log10().floor();
+    let front = value / 10_f64.powf(power);
+    let digits = format!("{}", -power as i64);
+    let raised: String = digits
+        .bytes()
+        .map(|d| ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'][usize::from(d - b'0')])
+        .collect();
+    match front.round() {
+        1.0 => format!("10⁻{raised}"),
+        front => format!("{front}·10⁻{raised}"),
+    }
+}
+
+/// A number above a bar: two significant digits below a hundred.
+pub(super) fn brief(value: f64) -> String {
+    match value {
+        v if v < 0.005 => "0".into(),
+        v if v < 0.995 => short((v * 100.0).round() / 100.0),
+        v if v < 99.5 => short((v * 10.0).round() / 10.0),
+        v => short(v),
     }
 }
 
@@ -165,6 +206,11 @@ mod tests {
         ] {
             assert_eq!(short(value), text);
         }
+        assert_eq!((tick(1e-8), tick(2e-4)), ("10⁻⁸".into(), "2·10⁻⁴".into()));
+        assert_eq!(
+            (brief(0.0745), brief(1.82), brief(134.2)),
+            ("0.07".into(), "1.8".into(), "134".into())
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Bar charts: groups of bars, each a stack of parts.
 
-use super::axis::short;
+use super::axis::{brief, short};
 use super::canvas::{Canvas, text_width};
 use super::{Area, Panel};
 
@@ -125,7 +125,7 @@ pub(super) fn draw(
             let top = area.bottom() - panel.y.place(sum, low, high) * area.height;
             let cut = sum > high;
             if bars.numbers || cut {
-                let text = format!("{}{}", short(sum), if cut { " ↑" } else { "" });
+                let text = format!("{}{}", brief(sum), if cut { " ↑" } else { "" });
                 if slot < 30.0 {
                     // Beside the top of a bar that fills the panel there is no room above it.
                     let room = text_width(&text, 9.0) + 4.0;

@@ -24,7 +24,7 @@ pub(super) fn draw(
 ) {
     let xs = lines.iter().flat_map(|l| l.points.iter().map(|p| p.0));
     let (x_low, x_high) = panel.x.tight(xs);
-    for (value, label) in panel.x.ticks(x_low, x_high, (area.width / 70.0) as usize) {
+    for (value, label) in panel.x.ticks(x_low, x_high, (area.width / 55.0) as usize) {
         let x = area.left + panel.x.place(value, x_low, x_high) * area.width;
         canvas.line(x, area.bottom(), x, area.bottom() + 4.0, "a");
         canvas.text(x, area.bottom() + 16.0, "middle", "n", &label);

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Evaluation, IntervalAccuracy, Point};
+use super::{Evaluation, IntervalAccuracy, KindError, Point};
 
 /// The schema's name.
 pub const SCHEMA: &str = "trommel.compress/1";
@@ -35,6 +35,16 @@ fn evaluation(e: &Evaluation) -> Value {
     });
     if e.spec.is_random() {
         value["random_seed"] = json!(e.seeds.random);
+    }
+    if e.kinds.len() > 1 {
+        let kind = |k: &KindError| {
+            json!({
+                "kind": k.kind.name(),
+                "error": rounded(k.error, 4),
+                "tuples": k.tuples,
+            })
+        };
+        value["kinds"] = e.kinds.iter().map(kind).collect();
     }
     match &e.interval {
         Some(interval) => add_interval(&mut value, interval),

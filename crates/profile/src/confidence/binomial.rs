@@ -8,7 +8,7 @@
 //! found by bisection. Above [`EXACT`] samples Wilson's score limits differ by less than is printed.
 
 /// Half of what may be missed: limits are meant to hold in 95 of 100 cases.
-const TAIL: f64 = 0.025;
+pub(super) const TAIL: f64 = 0.025;
 /// The normal quantile of [`TAIL`].
 pub(super) const Z: f64 = 1.959_963_985;
 /// More samples than these use the score limits.
