@@ -79,7 +79,14 @@ fn counts(done: &[(&'static Experiment, Findings)]) -> [(Verdict, usize); 4] {
 
 fn summary(done: &[(&'static Experiment, Findings)]) -> String {
     let said = counts(done).into_iter().filter(|(_, n)| *n > 0);
-    let said: Vec<_> = said.map(|(v, n)| format!("{n} {}", v.words())).collect();
+    let said: Vec<_> = said
+        .map(|(v, n)| match v {
+            Verdict::Holds => format!("{n} hold"),
+            Verdict::Partly => format!("{n} hold in part"),
+            Verdict::Fails => format!("{n} do not"),
+            Verdict::NoData => format!("{n} have no data"),
+        })
+        .collect();
     format!("Claims: {}.", said.join(", "))
 }
 
