@@ -38,7 +38,7 @@ fn stream(path: &Path, kinds: &[Kind], events: u64, seed: u64) {
             .wrapping_add(seed | 1);
         let draw = state >> 33;
         let pc = Place::new(ModuleId(1), Vaddr(0x1000 + draw % 40 * 4));
-        let value = if draw % 5 == 0 { n } else { draw % 3 };
+        let value = if draw.is_multiple_of(5) { n } else { draw % 3 };
         let kind = kinds[(draw / 64 % kinds.len() as u64) as usize];
         writer.push(kind, Tuple::new(pc, value)).expect("memory");
     }
