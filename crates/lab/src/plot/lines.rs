@@ -31,10 +31,9 @@ pub(super) fn draw(
     }
     for line in lines {
         let series = labels.iter().position(|l| *l == line.label).unwrap_or(0);
-        let finite = line
-            .points
-            .iter()
-            .filter(|p| p.0.is_finite() && p.1.is_finite());
+        let below = |y: f64| panel.y.least.is_some_and(|least| y < least);
+        let shown = |p: &&(f64, f64)| p.0.is_finite() && p.1.is_finite() && !below(p.1);
+        let finite = line.points.iter().filter(shown);
         let places: Vec<(f64, f64)> = finite
             .map(|(x, y)| {
                 (
