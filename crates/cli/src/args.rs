@@ -34,6 +34,8 @@ pub(crate) enum Command {
     Stream(StreamArgs),
     /// Put a stream through compressors and tell how good their profiles are.
     Compress(CompressArgs),
+    /// Repeat the papers' experiments on compressors with real programs.
+    Lab(LabArgs),
     /// Tell what this machine and user can and cannot do, and how to fix it.
     Doctor(DoctorArgs),
     /// Print a completion script for a shell.
@@ -73,6 +75,10 @@ pub(crate) struct RecordArgs {
     /// Also write every event, in order, to the stream FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) stream: Option<PathBuf>,
+
+    /// End the program (by SIGKILL) once the stream has N events; the exit status is then 0
+    #[arg(long, value_name = "N", requires = "stream", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) stream_limit: Option<u64>,
 
     /// Observe only this module, symbol or range of addresses (LO-HI in hex); can be repeated
     #[arg(long, value_name = "WHERE", value_parser = parse_only)]
@@ -190,6 +196,31 @@ pub(crate) struct CompressArgs {
     pub(crate) stream: PathBuf,
 }
 
+/// Arguments of `lab`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trommel lab list                       the experiments
+  trommel lab all                        all of them, and one page with everything: trommel-lab/index.html
+  trommel lab stratified-8 multihash-12  some of them
+  trommel lab multihash-9 --out figures
+
+Programs are recorded when they are first needed (about 1 GB in $XDG_CACHE_HOME/trommel/lab, else
+~/.cache/trommel/lab; delete it at will). Those that are not installed are left out, and named.")]
+pub(crate) struct LabArgs {
+    /// Experiments, `all`, or `list`
+    #[arg(required = true, value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+
+    /// Directory for the results
+    #[arg(long, value_name = "DIR", default_value = "trommel-lab")]
+    pub(crate) out: PathBuf,
+
+    /// Events of each stream: fewer are faster, and less telling [default: 20M]
+    #[arg(long, value_name = "N", value_parser = parse_number)]
+    pub(crate) events: Option<u64>,
+}
+
 /// Arguments of `doctor`.
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArgs {
@@ -205,6 +236,18 @@ pub(crate) enum Only {
     Name(String),
     /// Addresses as `objdump -d` prints them, the last one excluded.
     Range(u64, u64),
+}
+
+/// A number above 0, with k or M behind it for thousands and millions.
+fn parse_number(text: &str) -> Result<u64, String> {
+    let (digits, unit) = match text.strip_suffix('k') {
+        Some(digits) => (digits, 1000),
+        None => text.strip_suffix('M').map_or((text, 1), |d| (d, 1_000_000)),
+    };
+    let number = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(unit));
+    number
+        .filter(|n| *n > 0)
+        .ok_or_else(|| format!("`{text}` is no number above 0, such as 500k or 20M"))
 }
 
 fn parse_kind(text: &str) -> Result<Kind, String> {

@@ -34,6 +34,8 @@ pub(crate) struct Options {
     pub(crate) compressor: Spec,
     /// Where every event goes, in order.
     pub(crate) stream: Option<PathBuf>,
+    /// Ends the program once the stream has this many events.
+    pub(crate) stream_limit: Option<u64>,
     /// What to observe; everything when empty.
     pub(crate) only: Vec<Only>,
 }
@@ -51,11 +53,13 @@ pub(crate) fn record(options: Options, guard: &Guard) -> Result<(Recording, Outc
         kinds: options.kinds,
         compressor: options.compressor,
         stream: options.stream,
+        stream_limit: options.stream_limit,
         only: options.only.iter().map(only).collect(),
         stress: stress()?,
     };
     let recording = record::record(&options, guard, &mut output::complain)?;
     let outcome = match recording.ended.status {
+        _ if recording.limited => Outcome::Exited(0),
         Some(status) if status < 0 => Outcome::Signaled(-status),
         Some(status) => Outcome::Exited(status as u8),
         None => Outcome::Exited(1),

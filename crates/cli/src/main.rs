@@ -14,6 +14,7 @@ mod generate;
 mod host;
 mod inherited;
 mod json;
+mod lab;
 mod output;
 mod record;
 mod report;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Command::Report(args) => report::run(&args),
         Command::Stream(args) => stream::run(&args),
         Command::Compress(args) => compress::run(&args),
+        Command::Lab(args) => lab::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { command } => generate::man(command.as_deref()),

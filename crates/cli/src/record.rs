@@ -38,6 +38,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         kinds: args.events,
         compressor,
         stream: args.stream,
+        stream_limit: args.stream_limit,
         only: args.only,
     };
     let guard = interrupt::guard();

@@ -86,6 +86,8 @@ struct Ordered {
     kinds: Vec<Kind>,
     /// Bytes of the last record of a chunk: its code's region may come with the next.
     rest: Vec<u8>,
+    /// Events still wanted.
+    wanted: u64,
 }
 
 /// What software keeps of the messages.
@@ -106,8 +108,13 @@ impl Sink for Estimate {
 const BLOCK: usize = 4096;
 
 impl Folder {
-    /// A folder for `spec`; with `stream`, all events are written there too.
-    pub fn new(spec: &Spec, stream: Option<io::Result<StreamFile>>, selection: Selection) -> Self {
+    /// A folder for `spec`; with `stream`, all events are written there too, up to its limit.
+    pub fn new(
+        spec: &Spec,
+        stream: Option<(io::Result<StreamFile>, Option<u64>)>,
+        selection: Selection,
+    ) -> Self {
+        let (stream, limit) = stream.map_or((None, None), |(file, limit)| (Some(file), limit));
         let (stream, stream_error) = match stream.transpose() {
             Ok(stream) => (stream, None),
             Err(error) => (None, Some(StreamError(error))),
@@ -129,6 +136,7 @@ impl Folder {
             tuples: Vec::with_capacity(2 * BLOCK),
             kinds: Vec::with_capacity(2 * BLOCK),
             rest: Vec::new(),
+            wanted: limit.unwrap_or(u64::MAX),
         });
         Self {
             dictionary: Dictionary::new(selection),
@@ -140,6 +148,11 @@ impl Folder {
             counts: Counts::default(),
             ordered,
         }
+    }
+
+    /// Whether the stream has reached its limit: later events are not looked at.
+    pub fn is_full(&self) -> bool {
+        self.ordered.as_ref().is_some_and(|o| o.wanted == 0)
     }
 
     /// Folds the records of one chunk; `last` says that no more will come.
@@ -393,6 +406,10 @@ pub struct Folded {
 impl Ordered {
     /// Sends the collected tuples on.
     fn block(&mut self, modules: &Modules) {
+        let kept = usize::try_from(self.wanted).unwrap_or(usize::MAX);
+        self.tuples.truncate(kept);
+        self.kinds.truncate(kept);
+        self.wanted -= self.tuples.len() as u64;
         for kind in &self.kinds {
             self.seen[*kind as usize] += 1;
         }

@@ -40,6 +40,8 @@ pub struct RecordOptions {
     pub compressor: Spec,
     /// Where every event goes, in order.
     pub stream: Option<PathBuf>,
+    /// Ends the program once the stream has this many events.
+    pub stream_limit: Option<u64>,
     /// What to observe; everything when empty.
     pub only: Vec<Only>,
     /// Stress options of the runtime, see `docs/testing.md`.
@@ -53,6 +55,8 @@ pub struct Recording {
     pub profile: Profile,
     /// How the program ended.
     pub ended: Ended,
+    /// Whether we ended it, as its stream had all the events that were wanted.
+    pub limited: bool,
     /// What the engine did.
     pub engine: Engine,
     /// Whether all of the stream, if one was wanted, is in its file.
@@ -126,10 +130,13 @@ pub fn record(
 ) -> Result<Recording, RecordError> {
     let shared = SharedFile::new(options.kinds, options.stress).map_err(RecordError::Shared)?;
     let stream = match &options.stream {
-        Some(path) => Some(Pending::open(path).map_err(|error| RecordError::Stream {
-            path: path.clone(),
-            error,
-        })?),
+        Some(path) => {
+            let file = Pending::open(path).map_err(|error| RecordError::Stream {
+                path: path.clone(),
+                error,
+            })?;
+            Some((file, options.stream_limit))
+        }
         None => None,
     };
     let selection = Selection::new(options.only.clone(), &options.program.elf);
@@ -149,7 +156,7 @@ pub fn record(
         failure,
     })?;
     guard.program(pid);
-    let stream = stream.map(Pending::begin);
+    let stream = stream.map(|(file, limit)| (file.begin(), limit));
     let mut folder = Folder::new(&options.compressor, stream, selection);
     let mut served = Served::default();
     let over = AtomicBool::new(false);
@@ -163,14 +170,15 @@ pub fn record(
         match waiter {
             Ok(waiter) => {
                 let over = || over.load(SeqCst);
-                serve(&shared, &mut folder, &mut served, notice, &over);
+                let target = Target { pid, over: &over };
+                serve(&shared, &mut folder, &mut served, notice, &target);
                 waiter.join().unwrap_or_default()
             }
             // The limit for processes is reached: its end is seen a little later then.
             Err(_) => {
-                serve(&shared, &mut folder, &mut served, notice, &|| {
-                    has_ended(pid)
-                });
+                let over = || has_ended(pid);
+                let target = Target { pid, over: &over };
+                serve(&shared, &mut folder, &mut served, notice, &target);
                 wait(pid)
             }
         }
@@ -190,6 +198,10 @@ pub fn record(
         }
         Some(State::Fresh) => let_go.push("the runtime did not start".to_owned()),
         _ => {}
+    }
+    let limited = served.limited && ended.status == Some(-libc::SIGKILL);
+    if limited {
+        let_go.push("it was ended when the stream had all the events that were wanted".to_owned());
     }
     let children = u64::from(control.children.load(Relaxed));
     if children != 0 {
@@ -242,6 +254,7 @@ pub fn record(
     Ok(Recording {
         profile,
         ended,
+        limited,
         engine,
         stream_whole: !served.stream_failed,
     })
@@ -267,6 +280,13 @@ struct Served {
     let_go: Vec<String>,
     failed: bool,
     stream_failed: bool,
+    limited: bool,
+}
+
+/// The program as the queue's server sees it.
+struct Target<'a> {
+    pid: nix::unistd::Pid,
+    over: &'a dyn Fn() -> bool,
 }
 
 const IDLE: Duration = Duration::from_millis(100);
@@ -277,14 +297,19 @@ fn serve(
     folder: &mut Folder,
     served: &mut Served,
     notice: &mut dyn FnMut(&str),
-    ended: &dyn Fn() -> bool,
+    target: &Target<'_>,
 ) {
     let mut taken = 0;
     let mut bytes = Vec::new();
     loop {
         // Asked before looking, so that what was published before the end is seen.
-        let over = ended();
-        while take(shared, folder, served, &mut taken, &mut bytes, notice) {}
+        let over = (target.over)();
+        while take(shared, folder, served, &mut taken, &mut bytes, notice) {
+            if folder.is_full() && !served.limited && !over {
+                served.limited = true;
+                let _ = nix::sys::signal::kill(target.pid, nix::sys::signal::Signal::SIGKILL);
+            }
+        }
         if let Some(words) = let_go(shared)
             && served.let_go.is_empty()
         {
@@ -299,7 +324,7 @@ fn serve(
             fold(shared, folder, served, &bytes, true, notice);
             return;
         }
-        shared.sleep(taken, IDLE, ended);
+        shared.sleep(taken, IDLE, target.over);
     }
 }
 

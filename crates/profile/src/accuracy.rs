@@ -15,19 +15,21 @@
 //! Source: seed 000 sections 5.3.1 and 5.3.2, seed 001 section 5.5; `AMBIGUITIES.md`, "Error of a
 //! profile" and "Interval profilers".
 
+pub mod convergence;
 mod estimate;
 mod evaluate;
 mod filter;
 mod intervals;
 mod invariance;
 pub mod json;
+pub mod overhead;
+pub mod theory;
 mod tuples;
 
 pub use estimate::{Estimator, PerKind};
-pub use evaluate::{
-    CYCLES_PER_EVENT, CYCLES_PER_MESSAGE, Evaluation, Evaluator, Options, Point, evaluate,
-};
+pub use evaluate::{Evaluation, Evaluator, KindError, LimitsHeld, Options, Point, evaluate};
 pub use filter::{Filter, FilterError};
 pub use intervals::{ErrorParts, IntervalAccuracy, IntervalShape};
 pub use invariance::{Selection, invariance_error};
+pub use overhead::{CYCLES_PER_EVENT, CYCLES_PER_MESSAGE};
 pub use tuples::Tuples;

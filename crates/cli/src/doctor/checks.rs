@@ -387,6 +387,7 @@ fn recording() -> Check {
         kinds: KindSet::NONE.with(Kind::Edge),
         compressor,
         stream: None,
+        stream_limit: None,
         only: Vec::new(),
     };
     let guard = trommel_host::interrupt::guard();

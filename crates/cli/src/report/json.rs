@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use trommel_profile::Run;
+use trommel_profile::confidence::{LEVEL, Limits};
 use trommel_tuple::{Kind, Place};
 
 use super::view::View;
@@ -43,6 +44,11 @@ fn head<W: Write>(json: &mut Json<W>, view: &View<'_>) -> io::Result<()> {
     }
     json.end_array()?;
     json.text("compressor", &profile.compressor)?;
+    json.member_object("limits")?;
+    json.text("basis", view.basis().name())?;
+    json.real("level", LEVEL)?;
+    json.text("assumes", view.basis().assumes())?;
+    json.end_object()?;
     run(json, &profile.run)?;
     json.member_array("modules")?;
     for module in &profile.modules {
@@ -103,6 +109,7 @@ fn transfers<W: Write>(
         place(json, view, "to", transfer.to)?;
         json.text("kind", transfer.how)?;
         json.number("count", transfer.count)?;
+        limits(json, view.limits(&transfer))?;
         json.end_object()?;
     }
     json.end_array()
@@ -120,6 +127,11 @@ fn values<W: Write>(
         json.object()?;
         place(json, view, "at", values.at)?;
         json.number("executions", values.executions)?;
+        let executions = view.executions(&values);
+        if let Some(executions) = &executions {
+            json.number("executions_low", executions.all.low.floor() as u64)?;
+            json.number("executions_high", executions.all.high.ceil() as u64)?;
+        }
         json.number("distinct", values.distinct() as u64)?;
         json.member_array("top")?;
         for (value, count) in values.top(top) {
@@ -130,12 +142,28 @@ fn values<W: Write>(
                 json.optional_text("class", view.name_of_address(value).as_deref())?;
             }
             json.real("share", count as f64 / values.executions as f64)?;
+            if let Some(executions) = &executions {
+                let position = values.position(value);
+                limits(json, executions.parts.get(position).copied())?;
+                let share = executions.share(position, count);
+                json.real("share_low", share.low)?;
+                json.real("share_high", share.high)?;
+            }
             json.end_object()?;
         }
         json.end_array()?;
         json.end_object()?;
     }
     json.end_array()
+}
+
+/// The limits of a count, where there are any.
+fn limits<W: Write>(json: &mut Json<W>, limits: Option<Limits>) -> io::Result<()> {
+    if let Some(limits) = limits {
+        json.number("low", limits.low.floor() as u64)?;
+        json.number("high", limits.high.ceil() as u64)?;
+    }
+    Ok(())
 }
 
 fn place<W: Write>(

@@ -8,6 +8,7 @@ mod view;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use trommel_profile::confidence::Confidence;
 use trommel_symbol::{Files, Symbols};
 
 use crate::args::ReportArgs;
@@ -20,6 +21,8 @@ const DEFAULT_TOP: usize = 20;
 /// Runs the command.
 pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
     let mut profile = trommel_store::read(&args.file)?;
+    // Of all kinds together: they went through one compressor.
+    let confidence = Confidence::new(&profile);
     if let Some(kind) = args.event {
         if !profile.kinds.contains_key(&kind) {
             let there: Vec<_> = profile.kinds.keys().map(|k| k.name()).collect();
@@ -41,7 +44,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
         (None, false) => DEFAULT_TOP,
     };
     let files = Files::new();
-    let mut view = View::new(&profile, Symbols::new(&files, &profile.modules));
+    let mut view = View::new(&profile, Symbols::new(&files, &profile.modules), confidence);
     let mut out = output::stdout();
     if args.json {
         json::write(&mut out, &mut view, top)?;

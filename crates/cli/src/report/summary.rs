@@ -6,6 +6,7 @@
 use std::io::{self, Write};
 
 use trommel_profile::Profile;
+use trommel_profile::confidence::Confidence;
 use trommel_symbol::{Files, Symbols};
 use trommel_tuple::Kind;
 
@@ -23,7 +24,7 @@ const MIN_SHARE: u64 = 1000;
 pub(crate) fn write(out: &mut impl Write, profile: &Profile) -> io::Result<()> {
     let files = Files::new();
     let symbols = Symbols::new(&files, &profile.modules).with_debug_limit(DEBUG_LIMIT);
-    let mut view = View::new(profile, symbols);
+    let mut view = View::new(profile, symbols, Confidence::new(profile));
     let style = Style::new(output::colours(&io::stderr()));
     cost(out, profile)?;
     for (&kind, data) in &profile.kinds {
@@ -96,6 +97,7 @@ fn semi_invariant(out: &mut impl Write, view: &mut View<'_>, style: Style) -> io
     let mut table = Table::new([
         "executions",
         "%",
+        text::limits_title(view),
         "load",
         "distinct",
         "values",

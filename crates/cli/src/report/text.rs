@@ -6,6 +6,7 @@
 use std::io::{self, Write};
 
 use trommel_compress::{Level, Sampler, Spec};
+use trommel_profile::confidence::{LEVEL, Limits};
 use trommel_profile::{KindProfile, Profile};
 use trommel_tuple::{Kind, Place};
 
@@ -47,6 +48,14 @@ pub(super) fn write(
     style: Style,
 ) -> io::Result<()> {
     header(out, view.profile, style)?;
+    if view.has_limits() {
+        writeln!(
+            out,
+            "# limits      hold in {:.0} of 100 entries, assuming {}",
+            100.0 * LEVEL,
+            view.basis().assumes()
+        )?;
+    }
     for kind in view.profile.kinds.keys().copied() {
         writeln!(out)?;
         if kind.value_is_place() {
@@ -168,17 +177,20 @@ pub(super) fn transfers(
         grouped(all.len() as u64),
         grouped(total)
     )?;
-    let mut table = Table::new(["count", "%", what, "", "to", "source", "module"]);
-    for Transfer {
-        from,
-        to,
-        how,
-        count,
-    } in all.iter().take(top).copied()
-    {
+    let limits = limits_title(view);
+    let mut table = Table::new(["count", "%", limits, what, "", "to", "source", "module"]);
+    for transfer in all.iter().take(top) {
+        let limits = view.limits(transfer);
+        let Transfer {
+            from,
+            to,
+            how,
+            count,
+        } = *transfer;
         table.row([
             grouped(count),
             format!("{:.2}%", percent(count, total)),
+            limits.map_or_else(String::new, range),
             short(&view.name(from)),
             how.into(),
             short(&destination(view, from, to)),
@@ -188,6 +200,31 @@ pub(super) fn transfers(
     }
     table.write(out, style)?;
     Ok(all.len())
+}
+
+/// The title of the column of limits; none where there are no limits, and then no column.
+pub(super) fn limits_title(view: &View<'_>) -> &'static str {
+    if view.has_limits() { "95 % limits" } else { "" }
+}
+
+/// Limits in three digits.
+fn range(limits: Limits) -> String {
+    format!("{}–{}", rounded(limits.low), rounded(limits.high))
+}
+
+fn rounded(number: f64) -> String {
+    let (scaled, unit) = match number {
+        n if n >= 9.995e8 => (n / 1e9, "G"),
+        n if n >= 999_500.0 => (n / 1e6, "M"),
+        n if n >= 9_995.0 => (n / 1e3, "k"),
+        n => return format!("{n:.0}"),
+    };
+    let digits = match scaled {
+        s if s >= 99.95 => 0,
+        s if s >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{scaled:.digits$}{unit}")
 }
 
 /// Where control goes; within a function its offset is enough.
@@ -231,6 +268,7 @@ pub(super) fn values(
     let mut table = Table::new([
         "executions",
         "%",
+        limits_title(view),
         what,
         "distinct",
         "values",
@@ -246,23 +284,30 @@ pub(super) fn values(
 
 /// Adds the row of one instruction; `named`: its values are addresses worth a name.
 pub(super) fn value_row(
-    table: &mut Table<7>,
+    table: &mut Table<8>,
     view: &mut View<'_>,
     entry: &Values<'_>,
     total: u64,
     named: bool,
 ) {
+    let executions = view.executions(entry);
     let shown = entry.top(VALUES_IN_ROW).into_iter().map(|(value, count)| {
         let share = percent(count, entry.executions);
+        let doubt = executions.as_ref().map_or_else(String::new, |e| {
+            let limits = e.share(entry.position(value), count);
+            let off = (100.0 * limits.high - share).max(share - 100.0 * limits.low);
+            format!("±{off:.1}")
+        });
         match view.name_of_address(value).filter(|_| named) {
-            Some(name) => format!("{} {share:.1}%", short(&name)),
-            None => format!("{value:#x} {share:.1}%"),
+            Some(name) => format!("{} {share:.1}%{doubt}", short(&name)),
+            None => format!("{value:#x} {share:.1}%{doubt}"),
         }
     });
     let shown = shown.collect::<Vec<_>>().join(", ");
     table.row([
         grouped(entry.executions),
         format!("{:.2}%", percent(entry.executions, total)),
+        executions.map_or_else(String::new, |e| range(e.all)),
         short(&view.name(entry.at)),
         grouped(entry.distinct() as u64),
         shown,

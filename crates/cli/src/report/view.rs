@@ -4,15 +4,17 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use trommel_profile::confidence::{Basis, Confidence, Executions, Limits};
 use trommel_profile::{Module, Profile, Site};
 use trommel_symbol::{Location, Symbols};
-use trommel_tuple::{Kind, ModuleId, Place};
+use trommel_tuple::{Kind, ModuleId, Place, Tuple};
 
 /// A profile and the names of its places.
 pub(crate) struct View<'p> {
     pub(crate) profile: &'p Profile,
     modules: HashMap<ModuleId, &'p Module>,
     symbols: Symbols<'p>,
+    confidence: Confidence,
 }
 
 /// A branch or call with one of its destinations.
@@ -51,6 +53,12 @@ impl Values<'_> {
         all
     }
 
+    /// The position of a value among all of the instruction's.
+    pub(crate) fn position(&self, value: u64) -> usize {
+        let found = self.counts.iter().position(|(v, _)| *v == value);
+        found.unwrap_or_default()
+    }
+
     /// The count of the most frequent value.
     pub(crate) fn most(&self) -> u64 {
         self.counts
@@ -62,12 +70,13 @@ impl Values<'_> {
 }
 
 impl<'p> View<'p> {
-    pub(crate) fn new(profile: &'p Profile, symbols: Symbols<'p>) -> Self {
+    pub(crate) fn new(profile: &'p Profile, symbols: Symbols<'p>, confidence: Confidence) -> Self {
         let modules = profile.modules.iter().map(|m| (m.id, m)).collect();
         Self {
             profile,
             modules,
             symbols,
+            confidence,
         }
     }
 
@@ -107,6 +116,33 @@ impl<'p> View<'p> {
         }
         all.sort_unstable_by_key(|v| (Reverse(v.executions), v.at));
         all
+    }
+
+    /// What the limits of counts rest on.
+    pub(crate) const fn basis(&self) -> Basis {
+        self.confidence.basis()
+    }
+
+    /// Whether counts have limits: they are estimated, and something is known.
+    pub(crate) const fn has_limits(&self) -> bool {
+        !matches!(self.basis(), Basis::Exact | Basis::Unknown)
+    }
+
+    /// The limits of a transfer's count.
+    pub(crate) fn limits(&mut self, transfer: &Transfer) -> Option<Limits> {
+        let tuple = Tuple::new(transfer.from, transfer.to.word());
+        let limits = self.confidence.count(tuple, transfer.count);
+        limits.filter(|_| self.has_limits())
+    }
+
+    /// The limits of an instruction's executions and values.
+    pub(crate) fn executions(&mut self, values: &Values<'_>) -> Option<Executions> {
+        if !self.has_limits() {
+            return None;
+        }
+        let tuple = |&(value, count): &(u64, u64)| (Tuple::new(values.at, value), count);
+        let tuples: Vec<_> = values.counts.iter().map(tuple).collect();
+        self.confidence.values(&tuples)
     }
 
     /// What stands at `place`.

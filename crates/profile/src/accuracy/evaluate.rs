@@ -7,16 +7,12 @@ use trommel_compress::{FirstLevel, IntervalSpec, Seeds, Sink, Spec};
 use trommel_tuple::stream::{self, Block};
 use trommel_tuple::{Events, Kind, Message};
 
-use crate::KindProfile;
-
 use super::intervals::{IntervalSums, PerfectInterval};
-use super::{Estimator, Filter, IntervalAccuracy, PerKind, Selection, Tuples, invariance_error};
-
-/// Cycles that software spends on a message (seed 000, section 5.3.2).
-pub const CYCLES_PER_MESSAGE: u64 = 30;
-
-/// Cycles of the program for each event, where no cycle model is present.
-pub const CYCLES_PER_EVENT: u64 = 4;
+use super::{
+    Estimator, Filter, IntervalAccuracy, PerKind, Selection, Tuples, invariance_error, overhead,
+};
+use crate::KindProfile;
+use crate::confidence::Confidence;
 
 /// How to evaluate.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -27,6 +23,21 @@ pub struct Options {
     pub seeds: Seeds,
     /// Numbers of events at which to judge, besides the end.
     pub checkpoints: Vec<u64>,
+    /// Whether to hold the limits of [`Confidence`] against the true counts, at the end.
+    pub limits: bool,
+}
+
+/// How many of the tuples that a sampler reported were within their limits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LimitsHeld {
+    /// Tuples reported.
+    pub entries: u64,
+    /// Those whose true count was within the limits.
+    pub held: u64,
+    /// The same for tuples that make up one event in 10 000 or more.
+    pub hot_entries: u64,
+    /// See `hot_entries`.
+    pub hot_held: u64,
 }
 
 /// A compressor at one point of the stream.
@@ -44,6 +55,18 @@ pub struct Point {
     pub loads: usize,
     /// Share of the events that are selected tuples', in percent.
     pub coverage: f64,
+}
+
+/// The error of one kind's tuples at the end of the stream: simultaneous profiles are told apart
+/// in software (seed 000, section 5.7).
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct KindError {
+    /// The kind.
+    pub kind: Kind,
+    /// The invariance error of its selected tuples, in percent.
+    pub error: f64,
+    /// Its selected tuples.
+    pub tuples: usize,
 }
 
 /// What became of one spec.
@@ -65,6 +88,10 @@ pub struct Evaluation {
     pub held: Option<u64>,
     /// Checkpoints, the last one at the end; none for interval profilers.
     pub points: Vec<Point>,
+    /// The error of each kind that occurred; none for interval profilers.
+    pub kind_errors: Vec<KindError>,
+    /// Whether limits held, where that was asked for and the compressor has any.
+    pub limits: Option<LimitsHeld>,
     /// For interval profilers.
     pub interval: Option<IntervalAccuracy>,
     /// What a recording with this spec would have in its profile.
@@ -74,25 +101,27 @@ pub struct Evaluation {
 impl Evaluation {
     /// Cycles that software spends on the messages.
     pub const fn overhead_cycles(&self) -> u64 {
-        CYCLES_PER_MESSAGE * self.messages
+        overhead::overhead_cycles(self.messages)
     }
 
     /// The overhead in percent of the program's estimated cycles.
     pub fn overhead_percent(&self) -> f64 {
-        let cycles = CYCLES_PER_EVENT * self.events;
-        100.0 * self.overhead_cycles() as f64 / cycles.max(1) as f64
+        overhead::overhead_percent(self.messages, self.events)
     }
 }
 
 /// One spec on its way through the stream.
 struct Run {
     spec: Spec,
+    seeds: Seeds,
     first: FirstLevel,
     table: Option<CounterTable>,
     profile: Estimator,
     /// Messages behind the counter table.
     messages: PerKind,
     points: Vec<Point>,
+    kind_errors: Vec<KindError>,
+    limits: Option<LimitsHeld>,
     /// Candidates of the interval that just ended, and the sums over all.
     candidates: Vec<Message>,
     sums: IntervalSums,
@@ -127,11 +156,14 @@ impl Run {
     fn new(spec: &Spec, seeds: Seeds) -> Self {
         Self {
             spec: *spec,
+            seeds,
             first: FirstLevel::new(spec.level, seeds),
             table: spec.table.map(CounterTable::new),
             profile: Estimator::new(spec, seeds),
             messages: PerKind::default(),
             points: Vec::new(),
+            kind_errors: Vec::new(),
+            limits: None,
             candidates: Vec::new(),
             sums: IntervalSums::default(),
         }
@@ -154,7 +186,26 @@ impl Run {
         self.candidates.clear();
     }
 
-    fn finish(mut self, seeds: Seeds, seen: &PerKind, tuples: &Tuples) -> Evaluation {
+    fn limits_held(&self, tuples: &Tuples, counts: &[u64], events: u64) -> Option<LimitsHeld> {
+        let reported = || self.profile.estimates(tuples);
+        let rounded = reported().map(|(_, tuple, count)| (tuple, count.round() as u64));
+        let mut confidence = Confidence::for_spec(&self.spec, self.seeds, events, rounded);
+        let mut held = LimitsHeld::default();
+        for (kind, tuple, count) in reported() {
+            let limits = confidence.count(tuple, count.round() as u64)?;
+            let truth = tuples.get(kind, tuple).map_or(0, |n| counts[n]);
+            let inside = limits.low <= truth as f64 && truth as f64 <= limits.high;
+            held.entries += 1;
+            held.held += u64::from(inside);
+            if truth * 10_000 >= events {
+                held.hot_entries += 1;
+                held.hot_held += u64::from(inside);
+            }
+        }
+        Some(held)
+    }
+
+    fn finish(mut self, seen: &PerKind, tuples: &Tuples) -> Evaluation {
         if let Some(table) = &mut self.table {
             table.finish(&mut |message: Message| self.messages[message.kind as usize] += 1);
         }
@@ -173,13 +224,15 @@ impl Run {
         };
         Evaluation {
             spec: self.spec,
-            seeds,
+            seeds: self.seeds,
             events: seen.iter().sum(),
             messages: self.messages.iter().sum(),
             error,
             counted: self.profile.counted(),
             held: self.first.held(),
             points: self.points,
+            kind_errors: self.kind_errors,
+            limits: self.limits,
             interval,
             kinds: self.profile.profile(tuples, seen, &self.messages),
         }
@@ -203,7 +256,13 @@ pub struct Evaluator {
 impl Evaluator {
     /// Evaluates `specs`.
     pub fn new(specs: &[Spec], options: Options) -> Self {
-        let mut lengths: Vec<_> = specs.iter().filter_map(Spec::interval).collect();
+        let seeded: Vec<_> = specs.iter().map(|s| (*s, options.seeds)).collect();
+        Self::seeded(&seeded, options)
+    }
+
+    /// Evaluates specs each with its own seeds; those of `options` are not looked at.
+    pub fn seeded(specs: &[(Spec, Seeds)], options: Options) -> Self {
+        let mut lengths: Vec<_> = specs.iter().filter_map(|(s, _)| s.interval()).collect();
         lengths.sort_by_key(|s| s.interval);
         lengths.dedup_by_key(|s| s.interval);
         let mut checkpoints = options.checkpoints.clone();
@@ -218,7 +277,10 @@ impl Evaluator {
                 .iter()
                 .map(|s| PerfectInterval::new(u64::from(s.interval)))
                 .collect(),
-            runs: specs.iter().map(|s| Run::new(s, options.seeds)).collect(),
+            runs: specs
+                .iter()
+                .map(|(spec, seeds)| Run::new(spec, *seeds))
+                .collect(),
             checkpoints,
             options,
             seen: 0,
@@ -297,14 +359,34 @@ impl Evaluator {
         }
     }
 
+    fn tell_kinds_apart(&mut self) {
+        let selection = Selection::new(&self.tuples, &self.counts, self.options.filter);
+        for kind in Kind::ALL.into_iter().filter(|k| self.tuples.has(*k)) {
+            let selection = selection.of_kind(kind, &self.tuples);
+            for run in self.runs.iter_mut().filter(|r| r.spec.interval().is_none()) {
+                run.kind_errors.push(KindError {
+                    kind,
+                    error: invariance_error(&self.tuples, &selection, &run.profile),
+                    tuples: selection.len(),
+                });
+            }
+        }
+    }
+
     /// The end of the stream.
     pub fn finish(mut self) -> Vec<Evaluation> {
         let at_end = |run: &Run| run.points.last().is_some_and(|p| p.events == self.seen);
         if !self.runs.iter().any(at_end) {
             self.checkpoint();
         }
+        self.tell_kinds_apart();
+        if self.options.limits {
+            for run in &mut self.runs {
+                run.limits = run.limits_held(&self.tuples, &self.counts, self.seen);
+            }
+        }
         let runs = self.runs.into_iter();
-        runs.map(|run| run.finish(self.options.seeds, &self.seen_of, &self.tuples))
+        runs.map(|run| run.finish(&self.seen_of, &self.tuples))
             .collect()
     }
 }

@@ -72,6 +72,8 @@ impl IntervalShape {
 pub struct IntervalAccuracy {
     /// Mean error by parts.
     pub parts: ErrorParts,
+    /// The error of each interval, in order (seed 001, figure 13).
+    pub series: Vec<ErrorParts>,
     /// Mean number of false positives in an interval.
     pub false_positives: f64,
     /// Mean number of false negatives in an interval.
@@ -129,7 +131,7 @@ impl PerfectInterval {
 /// Sums over the intervals of one profiler.
 #[derive(Default)]
 pub(super) struct IntervalSums {
-    parts: ErrorParts,
+    series: Vec<ErrorParts>,
     false_positives: u64,
     false_negatives: u64,
     distinct: u64,
@@ -167,13 +169,13 @@ impl IntervalSums {
         }
         parts[1] = missed.iter().map(|n| frequency(*n)).sum();
         self.false_negatives += missed.len() as u64;
-        if whole > 0 {
-            let percent = |part: u64| 100.0 * part as f64 / whole as f64;
-            self.parts.false_positive += percent(parts[0]);
-            self.parts.false_negative += percent(parts[1]);
-            self.parts.neutral_positive += percent(parts[2]);
-            self.parts.neutral_negative += percent(parts[3]);
-        }
+        let percent = |part: u64| 100.0 * part as f64 / whole.max(1) as f64;
+        self.series.push(ErrorParts {
+            false_positive: percent(parts[0]),
+            false_negative: percent(parts[1]),
+            neutral_positive: percent(parts[2]),
+            neutral_negative: percent(parts[3]),
+        });
 
         self.distinct += perfect.touched.len() as u64;
         self.candidates += candidates.len() as u64;
@@ -198,13 +200,15 @@ impl IntervalSums {
         self.shape.candidates = self.candidates as f64 / n;
         self.shape.candidate_coverage = self.coverage / n;
         self.shape.changes.sort_by(f64::total_cmp);
+        let mean = |part: fn(&ErrorParts) -> f64| self.series.iter().map(part).sum::<f64>() / n;
         IntervalAccuracy {
             parts: ErrorParts {
-                false_positive: self.parts.false_positive / n,
-                false_negative: self.parts.false_negative / n,
-                neutral_positive: self.parts.neutral_positive / n,
-                neutral_negative: self.parts.neutral_negative / n,
+                false_positive: mean(|p| p.false_positive),
+                false_negative: mean(|p| p.false_negative),
+                neutral_positive: mean(|p| p.neutral_positive),
+                neutral_negative: mean(|p| p.neutral_negative),
             },
+            series: self.series,
             false_positives: self.false_positives as f64 / n,
             false_negatives: self.false_negatives as f64 / n,
             promotions,

@@ -7,6 +7,8 @@
 //! Source: seed 000 section 5.3.1. A load's executions include those with discarded values; a
 //! selected tuple whose load was never reported has invariance 0.
 
+use trommel_tuple::Kind;
+
 use super::{Estimator, Filter, Tuples};
 
 /// The tuples that a filter selects from the perfect profile.
@@ -44,6 +46,21 @@ impl Selection {
             .collect();
         Self {
             loads: (0..tuples.sites()).filter(|s| selected(*s)).count(),
+            executions: chosen.iter().map(|(_, count, _)| count).sum(),
+            tuples: chosen,
+        }
+    }
+
+    /// The selected tuples of one kind.
+    #[must_use]
+    pub fn of_kind(&self, kind: Kind, tuples: &Tuples) -> Self {
+        let of_kind = |(n, _, _): &&(usize, u64, u64)| tuples.tuple(*n).0 == kind;
+        let chosen: Vec<_> = self.tuples.iter().filter(of_kind).copied().collect();
+        let mut sites: Vec<_> = chosen.iter().map(|t| tuples.site_of(t.0)).collect();
+        sites.sort_unstable();
+        sites.dedup();
+        Self {
+            loads: sites.len(),
             executions: chosen.iter().map(|(_, count, _)| count).sum(),
             tuples: chosen,
         }

@@ -45,6 +45,11 @@ fn evaluation(e: &Evaluation) -> Value {
     if e.spec.is_random() {
         value["random_seed"] = json!(e.seeds.random);
     }
+    if e.kind_errors.len() > 1 {
+        for k in &e.kind_errors {
+            value["kinds"][k.kind.name()]["error"] = json!(rounded(k.error, 4));
+        }
+    }
     match &e.interval {
         Some(interval) => add_interval(&mut value, interval),
         None => value["points"] = e.points.iter().map(point).collect(),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use trommel_tuple::{Kind, Place, Tuple};
+use trommel_tuple::{Kind, KindSet, Place, Tuple};
 
 /// A multiplicative hash: maps here are looked up once an event, and their keys come from the
 /// user's own program.
@@ -45,6 +45,7 @@ pub struct Tuples {
     sites: Map<(Kind, Place), u32>,
     tuples: Vec<(Kind, Tuple)>,
     site_of: Vec<u32>,
+    kinds: KindSet,
 }
 
 impl Tuples {
@@ -55,6 +56,7 @@ impl Tuples {
             self.site_of
                 .push(*self.sites.entry((kind, tuple.pc)).or_insert(sites));
             self.tuples.push((kind, tuple));
+            self.kinds = self.kinds.with(kind);
             self.tuples.len() as u32 - 1
         }) as usize
     }
@@ -67,6 +69,11 @@ impl Tuples {
     /// The tuple of a number.
     pub fn tuple(&self, number: usize) -> (Kind, Tuple) {
         self.tuples[number]
+    }
+
+    /// Whether a tuple of this kind was seen.
+    pub const fn has(&self, kind: Kind) -> bool {
+        self.kinds.has(kind)
     }
 
     /// Distinct tuples.

@@ -1,0 +1,258 @@
+//! What an experiment found: data, figures, and claims held against the data.
+
+use serde_json::{Value, json};
+
+use crate::plot::Figure;
+
+/// Data in columns.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Table {
+    /// Part of its file name.
+    pub name: String,
+    /// Column titles, with units.
+    pub columns: Vec<String>,
+    /// Rows as long as `columns`.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// A value in a table.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Cell {
+    /// Words.
+    Text(String),
+    /// A number; one that is not finite is written as nothing.
+    Number(f64),
+    /// Nothing to say.
+    Missing,
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<f64> for Cell {
+    fn from(number: f64) -> Self {
+        if number.is_finite() {
+            Self::Number(number)
+        } else {
+            Self::Missing
+        }
+    }
+}
+
+impl From<u64> for Cell {
+    fn from(number: u64) -> Self {
+        Self::Number(number as f64)
+    }
+}
+
+impl<T: Into<Cell>> From<Option<T>> for Cell {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Missing, Into::into)
+    }
+}
+
+impl Cell {
+    /// As CSV and pages show it: at most six significant digits.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Number(n) => significant(*n),
+            Self::Missing => String::new(),
+        }
+    }
+
+    fn json(&self) -> Value {
+        match self {
+            Self::Text(text) => json!(text),
+            Self::Number(n) => json!(significant(*n).parse::<f64>().unwrap_or(*n)),
+            Self::Missing => Value::Null,
+        }
+    }
+}
+
+fn significant(number: f64) -> String {
+    if number == number.trunc() && number.abs() < 1e15 {
+        return format!("{number:.0}");
+    }
+    let digits = (5 - number.abs().log10().floor() as i32).clamp(0, 17) as usize;
+    let text = format!("{number:.digits$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+impl Table {
+    /// An empty table.
+    pub fn new(name: &str, columns: &[&str]) -> Self {
+        Self {
+            name: name.into(),
+            columns: columns.iter().map(|c| (*c).to_owned()).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        let row: Vec<Cell> = cells.into_iter().collect();
+        debug_assert_eq!(row.len(), self.columns.len(), "{}", self.name);
+        self.rows.push(row);
+    }
+
+    /// As CSV (RFC 4180, but lines end with a line feed).
+    pub fn csv(&self) -> String {
+        let quoted = |text: String| match text.contains([',', '"', '\n']) {
+            true => format!("\"{}\"", text.replace('"', "\"\"")),
+            false => text,
+        };
+        let mut out = String::new();
+        let titles = self.columns.iter().map(|c| quoted(c.clone()));
+        out.push_str(&titles.collect::<Vec<_>>().join(","));
+        out.push('\n');
+        for row in &self.rows {
+            let cells = row.iter().map(|c| quoted(c.text()));
+            out.push_str(&cells.collect::<Vec<_>>().join(","));
+            out.push('\n');
+        }
+        out
+    }
+
+    fn json(&self) -> Value {
+        let rows = self
+            .rows
+            .iter()
+            .map(|row| row.iter().map(Cell::json).collect::<Value>());
+        json!({
+            "name": self.name,
+            "columns": self.columns,
+            "rows": rows.collect::<Value>(),
+        })
+    }
+}
+
+/// Whether a claim of a paper was borne out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It was.
+    Holds,
+    /// On some programs, or in part.
+    Partly,
+    /// It was not.
+    Fails,
+    /// There were no data.
+    NoData,
+}
+
+impl Verdict {
+    /// By how many of the cases bear the claim out: it holds when all do, in part when some do.
+    pub fn of_cases(holding: usize, all: usize) -> Self {
+        match (holding, all) {
+            (_, 0) => Self::NoData,
+            (h, a) if h == a => Self::Holds,
+            (0, _) => Self::Fails,
+            _ => Self::Partly,
+        }
+    }
+
+    /// By one condition, where there are data.
+    pub fn when(holds: Option<bool>) -> Self {
+        match holds {
+            Some(true) => Self::Holds,
+            Some(false) => Self::Fails,
+            None => Self::NoData,
+        }
+    }
+
+    /// In words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::Partly => "in part",
+            Self::Fails => "does not hold",
+            Self::NoData => "no data",
+        }
+    }
+}
+
+/// A claim of a paper and what we found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Claim {
+    /// What the paper says, in our words.
+    pub paper: &'static str,
+    /// What was measured here.
+    pub ours: String,
+    /// Whether it was borne out, and by what rule is in `ours`.
+    pub verdict: Verdict,
+}
+
+/// Everything that an experiment found.
+#[derive(Clone, Debug, Default)]
+pub struct Findings {
+    /// The data.
+    pub tables: Vec<Table>,
+    /// Figures, with part of their file names; the first one usually has none.
+    pub figures: Vec<(String, Figure)>,
+    /// The claims.
+    pub claims: Vec<Claim>,
+    /// What a reader should know besides.
+    pub notes: Vec<String>,
+}
+
+impl Findings {
+    /// Adds a claim.
+    pub fn claim(&mut self, paper: &'static str, ours: impl Into<String>, verdict: Verdict) {
+        self.claims.push(Claim {
+            paper,
+            ours: ours.into(),
+            verdict,
+        });
+    }
+
+    /// As JSON, schema `trommel.lab/1`.
+    pub fn json(&self, name: &str, title: &str) -> Value {
+        let claim =
+            |c: &Claim| json!({"paper": c.paper, "ours": c.ours, "verdict": c.verdict.words()});
+        json!({
+            "schema": "trommel.lab/1",
+            "experiment": name,
+            "title": title,
+            "claims": self.claims.iter().map(claim).collect::<Value>(),
+            "notes": self.notes,
+            "tables": self.tables.iter().map(Table::json).collect::<Value>(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn csv_quotes_what_needs_it() {
+        let mut table = Table::new("t", &["spec", "error in %"]);
+        table.row(["M4[10k,1%]2048".into(), 0.123_456_789.into()]);
+        table.row(["say \"so\"".into(), f64::NAN.into()]);
+        table.row([Cell::Missing, 20_000_000_u64.into()]);
+        assert_eq!(
+            table.csv(),
+            "spec,error in %\n\"M4[10k,1%]2048\",0.123457\n\"say \"\"so\"\"\",\n,20000000\n"
+        );
+    }
+
+    #[test]
+    fn verdicts_follow_the_cases() {
+        assert_eq!(Verdict::of_cases(7, 7), Verdict::Holds);
+        assert_eq!(Verdict::of_cases(3, 7), Verdict::Partly);
+        assert_eq!(Verdict::of_cases(0, 7), Verdict::Fails);
+        assert_eq!(Verdict::of_cases(0, 0), Verdict::NoData);
+    }
+}

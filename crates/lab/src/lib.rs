@@ -1,0 +1,99 @@
+//! The lab: every figure of both papers on compressors, from the events of real programs.
+//!
+//! Problem: say of each claim of the papers whether it holds on today's programs, so that anybody can
+//! check it with one command on a bare machine.
+//!
+//! Strategy: an [`Experiment`] says which specs it wants judged on which events ([`Need`]), and makes
+//! [`Findings`] of the results: tables, figures, and claims. Before any experiment runs, all needs
+//! are gathered: each program is recorded once for each kind of events, and each stream is read once,
+//! through all the specs that anybody asked for. Streams are read in parallel.
+//!
+//! Invariants:
+//! * A verdict is computed from the data beside it. The papers' words are fixed, ours are not.
+//! * What could not be done (a program that is missing) is said, and claims about it are not made.
+//! * Equal streams give equal output, to the byte: all seeds are fixed.
+#![forbid(unsafe_code)]
+
+mod experiments;
+mod findings;
+mod plan;
+pub mod plot;
+mod programs;
+mod report;
+mod streams;
+
+use std::path::{Path, PathBuf};
+
+pub use experiments::{EXPERIMENTS, Experiment, Paper, named};
+pub use findings::{Cell, Claim, Findings, Table, Verdict};
+pub use plan::{Need, Results};
+pub use programs::{PROGRAMS, Program};
+pub use report::{Written, write};
+pub use streams::Feed;
+
+/// Values, or branches, of each program that experiments look at: the papers' longest runs had 16M.
+pub const EVENTS: u64 = 20_000_000;
+/// Events of each program's start that are left out, as the papers skip initialisation.
+pub const SKIP: u64 = 4_000_000;
+
+/// How experiments are run.
+pub struct Lab<'a> {
+    /// The `trommel` command, to record with; `None`: only what is cached is used.
+    pub trommel: Option<PathBuf>,
+    /// Where recordings are kept.
+    pub cache: PathBuf,
+    /// Events of each stream.
+    pub events: u64,
+    /// Events before those.
+    pub skip: u64,
+    /// Simulated streams for each point of stratified figure 4.
+    pub trials: u32,
+    /// Streams read at a time.
+    pub threads: usize,
+    /// What the user should know.
+    pub say: &'a (dyn Fn(&str) + Sync),
+    /// What is being done, for those who watch.
+    pub progress: &'a (dyn Fn(&str) + Sync),
+}
+
+/// Why the lab could not do something at all.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// A file or directory.
+    #[error("{}: {error}", .path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// A recording in the cache.
+    #[error("{0}; delete it, and it will be recorded again")]
+    Stream(#[from] trommel_tuple::stream::Error),
+}
+
+impl LabError {
+    pub(crate) fn io(path: &Path, error: std::io::Error) -> Self {
+        Self::Io {
+            path: path.into(),
+            error,
+        }
+    }
+}
+
+impl Lab<'_> {
+    /// Runs experiments, in their order, with one pass over each stream.
+    pub fn run(
+        &self,
+        experiments: &[&'static Experiment],
+    ) -> Result<Vec<(&'static Experiment, Findings)>, LabError> {
+        let needs: Vec<Need> = experiments.iter().flat_map(|e| (e.needs)()).collect();
+        let results = self.evaluate(&needs)?;
+        let mut done = Vec::new();
+        for experiment in experiments {
+            (self.progress)(experiment.name);
+            done.push((*experiment, (experiment.run)(self, &results)));
+        }
+        Ok(done)
+    }
+}

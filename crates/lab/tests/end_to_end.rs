@@ -1,0 +1,262 @@
+//! The whole lab on a tiny set of streams: what it writes is well-formed and complete.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use trommel_lab::{EXPERIMENTS, Experiment, Findings, Lab, Verdict, write};
+use trommel_tuple::stream::Writer;
+use trommel_tuple::{Kind, ModuleId, Place, Tuple, Vaddr};
+
+const EVENTS: u64 = 60_000;
+
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("trommel-lab-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("temp dir");
+        Self(path)
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A stream with hot, warm and cold tuples of the kinds.
+fn stream(path: &Path, kinds: &[Kind], events: u64, seed: u64) {
+    let mut writer = Writer::new(Vec::new()).expect("memory");
+    let mut state = seed;
+    for n in 0..events {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(seed | 1);
+        let draw = state >> 33;
+        let pc = Place::new(ModuleId(1), Vaddr(0x1000 + draw % 40 * 4));
+        let value = if draw.is_multiple_of(5) { n } else { draw % 3 };
+        let kind = kinds[(draw / 64 % kinds.len() as u64) as usize];
+        writer.push(kind, Tuple::new(pc, value)).expect("memory");
+    }
+    fs::write(path, writer.finish().expect("memory")).expect("stream");
+}
+
+/// A cache with recordings of three programs.
+fn cache(dir: &Path) {
+    for (n, name) in ["gcc", "lua", "gzip"].into_iter().enumerate() {
+        let seed = 11 + n as u64;
+        stream(
+            &dir.join(format!("{name}-{EVENTS}.value.tstream")),
+            &[Kind::Value],
+            EVENTS,
+            seed,
+        );
+        let long = EVENTS + EVENTS / 4;
+        let both = [Kind::Edge, Kind::Edge, Kind::Edge, Kind::Edge, Kind::Call];
+        stream(
+            &dir.join(format!("{name}-{long}.edge-call.tstream")),
+            &both,
+            long,
+            seed,
+        );
+    }
+}
+
+/// Every experiment on the programs that the cache holds.
+fn run(cache: &Path, said: &Mutex<Vec<String>>) -> Vec<(&'static Experiment, Findings)> {
+    let say = |text: &str| said.lock().expect("not poisoned").push(text.to_owned());
+    let experiments: Vec<_> = EXPERIMENTS.iter().collect();
+    lab(cache, &say).run(&experiments).expect("the lab runs")
+}
+
+fn lab<'a>(cache: &Path, say: &'a (dyn Fn(&str) + Sync)) -> Lab<'a> {
+    Lab {
+        trommel: None,
+        cache: cache.to_owned(),
+        events: EVENTS,
+        skip: 0,
+        trials: 20,
+        threads: 2,
+        say,
+        progress: &|_| {},
+    }
+}
+
+/// Elements are closed in order, attributes are quoted, and no bare `<` or `&` is left.
+fn well_formed(xml: &str, void: &[&str]) {
+    let mut open: Vec<&str> = Vec::new();
+    let mut rest = xml;
+    while let Some(start) = rest.find('<') {
+        let text = &rest[..start];
+        for (at, _) in text.match_indices('&') {
+            assert!(text[at..].contains(';'), "bare & in {text:.60}");
+        }
+        let end = start + rest[start..].find('>').expect("a tag ends");
+        let tag = &rest[start + 1..end];
+        rest = &rest[end + 1..];
+        if tag.starts_with('!') {
+            continue;
+        }
+        let name = tag
+            .trim_start_matches('/')
+            .split([' ', '/'])
+            .next()
+            .unwrap_or("");
+        assert_eq!(tag.matches('"').count() % 2, 0, "quotes in <{tag}>");
+        if tag.starts_with('/') {
+            assert_eq!(open.pop(), Some(name), "</{name}> closes something else");
+        } else if !tag.ends_with('/') && !void.contains(&name) {
+            open.push(name);
+            if name == "style" {
+                rest = &rest[rest.find("</style>").expect("style ends")..];
+            }
+        }
+    }
+    assert!(open.is_empty(), "left open: {open:?}");
+}
+
+/// Fields of a CSV line.
+fn fields(line: &str) -> usize {
+    let mut quoted = false;
+    let commas = line.chars().filter(|c| {
+        quoted ^= *c == '"';
+        *c == ',' && !quoted
+    });
+    commas.count() + 1
+}
+
+#[test]
+fn everything_that_is_written_is_well_formed() {
+    let (streams, out) = (Dir::new("streams"), Dir::new("out"));
+    cache(&streams.0);
+    let said = Mutex::new(Vec::new());
+    let done = run(&streams.0, &said);
+    let quiet = |_: &str| {};
+    let written = write(&lab(&streams.0, &quiet), &out.0, &done, true).expect("files");
+    let mut endings = BTreeSet::new();
+    for path in &written.files {
+        let text = fs::read_to_string(path).expect("UTF-8");
+        let name = path.file_name().and_then(|n| n.to_str()).expect("a name");
+        let ending = name.rsplit('.').next().expect("an ending");
+        endings.insert(ending.to_owned());
+        for wrong in ["NaN", "inf ", "\"inf", ",inf", "-0.0,"] {
+            assert!(!text.contains(wrong), "{name} has {wrong}");
+        }
+        match ending {
+            "csv" => {
+                let mut lines = text.lines();
+                let columns = fields(lines.next().expect("titles"));
+                // Figure 13 needs intervals of a million events.
+                assert!(
+                    lines.clone().count() > 0 || name == "multihash-13.csv",
+                    "{name}"
+                );
+                for line in lines {
+                    assert_eq!(fields(line), columns, "{name}: {line}");
+                }
+            }
+            "json" => {
+                let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+                assert_eq!(json["schema"], "trommel.lab/1");
+                assert!(
+                    json["claims"].as_array().is_some_and(|c| !c.is_empty()),
+                    "{name}"
+                );
+                for table in json["tables"].as_array().expect("tables") {
+                    let columns = table["columns"].as_array().expect("columns").len();
+                    for row in table["rows"].as_array().expect("rows") {
+                        assert_eq!(row.as_array().map(Vec::len), Some(columns));
+                    }
+                }
+            }
+            "svg" => well_formed(&text, &[]),
+            "html" => {
+                well_formed(&text, &["meta"]);
+                assert!(
+                    !text.contains("src=") && !text.contains("<link"),
+                    "not self-contained"
+                );
+                for experiment in &EXPERIMENTS {
+                    assert!(text.contains(&format!("id=\"{}\"", experiment.name)));
+                }
+            }
+            _ => assert!(text.contains("| claim |")),
+        }
+    }
+    assert!(
+        endings
+            .iter()
+            .map(String::as_str)
+            .eq(["csv", "html", "json", "md", "svg"])
+    );
+    assert!(written.page.is_some_and(|p| p.exists()));
+    let svgs = written
+        .files
+        .iter()
+        .filter(|p| p.extension().is_some_and(|e| e == "svg"));
+    assert!(svgs.count() >= EXPERIMENTS.len());
+}
+
+#[test]
+fn equal_streams_give_equal_findings_in_any_number_of_threads() {
+    let streams = Dir::new("again");
+    cache(&streams.0);
+    let said = Mutex::new(Vec::new());
+    let json = |done: Vec<(&'static Experiment, Findings)>| -> Vec<String> {
+        done.iter()
+            .map(|(e, f)| f.json(e.name, e.title).to_string())
+            .collect()
+    };
+    let first = json(run(&streams.0, &said));
+    let say = |_: &str| {};
+    let mut alone = lab(&streams.0, &say);
+    alone.threads = 1;
+    let experiments: Vec<_> = EXPERIMENTS.iter().collect();
+    assert_eq!(first, json(alone.run(&experiments).expect("the lab runs")));
+}
+
+#[test]
+fn without_streams_nothing_is_claimed() {
+    let streams = Dir::new("none");
+    let said = Mutex::new(Vec::new());
+    let done = run(&streams.0, &said);
+    for (experiment, found) in &done {
+        let of_streams = !(experiment.needs)().is_empty() && experiment.name != "multihash-9";
+        for claim in found.claims.iter().filter(|_| of_streams) {
+            assert_eq!(
+                claim.verdict,
+                Verdict::NoData,
+                "{}: {}",
+                experiment.name,
+                claim.paper
+            );
+        }
+        for (_, figure) in &found.figures {
+            assert!(!figure.svg().contains("NaN"));
+        }
+    }
+}
+
+#[test]
+fn a_damaged_recording_is_named() {
+    let streams = Dir::new("damaged");
+    let path = streams.0.join(format!("gcc-{EVENTS}.value.tstream"));
+    fs::write(&path, b"not a stream").expect("file");
+    let say = |_: &str| {};
+    let one: Vec<_> = EXPERIMENTS
+        .iter()
+        .filter(|e| e.name == "stratified-7")
+        .collect();
+    let error = lab(&streams.0, &say)
+        .run(&one)
+        .expect_err("damaged")
+        .to_string();
+    assert!(
+        error.contains("gcc-60000") && error.contains("delete it"),
+        "{error}"
+    );
+}
