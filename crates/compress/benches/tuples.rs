@@ -10,15 +10,19 @@ use trommel_compress::{Seeds, Spec};
 use trommel_tuple::stream::{self, Block};
 use trommel_tuple::{Events, Kind, Message, Place, Tuple};
 
-const SPECS: [&str; 9] = [
+const SPECS: [&str; 13] = [
     "P256",
     "R256",
     "CR256",
     "H[P256]2048",
+    "H:crc[P256]2048",
+    "H:mul[P256]2048",
     "H[P256]2048+A16",
     "T[256]2048/2way/2bit",
     "M1[10k,1%]2048:C0R1P1",
     "M4[10k,1%]2048:C1R0P1",
+    "M4:crc[10k,1%]2048:C1R0P1",
+    "M4:mul[10k,1%]2048:C1R0P1",
     "M4[1M,0.1%]2048:C1R0P1",
 ];
 
@@ -68,7 +72,7 @@ fn main() {
                 black_box(sent);
             }
             println!(
-                "  {text:24} {:7.1} M tuples/s",
+                "  {text:26} {:7.1} M tuples/s",
                 tuples.len() as f64 / best / 1e6
             );
         }

@@ -151,9 +151,10 @@ first_level! {
 
 impl FirstLevel {
     /// The first level of a spec.
-    pub fn new(level: Level, seeds: Seeds) -> Self {
+    pub fn new(spec: &Spec, seeds: Seeds) -> Self {
         let random = |rate| Random::new(rate, seeds.random);
-        match level {
+        let hash = spec.hash;
+        match spec.level {
             Level::Exact => Alone::new(Exact).into(),
             Level::Sample(Sampler::Periodic(rate)) => Alone::new(Periodic { rate }).into(),
             Level::Sample(Sampler::Random(rate)) => Alone::new(random(rate)).into(),
@@ -162,19 +163,19 @@ impl FirstLevel {
             }
             Level::Sample(Sampler::Counted(rate, _)) => Alone::new(Counted(random(rate))).into(),
             Level::Split(Sampler::Periodic(rate), n) => {
-                Split::new(Periodic { rate }, n, seeds.hash).into()
+                Split::new(Periodic { rate }, n, hash, seeds.hash).into()
             }
             Level::Split(Sampler::Random(rate), n) => {
-                Split::new(random(rate), n, seeds.hash).into()
+                Split::new(random(rate), n, hash, seeds.hash).into()
             }
             Level::Split(Sampler::Countdown(rate), n) => {
-                Split::new(Countdown::new(rate, seeds.random), n, seeds.hash).into()
+                Split::new(Countdown::new(rate, seeds.random), n, hash, seeds.hash).into()
             }
             Level::Split(Sampler::Counted(rate, _), n) => {
-                Split::new(Counted(random(rate)), n, seeds.hash).into()
+                Split::new(Counted(random(rate)), n, hash, seeds.hash).into()
             }
-            Level::Tagged(spec) => Tagged::new(spec, seeds.hash).into(),
-            Level::Interval(spec) => MultiHash::new(spec, seeds.hash).into(),
+            Level::Tagged(tagged) => Tagged::new(tagged, hash, seeds.hash).into(),
+            Level::Interval(interval) => MultiHash::new(interval, hash, seeds.hash).into(),
         }
     }
 }
@@ -190,7 +191,7 @@ impl Compressor {
     /// The compressor of a spec. All its memory is taken here.
     pub fn new(spec: &Spec, seeds: Seeds) -> Self {
         Self {
-            first: FirstLevel::new(spec.level, seeds),
+            first: FirstLevel::new(spec, seeds),
             table: spec.table.map(CounterTable::new),
         }
     }

@@ -26,7 +26,7 @@
 //! never while events go through it; the same events in the same order give the same messages
 //! whatever the block boundaries; nothing here knows where events come from or messages go to.
 #![no_std]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 extern crate alloc;
 #[cfg(test)]

@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! spec     = level [ "+A" number ]
-//! level    = "exact" | sampler | "H[" sampler "]" number
-//!          | "T[" number "]" number "/" number "way/" number "bit"
-//!          | "M" number "[" number "," percent "]" number [ ":" flags ]
+//! level    = "exact" | sampler | "H" [ hash ] "[" sampler "]" number
+//!          | "T" [ hash ] "[" number "]" number "/" number "way/" number "bit"
+//!          | "M" number [ hash ] "[" number "," percent "]" number [ ":" flags ]
+//! hash     = ":crc" | ":mul"                                                    default: the papers'
 //! sampler  = ( "P" | "R" | "D" ) number | "CR" number [ ":sum" | ":ratio" ]
 //! flags    = { "C" ( 0 | 1 ) | "R" ( 0 | 1 ) | "P" ( 0 | 1 ) | "A" number }     default C1R0P1
 //! number   = digits [ "k" | "M" ]                                               thousands, millions
@@ -22,7 +23,7 @@ use core::fmt;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::hash::degenerate;
+use crate::hash::{HashKind, degenerate};
 use crate::{Compressor, Seeds};
 
 /// A compressor's description.
@@ -30,6 +31,8 @@ use crate::{Compressor, Seeds};
 pub struct Spec {
     /// What sees the events.
     pub level: Level,
+    /// The hash function of splitters, tagged compressors and interval profilers.
+    pub hash: HashKind,
     /// Entries of the associative counter table behind it.
     pub table: Option<u32>,
 }
@@ -182,10 +185,13 @@ impl Spec {
 
 /// What a user should know about a spec that is valid all the same.
 pub fn note(spec: &Spec) -> Option<String> {
-    let bits = spec.index_bits().filter(|bits| degenerate(*bits))?;
+    let papers = spec.hash == HashKind::Paper;
+    let bits = spec
+        .index_bits()
+        .filter(|bits| papers && degenerate(*bits))?;
     Some(alloc::format!(
         "{spec}: an index of {bits} bits is degenerate, as pc and value bytes meet in the same \
-         lanes and cancel; half or twice the entries hash better"
+         lanes and cancel; half or twice the entries hash better, or a cheap hash (:mul)"
     ))
 }
 
@@ -255,19 +261,20 @@ impl fmt::Display for Short {
 
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hash = self.hash;
         match &self.level {
             Level::Exact => f.write_str("exact")?,
             Level::Sample(sampler) => write!(f, "{sampler}")?,
-            Level::Split(sampler, n) => write!(f, "H[{sampler}]{n}")?,
+            Level::Split(sampler, n) => write!(f, "H{hash}[{sampler}]{n}")?,
             Level::Tagged(t) => write!(
                 f,
-                "T[{}]{}/{}way/{}bit",
+                "T{hash}[{}]{}/{}way/{}bit",
                 t.rate, t.entries, t.ways, t.tag_bits
             )?,
             Level::Interval(m) => {
                 write!(
                     f,
-                    "M{}[{},{}]{}:C{}R{}P{}",
+                    "M{}{hash}[{},{}]{}:C{}R{}P{}",
                     m.tables,
                     Short(m.interval),
                     m.threshold,

@@ -5,6 +5,7 @@ use alloc::string::{String, ToString};
 use core::str::FromStr;
 
 use super::{Estimate, IntervalSpec, Level, Percent, Sampler, Spec, SpecError, TaggedSpec};
+use crate::hash::HashKind;
 use crate::interval::MAX_TABLES;
 
 const MAX_ENTRIES: u64 = 1 << 24;
@@ -17,7 +18,7 @@ impl FromStr for Spec {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<Self> {
-        let mut at = Cursor { text, position: 0 };
+        let mut at = Cursor::new(text);
         let level = at.level()?;
         let table = if at.rest().starts_with('+') {
             if matches!(level, Level::Interval(_)) {
@@ -38,7 +39,11 @@ impl FromStr for Spec {
                 &text[..at.position]
             )));
         }
-        Ok(Self { level, table })
+        Ok(Self {
+            level,
+            hash: at.hash,
+            table,
+        })
     }
 }
 
@@ -46,7 +51,7 @@ impl FromStr for Percent {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<Self> {
-        let mut at = Cursor { text, position: 0 };
+        let mut at = Cursor::new(text);
         let percent = at.percent("percentage")?;
         if at.rest().is_empty() {
             Ok(percent)
@@ -60,9 +65,18 @@ impl FromStr for Percent {
 struct Cursor<'a> {
     text: &'a str,
     position: usize,
+    hash: HashKind,
 }
 
 impl<'a> Cursor<'a> {
+    fn new(text: &'a str) -> Self {
+        Self {
+            text,
+            position: 0,
+            hash: HashKind::Paper,
+        }
+    }
+
     fn rest(&self) -> &'a str {
         &self.text[self.position..]
     }
@@ -186,6 +200,7 @@ impl<'a> Cursor<'a> {
         if self.take("exact") {
             Ok(Level::Exact)
         } else if self.take("H") {
+            self.hash_name()?;
             self.expect("[", "a splitter is written H[P256]2048")?;
             if self.rest().starts_with(['H', 'T', 'M', 'e']) {
                 return Err(self.error("inside H[…] stands a sampler: P256, R256, D256 or CR256"));
@@ -200,6 +215,23 @@ impl<'a> Cursor<'a> {
         } else {
             self.sampler().map(Level::Sample)
         }
+    }
+
+    fn hash_name(&mut self) -> Result<()> {
+        if !self.take(":") {
+            return Ok(());
+        }
+        for kind in [HashKind::Crc, HashKind::Multiply] {
+            if self.take(&kind.suffix()[1..]) {
+                self.hash = kind;
+                return Ok(());
+            }
+        }
+        let found = self.found();
+        Err(self.error(&format!(
+            "expected the name of a hash function, found {found}; there are :crc and :mul, and \
+             without a name it is the papers'"
+        )))
     }
 
     fn sampler(&mut self) -> Result<Sampler> {
@@ -234,6 +266,7 @@ impl<'a> Cursor<'a> {
 
     fn tagged(&mut self) -> Result<Level> {
         let form = "a tagged compressor is written T[256]2048/2way/2bit";
+        self.hash_name()?;
         self.expect("[", form)?;
         let rate = self.number("hit limit", 1, 1 << 31)?;
         self.expect("]", form)?;
@@ -256,6 +289,7 @@ impl<'a> Cursor<'a> {
     fn interval(&mut self) -> Result<Level> {
         let form = "an interval profiler is written M4[10k,1%]2048:C1R0P1";
         let tables = self.number("number of tables", 1, u64::from(MAX_TABLES))?;
+        self.hash_name()?;
         self.expect("[", form)?;
         let interval = self.number("interval length", 1, u64::from(u32::MAX))?;
         self.expect(",", form)?;
@@ -366,6 +400,10 @@ mod tests {
             "M1[1M,0.1%]2048:C0R1P1",
             "M3[999,12.000345%]3072:C0R0P0",
             "M2[10k,1%]2048:C1R1P1A64",
+            "H:crc[P256]2048",
+            "H:mul[CR256:sum]512+A16",
+            "T:mul[256]2048/2way/2bit",
+            "M4:crc[10k,1%]2048:C1R0P1",
         ] {
             let spec: Spec = text.parse().unwrap_or_else(|e| panic!("{text}: {e}"));
             assert_eq!(spec.to_string(), text);
@@ -403,6 +441,11 @@ mod tests {
             ("H[P256]2k", 8, "take 1024 or 2048"),
             ("H[H[P2]2]2", 3, "inside H"),
             ("H[exact]2", 3, "inside H"),
+            ("H:[P256]2048", 3, ":crc and :mul"),
+            ("H:md5[P256]2048", 3, "'m'"),
+            ("H:crc", 6, "expected '['"),
+            ("M4:cr[10k,1%]2048", 4, ":crc"),
+            ("P256:crc", 5, "remove it"),
             ("P256+", 6, "expected 'A'"),
             ("P256+B16", 6, "+A16"),
             ("P256+A", 7, "counter table"),

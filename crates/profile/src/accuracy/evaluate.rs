@@ -120,7 +120,7 @@ impl Run {
     fn new(spec: &Spec, seeds: Seeds) -> Self {
         Self {
             spec: *spec,
-            first: FirstLevel::new(spec.level, seeds),
+            first: FirstLevel::new(spec, seeds),
             table: spec.table.map(CounterTable::new),
             profile: Estimator::new(spec, seeds),
             messages: 0,
