@@ -1,6 +1,6 @@
 //! Tuples a second of each compressor, from memory, on one core.
 //!
-//! `cargo bench -p trommel-compress [-- STREAM.raw16.zst…]`. Without a stream, a synthetic one.
+//! `cargo bench -p trommel-compress [-- SPEC… STREAM.raw16.zst…]`. Without a stream, a synthetic one.
 //! Each figure is the best of nine passes; not a test.
 
 use std::hint::black_box;
@@ -50,14 +50,22 @@ fn load(path: &str) -> Vec<Tuple> {
 }
 
 fn main() {
-    let paths = std::env::args().skip(1).filter(|a| !a.starts_with('-'));
-    let mut streams: Vec<_> = paths.map(|p| (load(&p), p)).collect();
+    let given: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|a| !a.starts_with("--"))
+        .collect();
+    let (specs, paths): (Vec<_>, Vec<_>) = given.iter().partition(|a| a.parse::<Spec>().is_ok());
+    let mut specs: Vec<&str> = specs.into_iter().map(String::as_str).collect();
+    if specs.is_empty() {
+        specs = SPECS.to_vec();
+    }
+    let mut streams: Vec<_> = paths.into_iter().map(|p| (load(p), p.clone())).collect();
     if streams.is_empty() {
         streams.push((synthetic(), "synthetic".to_string()));
     }
     for (tuples, name) in &streams {
         println!("{name}: {} tuples", tuples.len());
-        for text in SPECS {
+        for text in &specs {
             let spec: Spec = text.parse().expect("a valid spec");
             let mut best = f64::INFINITY;
             for _ in 0..9 {

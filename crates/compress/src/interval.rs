@@ -31,13 +31,15 @@ use trommel_tuple::{Events, Kind, Kinds, Tuple};
 
 use crate::hash::{BLOCK, Hash, HashKind, Layout};
 use crate::{Compress, IntervalSpec, Sink};
-use accumulator::Accumulator;
+use accumulator::{Accumulator, Filter, MARKS};
 
 /// The most tables.
 pub const MAX_TABLES: u32 = 16;
 
 /// Counters that 16 bits can address.
 const NEAR: usize = 1 << 16;
+
+const _: () = assert!(MARKS == 1 << 12, "`mark` takes twelve bits");
 
 /// What happened since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -64,6 +66,8 @@ pub struct MultiHash {
     size: usize,
     /// Tables that [`block`](Self::block) is made for; 0 where it does not apply.
     near: u32,
+    /// The number of each table's first counter, in its lane.
+    base: u64,
     accumulator: Accumulator,
     /// Events in the current interval.
     seen: u64,
@@ -90,14 +94,7 @@ impl MultiHash {
                 Hash::new(kind, hash_seed, layout)
             })
             .collect();
-        // The near way finds accumulator entries by the indices of two or more tables: they have to
-        // have bits enough.
-        let near = spec.counters as usize <= NEAR
-            && match spec.tables {
-                1 => true,
-                2 | 4 => spec.tables * bits >= 18,
-                _ => false,
-            };
+        let near = spec.counters as usize <= NEAR && matches!(spec.tables, 1 | 2 | 4);
         let counters = if near { NEAR } else { spec.counters as usize };
         Self {
             spec,
@@ -107,6 +104,10 @@ impl MultiHash {
             counters: vec![0; counters].into_boxed_slice(),
             size: size as usize,
             near: if near { spec.tables } else { 0 },
+            base: match near {
+                true => (0..spec.tables).fold(0, |all, j| all | u64::from(j * size) << (16 * j)),
+                false => 0,
+            },
             accumulator: Accumulator::new(spec.accumulator_entries()),
             seen: 0,
             statistics: Statistics::default(),
@@ -116,15 +117,6 @@ impl MultiHash {
     /// What happened since the start.
     pub const fn statistics(&self) -> Statistics {
         self.statistics
-    }
-
-    /// A bucket of the accumulator from the tuple itself.
-    #[inline(always)]
-    fn bucket(&self, tuple: Tuple) -> usize {
-        let mixed = (tuple.pc.word() ^ tuple.value.rotate_left(32))
-            .wrapping_add(tuple.value)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.accumulator.bucket(mixed >> 32)
     }
 
     /// Counts the event in its counters; whether all of them have reached the threshold. `at`
@@ -155,11 +147,8 @@ impl MultiHash {
     }
 
     /// Gives the tuple a place in the accumulator, if there is one.
-    #[cold]
-    #[inline(never)]
-    fn promote(&mut self, bucket: usize, kind: Kind, tuple: Tuple, at: &[usize]) {
-        let threshold = self.threshold;
-        if !self.accumulator.promote(bucket, kind, tuple, threshold) {
+    fn promote(&mut self, mark: usize, kind: Kind, tuple: Tuple, at: &[usize]) {
+        if !(self.accumulator).promote(mark, kind, tuple, self.threshold) {
             self.statistics.accumulator_full += 1;
             return;
         }
@@ -185,55 +174,53 @@ impl MultiHash {
 
     /// One event, whatever the shape of the tables.
     fn event_of_any(&mut self, kind: Kind, tuple: Tuple) {
-        let bucket = self.bucket(tuple);
-        if let Some(slot) = self.accumulator.find(bucket, kind, tuple) {
+        if let Some(slot) = self.accumulator.find(kind, tuple) {
             self.accumulator.count(slot, self.threshold);
             return;
         }
         let mut at = [0; MAX_TABLES as usize];
         let at = &mut at[..self.spec.tables as usize];
         if self.count(tuple, at) {
-            self.promote(bucket, kind, tuple, at);
+            self.promote(0, kind, tuple, at);
         }
     }
 
     /// At most [`BLOCK`] events of one interval, through `N` tables with conservative update if `C`.
-    ///
-    /// An index has 16 bits and its table's number is put on top of it, so that it needs no bounds
-    /// check in `NEAR` counters.
     fn block<const N: usize, const C: bool>(
         &mut self,
         tuples: &[Tuple],
         kind: impl Fn(usize) -> Kind,
     ) {
         let mut lanes = [0u64; BLOCK];
-        self.hashes[0].indices(tuples, &mut lanes);
-        let base = (0..N).fold(0, |base, j| base | ((j * self.size) as u64) << (16 * j));
-        for (n, (tuple, lanes)) in tuples.iter().zip(lanes).enumerate() {
-            let bucket = if N == 1 {
-                self.bucket(*tuple)
-            } else {
-                self.accumulator.bucket(lanes ^ lanes >> 7)
-            };
-            if self.accumulator.may_hold(bucket)
-                && let Some(slot) = self.accumulator.find(bucket, kind(n), *tuple)
-            {
-                self.accumulator.count(slot, self.threshold);
-                continue;
-            }
-            let lanes = lanes | base;
+        let lanes = &mut lanes[..tuples.len()];
+        self.hashes[0].indices(tuples, lanes);
+        for lanes in &mut *lanes {
+            *lanes |= self.base;
+        }
+        let mut n = 0;
+        while n < tuples.len() {
             let Ok(counters) = <&mut [u32; NEAR]>::try_from(&mut *self.counters) else {
                 unreachable!("near profilers have this many counters")
             };
-            let at: [usize; N] = core::array::from_fn(|j| usize::from((lanes >> (16 * j)) as u16));
-            let values = at.map(|at| counters[at]);
-            let least = values.iter().fold(u32::MAX, |least, v| least.min(*v));
-            for (at, value) in at.into_iter().zip(values) {
-                counters[at] = value + u32::from(!C || value <= least);
+            let filter = self.accumulator.filter();
+            let (quiet, stop) = quiet::<N, C>(counters, filter, self.threshold, &lanes[n..]);
+            n += quiet;
+            match stop {
+                Stop::End => return,
+                Stop::Marked => {
+                    let (kind, tuple) = (kind(n), tuples[n]);
+                    if let Some(slot) = self.accumulator.find(kind, tuple) {
+                        self.accumulator.count(slot, self.threshold);
+                    } else if count::<N, C>(counters, lanes[n]) + 1 >= self.threshold {
+                        self.promote(mark(lanes[n]), kind, tuple, &positions::<N>(lanes[n]));
+                    }
+                }
+                Stop::Reached => {
+                    let lanes = lanes[n];
+                    self.promote(mark(lanes), kind(n), tuples[n], &positions::<N>(lanes));
+                }
             }
-            if least + 1 >= self.threshold {
-                self.promote(bucket, kind(n), *tuple, &at);
-            }
+            n += 1;
         }
     }
 
@@ -257,6 +244,61 @@ impl MultiHash {
             rest = others;
         }
     }
+}
+
+/// Why [`quiet`] stopped.
+enum Stop {
+    /// All events were quiet.
+    End,
+    /// The tuple may be in the accumulator; nothing was counted.
+    Marked,
+    /// The counters of the tuple reached the threshold.
+    Reached,
+}
+
+/// Counts events up to the first that is more than counters: how many, and why it stopped. This is
+/// all that most events see; apart from the rest, what it needs stays in registers.
+#[inline(never)]
+fn quiet<const N: usize, const C: bool>(
+    counters: &mut [u32; NEAR],
+    filter: &Filter,
+    threshold: u32,
+    lanes: &[u64],
+) -> (usize, Stop) {
+    for (n, lanes) in lanes.iter().enumerate() {
+        if filter[mark(*lanes)] != 0 {
+            return (n, Stop::Marked);
+        }
+        if count::<N, C>(counters, *lanes) + 1 >= threshold {
+            return (n, Stop::Reached);
+        }
+    }
+    (lanes.len(), Stop::End)
+}
+
+/// The mark of a tuple in the accumulator's filter.
+#[inline(always)]
+const fn mark(lanes: u64) -> usize {
+    (lanes.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize
+}
+
+/// The counters of a tuple. An index has 16 bits with its table's number on top, so that it needs no
+/// bounds check in `NEAR` counters.
+#[inline(always)]
+fn positions<const N: usize>(lanes: u64) -> [usize; N] {
+    core::array::from_fn(|j| usize::from((lanes >> (16 * j)) as u16))
+}
+
+/// Counts a tuple in its counters; the least of them before that.
+#[inline(always)]
+fn count<const N: usize, const C: bool>(counters: &mut [u32; NEAR], lanes: u64) -> u32 {
+    let at = positions::<N>(lanes);
+    let values = at.map(|at| counters[at]);
+    let least = values.iter().fold(u32::MAX, |least, v| least.min(*v));
+    for (at, value) in at.into_iter().zip(values) {
+        counters[at] = value + u32::from(!C || value <= least);
+    }
+    least
 }
 
 impl Compress for MultiHash {

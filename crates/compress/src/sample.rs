@@ -253,12 +253,6 @@ impl<X: Choose> Split<X> {
         }
     }
 
-    #[inline(always)]
-    fn hashed<S: Sink + ?Sized>(&mut self, kind: Kind, tuple: Tuple, index: u32, out: &mut S) {
-        let state = &mut self.substreams[index as usize];
-        send(kind, tuple, self.rule.choose(state), out);
-    }
-
     /// Hashes a block and then counts it: two short loops that the processor overlaps better than
     /// one long one.
     #[inline(always)]
@@ -269,9 +263,33 @@ impl<X: Choose> Split<X> {
         out: &mut S,
     ) {
         let mut indices = [0; BLOCK];
-        self.hash.indices(tuples, &mut indices);
-        for (n, (tuple, index)) in tuples.iter().zip(indices).enumerate() {
-            self.hashed(kind(n), *tuple, index, out);
+        let indices = &mut indices[..tuples.len()];
+        self.hash.indices(tuples, indices);
+        count(
+            &mut self.rule,
+            &mut self.substreams,
+            indices,
+            tuples,
+            kind,
+            out,
+        );
+    }
+}
+
+/// Arguments of their own tell the compiler that nothing of this overlaps.
+#[inline(never)]
+fn count<X: Choose, S: Sink + ?Sized>(
+    rule: &mut X,
+    substreams: &mut [X::State],
+    indices: &[u32],
+    tuples: &[Tuple],
+    kind: impl Fn(usize) -> Kind,
+    out: &mut S,
+) {
+    for (n, index) in indices.iter().enumerate() {
+        let state = &mut substreams[*index as usize];
+        if let Some(count) = rule.choose(state) {
+            send(kind(n), tuples[n], Some(count), out);
         }
     }
 }
@@ -279,8 +297,7 @@ impl<X: Choose> Split<X> {
 impl<X: Choose> Compress for Split<X> {
     #[inline]
     fn event<S: Sink + ?Sized>(&mut self, kind: Kind, tuple: Tuple, out: &mut S) {
-        let index = self.hash.index(tuple);
-        self.hashed(kind, tuple, index, out);
+        self.block(&[tuple], |_| kind, out);
     }
 
     fn events<S: Sink + ?Sized>(&mut self, events: Events<'_>, out: &mut S) {

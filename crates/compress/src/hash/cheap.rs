@@ -77,6 +77,10 @@ impl Cheap {
             bits,
             ..
         } = self.layout;
+        if (lanes, lane_bits) == (4, 16) {
+            let field = |lane: u32| (word << (16 * lane) >> 1 >> (63 - bits)) << (16 * lane);
+            return W::place(field(0) | field(1) | field(2) | field(3), 0);
+        }
         // Two shifts: for an index of no bits the field is to be empty.
         let field = |lane: u32| word << (lane * lane_bits) >> 1 >> (63 - bits);
         (1..lanes).fold(W::place(field(0), 0), |all, lane| {

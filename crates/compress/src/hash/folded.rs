@@ -26,33 +26,32 @@ const LOW_VALUE_BYTES: usize = 4;
 /// Entries of a memo, as bits.
 const MEMO_BITS: u32 = 7;
 
-/// What upper bytes contribute, by upper bytes.
+/// Contributions by position, pc bytes first, least significant byte first.
+type Contributions<W> = [[W; 256]; 16];
+
+/// What upper bytes contribute, by a hash of them.
 #[derive(Clone, Debug)]
 struct Memo<W> {
-    entries: Box<[(u64, W); 1 << MEMO_BITS]>,
+    keys: [u64; 1 << MEMO_BITS],
+    parts: [W; 1 << MEMO_BITS],
 }
 
 impl<W: Lanes> Memo<W> {
-    fn new() -> Self {
+    fn new() -> Box<Self> {
         // Upper bytes are fewer than eight: no key is all ones.
-        Self {
-            entries: Box::new([(u64::MAX, W::ZERO); 1 << MEMO_BITS]),
-        }
-    }
-
-    #[inline(always)]
-    const fn slot(key: u64) -> usize {
-        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - MEMO_BITS)) as usize
+        Box::new(Self {
+            keys: [u64::MAX; 1 << MEMO_BITS],
+            parts: [W::ZERO; 1 << MEMO_BITS],
+        })
     }
 }
 
 /// Hash functions with their folding worked in.
 #[derive(Clone, Debug)]
 pub struct Folded<W> {
-    /// Contributions by position, pc bytes first, least significant byte first.
-    contributions: Box<[[W; 256]; 16]>,
-    pcs: Memo<W>,
-    values: Memo<W>,
+    contributions: Box<Contributions<W>>,
+    pcs: Box<Memo<W>>,
+    values: Box<Memo<W>>,
 }
 
 impl<W: Lanes> Folded<W> {
@@ -88,60 +87,93 @@ impl<W: Lanes> Folded<W> {
         }
     }
 
-    /// The xor of the contributions of the bytes of `word`, the first at `position`.
-    fn part(&self, word: u64, position: usize, bytes: usize) -> W {
-        let all = word.to_le_bytes();
-        let part = self.contributions[position..].iter().zip(&all[..bytes]);
-        part.fold(W::ZERO, |x, (table, byte)| x ^ table[*byte as usize])
-    }
-
-    /// Out of line: inlined, its look-ups crowd the registers of the common path.
-    #[cold]
-    #[inline(never)]
-    fn remember_pc(&mut self, key: u64) -> W {
-        let part = self.part(key, LOW_PC_BYTES, 8 - LOW_PC_BYTES);
-        self.pcs.entries[Memo::<W>::slot(key)] = (key, part);
-        part
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn remember_value(&mut self, key: u64) -> W {
-        let part = self.part(key, 8 + LOW_VALUE_BYTES, 8 - LOW_VALUE_BYTES);
-        self.values.entries[Memo::<W>::slot(key)] = (key, part);
-        part
-    }
-
     /// The indices of a tuple.
     #[inline(always)]
     pub fn index(&mut self, tuple: Tuple) -> W {
-        let (pc, value) = (tuple.pc.word(), tuple.value);
-        let key = pc >> (8 * LOW_PC_BYTES);
-        let memo = self.pcs.entries[Memo::<W>::slot(key)];
-        let of_pc = if memo.0 == key {
-            memo.1
-        } else {
-            self.remember_pc(key)
-        };
-        let key = value >> (8 * LOW_VALUE_BYTES);
-        let memo = self.values.entries[Memo::<W>::slot(key)];
-        let of_value = if memo.0 == key {
-            memo.1
-        } else {
-            self.remember_value(key)
-        };
-        let c = &*self.contributions;
-        let of = |i: usize, word: u64| c[i][(word >> (8 * (i % 8)) & 0xff) as usize];
-        let low_pc = of(0, pc) ^ of(1, pc) ^ of_pc;
-        let low_value = of(8, value) ^ of(9, value) ^ of(10, value) ^ of(11, value);
-        low_pc ^ low_value ^ of_value
+        index(&self.contributions, &mut self.pcs, &mut self.values, tuple)
     }
 
     /// The indices of each tuple, in order; as many as the shorter of the two holds.
     #[inline]
     pub fn indices(&mut self, tuples: &[Tuple], out: &mut [W]) {
-        for (tuple, out) in tuples.iter().zip(out) {
-            *out = self.index(*tuple);
-        }
+        indices(
+            &self.contributions,
+            &mut self.pcs,
+            &mut self.values,
+            tuples,
+            out,
+        );
     }
+}
+
+/// [`Folded::indices`] with its tables as arguments of their own: the compiler then knows that they do
+/// not overlap, and keeps where they are in registers.
+#[inline(never)]
+fn indices<W: Lanes>(
+    contributions: &Contributions<W>,
+    pcs: &mut Memo<W>,
+    values: &mut Memo<W>,
+    tuples: &[Tuple],
+    out: &mut [W],
+) {
+    for (tuple, out) in tuples.iter().zip(out) {
+        *out = index(contributions, pcs, values, *tuple);
+    }
+}
+
+#[inline(always)]
+fn index<W: Lanes>(
+    contributions: &Contributions<W>,
+    pcs: &mut Memo<W>,
+    values: &mut Memo<W>,
+    tuple: Tuple,
+) -> W {
+    let (pc, value) = (tuple.pc.word(), tuple.value);
+    let of_pc = remembered(contributions, pcs, pc >> (8 * LOW_PC_BYTES), LOW_PC_BYTES);
+    let of_value = remembered(
+        contributions,
+        values,
+        value >> (8 * LOW_VALUE_BYTES),
+        8 + LOW_VALUE_BYTES,
+    );
+    let of = |i: usize, word: u64| contributions[i][(word >> (8 * (i % 8)) & 0xff) as usize];
+    let low_pc = of(0, pc) ^ of(1, pc) ^ of_pc;
+    let low_value = of(8, value) ^ of(9, value) ^ of(10, value) ^ of(11, value);
+    low_pc ^ low_value ^ of_value
+}
+
+/// The contribution of upper bytes, of which the first is at `position`.
+#[inline(always)]
+fn remembered<W: Lanes>(
+    contributions: &Contributions<W>,
+    memo: &mut Memo<W>,
+    key: u64,
+    position: usize,
+) -> W {
+    let slot = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - MEMO_BITS)) as usize;
+    if memo.keys[slot] == key {
+        memo.parts[slot]
+    } else {
+        remember(contributions, memo, slot, key, position)
+    }
+}
+
+/// Out of line: inlined, its look-ups crowd the registers of the common path.
+#[cold]
+#[inline(never)]
+fn remember<W: Lanes>(
+    contributions: &Contributions<W>,
+    memo: &mut Memo<W>,
+    slot: usize,
+    key: u64,
+    position: usize,
+) -> W {
+    let bytes = key.to_le_bytes();
+    let upper = contributions[position..].iter().zip(bytes);
+    let part = upper
+        .take(8 - position % 8)
+        .fold(W::ZERO, |x, (table, byte)| x ^ table[byte as usize]);
+    memo.keys[slot] = key;
+    memo.parts[slot] = part;
+    part
 }

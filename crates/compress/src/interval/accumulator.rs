@@ -3,13 +3,13 @@
 //! Problem: the paper's table is fully associative hardware; software asks for every event whether its
 //! tuple is inside, and most are not.
 //!
-//! Strategy: slots in the paper's order, an open-addressed index of them, and in front of it one byte
-//! for each bucket of the index that says whether the bucket is in use. The bytes of a table of 100
-//! entries stay in the first-level cache, and a clear one answers with a single predictable branch.
-//! Slots are taken and given back one at a time; the index is never built anew.
+//! Strategy: slots in the paper's order, an open-addressed index of them, and in front of it a filter:
+//! how many slots there are for each of 4096 values of a hash that the caller has at hand anyway. It
+//! stays in the first-level cache, and a zero answers with a single predictable branch. Slots are
+//! taken and given back one at a time; the index is never built anew.
 //!
-//! Invariants: a replaceable entry is below the threshold; `used[b] != 0` exactly where `index[b] != 0`;
-//! within an interval empty slots only get fewer, and so do replaceable ones, so that the cursors to
+//! Invariants: a replaceable entry is below the threshold; where the filter is 0 no slot has that
+//! mark; within an interval empty slots only get fewer, and so do replaceable ones, so that the cursors to
 //! the first of each never go back.
 //!
 //! Source: seed 001 sections 5.2 and 5.4; `AMBIGUITIES.md`, "Interval profilers".
@@ -18,6 +18,12 @@ use alloc::boxed::Box;
 use alloc::vec;
 
 use trommel_tuple::{Kind, Message, Tuple};
+
+/// Marks of the filter.
+pub(super) const MARKS: usize = 4096;
+
+/// Slots for each mark. One that was ever at 255 stays there: nothing is ruled out by it.
+pub(super) type Filter = [u8; MARKS];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Use {
@@ -30,8 +36,7 @@ enum Use {
 struct Slot {
     tuple: Tuple,
     count: u32,
-    /// Where the search for it starts.
-    bucket: u32,
+    mark: u16,
     kind: Kind,
     used: Use,
 }
@@ -42,7 +47,7 @@ pub(super) struct Accumulator {
     slots: Box<[Slot]>,
     /// Slot number + 1 by bucket; 0 where there is none.
     index: Box<[u32]>,
-    used: Box<[u8]>,
+    filter: Box<Filter>,
     /// No slot before this one is empty.
     empty: usize,
     /// No slot before this one is replaceable.
@@ -54,36 +59,36 @@ impl Accumulator {
         let empty = Slot {
             tuple: Tuple::default(),
             count: 0,
-            bucket: 0,
+            mark: 0,
             kind: Kind::Edge,
             used: Use::Empty,
         };
-        let buckets = (entries as usize * 8).next_power_of_two().max(2048);
+        let buckets = (entries as usize * 4).next_power_of_two();
         Self {
             slots: vec![empty; entries as usize].into_boxed_slice(),
             index: vec![0; buckets].into_boxed_slice(),
-            used: vec![0; buckets].into_boxed_slice(),
+            filter: Box::new([0; MARKS]),
             empty: 0,
             replaceable: 0,
         }
     }
 
-    /// The bucket of a tuple, by a hash whose lower bits are good ones.
-    #[inline(always)]
-    pub(super) fn bucket(&self, hash: u64) -> usize {
-        hash as usize & (self.used.len() - 1)
+    /// Which marks may be inside.
+    pub(super) fn filter(&self) -> &Filter {
+        &self.filter
     }
 
-    /// Whether a tuple of this bucket may be inside.
-    #[inline(always)]
-    pub(super) fn may_hold(&self, bucket: usize) -> bool {
-        self.used[bucket] != 0
+    /// Where the search for a tuple starts.
+    fn bucket(&self, tuple: Tuple) -> usize {
+        let mixed = (tuple.pc.word() ^ tuple.value.rotate_left(32)).wrapping_add(tuple.value);
+        let mixed = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> 32) as usize & (self.index.len() - 1)
     }
 
     /// The slot of a tuple.
     #[inline]
-    pub(super) fn find(&self, bucket: usize, kind: Kind, tuple: Tuple) -> Option<usize> {
-        let mut at = bucket;
+    pub(super) fn find(&self, kind: Kind, tuple: Tuple) -> Option<usize> {
+        let mut at = self.bucket(tuple);
         loop {
             let slot = (self.index[at] as usize).checked_sub(1)?;
             let s = &self.slots[slot];
@@ -106,7 +111,9 @@ impl Accumulator {
 
     /// Gives a new tuple a slot that is not replaceable: an empty one, else the first replaceable
     /// one. `false` when there is neither.
-    pub(super) fn promote(&mut self, bucket: usize, kind: Kind, tuple: Tuple, count: u32) -> bool {
+    #[cold]
+    #[inline(never)]
+    pub(super) fn promote(&mut self, mark: usize, kind: Kind, tuple: Tuple, count: u32) -> bool {
         let next = |from: usize, wanted| {
             let found = self.slots[from..].iter().position(|s| s.used == wanted);
             found.map_or(self.slots.len(), |n| from + n)
@@ -125,23 +132,23 @@ impl Accumulator {
         self.slots[slot] = Slot {
             tuple,
             count,
-            bucket: bucket as u32,
+            mark: mark as u16,
             kind,
             used: Use::Kept,
         };
-        let mut at = bucket;
+        let mut at = self.bucket(tuple);
         while self.index[at] != 0 {
             at = (at + 1) & (self.index.len() - 1);
         }
         self.index[at] = slot as u32 + 1;
-        self.used[at] = 1;
+        self.filter[mark] = self.filter[mark].saturating_add(1);
         true
     }
 
     /// Takes a slot out of the index, moving up those behind it that searches would no longer reach.
     fn forget(&mut self, slot: usize) {
         let mask = self.index.len() - 1;
-        let mut hole = self.slots[slot].bucket as usize;
+        let mut hole = self.bucket(self.slots[slot].tuple);
         while self.index[hole] != slot as u32 + 1 {
             hole = (hole + 1) & mask;
         }
@@ -151,14 +158,17 @@ impl Accumulator {
             let Some(other) = (self.index[at] as usize).checked_sub(1) else {
                 break;
             };
-            let start = self.slots[other].bucket as usize;
+            let start = self.bucket(self.slots[other].tuple);
             if at.wrapping_sub(start) & mask >= at.wrapping_sub(hole) & mask {
                 self.index[hole] = self.index[at];
                 hole = at;
             }
         }
         self.index[hole] = 0;
-        self.used[hole] = 0;
+        let marked = &mut self.filter[usize::from(self.slots[slot].mark)];
+        if *marked < u8::MAX {
+            *marked -= 1;
+        }
     }
 
     /// Reports the entries that reached the threshold, in table order, and keeps them at 0 and
