@@ -24,11 +24,17 @@
 
 use trommel_tuple::{Events, Kind, Kinds, Message, Tuple};
 
-use crate::interval::MultiHash;
+use crate::hash::HashKind;
+use crate::interval::{MultiHash, Statistics};
 use crate::sample::{Alone, Countdown, Counted, Exact, Periodic, Random, Split};
+use crate::sketch::Intervals;
+use crate::sketch::count_min::CountMin;
+use crate::sketch::heavy_keeper::HeavyKeeper;
+use crate::sketch::sieve::Sieve;
+use crate::sketch::summary::Summary;
 use crate::table::{Behind, CounterTable};
 use crate::tagged::Tagged;
-use crate::{Level, Sampler, Spec};
+use crate::{Algorithm, IntervalSpec, Level, Sampler, Spec};
 
 /// Where messages go.
 pub trait Sink {
@@ -147,6 +153,14 @@ first_level! {
     Tagged(Tagged),
     /// `M`
     MultiHash(MultiHash),
+    /// `SS`, `MG`
+    Summary(Intervals<Summary>),
+    /// `CM`
+    CountMin(Intervals<CountMin>),
+    /// `HK`
+    HeavyKeeper(Intervals<HeavyKeeper>),
+    /// `S`
+    Sieve(Intervals<Sieve>),
 }
 
 impl FirstLevel {
@@ -175,8 +189,37 @@ impl FirstLevel {
                 Split::new(Counted(random(rate)), n, hash, seeds.hash).into()
             }
             Level::Tagged(tagged) => Tagged::new(tagged, hash, seeds.hash).into(),
-            Level::Interval(interval) => MultiHash::new(interval, hash, seeds.hash).into(),
+            Level::Interval(interval) => Self::of_interval(interval, hash, seeds),
         }
+    }
+
+    fn of_interval(spec: IntervalSpec, hash: HashKind, seeds: Seeds) -> Self {
+        let length = spec.interval;
+        match spec.algorithm {
+            Algorithm::MultiHash => MultiHash::new(spec, hash, seeds.hash).into(),
+            Algorithm::SpaceSaving | Algorithm::MisraGries => {
+                Intervals::new(Summary::new(&spec), length).into()
+            }
+            Algorithm::CountMin => {
+                Intervals::new(CountMin::new(spec, hash, seeds.hash), length).into()
+            }
+            Algorithm::HeavyKeeper => {
+                Intervals::new(HeavyKeeper::new(spec, hash, seeds), length).into()
+            }
+            Algorithm::Sieve => Intervals::new(Sieve::new(spec, hash, seeds.hash), length).into(),
+        }
+    }
+
+    /// What happened since the start, for interval profilers.
+    pub fn statistics(&self) -> Option<Statistics> {
+        Some(match self {
+            Self::MultiHash(profiler) => profiler.statistics(),
+            Self::Summary(profiler) => profiler.statistics(),
+            Self::CountMin(profiler) => profiler.statistics(),
+            Self::HeavyKeeper(profiler) => profiler.statistics(),
+            Self::Sieve(profiler) => profiler.statistics(),
+            _ => return None,
+        })
     }
 }
 

@@ -141,6 +141,16 @@ impl Layout {
             bits,
         }
     }
+
+    /// One index of `bits` bits, at most 16, for each of at most four rows.
+    pub const fn rows(rows: u32, bits: u32) -> Self {
+        Self {
+            first: 0,
+            lanes: rows,
+            lane_bits: 16,
+            bits,
+        }
+    }
 }
 
 /// Tuples that are hashed at a time; indices are kept on the stack for so many.

@@ -9,6 +9,8 @@
 //! in one table meets others in the other tables, so false positives need n collisions at once.
 //! * `C1` conservative update: only the smallest of the n counters are incremented;
 //! * `R1` resetting: the counters of a promoted tuple start again at 0;
+//! * `E2` early promotion (ours): at half the threshold already, so that more of the count is exact; an
+//!   entry is a candidate if it has reached T at the end of the interval;
 //! * `P1` retaining: candidates stay in the accumulator through the next interval, at 0 and
 //!   replaceable until they reach T again. `P0` empties it.
 //!
@@ -17,11 +19,11 @@
 //! [`MultiHash::event_of_any`] for every other shape.
 //!
 //! Invariants: at most 100 / threshold% tuples can reach T in an interval, so an accumulator of that
-//! size overflows only by false positives; a replaceable entry is below T, any other at or above it.
+//! size overflows only by false positives; a replaceable entry is below T.
 //!
 //! Source: seed 001 sections 5.1, 5.2, 5.4, 6.1; conservative update after Estan and Varghese.
 
-mod accumulator;
+pub(crate) mod accumulator;
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -57,6 +59,8 @@ pub struct Statistics {
 pub struct MultiHash {
     spec: IntervalSpec,
     threshold: u32,
+    /// Counts that promote: the threshold, or less with `E`.
+    early: u32,
     /// Groups of hash functions side by side in one word.
     hashes: Vec<Hash<u64>>,
     lane_bits: u32,
@@ -99,6 +103,7 @@ impl MultiHash {
         Self {
             spec,
             threshold: spec.threshold_count(),
+            early: spec.promotion_count(),
             hashes,
             lane_bits,
             counters: vec![0; counters].into_boxed_slice(),
@@ -143,12 +148,12 @@ impl MultiHash {
                 *counter += 1;
             }
         }
-        least + 1 >= self.threshold
+        least + 1 >= self.early
     }
 
     /// Gives the tuple a place in the accumulator, if there is one.
     fn promote(&mut self, mark: usize, kind: Kind, tuple: Tuple, at: &[usize]) {
-        if !(self.accumulator).promote(mark, kind, tuple, self.threshold) {
+        if !(self.accumulator).promote(mark, kind, tuple, self.early) {
             self.statistics.accumulator_full += 1;
             return;
         }
@@ -203,7 +208,7 @@ impl MultiHash {
                 unreachable!("near profilers have this many counters")
             };
             let filter = self.accumulator.filter();
-            let (quiet, stop) = quiet::<N, C>(counters, filter, self.threshold, &lanes[n..]);
+            let (quiet, stop) = quiet::<N, C>(counters, filter, self.early, &lanes[n..]);
             n += quiet;
             match stop {
                 Stop::End => return,
@@ -211,7 +216,7 @@ impl MultiHash {
                     let (kind, tuple) = (kind(n), tuples[n]);
                     if let Some(slot) = self.accumulator.find(kind, tuple) {
                         self.accumulator.count(slot, self.threshold);
-                    } else if count::<N, C>(counters, lanes[n]) + 1 >= self.threshold {
+                    } else if count::<N, C>(counters, lanes[n]) + 1 >= self.early {
                         self.promote(mark(lanes[n]), kind, tuple, &positions::<N>(lanes[n]));
                     }
                 }

@@ -26,7 +26,7 @@ const fn tables() -> [[u32; 256]; 8] {
         let mut crc = byte as u32;
         let mut bit = 0;
         while bit < 8 {
-            crc = crc >> 1 ^ POLYNOMIAL * (crc & 1);
+            crc = (crc >> 1) ^ (POLYNOMIAL * (crc & 1));
             bit += 1;
         }
         tables[0][byte] = crc;

@@ -19,11 +19,13 @@ use alloc::vec;
 
 use trommel_tuple::{Kind, Message, Tuple};
 
+use crate::index::Index;
+
 /// Marks of the filter.
-pub(super) const MARKS: usize = 4096;
+pub(crate) const MARKS: usize = 4096;
 
 /// Slots for each mark. One that was ever at 255 stays there: nothing is ruled out by it.
-pub(super) type Filter = [u8; MARKS];
+pub(crate) type Filter = [u8; MARKS];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Use {
@@ -37,16 +39,17 @@ struct Slot {
     tuple: Tuple,
     count: u32,
     mark: u16,
+    /// Retained from the interval before.
+    exact: bool,
     kind: Kind,
     used: Use,
 }
 
 /// The table.
 #[derive(Clone, Debug)]
-pub(super) struct Accumulator {
+pub(crate) struct Accumulator {
     slots: Box<[Slot]>,
-    /// Slot number + 1 by bucket; 0 where there is none.
-    index: Box<[u32]>,
+    index: Index,
     filter: Box<Filter>,
     /// No slot before this one is empty.
     empty: usize,
@@ -55,18 +58,18 @@ pub(super) struct Accumulator {
 }
 
 impl Accumulator {
-    pub(super) fn new(entries: u32) -> Self {
+    pub(crate) fn new(entries: u32) -> Self {
         let empty = Slot {
             tuple: Tuple::default(),
             count: 0,
             mark: 0,
+            exact: false,
             kind: Kind::Edge,
             used: Use::Empty,
         };
-        let buckets = (entries as usize * 4).next_power_of_two();
         Self {
             slots: vec![empty; entries as usize].into_boxed_slice(),
-            index: vec![0; buckets].into_boxed_slice(),
+            index: Index::new(entries),
             filter: Box::new([0; MARKS]),
             empty: 0,
             replaceable: 0,
@@ -74,34 +77,21 @@ impl Accumulator {
     }
 
     /// Which marks may be inside.
-    pub(super) fn filter(&self) -> &Filter {
+    pub(crate) fn filter(&self) -> &Filter {
         &self.filter
-    }
-
-    /// Where the search for a tuple starts.
-    fn bucket(&self, tuple: Tuple) -> usize {
-        let mixed = (tuple.pc.word() ^ tuple.value.rotate_left(32)).wrapping_add(tuple.value);
-        let mixed = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (mixed >> 32) as usize & (self.index.len() - 1)
     }
 
     /// The slot of a tuple.
     #[inline]
-    pub(super) fn find(&self, kind: Kind, tuple: Tuple) -> Option<usize> {
-        let mut at = self.bucket(tuple);
-        loop {
-            let slot = (self.index[at] as usize).checked_sub(1)?;
-            let s = &self.slots[slot];
-            if s.tuple == tuple && s.kind == kind {
-                return Some(slot);
-            }
-            at = (at + 1) & (self.index.len() - 1);
-        }
+    pub(crate) fn find(&self, kind: Kind, tuple: Tuple) -> Option<usize> {
+        let slots = &self.slots;
+        let of = |slot: usize| (slots[slot].kind, slots[slot].tuple);
+        self.index.find(kind, tuple, of)
     }
 
     /// One more event of a slot's tuple.
     #[inline]
-    pub(super) fn count(&mut self, slot: usize, threshold: u32) {
+    pub(crate) fn count(&mut self, slot: usize, threshold: u32) {
         let slot = &mut self.slots[slot];
         slot.count += 1;
         if slot.count >= threshold {
@@ -109,11 +99,22 @@ impl Accumulator {
         }
     }
 
+    /// Whether a slot's tuple has been inside since before the interval: its count is exact.
+    pub(crate) fn is_exact(&self, slot: usize) -> bool {
+        self.slots[slot].exact
+    }
+
+    /// A better estimate for a tuple that was promoted in this interval; lower ones are ignored.
+    pub(crate) fn raise_to(&mut self, slot: usize, count: u32) {
+        let slot = &mut self.slots[slot];
+        slot.count = slot.count.max(count);
+    }
+
     /// Gives a new tuple a slot that is not replaceable: an empty one, else the first replaceable
     /// one. `false` when there is neither.
     #[cold]
     #[inline(never)]
-    pub(super) fn promote(&mut self, mark: usize, kind: Kind, tuple: Tuple, count: u32) -> bool {
+    pub(crate) fn promote(&mut self, mark: usize, kind: Kind, tuple: Tuple, count: u32) -> bool {
         let next = |from: usize, wanted| {
             let found = self.slots[from..].iter().position(|s| s.used == wanted);
             found.map_or(self.slots.len(), |n| from + n)
@@ -133,38 +134,18 @@ impl Accumulator {
             tuple,
             count,
             mark: mark as u16,
+            exact: false,
             kind,
             used: Use::Kept,
         };
-        let mut at = self.bucket(tuple);
-        while self.index[at] != 0 {
-            at = (at + 1) & (self.index.len() - 1);
-        }
-        self.index[at] = slot as u32 + 1;
+        self.index.add(slot, tuple);
         self.filter[mark] = self.filter[mark].saturating_add(1);
         true
     }
 
-    /// Takes a slot out of the index, moving up those behind it that searches would no longer reach.
     fn forget(&mut self, slot: usize) {
-        let mask = self.index.len() - 1;
-        let mut hole = self.bucket(self.slots[slot].tuple);
-        while self.index[hole] != slot as u32 + 1 {
-            hole = (hole + 1) & mask;
-        }
-        let mut at = hole;
-        loop {
-            at = (at + 1) & mask;
-            let Some(other) = (self.index[at] as usize).checked_sub(1) else {
-                break;
-            };
-            let start = self.bucket(self.slots[other].tuple);
-            if at.wrapping_sub(start) & mask >= at.wrapping_sub(hole) & mask {
-                self.index[hole] = self.index[at];
-                hole = at;
-            }
-        }
-        self.index[hole] = 0;
+        let slots = &self.slots;
+        self.index.remove(slot, |n| slots[n].tuple);
         let marked = &mut self.filter[usize::from(self.slots[slot].mark)];
         if *marked < u8::MAX {
             *marked -= 1;
@@ -173,7 +154,7 @@ impl Accumulator {
 
     /// Reports the entries that reached the threshold, in table order, and keeps them at 0 and
     /// replaceable if they are to be retained. All others are flushed.
-    pub(super) fn end_interval(
+    pub(crate) fn end_interval(
         &mut self,
         threshold: u32,
         retain: bool,
@@ -192,6 +173,7 @@ impl Accumulator {
             }
             if candidate && retain {
                 self.slots[n].used = Use::Replaceable;
+                self.slots[n].exact = true;
             } else if slot.used != Use::Empty {
                 self.forget(n);
                 self.slots[n].used = Use::Empty;

@@ -151,14 +151,11 @@ impl Run {
         if let Some(table) = &mut self.table {
             table.finish(&mut |_: Message| self.messages += 1);
         }
-        let interval = match &self.first {
-            FirstLevel::MultiHash(profiler) => {
-                let statistics = profiler.statistics();
-                let sums = self.sums;
-                Some(sums.finish(statistics.promotions, statistics.accumulator_full))
-            }
-            _ => None,
-        };
+        let sums = self.sums;
+        let interval = self
+            .first
+            .statistics()
+            .map(|statistics| sums.finish(statistics.promotions, statistics.accumulator_full));
         let error = match (&interval, self.points.last()) {
             (Some(interval), _) => interval.parts.total(),
             (None, Some(point)) => point.error,
