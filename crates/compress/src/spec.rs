@@ -4,14 +4,18 @@
 //! spec     = level [ "+A" number ]
 //! level    = "exact" | sampler | "H" [ hash ] "[" sampler "]" number
 //!          | "T" [ hash ] "[" number "]" number "/" number "way/" number "bit"
-//!          | "M" number [ hash ] "[" number "," percent "]" number [ ":" flags ]
-//! hash     = ":crc" | ":mul"                                                    default: the papers'
+//!          | "M" number [ hash ] "[" interval "]" number [ ":" options ]
+//!          | ( "SS" | "MG" ) "[" interval "]" number [ ":" options ]
+//!          | ( "CM" | "HK" | "S" ) number [ hash ] "[" interval "]" number [ ":" options ]
 //! sampler  = ( "P" | "R" | "D" ) number | "CR" number [ ":sum" | ":ratio" ]
-//! flags    = { "C" ( 0 | 1 ) | "R" ( 0 | 1 ) | "P" ( 0 | 1 ) | "A" number }     default C1R0P1
+//! interval = number "," percent                                                 events, threshold
+//! hash     = ":crc" | ":mul"                                                    default: the papers'
+//! options  = { "C" ( 0 | 1 ) | "R" ( 0 | 1 ) | "P" ( 0 | 1 ) | "A" number | "E" number }
 //! number   = digits [ "k" | "M" ]                                               thousands, millions
 //! ```
 //!
-//! `A` in the flags of `M` sizes its accumulator, 100 / threshold% otherwise.
+//! Options default to C1R0P1; [`Algorithm::options`] tells which of them an algorithm has. `A` sizes the
+//! accumulator, 100 / threshold% otherwise; `E` divides the threshold of promotion.
 //!
 //! Invariants: a [`Spec`] that was parsed can be built: every bound is checked here, and what is
 //! wrong is said with its column and the fix. Parsing what a `Spec` prints gives the same `Spec`.
@@ -184,8 +188,8 @@ impl IntervalSpec {
     }
 
     /// Bytes that the tables take in hardware: 3 for a counter (seed 001, section 7), 2 for a tag, 2
-    /// for a counter that is emptied at a threshold below 65536, and 14 for a full entry (a tuple of
-    /// two 44-bit words and a counter of 3 bytes; as printed, 10 for two 32-bit words, are too few for x86-64).
+    /// for a counter that is emptied at a threshold below 65536, and 14 for a full entry (the
+    /// paper's 10 are for words of 32 bits).
     pub const fn bytes(&self) -> u64 {
         const COUNTER: u64 = 3;
         const ENTRY: u64 = 14;
