@@ -7,7 +7,11 @@
 
 use std::process::ExitCode;
 
+use trommel_host::record::RecordError;
 use trommel_symbol::launch::LaunchError;
+
+/// As shells say it of a program that is there and does not run.
+const CANNOT_RUN: u8 = 126;
 
 /// How a program ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,9 +56,12 @@ fn die_of(signal: i32) {
 
 /// The exit status for an error.
 pub(crate) fn code_of(error: &anyhow::Error) -> ExitCode {
-    match error.downcast_ref::<LaunchError>() {
-        Some(launch) => launch.exit_code().into(),
-        None => ExitCode::FAILURE,
+    if let Some(launch) = error.downcast_ref::<LaunchError>() {
+        return launch.exit_code().into();
+    }
+    match error.downcast_ref::<RecordError>() {
+        Some(RecordError::Launch { .. } | RecordError::NotStarted { .. }) => CANNOT_RUN.into(),
+        _ => ExitCode::FAILURE,
     }
 }
 

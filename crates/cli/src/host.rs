@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use trommel_compress::Spec;
+use trommel_host::interrupt::Guard;
 use trommel_host::launch::Inherited;
 use trommel_host::only;
 use trommel_host::record::{self, RecordOptions, Recording};
@@ -37,8 +38,8 @@ pub(crate) struct Options {
     pub(crate) only: Vec<Only>,
 }
 
-/// Runs the program and collects its events.
-pub(crate) fn record(options: Options) -> Result<(Recording, Outcome)> {
+/// Runs the program and collects its events. `guard` keeps interrupts from us.
+pub(crate) fn record(options: Options, guard: &Guard) -> Result<(Recording, Outcome)> {
     let only = |only: &Only| match only {
         Only::Name(name) => only::Only::Name(name.clone()),
         Only::Range(low, high) => only::Only::Range(Vaddr(*low), Vaddr(*high)),
@@ -53,7 +54,7 @@ pub(crate) fn record(options: Options) -> Result<(Recording, Outcome)> {
         only: options.only.iter().map(only).collect(),
         stress: stress()?,
     };
-    let recording = record::record(&options, &mut output::complain)?;
+    let recording = record::record(&options, guard, &mut output::complain)?;
     let outcome = match recording.ended.status {
         Some(status) if status < 0 => Outcome::Signaled(-status),
         Some(status) => Outcome::Exited(status as u8),

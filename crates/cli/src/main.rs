@@ -26,7 +26,10 @@ use clap::Parser;
 use args::{Arguments, Command};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(answer) => return said(&answer),
+    };
     let done = match arguments.command {
         Command::Record(args) => record::run(args),
         Command::Report(args) => report::run(&args),
@@ -43,5 +46,18 @@ fn main() -> ExitCode {
             output::complain(&format!("{error:#}"));
             exit::code_of(&error)
         }
+    }
+}
+
+/// Prints what the parser has to say: an error, or the help or version that was asked for.
+fn said(answer: &clap::Error) -> ExitCode {
+    use std::io::Write;
+    let printed = answer.print().and_then(|()| std::io::stdout().flush());
+    match printed.map_err(anyhow::Error::from) {
+        Err(error) if !answer.use_stderr() && !output::is_closed_pipe(&error) => {
+            output::complain(&format!("{error:#}"));
+            ExitCode::FAILURE
+        }
+        _ => u8::try_from(answer.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from),
     }
 }

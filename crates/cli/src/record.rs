@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
+use trommel_host::interrupt;
 use trommel_profile::Profile;
 use trommel_store::Written;
 use trommel_symbol::launch;
@@ -39,8 +40,12 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         stream: args.stream,
         only: args.only,
     };
-    let (recording, outcome) = host::record(options)?;
+    let guard = interrupt::guard();
+    let (recording, outcome) = host::record(options, &guard)?;
     let (path, written) = save(&args.output, &recording.profile);
+    drop(guard);
+    let stream_missing = stream.is_some() && !recording.stream_whole;
+    let stream = stream.filter(|_| recording.stream_whole);
     if !args.quiet {
         let mut text = Vec::new();
         summary::write(&mut text, &recording.profile)?;
@@ -51,8 +56,10 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         let _ = std::io::stderr().write_all(&text);
     }
     match outcome {
-        // A script must not take a profile that is not where it should be for a success.
-        Outcome::Exited(0) if path != args.output || written.is_none() => Ok(ExitCode::FAILURE),
+        // A script must not take a profile or stream that is not where it should be for a success.
+        Outcome::Exited(0) if path != args.output || written.is_none() || stream_missing => {
+            Ok(ExitCode::FAILURE)
+        }
         outcome => Ok(exit::like(outcome)),
     }
 }

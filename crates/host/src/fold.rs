@@ -18,70 +18,58 @@
 //! * Places are resolved while the code they name is mapped: before a region is replaced, all
 //!   counts that hold run-time addresses are settled ([`Folder::settle`]).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
 use std::io;
 
+use rustc_hash::FxHashMap;
 use trommel_compress::{Compressor, Level, Seeds, Sink, Spec};
-use trommel_profile::accuracy::{Estimator, Tuples};
+use trommel_profile::accuracy::{Estimator, PerKind, Tuples};
 use trommel_profile::{KindProfile, Site};
-use trommel_queue::dict::{Event, TargetPc};
+use trommel_queue::dict::TargetPc;
 use trommel_tuple::{Events, Kind, KindSet, Message, Place, Tuple};
 
+use crate::dictionary::{Dictionary, Path, Step};
 use crate::exact::{Tables, UNSELECTED};
 use crate::modules::Modules;
 use crate::only::Selection;
 use crate::shared::{Damaged, SharedFile};
 use crate::stream::StreamFile;
 
-/// One event of a path, resolved.
-#[derive(Clone, Copy)]
-enum Step {
-    /// Known at translation.
-    Static(Kind, Tuple),
-    /// The value is the record's next word.
-    Dynamic(Kind, Place),
-    /// The same, but not selected: the word is skipped.
-    Skipped,
-}
-
-#[derive(Default)]
-struct Path {
-    /// Worked out; nothing else is meant otherwise.
-    met: bool,
-    /// Executions, when counting exactly.
-    count: u64,
-    /// 64-bit words in its records.
-    values: u32,
-    /// The table in `Folder::tables` of each word, when counting exactly.
-    tables: Box<[u32]>,
-    steps: Box<[Step]>,
-}
-
-/// Why folding stopped early.
+/// The stream file could not be written; the profile does not need it.
 #[derive(Debug, thiserror::Error)]
-pub enum FoldError {
-    /// The target damaged the shared memory.
-    #[error(transparent)]
-    Damaged(#[from] Damaged),
-    /// The stream file could not be written.
-    #[error("cannot write the event stream: {0}")]
-    Stream(io::Error),
+#[error("cannot write the event stream: {0}")]
+pub struct StreamError(io::Error);
+
+/// What the counting loop needs of a path that was met.
+#[derive(Clone, Copy)]
+struct Counter {
+    /// Executions since the last settling, when counting exactly.
+    count: u64,
+    /// Where its tables start in the dictionary's.
+    tables: u32,
+    /// 64-bit words in its records.
+    values: u16,
 }
+
+/// In `met`: not met.
+const NEVER: u32 = u32::MAX;
+
+/// Counts by what they count; a value may occur more than once.
+type Counts = FxHashMap<(Kind, Place), Vec<(u64, u64)>>;
 
 /// Folds the records of one target.
 pub struct Folder {
-    /// The modules met so far.
-    pub modules: Modules,
-    selection: Selection,
-    /// How branches and calls transfer control.
-    pub sites: HashMap<Place, Site>,
+    dictionary: Dictionary,
+    /// By path number: which of the paths met it is.
+    met: Vec<u32>,
+    /// By path met, as `paths`.
+    counters: Vec<Counter>,
     paths: Vec<Path>,
-    /// One for each place that has run-time values; the first for what is not selected.
     tables: Tables,
-    table_of: HashMap<(Kind, Place), u32>,
     regions: usize,
-    /// Settled counts; a tuple may occur more than once.
-    counts: Vec<((Kind, Tuple), u64)>,
+    /// Settled counts.
+    counts: Counts,
     ordered: Option<Ordered>,
 }
 
@@ -90,8 +78,10 @@ struct Ordered {
     compressor: Compressor,
     estimate: Estimate,
     stream: Option<StreamFile>,
+    /// What ended the stream early, until somebody asks.
+    stream_error: Option<StreamError>,
     streamed_modules: usize,
-    seen: [u64; Kind::ALL.len()],
+    seen: PerKind,
     tuples: Vec<Tuple>,
     kinds: Vec<Kind>,
     /// Bytes of the last record of a chunk: its code's region may come with the next.
@@ -102,7 +92,7 @@ struct Ordered {
 struct Estimate {
     tuples: Tuples,
     estimator: Estimator,
-    messages: [u64; Kind::ALL.len()],
+    messages: PerKind,
 }
 
 impl Sink for Estimate {
@@ -117,138 +107,94 @@ const BLOCK: usize = 4096;
 
 impl Folder {
     /// A folder for `spec`; with `stream`, all events are written there too.
-    pub fn new(spec: &Spec, stream: Option<StreamFile>, selection: Selection) -> Self {
-        let exact = (spec.level == Level::Exact && spec.table.is_none()) && stream.is_none();
+    pub fn new(spec: &Spec, stream: Option<io::Result<StreamFile>>, selection: Selection) -> Self {
+        let (stream, stream_error) = match stream.transpose() {
+            Ok(stream) => (stream, None),
+            Err(error) => (None, Some(StreamError(error))),
+        };
+        let exact = (spec.level == Level::Exact && spec.table.is_none())
+            && stream.is_none()
+            && stream_error.is_none();
         let ordered = (!exact).then(|| Ordered {
             compressor: spec.build(Seeds::default()),
             estimate: Estimate {
                 tuples: Tuples::default(),
                 estimator: Estimator::new(spec, Seeds::default()),
-                messages: [0; Kind::ALL.len()],
+                messages: PerKind::default(),
             },
             stream,
+            stream_error,
             streamed_modules: 0,
-            seen: [0; Kind::ALL.len()],
+            seen: PerKind::default(),
             tuples: Vec::with_capacity(2 * BLOCK),
             kinds: Vec::with_capacity(2 * BLOCK),
             rest: Vec::new(),
         });
         Self {
-            modules: Modules::new(),
-            selection,
-            sites: HashMap::new(),
+            dictionary: Dictionary::new(selection),
+            met: Vec::new(),
+            counters: Vec::new(),
             paths: Vec::new(),
-            tables: Tables::new(),
-            table_of: HashMap::new(),
+            tables: Tables::default(),
             regions: 0,
-            counts: Vec::new(),
+            counts: Counts::default(),
             ordered,
         }
     }
 
     /// Folds the records of one chunk; `last` says that no more will come.
-    pub fn chunk(
-        &mut self,
-        shared: &SharedFile,
-        bytes: &[u8],
-        last: bool,
-    ) -> Result<(), FoldError> {
-        self.learn(shared)?;
+    pub fn chunk(&mut self, shared: &SharedFile, bytes: &[u8], last: bool) -> Result<(), Damaged> {
+        self.learn(shared);
         if self.ordered.is_some() {
             self.expand(shared, bytes, last)
         } else {
-            self.count(shared, bytes).map_err(FoldError::Damaged)
+            self.count(shared, bytes)
         }
+    }
+
+    /// Why no more is written to the stream file; told once.
+    pub fn stream_error(&mut self) -> Option<StreamError> {
+        self.ordered.as_mut()?.stream_error.take()
     }
 
     /// Reads what the dictionary says beyond what is known.
-    fn learn(&mut self, shared: &SharedFile) -> Result<(), FoldError> {
+    fn learn(&mut self, shared: &SharedFile) {
         let regions = shared.regions();
         while self.regions < regions {
             let region = shared.region(self.regions);
-            if self.modules.replaces(&region) {
+            if self.dictionary.modules.replaces(&region) {
                 self.settle();
             }
-            self.modules.add(&region);
+            self.dictionary.modules.add(&region);
             self.regions += 1;
         }
-        self.paths.resize_with(shared.paths(), Path::default);
-        Ok(())
+        self.met.resize(shared.paths(), NEVER);
     }
 
-    /// Works out what a path expands to, when it is met for the first time: most are never taken.
+    /// Which path met `number` is. What it expands to is worked out when it is met for the first
+    /// time: most are never taken.
+    #[inline]
+    fn path(&mut self, shared: &SharedFile, number: u32) -> Result<usize, Damaged> {
+        match self.met.get(number as usize) {
+            Some(&NEVER) => self.meet(shared, number),
+            Some(&met) => Ok(met as usize),
+            None => Err(damaged(number)),
+        }
+    }
+
     #[cold]
-    fn meet(&mut self, shared: &SharedFile, number: u32) -> Result<(), Damaged> {
-        let events = shared.path(number as usize)?;
-        self.paths[number as usize] = self.resolve(&events);
-        Ok(())
-    }
-
-    fn resolve(&mut self, events: &[Event]) -> Path {
-        let mut values = 0;
-        let mut tables = Vec::new();
-        let mut steps = Vec::with_capacity(events.len());
-        for event in events {
-            if event.is_dynamic() {
-                values += 1;
-            }
-            let pc = match *event {
-                Event::Branch { pc, .. } | Event::Call { pc, .. } | Event::Dynamic { pc, .. } => pc,
-            };
-            let place = self.modules.place(pc);
-            if !self.selection.has(place, &self.modules.list) {
-                if event.is_dynamic() {
-                    steps.push(Step::Skipped);
-                    tables.push(UNSELECTED);
-                }
-                continue;
-            }
-            steps.push(match *event {
-                Event::Branch {
-                    len, target, taken, ..
-                } => {
-                    let taken_to = self.modules.place(target);
-                    let fallthrough = self.modules.place(TargetPc(pc.0 + u64::from(len)));
-                    self.sites.insert(
-                        place,
-                        Site::Conditional {
-                            taken: taken_to,
-                            fallthrough,
-                        },
-                    );
-                    let to = if taken { taken_to } else { fallthrough };
-                    Step::Static(Kind::Edge, Tuple::new(place, to.word()))
-                }
-                Event::Call { target, .. } => {
-                    self.sites.insert(place, Site::DirectCall);
-                    let to = self.modules.place(target);
-                    Step::Static(Kind::Call, Tuple::new(place, to.word()))
-                }
-                Event::Dynamic { kind, .. } => {
-                    match kind {
-                        Kind::Edge => drop(self.sites.insert(place, Site::IndirectJump)),
-                        Kind::Call => drop(self.sites.insert(place, Site::IndirectCall)),
-                        _ => {}
-                    }
-                    tables.push(self.table(kind, place));
-                    Step::Dynamic(kind, place)
-                }
-            });
-        }
-        Path {
-            met: true,
+    fn meet(&mut self, shared: &SharedFile, number: u32) -> Result<usize, Damaged> {
+        let path = self.dictionary.meet(shared, number)?;
+        self.tables.make(self.dictionary.table_count());
+        let met = self.paths.len();
+        self.counters.push(Counter {
             count: 0,
-            values,
-            tables: tables.into(),
-            steps: steps.into(),
-        }
-    }
-
-    fn table(&mut self, kind: Kind, place: Place) -> u32 {
-        *self
-            .table_of
-            .entry((kind, place))
-            .or_insert_with(|| self.tables.push())
+            tables: path.tables,
+            values: path.values,
+        });
+        self.paths.push(path);
+        self.met[number as usize] = met as u32;
+        Ok(met)
     }
 
     /// The way for exact counts.
@@ -256,34 +202,27 @@ impl Folder {
         let mut rest = bytes;
         while let Some((number, after)) = rest.split_first_chunk::<4>() {
             let number = u32::from_le_bytes(*number);
-            let damaged = Damaged {
-                what: "a path number",
-                number: u64::from(number),
-            };
-            match self.paths.get(number as usize) {
-                None => return Err(damaged),
-                Some(path) if !path.met => self.meet(shared, number)?,
-                Some(_) => {}
-            }
-            let path = &mut self.paths[number as usize];
-            path.count += 1;
+            let met = self.path(shared, number)?;
+            let counter = &mut self.counters[met];
+            counter.count += 1;
             rest = after;
-            if path.values != 0 {
-                let Some((words, after)) = rest.split_at_checked(8 * path.values as usize) else {
-                    return Err(damaged);
+            if counter.values != 0 {
+                let Some((words, after)) = rest.split_at_checked(8 * usize::from(counter.values))
+                else {
+                    return Err(damaged(number));
                 };
-                for (table, word) in path.tables.iter().zip(words.as_chunks::<8>().0) {
+                let tables = &self.dictionary.tables[counter.tables as usize..];
+                for (table, word) in tables.iter().zip(words.as_chunks::<8>().0) {
                     self.tables.add(*table, u64::from_le_bytes(*word));
                 }
                 rest = after;
             }
         }
-        self.tables.flush();
         Ok(())
     }
 
     /// The way for everything else.
-    fn expand(&mut self, shared: &SharedFile, bytes: &[u8], last: bool) -> Result<(), FoldError> {
+    fn expand(&mut self, shared: &SharedFile, bytes: &[u8], last: bool) -> Result<(), Damaged> {
         // Taken out while the paths are worked on, and back whatever happens.
         let Some(mut ordered) = self.ordered.take() else {
             return Ok(());
@@ -299,23 +238,17 @@ impl Folder {
         shared: &SharedFile,
         bytes: &[u8],
         last: bool,
-    ) -> Result<(), FoldError> {
+    ) -> Result<(), Damaged> {
         let mut joined = std::mem::take(&mut ordered.rest);
         joined.extend_from_slice(bytes);
         let mut rest = &joined[..];
         while let Some((number, after)) = rest.split_first_chunk::<4>() {
             let number = u32::from_le_bytes(*number);
-            let damaged = || Damaged {
-                what: "a path number",
-                number: u64::from(number),
-            };
-            if !self.paths.get(number as usize).ok_or_else(damaged)?.met {
-                self.meet(shared, number)?;
-            }
-            let path = &self.paths[number as usize];
+            let met = self.path(shared, number)?;
+            let path = self.paths[met];
             let (words, after) = after
-                .split_at_checked(8 * path.values as usize)
-                .ok_or_else(damaged)?;
+                .split_at_checked(8 * usize::from(path.values))
+                .ok_or_else(|| damaged(number))?;
             if after.is_empty() && !last {
                 break;
             }
@@ -324,93 +257,125 @@ impl Folder {
                 .0
                 .iter()
                 .map(|w| u64::from_le_bytes(*w));
-            for step in &path.steps {
+            for step in self.dictionary.steps(&path).iter().chain(&path.tail) {
                 let (kind, tuple) = match *step {
                     Step::Static(kind, tuple) => (kind, tuple),
                     Step::Dynamic(kind, place) => {
                         let word = words.next().unwrap_or_default();
                         let value = if kind.value_is_place() {
-                            self.modules.place(TargetPc(word)).word()
+                            self.dictionary.modules.place_at(TargetPc(word)).word()
                         } else {
                             word
                         };
                         (kind, Tuple::new(place, value))
                     }
-                    Step::Skipped => {
+                    Step::UnselectedWord => {
                         words.next();
                         continue;
                     }
+                    Step::Unselected => continue,
                 };
                 ordered.tuples.push(tuple);
                 ordered.kinds.push(kind);
             }
             if ordered.tuples.len() >= BLOCK {
-                ordered.block(&self.modules)?;
+                ordered.block(&self.dictionary.modules);
             }
             rest = after;
         }
         ordered.rest = rest.to_vec();
-        ordered.block(&self.modules)
+        ordered.block(&self.dictionary.modules);
+        Ok(())
     }
 
     /// Moves counts that name run-time addresses to places.
     fn settle(&mut self) {
-        for path in &mut self.paths {
-            let count = std::mem::take(&mut path.count);
-            if count == 0 {
-                continue;
-            }
-            for step in &path.steps {
-                if let Step::Static(kind, tuple) = *step {
-                    self.counts.push(((kind, tuple), count));
+        let taken = self
+            .paths
+            .iter()
+            .zip(&mut self.counters)
+            .filter_map(|(p, c)| {
+                let count = std::mem::take(&mut c.count);
+                (count != 0).then_some((p, count))
+            });
+        let counts = &mut self.counts;
+        self.dictionary.counts(taken, |kind, tuple, count| {
+            let values = counts.entry((kind, tuple.pc)).or_default();
+            values.push((tuple.value, count));
+        });
+        self.tables.flush();
+        self.tables.take(UNSELECTED);
+        for (&(kind, place), &table) in &self.dictionary.table_of {
+            let mut values = self.tables.take(table);
+            if kind.value_is_place() {
+                for (value, _) in &mut values {
+                    *value = self.dictionary.modules.place_at(TargetPc(*value)).word();
                 }
             }
-        }
-        self.tables.drain(UNSELECTED).for_each(drop);
-        for (&(kind, place), &table) in &self.table_of {
-            for (value, count) in self.tables.drain(table) {
-                let value = match kind.value_is_place() {
-                    true => self.modules.place(TargetPc(value)).word(),
-                    false => value,
-                };
-                self.counts.push(((kind, Tuple::new(place, value)), count));
+            if !values.is_empty() {
+                match counts.entry((kind, place)) {
+                    Entry::Vacant(entry) => drop(entry.insert(values)),
+                    Entry::Occupied(entry) => entry.into_mut().append(&mut values),
+                }
             }
         }
     }
 
     /// The profile of everything folded, and the stream file finished.
-    pub fn finish(mut self, kinds: KindSet) -> Result<Folded, FoldError> {
+    pub fn finish(mut self, kinds: KindSet) -> Folded {
+        let mut stream_error = None;
         let mut folded: BTreeMap<Kind, KindProfile> =
             kinds.iter().map(|k| (k, KindProfile::default())).collect();
         match self.ordered.take() {
-            Some(ordered) => ordered.finish(&self.modules, &mut folded)?,
+            Some(ordered) => stream_error = ordered.finish(&self.dictionary.modules, &mut folded),
             None => {
                 self.settle();
-                self.counts.sort_unstable_by_key(|(tuple, _)| *tuple);
-                for &((kind, tuple), count) in &self.counts {
-                    let profile = folded.entry(kind).or_default();
-                    profile.seen += count;
-                    profile.messages += count;
-                    let values = profile.counts.entry(tuple.pc).or_default();
-                    match values.last_mut() {
-                        Some((value, sum)) if *value == tuple.value => *sum += count,
-                        _ => values.push((tuple.value, count)),
-                    }
+                let mut counts: Vec<_> = std::mem::take(&mut self.counts).into_iter().collect();
+                counts.sort_unstable_by_key(|(key, _)| *key);
+                for group in counts.chunk_by_mut(|a, b| a.0.0 == b.0.0) {
+                    let profile = folded.entry(group[0].0.0).or_default();
+                    let places = group.iter_mut().map(|((_, place), values)| {
+                        merge(values);
+                        profile.seen += values.iter().map(|(_, count)| count).sum::<u64>();
+                        (*place, std::mem::take(values))
+                    });
+                    profile.counts = places.collect();
+                    profile.messages = profile.seen;
                 }
             }
         }
-        let reached = |place: &Place| folded.values().any(|k| k.counts.contains_key(place));
-        let sites = self
-            .sites
-            .into_iter()
-            .filter(|(place, _)| reached(place))
+        let sites = self.dictionary.sites;
+        let reached: BTreeMap<Place, Site> = folded
+            .values()
+            .flat_map(|k| k.counts.keys())
+            .filter_map(|place| Some((*place, *sites.get(place)?)))
             .collect();
-        Ok(Folded {
+        Folded {
             kinds: folded,
-            sites,
-            modules: self.modules,
-        })
+            sites: reached,
+            modules: self.dictionary.modules,
+            stream_error,
+        }
     }
+}
+
+fn damaged(number: u32) -> Damaged {
+    Damaged {
+        what: "a path number",
+        number: number.into(),
+    }
+}
+
+/// Sorts counted values and adds up the counts of equal ones.
+fn merge(values: &mut Vec<(u64, u64)>) {
+    values.sort_unstable();
+    values.dedup_by(|later, earlier| {
+        let same = later.0 == earlier.0;
+        if same {
+            earlier.1 += later.1;
+        }
+        same
+    });
 }
 
 /// What a run came to.
@@ -421,70 +386,52 @@ pub struct Folded {
     pub sites: BTreeMap<Place, Site>,
     /// The modules.
     pub modules: Modules,
+    /// Why the stream file lacks its end, unless that was told before.
+    pub stream_error: Option<StreamError>,
 }
 
 impl Ordered {
     /// Sends the collected tuples on.
-    fn block(&mut self, modules: &Modules) -> Result<(), FoldError> {
-        if let Some(stream) = &mut self.stream {
-            while self.streamed_modules < modules.list.len() {
-                stream
-                    .module(&modules.list[self.streamed_modules])
-                    .map_err(FoldError::Stream)?;
-                self.streamed_modules += 1;
-            }
-        }
-        let events = Events::new(&self.tuples, &self.kinds);
+    fn block(&mut self, modules: &Modules) {
         for kind in &self.kinds {
             self.seen[*kind as usize] += 1;
         }
         // Both lanes are always pushed to together.
-        if let Some(events) = events {
+        if let Some(events) = Events::new(&self.tuples, &self.kinds) {
             if let Some(stream) = &mut self.stream {
-                stream.events(events).map_err(FoldError::Stream)?;
+                let new = &modules.list[self.streamed_modules..];
+                let written = new
+                    .iter()
+                    .try_for_each(|module| stream.module(module))
+                    .and_then(|()| stream.events(events));
+                self.streamed_modules = modules.list.len();
+                if let Err(error) = written {
+                    self.stream = None;
+                    self.stream_error = Some(StreamError(error));
+                }
             }
             self.compressor.events(events, &mut self.estimate);
         }
         self.tuples.clear();
         self.kinds.clear();
-        Ok(())
     }
 
     fn finish(
         mut self,
         modules: &Modules,
         folded: &mut BTreeMap<Kind, KindProfile>,
-    ) -> Result<(), FoldError> {
-        self.block(modules)?;
+    ) -> Option<StreamError> {
+        self.block(modules);
         self.compressor.finish(&mut self.estimate);
-        if let Some(stream) = self.stream {
-            stream.finish().map_err(FoldError::Stream)?;
+        if let Some(stream) = self.stream.take() {
+            self.stream_error = stream.finish().err().map(StreamError);
         }
         let Estimate {
             tuples,
             estimator,
             messages,
         } = &self.estimate;
-        for (kind, tuple, count) in estimator.estimates(tuples) {
-            let counts = &mut folded.entry(kind).or_default().counts;
-            counts
-                .entry(tuple.pc)
-                .or_default()
-                .push((tuple.value, count.round() as u64));
-        }
-        for kind in Kind::ALL {
-            if self.seen[kind as usize] != 0 {
-                let profile = folded.entry(kind).or_default();
-                profile.seen = self.seen[kind as usize];
-                profile.messages = messages[kind as usize];
-            }
-        }
-        for profile in folded.values_mut() {
-            profile
-                .counts
-                .values_mut()
-                .for_each(|values| values.sort_unstable());
-        }
-        Ok(())
+        folded.extend(estimator.profile(tuples, &self.seen, messages));
+        self.stream_error
     }
 }

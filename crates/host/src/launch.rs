@@ -19,6 +19,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, execv, fork};
 
 use crate::inject::inject;
+use crate::interrupt::Guard;
 
 /// What is to be started.
 pub struct Command<'a> {
@@ -28,6 +29,8 @@ pub struct Command<'a> {
     pub args: Vec<&'a OsStr>,
     /// What it is to find as its parent did.
     pub inherited: Inherited,
+    /// Dispositions of ours that it must not find.
+    pub guard: &'a Guard,
 }
 
 /// What Rust's start-up code changes before `main`, and a program must find unchanged.
@@ -60,13 +63,19 @@ pub enum LaunchFailure {
     #[error("cannot execute it: {}", .0.desc())]
     Exec(Errno),
     /// It did not come as far as its first instruction.
-    #[error("it ended before its first instruction: {0:?}")]
-    Ended(WaitStatus),
+    #[error("it ended before its first instruction, by {0}")]
+    Ended(Signal),
+    /// The same, in a way that processes do not end.
+    #[error("it did not reach its first instruction: {0:?}")]
+    Lost(WaitStatus),
     /// It is no 64-bit program.
     #[error("it is not a 64-bit x86 program")]
     NotNative,
+    /// The system refuses ptrace.
+    #[error("it may not be traced; `trommel doctor` tells what is in the way")]
+    NotTraced,
     /// The system refused something.
-    #[error("{what}: {error}")]
+    #[error("{what}: {error}; `trommel doctor` tells what is in the way")]
     System {
         /// What was tried.
         what: &'static str,
@@ -116,6 +125,19 @@ pub fn wait(pid: Pid) -> Ended {
     }
 }
 
+/// Whether a program has ended; [`wait`] then tells how.
+pub fn has_ended(pid: Pid) -> bool {
+    use nix::sys::wait::{Id, WaitPidFlag, waitid};
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    !matches!(
+        waitid(Id::Pid(pid), flags),
+        Ok(WaitStatus::StillAlive) | Err(Errno::EINTR)
+    )
+}
+
+/// How a child exits that may not be traced; no error of `exec` has this number.
+const NOT_TRACED: i32 = 255;
+
 /// In the child: a number for the shared file that the app will not miss.
 const HIGH_FD: i32 = 200;
 
@@ -133,6 +155,8 @@ pub fn launch(command: &Command<'_>, shared: BorrowedFd<'_>) -> Result<Pid, Laun
         .map(|a| CString::new(a.as_bytes()))
         .collect::<Result<_, _>>()
         .map_err(nul)?;
+    // The runtime reads there what is code; told now, and not by a program that runs unobserved.
+    std::fs::File::open("/proc/self/maps").map_err(system("reading /proc/self/maps"))?;
     // The descriptor is inherited; the runtime closes it before the app starts.
     let inherited = nix::fcntl::fcntl(shared, nix::fcntl::FcntlArg::F_DUPFD(HIGH_FD))
         .or_else(|_| nix::fcntl::fcntl(shared, nix::fcntl::FcntlArg::F_DUPFD(3)))
@@ -141,38 +165,55 @@ pub fn launch(command: &Command<'_>, shared: BorrowedFd<'_>) -> Result<Pid, Laun
     let child = match unsafe { fork() } {
         Ok(ForkResult::Parent { child }) => child,
         Ok(ForkResult::Child) => {
-            let failed = |errno: Errno| -> ! {
+            let failed = |status: i32| -> ! {
                 // SAFETY: ends the child at once, as a forked child must.
-                unsafe { libc::_exit(errno as i32) }
+                unsafe { libc::_exit(status) }
             };
-            if let Err(errno) = ptrace::traceme() {
-                failed(errno)
+            if ptrace::traceme().is_err() {
+                failed(NOT_TRACED)
             }
+            command.guard.restore();
             command.inherited.restore();
             match execv(&file, &args) {
-                Ok(_) => failed(Errno::UnknownErrno),
-                Err(errno) => failed(errno),
+                Ok(_) => failed(0),
+                Err(errno) => failed(errno as i32),
             }
         }
         Err(e) => return Err(system("fork")(e.into())),
     };
     let _ = nix::unistd::close(inherited.as_raw_fd());
-    match waitpid(child, None).map_err(|e| system("waiting for the program")(e.into()))? {
-        WaitStatus::Stopped(_, Signal::SIGTRAP) => {}
-        WaitStatus::Exited(_, errno) => return Err(LaunchFailure::Exec(Errno::from_raw(errno))),
-        status => return Err(LaunchFailure::Ended(status)),
-    }
-    const CODE_SEGMENT_64: u64 = 0x33;
-    let regs = ptrace::getregs(child).map_err(|e| system("reading registers")(e.into()))?;
-    let started = if regs.cs == CODE_SEGMENT_64 {
-        inject(child, inherited.as_raw_fd()).map_err(system("putting the runtime into the program"))
-    } else {
-        Err(LaunchFailure::NotNative)
-    };
+    let started = take_over(child, inherited.as_raw_fd());
     if started.is_err() {
         // It has not run anything yet; nobody will miss it.
         let _ = ptrace::kill(child);
         let _ = waitpid(child, None);
     }
     started.map(|()| child)
+}
+
+/// Waits for the program's `exec`, puts the runtime in, and lets it run.
+fn take_over(child: Pid, file: i32) -> Result<(), LaunchFailure> {
+    loop {
+        match waitpid(child, None).map_err(|e| system("waiting for the program")(e.into()))? {
+            WaitStatus::Stopped(_, Signal::SIGTRAP) => break,
+            // Sent to it before its `exec`: it gets that, as it would without a tracer.
+            WaitStatus::Stopped(_, signal) => {
+                ptrace::cont(child, signal).map_err(|e| system("starting the program")(e.into()))?
+            }
+            WaitStatus::Exited(_, NOT_TRACED) => return Err(LaunchFailure::NotTraced),
+            WaitStatus::Exited(_, errno) => {
+                return Err(LaunchFailure::Exec(Errno::from_raw(errno)));
+            }
+            WaitStatus::Signaled(_, signal, _) => return Err(LaunchFailure::Ended(signal)),
+            status => return Err(LaunchFailure::Lost(status)),
+        }
+    }
+    const CODE_SEGMENT_64: u64 = 0x33;
+    let regs = ptrace::getregs(child).map_err(|e| system("reading registers")(e.into()))?;
+    // Should we be killed now, half a runtime must not run.
+    let _ = ptrace::setoptions(child, ptrace::Options::PTRACE_O_EXITKILL);
+    if regs.cs != CODE_SEGMENT_64 {
+        return Err(LaunchFailure::NotNative);
+    }
+    inject(child, file).map_err(system("putting the runtime into the program"))
 }

@@ -8,6 +8,7 @@
 //! | [`launch`] | a program started, injected, and waited for |
 //! | [`interrupt`] | what Ctrl-C means while a program runs |
 //! | [`modules`] | run-time addresses to places |
+//! | [`dictionary`] | what path numbers mean |
 //! | [`only`] | what is observed at all |
 //! | [`exact`] | values counted one by one |
 //! | [`fold`] | records into a profile |
@@ -17,6 +18,7 @@
 //!
 //! Architecture invariant: only [`inject`] and [`launch`] know ptrace; nothing here prints.
 
+pub mod dictionary;
 pub mod exact;
 pub mod fold;
 pub mod image;

@@ -134,21 +134,26 @@ impl Modules {
         id
     }
 
-    /// The place of an address.
+    /// The place of an address, remembering the region for the next.
     pub fn place(&mut self, pc: TargetPc) -> Place {
-        let at = pc.0;
-        if !self
-            .known
-            .get(self.last)
-            .is_some_and(|k| k.range.contains(&at))
+        let holds = |k: &Known| k.range.contains(&pc.0);
+        if !self.known.get(self.last).is_some_and(holds)
+            && let Some(n) = self.known.iter().position(holds)
         {
-            match self.known.iter().position(|k| k.range.contains(&at)) {
-                Some(n) => self.last = n,
-                None => return Place::new(ModuleId::ANON, Vaddr(at)),
-            }
+            self.last = n;
         }
-        let k = &self.known[self.last];
-        Place::new(k.module, Vaddr(at - k.range.start + k.vaddr))
+        self.place_at(pc)
+    }
+
+    /// The place of an address.
+    pub fn place_at(&self, pc: TargetPc) -> Place {
+        let at = pc.0;
+        let holds = |k: &&Known| k.range.contains(&at);
+        let last = self.known.get(self.last).filter(holds);
+        match last.or_else(|| self.known.iter().find(holds)) {
+            Some(k) => Place::new(k.module, Vaddr(at - k.range.start + k.vaddr)),
+            None => Place::new(ModuleId::ANON, Vaddr(at)),
+        }
     }
 }
 

@@ -18,12 +18,12 @@ use trommel_queue::{LetGo, State};
 use trommel_symbol::launch::Program;
 use trommel_tuple::KindSet;
 
-use crate::fold::{FoldError, Folder};
-use crate::interrupt;
-use crate::launch::{Command, Ended, Inherited, LaunchFailure, launch, wait};
+use crate::fold::Folder;
+use crate::interrupt::Guard;
+use crate::launch::{Command, Ended, Inherited, LaunchFailure, has_ended, launch, wait};
 use crate::only::{Only, Selection};
 use crate::shared::SharedFile;
-use crate::stream::StreamFile;
+use crate::stream::Pending;
 
 /// What to record.
 #[derive(Clone, Debug)]
@@ -55,6 +55,8 @@ pub struct Recording {
     pub ended: Ended,
     /// What the engine did.
     pub engine: Engine,
+    /// Whether all of the stream, if one was wanted, is in its file.
+    pub stream_whole: bool,
 }
 
 /// The engine's own figures.
@@ -94,8 +96,16 @@ pub enum RecordError {
         failure: LaunchFailure,
     },
     /// No shared memory.
-    #[error("cannot make the memory shared with the program: {0}")]
+    #[error(
+        "cannot make the memory shared with the program: {0}; `trommel doctor` tells what is in the way"
+    )]
     Shared(std::io::Error),
+    /// The program has no room for the runtime, or may not have it.
+    #[error("{}: the runtime cannot start in it: a limit or a sandbox refuses it memory; `trommel doctor` tells which", .program.display())]
+    NotStarted {
+        /// The program; nothing of it has run.
+        program: PathBuf,
+    },
     /// No stream file.
     #[error("{}: cannot write the event stream: {error}", .path.display())]
     Stream {
@@ -107,23 +117,22 @@ pub enum RecordError {
 }
 
 /// Runs the program and collects its events. `notice` gets, as it happens, what the user should
-/// know: one line each.
+/// know: one line each. While it runs, `guard` gives it the interrupts; who writes the profile keeps
+/// the guard until that is done.
 pub fn record(
     options: &RecordOptions,
+    guard: &Guard,
     notice: &mut dyn FnMut(&str),
 ) -> Result<Recording, RecordError> {
     let shared = SharedFile::new(options.kinds, options.stress).map_err(RecordError::Shared)?;
     let stream = match &options.stream {
-        Some(path) => Some(
-            StreamFile::create(path).map_err(|error| RecordError::Stream {
-                path: path.clone(),
-                error,
-            })?,
-        ),
+        Some(path) => Some(Pending::open(path).map_err(|error| RecordError::Stream {
+            path: path.clone(),
+            error,
+        })?),
         None => None,
     };
     let selection = Selection::new(options.only.clone(), &options.program.elf);
-    let mut folder = Folder::new(&options.compressor, stream, selection);
     let started = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();
@@ -133,33 +142,51 @@ pub fn record(
         file: &options.program.path,
         args,
         inherited: options.inherited,
+        guard,
     };
     let pid = launch(&command, shared.fd()).map_err(|failure| RecordError::Launch {
         program: options.program.path.clone(),
         failure,
     })?;
-    let guard = interrupt::guard(pid);
+    guard.program(pid);
+    let stream = stream.map(Pending::begin);
+    let mut folder = Folder::new(&options.compressor, stream, selection);
     let mut served = Served::default();
     let over = AtomicBool::new(false);
     let ended = std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| {
+        let waiter = std::thread::Builder::new().spawn_scoped(scope, || {
             let ended = wait(pid);
             over.store(true, SeqCst);
             shared.wake();
             ended
         });
-        serve(&shared, &mut folder, &mut served, notice, &|| {
-            over.load(SeqCst)
-        });
-        waiter.join().unwrap_or_default()
+        match waiter {
+            Ok(waiter) => {
+                let over = || over.load(SeqCst);
+                serve(&shared, &mut folder, &mut served, notice, &over);
+                waiter.join().unwrap_or_default()
+            }
+            // The limit for processes is reached: its end is seen a little later then.
+            Err(_) => {
+                serve(&shared, &mut folder, &mut served, notice, &|| {
+                    has_ended(pid)
+                });
+                wait(pid)
+            }
+        }
     });
-    drop(guard);
+    guard.ended();
     let wall = clock.elapsed();
     let control = shared.control();
     let mut let_go = served.let_go;
     match State::from_number(control.state.load(Relaxed)) {
         Some(State::Exec) => {
             let_go.push("it became another program (exec), which ran natively".to_owned());
+        }
+        Some(State::Fresh) if ended.status == Some(NOT_STARTED) => {
+            return Err(RecordError::NotStarted {
+                program: options.program.path.clone(),
+            });
         }
         Some(State::Fresh) => let_go.push("the runtime did not start".to_owned()),
         _ => {}
@@ -169,13 +196,12 @@ pub fn record(
         let_go.push(format!("{children} child processes, which ran natively"));
     }
     let folded = folder.finish(options.kinds);
-    let (kinds, sites, modules) = match folded {
-        Ok(folded) => (folded.kinds, folded.sites, folded.modules.list),
-        Err(error) => {
-            notice(&format!("the profile is incomplete: {error}"));
-            Default::default()
-        }
-    };
+    if let Some(error) = &folded.stream_error {
+        served.stream_failed = true;
+        notice(&format!(
+            "{error}; the stream is cut short, the profile is not"
+        ));
+    }
     let run = Run {
         started: started.as_nanos() as u64,
         wall: wall.as_nanos() as u64,
@@ -208,17 +234,21 @@ pub fn record(
     let profile = Profile {
         command,
         compressor,
-        modules,
-        kinds,
-        sites,
+        modules: folded.modules.list,
+        kinds: folded.kinds,
+        sites: folded.sites,
         run,
     };
     Ok(Recording {
         profile,
         ended,
         engine,
+        stream_whole: !served.stream_failed,
     })
 }
+
+/// The exit status of a program whose runtime could not start.
+const NOT_STARTED: i32 = 126;
 
 /// CPU time of this process so far.
 fn host_cpu() -> Duration {
@@ -236,6 +266,7 @@ struct Served {
     bytes: u64,
     let_go: Vec<String>,
     failed: bool,
+    stream_failed: bool,
 }
 
 const IDLE: Duration = Duration::from_millis(100);
@@ -314,11 +345,13 @@ fn fold(
     }
     if let Err(error) = folder.chunk(shared, bytes, last) {
         served.failed = true;
-        let rest = match &error {
-            FoldError::Damaged(_) => "",
-            FoldError::Stream(_) => "; the program goes on",
-        };
-        notice(&format!("the profile is incomplete: {error}{rest}"));
+        notice(&format!("the profile is incomplete: {error}"));
+    }
+    if let Some(error) = folder.stream_error() {
+        served.stream_failed = true;
+        notice(&format!(
+            "{error}; the stream ends there, the profile does not"
+        ));
     }
 }
 

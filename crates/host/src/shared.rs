@@ -13,13 +13,16 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::time::Duration;
 
 use memmap2::{MmapOptions, MmapRaw};
-use trommel_queue::dict::{Event, MAX_EVENT_WORDS, PathHeader};
+use trommel_queue::dict::{Event, MAX_BLOCK_EVENTS, MAX_EVENT_WORDS, PathHeader};
 use trommel_queue::{
     CHUNK, CHUNKS, CONTROL_OFFSET, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, FILE_SIZE,
     FIRST_RECORD, LAYOUT_VERSION, MAGIC, MAX_PATHS, MAX_REGIONS, MAX_WORDS, REGION_OFFSET,
     RING_OFFSET, RegionRecord, THREAD_PAGE_OFFSET, chunk_start,
 };
 use trommel_tuple::KindSet;
+
+/// Bytes of the file. It is sparse: only what is used takes memory.
+pub const SIZE: usize = FILE_SIZE;
 
 /// The file, mapped.
 pub struct SharedFile {
@@ -183,8 +186,8 @@ impl SharedFile {
         [word(0), word(1)]
     }
 
-    /// The events of a path, in order.
-    pub fn path(&self, number: usize) -> Result<Vec<Event>, Damaged> {
+    /// The header of a path, and the event of its exit, if that has one.
+    pub fn path(&self, number: usize) -> Result<(PathHeader, Option<Event>), Damaged> {
         let damaged = Damaged {
             what: "a path number",
             number: number as u64,
@@ -195,23 +198,31 @@ impl SharedFile {
         let index = self.word((DICT_INDEX_OFFSET + 4 * number) & !7);
         let at = (index >> (32 * (number & 1))) as u32 as usize;
         let header = PathHeader::decode(self.words(at)[0]);
-        let mut events = Vec::with_capacity(usize::from(header.events) + 1);
-        let mut word = header.block as usize + 1;
-        let mut next = |word: usize| match Event::decode(&self.words(word)) {
-            Some((event, n)) => {
-                events.push(event);
-                Ok(word + n)
-            }
-            None => Err(Damaged {
-                what: "a path number",
-                number: number as u64,
-            }),
+        let tail = match header.tail {
+            true => Some(Event::decode(&self.words(at + 1)).ok_or(damaged)?.0),
+            false => None,
         };
-        for _ in 0..header.events {
-            word = next(word)?;
+        Ok((header, tail))
+    }
+
+    /// The events of the block at a word offset, in the order of its main line.
+    pub fn block(&self, at: u32) -> Result<Vec<Event>, Damaged> {
+        let damaged = |number| Damaged {
+            what: "an event of a block",
+            number,
+        };
+        let mut word = at as usize;
+        let count = self.words(word)[0];
+        if count > MAX_BLOCK_EVENTS as u64 {
+            return Err(damaged(count));
         }
-        if header.tail {
-            next(at + 1)?;
+        word += 1;
+        let mut events = Vec::with_capacity(count as usize);
+        for _ in 0..count {
+            let words = self.words(word);
+            let (event, n) = Event::decode(&words).ok_or_else(|| damaged(words[0]))?;
+            events.push(event);
+            word += n;
         }
         Ok(events)
     }

@@ -2,24 +2,66 @@
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use trommel_profile::Module;
 use trommel_tuple::Events;
 use trommel_tuple::stream::{self, Writer};
 
+/// A stream file that can be written, with nothing in it changed yet: a program that does not start
+/// must not cost an earlier stream.
+pub struct Pending {
+    file: File,
+    /// To be removed when nothing comes of it.
+    created: Option<PathBuf>,
+}
+
+impl Pending {
+    /// Opens the file, or makes it.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let existing = File::options().write(true).open(path);
+        match existing {
+            Ok(file) => Ok(Self {
+                file,
+                created: None,
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self {
+                file: File::create(path)?,
+                created: Some(path.to_owned()),
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Begins the stream, in place of an earlier one.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn begin(mut self) -> io::Result<StreamFile> {
+        self.created = None;
+        let file = self.file.try_clone()?;
+        if file.metadata()?.is_file() {
+            file.set_len(0)?;
+        }
+        Ok(StreamFile(Writer::new(file)?))
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if let Some(path) = &self.created {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
 /// A stream file being written.
 pub struct StreamFile(Writer<File>);
 
 impl StreamFile {
-    /// Creates the file, replacing an earlier one.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub fn create(path: &Path) -> io::Result<Self> {
-        Ok(Self(Writer::new(File::create(path)?)?))
-    }
-
     /// A module, before the first event that refers to it.
     ///
     /// # Errors

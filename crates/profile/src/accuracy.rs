@@ -23,7 +23,7 @@ mod invariance;
 pub mod json;
 mod tuples;
 
-pub use estimate::Estimator;
+pub use estimate::{Estimator, PerKind};
 pub use evaluate::{
     CYCLES_PER_EVENT, CYCLES_PER_MESSAGE, Evaluation, Evaluator, Options, Point, evaluate,
 };

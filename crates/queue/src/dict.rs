@@ -54,6 +54,9 @@ const TAG_NOT_TAKEN: u64 = 2;
 const TAG_CALL: u64 = 3;
 const TAG_DYNAMIC: u64 = 4;
 
+/// Events a block has at most.
+pub const MAX_BLOCK_EVENTS: usize = 1 << 10;
+
 /// Words an event takes at most.
 pub const MAX_EVENT_WORDS: usize = 2;
 

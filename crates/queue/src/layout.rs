@@ -100,6 +100,8 @@ pub enum LetGo {
     Seccomp = 7,
     /// The runtime itself failed.
     Internal = 8,
+    /// The app turns on a shadow stack for its return addresses.
+    ShadowStack = 9,
 }
 
 impl LetGo {
@@ -111,9 +113,10 @@ impl LetGo {
             Self::Instruction => "it executed an instruction that cannot be observed",
             Self::GsBase => "it uses the GS segment",
             Self::HostGone => "the trommel process is gone",
-            Self::OutOfSpace => "the code cache or its dictionary is full",
+            Self::OutOfSpace => "there is no room left for the code cache or its dictionary",
             Self::Seccomp => "it restricted its own system calls (seccomp)",
             Self::Internal => "of an internal error of trommel; please report it",
+            Self::ShadowStack => "it turned on its shadow stack",
         }
     }
 
@@ -128,6 +131,7 @@ impl LetGo {
             6 => Self::OutOfSpace,
             7 => Self::Seccomp,
             8 => Self::Internal,
+            9 => Self::ShadowStack,
             _ => return None,
         })
     }

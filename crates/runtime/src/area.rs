@@ -5,6 +5,8 @@
 //!   0x01000  Context          registers of the app, spill slots, entry points
 //!   0x02000  system calls     a byte for each number: 1 = the runtime handles it
 //!   0x12000  indirect table   a cache address for the low 16 bits of an app address
+//!   …        second table     keys, then cache addresses, by a hash of the whole address; for
+//!                             targets that share their entry of the first with others
 //! ```
 //!
 //! Generated code addresses all of it as `gs:[offset]`; the offsets come from [`Context`]'s own
@@ -22,8 +24,14 @@ const SYSCALLS: usize = 0x2000;
 const INDIRECT: usize = 0x12000;
 /// Entries of the indirect table: one for each value of the low 16 address bits.
 pub const INDIRECT_ENTRIES: usize = 1 << 16;
-/// Bytes of the whole area.
+/// Bytes up to the second table, which few programs touch.
 pub const AREA_BYTES: usize = INDIRECT + INDIRECT_ENTRIES * 8;
+/// Where the second table starts: what lies between is not addressed through GS.
+pub const SECOND_OFFSET: usize = 0x1000 + (2 << 20);
+/// Entries of the second table.
+pub const SECOND_LEN: usize = 1 << 16;
+/// Bytes of the second table, keys and cache addresses.
+pub const SECOND_BYTES: usize = SECOND_LEN * 16;
 
 /// Where the write pointer is.
 pub const WRITE_POINTER: GsOffset = GsOffset(0);
@@ -31,6 +39,13 @@ pub const WRITE_POINTER: GsOffset = GsOffset(0);
 pub const SYSCALL_TABLE: GsOffset = GsOffset(SYSCALLS as u32);
 /// The table of indirect targets.
 pub const INDIRECT_TABLE: GsOffset = GsOffset(INDIRECT as u32);
+
+/// The second table's keys: the negative of the target, minus one; 0 where there is none.
+pub const SECOND_KEYS: GsOffset = GsOffset(SECOND_OFFSET as u32);
+/// The second table's cache addresses.
+pub const SECOND_ENTRIES: GsOffset = GsOffset((SECOND_OFFSET + SECOND_LEN * 8) as u32);
+/// What the second table's hash, CRC-32C of the target, starts with.
+pub const SECOND_SEED: u32 = 0;
 
 /// Why control came out of the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,6 +92,8 @@ pub struct Context {
     pub spill_scratch: u64,
     /// Saved base register of an operand out of reach.
     pub spill_far: u64,
+    /// Place in the second table that is being looked at.
+    pub second_index: u64,
     /// Entry points of the runtime, as generated code jumps to them.
     pub entry: Entries,
     /// Top of the runtime's stack.

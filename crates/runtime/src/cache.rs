@@ -126,6 +126,9 @@ pub struct Arena {
     base: u64,
     next: u64,
     next_stub: u64,
+    /// Up to where memory is present, for fragments and for stubs.
+    present: u64,
+    present_stub: u64,
     /// Fragments by address.
     fragments: Vec<(CachePc, u32)>,
 }
@@ -154,6 +157,16 @@ impl Arena {
     /// Bytes left for stubs.
     pub fn stub_room(&self) -> u64 {
         self.base + ARENA_BYTES - self.next_stub
+    }
+}
+
+/// Makes memory present up to `needed`, and some beyond.
+fn prepare(present: &mut u64, needed: u64) {
+    const STEP: u64 = 64 << 10;
+    if needed > *present {
+        let len = (needed - *present).next_multiple_of(STEP);
+        sys::populate(*present, len);
+        *present += len;
     }
 }
 
@@ -220,9 +233,9 @@ impl Cache {
     pub fn new() -> Self {
         Self {
             arenas: Vec::new(),
-            fragments: Vec::with_capacity(1 << 12),
-            steps: Vec::with_capacity(1 << 15),
-            exits: Vec::with_capacity(1 << 13),
+            fragments: Vec::with_capacity(1 << 10),
+            steps: Vec::with_capacity(1 << 13),
+            exits: Vec::with_capacity(1 << 12),
             table: Table::new(),
             far: false,
         }
@@ -252,6 +265,8 @@ impl Cache {
             base,
             next: base,
             next_stub: base + STUB_OFFSET,
+            present: base,
+            present_stub: base + STUB_OFFSET,
             fragments: Vec::new(),
         });
         Some(self.arenas.len() - 1)
@@ -281,6 +296,8 @@ impl Cache {
     /// `lead` bytes in front of the entry are the tag check.
     pub fn place(&mut self, arena: usize, code: &[u8], stubs: &[u8], fragment: Fragment) -> u32 {
         let a = &mut self.arenas[arena];
+        prepare(&mut a.present, a.next + code.len() as u64);
+        prepare(&mut a.present_stub, a.next_stub + stubs.len() as u64);
         // SAFETY: both ranges are unused memory of the arena: `next` and `next_stub` only grow, and
         // the translator asked for room before it began.
         unsafe {
@@ -289,7 +306,7 @@ impl Cache {
         }
         let id = self.fragments.len() as u32;
         a.fragments.push((CachePc(a.next), id));
-        a.next = (a.next + code.len() as u64).next_multiple_of(16);
+        a.next = (a.next + code.len() as u64).next_multiple_of(64);
         a.next_stub += stubs.len() as u64;
         self.table.insert(fragment.app, id);
         self.fragments.push(fragment);
@@ -300,6 +317,7 @@ impl Cache {
     pub fn place_stub(&mut self, arena: usize, code: &[u8]) -> CachePc {
         let a = &mut self.arenas[arena];
         let at = a.next_stub;
+        prepare(&mut a.present_stub, at + code.len() as u64);
         // SAFETY: as in `place`.
         unsafe { core::ptr::copy_nonoverlapping(code.as_ptr(), at as *mut u8, code.len()) };
         a.next_stub += code.len() as u64;
@@ -385,9 +403,13 @@ impl Cache {
 
 /// Open addressing with linear probing, at most half full. Keys are never removed but by rebuild; a
 /// retired fragment leaves its key with no fragment.
+///
+/// Most questions are about addresses where no fragment starts: `filter` has a bit for a hash of
+/// every key, so that they are answered from a cache line that is there.
 struct Table {
     slots: Vec<(u64, u32)>,
     used: usize,
+    filter: Vec<u64>,
 }
 
 const EMPTY: u64 = u64::MAX;
@@ -395,15 +417,25 @@ const GONE: u32 = u32::MAX;
 
 impl Table {
     fn new() -> Self {
+        Self::of(1 << 12)
+    }
+
+    fn of(slots: usize) -> Self {
         Self {
-            slots: alloc::vec![(EMPTY, GONE); 1 << 13],
+            slots: alloc::vec![(EMPTY, GONE); slots],
             used: 0,
+            // Eight bits for each key when it is full.
+            filter: alloc::vec![0; slots / 16],
         }
+    }
+
+    fn hash(key: u64) -> u64 {
+        key.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
     fn slot(&self, key: u64) -> usize {
         let mask = self.slots.len() - 1;
-        let mut i = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & mask;
+        let mut i = (Self::hash(key) >> 32) as usize & mask;
         loop {
             let k = self.slots[i].0;
             if k == key || k == EMPTY {
@@ -413,28 +445,41 @@ impl Table {
         }
     }
 
+    /// Word and mask of a key in the filter.
+    fn bit(&self, key: u64) -> (usize, u64) {
+        let hash = Self::hash(key);
+        let word = (hash >> 40) as usize & (self.filter.len() - 1);
+        (word, 1 << (hash >> 34 & 63))
+    }
+
     #[inline]
     fn get(&self, app: AppPc) -> Option<u32> {
+        let (word, mask) = self.bit(app.0);
+        if self.filter[word] & mask == 0 {
+            return None;
+        }
         let (k, id) = self.slots[self.slot(app.0)];
         (k == app.0 && id != GONE).then_some(id)
     }
 
     fn insert(&mut self, app: AppPc, id: u32) {
         if self.used * 2 >= self.slots.len() {
-            let bigger = alloc::vec![(EMPTY, GONE); self.slots.len() * 2];
-            let old = core::mem::replace(&mut self.slots, bigger);
-            self.used = 0;
-            for (k, id) in old {
+            let bigger = Self::of(self.slots.len() * 2);
+            for (k, id) in core::mem::replace(self, bigger).slots {
                 if k != EMPTY && id != GONE {
-                    let i = self.slot(k);
-                    self.slots[i] = (k, id);
-                    self.used += 1;
+                    self.put(k, id);
                 }
             }
         }
-        let i = self.slot(app.0);
+        self.put(app.0, id);
+    }
+
+    fn put(&mut self, key: u64, id: u32) {
+        let i = self.slot(key);
         self.used += usize::from(self.slots[i].0 == EMPTY);
-        self.slots[i] = (app.0, id);
+        self.slots[i] = (key, id);
+        let (word, mask) = self.bit(key);
+        self.filter[word] |= mask;
     }
 
     fn remove(&mut self, app: AppPc, id: u32) {

@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use trommel_queue::LetGo;
 
-use crate::area::{Context, INDIRECT_ENTRIES, Reason};
+use crate::area::{Context, Reason};
 use crate::cache::{AppPc, Cache, CachePc};
 use crate::deliver::{HostGone, Shared};
 use crate::emit::{Code, Reg};
@@ -19,6 +19,7 @@ use crate::region::{Range, Regions};
 use crate::signal::Signals;
 use crate::slot;
 use crate::syscall;
+use crate::targets::Targets;
 use crate::translate::{Refusal, Site, Translator, tag_check};
 
 /// Everything the runtime knows, in one place that the thread area points to.
@@ -35,8 +36,8 @@ pub struct Runtime {
     pub signals: Signals,
     /// Address of the write pointer.
     pub write_pointer: *mut u64,
-    /// The table of indirect targets.
-    pub indirect: *mut CachePc,
+    /// Where indirect branches lead.
+    pub targets: Targets,
     /// The runtime's own code.
     pub image: Range,
     /// Bytes of cache at which it is flushed (small under stress).
@@ -104,16 +105,7 @@ impl Runtime {
     fn flush(&mut self) {
         self.cache.flush();
         self.shared.control().invalidations.fetch_add(1, Relaxed);
-        self.clear_indirect();
-    }
-
-    /// Points every entry of the indirect table at the runtime.
-    pub fn clear_indirect(&mut self) {
-        let miss = CachePc(crate::arch::indirect as *const () as u64);
-        for n in 0..INDIRECT_ENTRIES {
-            // SAFETY: the table has this many entries.
-            unsafe { self.indirect.add(n).write(miss) };
-        }
+        self.targets.clear();
     }
 
     /// Where indirect branches enter a fragment; made when first asked for.
@@ -127,7 +119,7 @@ impl Runtime {
             return None;
         }
         let at = self.cache.arena(arena).next_stub();
-        let mut code = Code::new(at);
+        let mut code = Code::new(at, 256);
         tag_check(&mut code, fragment.app);
         code.load_gs(Reg::RDX, slot!(spill_rdx));
         code.load_gs(Reg::RCX, slot!(spill_rcx));
@@ -150,6 +142,9 @@ impl Runtime {
             if fragment.retired || !fragment.span.meets(&range) {
                 continue;
             }
+            if let Some(entry) = fragment.checked {
+                self.targets.forget(fragment.app, entry);
+            }
             let Some(arena) = self.cache.arena_of(fragment.entry) else {
                 continue;
             };
@@ -159,7 +154,7 @@ impl Runtime {
                 patch: CachePc(0),
                 target: fragment.app,
             });
-            let mut code = Code::new(at);
+            let mut code = Code::new(at, 256);
             code.store_gs_imm32(slot!(exit), exit);
             code.jmp_gs(slot!(entry.exit));
             self.cache.place_stub(arena, code.bytes());
@@ -179,12 +174,7 @@ impl Runtime {
                     self.link(patch, entry);
                 }
                 if checked && let Some(at) = self.checked_entry(id) {
-                    // SAFETY: the index is below the number of entries.
-                    unsafe {
-                        self.indirect
-                            .add(pc.0 as usize & (INDIRECT_ENTRIES - 1))
-                            .write(at)
-                    };
+                    self.targets.put(pc, at);
                 }
             }
             Err(Refusal::Native) => native::step(self, context),
@@ -208,7 +198,7 @@ impl Runtime {
         let rel = unsafe { (patch.0 as *const i32).read_unaligned() };
         let stub = (patch.0 as i64 + 4 + i64::from(rel)) as u64;
         if !self.cache.link(patch, entry) {
-            let mut code = Code::new(CachePc(stub));
+            let mut code = Code::new(CachePc(stub), 256);
             code.jmp_far(entry.0);
             // SAFETY: a stub is longer than the far jump, and no thread is in it.
             unsafe {

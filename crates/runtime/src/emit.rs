@@ -45,6 +45,21 @@ impl Reg {
     }
 }
 
+/// A memory operand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mem {
+    /// Base register.
+    pub base: Option<Reg>,
+    /// Index register, not `rsp`, and the logarithm of its scale.
+    pub index: Option<(Reg, u8)>,
+    /// Displacement.
+    pub disp: i32,
+    /// Relative to FS.
+    pub fs: bool,
+    /// Addresses are cut to 32 bits.
+    pub short: bool,
+}
+
 /// An offset from the GS base.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GsOffset(pub u32);
@@ -59,33 +74,36 @@ pub struct Rel8(usize);
 
 /// Code under construction.
 pub struct Code {
-    bytes: Vec<u8>,
+    /// As long as it will ever be, so that appending a few bytes is a store and no call.
+    buffer: Vec<u8>,
+    len: usize,
     base: CachePc,
 }
 
 impl Code {
-    /// An empty buffer that will be copied to `base`.
-    pub fn new(base: CachePc) -> Self {
+    /// An empty buffer of `capacity` bytes that will be copied to `base`.
+    pub fn new(base: CachePc, capacity: usize) -> Self {
         Self {
-            bytes: Vec::with_capacity(4096),
+            buffer: alloc::vec![0; capacity],
+            len: 0,
             base,
         }
     }
 
     /// Empties the buffer for code at `base`.
     pub fn restart(&mut self, base: CachePc) {
-        self.bytes.clear();
+        self.len = 0;
         self.base = base;
     }
 
     /// The bytes so far.
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+        &self.buffer[..self.len]
     }
 
     /// Offset of the next byte.
     pub fn here(&self) -> usize {
-        self.bytes.len()
+        self.len
     }
 
     /// Cache address of an offset.
@@ -94,10 +112,29 @@ impl Code {
     }
 
     /// Appends bytes as they are.
-    pub fn raw(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
+    ///
+    /// # Panics
+    /// When the buffer is full, which the limits on a fragment's length exclude.
+    #[inline]
+    pub fn raw<const N: usize>(&mut self, bytes: &[u8; N]) {
+        self.buffer[self.len..self.len + N].copy_from_slice(bytes);
+        self.len += N;
     }
 
+    /// Appends the first `len` of 16 bytes.
+    #[inline]
+    pub fn some_of(&mut self, bytes: &[u8; 16], len: usize) {
+        self.buffer[self.len..self.len + 16].copy_from_slice(bytes);
+        self.len += len;
+    }
+
+    /// Appends as many bytes as there are.
+    pub fn slice(&mut self, bytes: &[u8]) {
+        self.buffer[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    #[inline]
     fn u32(&mut self, v: u32) {
         self.raw(&v.to_le_bytes());
     }
@@ -109,7 +146,7 @@ impl Code {
 
     /// Overwrites four bytes.
     pub fn put_u32(&mut self, at: usize, v: u32) {
-        self.bytes[at..at + 4].copy_from_slice(&v.to_le_bytes());
+        self.buffer[at..at + 4].copy_from_slice(&v.to_le_bytes());
     }
 
     /// `op reg, gs:[slot]` with a REX.W and the given opcode.
@@ -213,6 +250,72 @@ impl Code {
             0x89,
             0xc0 | from.low() << 3 | to.low(),
         ]);
+    }
+
+    /// Loads 1, 2, 4 or 8 bytes of a memory operand, zero-extended.
+    pub fn load_mem(&mut self, to: Reg, size: u8, mem: &Mem) {
+        if mem.fs {
+            self.raw(&[0x64]);
+        }
+        if mem.short {
+            self.raw(&[0x67]);
+        }
+        let index = mem.index.map_or(Reg::RSP, |(r, _)| r);
+        let base = mem.base.unwrap_or(Reg::RBP);
+        let rex = ((size == 8) as u8 * 8)
+            | (to.high() as u8) << 2
+            | (index.high() as u8) << 1
+            | (mem.base.is_some() && base.high()) as u8;
+        if rex != 0 {
+            self.raw(&[0x40 | rex]);
+        }
+        self.load_opcode(size);
+        let small = i8::try_from(mem.disp).ok().filter(|_| mem.base.is_some());
+        let mode = match (mem.base, small) {
+            (None, _) => 0,
+            (_, Some(0)) if base.low() != 5 => 0,
+            (_, Some(_)) => 0x40,
+            (_, None) => 0x80,
+        };
+        let reg = to.low() << 3;
+        if mem.index.is_none() && mem.base.is_some() && base.low() != 4 {
+            self.raw(&[mode | reg | base.low()]);
+        } else {
+            let scale = mem.index.map_or(0, |(_, s)| s);
+            self.raw(&[mode | reg | 4, scale << 6 | index.low() << 3 | base.low()]);
+        }
+        match (mode, small) {
+            (0x40, Some(d)) => self.raw(&[d as u8]),
+            (0, Some(_)) => {}
+            _ => self.u32(mem.disp as u32),
+        }
+    }
+
+    /// `mov`, or `movzx` from 1 or 2 bytes.
+    fn load_opcode(&mut self, size: u8) {
+        match size {
+            1 => self.raw(&[0x0f, 0xb6]),
+            2 => self.raw(&[0x0f, 0xb7]),
+            _ => self.raw(&[0x8b]),
+        }
+    }
+
+    /// `mov to, [rip + …]` or a shorter one zero-extended, for an absolute address. False when it
+    /// is out of reach.
+    pub fn load_rip(&mut self, to: Reg, size: u8, address: u64) -> bool {
+        let len = if size < 4 { 2 } else { 1 };
+        let rex = ((size == 8) as u8 * 8) | (to.high() as u8) << 2;
+        let end = self.here() + (rex != 0) as usize + len + 5;
+        let Ok(rel) = i32::try_from(address.wrapping_sub(self.at(end).0) as i64) else {
+            return false;
+        };
+        if rex != 0 {
+            self.raw(&[0x40 | rex]);
+        }
+        self.load_opcode(size);
+        self.raw(&[to.low() << 3 | 5]);
+        self.u32(rel as u32);
+        true
     }
 
     /// `mov to, [base + disp]` (64 bits)
@@ -332,7 +435,7 @@ impl Code {
     pub fn bind8_here(&mut self, rel: Rel8) {
         let distance = self.here() - rel.0 - 1;
         assert!(distance < 128, "short jump too long");
-        self.bytes[rel.0] = distance as u8;
+        self.buffer[rel.0] = distance as u8;
     }
 }
 
@@ -342,12 +445,56 @@ mod tests {
     use alloc::string::String;
     use iced_x86::{Decoder, DecoderOptions, Instruction};
 
+    #[test]
+    fn loads_of_every_operand_decode_to_it() {
+        use iced_x86::Register as R;
+        let registers = || (0..16).map(|n| Some(Reg(n))).chain([None]);
+        for base in registers() {
+            for index in registers().filter(|r| *r != Some(Reg::RSP)) {
+                for (n, disp) in [0, 8, -128, 127, 128, i32::MIN].into_iter().enumerate() {
+                    let (to, size) = (Reg((n * 3) as u8), 1 << (n & 3));
+                    let mem = Mem {
+                        base,
+                        index: index.map(|r| (r, n as u8 & 3)),
+                        disp,
+                        fs: n == 2,
+                        short: n == 3,
+                    };
+                    let mut c = Code::new(CachePc(0x1000), 256);
+                    c.load_mem(to, size, &mem);
+                    let i = Decoder::with_ip(64, c.bytes(), 0x1000, DecoderOptions::NONE).decode();
+                    assert_eq!(i.len(), c.here(), "{mem:?} {:x?}", c.bytes());
+                    let first = if mem.short { R::EAX } else { R::RAX };
+                    let name = |r: Option<Reg>| r.map_or(R::None, |r| first + u32::from(r.0));
+                    assert_eq!(i.memory_base(), name(base), "{mem:?}");
+                    assert_eq!(i.memory_index(), name(index), "{mem:?}");
+                    if index.is_some() {
+                        assert_eq!(i.memory_index_scale(), 1 << (n & 3), "{mem:?}");
+                    }
+                    assert_eq!(i.memory_displacement64() as i32, disp, "{mem:?}");
+                    assert_eq!(i.segment_prefix() == R::FS, mem.fs);
+                    assert_eq!(i.op0_register().full_register(), R::RAX + u32::from(to.0));
+                    assert!(i.op0_register().size() >= 4);
+                    assert_eq!(i.memory_size().size(), usize::from(size));
+                }
+            }
+        }
+        for (size, to) in [(1, 3), (2, 11), (4, 0), (8, 9)] {
+            let mut c = Code::new(CachePc(0x1000), 256);
+            assert!(c.load_rip(Reg(to), size, 0x7fff_0000));
+            let i = Decoder::with_ip(64, c.bytes(), 0x1000, DecoderOptions::NONE).decode();
+            assert_eq!(i.ip_rel_memory_address(), 0x7fff_0000);
+            assert_eq!(i.memory_size().size(), usize::from(size));
+            assert!(!c.load_rip(Reg(to), size, 0x1_8000_2000));
+        }
+    }
+
     /// Every form decodes to the instruction its method names.
     #[test]
     fn forms_decode_as_named() {
         let mut seen = String::new();
         let mut check = |emit: &dyn Fn(&mut Code), code: iced_x86::Code, len: Option<usize>| {
-            let mut c = Code::new(CachePc(0x1000));
+            let mut c = Code::new(CachePc(0x1000), 256);
             emit(&mut c);
             let i: Instruction =
                 Decoder::with_ip(64, c.bytes(), 0x1000, DecoderOptions::NONE).decode();

@@ -12,16 +12,20 @@ use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
 use core::ptr;
 
+use crate::region::Range;
 use crate::sys;
 
 const CHUNK: usize = 1 << 20;
-const LARGEST: usize = 1 << 16;
+/// Bytes of memory made present at once.
+const STEP: usize = 128 << 10;
+const LARGEST: usize = 1 << 18;
 const CLASSES: usize = LARGEST.trailing_zeros() as usize + 1;
 const SMALLEST: usize = 16;
 
 struct State {
     free: [*mut u8; CLASSES],
     next: usize,
+    present: usize,
     end: usize,
 }
 
@@ -34,8 +38,23 @@ impl Heap {
         Self(UnsafeCell::new(State {
             free: [ptr::null_mut(); CLASSES],
             next: 0,
+            present: 0,
             end: 0,
         }))
+    }
+}
+
+impl Heap {
+    /// Takes memory of the runtime's to serve from first, all of it present.
+    ///
+    /// # Safety
+    /// Nothing else may use the range, now or later.
+    pub unsafe fn give(&self, range: Range) {
+        // SAFETY: one thread at a time, so nothing else refers to the state.
+        let state = unsafe { &mut *self.0.get() };
+        state.next = range.start as usize;
+        state.present = range.end as usize;
+        state.end = range.end as usize;
     }
 }
 
@@ -63,8 +82,11 @@ unsafe impl GlobalAlloc for Heap {
         let class = class(layout);
         let size = 1 << class;
         if size > LARGEST {
-            return sys::anonymous(whole_pages(layout.size()))
-                .map_or(ptr::null_mut(), |p| p as *mut u8);
+            let len = whole_pages(layout.size());
+            return sys::anonymous(len).map_or(ptr::null_mut(), |p| {
+                sys::populate(p, len.min(STEP) as u64);
+                p as *mut u8
+            });
         }
         // SAFETY: one thread at a time, so nothing else refers to the state.
         let state = unsafe { &mut *self.0.get() };
@@ -79,11 +101,18 @@ unsafe impl GlobalAlloc for Heap {
             let Ok(chunk) = sys::anonymous(CHUNK) else {
                 return ptr::null_mut();
             };
-            state.next = chunk as usize + size;
+            state.next = chunk as usize;
+            state.present = chunk as usize;
             state.end = chunk as usize + CHUNK;
-            return chunk as *mut u8;
         }
+        let start = state.next.next_multiple_of(size);
         state.next = start + size;
+        if state.next > state.present {
+            let len = STEP.max(state.next - state.present);
+            let len = len.min(state.end - state.present);
+            sys::populate(state.present as u64, len as u64);
+            state.present += len;
+        }
         start as *mut u8
     }
 
@@ -105,22 +134,7 @@ unsafe impl GlobalAlloc for Heap {
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         let old_class = class(layout);
         if 1 << old_class > LARGEST && new_size > LARGEST && layout.align() <= 4096 {
-            const MREMAP_MAYMOVE: u64 = 1;
-            // SAFETY: the block is a mapping of its own; its owner goes on with what is returned.
-            let moved = unsafe {
-                sys::checked(
-                    linux_raw_sys::general::__NR_mremap,
-                    [
-                        block as u64,
-                        whole_pages(layout.size()) as u64,
-                        whole_pages(new_size) as u64,
-                        MREMAP_MAYMOVE,
-                        0,
-                        0,
-                    ],
-                )
-            };
-            return moved.map_or(ptr::null_mut(), |p| p as *mut u8);
+            return grow(block, whole_pages(layout.size()), whole_pages(new_size));
         }
         let Ok(new_layout) = Layout::from_size_align(new_size, layout.align()) else {
             return ptr::null_mut();
@@ -136,6 +150,31 @@ unsafe impl GlobalAlloc for Heap {
                 self.dealloc(block, layout);
             }
             new
+        }
+    }
+}
+
+/// Moves a mapping to a larger one: the kernel moves the pages. To a place of ours: where the
+/// kernel would put it, the app's next mapping would have been.
+fn grow(block: *mut u8, old: usize, new: usize) -> *mut u8 {
+    const MAYMOVE_FIXED: u64 = 3;
+    let Ok(to) = sys::anonymous(new) else {
+        return ptr::null_mut();
+    };
+    let args = [block as u64, old as u64, new as u64, MAYMOVE_FIXED, to, 0];
+    // SAFETY: the block is a mapping of its own, and its owner goes on with what is returned; what
+    // is replaced is the mapping just made.
+    match unsafe { sys::checked(linux_raw_sys::general::__NR_mremap, args) } {
+        Ok(at) => {
+            if new > old {
+                sys::populate(at + old as u64, (new - old).min(4 * STEP) as u64);
+            }
+            at as *mut u8
+        }
+        Err(_) => {
+            // SAFETY: just made, and nobody's.
+            unsafe { sys::munmap(to, new) };
+            ptr::null_mut()
         }
     }
 }

@@ -50,4 +50,5 @@ pub mod signal;
 pub mod start;
 pub mod sys;
 pub mod syscall;
+pub mod targets;
 pub mod translate;

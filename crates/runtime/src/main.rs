@@ -29,7 +29,7 @@ pub unsafe extern "C" fn _start() -> ! {
 
 unsafe extern "C" fn begin(args: *const StartArgs) -> ! {
     // SAFETY: the host passes valid arguments, once.
-    let started = unsafe { start(*args) };
+    let started = unsafe { start(*args, &HEAP) };
     if started.is_none() {
         sys::complain(b"trommel: the target has no memory left for the runtime\n");
     }
@@ -88,6 +88,27 @@ unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, n: usize) -> *mut u8 {
         4..8 => ends!(u32),
         8..=16 => ends!(u64),
         17..=32 => ends!(u128),
+        // SAFETY: whole words from the start, the last one ending with the last byte, which is read
+        // first: `memmove` copies downwards with this. The runtime may use the vector registers.
+        33..=512 => unsafe {
+            asm!(
+                "movups {end}, [{from} + {last}]",
+                "2:",
+                "movups {word}, [{from} + {at}]",
+                "movups [{to} + {at}], {word}",
+                "add {at}, 16",
+                "cmp {at}, {last}",
+                "jb 2b",
+                "movups [{to} + {last}], {end}",
+                word = out(xmm_reg) _,
+                end = out(xmm_reg) _,
+                at = inout(reg) 0_usize => _,
+                last = in(reg) n - 16,
+                from = in(reg) from,
+                to = in(reg) to,
+                options(nostack),
+            );
+        },
         // SAFETY: handed on to the caller; the direction flag is clear in compiled code.
         _ => unsafe {
             asm!("rep movsb", inout("rcx") n => _, inout("rdi") to => _, inout("rsi") from => _, options(nostack, preserves_flags));

@@ -31,6 +31,7 @@ pub const PENDING: u32 = 1;
 
 /// Lets the process go at `context.next_pc`, telling the host why.
 pub fn let_go(runtime: &mut Runtime, context: &mut Context, why: LetGo) {
+    context.at_boundary = 1;
     // If the host is gone as well, nobody is left to tell.
     let _ = runtime.publish();
     let control = runtime.shared.control();

@@ -57,11 +57,28 @@ pub struct Mapping {
     pub inode: u64,
     /// Path or `[name]`, as the kernel prints it; empty for anonymous memory.
     pub path: Vec<u8>,
-    /// Pages known to be readable, from the start of the range.
+    /// Pages known to be readable, counted from the start of the range.
     pub verified: Vec<bool>,
 }
 
 impl Mapping {
+    /// Whether a page of it can be read: a file may be shorter than its mapping. Asks the kernel
+    /// about several pages at once.
+    pub fn page_is_readable(&mut self, page: u64) -> bool {
+        const PAGE: u64 = 4096;
+        let index = ((page - self.range.start) / PAGE) as usize;
+        if self.verified.get(index) == Some(&true) {
+            return true;
+        }
+        let rest = (self.range.end - page) / PAGE;
+        let readable = sys::readable_pages(page, rest as usize);
+        if self.verified.len() < index + readable {
+            self.verified.resize(index + readable, false);
+        }
+        self.verified[index..index + readable].fill(true);
+        readable > 0
+    }
+
     fn part(&self, start: u64, end: u64) -> Self {
         Self {
             range: Range { start, end },

@@ -412,6 +412,9 @@ fn place(runtime: &Runtime, context: &Context, pc: u64) -> Where {
     if (Landmarks::resume_start()..Landmarks::resume_end()).contains(&pc) {
         return Where::Resuming;
     }
+    if Landmarks::lookup().contains(&pc) {
+        return Where::Lead;
+    }
     if runtime.image.holds(AppPc(pc)) {
         return Where::Runtime;
     }

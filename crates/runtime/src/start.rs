@@ -9,18 +9,22 @@
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use linux_raw_sys::general as nr;
-use trommel_queue::{CHUNK, FILE_SIZE, State, THREAD_PAGE_OFFSET, options};
+use trommel_queue::{CHUNK, FILE_SIZE, RING_OFFSET, State, THREAD_PAGE_OFFSET, options};
 use trommel_tuple::KindSet;
 
-use crate::arch;
-use crate::area::{AREA_BYTES, CONTEXT_OFFSET, Context, Entries, INDIRECT_TABLE, SYSCALL_TABLE};
-use crate::cache::{AppPc, Cache, CachePc};
+use crate::arch::{self, Landmarks};
+use crate::area::{
+    AREA_BYTES, CONTEXT_OFFSET, Context, Entries, SECOND_BYTES, SECOND_OFFSET, SYSCALL_TABLE,
+};
+use crate::cache::{AppPc, Cache};
 use crate::deliver::Shared;
 use crate::dispatch::Runtime;
+use crate::heap::Heap;
 use crate::region::{Range, Regions};
 use crate::signal::{AltStack, Signals};
 use crate::sys;
 use crate::syscall;
+use crate::targets::Targets;
 use crate::translate::{Config, MAX_INSNS, Translator};
 
 /// What the host tells the runtime, at a place in the runtime's own image.
@@ -41,9 +45,17 @@ pub struct StartArgs {
     pub stack_top: u64,
 }
 
-const STACK_BYTES: usize = 256 << 10;
-const CHILD_STACK_BYTES: usize = 64 << 10;
-const SIGNAL_STACK_BYTES: usize = 128 << 10;
+const PAGE: u64 = 4096;
+/// One huge page, which takes a fraction of the time that its small pages would take to become
+/// present: the thread area, the stacks, and what the heap gives out first.
+const BLOCK_BYTES: u64 = 2 << 20;
+const STACK_BYTES: u64 = 256 << 10;
+const CHILD_STACK_BYTES: u64 = 64 << 10;
+const SIGNAL_STACK_BYTES: u64 = 128 << 10;
+const _: () = assert!(
+    AREA_BYTES as u64 + STACK_BYTES + CHILD_STACK_BYTES + SIGNAL_STACK_BYTES + (512 << 10)
+        < BLOCK_BYTES
+);
 const ARCH_SET_GS: u64 = 0x1001;
 
 fn map_shared(file: i32) -> Option<u64> {
@@ -64,13 +76,12 @@ fn map_shared(file: i32) -> Option<u64> {
     .ok()
 }
 
-fn map_area(file: i32) -> Option<u64> {
-    let area = sys::anonymous(AREA_BYTES).ok()?;
-    // SAFETY: the first page of the area just made.
+fn map_thread_page(area: u64, file: i32) -> Option<u64> {
+    // SAFETY: the first page of the area, which the caller has just made.
     unsafe {
         sys::mmap(&sys::Map {
             at: area,
-            len: 0x1000,
+            len: PAGE as usize,
             prot: nr::PROT_READ | nr::PROT_WRITE,
             flags: nr::MAP_SHARED | nr::MAP_FIXED,
             fd: file,
@@ -83,7 +94,7 @@ fn map_area(file: i32) -> Option<u64> {
 fn entries() -> Entries {
     Entries {
         exit: arch::exit as *const () as u64,
-        indirect: arch::indirect as *const () as u64,
+        indirect: Landmarks::indirect(),
         mismatch: arch::mismatch as *const () as u64,
         syscall: arch::syscall as *const () as u64,
         full: arch::full as *const () as u64,
@@ -95,16 +106,32 @@ fn entries() -> Entries {
 /// end the process with an error, since nothing of the app has run.
 ///
 /// # Safety
-/// As the host starts it: once, in a process that runs nothing else.
-pub unsafe fn start(args: StartArgs) -> Option<core::convert::Infallible> {
+/// As the host starts it: once, in a process that runs nothing else. `heap` must be the allocator in
+/// use, and not yet used.
+pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infallible> {
     let file = args.file as i32;
-    sys::own_memory_from(args.stack_top.next_multiple_of(1 << 21));
+    // The thread page in front of the block, so that the rest of the area is in it.
+    let block = args.stack_top.next_multiple_of(BLOCK_BYTES) + BLOCK_BYTES;
+    sys::own_memory_from(block - PAGE);
+    let area = sys::anonymous((PAGE + BLOCK_BYTES) as usize + SECOND_BYTES).ok()?;
+    let block = area + PAGE;
+    if block.is_multiple_of(BLOCK_BYTES) {
+        sys::huge(block, BLOCK_BYTES);
+    }
+    const _: () = assert!(SECOND_OFFSET as u64 == PAGE + BLOCK_BYTES);
+    let stack = area + AREA_BYTES as u64 + STACK_BYTES;
+    let child_stack = stack + CHILD_STACK_BYTES;
+    let signal_stack = child_stack;
+    let rest = Range {
+        start: signal_stack + SIGNAL_STACK_BYTES,
+        end: block + BLOCK_BYTES,
+    };
+    // SAFETY: the rest of the block, which nothing else uses.
+    unsafe { heap.give(rest) };
     let shared_at = map_shared(file)?;
-    let area = map_area(file)?;
+    map_thread_page(area, file)?;
     sys::close(file);
-    let stack = sys::anonymous(STACK_BYTES).ok()? + STACK_BYTES as u64;
-    let child_stack = sys::anonymous(CHILD_STACK_BYTES).ok()? + CHILD_STACK_BYTES as u64;
-    let signal_stack = sys::anonymous(SIGNAL_STACK_BYTES).ok()?;
+    sys::populate(shared_at + RING_OFFSET as u64, CHUNK as u64);
     // SAFETY: mapped as required.
     let shared = unsafe { Shared::new(shared_at) };
     let control = shared.control();
@@ -144,10 +171,11 @@ pub unsafe fn start(args: StartArgs) -> Option<core::convert::Infallible> {
             sp: signal_stack,
             flags: 0,
             pad: 0,
-            size: SIGNAL_STACK_BYTES as u64,
+            size: SIGNAL_STACK_BYTES,
         }),
         write_pointer: area as *mut u64,
-        indirect: (area + u64::from(INDIRECT_TABLE.0)) as *mut CachePc,
+        // SAFETY: mapped above, for good.
+        targets: unsafe { Targets::new(area) },
         image: Range {
             start: args.image_start,
             end: args.image_end,
@@ -157,7 +185,6 @@ pub unsafe fn start(args: StartArgs) -> Option<core::convert::Infallible> {
         stepping: false,
         stepping_there: false,
     };
-    runtime.clear_indirect();
     runtime
         .shared
         .control()

@@ -142,8 +142,13 @@ pub fn handle(runtime: &mut Runtime, context: &mut Context, next: AppPc) {
         nr::__NR_arch_prctl => {
             const ARCH_SET_GS: u64 = 0x1001;
             const ARCH_GET_GS: u64 = 0x1004;
+            const ARCH_SHSTK_ENABLE: u64 = 0x5001;
             if a[0] == ARCH_SET_GS || a[0] == ARCH_GET_GS {
                 return native::let_go(runtime, context, LetGo::GsBase);
+            }
+            // Returns in the cache are jumps, which a shadow stack would not follow.
+            if a[0] == ARCH_SHSTK_ENABLE {
+                return native::let_go(runtime, context, LetGo::ShadowStack);
             }
             pass(context, number)
         }

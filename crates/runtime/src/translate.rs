@@ -46,7 +46,7 @@
 
 use alloc::vec::Vec;
 
-use iced_x86::{Encoder, Instruction, InstructionInfoFactory, MemoryOperand, Register};
+use iced_x86::{Encoder, Instruction, InstructionInfoFactory, Register};
 use trommel_queue::MAX_VALUES;
 use trommel_queue::dict::{Event, TargetPc};
 use trommel_tuple::{Kind, KindSet};
@@ -55,11 +55,10 @@ use crate::area::{INDIRECT_TABLE, SYSCALL_TABLE, WRITE_POINTER};
 use crate::cache::{AppPc, Cache, CachePc, Exit, Fragment, Spilled, Step};
 use crate::decode::{Class, Insn, Reader};
 use crate::deliver::{DictionaryFull, Shared};
-use crate::emit::{Code, Reg, Rel32};
+use crate::emit::{Code, Mem, Reg, Rel32};
 use crate::probe::{self, Load};
 use crate::region::{Lookup, Range, Regions};
 use crate::slot;
-use crate::sys;
 
 /// App instructions in one fragment.
 pub const MAX_INSNS: usize = 48;
@@ -118,7 +117,7 @@ pub struct Translator {
     constants: Vec<(Rel32, u64)>,
     events: Vec<Event>,
     info: InstructionInfoFactory,
-    encoder: Encoder,
+    encoder: Option<Encoder>,
     /// What is in slots at this point of the second pass.
     spilled: Spilled,
     /// The register that holds the write pointer in the fragment being made.
@@ -144,7 +143,7 @@ fn readable(regions: &mut Regions, pc: AppPc, region: usize) -> Option<&'static 
     let range = regions.known[region].range;
     let mut end = pc.0;
     for page in [pc.0 & !(PAGE - 1), (pc.0 & !(PAGE - 1)) + PAGE] {
-        if page >= range.end || !regions.page_is_readable(region, page) {
+        if page >= range.end || !regions.known[region].page_is_readable(page) {
             break;
         }
         end = (page + PAGE).min(range.end);
@@ -164,13 +163,13 @@ impl Translator {
             insns: Vec::with_capacity(MAX_INSNS),
             loads: Vec::with_capacity(MAX_INSNS),
             used: Vec::with_capacity(MAX_INSNS),
-            code: Code::new(CachePc(0)),
-            stubs: Code::new(CachePc(0)),
+            code: Code::new(CachePc(0), MAX_FRAGMENT as usize),
+            stubs: Code::new(CachePc(0), MAX_STUBS as usize),
             tails: Vec::with_capacity(MAX_INSNS),
             constants: Vec::new(),
             events: Vec::with_capacity(2 * MAX_INSNS),
             info: InstructionInfoFactory::new(),
-            encoder: Encoder::new(64),
+            encoder: None,
             spilled: Spilled::NONE,
             stolen: None,
         }
@@ -389,8 +388,12 @@ impl Translator {
         let mut values = 0;
         for n in 0..self.insns.len() {
             let insn = self.insns[n];
+            let mut overwritten = None;
             if self.spilled != Spilled::NONE {
-                self.unspill(&insn, self.used[n]);
+                if insn.class == Class::Plain {
+                    overwritten = probe::overwrites(&insn.iced);
+                }
+                self.unspill(&insn, self.used[n] & !overwritten.map_or(0, Reg::bit));
             }
             site.cache.steps.push(Step {
                 cache: self.code.here() as u16,
@@ -410,6 +413,8 @@ impl Translator {
                         self.probe_before(&insn, load, p, slot, self.used[n]);
                     }
                     site.cache.steps[step].far = self.copy(&insn);
+                    self.spilled.rcx &= overwritten != Some(Reg::RCX);
+                    self.spilled.rdx &= overwritten != Some(Reg::RDX);
                     if let (Some(load), Some(p)) = (load, self.stolen) {
                         self.probe_after(load, p, slot);
                         events += 1;
@@ -427,7 +432,7 @@ impl Translator {
                     // SAFETY: the instruction was decoded from these bytes.
                     let bytes =
                         unsafe { core::slice::from_raw_parts(insn.pc().0 as *const u8, len) };
-                    self.code.raw(&bytes[..len - 1]);
+                    self.code.slice(&bytes[..len - 1]);
                     self.code.raw(&[2, 0xeb, 5]);
                     let from = self.code.jmp();
                     events += self.branch(site, &insn, from, to, events, values);
@@ -807,82 +812,50 @@ impl Translator {
 
     /// Loads `size` bytes of the memory operand of `i` into `to`, zero-extended.
     fn load_operand(&mut self, i: &Instruction, to: Reg, size: u8) {
-        use iced_x86::Code as C;
-        let (full, code) = match size {
-            1 => (false, C::Movzx_r32_rm8),
-            2 => (false, C::Movzx_r32_rm16),
-            4 => (false, C::Mov_r32_rm32),
-            _ => (true, C::Mov_r64_rm64),
-        };
-        let register = Register::RAX + u32::from(to.0);
-        let narrow = if full {
-            register
-        } else {
-            Register::EAX + u32::from(to.0)
-        };
-        let segment = match i.segment_prefix() {
-            Register::FS => Register::FS,
-            _ => Register::None,
-        };
-        // `xlat` names its operand only implicitly.
-        let (base, index, scale) = if i.code() == C::Xlat_m8 {
-            (Register::RBX, Register::None, 1)
-        } else {
-            (i.memory_base(), i.memory_index(), i.memory_index_scale())
-        };
-        let operand = |base, disp: i64, size| {
-            MemoryOperand::new(base, index, scale, disp, size, false, segment)
-        };
-        let made = if i.is_ip_rel_memory_operand() {
-            let address = i.ip_rel_memory_address();
-            Instruction::with2(code, narrow, operand(Register::RIP, address as i64, 1))
-        } else {
-            Instruction::with2(
-                code,
-                narrow,
-                operand(
-                    base,
-                    i.memory_displacement64() as i64,
-                    i.memory_displ_size().min(8),
-                ),
-            )
-        };
-        let at = self.code.at(self.code.here()).0;
-        if let Ok(load) = &made
-            && i.code() != C::Xlat_m8
-            && self.encoder.encode(load, at).is_ok()
-        {
-            let bytes = self.encoder.take_buffer();
-            self.code.raw(&bytes);
-            self.encoder.set_buffer(bytes_for_reuse(bytes));
-            return;
-        }
-        let _ = self.encoder.take_buffer();
-        if i.code() == C::Xlat_m8 {
-            // movzx to, al; add without flags; then the byte.
+        let fs = i.segment_prefix() == Register::FS;
+        if i.code() == iced_x86::Code::Xlat_m8 {
+            // Its operand is implied: the byte at rbx + al.
             let rex = 0x40 | (u8::from(to.0 >= 8)) << 2;
+            // movzx to, al
             self.code.raw(&[rex, 0x0f, 0xb6, 0xc0 | (to.0 & 7) << 3]);
-            // movzx to, byte [rbx + to]
-            let rex = 0x40 | (u8::from(to.0 >= 8)) << 2 | (u8::from(to.0 >= 8)) << 1;
-            self.code
-                .raw(&[rex, 0x0f, 0xb6, 0x04 | (to.0 & 7) << 3, (to.0 & 7) << 3 | 3]);
-            return;
+            let mem = Mem {
+                base: Some(Reg::RBX),
+                index: Some((to, 0)),
+                disp: 0,
+                fs,
+                short: i.memory_base() == Register::EBX,
+            };
+            return self.code.load_mem(to, 1, &mem);
         }
-        // Out of reach, or an absolute 64-bit address: through the register itself.
         let address = if i.is_ip_rel_memory_operand() {
             i.ip_rel_memory_address()
         } else {
             i.memory_displacement64()
         };
-        self.code.mov_imm(to, address);
-        let base = Register::RAX + u32::from(to.0);
-        let operand = MemoryOperand::new(base, Register::None, 1, 0, 0, false, segment);
-        if let Ok(load) = Instruction::with2(code, narrow, operand)
-            && self.encoder.encode(&load, 0).is_ok()
-        {
-            let bytes = self.encoder.take_buffer();
-            self.code.raw(&bytes);
+        let plain = !fs && i.memory_base() == Register::RIP;
+        if plain && self.code.load_rip(to, size, address) {
+            return;
         }
+        let register = |r: Register| {
+            r.is_gpr()
+                .then(|| Reg((r.full_register() as u32 - Register::RAX as u32) as u8))
+        };
+        let disp = i32::try_from(address as i64);
+        let mut mem = Mem {
+            base: register(i.memory_base()),
+            index: register(i.memory_index())
+                .map(|r| (r, i.memory_index_scale().trailing_zeros() as u8)),
+            disp: disp.unwrap_or(0),
+            fs,
+            short: i.memory_base().is_gpr32() || i.memory_index().is_gpr32(),
+        };
+        if i.is_ip_rel_memory_operand() || disp.is_err() {
+            // Out of reach, or an absolute 64-bit address: through the register itself.
+            self.code.mov_imm(to, address);
+            mem.base = Some(to);
+            mem.disp = 0;
+        }
+        self.code.load_mem(to, size, &mem);
     }
 
     fn probe_before(&mut self, insn: &Insn, load: Load, p: Reg, slot: i32, used: u16) {
@@ -934,21 +907,33 @@ impl Translator {
         }
     }
 
+    /// Appends the bytes of an instruction as they are.
+    fn copy_bytes(&mut self, insn: &Insn) {
+        let (at, len) = (insn.pc().0, insn.iced.len());
+        if at & (PAGE - 1) <= PAGE - 16 {
+            // SAFETY: the page holds code that was just decoded, and these 16 bytes are in it.
+            let bytes = unsafe { (at as *const [u8; 16]).read() };
+            self.code.some_of(&bytes, len);
+        } else {
+            // SAFETY: the instruction was decoded from these bytes.
+            let bytes = unsafe { core::slice::from_raw_parts(at as *const u8, len) };
+            self.code.slice(bytes);
+        }
+    }
+
     /// Copies an instruction. Says which register is in the slot for far operands if it faults.
     fn copy(&mut self, insn: &Insn) -> Option<Reg> {
         let len = insn.iced.len();
-        // SAFETY: the instruction was decoded from these bytes.
-        let bytes = unsafe { core::slice::from_raw_parts(insn.pc().0 as *const u8, len) };
+        let at = self.code.here();
         if insn.rip_disp == 0 {
-            self.code.raw(bytes);
+            self.copy_bytes(insn);
             return None;
         }
-        let at = self.code.here();
         let address = insn.iced.ip_rel_memory_address();
         // An operand addressed by EIP wraps at 4 GiB; only its own encoding can do that.
         let rel = address.wrapping_sub(self.code.at(at + len).0) as i64;
         if let (Ok(rel), false) = (i32::try_from(rel), insn.iced.memory_base() == Register::EIP) {
-            self.code.raw(bytes);
+            self.copy_bytes(insn);
             self.code
                 .put_u32(at + usize::from(insn.rip_disp), rel as u32);
             return None;
@@ -962,9 +947,11 @@ impl Translator {
         far.set_memory_displ_size(0);
         self.code.store_gs(slot!(spill_far), base);
         self.code.mov_imm(base, address);
-        let _ = self.encoder.encode(&far, 0);
-        let encoded = self.encoder.take_buffer();
-        self.code.raw(&encoded);
+        // Made when first needed: its tables are large.
+        let encoder = self.encoder.get_or_insert_with(|| Encoder::new(64));
+        let _ = encoder.encode(&far, 0);
+        let encoded = encoder.take_buffer();
+        self.code.slice(&encoded);
         self.code.load_gs(base, slot!(spill_far));
         Some(base)
     }
@@ -1006,11 +993,6 @@ impl Translator {
     }
 }
 
-fn bytes_for_reuse(mut bytes: Vec<u8>) -> Vec<u8> {
-    bytes.clear();
-    bytes
-}
-
 /// The check at a fragment's checked entry: `rcx` must be `app`. Leaves `rcx` and `rdx` in slots.
 pub fn tag_check(code: &mut Code, app: AppPc) {
     code.mov_imm(Reg::RDX, app.0.wrapping_neg());
@@ -1035,20 +1017,4 @@ fn free_register(used: u16) -> Reg {
         .map(Reg)
         .find(|r| used & r.bit() == 0)
         .unwrap_or(Reg::RAX)
-}
-
-impl Regions {
-    /// Whether a page of a known region can be read (a file may be shorter than its mapping).
-    fn page_is_readable(&mut self, region: usize, page: u64) -> bool {
-        let mapping = &mut self.known[region];
-        let index = ((page - mapping.range.start) / PAGE) as usize;
-        if mapping.verified.len() <= index {
-            mapping.verified.resize(index + 1, false);
-        }
-        if !mapping.verified[index] {
-            let mut byte = [0];
-            mapping.verified[index] = sys::copy_checked(page, &mut byte);
-        }
-        mapping.verified[index]
-    }
 }

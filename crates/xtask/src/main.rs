@@ -3,7 +3,7 @@
 //! ```text
 //! cargo xtask ci                     format, clippy, tests, tidy
 //! cargo xtask tidy                   architecture rules that can be checked mechanically
-//! cargo xtask corpus [NAME…]         full-size workloads: same output and exit status
+//! cargo xtask corpus [NAME…]         full-size workloads: same output, files and exit status
 //! cargo xtask callgrind PROG ARGS…   exact edge and call counts against callgrind
 //! cargo xtask stepper PROG ARGS…     the same, and loaded values, against single-stepping
 //! cargo xtask bench [--rounds N] [--csv FILE] [NAME…]   the cost table

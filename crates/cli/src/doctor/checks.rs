@@ -1,23 +1,31 @@
 //! The checks, one function each, in the order of what a launch needs first.
 
 use std::fs;
-use std::path::Path;
+
+use trommel_symbol::launch;
+use trommel_tuple::{Kind, KindSet};
+
+use crate::host::{self, Options};
+use crate::{inherited, output};
 
 use super::Status::{Fail, Ok as Good, Warn};
-use super::{Check, Status, probe};
+use super::{Check, Status, probe, surroundings};
 
 const AT_HWCAP2: u64 = 26;
 const AT_RSEQ_FEATURE_SIZE: u64 = 27;
 const HWCAP2_FSGSBASE: u64 = 1 << 1;
-/// The queues, the dictionary and the code cache together need less than this.
-const ADDRESS_SPACE: u64 = 4 << 30;
+/// Bit of `CapEff` in `/proc/self/status`.
+const CAP_SYS_PTRACE: u32 = 19;
 
 /// All rows.
 pub(super) fn all() -> Vec<Check> {
+    let traced = probe::trace_a_child();
     vec![
         kernel(),
         processor(),
-        ptrace(),
+        proc(),
+        ptrace(&traced),
+        memory_access(&traced),
         yama(),
         seccomp(),
         shared_memory(),
@@ -27,20 +35,21 @@ pub(super) fn all() -> Vec<Check> {
         shadow_stack(),
         rseq(),
         vsyscall(),
-        overcommit(),
-        address_space(),
-        file_size(),
-        dev_shm(),
-        user(),
-        user_namespaces(),
-        counters(),
-        clock(),
-        debug_files(),
-        directory(),
+        surroundings::overcommit(),
+        surroundings::address_space(),
+        surroundings::file_size(),
+        surroundings::dev_shm(),
+        surroundings::user(),
+        surroundings::user_namespaces(),
+        surroundings::counters(),
+        surroundings::clock(),
+        surroundings::debug_files(),
+        surroundings::directory(),
+        recording(),
     ]
 }
 
-fn check(
+pub(super) fn check(
     name: &'static str,
     status: Status,
     found: impl Into<String>,
@@ -57,7 +66,7 @@ fn check(
 }
 
 /// The trimmed content of a small file; `None` where it cannot be read.
-fn line(path: &str) -> Option<String> {
+pub(super) fn line(path: &str) -> Option<String> {
     fs::read_to_string(path)
         .ok()
         .map(|text| text.trim().to_owned())
@@ -80,53 +89,48 @@ fn kernel() -> Check {
     let fix = "use a newer kernel";
     match version {
         (0, _) => check("kernel", Warn, release, "its version is not known", ""),
-        v if v < (4, 14) => check(
-            "kernel",
-            Fail,
-            release,
-            "too old: memfd and ptrace work differently",
-            fix,
-        ),
-        v if v < (5, 9) => check(
-            "kernel",
-            Warn,
-            release,
-            "works, without FSGSBASE: entries to the runtime cost a system call",
-            fix,
-        ),
+        v if v < (3, 17) => check("kernel", Fail, release, "too old: it has no memfd", fix),
         _ => check("kernel", Good, release, "new enough", ""),
     }
 }
 
 fn processor() -> Check {
-    let missing: Vec<&str> = [
-        ("SSE4.2", std::is_x86_feature_detected!("sse4.2")),
-        ("BMI2", std::is_x86_feature_detected!("bmi2")),
-        ("XSAVE", std::is_x86_feature_detected!("xsave")),
-    ]
-    .into_iter()
-    .filter_map(|(name, there)| (!there).then_some(name))
-    .collect();
-    match &missing[..] {
-        [] => check(
-            "processor",
+    let found = line("/proc/cpuinfo")
+        .and_then(|text| {
+            let model = text.lines().find_map(|l| l.strip_prefix("model name"))?;
+            Some(model.trim_start_matches(['\t', ' ', ':']).to_owned())
+        })
+        .unwrap_or_else(|| "x86-64".into());
+    check(
+        "processor",
+        Good,
+        found,
+        "every x86-64 processor will do; what programs use of it is copied",
+        "",
+    )
+}
+
+fn proc() -> Check {
+    match fs::File::open("/proc/self/maps") {
+        Ok(_) => check(
+            "/proc",
             Good,
-            "SSE4.2, BMI2, XSAVE",
-            "the event code can use its short forms",
+            "mounted",
+            "the runtime can tell where the program has code",
             "",
         ),
-        _ => check(
-            "processor",
-            Warn,
-            format!("lacks {}", missing.join(", ")),
-            "longer event code is used",
-            "none on this processor; in a virtual machine, pass the host's processor through",
+        Err(error) => check(
+            "/proc",
+            Fail,
+            error.to_string(),
+            "the runtime cannot tell where the program has code",
+            "mount -t proc proc /proc",
         ),
     }
 }
 
-fn ptrace() -> Check {
-    match probe::trace_a_child() {
+fn ptrace(traced: &probe::Traced) -> Check {
+    match &traced.ptrace {
         Ok(()) => check(
             "ptrace",
             Good,
@@ -144,48 +148,66 @@ fn ptrace() -> Check {
     }
 }
 
+fn memory_access(traced: &probe::Traced) -> Check {
+    let name = "process memory";
+    let means = "the runtime cannot be put into programs, nor read their code";
+    match (&traced.ptrace, &traced.memory) {
+        (Err(_), _) => check(name, Warn, "not tried, without ptrace", means, ""),
+        (_, Ok(())) => check(
+            name,
+            Good,
+            "can be read and written (process_vm_readv, process_vm_writev)",
+            "the runtime can be put into programs, and read their code",
+            "",
+        ),
+        (_, Err(error)) => check(
+            name,
+            Fail,
+            error.to_string(),
+            means,
+            "allow process_vm_readv and process_vm_writev in the sandbox; docker: --cap-add=SYS_PTRACE",
+        ),
+    }
+}
+
 fn yama() -> Check {
     let name = "ptrace scope";
-    let attach = "programs can be launched; a running one can be attached to by root only";
-    let fix = "sysctl kernel.yama.ptrace_scope=0 (until the next boot)";
-    match line("/proc/sys/kernel/yama/ptrace_scope").as_deref() {
-        None => check(
+    let capable = own_status("CapEff")
+        .and_then(|mask| u64::from_str_radix(&mask, 16).ok())
+        .is_some_and(|mask| mask >> CAP_SYS_PTRACE & 1 != 0);
+    match (
+        line("/proc/sys/kernel/yama/ptrace_scope").as_deref(),
+        capable,
+    ) {
+        (None, _) => check(
             name,
             Good,
             "no Yama",
             "nothing beyond the usual permissions is asked for",
             "",
         ),
-        Some("0") => check(
+        (Some(scope @ ("0" | "1")), _) => check(
             name,
             Good,
-            "0",
-            "own processes can be launched and attached to",
+            scope,
+            "programs can be launched: they are children",
             "",
         ),
-        Some("1") if probe::user() == 0 => check(
+        (Some(scope @ "2"), true) => check(
             name,
             Good,
-            "1, and you are root",
-            "processes can be launched and attached to",
+            format!("{scope}, and you may trace (CAP_SYS_PTRACE)"),
+            "programs can be launched",
             "",
         ),
-        Some("1") => check(name, Warn, "1", attach, fix),
-        Some("2") if probe::user() == 0 => check(
-            name,
-            Good,
-            "2, and you are root",
-            "processes can be launched and attached to",
-            "",
-        ),
-        Some(scope @ "2") => check(
+        (Some(scope @ "2"), false) => check(
             name,
             Fail,
             scope,
-            "only root may trace",
+            "only who has CAP_SYS_PTRACE may trace, and you have not",
             "run as root, or sysctl kernel.yama.ptrace_scope=1",
         ),
-        Some(scope) => check(
+        (Some(scope), _) => check(
             name,
             Fail,
             scope,
@@ -215,11 +237,11 @@ fn seccomp() -> Check {
 }
 
 fn shared_memory() -> Check {
-    match probe::shared_memory() {
+    match trommel_host::shared::SharedFile::new(trommel_tuple::KindSet::NONE, 0).map(drop) {
         Ok(()) => check(
             "memfd",
             Good,
-            "can be made and mapped",
+            format!("{} MiB can be made and mapped", surroundings::SHARED >> 20),
             "events can be delivered through shared memory",
             "",
         ),
@@ -228,7 +250,7 @@ fn shared_memory() -> Check {
             Fail,
             error.to_string(),
             "there is no way to deliver events",
-            "allow memfd_create in the sandbox, or use a newer kernel",
+            "see the rows on limits; allow memfd_create and ftruncate in the sandbox",
         ),
     }
 }
@@ -253,22 +275,17 @@ fn writable_code() -> Check {
 }
 
 fn fsgsbase() -> Check {
-    if probe::auxiliary(AT_HWCAP2) & HWCAP2_FSGSBASE != 0 {
-        return check(
-            "FSGSBASE",
-            Good,
+    let (found, means) = match probe::auxiliary(AT_HWCAP2) & HWCAP2_FSGSBASE {
+        0 => (
+            "not enabled",
+            "not needed: the runtime sets GS once, by a system call",
+        ),
+        _ => (
             "enabled",
-            "the runtime switches its state without a system call",
-            "",
-        );
-    }
-    check(
-        "FSGSBASE",
-        Warn,
-        "not enabled",
-        "each entry to the runtime costs a system call more",
-        "a kernel of 5.9 or newer, without nofsgsbase, on a processor that has it",
-    )
+            "programs may set GS by an instruction; one that does runs natively from there",
+        ),
+    };
+    check("FSGSBASE", Good, found, means, "")
 }
 
 fn vectors() -> Check {
@@ -285,42 +302,50 @@ fn vectors() -> Check {
         "vector state",
         Good,
         found,
-        "kept across every entry to the runtime",
+        "copied instructions use all of it; the runtime itself uses SSE2, and keeps it",
         "",
     )
 }
 
 fn shadow_stack() -> Check {
+    let name = "shadow stack";
     let features = own_status("x86_Thread_features").unwrap_or_default();
-    if features.contains("shstk") {
+    if features.split(' ').any(|f| f == "shstk") {
         return check(
-            "shadow stack",
+            name,
             Warn,
             "on for this process",
-            "programs with a shadow stack run natively",
-            "run with GLIBC_TUNABLES=glibc.cpu.x86_shstk=off",
+            "programs turn it on as they start, and run natively from there",
+            "GLIBC_TUNABLES=glibc.cpu.x86_shstk=off trommel record …",
         );
     }
-    check("shadow stack", Good, "off", "returns can be observed", "")
+    let cpu = line("/proc/cpuinfo").unwrap_or_default();
+    let flags = cpu.lines().find(|l| l.starts_with("flags")).unwrap_or("");
+    let (found, means) = match flags.split(' ').any(|f| f == "user_shstk") {
+        true => (
+            "there, and off for this process",
+            "a program that turns it on runs natively from there",
+        ),
+        false => (
+            "not on this processor and kernel",
+            "no program can turn it on",
+        ),
+    };
+    check(name, Good, found, means, "")
 }
 
 fn rseq() -> Check {
-    match probe::auxiliary(AT_RSEQ_FEATURE_SIZE) {
-        0 => check(
-            "rseq",
-            Good,
-            "not announced by this kernel",
-            "programs may still use it; their sequences restart as natively",
-            "",
-        ),
-        size => check(
-            "rseq",
-            Good,
-            format!("{size} bytes"),
-            "glibc registers it in every program; its sequences restart as natively",
-            "",
-        ),
-    }
+    let found = match probe::auxiliary(AT_RSEQ_FEATURE_SIZE) {
+        0 => "not announced by this kernel".to_owned(),
+        size => format!("{size} bytes"),
+    };
+    check(
+        "rseq",
+        Good,
+        found,
+        "glibc's registration is left alone; a program's own sequences do not restart while observed",
+        "",
+    )
 }
 
 fn vsyscall() -> Check {
@@ -334,175 +359,63 @@ fn vsyscall() -> Check {
         "vsyscall",
         Good,
         found,
-        "only programs older than 2012 call it; such calls run natively",
+        "only programs older than 2012 call it; the runtime makes the system calls itself",
         "",
     )
 }
 
-fn overcommit() -> Check {
-    let name = "overcommit";
-    match line("/proc/sys/vm/overcommit_memory").as_deref() {
-        Some("2") => check(
-            name,
-            Warn,
-            "strict",
-            "the queues and the code cache count in full although little of them is used",
-            "sysctl vm.overcommit_memory=0 when a launch fails for lack of memory",
-        ),
-        other => check(
-            name,
-            Good,
-            other.unwrap_or("unknown").to_owned(),
-            "reserved memory costs nothing before it is used",
-            "",
-        ),
-    }
-}
-
-fn address_space() -> Check {
-    match probe::limit(libc::RLIMIT_AS) {
-        Some(limit) if limit < ADDRESS_SPACE => check(
-            "address space",
-            Warn,
-            format!("limited to {} MiB", limit >> 20),
-            "the program shares it with the queues and the code cache",
-            "ulimit -v unlimited",
-        ),
-        _ => check(
-            "address space",
-            Good,
-            "no tight limit",
-            "there is room beside the program",
-            "",
-        ),
-    }
-}
-
-fn file_size() -> Check {
-    match probe::limit(libc::RLIMIT_FSIZE) {
-        Some(limit) => check(
-            "file size",
-            Warn,
-            format!("limited to {} MiB", limit >> 20),
-            "shared memory, profiles and streams are files and end there",
-            "ulimit -f unlimited",
-        ),
-        None => check(
-            "file size",
-            Good,
-            "no limit",
-            "profiles and streams can grow",
-            "",
-        ),
-    }
-}
-
-fn dev_shm() -> Check {
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let options = mounts.lines().find_map(|l| {
-        let mut fields = l.split(' ');
-        (fields.nth(1) == Some("/dev/shm")).then(|| fields.nth(1).unwrap_or_default().to_owned())
-    });
-    let noexec = options
-        .as_ref()
-        .is_some_and(|o| o.split(',').any(|o| o == "noexec"));
-    let found = match (options, noexec) {
-        (None, _) => "not mounted",
-        (_, true) => "mounted noexec",
-        _ => "mounted",
+/// The whole way, with a program that does nothing.
+fn recording() -> Check {
+    let name = "a recording";
+    let fix = "see the rows above; report it if none of them explains it";
+    let failed = |why: String| {
+        // That error would send people here.
+        let why = why.split("; `trommel doctor`").next().unwrap_or_default();
+        check(name, Fail, why, "`trommel record` does not work here", fix)
     };
-    check(
-        "/dev/shm",
-        Good,
-        found,
-        "not used: shared memory has no name and holds no code",
-        "",
-    )
-}
-
-fn user() -> Check {
-    match probe::user() {
-        0 => check("user", Good, "root", "every process can be observed", ""),
-        id => check(
-            "user",
-            Good,
-            format!("number {id}"),
-            "own programs can be observed; no privilege is needed to launch them",
-            "",
-        ),
-    }
-}
-
-fn user_namespaces() -> Check {
-    let found = match line("/proc/sys/user/max_user_namespaces").as_deref() {
-        None => "not in this kernel",
-        Some("0") => "not allowed",
-        Some(_) => "allowed",
+    let program = match launch::resolve("/bin/true".as_ref(), None) {
+        Ok(program) => program,
+        Err(error) => return check(name, Warn, error.to_string(), "not tried", ""),
     };
-    check(
-        "user namespaces",
-        Good,
-        found,
-        "not needed: no privilege is borrowed through them",
-        "",
-    )
-}
-
-fn counters() -> Check {
-    let paranoid = line("/proc/sys/kernel/perf_event_paranoid").unwrap_or_else(|| "unknown".into());
-    let found = match Path::new("/sys/bus/event_source/devices/cpu").exists() {
-        true => format!("there (perf_event_paranoid {paranoid})"),
-        false => format!("none, as in most virtual machines (perf_event_paranoid {paranoid})"),
+    let Ok(compressor) = "exact".parse() else {
+        return failed("no compressor".into());
     };
-    check(
-        "hardware counters",
-        Good,
-        found,
-        "not needed: events are taken from the instructions themselves",
-        "",
-    )
-}
-
-fn clock() -> Check {
-    let source = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-    let found = line(source).unwrap_or_else(|| "unknown".into());
-    check("clock", Good, found, "costs are measured with it", "")
-}
-
-fn debug_files() -> Check {
-    match Path::new("/usr/lib/debug/.build-id").is_dir() {
-        true => check(
-            "debug files",
-            Good,
-            "/usr/lib/debug/.build-id",
-            "stripped libraries can have names and lines",
-            "",
-        ),
-        false => check(
-            "debug files",
-            Good,
-            "none installed",
-            "stripped libraries show exported names only (Debian: install libc6-dbg and others)",
-            "",
-        ),
-    }
-}
-
-fn directory() -> Check {
-    match trommel_store::check_destination(Path::new(trommel_store::DEFAULT_FILE)) {
-        Ok(()) => check(
-            "this directory",
-            Good,
-            "can be written",
-            "profiles go here unless -o says otherwise",
-            "",
-        ),
-        Err(error) => check(
-            "this directory",
-            Warn,
-            error.to_string(),
-            "profiles cannot be written here",
-            "name a file elsewhere with -o",
-        ),
+    let options = Options {
+        program,
+        arguments: vec!["/bin/true".into()],
+        inherited: inherited::inherited(),
+        kinds: KindSet::NONE.with(Kind::Edge),
+        compressor,
+        stream: None,
+        only: Vec::new(),
+    };
+    let guard = trommel_host::interrupt::guard();
+    match host::record(options, &guard) {
+        Err(error) => failed(format!("{error:#}")),
+        Ok((recording, _)) => {
+            let run = &recording.profile.run;
+            let seen = recording
+                .profile
+                .kinds
+                .get(&Kind::Edge)
+                .map_or(0, |k| k.seen);
+            match run.let_go.first() {
+                Some(why) => failed(format!("`true` ran natively: {why}")),
+                None if run.status != Some(0) || seen == 0 => failed(format!(
+                    "`true` ended with {:?}, {seen} branches",
+                    run.status
+                )),
+                None => check(
+                    name,
+                    Good,
+                    format!(
+                        "`true` has {seen} branches, in {}",
+                        output::duration(run.wall)
+                    ),
+                    "`trommel record` works here",
+                    "",
+                ),
+            }
+        }
     }
 }

@@ -6,6 +6,7 @@
 
 mod checks;
 mod probe;
+mod surroundings;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -51,7 +52,7 @@ pub(crate) struct Check {
 }
 
 /// What Trommel does not do, and why: said here, not found out.
-const NOT_SUPPORTED: [(&str, &str); 4] = [
+const NOT_SUPPORTED: [(&str, &str); 5] = [
     (
         "32-bit and x32 programs",
         "the translator knows 64-bit mode only",
@@ -63,6 +64,10 @@ const NOT_SUPPORTED: [(&str, &str); 4] = [
     (
         "setuid, setgid and file capabilities",
         "the kernel drops them for a traced program; run trommel as that user",
+    ),
+    (
+        "restartable sequences (rseq) of a program's own",
+        "the kernel does not know them in the code cache, so they do not restart when interrupted",
     ),
     (
         "programs that a debugger or strace holds",

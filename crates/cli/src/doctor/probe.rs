@@ -5,66 +5,90 @@
 #![allow(unsafe_code)] // reason: raw system calls are what is being tried.
 
 use std::io;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
 
-/// Traces a child from its first instruction on, as a launch does.
-pub(super) fn trace_a_child() -> io::Result<()> {
-    let mut command = Command::new("/proc/self/exe");
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    // SAFETY: the closure makes one system call and touches no memory that the parent could have
-    // had locked while it forked.
-    unsafe {
-        command.pre_exec(|| match libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) {
-            -1 => Err(io::Error::last_os_error()),
-            _ => Ok(()),
-        });
+/// What a launch does to a child, done to one of our own.
+pub(super) struct Traced {
+    /// Stopping it, reading its registers, changing its code and its signal mask.
+    pub(super) ptrace: io::Result<()>,
+    /// Writing and reading its memory in pieces.
+    pub(super) memory: io::Result<()>,
+}
+
+/// Traces a child.
+pub(super) fn trace_a_child() -> Traced {
+    static WORD: u64 = 0;
+    const MAY_NOT: i32 = 1;
+    // SAFETY: the child makes system calls only, and ends without running anything else of ours.
+    let child = unsafe { libc::fork() };
+    match child {
+        -1 => {
+            return Traced {
+                ptrace: Err(io::Error::last_os_error()),
+                memory: Ok(()),
+            };
+        }
+        0 => {
+            // SAFETY: as above.
+            unsafe {
+                if libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) != -1 {
+                    libc::raise(libc::SIGSTOP);
+                }
+                libc::_exit(MAY_NOT)
+            }
+        }
+        _ => {}
     }
-    let mut child = command.spawn()?;
+    let at = &raw const WORD;
+    let ptrace = stopped(child).and_then(|()| {
+        const GETSIGMASK: libc::c_uint = 0x420a;
+        // SAFETY: all-zero is a valid set of registers, which the kernel fills; the mask and the
+        // word are as large as said and live here. The word is written back as it was.
+        let done = unsafe {
+            let mut registers: libc::user_regs_struct = std::mem::zeroed();
+            let mut mask = 0_u64;
+            libc::ptrace(libc::PTRACE_GETREGS, child, 0, &raw mut registers) != -1
+                && libc::ptrace(libc::PTRACE_SETREGS, child, 0, &raw const registers) != -1
+                && libc::ptrace(GETSIGMASK, child, 8, &raw mut mask) != -1
+                && libc::ptrace(libc::PTRACE_POKETEXT, child, at, 0) != -1
+        };
+        done.then_some(()).ok_or_else(io::Error::last_os_error)
+    });
+    let memory = match &ptrace {
+        Ok(()) => exchange(child),
+        Err(_) => Ok(()),
+    };
+    // SAFETY: our own child, waited for so that nothing stays behind.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, std::ptr::null_mut(), 0);
+    }
+    Traced { ptrace, memory }
+}
+
+/// Waits until a child has stopped.
+fn stopped(child: i32) -> io::Result<()> {
     let mut status = 0;
     // SAFETY: waits for our own child; `status` lives here.
-    let waited =
-        unsafe { libc::waitpid(child.id().cast_signed(), &raw mut status, libc::WUNTRACED) };
-    let error = io::Error::last_os_error();
-    let _ = child.kill();
-    let _ = child.wait();
-    match waited {
-        -1 => Err(error),
+    match unsafe { libc::waitpid(child, &raw mut status, libc::WUNTRACED) } {
+        -1 => Err(io::Error::last_os_error()),
         _ if libc::WIFSTOPPED(status) => Ok(()),
-        _ => Err(io::Error::other(
-            "the child did not stop at its first instruction",
-        )),
+        _ => Err(io::Error::from_raw_os_error(libc::EPERM)),
     }
 }
 
-/// Makes a shared memory file and maps it.
-pub(super) fn shared_memory() -> io::Result<()> {
-    // SAFETY: a new descriptor of our own, closed below; the name is a C string.
-    unsafe {
-        let fd = libc::memfd_create(c"trommel-doctor".as_ptr(), libc::MFD_CLOEXEC);
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let sized = libc::ftruncate(fd, 4096);
-        let page = libc::mmap(
-            std::ptr::null_mut(),
-            4096,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED,
-            fd,
-            0,
-        );
-        let error = io::Error::last_os_error();
-        libc::close(fd);
-        if sized != 0 || page == libc::MAP_FAILED {
-            return Err(error);
-        }
-        libc::munmap(page, 4096);
-    }
-    Ok(())
+/// Reads and writes a word on a stopped child's stack: it is where ours is, as it was forked.
+fn exchange(child: i32) -> io::Result<()> {
+    let mut word = 0_u64;
+    let own = libc::iovec {
+        iov_base: (&raw mut word).cast(),
+        iov_len: size_of::<u64>(),
+    };
+    // SAFETY: both ranges are the word that lives here, in us and in the copy of us.
+    let done = unsafe {
+        libc::process_vm_readv(child, &raw const own, 1, &raw const own, 1, 0) == 8
+            && libc::process_vm_writev(child, &raw const own, 1, &raw const own, 1, 0) == 8
+    };
+    done.then_some(()).ok_or_else(io::Error::last_os_error)
 }
 
 /// Maps memory that is written and executed, as the code cache is.

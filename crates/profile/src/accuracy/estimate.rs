@@ -5,11 +5,17 @@
 //! (samples of the tuple ÷ samples) × length, for each substream. Software recomputes the substream
 //! of a tuple from its hash.
 
+use std::collections::BTreeMap;
+
 use trommel_compress::hash::{Hash, Layout};
 use trommel_compress::{Estimate, Level, Sampler, Seeds, Spec};
-use trommel_tuple::Message;
+use trommel_tuple::{Kind, Message};
 
 use super::Tuples;
+use crate::KindProfile;
+
+/// A number for each kind, by [`Kind`].
+pub type PerKind = [u64; Kind::ALL.len()];
 
 /// What software keeps of the messages of one compressor.
 pub struct Estimator {
@@ -112,5 +118,34 @@ impl Estimator {
                 let (kind, tuple) = tuples.tuple(n);
                 (kind, tuple, self.estimate(n))
             })
+    }
+
+    /// The profile of a stream with `seen` events of each kind, of which the compressor made
+    /// `messages`: every tuple that has messages, with its estimate in whole events. A recording
+    /// and an evaluation of its stream come to the same.
+    pub fn profile(
+        &self,
+        tuples: &Tuples,
+        seen: &PerKind,
+        messages: &PerKind,
+    ) -> BTreeMap<Kind, KindProfile> {
+        let mut kinds: BTreeMap<Kind, KindProfile> = BTreeMap::new();
+        for (kind, tuple, count) in self.estimates(tuples) {
+            let counts = &mut kinds.entry(kind).or_default().counts;
+            let values = counts.entry(tuple.pc).or_default();
+            values.push((tuple.value, count.round() as u64));
+        }
+        for kind in Kind::ALL {
+            if seen[kind as usize] != 0 {
+                let profile = kinds.entry(kind).or_default();
+                profile.seen = seen[kind as usize];
+                profile.messages = messages[kind as usize];
+            }
+        }
+        for profile in kinds.values_mut() {
+            let all = profile.counts.values_mut();
+            all.for_each(|values| values.sort_unstable());
+        }
+        kinds
     }
 }

@@ -1,12 +1,16 @@
 //! Many specs over one stream, once.
 
+use std::collections::BTreeMap;
+
 use trommel_compress::table::CounterTable;
 use trommel_compress::{FirstLevel, IntervalSpec, Seeds, Sink, Spec};
 use trommel_tuple::stream::{self, Block};
-use trommel_tuple::{Events, Message};
+use trommel_tuple::{Events, Kind, Message};
+
+use crate::KindProfile;
 
 use super::intervals::{IntervalSums, PerfectInterval};
-use super::{Estimator, Filter, IntervalAccuracy, Selection, Tuples, invariance_error};
+use super::{Estimator, Filter, IntervalAccuracy, PerKind, Selection, Tuples, invariance_error};
 
 /// Cycles that software spends on a message (seed 000, section 5.3.2).
 pub const CYCLES_PER_MESSAGE: u64 = 30;
@@ -63,6 +67,8 @@ pub struct Evaluation {
     pub points: Vec<Point>,
     /// For interval profilers.
     pub interval: Option<IntervalAccuracy>,
+    /// What a recording with this spec would have in its profile.
+    pub kinds: BTreeMap<Kind, KindProfile>,
 }
 
 impl Evaluation {
@@ -85,7 +91,7 @@ struct Run {
     table: Option<CounterTable>,
     profile: Estimator,
     /// Messages behind the counter table.
-    messages: u64,
+    messages: PerKind,
     points: Vec<Point>,
     /// Candidates of the interval that just ended, and the sums over all.
     candidates: Vec<Message>,
@@ -97,7 +103,7 @@ struct Fold<'a> {
     tuples: &'a Tuples,
     profile: &'a mut Estimator,
     table: Option<&'a mut CounterTable>,
-    messages: &'a mut u64,
+    messages: &'a mut PerKind,
     candidates: Option<&'a mut Vec<Message>>,
 }
 
@@ -106,9 +112,10 @@ impl Sink for Fold<'_> {
         let number = self.tuples.get(message.kind, message.tuple);
         let number = number.expect("messages are of tuples that went in");
         self.profile.message(&message, number);
+        let mut software = |message: Message| self.messages[message.kind as usize] += 1;
         match &mut self.table {
-            Some(table) => table.message(message, &mut |_: Message| *self.messages += 1),
-            None => *self.messages += 1,
+            Some(table) => table.message(message, &mut software),
+            None => software(message),
         }
         if let Some(candidates) = &mut self.candidates {
             candidates.push(message);
@@ -123,7 +130,7 @@ impl Run {
             first: FirstLevel::new(spec, seeds),
             table: spec.table.map(CounterTable::new),
             profile: Estimator::new(spec, seeds),
-            messages: 0,
+            messages: PerKind::default(),
             points: Vec::new(),
             candidates: Vec::new(),
             sums: IntervalSums::default(),
@@ -147,9 +154,9 @@ impl Run {
         self.candidates.clear();
     }
 
-    fn finish(mut self, seeds: Seeds, events: u64) -> Evaluation {
+    fn finish(mut self, seeds: Seeds, seen: &PerKind, tuples: &Tuples) -> Evaluation {
         if let Some(table) = &mut self.table {
-            table.finish(&mut |_: Message| self.messages += 1);
+            table.finish(&mut |message: Message| self.messages[message.kind as usize] += 1);
         }
         let sums = self.sums;
         let interval = self
@@ -164,13 +171,14 @@ impl Run {
         Evaluation {
             spec: self.spec,
             seeds,
-            events,
-            messages: self.messages,
+            events: seen.iter().sum(),
+            messages: self.messages.iter().sum(),
             error,
             counted: self.profile.counted(),
             held: self.first.held(),
             points: self.points,
             interval,
+            kinds: self.profile.profile(tuples, seen, &self.messages),
         }
     }
 }
@@ -186,6 +194,7 @@ pub struct Evaluator {
     /// Checkpoints still to come, the next one last.
     checkpoints: Vec<u64>,
     seen: u64,
+    seen_of: PerKind,
 }
 
 impl Evaluator {
@@ -210,6 +219,7 @@ impl Evaluator {
             checkpoints,
             options,
             seen: 0,
+            seen_of: PerKind::default(),
         }
     }
 
@@ -230,7 +240,9 @@ impl Evaluator {
     fn piece(&mut self, events: Events<'_>) {
         self.numbers.clear();
         let (tuples, counts, numbers) = (&mut self.tuples, &mut self.counts, &mut self.numbers);
+        let seen_of = &mut self.seen_of;
         events.for_each(|kind, tuple| {
+            seen_of[kind as usize] += 1;
             let number = tuples.number(kind, tuple);
             if number == counts.len() {
                 counts.push(0);
@@ -272,7 +284,8 @@ impl Evaluator {
             run.points.push(Point {
                 events: self.seen,
                 // As if the stream ended here: the table would send what it has.
-                messages: run.messages + run.table.as_ref().map_or(0, |t| t.len() as u64),
+                messages: run.messages.iter().sum::<u64>()
+                    + run.table.as_ref().map_or(0, |t| t.len() as u64),
                 error: invariance_error(&self.tuples, &selection, &run.profile),
                 tuples: selection.len(),
                 loads: selection.loads,
@@ -288,7 +301,7 @@ impl Evaluator {
             self.checkpoint();
         }
         let runs = self.runs.into_iter();
-        runs.map(|run| run.finish(self.options.seeds, self.seen))
+        runs.map(|run| run.finish(self.options.seeds, &self.seen_of, &self.tuples))
             .collect()
     }
 }

@@ -32,7 +32,16 @@ fn evaluation(e: &Evaluation) -> Value {
         "counted": e.counted,
         "held": e.held,
         "hash_seed": e.seeds.hash,
+        "kinds": {},
     });
+    for (kind, profile) in &e.kinds {
+        value["kinds"][kind.name()] = json!({
+            "events": profile.seen,
+            "messages": profile.messages,
+            "tuples": profile.counts.values().map(Vec::len).sum::<usize>(),
+            "counted": profile.counts.values().flatten().map(|(_, n)| n).sum::<u64>(),
+        });
+    }
     if e.spec.is_random() {
         value["random_seed"] = json!(e.seeds.random);
     }

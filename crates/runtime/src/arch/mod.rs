@@ -25,7 +25,9 @@
 use core::arch::naked_asm;
 use core::mem::offset_of;
 
-use crate::area::{CONTEXT_OFFSET, Context, Reason};
+use crate::area::{
+    CONTEXT_OFFSET, Context, INDIRECT_TABLE, Reason, SECOND_ENTRIES, SECOND_KEYS, SECOND_SEED,
+};
 
 macro_rules! at {
     ($($field:tt)+) => { CONTEXT_OFFSET + offset_of!(Context, $($field)+) };
@@ -90,34 +92,66 @@ pub unsafe extern "C" fn full() {
     )
 }
 
-/// An indirect branch whose table entry belongs to another target: the tag check left
-/// rcx = target − tag and rdx = −tag.
+/// An indirect branch that the first table did not lead to its target. Entered here when the tag
+/// check of another target's fragment failed, with rcx = target − tag and rdx = −tag; at
+/// `trommel_indirect` when there was no entry, with rcx = target; the app's rcx and rdx are
+/// spilled. Looks in the second table, and puts what it finds there into the first.
+///
+/// A signal that arrives here is delivered at the end of the way, wherever that leads: all of this
+/// counts as code of the cache.
 ///
 /// # Safety
 /// Only generated code may jump here, with GS at the thread area.
 #[unsafe(naked)]
 pub unsafe extern "C" fn mismatch() {
     naked_asm!(
-        "not rdx",                    // tag − 1, with no flag touched
-        "lea rcx, [rcx + rdx + 1]",   // the target again
-        "jmp {indirect}",
-        indirect = sym indirect,
+        "not rdx",                          // tag − 1, with no flag touched
+        "lea rcx, [rcx + rdx + 1]",         // the target again
+        ".globl trommel_indirect",
+        "trommel_indirect:",
+        "mov gs:[{next_pc}], rcx",
+        "mov edx, {seed}",
+        "crc32 rdx, rcx",
+        "movzx edx, dx",
+        "mov gs:[{index}], rdx",
+        "mov rcx, gs:[rdx * 8 + {keys}]",
+        "mov rdx, gs:[{next_pc}]",
+        "lea rcx, [rcx + rdx + 1]",
+        "jrcxz 2f",
+        "jmp {missed}",
+        "2:",
+        "mov rdx, gs:[{index}]",
+        "mov rcx, gs:[rdx * 8 + {entries}]",
+        "mov gs:[{target}], rcx",
+        "movzx edx, word ptr gs:[{next_pc}]",
+        "mov gs:[rdx * 8 + {table}], rcx",
+        "mov rcx, gs:[{next_pc}]",
+        "jmp gs:[{target}]",
+        ".globl trommel_indirect_end",
+        "trommel_indirect_end:",
+        "ud2",
+        next_pc = const at!(next_pc),
+        seed = const SECOND_SEED,
+        index = const at!(second_index),
+        keys = const SECOND_KEYS.0,
+        entries = const SECOND_ENTRIES.0,
+        target = const at!(target),
+        table = const INDIRECT_TABLE.0,
+        missed = sym missed,
     )
 }
 
-/// An indirect branch to rcx that has no table entry; the app's rcx and rdx are spilled.
+/// An indirect branch to `next_pc` that is in neither table; the app's rcx and rdx are spilled.
 ///
 /// # Safety
-/// Only generated code may jump here, with GS at the thread area.
+/// As [`mismatch`].
 #[unsafe(naked)]
-pub unsafe extern "C" fn indirect() {
+unsafe extern "C" fn missed() {
     naked_asm!(
-        "mov gs:[{next_pc}], rcx",
         "mov rcx, gs:[{spill_rcx}]",
         "mov rdx, gs:[{spill_rdx}]",
         "mov dword ptr gs:[{reason_slot}], {reason}",
         "jmp {enter}",
-        next_pc = const at!(next_pc),
         spill_rcx = const at!(spill_rcx),
         spill_rdx = const at!(spill_rdx),
         reason_slot = const at!(reason),
@@ -273,6 +307,10 @@ pub unsafe extern "C" fn resume() -> ! {
 unsafe extern "C" {
     /// Behind the last instruction of [`resume`]. A label, not a function.
     safe fn trommel_resume_end();
+    /// The second entry of [`mismatch`]. A label, not a function.
+    safe fn trommel_indirect();
+    /// Behind the last instruction of [`mismatch`]. A label, not a function.
+    safe fn trommel_indirect_end();
 }
 
 /// Addresses in this module that the signal handler compares program counters with.
@@ -287,6 +325,16 @@ impl Landmarks {
     /// Behind the trap of [`resume`]: what the kernel reports as the address of that trap.
     pub fn resume_end() -> u64 {
         trommel_resume_end as *const () as u64
+    }
+
+    /// Where an indirect branch goes that has no entry in the first table.
+    pub fn indirect() -> u64 {
+        trommel_indirect as *const () as u64
+    }
+
+    /// The lookup in the second table, which may lead straight back into the cache.
+    pub fn lookup() -> core::ops::Range<u64> {
+        mismatch as *const () as u64..trommel_indirect_end as *const () as u64
     }
 
     /// The landing place of `rt_sigreturn`: all registers are the app's there.

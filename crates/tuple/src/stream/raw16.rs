@@ -102,7 +102,9 @@ pub fn write(mut to: impl Write, events: Events<'_>) -> io::Result<()> {
 }
 
 /// A writer that compresses what [`write`] writes into it, as in `.raw16.zst`. Finish it with
-/// [`zstd::Encoder::finish`].
+/// [`zstd::Encoder::finish`]. The frame has a checksum: packed words have none of their own.
 pub fn compressed<W: Write>(to: W) -> io::Result<zstd::Encoder<'static, W>> {
-    zstd::Encoder::new(to, 3)
+    let mut encoder = zstd::Encoder::new(to, 3)?;
+    encoder.include_checksum(true)?;
+    Ok(encoder)
 }

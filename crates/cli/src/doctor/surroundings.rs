@@ -1,0 +1,194 @@
+//! Checks of limits, file systems and the rest of what surrounds a run.
+
+use std::fs;
+use std::path::Path;
+
+use super::Status::{Fail, Ok as Good, Warn};
+use super::checks::{check, line};
+use super::{Check, probe};
+
+/// The queues, the dictionary and the code cache together need less than this.
+const ADDRESS_SPACE: u64 = 4 << 30;
+/// Bytes of the memory that trommel and the program share.
+pub(super) const SHARED: u64 = trommel_host::shared::SIZE as u64;
+
+pub(super) fn overcommit() -> Check {
+    let name = "overcommit";
+    match line("/proc/sys/vm/overcommit_memory").as_deref() {
+        Some("2") => check(
+            name,
+            Warn,
+            "strict",
+            "the queues and the code cache count in full although little of them is used",
+            "sysctl vm.overcommit_memory=0 when a launch fails for lack of memory",
+        ),
+        other => check(
+            name,
+            Good,
+            other.unwrap_or("unknown").to_owned(),
+            "reserved memory costs nothing before it is used",
+            "",
+        ),
+    }
+}
+
+pub(super) fn address_space() -> Check {
+    let name = "address space";
+    let fix = "ulimit -v unlimited";
+    match probe::limit(libc::RLIMIT_AS) {
+        Some(limit) if limit < SHARED => check(
+            name,
+            Fail,
+            format!("limited to {} MiB", limit >> 20),
+            "too little for the queues alone, which trommel and the program both map",
+            fix,
+        ),
+        Some(limit) if limit < ADDRESS_SPACE => check(
+            name,
+            Warn,
+            format!("limited to {} MiB", limit >> 20),
+            "the program shares it with the queues and the code cache, and may run natively for want of it",
+            fix,
+        ),
+        _ => check(
+            name,
+            Good,
+            "no tight limit",
+            "there is room beside the program",
+            "",
+        ),
+    }
+}
+
+pub(super) fn file_size() -> Check {
+    let fix = "ulimit -f unlimited";
+    match probe::limit(libc::RLIMIT_FSIZE) {
+        Some(limit) if limit < SHARED => check(
+            "file size",
+            Fail,
+            format!("limited to {} MiB", limit >> 20),
+            "too little for the shared memory, which counts as a file",
+            fix,
+        ),
+        Some(limit) => check(
+            "file size",
+            Warn,
+            format!("limited to {} MiB", limit >> 20),
+            "profiles and streams end there",
+            fix,
+        ),
+        None => check(
+            "file size",
+            Good,
+            "no limit",
+            "profiles and streams can grow",
+            "",
+        ),
+    }
+}
+
+pub(super) fn dev_shm() -> Check {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let options = mounts.lines().find_map(|l| {
+        let mut fields = l.split(' ');
+        (fields.nth(1) == Some("/dev/shm")).then(|| fields.nth(1).unwrap_or_default().to_owned())
+    });
+    let noexec = options
+        .as_ref()
+        .is_some_and(|o| o.split(',').any(|o| o == "noexec"));
+    let found = match (options, noexec) {
+        (None, _) => "not mounted",
+        (_, true) => "mounted noexec",
+        _ => "mounted",
+    };
+    check(
+        "/dev/shm",
+        Good,
+        found,
+        "not used: shared memory has no name and holds no code",
+        "",
+    )
+}
+
+pub(super) fn user() -> Check {
+    let found = match probe::user() {
+        0 => "root".to_owned(),
+        id => format!("number {id}"),
+    };
+    let means = "no privilege is needed: programs are launched as this user";
+    check("user", Good, found, means, "")
+}
+
+pub(super) fn user_namespaces() -> Check {
+    let found = match line("/proc/sys/user/max_user_namespaces").as_deref() {
+        None => "not in this kernel",
+        Some("0") => "not allowed",
+        Some(_) => "allowed",
+    };
+    check(
+        "user namespaces",
+        Good,
+        found,
+        "not needed: no privilege is borrowed through them",
+        "",
+    )
+}
+
+pub(super) fn counters() -> Check {
+    let paranoid = line("/proc/sys/kernel/perf_event_paranoid").unwrap_or_else(|| "unknown".into());
+    let found = match Path::new("/sys/bus/event_source/devices/cpu").exists() {
+        true => format!("there (perf_event_paranoid {paranoid})"),
+        false => format!("none, as in most virtual machines (perf_event_paranoid {paranoid})"),
+    };
+    check(
+        "hardware counters",
+        Good,
+        found,
+        "not needed: events are taken from the instructions themselves",
+        "",
+    )
+}
+
+pub(super) fn clock() -> Check {
+    let source = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    let found = line(source).unwrap_or_else(|| "unknown".into());
+    check("clock", Good, found, "costs are measured with it", "")
+}
+
+pub(super) fn debug_files() -> Check {
+    match Path::new("/usr/lib/debug/.build-id").is_dir() {
+        true => check(
+            "debug files",
+            Good,
+            "/usr/lib/debug/.build-id",
+            "stripped libraries can have names and lines",
+            "",
+        ),
+        false => check(
+            "debug files",
+            Good,
+            "none installed",
+            "stripped libraries show exported names only (Debian: install libc6-dbg and others)",
+            "",
+        ),
+    }
+}
+
+pub(super) fn directory() -> Check {
+    match trommel_store::check_destination(Path::new(trommel_store::DEFAULT_FILE)) {
+        Ok(()) => check(
+            "this directory",
+            Good,
+            "can be written",
+            "profiles go here unless -o says otherwise",
+            "",
+        ),
+        Err(error) => check(
+            "this directory",
+            Warn,
+            error.to_string(),
+            "profiles cannot be written here",
+            "name a file elsewhere with -o",
+        ),
+    }
+}

@@ -1,0 +1,167 @@
+//! Examples are true: every command and script that README.md, docs/ and `--help` show runs as
+//! written.
+//!
+//! Each document's commands run in order in one directory that has what they name. Commands of
+//! `cargo` build or test this workspace; CI runs those itself, so they are only checked to exist.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use libtest_mimic::{Arguments, Trial};
+use trommel_conformance::exec::{Scratch, trommel, workspace};
+
+/// `cargo` and its words that documents may show.
+const CARGO: [&str; 7] = [
+    "cargo run --release -- record -- ",
+    "cargo test --workspace",
+    "cargo test -p trommel-conformance --test ",
+    "cargo test --release -p trommel-conformance --test ",
+    "cargo xtask corpus",
+    "cargo xtask bench",
+    "cargo xtask callgrind ",
+];
+
+const COMMANDS: [&str; 5] = ["record", "report", "stream", "compress", "doctor"];
+
+fn main() {
+    let args = Arguments::from_args();
+    let mut trials = Vec::new();
+    let mut documents = vec!["README.md".to_owned()];
+    for entry in fs::read_dir(workspace().join("docs"))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        documents.push(format!("docs/{}", entry.file_name().to_string_lossy()));
+    }
+    documents.sort();
+    for name in documents.into_iter().filter(|name| name.ends_with(".md")) {
+        trials.push(Trial::test(name.clone(), move || Ok(document(&name)?)));
+    }
+    trials.push(Trial::test("help", || Ok(help()?)));
+    trials.push(Trial::test("completions and manual pages", || {
+        Ok(generated()?)
+    }));
+    libtest_mimic::run(&args, trials).exit();
+}
+
+fn bin() -> Result<&'static Path, String> {
+    trommel().ok_or_else(|| "this workspace has no crates/cli: set TROMMEL_BIN".into())
+}
+
+/// A directory with everything that examples name.
+fn stage() -> Result<Scratch, String> {
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let script = r#"set -e
+        printf 'int main(void) { volatile int n = 0; while (n < 1000) n = n + 1; return 0; }' > app.c
+        cc -o app app.c
+        head -c 100000 /dev/urandom > big.tar
+        trommel record --quiet --stream app.tstream -- ./app
+        cp trommel.data other.data
+        trommel stream convert -e value app.tstream gcc.value.raw16.zst"#;
+    let ended = shell(script, scratch.dir())?;
+    match ended.status.success() {
+        true => Ok(scratch),
+        false => Err(String::from_utf8_lossy(&ended.stderr).into_owned()),
+    }
+}
+
+fn shell(script: &str, dir: &Path) -> Result<Output, String> {
+    let bin = bin()?.parent().unwrap_or(Path::new(""));
+    let path = std::env::var("PATH").unwrap_or_default();
+    Command::new("timeout")
+        .args(["60", "bash", "-c", script])
+        .current_dir(dir)
+        .env("PATH", format!("{}:{path}", bin.display()))
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| e.to_string())
+}
+
+/// Runs a command, its comment taken off.
+fn runs(line: &str, dir: &Path) -> Result<(), String> {
+    if line.starts_with("cargo ") || line.contains(" cargo ") {
+        return match CARGO.iter().any(|words| line.contains(words.trim_end())) {
+            true => Ok(()),
+            false => Err(format!("`{line}` is not a command that this test knows of")),
+        };
+    }
+    let ended = shell(line, dir)?;
+    match ended.status.success() {
+        true => Ok(()),
+        false => Err(format!(
+            "`{line}`: {}\n{}",
+            ended.status,
+            String::from_utf8_lossy(&ended.stderr)
+        )),
+    }
+}
+
+fn document(name: &str) -> Result<(), String> {
+    let text = fs::read_to_string(workspace().join(name)).map_err(|e| e.to_string())?;
+    let commands = text.lines().filter_map(|line| line.strip_prefix("$ "));
+    let commands: Vec<_> = commands
+        .map(|line| line.split(" # ").next().unwrap_or(line).trim())
+        .collect();
+    let scripts: Vec<_> = text.split("```python\n").skip(1).collect();
+    if commands.is_empty() && scripts.is_empty() {
+        return Ok(());
+    }
+    let stage = stage()?;
+    for script in scripts {
+        let script = script.split("```").next().unwrap_or_default();
+        fs::write(stage.path("example.py"), script).map_err(|e| e.to_string())?;
+        runs(
+            "trommel report --json > report.json; python3 example.py",
+            stage.dir(),
+        )?;
+    }
+    commands.iter().try_for_each(|line| runs(line, stage.dir()))
+}
+
+/// The commands below `Examples:`, each up to the gap before its explanation.
+fn help() -> Result<(), String> {
+    let mut examples = Vec::new();
+    for command in COMMANDS {
+        let ended = shell(&format!("trommel help {command}"), Path::new("/"))?;
+        let text = String::from_utf8_lossy(&ended.stdout).into_owned();
+        let Some((_, below)) = text.split_once("Examples:") else {
+            continue;
+        };
+        let lines = below
+            .lines()
+            .filter_map(|line| line.strip_prefix("  trommel "));
+        examples.extend(lines.map(|line| {
+            let line = line.split("   ").next().unwrap_or(line);
+            format!("trommel {}", line.trim())
+        }));
+    }
+    if examples.len() < 10 {
+        return Err(format!("only these examples: {examples:?}"));
+    }
+    let stage = stage()?;
+    examples.iter().try_for_each(|line| runs(line, stage.dir()))
+}
+
+fn generated() -> Result<(), String> {
+    let dir = workspace();
+    for shell_name in ["bash", "zsh", "fish"] {
+        let there = shell(&format!("command -v {shell_name}"), &dir)?
+            .status
+            .success();
+        let check = match there {
+            true => format!("set -o pipefail; trommel completions {shell_name} | {shell_name} -n"),
+            false => format!("trommel completions {shell_name}"),
+        };
+        runs(&check, &dir)?;
+    }
+    for command in COMMANDS {
+        let page = shell(&format!("trommel man {command}"), &dir)?;
+        let text = String::from_utf8_lossy(&page.stdout).into_owned();
+        if !page.status.success() || !text.contains(".SH SYNOPSIS") {
+            return Err(format!("trommel man {command}: {}", page.status));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,340 @@
+//! Signals to the program, to trommel and to both, at random moments.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::Test;
+use crate::harness::{Chance, LIMIT, Place, program, send};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("interrupt: Ctrl-C while it runs", |bin| {
+        ended_by("INT", 2, To::Group, bin)
+    }),
+    ("interrupt: SIGTERM to trommel", |bin| {
+        ended_by("TERM", 15, To::Trommel, bin)
+    }),
+    ("interrupt: SIGHUP to trommel", |bin| {
+        ended_by("HUP", 1, To::Trommel, bin)
+    }),
+    ("interrupt: kill -9 of the program", |bin| {
+        ended_by("KILL", 9, To::Program, bin)
+    }),
+    ("interrupt: any signal while it starts", at_the_start),
+    ("interrupt: twice", twice),
+    ("interrupt: a program that handles it", handled),
+    ("interrupt: kill -9 of trommel", host_killed),
+    (
+        "interrupt: kill -9 of trommel, stream and compressor",
+        host_killed_streaming,
+    ),
+];
+
+/// Says its number, counts its turns where everybody can see them, and ends by itself.
+const COUNTER: &str = r#"
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+static volatile unsigned long *turns;
+static volatile int asked;
+static void on_signal(int n) { asked = n; }
+__attribute__((noipa)) static unsigned long turn(unsigned long x) { return x * 6364136223846793005ul + 1; }
+int main(int argc, char **argv) {
+  unsigned long most = strtoul(argv[1], 0, 0), x = 1;
+  if (argc > 3) signal(SIGTERM, on_signal), signal(SIGINT, on_signal);
+  int fd = open(argv[2], O_RDWR | O_CREAT | O_TRUNC, 0644);
+  if (fd < 0 || ftruncate(fd, 4096)) return 9;
+  turns = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  printf("%d\n", (int)getpid());
+  fflush(stdout);
+  while (*turns < most && !asked) { x = turn(x); *turns = *turns + 1; if (*turns % 500000 == 0) { printf("%lx\n", x); usleep(5000); } }
+  if (asked) { printf("asked\n"); return 5; }
+  printf("%lx done\n", x);
+  return 3;
+}
+"#;
+
+const MIXES: [&str; 4] = ["none", "edge,call", "call", "edge,call,value,type"];
+const ROUNDS: usize = 4;
+
+#[derive(Clone, Copy, PartialEq)]
+enum To {
+    Group,
+    Trommel,
+    Program,
+}
+
+/// A recording of [`COUNTER`], with `options`.
+struct Run {
+    place: Place,
+    child: Child,
+}
+
+impl Run {
+    fn start(bin: &Path, options: &[&str], turns: u64, handles: bool) -> Result<Self, String> {
+        let place = Place::new(bin)?;
+        let app = program("counter", COUNTER)?;
+        let (app, turns) = (app.to_string_lossy(), turns.to_string());
+        let mut args = [
+            &["record", "--quiet"],
+            options,
+            &["--", &app, &turns, "turns"],
+        ]
+        .concat();
+        if handles {
+            args.push("handle");
+        }
+        let child = place.command(&args)?.spawn().map_err(|e| e.to_string())?;
+        Ok(Self { place, child })
+    }
+
+    /// The program's number, once it has said it.
+    fn program(&self) -> Result<i64, String> {
+        let started = Instant::now();
+        while started.elapsed() < LIMIT {
+            let text = fs::read_to_string(self.place.path("stdout")).unwrap_or_default();
+            if let Some((number, _)) = text.split_once('\n') {
+                return number.parse().map_err(|_| format!("said {text:?}"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Err("the program does not start".into())
+    }
+
+    fn send(&self, to: To, signal: &str) -> Result<(), String> {
+        let trommel = i64::from(self.child.id());
+        let pid = match to {
+            To::Group => -trommel,
+            To::Trommel => trommel,
+            To::Program => self.program()?,
+        };
+        send(pid, signal);
+        Ok(())
+    }
+}
+
+/// The turns that the program counted itself.
+fn own_turns(place: &Place) -> u64 {
+    let mut word = [0; 8];
+    let read = File::open(place.path("turns")).and_then(|mut f| f.read_exact(&mut word));
+    read.map_or(0, |()| u64::from_le_bytes(word))
+}
+
+fn calls_of_turn(report: &Value) -> u64 {
+    let calls = report["calls"].as_array().cloned().unwrap_or_default();
+    calls
+        .iter()
+        .filter(|c| c["to"]["function"] == "turn")
+        .filter_map(|c| c["count"].as_u64())
+        .sum()
+}
+
+/// The program ends by the signal, trommel as the program, and every turn is in the profile.
+fn ended_by(signal: &str, number: i32, to: To, bin: &Path) -> Result<(), String> {
+    let mut chance = Chance::new();
+    for round in 0..ROUNDS {
+        let mix = MIXES[round % MIXES.len()];
+        let run = Run::start(bin, &["-e", mix], 1 << 40, false)?;
+        run.program()?;
+        chance.sleep(Duration::from_millis(120));
+        run.send(to, signal)?;
+        let Run { place, child } = run;
+        let ended = place.finish(child)?;
+        let what = |e: String| format!("-e {mix}, round {round}: {e}");
+        if ended.signal() != Some(number) || !ended.stderr.is_empty() {
+            return Err(what(format!("{} {}", ended.status, ended.stderr)));
+        }
+        let report = place.report("trommel.data").map_err(what)?;
+        if report["run"]["signal"].as_i64() != Some(i64::from(number)) {
+            return Err(what(format!("the profile says {}", report["run"])));
+        }
+        let own = own_turns(&place);
+        let counted = calls_of_turn(&report);
+        // It may have been between the two.
+        if mix.contains("call") && (own < 100 || own.abs_diff(counted) > 2) {
+            return Err(what(format!("{own} turns, {counted} in the profile")));
+        }
+    }
+    Ok(())
+}
+
+/// Whatever the moment: the program runs and is recorded, or nothing of it has run.
+fn at_the_start(bin: &Path) -> Result<(), String> {
+    let mut chance = Chance::new();
+    let signals = [
+        ("INT", 2, To::Group),
+        ("TERM", 15, To::Trommel),
+        ("HUP", 1, To::Trommel),
+        ("WINCH", 28, To::Group),
+    ];
+    for round in 0..32 {
+        let (signal, number, to) = signals[round % signals.len()];
+        let run = Run::start(bin, &["-e", "edge,call"], 300_000, false)?;
+        chance.sleep(Duration::from_millis(12));
+        run.send(to, signal)?;
+        let Run { place, child } = run;
+        let ended = place.finish(child)?;
+        let what = |e: String| format!("{signal}, round {round}: {e}: {ended:?}");
+        match (ended.status.code(), ended.signal()) {
+            // It came too early for anybody, or too late.
+            (Some(3), None) if ended.stdout.ends_with(b" done\n") => {}
+            (None, Some(n)) if n == number && signal != "WINCH" => {}
+            // The program's process ended before it was the program.
+            (Some(126), None) if ended.stderr.contains("before its first instruction") => continue,
+            _ => return Err(what("ended otherwise".into())),
+        }
+        let begun = !ended.stdout.is_empty();
+        if begun && !place.path("trommel.data").exists() {
+            return Err(what("no profile".into()));
+        }
+        if place.path("trommel.data").exists() {
+            place.report("trommel.data").map_err(what)?;
+        }
+    }
+    Ok(())
+}
+
+/// An impatient user must not lose the profile while it is written.
+fn twice(bin: &Path) -> Result<(), String> {
+    let mut chance = Chance::new();
+    for round in 0..ROUNDS {
+        let run = Run::start(bin, &[], 1 << 40, false)?;
+        run.program()?;
+        chance.sleep(Duration::from_millis(50));
+        run.send(To::Group, "INT")?;
+        for _ in 0..4 {
+            chance.sleep(Duration::from_millis(2));
+            run.send(To::Trommel, ["INT", "TERM"][chance.below(2) as usize])?;
+        }
+        let Run { place, child } = run;
+        let ended = place.finish(child)?;
+        if !matches!(ended.signal(), Some(2 | 15)) {
+            return Err(format!("round {round}: {ended:?}"));
+        }
+        place.report("trommel.data")?;
+    }
+    Ok(())
+}
+
+fn handled(bin: &Path) -> Result<(), String> {
+    for (signal, to) in [
+        ("INT", To::Group),
+        ("TERM", To::Trommel),
+        ("TERM", To::Program),
+    ] {
+        let run = Run::start(bin, &[], 1 << 40, true)?;
+        run.program()?;
+        Chance::new().sleep(Duration::from_millis(50));
+        run.send(to, signal)?;
+        let Run { place, child } = run;
+        let ended = place.finish(child)?;
+        if ended.status.code() != Some(5) || !ended.stdout.ends_with(b"asked\n") {
+            return Err(format!("{signal}: {ended:?}"));
+        }
+        let report = place.report("trommel.data")?;
+        if report["run"]["status"] != 5 {
+            return Err(format!("{signal}: {}", report["run"]));
+        }
+    }
+    Ok(())
+}
+
+/// The program goes on natively and does what it would have done.
+fn host_killed(bin: &Path) -> Result<(), String> {
+    for round in 0..ROUNDS {
+        let mix = MIXES[round % MIXES.len()];
+        kill_host(bin, &["-e", mix], round)?;
+    }
+    Ok(())
+}
+
+fn host_killed_streaming(bin: &Path) -> Result<(), String> {
+    for round in 0..ROUNDS {
+        let options = ["-c", "H[P256]2048+A16", "--stream", "s.tstream"];
+        let place = kill_host(bin, &options, round)?;
+        let info = place.trommel(&["stream", "info", "--json", "s.tstream"])?;
+        let text = String::from_utf8_lossy(&info.stdout).into_owned();
+        if !info.status.success() || !info.stderr.contains("cut short") {
+            return Err(format!(
+                "round {round}: the stream's part cannot be read: {} {text}",
+                info.stderr
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn kill_host(bin: &Path, options: &[&str], round: usize) -> Result<Place, String> {
+    const TURNS: u64 = 8_000_000;
+    let place = Place::new(bin)?;
+    let app = program("counter", COUNTER)?;
+    let (app, turns) = (app.to_string_lossy(), TURNS.to_string());
+    let args = [
+        &["record", "--quiet"],
+        options,
+        &["--", &app, &turns, "turns"],
+    ]
+    .concat();
+    place.write("trommel.data", b"an earlier file", 0o644)?;
+    let mut command = place.command(&args)?;
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|e| e.to_string())?;
+    let mut pipe = child.stdout.take().ok_or("no pipe")?;
+    // With a limit: whoever hangs is ended, which ends the pipe.
+    let group = i64::from(child.id());
+    let (done, waiting) = std::sync::mpsc::channel::<()>();
+    let watch = std::thread::spawn(move || {
+        if waiting.recv_timeout(LIMIT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            send(-group, "KILL");
+        }
+    });
+    let mut first = [0; 1];
+    pipe.read_exact(&mut first).map_err(|e| e.to_string())?;
+    Chance::new().sleep(Duration::from_millis(70));
+    child.kill().map_err(|e| e.to_string())?;
+    child.wait().map_err(|e| e.to_string())?;
+    // The end of the pipe: the program has ended as well.
+    let mut rest = Vec::new();
+    pipe.read_to_end(&mut rest).map_err(|e| e.to_string())?;
+    drop(done);
+    let _ = watch.join();
+    let native = std::process::Command::new(&*app)
+        .args([&turns, "native-turns"])
+        .current_dir(place.path(""))
+        .output()
+        .map_err(|e| e.to_string())?;
+    let lines = |bytes: &[u8]| {
+        bytes
+            .split(|b| *b == b'\n')
+            .skip(1)
+            .map(<[u8]>::to_vec)
+            .collect::<Vec<_>>()
+    };
+    if lines(&rest) != lines(&native.stdout) {
+        let text = String::from_utf8_lossy(&rest);
+        return Err(format!(
+            "{options:?}, round {round}: without trommel the program wrote {text:?}"
+        ));
+    }
+    if own_turns(&place) != TURNS {
+        return Err(format!(
+            "{options:?}, round {round}: only {} turns",
+            own_turns(&place)
+        ));
+    }
+    if fs::read(place.path("trommel.data")).ok().as_deref() != Some(b"an earlier file") {
+        return Err(format!(
+            "{options:?}, round {round}: the earlier profile is gone"
+        ));
+    }
+    Ok(place)
+}

@@ -1,0 +1,44 @@
+//! Bad input, full disks, closed outputs, interrupts and kills: each gives one clear error or a
+//! usable partial profile; never a panic, a hang, or a finished file lost.
+//!
+//! | module | what goes wrong |
+//! |---|---|
+//! | `programs` | what cannot be run, and limits it cannot run under |
+//! | `files` | profiles and streams cut short and damaged |
+//! | `outputs` | full disks, closed stdout, wrong specs |
+//! | `interrupts` | Ctrl-C, SIGTERM, kill -9 of the program and of trommel, at random moments |
+
+mod files;
+mod harness;
+mod interrupts;
+mod outputs;
+mod programs;
+
+use libtest_mimic::{Arguments, Trial};
+use trommel_conformance::exec::trommel;
+
+/// A test: its name and what it does.
+type Test = (&'static str, fn(&std::path::Path) -> Result<(), String>);
+
+fn main() {
+    let args = Arguments::from_args();
+    let tests = [
+        programs::TESTS,
+        files::TESTS,
+        outputs::TESTS,
+        interrupts::TESTS,
+    ];
+    let trials = tests
+        .concat()
+        .into_iter()
+        .map(|(name, test)| {
+            Trial::test(name, move || {
+                let Some(bin) = trommel() else {
+                    return Err("this workspace has no crates/cli: set TROMMEL_BIN".into());
+                };
+                Ok(test(bin)?)
+            })
+        })
+        .collect();
+    libtest_mimic::run(&args, trials).exit();
+}

@@ -1,0 +1,226 @@
+//! The runtime's dictionary, resolved: what a path number stands for.
+//!
+//! A block is resolved when the first of its paths is met, and shared by all of them: a path is how
+//! many of the block's events were passed, and the event of its exit. So the work is proportional
+//! to the code that ran, not to the ways through it.
+//!
+//! Places are resolved while the code they name is mapped; a block's code was, when it was met.
+
+use rustc_hash::FxHashMap;
+use trommel_profile::Site;
+use trommel_queue::dict::{Event, TargetPc};
+use trommel_tuple::{Kind, Place, Tuple};
+
+use crate::exact::UNSELECTED;
+use crate::modules::Modules;
+use crate::only::Selection;
+use crate::shared::{Damaged, SharedFile};
+
+/// One event of a block, resolved.
+#[derive(Clone, Copy)]
+pub enum Step {
+    /// Known at translation.
+    Static(Kind, Tuple),
+    /// The value is the record's next word.
+    Dynamic(Kind, Place),
+    /// Not selected.
+    Unselected,
+    /// Not selected, and a word of the record belongs to it.
+    UnselectedWord,
+}
+
+/// A path that was met.
+#[derive(Clone, Copy)]
+pub struct Path {
+    /// Number of its block.
+    pub block: u32,
+    /// Events of the block that were passed.
+    pub events: u16,
+    /// 64-bit words in its records.
+    pub values: u16,
+    /// Where the tables of these words start in [`Dictionary::tables`].
+    pub tables: u32,
+    /// The exit's own event.
+    pub tail: Option<Step>,
+}
+
+/// A block, as ranges of the dictionary's lists.
+#[derive(Clone, Copy)]
+struct Block {
+    first: u32,
+    events: u32,
+    tables: u32,
+}
+
+/// See the module.
+pub struct Dictionary {
+    /// The modules met so far.
+    pub modules: Modules,
+    /// How branches and calls transfer control.
+    pub sites: FxHashMap<Place, Site>,
+    /// The table of values of each place that has some. Numbers start behind [`UNSELECTED`].
+    pub table_of: FxHashMap<(Kind, Place), u32>,
+    /// The table of each word of each block.
+    pub tables: Vec<u32>,
+    selection: Selection,
+    blocks: Vec<Block>,
+    block_at: FxHashMap<u32, u32>,
+    steps: Vec<Step>,
+}
+
+impl Dictionary {
+    /// Nothing is known yet.
+    pub fn new(selection: Selection) -> Self {
+        Self {
+            modules: Modules::new(),
+            sites: FxHashMap::default(),
+            table_of: FxHashMap::default(),
+            tables: Vec::new(),
+            selection,
+            blocks: Vec::new(),
+            block_at: FxHashMap::default(),
+            steps: Vec::new(),
+        }
+    }
+
+    /// Tables given out, [`UNSELECTED`] included.
+    pub fn table_count(&self) -> usize {
+        self.table_of.len() + 1
+    }
+
+    /// Works out what a path number means.
+    pub fn meet(&mut self, shared: &SharedFile, number: u32) -> Result<Path, Damaged> {
+        let (header, tail) = shared.path(number as usize)?;
+        let block = match self.block_at.get(&header.block) {
+            Some(&block) => block,
+            None => self.block(shared, header.block)?,
+        };
+        let Block { events, tables, .. } = self.blocks[block as usize];
+        if u32::from(header.events) > events || tail.is_some_and(|t| t.is_dynamic()) {
+            return Err(Damaged {
+                what: "a path number",
+                number: number.into(),
+            });
+        }
+        let mut path = Path {
+            block,
+            events: header.events,
+            values: 0,
+            tables,
+            tail: tail.map(|event| self.resolve(&event)),
+        };
+        let words = |s: &&Step| matches!(s, Step::Dynamic(..) | Step::UnselectedWord);
+        path.values = self.steps(&path).iter().filter(words).count() as u16;
+        Ok(path)
+    }
+
+    /// The events of the block that the path passes, in order; its tail comes behind them.
+    pub fn steps(&self, path: &Path) -> &[Step] {
+        let first = self.blocks[path.block as usize].first as usize;
+        &self.steps[first..first + usize::from(path.events)]
+    }
+
+    /// What happened to each static event, when each of `paths` was executed as often as said.
+    /// `each` may get an event several times.
+    pub fn counts<'a>(
+        &self,
+        paths: impl Iterator<Item = (&'a Path, u64)>,
+        mut each: impl FnMut(Kind, Tuple, u64),
+    ) {
+        let mut step = |step: &Step, count| {
+            if let Step::Static(kind, tuple) = *step {
+                each(kind, tuple, count);
+            }
+        };
+        // Entry k of a block: the executions that left behind k of its events.
+        let mut left = vec![0_u64; self.steps.len() + self.blocks.len()];
+        let at = |number: u32, block: &Block| (block.first + number) as usize;
+        for (path, count) in paths {
+            left[at(path.block, &self.blocks[path.block as usize]) + usize::from(path.events)] +=
+                count;
+            if let Some(tail) = &path.tail {
+                step(tail, count);
+            }
+        }
+        for (number, block) in (0..).zip(&self.blocks) {
+            let at = at(number, block);
+            let mut passed = 0;
+            for n in (0..block.events as usize).rev() {
+                passed += left[at + n + 1];
+                if passed != 0 {
+                    step(&self.steps[block.first as usize + n], passed);
+                }
+            }
+        }
+    }
+
+    fn block(&mut self, shared: &SharedFile, at: u32) -> Result<u32, Damaged> {
+        let events = shared.block(at)?;
+        let first = self.steps.len() as u32;
+        let tables = self.tables.len() as u32;
+        for event in &events {
+            let step = self.resolve(event);
+            match step {
+                Step::Dynamic(kind, place) => {
+                    let next = self.table_count() as u32;
+                    let table = *self.table_of.entry((kind, place)).or_insert(next);
+                    self.tables.push(table);
+                }
+                Step::UnselectedWord => self.tables.push(UNSELECTED),
+                Step::Static(..) | Step::Unselected => {}
+            }
+            self.steps.push(step);
+        }
+        let number = self.blocks.len() as u32;
+        self.blocks.push(Block {
+            first,
+            events: events.len() as u32,
+            tables,
+        });
+        self.block_at.insert(at, number);
+        Ok(number)
+    }
+
+    fn resolve(&mut self, event: &Event) -> Step {
+        let pc = match *event {
+            Event::Branch { pc, .. } | Event::Call { pc, .. } | Event::Dynamic { pc, .. } => pc,
+        };
+        let place = self.modules.place(pc);
+        if !self.selection.has(place, &self.modules.list) {
+            return match event.is_dynamic() {
+                true => Step::UnselectedWord,
+                false => Step::Unselected,
+            };
+        }
+        match *event {
+            Event::Branch {
+                len, target, taken, ..
+            } => {
+                let taken_to = self.modules.place(target);
+                let fallthrough = self.modules.place(TargetPc(pc.0 + u64::from(len)));
+                self.sites.insert(
+                    place,
+                    Site::Conditional {
+                        taken: taken_to,
+                        fallthrough,
+                    },
+                );
+                let to = if taken { taken_to } else { fallthrough };
+                Step::Static(Kind::Edge, Tuple::new(place, to.word()))
+            }
+            Event::Call { target, .. } => {
+                self.sites.insert(place, Site::DirectCall);
+                let to = self.modules.place(target);
+                Step::Static(Kind::Call, Tuple::new(place, to.word()))
+            }
+            Event::Dynamic { kind, .. } => {
+                match kind {
+                    Kind::Edge => drop(self.sites.insert(place, Site::IndirectJump)),
+                    Kind::Call => drop(self.sites.insert(place, Site::IndirectCall)),
+                    _ => {}
+                }
+                Step::Dynamic(kind, place)
+            }
+        }
+    }
+}
