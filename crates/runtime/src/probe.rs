@@ -65,9 +65,8 @@ pub fn overwrites(i: &Instruction) -> Option<Reg> {
     let to = gpr(i.op0_register())?;
     let used = |r| gpr(r) == Some(to);
     let by_operand = i.op_count() > 1 && i.op1_kind() == OpKind::Register;
-    let read = used(i.memory_base())
-        || used(i.memory_index())
-        || (by_operand && used(i.op1_register()));
+    let read =
+        used(i.memory_base()) || used(i.memory_index()) || (by_operand && used(i.op1_register()));
     let zeroed = by_operand && i.op1_register() == i.op0_register();
     match i.mnemonic() {
         M::Mov | M::Movzx | M::Movsx | M::Movsxd | M::Lea if !read => Some(to),
@@ -484,7 +483,11 @@ mod tests {
             ("movzx edx,cl", &[0x0f, 0xb6, 0xd1], Some(Reg::RDX)),
             ("movzx edx,dl", &[0x0f, 0xb6, 0xd2], None),
             ("movsx rdx,dh", &[0x0f, 0xbe, 0xd6], None),
-            ("lea rdx,[rip]", &[0x48, 0x8d, 0x15, 0, 0, 0, 0], Some(Reg::RDX)),
+            (
+                "lea rdx,[rip]",
+                &[0x48, 0x8d, 0x15, 0, 0, 0, 0],
+                Some(Reg::RDX),
+            ),
             ("pop rdx", &[0x5a], Some(Reg::RDX)),
             ("xor edx,edx", &[0x31, 0xd2], Some(Reg::RDX)),
             ("xor edx,ecx", &[0x31, 0xca], None),
