@@ -24,11 +24,17 @@
 
 use trommel_tuple::{Events, Kind, Kinds, Message, Tuple};
 
-use crate::interval::MultiHash;
+use crate::hash::HashKind;
+use crate::interval::{MultiHash, Statistics};
 use crate::sample::{Alone, Countdown, Counted, Exact, Periodic, Random, Split};
+use crate::sketch::Intervals;
+use crate::sketch::count_min::CountMin;
+use crate::sketch::heavy_keeper::HeavyKeeper;
+use crate::sketch::sieve::Sieve;
+use crate::sketch::summary::Summary;
 use crate::table::{Behind, CounterTable};
 use crate::tagged::Tagged;
-use crate::{Level, Sampler, Spec};
+use crate::{Algorithm, IntervalSpec, Level, Sampler, Spec};
 
 /// Where messages go.
 pub trait Sink {
@@ -147,13 +153,22 @@ first_level! {
     Tagged(Tagged),
     /// `M`
     MultiHash(MultiHash),
+    /// `SS`, `MG`
+    Summary(Intervals<Summary>),
+    /// `CM`
+    CountMin(Intervals<CountMin>),
+    /// `HK`
+    HeavyKeeper(Intervals<HeavyKeeper>),
+    /// `S`
+    Sieve(Intervals<Sieve>),
 }
 
 impl FirstLevel {
     /// The first level of a spec.
-    pub fn new(level: Level, seeds: Seeds) -> Self {
+    pub fn new(spec: &Spec, seeds: Seeds) -> Self {
         let random = |rate| Random::new(rate, seeds.random);
-        match level {
+        let hash = spec.hash;
+        match spec.level {
             Level::Exact => Alone::new(Exact).into(),
             Level::Sample(Sampler::Periodic(rate)) => Alone::new(Periodic { rate }).into(),
             Level::Sample(Sampler::Random(rate)) => Alone::new(random(rate)).into(),
@@ -162,20 +177,49 @@ impl FirstLevel {
             }
             Level::Sample(Sampler::Counted(rate, _)) => Alone::new(Counted(random(rate))).into(),
             Level::Split(Sampler::Periodic(rate), n) => {
-                Split::new(Periodic { rate }, n, seeds.hash).into()
+                Split::new(Periodic { rate }, n, hash, seeds.hash).into()
             }
             Level::Split(Sampler::Random(rate), n) => {
-                Split::new(random(rate), n, seeds.hash).into()
+                Split::new(random(rate), n, hash, seeds.hash).into()
             }
             Level::Split(Sampler::Countdown(rate), n) => {
-                Split::new(Countdown::new(rate, seeds.random), n, seeds.hash).into()
+                Split::new(Countdown::new(rate, seeds.random), n, hash, seeds.hash).into()
             }
             Level::Split(Sampler::Counted(rate, _), n) => {
-                Split::new(Counted(random(rate)), n, seeds.hash).into()
+                Split::new(Counted(random(rate)), n, hash, seeds.hash).into()
             }
-            Level::Tagged(spec) => Tagged::new(spec, seeds.hash).into(),
-            Level::Interval(spec) => MultiHash::new(spec, seeds.hash).into(),
+            Level::Tagged(tagged) => Tagged::new(tagged, hash, seeds.hash).into(),
+            Level::Interval(interval) => Self::of_interval(interval, hash, seeds),
         }
+    }
+
+    fn of_interval(spec: IntervalSpec, hash: HashKind, seeds: Seeds) -> Self {
+        let length = spec.interval;
+        match spec.algorithm {
+            Algorithm::MultiHash => MultiHash::new(spec, hash, seeds.hash).into(),
+            Algorithm::SpaceSaving | Algorithm::MisraGries => {
+                Intervals::new(Summary::new(&spec), length).into()
+            }
+            Algorithm::CountMin => {
+                Intervals::new(CountMin::new(spec, hash, seeds.hash), length).into()
+            }
+            Algorithm::HeavyKeeper => {
+                Intervals::new(HeavyKeeper::new(spec, hash, seeds), length).into()
+            }
+            Algorithm::Sieve => Intervals::new(Sieve::new(spec, hash, seeds.hash), length).into(),
+        }
+    }
+
+    /// What happened since the start, for interval profilers.
+    pub fn statistics(&self) -> Option<Statistics> {
+        Some(match self {
+            Self::MultiHash(profiler) => profiler.statistics(),
+            Self::Summary(profiler) => profiler.statistics(),
+            Self::CountMin(profiler) => profiler.statistics(),
+            Self::HeavyKeeper(profiler) => profiler.statistics(),
+            Self::Sieve(profiler) => profiler.statistics(),
+            _ => return None,
+        })
     }
 }
 
@@ -190,7 +234,7 @@ impl Compressor {
     /// The compressor of a spec. All its memory is taken here.
     pub fn new(spec: &Spec, seeds: Seeds) -> Self {
         Self {
-            first: FirstLevel::new(spec.level, seeds),
+            first: FirstLevel::new(spec, seeds),
             table: spec.table.map(CounterTable::new),
         }
     }

@@ -5,24 +5,29 @@
 //! folded to the width of a table. Done literally that is sixteen table look-ups, two words put
 //! together and a loop.
 //!
-//! Strategy: everything behind the look-up is linear over xor. So the folded contribution of byte
-//! `b` at position `i` is kept in a table, and an index is the xor of sixteen entries, with no shift
-//! and no loop. Several hash functions lie side by side as lanes of one word and cost one look-up
-//! ([`Folded<u64>`]). The high bytes of the pc (module and upper address) seldom change between
-//! events: their part is remembered.
+//! Strategy: everything behind the look-up is linear over xor, so that contributions of bytes can be
+//! folded beforehand and combined with xor alone ([`Folded`]). Several hash functions lie side by
+//! side as lanes of one word and cost one look-up. Where the paper's hash is too dear, a spec may
+//! name a cheap one instead ([`Cheap`]). [`Hash`] is any of them, a block of tuples at a time.
 //!
-//! Invariant: [`Folded::index`] of a [`Lanes`] layout equals [`xor_fold`] of [`Randomize::word`],
-//! lane by lane; a test holds it against the published vectors and at random.
+//! Invariant: the paper's indices equal [`xor_fold`] of [`Randomize::word`], lane by lane; a test
+//! holds it against the published vectors and at random.
 //!
 //! Source: seed 000 section 3.5, seed 001 section 5.3; table contents: `AMBIGUITIES.md`.
 
-use alloc::boxed::Box;
-use alloc::vec;
+mod cheap;
+mod crc32c;
+mod folded;
+
+use core::fmt;
 use core::ops::BitXor;
 
 use trommel_tuple::Tuple;
 
 use crate::random::SplitMix64;
+
+pub use cheap::Cheap;
+pub use folded::Folded;
 
 /// The widest index.
 pub const MAX_BITS: u32 = 32;
@@ -84,6 +89,117 @@ pub const fn degenerate(bits: u32) -> bool {
     matches!(bits, 8 | 16 | 32)
 }
 
+/// Which hash function splits the stream: the name in the spec.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum HashKind {
+    /// The papers' randomize, flip and xor-fold; no name in the spec.
+    #[default]
+    Paper,
+    /// `:crc`, two CRC-32C.
+    Crc,
+    /// `:mul`, multiply-shift.
+    Multiply,
+}
+
+impl HashKind {
+    /// The name in the spec with its colon; empty for the papers' hash.
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::Paper => "",
+            Self::Crc => ":crc",
+            Self::Multiply => ":mul",
+        }
+    }
+}
+
+impl fmt::Display for HashKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.suffix())
+    }
+}
+
+/// How the indices of several hash functions share a word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// The number of the first function in its family.
+    pub first: u32,
+    /// Functions in the word, the first one in the least significant lane.
+    pub lanes: u32,
+    /// Bits from one lane to the next.
+    pub lane_bits: u32,
+    /// Bits of an index.
+    pub bits: u32,
+}
+
+impl Layout {
+    /// One index of `bits` bits.
+    pub const fn single(bits: u32) -> Self {
+        Self {
+            first: 0,
+            lanes: 1,
+            lane_bits: 32,
+            bits,
+        }
+    }
+
+    /// One index of `bits` bits, at most 16, for each of at most four rows.
+    pub const fn rows(rows: u32, bits: u32) -> Self {
+        Self {
+            first: 0,
+            lanes: rows,
+            lane_bits: 16,
+            bits,
+        }
+    }
+}
+
+/// Tuples that are hashed at a time; indices are kept on the stack for so many.
+pub const BLOCK: usize = 128;
+
+/// A hash function as a spec names it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Hash<W> {
+    /// The papers'.
+    Paper(Folded<W>),
+    /// A cheap one.
+    Cheap(Cheap),
+}
+
+impl<W: Lanes> Hash<W> {
+    /// Hash functions of the family of `seed`, laid out in a word.
+    pub fn new(kind: HashKind, seed: u64, layout: Layout) -> Self {
+        let Layout {
+            first,
+            lanes,
+            lane_bits,
+            bits,
+        } = layout;
+        match kind {
+            HashKind::Paper => Self::Paper(Folded::new(seed, first, lanes, lane_bits, bits)),
+            HashKind::Crc | HashKind::Multiply => Self::Cheap(Cheap::new(kind, seed, layout)),
+        }
+    }
+
+    /// The indices of one tuple.
+    #[inline]
+    pub fn index(&mut self, tuple: Tuple) -> W {
+        match self {
+            Self::Paper(hash) => hash.index(tuple),
+            Self::Cheap(hash) => hash.index(tuple),
+        }
+    }
+
+    /// The indices of each tuple, in order; as many as the shorter of the two holds.
+    #[inline]
+    pub fn indices(&mut self, tuples: &[Tuple], out: &mut [W]) {
+        match self {
+            Self::Paper(hash) => hash.indices(tuples, out),
+            Self::Cheap(hash) => hash.indices(tuples, out),
+        }
+    }
+}
+
 /// A word that holds one or more indices.
 pub trait Lanes: Copy + BitXor<Output = Self> {
     /// Nothing in any lane.
@@ -103,88 +219,6 @@ impl Lanes for u64 {
     const ZERO: Self = 0;
     fn place(index: u64, shift: u32) -> Self {
         index << shift
-    }
-}
-
-/// Bytes of the pc, from the lowest, that are looked up each time.
-const LOW_PC_BYTES: usize = 4;
-
-/// Hash functions with their folding worked in.
-#[derive(Clone, Debug)]
-pub struct Folded<W> {
-    /// Contributions by position, pc bytes first, least significant byte first.
-    contributions: Box<[[W; 256]; 16]>,
-    /// The upper bytes of the last pc, and what they contribute.
-    high: u64,
-    high_part: W,
-}
-
-impl<W: Lanes> Folded<W> {
-    /// Tables numbered from `first` of the family of `seed`, one for each of `lanes` lanes of
-    /// `lane_bits` bits, folded to `bits` each.
-    pub fn new(seed: u64, first: u32, lanes: u32, lane_bits: u32, bits: u32) -> Self {
-        assert!(
-            bits <= lane_bits && lanes * lane_bits <= 8 * size_of::<W>() as u32,
-            "indices fit their lanes"
-        );
-        let mut contributions: Box<[[W; 256]]> = vec![[W::ZERO; 256]; 16].into_boxed_slice();
-        for lane in 0..lanes {
-            let randomize = Randomize::new(seed, first + lane);
-            for (position, table) in contributions.iter_mut().enumerate() {
-                let at = if position < 8 {
-                    7 - position
-                } else {
-                    position - 8
-                };
-                for (byte, entry) in table.iter_mut().enumerate() {
-                    let random = u64::from(randomize.byte(byte as u8)) << (8 * at);
-                    *entry = *entry ^ W::place(xor_fold(random, bits), lane * lane_bits);
-                }
-            }
-        }
-        let Ok(contributions) = contributions.try_into() else {
-            unreachable!("sixteen positions were made")
-        };
-        let mut folded = Self {
-            contributions,
-            high: 0,
-            high_part: W::ZERO,
-        };
-        folded.high_part = folded.part_of_high(0);
-        folded
-    }
-
-    #[inline]
-    fn part_of_high(&self, high: u64) -> W {
-        let bytes = high.to_le_bytes();
-        (LOW_PC_BYTES..8).fold(W::ZERO, |x, i| {
-            x ^ self.contributions[i][bytes[i - LOW_PC_BYTES] as usize]
-        })
-    }
-
-    /// Out of line: inlined, its look-ups crowd the registers of the common path.
-    #[cold]
-    #[inline(never)]
-    fn remember(&mut self, high: u64) {
-        self.high = high;
-        self.high_part = self.part_of_high(high);
-    }
-
-    /// The indices of a tuple.
-    #[inline(always)]
-    pub fn index(&mut self, tuple: Tuple) -> W {
-        let pc = tuple.pc.word();
-        let high = pc >> (8 * LOW_PC_BYTES);
-        if high != self.high {
-            self.remember(high);
-        }
-        let c = &*self.contributions;
-        let value = tuple.value;
-        let of = |i: usize, word: u64| c[i][(word >> (8 * (i % 8)) & 0xff) as usize];
-        let low_pc = of(0, pc) ^ of(1, pc) ^ of(2, pc) ^ of(3, pc);
-        let low = of(8, value) ^ of(9, value) ^ of(10, value) ^ of(11, value);
-        let high = of(12, value) ^ of(13, value) ^ of(14, value) ^ of(15, value);
-        self.high_part ^ low_pc ^ low ^ high
     }
 }
 
@@ -215,6 +249,29 @@ mod tests {
             let table = Randomize::new(1, number as u32 + 1);
             assert_eq!(xor_fold(table.word(a), 11), of_a);
             assert_eq!(xor_fold(table.word(b), 11), of_b);
+        }
+    }
+
+    #[test]
+    fn blocks_and_single_tuples_hash_alike() {
+        let mut random = SplitMix64::new(5);
+        let tuples: std::vec::Vec<_> = (0..500)
+            .map(|n| tuple(random.draw() >> (n % 50), random.draw() >> (n % 60)))
+            .collect();
+        for kind in [HashKind::Paper, HashKind::Crc, HashKind::Multiply] {
+            let layout = Layout {
+                first: 0,
+                lanes: 4,
+                lane_bits: 16,
+                bits: 9,
+            };
+            let mut hash = Hash::<u64>::new(kind, 3, layout);
+            let mut out = std::vec![0; 500];
+            hash.indices(&tuples, &mut out);
+            for (tuple, word) in tuples.iter().zip(out) {
+                assert_eq!(hash.index(*tuple), word);
+                assert_eq!(word & 0xfe00_fe00_fe00_fe00, 0, "{kind:?}");
+            }
         }
     }
 

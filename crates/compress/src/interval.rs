@@ -9,44 +9,39 @@
 //! in one table meets others in the other tables, so false positives need n collisions at once.
 //! * `C1` conservative update: only the smallest of the n counters are incremented;
 //! * `R1` resetting: the counters of a promoted tuple start again at 0;
+//! * `E2` early promotion (ours): at half the threshold already, so that more of the count is exact; an
+//!   entry is a candidate if it has reached T at the end of the interval;
 //! * `P1` retaining: candidates stay in the accumulator through the next interval, at 0 and
 //!   replaceable until they reach T again. `P0` empties it.
 //!
-//! The accumulator is searched for every event: an open-addressed index of its slots by a cheap
-//! multiplicative hash stands before it. Slots change at promotions and interval ends only, and the
-//! index is then rebuilt where a slot was taken from another tuple.
+//! Two ways through the same tables: [`MultiHash::block`] for 1, 2 or 4 tables whose indices fit one
+//! word and whose counters fit 16 bits of address, without a loop or a check in its path; and
+//! [`MultiHash::event_of_any`] for every other shape.
 //!
 //! Invariants: at most 100 / threshold% tuples can reach T in an interval, so an accumulator of that
-//! size overflows only by false positives; a replaceable entry is below T, any other at or above it.
+//! size overflows only by false positives; a replaceable entry is below T.
 //!
 //! Source: seed 001 sections 5.1, 5.2, 5.4, 6.1; conservative update after Estan and Varghese.
+
+pub(crate) mod accumulator;
 
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use trommel_tuple::{Kind, Message, Tuple};
+use trommel_tuple::{Events, Kind, Kinds, Tuple};
 
-use crate::hash::Folded;
+use crate::hash::{BLOCK, Hash, HashKind, Layout};
 use crate::{Compress, IntervalSpec, Sink};
+use accumulator::{Accumulator, Filter, MARKS};
 
 /// The most tables.
 pub const MAX_TABLES: u32 = 16;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Use {
-    Empty,
-    Replaceable,
-    Candidate,
-}
+/// Counters that 16 bits can address.
+const NEAR: usize = 1 << 16;
 
-#[derive(Clone, Debug)]
-struct Slot {
-    tuple: Tuple,
-    kind: Kind,
-    used: Use,
-    count: u32,
-}
+const _: () = assert!(MARKS == 1 << 12, "`mark` takes twelve bits");
 
 /// What happened since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -64,15 +59,20 @@ pub struct Statistics {
 pub struct MultiHash {
     spec: IntervalSpec,
     threshold: u32,
+    /// Counts that promote: the threshold, or less with `E`.
+    early: u32,
     /// Groups of hash functions side by side in one word.
-    hashes: Vec<Folded<u64>>,
+    hashes: Vec<Hash<u64>>,
     lane_bits: u32,
     /// Table after table.
     counters: Box<[u32]>,
+    /// Counters of a table.
     size: usize,
-    slots: Box<[Slot]>,
-    /// Slot number + 1 by hash of the tuple; 0 where there is none.
-    index: Box<[u32]>,
+    /// Tables that [`block`](Self::block) is made for; 0 where it does not apply.
+    near: u32,
+    /// The number of each table's first counter, in its lane.
+    base: u64,
+    accumulator: Accumulator,
     /// Events in the current interval.
     seen: u64,
     statistics: Statistics,
@@ -80,35 +80,40 @@ pub struct MultiHash {
 
 impl MultiHash {
     /// The profiler of a checked spec.
-    pub fn new(spec: IntervalSpec, hash_seed: u64) -> Self {
+    pub fn new(spec: IntervalSpec, kind: HashKind, hash_seed: u64) -> Self {
         let size = spec.counters / spec.tables;
         assert!(size.is_power_of_two(), "an index has whole bits");
         let bits = size.trailing_zeros();
         let lane_bits = if bits <= 16 { 16 } else { 32 };
-        let lanes = 64 / lane_bits;
+        let in_a_word = 64 / lane_bits;
         let hashes = (0..spec.tables)
-            .step_by(lanes as usize)
+            .step_by(in_a_word as usize)
             .map(|first| {
-                let count = lanes.min(spec.tables - first);
-                Folded::new(hash_seed, first, count, lane_bits, bits)
+                let layout = Layout {
+                    first,
+                    lanes: in_a_word.min(spec.tables - first),
+                    lane_bits,
+                    bits,
+                };
+                Hash::new(kind, hash_seed, layout)
             })
             .collect();
-        let empty = Slot {
-            tuple: Tuple::default(),
-            kind: Kind::Edge,
-            used: Use::Empty,
-            count: 0,
-        };
-        let slots = spec.accumulator_entries() as usize;
+        let near = spec.counters as usize <= NEAR && matches!(spec.tables, 1 | 2 | 4);
+        let counters = if near { NEAR } else { spec.counters as usize };
         Self {
             spec,
             threshold: spec.threshold_count(),
+            early: spec.promotion_count(),
             hashes,
             lane_bits,
-            counters: vec![0; spec.counters as usize].into_boxed_slice(),
+            counters: vec![0; counters].into_boxed_slice(),
             size: size as usize,
-            slots: vec![empty; slots].into_boxed_slice(),
-            index: vec![0; (slots * 4).next_power_of_two()].into_boxed_slice(),
+            near: if near { spec.tables } else { 0 },
+            base: match near {
+                true => (0..spec.tables).fold(0, |all, j| all | u64::from(j * size) << (16 * j)),
+                false => 0,
+            },
+            accumulator: Accumulator::new(spec.accumulator_entries()),
             seen: 0,
             statistics: Statistics::default(),
         }
@@ -117,44 +122,6 @@ impl MultiHash {
     /// What happened since the start.
     pub const fn statistics(&self) -> Statistics {
         self.statistics
-    }
-
-    #[inline]
-    fn bucket(&self, tuple: Tuple) -> usize {
-        let mixed = (tuple.pc.word() ^ tuple.value.rotate_left(32))
-            .wrapping_add(tuple.value)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (mixed >> 32) as usize & (self.index.len() - 1)
-    }
-
-    #[inline(always)]
-    fn find(&self, kind: Kind, tuple: Tuple) -> Option<usize> {
-        let mut at = self.bucket(tuple);
-        loop {
-            let slot = (self.index[at] as usize).checked_sub(1)?;
-            let s = &self.slots[slot];
-            if s.tuple == tuple && s.kind == kind {
-                return Some(slot);
-            }
-            at = (at + 1) & (self.index.len() - 1);
-        }
-    }
-
-    fn insert_into_index(&mut self, slot: usize) {
-        let mut at = self.bucket(self.slots[slot].tuple);
-        while self.index[at] != 0 {
-            at = (at + 1) & (self.index.len() - 1);
-        }
-        self.index[at] = slot as u32 + 1;
-    }
-
-    fn rebuild_index(&mut self) {
-        self.index.fill(0);
-        for slot in 0..self.slots.len() {
-            if self.slots[slot].used != Use::Empty {
-                self.insert_into_index(slot);
-            }
-        }
     }
 
     /// Counts the event in its counters; whether all of them have reached the threshold. `at`
@@ -181,48 +148,14 @@ impl MultiHash {
                 *counter += 1;
             }
         }
-        least + 1 >= self.threshold
+        least + 1 >= self.early
     }
 
-    /// [`count`](Self::count) for `N` tables whose indices come from one look-up: no loop is left.
-    #[inline(always)]
-    fn count_fixed<const N: usize>(&mut self, tuple: Tuple, at: &mut [usize]) -> bool {
-        let indices = self.hashes[0].index(tuple);
-        let mut least = u32::MAX;
-        let mut values = [0; N];
-        for j in 0..N {
-            at[j] = j * self.size + (indices >> (16 * j) & 0xffff) as usize;
-            values[j] = self.counters[at[j]];
-            least = least.min(values[j]);
-        }
-        for j in 0..N {
-            let incremented = !self.spec.conservative | (values[j] == least);
-            self.counters[at[j]] = values[j] + u32::from(incremented);
-        }
-        least + 1 >= self.threshold
-    }
-
-    /// Gives the tuple a slot: an empty one, else the first replaceable one.
-    #[cold]
-    fn promote(&mut self, kind: Kind, tuple: Tuple, at: &[usize]) {
-        let with = |wanted| self.slots.iter().position(|s| s.used == wanted);
-        let Some(slot) = with(Use::Empty).or_else(|| with(Use::Replaceable)) else {
+    /// Gives the tuple a place in the accumulator, if there is one.
+    fn promote(&mut self, mark: usize, kind: Kind, tuple: Tuple, at: &[usize]) {
+        if !(self.accumulator).promote(mark, kind, tuple, self.early) {
             self.statistics.accumulator_full += 1;
             return;
-        };
-        let taken = core::mem::replace(
-            &mut self.slots[slot],
-            Slot {
-                tuple,
-                kind,
-                used: Use::Candidate,
-                count: self.threshold,
-            },
-        );
-        if taken.used == Use::Empty {
-            self.insert_into_index(slot);
-        } else {
-            self.rebuild_index();
         }
         self.statistics.promotions += 1;
         if self.spec.reset {
@@ -233,56 +166,166 @@ impl MultiHash {
     }
 
     #[cold]
+    #[inline(never)]
     fn end_interval<S: Sink + ?Sized>(&mut self, out: &mut S) {
-        for slot in &mut self.slots {
-            if slot.used == Use::Candidate {
-                out.message(Message {
-                    kind: slot.kind,
-                    tuple: slot.tuple,
-                    count: u64::from(slot.count),
-                    samples: 1,
-                });
-            }
-            slot.used = if slot.used == Use::Candidate && self.spec.retain {
-                Use::Replaceable
-            } else {
-                Use::Empty
-            };
-            slot.count = 0;
-        }
-        self.rebuild_index();
-        self.counters.fill(0);
+        let (threshold, retain) = (self.threshold, self.spec.retain);
+        let accumulator = &mut self.accumulator;
+        accumulator.end_interval(threshold, retain, |message| out.message(message));
+        self.counters[..self.spec.counters as usize].fill(0);
         self.seen = 0;
         self.statistics.intervals += 1;
         out.interval_end();
     }
+
+    /// One event, whatever the shape of the tables.
+    fn event_of_any(&mut self, kind: Kind, tuple: Tuple) {
+        if let Some(slot) = self.accumulator.find(kind, tuple) {
+            self.accumulator.count(slot, self.threshold);
+            return;
+        }
+        let mut at = [0; MAX_TABLES as usize];
+        let at = &mut at[..self.spec.tables as usize];
+        if self.count(tuple, at) {
+            self.promote(0, kind, tuple, at);
+        }
+    }
+
+    /// At most [`BLOCK`] events of one interval, through `N` tables with conservative update if `C`.
+    fn block<const N: usize, const C: bool>(
+        &mut self,
+        tuples: &[Tuple],
+        kind: impl Fn(usize) -> Kind,
+    ) {
+        let mut lanes = [0u64; BLOCK];
+        let lanes = &mut lanes[..tuples.len()];
+        self.hashes[0].indices(tuples, lanes);
+        for lanes in &mut *lanes {
+            *lanes |= self.base;
+        }
+        let mut n = 0;
+        while n < tuples.len() {
+            let Ok(counters) = <&mut [u32; NEAR]>::try_from(&mut *self.counters) else {
+                unreachable!("near profilers have this many counters")
+            };
+            let filter = self.accumulator.filter();
+            let (quiet, stop) = quiet::<N, C>(counters, filter, self.early, &lanes[n..]);
+            n += quiet;
+            match stop {
+                Stop::End => return,
+                Stop::Marked => {
+                    let (kind, tuple) = (kind(n), tuples[n]);
+                    if let Some(slot) = self.accumulator.find(kind, tuple) {
+                        self.accumulator.count(slot, self.threshold);
+                    } else if count::<N, C>(counters, lanes[n]) + 1 >= self.early {
+                        self.promote(mark(lanes[n]), kind, tuple, &positions::<N>(lanes[n]));
+                    }
+                }
+                Stop::Reached => {
+                    let lanes = lanes[n];
+                    self.promote(mark(lanes), kind(n), tuples[n], &positions::<N>(lanes));
+                }
+            }
+            n += 1;
+        }
+    }
+
+    fn blocks<const N: usize, const C: bool, S: Sink + ?Sized>(
+        &mut self,
+        events: Events<'_>,
+        out: &mut S,
+    ) {
+        let mut rest = events;
+        while !rest.is_empty() {
+            let left = u64::from(self.spec.interval) - self.seen;
+            let (block, others) = rest.split_at(left.min(BLOCK as u64) as usize);
+            match block.kinds() {
+                Kinds::All(kind) => self.block::<N, C>(block.tuples(), |_| kind),
+                Kinds::Each(kinds) => self.block::<N, C>(block.tuples(), |n| kinds[n]),
+            }
+            self.seen += block.len() as u64;
+            if self.seen == u64::from(self.spec.interval) {
+                self.end_interval(out);
+            }
+            rest = others;
+        }
+    }
+}
+
+/// Why [`quiet`] stopped.
+enum Stop {
+    /// All events were quiet.
+    End,
+    /// The tuple may be in the accumulator; nothing was counted.
+    Marked,
+    /// The counters of the tuple reached the threshold.
+    Reached,
+}
+
+/// Counts events up to the first that is more than counters: how many, and why it stopped. This is
+/// all that most events see; apart from the rest, what it needs stays in registers.
+#[inline(never)]
+fn quiet<const N: usize, const C: bool>(
+    counters: &mut [u32; NEAR],
+    filter: &Filter,
+    threshold: u32,
+    lanes: &[u64],
+) -> (usize, Stop) {
+    for (n, lanes) in lanes.iter().enumerate() {
+        if filter[mark(*lanes)] != 0 {
+            return (n, Stop::Marked);
+        }
+        if count::<N, C>(counters, *lanes) + 1 >= threshold {
+            return (n, Stop::Reached);
+        }
+    }
+    (lanes.len(), Stop::End)
+}
+
+/// The mark of a tuple in the accumulator's filter.
+#[inline(always)]
+const fn mark(lanes: u64) -> usize {
+    (lanes.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize
+}
+
+/// The counters of a tuple. An index has 16 bits with its table's number on top, so that it needs no
+/// bounds check in `NEAR` counters.
+#[inline(always)]
+fn positions<const N: usize>(lanes: u64) -> [usize; N] {
+    core::array::from_fn(|j| usize::from((lanes >> (16 * j)) as u16))
+}
+
+/// Counts a tuple in its counters; the least of them before that.
+#[inline(always)]
+fn count<const N: usize, const C: bool>(counters: &mut [u32; NEAR], lanes: u64) -> u32 {
+    let at = positions::<N>(lanes);
+    let values = at.map(|at| counters[at]);
+    let least = values.iter().fold(u32::MAX, |least, v| least.min(*v));
+    for (at, value) in at.into_iter().zip(values) {
+        counters[at] = value + u32::from(!C || value <= least);
+    }
+    least
 }
 
 impl Compress for MultiHash {
-    #[inline(always)]
     fn event<S: Sink + ?Sized>(&mut self, kind: Kind, tuple: Tuple, out: &mut S) {
-        if let Some(slot) = self.find(kind, tuple) {
-            let slot = &mut self.slots[slot];
-            slot.count += 1;
-            if slot.count >= self.threshold {
-                slot.used = Use::Candidate;
-            }
-        } else {
-            let mut at = [0; MAX_TABLES as usize];
-            let at = &mut at[..self.spec.tables as usize];
-            let reached = match (self.lane_bits, at.len()) {
-                (16, 1) => self.count_fixed::<1>(tuple, at),
-                (16, 2) => self.count_fixed::<2>(tuple, at),
-                (16, 4) => self.count_fixed::<4>(tuple, at),
-                _ => self.count(tuple, at),
-            };
-            if reached {
-                self.promote(kind, tuple, at);
-            }
-        }
-        self.seen += 1;
-        if self.seen == u64::from(self.spec.interval) {
-            self.end_interval(out);
+        self.events(Events::of_kind(kind, &[tuple]), out);
+    }
+
+    fn events<S: Sink + ?Sized>(&mut self, events: Events<'_>, out: &mut S) {
+        match (self.near, self.spec.conservative) {
+            (1, true) => self.blocks::<1, true, S>(events, out),
+            (1, false) => self.blocks::<1, false, S>(events, out),
+            (2, true) => self.blocks::<2, true, S>(events, out),
+            (2, false) => self.blocks::<2, false, S>(events, out),
+            (4, true) => self.blocks::<4, true, S>(events, out),
+            (4, false) => self.blocks::<4, false, S>(events, out),
+            _ => events.for_each(|kind, tuple| {
+                self.event_of_any(kind, tuple);
+                self.seen += 1;
+                if self.seen == u64::from(self.spec.interval) {
+                    self.end_interval(out);
+                }
+            }),
         }
     }
 

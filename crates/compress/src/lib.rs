@@ -17,16 +17,18 @@
 //! | `…+A16` | associative counter table behind any of them | [`table`] |
 //! | `T[256]2048/2way/2bit` | tagged stratified compressor | [`tagged`] |
 //! | `M4[10k,1%]2048:C1R0P1` | multi-hash interval profiler | [`interval`] |
+//! | `SS…` `MG…` `CM…` `HK…` `S…` | sketches beyond the papers, as interval profilers | [`sketch`] |
+//! | `H:crc[…]…` `M4:mul[…]…` | a cheap hash in place of the papers' | [`hash`] |
 //!
 //! [`Spec::build`] gives a [`Compressor`]: blocks of [`Events`](trommel_tuple::Events) go in by
 //! [`Compressor::events`], messages come out at a [`Sink`], [`Compressor::finish`] ends the stream.
 //! Dispatch happens once a block; inside, every component is monomorphic.
 //!
-//! Architecture invariants: no std, no unsafe; memory is taken when a compressor is built and
+//! Architecture invariants: no std; no unsafe, but for the CRC instruction (`hash/crc32c.rs`); memory is taken when a compressor is built and
 //! never while events go through it; the same events in the same order give the same messages
 //! whatever the block boundaries; nothing here knows where events come from or messages go to.
 #![no_std]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 extern crate alloc;
 #[cfg(test)]
@@ -34,14 +36,16 @@ extern crate std;
 
 mod compressor;
 pub mod hash;
+mod index;
 pub mod interval;
 pub mod random;
 pub mod sample;
+pub mod sketch;
 mod spec;
 pub mod table;
 pub mod tagged;
 
 pub use compressor::{Compress, Compressor, FirstLevel, Seeds, Sink};
 pub use spec::{
-    Estimate, IntervalSpec, Level, Percent, Sampler, Spec, SpecError, TaggedSpec, note,
+    Algorithm, Estimate, IntervalSpec, Level, Percent, Sampler, Spec, SpecError, TaggedSpec, note,
 };

@@ -17,9 +17,9 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
-use trommel_tuple::{Kind, Message, Tuple};
+use trommel_tuple::{Events, Kind, Kinds, Message, Tuple};
 
-use crate::hash::Folded;
+use crate::hash::{BLOCK, Hash, HashKind, Layout};
 use crate::random::SplitMix64;
 use crate::{Compress, Sink};
 
@@ -65,24 +65,26 @@ pub struct Periodic {
 }
 
 impl Choose for Periodic {
+    /// Events that are still to come before one is sent: counting down, "enough" is a comparison
+    /// with nothing.
     type State = u32;
 
     fn start(&mut self) -> u32 {
-        0
+        self.rate
     }
 
-    #[inline]
-    fn choose(&mut self, count: &mut u32) -> Option<u64> {
-        *count += 1;
-        if *count < self.rate {
+    #[inline(always)]
+    fn choose(&mut self, left: &mut u32) -> Option<u64> {
+        *left -= 1;
+        if *left > 0 {
             return None;
         }
-        *count = 0;
+        *left = self.rate;
         Some(u64::from(self.rate))
     }
 
-    fn held(&self, count: &u32) -> Option<u64> {
-        Some(u64::from(*count))
+    fn held(&self, left: &u32) -> Option<u64> {
+        Some(u64::from(self.rate - left))
     }
 }
 
@@ -232,13 +234,13 @@ impl<X: Choose> Compress for Alone<X> {
 #[derive(Clone, Debug)]
 pub struct Split<X: Choose> {
     rule: X,
-    hash: Folded<u32>,
+    hash: Hash<u32>,
     substreams: Box<[X::State]>,
 }
 
 impl<X: Choose> Split<X> {
     /// A splitter into `n` substreams, a power of two.
-    pub fn new(mut rule: X, n: u32, hash_seed: u64) -> Self {
+    pub fn new(mut rule: X, n: u32, kind: HashKind, hash_seed: u64) -> Self {
         assert!(n.is_power_of_two(), "an index has whole bits");
         let mut substreams = vec![rule.start(); n as usize].into_boxed_slice();
         for state in &mut substreams[1..] {
@@ -246,17 +248,71 @@ impl<X: Choose> Split<X> {
         }
         Self {
             rule,
-            hash: Folded::new(hash_seed, 0, 1, 32, n.trailing_zeros()),
+            hash: Hash::new(kind, hash_seed, Layout::single(n.trailing_zeros())),
             substreams,
+        }
+    }
+
+    /// Hashes a block and then counts it: two short loops that the processor overlaps better than
+    /// one long one.
+    #[inline(always)]
+    fn block<S: Sink + ?Sized>(
+        &mut self,
+        tuples: &[Tuple],
+        kind: impl Fn(usize) -> Kind,
+        out: &mut S,
+    ) {
+        let mut indices = [0; BLOCK];
+        let indices = &mut indices[..tuples.len()];
+        self.hash.indices(tuples, indices);
+        count(
+            &mut self.rule,
+            &mut self.substreams,
+            indices,
+            tuples,
+            kind,
+            out,
+        );
+    }
+}
+
+/// Arguments of their own tell the compiler that nothing of this overlaps.
+#[inline(never)]
+fn count<X: Choose, S: Sink + ?Sized>(
+    rule: &mut X,
+    substreams: &mut [X::State],
+    indices: &[u32],
+    tuples: &[Tuple],
+    kind: impl Fn(usize) -> Kind,
+    out: &mut S,
+) {
+    for (n, index) in indices.iter().enumerate() {
+        let state = &mut substreams[*index as usize];
+        if let Some(count) = rule.choose(state) {
+            send(kind(n), tuples[n], Some(count), out);
         }
     }
 }
 
 impl<X: Choose> Compress for Split<X> {
-    #[inline(always)]
+    #[inline]
     fn event<S: Sink + ?Sized>(&mut self, kind: Kind, tuple: Tuple, out: &mut S) {
-        let state = &mut self.substreams[self.hash.index(tuple) as usize];
-        send(kind, tuple, self.rule.choose(state), out);
+        self.block(&[tuple], |_| kind, out);
+    }
+
+    fn events<S: Sink + ?Sized>(&mut self, events: Events<'_>, out: &mut S) {
+        match events.kinds() {
+            Kinds::All(kind) => {
+                for tuples in events.tuples().chunks(BLOCK) {
+                    self.block(tuples, |_| kind, out);
+                }
+            }
+            Kinds::Each(kinds) => {
+                for (tuples, kinds) in events.tuples().chunks(BLOCK).zip(kinds.chunks(BLOCK)) {
+                    self.block(tuples, |n| kinds[n], out);
+                }
+            }
+        }
     }
 
     fn held(&self) -> Option<u64> {

@@ -2,15 +2,20 @@
 //!
 //! ```text
 //! spec     = level [ "+A" number ]
-//! level    = "exact" | sampler | "H[" sampler "]" number
-//!          | "T[" number "]" number "/" number "way/" number "bit"
-//!          | "M" number "[" number "," percent "]" number [ ":" flags ]
+//! level    = "exact" | sampler | "H" [ hash ] "[" sampler "]" number
+//!          | "T" [ hash ] "[" number "]" number "/" number "way/" number "bit"
+//!          | "M" number [ hash ] "[" interval "]" number [ ":" options ]
+//!          | ( "SS" | "MG" ) "[" interval "]" number [ ":" options ]
+//!          | ( "CM" | "HK" | "S" ) number [ hash ] "[" interval "]" number [ ":" options ]
 //! sampler  = ( "P" | "R" | "D" ) number | "CR" number [ ":sum" | ":ratio" ]
-//! flags    = { "C" ( 0 | 1 ) | "R" ( 0 | 1 ) | "P" ( 0 | 1 ) | "A" number }     default C1R0P1
+//! interval = number "," percent                                                 events, threshold
+//! hash     = ":crc" | ":mul"                                                    default: the papers'
+//! options  = { "C" ( 0 | 1 ) | "R" ( 0 | 1 ) | "P" ( 0 | 1 ) | "A" number | "E" number }
 //! number   = digits [ "k" | "M" ]                                               thousands, millions
 //! ```
 //!
-//! `A` in the flags of `M` sizes its accumulator, 100 / threshold% otherwise.
+//! Options default to C1R0P1; [`Algorithm::options`] tells which of them an algorithm has. `A` sizes the
+//! accumulator, 100 / threshold% otherwise; `E` divides the threshold of promotion.
 //!
 //! Invariants: a [`Spec`] that was parsed can be built: every bound is checked here, and what is
 //! wrong is said with its column and the fix. Parsing what a `Spec` prints gives the same `Spec`.
@@ -22,7 +27,7 @@ use core::fmt;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::hash::degenerate;
+use crate::hash::{HashKind, degenerate};
 use crate::{Compressor, Seeds};
 
 /// A compressor's description.
@@ -30,6 +35,8 @@ use crate::{Compressor, Seeds};
 pub struct Spec {
     /// What sees the events.
     pub level: Level,
+    /// The hash function of splitters, tagged compressors and interval profilers.
+    pub hash: HashKind,
     /// Entries of the associative counter table behind it.
     pub table: Option<u32>,
 }
@@ -84,16 +91,77 @@ pub struct TaggedSpec {
     pub tag_bits: u32,
 }
 
-/// `M tables[interval,threshold]counters:C?R?P?`
+/// How an interval profiler finds its candidates.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Algorithm {
+    /// `M`: the papers' multi-hash.
+    MultiHash,
+    /// `SS`: Space-Saving.
+    SpaceSaving,
+    /// `MG`: Misra–Gries.
+    MisraGries,
+    /// `CM`: count-min with a table of candidates.
+    CountMin,
+    /// `HK`: HeavyKeeper with a table of candidates.
+    HeavyKeeper,
+    /// `S`: the sieve, our own.
+    Sieve,
+}
+
+impl Algorithm {
+    /// The letters in the spec.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MultiHash => "M",
+            Self::SpaceSaving => "SS",
+            Self::MisraGries => "MG",
+            Self::CountMin => "CM",
+            Self::HeavyKeeper => "HK",
+            Self::Sieve => "S",
+        }
+    }
+
+    /// Whether a number of tables (rows, ways) follows the letters.
+    pub const fn has_tables(self) -> bool {
+        !matches!(self, Self::SpaceSaving | Self::MisraGries)
+    }
+
+    /// The options after the colon, in the order they are printed.
+    pub const fn options(self) -> &'static str {
+        match self {
+            Self::MultiHash => "CRPAE",
+            Self::SpaceSaving | Self::MisraGries => "P",
+            Self::CountMin => "CPA",
+            Self::HeavyKeeper => "PA",
+            Self::Sieve => "PAE",
+        }
+    }
+
+    /// An example, for errors.
+    pub const fn form(self) -> &'static str {
+        match self {
+            Self::MultiHash => "an interval profiler is written M4[10k,1%]2048:C1R0P1",
+            Self::SpaceSaving => "Space-Saving is written SS[10k,1%]500:P1",
+            Self::MisraGries => "Misra-Gries is written MG[10k,1%]500:P1",
+            Self::CountMin => "a count-min sketch is written CM4[10k,1%]2048:C1P1",
+            Self::HeavyKeeper => "HeavyKeeper is written HK2[10k,1%]1024:P1",
+            Self::Sieve => "a sieve is written S8[10k,1%]1024:P1E2",
+        }
+    }
+}
+
+/// `M tables[interval,threshold]counters:C?R?P?`, and the sketches in its place.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct IntervalSpec {
-    /// Hash tables.
+    /// What it is.
+    pub algorithm: Algorithm,
+    /// Hash tables; rows of a sketch, ways of a sieve; 1 where there is nothing of the kind.
     pub tables: u32,
     /// Events in an interval.
     pub interval: u32,
     /// Share of the interval that makes a candidate.
     pub threshold: Percent,
-    /// Counters of all tables together.
+    /// Counters of all tables together; entries or cells of a sketch.
     pub counters: u32,
     /// `C1`: conservative update.
     pub conservative: bool,
@@ -103,6 +171,8 @@ pub struct IntervalSpec {
     pub retain: bool,
     /// Accumulator entries where given.
     pub accumulator: Option<u32>,
+    /// `E`: tuples are promoted at the threshold divided by this.
+    pub early: u32,
 }
 
 impl IntervalSpec {
@@ -110,6 +180,30 @@ impl IntervalSpec {
     pub const fn threshold_count(&self) -> u32 {
         let product = self.threshold.0 as u64 * self.interval as u64;
         product.div_ceil(Percent::WHOLE.0 as u64) as u32
+    }
+
+    /// Events at which a tuple is promoted: ⌈threshold count ÷ `E`⌉.
+    pub const fn promotion_count(&self) -> u32 {
+        self.threshold_count().div_ceil(self.early)
+    }
+
+    /// Bytes that the tables take in hardware: 3 for a counter (seed 001, section 7), 2 for a tag, 2
+    /// for a counter that is emptied at a threshold below 65536, and 14 for a full entry (the
+    /// paper's 10 are for words of 32 bits).
+    pub const fn bytes(&self) -> u64 {
+        const COUNTER: u64 = 3;
+        const ENTRY: u64 = 14;
+        let cells = self.counters as u64;
+        let accumulator = ENTRY * self.accumulator_entries() as u64;
+        match self.algorithm {
+            Algorithm::MultiHash | Algorithm::CountMin => COUNTER * cells + accumulator,
+            Algorithm::SpaceSaving | Algorithm::MisraGries => ENTRY * cells,
+            Algorithm::HeavyKeeper => (2 + COUNTER) * cells + accumulator,
+            Algorithm::Sieve if self.promotion_count() > 0xffff => {
+                (2 + COUNTER) * cells + accumulator
+            }
+            Algorithm::Sieve => (2 + 2) * cells + accumulator,
+        }
     }
 
     /// Entries of the accumulator table: as given, else as many tuples as can be candidates.
@@ -158,6 +252,10 @@ impl Spec {
                     Sampler::Random(_) | Sampler::Countdown(_) | Sampler::Counted(..),
                     _
                 )
+                | Level::Interval(IntervalSpec {
+                    algorithm: Algorithm::HeavyKeeper,
+                    ..
+                })
         )
     }
 
@@ -174,7 +272,10 @@ impl Spec {
         match &self.level {
             Level::Split(_, n) => Some(n.trailing_zeros()),
             Level::Tagged(t) => Some((t.entries / t.ways).trailing_zeros()),
-            Level::Interval(m) => Some((m.counters / m.tables).trailing_zeros()),
+            Level::Interval(m) => match m.algorithm {
+                Algorithm::SpaceSaving | Algorithm::MisraGries => None,
+                _ => Some((m.counters / m.tables).trailing_zeros()),
+            },
             _ => None,
         }
     }
@@ -182,10 +283,13 @@ impl Spec {
 
 /// What a user should know about a spec that is valid all the same.
 pub fn note(spec: &Spec) -> Option<String> {
-    let bits = spec.index_bits().filter(|bits| degenerate(*bits))?;
+    let papers = spec.hash == HashKind::Paper;
+    let bits = spec
+        .index_bits()
+        .filter(|bits| papers && degenerate(*bits))?;
     Some(alloc::format!(
         "{spec}: an index of {bits} bits is degenerate, as pc and value bytes meet in the same \
-         lanes and cancel; half or twice the entries hash better"
+         lanes and cancel; half or twice the entries hash better, or a cheap hash (:mul)"
     ))
 }
 
@@ -255,34 +359,46 @@ impl fmt::Display for Short {
 
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hash = self.hash;
         match &self.level {
             Level::Exact => f.write_str("exact")?,
             Level::Sample(sampler) => write!(f, "{sampler}")?,
-            Level::Split(sampler, n) => write!(f, "H[{sampler}]{n}")?,
+            Level::Split(sampler, n) => write!(f, "H{hash}[{sampler}]{n}")?,
             Level::Tagged(t) => write!(
                 f,
-                "T[{}]{}/{}way/{}bit",
+                "T{hash}[{}]{}/{}way/{}bit",
                 t.rate, t.entries, t.ways, t.tag_bits
             )?,
-            Level::Interval(m) => {
-                write!(
-                    f,
-                    "M{}[{},{}]{}:C{}R{}P{}",
-                    m.tables,
-                    Short(m.interval),
-                    m.threshold,
-                    m.counters,
-                    u8::from(m.conservative),
-                    u8::from(m.reset),
-                    u8::from(m.retain),
-                )?;
-                if let Some(entries) = m.accumulator {
-                    write!(f, "A{entries}")?;
-                }
-            }
+            Level::Interval(m) => m.write(hash, f)?,
         }
         if let Some(entries) = self.table {
             write!(f, "+A{entries}")?;
+        }
+        Ok(())
+    }
+}
+
+impl IntervalSpec {
+    fn write(&self, hash: HashKind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.algorithm.name())?;
+        if self.algorithm.has_tables() {
+            write!(f, "{}", self.tables)?;
+        }
+        let (interval, threshold) = (Short(self.interval), self.threshold);
+        write!(f, "{hash}[{interval},{threshold}]{}:", self.counters)?;
+        for option in self.algorithm.options().chars() {
+            match option {
+                'C' => write!(f, "C{}", u8::from(self.conservative))?,
+                'R' => write!(f, "R{}", u8::from(self.reset))?,
+                'P' => write!(f, "P{}", u8::from(self.retain))?,
+                'E' if self.early > 1 => write!(f, "E{}", self.early)?,
+                'A' => {
+                    if let Some(entries) = self.accumulator {
+                        write!(f, "A{entries}")?;
+                    }
+                }
+                _ => {}
+            }
         }
         Ok(())
     }

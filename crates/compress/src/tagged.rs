@@ -23,7 +23,7 @@ use alloc::vec;
 
 use trommel_tuple::{Kind, Message, Tuple};
 
-use crate::hash::{Folded, xor_fold};
+use crate::hash::{Hash, HashKind, Layout, xor_fold};
 use crate::{Compress, Sink, TaggedSpec};
 
 /// `ShouldReplace`: misses in `Evict` after which the new tuple takes the entry.
@@ -53,7 +53,7 @@ struct Entry {
 #[derive(Clone, Debug)]
 pub struct Tagged {
     spec: TaggedSpec,
-    hash: Folded<u32>,
+    hash: Hash<u32>,
     clock: u64,
     /// Set after set, `ways` entries each.
     entries: Box<[Entry]>,
@@ -61,7 +61,7 @@ pub struct Tagged {
 
 impl Tagged {
     /// The table of a checked spec.
-    pub fn new(spec: TaggedSpec, hash_seed: u64) -> Self {
+    pub fn new(spec: TaggedSpec, kind: HashKind, hash_seed: u64) -> Self {
         let sets = spec.entries / spec.ways;
         assert!(sets.is_power_of_two(), "an index has whole bits");
         let empty = Entry {
@@ -73,7 +73,7 @@ impl Tagged {
         };
         Self {
             spec,
-            hash: Folded::new(hash_seed, 0, 1, 32, sets.trailing_zeros()),
+            hash: Hash::new(kind, hash_seed, Layout::single(sets.trailing_zeros())),
             clock: 0,
             entries: vec![empty; (sets * spec.ways) as usize].into_boxed_slice(),
         }

@@ -14,7 +14,7 @@ use trommel_tuple::{Kind, Message, ModuleId, Place, Tuple, Vaddr};
 type Event = (Kind, Tuple);
 type Counts = BTreeMap<Event, f64>;
 
-const SPECS: [&str; 12] = [
+const SPECS: [&str; 22] = [
     "exact",
     "P16",
     "R16",
@@ -27,6 +27,16 @@ const SPECS: [&str; 12] = [
     "T[16]64/2way/2bit",
     "M4[1k,2%]256:C1R0P1",
     "M1[500,1%]64:C0R1P0",
+    "H:crc[P16]64",
+    "H:mul[CR16]64",
+    "T:mul[16]64/2way/2bit",
+    "M2:crc[1k,2%]256:C1R1P1E2",
+    "M16[1k,2%]512:C1R0P1A20",
+    "SS[1k,2%]60:P1",
+    "MG[1k,2%]60:P0",
+    "CM4[1k,2%]256:C1P1",
+    "HK2[1k,2%]128:P1",
+    "S4[1k,2%]64:P1E2",
 ];
 
 /// Loops of loads, branches and calls with values from constant to random.

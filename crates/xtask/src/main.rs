@@ -7,11 +7,13 @@
 //! cargo xtask callgrind PROG ARGS…   exact edge and call counts against callgrind
 //! cargo xtask stepper PROG ARGS…     the same, and loaded values, against single-stepping
 //! cargo xtask bench [--rounds N] [--csv FILE] [NAME…]   the cost table
+//! cargo xtask instructions           instructions a tuple of each compressor, under valgrind
 //! ```
 
 mod bench;
 mod corpus;
 mod counts;
+mod instructions;
 mod tidy;
 
 use std::process::{Command, ExitCode};
@@ -29,7 +31,8 @@ fn main() -> ExitCode {
         "callgrind" => counts::callgrind(&rest),
         "stepper" => counts::stepper(&rest),
         "bench" => bench::run(&rest),
-        _ => Err("usage: cargo xtask ci|tidy|corpus|callgrind|stepper|bench".into()),
+        "instructions" => instructions::run(),
+        _ => Err("usage: cargo xtask ci|tidy|corpus|callgrind|stepper|bench|instructions".into()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -4,12 +4,28 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use core::str::FromStr;
 
-use super::{Estimate, IntervalSpec, Level, Percent, Sampler, Spec, SpecError, TaggedSpec};
+use super::{
+    Algorithm, Estimate, IntervalSpec, Level, Percent, Sampler, Spec, SpecError, TaggedSpec,
+};
+use crate::hash::HashKind;
 use crate::interval::MAX_TABLES;
+use crate::sketch::count_min::MAX_ROWS;
 
 const MAX_ENTRIES: u64 = 1 << 24;
 const MAX_TABLE: u64 = 4096;
 const MAX_ACCUMULATOR: u64 = 1 << 20;
+const MAX_EARLY: u64 = 1000;
+const MAX_WAYS: u32 = 64;
+
+/// Longer names before those that they begin with.
+const ALGORITHMS: [Algorithm; 6] = [
+    Algorithm::MisraGries,
+    Algorithm::SpaceSaving,
+    Algorithm::CountMin,
+    Algorithm::HeavyKeeper,
+    Algorithm::MultiHash,
+    Algorithm::Sieve,
+];
 
 type Result<T> = core::result::Result<T, SpecError>;
 
@@ -17,7 +33,7 @@ impl FromStr for Spec {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<Self> {
-        let mut at = Cursor { text, position: 0 };
+        let mut at = Cursor::new(text);
         let level = at.level()?;
         let table = if at.rest().starts_with('+') {
             if matches!(level, Level::Interval(_)) {
@@ -38,7 +54,11 @@ impl FromStr for Spec {
                 &text[..at.position]
             )));
         }
-        Ok(Self { level, table })
+        Ok(Self {
+            level,
+            hash: at.hash,
+            table,
+        })
     }
 }
 
@@ -46,7 +66,7 @@ impl FromStr for Percent {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<Self> {
-        let mut at = Cursor { text, position: 0 };
+        let mut at = Cursor::new(text);
         let percent = at.percent("percentage")?;
         if at.rest().is_empty() {
             Ok(percent)
@@ -60,9 +80,18 @@ impl FromStr for Percent {
 struct Cursor<'a> {
     text: &'a str,
     position: usize,
+    hash: HashKind,
 }
 
 impl<'a> Cursor<'a> {
+    fn new(text: &'a str) -> Self {
+        Self {
+            text,
+            position: 0,
+            hash: HashKind::Paper,
+        }
+    }
+
     fn rest(&self) -> &'a str {
         &self.text[self.position..]
     }
@@ -185,7 +214,10 @@ impl<'a> Cursor<'a> {
     fn level(&mut self) -> Result<Level> {
         if self.take("exact") {
             Ok(Level::Exact)
+        } else if let Some(algorithm) = ALGORITHMS.into_iter().find(|a| self.take(a.name())) {
+            self.interval(algorithm)
         } else if self.take("H") {
+            self.hash_name()?;
             self.expect("[", "a splitter is written H[P256]2048")?;
             if self.rest().starts_with(['H', 'T', 'M', 'e']) {
                 return Err(self.error("inside H[…] stands a sampler: P256, R256, D256 or CR256"));
@@ -195,11 +227,26 @@ impl<'a> Cursor<'a> {
             Ok(Level::Split(sampler, self.power("number of substreams")?))
         } else if self.take("T") {
             self.tagged()
-        } else if self.take("M") {
-            self.interval()
         } else {
             self.sampler().map(Level::Sample)
         }
+    }
+
+    fn hash_name(&mut self) -> Result<()> {
+        if !self.take(":") {
+            return Ok(());
+        }
+        for kind in [HashKind::Crc, HashKind::Multiply] {
+            if self.take(&kind.suffix()[1..]) {
+                self.hash = kind;
+                return Ok(());
+            }
+        }
+        let found = self.found();
+        Err(self.error(&format!(
+            "expected the name of a hash function, found {found}; there are :crc and :mul, and \
+             without a name it is the papers'"
+        )))
     }
 
     fn sampler(&mut self) -> Result<Sampler> {
@@ -227,13 +274,15 @@ impl<'a> Cursor<'a> {
             let found = self.found();
             Err(self.error(&format!(
                 "expected a compressor, found {found}; there are exact, P256, R256, D256, CR256, \
-                 H[P256]2048, T[256]2048/2way/2bit and M4[10k,1%]2048:C1R0P1"
+                 H[P256]2048, T[256]2048/2way/2bit, M4[10k,1%]2048:C1R0P1, and in place of M4 the \
+                 sketches SS, MG, CM4, HK2 and S8"
             )))
         }
     }
 
     fn tagged(&mut self) -> Result<Level> {
         let form = "a tagged compressor is written T[256]2048/2way/2bit";
+        self.hash_name()?;
         self.expect("[", form)?;
         let rate = self.number("hit limit", 1, 1 << 31)?;
         self.expect("]", form)?;
@@ -253,9 +302,22 @@ impl<'a> Cursor<'a> {
         }))
     }
 
-    fn interval(&mut self) -> Result<Level> {
-        let form = "an interval profiler is written M4[10k,1%]2048:C1R0P1";
-        let tables = self.number("number of tables", 1, u64::from(MAX_TABLES))?;
+    /// An interval profiler, its letters already taken.
+    fn interval(&mut self, algorithm: Algorithm) -> Result<Level> {
+        let form = algorithm.form();
+        let tables = if algorithm.has_tables() {
+            let (what, most) = match algorithm {
+                Algorithm::MultiHash => ("number of tables", MAX_TABLES),
+                Algorithm::Sieve => ("ways of a set", MAX_WAYS),
+                _ => ("number of rows", MAX_ROWS),
+            };
+            self.number(what, 1, u64::from(most))?
+        } else {
+            1
+        };
+        if algorithm.has_tables() {
+            self.hash_name()?;
+        }
         self.expect("[", form)?;
         let interval = self.number("interval length", 1, u64::from(u32::MAX))?;
         self.expect(",", form)?;
@@ -263,9 +325,9 @@ impl<'a> Cursor<'a> {
         let threshold = self.percent("threshold")?;
         self.expect("]", form)?;
         let start = self.position;
-        let counters = self.number("number of counters", 1, MAX_ENTRIES)?;
-        self.whole_bits(start, "number of counters", counters, tables)?;
+        let counters = self.counters(algorithm, tables)?;
         let mut spec = IntervalSpec {
+            algorithm,
             tables,
             interval,
             threshold,
@@ -274,9 +336,18 @@ impl<'a> Cursor<'a> {
             reset: false,
             retain: true,
             accumulator: None,
+            early: 1,
         };
         if self.take(":") {
             self.flags(&mut spec)?;
+        }
+        let rows = matches!(algorithm, Algorithm::CountMin | Algorithm::HeavyKeeper);
+        if rows && counters / tables > 1 << 16 {
+            let message = "a row has at most 65536 cells; take more rows or fewer cells";
+            return Err(self.error_at(start, message));
+        }
+        if !algorithm.options().contains('A') {
+            return Ok(Level::Interval(spec));
         }
         if u64::from(spec.accumulator_entries()) > MAX_ACCUMULATOR {
             let message = format!(
@@ -289,55 +360,85 @@ impl<'a> Cursor<'a> {
         Ok(Level::Interval(spec))
     }
 
+    fn counters(&mut self, algorithm: Algorithm, tables: u32) -> Result<u32> {
+        let start = self.position;
+        if !algorithm.has_tables() {
+            return self.number("number of entries", 1, MAX_ACCUMULATOR);
+        }
+        let what = match algorithm {
+            Algorithm::MultiHash | Algorithm::CountMin => "number of counters",
+            _ => "number of cells",
+        };
+        let counters = self.number(what, 1, MAX_ENTRIES)?;
+        self.whole_bits(start, what, counters, tables)?;
+        Ok(counters)
+    }
+
     fn flags(&mut self, spec: &mut IntervalSpec) -> Result<()> {
         let mut given = String::new();
-        loop {
-            let start = self.position;
-            let Some(flag) = self.rest().chars().next().filter(|c| *c != '+') else {
-                break;
-            };
+        while let Some(flag) = self.rest().chars().next().filter(|c| *c != '+') {
             if given.contains(flag) {
                 return Err(self.error(&format!("{flag} was given before; remove one")));
             }
+            if !spec.algorithm.options().contains(flag) {
+                return Err(self.error(&format!(
+                    "{flag:?} is no option of {}; there are {}",
+                    spec.algorithm.name(),
+                    meanings(spec.algorithm)
+                )));
+            }
             given.push(flag);
+            self.position += 1;
             match flag {
                 'A' => {
-                    self.position += 1;
                     let entries = self.number("accumulator entries", 1, MAX_ACCUMULATOR)?;
                     spec.accumulator = Some(entries);
                 }
-                'C' | 'R' | 'P' => {
-                    self.position += 1;
-                    let on = self.take("1");
-                    if !on && !self.take("0") {
-                        let found = self.found();
-                        return Err(self.error(&format!(
-                            "expected 0 or 1 after {flag}, found {found}; write {flag}1 for on"
-                        )));
-                    }
-                    match flag {
-                        'C' => spec.conservative = on,
-                        'R' => spec.reset = on,
-                        _ => spec.retain = on,
-                    }
+                'E' => {
+                    spec.early = self.number("divisor of early promotion", 1, MAX_EARLY)?;
                 }
-                _ => {
-                    return Err(self.error_at(
-                        start,
-                        &format!(
-                            "{flag:?} is no option of an interval profiler; there are C \
-                             (conservative update), R (resetting), P (retaining) and A \
-                             (accumulator entries), as in :C1R0P1"
-                        ),
-                    ));
-                }
+                'C' => spec.conservative = self.switch(flag)?,
+                'R' => spec.reset = self.switch(flag)?,
+                _ => spec.retain = self.switch(flag)?,
             }
         }
         if given.is_empty() {
-            return Err(self.error("options follow the colon, as in :C1R0P1"));
+            let form = spec.algorithm.form();
+            return Err(self.error(&format!("options follow the colon; {form}")));
         }
         Ok(())
     }
+
+    fn switch(&mut self, flag: char) -> Result<bool> {
+        if self.take("1") {
+            return Ok(true);
+        }
+        if self.take("0") {
+            return Ok(false);
+        }
+        let found = self.found();
+        Err(self.error(&format!(
+            "expected 0 or 1 after {flag}, found {found}; write {flag}1 for on"
+        )))
+    }
+}
+
+/// The options of an algorithm, for errors.
+fn meanings(algorithm: Algorithm) -> String {
+    let mut all = String::new();
+    for option in algorithm.options().chars() {
+        if !all.is_empty() {
+            all.push_str(", ");
+        }
+        all.push_str(match option {
+            'C' => "C (conservative update)",
+            'R' => "R (resetting)",
+            'P' => "P (retaining)",
+            'A' => "A (accumulator entries)",
+            _ => "E (early promotion)",
+        });
+    }
+    all
 }
 
 #[cfg(test)]
@@ -366,6 +467,17 @@ mod tests {
             "M1[1M,0.1%]2048:C0R1P1",
             "M3[999,12.000345%]3072:C0R0P0",
             "M2[10k,1%]2048:C1R1P1A64",
+            "H:crc[P256]2048",
+            "H:mul[CR256:sum]512+A16",
+            "T:mul[256]2048/2way/2bit",
+            "M4:crc[10k,1%]2048:C1R0P1",
+            "M2[1M,0.1%]2048:C1R1P1A1500E2",
+            "SS[10k,1%]500:P1",
+            "MG[10k,1%]500:P0",
+            "CM4[10k,1%]2048:C0P1A200",
+            "CM3:mul[10k,1%]1536:C1P1",
+            "HK2[1M,0.1%]1024:P1",
+            "S12:crc[10k,1%]1536:P1A150E2",
         ] {
             let spec: Spec = text.parse().unwrap_or_else(|e| panic!("{text}: {e}"));
             assert_eq!(spec.to_string(), text);
@@ -403,6 +515,11 @@ mod tests {
             ("H[P256]2k", 8, "take 1024 or 2048"),
             ("H[H[P2]2]2", 3, "inside H"),
             ("H[exact]2", 3, "inside H"),
+            ("H:[P256]2048", 3, ":crc and :mul"),
+            ("H:md5[P256]2048", 3, "'m'"),
+            ("H:crc", 6, "expected '['"),
+            ("M4:cr[10k,1%]2048", 4, ":crc"),
+            ("P256:crc", 5, "remove it"),
             ("P256+", 6, "expected 'A'"),
             ("P256+B16", 6, "+A16"),
             ("P256+A", 7, "counter table"),
@@ -423,6 +540,22 @@ mod tests {
             ("M3[10k,1%]2048", 11, "take 1536 or 3072"),
             ("M4[10k,1%]2048:", 16, "C1R0P1"),
             ("M4[10k,1%]2048:X1", 16, "'X'"),
+            ("M4[10k,1%]2048:E0", 17, "between 1 and 1000"),
+            ("SS4[10k,1%]500", 3, "expected '['"),
+            ("SS:crc[10k,1%]500", 3, "SS[10k,1%]500"),
+            ("SS[10k,1%]0", 11, "between 1 and"),
+            ("SS[10k,1%]500:C1", 15, "no option of SS"),
+            ("MG[10k,1%]500:A9", 15, "P (retaining)"),
+            ("CM5[10k,1%]2048", 3, "between 1 and 4"),
+            ("CM4[10k,1%]2000", 12, "take 1024 or 2048"),
+            ("CM4[10k,1%]2048:R1", 17, "no option of CM"),
+            ("CM1[10k,1%]131072", 12, "at most 65536"),
+            ("HK2[10k,1%]1024:", 17, "options follow"),
+            ("HK2[10k,1%]1024:C1", 17, "no option of HK"),
+            ("S65[10k,1%]1024", 2, "between 1 and 64"),
+            ("S8[10k,1%]1000", 11, "take 512 or 1024"),
+            ("S8[10k,1%]1024:P1E", 19, "expected a number"),
+            ("S8[10k,1%]1024+A16", 15, "remove it"),
             ("M4[10k,1%]2048:C2", 17, "0 or 1"),
             ("M4[10k,1%]2048:C1C1", 18, "before"),
             ("M4[10k,1%]2048:C1R0P1+A16", 22, "remove it"),

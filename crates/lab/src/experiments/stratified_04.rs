@@ -58,7 +58,7 @@ fn errors(length: u64, trials: u32) -> Vec<f64> {
                 random: random.draw(),
             };
             let mut estimator = Estimator::new(spec, seeds);
-            let mut sampler = FirstLevel::new(spec.level, seeds);
+            let mut sampler = FirstLevel::new(spec, seeds);
             let mut sink = |message: Message| {
                 estimator.message(&message, usize::from(message.tuple != one));
             };

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use trommel_compress::hash::Folded;
+use trommel_compress::hash::{Hash, Layout};
 use trommel_compress::{Estimate, Level, Sampler, Seeds, Spec};
 use trommel_tuple::{Kind, Message};
 
@@ -27,7 +27,7 @@ pub struct Estimator {
 }
 
 struct Ratio {
-    hash: Option<Folded<u32>>,
+    hash: Option<Hash<u32>>,
     /// Samples of each tuple, by tuple number, and its substream.
     samples: Vec<(u64, u32)>,
     /// Samples and length of each substream.
@@ -45,7 +45,10 @@ impl Estimator {
         Self {
             counts: Vec::new(),
             ratio: substreams.map(|n| Ratio {
-                hash: (n > 1).then(|| Folded::new(seeds.hash, 0, 1, 32, n.trailing_zeros())),
+                hash: (n > 1).then(|| {
+                    let layout = Layout::single(n.trailing_zeros());
+                    Hash::new(spec.hash, seeds.hash, layout)
+                }),
                 samples: Vec::new(),
                 substreams: vec![(0, 0); n as usize],
             }),

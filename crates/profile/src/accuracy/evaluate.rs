@@ -157,7 +157,7 @@ impl Run {
         Self {
             spec: *spec,
             seeds,
-            first: FirstLevel::new(spec.level, seeds),
+            first: FirstLevel::new(spec, seeds),
             table: spec.table.map(CounterTable::new),
             profile: Estimator::new(spec, seeds),
             messages: PerKind::default(),
@@ -209,14 +209,11 @@ impl Run {
         if let Some(table) = &mut self.table {
             table.finish(&mut |message: Message| self.messages[message.kind as usize] += 1);
         }
-        let interval = match &self.first {
-            FirstLevel::MultiHash(profiler) => {
-                let statistics = profiler.statistics();
-                let sums = self.sums;
-                Some(sums.finish(statistics.promotions, statistics.accumulator_full))
-            }
-            _ => None,
-        };
+        let sums = self.sums;
+        let interval = self
+            .first
+            .statistics()
+            .map(|statistics| sums.finish(statistics.promotions, statistics.accumulator_full));
         let error = match (&interval, self.points.last()) {
             (Some(interval), _) => interval.parts.total(),
             (None, Some(point)) => point.error,
