@@ -24,8 +24,8 @@ mod binomial;
 
 use std::collections::HashMap;
 
-use trommel_compress::hash::Folded;
-use trommel_compress::{IntervalSpec, Level, Sampler, Seeds, Spec};
+use trommel_compress::hash::{Hash, Layout};
+use trommel_compress::{Algorithm, IntervalSpec, Level, Sampler, Seeds, Spec};
 use trommel_tuple::Tuple;
 
 use crate::Profile;
@@ -101,7 +101,7 @@ enum Rule {
 struct Strata {
     rate: u64,
     counting: Counting,
-    hash: Option<Folded<u32>>,
+    hash: Option<Hash<u32>>,
     /// Events that the messages of each substream stand for.
     lengths: Vec<u64>,
 }
@@ -148,7 +148,8 @@ impl Confidence {
         tuples: impl Iterator<Item = (Tuple, u64)>,
     ) -> Self {
         let strata = |rate, counting, n: u32| {
-            let hash = (n > 1).then(|| Folded::new(seeds.hash, 0, 1, 32, n.trailing_zeros()));
+            let layout = Layout::single(n.trailing_zeros());
+            let hash = (n > 1).then(|| Hash::new(spec.hash, seeds.hash, layout));
             let mut strata = Strata {
                 rate: u64::from(rate),
                 counting,
@@ -163,7 +164,7 @@ impl Confidence {
         };
         let (sampler, n) = match spec.level {
             Level::Exact => return Self::of(Basis::Exact, Rule::Exact),
-            Level::Interval(spec) => {
+            Level::Interval(spec) if spec.algorithm == Algorithm::MultiHash && spec.early == 1 => {
                 return Self::of(Basis::Bound, Rule::Intervals { spec, events });
             }
             Level::Sample(sampler) => (sampler, 1),
