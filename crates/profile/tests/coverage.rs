@@ -111,7 +111,7 @@ fn limits_hold_in_95_of_100_entries() {
         "D16",
         "CR16",
         "H[P16]64",
-    "H:crc[P16]64",
+        "H:crc[P16]64",
         "H[D16]64",
         "H[CR16]64",
         "H[P16]64+A8",
