@@ -1,0 +1,60 @@
+//! Instructions that the translator spends on an instruction of cold code.
+//!
+//! Translates functions of this very program, each superblock once, as the dispatcher would. Run
+//! it under `valgrind --tool=callgrind` for exact counts; by itself it prints nanoseconds.
+#![allow(unsafe_code)] // reason: maps the memory that the host would share.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use trommel_queue::FILE_SIZE;
+use trommel_runtime::cache::{AppPc, Cache};
+use trommel_runtime::deliver::Shared;
+use trommel_runtime::region::Regions;
+use trommel_runtime::sys;
+use trommel_runtime::translate::{Config, MAX_INSNS, Site, Translator};
+use trommel_tuple::KindSet;
+
+fn main() {
+    let kinds = match std::env::args().nth(1).as_deref() {
+        Some("all") => KindSet::from_bits(0xff),
+        Some("edge") => KindSet::from_bits(3),
+        _ => KindSet::NONE,
+    };
+    let wanted = 20_000;
+    let base = sys::anonymous(FILE_SIZE).expect("memory");
+    // SAFETY: as long as the file, writable, for good.
+    let mut shared = unsafe { Shared::new(base) };
+    let (mut cache, mut regions) = (Cache::new(), Regions::default());
+    let mut translator = Translator::new(Config {
+        kinds,
+        max_insns: MAX_INSNS,
+    });
+    let mut todo = vec![AppPc(Translator::translate as *const () as u64)];
+    let mut seen = BTreeSet::new();
+    let (mut insns, mut exits) = (0, 0);
+    let clock = Instant::now();
+    while let Some(pc) = todo.pop() {
+        if insns >= wanted || !seen.insert(pc) {
+            continue;
+        }
+        let mut site = Site {
+            cache: &mut cache,
+            regions: &mut regions,
+            shared: &mut shared,
+        };
+        if let Ok(id) = translator.translate(&mut site, pc, seen.len() % 4 == 0) {
+            let fragment = cache.fragments[id as usize];
+            insns += usize::from(fragment.steps);
+            todo.push(AppPc(fragment.span.end));
+            todo.extend(cache.exits[exits..].iter().map(|e| e.target));
+            exits = cache.exits.len();
+        }
+    }
+    let time = clock.elapsed();
+    println!(
+        "{insns} instructions in {} fragments: {:.0} ns each",
+        seen.len(),
+        time.as_nanos() as f64 / insns as f64
+    );
+}
