@@ -56,6 +56,8 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         // In one piece, so that it does not mix with what else is written there.
         let _ = std::io::stderr().write_all(&text);
     }
+    // The process ends now: giving back each piece of the profile would only take time.
+    std::mem::forget(recording);
     match outcome {
         // A script must not take a profile or stream that is not where it should be for a success.
         Outcome::Exited(0) if path != args.output || written.is_none() || stream_missing => {

@@ -102,6 +102,8 @@ pub enum LetGo {
     Internal = 8,
     /// The app turns on a shadow stack for its return addresses.
     ShadowStack = 9,
+    /// Its memory map cannot be read.
+    NoMaps = 10,
 }
 
 impl LetGo {
@@ -117,6 +119,7 @@ impl LetGo {
             Self::Seccomp => "it restricted its own system calls (seccomp)",
             Self::Internal => "of an internal error of trommel; please report it",
             Self::ShadowStack => "it turned on its shadow stack",
+            Self::NoMaps => "its memory map (/proc/self/maps) cannot be read any more",
         }
     }
 
@@ -132,6 +135,7 @@ impl LetGo {
             7 => Self::Seccomp,
             8 => Self::Internal,
             9 => Self::ShadowStack,
+            10 => Self::NoMaps,
             _ => return None,
         })
     }

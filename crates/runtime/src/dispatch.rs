@@ -186,6 +186,7 @@ impl Runtime {
             Err(Refusal::WritableCode) => native::let_go(self, context, LetGo::WritableCode),
             Err(Refusal::Instruction) => native::let_go(self, context, LetGo::Instruction),
             Err(Refusal::Gs) => native::let_go(self, context, LetGo::GsBase),
+            Err(Refusal::NoMaps) => native::let_go(self, context, LetGo::NoMaps),
             Err(Refusal::OutOfSpace | Refusal::CacheFull) => {
                 native::let_go(self, context, LetGo::OutOfSpace);
             }

@@ -88,6 +88,8 @@ pub enum Refusal {
     CacheFull,
     /// Nothing is left to try.
     OutOfSpace,
+    /// What memory is code cannot be found out.
+    NoMaps,
 }
 
 /// What to collect and how to translate; the same for a whole run.
@@ -351,7 +353,7 @@ impl Translator {
             }
             (Lookup::Changeable, _) => return Err(Refusal::WritableCode),
             (Lookup::NotCode, _) => return Err(Refusal::Native),
-            (Lookup::Unknown, _) => return Err(Refusal::OutOfSpace),
+            (Lookup::Unknown, _) => return Err(Refusal::NoMaps),
         };
         readable(site.regions, pc, region)
             .map(|code| Reader::new(code, pc))
