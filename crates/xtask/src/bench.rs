@@ -25,7 +25,7 @@ const CONFIGURATIONS: [&str; 7] = [
 
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let mut rounds = 5_usize;
-    let (mut csv, mut given) = (None, Vec::new());
+    let (mut csv, mut given, mut configurations) = (None, Vec::new(), vec!["native"]);
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
@@ -33,23 +33,34 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
                 let n = args.next().and_then(|n| n.parse().ok()).filter(|n| *n > 0);
                 rounds = n.ok_or("--rounds wants a number above 0")?;
             }
+            "--configuration" => {
+                let wanted = args.next().ok_or("--configuration wants a list of kinds")?;
+                let known = CONFIGURATIONS.iter().find(|c| *c == wanted);
+                configurations.push(known.ok_or("--configuration: not one that is measured")?);
+            }
             "--csv" => csv = Some(args.next().ok_or("--csv wants a file")?.clone()),
             name => given.push(name.to_owned()),
         }
+    }
+    if configurations.len() == 1 {
+        configurations = CONFIGURATIONS.to_vec();
     }
     let bin = super::trommel()?.to_string_lossy().into_owned();
     let script = script()?;
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let data = scratch.path("data").to_string_lossy().into_owned();
     let mut table = String::from("workload,configuration,round,cpu_s,wall_s\n");
-    let mut ratios: Vec<Vec<f64>> = vec![Vec::new(); CONFIGURATIONS.len()];
-    println!("| workload | native s | none | edge | call | value | type | all four |");
-    println!("|---|---|---|---|---|---|---|---|");
+    let mut ratios: Vec<Vec<(f64, f64)>> = vec![Vec::new(); configurations.len()];
+    println!(
+        "| workload | native s | {} |",
+        configurations[1..].join(" | ")
+    );
+    println!("|{}", "---|".repeat(configurations.len() + 1));
     for name in names(&given, |n| n.ends_with("_s") || n == "gcctiny")? {
-        let mut cpu: Vec<Vec<f64>> = vec![Vec::new(); CONFIGURATIONS.len()];
+        let mut cpu: Vec<Vec<f64>> = vec![Vec::new(); configurations.len()];
         let mut wall = cpu.clone();
         for round in 0..rounds {
-            for (n, configuration) in CONFIGURATIONS.iter().enumerate() {
+            for (n, configuration) in configurations.iter().enumerate() {
                 let mut command = Command::new(&script);
                 command.arg(&name);
                 if n > 0 {
@@ -71,21 +82,21 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         }
         let native = (median(&mut cpu[0]), median(&mut wall[0]));
         let mut row = format!("| {name} | {:.2} |", native.0);
-        for n in 1..CONFIGURATIONS.len() {
+        for n in 1..configurations.len() {
             let ratio = median(&mut cpu[n]) / native.0.max(0.001);
-            ratios[n].push(ratio);
-            let _ = write!(
-                row,
-                " {ratio:.2} ({:.2}) |",
-                median(&mut wall[n]) / native.1
-            );
+            let wall = median(&mut wall[n]) / native.1;
+            ratios[n].push((ratio, wall));
+            let _ = write!(row, " {ratio:.2} ({wall:.2}) |");
         }
         println!("{row}");
     }
     let mut row = String::from("| **geomean** | |");
     for list in &ratios[1..] {
-        let mean = list.iter().map(|r| r.ln()).sum::<f64>() / list.len().max(1) as f64;
-        let _ = write!(row, " **{:.2}** |", mean.exp());
+        let mean = |of: &dyn Fn(&(f64, f64)) -> f64| {
+            (list.iter().map(|r| of(r).ln()).sum::<f64>() / list.len().max(1) as f64).exp()
+        };
+        let (cpu, wall) = (mean(&|r| r.0), mean(&|r| r.1));
+        let _ = write!(row, " **{cpu:.2}** ({wall:.2}) |");
     }
     println!("{row}\n\nCPU time against native (wall time in brackets), medians of {rounds}.");
     csv.map_or(Ok(()), |file| {
