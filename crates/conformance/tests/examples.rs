@@ -12,7 +12,7 @@ use libtest_mimic::{Arguments, Trial};
 use trommel_conformance::exec::{Scratch, trommel, workspace};
 
 /// `cargo` and its words that documents may show.
-const CARGO: [&str; 7] = [
+const CARGO: [&str; 9] = [
     "cargo run --release -- record -- ",
     "cargo test --workspace",
     "cargo test -p trommel-conformance --test ",
@@ -20,6 +20,8 @@ const CARGO: [&str; 7] = [
     "cargo xtask corpus",
     "cargo xtask bench",
     "cargo xtask callgrind ",
+    "cargo xtask instructions",
+    "cargo bench -p trommel-compress ",
 ];
 
 const COMMANDS: [&str; 5] = ["record", "report", "stream", "compress", "doctor"];
