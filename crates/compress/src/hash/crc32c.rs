@@ -8,10 +8,7 @@
 //!
 //! `unsafe`: asking the processor what it can do, and calling that function. It pays: see the bench
 //! `tuples` for `H:crc[P256]2048`.
-#![allow(
-    unsafe_code,
-    reason = "the CRC instruction, which a benchmark shows to pay"
-)]
+#![allow(unsafe_code)] // reason: the CRC instruction, which a benchmark shows to pay.
 
 /// The reflected polynomial of CRC-32C (Castagnoli).
 const POLYNOMIAL: u32 = 0x82f6_3b78;
