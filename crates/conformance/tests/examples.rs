@@ -22,6 +22,8 @@ const CARGO: [&str; 9] = [
     "cargo xtask instructions",
     "cargo xtask bench",
     "cargo xtask callgrind ",
+    "cargo xtask instructions",
+    "cargo bench -p trommel-compress ",
 ];
 
 const COMMANDS: [&str; 5] = ["record", "report", "stream", "compress", "doctor"];
