@@ -94,6 +94,7 @@ impl Axis {
         match low < high {
             true if self.scale == Scale::Linear && low < 0.3 * high => (0.0, high),
             true => (low, high),
+            false if low == f64::MAX && self.scale == Scale::Log => (0.1, 1.0),
             false if low == f64::MAX => (0.0, 1.0),
             false => (low * 0.9, low * 1.1 + 1e-9),
         }
@@ -123,6 +124,7 @@ impl Axis {
                 let last = (high / step + 1e-9).floor() as i64;
                 values.extend((first..=last).map(|n| n as f64 * step));
             }
+            Scale::Log if low <= 0.0 || high < low => {}
             Scale::Log => {
                 let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
                 let decades = (last - first).max(1) as usize;
@@ -192,6 +194,27 @@ pub(crate) fn short(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A log axis without a value above 0, a single value, one cut off on the wrong side.
+    #[test]
+    fn axes_of_nothing_have_few_ticks() {
+        let ranges: [&[f64]; 4] = [&[], &[0.0], &[5.0], &[f64::NAN, -1.0]];
+        for axis in [Axis::log("x"), Axis::linear("x"), Axis::log("x").from(1e9)] {
+            for values in ranges {
+                for (low, high) in [
+                    axis.range_of(values.iter().copied()),
+                    axis.tight(values.iter().copied()),
+                ] {
+                    assert!(axis.ticks(low, high, 6).len() < 20, "{axis:?} {values:?}");
+                    assert!(
+                        axis.place(1.0, low, high).is_finite(),
+                        "{axis:?} {values:?}"
+                    );
+                }
+            }
+        }
+        assert!(Axis::log("x").ticks(0.0, 1.0, 6).is_empty());
+    }
 
     #[test]
     fn numbers_are_short() {
