@@ -17,12 +17,10 @@ const CARGO: [&str; 9] = [
     "cargo test --workspace",
     "cargo test -p trommel-conformance --test ",
     "cargo test --release -p trommel-conformance --test ",
-    "cargo bench -p trommel-compress -- ",
     "cargo xtask corpus",
     "cargo xtask instructions",
     "cargo xtask bench",
     "cargo xtask callgrind ",
-    "cargo xtask instructions",
     "cargo bench -p trommel-compress ",
 ];
 
