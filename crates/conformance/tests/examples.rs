@@ -12,7 +12,7 @@ use libtest_mimic::{Arguments, Trial};
 use trommel_conformance::exec::{Scratch, trommel, workspace};
 
 /// `cargo` and its words that documents may show.
-const CARGO: [&str; 9] = [
+const CARGO: [&str; 10] = [
     "cargo run --release -- record -- ",
     "cargo test --workspace",
     "cargo test -p trommel-conformance --test ",
@@ -22,6 +22,7 @@ const CARGO: [&str; 9] = [
     "cargo xtask bench",
     "cargo xtask callgrind ",
     "cargo bench -p trommel-compress ",
+    "cargo bench -p trommel-runtime",
 ];
 
 const COMMANDS: [&str; 5] = ["record", "report", "stream", "compress", "doctor"];
