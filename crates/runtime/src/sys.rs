@@ -239,25 +239,35 @@ pub fn complain(bytes: &[u8]) {
     };
 }
 
-/// Copies memory of this process that may not be there; whether all of it was.
-pub fn copy_checked(from: u64, to: &mut [u8]) -> bool {
-    let local = [to.as_mut_ptr() as u64, to.len() as u64];
-    let remote = [from, to.len() as u64];
-    // SAFETY: `to` is valid; the kernel checks `from`.
+/// Copies between memory of the runtime, `[address, bytes]`, and ranges of this process that may not
+/// be there; how many bytes were copied, up to the first that could not be.
+///
+/// # Safety
+/// `number` is one of the two calls, and may do to `local` what it does.
+unsafe fn across(number: u32, local: [u64; 2], remote: &[[u64; 2]]) -> usize {
+    // SAFETY: the caller answers for `local`; the kernel checks the rest.
     let n = unsafe {
         call(
-            nr::__NR_process_vm_readv,
+            number,
             [
                 getpid() as u64,
                 local.as_ptr() as u64,
                 1,
                 remote.as_ptr() as u64,
-                1,
+                remote.len() as u64,
                 0,
             ],
         )
     };
-    n == to.len() as i64
+    n.max(0) as usize
+}
+
+/// Copies memory of this process that may not be there; whether all of it was.
+pub fn copy_checked(from: u64, to: &mut [u8]) -> bool {
+    let len = to.len() as u64;
+    let local = [to.as_mut_ptr() as u64, len];
+    // SAFETY: `to` may be written.
+    unsafe { across(nr::__NR_process_vm_readv, local, &[[from, len]]) == to.len() }
 }
 
 /// How many of `count` (16 at most) pages from `page` on can be read, up to the first that cannot.
@@ -266,40 +276,14 @@ pub fn readable_pages(page: u64, count: usize) -> usize {
     let count = count.min(bytes.len());
     let local = [bytes.as_mut_ptr() as u64, count as u64];
     let remote: [[u64; 2]; 16] = core::array::from_fn(|n| [page + n as u64 * 4096, 1]);
-    // SAFETY: `bytes` is as long as said; the kernel checks the rest.
-    let n = unsafe {
-        call(
-            nr::__NR_process_vm_readv,
-            [
-                getpid() as u64,
-                local.as_ptr() as u64,
-                1,
-                remote.as_ptr() as u64,
-                count as u64,
-                0,
-            ],
-        )
-    };
-    n.max(0) as usize
+    // SAFETY: `bytes` may be written, and is as long as said.
+    unsafe { across(nr::__NR_process_vm_readv, local, &remote[..count]) }
 }
 
 /// Writes memory of this process that may not be there; whether all of it was.
 pub fn write_checked(from: &[u8], to: u64) -> bool {
-    let local = [from.as_ptr() as u64, from.len() as u64];
-    let remote = [to, from.len() as u64];
-    // SAFETY: `from` is valid; the kernel checks `to`, which is memory of the app.
-    let n = unsafe {
-        call(
-            nr::__NR_process_vm_writev,
-            [
-                getpid() as u64,
-                local.as_ptr() as u64,
-                1,
-                remote.as_ptr() as u64,
-                1,
-                0,
-            ],
-        )
-    };
-    n == from.len() as i64
+    let len = from.len() as u64;
+    let local = [from.as_ptr() as u64, len];
+    // SAFETY: `from` is only read; what is written is memory of the app.
+    unsafe { across(nr::__NR_process_vm_writev, local, &[[to, len]]) == from.len() }
 }

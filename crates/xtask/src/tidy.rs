@@ -48,9 +48,12 @@ pub(crate) fn run() -> Result<(), String> {
             }
             let uses = text.lines().any(|l| {
                 let code = l.split("//").next().unwrap_or("");
-                ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern"]
-                    .iter()
-                    .any(|w| code.contains(w) && !code.contains('"'))
+                let opens = |rest: &str| {
+                    ["{", "fn", "impl", "extern"]
+                        .iter()
+                        .any(|w| rest.trim_start().starts_with(w))
+                };
+                !code.contains('"') && code.split("unsafe ").skip(1).any(opens)
             });
             if uses
                 && !text.contains("allow(unsafe_code")
