@@ -23,6 +23,7 @@ pub mod summary;
 use trommel_tuple::{Kind, Message, Tuple};
 
 use crate::interval::Statistics;
+use crate::interval::accumulator::Accumulator;
 use crate::{Compress, Sink};
 
 /// What finds the candidates of one interval.
@@ -81,5 +82,42 @@ impl<X: Sketch> Compress for Intervals<X> {
 
     fn held(&self) -> Option<u64> {
         None
+    }
+}
+
+/// A sketch that estimates a tuple's count, in front of a table of candidates.
+trait Estimates {
+    /// Takes note of an event; the count of its tuple, as far as the sketch can tell.
+    fn estimate(&mut self, tuple: Tuple) -> u32;
+
+    /// The table, and what is told of it.
+    fn candidates(&mut self) -> (&mut Accumulator, &mut Statistics);
+
+    /// The count that makes a candidate.
+    fn threshold(&self) -> u32;
+}
+
+/// One event: candidates of the interval before count themselves, others are as high as estimated.
+#[inline]
+fn count(sketch: &mut impl Estimates, kind: Kind, tuple: Tuple) {
+    let threshold = sketch.threshold();
+    let (candidates, _) = sketch.candidates();
+    let found = candidates.find(kind, tuple);
+    if let Some(slot) = found
+        && candidates.is_exact(slot)
+    {
+        candidates.count(slot, threshold);
+        return;
+    }
+    let estimate = sketch.estimate(tuple);
+    let (candidates, statistics) = sketch.candidates();
+    if let Some(slot) = found {
+        candidates.raise_to(slot, estimate);
+    } else if estimate >= threshold {
+        if candidates.promote(0, kind, tuple, estimate) {
+            statistics.promotions += 1;
+        } else {
+            statistics.accumulator_full += 1;
+        }
     }
 }

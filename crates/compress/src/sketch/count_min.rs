@@ -14,7 +14,7 @@ use alloc::vec;
 
 use trommel_tuple::{Kind, Message, Tuple};
 
-use super::Sketch;
+use super::{Estimates, Sketch, count};
 use crate::IntervalSpec;
 use crate::hash::{Hash, HashKind, Layout};
 use crate::interval::Statistics;
@@ -68,26 +68,27 @@ impl CountMin {
     }
 }
 
+impl Estimates for CountMin {
+    #[inline]
+    fn estimate(&mut self, tuple: Tuple) -> u32 {
+        self.count(tuple)
+    }
+
+    #[inline]
+    fn candidates(&mut self) -> (&mut Accumulator, &mut Statistics) {
+        (&mut self.candidates, &mut self.statistics)
+    }
+
+    #[inline]
+    fn threshold(&self) -> u32 {
+        self.threshold
+    }
+}
+
 impl Sketch for CountMin {
     #[inline]
     fn event(&mut self, kind: Kind, tuple: Tuple) {
-        let found = self.candidates.find(kind, tuple);
-        if let Some(slot) = found
-            && self.candidates.is_exact(slot)
-        {
-            self.candidates.count(slot, self.threshold);
-            return;
-        }
-        let estimate = self.count(tuple);
-        if let Some(slot) = found {
-            self.candidates.raise_to(slot, estimate);
-        } else if estimate >= self.threshold {
-            if self.candidates.promote(0, kind, tuple, estimate) {
-                self.statistics.promotions += 1;
-            } else {
-                self.statistics.accumulator_full += 1;
-            }
-        }
+        count(self, kind, tuple);
     }
 
     fn end_interval(&mut self, report: impl FnMut(Message)) {
