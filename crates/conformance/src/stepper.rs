@@ -236,12 +236,14 @@ fn loaded(i: &Instruction, factory: &mut InstructionInfoFactory) -> Option<UsedM
     };
     let pops_register = matches!(i.mnemonic(), Mnemonic::Pop) && i.op0_kind() == OpKind::Register;
     let x87 = i.fpu_stack_increment_info().writes_top() || i.is_fpu_load();
+    // What a stack operation does to the stack pointer is no data, unless it is the operand.
+    let names_rsp =
+        i.op0_kind() == OpKind::Register && i.op0_register().full_register() == Register::RSP;
     let register = pops_register
         || x87
-        || info
-            .used_registers()
-            .iter()
-            .any(|r| written(r.access()) && r.register().full_register() != Register::RSP);
+        || info.used_registers().iter().any(|r| {
+            written(r.access()) && (names_rsp || r.register().full_register() != Register::RSP)
+        });
     register.then_some(*memory)
 }
 

@@ -45,7 +45,7 @@ fn main() {
         };
         if let Ok(id) = translator.translate(&mut site, pc, seen.len() % 4 == 0) {
             let fragment = cache.fragments[id as usize];
-            insns += usize::from(fragment.steps);
+            insns += usize::from(fragment.insns);
             todo.push(AppPc(fragment.span.end));
             todo.extend(cache.exits[exits..].iter().map(|e| e.target));
             exits = cache.exits.len();

@@ -18,7 +18,7 @@
 //! # Invariants
 //! * Fragments and stubs only grow within their arena until a flush; so the list of fragments of
 //!   an arena is sorted by address, and a cache address is found by binary search.
-//! * Every byte between a fragment's `entry` and `end` belongs to exactly one of its steps.
+//! * Every byte between a fragment's first step and its `end` belongs to exactly one of its steps.
 #![allow(unsafe_code)] // reason: writes machine code into arenas.
 
 use alloc::vec::Vec;
@@ -45,11 +45,13 @@ const STUB_OFFSET: u64 = 192 << 20;
 /// Distance that every operand and link within an arena's reach keeps below.
 const REACH: u64 = 0x7800_0000;
 
-/// Where one app instruction lies in a fragment.
+/// Where an app instruction lies in a fragment, or several that were copied one behind the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
     /// Offset of its first byte from the fragment's entry.
     pub cache: u16,
+    /// Bytes from there on that lie as they do in the app's code.
+    pub copied: u16,
     /// Events of the fragment's main line before it.
     pub events: u8,
     /// Run-time values recorded before it.
@@ -62,6 +64,24 @@ pub struct Step {
     pub at_fault: Spilled,
     /// A register in the slot for far operands if it faults.
     pub far: Option<Reg>,
+}
+
+impl Step {
+    /// Whether what `next` describes lies behind this step as it does in the app's code, with all
+    /// else the same.
+    pub fn goes_on(&self, next: &Self) -> bool {
+        self.copied != 0
+            && self.cache + self.copied == next.cache
+            && self.app + i32::from(self.copied) == next.app
+            && self.spilled == next.spilled
+    }
+
+    /// The app address, relative to the fragment's, of what lies `offset` bytes behind the
+    /// fragment's entry, if that is an instruction of this step.
+    pub fn app_at(&self, offset: u64) -> Option<i32> {
+        let within = offset.checked_sub(u64::from(self.cache))?;
+        (within == 0 || within < u64::from(self.copied)).then_some(self.app + within as i32)
+    }
 }
 
 /// Which of `rcx` and `rdx` are not the app's, their values being in their slots.
@@ -104,6 +124,8 @@ pub struct Fragment {
     pub first_step: u32,
     /// How many there are.
     pub steps: u16,
+    /// App instructions in them.
+    pub insns: u16,
     /// Its block in the dictionary, if it has events.
     pub block: Option<u32>,
     /// The app addresses it was made from.
@@ -234,7 +256,7 @@ impl Cache {
         Self {
             arenas: Vec::new(),
             fragments: Vec::with_capacity(1 << 10),
-            steps: Vec::with_capacity(1 << 13),
+            steps: Vec::with_capacity(1 << 14),
             exits: Vec::with_capacity(1 << 12),
             table: Table::new(),
             far: false,

@@ -75,8 +75,8 @@ impl Runtime {
         if let Ok(id) = made {
             let control = self.shared.control();
             control.fragments.fetch_add(1, Relaxed);
-            let steps = u64::from(self.cache.fragments[id as usize].steps);
-            control.instructions.fetch_add(steps, Relaxed);
+            let insns = u64::from(self.cache.fragments[id as usize].insns);
+            control.instructions.fetch_add(insns, Relaxed);
             control.cache_bytes.store(self.cache.bytes(), Relaxed);
         }
         made

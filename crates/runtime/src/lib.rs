@@ -11,10 +11,9 @@
 //! | [`area`] | the per-thread block that GS points to |
 //! | [`start`] | from the host's jump to the first fragment |
 //! | [`region`] | what memory is code, and whose |
-//! | [`decode`] | app instructions, classified |
+//! | [`decode`] | app instructions, reduced to what the translator asks about them |
 //! | [`emit`] | machine code, written |
 //! | [`translate`] | fragments from app code |
-//! | [`probe`] | the events of a fragment and the code that records them |
 //! | [`cache`] | arenas, fragments and the way from app addresses to them |
 //! | [`dispatch`] | what happens when control leaves the cache: translate, link, look up |
 //! | [`deliver`] | the target's side of the queue and the dictionary |
@@ -44,7 +43,6 @@ pub mod dispatch;
 pub mod emit;
 pub mod heap;
 pub mod native;
-pub mod probe;
 pub mod region;
 pub mod signal;
 pub mod start;

@@ -52,7 +52,6 @@ use alloc::vec::Vec;
 
 pub use exits::tag_check;
 
-use iced_x86::{Encoder, InstructionInfoFactory};
 use trommel_queue::MAX_VALUES;
 use trommel_queue::dict::{Event, TargetPc};
 use trommel_tuple::{Kind, KindSet};
@@ -61,7 +60,6 @@ use crate::cache::{AppPc, Cache, CachePc, Spilled};
 use crate::decode::{Class, Insn, Reader};
 use crate::deliver::{DictionaryFull, Shared};
 use crate::emit::{Code, Reg, Rel32};
-use crate::probe::{self, Load};
 use crate::region::{Lookup, Range, Regions};
 
 /// App instructions in one fragment.
@@ -115,15 +113,13 @@ struct Tail {
 pub struct Translator {
     config: Config,
     insns: Vec<Insn>,
-    loads: Vec<Option<Load>>,
-    used: Vec<u16>,
     code: Code,
     stubs: Code,
     tails: Vec<Tail>,
     constants: Vec<(Rel32, u64)>,
     events: Vec<Event>,
-    info: InstructionInfoFactory,
-    encoder: Option<Encoder>,
+    /// The app addresses that `insns` are from.
+    span: Range,
     /// What is in slots at this point of the second pass.
     spilled: Spilled,
     /// The register that holds the write pointer in the fragment being made.
@@ -161,21 +157,17 @@ fn readable(regions: &mut Regions, pc: AppPc, region: usize) -> Option<&'static 
 }
 
 impl Translator {
-    /// A translator. Builds the decoder's tables, which takes longer than most programs' first
-    /// thousand instructions; so there is only one.
+    /// A translator with room for one fragment.
     pub fn new(config: Config) -> Self {
         Self {
             config,
             insns: Vec::with_capacity(MAX_INSNS),
-            loads: Vec::with_capacity(MAX_INSNS),
-            used: Vec::with_capacity(MAX_INSNS),
             code: Code::new(CachePc(0), MAX_FRAGMENT as usize),
             stubs: Code::new(CachePc(0), MAX_STUBS as usize),
             tails: Vec::with_capacity(MAX_INSNS),
             constants: Vec::new(),
             events: Vec::with_capacity(2 * MAX_INSNS),
-            info: InstructionInfoFactory::new(),
-            encoder: None,
+            span: Range { start: 0, end: 0 },
             spilled: Spilled::NONE,
             stolen: None,
         }
@@ -197,8 +189,8 @@ impl Translator {
         app: AppPc,
         checked: bool,
     ) -> Result<u32, Refusal> {
-        let end_pc = self.collect(site, app, checked)?;
-        let span = self.span(app);
+        let end_pc = self.collect(site, app)?;
+        let span = self.span;
         let region = site
             .regions
             .known
@@ -223,31 +215,15 @@ impl Translator {
             })
     }
 
-    /// The app addresses that the collected instructions span.
-    fn span(&self, app: AppPc) -> Range {
-        self.insns.iter().fold(
-            Range {
-                start: app.0,
-                end: app.0 + 1,
-            },
-            |r, i| Range {
-                start: r.start.min(i.pc().0),
-                end: r.end.max(i.next().0),
-            },
-        )
-    }
-
     /// First pass: decodes into `insns`. Returns where the main line goes on, if it does not end
     /// in a transfer of its own. Chooses the register to steal, if one is needed.
-    fn collect(
-        &mut self,
-        site: &mut Site<'_>,
-        app: AppPc,
-        checked: bool,
-    ) -> Result<Option<AppPc>, Refusal> {
+    fn collect(&mut self, site: &mut Site<'_>, app: AppPc) -> Result<Option<AppPc>, Refusal> {
         self.insns.clear();
-        self.loads.clear();
-        self.used.clear();
+        self.events.clear();
+        self.span = Range {
+            start: app.0,
+            end: app.0 + 1,
+        };
         let mut values = 0;
         let mut used_all = 0u16;
         let mut pc = app;
@@ -269,7 +245,8 @@ impl Translator {
             let Some(r) = reader.as_mut() else {
                 return Err(Refusal::Native);
             };
-            let insn = r.read();
+            let mut insn = Insn::plain();
+            r.read(&mut insn);
             let refusal = match insn.class {
                 Class::Unknown => Some(Refusal::Native),
                 Class::Unsupported => Some(Refusal::Instruction),
@@ -282,30 +259,26 @@ impl Translator {
                 }
                 break Some(pc);
             }
-            let mut load = None;
+            if !self.wants(Kind::Value) {
+                insn.load = None;
+            }
             if self.wants_values() {
-                let mask = probe::registers_used(&mut self.info, &insn.iced);
-                if values + 3 > MAX_VALUES || stealable(used_all | mask).is_none() {
+                if values + 3 > MAX_VALUES || stealable(used_all | insn.used).is_none() {
                     if self.insns.is_empty() {
                         return Err(Refusal::Native);
                     }
                     break Some(pc);
                 }
-                used_all |= mask;
-                self.used.push(mask);
-                if self.wants(Kind::Value) {
-                    load = probe::load(&mut self.info, &insn);
-                }
+                used_all |= insn.used;
                 let types = self.wants(Kind::Type)
                     && insn.class == Class::CallIndirect
-                    && probe::method_table(&insn.iced).is_some();
-                values += usize::from(load.is_some()) + usize::from(types);
-                needs_register |= load.is_some() || types;
-            } else if checked {
-                self.used
-                    .push(probe::registers_used(&mut self.info, &insn.iced));
+                    && insn.method_table().is_some();
+                values += usize::from(insn.load.is_some()) + usize::from(types);
+                needs_register |= insn.load.is_some() || types;
             }
-            self.loads.push(load);
+            self.span.start = self.span.start.min(insn.pc().0);
+            self.span.end = self.span.end.max(insn.next().0);
+            self.list_events(&insn);
             self.insns.push(insn);
             match insn.class {
                 Class::Jmp(to) => {

@@ -1,16 +1,14 @@
 //! Ways out of a fragment: what is recorded there, and which registers are given back.
 
-use iced_x86::Register;
 use trommel_queue::dict::Event;
 use trommel_tuple::Kind;
 
 use super::{Site, Translator};
 use crate::area::{INDIRECT_TABLE, WRITE_POINTER};
 use crate::cache::{AppPc, Spilled};
-use crate::decode::{Class, Insn};
+use crate::decode::{Class, Insn, Rm};
 use crate::deliver::DictionaryFull;
 use crate::emit::{Code, Reg};
-use crate::probe;
 use crate::slot;
 
 impl Translator {
@@ -159,7 +157,7 @@ impl Translator {
         let mut values = values;
         if insn.class == Class::CallIndirect
             && self.wants(Kind::Type)
-            && let (Some(table), Some(p)) = (probe::method_table(&insn.iced), self.stolen)
+            && let (Some(table), Some(p)) = (insn.method_table(), self.stolen)
         {
             self.code.store(p, 4 + 8 * values as i32, table);
             events += 1;
@@ -215,15 +213,11 @@ impl Translator {
 
     /// `mov holder, [operand]` for the operand of an indirect jump or call.
     pub(super) fn load_target(&mut self, insn: &Insn, holder: Reg) {
-        let i = &insn.iced;
-        if i.op0_kind() == iced_x86::OpKind::Register {
-            let from = Reg((i.op0_register() as u32 - Register::RAX as u32) as u8);
-            if from != holder {
-                self.code.mov(holder, from);
-            }
-            return;
+        match insn.rm {
+            Rm::Register(from) if from != holder => self.code.mov(holder, from),
+            Rm::Memory(operand) => self.load_operand(&operand, holder, 8),
+            _ => {}
         }
-        self.load_operand(i, holder, 8);
     }
 }
 

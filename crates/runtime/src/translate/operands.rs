@@ -1,76 +1,71 @@
 //! App instructions copied, and their memory operands read for probes.
 #![allow(unsafe_code)] // reason: reads the app's code.
 
-use iced_x86::{Encoder, Instruction, Register};
-
 use super::{PAGE, Translator};
-use crate::decode::Insn;
+use crate::decode::{self, Base, Insn, Load, Operand, Rm, Segment};
 use crate::emit::{Mem, Reg};
-use crate::probe::{self, Load};
 use crate::slot;
 
 impl Translator {
-    /// Loads `size` bytes of the memory operand of `i` into `to`, zero-extended.
-    pub(super) fn load_operand(&mut self, i: &Instruction, to: Reg, size: u8) {
-        let fs = i.segment_prefix() == Register::FS;
-        if i.code() == iced_x86::Code::Xlat_m8 {
-            // Its operand is implied: the byte at rbx + al.
-            let rex = 0x40 | (u8::from(to.0 >= 8)) << 2;
-            // movzx to, al
-            self.code.raw(&[rex, 0x0f, 0xb6, 0xc0 | (to.0 & 7) << 3]);
-            let mem = Mem {
-                base: Some(Reg::RBX),
-                index: Some((to, 0)),
-                disp: 0,
-                fs,
-                short: i.memory_base() == Register::EBX,
-            };
-            return self.code.load_mem(to, 1, &mem);
-        }
-        let address = if i.is_ip_rel_memory_operand() {
-            i.ip_rel_memory_address()
-        } else {
-            i.memory_displacement64()
-        };
-        let plain = !fs && i.memory_base() == Register::RIP;
-        if plain && self.code.load_rip(to, size, address) {
+    /// Loads `size` bytes of a memory operand into `to`, zero-extended.
+    pub(super) fn load_operand(&mut self, operand: &Operand, to: Reg, size: u8) {
+        let fs = operand.segment == Segment::Fs;
+        if operand.base == Base::Rip && !fs && self.code.load_rip(to, size, operand.disp) {
             return;
         }
-        let register = |r: Register| {
-            r.is_gpr()
-                .then(|| Reg((r.full_register() as u32 - Register::RAX as u32) as u8))
-        };
-        let disp = i32::try_from(address as i64);
+        let disp = i32::try_from(operand.disp as i64);
         let mut mem = Mem {
-            base: register(i.memory_base()),
-            index: register(i.memory_index())
-                .map(|r| (r, i.memory_index_scale().trailing_zeros() as u8)),
+            base: match operand.base {
+                Base::Register(base) => Some(base),
+                _ => None,
+            },
+            index: operand.index,
             disp: disp.unwrap_or(0),
             fs,
-            short: i.memory_base().is_gpr32() || i.memory_index().is_gpr32(),
+            short: operand.short,
         };
-        if i.is_ip_rel_memory_operand() || disp.is_err() {
+        if matches!(operand.base, Base::Rip | Base::Eip) || disp.is_err() {
             // Out of reach, or an absolute 64-bit address: through the register itself.
-            self.code.mov_imm(to, address);
+            self.code.mov_imm(to, operand.disp);
             mem.base = Some(to);
             mem.disp = 0;
         }
         self.code.load_mem(to, size, &mem);
     }
 
-    pub(super) fn probe_before(&mut self, insn: &Insn, load: Load, p: Reg, slot: i32, used: u16) {
-        let (Load::Before(size) | Load::BeforeStack(size)) = load else {
-            return;
+    /// Loads the operand of `xlat`: the byte at `rbx` + `al`.
+    fn load_table_byte(&mut self, operand: &Operand, to: Reg) {
+        let rex = 0x40 | (u8::from(to.0 >= 8)) << 2;
+        // movzx to, al
+        self.code.raw(&[rex, 0x0f, 0xb6, 0xc0 | (to.0 & 7) << 3]);
+        let mem = Mem {
+            base: Some(Reg::RBX),
+            index: Some((to, 0)),
+            disp: 0,
+            fs: operand.segment == Segment::Fs,
+            short: operand.short,
         };
-        let scratch = free_register(used | p.bit());
+        self.code.load_mem(to, 1, &mem);
+    }
+
+    pub(super) fn probe_before(&mut self, insn: &Insn, load: Load, p: Reg, slot: i32) {
+        if !matches!(load, Load::Before(_) | Load::BeforeStack(_) | Load::Xlat) {
+            return;
+        }
+        let scratch = free_register(insn.used | p.bit());
         self.code.store_gs(slot!(spill_scratch), scratch);
-        if matches!(load, Load::BeforeStack(_)) {
-            self.code.load(scratch, Reg::RSP, 0);
-            if size == 2 {
-                self.zero_extend_16(scratch);
+        match (load, insn.rm) {
+            (Load::BeforeStack(size), _) => {
+                self.code.load(scratch, Reg::RSP, 0);
+                if size == 2 {
+                    self.zero_extend_16(scratch);
+                }
             }
-        } else {
-            self.load_operand(&insn.iced, scratch, size);
+            (Load::Before(size), Rm::Memory(operand)) => {
+                self.load_operand(&operand, scratch, size);
+            }
+            (Load::Xlat, Rm::Memory(operand)) => self.load_table_byte(&operand, scratch),
+            _ => {}
         }
         self.code.store(p, slot, scratch);
         self.code.load_gs(scratch, slot!(spill_scratch));
@@ -103,13 +98,13 @@ impl Translator {
                 self.code.store(p, slot, scratch);
                 self.code.load_gs(scratch, slot!(spill_scratch));
             }
-            Load::Before(_) | Load::BeforeStack(_) => {}
+            Load::Before(_) | Load::BeforeStack(_) | Load::Xlat => {}
         }
     }
 
     /// Appends the bytes of an instruction as they are.
     pub(super) fn copy_bytes(&mut self, insn: &Insn) {
-        let (at, len) = (insn.pc().0, insn.iced.len());
+        let (at, len) = (insn.pc().0, insn.len());
         if at & (PAGE - 1) <= PAGE - 16 {
             // SAFETY: the page holds code that was just decoded, and these 16 bytes are in it.
             let bytes = unsafe { (at as *const [u8; 16]).read() };
@@ -123,37 +118,32 @@ impl Translator {
 
     /// Copies an instruction. Says which register is in the slot for far operands if it faults.
     pub(super) fn copy(&mut self, insn: &Insn) -> Option<Reg> {
-        let len = insn.iced.len();
+        let len = insn.len();
         let at = self.code.here();
         if insn.rip_disp == 0 {
             self.copy_bytes(insn);
             return None;
         }
-        let address = insn.iced.ip_rel_memory_address();
+        let Rm::Memory(Operand { base, disp, .. }) = insn.rm else {
+            return None;
+        };
         // An operand addressed by EIP wraps at 4 GiB; only its own encoding can do that.
-        let rel = address.wrapping_sub(self.code.at(at + len).0) as i64;
-        if let (Ok(rel), false) = (i32::try_from(rel), insn.iced.memory_base() == Register::EIP) {
+        let rel = disp.wrapping_sub(self.code.at(at + len).0) as i64;
+        if let (Ok(rel), false) = (i32::try_from(rel), base == Base::Eip) {
             self.copy_bytes(insn);
             self.code
                 .put_u32(at + usize::from(insn.rip_disp), rel as u32);
             return None;
         }
-        let used =
-            probe::registers_used(&mut self.info, &insn.iced) | self.stolen.map_or(0, Reg::bit);
-        let base = free_register(used);
-        let mut far = insn.iced;
-        far.set_memory_base(Register::RAX + u32::from(base.0));
-        far.set_memory_displacement64(0);
-        far.set_memory_displ_size(0);
-        self.code.store_gs(slot!(spill_far), base);
-        self.code.mov_imm(base, address);
-        // Made when first needed: its tables are large.
-        let encoder = self.encoder.get_or_insert_with(|| Encoder::new(64));
-        let _ = encoder.encode(&far, 0);
-        let encoded = encoder.take_buffer();
+        let pointer = free_register(insn.used | self.stolen.map_or(0, Reg::bit));
+        // SAFETY: the instruction was decoded from these bytes.
+        let bytes = unsafe { core::slice::from_raw_parts(insn.pc().0 as *const u8, len) };
+        let encoded = decode::rebased(bytes, insn.pc(), pointer);
+        self.code.store_gs(slot!(spill_far), pointer);
+        self.code.mov_imm(pointer, disp);
         self.code.slice(&encoded);
-        self.code.load_gs(base, slot!(spill_far));
-        Some(base)
+        self.code.load_gs(pointer, slot!(spill_far));
+        Some(pointer)
     }
 }
 

@@ -10,7 +10,6 @@ use crate::cache::{AppPc, Cache, Exit, Fragment, Spilled, Step};
 use crate::decode::{Class, Insn};
 use crate::deliver::DictionaryFull;
 use crate::emit::{Reg, Rel32};
-use crate::probe;
 use crate::slot;
 
 impl Translator {
@@ -33,8 +32,7 @@ impl Translator {
             self.code.bind8_here(over);
             self.spilled = Spilled::BOTH;
         }
-        let first_step = site.cache.steps.len() as u32;
-        self.list_events();
+        let first_step = site.cache.steps.len();
         let block = if self.events.is_empty() {
             None
         } else {
@@ -46,48 +44,71 @@ impl Translator {
         }
         let mut events = 0;
         let mut values = 0;
-        for n in 0..self.insns.len() {
-            let insn = self.insns[n];
+        // Taken out while they are walked over, and put back for their memory.
+        let insns = core::mem::take(&mut self.insns);
+        for insn in &insns {
             let mut overwritten = None;
             if self.spilled != Spilled::NONE {
                 if insn.class == Class::Plain {
-                    overwritten = probe::overwrites(&insn.iced);
+                    overwritten = insn.overwrites;
                 }
-                self.unspill(&insn, self.used[n] & !overwritten.map_or(0, Reg::bit));
+                self.unspill(insn, insn.used & !overwritten.map_or(0, Reg::bit));
             }
-            site.cache.steps.push(Step {
+            let step = Step {
                 cache: self.code.here() as u16,
+                copied: 0,
                 events: events as u8,
                 values: values as u8,
                 app: (insn.pc().0 as i64 - app.0 as i64) as i32,
                 spilled: self.spilled,
                 at_fault: self.spilled,
                 far: None,
-            });
-            let step = site.cache.steps.len() - 1;
-            match insn.class {
-                Class::Plain => {
-                    let load = self.loads[n];
-                    let slot = 4 + 8 * values as i32;
-                    if let (Some(load), Some(p)) = (load, self.stolen) {
-                        self.probe_before(&insn, load, p, slot, self.used[n]);
+            };
+            if insn.class == Class::Plain {
+                let slot = 4 + 8 * values as i32;
+                let probe = insn.load.zip(self.stolen);
+                if let Some((load, p)) = probe {
+                    self.probe_before(insn, load, p, slot);
+                }
+                let far = self.copy(insn);
+                let len = insn.len() as u16;
+                match site.cache.steps[first_step..].last_mut() {
+                    Some(before) if probe.is_none() && far.is_none() && before.goes_on(&step) => {
+                        before.copied += len;
                     }
-                    site.cache.steps[step].far = self.copy(&insn);
-                    self.spilled.rcx &= overwritten != Some(Reg::RCX);
-                    self.spilled.rdx &= overwritten != Some(Reg::RDX);
-                    if let (Some(load), Some(p)) = (load, self.stolen) {
-                        self.probe_after(load, p, slot);
-                        events += 1;
-                        values += 1;
+                    _ => {
+                        let copied = if probe.is_none() && far.is_none() {
+                            len
+                        } else {
+                            0
+                        };
+                        site.cache.steps.push(Step {
+                            copied,
+                            far,
+                            ..step
+                        });
                     }
                 }
+                if overwritten.is_some() {
+                    self.spilled.rcx &= overwritten != Some(Reg::RCX);
+                    self.spilled.rdx &= overwritten != Some(Reg::RDX);
+                }
+                if let Some((load, p)) = probe {
+                    self.probe_after(load, p, slot);
+                    events += 1;
+                    values += 1;
+                }
+                continue;
+            }
+            site.cache.steps.push(step);
+            match insn.class {
                 Class::Jmp(_) => {}
                 Class::Jcc(condition, to) => {
                     let from = self.code.jcc(condition);
-                    events += self.branch(site, &insn, from, to, events, values);
+                    events += self.branch(site, insn, from, to, events, values);
                 }
                 Class::ShortBranch(to) => {
-                    let len = insn.iced.len();
+                    let len = insn.len();
                     // The branch itself, over a short jump, to a long one.
                     // SAFETY: the instruction was decoded from these bytes.
                     let bytes =
@@ -95,7 +116,7 @@ impl Translator {
                     self.code.slice(&bytes[..len - 1]);
                     self.code.raw(&[2, 0xeb, 5]);
                     let from = self.code.jmp();
-                    events += self.branch(site, &insn, from, to, events, values);
+                    events += self.branch(site, insn, from, to, events, values);
                 }
                 Class::Call(to) => {
                     self.push_return(insn.next());
@@ -105,13 +126,17 @@ impl Translator {
                     self.leave(site, to, block, events, values, None)?;
                 }
                 Class::JmpIndirect | Class::CallIndirect | Class::Ret(_) => {
-                    site.cache.steps[step].at_fault =
-                        self.indirect(site, &insn, block, events, values)?;
+                    let at_fault = self.indirect(site, insn, block, events, values)?;
+                    if let Some(step) = site.cache.steps.last_mut() {
+                        step.at_fault = at_fault;
+                    }
                 }
                 Class::Syscall => self.syscall(site, insn.next(), block, events, values)?,
-                Class::Unknown | Class::Unsupported | Class::Gs => {}
+                Class::Plain | Class::Unknown | Class::Unsupported | Class::Gs => {}
             }
         }
+        let count = insns.len() as u16;
+        self.insns = insns;
         if let Some(to) = end {
             self.leave(site, to, block, events, values, None)?;
         }
@@ -145,65 +170,47 @@ impl Translator {
             checked: checked_entry,
             end: self.code.at(self.code.here()),
             stolen: self.stolen.map(|r| r.0),
-            first_step,
-            steps: (site.cache.steps.len() as u32 - first_step) as u16,
+            first_step: first_step as u32,
+            steps: (site.cache.steps.len() - first_step) as u16,
+            insns: count,
             block,
-            span: self.span(app),
+            span: self.span,
             retired: false,
         })
     }
 
-    /// The events of the main line, in the order in which [`Self::emit`] passes them.
-    pub(super) fn list_events(&mut self) {
-        self.events.clear();
-        for (insn, load) in self.insns.iter().zip(&self.loads) {
-            let pc = target(insn.pc());
-            let len = insn.iced.len() as u8;
-            if load.is_some() {
-                self.events.push(Event::Dynamic {
-                    kind: Kind::Value,
+    /// Appends the events of an instruction of the main line to the list of the fragment's, in the
+    /// order in which [`Self::emit`] passes them.
+    pub(super) fn list_events(&mut self, insn: &Insn) {
+        let pc = target(insn.pc());
+        let kinds = self.config.kinds;
+        let dynamic = |kind| Event::Dynamic { kind, pc };
+        match insn.class {
+            Class::Plain if insn.load.is_some() => self.events.push(dynamic(Kind::Value)),
+            Class::Jcc(_, to) | Class::ShortBranch(to) if kinds.has(Kind::Edge) => {
+                self.events.push(Event::Branch {
                     pc,
+                    len: insn.len() as u8,
+                    target: target(to),
+                    taken: false,
                 });
             }
-            match insn.class {
-                Class::Jcc(_, to) | Class::ShortBranch(to) if self.config.kinds.has(Kind::Edge) => {
-                    self.events.push(Event::Branch {
-                        pc,
-                        len,
-                        target: target(to),
-                        taken: false,
-                    });
-                }
-                Class::JmpIndirect if self.config.kinds.has(Kind::Edge) => {
-                    self.events.push(Event::Dynamic {
-                        kind: Kind::Edge,
-                        pc,
-                    });
-                }
-                Class::Call(to) if self.config.kinds.has(Kind::Call) => {
-                    self.events.push(Event::Call {
-                        pc,
-                        target: target(to),
-                    });
-                }
-                Class::CallIndirect => {
-                    if self.config.kinds.has(Kind::Type)
-                        && probe::method_table(&insn.iced).is_some()
-                    {
-                        self.events.push(Event::Dynamic {
-                            kind: Kind::Type,
-                            pc,
-                        });
-                    }
-                    if self.config.kinds.has(Kind::Call) {
-                        self.events.push(Event::Dynamic {
-                            kind: Kind::Call,
-                            pc,
-                        });
-                    }
-                }
-                _ => {}
+            Class::JmpIndirect if kinds.has(Kind::Edge) => self.events.push(dynamic(Kind::Edge)),
+            Class::Call(to) if kinds.has(Kind::Call) => {
+                self.events.push(Event::Call {
+                    pc,
+                    target: target(to),
+                });
             }
+            Class::CallIndirect => {
+                if kinds.has(Kind::Type) && insn.method_table().is_some() {
+                    self.events.push(dynamic(Kind::Type));
+                }
+                if kinds.has(Kind::Call) {
+                    self.events.push(dynamic(Kind::Call));
+                }
+            }
+            _ => {}
         }
     }
 
@@ -229,7 +236,7 @@ impl Translator {
         }
         let event = edge.then(|| Event::Branch {
             pc: target(insn.pc()),
-            len: insn.iced.len() as u8,
+            len: insn.len() as u8,
             target: target(to),
             taken: true,
         });
