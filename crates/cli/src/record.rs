@@ -43,13 +43,37 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     };
     let guard = interrupt::guard();
     let (recording, outcome) = host::record(options, &guard)?;
-    let (path, written) = save(&args.output, &recording.profile);
+    // Side by side, since the user waits for both; nothing is printed before the file is there.
+    let (saved, text) = std::thread::scope(|scope| {
+        let writer = std::thread::Builder::new()
+            .spawn_scoped(scope, || save(&args.output, &recording.profile));
+        let mut text = Vec::new();
+        if !args.quiet {
+            // Into memory, which does not fail.
+            let _ = summary::write(&mut text, &recording.profile);
+        }
+        let saved = match writer.map(|writer| writer.join()) {
+            Ok(Ok(saved)) => saved,
+            // No thread, or a defect: once more, here.
+            _ => save(&args.output, &recording.profile),
+        };
+        (saved, text)
+    });
+    let (path, written) = saved;
+    eprintln!(
+        "{} {}",
+        std::time::SystemTime::now()
+            .duration_since(std::time::SystemTime::UNIX_EPOCH)
+            .unwrap()
+            .as_nanos()
+            / 1000,
+        "saved"
+    );
     drop(guard);
     let stream_missing = stream.is_some() && !recording.stream_whole;
     let stream = stream.filter(|_| recording.stream_whole);
     if !args.quiet {
-        let mut text = Vec::new();
-        summary::write(&mut text, &recording.profile)?;
+        let mut text = text;
         if let Some(written) = &written {
             next_steps(&mut text, &path, written, stream.as_deref())?;
         }
@@ -58,6 +82,15 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     }
     // The process ends now: giving back each piece of the profile would only take time.
     std::mem::forget(recording);
+    eprintln!(
+        "{} {}",
+        std::time::SystemTime::now()
+            .duration_since(std::time::SystemTime::UNIX_EPOCH)
+            .unwrap()
+            .as_nanos()
+            / 1000,
+        "summary"
+    );
     match outcome {
         // A script must not take a profile or stream that is not where it should be for a success.
         Outcome::Exited(0) if path != args.output || written.is_none() || stream_missing => {

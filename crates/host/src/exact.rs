@@ -162,11 +162,15 @@ impl Tables {
             return Vec::new();
         };
         let mut counts = std::mem::take(counts);
+        if counts.slots.is_empty() {
+            // Most places have one value only.
+            return match counts.run {
+                0 => Vec::new(),
+                run => vec![(counts.last, run)],
+            };
+        }
         if counts.run != 0 {
-            match counts.slots.is_empty() {
-                true => counts.slots.push((counts.last, counts.run)),
-                false => counts.add(counts.last, counts.run),
-            }
+            counts.add(counts.last, counts.run);
         }
         counts.slots.retain(|s| s.1 != 0);
         counts.slots.shrink_to_fit();

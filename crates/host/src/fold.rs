@@ -19,10 +19,8 @@
 //!   counts that hold run-time addresses are settled ([`Folder::settle`]).
 
 use std::collections::BTreeMap;
-use std::collections::hash_map::Entry;
 use std::io;
 
-use rustc_hash::FxHashMap;
 use trommel_compress::{Compressor, Level, Seeds, Sink, Spec};
 use trommel_profile::accuracy::{Estimator, PerKind, Tuples};
 use trommel_profile::{KindProfile, Site};
@@ -55,8 +53,14 @@ struct Counter {
 /// In `met`: not met.
 const NEVER: u32 = u32::MAX;
 
-/// Counts by what they count; a value may occur more than once.
-type Counts = FxHashMap<(Kind, Place), Vec<(u64, u64)>>;
+/// Counts that were settled: in no order, and what is counted may occur more than once.
+#[derive(Default)]
+struct Settled {
+    /// Of what was known at translation.
+    tuples: Vec<(Kind, Tuple, u64)>,
+    /// Of values, by the place that had them.
+    values: Vec<((Kind, Place), Vec<(u64, u64)>)>,
+}
 
 /// Folds the records of one target.
 pub struct Folder {
@@ -69,7 +73,7 @@ pub struct Folder {
     tables: Tables,
     regions: usize,
     /// Settled counts.
-    counts: Counts,
+    settled: Settled,
     ordered: Option<Ordered>,
 }
 
@@ -145,7 +149,7 @@ impl Folder {
             paths: Vec::new(),
             tables: Tables::default(),
             regions: 0,
-            counts: Counts::default(),
+            settled: Settled::default(),
             ordered,
         }
     }
@@ -311,13 +315,13 @@ impl Folder {
                 let count = std::mem::take(&mut c.count);
                 (count != 0).then_some((p, count))
             });
-        let counts = &mut self.counts;
+        let settled = &mut self.settled;
         self.dictionary.counts(taken, |kind, tuple, count| {
-            let values = counts.entry((kind, tuple.pc)).or_default();
-            values.push((tuple.value, count));
+            settled.tuples.push((kind, tuple, count));
         });
         self.tables.flush();
         self.tables.take(UNSELECTED);
+        settled.values.reserve(self.dictionary.table_of.len());
         for (&(kind, place), &table) in &self.dictionary.table_of {
             let mut values = self.tables.take(table);
             if kind.value_is_place() {
@@ -326,10 +330,7 @@ impl Folder {
                 }
             }
             if !values.is_empty() {
-                match counts.entry((kind, place)) {
-                    Entry::Vacant(entry) => drop(entry.insert(values)),
-                    Entry::Occupied(entry) => entry.into_mut().append(&mut values),
-                }
+                settled.values.push(((kind, place), values));
             }
         }
     }
@@ -343,17 +344,12 @@ impl Folder {
             Some(ordered) => stream_error = ordered.finish(&self.dictionary.modules, &mut folded),
             None => {
                 self.settle();
-                let mut counts: Vec<_> = std::mem::take(&mut self.counts).into_iter().collect();
-                counts.sort_unstable_by_key(|(key, _)| *key);
-                for group in counts.chunk_by_mut(|a, b| a.0.0 == b.0.0) {
-                    let profile = folded.entry(group[0].0.0).or_default();
-                    let places = group.iter_mut().map(|((_, place), values)| {
-                        merge(values);
-                        profile.seen += values.iter().map(|(_, count)| count).sum::<u64>();
-                        (*place, std::mem::take(values))
-                    });
-                    profile.counts = places.collect();
+                for (kind, counts) in std::mem::take(&mut self.settled).by_kind() {
+                    let profile = folded.entry(kind).or_default();
+                    let all = counts.iter().flat_map(|(_, values)| values);
+                    profile.seen = all.map(|(_, count)| count).sum();
                     profile.messages = profile.seen;
+                    profile.counts = counts.into_iter().collect();
                 }
             }
         }
@@ -376,6 +372,42 @@ fn damaged(number: u32) -> Damaged {
     Damaged {
         what: "a path number",
         number: number.into(),
+    }
+}
+
+/// Places in order, each with its values in order.
+type Places = Vec<(Place, Vec<(u64, u64)>)>;
+
+impl Settled {
+    /// Everything, sorted and added up.
+    fn by_kind(self) -> Vec<(Kind, Places)> {
+        let Self {
+            mut tuples,
+            mut values,
+        } = self;
+        tuples.sort_unstable_by_key(|(kind, tuple, _)| (*kind, tuple.pc, tuple.value));
+        for group in tuples.chunk_by(|a, b| (a.0, a.1.pc) == (b.0, b.1.pc)) {
+            let (kind, Tuple { pc, .. }, _) = group[0];
+            let counted = group.iter().map(|(_, tuple, count)| (tuple.value, *count));
+            values.push(((kind, pc), counted.collect()));
+        }
+        values.sort_unstable_by_key(|(key, _)| *key);
+        values.dedup_by(|later, earlier| {
+            let same = later.0 == earlier.0;
+            if same {
+                earlier.1.append(&mut later.1);
+            }
+            same
+        });
+        let mut kinds: Vec<(Kind, Places)> = Vec::new();
+        for ((kind, place), mut counts) in values {
+            merge(&mut counts);
+            match kinds.last_mut() {
+                Some((last, places)) if *last == kind => places.push((place, counts)),
+                _ => kinds.push((kind, vec![(place, counts)])),
+            }
+        }
+        kinds
     }
 }
 

@@ -132,7 +132,12 @@ pub fn inject(pid: Pid, file: i32) -> io::Result<()> {
     }
     .bytes();
     let args_at = (stack_top - args.len() as u64 - 64) & !15;
-    for (bytes, at) in [(&image.bytes, base), (&args, args_at)] {
+    let moved_at = base + image.fixed.len() as u64;
+    for (bytes, at) in [
+        (image.fixed, base),
+        (&image.moved, moved_at),
+        (&args, args_at),
+    ] {
         let remote = RemoteIoVec {
             base: at as usize,
             len: bytes.len(),

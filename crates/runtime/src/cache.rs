@@ -255,9 +255,9 @@ impl Cache {
     pub fn new() -> Self {
         Self {
             arenas: Vec::new(),
-            fragments: Vec::with_capacity(1 << 10),
+            fragments: Vec::with_capacity(1 << 11),
             steps: Vec::with_capacity(1 << 14),
-            exits: Vec::with_capacity(1 << 12),
+            exits: Vec::with_capacity(1 << 13),
             table: Table::new(),
             far: false,
         }

@@ -1,7 +1,9 @@
 //! Files that appear whole or not at all.
 //!
-//! The new file is made beside the old one and renamed over it when complete. The old one first
-//! gets a second name, `NAME.old`, so that at no moment there is no file of the name. A symbolic
+//! The new file is made beside the old one. When it is complete the two change names, and the old
+//! one becomes `NAME.old`: at no moment there is no file of the name. Renaming one over the other
+//! would make ext4 write the new one out at once, and take longer than a short program. Where names
+//! cannot be exchanged, the old file gets its second name first and the new one is renamed over it. A symbolic
 //! link stays a link: what it points to is replaced. Devices and pipes (`-o /dev/stdout`) are
 //! written to as they are.
 //!
@@ -84,6 +86,17 @@ fn create(temporary: &Path) -> io::Result<File> {
     }
 }
 
+/// Makes two files change names, at once. Not all file systems can.
+fn exchange(a: &Path, b: &Path) -> nix::Result<()> {
+    nix::fcntl::renameat2(
+        nix::fcntl::AT_FDCWD,
+        a,
+        nix::fcntl::AT_FDCWD,
+        b,
+        nix::fcntl::RenameFlags::RENAME_EXCHANGE,
+    )
+}
+
 /// A place for a regular file.
 struct Target {
     path: PathBuf,
@@ -137,16 +150,22 @@ impl Target {
 
     /// Gives the complete file its name.
     fn install(&self, temporary: &Path) -> io::Result<Option<PathBuf>> {
-        let old = self.old();
-        let mut kept = None;
-        if self.path.exists() {
-            let _ = fs::remove_file(&old);
-            // Some file systems have no hard links.
-            fs::hard_link(&self.path, &old).or_else(|_| fs::rename(&self.path, &old))?;
-            kept = Some(old);
+        if !self.path.exists() {
+            fs::rename(temporary, &self.path)?;
+            return Ok(None);
         }
+        let old = self.old();
+        if exchange(temporary, &self.path).is_ok() {
+            // The name that was the new file's is now the earlier one's.
+            let _ = fs::remove_file(&old);
+            let renamed = fs::rename(temporary, &old).is_ok();
+            return Ok(Some(if renamed { old } else { temporary.to_owned() }));
+        }
+        let _ = fs::remove_file(&old);
+        // Some file systems have no hard links.
+        fs::hard_link(&self.path, &old).or_else(|_| fs::rename(&self.path, &old))?;
         fs::rename(temporary, &self.path)?;
-        Ok(kept)
+        Ok(Some(old))
     }
 
     fn cannot_create(&self, path: &Path, error: &io::Error) -> StoreError {
