@@ -43,37 +43,11 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     };
     let guard = interrupt::guard();
     let (recording, outcome) = host::record(options, &guard)?;
-    // Side by side, since the user waits for both; nothing is printed before the file is there.
-    let (saved, text) = std::thread::scope(|scope| {
-        let writer = std::thread::Builder::new()
-            .spawn_scoped(scope, || save(&args.output, &recording.profile));
-        let mut text = Vec::new();
-        if !args.quiet {
-            // Into memory, which does not fail.
-            let _ = summary::write(&mut text, &recording.profile);
-        }
-        let saved = match writer.map(|writer| writer.join()) {
-            Ok(Ok(saved)) => saved,
-            // No thread, or a defect: once more, here.
-            _ => save(&args.output, &recording.profile),
-        };
-        (saved, text)
-    });
-    let (path, written) = saved;
-    eprintln!(
-        "{} {}",
-        std::time::SystemTime::now()
-            .duration_since(std::time::SystemTime::UNIX_EPOCH)
-            .unwrap()
-            .as_nanos()
-            / 1000,
-        "saved"
-    );
+    let (path, written, mut text) = conclude(&args.output, &recording.profile, args.quiet);
     drop(guard);
     let stream_missing = stream.is_some() && !recording.stream_whole;
     let stream = stream.filter(|_| recording.stream_whole);
     if !args.quiet {
-        let mut text = text;
         if let Some(written) = &written {
             next_steps(&mut text, &path, written, stream.as_deref())?;
         }
@@ -82,15 +56,6 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     }
     // The process ends now: giving back each piece of the profile would only take time.
     std::mem::forget(recording);
-    eprintln!(
-        "{} {}",
-        std::time::SystemTime::now()
-            .duration_since(std::time::SystemTime::UNIX_EPOCH)
-            .unwrap()
-            .as_nanos()
-            / 1000,
-        "summary"
-    );
     match outcome {
         // A script must not take a profile or stream that is not where it should be for a success.
         Outcome::Exited(0) if path != args.output || written.is_none() || stream_missing => {
@@ -98,6 +63,27 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         }
         outcome => Ok(exit::like(outcome)),
     }
+}
+
+/// Writes the profile, as [`save`] does, and its summary. Side by side, since the user waits for both;
+/// nothing is printed before the file is there.
+fn conclude(path: &Path, profile: &Profile, quiet: bool) -> (PathBuf, Option<Written>, Vec<u8>) {
+    let mut text = Vec::new();
+    if quiet {
+        let (path, written) = save(path, profile);
+        return (path, written, text);
+    }
+    let (path, written) = std::thread::scope(|scope| {
+        let writer = std::thread::Builder::new().spawn_scoped(scope, || save(path, profile));
+        // Into memory, which does not fail.
+        let _ = summary::write(&mut text, profile);
+        match writer.map(|writer| writer.join()) {
+            Ok(Ok(saved)) => saved,
+            // No thread, or a defect: once more, here.
+            _ => save(path, profile),
+        }
+    });
+    (path, written, text)
 }
 
 /// Writes the profile to `path` or, where that fails, to the directory for temporary files: a run
