@@ -75,7 +75,7 @@ fn shell(script: &str, dir: &Path) -> Result<Output, String> {
     let bin = bin()?.parent().unwrap_or(Path::new(""));
     let path = std::env::var("PATH").unwrap_or_default();
     Command::new("timeout")
-        .args(["60", "bash", "-c", script])
+        .args(["300", "bash", "-c", script])
         .current_dir(dir)
         .env("PATH", format!("{}:{path}", bin.display()))
         .env("XDG_CACHE_HOME", dir.join("cache"))

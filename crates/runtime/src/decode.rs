@@ -161,6 +161,7 @@ impl Insn {
     }
 
     /// Its bytes.
+    #[allow(clippy::len_without_is_empty, reason = "an instruction has bytes")]
     pub fn len(&self) -> usize {
         usize::from(self.len)
     }

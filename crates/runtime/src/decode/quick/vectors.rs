@@ -173,7 +173,7 @@ pub(super) fn vex(
             if wide && matches!(opcode, 0x20..=0x25 | 0x30..=0x35) {
                 return None;
             }
-            if opcode >= 0xf2 && opcode <= 0xf7 {
+            if (0xf2..=0xf7).contains(&opcode) {
                 form.v = Some(v);
             }
         }
