@@ -59,8 +59,11 @@ struct Settled {
     /// Of what was known at translation.
     tuples: Vec<(Kind, Tuple, u64)>,
     /// Of values, by the place that had them.
-    values: Vec<((Kind, Place), Vec<(u64, u64)>)>,
+    values: Vec<((Kind, Place), Counted)>,
 }
+
+/// Values and how often each was counted.
+type Counted = Vec<(u64, u64)>;
 
 /// Folds the records of one target.
 pub struct Folder {
@@ -376,7 +379,7 @@ fn damaged(number: u32) -> Damaged {
 }
 
 /// Places in order, each with its values in order.
-type Places = Vec<(Place, Vec<(u64, u64)>)>;
+type Places = Vec<(Place, Counted)>;
 
 impl Settled {
     /// Everything, sorted and added up.
@@ -412,7 +415,7 @@ impl Settled {
 }
 
 /// Sorts counted values and adds up the counts of equal ones.
-fn merge(values: &mut Vec<(u64, u64)>) {
+fn merge(values: &mut Counted) {
     values.sort_unstable();
     values.dedup_by(|later, earlier| {
         let same = later.0 == earlier.0;
