@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
-use trommel_profile::{KindProfile, Loaded, Module, Profile, Run, Site};
+use trommel_profile::{KindProfile, Loaded, Module, Profile, Run, Site, Threads};
 use trommel_tuple::{Kind, ModuleId, Place, Vaddr};
 
 struct Dir(PathBuf);
@@ -130,6 +130,7 @@ fn profile() -> Profile {
             wall: 1_500_000_000,
             ..Run::default()
         },
+        threads: Threads::default(),
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! * `stepper …`: our own small programs, single-stepped; edges, calls and loaded values.
 //! * `callgrind …`: real programs and two of our own; edges and calls.
+//! * `threads …`: a program's threads against the same work in one thread, and against callgrind.
 //! * `oracles …`: the two oracles against each other, with no trommel at all.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,6 +41,7 @@ fn settle() {
         "HOME",
         "TMPDIR",
         "TROMMEL_BIN",
+        "TROMMEL_STRESS",
         "CARGO_TARGET_DIR",
         "RUSTUP_HOME",
         "CARGO_HOME",
@@ -95,6 +97,17 @@ fn main() {
             Ok(by_callgrind(&words)?)
         }));
     }
+    for name in [
+        "threads_counts@-O2-pthread",
+        "threads_counts@-O1-pthread-no-pie",
+    ] {
+        trials.push(Trial::test(format!("threads {name}"), move || {
+            Ok(threads(name)?)
+        }));
+        trials.push(Trial::test(format!("callgrind {name}"), move || {
+            Ok(by_callgrind(&[build(name)?.to_string_lossy().as_ref()])?)
+        }));
+    }
     libtest_mimic::run(&args, trials).exit();
 }
 
@@ -119,6 +132,18 @@ fn recorded(
     env: Vec<(OsString, OsString)>,
     dir: &Path,
 ) -> Result<Counts, String> {
+    recorded_to(bin, argv, mix, env, dir, Some(0))
+}
+
+/// The same, of a run that ends with this code, or by a signal.
+fn recorded_to(
+    bin: &Path,
+    argv: &[String],
+    mix: &str,
+    env: Vec<(OsString, OsString)>,
+    dir: &Path,
+    code: Option<i32>,
+) -> Result<Counts, String> {
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let data = scratch.path("data");
     let mut job = Job::new(argv.to_vec(), dir);
@@ -126,7 +151,7 @@ fn recorded(
     let run = job
         .record(bin, mix, &data, Duration::from_secs(120))
         .map_err(|e| e.to_string())?;
-    if run.code != Some(0) {
+    if run.code != code {
         return Err(format!("record ended with {run:?}"));
     }
     let done = Command::new(bin)
@@ -194,6 +219,81 @@ fn by_stepper(name: &str) -> Result<(), String> {
         format!("{at:#x} loads {value:#x}")
     })
     .map(|said| eprintln!("{name}: {said}"))
+}
+
+/// Edges, calls and loads in the function `part` of `threads_counts`: in four threads, with signals, in a
+/// process that is killed, in one thread, and in a process for each.
+fn threads(name: &str) -> Result<(), String> {
+    let path = build(name)?;
+    let program = path.to_string_lossy().into_owned();
+    let listed = Command::new("nm")
+        .args(["-S", &program])
+        .output()
+        .map_err(|e| format!("nm: {e}"))?;
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let hex = |s: &str| u64::from_str_radix(s, 16).map_err(|e| e.to_string());
+    let line = listed.lines().find(|l| l.ends_with(" part"));
+    let mut words = line.ok_or("no function part")?.split(' ');
+    let start = hex(words.next().unwrap_or(""))?;
+    let end = start + hex(words.next().unwrap_or(""))?;
+    let Some(bin) = trommel() else {
+        return Ok(());
+    };
+    let run = |argument: &str, code| -> Result<Counts, String> {
+        let argv: Vec<String> = [program.as_str(), argument]
+            .into_iter()
+            .filter(|word| !word.is_empty())
+            .map(str::to_owned)
+            .collect();
+        let mix = "edge,call,value";
+        let mut counts = recorded_to(bin, &argv, mix, steady(), Path::new("/"), code)?;
+        for list in [&mut counts.branches, &mut counts.jumps, &mut counts.calls] {
+            list.retain(|(from, _), _| (start..end).contains(from));
+        }
+        counts.values.retain(|(at, _), _| (start..end).contains(at));
+        Ok(counts)
+    };
+    let alone = run("all", Some(0))?;
+    let values = |counts: &Counts| -> BTreeMap<u64, u64> {
+        let mut sums = BTreeMap::new();
+        for ((at, _), count) in &counts.values {
+            *sums.entry(*at).or_insert(0) += count;
+        }
+        sums
+    };
+    if alone.branches.len() < 10 || values(&alone).is_empty() {
+        return Err("nothing was counted".into());
+    }
+    let mut sum = Counts::default();
+    for n in 0..4 {
+        let one = run(&n.to_string(), Some(0))?;
+        for (to, from) in [
+            (&mut sum.branches, one.branches),
+            (&mut sum.jumps, one.jumps),
+            (&mut sum.calls, one.calls),
+        ] {
+            for (key, count) in from {
+                *to.entry(key).or_default() += count;
+            }
+        }
+        for (key, count) in one.values {
+            *sum.values.entry(key).or_default() += count;
+        }
+    }
+    // With no code, as it ends by a signal.
+    for (what, got) in [
+        ("threads", run("", Some(0))?),
+        ("signals", run("ticking", Some(0))?),
+        ("killed", run("killed", None)?),
+        ("one by one", sum),
+    ] {
+        same(&alone, &got).map_err(|e| format!("{what}: {e}"))?;
+        let said = compare("loads", &values(&alone), &values(&got), |at| {
+            format!("{at:#x}")
+        });
+        eprintln!("{what}: {}", said.map_err(|e| format!("{what}: {e}"))?);
+    }
+    Ok(())
 }
 
 fn by_callgrind(words: &[&str]) -> Result<(), String> {

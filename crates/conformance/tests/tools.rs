@@ -30,7 +30,12 @@ const CASES: &[&[&str]] = &[
     &["xz", "-T1", "-5", "-c", "TEXT"],
     &["xz", "-T1", "-dc", "XZ"],
     &["zstd", "--single-thread", "-q", "-12", "-c", "TEXT"],
+    &["xz", "-T2", "-3", "--block-size=40000", "-c", "TEXT"],
+    &["xz", "-T2", "-dc", "XZ"],
+    &["zstd", "-T2", "-q", "-9", "-c", "TEXT"],
+    &["pigz", "-p", "3", "-c", "-n", "TEXT"],
     &["sort", "TEXT"],
+    &["sort", "--parallel=2", "-S", "100k", "TEXT"],
     &["sort", "--parallel=1", "-n", "-k2", "TEXT"],
     &["sha256sum", "TEXT"],
     &["md5sum", "TEXT", "/no/such/file"],
@@ -54,6 +59,7 @@ const CASES: &[&[&str]] = &[
         "import json,re; print(json.dumps({i: re.sub('1', 'x', str(i*i)) for i in range(300)}))",
     ],
     &["/usr/bin/python3", "-c", "raise SystemExit(7)"],
+    &["/usr/bin/python3", "-c", THREADS],
     &[
         "lua5.4",
         "-e",
@@ -91,6 +97,19 @@ const CASES: &[&[&str]] = &[
     &["tar", "-cf", "-", "--mtime=@0", "-C", "/usr/share", "perl"],
     &["objdump", "-d", "/bin/true"],
 ];
+
+/// A pool, a queue, locks and events of Python.
+const THREADS: &str = "
+import concurrent.futures, hashlib, queue, threading
+def f(n): return hashlib.md5(str(sum(i * i for i in range(n))).encode()).hexdigest()
+with concurrent.futures.ThreadPoolExecutor(4) as pool: print(list(pool.map(f, range(100, 900, 50))))
+q, out = queue.Queue(), []
+def work():
+    while (x := q.get()) is not None: out.append(x * 2)
+threads = [threading.Thread(target=work) for _ in range(5)]
+[t.start() for t in threads]; [q.put(i) for i in range(300)]; [q.put(None) for _ in threads]; [t.join() for t in threads]
+e = threading.Event(); threading.Timer(0.01, e.set).start(); print(sum(out), e.wait())
+";
 
 fn main() {
     let args = Arguments::from_args();

@@ -23,7 +23,7 @@ use std::io;
 
 use trommel_compress::{Compressor, Level, Seeds, Sink, Spec};
 use trommel_profile::accuracy::{Estimator, PerKind, Tuples};
-use trommel_profile::{KindProfile, Site};
+use trommel_profile::{KindProfile, Site, Thread};
 use trommel_queue::dict::TargetPc;
 use trommel_tuple::{Events, Kind, KindSet, Message, Place, Tuple};
 
@@ -31,7 +31,7 @@ use crate::dictionary::{Dictionary, Path, Step};
 use crate::exact::{Tables, UNSELECTED};
 use crate::modules::Modules;
 use crate::only::Selection;
-use crate::shared::{Damaged, SharedFile};
+use crate::shared::{Damaged, Filled, SharedFile};
 use crate::stream::StreamFile;
 
 /// The stream file could not be written; the profile does not need it.
@@ -65,6 +65,12 @@ struct Settled {
 /// Values and how often each was counted.
 type Counted = Vec<(u64, u64)>;
 
+/// Events per kind of one record, or of those of one chunk.
+type Sizes = [u32; 8];
+
+/// Number of the thread that a program starts with. What it did is the rest of what all did.
+const FIRST_THREAD: u32 = 1;
+
 /// Folds the records of one target.
 pub struct Folder {
     dictionary: Dictionary,
@@ -74,6 +80,12 @@ pub struct Folder {
     counters: Vec<Counter>,
     paths: Vec<Path>,
     tables: Tables,
+    /// As `paths`, as far as needed: events in a record, per kind.
+    sizes: Vec<Sizes>,
+    /// By number, the threads but for the first: their ids and events, per kind.
+    threads: BTreeMap<u32, (u32, PerKind)>,
+    /// The first thread's id.
+    first_tid: u32,
     regions: usize,
     /// Settled counts.
     settled: Settled,
@@ -91,8 +103,8 @@ struct Ordered {
     seen: PerKind,
     tuples: Vec<Tuple>,
     kinds: Vec<Kind>,
-    /// Bytes of the last record of a chunk: its code's region may come with the next.
-    rest: Vec<u8>,
+    /// By thread, bytes of the last record of a chunk: its code's region may come with the next.
+    rest: BTreeMap<u32, Vec<u8>>,
     /// Events still wanted.
     wanted: u64,
 }
@@ -142,7 +154,7 @@ impl Folder {
             seen: PerKind::default(),
             tuples: Vec::with_capacity(2 * BLOCK),
             kinds: Vec::with_capacity(2 * BLOCK),
-            rest: Vec::new(),
+            rest: BTreeMap::new(),
             wanted: limit.unwrap_or(u64::MAX),
         });
         Self {
@@ -151,6 +163,9 @@ impl Folder {
             counters: Vec::new(),
             paths: Vec::new(),
             tables: Tables::default(),
+            sizes: Vec::new(),
+            threads: BTreeMap::new(),
+            first_tid: 0,
             regions: 0,
             settled: Settled::default(),
             ordered,
@@ -162,14 +177,47 @@ impl Folder {
         self.ordered.as_ref().is_some_and(|o| o.wanted == 0)
     }
 
-    /// Folds the records of one chunk; `last` says that no more will come.
-    pub fn chunk(&mut self, shared: &SharedFile, bytes: &[u8], last: bool) -> Result<(), Damaged> {
+    /// Folds the next records of one thread.
+    pub fn chunk(
+        &mut self,
+        shared: &SharedFile,
+        from: &Filled,
+        bytes: &[u8],
+    ) -> Result<(), Damaged> {
         self.learn(shared);
-        if self.ordered.is_some() {
-            self.expand(shared, bytes, last)
-        } else {
-            self.count(shared, bytes)
+        let other = from.thread != FIRST_THREAD;
+        match other {
+            true => self.threads.entry(from.thread).or_default().0 = from.tid,
+            false => self.first_tid = from.tid,
         }
+        if self.ordered.is_some() {
+            self.expand(shared, from.thread, bytes, false)
+        } else if other {
+            let mut sizes = Sizes::default();
+            let done = self.count::<true>(shared, bytes, &mut sizes);
+            self.add_to(from.thread, sizes.map(u64::from));
+            done
+        } else {
+            self.count::<false>(shared, bytes, &mut Sizes::default())
+        }
+    }
+
+    fn add_to(&mut self, thread: u32, events: [u64; 8]) {
+        let (_, sums) = self.threads.entry(thread).or_default();
+        for (sum, n) in sums.iter_mut().zip(events) {
+            *sum += n;
+        }
+    }
+
+    /// Folds what was kept back: no more will come.
+    pub fn end(&mut self, shared: &SharedFile) -> Result<(), Damaged> {
+        self.learn(shared);
+        let rest = self.ordered.as_ref().map(|o| o.rest.keys().copied());
+        let mut threads: Vec<u32> = rest.into_iter().flatten().collect();
+        threads.sort_unstable();
+        threads
+            .into_iter()
+            .try_for_each(|thread| self.expand(shared, thread, &[], true))
     }
 
     /// Why no more is written to the stream file; told once.
@@ -217,12 +265,39 @@ impl Folder {
         Ok(met)
     }
 
-    /// The way for exact counts.
-    fn count(&mut self, shared: &SharedFile, bytes: &[u8]) -> Result<(), Damaged> {
+    /// Works out the sizes of all paths met. Programs with one thread do without.
+    #[cold]
+    fn measure(&mut self) {
+        for path in &self.paths[self.sizes.len()..] {
+            let mut sizes = Sizes::default();
+            for step in self.dictionary.steps(path).iter().chain(&path.tail) {
+                if let Step::Static(kind, _) | Step::Dynamic(kind, _) = step {
+                    sizes[*kind as usize] += 1;
+                }
+            }
+            self.sizes.push(sizes);
+        }
+    }
+
+    /// The way for exact counts. `SPLIT`: adds the events, per kind, to `events`.
+    fn count<const SPLIT: bool>(
+        &mut self,
+        shared: &SharedFile,
+        bytes: &[u8],
+        events: &mut Sizes,
+    ) -> Result<(), Damaged> {
         let mut rest = bytes;
         while let Some((number, after)) = rest.split_first_chunk::<4>() {
             let number = u32::from_le_bytes(*number);
             let met = self.path(shared, number)?;
+            if SPLIT {
+                if self.sizes.len() <= met {
+                    self.measure();
+                }
+                for (sum, n) in events.iter_mut().zip(self.sizes[met]) {
+                    *sum += n;
+                }
+            }
             let counter = &mut self.counters[met];
             counter.count += 1;
             rest = after;
@@ -242,12 +317,23 @@ impl Folder {
     }
 
     /// The way for everything else.
-    fn expand(&mut self, shared: &SharedFile, bytes: &[u8], last: bool) -> Result<(), Damaged> {
+    fn expand(
+        &mut self,
+        shared: &SharedFile,
+        thread: u32,
+        bytes: &[u8],
+        last: bool,
+    ) -> Result<(), Damaged> {
         // Taken out while the paths are worked on, and back whatever happens.
         let Some(mut ordered) = self.ordered.take() else {
             return Ok(());
         };
-        let done = self.expand_into(&mut ordered, shared, bytes, last);
+        let before = ordered.seen;
+        let done = self.expand_into(&mut ordered, shared, thread, bytes, last);
+        if thread != FIRST_THREAD {
+            let added = |k: usize| ordered.seen.get(k).map_or(0, |seen| seen - before[k]);
+            self.add_to(thread, std::array::from_fn(added));
+        }
         self.ordered = Some(ordered);
         done
     }
@@ -256,10 +342,11 @@ impl Folder {
         &mut self,
         ordered: &mut Ordered,
         shared: &SharedFile,
+        thread: u32,
         bytes: &[u8],
         last: bool,
     ) -> Result<(), Damaged> {
-        let mut joined = std::mem::take(&mut ordered.rest);
+        let mut joined = ordered.rest.remove(&thread).unwrap_or_default();
         joined.extend_from_slice(bytes);
         let mut rest = &joined[..];
         while let Some((number, after)) = rest.split_first_chunk::<4>() {
@@ -303,7 +390,9 @@ impl Folder {
             }
             rest = after;
         }
-        ordered.rest = rest.to_vec();
+        if !rest.is_empty() {
+            ordered.rest.insert(thread, rest.to_vec());
+        }
         ordered.block(&self.dictionary.modules);
         Ok(())
     }
@@ -356,6 +445,10 @@ impl Folder {
                 }
             }
         }
+        let threads = match self.threads.is_empty() {
+            true => Vec::new(),
+            false => threads(&folded, self.first_tid, &self.threads),
+        };
         let sites = self.dictionary.sites;
         let reached: BTreeMap<Place, Site> = folded
             .values()
@@ -365,6 +458,7 @@ impl Folder {
         Folded {
             kinds: folded,
             sites: reached,
+            threads,
             modules: self.dictionary.modules,
             stream_error,
         }
@@ -414,6 +508,29 @@ impl Settled {
     }
 }
 
+/// Each thread's share of what was seen: the first one has what the others have not.
+fn threads(
+    folded: &BTreeMap<Kind, KindProfile>,
+    first_tid: u32,
+    others: &BTreeMap<u32, (u32, PerKind)>,
+) -> Vec<Thread> {
+    let thread = |number, tid, seen: &dyn Fn(Kind) -> u64| Thread {
+        number,
+        tid,
+        seen: folded.keys().map(|&kind| (kind, seen(kind))).collect(),
+    };
+    let rest = |kind: Kind| {
+        let of_others = others.values().map(|(_, seen)| seen[kind as usize]);
+        folded[&kind].seen.saturating_sub(of_others.sum())
+    };
+    let others = others
+        .iter()
+        .map(|(&number, (tid, seen))| thread(number, *tid, &|kind| seen[kind as usize]));
+    std::iter::once(thread(FIRST_THREAD, first_tid, &rest))
+        .chain(others)
+        .collect()
+}
+
 /// Sorts counted values and adds up the counts of equal ones.
 fn merge(values: &mut Counted) {
     values.sort_unstable();
@@ -432,6 +549,8 @@ pub struct Folded {
     pub kinds: BTreeMap<Kind, KindProfile>,
     /// Of the branches and calls that were executed.
     pub sites: BTreeMap<Place, Site>,
+    /// What each thread did, when there was more than one.
+    pub threads: Vec<Thread>,
     /// The modules.
     pub modules: Modules,
     /// Why the stream file lacks its end, unless that was told before.

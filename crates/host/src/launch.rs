@@ -161,6 +161,7 @@ pub fn launch(command: &Command<'_>, shared: BorrowedFd<'_>) -> Result<Pid, Laun
     let inherited = nix::fcntl::fcntl(shared, nix::fcntl::FcntlArg::F_DUPFD(HIGH_FD))
         .or_else(|_| nix::fcntl::fcntl(shared, nix::fcntl::FcntlArg::F_DUPFD(3)))
         .map_err(|e| system("a descriptor for the target")(e.into()))?;
+    let host = nix::unistd::getpid();
     // SAFETY: the child only calls async-signal-safe functions before it execs.
     let child = match unsafe { fork() } {
         Ok(ForkResult::Parent { child }) => child,
@@ -171,6 +172,10 @@ pub fn launch(command: &Command<'_>, shared: BorrowedFd<'_>) -> Result<Pid, Laun
             };
             if ptrace::traceme().is_err() {
                 failed(NOT_TRACED)
+            }
+            // Killed meanwhile: another process would be the tracer, and never let it go.
+            if nix::unistd::getppid() != host {
+                failed(0)
             }
             command.guard.restore();
             command.inherited.restore();

@@ -1,9 +1,11 @@
 //! One program recorded from its first instruction to its end.
 //!
-//! The calling thread serves the queue: it takes chunks as the target fills them, gives each back
-//! at once (a copy is cheap against folding it), and sleeps when there is none. A second thread
-//! waits for the program to end. What the target had recorded and not published when it ended is
-//! read from its write pointer, so nothing it delivered is lost, however it ended.
+//! The calling thread serves the queue: it takes chunks as the target's threads fill them, folds
+//! each and gives it back, and sleeps when there is none. A second thread
+//! waits for the program to end. What a thread had recorded and not published when the program ended
+//! is read up to its write pointer, so nothing it delivered is lost, however it ended. The same is
+//! done while the program runs when its code is about to change, as records must be understood while
+//! the code that they name is what it was.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -13,7 +15,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant, SystemTime};
 
 use trommel_compress::Spec;
-use trommel_profile::{Profile, Run};
+use trommel_profile::{Profile, Run, Threads};
 use trommel_queue::{LetGo, State};
 use trommel_symbol::launch::Program;
 use trommel_tuple::KindSet;
@@ -22,7 +24,7 @@ use crate::fold::Folder;
 use crate::interrupt::Guard;
 use crate::launch::{Command, Ended, Inherited, LaunchFailure, has_ended, launch, wait};
 use crate::only::{Only, Selection};
-use crate::shared::SharedFile;
+use crate::shared::{Damaged, Filled, SharedFile};
 use crate::stream::Pending;
 
 /// What to record.
@@ -243,6 +245,11 @@ pub fn record(
         .map(|a| a.as_bytes().to_vec())
         .collect();
     let compressor = options.compressor.to_string();
+    let started = u64::from(control.threads.load(Relaxed));
+    let threads = Threads {
+        started: if started > 1 { started } else { 0 },
+        each: folded.threads,
+    };
     let profile = Profile {
         command,
         compressor,
@@ -250,6 +257,7 @@ pub fn record(
         kinds: folded.kinds,
         sites: folded.sites,
         run,
+        threads,
     };
     Ok(Recording {
         profile,
@@ -299,16 +307,29 @@ fn serve(
     notice: &mut dyn FnMut(&str),
     target: &Target<'_>,
 ) {
-    let mut taken = 0;
-    let mut bytes = Vec::new();
+    let mut queue = Queue::default();
     loop {
         // Asked before looking, so that what was published before the end is seen.
         let over = (target.over)();
-        while take(shared, folder, served, &mut taken, &mut bytes, notice) {
+        let asked = shared.settle_asked();
+        // No further: threads may publish as fast as this folds.
+        let until = shared.published_count();
+        while queue.taken < until && queue.take(shared, over, folder, served, notice) {
             if folder.is_full() && !served.limited && !over {
                 served.limited = true;
                 let _ = nix::sys::signal::kill(target.pid, nix::sys::signal::Signal::SIGKILL);
             }
+        }
+        if over || asked.is_some() {
+            // What was not published, or only just: for each thread the chunk it had when it asked or ended.
+            for chunk in shared.oldest(queue.taken) {
+                if let Some(filled) = shared.filled(chunk) {
+                    queue.rest(shared, filled, folder, served, notice);
+                }
+            }
+        }
+        if let Some(asked) = asked {
+            shared.settled(asked);
         }
         if let Some(words) = let_go(shared)
             && served.let_go.is_empty()
@@ -319,57 +340,89 @@ fn serve(
             served.let_go.push(words);
         }
         if over {
-            let left = shared.unpublished(taken);
-            shared.copy_chunk(taken, left, &mut bytes);
-            fold(shared, folder, served, &bytes, true, notice);
+            let done = folder.end(shared);
+            report(done, folder, served, notice);
             return;
         }
-        shared.sleep(taken, IDLE, target.over);
+        shared.sleep(queue.taken, IDLE, target.over);
     }
 }
 
-fn take(
-    shared: &SharedFile,
-    folder: &mut Folder,
-    served: &mut Served,
-    taken: &mut u64,
-    bytes: &mut Vec<u8>,
-    notice: &mut dyn FnMut(&str),
-) -> bool {
-    match shared.published(*taken) {
-        Ok(None) => false,
-        Ok(Some(used)) => {
-            shared.copy_chunk(*taken, used, bytes);
-            fold(shared, folder, served, bytes, false, notice);
-            // Given back only when folded: the runtime may wait for that before code changes.
-            *taken += 1;
-            shared.give_back(*taken);
-            true
-        }
-        Err(damaged) => {
-            if !served.failed {
-                served.failed = true;
-                notice(&format!("the profile is incomplete: {damaged}"));
+/// How far the queue has been read.
+#[derive(Default)]
+struct Queue {
+    /// Published chunks given back.
+    taken: u64,
+    /// By chunk: bytes that were folded before it was published.
+    folded: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+impl Queue {
+    /// Folds the next published chunk; whether there was one.
+    fn take(
+        &mut self,
+        shared: &SharedFile,
+        over: bool,
+        folder: &mut Folder,
+        served: &mut Served,
+        notice: &mut dyn FnMut(&str),
+    ) -> bool {
+        match shared.published(&mut self.taken, over) {
+            Ok(None) => false,
+            Ok(Some(filled)) => {
+                self.rest(shared, filled, folder, served, notice);
+                self.folded[filled.chunk as usize] = 0;
+                // Only now: until it is folded, the runtime may not write there.
+                shared.give_back(filled.chunk, &mut self.taken);
+                true
             }
-            false
+            Err(damaged) => {
+                if !served.failed {
+                    served.failed = true;
+                    notice(&format!("the profile is incomplete: {damaged}"));
+                }
+                false
+            }
+        }
+    }
+
+    /// Folds what a chunk holds beyond what was folded of it before.
+    fn rest(
+        &mut self,
+        shared: &SharedFile,
+        filled: Filled,
+        folder: &mut Folder,
+        served: &mut Served,
+        notice: &mut dyn FnMut(&str),
+    ) {
+        let at = filled.chunk as usize;
+        if self.folded.len() <= at {
+            self.folded.resize(at + 1, 0);
+        }
+        let before = std::mem::replace(&mut self.folded[at], filled.bytes);
+        if before >= filled.bytes {
+            return;
+        }
+        shared.copy_chunk(filled.chunk, before..filled.bytes, &mut self.bytes);
+        served.bytes += self.bytes.len() as u64;
+        if !served.failed {
+            let done = folder.chunk(shared, &filled, &self.bytes);
+            report(done, folder, served, notice);
         }
     }
 }
 
-fn fold(
-    shared: &SharedFile,
+/// Tells, once, what went wrong.
+fn report(
+    done: Result<(), Damaged>,
     folder: &mut Folder,
     served: &mut Served,
-    bytes: &[u8],
-    last: bool,
     notice: &mut dyn FnMut(&str),
 ) {
-    served.bytes += bytes.len() as u64;
-    if served.failed {
-        return;
-    }
-    if let Err(error) = folder.chunk(shared, bytes, last) {
-        served.failed = true;
+    if let Err(error) = done
+        && !std::mem::replace(&mut served.failed, true)
+    {
         notice(&format!("the profile is incomplete: {error}"));
     }
     if let Some(error) = folder.stream_error() {

@@ -5,19 +5,22 @@
 // A mapping that another process writes to cannot be a Rust slice.
 #![allow(unsafe_code)]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::time::Duration;
 
 use memmap2::{MmapOptions, MmapRaw};
 use trommel_queue::dict::{Event, MAX_BLOCK_EVENTS, MAX_EVENT_WORDS, PathHeader};
 use trommel_queue::{
-    CHUNK, CHUNKS, CONTROL_OFFSET, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, FILE_SIZE,
-    FIRST_RECORD, LAYOUT_VERSION, MAGIC, MAX_PATHS, MAX_REGIONS, MAX_WORDS, REGION_OFFSET,
-    RING_OFFSET, RegionRecord, THREAD_PAGE_OFFSET, chunk_start,
+    CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET, Chunk, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET,
+    FILE_SIZE, GIVEN_BACK_OFFSET, LAYOUT_VERSION, MAGIC, MAX_CHUNK_BYTES, MAX_PATHS, MAX_REGIONS,
+    MAX_THREADS, MAX_WORDS, POOL_OFFSET, PUBLISHED_OFFSET, REGION_OFFSET, RegionRecord,
+    THREAD_PAGE, THREAD_PAGES_OFFSET, chunk_start,
 };
 use trommel_tuple::KindSet;
 
@@ -40,6 +43,19 @@ pub struct Damaged {
     pub what: &'static str,
     /// Its value or number.
     pub number: u64,
+}
+
+/// What a chunk holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filled {
+    /// Its number.
+    pub chunk: u32,
+    /// Number of the thread that recorded it.
+    pub thread: u32,
+    /// The thread's id in the kernel.
+    pub tid: u32,
+    /// Bytes of records.
+    pub bytes: usize,
 }
 
 /// A region as the runtime found it.
@@ -95,69 +111,168 @@ impl SharedFile {
         unsafe { ptr::read_volatile(self.map.as_ptr().add(offset).cast::<u64>()) }
     }
 
-    /// The write pointer of the target, as an offset in the ring's current chunk; how far records
-    /// of chunk number `chunk` go that was never published.
-    pub fn unpublished(&self, chunk: u64) -> usize {
-        let base = self.control().ring_base.load(Acquire);
-        let pointer = self.word(THREAD_PAGE_OFFSET);
-        let start = base.wrapping_add(chunk_start(chunk) as u64);
-        match pointer.checked_sub(start) {
-            Some(used) if base != 0 && used <= CHUNK as u64 => used as usize,
-            _ => 0,
-        }
+    fn half_word(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset + 4 <= FILE_SIZE && offset.is_multiple_of(4));
+        // SAFETY: inside the mapping, aligned, and every value is valid.
+        unsafe { &*self.map.as_ptr().add(offset).cast::<AtomicU32>() }
     }
 
-    /// Copies the records of a chunk, `bytes` long at most, into `to`.
-    pub fn copy_chunk(&self, chunk: u64, bytes: usize, to: &mut Vec<u8>) {
-        // A chunk's last record may run over into the window before the next chunk.
-        let bytes = bytes
-            .min(CHUNK + trommel_queue::MAX_RECORD - FIRST_RECORD + trommel_queue::FULL_WINDOW);
-        let offset = RING_OFFSET + chunk_start(chunk);
+    fn chunk(&self, chunk: u32) -> &Chunk {
+        let offset = CHUNKS_OFFSET + chunk as usize % CHUNKS * size_of::<Chunk>();
+        // SAFETY: inside the mapping, aligned, all atomics.
+        unsafe { &*self.map.as_ptr().add(offset).cast::<Chunk>() }
+    }
+
+    /// What a chunk holds now: up to where it was published, else to its thread's write pointer.
+    /// `None` for one that is free.
+    pub fn filled(&self, chunk: u32) -> Option<Filled> {
+        let words = self.chunk(chunk);
+        let thread = words.thread.load(Acquire);
+        let bytes = match words.published.load(Acquire) {
+            0 => {
+                let page = words.page.load(Relaxed) as usize % MAX_THREADS;
+                let base = self.control().pool_base.load(Relaxed);
+                let pointer = self.word(THREAD_PAGES_OFFSET + page * THREAD_PAGE);
+                let used = pointer.wrapping_sub(base.wrapping_add(chunk_start(chunk) as u64));
+                usize::try_from(used).ok().filter(|&n| n <= MAX_CHUNK_BYTES)
+            }
+            bytes => Some(bytes as usize - 1),
+        };
+        (thread != 0).then(|| Filled {
+            chunk,
+            thread,
+            tid: words.tid.load(Relaxed),
+            bytes: bytes.unwrap_or(0).min(MAX_CHUNK_BYTES),
+        })
+    }
+
+    /// For each thread the oldest of its chunks that is not among the `taken` first published. The threads run, so
+    /// what is seen of their chunks is from different moments. But a thread takes a chunk only when its last one
+    /// is in the ring. So the oldest is the first in the ring, if one is; else it is published but not yet
+    /// there, or it is the first that is seen.
+    pub fn oldest(&self, taken: u64) -> Vec<u32> {
+        let mut oldest: BTreeMap<u32, (u32, bool)> = BTreeMap::new();
+        for chunk in 0..self.control().used.load(Acquire).min(CHUNKS as u32) {
+            let words = self.chunk(chunk);
+            let thread = words.thread.load(Acquire);
+            let published = words.published.load(Acquire) != 0;
+            if thread != 0 {
+                let entry = oldest.entry(thread).or_insert((chunk, published));
+                if published && !entry.1 {
+                    *entry = (chunk, true);
+                }
+            }
+        }
+        let published = self.published_count();
+        let mut in_ring = BTreeSet::new();
+        for n in (taken..published).take(CHUNKS) {
+            let entry = self.ring_entry(PUBLISHED_OFFSET, n).load(Acquire);
+            if let Some(chunk) = entry.checked_sub(1).filter(|&c| c < CHUNKS as u32) {
+                let thread = self.chunk(chunk).thread.load(Relaxed);
+                if thread != 0 && in_ring.insert(thread) {
+                    oldest.insert(thread, (chunk, true));
+                }
+            }
+        }
+        oldest.into_values().map(|(chunk, _)| chunk).collect()
+    }
+
+    /// Chunks published so far.
+    pub fn published_count(&self) -> u64 {
+        self.control().published.0.load(Acquire)
+    }
+
+    /// Copies the records of a chunk from one offset to another into `to`.
+    pub fn copy_chunk(&self, chunk: u32, records: std::ops::Range<usize>, to: &mut Vec<u8>) {
+        let end = records.end.min(MAX_CHUNK_BYTES);
+        let start = records.start.min(end);
+        let offset = POOL_OFFSET + chunk_start(chunk) + start;
         to.clear();
-        to.reserve(bytes);
+        to.reserve(end - start);
         // SAFETY: inside the mapping; the bytes are plain, whatever the target does meanwhile.
         unsafe {
-            ptr::copy_nonoverlapping(self.map.as_ptr().add(offset), to.as_mut_ptr(), bytes);
-            to.set_len(bytes);
+            ptr::copy_nonoverlapping(self.map.as_ptr().add(offset), to.as_mut_ptr(), end - start);
+            to.set_len(end - start);
         }
     }
 
-    /// Chunks published and not yet taken, after `taken`; with the bytes of each.
-    pub fn published(&self, taken: u64) -> Result<Option<usize>, Damaged> {
-        let control = self.control();
-        let published = control.published.0.load(Acquire);
-        if published == taken {
-            return Ok(None);
-        }
-        if published < taken || published - taken > CHUNKS as u64 {
+    /// The chunk published next after `taken` of them. A thread that was interrupted between
+    /// counting its chunk and naming it holds up those behind it, unless the program is `over`.
+    pub fn published(&self, taken: &mut u64, over: bool) -> Result<Option<Filled>, Damaged> {
+        let published = self.published_count();
+        let waiting = published.wrapping_sub(*taken);
+        if waiting > CHUNKS as u64 {
             return Err(Damaged {
                 what: "a count of filled chunks",
                 number: published,
             });
         }
-        Ok(Some(
-            control.chunk_bytes[(taken % CHUNKS as u64) as usize].load(Relaxed) as usize,
-        ))
+        for _ in 0..waiting {
+            let entry = self.ring_entry(PUBLISHED_OFFSET, *taken).load(Acquire);
+            match entry.checked_sub(1) {
+                None if over => *taken += 1,
+                None => return Ok(None),
+                Some(chunk) => {
+                    let filled = self.filled(chunk).filter(|_| chunk < CHUNKS as u32);
+                    return filled.map(Some).ok_or(Damaged {
+                        what: "a chunk number",
+                        number: entry.into(),
+                    });
+                }
+            }
+        }
+        Ok(None)
     }
 
-    /// Gives chunks back to the target.
-    pub fn give_back(&self, taken: u64) {
+    fn ring_entry(&self, ring: usize, n: u64) -> &AtomicU32 {
+        self.half_word(ring + (n % CHUNKS as u64) as usize * 4)
+    }
+
+    /// Gives a published chunk back to the target: the one after `taken` others.
+    pub fn give_back(&self, chunk: u32, taken: &mut u64) {
+        let words = self.chunk(chunk);
+        words.published.store(0, Relaxed);
+        words.thread.store(0, Relaxed);
+        self.ring_entry(PUBLISHED_OFFSET, *taken).store(0, Relaxed);
+        self.ring_entry(GIVEN_BACK_OFFSET, *taken)
+            .store(chunk, Relaxed);
+        *taken += 1;
         let control = self.control();
-        control.consumed.0.store(taken, SeqCst);
-        // A target that waits for room is woken when there is plenty, not for each chunk.
-        let waiting = control.published.0.load(Acquire).saturating_sub(taken);
-        if waiting <= CHUNKS as u64 / 2 && control.target_sleeps.load(SeqCst) != 0 {
+        control.consumed.0.store(*taken, SeqCst);
+        // Threads that wait for room are woken when there is plenty, not for each chunk.
+        let waiting = control.published.0.load(Acquire).saturating_sub(*taken);
+        if waiting <= trommel_queue::BACKLOG as u64 / 2 && control.target_sleeps.load(SeqCst) != 0 {
             control.target_sleeps.store(0, SeqCst);
-            futex(&control.target_sleeps, libc::FUTEX_WAKE, 1, None);
+            futex(
+                &control.target_sleeps,
+                libc::FUTEX_WAKE,
+                i32::MAX as u32,
+                None,
+            );
         }
     }
 
-    /// Sleeps until a chunk beyond `taken` is published, `until` has passed, or [`Self::wake`] after
-    /// `over` has become true.
+    /// The target's request, not yet answered, that everything recorded be folded.
+    pub fn settle_asked(&self) -> Option<u32> {
+        let control = self.control();
+        let asked = control.settle_asked.load(SeqCst);
+        (asked != control.settle_done.load(Relaxed)).then_some(asked)
+    }
+
+    /// Answers the request.
+    pub fn settled(&self, asked: u32) {
+        let done = &self.control().settle_done;
+        done.store(asked, SeqCst);
+        futex(done, libc::FUTEX_WAKE, i32::MAX as u32, None);
+    }
+
+    /// Sleeps until a chunk beyond `taken` is published or the target asks for something, `until`
+    /// has passed, or [`Self::wake`] after `over` has become true.
     pub fn sleep(&self, taken: u64, until: Duration, over: &dyn Fn() -> bool) {
         let control = self.control();
         control.host_sleeps.store(1, SeqCst);
-        if control.published.0.load(SeqCst) == taken && !over() {
+        let idle = control.published.0.load(SeqCst) == taken && self.settle_asked().is_none();
+        if idle && !over() {
             futex(&control.host_sleeps, libc::FUTEX_WAIT, 1, Some(until));
         }
         control.host_sleeps.store(0, SeqCst);

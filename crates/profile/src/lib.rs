@@ -26,6 +26,28 @@ pub struct Profile {
     pub sites: BTreeMap<Place, Site>,
     /// What the run cost and how it ended.
     pub run: Run,
+    /// Its threads.
+    pub threads: Threads,
+}
+
+/// The threads of a process, when there was more than one.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Threads {
+    /// Threads started under control, the first one included; 0 when there was only that.
+    pub started: u64,
+    /// Those that produced events, by number.
+    pub each: Vec<Thread>,
+}
+
+/// What one thread did.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Thread {
+    /// In the order in which they were started, from 1.
+    pub number: u32,
+    /// The kernel's id of it.
+    pub tid: u32,
+    /// Its share of [`KindProfile::seen`], per kind.
+    pub seen: BTreeMap<Kind, u64>,
 }
 
 /// A file mapped as code, or a special region such as `[vdso]`.

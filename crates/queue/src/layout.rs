@@ -6,12 +6,17 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 /// "TROMMELQ", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TROMMELQ");
 /// Changes with every change to this file.
-pub const LAYOUT_VERSION: u32 = 1;
+pub const LAYOUT_VERSION: u32 = 2;
 
-/// Bytes of one chunk of the ring. The full test of generated code depends on it being 64 KiB.
+/// Bytes of one chunk. The full test of generated code depends on it being 64 KiB.
 pub const CHUNK: usize = 1 << 16;
-/// Chunks in the ring.
-pub const CHUNKS: usize = 64;
+/// Published chunks that may wait for the host; with as many, who publishes another waits.
+pub const BACKLOG: usize = 63;
+/// Threads that can be under control at a time. Each takes five of the mappings of which the kernel gives
+/// a process 65 530, and the app must not miss them.
+pub const MAX_THREADS: usize = 1 << 12;
+/// Chunks in the pool: each thread fills one, and those published wait.
+pub const CHUNKS: usize = MAX_THREADS + 2 * BACKLOG;
 /// The longest record, in bytes.
 pub const MAX_RECORD: usize = 256;
 /// Run-time values in one record: what fits [`MAX_RECORD`] behind the path number.
@@ -24,10 +29,20 @@ pub const FIRST_RECORD: usize = FULL_WINDOW + MAX_RECORD;
 
 /// [`Control`].
 pub const CONTROL_OFFSET: usize = 0;
-/// The page that is also the first page of the thread area (see the runtime's `area`).
-pub const THREAD_PAGE_OFFSET: usize = 0x1000;
+/// A [`Chunk`] for each chunk of the pool.
+pub const CHUNKS_OFFSET: usize = 0x1000;
+/// Published chunks in order: a ring of `u32`, chunk number plus one; 0 where there is none.
+pub const PUBLISHED_OFFSET: usize = CHUNKS_OFFSET + CHUNKS * size_of::<Chunk>();
+/// Chunks given back in order: a ring of `u32`, chunk numbers.
+pub const GIVEN_BACK_OFFSET: usize = PUBLISHED_OFFSET + CHUNKS * 4;
+/// A page for each thread, which is also the first page of its thread area (see the runtime's
+/// `area`); its first word is the write pointer.
+pub const THREAD_PAGES_OFFSET: usize =
+    (GIVEN_BACK_OFFSET + CHUNKS * 4).next_multiple_of(THREAD_PAGE);
+/// Bytes of a thread's page.
+pub const THREAD_PAGE: usize = 0x1000;
 /// [`RegionRecord`]s.
-pub const REGION_OFFSET: usize = 0x10_0000;
+pub const REGION_OFFSET: usize = THREAD_PAGES_OFFSET + MAX_THREADS * THREAD_PAGE;
 /// Regions that can be recorded.
 pub const MAX_REGIONS: usize = 0x4000;
 /// Path index: `u32` word offset for each path number.
@@ -38,16 +53,36 @@ pub const MAX_PATHS: usize = 1 << 25;
 pub const DICT_WORDS_OFFSET: usize = DICT_INDEX_OFFSET + MAX_PATHS * 4;
 /// Dictionary words that fit.
 pub const MAX_WORDS: usize = 1 << 27;
-/// The ring, 64 KiB aligned.
-pub const RING_OFFSET: usize = (DICT_WORDS_OFFSET + MAX_WORDS * 8).next_multiple_of(CHUNK);
-/// The ring and the window that its last record may run over into.
-pub const RING_BYTES: usize = CHUNKS * CHUNK + CHUNK;
+/// The pool of chunks, 64 KiB aligned.
+pub const POOL_OFFSET: usize = (DICT_WORDS_OFFSET + MAX_WORDS * 8).next_multiple_of(CHUNK);
+/// The pool and the window that its last record may run over into.
+pub const POOL_BYTES: usize = CHUNKS * CHUNK + CHUNK;
 /// The whole file; sparse, so only what is used takes memory.
-pub const FILE_SIZE: usize = RING_OFFSET + RING_BYTES;
+pub const FILE_SIZE: usize = POOL_OFFSET + POOL_BYTES;
+/// Bytes of records that a chunk holds at most, the last of which may run over its end.
+pub const MAX_CHUNK_BYTES: usize = CHUNK + MAX_RECORD + FULL_WINDOW - FIRST_RECORD;
 
-/// Offset in the ring of the first record of chunk number `n` (which counts on for ever).
-pub const fn chunk_start(n: u64) -> usize {
-    (n % CHUNKS as u64) as usize * CHUNK + FIRST_RECORD
+/// Offset in the pool of the first record of a chunk.
+pub const fn chunk_start(chunk: u32) -> usize {
+    chunk as usize % CHUNKS * CHUNK + FIRST_RECORD
+}
+
+/// Who fills a chunk, and how far.
+///
+/// A thread takes a free chunk by writing its number, then its page, and sets its write pointer. It publishes
+/// by writing `published`, clearing its write pointer, and appending the chunk to the ring of
+/// published ones, in this order: so whenever the program ends, what a chunk holds is told by
+/// `published`, or else by the write pointer of its thread, and nothing is counted twice.
+#[repr(C)]
+pub struct Chunk {
+    /// Number of the thread that fills it, from 1; 0 when it is free.
+    pub thread: AtomicU32,
+    /// That thread's id in the kernel.
+    pub tid: AtomicU32,
+    /// That thread's page.
+    pub page: AtomicU32,
+    /// Bytes that hold records, plus one; 0 until it is published.
+    pub published: AtomicU32,
 }
 
 /// State of the target's runtime, as the host sees it in [`Control::state`].
@@ -84,8 +119,8 @@ impl State {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum LetGo {
-    /// A second thread starts.
-    Threads = 1,
+    /// A process starts that shares its memory and is no thread of its.
+    SharedMemory = 1,
     /// Code in memory that is writable at the same time.
     WritableCode = 2,
     /// An instruction that the translator does not run in the cache.
@@ -104,13 +139,15 @@ pub enum LetGo {
     ShadowStack = 9,
     /// Its memory map cannot be read.
     NoMaps = 10,
+    /// More threads at a time than [`MAX_THREADS`].
+    ManyThreads = 11,
 }
 
 impl LetGo {
     /// The reason in words, and what to do about it.
     pub const fn words(self) -> &'static str {
         match self {
-            Self::Threads => "it started a second thread",
+            Self::SharedMemory => "it started a process that shares its memory",
             Self::WritableCode => "it runs code from memory that is also writable",
             Self::Instruction => "it executed an instruction that cannot be observed",
             Self::GsBase => "it uses the GS segment",
@@ -119,6 +156,7 @@ impl LetGo {
             Self::Seccomp => "it restricted its own system calls (seccomp)",
             Self::Internal => "of an internal error of trommel; please report it",
             Self::ShadowStack => "it turned on its shadow stack",
+            Self::ManyThreads => "it has more threads at a time than can be observed",
             Self::NoMaps => "its memory map (/proc/self/maps) cannot be read any more",
         }
     }
@@ -126,7 +164,7 @@ impl LetGo {
     /// The reason of a number found in shared memory.
     pub const fn from_number(n: u32) -> Option<Self> {
         Some(match n {
-            1 => Self::Threads,
+            1 => Self::SharedMemory,
             2 => Self::WritableCode,
             3 => Self::Instruction,
             4 => Self::GsBase,
@@ -136,6 +174,7 @@ impl LetGo {
             8 => Self::Internal,
             9 => Self::ShadowStack,
             10 => Self::NoMaps,
+            11 => Self::ManyThreads,
             _ => return None,
         })
     }
@@ -162,18 +201,26 @@ pub struct Control {
     pub children: AtomicU32,
     /// Where the program was let go, an address of the target.
     pub let_go_pc: AtomicU64,
-    /// Address of the ring in the target; 0 until the runtime has started.
-    pub ring_base: AtomicU64,
+    /// Address of the pool in the target; 0 until the runtime has started.
+    pub pool_base: AtomicU64,
 
-    /// Chunks the target has filled. On its own cache line.
+    /// Chunks published so far. On its own cache line.
     pub published: PaddedU64,
-    /// Chunks the host has given back. On its own cache line.
+    /// Chunks the host has given back so far. On its own cache line.
     pub consumed: PaddedU64,
+    /// Chunks that were ever used: numbers from here on are not.
+    pub used: AtomicU32,
     /// Futex: 1 while the host sleeps for a chunk.
     pub host_sleeps: AtomicU32,
-    /// Futex: 1 while the target sleeps for room.
+    /// Futex: 1 while threads of the target sleep for room.
     pub target_sleeps: AtomicU32,
-    /// Times the target found no free chunk.
+    /// Times the target asked for everything recorded to be folded.
+    pub settle_asked: AtomicU32,
+    /// Futex: the last of these requests that the host has answered.
+    pub settle_done: AtomicU32,
+    /// Threads started so far, the first one included.
+    pub threads: AtomicU32,
+    /// Times a thread found no room.
     pub waits: AtomicU64,
     /// Nanoseconds it waited.
     pub wait_nanos: AtomicU64,
@@ -201,9 +248,6 @@ pub struct Control {
     pub cache_bytes: AtomicU64,
     /// Times code was dropped because the app changed it.
     pub invalidations: AtomicU64,
-
-    /// Bytes of each chunk that hold records, valid once it is published.
-    pub chunk_bytes: [AtomicU32; CHUNKS],
 }
 
 /// A counter that shares its cache line with nothing.
@@ -230,9 +274,10 @@ pub struct RegionRecord {
 }
 
 const _: () = {
-    assert!(size_of::<Control>() <= THREAD_PAGE_OFFSET);
+    assert!(size_of::<Control>() <= CHUNKS_OFFSET);
+    assert!(REGION_OFFSET.is_multiple_of(4096) && DICT_WORDS_OFFSET.is_multiple_of(8));
     assert!(size_of::<RegionRecord>() == 4096);
-    assert!(RING_OFFSET.is_multiple_of(CHUNK));
+    assert!(POOL_OFFSET.is_multiple_of(CHUNK));
     // A chunk must hold its longest record before the window of the next begins.
     assert!(FIRST_RECORD + MAX_RECORD < CHUNK);
 };

@@ -7,14 +7,15 @@
 //! harm the host.
 //!
 //! # Strategy
-//! The host creates the file, so it outlives the target. It has four parts:
+//! The host creates the file, so it outlives the target. Its parts:
 //!
 //! | part | written by | holds |
 //! |---|---|---|
 //! | [`Control`] | both | state words, the published and consumed chunk counts, waits |
-//! | thread page | target | the write pointer that generated code advances |
+//! | [`Chunk`]s, two rings | both | who fills each chunk; those published, those given back |
+//! | thread pages | target | the write pointer of each thread, which generated code advances |
 //! | [`dict`] | target | paths, blocks and regions: what a record's number stands for |
-//! | ring | target | records, in [`CHUNK`]-byte chunks |
+//! | pool | target | records, in [`CHUNK`]-byte chunks |
 //!
 //! A *record* is one execution of one *path* through a fragment: a 32-bit path number, then one
 //! 64-bit word for each run-time value on that path, in order. All that is known at translation
@@ -22,12 +23,19 @@
 //! costs nothing at run time. Generated code stores the values first, then the number, then
 //! advances the write pointer; a record is complete when the write pointer has passed it.
 //!
+//! Each thread fills a chunk of its own and takes another from the pool when it is full, so a chunk
+//! holds records of one thread, in order. Appending a record takes no lock, and neither does
+//! publishing a chunk. Chunks come to the host in the order in which they were published.
+//!
 //! # Invariants
 //! * Records are at most [`MAX_RECORD`] bytes, so the write pointer cannot step over the window
 //!   [`FULL_WINDOW`] that marks a chunk as full. Generated code tests for it with no flags:
 //!   bits 8–15 of the pointer are zero only inside it.
-//! * `consumed <= published <= consumed + CHUNKS`: a chunk is reused only after the host gave it
-//!   back. A producer that finds none waits (and counts it); nothing is dropped.
+//! * A chunk is reused only after the host gave it back. Who has published while [`BACKLOG`] others
+//!   waited waits itself (and counts it) before it takes another; nothing is dropped. So no more
+//!   chunks are in use than threads and [`BACKLOG`].
+//! * A record belongs to a chunk from the moment the write pointer has passed it until the host has
+//!   given the chunk back, at whatever moment the program dies.
 //! * Path numbers are dense and a path is in the dictionary before its first record.
 //! * The host reads with bounds checks only: a number, length or offset out of range is an error
 //!   of the stream, never of the host.
@@ -40,10 +48,11 @@ pub mod dict;
 mod layout;
 
 pub use layout::{
-    CHUNK, CHUNKS, CONTROL_OFFSET, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, FILE_SIZE,
-    FIRST_RECORD, FULL_WINDOW, LAYOUT_VERSION, LetGo, MAGIC, MAX_PATHS, MAX_RECORD, MAX_REGIONS,
-    MAX_VALUES, MAX_WORDS, REGION_OFFSET, RING_BYTES, RING_OFFSET, RegionRecord, State,
-    THREAD_PAGE_OFFSET, chunk_start,
+    BACKLOG, CHUNK, CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET, Chunk, Control, DICT_INDEX_OFFSET,
+    DICT_WORDS_OFFSET, FILE_SIZE, FIRST_RECORD, FULL_WINDOW, GIVEN_BACK_OFFSET, LAYOUT_VERSION,
+    LetGo, MAGIC, MAX_CHUNK_BYTES, MAX_PATHS, MAX_RECORD, MAX_REGIONS, MAX_THREADS, MAX_VALUES,
+    MAX_WORDS, POOL_BYTES, POOL_OFFSET, PUBLISHED_OFFSET, REGION_OFFSET, RegionRecord, State,
+    THREAD_PAGE, THREAD_PAGES_OFFSET, chunk_start,
 };
 
 /// Test options in the control words, see `docs/testing.md`.

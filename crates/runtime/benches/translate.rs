@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use trommel_queue::FILE_SIZE;
 use trommel_runtime::cache::{AppPc, Cache};
-use trommel_runtime::deliver::Shared;
+use trommel_runtime::deliver::{Mapped, Shared};
 use trommel_runtime::region::Regions;
 use trommel_runtime::sys;
 use trommel_runtime::translate::{Config, MAX_INSNS, Site, Translator};
@@ -24,7 +24,7 @@ fn main() {
     let wanted = 20_000;
     let base = sys::anonymous(FILE_SIZE).expect("memory");
     // SAFETY: as long as the file, writable, for good.
-    let mut shared = unsafe { Shared::new(base) };
+    let mut shared = Shared::new(unsafe { Mapped::new(base) });
     let (mut cache, mut regions) = (Cache::new(), Regions::default());
     let mut translator = Translator::new(Config {
         kinds,

@@ -1,16 +1,18 @@
 //! The thread area: what GS points to while a thread is controlled.
 //!
 //! ```text
-//!   0x00000  thread page      shared with the host: the write pointer
+//!   0x00000  thread page      shared with the host: the write pointer, 0 without a chunk
 //!   0x01000  Context          registers of the app, spill slots, entry points
 //!   0x02000  system calls     a byte for each number: 1 = the runtime handles it
 //!   0x12000  indirect table   a cache address for the low 16 bits of an app address
+//!   …        stacks           the runtime's, a new child's, and that of signal handlers
 //!   …        second table     keys, then cache addresses, by a hash of the whole address; for
 //!                             targets that share their entry of the first with others
 //! ```
 //!
 //! Generated code addresses all of it as `gs:[offset]`; the offsets come from [`Context`]'s own
-//! layout, so they cannot drift apart.
+//! layout, so they cannot drift apart. The tables are the thread's own (the first thread's) or those that
+//! all others share, mapped into each area.
 
 use core::mem::offset_of;
 
@@ -26,12 +28,28 @@ const INDIRECT: usize = 0x12000;
 pub const INDIRECT_ENTRIES: usize = 1 << 16;
 /// Bytes up to the second table, which few programs touch.
 pub const AREA_BYTES: usize = INDIRECT + INDIRECT_ENTRIES * 8;
+/// Bytes of the first table.
+pub const INDIRECT_BYTES: usize = INDIRECT_ENTRIES * 8;
 /// Where the second table starts: what lies between is not addressed through GS.
 pub const SECOND_OFFSET: usize = 0x1000 + (2 << 20);
 /// Entries of the second table.
 pub const SECOND_LEN: usize = 1 << 16;
 /// Bytes of the second table, keys and cache addresses.
 pub const SECOND_BYTES: usize = SECOND_LEN * 16;
+/// Everything.
+pub const WHOLE_BYTES: usize = SECOND_OFFSET + SECOND_BYTES;
+
+/// Bytes of the runtime's stack.
+pub const STACK_BYTES: u64 = 256 << 10;
+/// Bytes of the stack of a child before it runs natively.
+pub const CHILD_STACK_BYTES: u64 = 64 << 10;
+/// Bytes of the stack of signal handlers.
+pub const SIGNAL_STACK_BYTES: u64 = 128 << 10;
+/// Where the stacks start, in this order.
+pub const STACKS: u64 = AREA_BYTES as u64;
+/// Where they end; the rest up to the second table is not used by the area.
+pub const STACKS_END: u64 = STACKS + STACK_BYTES + CHILD_STACK_BYTES + SIGNAL_STACK_BYTES;
+const _: () = assert!(STACKS_END < SECOND_OFFSET as u64);
 
 /// Where the write pointer is.
 pub const WRITE_POINTER: GsOffset = GsOffset(0);
@@ -102,8 +120,8 @@ pub struct Context {
     pub child_stack: u64,
     /// This area's own address.
     pub this: u64,
-    /// The runtime (`start::Runtime`).
-    pub runtime: u64,
+    /// What is known about the thread (`thread::Thread`).
+    pub thread: u64,
     /// A signal waits to be delivered at the next boundary.
     pub pending: u32,
     /// Whether `target` is the start of an app instruction with all registers the app's.
@@ -129,6 +147,8 @@ pub struct Entries {
     pub full: u64,
     /// [`Reason::Special`].
     pub special: u64,
+    /// From the checked entry of a retired fragment; rcx holds the target, rcx and rdx are spilled.
+    pub retired: u64,
 }
 
 /// GS offset of a field of [`Context`].

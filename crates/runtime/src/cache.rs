@@ -10,23 +10,46 @@
 //! gap close to it. Fragments fill an arena from the bottom, exit stubs from [`STUB_OFFSET`] on, so
 //! that code which is executed once stays away from code which is executed often.
 //!
-//! A dense open-addressing table leads from app addresses to fragments. Nothing is ever moved: a
-//! fragment whose app code goes away is *retired* by overwriting its first bytes with a jump to an
-//! exit stub, so every link to it leads to the dispatcher from then on. Space comes back when
-//! everything is flushed, which the dispatcher may do whenever the app's state is in the context.
+//! A dense open-addressing table leads from app addresses to fragments. Nothing is ever moved.
+//!
+//! *Retiring.* A fragment whose app code goes away is cut off: every link to it leads to its exit stub
+//! again, its checked entry to the dispatcher. Who is in it goes on to its next exit.
+//!
+//! *Generations.* When the cache is full all fragments are retired at once: they become an old
+//! *generation*. Threads may still be in it, and signals may find them there, so its memory and
+//! descriptions stay until every thread has come out of the cache once ([`Cache::reclaim`]). An arena is used as a
+//! ring: the next generation goes on behind the last one, or at the start again.
+//!
+//! # Why it is correct while threads execute
+//! * Code is written only to memory that nobody can be in: behind everything of an arena, or where a
+//!   generation lay that was reclaimed.
+//! * What is rewritten in place is written with one store: displacements of jumps, which never cross a
+//!   cache line ([`Code::patchable`]), and the first eight bytes of a checked entry, aligned to as many, which are one
+//!   instruction before and after. A processor fetches the old or the new.
+//! * A thread gets into a fragment by a link, by a table of indirect targets, or from the dispatcher.
+//!   From an old generation the first two are taken away when it is retired; a thread that comes out
+//!   of the cache afterwards holds no other way in. But what it had read from a table before may have been
+//!   written back to the table (`arch::mismatch`). So when all have come out, tables are emptied once
+//!   more, and all must come out again.
 //!
 //! # Invariants
-//! * Fragments and stubs only grow within their arena until a flush; so the list of fragments of
+//! * Fragments of a generation only grow within their arena; so its list of fragments of
 //!   an arena is sorted by address, and a cache address is found by binary search.
 //! * Every byte between a fragment's first step and its `end` belongs to exactly one of its steps.
+//! * Exits that are linked belong to the current generation, as do the fragments they lead to.
 #![allow(unsafe_code)] // reason: writes machine code into arenas.
 
-use alloc::vec::Vec;
-use linux_raw_sys::general as nr;
+mod arena;
+mod table;
 
-use crate::emit::Reg;
-use crate::region::{self, Range};
-use crate::sys;
+use alloc::vec::Vec;
+
+use arena::Arena;
+use table::Table;
+
+use crate::emit::{Code, Reg};
+use crate::region::Range;
+use crate::slot;
 
 /// An address of the app's own code.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -37,13 +60,6 @@ pub struct AppPc(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(transparent)]
 pub struct CachePc(pub u64);
-
-/// Address space of one arena.
-pub const ARENA_BYTES: u64 = 256 << 20;
-/// Where an arena's stubs begin.
-const STUB_OFFSET: u64 = 192 << 20;
-/// Distance that every operand and link within an arena's reach keeps below.
-const REACH: u64 = 0x7800_0000;
 
 /// Where an app instruction lies in a fragment, or several that were copied one behind the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -134,111 +150,80 @@ pub struct Fragment {
     pub retired: bool,
 }
 
-/// An exit that can be linked.
+/// An exit.
 #[derive(Clone, Copy, Debug)]
 pub struct Exit {
     /// The 32-bit displacement to rewrite, or 0 when this exit is never linked.
     pub patch: CachePc,
     /// Where the app goes.
     pub target: AppPc,
+    /// The displacement that leads to the exit's stub.
+    pub stub: i32,
+    /// The fragment it is linked to, or [`UNLINKED`].
+    pub to: u32,
 }
 
-/// An arena.
-pub struct Arena {
-    base: u64,
-    next: u64,
-    next_stub: u64,
-    /// Up to where memory is present, for fragments and for stubs.
-    present: u64,
-    present_stub: u64,
-    /// Fragments by address.
+/// [`Exit::to`] of an exit that leads to its stub.
+pub const UNLINKED: u32 = u32::MAX;
+
+impl Exit {
+    /// One that is never linked.
+    pub const fn fixed(target: AppPc) -> Self {
+        Self {
+            patch: CachePc(0),
+            target,
+            stub: 0,
+            to: UNLINKED,
+        }
+    }
+}
+
+/// Where a generation starts in an arena, and its fragments there by address.
+#[derive(Clone, Default)]
+struct Part {
+    code: u64,
+    stubs: u64,
     fragments: Vec<(CachePc, u32)>,
 }
 
-impl Arena {
-    fn reaches(&self, range: Range) -> bool {
-        let end = self.base + ARENA_BYTES;
-        end.saturating_sub(range.start) < REACH && range.end.saturating_sub(self.base) < REACH
-    }
-
-    /// Where the next fragment will be.
-    pub fn next(&self) -> CachePc {
-        CachePc(self.next)
-    }
-
-    /// Where the next stub will be.
-    pub fn next_stub(&self) -> CachePc {
-        CachePc(self.next_stub)
-    }
-
-    /// Bytes left for fragments.
-    pub fn room(&self) -> u64 {
-        self.base + STUB_OFFSET - self.next
-    }
-
-    /// Bytes left for stubs.
-    pub fn stub_room(&self) -> u64 {
-        self.base + ARENA_BYTES - self.next_stub
-    }
+/// Fragments that were retired together.
+struct Generation {
+    /// Threads that came out of the cache in this epoch or later are not in it.
+    epoch: u64,
+    /// The tables of indirect targets were emptied since the last of them came out.
+    forgotten: bool,
+    first_exit: u32,
+    fragments: Vec<Fragment>,
+    steps: Vec<Step>,
+    exits: Vec<Exit>,
+    parts: Vec<Part>,
 }
 
-/// Makes memory present up to `needed`, and some beyond.
-fn prepare(present: &mut u64, needed: u64) {
-    const STEP: u64 = 64 << 10;
-    if needed > *present {
-        let len = (needed - *present).next_multiple_of(STEP);
-        sys::populate(*present, len);
-        *present += len;
-    }
-}
-
-fn reserve(at: u64) -> Option<u64> {
-    // SAFETY: without MAP_FIXED an existing mapping is never replaced.
-    let got = unsafe {
-        sys::mmap(&sys::Map {
-            at,
-            len: ARENA_BYTES as usize,
-            prot: nr::PROT_READ | nr::PROT_WRITE | nr::PROT_EXEC,
-            flags: nr::MAP_PRIVATE
-                | nr::MAP_ANONYMOUS
-                | nr::MAP_NORESERVE
-                | nr::MAP_FIXED_NOREPLACE,
-            fd: -1,
-            offset: 0,
-        })
-    }
-    .ok()?;
-    if got == at {
-        return Some(got);
-    }
-    // SAFETY: the mapping is the one just made (an old kernel took the address for a hint).
-    unsafe { sys::munmap(got, ARENA_BYTES as usize) };
-    None
-}
-
-/// Candidate addresses for an arena near `range`: first below, leaving room for what the app maps
-/// downwards; then above, leaving room for the heap that grows behind an executable.
-fn candidates(range: Range) -> impl Iterator<Item = u64> {
-    const STEP: u64 = 64 << 20;
-    let below = (0..12u64).filter_map(move |n| {
-        range
-            .start
-            .checked_sub(ARENA_BYTES + (256 << 20) + n * STEP)
-            .filter(|&a| a > 1 << 20)
-    });
-    let above = (0..12u64).map(move |n| range.end + (1 << 30) - n * STEP);
-    below.chain(above).map(|a| a & !0x1f_ffff)
+/// Where every checked entry leads that is retired: `jmp gs:[…]`, eight bytes.
+fn retired_entry() -> u64 {
+    let mut code = Code::new(CachePc(0), 16);
+    code.jmp_gs(slot!(entry.retired));
+    code.bytes()
+        .first_chunk()
+        .map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
 /// Everything translated.
 pub struct Cache {
     arenas: Vec<Arena>,
-    /// All fragments; retired ones too.
+    /// All fragments of the current generation; retired ones too.
     pub fragments: Vec<Fragment>,
     /// Steps of all fragments.
     pub steps: Vec<Step>,
-    /// All exits by number.
+    /// The exits, numbered from `first_exit` on.
     pub exits: Vec<Exit>,
+    first_exit: u32,
+    /// By arena.
+    parts: Vec<Part>,
+    /// Earlier generations, oldest first.
+    old: Vec<Generation>,
+    /// Counts generations.
+    epoch: u64,
     table: Table,
     /// Arenas are placed out of reach of their app code (a stress option).
     pub far: bool,
@@ -258,6 +243,10 @@ impl Cache {
             fragments: Vec::with_capacity(1 << 11),
             steps: Vec::with_capacity(1 << 14),
             exits: Vec::with_capacity(1 << 13),
+            first_exit: 0,
+            parts: Vec::new(),
+            old: Vec::new(),
+            epoch: 0,
             table: Table::new(),
             far: false,
         }
@@ -272,40 +261,14 @@ impl Cache {
         {
             return Some(i);
         }
-        let base = if self.far {
-            candidates(Range {
-                start: range.start ^ 0x2000_0000_0000,
-                end: range.start ^ 0x2000_0000_0000,
-            })
-            .find_map(reserve)?
-        } else {
-            candidates(range)
-                .find_map(reserve)
-                .or_else(|| self.search(range))?
-        };
-        self.arenas.push(Arena {
-            base,
-            next: base,
-            next_stub: base + STUB_OFFSET,
-            present: base,
-            present_stub: base + STUB_OFFSET,
+        let arena = Arena::reserve(range, self.far)?;
+        self.parts.push(Part {
+            code: arena.code.next,
+            stubs: arena.stubs.next,
             fragments: Vec::new(),
         });
+        self.arenas.push(arena);
         Some(self.arenas.len() - 1)
-    }
-
-    /// Looks through the whole map for a gap near `range`.
-    fn search(&self, range: Range) -> Option<u64> {
-        let all = region::read_all()?;
-        let fits = |at: u64| {
-            let end = at + ARENA_BYTES;
-            end.saturating_sub(range.start) < REACH && range.end.saturating_sub(at) < REACH
-        };
-        all.windows(2)
-            .filter(|w| w[1].range.start.saturating_sub(w[0].range.end) >= ARENA_BYTES)
-            .flat_map(|w| [w[1].range.start - ARENA_BYTES, w[0].range.end])
-            .filter(|&at| fits(at))
-            .find_map(reserve)
     }
 
     /// An arena.
@@ -314,43 +277,59 @@ impl Cache {
     }
 
     /// Copies a finished fragment and its stubs to where they were made for.
-    ///
-    /// `lead` bytes in front of the entry are the tag check.
     pub fn place(&mut self, arena: usize, code: &[u8], stubs: &[u8], fragment: Fragment) -> u32 {
+        const LINE: u64 = 64;
         let a = &mut self.arenas[arena];
-        prepare(&mut a.present, a.next + code.len() as u64);
-        prepare(&mut a.present_stub, a.next_stub + stubs.len() as u64);
-        // SAFETY: both ranges are unused memory of the arena: `next` and `next_stub` only grow, and
-        // the translator asked for room before it began.
-        unsafe {
-            core::ptr::copy_nonoverlapping(code.as_ptr(), a.next as *mut u8, code.len());
-            core::ptr::copy_nonoverlapping(stubs.as_ptr(), a.next_stub as *mut u8, stubs.len());
-        }
+        a.stubs.put(stubs, 1);
+        let at = a.code.put(code, LINE);
         let id = self.fragments.len() as u32;
-        a.fragments.push((CachePc(a.next), id));
-        a.next = (a.next + code.len() as u64).next_multiple_of(64);
-        a.next_stub += stubs.len() as u64;
+        self.parts[arena].fragments.push((CachePc(at), id));
         self.table.insert(fragment.app, id);
         self.fragments.push(fragment);
         id
     }
 
-    /// Places code that belongs to no fragment (a tag check made later).
+    /// Where a stub will be that [`Self::place_stub`] places next, at a multiple of eight bytes.
+    pub fn align_stub(&mut self, arena: usize) -> CachePc {
+        let stubs = &mut self.arenas[arena].stubs;
+        stubs.next = stubs.next.next_multiple_of(8);
+        CachePc(stubs.next)
+    }
+
+    /// Places code that belongs to no fragment (a tag check made later, a jump to another arena).
     pub fn place_stub(&mut self, arena: usize, code: &[u8]) -> CachePc {
-        let a = &mut self.arenas[arena];
-        let at = a.next_stub;
-        prepare(&mut a.present_stub, at + code.len() as u64);
-        // SAFETY: as in `place`.
-        unsafe { core::ptr::copy_nonoverlapping(code.as_ptr(), at as *mut u8, code.len()) };
-        a.next_stub += code.len() as u64;
-        CachePc(at)
+        CachePc(self.arenas[arena].stubs.put(code, 1))
+    }
+
+    /// Numbers an exit of the current generation.
+    pub fn new_exit(&mut self, exit: Exit) -> u32 {
+        let number = self.first_exit.wrapping_add(self.exits.len() as u32);
+        self.exits.push(exit);
+        number
+    }
+
+    /// An exit's place in [`Self::exits`], if it is of the current generation.
+    fn current_exit(&self, number: u32) -> Option<usize> {
+        let n = number.wrapping_sub(self.first_exit) as usize;
+        (n < self.exits.len()).then_some(n)
+    }
+
+    /// An exit by its number.
+    pub fn exit(&self, number: u32) -> Exit {
+        if let Some(n) = self.current_exit(number) {
+            return self.exits[n];
+        }
+        let found = self.old.iter().find_map(|g| {
+            let n = number.wrapping_sub(g.first_exit) as usize;
+            g.exits.get(n).copied()
+        });
+        // A thread that takes an exit has not come out of the cache since: its generation is there.
+        found.unwrap_or(Exit::fixed(AppPc(0)))
     }
 
     /// The arena that holds a cache address.
     pub fn arena_of(&self, pc: CachePc) -> Option<usize> {
-        self.arenas
-            .iter()
-            .position(|a| a.base <= pc.0 && pc.0 < a.base + ARENA_BYTES)
+        self.arenas.iter().position(|a| a.holds(pc))
     }
 
     /// The live fragment that starts at an app address.
@@ -359,180 +338,170 @@ impl Cache {
         self.table.get(app)
     }
 
-    /// The fragment that a cache address is in, from its tag check to its end.
-    pub fn fragment_at(&self, pc: CachePc) -> Option<u32> {
-        let list = &self.arenas[self.arena_of(pc)?].fragments;
-        let i = list
-            .partition_point(|&(start, _)| start <= pc)
-            .checked_sub(1)?;
-        let id = list[i].1;
-        (pc < self.fragments[id as usize].end).then_some(id)
+    /// The fragment that a cache address is in, from its tag check to its end, with its steps.
+    pub fn fragment_at(&self, pc: CachePc) -> Option<(Fragment, &[Step])> {
+        let arena = self.arena_of(pc)?;
+        let current = (&self.parts, &self.fragments, &self.steps);
+        let old = (self.old.iter().rev()).map(|g| (&g.parts, &g.fragments, &g.steps));
+        core::iter::once(current)
+            .chain(old)
+            .find_map(|(parts, fragments, steps)| {
+                let list = &parts.get(arena)?.fragments;
+                let i = list
+                    .partition_point(|&(start, _)| start <= pc)
+                    .checked_sub(1)?;
+                let fragment = fragments[list[i].1 as usize];
+                let first = fragment.first_step as usize;
+                (pc < fragment.end)
+                    .then(|| (fragment, &steps[first..first + fragment.steps as usize]))
+            })
     }
 
-    /// The steps of a fragment.
-    pub fn steps_of(&self, fragment: &Fragment) -> &[Step] {
-        let first = fragment.first_step as usize;
-        &self.steps[first..first + fragment.steps as usize]
-    }
-
-    /// Rewrites a 32-bit displacement so that it leads to `to`; `false` when that is out of reach.
-    pub fn link(&mut self, patch: CachePc, to: CachePc) -> bool {
-        let Ok(rel) = i32::try_from(to.0 as i64 - patch.0 as i64 - 4) else {
-            return false;
-        };
-        // SAFETY: `patch` is a displacement inside a fragment or stub of ours, and no thread
-        // executes in the cache while the runtime runs.
-        unsafe { (patch.0 as *mut i32).write_unaligned(rel) };
-        true
-    }
-
-    /// Overwrites the first bytes of a fragment, so that it is never executed again, with a jump.
-    pub fn retire(&mut self, id: u32, jump_to: CachePc) {
-        let entry = {
-            let f = &mut self.fragments[id as usize];
-            f.retired = true;
-            f.entry
-        };
-        self.table.remove(self.fragments[id as usize].app, id);
-        // SAFETY: a fragment is at least five bytes long, as each ends with a jump; no thread
-        // executes it while the runtime runs.
-        unsafe { (entry.0 as *mut u8).write(0xe9) };
-        let reached = self.link(CachePc(entry.0 + 1), jump_to);
-        debug_assert!(reached, "a stub is in its fragment's arena");
-    }
-
-    /// Drops everything. All links, tables and numbers are void afterwards.
-    pub fn flush(&mut self) {
-        self.fragments.clear();
-        self.steps.clear();
-        self.exits.clear();
-        self.table = Table::new();
-        for a in &mut self.arenas {
-            a.next = a.base;
-            a.next_stub = a.base + STUB_OFFSET;
-            a.fragments.clear();
+    /// Writes a displacement that other threads may be executing.
+    fn patch(patch: CachePc, rel: i32) {
+        // SAFETY: `patch` is the displacement of a jump inside a fragment or stub of ours, in one cache
+        // line; a single store, so that a thread fetches the old one or the new.
+        unsafe {
+            core::arch::asm!("mov dword ptr [{}], {:e}", in(reg) patch.0, in(reg) rel, options(nostack, preserves_flags));
         }
     }
 
-    /// Bytes in use in all arenas.
-    pub fn bytes(&self) -> u64 {
-        self.arenas
-            .iter()
-            .map(|a| a.next - a.base + a.next_stub - a.base - STUB_OFFSET)
-            .sum()
-    }
-}
-
-/// Open addressing with linear probing, at most half full. Keys are never removed but by rebuild; a
-/// retired fragment leaves its key with no fragment.
-///
-/// Most questions are about addresses where no fragment starts: `filter` has a bit for a hash of
-/// every key, so that they are answered from a cache line that is there.
-struct Table {
-    slots: Vec<(u64, u32)>,
-    used: usize,
-    filter: Vec<u64>,
-}
-
-const EMPTY: u64 = u64::MAX;
-const GONE: u32 = u32::MAX;
-
-impl Table {
-    fn new() -> Self {
-        Self::of(1 << 12)
-    }
-
-    fn of(slots: usize) -> Self {
-        Self {
-            slots: alloc::vec![(EMPTY, GONE); slots],
-            used: 0,
-            // Eight bits for each key when it is full.
-            filter: alloc::vec![0; slots / 16],
+    /// Lets an exit lead straight to a fragment, unless it is of another generation. A fragment in an arena
+    /// too far away is reached through a stub.
+    pub fn link(&mut self, number: u32, id: u32) {
+        const FAR_JUMP: u64 = 16;
+        let Some(n) = self.current_exit(number) else {
+            return;
+        };
+        let exit = self.exits[n];
+        if exit.patch.0 == 0 {
+            return;
         }
-    }
-
-    fn hash(key: u64) -> u64 {
-        key.wrapping_mul(0x9e37_79b9_7f4a_7c15)
-    }
-
-    fn slot(&self, key: u64) -> usize {
-        let mask = self.slots.len() - 1;
-        let mut i = (Self::hash(key) >> 32) as usize & mask;
-        loop {
-            let k = self.slots[i].0;
-            if k == key || k == EMPTY {
-                return i;
+        let distance = |to: CachePc| i32::try_from(to.0 as i64 - exit.patch.0 as i64 - 4);
+        let entry = self.fragments[id as usize].entry;
+        let rel = match (distance(entry), self.arena_of(exit.patch)) {
+            (Ok(rel), _) => rel,
+            (Err(_), Some(arena)) if self.arenas[arena].stub_room() >= FAR_JUMP => {
+                let mut code = Code::new(self.arenas[arena].next_stub(), FAR_JUMP as usize);
+                code.jmp_far(entry.0);
+                let at = self.place_stub(arena, code.bytes());
+                let Ok(rel) = distance(at) else { return };
+                rel
             }
-            i = (i + 1) & mask;
+            _ => return,
+        };
+        self.exits[n].to = id;
+        Self::patch(exit.patch, rel);
+    }
+
+    fn cut_off(fragment: &mut Fragment, retired: u64) {
+        fragment.retired = true;
+        if let Some(at) = fragment.checked {
+            // SAFETY: a checked entry is aligned to eight bytes and starts with an instruction of ten, of
+            // which nobody is in the middle.
+            unsafe {
+                core::arch::asm!("mov qword ptr [{}], {}", in(reg) at.0, in(reg) retired, options(nostack, preserves_flags));
+            }
         }
     }
 
-    /// Word and mask of a key in the filter.
-    fn bit(&self, key: u64) -> (usize, u64) {
-        let hash = Self::hash(key);
-        let word = (hash >> 40) as usize & (self.filter.len() - 1);
-        (word, 1 << (hash >> 34 & 63))
-    }
-
-    #[inline]
-    fn get(&self, app: AppPc) -> Option<u32> {
-        let (word, mask) = self.bit(app.0);
-        if self.filter[word] & mask == 0 {
-            return None;
+    /// Retires the fragments that `choose` picks. A thread that is in one leaves it at its next exit, and none
+    /// gets in any more but through a table of indirect targets, whose way leads to the dispatcher.
+    pub fn retire(&mut self, choose: impl Fn(&Fragment) -> bool) {
+        let retired = retired_entry();
+        let mut any = false;
+        for fragment in &mut self.fragments {
+            if !fragment.retired && choose(fragment) {
+                any = true;
+                Self::cut_off(fragment, retired);
+                self.table.remove(fragment.app);
+            }
         }
-        let (k, id) = self.slots[self.slot(app.0)];
-        (k == app.0 && id != GONE).then_some(id)
-    }
-
-    fn insert(&mut self, app: AppPc, id: u32) {
-        if self.used * 2 >= self.slots.len() {
-            let bigger = Self::of(self.slots.len() * 2);
-            for (k, id) in core::mem::replace(self, bigger).slots {
-                if k != EMPTY && id != GONE {
-                    self.put(k, id);
+        if any {
+            for exit in &mut self.exits {
+                if (self.fragments.get(exit.to as usize)).is_some_and(|f| f.retired) {
+                    exit.to = UNLINKED;
+                    Self::patch(exit.patch, exit.stub);
                 }
             }
         }
-        self.put(app.0, id);
     }
 
-    fn put(&mut self, key: u64, id: u32) {
-        let i = self.slot(key);
-        self.used += usize::from(self.slots[i].0 == EMPTY);
-        self.slots[i] = (key, id);
-        let (word, mask) = self.bit(key);
-        self.filter[word] |= mask;
-    }
-
-    fn remove(&mut self, app: AppPc, id: u32) {
-        let i = self.slot(app.0);
-        if self.slots[i] == (app.0, id) {
-            self.slots[i].1 = GONE;
+    /// Starts a new generation. Returns its epoch: a thread that comes out of the cache from
+    /// now on has seen it. `alone`: no other thread is in the cache.
+    pub fn next_generation(&mut self, alone: bool) -> u64 {
+        if !alone {
+            self.retire(|_| true);
         }
+        self.epoch += 1;
+        self.table = Table::new();
+        let parts = self.arenas.iter().map(|a| Part {
+            code: a.code.next,
+            stubs: a.stubs.next,
+            fragments: Vec::new(),
+        });
+        let parts = core::mem::replace(&mut self.parts, parts.collect());
+        let exits = core::mem::take(&mut self.exits);
+        let first_exit = self.first_exit;
+        self.first_exit = first_exit.wrapping_add(exits.len() as u32);
+        self.old.push(Generation {
+            epoch: self.epoch,
+            forgotten: false,
+            first_exit,
+            fragments: core::mem::take(&mut self.fragments),
+            steps: core::mem::take(&mut self.steps),
+            exits,
+            parts,
+        });
+        self.epoch
+    }
+
+    /// Takes back the memory of generations that no thread can be in, when all have come out of
+    /// the cache in epoch `seen` or later. The caller empties the tables of indirect targets. Afterwards the current
+    /// generation, which must be empty, has what room there is.
+    pub fn reclaim(&mut self, seen: u64) {
+        let all = seen >= self.epoch;
+        let now = self.epoch;
+        self.old.retain_mut(|g| {
+            if g.epoch > seen {
+                return true;
+            }
+            // A thread may have put an entry back, and another have read it just now: once more.
+            let again = !g.forgotten && !all;
+            g.forgotten = true;
+            g.epoch = now;
+            again
+        });
+        for (n, arena) in self.arenas.iter_mut().enumerate() {
+            let oldest = self.old.iter().find_map(|g| g.parts.get(n));
+            match oldest {
+                None => arena.empty(),
+                Some(part) => arena.free_up_to(part.code, part.stubs),
+            }
+            self.parts[n].code = arena.code.next;
+            self.parts[n].stubs = arena.stubs.next;
+        }
+        if self.old.is_empty() {
+            self.first_exit = 0;
+        }
+    }
+
+    /// The current epoch.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Bytes that the current generation uses in all arenas.
+    pub fn bytes(&self) -> u64 {
+        let each = self.arenas.iter().zip(&self.parts);
+        each.map(|(a, part)| a.code.used(part.code) + a.stubs.used(part.stubs))
+            .sum()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_table_finds_what_was_put_in_through_growth_and_removal() {
-        let mut t = Table::new();
-        for n in 0..50_000u64 {
-            t.insert(AppPc(0x40_0000 + n * 3), n as u32);
-        }
-        for n in (0..50_000u64).step_by(7) {
-            t.remove(AppPc(0x40_0000 + n * 3), n as u32);
-        }
-        for n in 0..50_000u64 {
-            let expect = (n % 7 != 0).then_some(n as u32);
-            assert_eq!(t.get(AppPc(0x40_0000 + n * 3)), expect);
-            assert_eq!(t.get(AppPc(0x40_0001 + n * 3)), None);
-        }
-        t.insert(AppPc(0x40_0000), 9);
-        assert_eq!(t.get(AppPc(0x40_0000)), Some(9));
-    }
 
     #[test]
     fn an_arena_is_within_reach_of_its_code() {

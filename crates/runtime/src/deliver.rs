@@ -1,30 +1,67 @@
-//! The target's side of the queue: the dictionary written, chunks published.
+//! The target's side of the queue: the dictionary written, chunks taken and published.
 //!
-//! Generated code appends records by itself; it comes here only when its chunk is full. A full
-//! ring makes the app wait until the host has given a chunk back: nothing is dropped. If the host
-//! is gone there is nobody to wait for, and the caller lets the app go.
+//! Generated code appends records by itself; it comes here only when its chunk is full. With too
+//! many chunks waiting for the host the thread waits until some are given back: nothing is dropped. If
+//! the host is gone there is nobody to wait for, and the caller lets the app go.
+//!
+//! The dictionary is written under the runtime's lock. The queue takes no lock: each of its steps is
+//! one atomic operation, and their order is such that the host can tell what was recorded whenever
+//! the program dies between two of them (`trommel_queue::Chunk`).
 #![allow(unsafe_code)] // reason: writes into memory shared with the host.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use linux_raw_sys::general as nr;
 use trommel_queue::dict::{Event, PathHeader};
 use trommel_queue::{
-    CHUNKS, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, MAX_PATHS, MAX_REGIONS, MAX_WORDS,
-    REGION_OFFSET, RING_OFFSET, RegionRecord, chunk_start,
+    BACKLOG, CHUNKS, CHUNKS_OFFSET, Chunk, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET,
+    GIVEN_BACK_OFFSET, MAX_PATHS, MAX_REGIONS, MAX_WORDS, POOL_OFFSET, PUBLISHED_OFFSET,
+    REGION_OFFSET, RegionRecord, THREAD_PAGE, THREAD_PAGES_OFFSET, chunk_start,
 };
 
 use crate::region::Mapping;
 use crate::sys;
 
 /// The shared file as mapped here.
-pub struct Shared {
+#[derive(Clone, Copy)]
+pub struct Mapped {
     base: u64,
-    /// Chunk being filled.
-    chunk: u64,
-    paths: u32,
-    words: u64,
-    regions: u32,
+}
+
+impl Mapped {
+    /// The file mapped at `base`.
+    ///
+    /// # Safety
+    /// All `FILE_SIZE` bytes must be mapped there, shared and writable, for good.
+    pub unsafe fn new(base: u64) -> Self {
+        let mapped = Self { base };
+        let pool = base + POOL_OFFSET as u64;
+        mapped.control().pool_base.store(pool, Release);
+        mapped
+    }
+
+    /// The control words.
+    pub fn control(&self) -> &'static Control {
+        // SAFETY: the mapping is ours for good; `Control` is all atomics.
+        unsafe { &*(self.base as *const Control) }
+    }
+
+    fn chunk(&self, chunk: u32) -> &'static Chunk {
+        let at = CHUNKS_OFFSET + chunk as usize % CHUNKS * size_of::<Chunk>();
+        // SAFETY: inside the mapping; all atomics.
+        unsafe { &*((self.base + at as u64) as *const Chunk) }
+    }
+
+    fn ring_entry(&self, ring: usize, n: u64) -> &'static AtomicU32 {
+        let at = ring + (n % CHUNKS as u64) as usize * 4;
+        // SAFETY: inside the mapping, aligned.
+        unsafe { &*((self.base + at as u64) as *const AtomicU32) }
+    }
+
+    /// Address of a thread's page.
+    pub fn thread_page(&self, page: u32) -> u64 {
+        self.base + (THREAD_PAGES_OFFSET + page as usize * THREAD_PAGE) as u64
+    }
 }
 
 /// The host is gone.
@@ -35,35 +72,28 @@ pub struct HostGone;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DictionaryFull;
 
+/// The dictionary, for who writes it.
+pub struct Shared {
+    mapped: Mapped,
+    paths: u32,
+    words: u64,
+    regions: u32,
+}
+
 impl Shared {
-    /// The file mapped at `base`.
-    ///
-    /// # Safety
-    /// All `FILE_SIZE` bytes must be mapped there, shared and writable, for good.
-    pub unsafe fn new(base: u64) -> Self {
-        let shared = Self {
-            base,
-            chunk: 0,
+    /// The empty dictionary of a file.
+    pub fn new(mapped: Mapped) -> Self {
+        Self {
+            mapped,
             paths: 0,
             words: 0,
             regions: 0,
-        };
-        shared
-            .control()
-            .ring_base
-            .store(base + RING_OFFSET as u64, Release);
-        shared
+        }
     }
 
     /// The control words.
-    pub fn control(&self) -> &Control {
-        // SAFETY: the mapping is ours for good; `Control` is all atomics.
-        unsafe { &*(self.base as *const Control) }
-    }
-
-    /// Where the write pointer starts.
-    pub fn first_record(&self) -> u64 {
-        self.base + RING_OFFSET as u64 + chunk_start(self.chunk) as u64
+    pub fn control(&self) -> &'static Control {
+        self.mapped.control()
     }
 
     fn put_words(&mut self, words: &[u64]) -> Result<u32, DictionaryFull> {
@@ -72,7 +102,7 @@ impl Shared {
         }
         let at = self.words;
         for (n, word) in words.iter().enumerate() {
-            let address = self.base + DICT_WORDS_OFFSET as u64 + (at + n as u64) * 8;
+            let address = self.mapped.base + DICT_WORDS_OFFSET as u64 + (at + n as u64) * 8;
             // SAFETY: bounds checked above; only the runtime writes here.
             unsafe { (address as *mut u64).write(*word) };
         }
@@ -112,7 +142,7 @@ impl Shared {
             self.put_words(&words[..n])?;
         }
         let number = self.paths;
-        let index = self.base + DICT_INDEX_OFFSET as u64 + u64::from(number) * 4;
+        let index = self.mapped.base + DICT_INDEX_OFFSET as u64 + u64::from(number) * 4;
         // SAFETY: bounds checked above; only the runtime writes here.
         unsafe { (index as *mut u32).write(at) };
         self.paths += 1;
@@ -125,8 +155,8 @@ impl Shared {
         if self.regions as usize >= MAX_REGIONS {
             return Err(DictionaryFull);
         }
-        let address =
-            self.base + (REGION_OFFSET + self.regions as usize * size_of::<RegionRecord>()) as u64;
+        let at = REGION_OFFSET + self.regions as usize * size_of::<RegionRecord>();
+        let address = self.mapped.base + at as u64;
         // SAFETY: bounds checked above; only the runtime writes here, and the host reads no further
         // than `regions`. The file is zero where it was never written.
         let record = unsafe { &mut *(address as *mut RegionRecord) };
@@ -141,83 +171,207 @@ impl Shared {
         self.control().regions.store(self.regions, Release);
         Ok(())
     }
+}
 
-    /// Publishes the current chunk, filled up to `write_pointer`, and waits for the next one.
-    /// Returns the new write pointer.
-    pub fn publish(&mut self, write_pointer: u64) -> Result<u64, HostGone> {
-        let used = write_pointer - self.first_record();
-        let control = self.control();
-        control.chunk_bytes[(self.chunk % CHUNKS as u64) as usize].store(used as u32, Relaxed);
-        control.published.0.store(self.chunk + 1, SeqCst);
-        if control.host_sleeps.load(SeqCst) != 0 {
-            control.host_sleeps.store(0, SeqCst);
-            wake(&control.host_sleeps);
+/// The pool of chunks, for all threads.
+pub struct Queue {
+    mapped: Mapped,
+    /// Chunks taken that were used for the first time.
+    fresh: AtomicU32,
+    /// Chunks taken that the host had given back.
+    recycled: AtomicU64,
+}
+
+/// A thread's end of the queue.
+pub struct Writer {
+    /// The write pointer, 0 while there is no chunk.
+    pub pointer: *mut u64,
+    /// The thread's number, from 1.
+    pub number: u32,
+    /// Its id in the kernel.
+    pub tid: u32,
+    /// Its page in the file.
+    pub page: u32,
+    chunk: u32,
+}
+
+impl Writer {
+    /// Of the thread whose write pointer is at `pointer`, with no chunk yet.
+    pub const fn new(pointer: *mut u64, page: u32) -> Self {
+        Self {
+            pointer,
+            number: 0,
+            tid: 0,
+            page,
+            chunk: 0,
         }
-        self.chunk += 1;
-        self.wait_until_consumed(self.chunk + 1 - CHUNKS.min(self.chunk as usize + 1) as u64)?;
-        Ok(self.first_record())
     }
 
-    /// Publishes what there is and waits until the host has folded all of it.
-    pub fn drain(&mut self, write_pointer: u64) -> Result<u64, HostGone> {
-        let next = self.publish(write_pointer)?;
-        self.wait_until_consumed(self.chunk)?;
-        Ok(next)
+    /// The write pointer.
+    pub fn at(&self) -> u64 {
+        // SAFETY: the pointer's owner is this thread; generated code and the host read it too.
+        unsafe { self.pointer.read_volatile() }
     }
 
-    fn wait_until_consumed(&self, chunks: u64) -> Result<(), HostGone> {
+    /// Moves the write pointer.
+    pub fn set(&mut self, to: u64) {
+        // SAFETY: as in `at`.
+        unsafe { self.pointer.write_volatile(to) }
+    }
+}
+
+impl Queue {
+    /// The queue of a file in which nothing is used yet.
+    pub const fn new(mapped: Mapped) -> Self {
+        Self {
+            mapped,
+            fresh: AtomicU32::new(0),
+            recycled: AtomicU64::new(0),
+        }
+    }
+
+    /// The control words.
+    pub fn control(&self) -> &'static Control {
+        self.mapped.control()
+    }
+
+    /// The file.
+    pub fn mapped(&self) -> Mapped {
+        self.mapped
+    }
+
+    fn first_record(&self, chunk: u32) -> u64 {
+        self.mapped.base + (POOL_OFFSET + chunk_start(chunk)) as u64
+    }
+
+    /// Publishes what the thread has recorded. It has no chunk afterwards.
+    pub fn hand_in(&self, writer: &mut Writer) {
+        let at = writer.at();
+        if at == 0 {
+            return;
+        }
         let control = self.control();
-        if control.consumed.0.load(Acquire) >= chunks {
+        let used = at - self.first_record(writer.chunk);
+        let chunk = self.mapped.chunk(writer.chunk);
+        chunk.published.store(used as u32 + 1, Release);
+        writer.set(0);
+        let n = control.published.0.fetch_add(1, SeqCst);
+        self.mapped
+            .ring_entry(PUBLISHED_OFFSET, n)
+            .store(writer.chunk + 1, SeqCst);
+        self.wake_host();
+    }
+
+    fn wake_host(&self) {
+        let sleeps = &self.control().host_sleeps;
+        if sleeps.load(SeqCst) != 0 {
+            sleeps.store(0, SeqCst);
+            sys::futex_wake(sleeps, 1, false);
+        }
+    }
+
+    /// Gives the thread a chunk to fill, as soon as there is room.
+    pub fn take(&self, writer: &mut Writer) -> Result<(), HostGone> {
+        self.wait_for_room()?;
+        let number = loop {
+            if let Some(number) = self.free() {
+                break number;
+            }
+            // There are more chunks than threads and waiting chunks together: somebody is about to
+            // publish, or the host to give back.
+            self.sleep_for_room()?;
+        };
+        let chunk = self.mapped.chunk(number);
+        chunk.tid.store(writer.tid, Relaxed);
+        chunk.page.store(writer.page, Relaxed);
+        chunk.thread.store(writer.number, Release);
+        writer.chunk = number;
+        writer.set(self.first_record(number));
+        Ok(())
+    }
+
+    fn free(&self) -> Option<u32> {
+        let control = self.control();
+        loop {
+            let n = self.recycled.load(Acquire);
+            if n == control.consumed.0.load(Acquire) {
+                break;
+            }
+            let chunk = self.mapped.ring_entry(GIVEN_BACK_OFFSET, n).load(Relaxed);
+            // Read before it is ours to read: if it was overwritten, another has taken it meanwhile.
+            if self
+                .recycled
+                .compare_exchange(n, n + 1, SeqCst, Relaxed)
+                .is_ok()
+            {
+                return Some(chunk % CHUNKS as u32);
+            }
+        }
+        let more = |n: u32| (n < CHUNKS as u32).then_some(n + 1);
+        let number = self.fresh.fetch_update(Relaxed, Relaxed, more).ok()?;
+        control.used.fetch_max(number + 1, Release);
+        Some(number)
+    }
+
+    /// Publishes what the thread has recorded, and gives it another chunk.
+    pub fn publish(&self, writer: &mut Writer) -> Result<(), HostGone> {
+        self.hand_in(writer);
+        self.take(writer)
+    }
+
+    fn backlog(&self) -> u64 {
+        let control = self.control();
+        let published = control.published.0.load(SeqCst);
+        published.saturating_sub(control.consumed.0.load(SeqCst))
+    }
+
+    fn wait_for_room(&self) -> Result<(), HostGone> {
+        const ENOUGH: u64 = BACKLOG as u64;
+        if self.backlog() < ENOUGH {
             return Ok(());
         }
         let started = sys::monotonic();
-        let mut gone = false;
-        while control.consumed.0.load(Acquire) < chunks {
-            control.target_sleeps.store(1, SeqCst);
-            if control.consumed.0.load(SeqCst) >= chunks {
-                break;
-            }
-            sleep(&control.target_sleeps, 100_000_000);
-            if control.consumed.0.load(Acquire) < chunks
-                && sys::getppid() as u32 != control.host_pid.load(Relaxed)
-            {
-                gone = true;
-                break;
+        let mut done = Ok(());
+        while done.is_ok() && self.backlog() >= ENOUGH {
+            self.control().target_sleeps.store(1, SeqCst);
+            if self.backlog() >= ENOUGH {
+                done = self.sleep_for_room();
             }
         }
-        control.target_sleeps.store(0, SeqCst);
+        let control = self.control();
         control.waits.fetch_add(1, Relaxed);
-        control
-            .wait_nanos
-            .fetch_add(sys::monotonic() - started, Relaxed);
-        if gone { Err(HostGone) } else { Ok(()) }
+        let waited = sys::monotonic() - started;
+        control.wait_nanos.fetch_add(waited, Relaxed);
+        done
     }
-}
 
-fn wake(word: &core::sync::atomic::AtomicU32) {
-    // SAFETY: a futex word of the shared file.
-    let _ = unsafe {
-        sys::call(
-            nr::__NR_futex,
-            [word.as_ptr() as u64, u64::from(nr::FUTEX_WAKE), 1, 0, 0, 0],
-        )
-    };
-}
+    fn sleep_for_room(&self) -> Result<(), HostGone> {
+        const NANOS: u64 = 100_000_000;
+        sys::futex_wait(&self.control().target_sleeps, 1, Some(NANOS), false);
+        self.host_is_there()
+    }
 
-fn sleep(word: &core::sync::atomic::AtomicU32, nanos: u64) {
-    let timeout = [0u64, nanos];
-    // SAFETY: a futex word of the shared file and a timespec.
-    let _ = unsafe {
-        sys::call(
-            nr::__NR_futex,
-            [
-                word.as_ptr() as u64,
-                u64::from(nr::FUTEX_WAIT),
-                1,
-                timeout.as_ptr() as u64,
-                0,
-                0,
-            ],
-        )
-    };
+    fn host_is_there(&self) -> Result<(), HostGone> {
+        let host = self.control().host_pid.load(Relaxed);
+        let there = sys::getppid() as u32 == host;
+        there.then_some(()).ok_or(HostGone)
+    }
+
+    /// Waits until the host has folded everything that any thread has recorded so far.
+    pub fn settle(&self) -> Result<(), HostGone> {
+        const NANOS: u64 = 100_000_000;
+        let control = self.control();
+        let asked = control.settle_asked.fetch_add(1, SeqCst).wrapping_add(1);
+        self.wake_host();
+        loop {
+            let done = control.settle_done.load(SeqCst);
+            if done.wrapping_sub(asked) as i32 >= 0 {
+                return Ok(());
+            }
+            sys::futex_wait(&control.settle_done, done, Some(NANOS), false);
+            if control.settle_done.load(SeqCst) == done {
+                self.host_is_there()?;
+            }
+        }
+    }
 }

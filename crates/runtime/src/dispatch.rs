@@ -1,28 +1,29 @@
 //! What happens when control leaves the cache: translate, link, look up.
 //!
-//! [`dispatch`] runs on the runtime's stack with the app's state in the [`Context`]. It decides
+//! [`dispatch`] runs on the thread's own stack with the app's state in the [`Context`]. It decides
 //! where the app goes on and sets [`Context::target`]; the caller resumes there. Whatever cannot go
 //! on in the cache is single-stepped natively or let go (see [`crate::native`]).
-#![allow(unsafe_code)] // reason: the runtime is reached through an address in the context.
+#![allow(unsafe_code)] // reason: the thread is reached through an address in the context.
 
-use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
 use trommel_queue::LetGo;
 
 use crate::area::{Context, Reason};
 use crate::cache::{AppPc, Cache, CachePc};
-use crate::deliver::{HostGone, Shared};
+use crate::deliver::Shared;
 use crate::emit::{Code, Reg};
 use crate::native;
 use crate::region::{Range, Regions};
-use crate::signal::Signals;
+use crate::signal::Actions;
 use crate::slot;
 use crate::syscall;
 use crate::targets::Targets;
+use crate::thread::Thread;
 use crate::translate::{Refusal, Site, Translator, tag_check};
 
-/// Everything the runtime knows, in one place that the thread area points to.
+/// What threads use one at a time, see [`crate::lock`].
 pub struct Runtime {
     /// Makes fragments.
     pub translator: Translator,
@@ -30,39 +31,31 @@ pub struct Runtime {
     pub cache: Cache,
     /// What memory is code.
     pub regions: Regions,
-    /// The queue and the dictionary.
+    /// The dictionary.
     pub shared: Shared,
-    /// The app's signal handlers and what is pending.
-    pub signals: Signals,
-    /// Address of the write pointer.
-    pub write_pointer: *mut u64,
-    /// Where indirect branches lead.
-    pub targets: Targets,
-    /// The runtime's own code.
-    pub image: Range,
+    /// The app's signal handlers.
+    pub actions: Actions,
+    /// Where indirect branches lead: for the first thread, then for all others.
+    pub targets: Vec<Targets>,
+    /// Address of the tables that all threads but the first share; 0 before there is another.
+    pub shared_tables: u64,
     /// Bytes of cache at which it is flushed (small under stress).
     pub cache_limit: u64,
-    /// This process runs natively from the next trap on.
-    pub leaving: bool,
-    /// One app instruction runs natively, with the trap flag set.
-    pub stepping: bool,
-    /// That instruction is the next to be executed.
-    pub stepping_there: bool,
+    /// The threads under control.
+    pub threads: Vec<*const Thread>,
+    /// Thread pages in use.
+    pub pages: u32,
+    /// Threads numbered so far.
+    pub numbers: u32,
 }
 
-impl Runtime {
-    /// The runtime of a context.
-    ///
-    /// # Safety
-    /// The context must be a started runtime's; only one reference may be in use at a time.
-    pub unsafe fn of<'a>(context: &Context) -> &'a mut Self {
-        // SAFETY: set once at the start, never freed; the caller answers for exclusiveness.
-        unsafe { &mut *(context.runtime as *mut Self) }
-    }
+// SAFETY: the threads are reached under the lock, and only what is atomic in them.
+unsafe impl Send for Runtime {}
 
-    /// Hands the runtime to the context for good.
-    pub fn install(self, context: &mut Context) {
-        context.runtime = Box::into_raw(Box::new(self)) as u64;
+impl Runtime {
+    /// Takes a thread from the list.
+    pub fn remove(&mut self, thread: &Thread) {
+        self.threads.retain(|t| !core::ptr::eq(*t, thread));
     }
 
     fn translate(&mut self, pc: AppPc, checked: bool) -> Result<u32, Refusal> {
@@ -101,11 +94,21 @@ impl Runtime {
         }
     }
 
-    /// Drops all fragments.
+    /// Drops all fragments, for a thread that is out of the cache.
     fn flush(&mut self) {
-        self.cache.flush();
+        let alone = self.threads.len() == 1;
+        let epoch = self.cache.next_generation(alone);
         self.shared.control().invalidations.fetch_add(1, Relaxed);
-        self.targets.clear();
+        let seen = self.threads.iter().map(|thread| {
+            // SAFETY: listed threads are there.
+            unsafe { (**thread).seen.load(Relaxed) }
+        });
+        // A single thread is the calling one, which is out of the cache now.
+        let seen = if alone { Some(epoch) } else { seen.min() };
+        self.cache.reclaim(seen.unwrap_or(0));
+        for targets in &mut self.targets {
+            targets.clear();
+        }
     }
 
     /// Where indirect branches enter a fragment; made when first asked for.
@@ -118,7 +121,7 @@ impl Runtime {
         if self.cache.arena(arena).stub_room() < 64 {
             return None;
         }
-        let at = self.cache.arena(arena).next_stub();
+        let at = self.cache.align_stub(arena);
         let mut code = Code::new(at, 256);
         tag_check(&mut code, fragment.app);
         code.load_gs(Reg::RDX, slot!(spill_rdx));
@@ -131,101 +134,70 @@ impl Runtime {
         Some(at)
     }
 
-    /// The app's code in `range` may have changed: fragments made from it are never entered again.
+    /// The app's code in `range` may have changed: fragments made from it are not entered any more.
     pub fn invalidate(&mut self, range: Range) {
         if !self.regions.forget(range) {
             return;
         }
         self.shared.control().invalidations.fetch_add(1, Relaxed);
-        for id in 0..self.cache.fragments.len() {
-            let fragment = self.cache.fragments[id];
-            if fragment.retired || !fragment.span.meets(&range) {
-                continue;
-            }
-            if let Some(entry) = fragment.checked {
-                self.targets.forget(fragment.app, entry);
-            }
-            let Some(arena) = self.cache.arena_of(fragment.entry) else {
-                continue;
-            };
-            let at = self.cache.arena(arena).next_stub();
-            let exit = self.cache.exits.len() as u32;
-            self.cache.exits.push(crate::cache::Exit {
-                patch: CachePc(0),
-                target: fragment.app,
-            });
-            let mut code = Code::new(at, 256);
-            code.store_gs_imm32(slot!(exit), exit);
-            code.jmp_gs(slot!(entry.exit));
-            self.cache.place_stub(arena, code.bytes());
-            self.cache.retire(id as u32, at);
+        self.cache.retire(|fragment| fragment.span.meets(&range));
+    }
+
+    /// All code is left at its next exit: for threads that are to be let go.
+    pub fn cut_off(&mut self) {
+        self.cache.retire(|_| true);
+        for targets in &mut self.targets {
+            targets.clear();
         }
     }
 
     /// Lets the app go on at `pc`. `from` is the exit to link with it.
-    pub fn go(&mut self, context: &mut Context, pc: AppPc, from: Option<CachePc>, checked: bool) {
+    pub fn go(
+        &mut self,
+        thread: &mut Thread,
+        context: &mut Context,
+        pc: AppPc,
+        from: Option<u32>,
+        checked: bool,
+    ) {
         context.next_pc = pc;
         context.at_boundary = 1;
+        thread.came_out(self);
+        if thread.process.is_leaving() {
+            return native::leave(thread, context);
+        }
         match self.fragment(pc, checked) {
             Ok((id, flushed)) => {
-                let entry = self.cache.fragments[id as usize].entry;
-                context.target = entry;
-                if let Some(patch) = from.filter(|p| p.0 != 0 && !flushed) {
-                    self.link(patch, entry);
+                context.target = self.cache.fragments[id as usize].entry;
+                if let Some(exit) = from.filter(|_| !flushed) {
+                    self.cache.link(exit, id);
                 }
                 if checked && let Some(at) = self.checked_entry(id) {
-                    self.targets.put(pc, at);
+                    self.targets[thread.targets].put(pc, at);
                 }
             }
-            Err(Refusal::Native) => native::step(self, context),
+            Err(Refusal::Native) => native::step(thread, context),
             Err(Refusal::Vsyscall) => {
                 syscall::vsyscall(context, pc);
                 let next = context.next_pc;
-                self.go(context, next, None, false);
+                self.go(thread, context, next, None, false);
             }
-            Err(Refusal::WritableCode) => native::let_go(self, context, LetGo::WritableCode),
-            Err(Refusal::Instruction) => native::let_go(self, context, LetGo::Instruction),
-            Err(Refusal::Gs) => native::let_go(self, context, LetGo::GsBase),
-            Err(Refusal::NoMaps) => native::let_go(self, context, LetGo::NoMaps),
+            Err(Refusal::WritableCode) => self.let_go(thread, context, LetGo::WritableCode),
+            Err(Refusal::Instruction) => self.let_go(thread, context, LetGo::Instruction),
+            Err(Refusal::Gs) => self.let_go(thread, context, LetGo::GsBase),
+            Err(Refusal::NoMaps) => self.let_go(thread, context, LetGo::NoMaps),
             Err(Refusal::OutOfSpace | Refusal::CacheFull) => {
-                native::let_go(self, context, LetGo::OutOfSpace);
+                self.let_go(thread, context, LetGo::OutOfSpace);
             }
         }
     }
 
-    /// Links an exit: directly, or through its stub when the fragment is in an arena too far away.
-    fn link(&mut self, patch: CachePc, entry: CachePc) {
-        // SAFETY: an exit's displacement is code of ours, and it still leads to its stub.
-        let rel = unsafe { (patch.0 as *const i32).read_unaligned() };
-        let stub = (patch.0 as i64 + 4 + i64::from(rel)) as u64;
-        if !self.cache.link(patch, entry) {
-            let mut code = Code::new(CachePc(stub), 256);
-            code.jmp_far(entry.0);
-            // SAFETY: a stub is longer than the far jump, and no thread is in it.
-            unsafe {
-                core::ptr::copy_nonoverlapping(code.bytes().as_ptr(), stub as *mut u8, code.here());
-            }
-        }
-    }
-
-    /// Publishes the records up to the write pointer.
-    pub fn publish(&mut self) -> Result<(), HostGone> {
-        // SAFETY: the write pointer is in the thread page, which stays mapped.
-        unsafe {
-            let next = self.shared.publish(self.write_pointer.read())?;
-            self.write_pointer.write(next);
-        }
-        Ok(())
-    }
-
-    /// Publishes, and waits until the host has folded everything.
-    pub fn drain(&mut self) -> Result<(), HostGone> {
-        // SAFETY: as in `publish`.
-        unsafe {
-            let next = self.shared.drain(self.write_pointer.read())?;
-            self.write_pointer.write(next);
-        }
-        Ok(())
+    /// Lets the process go, this thread at `context.next_pc`.
+    pub fn let_go(&mut self, thread: &mut Thread, context: &mut Context, why: LetGo) {
+        context.at_boundary = 1;
+        native::announce(thread.process, why, context.next_pc);
+        self.cut_off();
+        native::leave(thread, context);
     }
 }
 
@@ -234,42 +206,54 @@ impl Runtime {
 /// # Safety
 /// Only `arch::enter` may call this.
 pub unsafe extern "C" fn dispatch(context: &mut Context) {
-    // SAFETY: entered once at a time; the context is a started runtime's.
-    let runtime = unsafe { Runtime::of(context) };
-    runtime.shared.control().dispatches.fetch_add(1, Relaxed);
-    let exit = |runtime: &Runtime, context: &Context| runtime.cache.exits[context.exit as usize];
+    // SAFETY: entered once at a time by each thread; the context is a started thread's.
+    let thread = unsafe { Thread::of(context) };
+    let process = thread.process;
+    let control = process.queue.control();
+    control.dispatches.fetch_add(1, Relaxed);
+    if context.reason == Reason::Full as u32 {
+        context.at_boundary = 0;
+        if thread.publish().is_err() {
+            native::host_gone(thread, context);
+        }
+        return;
+    }
+    if core::mem::take(&mut thread.forking) {
+        // SAFETY: taken when the process was started, whose number is in `rax`.
+        unsafe { process.runtime.release() };
+    }
+    let mut runtime = process.runtime.lock();
     match context.reason {
         r if r == Reason::Exit as u32 => {
-            let exit = exit(runtime, context);
-            runtime.go(context, exit.target, Some(exit.patch), false);
+            let target = runtime.cache.exit(context.exit).target;
+            runtime.go(thread, context, target, Some(context.exit), false);
         }
         r if r == Reason::Indirect as u32 => {
-            runtime
-                .shared
-                .control()
-                .indirect_misses
-                .fetch_add(1, Relaxed);
+            control.indirect_misses.fetch_add(1, Relaxed);
             let pc = context.next_pc;
-            runtime.go(context, pc, None, true);
+            runtime.go(thread, context, pc, None, true);
         }
         r if r == Reason::Syscall as u32 => {
-            let next = exit(runtime, context).target;
-            syscall::handle(runtime, context, next);
-        }
-        r if r == Reason::Full as u32 => {
-            context.at_boundary = 0;
-            if runtime.publish().is_err() {
-                native::host_gone(runtime, context);
+            let next = runtime.cache.exit(context.exit).target;
+            // It may have seen to a signal, or to the process being let go, before the call.
+            let first = context.pending != 0 || process.is_leaving();
+            if first {
+                return runtime.go(thread, context, syscall::before(next), None, false);
             }
+            drop(runtime);
+            syscall::handle(thread, context, next);
         }
         r if r == Reason::Cloned as u32 => {
-            let next = exit(runtime, context).target;
+            let next = runtime.cache.exit(context.exit).target;
+            if context.regs[0] as i64 > 0 {
+                control.children.fetch_add(1, Relaxed);
+            }
             syscall::finish(context, next);
-            runtime.go(context, next, None, false);
+            runtime.go(thread, context, next, None, false);
         }
         _ => {
             let pc = context.next_pc;
-            runtime.go(context, pc, None, false);
+            runtime.go(thread, context, pc, None, false);
         }
     }
 }

@@ -324,6 +324,33 @@ impl Code {
         self.base_disp(to.0, base, disp);
     }
 
+    /// `mov reg, imm` in its longest form, ten bytes.
+    pub fn mov_imm64(&mut self, reg: Reg, imm: u64) {
+        self.raw(&[0x48 | reg.high() as u8, 0xb8 | reg.low()]);
+        self.u64(imm);
+    }
+
+    /// Goes on at a multiple of eight bytes. What lies between is not executed.
+    pub fn align8(&mut self) {
+        while !self.at(self.len).0.is_multiple_of(8) {
+            self.raw(&[0x90]);
+        }
+    }
+
+    /// Makes room, with one instruction that does nothing, so that a displacement `ahead` bytes from here
+    /// does not cross a cache line: it can be rewritten while it is executed.
+    pub fn patchable(&mut self, ahead: usize) {
+        const LINE: u64 = 64;
+        let last = (self.at(self.len + ahead).0 + 3) % LINE;
+        match last {
+            // One to three bytes of it are in the next line.
+            0 => self.raw(&[0x0f, 0x1f, 0x00]),
+            1 => self.raw(&[0x66, 0x90]),
+            2 => self.raw(&[0x90]),
+            _ => {}
+        }
+    }
+
     /// `mov reg, imm`, the shortest form that leaves the upper bits right.
     pub fn mov_imm(&mut self, reg: Reg, imm: u64) {
         if let Ok(small) = u32::try_from(imm) {

@@ -4,8 +4,7 @@
 //! of that size, filled from chunks of [`CHUNK`] bytes; larger ones are mappings of their own. The
 //! app's allocator and the runtime's never meet.
 //!
-//! Invariant: only one thread is inside the runtime at a time, and signal handlers of the runtime
-//! do not allocate. The allocator takes no lock; [`Heap`] is not for general use.
+//! Invariant: who allocates or frees holds the runtime's lock, or is the only thread yet. The allocator takes no lock; [`Heap`] is not for general use.
 #![allow(unsafe_code)] // reason: an allocator.
 
 use core::alloc::{GlobalAlloc, Layout};
@@ -50,7 +49,7 @@ impl Heap {
     /// # Safety
     /// Nothing else may use the range, now or later.
     pub unsafe fn give(&self, range: Range) {
-        // SAFETY: one thread at a time, so nothing else refers to the state.
+        // SAFETY: the module's invariant, so nothing else refers to the state.
         let state = unsafe { &mut *self.0.get() };
         state.next = range.start as usize;
         state.present = range.end as usize;
@@ -64,7 +63,7 @@ impl Default for Heap {
     }
 }
 
-// SAFETY: the module's invariant: one thread at a time.
+// SAFETY: the module's invariant.
 unsafe impl Sync for Heap {}
 
 fn class(layout: Layout) -> usize {
@@ -88,7 +87,7 @@ unsafe impl GlobalAlloc for Heap {
                 p as *mut u8
             });
         }
-        // SAFETY: one thread at a time, so nothing else refers to the state.
+        // SAFETY: the module's invariant, so nothing else refers to the state.
         let state = unsafe { &mut *self.0.get() };
         let head = state.free[class];
         if !head.is_null() {
@@ -123,7 +122,7 @@ unsafe impl GlobalAlloc for Heap {
             unsafe { sys::munmap(block as u64, whole_pages(layout.size())) };
             return;
         }
-        // SAFETY: one thread at a time; the block is at least 16 bytes and nobody's any more.
+        // SAFETY: the module's invariant; the block is at least 16 bytes and nobody's any more.
         unsafe {
             let state = &mut *self.0.get();
             block.cast::<*mut u8>().write(state.free[class]);

@@ -9,6 +9,8 @@
 //! |---|---|
 //! | [`arch`] | all assembly: crossing between cache and runtime |
 //! | [`area`] | the per-thread block that GS points to |
+//! | [`thread`] | threads: areas, start and end |
+//! | [`lock`] | what threads use one at a time |
 //! | [`start`] | from the host's jump to the first fragment |
 //! | [`region`] | what memory is code, and whose |
 //! | [`decode`] | app instructions, reduced to what the translator asks about them |
@@ -42,6 +44,7 @@ pub mod deliver;
 pub mod dispatch;
 pub mod emit;
 pub mod heap;
+pub mod lock;
 pub mod native;
 pub mod region;
 pub mod signal;
@@ -49,4 +52,5 @@ pub mod start;
 pub mod sys;
 pub mod syscall;
 pub mod targets;
+pub mod thread;
 pub mod translate;

@@ -3,7 +3,8 @@
 //! # Problem
 //! A thread that leaves must have every register, the vector state, the signal mask, handlers and
 //! alternate stack exactly as if it had never been controlled, and nothing of ours may stay in
-//! its way.
+//! its way. A process is let go as a whole, but its other threads are anywhere in the cache or wait in the
+//! kernel, maybe for ever, and a signal to wake them could be seen by the app.
 //!
 //! # Strategy
 //! The kernel can load a whole state at once: when it returns from a signal handler. So leaving is
@@ -12,75 +13,81 @@
 //! into the frame, and returns into the app's own code. GS is cleared in the handler's last step,
 //! when nothing needs it any more.
 //!
+//! With several threads, all links are cut: each comes to the dispatcher at the next exit of its
+//! fragment, or when its system call has returned, and leaves there. Until the last one has, the
+//! kernel's signal dispositions stay the runtime's: a signal to a thread that is native already is handed
+//! on to the app's handler (`signal::hand_on`), one to a thread under control is
+//! delivered as ever. The last one gives back the dispositions.
+//!
 //! A single instruction that only the CPU can judge (an address that may not be executed, an
 //! unknown encoding) is run in place with the trap flag set. If it faults, the fault is the app's,
 //! at its own address; if not, the trap brings control back.
 #![allow(unsafe_code)] // reason: entered from assembly.
 
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 
 use trommel_queue::{LetGo, State};
 
 use crate::area::Context;
-use crate::dispatch::Runtime;
+use crate::cache::AppPc;
 use crate::signal;
+use crate::thread::{Process, Thread};
 
 const TRAP_FLAG: u64 = 0x100;
 /// [`Context::pending`]: resume with the trap.
 pub const PENDING: u32 = 1;
 
-/// Lets the process go at `context.next_pc`, telling the host why.
-pub fn let_go(runtime: &mut Runtime, context: &mut Context, why: LetGo) {
-    context.at_boundary = 1;
-    // If the host is gone as well, nobody is left to tell.
-    let _ = runtime.publish();
-    let control = runtime.shared.control();
-    control.let_go.store(why as u32, Relaxed);
-    control.let_go_pc.store(context.next_pc.0, Relaxed);
-    control.state.store(State::Native as u32, Release);
-    leave(runtime, context);
+/// The process is let go from now on; the host is told why.
+pub fn announce(process: &Process, why: LetGo, at: AppPc) {
+    if process.leaving.swap(1, SeqCst) == 0 {
+        let control = process.queue.control();
+        control.let_go.store(why as u32, Relaxed);
+        control.let_go_pc.store(at.0, Relaxed);
+        control.state.store(State::Native as u32, Release);
+    }
 }
 
-/// The host disappeared while a record was being written: the app goes on at the next boundary.
-pub fn host_gone(runtime: &mut Runtime, context: &mut Context) {
-    let control = runtime.shared.control();
-    control.let_go.store(LetGo::HostGone as u32, Relaxed);
-    control.state.store(State::Native as u32, Release);
-    leave(runtime, context);
+/// The host disappeared, maybe while a record was being written: the thread leaves at the next boundary.
+pub fn host_gone(thread: &mut Thread, context: &mut Context) {
+    announce(thread.process, LetGo::HostGone, context.next_pc);
+    thread.process.runtime.lock().cut_off();
+    leave(thread, context);
 }
 
-fn leave(runtime: &mut Runtime, context: &mut Context) {
-    runtime.leaving = true;
+/// The thread leaves where it comes to a boundary next.
+pub fn leave(thread: &mut Thread, context: &mut Context) {
+    thread.leaving = true;
     context.pending = PENDING;
-    signal::unblock_trap(&mut runtime.signals);
+    signal::unblock_trap(&mut thread.signals);
 }
 
 /// Runs the instruction at `context.next_pc` in place.
-pub fn step(runtime: &mut Runtime, context: &mut Context) {
-    runtime.stepping = true;
-    runtime.stepping_there = false;
+pub fn step(thread: &mut Thread, context: &mut Context) {
+    thread.stepping = true;
+    thread.stepping_there = false;
     context.target = crate::cache::CachePc(context.next_pc.0);
     context.flags |= TRAP_FLAG;
-    signal::unblock_trap(&mut runtime.signals);
+    signal::unblock_trap(&mut thread.signals);
 }
 
 /// The child of a `fork` or `vfork` runs natively, from behind the system call. Runs on a stack of
-/// its own with the registers of the child in the context.
+/// its own with the registers of the child in the context. The parent's lock is of no concern here: it
+/// is copied, or belongs to others.
 ///
 /// # Safety
 /// Only `arch::clone` may call this.
 pub unsafe extern "C" fn child(context: &mut Context) {
     // SAFETY: the parent is stopped (vfork) or has a copy of its own (fork).
-    let runtime = unsafe { Runtime::of(context) };
-    context.next_pc = runtime.cache.exits[context.exit as usize].target;
+    let thread = unsafe { Thread::of(context) };
     context.regs[1] = context.next_pc.0;
     context.at_boundary = 1;
-    let saved = (
-        runtime.leaving,
-        context.pending,
-        *runtime.signals.mask_override(),
-    );
-    leave(runtime, context);
+    let saved = signal::BeforeChild {
+        leaving: thread.leaving,
+        pending: context.pending,
+        mask: thread.signals.mask_override(),
+        forking: thread.forking,
+    };
+    leave(thread, context);
     // In a vfork child the handler undoes this in the memory it shares with its parent.
-    runtime.signals.after_child = Some(saved);
+    thread.signals.before_child = Some(saved);
 }

@@ -5,7 +5,7 @@
 //! behind our back, and which file it comes from. The app changes its map at any time.
 //!
 //! # Strategy
-//! The kernel's own list, `/proc/self/maps`, is the only source. Executable regions are read from
+//! The kernel's own list, `/proc/thread-self/maps`, is the only source. Executable regions are read from
 //! it when an address outside all known regions is about to be translated, and kept. System calls
 //! that change the map drop the known regions they touch; the next translation there reads the
 //! list again. So the common calls cost one comparison, and nothing has to be modelled.
@@ -130,9 +130,10 @@ pub fn parse_line(line: &[u8]) -> Option<Mapping> {
     })
 }
 
-/// The whole map as it is now.
+/// The whole map as it is now. Not that of `/proc/self`: when the first thread has ended, that is
+/// empty.
 pub fn read_all() -> Option<Vec<Mapping>> {
-    let fd = sys::open(c"/proc/self/maps").ok()?;
+    let fd = sys::open(c"/proc/thread-self/maps").ok()?;
     let mut text = Vec::new();
     let mut buffer = [0u8; 4096];
     let complete = loop {

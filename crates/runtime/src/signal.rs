@@ -26,9 +26,15 @@
 //! The app's return from its handler is a system call that the runtime sees: it lets the kernel
 //! load the frame, with a landing place of its own as program counter.
 //!
+//! # Threads
+//! The kernel delivers to whichever thread it likes; a handler finds its thread by GS. Dispositions are
+//! shared, behind the runtime's lock; masks, alternate stacks and what is kept are the thread's. A
+//! handler that found its thread in the cache takes the lock to find out where; one that interrupted the
+//! runtime must not, and need not.
+//!
 //! # Invariants
 //! * At most one signal is kept: while there is one, all others are blocked in the kernel.
-//! * The app's mask is the kernel's, except while `Signals::true_mask` holds it.
+//! * The app's mask is the kernel's, except while `Pending::true_mask` holds it.
 //! * A default or ignored disposition is the kernel's business, except for the synchronous
 //!   signals, whose default action is carried out on the app's own code, so that a core dump shows
 //!   the app.
@@ -38,21 +44,23 @@ mod frame;
 mod handler;
 mod state;
 
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Release};
 
 pub use frame::{Action, AltStack, Info, UCONTEXT_BYTES, Ucontext};
 use handler::{call_handler, die, requeue};
 use linux_raw_sys::general as nr;
-pub use state::{Signals, unblock_trap};
+pub use state::{Actions, BeforeChild, Pending, block_all, set_mask, unblock_trap, use_stack};
 use state::{bit, is_synchronous, set_action};
-use trommel_queue::{FULL_WINDOW, LetGo, State};
+use trommel_queue::{FULL_WINDOW, LetGo};
 
-use crate::arch::Landmarks;
+use crate::arch::{self, Landmarks};
 use crate::area::{CONTEXT_OFFSET, Context};
 use crate::cache::{AppPc, CachePc, Fragment, Spilled, Step};
 use crate::dispatch::Runtime;
-use crate::native::PENDING;
+use crate::native::{self, PENDING};
 use crate::sys;
+use crate::thread::{Process, Thread};
 
 const SIGILL: i32 = 4;
 const SIGTRAP: i32 = 5;
@@ -83,36 +91,33 @@ enum Where {
     Boundary(AppPc, Option<(Fragment, Step)>),
     /// Inside the step of an app instruction.
     Inside(Fragment, Step),
-    /// In a fragment, before its first step.
+    /// In a fragment, before its first step, or on the way to one.
     Lead,
-    /// In `arch::resume`.
-    Resuming,
-    /// Elsewhere in the runtime.
-    Runtime,
+}
+
+/// Whether it found the thread in the runtime, but for where that is ready to go back to the cache or not
+/// yet out of it: then nothing that is locked may be looked at.
+fn in_runtime(process: &Process, pc: u64) -> bool {
+    process.image.holds(AppPc(pc))
+        && pc != Landmarks::sigreturned()
+        && !Landmarks::lookup().contains(&pc)
+        && !(Landmarks::resume_start()..=Landmarks::resume_end()).contains(&pc)
 }
 
 fn place(runtime: &Runtime, context: &Context, pc: u64) -> Where {
     if pc == Landmarks::sigreturned() {
         return Where::Boundary(context.next_pc, None);
     }
-    if (Landmarks::resume_start()..Landmarks::resume_end()).contains(&pc) {
-        return Where::Resuming;
-    }
     if Landmarks::lookup().contains(&pc) {
         return Where::Lead;
     }
-    if runtime.image.holds(AppPc(pc)) {
-        return Where::Runtime;
-    }
-    let Some(id) = runtime.cache.fragment_at(CachePc(pc)) else {
+    let Some((fragment, steps)) = runtime.cache.fragment_at(CachePc(pc)) else {
         return if runtime.cache.arena_of(CachePc(pc)).is_some() {
             Where::Lead
         } else {
             Where::Boundary(AppPc(pc), None)
         };
     };
-    let fragment = runtime.cache.fragments[id as usize];
-    let steps = runtime.cache.steps_of(&fragment);
     let Some(offset) = pc.checked_sub(fragment.entry.0) else {
         return Where::Lead;
     };
@@ -141,40 +146,103 @@ fn place(runtime: &Runtime, context: &Context, pc: u64) -> Where {
     Where::Inside(fragment, step)
 }
 
+/// The process, for handlers that find no thread of it.
+static PROCESS: AtomicU64 = AtomicU64::new(0);
+
+/// Handlers from now on belong to `process`.
+pub fn serve(process: &'static Process) {
+    PROCESS.store(&raw const *process as u64, Release);
+}
+
 fn context() -> &'static mut Context {
     let this: u64;
-    // SAFETY: GS points to the thread area while handlers of the runtime are installed, and only
-    // one thread is controlled.
+    // SAFETY: GS points to the thread area while a thread is under control.
     unsafe {
         core::arch::asm!("mov {}, gs:[{}]", out(reg) this, const CONTEXT_OFFSET + core::mem::offset_of!(Context, this), options(nostack, readonly));
         &mut *((this + CONTEXT_OFFSET as u64) as *mut Context)
     }
 }
 
-/// The handler of everything. Called by the kernel on the runtime's alternate stack.
+/// The handler of everything. Called by `arch::on_signal` on the runtime's alternate stack. Returns
+/// the app's handler if that is to be called in its place, else 0.
 ///
 /// # Safety
-/// Only the kernel may call this.
-pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut Ucontext) {
+/// Only `arch::on_signal` may call this.
+pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut Ucontext) -> u64 {
+    // SAFETY: set before the first handler was installed, for good.
+    let process = unsafe { &*(PROCESS.load(Acquire) as *const Process) };
+    // SAFETY: the kernel passes valid pointers.
+    let (info, frame) = unsafe { (&*info, &mut *frame) };
+    if process.is_leaving() && !process.has_area(arch::gs_base()) {
+        return hand_on(process, info, frame);
+    }
     let context = context();
-    // SAFETY: the kernel passes valid pointers; the runtime is the thread's own, and where it was
+    // SAFETY: the thread is this one, and where it was
     // interrupted itself only words that it reads once are changed.
-    let (runtime, info, frame) = unsafe { (Runtime::of(context), &*info, &mut *frame) };
+    let thread = unsafe { Thread::of(context) };
     let caused = is_synchronous(signal) && info.code > 0;
+    let pc = frame.rip;
+    let trace = caused && signal == SIGTRAP && info.code == TRAP_TRACE;
+    if trace && thread.stepping && process.image.holds(AppPc(pc)) {
+        // The flag works from the moment it is loaded: first come traps on the way there.
+        return 0;
+    }
+    let resuming = (Landmarks::resume_start()..Landmarks::resume_end()).contains(&pc);
+    if resuming || in_runtime(process, pc) {
+        if trace && thread.signals.rolling {
+            thread.signals.rolling = false;
+            frame.eflags &= !TRAP_FLAG;
+        } else if caused {
+            // SAFETY: if this thread holds the lock, it comes back to nothing that uses what is guarded, but to leave.
+            unsafe { process.runtime.release_if_held_on(&thread.stacks()) };
+            failed(thread, context, info, frame);
+            return 0;
+        } else {
+            keep(thread, info, frame);
+        }
+        context.pending = PENDING;
+        if resuming {
+            frame.rip = Landmarks::resume_start();
+        }
+        return 0;
+    }
+    if pc == Landmarks::resume_end() && thread.signals.before_child.is_some() {
+        landed_as_child(thread, context, frame);
+        return 0;
+    }
+    let mut runtime = process.runtime.lock();
+    found(&mut runtime, thread, context, info, frame, caused);
+    drop(runtime);
+    if core::mem::take(&mut thread.full) && thread.publish().is_err() {
+        native::host_gone(thread, context);
+    }
+    0
+}
+
+/// Found outside of the runtime: the lock is this thread's to take.
+fn found(
+    runtime: &mut Runtime,
+    thread: &mut Thread,
+    context: &mut Context,
+    info: &Info,
+    frame: &mut Ucontext,
+    caused: bool,
+) {
+    let signal = info.signo;
     if signal == SIGTRAP && caused {
         if frame.rip == Landmarks::resume_end() {
-            return landed(runtime, context, frame);
+            return landed(runtime, thread, context, frame);
         }
-        if info.code == TRAP_TRACE && (runtime.stepping || runtime.signals.rolling) {
-            return stepped(runtime, context, frame);
+        if info.code == TRAP_TRACE && (thread.stepping || thread.signals.rolling) {
+            return stepped(runtime, thread, context, frame);
         }
     }
     match place(runtime, context, frame.rip) {
         Where::Boundary(app, at) => {
-            stop_stepping(runtime, context, frame);
+            stop_stepping(thread, context, frame);
             let app = trap_address(runtime, info, app, frame, caused);
-            restore_mask(runtime, frame);
-            deliver(runtime, context, info, frame, app, at, caused);
+            restore_mask(thread, frame);
+            deliver(runtime, thread, context, info, frame, app, at, caused);
         }
         Where::Inside(fragment, step) if caused => {
             let app = AppPc((fragment.app.0 as i64 + i64::from(step.app)) as u64);
@@ -190,32 +258,15 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
                 spilled: step.at_fault,
                 ..step
             };
-            restore_mask(runtime, frame);
-            deliver(
-                runtime,
-                context,
-                info,
-                frame,
-                app,
-                Some((fragment, at)),
-                true,
-            );
+            restore_mask(thread, frame);
+            let at = Some((fragment, at));
+            deliver(runtime, thread, context, info, frame, app, at, true);
         }
-        Where::Runtime | Where::Resuming if caused => failed(runtime, context, info, frame),
-        Where::Lead if caused => failed(runtime, context, info, frame),
+        Where::Lead if caused => failed(thread, context, info, frame),
         Where::Inside(..) | Where::Lead => {
-            keep(runtime, info, frame);
-            runtime.signals.rolling = true;
+            keep(thread, info, frame);
+            thread.signals.rolling = true;
             frame.eflags |= TRAP_FLAG;
-        }
-        Where::Resuming => {
-            keep(runtime, info, frame);
-            frame.rip = Landmarks::resume_start();
-            context.pending = PENDING;
-        }
-        Where::Runtime => {
-            keep(runtime, info, frame);
-            context.pending = PENDING;
         }
     }
 }
@@ -234,12 +285,9 @@ fn trap_address(
     // In the cache the next step begins there, but its app address may be elsewhere (a followed
     // jump); the breakpoint itself is one byte before.
     match runtime.cache.fragment_at(CachePc(frame.rip - 1)) {
-        Some(id) => {
-            let fragment = runtime.cache.fragments[id as usize];
+        Some((fragment, steps)) => {
             let offset = frame.rip - 1 - fragment.entry.0;
-            runtime
-                .cache
-                .steps_of(&fragment)
+            steps
                 .iter()
                 .rev()
                 .find(|s| u64::from(s.cache) <= offset)
@@ -261,68 +309,64 @@ fn unspill(context: &Context, frame: &mut Ucontext, spilled: Spilled) {
     }
 }
 
-fn restore_mask(runtime: &mut Runtime, frame: &mut Ucontext) {
-    if let Some(mask) = runtime.signals.true_mask.take() {
+fn restore_mask(thread: &mut Thread, frame: &mut Ucontext) {
+    if let Some(mask) = thread.signals.true_mask.take() {
         frame.sigmask = mask;
     }
 }
 
 /// Keeps a signal for the next boundary, with all others blocked until then.
-fn keep(runtime: &mut Runtime, info: &Info, frame: &mut Ucontext) {
-    let signals = &mut runtime.signals;
+fn keep(thread: &mut Thread, info: &Info, frame: &mut Ucontext) {
+    let signals = &mut thread.signals;
     signals.kept = Some(*info);
     signals.true_mask.get_or_insert(frame.sigmask);
     frame.sigmask = !SYNCHRONOUS.iter().fold(0, |mask, s| mask | bit(*s));
 }
 
 /// The trap at the end of `arch::resume`: every register is the app's.
-fn landed(runtime: &mut Runtime, context: &mut Context, frame: &mut Ucontext) {
+fn landed(runtime: &mut Runtime, thread: &mut Thread, context: &mut Context, frame: &mut Ucontext) {
     context.pending = 0;
-    stop_stepping(runtime, context, frame);
+    stop_stepping(thread, context, frame);
     if context.at_boundary == 0 {
         // Inside a step (a chunk was full): on to the boundary.
         frame.rip = context.target.0;
         frame.eflags |= TRAP_FLAG;
-        runtime.signals.rolling = true;
+        thread.signals.rolling = true;
         return;
     }
-    arrived(runtime, context, frame, context.next_pc, None);
+    arrived(runtime, thread, context, frame, context.next_pc, None);
 }
 
-fn stop_stepping(runtime: &mut Runtime, context: &mut Context, frame: &mut Ucontext) {
-    if runtime.stepping {
-        runtime.stepping = false;
+fn stop_stepping(thread: &mut Thread, context: &mut Context, frame: &mut Ucontext) {
+    if thread.stepping {
+        thread.stepping = false;
         context.flags &= !TRAP_FLAG;
         frame.eflags &= !TRAP_FLAG;
     }
 }
 
 /// One instruction was executed with the trap flag.
-fn stepped(runtime: &mut Runtime, context: &mut Context, frame: &mut Ucontext) {
-    if runtime.stepping {
-        // The flag works from the moment it is loaded: first come traps on the way there, the last
-        // of them in front of the instruction.
-        if runtime.image.holds(AppPc(frame.rip)) {
+fn stepped(
+    runtime: &mut Runtime,
+    thread: &mut Thread,
+    context: &mut Context,
+    frame: &mut Ucontext,
+) {
+    if thread.stepping {
+        // The last trap on the way is in front of the instruction.
+        if !thread.stepping_there {
+            thread.stepping_there = true;
             return;
         }
-        if !runtime.stepping_there {
-            runtime.stepping_there = true;
-            return;
-        }
-        stop_stepping(runtime, context, frame);
+        stop_stepping(thread, context, frame);
         let pc = AppPc(frame.rip);
-        return arrived(runtime, context, frame, pc, None);
+        return arrived(runtime, thread, context, frame, pc, None);
     }
     match place(runtime, context, frame.rip) {
         Where::Boundary(app, at) => {
-            runtime.signals.rolling = false;
+            thread.signals.rolling = false;
             frame.eflags &= !TRAP_FLAG;
-            arrived(runtime, context, frame, app, at);
-        }
-        Where::Runtime | Where::Resuming => {
-            runtime.signals.rolling = false;
-            frame.eflags &= !TRAP_FLAG;
-            context.pending = PENDING;
+            arrived(runtime, thread, context, frame, app, at);
         }
         Where::Inside(..) | Where::Lead => {}
     }
@@ -331,19 +375,20 @@ fn stepped(runtime: &mut Runtime, context: &mut Context, frame: &mut Ucontext) {
 /// At a boundary with something to do: leave, deliver what was kept, or just go on.
 fn arrived(
     runtime: &mut Runtime,
+    thread: &mut Thread,
     context: &mut Context,
     frame: &mut Ucontext,
     app: AppPc,
     at: Option<(Fragment, Step)>,
 ) {
-    if runtime.leaving {
-        to_app_state(runtime, context, frame, app, at);
-        return leave(runtime, context, frame);
+    if thread.leaving {
+        to_app_state(runtime, thread, context, frame, app, at);
+        return leave(runtime, thread, context, frame);
     }
-    restore_mask(runtime, frame);
-    match runtime.signals.kept.take() {
-        Some(info) => deliver(runtime, context, &info, frame, app, at, false),
-        None => go_on(runtime, context, frame, app, at),
+    restore_mask(thread, frame);
+    match thread.signals.kept.take() {
+        Some(info) => deliver(runtime, thread, context, &info, frame, app, at, false),
+        None => go_on(runtime, thread, context, frame, app, at),
     }
 }
 
@@ -351,6 +396,7 @@ fn arrived(
 /// fragment that was executed.
 fn to_app_state(
     runtime: &mut Runtime,
+    thread: &mut Thread,
     context: &Context,
     frame: &mut Ucontext,
     app: AppPc,
@@ -363,43 +409,42 @@ fn to_app_state(
     }
     unspill(context, frame, step.spilled);
     if let (Some(block), true) = (fragment.block, step.events > 0) {
-        record_part(runtime, block, step);
+        record_part(runtime, thread, block, step);
     }
 }
 
-fn record_part(runtime: &mut Runtime, block: u32, step: Step) {
+/// Leaves a chunk that this fills to be published when the lock is free.
+fn record_part(runtime: &mut Runtime, thread: &mut Thread, block: u32, step: Step) {
     let Ok(path) = runtime.shared.path(block, u16::from(step.events), None) else {
         return;
     };
+    let at = thread.writer.at();
     // SAFETY: the write pointer leads to room for a whole record, whose values are in place.
-    let full = unsafe {
-        let at = runtime.write_pointer.read();
-        (at as *mut u32).write_unaligned(path);
-        let next = at + 4 + 8 * u64::from(step.values);
-        runtime.write_pointer.write(next);
-        next as usize & 0xffff < FULL_WINDOW
-    };
-    if full {
-        let _ = runtime.publish();
-    }
+    unsafe { (at as *mut u32).write_unaligned(path) };
+    let next = at + 4 + 8 * u64::from(step.values);
+    thread.writer.set(next);
+    thread.full = next as usize & 0xffff < FULL_WINDOW;
 }
 
 /// Lets the app go on at `app` through the dispatcher.
 fn go_on(
     runtime: &mut Runtime,
+    thread: &mut Thread,
     context: &mut Context,
     frame: &mut Ucontext,
     app: AppPc,
     at: Option<(Fragment, Step)>,
 ) {
-    to_app_state(runtime, context, frame, app, at);
+    to_app_state(runtime, thread, context, frame, app, at);
     context.next_pc = app;
     frame.rip = Landmarks::sigreturned();
 }
 
 /// Runs the app's handler, or does what the app chose instead.
+#[allow(clippy::too_many_arguments, reason = "what a signal found, and where")]
 fn deliver(
     runtime: &mut Runtime,
+    thread: &mut Thread,
     context: &mut Context,
     info: &Info,
     frame: &mut Ucontext,
@@ -408,7 +453,7 @@ fn deliver(
     caused: bool,
 ) {
     let signal = info.signo;
-    let action = runtime.signals.actions[signal as usize];
+    let action = runtime.actions.0[signal as usize];
     match action.handler {
         // The kernel does not let an instruction's fault be ignored.
         SIG_DFL | SIG_IGN if caused => {
@@ -417,75 +462,127 @@ fn deliver(
             } else {
                 app
             };
-            to_app_state(runtime, context, frame, app, at);
-            die(runtime, context, info, frame, false);
+            to_app_state(runtime, thread, context, frame, app, at);
+            die(runtime, thread, context, info, frame, false);
         }
-        SIG_IGN => go_on(runtime, context, frame, app, at),
+        SIG_IGN => go_on(runtime, thread, context, frame, app, at),
         SIG_DFL if is_synchronous(signal) || signal == SIGABRT_IOT => {
-            to_app_state(runtime, context, frame, app, at);
-            die(runtime, context, info, frame, true);
+            to_app_state(runtime, thread, context, frame, app, at);
+            die(runtime, thread, context, info, frame, true);
         }
         // The app changed its mind between the signal and its delivery; the kernel decides anew.
         SIG_DFL => {
             requeue(info);
-            go_on(runtime, context, frame, app, at);
+            go_on(runtime, thread, context, frame, app, at);
         }
         _ => {
-            to_app_state(runtime, context, frame, app, at);
-            call_handler(runtime, context, info, frame, &action, caused);
+            to_app_state(runtime, thread, context, frame, app, at);
+            call_handler(runtime, thread, context, info, frame, &action, caused);
         }
     }
 }
 
 /// The last step of letting go: everything of the kernel's is the app's again.
-fn leave(runtime: &mut Runtime, context: &mut Context, frame: &mut Ucontext) {
+fn leave(runtime: &mut Runtime, thread: &mut Thread, context: &mut Context, frame: &mut Ucontext) {
+    runtime.remove(thread);
+    // Others need the runtime's handlers still.
+    if runtime.threads.is_empty() {
+        runtime.actions.give_back();
+    }
+    become_native(thread, context, frame);
+}
+
+fn become_native(thread: &mut Thread, context: &mut Context, frame: &mut Ucontext) {
     const ARCH_SET_GS: u64 = 0x1001;
-    let signals = &mut runtime.signals;
+    let signals = &mut thread.signals;
     frame.eflags &= !TRAP_FLAG;
     frame.stack = signals.stack;
     if let Some(mask) = signals.true_mask.take() {
         frame.sigmask = mask;
     }
-    for signal in 1..SIGNALS {
-        if signals.is_own(signal) {
-            set_action(signal as i32, &signals.actions[signal]);
-        }
-    }
     if let Some(info) = signals.kept.take() {
         requeue(&info);
     }
     signals.rolling = false;
-    if let Some((leaving, pending, mask)) = signals.after_child.take() {
-        runtime.leaving = leaving;
-        context.pending = pending;
-        signals.true_mask = mask;
+    if let Some(saved) = signals.before_child.take() {
+        thread.leaving = saved.leaving;
+        thread.forking = saved.forking;
+        context.pending = saved.pending;
+        signals.true_mask = saved.mask;
     }
     // SAFETY: nothing uses GS from here on: the handler returns straight to the kernel.
     let _ = unsafe { sys::call(nr::__NR_arch_prctl, [ARCH_SET_GS, 0, 0, 0, 0, 0]) };
 }
 
+/// [`landed`] in a child process, where the runtime's lock is not to be taken: it may have been copied
+/// while it was held, and what it guards is the parent's.
+fn landed_as_child(thread: &mut Thread, context: &mut Context, frame: &mut Ucontext) {
+    context.pending = 0;
+    stop_stepping(thread, context, frame);
+    frame.rip = context.next_pc.0;
+    // SAFETY: a fork's copy was made by the holder of the lock. A vfork's memory is the parent's: another
+    // thread may change a disposition meanwhile, and the child gets the old or the new one.
+    unsafe { thread.process.runtime.peek() }.actions.give_back();
+    become_native(thread, context, frame);
+}
+
+/// A signal for a thread that runs natively while others are under control still: the app's handler is called
+/// on the frame that the kernel has made, or the signal's other action is carried out. Takes no lock
+/// but for `SA_RESETHAND`: in a child of such a thread, its holder may not be there.
+fn hand_on(process: &Process, info: &Info, frame: &mut Ucontext) -> u64 {
+    const NO_HANDLER: u64 = 0;
+    let signal = info.signo;
+    let caused = is_synchronous(signal) && info.code > 0;
+    // SAFETY: a disposition that another thread changes meanwhile may be the old or the new one.
+    let app = unsafe { process.runtime.peek() }.actions.0[signal as usize];
+    if app.handler <= SIG_IGN {
+        if caused || app.handler == SIG_DFL {
+            set_action(signal, &Action::default());
+        }
+        if !caused && app.handler == SIG_DFL {
+            requeue(info);
+        }
+        return NO_HANDLER;
+    }
+    if app.flags & SA_RESETHAND != 0 {
+        let reset = Action {
+            handler: SIG_DFL,
+            ..app
+        };
+        process.runtime.lock().actions.0[signal as usize] = reset;
+        set_action(signal, &reset);
+    }
+    // SAFETY: the frame's first word, where the kernel put the return address, is in front of the context.
+    unsafe { (&raw mut *frame).cast::<u64>().sub(1).write(app.restorer) };
+    let own = if app.flags & SA_NODEFER == 0 {
+        bit(signal)
+    } else {
+        0
+    };
+    set_mask(frame.sigmask | app.mask | own);
+    app.handler
+}
+
 /// The runtime itself failed. While it runs, the app's state is complete in the context, and
 /// nothing of the app has changed: the app is let go.
-fn failed(runtime: &mut Runtime, context: &mut Context, info: &Info, frame: &mut Ucontext) {
-    let control = runtime.shared.control();
+fn failed(thread: &mut Thread, context: &mut Context, info: &Info, frame: &mut Ucontext) {
+    let process = thread.process;
     let text = b"trommel: internal error: signal 00 in the runtime at offset 0x0000000000000000\n";
     let mut line = *text;
     let hex = |n: u64| b"0123456789abcdef"[(n & 15) as usize];
     line[33] = b'0' + (info.signo / 10) as u8;
     line[34] = b'0' + (info.signo % 10) as u8;
     for n in 0..16 {
-        line[text.len() - 2 - n] = hex(frame.rip.wrapping_sub(runtime.image.start) >> (4 * n));
+        line[text.len() - 2 - n] = hex(frame.rip.wrapping_sub(process.image.start) >> (4 * n));
     }
     sys::complain(&line);
-    if runtime.leaving || !runtime.image.holds(AppPc(frame.rip)) {
+    if thread.leaving || !process.image.holds(AppPc(frame.rip)) {
         // Nothing sound is left: the default action, here.
         set_action(info.signo, &Action::default());
         return;
     }
-    control.let_go.store(LetGo::Internal as u32, Relaxed);
-    control.let_go_pc.store(context.next_pc.0, Relaxed);
-    control.state.store(State::Native as u32, Release);
-    runtime.leaving = true;
+    native::announce(process, LetGo::Internal, context.next_pc);
+    thread.leaving = true;
     context.pending = PENDING;
     context.at_boundary = 1;
     frame.rip = Landmarks::resume_start();

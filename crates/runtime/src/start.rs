@@ -8,23 +8,26 @@
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
+use alloc::boxed::Box;
+use alloc::vec;
+
 use linux_raw_sys::general as nr;
-use trommel_queue::{CHUNK, FILE_SIZE, RING_OFFSET, State, THREAD_PAGE_OFFSET, options};
+use trommel_queue::{CHUNK, FILE_SIZE, POOL_OFFSET, State, options};
 use trommel_tuple::KindSet;
 
 use crate::arch::{self, Landmarks};
 use crate::area::{
-    AREA_BYTES, CONTEXT_OFFSET, Context, Entries, SECOND_BYTES, SECOND_OFFSET, SYSCALL_TABLE,
+    CONTEXT_OFFSET, Context, Entries, INDIRECT_TABLE, SECOND_BYTES, SECOND_OFFSET, STACKS_END,
 };
 use crate::cache::{AppPc, Cache};
-use crate::deliver::Shared;
+use crate::deliver::{Mapped, Queue, Shared};
 use crate::dispatch::Runtime;
 use crate::heap::Heap;
 use crate::region::{Range, Regions};
-use crate::signal::{AltStack, Signals};
+use crate::signal::{self, Actions};
 use crate::sys;
-use crate::syscall;
 use crate::targets::Targets;
+use crate::thread::{Process, Thread};
 use crate::translate::{Config, MAX_INSNS, Translator};
 
 /// What the host tells the runtime, at a place in the runtime's own image.
@@ -49,13 +52,7 @@ const PAGE: u64 = 4096;
 /// One huge page, which takes a fraction of the time that its small pages would take to become
 /// present: the thread area, the stacks, and what the heap gives out first.
 const BLOCK_BYTES: u64 = 2 << 20;
-const STACK_BYTES: u64 = 256 << 10;
-const CHILD_STACK_BYTES: u64 = 64 << 10;
-const SIGNAL_STACK_BYTES: u64 = 128 << 10;
-const _: () = assert!(
-    AREA_BYTES as u64 + STACK_BYTES + CHILD_STACK_BYTES + SIGNAL_STACK_BYTES + (512 << 10)
-        < BLOCK_BYTES
-);
+const _: () = assert!(STACKS_END + (512 << 10) < BLOCK_BYTES);
 const ARCH_SET_GS: u64 = 0x1001;
 
 fn map_shared(file: i32) -> Option<u64> {
@@ -76,22 +73,8 @@ fn map_shared(file: i32) -> Option<u64> {
     .ok()
 }
 
-fn map_thread_page(area: u64, file: i32) -> Option<u64> {
-    // SAFETY: the first page of the area, which the caller has just made.
-    unsafe {
-        sys::mmap(&sys::Map {
-            at: area,
-            len: PAGE as usize,
-            prot: nr::PROT_READ | nr::PROT_WRITE,
-            flags: nr::MAP_SHARED | nr::MAP_FIXED,
-            fd: file,
-            offset: THREAD_PAGE_OFFSET as u64,
-        })
-    }
-    .ok()
-}
-
-fn entries() -> Entries {
+/// Where generated code enters the runtime.
+pub fn entries() -> Entries {
     Entries {
         exit: arch::exit as *const () as u64,
         indirect: Landmarks::indirect(),
@@ -99,6 +82,7 @@ fn entries() -> Entries {
         syscall: arch::syscall as *const () as u64,
         full: arch::full as *const () as u64,
         special: arch::special as *const () as u64,
+        retired: arch::retired as *const () as u64,
     }
 }
 
@@ -119,40 +103,22 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         sys::huge(block, BLOCK_BYTES);
     }
     const _: () = assert!(SECOND_OFFSET as u64 == PAGE + BLOCK_BYTES);
-    let stack = area + AREA_BYTES as u64 + STACK_BYTES;
-    let child_stack = stack + CHILD_STACK_BYTES;
-    let signal_stack = child_stack;
     let rest = Range {
-        start: signal_stack + SIGNAL_STACK_BYTES,
+        start: area + STACKS_END,
         end: block + BLOCK_BYTES,
     };
     // SAFETY: the rest of the block, which nothing else uses.
     unsafe { heap.give(rest) };
     let shared_at = map_shared(file)?;
-    map_thread_page(area, file)?;
     sys::close(file);
-    sys::populate(shared_at + RING_OFFSET as u64, CHUNK as u64);
+    sys::populate(shared_at + POOL_OFFSET as u64, CHUNK as u64);
     // SAFETY: mapped as required.
-    let shared = unsafe { Shared::new(shared_at) };
-    let control = shared.control();
+    let mapped = unsafe { Mapped::new(shared_at) };
+    // SAFETY: the first page of the area, which is not used yet.
+    unsafe { sys::map_again(mapped.thread_page(0), sys::PAGE, area) }.ok()?;
+    let control = mapped.control();
     let stress = control.options.load(Relaxed);
     let kinds = KindSet::from_bits(control.kinds.load(Relaxed) as u8);
-    let first_record = shared.first_record();
-    // SAFETY: fresh zero memory of the right size; all-zero is a valid context.
-    let context = unsafe { &mut *((area + CONTEXT_OFFSET as u64) as *mut Context) };
-    context.regs[4] = args.app_sp;
-    context.flags = 0x202;
-    context.entry = entries();
-    context.stack = stack;
-    context.child_stack = child_stack;
-    context.this = area;
-    // SAFETY: the table lies inside the area.
-    unsafe {
-        (area as *mut u64).write(first_record);
-        for number in syscall::SEEN {
-            ((area + u64::from(SYSCALL_TABLE.0) + u64::from(number)) as *mut u8).write(1);
-        }
-    }
     // SAFETY: GS is the runtime's from here on.
     let _ = unsafe { sys::call(nr::__NR_arch_prctl, [ARCH_SET_GS, area, 0, 0, 0, 0]) };
     let mut cache = Cache::new();
@@ -162,36 +128,50 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         kinds,
         max_insns: if insns == 0 { MAX_INSNS } else { insns },
     };
-    let mut runtime = Runtime {
+    // SAFETY: fresh zero memory, which stays.
+    let targets = unsafe {
+        Targets::new(
+            area + u64::from(INDIRECT_TABLE.0),
+            area + SECOND_OFFSET as u64,
+        )
+    };
+    let runtime = Runtime {
         translator: Translator::new(config),
         cache,
         regions: Regions::default(),
-        shared,
-        signals: Signals::install(AltStack {
-            sp: signal_stack,
-            flags: 0,
-            pad: 0,
-            size: SIGNAL_STACK_BYTES,
-        }),
-        write_pointer: area as *mut u64,
-        // SAFETY: mapped above, for good.
-        targets: unsafe { Targets::new(area) },
-        image: Range {
-            start: args.image_start,
-            end: args.image_end,
-        },
+        shared: Shared::new(mapped),
+        actions: Actions::none(),
+        targets: vec![targets],
+        shared_tables: 0,
         cache_limit: (stress >> options::CACHE_SHIFT & 0xffff) * 4096,
-        leaving: false,
-        stepping: false,
-        stepping_there: false,
+        threads: vec![],
+        pages: 1,
+        numbers: 1,
     };
-    runtime
-        .shared
-        .control()
-        .state
-        .store(State::Controlled as u32, Release);
-    runtime.go(context, AppPc(args.app_pc), None, false);
-    runtime.install(context);
+    let image = Range {
+        start: args.image_start,
+        end: args.image_end,
+    };
+    let process: &'static Process =
+        Box::leak(Box::new(Process::new(runtime, Queue::new(mapped), image)));
+    let thread = Thread::of_area(process, area, 0, 0);
+    thread.writer.number = 1;
+    thread.writer.tid = sys::gettid() as u32;
+    // There is room in an empty queue.
+    let _ = process.queue.take(&mut thread.writer);
+    signal::serve(process);
+    signal::use_stack(&thread.signals.own_stack);
+    // SAFETY: in the area just filled in.
+    let context = unsafe { &mut *((area + CONTEXT_OFFSET as u64) as *mut Context) };
+    context.regs[4] = args.app_sp;
+    context.flags = 0x202;
+    control.threads.store(1, Relaxed);
+    control.state.store(State::Controlled as u32, Release);
+    let mut runtime = process.runtime.lock();
+    runtime.threads.push(&raw const *thread);
+    runtime.actions = Actions::install();
+    runtime.go(thread, context, AppPc(args.app_pc), None, false);
+    drop(runtime);
     // SAFETY: the context is complete and GS points to its area.
     unsafe { arch::resume() }
 }

@@ -2,10 +2,13 @@
 #![allow(unsafe_code)] // reason: system calls.
 
 use core::arch::asm;
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
 pub use linux_raw_sys::general as nr;
+
+/// Bytes of a page.
+pub const PAGE: usize = 4096;
 
 /// A failed system call: the positive error number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -126,6 +129,33 @@ pub fn anonymous(len: usize) -> Result<u64, Errno> {
     }
 }
 
+/// Maps memory that is mapped shared at `from` at `to` as well.
+///
+/// # Safety
+/// Nothing that is still used may lie at `to`.
+pub unsafe fn map_again(from: u64, len: usize, to: u64) -> Result<u64, Errno> {
+    const MAYMOVE_FIXED: u64 = 3;
+    let args = [from, 0, len as u64, MAYMOVE_FIXED, to, 0];
+    // SAFETY: with an old length of 0 the call makes a second mapping; the caller answers for `to`.
+    unsafe { checked(nr::__NR_mremap, args) }
+}
+
+/// Fresh memory of the runtime's that can be mapped again.
+pub fn shareable(len: usize) -> Result<u64, Errno> {
+    let at = anonymous(len)?;
+    // SAFETY: in place of the memory just made.
+    unsafe {
+        mmap(&Map {
+            at,
+            len,
+            prot: nr::PROT_READ | nr::PROT_WRITE,
+            flags: nr::MAP_SHARED | nr::MAP_ANONYMOUS | nr::MAP_NORESERVE | nr::MAP_FIXED,
+            fd: -1,
+            offset: 0,
+        })
+    }
+}
+
 /// Makes the pages of a range present and writable at once, for a fraction of what a fault for each
 /// costs. A kernel that cannot leaves it to the faults.
 pub fn populate(at: u64, len: u64) {
@@ -208,6 +238,40 @@ pub fn getppid() -> i32 {
     unsafe { call(nr::__NR_getppid, [0; 6]) as i32 }
 }
 
+/// This thread.
+pub fn gettid() -> i32 {
+    // SAFETY: no arguments.
+    unsafe { call(nr::__NR_gettid, [0; 6]) as i32 }
+}
+
+fn futex(word: &AtomicU32, op: u32, value: u32, timeout: Option<u64>, private: bool) {
+    const PRIVATE: u32 = 128;
+    let op = if private { op | PRIVATE } else { op };
+    let spec = [0, timeout.unwrap_or(0)];
+    let spec_at = timeout.map_or(0, |_| spec.as_ptr() as u64);
+    let args = [
+        word.as_ptr() as u64,
+        u64::from(op),
+        u64::from(value),
+        spec_at,
+        0,
+        0,
+    ];
+    // SAFETY: a futex word and a timespec.
+    let _ = unsafe { call(nr::__NR_futex, args) };
+}
+
+/// Sleeps while `word` is `value`, until woken, interrupted, or `nanos` (less than a second) have passed. `private`: only
+/// this process sleeps on that word.
+pub fn futex_wait(word: &AtomicU32, value: u32, nanos: Option<u64>, private: bool) {
+    futex(word, nr::FUTEX_WAIT, value, nanos, private);
+}
+
+/// Wakes up to `count` that sleep on `word`.
+pub fn futex_wake(word: &AtomicU32, count: u32, private: bool) {
+    futex(word, nr::FUTEX_WAKE, count, None, private);
+}
+
 /// Nanoseconds of the monotonic clock.
 pub fn monotonic() -> u64 {
     let mut t = [0u64; 2];
@@ -250,7 +314,8 @@ unsafe fn across(number: u32, local: [u64; 2], remote: &[[u64; 2]]) -> usize {
         call(
             number,
             [
-                getpid() as u64,
+                // Not the process: its first thread may be gone, and then has no memory.
+                gettid() as u64,
                 local.as_ptr() as u64,
                 1,
                 remote.as_ptr() as u64,

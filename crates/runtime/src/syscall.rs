@@ -3,7 +3,8 @@
 //! Most system calls are made from the cache, unseen. A table of bytes in the thread area names
 //! those that concern the runtime: what changes the memory map, what the app asks about signals,
 //! what starts, replaces or ends a process, and what would take the ground from under the runtime.
-//! Each is made in the app's name with the app's arguments, and the app gets the kernel's answer.
+//! Each is made in the app's name with the app's arguments, and the app gets the kernel's answer. None is
+//! made while the runtime's lock is held, but for `fork`.
 #![allow(unsafe_code)] // reason: makes the app's system calls.
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -14,11 +15,11 @@ use trommel_queue::{LetGo, State};
 use crate::arch;
 use crate::area::{Context, Reason};
 use crate::cache::AppPc;
-use crate::dispatch::Runtime;
 use crate::native;
 use crate::region::Range;
 use crate::signal::{Action, AltStack, UCONTEXT_BYTES, Ucontext};
 use crate::sys;
+use crate::thread::Thread;
 
 /// The system calls handled here.
 pub const SEEN: [u32; 24] = [
@@ -68,22 +69,27 @@ pub fn finish(context: &mut Context, next: AppPc) {
     context.regs[11] = context.flags;
 }
 
+/// Where the call is that `next` follows.
+pub fn before(next: AppPc) -> AppPc {
+    AppPc(next.0 - SYSCALL_BYTES)
+}
+
 /// Handles the call that the app makes just before `next`.
-pub fn handle(runtime: &mut Runtime, context: &mut Context, next: AppPc) {
-    let here = AppPc(next.0 - SYSCALL_BYTES);
+pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
+    let here = before(next);
     context.next_pc = here;
-    if context.pending != 0 {
-        // A signal came first: it is delivered as if the call had not begun.
-        return runtime.go(context, here, None, false);
-    }
-    runtime.shared.control().syscalls.fetch_add(1, Relaxed);
+    let control = thread.process.queue.control();
+    control.syscalls.fetch_add(1, Relaxed);
     let a = args(context);
     let number = context.regs[0] as u32;
+    let let_go = |thread: &mut Thread, context: &mut Context, why| {
+        thread.process.runtime.lock().let_go(thread, context, why);
+    };
     let result = match number {
         nr::__NR_mmap => {
             let result = pass(context, number);
             if a[3] & u64::from(nr::MAP_FIXED) != 0 && result > 0 {
-                code_may_change(runtime, a[0], a[1]);
+                code_may_change(thread, a[0], a[1]);
             }
             result
         }
@@ -91,52 +97,66 @@ pub fn handle(runtime: &mut Runtime, context: &mut Context, next: AppPc) {
         | nr::__NR_munmap
         | nr::__NR_pkey_mprotect
         | nr::__NR_remap_file_pages => {
-            code_may_change(runtime, a[0], a[1]);
-            pass(context, number)
+            code_may_change(thread, a[0], a[1]);
+            let result = pass(context, number);
+            // Another thread may have come by meanwhile.
+            code_may_change(thread, a[0], a[1]);
+            result
         }
         nr::__NR_madvise => {
             const DROPS: [u64; 4] = [4, 8, 9, 21]; // DONTNEED, FREE, REMOVE, DONTNEED_LOCKED
+            let result = pass(context, number);
             if DROPS.contains(&a[2]) {
-                code_may_change(runtime, a[0], a[1]);
+                code_may_change(thread, a[0], a[1]);
             }
-            pass(context, number)
+            result
         }
         nr::__NR_mremap => {
-            code_may_change(runtime, a[0], a[1]);
+            code_may_change(thread, a[0], a[1]);
             let result = pass(context, number);
+            code_may_change(thread, a[0], a[1]);
             if result > 0 {
-                code_may_change(runtime, result as u64, a[2]);
+                code_may_change(thread, result as u64, a[2]);
             }
             result
         }
         nr::__NR_shmat | nr::__NR_process_vm_writev | nr::__NR_userfaultfd => {
             let result = pass(context, number);
-            code_may_change(runtime, 0, u64::MAX);
+            code_may_change(thread, 0, u64::MAX);
             result
         }
-        nr::__NR_rt_sigaction => sigaction(runtime, &a),
-        nr::__NR_sigaltstack => altstack(runtime, context, &a),
-        nr::__NR_rt_sigreturn => return sigreturn(runtime, context, here),
+        nr::__NR_rt_sigaction => sigaction(thread, &a),
+        nr::__NR_sigaltstack => altstack(thread, context, &a),
+        nr::__NR_rt_sigreturn => return sigreturn(thread, context, here),
         nr::__NR_clone | nr::__NR_clone3 | nr::__NR_fork | nr::__NR_vfork => {
-            return start_process(runtime, context, number, &a);
+            match start(thread, context, number, &a, next) {
+                Ok(result) => result,
+                Err(why) => return let_go(thread, context, why),
+            }
         }
         nr::__NR_execve | nr::__NR_execveat => {
-            let _ = runtime.publish();
-            let state = |s: State| runtime.shared.control().state.store(s as u32, Release);
+            let state = |s: State| control.state.store(s as u32, Release);
             state(State::Exec);
-            runtime.signals.hand_over_ignored(false);
+            let ignored = |back| {
+                let runtime = thread.process.runtime.lock();
+                runtime.actions.hand_over_ignored(back);
+            };
+            ignored(false);
             let result = pass(context, number);
-            runtime.signals.hand_over_ignored(true);
-            state(State::Controlled);
+            ignored(true);
+            if !thread.process.is_leaving() {
+                state(State::Controlled);
+            }
             result
         }
-        nr::__NR_exit | nr::__NR_exit_group => {
-            let _ = runtime.publish();
-            runtime
-                .shared
-                .control()
-                .state
-                .store(State::Exited as u32, Release);
+        nr::__NR_exit => {
+            thread.exit(context, a[0]);
+            // A signal came first.
+            let mut runtime = thread.process.runtime.lock();
+            return runtime.go(thread, context, here, None, false);
+        }
+        nr::__NR_exit_group => {
+            control.state.store(State::Exited as u32, Release);
             pass(context, number)
         }
         nr::__NR_arch_prctl => {
@@ -144,43 +164,45 @@ pub fn handle(runtime: &mut Runtime, context: &mut Context, next: AppPc) {
             const ARCH_GET_GS: u64 = 0x1004;
             const ARCH_SHSTK_ENABLE: u64 = 0x5001;
             if a[0] == ARCH_SET_GS || a[0] == ARCH_GET_GS {
-                return native::let_go(runtime, context, LetGo::GsBase);
+                return let_go(thread, context, LetGo::GsBase);
             }
             // Returns in the cache are jumps, which a shadow stack would not follow.
             if a[0] == ARCH_SHSTK_ENABLE {
-                return native::let_go(runtime, context, LetGo::ShadowStack);
+                return let_go(thread, context, LetGo::ShadowStack);
             }
             pass(context, number)
         }
         nr::__NR_prctl => {
             const PR_SET_SECCOMP: u64 = 22;
             if a[0] == PR_SET_SECCOMP {
-                return native::let_go(runtime, context, LetGo::Seccomp);
+                return let_go(thread, context, LetGo::Seccomp);
             }
             pass(context, number)
         }
-        nr::__NR_seccomp => return native::let_go(runtime, context, LetGo::Seccomp),
+        nr::__NR_seccomp => return let_go(thread, context, LetGo::Seccomp),
         _ => pass(context, number),
     };
     context.regs[0] = result as u64;
     finish(context, next);
-    runtime.go(context, next, None, false);
+    let mut runtime = thread.process.runtime.lock();
+    runtime.go(thread, context, next, None, false);
 }
 
-fn code_may_change(runtime: &mut Runtime, start: u64, len: u64) {
+fn code_may_change(thread: &mut Thread, start: u64, len: u64) {
     let start = start & !0xfff;
     let range = Range {
         start,
         end: start.saturating_add(len).saturating_add(0xfff) & !0xfff,
     };
-    if runtime.regions.meets(range) {
+    let process = thread.process;
+    if process.runtime.lock().regions.meets(range) {
         // Records that name this code must be understood while it is what it was.
-        let _ = runtime.drain();
-        runtime.invalidate(range);
+        let _ = process.queue.settle();
+        process.runtime.lock().invalidate(range);
     }
 }
 
-fn sigaction(runtime: &mut Runtime, a: &[u64; 6]) -> i64 {
+fn sigaction(thread: &mut Thread, a: &[u64; 6]) -> i64 {
     const EINVAL: i64 = -22;
     if a[3] != 8 {
         return EINVAL;
@@ -200,7 +222,15 @@ fn sigaction(runtime: &mut Runtime, a: &[u64; 6]) -> i64 {
         restorer: word(2),
         mask: word(3),
     });
-    let (result, old) = runtime.signals.change(a[0] as i32, wanted);
+    let change = || {
+        thread
+            .process
+            .runtime
+            .lock()
+            .actions
+            .change(a[0] as i32, wanted)
+    };
+    let (result, old) = change();
     if result == 0 && a[2] != 0 {
         let mut bytes = [0u8; size_of::<Action>()];
         for (n, word) in [old.handler, old.flags, old.restorer, old.mask]
@@ -216,7 +246,7 @@ fn sigaction(runtime: &mut Runtime, a: &[u64; 6]) -> i64 {
     result
 }
 
-fn altstack(runtime: &mut Runtime, context: &Context, a: &[u64; 6]) -> i64 {
+fn altstack(thread: &mut Thread, context: &Context, a: &[u64; 6]) -> i64 {
     let mut new = [0u8; 24];
     if a[0] != 0 && !sys::copy_checked(a[0], &mut new) {
         return EFAULT;
@@ -228,7 +258,7 @@ fn altstack(runtime: &mut Runtime, context: &Context, a: &[u64; 6]) -> i64 {
         pad: 0,
         size: word(16),
     });
-    let (result, old) = runtime.signals.change_stack(context.regs[4], wanted);
+    let (result, old) = thread.signals.change_stack(context.regs[4], wanted);
     if result == 0 && a[1] != 0 {
         let mut bytes = [0u8; 24];
         bytes[..8].copy_from_slice(&old.sp.to_le_bytes());
@@ -243,23 +273,23 @@ fn altstack(runtime: &mut Runtime, context: &Context, a: &[u64; 6]) -> i64 {
 
 /// The app returns from its handler: the kernel loads the frame, and control comes back to
 /// `arch::sigreturned`.
-fn sigreturn(runtime: &mut Runtime, context: &mut Context, here: AppPc) {
+fn sigreturn(thread: &mut Thread, context: &mut Context, here: AppPc) {
     let at = context.regs[4];
     let mut bytes = [0u8; UCONTEXT_BYTES];
     if !sys::copy_checked(at, &mut bytes) {
         // No frame there: what the kernel makes of that, it makes of the app's own call.
         context.next_pc = here;
-        return native::step(runtime, context);
+        return native::step(thread, context);
     }
     // SAFETY: plain words, and as many bytes.
     let mut frame: Ucontext = unsafe { core::mem::transmute(bytes) };
-    let (pc, stack) = frame.redirect(runtime.signals.own_stack);
-    runtime.signals.restore_stack(stack);
+    let (pc, stack) = frame.redirect(thread.signals.own_stack);
+    thread.signals.restore_stack(stack);
     // SAFETY: plain words, and as many bytes.
     let bytes: [u8; UCONTEXT_BYTES] = unsafe { core::mem::transmute(frame) };
     if !sys::write_checked(&bytes, at) {
         context.next_pc = here;
-        return native::step(runtime, context);
+        return native::step(thread, context);
     }
     context.next_pc = pc;
     // SAFETY: the frame is complete and the kernel checks it; control does not come back here.
@@ -270,23 +300,53 @@ const CLONE_VM: u64 = 0x100;
 const CLONE_VFORK: u64 = 0x4000;
 const CLONE_THREAD: u64 = 0x1_0000;
 
-fn start_process(runtime: &mut Runtime, context: &mut Context, number: u32, a: &[u64; 6]) {
-    let flags = match number {
-        nr::__NR_clone => a[0],
+/// Starts a thread, or a process, which runs natively. Comes back only for a thread.
+fn start(
+    thread: &mut Thread,
+    context: &mut Context,
+    number: u32,
+    a: &[u64; 6],
+    next: AppPc,
+) -> Result<i64, LetGo> {
+    let (flags, stack) = match number {
+        nr::__NR_clone => (a[0], a[1]),
         nr::__NR_clone3 => {
-            let mut flags = [0u8; 8];
+            let mut args = [0u8; 56];
+            let known = (a[1] as usize).min(args.len());
             // An unreadable argument fails in the kernel just so.
-            let _ = sys::copy_checked(a[0], &mut flags);
-            u64::from_le_bytes(flags)
+            let _ = sys::copy_checked(a[0], &mut args[..known]);
+            let word = |n: usize| {
+                args[8 * n..]
+                    .first_chunk()
+                    .map_or(0, |b| u64::from_le_bytes(*b))
+            };
+            let (stack, size) = (word(5), word(6));
+            (
+                word(0),
+                if stack == 0 {
+                    0
+                } else {
+                    stack.wrapping_add(size)
+                },
+            )
         }
-        nr::__NR_vfork => CLONE_VM | CLONE_VFORK,
-        _ => 0,
+        nr::__NR_vfork => (CLONE_VM | CLONE_VFORK, 0),
+        _ => (0, 0),
     };
-    if flags & CLONE_THREAD != 0 || flags & (CLONE_VM | CLONE_VFORK) == CLONE_VM {
-        return native::let_go(runtime, context, LetGo::Threads);
+    if flags & CLONE_THREAD != 0 {
+        return thread.start(context, number, a, next, stack);
     }
-    runtime.shared.control().children.fetch_add(1, Relaxed);
+    if flags & (CLONE_VM | CLONE_VFORK) == CLONE_VM {
+        return Err(LetGo::SharedMemory);
+    }
+    let process = thread.process;
+    context.next_pc = next;
     context.reason = Reason::Cloned as u32;
+    if flags & CLONE_VM == 0 {
+        // The child's copy of what it guards is whole. Released where the parent comes back.
+        core::mem::forget(process.runtime.lock());
+        thread.forking = true;
+    }
     // SAFETY: the context holds the app's whole state at its call.
     unsafe { arch::clone() }
 }

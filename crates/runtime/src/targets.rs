@@ -11,103 +11,94 @@
 //! lookup (`arch::mismatch`) is a few dozen instructions and moves what it finds into the first.
 //! What is in neither goes to the dispatcher.
 //!
-//! # Invariant
-//! An entry leads to the checked entry of a fragment that may be executed, or (in the first table)
-//! to the lookup in the second. Whoever retires a fragment calls [`Targets::forget`].
+//! The first thread has tables of its own, in its huge page; all others share theirs, so that a new thread finds
+//! them filled and costs no memory for them.
+//!
+//! # While threads execute
+//! Entries of eight bytes are read and written whole, and each leads to a checked entry or to a lookup, so
+//! whatever mix of old and new a thread reads, it ends at a fragment that has checked its target, or
+//! in the dispatcher. A retired fragment's checked entry leads to the dispatcher, which replaces the entries
+//! that led there. Before the memory of retired fragments is used again, the tables are emptied.
 #![allow(unsafe_code)] // reason: tables shared with generated code.
 
 use alloc::vec::Vec;
 use core::arch::asm;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::arch::Landmarks;
-use crate::area::{
-    INDIRECT_ENTRIES, INDIRECT_TABLE, SECOND_ENTRIES, SECOND_KEYS, SECOND_LEN, SECOND_SEED,
-};
+use crate::area::{INDIRECT_ENTRIES, SECOND_LEN, SECOND_SEED};
 use crate::cache::{AppPc, CachePc};
 
 /// Both tables.
 pub struct Targets {
-    area: u64,
+    /// Address of the first.
+    first: u64,
+    /// Address of the second's keys; its entries follow.
+    second: u64,
     /// Places of the second table in use.
     used: Vec<u16>,
 }
 
 impl Targets {
-    /// The tables of the thread area at `area`, emptied.
+    /// The tables at these addresses, emptied.
     ///
     /// # Safety
-    /// The area must stay mapped, the second table too, which must be all zero.
-    pub unsafe fn new(area: u64) -> Self {
+    /// Both must stay mapped; the second must be all zero.
+    pub unsafe fn new(first: u64, second: u64) -> Self {
         let mut targets = Self {
-            area,
+            first,
+            second,
             used: Vec::new(),
         };
         // An empty place has key 0, which is the key of the address −1. There, another key: of an
         // address that belongs elsewhere.
         let place = hash(AppPc(u64::MAX));
         let other = (1..).find(|key| hash(AppPc(!*key)) != place);
-        targets.set_key(place, other.unwrap_or(1));
+        targets.key(place).store(other.unwrap_or(1), Relaxed);
         targets.clear();
         targets
     }
 
-    fn first(&mut self, index: usize) -> &mut CachePc {
-        let at = self.area + u64::from(INDIRECT_TABLE.0) + 8 * (index % INDIRECT_ENTRIES) as u64;
-        // SAFETY: inside the table; no generated code runs while the runtime does.
-        unsafe { &mut *(at as *mut CachePc) }
+    fn word(&self, at: u64) -> &AtomicU64 {
+        // SAFETY: inside a table, aligned.
+        unsafe { &*(at as *const AtomicU64) }
     }
 
-    fn key(&mut self, place: u16) -> &mut u64 {
-        let at = self.area + u64::from(SECOND_KEYS.0) + 8 * u64::from(place);
-        // SAFETY: as in `first`.
-        unsafe { &mut *(at as *mut u64) }
+    fn first(&self, index: usize) -> &AtomicU64 {
+        self.word(self.first + 8 * (index % INDIRECT_ENTRIES) as u64)
     }
 
-    fn set_key(&mut self, place: u16, key: u64) {
-        *self.key(place) = key;
+    fn key(&self, place: u16) -> &AtomicU64 {
+        self.word(self.second + 8 * u64::from(place))
     }
 
-    fn second(&mut self, place: u16) -> &mut CachePc {
-        let at = self.area + u64::from(SECOND_ENTRIES.0) + 8 * u64::from(place);
-        // SAFETY: as in `first`.
-        unsafe { &mut *(at as *mut CachePc) }
+    fn second(&self, place: u16) -> &AtomicU64 {
+        self.word(self.second + 8 * (SECOND_LEN as u64 + u64::from(place)))
     }
 
     /// Leads branches to `app` to a checked entry.
     pub fn put(&mut self, app: AppPc, entry: CachePc) {
         let slot = self.first(app.0 as usize);
-        let taken = slot.0 != Landmarks::indirect();
-        *slot = entry;
+        let taken = slot.load(Relaxed) != Landmarks::indirect();
+        slot.store(entry.0, Release);
         if taken && app.0 != u64::MAX {
             let place = hash(app);
-            self.set_key(place, !app.0);
-            *self.second(place) = entry;
+            self.second(place).store(entry.0, Relaxed);
+            self.key(place).store(!app.0, Release);
             self.used.push(place);
-        }
-    }
-
-    /// Branches to `app` come to the dispatcher again.
-    pub fn forget(&mut self, app: AppPc, entry: CachePc) {
-        let slot = self.first(app.0 as usize);
-        if *slot == entry {
-            *slot = CachePc(Landmarks::indirect());
-        }
-        let place = hash(app);
-        if *self.key(place) == !app.0 {
-            self.set_key(place, 0);
         }
     }
 
     /// Empties both tables.
     pub fn clear(&mut self) {
         let miss = Landmarks::indirect();
-        let first: *mut CachePc = self.first(0);
-        // SAFETY: all entries of the first table.
+        // SAFETY: all entries of the first table; each is stored whole.
         unsafe {
-            asm!("rep stosq", inout("rcx") INDIRECT_ENTRIES => _, inout("rdi") first => _, in("rax") miss, options(nostack, preserves_flags));
+            asm!("rep stosq", inout("rcx") INDIRECT_ENTRIES => _, inout("rdi") self.first => _, in("rax") miss, options(nostack, preserves_flags));
         }
         for place in core::mem::take(&mut self.used) {
-            self.set_key(place, 0);
+            self.key(place).store(0, Relaxed);
         }
     }
 }

@@ -24,16 +24,19 @@ pub(crate) enum Tag {
     Sites = 5,
     /// Nothing follows.
     End = 6,
+    /// Threads, when there was more than one.
+    Threads = 7,
 }
 
 impl Tag {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Head,
         Self::Modules,
         Self::Kind,
         Self::Counts,
         Self::Sites,
         Self::End,
+        Self::Threads,
     ];
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use trommel_profile::{KindProfile, Loaded, Module, Profile, Run, Site};
+use trommel_profile::{KindProfile, Loaded, Module, Profile, Run, Site, Thread};
 use trommel_tuple::{Kind, ModuleId, Place};
 
 use crate::chunk::{Chunk, Reader, Tag};
@@ -35,6 +35,7 @@ pub(crate) fn decode(input: impl Read) -> Result<Profile, DecodeError> {
             Tag::Kind => kind_totals(&mut cursor, &mut profile),
             Tag::Counts => counts(&mut cursor, &mut profile),
             Tag::Sites => sites(&mut cursor, &mut profile),
+            Tag::Threads => threads(&mut cursor, &mut profile),
             Tag::End => end(&mut cursor, input.number()),
         }
         .map_err(corrupt)?;
@@ -208,6 +209,24 @@ fn sites(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
             _ => return Err("a branch of an unknown type"),
         };
         profile.sites.insert(Place::from_word(word), site);
+    }
+    Ok(())
+}
+
+fn threads(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
+    let small = |n: u64| u32::try_from(n).map_err(|_| "a thread's number is too large");
+    profile.threads.started = cursor.number()?;
+    while !cursor.is_empty() {
+        let mut thread = Thread {
+            number: small(cursor.number()?)?,
+            tid: small(cursor.number()?)?,
+            ..Thread::default()
+        };
+        for _ in 0..cursor.number()? {
+            let kind = kind(cursor)?;
+            thread.seen.insert(kind, cursor.number()?);
+        }
+        profile.threads.each.push(thread);
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use trommel_profile::{Profile, Run, Site};
+use trommel_profile::{Profile, Run, Site, Threads};
 use trommel_tuple::{Kind, Place};
 
 use crate::chunk::{TARGET, Tag, Writer};
@@ -32,6 +32,7 @@ pub(crate) fn encode(profile: &Profile, mut out: impl Write) -> io::Result<()> {
         counts(kind, &data.counts, &mut out)?;
     }
     sites(&profile.sites, &mut out)?;
+    threads(&profile.threads, &mut out)?;
     let mut raw = Vec::new();
     put(&mut raw, out.number().into());
     out.chunk(Tag::End, &raw)
@@ -120,6 +121,33 @@ fn counts<W: Write>(
         out.chunk(Tag::Counts, &raw)?;
     }
     Ok(())
+}
+
+/// In as many chunks as it takes, each with the number of threads started.
+fn threads<W: Write>(threads: &Threads, out: &mut Writer<W>) -> io::Result<()> {
+    if *threads == Threads::default() {
+        return Ok(());
+    }
+    let start = || {
+        let mut raw = Vec::new();
+        put(&mut raw, threads.started);
+        raw
+    };
+    let mut raw = start();
+    for thread in &threads.each {
+        put(&mut raw, thread.number.into());
+        put(&mut raw, thread.tid.into());
+        put(&mut raw, thread.seen.len() as u64);
+        for (&kind, &seen) in &thread.seen {
+            raw.push(kind as u8);
+            put(&mut raw, seen);
+        }
+        if raw.len() >= TARGET {
+            out.chunk(Tag::Threads, &raw)?;
+            raw = start();
+        }
+    }
+    out.chunk(Tag::Threads, &raw)
 }
 
 /// The values in order, each once: readers insist on it, and a run must not be lost over it.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use proptest::prelude::*;
-use trommel_profile::{KindProfile, Loaded, Module, Profile, Run, Site};
+use trommel_profile::{KindProfile, Loaded, Module, Profile, Run, Site, Thread, Threads};
 use trommel_store::{StoreError, decode, encode};
 use trommel_tuple::{Kind, ModuleId, Place};
 
@@ -70,6 +70,12 @@ fn profile() -> impl Strategy<Value = Profile> {
             wait_time: n[6],
             let_go,
         });
+    let seen =
+        prop::collection::btree_map(prop::sample::select(Kind::ALL.to_vec()), any::<u64>(), 0..3);
+    let thread =
+        (any::<[u32; 2]>(), seen).prop_map(|([number, tid], seen)| Thread { number, tid, seen });
+    let threads = (any::<u64>(), prop::collection::vec(thread, 0..5))
+        .prop_map(|(started, each)| Threads { started, each });
     (
         prop::collection::vec(blob(), 0..4),
         ".{0,20}",
@@ -81,15 +87,17 @@ fn profile() -> impl Strategy<Value = Profile> {
         ),
         prop::collection::btree_map(place(), site(), 0..30),
         run,
+        threads,
     )
         .prop_map(
-            |(command, compressor, modules, kinds, sites, run)| Profile {
+            |(command, compressor, modules, kinds, sites, run, threads)| Profile {
                 command,
                 compressor,
                 modules,
                 kinds,
                 sites,
                 run,
+                threads,
             },
         )
 }
@@ -136,6 +144,7 @@ fn example() -> Profile {
         kinds: [(Kind::Edge, kind.clone()), (Kind::Value, kind)].into(),
         sites: places.map(|p| (p, Site::IndirectJump)).collect(),
         run: Run::default(),
+        threads: Threads::default(),
     }
 }
 

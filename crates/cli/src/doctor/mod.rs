@@ -52,7 +52,7 @@ pub(crate) struct Check {
 }
 
 /// What Trommel does not do, and why: said here, not found out.
-const NOT_SUPPORTED: [(&str, &str); 5] = [
+const NOT_SUPPORTED: [(&str, &str); 7] = [
     (
         "32-bit and x32 programs",
         "the translator knows 64-bit mode only",
@@ -68,6 +68,14 @@ const NOT_SUPPORTED: [(&str, &str); 5] = [
     (
         "restartable sequences (rseq) of a program's own",
         "the kernel does not know them in the code cache, so they do not restart when interrupted",
+    ),
+    (
+        "more than 4096 threads at a time",
+        "the mappings that each needs would be missing in the program, which is let go",
+    ),
+    (
+        "processes that share their memory and are no threads",
+        "a program that starts one (clone with CLONE_VM, not CLONE_THREAD or CLONE_VFORK) is let go",
     ),
     (
         "programs that a debugger or strace holds",

@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use trommel_profile::Run;
 use trommel_profile::confidence::{LEVEL, Limits};
+use trommel_profile::{Run, Threads};
 use trommel_tuple::{Kind, Place};
 
 use super::view::View;
@@ -50,6 +50,7 @@ fn head<W: Write>(json: &mut Json<W>, view: &View<'_>) -> io::Result<()> {
     json.text("assumes", view.basis().assumes())?;
     json.end_object()?;
     run(json, &profile.run)?;
+    threads(json, &profile.threads)?;
     json.member_array("modules")?;
     for module in &profile.modules {
         json.object()?;
@@ -67,6 +68,25 @@ fn head<W: Write>(json: &mut Json<W>, view: &View<'_>) -> io::Result<()> {
         json.number("messages", data.messages)?;
         json.end_object()?;
     }
+    json.end_object()
+}
+
+fn threads<W: Write>(json: &mut Json<W>, threads: &Threads) -> io::Result<()> {
+    json.member_object("threads")?;
+    json.number("started", threads.started.max(1))?;
+    json.member_array("each")?;
+    for thread in &threads.each {
+        json.object()?;
+        json.number("number", thread.number)?;
+        json.number("tid", thread.tid)?;
+        json.member_object("events")?;
+        for (kind, seen) in &thread.seen {
+            json.number(kind.name(), *seen)?;
+        }
+        json.end_object()?;
+        json.end_object()?;
+    }
+    json.end_array()?;
     json.end_object()
 }
 

@@ -67,6 +67,9 @@ fn cost(out: &mut impl Write, profile: &Profile) -> io::Result<()> {
             output::duration(run.wait_time),
         )?;
     }
+    if let Some(line) = text::threads(profile) {
+        writeln!(out, "trommel: threads: {line}")?;
+    }
     for reason in &run.let_go {
         writeln!(
             out,

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use trommel_compress::{Level, Sampler, Spec};
 use trommel_profile::confidence::{LEVEL, Limits};
-use trommel_profile::{KindProfile, Profile};
+use trommel_profile::{KindProfile, Profile, Thread};
 use trommel_tuple::{Kind, Place};
 
 use super::view::{Transfer, Values, View};
@@ -110,6 +110,9 @@ fn header(out: &mut impl Write, profile: &Profile, style: Style) -> io::Result<(
     writeln!(out, "# lost        {dropped}{waits}")?;
     writeln!(out, "# compressor  {}", printable(&profile.compressor))?;
     writeln!(out, "# error       {}", error_bounds(&profile.compressor))?;
+    if let Some(line) = threads(profile) {
+        writeln!(out, "# threads     {line}")?;
+    }
     for (kind, data) in &profile.kinds {
         writeln!(
             out,
@@ -120,6 +123,28 @@ fn header(out: &mut impl Write, profile: &Profile, style: Style) -> io::Result<(
         )?;
     }
     Ok(())
+}
+
+/// How many threads there were, and which of them made most of the events; `None` when there was one.
+pub(super) fn threads(profile: &Profile) -> Option<String> {
+    const SHOWN: usize = 4;
+    let threads = &profile.threads;
+    if threads.started == 0 {
+        return None;
+    }
+    let sum = |t: &Thread| t.seen.values().fold(0_u64, |sum, n| sum.saturating_add(*n));
+    let all = threads.each.iter().map(sum).fold(0, u64::saturating_add);
+    let mut most: Vec<(u64, u32)> = threads.each.iter().map(|t| (sum(t), t.number)).collect();
+    most.sort_unstable_by_key(|&(events, number)| (std::cmp::Reverse(events), number));
+    let shares: Vec<String> = most
+        .iter()
+        .take(SHOWN)
+        .filter(|(events, _)| *events != 0)
+        .map(|(events, number)| format!("{:.1}% by number {number}", percent(*events, all)))
+        .collect();
+    let colon = if shares.is_empty() { "" } else { ": events " };
+    let started = grouped(threads.started);
+    Some(format!("{started} started{colon}{}", shares.join(", ")))
 }
 
 /// How far estimated counts may be off.

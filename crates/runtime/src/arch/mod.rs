@@ -235,6 +235,21 @@ pub unsafe extern "C" fn mismatch() {
     )
 }
 
+/// From the checked entry of a fragment that was retired, with rcx = target; the app's rcx and rdx
+/// are spilled.
+///
+/// # Safety
+/// As [`mismatch`].
+#[unsafe(naked)]
+pub unsafe extern "C" fn retired() {
+    naked_asm!(
+        "mov gs:[{next_pc}], rcx",
+        "jmp {missed}",
+        next_pc = const at!(next_pc),
+        missed = sym missed,
+    )
+}
+
 /// An indirect branch to `next_pc` that is in neither table; the app's rcx and rdx are spilled.
 ///
 /// # Safety
@@ -405,6 +420,109 @@ pub unsafe extern "C" fn clone() -> ! {
         child = sym crate::native::child,
         resume = sym resume,
     )
+}
+
+/// Makes the system call `number` that starts a thread, with the app's arguments. The parent comes back
+/// with the kernel's answer. The child starts with the area at `area`: it runs `thread::begin` on its own
+/// stack, and goes on where its context says. Until then it touches no memory but its own, wherever
+/// the app has put its stack.
+///
+/// # Safety
+/// The area must be complete and no other thread's; all signals must be blocked.
+#[unsafe(naked)]
+pub unsafe extern "C" fn clone_thread(args: *const [u64; 6], number: u64, area: u64) -> i64 {
+    naked_asm!(
+        "push r15",
+        "mov r15, rdx",                     // the child gets it from here
+        "mov rax, rsi",
+        "mov rcx, rdi",
+        "mov rdi, [rcx + 0x00]",
+        "mov rsi, [rcx + 0x08]",
+        "mov rdx, [rcx + 0x10]",
+        "mov r10, [rcx + 0x18]",
+        "mov r8, [rcx + 0x20]",
+        "mov r9, [rcx + 0x28]",
+        "syscall",
+        "test rax, rax",
+        "jz 2f",
+        "pop r15",
+        "ret",
+        "2:",
+        "mov edi, 0x1001",                  // ARCH_SET_GS
+        "mov rsi, r15",
+        "mov eax, 158",                     // arch_prctl
+        "syscall",
+        "mov rsp, gs:[{stack}]",
+        "xor ebp, ebp",
+        "mov rdi, gs:[{this}]",
+        "lea rdi, [rdi + {context}]",
+        "call {begin}",
+        "jmp {resume}",
+        stack = const at!(stack),
+        this = const at!(this),
+        context = const CONTEXT_OFFSET,
+        begin = sym crate::thread::begin,
+        resume = sym resume,
+    )
+}
+
+/// Ends the thread. Puts `node` at the front of the list at `list` first: from then on the
+/// thread's area may be given to another, so nothing of it is touched.
+///
+/// # Safety
+/// All signals must be blocked, and nothing of the area used any more. `node` is in it, and its first word links the list.
+#[unsafe(naked)]
+pub unsafe extern "C" fn exit_thread(status: u64, list: *const u64, node: *mut u64) -> ! {
+    naked_asm!(
+        "mov rax, [rsi]",
+        "2:",
+        "mov [rdx], rax",
+        "lock cmpxchg [rsi], rdx",
+        "jne 2b",
+        "mov eax, 60", // exit
+        "syscall",
+        "ud2",
+    )
+}
+
+/// What the kernel enters for a signal. A thread that runs natively while others are still under control
+/// goes on in the app's handler, as if the kernel had entered that.
+///
+/// # Safety
+/// Only the kernel may enter here.
+#[unsafe(naked)]
+pub unsafe extern "C" fn on_signal() {
+    naked_asm!(
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "call {on_signal}",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "test rax, rax",
+        "jnz 2f",
+        "ret",                              // to the restorer
+        "2:",
+        "mov rcx, rax",
+        "xor eax, eax",
+        "jmp rcx",
+        on_signal = sym crate::signal::on_signal,
+    )
+}
+
+/// The GS base, as the kernel knows it.
+pub fn gs_base() -> u64 {
+    const ARCH_GET_GS: u64 = 0x1004;
+    let mut base = 0u64;
+    // SAFETY: a valid word to write to.
+    let _ = unsafe {
+        crate::sys::call(
+            linux_raw_sys::general::__NR_arch_prctl,
+            [ARCH_GET_GS, &raw mut base as u64, 0, 0, 0, 0],
+        )
+    };
+    base
 }
 
 /// What the kernel returns to from a signal handler of the runtime.

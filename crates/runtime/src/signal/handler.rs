@@ -16,12 +16,10 @@ use crate::area::Context;
 use crate::cache::AppPc;
 use crate::dispatch::Runtime;
 use crate::sys;
+use crate::thread::Thread;
 
 pub(super) fn requeue(info: &Info) {
-    let (pid, tid) = (sys::getpid() as u64, {
-        // SAFETY: no arguments.
-        unsafe { sys::call(nr::__NR_gettid, [0; 6]) as u64 }
-    });
+    let (pid, tid) = (sys::getpid() as u64, sys::gettid() as u64);
     // SAFETY: a valid siginfo.
     let _ = unsafe {
         sys::call(
@@ -35,30 +33,34 @@ pub(super) fn requeue(info: &Info) {
 /// instruction again, or by sending the signal again.
 pub(super) fn die(
     runtime: &mut Runtime,
+    thread: &mut Thread,
     context: &mut Context,
     info: &Info,
     frame: &mut Ucontext,
     send: bool,
 ) {
-    let _ = runtime.publish();
     context.next_pc = AppPc(frame.rip);
-    runtime.signals.actions[info.signo as usize] = Action::default();
+    // The others are not let go, they end too; but from here on this one is native.
+    thread.process.leaving.store(1, Relaxed);
+    runtime.actions.0[info.signo as usize] = Action::default();
+    set_action(info.signo, &Action::default());
     if send {
         requeue(info);
     }
-    leave(runtime, context, frame);
+    leave(runtime, thread, context, frame);
 }
 
 /// Builds the app's frame, as the kernel would, and enters the handler through the dispatcher.
 pub(super) fn call_handler(
     runtime: &mut Runtime,
+    thread: &mut Thread,
     context: &mut Context,
     info: &Info,
     frame: &mut Ucontext,
     action: &Action,
     caused: bool,
 ) {
-    let signals = &mut runtime.signals;
+    let signals = &mut thread.signals;
     runtime.shared.control().signals.fetch_add(1, Relaxed);
     let rsp = *frame.rsp();
     let mut top = rsp - RED_ZONE;
@@ -95,16 +97,16 @@ pub(super) fn call_handler(
         // No room for the frame: the kernel kills with SIGSEGV.
         let mut fault = *info;
         fault.signo = SIGSEGV;
-        runtime.signals.actions[SIGSEGV as usize] = Action::default();
+        runtime.actions.0[SIGSEGV as usize] = Action::default();
         frame.sigmask &= !bit(SIGSEGV);
-        return die(runtime, context, &fault, frame, true);
+        return die(runtime, thread, context, &fault, frame, true);
     }
     if action.flags & SA_RESETHAND != 0 {
         let reset = Action {
             handler: SIG_DFL,
             ..*action
         };
-        signals.actions[info.signo as usize] = reset;
+        runtime.actions.0[info.signo as usize] = reset;
         if !is_synchronous(info.signo) {
             set_action(info.signo, &reset);
         }

@@ -6,19 +6,21 @@ use linux_raw_sys::general as nr;
 use super::frame::{Action, AltStack, Info};
 use super::{
     SA_ONSTACK, SA_RESTORER, SA_SIGINFO, SIG_IGN, SIGNALS, SIGTRAP, SS_DISABLE, SYNCHRONOUS,
-    on_signal,
 };
 use crate::arch;
 use crate::sys;
 
-/// What the runtime knows about signals.
-pub struct Signals {
-    /// The app's view of its dispositions.
-    pub actions: [Action; SIGNALS],
+/// The app's view of its dispositions, which all threads share.
+pub struct Actions(pub(super) [Action; SIGNALS]);
+
+/// What is known about the signals of one thread.
+pub struct Pending {
     /// The app's alternate stack.
     pub stack: AltStack,
     /// The runtime's own.
     pub own_stack: AltStack,
+    /// The app's mask when the thread starts.
+    pub first_mask: u64,
     /// A signal that waits for a boundary.
     pub(super) kept: Option<Info>,
     /// The app's mask while the kernel's is another.
@@ -26,7 +28,20 @@ pub struct Signals {
     /// The trap flag leads through the cache.
     pub(super) rolling: bool,
     /// What a vfork child must put back in the memory it shares.
-    pub after_child: Option<(bool, u32, Option<u64>)>,
+    pub before_child: Option<BeforeChild>,
+}
+
+/// What a child process changes in the thread that it shares memory with.
+#[derive(Clone, Copy)]
+pub struct BeforeChild {
+    /// `Thread::leaving`
+    pub leaving: bool,
+    /// `Context::pending`
+    pub pending: u32,
+    /// [`Pending::mask_override`]
+    pub mask: Option<u64>,
+    /// `Thread::forking`
+    pub forking: bool,
 }
 
 pub(super) const fn bit(signal: i32) -> u64 {
@@ -73,7 +88,26 @@ pub(super) fn get_mask() -> u64 {
     mask
 }
 
-pub(super) fn set_mask(mask: u64) {
+/// Blocks every signal. Returns the mask before.
+pub fn block_all() -> u64 {
+    let mask = get_mask();
+    set_mask(!0);
+    mask
+}
+
+/// Makes the kernel use an alternate stack of the runtime's for this thread.
+pub fn use_stack(stack: &AltStack) {
+    // SAFETY: the stack is the runtime's for good.
+    let _ = unsafe {
+        sys::call(
+            nr::__NR_sigaltstack,
+            [&raw const *stack as u64, 0, 0, 0, 0, 0],
+        )
+    };
+}
+
+/// Sets the kernel's mask.
+pub fn set_mask(mask: u64) {
     const SIG_SETMASK: u64 = 2;
     // SAFETY: a valid word to read.
     let _ = unsafe {
@@ -88,7 +122,7 @@ pub(super) fn set_mask(mask: u64) {
 pub(super) fn own_action(app: &Action) -> Action {
     const KEPT: u64 = 0x1000_0000 | 1 | 2; // SA_RESTART, SA_NOCLDSTOP, SA_NOCLDWAIT
     Action {
-        handler: on_signal as *const () as u64,
+        handler: arch::on_signal as *const () as u64,
         flags: SA_SIGINFO | SA_ONSTACK | SA_RESTORER | app.flags & KEPT,
         restorer: arch::restorer as *const () as u64,
         mask: !0,
@@ -96,7 +130,7 @@ pub(super) fn own_action(app: &Action) -> Action {
 }
 
 /// A trap is about to be used: it must not be blocked, or the kernel kills.
-pub fn unblock_trap(signals: &mut Signals) {
+pub fn unblock_trap(signals: &mut Pending) {
     if signals.true_mask.is_some() {
         return;
     }
@@ -107,48 +141,48 @@ pub fn unblock_trap(signals: &mut Signals) {
     }
 }
 
-impl Signals {
-    /// Takes over the synchronous signals and installs the runtime's alternate stack.
-    pub fn install(own_stack: AltStack) -> Self {
+impl Actions {
+    /// Before any is known.
+    pub const fn none() -> Self {
+        const DEFAULT: Action = Action {
+            handler: 0,
+            flags: 0,
+            restorer: 0,
+            mask: 0,
+        };
+        Self([DEFAULT; SIGNALS])
+    }
+
+    /// Takes over the synchronous signals.
+    pub fn install() -> Self {
         let mut actions = [Action::default(); SIGNALS];
         for signal in SYNCHRONOUS {
             let app = get_action(signal);
             actions[signal as usize] = app;
             set_action(signal, &own_action(&app));
         }
-        // SAFETY: the stack is the runtime's for good.
-        let _ = unsafe {
-            sys::call(
-                nr::__NR_sigaltstack,
-                [&raw const own_stack as u64, 0, 0, 0, 0, 0],
-            )
-        };
-        Self {
-            actions,
-            stack: AltStack {
-                sp: 0,
-                flags: SS_DISABLE,
-                pad: 0,
-                size: 0,
-            },
-            own_stack,
-            kept: None,
-            true_mask: None,
-            rolling: false,
-            after_child: None,
+        Self(actions)
+    }
+
+    /// Gives the kernel the app's dispositions.
+    pub fn give_back(&self) {
+        for signal in 1..SIGNALS {
+            if self.is_own(signal) {
+                set_action(signal as i32, &self.0[signal]);
+            }
         }
     }
 
     /// Whether the runtime's handler is installed for a signal.
     pub(super) fn is_own(&self, signal: usize) -> bool {
-        is_synchronous(signal as i32) || self.actions[signal].handler > SIG_IGN
+        is_synchronous(signal as i32) || self.0[signal].handler > SIG_IGN
     }
 
     /// `rt_sigaction` of the app: installs what it asks for and returns the kernel's answer.
     pub fn change(&mut self, signal: i32, new: Option<Action>) -> (i64, Action) {
         let Some(old) = usize::try_from(signal)
             .ok()
-            .and_then(|s| self.actions.get(s))
+            .and_then(|s| self.0.get(s))
             .copied()
         else {
             return (-22, Action::default());
@@ -171,7 +205,7 @@ impl Signals {
         let result = set_action(signal, &wanted);
         if result == 0 {
             const CANNOT_BE_BLOCKED: u64 = bit(9) | bit(19);
-            self.actions[slot] = Action {
+            self.0[slot] = Action {
                 mask: new.mask & !CANNOT_BE_BLOCKED,
                 ..new
             };
@@ -182,10 +216,30 @@ impl Signals {
     /// Ignored synchronous signals, which a new program must inherit as ignored.
     pub fn hand_over_ignored(&self, back: bool) {
         for signal in SYNCHRONOUS {
-            let app = self.actions[signal as usize];
+            let app = self.0[signal as usize];
             if app.handler == SIG_IGN {
                 set_action(signal, &if back { own_action(&app) } else { app });
             }
+        }
+    }
+}
+
+impl Pending {
+    /// Of a thread for whose handlers the runtime has `own_stack`.
+    pub const fn new(own_stack: AltStack) -> Self {
+        Self {
+            stack: AltStack {
+                sp: 0,
+                flags: SS_DISABLE,
+                pad: 0,
+                size: 0,
+            },
+            own_stack,
+            first_mask: 0,
+            kept: None,
+            true_mask: None,
+            rolling: false,
+            before_child: None,
         }
     }
 
@@ -240,8 +294,8 @@ impl Signals {
         }
     }
 
-    /// The mask the app believes in, given the kernel's.
-    pub fn mask_override(&mut self) -> &mut Option<u64> {
-        &mut self.true_mask
+    /// The app's mask, while the kernel's is another.
+    pub const fn mask_override(&self) -> Option<u64> {
+        self.true_mask
     }
 }

@@ -80,6 +80,7 @@ impl Translator {
             None => self.give_back(),
         }
         self.unspill_rcx();
+        self.code.patchable(1);
         let from = self.code.jmp();
         self.stub(site.cache, from, to);
         if let Some(full) = full {
@@ -221,9 +222,11 @@ impl Translator {
     }
 }
 
-/// The check at a fragment's checked entry: `rcx` must be `app`. Leaves `rcx` and `rdx` in slots.
+/// The check at a fragment's checked entry, which must be at a multiple of eight bytes: `rcx` must be `app`.
+/// Leaves `rcx` and `rdx` in slots. Starts with ten bytes, eight of which are overwritten when the
+/// fragment is retired.
 pub fn tag_check(code: &mut Code, app: AppPc) {
-    code.mov_imm(Reg::RDX, app.0.wrapping_neg());
+    code.mov_imm64(Reg::RDX, app.0.wrapping_neg());
     code.add_rdx_to_rcx();
     let right = code.jrcxz();
     code.jmp_gs(slot!(entry.mismatch));

@@ -6,7 +6,7 @@ use trommel_tuple::Kind;
 
 use super::{Site, Tail, Translator, tag_check, target};
 use crate::area::{SYSCALL_TABLE, WRITE_POINTER};
-use crate::cache::{AppPc, Cache, Exit, Fragment, Spilled, Step};
+use crate::cache::{AppPc, Cache, Exit, Fragment, Spilled, Step, UNLINKED};
 use crate::decode::{Class, Insn};
 use crate::deliver::DictionaryFull;
 use crate::emit::{Reg, Rel32};
@@ -27,6 +27,7 @@ impl Translator {
             self.code.store_gs(slot!(spill_rcx), Reg::RCX);
             self.code.store_gs(slot!(spill_rdx), Reg::RDX);
             let over = self.code.jmp_short();
+            self.code.align8();
             checked_entry = Some(self.code.at(self.code.here()));
             tag_check(&mut self.code, app);
             self.code.bind8_here(over);
@@ -104,11 +105,17 @@ impl Translator {
             match insn.class {
                 Class::Jmp(_) => {}
                 Class::Jcc(condition, to) => {
+                    if self.leaves_directly(events) {
+                        self.code.patchable(2);
+                    }
                     let from = self.code.jcc(condition);
                     events += self.branch(site, insn, from, to, events, values);
                 }
                 Class::ShortBranch(to) => {
                     let len = insn.len();
+                    if self.leaves_directly(events) {
+                        self.code.patchable(len - 1 + 3 + 1);
+                    }
                     // The branch itself, over a short jump, to a long one.
                     // SAFETY: the instruction was decoded from these bytes.
                     let bytes =
@@ -214,6 +221,12 @@ impl Translator {
         }
     }
 
+    /// Whether a taken branch has nothing to do on its way out.
+    fn leaves_directly(&self, events: usize) -> bool {
+        let nothing = !self.wants(Kind::Edge) && events == 0;
+        nothing && self.stolen.is_none() && self.spilled == Spilled::NONE
+    }
+
     /// A conditional branch whose taken side leaves from `from`. Returns how many events the main
     /// line has passed by going on.
     #[allow(
@@ -230,7 +243,7 @@ impl Translator {
         values: usize,
     ) -> usize {
         let edge = self.wants(Kind::Edge);
-        if !edge && events == 0 && self.stolen.is_none() && self.spilled == Spilled::NONE {
+        if self.leaves_directly(events) {
             self.stub(site.cache, from, to);
             return 0;
         }
@@ -253,14 +266,15 @@ impl Translator {
 
     /// Leads `from` to a new exit stub for `to`.
     pub(super) fn stub(&mut self, cache: &mut Cache, from: Rel32, to: AppPc) {
-        let number = cache.exits.len() as u32;
-        cache.exits.push(Exit {
+        let stub = self.stubs.at(self.stubs.here());
+        let rel = (stub.0 as i64 - self.code.at(from.0).0 as i64 - 4) as i32;
+        let number = cache.new_exit(Exit {
             patch: self.code.at(from.0),
             target: to,
+            stub: rel,
+            to: UNLINKED,
         });
-        let stub = self.stubs.at(self.stubs.here());
-        let rel = stub.0 as i64 - self.code.at(from.0).0 as i64 - 4;
-        self.code.put_u32(from.0, rel as i32 as u32);
+        self.code.put_u32(from.0, rel as u32);
         self.stubs.store_gs_imm32(slot!(exit), number);
         self.stubs.jmp_gs(slot!(entry.exit));
     }
@@ -287,7 +301,8 @@ impl Translator {
         self.code.low16_of_rax_to_rcx();
         self.code.load_byte_gs_rcx(SYSCALL_TABLE);
         let in_place = self.code.jrcxz();
-        let exit = site.cache.exits.len() as u32;
+        // Where the app goes on, whether the runtime makes the call or it is made in place.
+        let exit = site.cache.new_exit(Exit::fixed(next));
         self.code.store_gs_imm32(slot!(exit), exit);
         self.code.jmp_gs(slot!(entry.syscall));
         if let Some(full) = full {
@@ -296,6 +311,7 @@ impl Translator {
         self.code.bind8_here(in_place);
         self.code.raw(&[0x0f, 0x05]);
         self.code.mov_imm(Reg::RCX, next.0);
+        self.code.patchable(1);
         let from = self.code.jmp();
         self.stub(site.cache, from, next);
         Ok(())

@@ -1,0 +1,117 @@
+//! From app addresses to fragments.
+
+use alloc::vec::Vec;
+
+use super::AppPc;
+
+/// Open addressing with linear probing, at most half full. Keys are never removed but by rebuild; a
+/// retired fragment leaves its key with no fragment.
+///
+/// Most questions are about addresses where no fragment starts: `filter` has a bit for a hash of
+/// every key, so that they are answered from a cache line that is there.
+pub(super) struct Table {
+    slots: Vec<(u64, u32)>,
+    used: usize,
+    filter: Vec<u64>,
+}
+
+const EMPTY: u64 = u64::MAX;
+const GONE: u32 = u32::MAX;
+
+impl Table {
+    pub(super) fn new() -> Self {
+        Self::of(1 << 12)
+    }
+
+    fn of(slots: usize) -> Self {
+        Self {
+            slots: alloc::vec![(EMPTY, GONE); slots],
+            used: 0,
+            // Eight bits for each key when it is full.
+            filter: alloc::vec![0; slots / 16],
+        }
+    }
+
+    fn hash(key: u64) -> u64 {
+        key.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    fn slot(&self, key: u64) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut i = (Self::hash(key) >> 32) as usize & mask;
+        loop {
+            let k = self.slots[i].0;
+            if k == key || k == EMPTY {
+                return i;
+            }
+            i = (i + 1) & mask;
+        }
+    }
+
+    /// Word and mask of a key in the filter.
+    fn bit(&self, key: u64) -> (usize, u64) {
+        let hash = Self::hash(key);
+        let word = (hash >> 40) as usize & (self.filter.len() - 1);
+        (word, 1 << (hash >> 34 & 63))
+    }
+
+    #[inline]
+    pub(super) fn get(&self, app: AppPc) -> Option<u32> {
+        let (word, mask) = self.bit(app.0);
+        if self.filter[word] & mask == 0 {
+            return None;
+        }
+        let (k, id) = self.slots[self.slot(app.0)];
+        (k == app.0 && id != GONE).then_some(id)
+    }
+
+    pub(super) fn insert(&mut self, app: AppPc, id: u32) {
+        if self.used * 2 >= self.slots.len() {
+            let bigger = Self::of(self.slots.len() * 2);
+            for (k, id) in core::mem::replace(self, bigger).slots {
+                if k != EMPTY && id != GONE {
+                    self.put(k, id);
+                }
+            }
+        }
+        self.put(app.0, id);
+    }
+
+    fn put(&mut self, key: u64, id: u32) {
+        let i = self.slot(key);
+        self.used += usize::from(self.slots[i].0 == EMPTY);
+        self.slots[i] = (key, id);
+        let (word, mask) = self.bit(key);
+        self.filter[word] |= mask;
+    }
+
+    pub(super) fn remove(&mut self, app: AppPc) {
+        let i = self.slot(app.0);
+        if self.slots[i].0 == app.0 {
+            self.slots[i].1 = GONE;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_finds_what_was_put_in_through_growth_and_removal() {
+        let mut t = Table::new();
+        for n in 0..50_000u64 {
+            t.insert(AppPc(0x40_0000 + n * 3), n as u32);
+        }
+        for n in (0..50_000u64).step_by(7) {
+            t.remove(AppPc(0x40_0000 + n * 3));
+        }
+        for n in 0..50_000u64 {
+            let expect = (n % 7 != 0).then_some(n as u32);
+            assert_eq!(t.get(AppPc(0x40_0000 + n * 3)), expect);
+            assert_eq!(t.get(AppPc(0x40_0001 + n * 3)), None);
+        }
+        t.insert(AppPc(0x40_0000), 9);
+        assert_eq!(t.get(AppPc(0x40_0000)), Some(9));
+    }
+}
