@@ -221,8 +221,8 @@ fn by_stepper(name: &str) -> Result<(), String> {
     .map(|said| eprintln!("{name}: {said}"))
 }
 
-/// Edges, calls and loads in the function `part` of `threads_counts`: in four threads, with signals, in a
-/// process that is killed, in one thread, and in a process for each.
+/// Edges, calls and loads in the function `part` of `threads_counts`: in four threads, with
+/// signals, in a process that is killed, in one thread, and in a process for each.
 fn threads(name: &str) -> Result<(), String> {
     let path = build(name)?;
     let program = path.to_string_lossy().into_owned();
@@ -345,8 +345,9 @@ fn by_callgrind(words: &[&str]) -> Result<(), String> {
 }
 
 /// Lua seeds its string hash from the clock and from addresses, which valgrind changes: how long
-/// its chains are is chance, natively too. Perl walks over its environment byte by byte. Leaves out every branch whose counts differ between
-/// runs of callgrind with other seeds, and fails when those are many.
+/// its chains are is chance, natively too. Perl walks over its environment byte by byte. Leaves out
+/// every branch whose counts differ between runs of callgrind with other seeds, and fails when
+/// those are many.
 fn without_chance(argv: &[String], expected: &mut Counts, got: &mut Counts) -> Result<(), String> {
     const RUNS: usize = 8;
     let mut chance = BTreeSet::new();

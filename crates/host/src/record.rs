@@ -321,7 +321,8 @@ fn serve(
             }
         }
         if over || asked.is_some() {
-            // What was not published, or only just: for each thread the chunk it had when it asked or ended.
+            // What was not published, or only just: for each thread the chunk it had when it asked
+            // or ended.
             for chunk in shared.oldest(queue.taken) {
                 if let Some(filled) = shared.filled(chunk) {
                     queue.rest(shared, filled, folder, served, notice);

@@ -146,10 +146,10 @@ impl SharedFile {
         })
     }
 
-    /// For each thread the oldest of its chunks that is not among the `taken` first published. The threads run, so
-    /// what is seen of their chunks is from different moments. But a thread takes a chunk only when its last one
-    /// is in the ring. So the oldest is the first in the ring, if one is; else it is published but not yet
-    /// there, or it is the first that is seen.
+    /// For each thread the oldest of its chunks that is not among the `taken` first published. The
+    /// threads run, so what is seen of their chunks is from different moments. But a thread takes a
+    /// chunk only when its last one is in the ring. So the oldest is the first in the ring, if one
+    /// is; else it is published but not yet there, or it is the first that is seen.
     pub fn oldest(&self, taken: u64) -> Vec<u32> {
         let mut oldest: BTreeMap<u32, (u32, bool)> = BTreeMap::new();
         for chunk in 0..self.control().used.load(Acquire).min(CHUNKS as u32) {

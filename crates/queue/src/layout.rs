@@ -12,8 +12,8 @@ pub const LAYOUT_VERSION: u32 = 2;
 pub const CHUNK: usize = 1 << 16;
 /// Published chunks that may wait for the host; with as many, who publishes another waits.
 pub const BACKLOG: usize = 63;
-/// Threads that can be under control at a time. Each takes five of the mappings of which the kernel gives
-/// a process 65 530, and the app must not miss them.
+/// Threads that can be under control at a time. Each takes five of the mappings of which the kernel
+/// gives a process 65 530, and the app must not miss them.
 pub const MAX_THREADS: usize = 1 << 12;
 /// Chunks in the pool: each thread fills one, and those published wait.
 pub const CHUNKS: usize = MAX_THREADS + 2 * BACKLOG;
@@ -69,10 +69,10 @@ pub const fn chunk_start(chunk: u32) -> usize {
 
 /// Who fills a chunk, and how far.
 ///
-/// A thread takes a free chunk by writing its number, then its page, and sets its write pointer. It publishes
-/// by writing `published`, clearing its write pointer, and appending the chunk to the ring of
-/// published ones, in this order: so whenever the program ends, what a chunk holds is told by
-/// `published`, or else by the write pointer of its thread, and nothing is counted twice.
+/// A thread takes a free chunk by writing its number, then its page, and sets its write pointer. It
+/// publishes by writing `published`, clearing its write pointer, and appending the chunk to the
+/// ring of published ones, in this order: so whenever the program ends, what a chunk holds is told
+/// by `published`, or else by the write pointer of its thread, and nothing is counted twice.
 #[repr(C)]
 pub struct Chunk {
     /// Number of the thread that fills it, from 1; 0 when it is free.

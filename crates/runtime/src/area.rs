@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Generated code addresses all of it as `gs:[offset]`; the offsets come from [`Context`]'s own
-//! layout, so they cannot drift apart. The tables are the thread's own (the first thread's) or those that
-//! all others share, mapped into each area.
+//! layout, so they cannot drift apart. The tables are the thread's own (the first thread's) or
+//! those that all others share, mapped into each area.
 
 use core::mem::offset_of;
 

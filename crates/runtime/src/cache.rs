@@ -12,25 +12,26 @@
 //!
 //! A dense open-addressing table leads from app addresses to fragments. Nothing is ever moved.
 //!
-//! *Retiring.* A fragment whose app code goes away is cut off: every link to it leads to its exit stub
-//! again, its checked entry to the dispatcher. Who is in it goes on to its next exit.
+//! *Retiring.* A fragment whose app code goes away is cut off: every link to it leads to its exit
+//! stub again, its checked entry to the dispatcher. Who is in it goes on to its next exit.
 //!
 //! *Generations.* When the cache is full all fragments are retired at once: they become an old
 //! *generation*. Threads may still be in it, and signals may find them there, so its memory and
-//! descriptions stay until every thread has come out of the cache once ([`Cache::reclaim`]). An arena is used as a
-//! ring: the next generation goes on behind the last one, or at the start again.
+//! descriptions stay until every thread has come out of the cache once ([`Cache::reclaim`]). An
+//! arena is used as a ring: the next generation goes on behind the last one, or at the start again.
 //!
 //! # Why it is correct while threads execute
 //! * Code is written only to memory that nobody can be in: behind everything of an arena, or where a
 //!   generation lay that was reclaimed.
-//! * What is rewritten in place is written with one store: displacements of jumps, which never cross a
-//!   cache line ([`Code::patchable`]), and the first eight bytes of a checked entry, aligned to as many, which are one
-//!   instruction before and after. A processor fetches the old or the new.
-//! * A thread gets into a fragment by a link, by a table of indirect targets, or from the dispatcher.
-//!   From an old generation the first two are taken away when it is retired; a thread that comes out
-//!   of the cache afterwards holds no other way in. But what it had read from a table before may have been
-//!   written back to the table (`arch::mismatch`). So when all have come out, tables are emptied once
-//!   more, and all must come out again.
+//! * What is rewritten in place is written with one store: displacements of jumps, which never
+//!   cross a cache line ([`Code::patchable`]), and the first eight bytes of a checked entry,
+//!   aligned to as many, which are one instruction before and after. A processor fetches the old or
+//!   the new.
+//! * A thread gets into a fragment by a link, by a table of indirect targets, or from the
+//!   dispatcher. From an old generation the first two are taken away when it is retired; a thread
+//!   that comes out of the cache afterwards holds no other way in. But what it had read from a
+//!   table before may have been written back to the table (`arch::mismatch`). So when all have come
+//!   out, tables are emptied once more, and all must come out again.
 //!
 //! # Invariants
 //! * Fragments of a generation only grow within their arena; so its list of fragments of
@@ -359,15 +360,15 @@ impl Cache {
 
     /// Writes a displacement that other threads may be executing.
     fn patch(patch: CachePc, rel: i32) {
-        // SAFETY: `patch` is the displacement of a jump inside a fragment or stub of ours, in one cache
-        // line; a single store, so that a thread fetches the old one or the new.
+        // SAFETY: `patch` is the displacement of a jump inside a fragment or stub of ours, in one
+        // cache line; a single store, so that a thread fetches the old one or the new.
         unsafe {
             core::arch::asm!("mov dword ptr [{}], {:e}", in(reg) patch.0, in(reg) rel, options(nostack, preserves_flags));
         }
     }
 
-    /// Lets an exit lead straight to a fragment, unless it is of another generation. A fragment in an arena
-    /// too far away is reached through a stub.
+    /// Lets an exit lead straight to a fragment, unless it is of another generation. A fragment in
+    /// an arena too far away is reached through a stub.
     pub fn link(&mut self, number: u32, id: u32) {
         const FAR_JUMP: u64 = 16;
         let Some(n) = self.current_exit(number) else {
@@ -397,16 +398,17 @@ impl Cache {
     fn cut_off(fragment: &mut Fragment, retired: u64) {
         fragment.retired = true;
         if let Some(at) = fragment.checked {
-            // SAFETY: a checked entry is aligned to eight bytes and starts with an instruction of ten, of
-            // which nobody is in the middle.
+            // SAFETY: a checked entry is aligned to eight bytes and starts with an instruction of
+            // ten, of which nobody is in the middle.
             unsafe {
                 core::arch::asm!("mov qword ptr [{}], {}", in(reg) at.0, in(reg) retired, options(nostack, preserves_flags));
             }
         }
     }
 
-    /// Retires the fragments that `choose` picks. A thread that is in one leaves it at its next exit, and none
-    /// gets in any more but through a table of indirect targets, whose way leads to the dispatcher.
+    /// Retires the fragments that `choose` picks. A thread that is in one leaves it at its next
+    /// exit, and none gets in any more but through a table of indirect targets, whose way leads to
+    /// the dispatcher.
     pub fn retire(&mut self, choose: impl Fn(&Fragment) -> bool) {
         let retired = retired_entry();
         let mut any = false;
@@ -456,9 +458,9 @@ impl Cache {
         self.epoch
     }
 
-    /// Takes back the memory of generations that no thread can be in, when all have come out of
-    /// the cache in epoch `seen` or later. The caller empties the tables of indirect targets. Afterwards the current
-    /// generation, which must be empty, has what room there is.
+    /// Takes back the memory of generations that no thread can be in, when all have come out of the
+    /// cache in epoch `seen` or later. The caller empties the tables of indirect targets.
+    /// Afterwards the current generation, which must be empty, has what room there is.
     pub fn reclaim(&mut self, seen: u64) {
         let all = seen >= self.epoch;
         let now = self.epoch;

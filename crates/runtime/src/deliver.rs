@@ -1,8 +1,8 @@
 //! The target's side of the queue: the dictionary written, chunks taken and published.
 //!
 //! Generated code appends records by itself; it comes here only when its chunk is full. With too
-//! many chunks waiting for the host the thread waits until some are given back: nothing is dropped. If
-//! the host is gone there is nobody to wait for, and the caller lets the app go.
+//! many chunks waiting for the host the thread waits until some are given back: nothing is dropped.
+//! If the host is gone there is nobody to wait for, and the caller lets the app go.
 //!
 //! The dictionary is written under the runtime's lock. The queue takes no lock: each of its steps is
 //! one atomic operation, and their order is such that the host can tell what was recorded whenever

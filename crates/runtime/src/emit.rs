@@ -337,8 +337,8 @@ impl Code {
         }
     }
 
-    /// Makes room, with one instruction that does nothing, so that a displacement `ahead` bytes from here
-    /// does not cross a cache line: it can be rewritten while it is executed.
+    /// Makes room, with one instruction that does nothing, so that a displacement `ahead` bytes
+    /// from here does not cross a cache line: it can be rewritten while it is executed.
     pub fn patchable(&mut self, ahead: usize) {
         const LINE: u64 = 64;
         let last = (self.at(self.len + ahead).0 + 3) % LINE;

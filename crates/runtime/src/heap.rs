@@ -4,7 +4,8 @@
 //! of that size, filled from chunks of [`CHUNK`] bytes; larger ones are mappings of their own. The
 //! app's allocator and the runtime's never meet.
 //!
-//! Invariant: who allocates or frees holds the runtime's lock, or is the only thread yet. The allocator takes no lock; [`Heap`] is not for general use.
+//! Invariant: who allocates or frees holds the runtime's lock, or is the only thread yet. The
+//! allocator takes no lock; [`Heap`] is not for general use.
 #![allow(unsafe_code)] // reason: an allocator.
 
 use core::alloc::{GlobalAlloc, Layout};

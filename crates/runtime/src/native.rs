@@ -2,9 +2,9 @@
 //!
 //! # Problem
 //! A thread that leaves must have every register, the vector state, the signal mask, handlers and
-//! alternate stack exactly as if it had never been controlled, and nothing of ours may stay in
-//! its way. A process is let go as a whole, but its other threads are anywhere in the cache or wait in the
-//! kernel, maybe for ever, and a signal to wake them could be seen by the app.
+//! alternate stack exactly as if it had never been controlled, and nothing of ours may stay in its
+//! way. A process is let go as a whole, but its other threads are anywhere in the cache or wait in
+//! the kernel, maybe for ever, and a signal to wake them could be seen by the app.
 //!
 //! # Strategy
 //! The kernel can load a whole state at once: when it returns from a signal handler. So leaving is
@@ -15,9 +15,9 @@
 //!
 //! With several threads, all links are cut: each comes to the dispatcher at the next exit of its
 //! fragment, or when its system call has returned, and leaves there. Until the last one has, the
-//! kernel's signal dispositions stay the runtime's: a signal to a thread that is native already is handed
-//! on to the app's handler (`signal::hand_on`), one to a thread under control is
-//! delivered as ever. The last one gives back the dispositions.
+//! kernel's signal dispositions stay the runtime's: a signal to a thread that is native already is
+//! handed on to the app's handler (`signal::hand_on`), one to a thread under control is delivered
+//! as ever. The last one gives back the dispositions.
 //!
 //! A single instruction that only the CPU can judge (an address that may not be executed, an
 //! unknown encoding) is run in place with the trap flag set. If it faults, the fault is the app's,
@@ -47,7 +47,8 @@ pub fn announce(process: &Process, why: LetGo, at: AppPc) {
     }
 }
 
-/// The host disappeared, maybe while a record was being written: the thread leaves at the next boundary.
+/// The host disappeared, maybe while a record was being written: the thread leaves at the next
+/// boundary.
 pub fn host_gone(thread: &mut Thread, context: &mut Context) {
     announce(thread.process, LetGo::HostGone, context.next_pc);
     thread.process.runtime.lock().cut_off();
@@ -71,8 +72,8 @@ pub fn step(thread: &mut Thread, context: &mut Context) {
 }
 
 /// The child of a `fork` or `vfork` runs natively, from behind the system call. Runs on a stack of
-/// its own with the registers of the child in the context. The parent's lock is of no concern here: it
-/// is copied, or belongs to others.
+/// its own with the registers of the child in the context. The parent's lock is of no concern here:
+/// it is copied, or belongs to others.
 ///
 /// # Safety
 /// Only `arch::clone` may call this.

@@ -5,10 +5,10 @@
 //! behind our back, and which file it comes from. The app changes its map at any time.
 //!
 //! # Strategy
-//! The kernel's own list, `/proc/thread-self/maps`, is the only source. Executable regions are read from
-//! it when an address outside all known regions is about to be translated, and kept. System calls
-//! that change the map drop the known regions they touch; the next translation there reads the
-//! list again. So the common calls cost one comparison, and nothing has to be modelled.
+//! The kernel's own list, `/proc/thread-self/maps`, is the only source. Executable regions are read
+//! from it when an address outside all known regions is about to be translated, and kept. System
+//! calls that change the map drop the known regions they touch; the next translation there reads
+//! the list again. So the common calls cost one comparison, and nothing has to be modelled.
 //!
 //! # Invariant
 //! A known region is executable, not writable and private, and no call that could change that has

@@ -27,10 +27,10 @@
 //! load the frame, with a landing place of its own as program counter.
 //!
 //! # Threads
-//! The kernel delivers to whichever thread it likes; a handler finds its thread by GS. Dispositions are
-//! shared, behind the runtime's lock; masks, alternate stacks and what is kept are the thread's. A
-//! handler that found its thread in the cache takes the lock to find out where; one that interrupted the
-//! runtime must not, and need not.
+//! The kernel delivers to whichever thread it likes; a handler finds its thread by GS. Dispositions
+//! are shared, behind the runtime's lock; masks, alternate stacks and what is kept are the
+//! thread's. A handler that found its thread in the cache takes the lock to find out where; one
+//! that interrupted the runtime must not, and need not.
 //!
 //! # Invariants
 //! * At most one signal is kept: while there is one, all others are blocked in the kernel.
@@ -95,8 +95,8 @@ enum Where {
     Lead,
 }
 
-/// Whether it found the thread in the runtime, but for where that is ready to go back to the cache or not
-/// yet out of it: then nothing that is locked may be looked at.
+/// Whether it found the thread in the runtime, but for where that is ready to go back to the cache
+/// or not yet out of it: then nothing that is locked may be looked at.
 fn in_runtime(process: &Process, pc: u64) -> bool {
     process.image.holds(AppPc(pc))
         && pc != Landmarks::sigreturned()
@@ -193,7 +193,8 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
             thread.signals.rolling = false;
             frame.eflags &= !TRAP_FLAG;
         } else if caused {
-            // SAFETY: if this thread holds the lock, it comes back to nothing that uses what is guarded, but to leave.
+            // SAFETY: if this thread holds the lock, it comes back to nothing that uses what is
+            // guarded, but to leave.
             unsafe { process.runtime.release_if_held_on(&thread.stacks()) };
             failed(thread, context, info, frame);
             return 0;
@@ -514,21 +515,21 @@ fn become_native(thread: &mut Thread, context: &mut Context, frame: &mut Ucontex
     let _ = unsafe { sys::call(nr::__NR_arch_prctl, [ARCH_SET_GS, 0, 0, 0, 0, 0]) };
 }
 
-/// [`landed`] in a child process, where the runtime's lock is not to be taken: it may have been copied
-/// while it was held, and what it guards is the parent's.
+/// [`landed`] in a child process, where the runtime's lock is not to be taken: it may have been
+/// copied while it was held, and what it guards is the parent's.
 fn landed_as_child(thread: &mut Thread, context: &mut Context, frame: &mut Ucontext) {
     context.pending = 0;
     stop_stepping(thread, context, frame);
     frame.rip = context.next_pc.0;
-    // SAFETY: a fork's copy was made by the holder of the lock. A vfork's memory is the parent's: another
-    // thread may change a disposition meanwhile, and the child gets the old or the new one.
+    // SAFETY: a fork's copy was made by the holder of the lock. A vfork's memory is the parent's:
+    // another thread may change a disposition meanwhile, and the child gets the old or the new one.
     unsafe { thread.process.runtime.peek() }.actions.give_back();
     become_native(thread, context, frame);
 }
 
-/// A signal for a thread that runs natively while others are under control still: the app's handler is called
-/// on the frame that the kernel has made, or the signal's other action is carried out. Takes no lock
-/// but for `SA_RESETHAND`: in a child of such a thread, its holder may not be there.
+/// A signal for a thread that runs natively while others are under control still: the app's handler
+/// is called on the frame that the kernel has made, or the signal's other action is carried out.
+/// Takes no lock but for `SA_RESETHAND`: in a child of such a thread, its holder may not be there.
 fn hand_on(process: &Process, info: &Info, frame: &mut Ucontext) -> u64 {
     const NO_HANDLER: u64 = 0;
     let signal = info.signo;
@@ -552,7 +553,8 @@ fn hand_on(process: &Process, info: &Info, frame: &mut Ucontext) -> u64 {
         process.runtime.lock().actions.0[signal as usize] = reset;
         set_action(signal, &reset);
     }
-    // SAFETY: the frame's first word, where the kernel put the return address, is in front of the context.
+    // SAFETY: the frame's first word, where the kernel put the return address, is in front of the
+    // context.
     unsafe { (&raw mut *frame).cast::<u64>().sub(1).write(app.restorer) };
     let own = if app.flags & SA_NODEFER == 0 {
         bit(signal)

@@ -261,8 +261,8 @@ fn futex(word: &AtomicU32, op: u32, value: u32, timeout: Option<u64>, private: b
     let _ = unsafe { call(nr::__NR_futex, args) };
 }
 
-/// Sleeps while `word` is `value`, until woken, interrupted, or `nanos` (less than a second) have passed. `private`: only
-/// this process sleeps on that word.
+/// Sleeps while `word` is `value`, until woken, interrupted, or `nanos` (less than a second) have
+/// passed. `private`: only this process sleeps on that word.
 pub fn futex_wait(word: &AtomicU32, value: u32, nanos: Option<u64>, private: bool) {
     futex(word, nr::FUTEX_WAIT, value, nanos, private);
 }

@@ -3,8 +3,8 @@
 //! Most system calls are made from the cache, unseen. A table of bytes in the thread area names
 //! those that concern the runtime: what changes the memory map, what the app asks about signals,
 //! what starts, replaces or ends a process, and what would take the ground from under the runtime.
-//! Each is made in the app's name with the app's arguments, and the app gets the kernel's answer. None is
-//! made while the runtime's lock is held, but for `fork`.
+//! Each is made in the app's name with the app's arguments, and the app gets the kernel's answer.
+//! None is made while the runtime's lock is held, but for `fork`.
 #![allow(unsafe_code)] // reason: makes the app's system calls.
 
 use core::sync::atomic::Ordering::{Relaxed, Release};

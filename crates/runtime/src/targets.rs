@@ -11,14 +11,15 @@
 //! lookup (`arch::mismatch`) is a few dozen instructions and moves what it finds into the first.
 //! What is in neither goes to the dispatcher.
 //!
-//! The first thread has tables of its own, in its huge page; all others share theirs, so that a new thread finds
-//! them filled and costs no memory for them.
+//! The first thread has tables of its own, in its huge page; all others share theirs, so that a new
+//! thread finds them filled and costs no memory for them.
 //!
 //! # While threads execute
-//! Entries of eight bytes are read and written whole, and each leads to a checked entry or to a lookup, so
-//! whatever mix of old and new a thread reads, it ends at a fragment that has checked its target, or
-//! in the dispatcher. A retired fragment's checked entry leads to the dispatcher, which replaces the entries
-//! that led there. Before the memory of retired fragments is used again, the tables are emptied.
+//! Entries of eight bytes are read and written whole, and each leads to a checked entry or to a
+//! lookup, so whatever mix of old and new a thread reads, it ends at a fragment that has checked
+//! its target, or in the dispatcher. A retired fragment's checked entry leads to the dispatcher,
+//! which replaces the entries that led there. Before the memory of retired fragments is used again,
+//! the tables are emptied.
 #![allow(unsafe_code)] // reason: tables shared with generated code.
 
 use alloc::vec::Vec;

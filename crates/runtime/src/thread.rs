@@ -1,20 +1,22 @@
 //! Threads: each with an area of its own, from before its first instruction to after its last.
 //!
 //! # Problem
-//! Generated code finds everything through GS, and the kernel gives a new thread its parent's GS. The app
-//! chooses the new thread's stack, and what the kernel does to its memory at start and end; all of
-//! that must happen as it would natively. Programs start and end thousands of threads.
+//! Generated code finds everything through GS, and the kernel gives a new thread its parent's GS.
+//! The app chooses the new thread's stack, and what the kernel does to its memory at start and end;
+//! all of that must happen as it would natively. Programs start and end thousands of threads.
 //!
 //! # Strategy
-//! *Start.* The parent makes the child's area ([`Thread::prepare`]): the child's context holds
-//! the app's registers as they are behind the call, in the child. Then it makes the app's system call
-//! with the app's arguments. The child sets GS before anything else, with the area in a register and
-//! no stack in use, takes a chunk, and goes to the dispatcher like a thread that comes out of the cache.
-//! All signals are blocked around the call, as until then the child has no alternate stack.
+//! *Start.* The parent makes the child's area ([`Thread::prepare`]): the child's context holds the
+//! app's registers as they are behind the call, in the child. Then it makes the app's system call
+//! with the app's arguments. The child sets GS before anything else, with the area in a register
+//! and no stack in use, takes a chunk, and goes to the dispatcher like a thread that comes out of
+//! the cache. All signals are blocked around the call, as until then the child has no alternate
+//! stack.
 //!
-//! *End.* The thread publishes its chunk and is no longer listed. Its area goes to a list of free ones with
-//! the last instruction but the system call itself, which uses registers only; the kernel clears the thread's id and
-//! wakes who waits for it, in the app's memory. All signals are blocked then too.
+//! *End.* The thread publishes its chunk and is no longer listed. Its area goes to a list of free
+//! ones with the last instruction but the system call itself, which uses registers only; the kernel
+//! clears the thread's id and wakes who waits for it, in the app's memory. All signals are blocked
+//! then too.
 //!
 //! *Areas* are kept for the next thread: their tables are warm.
 //!
@@ -162,7 +164,8 @@ impl Thread {
 
     /// Its context.
     fn context(&self) -> &'static mut Context {
-        // SAFETY: the area stays mapped, and this thread, or its parent before it starts, is the only one to use it.
+        // SAFETY: the area stays mapped, and this thread, or its parent before it starts, is the
+        // only one to use it.
         unsafe { &mut *((self.area + CONTEXT_OFFSET as u64) as *mut Context) }
     }
 
@@ -288,7 +291,8 @@ impl Thread {
         Some(child)
     }
 
-    /// Starts a thread with the app's system call, which is behind `next`. Returns the kernel's answer.
+    /// Starts a thread with the app's system call, which is behind `next`. Returns the kernel's
+    /// answer.
     pub fn start(
         &mut self,
         context: &mut Context,

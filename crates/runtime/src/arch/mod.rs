@@ -303,8 +303,8 @@ unsafe extern "C" fn enter() {
     )
 }
 
-/// Loads the app's state and goes on at `Context::target`, or, with a signal pending, at a trap in whose
-/// handler the signal is delivered.
+/// Loads the app's state and goes on at `Context::target`, or, with a signal pending, at a trap in
+/// whose handler the signal is delivered.
 ///
 /// # Safety
 /// The context must be complete; GS must be at the thread area.
@@ -422,10 +422,10 @@ pub unsafe extern "C" fn clone() -> ! {
     )
 }
 
-/// Makes the system call `number` that starts a thread, with the app's arguments. The parent comes back
-/// with the kernel's answer. The child starts with the area at `area`: it runs `thread::begin` on its own
-/// stack, and goes on where its context says. Until then it touches no memory but its own, wherever
-/// the app has put its stack.
+/// Makes the system call `number` that starts a thread, with the app's arguments. The parent comes
+/// back with the kernel's answer. The child starts with the area at `area`: it runs `thread::begin`
+/// on its own stack, and goes on where its context says. Until then it touches no memory but its
+/// own, wherever the app has put its stack.
 ///
 /// # Safety
 /// The area must be complete and no other thread's; all signals must be blocked.
@@ -470,7 +470,8 @@ pub unsafe extern "C" fn clone_thread(args: *const [u64; 6], number: u64, area: 
 /// thread's area may be given to another, so nothing of it is touched.
 ///
 /// # Safety
-/// All signals must be blocked, and nothing of the area used any more. `node` is in it, and its first word links the list.
+/// All signals must be blocked, and nothing of the area used any more. `node` is in it, and its
+/// first word links the list.
 #[unsafe(naked)]
 pub unsafe extern "C" fn exit_thread(status: u64, list: *const u64, node: *mut u64) -> ! {
     naked_asm!(
@@ -485,8 +486,8 @@ pub unsafe extern "C" fn exit_thread(status: u64, list: *const u64, node: *mut u
     )
 }
 
-/// What the kernel enters for a signal. A thread that runs natively while others are still under control
-/// goes on in the app's handler, as if the kernel had entered that.
+/// What the kernel enters for a signal. A thread that runs natively while others are still under
+/// control goes on in the app's handler, as if the kernel had entered that.
 ///
 /// # Safety
 /// Only the kernel may enter here.

@@ -222,9 +222,9 @@ impl Translator {
     }
 }
 
-/// The check at a fragment's checked entry, which must be at a multiple of eight bytes: `rcx` must be `app`.
-/// Leaves `rcx` and `rdx` in slots. Starts with ten bytes, eight of which are overwritten when the
-/// fragment is retired.
+/// The check at a fragment's checked entry, which must be at a multiple of eight bytes: `rcx` must
+/// be `app`. Leaves `rcx` and `rdx` in slots. Starts with ten bytes, eight of which are overwritten
+/// when the fragment is retired.
 pub fn tag_check(code: &mut Code, app: AppPc) {
     code.mov_imm64(Reg::RDX, app.0.wrapping_neg());
     code.add_rdx_to_rcx();
