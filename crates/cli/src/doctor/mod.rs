@@ -52,7 +52,7 @@ pub(crate) struct Check {
 }
 
 /// What Trommel does not do, and why: said here, not found out.
-const NOT_SUPPORTED: [(&str, &str); 7] = [
+const NOT_SUPPORTED: [(&str, &str); 8] = [
     (
         "32-bit and x32 programs",
         "the translator knows 64-bit mode only",
@@ -76,6 +76,10 @@ const NOT_SUPPORTED: [(&str, &str); 7] = [
     (
         "processes that share their memory and are no threads",
         "a program that starts one (clone with CLONE_VM, not CLONE_THREAD or CLONE_VFORK) is let go",
+    ),
+    (
+        "seccomp filters set for all threads at once that refuse arch_prctl or futex",
+        "a program is let go when it sets a filter, but its other threads need these calls to leave",
     ),
     (
         "programs that a debugger or strace holds",
