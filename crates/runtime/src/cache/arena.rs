@@ -184,7 +184,8 @@ fn reserve(at: u64) -> Option<u64> {
 }
 
 /// Candidate addresses for an arena near `range`: first below, leaving room for what the app maps
-/// downwards; then above, leaving room for the heap that grows behind an executable.
+/// downwards; then above, as far as it reaches: the heap behind an executable starts up to 1 GiB away
+/// and grows.
 fn candidates(range: Range) -> impl Iterator<Item = u64> {
     const STEP: u64 = 64 << 20;
     let below = (0..12u64).filter_map(move |n| {
@@ -193,7 +194,8 @@ fn candidates(range: Range) -> impl Iterator<Item = u64> {
             .checked_sub(ARENA_BYTES + (256 << 20) + n * STEP)
             .filter(|&a| a > 1 << 20)
     });
-    let above = (0..12u64).map(move |n| range.end + (1 << 30) - n * STEP);
+    const FAR_ABOVE: u64 = REACH - ARENA_BYTES - (32 << 20);
+    let above = (0..12u64).map(move |n| range.start + FAR_ABOVE - n * STEP);
     below.chain(above).map(|a| a & !0x1f_ffff)
 }
 
