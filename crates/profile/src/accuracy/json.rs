@@ -70,6 +70,7 @@ fn point(p: &Point) -> Value {
 
 fn add_interval(value: &mut Value, i: &IntervalAccuracy) {
     value["intervals"] = json!(i.shape.intervals);
+    value["mean_interval"] = json!(rounded(i.shape.mean_length(), 1));
     value["distinct"] = json!(rounded(i.shape.distinct, 1));
     value["candidates"] = json!(rounded(i.shape.candidates, 2));
     value["max_candidates"] = json!(i.shape.max_candidates);
