@@ -31,8 +31,10 @@ pub(crate) struct Turnover {
 const WHOLE: u64 = 1 << 16;
 /// Differences of change that make no difference: a twentieth.
 const MARGIN: u64 = WHOLE / 20;
-/// Pairs of intervals that a length is tried for.
-const TRIAL: u64 = 2;
+/// Pairs of intervals that a longer length is tried for.
+const LONGER: u64 = 3;
+/// Pairs of intervals that a shorter length is tried for, and that are measured at first.
+const SHORTER: u64 = 12;
 /// Pairs of intervals at home before another length is tried.
 const REST: u64 = 24;
 /// Each length is this many times the one before.
@@ -83,7 +85,7 @@ impl Adapt {
             cost: WHOLE,
             pairs: 0,
             sum: 0,
-            wanted: TRIAL,
+            wanted: SHORTER,
             switched: true,
         }
     }
@@ -118,7 +120,8 @@ impl Adapt {
         self.decide(cost);
         self.wanted = match self.stage {
             Stage::Home => REST,
-            Stage::Longer | Stage::Shorter => TRIAL,
+            Stage::Longer => LONGER,
+            Stage::Shorter => SHORTER,
         };
         self.switched = self.at() != before;
     }
@@ -192,15 +195,18 @@ mod tests {
             |best: u32| move |n: u32| 0.1 + 0.2 * f64::from(n.ilog2().abs_diff(best.ilog2()));
         let mut adapt = Adapt::new(1024, 1 << 18);
         assert_eq!(settle(&mut adapt, 400, best(1 << 14)), 1 << 14);
-        assert_eq!(settle(&mut adapt, 400, best(1 << 18)), 1 << 18);
-        assert_eq!(settle(&mut adapt, 400, best(1024)), 1024);
+        assert_eq!(settle(&mut adapt, 1000, best(1 << 18)), 1 << 18);
+        assert_eq!(settle(&mut adapt, 1000, best(1024)), 1024);
     }
 
     #[test]
     fn of_lengths_alike_the_shortest_is_taken() {
         let mut adapt = Adapt::new(1024, 1 << 18);
         settle(&mut adapt, 400, |n| if n > 5000 { 0.1 } else { 0.5 });
-        assert_eq!(settle(&mut adapt, 400, |n| 0.3 + f64::from(n) * 1e-9), 1024);
+        assert_eq!(
+            settle(&mut adapt, 1000, |n| 0.3 + f64::from(n) * 1e-9),
+            1024
+        );
     }
 
     #[test]

@@ -53,9 +53,9 @@ pub struct IntervalShape {
     /// Candidate change from each interval to the next, 1 − |A∩B| ÷ |A∪B|, sorted. Pairs of
     /// intervals without any candidate do not change.
     pub changes: Vec<f64>,
-    /// The mean of the changes, each weighted by the events of its later interval: what differs from the mean
-    /// where intervals differ in length.
-    pub change_by_events: f64,
+    /// How much of what an interval shows is news: the mean of the changes, each weighted by the events of its
+    /// later interval, where a pair without any candidate, which foretells nothing, is full change.
+    pub news: f64,
 }
 
 impl IntervalShape {
@@ -148,7 +148,7 @@ pub(super) struct IntervalSums {
     candidates: u64,
     coverage: f64,
     /// Changes times events, and those events.
-    changed: (f64, f64),
+    news: (f64, f64),
     shape: IntervalShape,
     before: Option<HashSet<u32>>,
 }
@@ -203,8 +203,9 @@ impl IntervalSums {
                 _ => 1.0 - common as f64 / union as f64,
             };
             self.shape.changes.push(change);
-            self.changed.0 += change * perfect.length as f64;
-            self.changed.1 += perfect.length as f64;
+            let news = if union == 0 { 1.0 } else { change };
+            self.news.0 += news * perfect.length as f64;
+            self.news.1 += perfect.length as f64;
         }
         self.before = Some(candidates);
     }
@@ -214,7 +215,7 @@ impl IntervalSums {
         self.shape.distinct = self.distinct as f64 / n;
         self.shape.candidates = self.candidates as f64 / n;
         self.shape.candidate_coverage = self.coverage / n;
-        self.shape.change_by_events = match self.changed {
+        self.shape.news = match self.news {
             (sum, events) if events > 0.0 => sum / events,
             _ => 0.0,
         };
