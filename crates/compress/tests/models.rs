@@ -357,6 +357,41 @@ proptest! {
     }
 
     #[test]
+    fn random_samplers_are_their_models(tuples in stream(), r in 1u64..9, bits in 0u32..5) {
+        let strata = |t: Tuple| index(0, t, bits) as usize;
+        let mut random = SplitMix64::new(1);
+        let selected: Vec<bool> = tuples.iter().map(|_| random.draw() <= u64::MAX / r).collect();
+        let chosen = || tuples.iter().zip(&selected).filter(|(_, s)| **s).map(|(t, _)| *t);
+        let expected: Vec<_> = chosen().map(|t| (t, r)).collect();
+        prop_assert_eq!(pairs(&run(&format!("H[R{r}]{}", 1 << bits), &tuples).0), expected);
+
+        let mut since = vec![0; 1 << bits];
+        let counted = tuples.iter().zip(&selected).filter_map(|(t, selected)| {
+            let since = &mut since[strata(*t)];
+            *since += 1;
+            selected.then(|| (*t, std::mem::take(since)))
+        });
+        let counted: Vec<_> = counted.collect();
+        let (kept, held) = run(&format!("H[CR{r}]{}", 1 << bits), &tuples);
+        prop_assert_eq!(pairs(&kept), counted);
+        prop_assert_eq!(held, Some(since.iter().sum()));
+
+        let mut random = SplitMix64::new(1);
+        let mut draw = || 1 + random.below(2 * r - 1);
+        let mut left: Vec<u64> = (0..1 << bits).map(|_| draw()).collect();
+        let counted_down: Vec<_> = tuples.iter().filter(|t| {
+            let left = &mut left[strata(**t)];
+            *left -= 1;
+            let sent = *left == 0;
+            if sent {
+                *left = draw();
+            }
+            sent
+        }).map(|t| (*t, r)).collect();
+        prop_assert_eq!(pairs(&run(&format!("H[D{r}]{}", 1 << bits), &tuples).0), counted_down);
+    }
+
+    #[test]
     fn a_random_start_is_its_model(tuples in stream(), r in 1u64..9, bits in 0u32..6) {
         let mut random = apart("phases  ");
         let mut left: Vec<u64> = (0..1 << bits).map(|_| 1 + random.below(r)).collect();
