@@ -194,15 +194,17 @@ fn judge(found: &mut Findings, rows: &[Row]) {
         let cases = cases(&held_out, OURS, H, when);
         let (n, not) = exceptions(&cases);
         let factor = geometric(held_out.iter().map(|r| r.ratio(OURS, H, when)));
+        let more = messages(&held_out, OURS, H, when);
+        // Errors of sampling fall with the root of the samples.
+        let scaled = factor * more.sqrt();
         found.claim(
             words,
             format!(
-                "{OURS}, on streams it was not shaped on: {factor:.2} times the error of {H} (geometric mean) at {:.2} times the messages; not worse on {n} of {}{not} (rule: all).",
-                messages(&held_out, OURS, H, when),
+                "{OURS}, on streams it was not shaped on: {factor:.2} times the error of {H} (geometric mean) at {more:.2} times the messages, {scaled:.2} when scaled to the same messages; not worse on {n} of {}{not} (rule: all).",
                 cases.len()
             ),
             match Verdict::of_cases(n, cases.len()) {
-                Verdict::Holds | Verdict::Partly if factor >= 1.0 => Verdict::Fails,
+                Verdict::Holds | Verdict::Partly if scaled >= 1.0 => Verdict::Fails,
                 verdict => verdict,
             },
         );
