@@ -518,12 +518,71 @@ proptest! {
 #[test]
 fn no_event_and_one_event() {
     let one = [Tuple::new(Place::from_word(1), 2)];
-    for spec in COUNTING
-        .into_iter()
-        .chain(["R3", "D3", "M4[10k,1%]2048:C1R0P1"])
-    {
+    let others = [
+        "R3",
+        "D3",
+        "P3:phase",
+        "D4+H[P4:phase]8",
+        "R2+CR2+A1",
+        "M4[10k,1%]2048:C1R0P1",
+        "M2[1,100%]64:C0R1P0",
+        "M4[1..9,1%]2048:C1R0P1",
+        "SS[1,1%]5",
+        "MG[10k,1%]5",
+        "CM4[1,1%]64",
+        "HK2[1,1%]64",
+        "S8[1,1%]64",
+    ];
+    for spec in COUNTING.into_iter().chain(others) {
         assert!(run(spec, &[]).0.messages.is_empty(), "{spec}");
-        assert!(run(spec, &one).0.messages.len() <= 1, "{spec}");
+        let (kept, _) = run(spec, &one);
+        assert!(kept.messages.iter().all(|m| m.tuple == one[0]), "{spec}");
+        assert!(kept.messages.len() <= 1, "{spec}");
+        // An interval of one event has one candidate.
+        if spec.contains("[1,") || spec.contains("[1..") {
+            assert_eq!(pairs(&kept), [(one[0], 1)], "{spec}");
+            assert_eq!(kept.intervals, [1], "{spec}");
+        }
+    }
+}
+
+#[test]
+fn tables_wider_than_16_bits_are_their_model() {
+    let mut random = SplitMix64::new(8);
+    let tuples: Vec<_> = (0..3000)
+        .map(|_| {
+            let pc = Place::from_word(1 << 48 | 0x40_1000 | random.below(3) << 12);
+            Tuple::new(
+                pc,
+                if random.below(3) == 0 {
+                    random.draw()
+                } else {
+                    random.below(4)
+                },
+            )
+        })
+        .collect();
+    for (tables, bits) in [(1, 17), (2, 17), (3, 16), (4, 15), (5, 18), (16, 4)] {
+        for (c, r) in [(true, false), (false, true)] {
+            let percent = 4;
+            let spec = format!(
+                "M{tables}[100,{percent}%]{}:C{}R{}P1",
+                tables << bits,
+                u8::from(c),
+                u8::from(r),
+            );
+            let m = Profiler {
+                tables,
+                percent,
+                bits,
+                capacity: 25,
+                c,
+                r,
+                p: true,
+            };
+            let expected = multi_hash(&tuples, &m, std::iter::repeat(100));
+            assert_eq!(pairs(&run(&spec, &tuples).0), expected.concat(), "{spec}");
+        }
     }
 }
 
