@@ -14,7 +14,7 @@ use trommel_compress::{Seeds, Spec};
 use trommel_tuple::stream::{self, Block};
 use trommel_tuple::{Events, Kind, Message, Place, Tuple};
 
-const SPECS: [&str; 18] = [
+const SPECS: [&str; 20] = [
     "P256",
     "R256",
     "CR256",
@@ -22,6 +22,8 @@ const SPECS: [&str; 18] = [
     "H:crc[P256]2048",
     "H:mul[P256]2048",
     "H[P256]2048+A16",
+    "D16+H[P16:phase]4096",
+    "D16+T[16]2048/2way/4bit",
     "T[256]2048/2way/2bit",
     "M1[10k,1%]2048:C0R1P1",
     "M4[10k,1%]2048:C1R0P1",

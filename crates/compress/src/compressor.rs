@@ -34,7 +34,8 @@ use crate::sketch::sieve::Sieve;
 use crate::sketch::summary::Summary;
 use crate::table::{Behind, CounterTable};
 use crate::tagged::Tagged;
-use crate::{Algorithm, IntervalSpec, Level, Sampler, Spec};
+use crate::thin::Thinned;
+use crate::{Algorithm, IntervalSpec, Level, Sampler, Spec, Start};
 
 /// Where messages go.
 pub trait Sink {
@@ -161,23 +162,38 @@ first_level! {
     HeavyKeeper(Intervals<HeavyKeeper>),
     /// `S`
     Sieve(Intervals<Sieve>),
+    /// Any sampler behind another
+    Thinned(Thinned),
 }
 
 impl FirstLevel {
     /// The first level of a spec.
     pub fn new(spec: &Spec, seeds: Seeds) -> Self {
+        if let Some(thinning) = spec.thinning {
+            let behind = Spec {
+                thinning: None,
+                ..*spec
+            };
+            return Thinned::new(thinning, Self::new(&behind, seeds), seeds.random).into();
+        }
         let random = |rate| Random::new(rate, seeds.random);
+        let periodic = |rate, start| match start {
+            Start::Zero => Periodic::new(rate),
+            Start::Random => Periodic::with_phase(rate, seeds.random),
+        };
         let hash = spec.hash;
         match spec.level {
             Level::Exact => Alone::new(Exact).into(),
-            Level::Sample(Sampler::Periodic(rate)) => Alone::new(Periodic { rate }).into(),
+            Level::Sample(Sampler::Periodic(rate, start)) => {
+                Alone::new(periodic(rate, start)).into()
+            }
             Level::Sample(Sampler::Random(rate)) => Alone::new(random(rate)).into(),
             Level::Sample(Sampler::Countdown(rate)) => {
                 Alone::new(Countdown::new(rate, seeds.random)).into()
             }
             Level::Sample(Sampler::Counted(rate, _)) => Alone::new(Counted(random(rate))).into(),
-            Level::Split(Sampler::Periodic(rate), n) => {
-                Split::new(Periodic { rate }, n, hash, seeds.hash).into()
+            Level::Split(Sampler::Periodic(rate, start), n) => {
+                Split::new(periodic(rate, start), n, hash, seeds.hash).into()
             }
             Level::Split(Sampler::Random(rate), n) => {
                 Split::new(random(rate), n, hash, seeds.hash).into()
@@ -208,6 +224,18 @@ impl FirstLevel {
             }
             Algorithm::Sieve => Intervals::new(Sieve::new(spec, hash, seeds.hash), length).into(),
         }
+    }
+
+    /// Events to come before the current interval ends, for interval profilers.
+    pub fn interval_left(&self) -> Option<u64> {
+        Some(match self {
+            Self::MultiHash(profiler) => profiler.interval_left(),
+            Self::Summary(profiler) => profiler.interval_left(),
+            Self::CountMin(profiler) => profiler.interval_left(),
+            Self::HeavyKeeper(profiler) => profiler.interval_left(),
+            Self::Sieve(profiler) => profiler.interval_left(),
+            _ => return None,
+        })
     }
 
     /// What happened since the start, for interval profilers.

@@ -12,7 +12,9 @@
 //! * `E2` early promotion (ours): at half the threshold already, so that more of the count is exact; an
 //!   entry is a candidate if it has reached T at the end of the interval;
 //! * `P1` retaining: candidates stay in the accumulator through the next interval, at 0 and
-//!   replaceable until they reach T again. `P0` empties it.
+//!   replaceable until they reach T again. `P0` empties it;
+//! * `[10k..1M,1%]` adaptive intervals: the profiler picks the length of the next one (`adapt.rs`), and with
+//!   it T.
 //!
 //! Two ways through the same tables: [`MultiHash::block`] for 1, 2 or 4 tables whose indices fit one
 //! word and whose counters fit 16 bits of address, without a loop or a check in its path; and
@@ -24,6 +26,7 @@
 //! Source: seed 001 sections 5.1, 5.2, 5.4, 6.1; conservative update after Estan and Varghese.
 
 pub(crate) mod accumulator;
+mod adapt;
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -34,6 +37,8 @@ use trommel_tuple::{Events, Kind, Kinds, Tuple};
 use crate::hash::{BLOCK, Hash, HashKind, Layout};
 use crate::{Compress, IntervalSpec, Sink};
 use accumulator::{Accumulator, Filter, MARKS};
+use adapt::Adapt;
+pub(crate) use adapt::Turnover;
 
 /// The most tables.
 pub const MAX_TABLES: u32 = 16;
@@ -58,6 +63,9 @@ pub struct Statistics {
 #[derive(Clone, Debug)]
 pub struct MultiHash {
     spec: IntervalSpec,
+    /// Events of the current interval, and who picks the next one's.
+    length: u32,
+    adapt: Option<Adapt>,
     threshold: u32,
     /// Counts that promote: the threshold, or less with `E`.
     early: u32,
@@ -102,6 +110,8 @@ impl MultiHash {
         let counters = if near { NEAR } else { spec.counters as usize };
         Self {
             spec,
+            length: spec.interval,
+            adapt: (spec.is_adaptive()).then(|| Adapt::new(spec.interval, spec.longest)),
             threshold: spec.threshold_count(),
             early: spec.promotion_count(),
             hashes,
@@ -117,6 +127,11 @@ impl MultiHash {
             seen: 0,
             statistics: Statistics::default(),
         }
+    }
+
+    /// Events to come before the current interval ends.
+    pub const fn interval_left(&self) -> u64 {
+        self.length as u64 - self.seen
     }
 
     /// What happened since the start.
@@ -170,7 +185,13 @@ impl MultiHash {
     fn end_interval<S: Sink + ?Sized>(&mut self, out: &mut S) {
         let (threshold, retain) = (self.threshold, self.spec.retain);
         let accumulator = &mut self.accumulator;
-        accumulator.end_interval(threshold, retain, |message| out.message(message));
+        let turnover = accumulator.end_interval(threshold, retain, |message| out.message(message));
+        if let Some(adapt) = &mut self.adapt {
+            adapt.ended(turnover);
+            self.length = adapt.length();
+            self.threshold = self.spec.threshold_of(self.length);
+            self.early = self.spec.promotion_of(self.length);
+        }
         self.counters[..self.spec.counters as usize].fill(0);
         self.seen = 0;
         self.statistics.intervals += 1;
@@ -236,14 +257,14 @@ impl MultiHash {
     ) {
         let mut rest = events;
         while !rest.is_empty() {
-            let left = u64::from(self.spec.interval) - self.seen;
-            let (block, others) = rest.split_at(left.min(BLOCK as u64) as usize);
+            let left = self.interval_left().min(BLOCK as u64);
+            let (block, others) = rest.split_at(left as usize);
             match block.kinds() {
                 Kinds::All(kind) => self.block::<N, C>(block.tuples(), |_| kind),
                 Kinds::Each(kinds) => self.block::<N, C>(block.tuples(), |n| kinds[n]),
             }
             self.seen += block.len() as u64;
-            if self.seen == u64::from(self.spec.interval) {
+            if self.interval_left() == 0 {
                 self.end_interval(out);
             }
             rest = others;
@@ -322,7 +343,7 @@ impl Compress for MultiHash {
             _ => events.for_each(|kind, tuple| {
                 self.event_of_any(kind, tuple);
                 self.seen += 1;
-                if self.seen == u64::from(self.spec.interval) {
+                if self.interval_left() == 0 {
                     self.end_interval(out);
                 }
             }),

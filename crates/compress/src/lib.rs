@@ -15,8 +15,10 @@
 //! | `P256` `R256` `D256` `CR256` | samplers | [`sample`] |
 //! | `H[P256]2048` | hash-based splitter over any sampler | [`sample`] |
 //! | `…+A16` | associative counter table behind any of them | [`table`] |
+//! | `D16+…` | a sampler in front of any of them | [`thin`] |
 //! | `T[256]2048/2way/2bit` | tagged stratified compressor | [`tagged`] |
 //! | `M4[10k,1%]2048:C1R0P1` | multi-hash interval profiler | [`interval`] |
+//! | `M4[10k..1M,1%]2048` | the same, with intervals whose length it picks | [`interval`] |
 //! | `SS…` `MG…` `CM…` `HK…` `S…` | sketches beyond the papers, as interval profilers | [`sketch`] |
 //! | `H:crc[…]…` `M4:mul[…]…` | a cheap hash in place of the papers' | [`hash`] |
 //!
@@ -44,8 +46,10 @@ pub mod sketch;
 mod spec;
 pub mod table;
 pub mod tagged;
+pub mod thin;
 
 pub use compressor::{Compress, Compressor, FirstLevel, Seeds, Sink};
 pub use spec::{
-    Algorithm, Estimate, IntervalSpec, Level, Percent, Sampler, Spec, SpecError, TaggedSpec, note,
+    Algorithm, Estimate, IntervalSpec, Level, Percent, Sampler, Spec, SpecError, Start, TaggedSpec,
+    note,
 };

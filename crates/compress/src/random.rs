@@ -13,6 +13,13 @@ impl SplitMix64 {
         Self(state)
     }
 
+    /// A generator for another purpose under the same seed: its state is far from those of
+    /// [`new`](Self::new).
+    pub const fn apart(seed: u64, purpose: [u8; 8]) -> Self {
+        let mut of_seed = Self(seed ^ u64::from_le_bytes(purpose));
+        Self(of_seed.draw())
+    }
+
     /// The next 64 random bits.
     #[inline]
     pub const fn draw(&mut self) -> u64 {

@@ -57,11 +57,29 @@ impl Choose for Exact {
     }
 }
 
-/// `P`: every r-th event. The event that brings the counter to r is sent.
+/// `P`: every r-th event. The event that brings the counter to r is sent. With `:phase` counters start
+/// at random, as systematic sampling has it (Cochran, *Sampling techniques*, chapter 8): from 0, a substream
+/// never tells its first r − 1 events, which is a quarter of 1M events in 2048 of them.
 #[derive(Clone, Debug)]
 pub struct Periodic {
-    /// r.
-    pub rate: u32,
+    rate: u32,
+    /// Draws the starts.
+    phases: Option<SplitMix64>,
+}
+
+impl Periodic {
+    /// A sampler of rate `rate` that starts at 0.
+    pub const fn new(rate: u32) -> Self {
+        Self { rate, phases: None }
+    }
+
+    /// A sampler that starts at random.
+    pub fn with_phase(rate: u32, seed: u64) -> Self {
+        Self {
+            rate,
+            phases: Some(SplitMix64::apart(seed, *b"phases  ")),
+        }
+    }
 }
 
 impl Choose for Periodic {
@@ -70,7 +88,10 @@ impl Choose for Periodic {
     type State = u32;
 
     fn start(&mut self) -> u32 {
-        self.rate
+        match &mut self.phases {
+            Some(random) => 1 + random.below(u64::from(self.rate)) as u32,
+            None => self.rate,
+        }
     }
 
     #[inline(always)]
@@ -84,7 +105,7 @@ impl Choose for Periodic {
     }
 
     fn held(&self, left: &u32) -> Option<u64> {
-        Some(u64::from(self.rate - left))
+        self.phases.is_none().then(|| u64::from(self.rate - left))
     }
 }
 

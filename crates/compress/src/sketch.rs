@@ -58,6 +58,11 @@ impl<X: Sketch> Intervals<X> {
         }
     }
 
+    /// Events to come before the current interval ends.
+    pub const fn interval_left(&self) -> u64 {
+        (self.interval - self.seen) as u64
+    }
+
     /// What happened since the start.
     pub fn statistics(&self) -> Statistics {
         Statistics {

@@ -1,21 +1,24 @@
 //! The spec language: the papers' notation in ASCII.
 //!
 //! ```text
-//! spec     = level [ "+A" number ]
+//! spec     = [ thinning "+" ] level [ "+A" number ]
+//! thinning = ( "P" | "R" | "D" ) number
 //! level    = "exact" | sampler | "H" [ hash ] "[" sampler "]" number
 //!          | "T" [ hash ] "[" number "]" number "/" number "way/" number "bit"
 //!          | "M" number [ hash ] "[" interval "]" number [ ":" options ]
 //!          | ( "SS" | "MG" ) "[" interval "]" number [ ":" options ]
 //!          | ( "CM" | "HK" | "S" ) number [ hash ] "[" interval "]" number [ ":" options ]
-//! sampler  = ( "P" | "R" | "D" ) number | "CR" number [ ":sum" | ":ratio" ]
-//! interval = number "," percent                                                 events, threshold
+//! sampler  = "P" number [ ":phase" ] | ( "R" | "D" ) number | "CR" number [ ":sum" | ":ratio" ]
+//! interval = number [ ".." number ] "," percent                                 events, threshold
 //! hash     = ":crc" | ":mul"                                                    default: the papers'
 //! options  = { "C" ( 0 | 1 ) | "R" ( 0 | 1 ) | "P" ( 0 | 1 ) | "A" number | "E" number }
 //! number   = digits [ "k" | "M" ]                                               thousands, millions
 //! ```
 //!
 //! Options default to C1R0P1; [`Algorithm::options`] tells which of them an algorithm has. `A` sizes the
-//! accumulator, 100 / threshold% otherwise; `E` divides the threshold of promotion.
+//! accumulator, 100 / threshold% otherwise; `E` divides the threshold of promotion. Two interval lengths are
+//! the bounds of an adaptive one (`M` with `P1` only). Thinning stands before samplers, not before interval
+//! profilers.
 //!
 //! Invariants: a [`Spec`] that was parsed can be built: every bound is checked here, and what is
 //! wrong is said with its column and the fix. Parsing what a `Spec` prints gives the same `Spec`.
@@ -33,6 +36,8 @@ use crate::{Compressor, Seeds};
 /// A compressor's description.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Spec {
+    /// The sampler that all events pass first: `P` (from 0), `R` or `D`.
+    pub thinning: Option<Sampler>,
     /// What sees the events.
     pub level: Level,
     /// The hash function of splitters, tagged compressors and interval profilers.
@@ -60,13 +65,22 @@ pub enum Level {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Sampler {
     /// `P`: periodic.
-    Periodic(u32),
+    Periodic(u32, Start),
     /// `R`: random, stateless.
     Random(u32),
     /// `D`: random countdown.
     Countdown(u32),
     /// `CR`: random with a counter, and how software uses the counts.
     Counted(u32, Estimate),
+}
+
+/// Where the counters of a periodic sampler start.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Start {
+    /// At 0, as the papers' do: the first r − 1 events of a substream are never sent.
+    Zero,
+    /// `:phase`: at random, which makes counts right on average from the first event on.
+    Random,
 }
 
 /// What software makes of the counts of `CR`.
@@ -157,8 +171,10 @@ pub struct IntervalSpec {
     pub algorithm: Algorithm,
     /// Hash tables; rows of a sketch, ways of a sieve; 1 where there is nothing of the kind.
     pub tables: u32,
-    /// Events in an interval.
+    /// Events in an interval; of an adaptive one, in the shortest.
     pub interval: u32,
+    /// Events in the longest interval: more than `interval` if it is adaptive.
+    pub longest: u32,
     /// Share of the interval that makes a candidate.
     pub threshold: Percent,
     /// Counters of all tables together; entries or cells of a sketch.
@@ -176,15 +192,30 @@ pub struct IntervalSpec {
 }
 
 impl IntervalSpec {
-    /// Events that make a tuple a candidate: ⌈threshold × interval⌉.
-    pub const fn threshold_count(&self) -> u32 {
-        let product = self.threshold.0 as u64 * self.interval as u64;
+    /// Whether the profiler picks the length of its intervals.
+    pub const fn is_adaptive(&self) -> bool {
+        self.longest > self.interval
+    }
+
+    /// Events that make a tuple a candidate in an interval of `length`: ⌈threshold × length⌉.
+    pub const fn threshold_of(&self, length: u32) -> u32 {
+        let product = self.threshold.0 as u64 * length as u64;
         product.div_ceil(Percent::WHOLE.0 as u64) as u32
     }
 
+    /// The same of the (shortest) interval.
+    pub const fn threshold_count(&self) -> u32 {
+        self.threshold_of(self.interval)
+    }
+
     /// Events at which a tuple is promoted: ⌈threshold count ÷ `E`⌉.
+    pub const fn promotion_of(&self, length: u32) -> u32 {
+        self.threshold_of(length).div_ceil(self.early)
+    }
+
+    /// The same of the (shortest) interval.
     pub const fn promotion_count(&self) -> u32 {
-        self.threshold_count().div_ceil(self.early)
+        self.promotion_of(self.interval)
     }
 
     /// Bytes that the tables take in hardware: 3 for a counter (seed 001, section 7), 2 for a tag, 2
@@ -199,7 +230,7 @@ impl IntervalSpec {
             Algorithm::MultiHash | Algorithm::CountMin => COUNTER * cells + accumulator,
             Algorithm::SpaceSaving | Algorithm::MisraGries => ENTRY * cells,
             Algorithm::HeavyKeeper => (2 + COUNTER) * cells + accumulator,
-            Algorithm::Sieve if self.promotion_count() > 0xffff => {
+            Algorithm::Sieve if self.promotion_of(self.longest) > 0xffff => {
                 (2 + COUNTER) * cells + accumulator
             }
             Algorithm::Sieve => (2 + 2) * cells + accumulator,
@@ -237,6 +268,34 @@ impl Percent {
     }
 }
 
+impl Sampler {
+    /// Events for each that is sent, on average.
+    pub const fn rate(self) -> u32 {
+        match self {
+            Self::Periodic(rate, _)
+            | Self::Random(rate)
+            | Self::Countdown(rate)
+            | Self::Counted(rate, _) => rate,
+        }
+    }
+
+    /// Whether random numbers decide what is sent.
+    pub const fn is_random(self) -> bool {
+        !matches!(self, Self::Periodic(_, Start::Zero))
+    }
+
+    /// Bits of the state of one substream.
+    fn bits(self) -> u64 {
+        let counts_to = |most: u64| u64::from(64 - (most - 1).leading_zeros());
+        match self {
+            Self::Periodic(rate, _) => counts_to(u64::from(rate)),
+            Self::Random(_) => 0,
+            Self::Countdown(rate) => counts_to(2 * u64::from(rate) - 1),
+            Self::Counted(..) => 16,
+        }
+    }
+}
+
 impl Spec {
     /// Builds the compressor.
     pub fn build(&self, seeds: Seeds) -> Compressor {
@@ -245,18 +304,36 @@ impl Spec {
 
     /// Whether random numbers decide what is sent.
     pub const fn is_random(&self) -> bool {
-        matches!(
-            self.level,
-            Level::Sample(Sampler::Random(_) | Sampler::Countdown(_) | Sampler::Counted(..))
-                | Level::Split(
-                    Sampler::Random(_) | Sampler::Countdown(_) | Sampler::Counted(..),
-                    _
-                )
-                | Level::Interval(IntervalSpec {
-                    algorithm: Algorithm::HeavyKeeper,
-                    ..
-                })
-        )
+        if let Some(thinning) = self.thinning
+            && thinning.is_random()
+        {
+            return true;
+        }
+        match self.level {
+            Level::Sample(sampler) | Level::Split(sampler, _) => sampler.is_random(),
+            Level::Interval(spec) => matches!(spec.algorithm, Algorithm::HeavyKeeper),
+            Level::Exact | Level::Tagged(_) => false,
+        }
+    }
+
+    /// Bytes that the compressor takes in hardware; `None` where that has no bound (`exact`). Counters
+    /// have as many bits as they need to count to their rate (`CR`'s, which have no bound, 16); an entry of
+    /// the tagged compressor also its tag, 3 bits of misses and 1 of state (seed 000, section 4.2); an
+    /// entry of a counter table 17 bytes (section 3.4).
+    pub fn bytes(&self) -> Option<u64> {
+        let bits = match self.level {
+            Level::Exact => return None,
+            Level::Sample(sampler) => sampler.bits(),
+            Level::Split(sampler, n) => sampler.bits() * u64::from(n),
+            Level::Tagged(t) => {
+                let hits = Sampler::Periodic(t.rate, Start::Zero).bits();
+                u64::from(t.entries) * (hits + u64::from(t.tag_bits) + 3 + 1)
+            }
+            Level::Interval(spec) => 8 * spec.bytes(),
+        };
+        let before = self.thinning.map_or(0, Sampler::bits);
+        let behind = 17 * u64::from(self.table.unwrap_or(0));
+        Some((bits + before).div_ceil(8) + behind)
     }
 
     /// The interval profiler, if it is one.
@@ -335,7 +412,8 @@ impl fmt::Display for Percent {
 impl fmt::Display for Sampler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Periodic(rate) => write!(f, "P{rate}"),
+            Self::Periodic(rate, Start::Zero) => write!(f, "P{rate}"),
+            Self::Periodic(rate, Start::Random) => write!(f, "P{rate}:phase"),
             Self::Random(rate) => write!(f, "R{rate}"),
             Self::Countdown(rate) => write!(f, "D{rate}"),
             Self::Counted(rate, Estimate::Ratio) => write!(f, "CR{rate}"),
@@ -360,6 +438,9 @@ impl fmt::Display for Short {
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hash = self.hash;
+        if let Some(thinning) = self.thinning {
+            write!(f, "{thinning}+")?;
+        }
         match &self.level {
             Level::Exact => f.write_str("exact")?,
             Level::Sample(sampler) => write!(f, "{sampler}")?,
@@ -384,8 +465,11 @@ impl IntervalSpec {
         if self.algorithm.has_tables() {
             write!(f, "{}", self.tables)?;
         }
-        let (interval, threshold) = (Short(self.interval), self.threshold);
-        write!(f, "{hash}[{interval},{threshold}]{}:", self.counters)?;
+        write!(f, "{hash}[{}", Short(self.interval))?;
+        if self.is_adaptive() {
+            write!(f, "..{}", Short(self.longest))?;
+        }
+        write!(f, ",{}]{}:", self.threshold, self.counters)?;
         for option in self.algorithm.options().chars() {
             match option {
                 'C' => write!(f, "C{}", u8::from(self.conservative))?,

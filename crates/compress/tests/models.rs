@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use proptest::prelude::*;
 use trommel_compress::hash::{Randomize, xor_fold};
+use trommel_compress::random::SplitMix64;
 use trommel_compress::{Compressor, Seeds, Sink, Spec};
 use trommel_tuple::{Events, Kind, Message, Place, Tuple};
 
@@ -125,8 +126,7 @@ fn tagged(
 
 struct Profiler {
     tables: u32,
-    interval: usize,
-    threshold: u64,
+    percent: usize,
     bits: u32,
     capacity: usize,
     c: bool,
@@ -134,15 +134,27 @@ struct Profiler {
     p: bool,
 }
 
-/// The interval profiler with its accumulator as a list of slots that is searched.
-fn multi_hash(tuples: &[Tuple], m: &Profiler) -> Vec<Vec<(Tuple, u64)>> {
+/// The interval profiler with its accumulator as a list of slots that is searched, over intervals of these
+/// lengths; an incomplete one is left out.
+fn multi_hash(
+    tuples: &[Tuple],
+    m: &Profiler,
+    lengths: impl IntoIterator<Item = usize>,
+) -> Vec<Vec<(Tuple, u64)>> {
     let mut slots: Vec<Option<(Tuple, u64, bool)>> = vec![None; m.capacity];
     let mut counters = HashMap::<(u32, u64), u64>::new();
     let mut intervals = Vec::new();
+    let mut lengths = lengths.into_iter();
+    let (mut end, mut threshold) = (0, 0);
     for (n, t) in tuples.iter().enumerate() {
+        if n == end {
+            let Some(length) = lengths.next() else { break };
+            end += length;
+            threshold = (m.percent * length).div_ceil(100) as u64;
+        }
         if let Some(slot) = slots.iter_mut().flatten().find(|s| s.0 == *t) {
             slot.1 += 1;
-            slot.2 &= slot.1 < m.threshold;
+            slot.2 &= slot.1 < threshold;
         } else {
             let keys: Vec<_> = (0..m.tables).map(|j| (j, index(j, *t, m.bits))).collect();
             let value = |counters: &HashMap<_, _>, key| counters.get(key).copied().unwrap_or(0);
@@ -151,11 +163,11 @@ fn multi_hash(tuples: &[Tuple], m: &Profiler) -> Vec<Vec<(Tuple, u64)>> {
                 let counter = counters.entry(*key).or_default();
                 *counter += u64::from(!m.c || *counter == least);
             }
-            if keys.iter().all(|k| counters[k] >= m.threshold) {
+            if keys.iter().all(|k| counters[k] >= threshold) {
                 let empty = slots.iter().position(Option::is_none);
                 let replaceable = slots.iter().position(|s| s.is_some_and(|s| s.2));
                 if let Some(at) = empty.or(replaceable) {
-                    slots[at] = Some((*t, m.threshold, false));
+                    slots[at] = Some((*t, threshold, false));
                     if m.r {
                         keys.iter().for_each(|k| {
                             counters.insert(*k, 0);
@@ -164,12 +176,12 @@ fn multi_hash(tuples: &[Tuple], m: &Profiler) -> Vec<Vec<(Tuple, u64)>> {
                 }
             }
         }
-        if (n + 1) % m.interval == 0 {
-            let candidates = slots.iter().flatten().filter(|s| s.1 >= m.threshold);
+        if n + 1 == end {
+            let candidates = slots.iter().flatten().filter(|s| s.1 >= threshold);
             intervals.push(candidates.map(|s| (s.0, s.1)).collect());
             for slot in &mut slots {
                 *slot = slot
-                    .filter(|s| m.p && s.1 >= m.threshold)
+                    .filter(|s| m.p && s.1 >= threshold)
                     .map(|s| (s.0, 0, true));
             }
             counters.clear();
@@ -178,7 +190,75 @@ fn multi_hash(tuples: &[Tuple], m: &Profiler) -> Vec<Vec<(Tuple, u64)>> {
     intervals
 }
 
-const COUNTING: [&str; 11] = [
+/// splitmix64 whose state starts where the documentation puts it for a purpose under seed 1.
+fn apart(purpose: &str) -> SplitMix64 {
+    let bytes = <[u8; 8]>::try_from(purpose.as_bytes()).unwrap();
+    SplitMix64::new(SplitMix64::new(1 ^ u64::from_le_bytes(bytes)).draw())
+}
+
+/// The events that a sampler in front lets pass.
+fn thinned(tuples: &[Tuple], rule: char, k: u64) -> Vec<Tuple> {
+    let mut random = apart("thinning");
+    let mut countdown = 0;
+    let passes = |_: &&Tuple| match rule {
+        'R' => random.draw() <= u64::MAX / k,
+        _ => {
+            if countdown == 0 {
+                countdown = if rule == 'P' {
+                    k
+                } else {
+                    1 + random.below(2 * k - 1)
+                };
+            }
+            countdown -= 1;
+            countdown == 0
+        }
+    };
+    tuples.iter().filter(passes).copied().collect()
+}
+
+/// The indices of a hash function into a table of `bits` bits, by the definitions in docs/specs.md.
+fn cheap_index(name: &str, tuple: Tuple, bits: u32) -> u64 {
+    let (pc, value) = (tuple.pc.word(), tuple.value);
+    if name == ":mul" {
+        let mut random = SplitMix64::new(1);
+        let [a, b, c] = core::array::from_fn(|_| random.draw() | 1);
+        let w = (pc.wrapping_mul(a)).wrapping_add(value.rotate_left(32).wrapping_mul(b));
+        let w = (w ^ w >> 32).wrapping_mul(c);
+        return if bits == 0 { 0 } else { w >> (64 - bits) };
+    }
+    // Bit by bit, least significant first.
+    let mut crc = 1u32;
+    for word in [pc, value] {
+        for bit in 0..64 {
+            let low = (crc ^ (word >> bit) as u32) & 1;
+            crc = (crc >> 1) ^ (0x82f6_3b78 * low);
+        }
+    }
+    u64::from(crc) & ((1 << bits) - 1)
+}
+
+/// The counter table as a list in order of use, in front of what it sends.
+fn table(messages: &[(Tuple, u64)], k: usize) -> Vec<(Tuple, u64)> {
+    let (mut inside, mut sent) = (Vec::<(Tuple, u64, u32)>::new(), Vec::new());
+    for (tuple, count) in messages {
+        let found = inside.iter().position(|e| e.0 == *tuple);
+        let (_, before, n) = found.map_or((*tuple, 0, 0), |at| inside.remove(at));
+        if n + 1 == 255 {
+            sent.push((*tuple, before + count));
+            continue;
+        }
+        if inside.len() == k {
+            let (tuple, count, _) = inside.remove(0);
+            sent.push((tuple, count));
+        }
+        inside.push((*tuple, before + count, n + 1));
+    }
+    sent.extend(inside.into_iter().map(|(tuple, count, _)| (tuple, count)));
+    sent
+}
+
+const COUNTING: [&str; 15] = [
     "exact",
     "P1",
     "P7",
@@ -190,6 +270,10 @@ const COUNTING: [&str; 11] = [
     "H[P5]4+A2",
     "T[16]16/2way/2bit",
     "T[3]4/1way/1bit+A16",
+    "P5+exact",
+    "P4+P1",
+    "P4+H[P3]8+A2",
+    "P3+T[16]16/2way/2bit",
 ];
 
 proptest! {
@@ -230,7 +314,10 @@ proptest! {
     #[test]
     fn block_boundaries_make_no_difference(tuples in stream(), cut in any::<prop::sample::Index>()) {
         let cut = cut.index(tuples.len() + 1);
-        for spec in ["R3", "D4+A4", "H[CR3]8", "T[5]8/2way/2bit", "M2[50,4%]16:C1R1P1"] {
+        for spec in [
+            "R3", "D4+A4", "H[CR3]8", "T[5]8/2way/2bit", "M2[50,4%]16:C1R1P1", "D3+H[P2:phase]8", "R2+D3",
+            "P3+CR2+A4", "M2[20..200,4%]16:C1R1P1", "M3[20..200,4%]24:C1R0P1",
+        ] {
             let mut compressor = compressor(spec);
             let mut kept = Kept::default();
             let (a, b) = Events::of_kind(Kind::Value, &tuples).split_at(cut);
@@ -256,6 +343,96 @@ proptest! {
     }
 
     #[test]
+    fn cheap_hashes_split_as_they_are_defined(tuples in stream(), r in 1u32..6, bits in 0u32..12) {
+        for name in [":mul", ":crc"] {
+            let mut counters = HashMap::new();
+            let expected: Vec<_> = tuples.iter().filter(|t| {
+                let counter = counters.entry(cheap_index(name, **t, bits)).or_insert(0);
+                *counter = (*counter + 1) % r;
+                *counter == 0
+            }).map(|t| (*t, u64::from(r))).collect();
+            let spec = format!("H{name}[P{r}]{}", 1u32 << bits);
+            prop_assert_eq!(pairs(&run(&spec, &tuples).0), expected);
+        }
+    }
+
+    #[test]
+    fn random_samplers_are_their_models(tuples in stream(), r in 1u64..9, bits in 0u32..5) {
+        let strata = |t: Tuple| index(0, t, bits) as usize;
+        let mut random = SplitMix64::new(1);
+        let selected: Vec<bool> = tuples.iter().map(|_| random.draw() <= u64::MAX / r).collect();
+        let chosen = || tuples.iter().zip(&selected).filter(|(_, s)| **s).map(|(t, _)| *t);
+        let expected: Vec<_> = chosen().map(|t| (t, r)).collect();
+        prop_assert_eq!(pairs(&run(&format!("H[R{r}]{}", 1 << bits), &tuples).0), expected);
+
+        let mut since = vec![0; 1 << bits];
+        let counted = tuples.iter().zip(&selected).filter_map(|(t, selected)| {
+            let since = &mut since[strata(*t)];
+            *since += 1;
+            selected.then(|| (*t, std::mem::take(since)))
+        });
+        let counted: Vec<_> = counted.collect();
+        let (kept, held) = run(&format!("H[CR{r}]{}", 1 << bits), &tuples);
+        prop_assert_eq!(pairs(&kept), counted);
+        prop_assert_eq!(held, Some(since.iter().sum()));
+
+        let mut random = SplitMix64::new(1);
+        let mut draw = || 1 + random.below(2 * r - 1);
+        let mut left: Vec<u64> = (0..1 << bits).map(|_| draw()).collect();
+        let counted_down: Vec<_> = tuples.iter().filter(|t| {
+            let left = &mut left[strata(**t)];
+            *left -= 1;
+            let sent = *left == 0;
+            if sent {
+                *left = draw();
+            }
+            sent
+        }).map(|t| (*t, r)).collect();
+        prop_assert_eq!(pairs(&run(&format!("H[D{r}]{}", 1 << bits), &tuples).0), counted_down);
+    }
+
+    #[test]
+    fn a_random_start_is_its_model(tuples in stream(), r in 1u64..9, bits in 0u32..6) {
+        let mut random = apart("phases  ");
+        let mut left: Vec<u64> = (0..1 << bits).map(|_| 1 + random.below(r)).collect();
+        let expected: Vec<_> = tuples.iter().filter(|t| {
+            let left = &mut left[index(0, **t, bits) as usize];
+            *left -= 1;
+            let sent = *left == 0;
+            if sent {
+                *left = r;
+            }
+            sent
+        }).map(|t| (*t, r)).collect();
+        let (kept, held) = run(&format!("H[P{r}:phase]{}", 1 << bits), &tuples);
+        prop_assert_eq!(pairs(&kept), expected);
+        prop_assert_eq!(held, None);
+    }
+
+    #[test]
+    fn a_sampler_in_front_shows_what_is_behind_a_shorter_stream(
+        tuples in stream(), rule in prop::sample::select(vec!['P', 'R', 'D']), k in 1u64..9,
+    ) {
+        let passed = thinned(&tuples, rule, k);
+        for behind in [
+            "exact", "P3", "R3", "D3", "CR3", "H[P2:phase]8", "H:mul[D2]8+A3", "T[5]8/2way/2bit",
+        ] {
+            let alone = run(behind, &passed).0;
+            let scaled: Vec<_> = pairs(&alone).into_iter().map(|(t, n)| (t, n * k)).collect();
+            prop_assert_eq!(pairs(&run(&format!("{rule}{k}+{behind}"), &tuples).0), scaled);
+        }
+    }
+
+    #[test]
+    fn a_counter_table_is_its_model(tuples in stream(), k in 1usize..9) {
+        for spec in ["exact", "P2", "H[P2]8"] {
+            let expected = table(&pairs(&run(spec, &tuples).0), k);
+            // What is inside at the end is sent from the least recently used on.
+            prop_assert_eq!(pairs(&run(&format!("{spec}+A{k}"), &tuples).0), expected);
+        }
+    }
+
+    #[test]
     fn tagged_is_its_model(
         tuples in stream(), r in 1u32..40, bits in 0u32..4, ways in 1usize..4, tag in 1u32..4,
     ) {
@@ -278,8 +455,8 @@ proptest! {
     ) {
         let capacity = if small { 2 } else { 100 / percent as usize };
         let m = Profiler {
-            tables, interval, bits, capacity, c, r, p,
-            threshold: (percent as usize * interval).div_ceil(100) as u64,
+            tables, bits, capacity, c, r, p,
+            percent: percent as usize,
         };
         let given = if small { "A2" } else { "" };
         let spec = format!(
@@ -287,7 +464,7 @@ proptest! {
             tables << bits, u8::from(c), u8::from(r), u8::from(p),
         );
         let (kept, _) = run(&spec, &tuples);
-        let expected = multi_hash(&tuples, &m);
+        let expected = multi_hash(&tuples, &m, std::iter::repeat(interval));
         prop_assert_eq!(kept.intervals.len(), expected.len());
         let ends: Vec<_> = expected.iter().scan(0, |n, i| { *n += i.len(); Some(*n) }).collect();
         prop_assert_eq!(&kept.intervals, &ends);
@@ -295,7 +472,42 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_a_spec_or_an_error(text in "[PRDCHTMA0-9\\[\\]:+,%./waybitexcksumé ]{0,24}") {
+    fn an_adaptive_profiler_is_its_model_over_the_intervals_it_picked(
+        tuples in stream(),
+        tables in 1u32..6,
+        bits in 1u32..5,
+        shortest in 10usize..40,
+        times in 2usize..20,
+        percent in 2usize..30,
+        (c, r) in any::<(bool, bool)>(),
+    ) {
+        // Long enough that lengths change: the same events again and again.
+        let tuples: Vec<_> = tuples.iter().cycle().take(tuples.len().min(1) * 12_000).copied().collect();
+        let longest = shortest * times;
+        let spec = format!(
+            "M{tables}[{shortest}..{longest},{percent}%]{}:C{}R{}P1",
+            tables << bits, u8::from(c), u8::from(r),
+        );
+        let mut compressor = compressor(&spec);
+        let (mut kept, mut lengths, mut rest) = (Kept::default(), Vec::new(), &tuples[..]);
+        while !rest.is_empty() {
+            let length = compressor.first_level().interval_left().unwrap() as usize;
+            let step = (0..).map(|n| shortest * 4usize.pow(n)).take_while(|n| *n < longest);
+            prop_assert!(step.chain([longest]).any(|n| n == length), "{}", length);
+            lengths.push(length);
+            let (interval, others) = rest.split_at(length.min(rest.len()));
+            compressor.events(Events::of_kind(Kind::Value, interval), &mut kept);
+            rest = others;
+        }
+        let capacity = 100 / percent;
+        let m = Profiler { tables, percent, bits, capacity, c, r, p: true };
+        let expected = multi_hash(&tuples, &m, lengths);
+        prop_assert_eq!(kept.intervals.len(), expected.len());
+        prop_assert_eq!(pairs(&kept), expected.concat());
+    }
+
+    #[test]
+    fn any_text_is_a_spec_or_an_error(text in "[PRDCHTMSKGEA0-9\\[\\]:+,%./waybitexcksumé ]{0,24}") {
         match text.parse::<Spec>() {
             Ok(spec) => prop_assert_eq!(spec.to_string().parse(), Ok(spec)),
             Err(e) => prop_assert!((1..=text.chars().count() + 1).contains(&e.column)),
@@ -306,12 +518,71 @@ proptest! {
 #[test]
 fn no_event_and_one_event() {
     let one = [Tuple::new(Place::from_word(1), 2)];
-    for spec in COUNTING
-        .into_iter()
-        .chain(["R3", "D3", "M4[10k,1%]2048:C1R0P1"])
-    {
+    let others = [
+        "R3",
+        "D3",
+        "P3:phase",
+        "D4+H[P4:phase]8",
+        "R2+CR2+A1",
+        "M4[10k,1%]2048:C1R0P1",
+        "M2[1,100%]64:C0R1P0",
+        "M4[1..9,1%]2048:C1R0P1",
+        "SS[1,1%]5",
+        "MG[10k,1%]5",
+        "CM4[1,1%]64",
+        "HK2[1,1%]64",
+        "S8[1,1%]64",
+    ];
+    for spec in COUNTING.into_iter().chain(others) {
         assert!(run(spec, &[]).0.messages.is_empty(), "{spec}");
-        assert!(run(spec, &one).0.messages.len() <= 1, "{spec}");
+        let (kept, _) = run(spec, &one);
+        assert!(kept.messages.iter().all(|m| m.tuple == one[0]), "{spec}");
+        assert!(kept.messages.len() <= 1, "{spec}");
+        // An interval of one event has one candidate.
+        if spec.contains("[1,") || spec.contains("[1..") {
+            assert_eq!(pairs(&kept), [(one[0], 1)], "{spec}");
+            assert_eq!(kept.intervals, [1], "{spec}");
+        }
+    }
+}
+
+#[test]
+fn tables_wider_than_16_bits_are_their_model() {
+    let mut random = SplitMix64::new(8);
+    let tuples: Vec<_> = (0..3000)
+        .map(|_| {
+            let pc = Place::from_word(1 << 48 | 0x40_1000 | random.below(3) << 12);
+            Tuple::new(
+                pc,
+                if random.below(3) == 0 {
+                    random.draw()
+                } else {
+                    random.below(4)
+                },
+            )
+        })
+        .collect();
+    for (tables, bits) in [(1, 17), (2, 17), (3, 16), (4, 15), (5, 18), (16, 4)] {
+        for (c, r) in [(true, false), (false, true)] {
+            let percent = 4;
+            let spec = format!(
+                "M{tables}[100,{percent}%]{}:C{}R{}P1",
+                tables << bits,
+                u8::from(c),
+                u8::from(r),
+            );
+            let m = Profiler {
+                tables,
+                percent,
+                bits,
+                capacity: 25,
+                c,
+                r,
+                p: true,
+            };
+            let expected = multi_hash(&tuples, &m, std::iter::repeat(100));
+            assert_eq!(pairs(&run(&spec, &tuples).0), expected.concat(), "{spec}");
+        }
     }
 }
 
@@ -336,28 +607,6 @@ fn tuples_of_two_kinds_stay_apart() {
             kept.messages
         );
     }
-}
-
-#[test]
-fn counts_beyond_32_bits() {
-    // A rate that no stream of a test reaches: nothing is sent and everything is held.
-    let tuples = vec![Tuple::default(); 1 << 16];
-    let (kept, held) = run("H[P4294967295]2", &tuples);
-    assert!(kept.messages.is_empty());
-    assert_eq!(held, Some(1 << 16));
-    // Combined counts are 64 bits wide.
-    let mut table = trommel_compress::table::CounterTable::new(1);
-    let message = Message {
-        kind: Kind::Value,
-        tuple: Tuple::default(),
-        count: u64::from(u32::MAX),
-        samples: 1,
-    };
-    let mut sent = 0;
-    for _ in 0..255 {
-        table.message(message, &mut |m: Message| sent = m.count);
-    }
-    assert_eq!(sent, 255 * u64::from(u32::MAX));
 }
 
 #[test]

@@ -138,7 +138,7 @@ impl Folder {
             Ok(stream) => (stream, None),
             Err(error) => (None, Some(StreamError(error))),
         };
-        let exact = (spec.level == Level::Exact && spec.table.is_none())
+        let exact = (spec.level == Level::Exact && spec.table.is_none() && spec.thinning.is_none())
             && stream.is_none()
             && stream_error.is_none();
         let ordered = (!exact).then(|| Ordered {

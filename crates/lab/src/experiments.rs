@@ -3,6 +3,7 @@
 //! Each file is one figure of a paper, named as the paper numbers it, or one question of our own. The
 //! rule by which a claim is judged stands beside it, in the words of the report.
 
+mod adaptive;
 mod compressors;
 mod counters;
 mod intervals;
@@ -17,6 +18,7 @@ mod multihash_11;
 mod multihash_12;
 mod multihash_13;
 mod multihash_14;
+mod sketches;
 mod stratified_04;
 mod stratified_07;
 mod stratified_08;
@@ -24,6 +26,7 @@ mod stratified_09;
 mod stratified_10;
 mod stratified_11;
 mod tables;
+mod thinning;
 mod variants;
 
 use crate::Lab;
@@ -68,7 +71,7 @@ pub struct Experiment {
 }
 
 /// All experiments, in the order of the papers.
-pub static EXPERIMENTS: [Experiment; 18] = [
+pub static EXPERIMENTS: [Experiment; 21] = [
     stratified_04::EXPERIMENT,
     stratified_07::EXPERIMENT,
     stratified_08::EXPERIMENT,
@@ -85,6 +88,9 @@ pub static EXPERIMENTS: [Experiment; 18] = [
     multihash_12::EXPERIMENT,
     multihash_13::EXPERIMENT,
     multihash_14::EXPERIMENT,
+    adaptive::EXPERIMENT,
+    sketches::EXPERIMENT,
+    thinning::EXPERIMENT,
     counters::EXPERIMENT,
     limits::EXPERIMENT,
 ];

@@ -2,7 +2,8 @@
 //!
 //! The specs that experiments ask for are gathered by stream, each once; a pool of threads reads the
 //! streams, longest work first, and the evaluations are looked up afterwards by program, events, spec
-//! and seed.
+//! and seed. A stream that many specs want is read more than once, as each keeps an estimate for
+//! every distinct tuple, of which gcc has millions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -55,6 +56,9 @@ impl Need {
 
 /// Events of simultaneous profiles, as in the paper.
 const TRANSFERS: u64 = 4_000_000;
+
+/// Specs that share one pass over a stream.
+const TOGETHER: usize = 48;
 
 /// The evaluations of all needs.
 #[derive(Default)]
@@ -154,16 +158,17 @@ impl Lab<'_> {
                 };
                 (parsed(spec), seeds)
             };
-            jobs.push(Job {
+            let specs: Vec<_> = specs.iter().map(seeded).collect();
+            jobs.extend(specs.chunks(TOGETHER).map(|specs| Job {
                 name,
                 feed,
-                path,
-                specs: specs.iter().map(seeded).collect(),
+                path: path.clone(),
+                specs: specs.to_vec(),
                 limit: match feed {
                     Feed::Transfers => self.events.min(TRANSFERS),
                     _ => self.events,
                 },
-            });
+            }));
         }
         // Longest first, so that no thread is left with it at the end.
         jobs.sort_by_key(|j| std::cmp::Reverse(j.limit * j.specs.len() as u64));
@@ -191,7 +196,8 @@ impl Lab<'_> {
                     .unwrap_or_else(std::sync::PoisonError::into_inner);
                 match (evaluated, &mut *results) {
                     (Ok(list), Ok(results)) => {
-                        results.evaluations.insert((job.name, job.feed), list);
+                        let key = (job.name, job.feed);
+                        results.evaluations.entry(key).or_default().extend(list);
                     }
                     (Err(error), results) => *results = Err(error),
                     (Ok(_), Err(_)) => {}
@@ -220,7 +226,12 @@ impl Lab<'_> {
             evaluator.events(events);
             advance(events.len() as u64 * job.specs.len() as u64);
         })?;
-        Ok(evaluator.finish())
+        let mut evaluations = evaluator.finish();
+        // The profiles themselves, which no experiment looks at, would come to gigabytes.
+        for evaluation in &mut evaluations {
+            evaluation.kinds.clear();
+        }
+        Ok(evaluations)
     }
 }
 

@@ -10,6 +10,9 @@
 //!   tuple in it is estimated: binomial limits of the share, times the length. A tuple that has its
 //!   substream to itself is known to within r − 1 events and the doubt about the others. That
 //!   assumes that the order of events does not keep step with the period.
+//! * `P:phase`: as `P`, but a substream may as well have been r − 1 events shorter than told.
+//! * `D16+…` and `R16+…` in front of `R` or `P:phase`: as if each event had been chosen independently at both
+//!   rates together. Strata make it no worse, so these limits are wide. In front of others: none.
 //! * `T`: none. A slot hands its counts to other tuples, and nothing bounds how many.
 //! * `M`: certain limits under `R0`. A promoted tuple had between 1 and T events when its count began
 //!   at T; in an interval in which it is no candidate it had fewer than T. Under `R1` the lower one.
@@ -25,7 +28,7 @@ mod binomial;
 use std::collections::HashMap;
 
 use trommel_compress::hash::{Hash, Layout};
-use trommel_compress::{Algorithm, IntervalSpec, Level, Sampler, Seeds, Spec};
+use trommel_compress::{Algorithm, IntervalSpec, Level, Sampler, Seeds, Spec, Start};
 use trommel_tuple::Tuple;
 
 use crate::Profile;
@@ -111,6 +114,8 @@ struct Strata {
 enum Counting {
     /// `P`: to r − 1 events, held.
     Periodic,
+    /// `P:phase`: to r − 1 events more or less.
+    Phase,
     /// `D`: as long as its messages say, give or take.
     Countdown,
     /// `CR`: to the last sample; how many came after it is geometric.
@@ -163,21 +168,41 @@ impl Confidence {
             Rule::Stratum(strata)
         };
         let (sampler, n) = match spec.level {
-            Level::Exact => return Self::of(Basis::Exact, Rule::Exact),
-            Level::Interval(spec) if spec.algorithm == Algorithm::MultiHash && spec.early == 1 => {
+            Level::Exact if spec.thinning.is_none() => return Self::of(Basis::Exact, Rule::Exact),
+            Level::Interval(spec)
+                if spec.algorithm == Algorithm::MultiHash
+                    && spec.early == 1
+                    && !spec.is_adaptive() =>
+            {
                 return Self::of(Basis::Bound, Rule::Intervals { spec, events });
             }
             Level::Sample(sampler) => (sampler, 1),
             Level::Split(sampler, n) => (sampler, n),
             _ => return Self::of(Basis::Unknown, Rule::Unknown),
         };
+        if let Some(thinning) = spec.thinning {
+            let random = matches!(thinning, Sampler::Random(_) | Sampler::Countdown(_));
+            let told = matches!(
+                sampler,
+                Sampler::Random(_) | Sampler::Periodic(_, Start::Random)
+            );
+            if !random || !told {
+                return Self::of(Basis::Unknown, Rule::Unknown);
+            }
+            let rate = u64::from(thinning.rate()) * u64::from(sampler.rate());
+            return Self::of(Basis::Binomial, Rule::Binomial { rate });
+        }
         match sampler {
             Sampler::Random(rate) => {
                 let rate = u64::from(rate);
                 Self::of(Basis::Binomial, Rule::Binomial { rate })
             }
-            Sampler::Periodic(rate) => {
-                Self::of(Basis::Stratum, strata(rate, Counting::Periodic, n))
+            Sampler::Periodic(rate, start) => {
+                let counting = match start {
+                    Start::Zero => Counting::Periodic,
+                    Start::Random => Counting::Phase,
+                };
+                Self::of(Basis::Stratum, strata(rate, counting, n))
             }
             Sampler::Countdown(rate) => {
                 Self::of(Basis::Stratum, strata(rate, Counting::Countdown, n))
@@ -289,9 +314,13 @@ impl Strata {
         // Uniform on 1..2r−1: a standard deviation of r/√3 each.
         let slack = match self.counting {
             Counting::Countdown => binomial::Z * rate * (messages / 3.0).sqrt(),
-            _ => 0.0,
+            Counting::Phase => rate - 1.0,
+            Counting::Periodic | Counting::Counted => 0.0,
         };
-        let longest = sent + slack + self.unsent();
+        let longest = match self.counting {
+            Counting::Phase => sent + slack,
+            _ => sent + slack + self.unsent(),
+        };
         let others = messages - own as f64;
         let low = (share.0 * (sent - slack)).max(own as f64);
         let high = (share.1 * longest).min(longest - others);
@@ -302,7 +331,7 @@ impl Strata {
     fn unsent(&self) -> f64 {
         let rate = self.rate as f64;
         match self.counting {
-            Counting::Periodic => rate - 1.0,
+            Counting::Periodic | Counting::Phase => rate - 1.0,
             Counting::Countdown => 2.0 * rate - 2.0,
             Counting::Counted => -rate * binomial::TAIL.ln(),
         }
@@ -328,8 +357,12 @@ impl Strata {
         let samples = (total / rate).round().max(1.0);
         let (low, high) = binomial::events(samples as u64, rate);
         let closer = (variance / total.max(1.0)).sqrt();
+        let fewer = match self.counting {
+            Counting::Phase => unsent,
+            _ => 0.0,
+        };
         Limits {
-            low: (total - (total - low).max(0.0) * closer).max(tuples.len() as f64),
+            low: (total - fewer - (total - low).max(0.0) * closer).max(tuples.len() as f64),
             high: total + (high - total).max(0.0) * closer + unsent,
         }
     }

@@ -115,6 +115,10 @@ fn limits_hold_in_95_of_100_entries() {
         "H[D16]64",
         "H[CR16]64",
         "H[P16]64+A8",
+        "P16:phase",
+        "H[P16:phase]64",
+        "D4+H[P4:phase]128",
+        "R4+R4",
     ] {
         // Many rare tuples; and few tuples, most of them alone in their substreams.
         let streams = [coverage(spec, 12, 1), coverage(spec, 60, 900)];
@@ -161,6 +165,13 @@ fn what_is_not_known_is_not_said() {
         ("R16", Basis::Binomial),
         ("H[P16]64", Basis::Stratum),
         ("M4[10k,1%]2048", Basis::Bound),
+        ("M4[10k..1M,1%]2048", Basis::Unknown),
+        ("H[P16:phase]64", Basis::Stratum),
+        ("D4+H[P4:phase]64", Basis::Binomial),
+        ("D4+H[P4]64", Basis::Unknown),
+        ("P4+H[P4:phase]64", Basis::Unknown),
+        ("D4+exact", Basis::Unknown),
+        ("D4+T[16]64/2way/2bit", Basis::Unknown),
     ] {
         let spec: Spec = spec.parse().expect("a spec");
         let mut confidence = Confidence::for_spec(&spec, Seeds::default(), 100, std::iter::empty());

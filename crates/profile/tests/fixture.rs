@@ -14,7 +14,7 @@ use trommel_tuple::{Kind, Message, ModuleId, Place, Tuple, Vaddr};
 type Event = (Kind, Tuple);
 type Counts = BTreeMap<Event, f64>;
 
-const SPECS: [&str; 22] = [
+const SPECS: [&str; 27] = [
     "exact",
     "P16",
     "R16",
@@ -37,6 +37,11 @@ const SPECS: [&str; 22] = [
     "CM4[1k,2%]256:C1P1",
     "HK2[1k,2%]128:P1",
     "S4[1k,2%]64:P1E2",
+    "D4+H[P4:phase]128",
+    "P2+T[8]64/2way/2bit+A4",
+    "R4+CR4",
+    "H[P16:phase]64",
+    "M4[100..2k,3%]256:C1R0P1",
 ];
 
 /// Loops of loads, branches and calls with values from constant to random.
@@ -260,21 +265,38 @@ fn interval_errors_are_the_naive_ones() {
         let (Some(spec), Some(found)) = (evaluation.spec.interval(), &evaluation.interval) else {
             continue;
         };
-        let length = spec.interval as usize;
-        let whole = events.len() / length;
+        // Where each interval ends: the profiler says how long the next one is.
+        let mut profiler = evaluation.spec.build(Seeds::default());
+        let (mut ends, mut rest) = (vec![0], &events[..]);
+        while let Some(length) = profiler.first_level().interval_left()
+            && length as usize <= rest.len()
+        {
+            let (interval, others) = rest.split_at(length as usize);
+            let mut block = Block::default();
+            interval
+                .iter()
+                .for_each(|(kind, tuple)| block.push(*kind, *tuple));
+            profiler.events(block.events(), &mut |_: Message| {});
+            ends.push(ends[ends.len() - 1] + interval.len());
+            rest = others;
+        }
+        let adapts = ends.windows(2).any(|e| e[1] - e[0] != ends[1]);
+        assert_eq!(adapts, spec.is_adaptive());
+        let whole = ends.len() - 1;
         let mut messages = BTreeMap::new();
         for n in 0..whole {
             // The messages of an interval are those that its events added.
-            let before = profile(&evaluation.spec, &events[..n * length]).0.len();
-            let upto = profile(&evaluation.spec, &events[..(n + 1) * length]).0;
+            let before = profile(&evaluation.spec, &events[..ends[n]]).0.len();
+            let upto = profile(&evaluation.spec, &events[..ends[n + 1]]).0;
             messages.insert(n, upto[before..].to_vec());
         }
         let (mut error, mut false_positives, mut distinct, mut candidates) = (0.0, 0, 0, 0);
         for (n, messages) in messages {
-            let exact = exact(&events[n * length..(n + 1) * length]);
+            let length = (ends[n + 1] - ends[n]) as u32;
+            let exact = exact(&events[ends[n]..ends[n + 1]]);
             let hot: BTreeSet<Event> = exact
                 .iter()
-                .filter(|(_, c)| **c >= f64::from(spec.threshold_count()))
+                .filter(|(_, c)| **c >= f64::from(spec.threshold_of(length)))
                 .map(|(e, _)| *e)
                 .collect();
             let hw: Counts = messages
@@ -291,6 +313,8 @@ fn interval_errors_are_the_naive_ones() {
         }
         let mean = |n: usize| n as f64 / whole as f64;
         assert_eq!(found.shape.intervals, whole as u64);
+        let lengths: Vec<_> = ends.windows(2).map(|e| (e[1] - e[0]) as u64).collect();
+        assert_eq!(found.shape.lengths, lengths);
         assert!((error / whole as f64 - evaluation.error).abs() < 1e-9);
         assert!((found.parts.total() - evaluation.error).abs() < 1e-9);
         assert_eq!(found.false_positives, mean(false_positives));

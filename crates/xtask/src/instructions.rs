@@ -11,11 +11,12 @@ use std::process::Command;
 const TUPLES: u64 = 1 << 20;
 
 /// Instructions a tuple that a spec may take: what it took when the line was written, and a tenth.
-const LIMITS: [(&str, f64); 9] = [
+const LIMITS: [(&str, f64); 10] = [
     ("P256", 6.0),
     ("H[P256]2048", 53.0),
     ("H:crc[P256]2048", 32.0),
     ("H:mul[P256]2048", 31.0),
+    ("D16+H[P16:phase]4096", 9.0),
     ("T[256]2048/2way/2bit", 198.0),
     ("M4[10k,1%]2048:C1R0P1", 102.0),
     ("M4[1M,0.1%]2048:C1R0P1", 106.0),

@@ -161,10 +161,7 @@ fn error_bounds(compressor: &str) -> String {
             _ => "depends on the program; `trommel compress` measures it on a stream".into(),
         };
     };
-    let (Sampler::Periodic(rate)
-    | Sampler::Random(rate)
-    | Sampler::Countdown(rate)
-    | Sampler::Counted(rate, _)) = sampler;
+    let rate = sampler.rate() * spec.thinning.map_or(1, Sampler::rate);
     let off = f64::from(rate.saturating_sub(1));
     let percent = 200.0 * (off / 1e6).sqrt();
     format!(

@@ -19,6 +19,7 @@ use alloc::vec;
 
 use trommel_tuple::{Kind, Message, Tuple};
 
+use super::Turnover;
 use crate::index::Index;
 
 /// Marks of the filter.
@@ -55,6 +56,8 @@ pub(crate) struct Accumulator {
     empty: usize,
     /// No slot before this one is replaceable.
     replaceable: usize,
+    /// Candidates of the interval before.
+    before: u32,
 }
 
 impl Accumulator {
@@ -73,6 +76,7 @@ impl Accumulator {
             filter: Box::new([0; MARKS]),
             empty: 0,
             replaceable: 0,
+            before: 0,
         }
     }
 
@@ -153,17 +157,23 @@ impl Accumulator {
     }
 
     /// Reports the entries that reached the threshold, in table order, and keeps them at 0 and
-    /// replaceable if they are to be retained. All others are flushed.
+    /// replaceable if they are to be retained. All others are flushed. Tells how many were candidates.
     pub(crate) fn end_interval(
         &mut self,
         threshold: u32,
         retain: bool,
         mut report: impl FnMut(Message),
-    ) {
+    ) -> Turnover {
+        let mut turnover = Turnover {
+            before: self.before,
+            ..Turnover::default()
+        };
         for n in 0..self.slots.len() {
             let slot = &self.slots[n];
             let candidate = slot.used == Use::Kept && slot.count >= threshold;
             if candidate {
+                turnover.now += 1;
+                turnover.both += u32::from(slot.exact);
                 report(Message {
                     kind: slot.kind,
                     tuple: slot.tuple,
@@ -182,5 +192,7 @@ impl Accumulator {
         }
         self.empty = 0;
         self.replaceable = 0;
+        self.before = turnover.now;
+        turnover
     }
 }

@@ -5,7 +5,7 @@ use alloc::string::{String, ToString};
 use core::str::FromStr;
 
 use super::{
-    Algorithm, Estimate, IntervalSpec, Level, Percent, Sampler, Spec, SpecError, TaggedSpec,
+    Algorithm, Estimate, IntervalSpec, Level, Percent, Sampler, Spec, SpecError, Start, TaggedSpec,
 };
 use crate::hash::HashKind;
 use crate::interval::MAX_TABLES;
@@ -34,7 +34,14 @@ impl FromStr for Spec {
 
     fn from_str(text: &str) -> Result<Self> {
         let mut at = Cursor::new(text);
-        let level = at.level()?;
+        let mut level = at.level()?;
+        let mut thinning = None;
+        if at.rest().starts_with('+') && !at.rest().starts_with("+A") {
+            thinning = at.thinning(level)?;
+            if thinning.is_some() {
+                level = at.thinned(thinning)?;
+            }
+        }
         let table = if at.rest().starts_with('+') {
             if matches!(level, Level::Interval(_)) {
                 return Err(at.error(
@@ -55,6 +62,7 @@ impl FromStr for Spec {
             )));
         }
         Ok(Self {
+            thinning,
             level,
             hash: at.hash,
             table,
@@ -211,6 +219,52 @@ impl<'a> Cursor<'a> {
         Ok(Percent(millionths as u32))
     }
 
+    /// The sampler that was read as a level, if what follows its `+` is a level in its turn.
+    fn thinning(&mut self, level: Level) -> Result<Option<Sampler>> {
+        let next = self.rest()[1..].chars().next();
+        if !next.is_some_and(|c| "ePRDCHTMS".contains(c)) {
+            return Ok(None);
+        }
+        match level {
+            Level::Sample(
+                sampler @ (Sampler::Periodic(_, Start::Zero)
+                | Sampler::Random(_)
+                | Sampler::Countdown(_)),
+            ) => {
+                self.position += 1;
+                Ok(Some(sampler))
+            }
+            _ => Err(self.error(
+                "only P256, R256 or D256 stands before another compressor, as in D16+H[P16]4096; \
+                 behind one stands a counter table, as +A16",
+            )),
+        }
+    }
+
+    /// The level behind the thinning.
+    fn thinned(&mut self, thinning: Option<Sampler>) -> Result<Level> {
+        let start = self.position;
+        let level = self.level()?;
+        let rate = match level {
+            Level::Interval(_) => {
+                return Err(self.error_at(
+                    start,
+                    "an interval profiler counts every event of its intervals; remove what stands \
+                     before it",
+                ));
+            }
+            Level::Exact => 1,
+            Level::Sample(sampler) | Level::Split(sampler, _) => sampler.rate(),
+            Level::Tagged(tagged) => tagged.rate,
+        };
+        let all = u64::from(rate) * u64::from(thinning.map_or(1, Sampler::rate));
+        if all > u64::from(u32::MAX) {
+            let message = format!("both rates together ({all}) must not be above {}", u32::MAX);
+            return Err(self.error_at(start, &message));
+        }
+        Ok(level)
+    }
+
     fn level(&mut self) -> Result<Level> {
         if self.take("exact") {
             Ok(Level::Exact)
@@ -252,7 +306,12 @@ impl<'a> Cursor<'a> {
     fn sampler(&mut self) -> Result<Sampler> {
         let rate = |at: &mut Self| at.number("sampling rate", 1, u64::from(u32::MAX));
         if self.take("P") {
-            rate(self).map(Sampler::Periodic)
+            let rate = rate(self)?;
+            let start = match self.take(":phase") {
+                true => Start::Random,
+                false => Start::Zero,
+            };
+            Ok(Sampler::Periodic(rate, start))
         } else if self.take("R") {
             rate(self).map(Sampler::Random)
         } else if self.take("D") {
@@ -320,6 +379,7 @@ impl<'a> Cursor<'a> {
         }
         self.expect("[", form)?;
         let interval = self.number("interval length", 1, u64::from(u32::MAX))?;
+        let longest = self.longest(algorithm, interval)?;
         self.expect(",", form)?;
         let threshold_at = self.position;
         let threshold = self.percent("threshold")?;
@@ -330,6 +390,7 @@ impl<'a> Cursor<'a> {
             algorithm,
             tables,
             interval,
+            longest,
             threshold,
             counters,
             conservative: true,
@@ -358,6 +419,25 @@ impl<'a> Cursor<'a> {
             return Err(self.error_at(threshold_at, &message));
         }
         Ok(Level::Interval(spec))
+    }
+
+    /// The longest interval, if it is adaptive.
+    fn longest(&mut self, algorithm: Algorithm, interval: u32) -> Result<u32> {
+        let start = self.position;
+        if !self.take("..") {
+            return Ok(interval);
+        }
+        if algorithm != Algorithm::MultiHash {
+            let message = format!("{} has intervals of one length", algorithm.name());
+            return Err(self.error_at(start, &message));
+        }
+        let start = self.position;
+        let longest = self.number("longest interval", 1, u64::from(u32::MAX))?;
+        if longest <= interval {
+            let message = format!("the longest interval must be above the shortest ({interval})");
+            return Err(self.error_at(start, &message));
+        }
+        Ok(longest)
     }
 
     fn counters(&mut self, algorithm: Algorithm, tables: u32) -> Result<u32> {
@@ -399,7 +479,16 @@ impl<'a> Cursor<'a> {
                 }
                 'C' => spec.conservative = self.switch(flag)?,
                 'R' => spec.reset = self.switch(flag)?,
-                _ => spec.retain = self.switch(flag)?,
+                _ => {
+                    let start = self.position;
+                    spec.retain = self.switch(flag)?;
+                    if !spec.retain && spec.is_adaptive() {
+                        return Err(self.error_at(
+                            start,
+                            "an adaptive interval compares the candidates that it retains; write P1",
+                        ));
+                    }
+                }
             }
         }
         if given.is_empty() {

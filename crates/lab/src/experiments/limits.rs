@@ -15,13 +15,15 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-const SPECS: [&str; 6] = [
+const SPECS: [&str; 8] = [
     "R256",
     "D256",
     "P256",
     "H[P256]2048",
     "H[D256]2048",
     "H[CR256]2048",
+    "H[P256:phase]2048",
+    "D16+H[P16:phase]4096",
 ];
 
 fn run(_: &Lab<'_>, results: &Results) -> Findings {
@@ -104,6 +106,9 @@ fn run(_: &Lab<'_>, results: &Results) -> Findings {
             "R256" => "Limits of independent random samples hold whatever the program does.",
             "D256" => "Limits of countdown samples hold in 95 of 100 entries.",
             "P256" => "Limits of periodic samples hold unless the program keeps step.",
+            "D16+H[P16:phase]4096" => {
+                "Limits of events that were sampled twice hold in 95 of 100 entries."
+            }
             _ => "Limits of samples in strata hold in 95 of 100 entries.",
         };
         found.claim(

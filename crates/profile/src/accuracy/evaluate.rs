@@ -125,6 +125,8 @@ struct Run {
     /// Candidates of the interval that just ended, and the sums over all.
     candidates: Vec<Message>,
     sums: IntervalSums,
+    /// The current interval, where the profiler itself picks its length.
+    own: Option<PerfectInterval>,
 }
 
 /// Takes the first level's messages apart: its profile, and the messages of the table behind.
@@ -154,7 +156,9 @@ impl Sink for Fold<'_> {
 
 impl Run {
     fn new(spec: &Spec, seeds: Seeds) -> Self {
+        let adaptive = spec.interval().filter(|s| s.is_adaptive());
         Self {
+            own: adaptive.map(|s| PerfectInterval::new(u64::from(s.interval))),
             spec: *spec,
             seeds,
             first: FirstLevel::new(spec, seeds),
@@ -184,6 +188,20 @@ impl Run {
     fn interval_end(&mut self, spec: &IntervalSpec, perfect: &PerfectInterval, tuples: &Tuples) {
         self.sums.interval(spec, perfect, tuples, &self.candidates);
         self.candidates.clear();
+    }
+
+    /// Counts events for an interval whose length the profiler picks; its end, if this is it.
+    fn count_own(&mut self, numbers: &[u32], tuples: &Tuples) {
+        let (Some(spec), Some(mut own)) = (self.spec.interval().copied(), self.own.take()) else {
+            return;
+        };
+        own.count(numbers, tuples.len());
+        if own.seen == own.length {
+            self.interval_end(&spec, &own, tuples);
+            own.clear();
+            own.length = self.first.interval_left().unwrap_or(own.length);
+        }
+        self.own = Some(own);
     }
 
     fn limits_held(&self, tuples: &Tuples, counts: &[u64], events: u64) -> Option<LimitsHeld> {
@@ -259,7 +277,8 @@ impl Evaluator {
 
     /// Evaluates specs each with its own seeds; those of `options` are not looked at.
     pub fn seeded(specs: &[(Spec, Seeds)], options: Options) -> Self {
-        let mut lengths: Vec<_> = specs.iter().filter_map(|(s, _)| s.interval()).collect();
+        let intervals = specs.iter().filter_map(|(s, _)| s.interval());
+        let mut lengths: Vec<_> = intervals.filter(|s| !s.is_adaptive()).collect();
         lengths.sort_by_key(|s| s.interval);
         lengths.dedup_by_key(|s| s.interval);
         let mut checkpoints = options.checkpoints.clone();
@@ -288,7 +307,8 @@ impl Evaluator {
     /// The events that come next, in order.
     pub fn events(&mut self, mut events: Events<'_>) {
         while !events.is_empty() {
-            let to_interval = self.perfect.iter().map(|p| p.length - p.seen);
+            let own = self.runs.iter().filter_map(|r| r.own.as_ref());
+            let to_interval = self.perfect.iter().chain(own).map(|p| p.length - p.seen);
             let to_checkpoint = self.checkpoints.last().map(|at| at - self.seen);
             let n = to_interval.chain(to_checkpoint).min();
             let n = n.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
@@ -315,6 +335,7 @@ impl Evaluator {
         self.seen += events.len() as u64;
         for run in &mut self.runs {
             run.events(events, &self.tuples);
+            run.count_own(&self.numbers, &self.tuples);
         }
         for perfect in &mut self.perfect {
             perfect.count(&self.numbers, self.tuples.len());
@@ -324,6 +345,7 @@ impl Evaluator {
             for run in &mut self.runs {
                 let spec = run.spec;
                 if let Some(spec) = spec.interval()
+                    && !spec.is_adaptive()
                     && u64::from(spec.interval) == perfect.length
                 {
                     run.interval_end(spec, perfect, &self.tuples);

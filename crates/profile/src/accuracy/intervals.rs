@@ -40,6 +40,8 @@ impl ErrorParts {
 pub struct IntervalShape {
     /// Complete intervals.
     pub intervals: u64,
+    /// The length of each, in order.
+    pub lengths: Vec<u64>,
     /// Mean number of distinct tuples.
     pub distinct: f64,
     /// Mean number of candidates.
@@ -51,9 +53,17 @@ pub struct IntervalShape {
     /// Candidate change from each interval to the next, 1 − |A∩B| ÷ |A∪B|, sorted. Pairs of
     /// intervals without any candidate do not change.
     pub changes: Vec<f64>,
+    /// How much of what an interval shows is news: the mean of the changes, each weighted by the events of its
+    /// later interval, where a pair without any candidate, which foretells nothing, is full change.
+    pub news: f64,
 }
 
 impl IntervalShape {
+    /// The mean length of an interval.
+    pub fn mean_length(&self) -> f64 {
+        self.lengths.iter().sum::<u64>() as f64 / self.lengths.len().max(1) as f64
+    }
+
     /// The mean candidate change.
     pub fn mean_change(&self) -> f64 {
         self.changes.iter().sum::<f64>() / self.changes.len().max(1) as f64
@@ -137,6 +147,8 @@ pub(super) struct IntervalSums {
     distinct: u64,
     candidates: u64,
     coverage: f64,
+    /// Changes times events, and those events.
+    news: (f64, f64),
     shape: IntervalShape,
     before: Option<HashSet<u32>>,
 }
@@ -150,7 +162,7 @@ impl IntervalSums {
         tuples: &Tuples,
         messages: &[Message],
     ) {
-        let candidates = perfect.candidates(spec.threshold_count());
+        let candidates = perfect.candidates(spec.threshold_of(perfect.length as u32));
         let mut missed = candidates.clone();
         let frequency = |number: u32| u64::from(perfect.counts[number as usize]);
         let exact: u64 = candidates.iter().map(|n| frequency(*n)).sum();
@@ -181,6 +193,7 @@ impl IntervalSums {
         self.candidates += candidates.len() as u64;
         self.coverage += exact as f64 / perfect.seen as f64;
         self.shape.intervals += 1;
+        self.shape.lengths.push(perfect.length);
         self.shape.max_candidates = self.shape.max_candidates.max(candidates.len() as u64);
         if let Some(before) = &self.before {
             let union = before.union(&candidates).count();
@@ -190,6 +203,9 @@ impl IntervalSums {
                 _ => 1.0 - common as f64 / union as f64,
             };
             self.shape.changes.push(change);
+            let news = if union == 0 { 1.0 } else { change };
+            self.news.0 += news * perfect.length as f64;
+            self.news.1 += perfect.length as f64;
         }
         self.before = Some(candidates);
     }
@@ -199,6 +215,10 @@ impl IntervalSums {
         self.shape.distinct = self.distinct as f64 / n;
         self.shape.candidates = self.candidates as f64 / n;
         self.shape.candidate_coverage = self.coverage / n;
+        self.shape.news = match self.news {
+            (sum, events) if events > 0.0 => sum / events,
+            _ => 0.0,
+        };
         self.shape.changes.sort_by(f64::total_cmp);
         let mean = |part: fn(&ErrorParts) -> f64| self.series.iter().map(part).sum::<f64>() / n;
         IntervalAccuracy {

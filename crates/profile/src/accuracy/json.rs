@@ -15,9 +15,9 @@ pub fn evaluations(evaluations: &[Evaluation]) -> Value {
     evaluations.iter().map(evaluation).collect()
 }
 
-/// Rounded as it would be printed.
+/// Rounded as it would be printed; a sum of nothing is -0.
 fn rounded(x: f64, decimals: usize) -> f64 {
-    format!("{x:.decimals$}").parse().unwrap_or(x)
+    format!("{x:.decimals$}").parse().unwrap_or(x) + 0.0
 }
 
 fn evaluation(e: &Evaluation) -> Value {
@@ -70,6 +70,7 @@ fn point(p: &Point) -> Value {
 
 fn add_interval(value: &mut Value, i: &IntervalAccuracy) {
     value["intervals"] = json!(i.shape.intervals);
+    value["mean_interval"] = json!(rounded(i.shape.mean_length(), 1));
     value["distinct"] = json!(rounded(i.shape.distinct, 1));
     value["candidates"] = json!(rounded(i.shape.candidates, 2));
     value["max_candidates"] = json!(i.shape.max_candidates);
@@ -79,6 +80,7 @@ fn add_interval(value: &mut Value, i: &IntervalAccuracy) {
         "p25": rounded(i.shape.change_at(0.25), 4),
         "p50": rounded(i.shape.change_at(0.5), 4),
         "p75": rounded(i.shape.change_at(0.75), 4),
+        "news": rounded(i.shape.news, 4),
     });
     value["error_parts"] = json!({
         "false_positive": rounded(i.parts.false_positive, 4),

@@ -1,6 +1,8 @@
 //! Every form of a spec, and every way to get one wrong.
 
 use super::*;
+use proptest::prelude::*;
+use std::vec::Vec;
 
 #[test]
 fn every_form_round_trips() {
@@ -35,6 +37,22 @@ fn every_form_round_trips() {
         "CM3:mul[10k,1%]1536:C1P1",
         "HK2[1M,0.1%]1024:P1",
         "S12:crc[10k,1%]1536:P1A150E2",
+        "S1[1,100%]1:P0",
+        "M16:mul[4294967295,0.1%]16777216:C0R1P1A1048576E1000",
+        "SS[1k,50%]1048576:P0",
+        "HK4:crc[10k,1%]1024:P0A7",
+        "R256",
+        "CR1:sum+A2",
+        "P256:phase",
+        "H:crc[P16:phase]4096+A16",
+        "D16+H[P16:phase]4096",
+        "R2+T:mul[256]2048/2way/2bit+A16",
+        "P4+exact",
+        "P3+R5",
+        "D3+D5+A1",
+        "R65536+CR65535:sum",
+        "M4[10k..1M,1%]2048:C1R0P1",
+        "M1:crc[1..4294967295,1%]2048:C0R1P1A9E2",
     ] {
         let spec: Spec = text.parse().unwrap_or_else(|e| panic!("{text}: {e}"));
         assert_eq!(spec.to_string(), text);
@@ -44,6 +62,11 @@ fn every_form_round_trips() {
         ("CR8:ratio", "CR8"),
         ("M4[10000,1.0%]2048", "M4[10k,1%]2048:C1R0P1"),
         ("M4[1000k,1%]2048:P0", "M4[1M,1%]2048:C1R0P0"),
+        ("M4[1k..0001M,1%]2048:E1", "M4[1k..1M,1%]2048:C1R0P1"),
+        ("S8[10k,1%]1024", "S8[10k,1%]1024:P1"),
+        ("CM4[10k,1%]2048:P0C0", "CM4[10k,1%]2048:C0P0"),
+        ("H[CR8:ratio]0002", "H[CR8]2"),
+        ("D1k+P1k", "D1000+P1000"),
     ] {
         assert_eq!(text.parse::<Spec>().unwrap().to_string(), canonical);
     }
@@ -117,6 +140,66 @@ fn wrong_specs_name_the_column() {
         ("M4[10k,1%]2048:C1C1", 18, "before"),
         ("M4[10k,1%]2048:C1R0P1+A16", 22, "remove it"),
         ("M4[10k,0.000001%]2048", 8, "accumulator"),
+        ("D", 2, "expected a number"),
+        ("R-1", 2, "'-'"),
+        ("CR", 3, "expected a number"),
+        ("CR256:", 7, ":ratio"),
+        ("P256:phases", 11, "remove it"),
+        ("R256:phase", 5, "remove it"),
+        ("H[]4", 3, "expected a compressor"),
+        ("H[T[2]2/1way/1bit]2", 3, "inside H"),
+        ("H[M4[10k,1%]2048]2", 3, "inside H"),
+        ("H[CR256:mean]2048", 9, ":ratio"),
+        ("H[P256]33554432", 8, "between 1 and 16777216"),
+        ("H[P0]2048", 4, "between 1 and"),
+        ("T", 2, "expected '['"),
+        ("T[0]2048/2way/2bit", 3, "between 1 and 2147483648"),
+        ("T[256]0/2way/2bit", 7, "between 1 and"),
+        ("T[256]2048/0way/2bit", 12, "between 1 and 2048"),
+        ("T[256]2048/2way/0bit", 17, "between 1 and 16"),
+        ("T[256]2048/2way", 16, "expected '/'"),
+        ("T:sha[256]2048/2way/2bit", 3, ":crc"),
+        ("M[10k,1%]2048", 2, "expected a number"),
+        ("M4", 3, "expected '['"),
+        ("M4[0,1%]2048", 4, "between 1 and"),
+        ("M4[10k,1%", 10, "expected ']'"),
+        ("M4[10k,1.0000001%]2048", 10, "one to six decimals"),
+        ("M4[10k,1%]", 11, "expected a number"),
+        ("M4[10k,1%]2000", 11, "take 1024 or 2048"),
+        ("M4[10k,1%]2048:A0", 17, "between 1 and 1048576"),
+        ("M4[10k,1%]2048:A2000000", 17, "between 1 and 1048576"),
+        ("M4[10k,1%]2048:E1001", 17, "between 1 and 1000"),
+        ("M4[10k,1%]2048:C", 17, "0 or 1"),
+        ("M4[10k,1%]2048:P1+X", 18, "remove it"),
+        ("M4[10k..,1%]2048", 9, "expected a number"),
+        ("M4[10k.20k,1%]2048", 7, "expected ','"),
+        ("M4[10k..10k,1%]2048", 9, "above the shortest (10000)"),
+        ("M4[10k..9k,1%]2048", 9, "above the shortest"),
+        ("M4[10k..5000M,1%]2048", 9, "between 1 and"),
+        ("M4[10k..1M,1%]2048:C1P0", 23, "write P1"),
+        ("SS[10k..1M,1%]500", 7, "one length"),
+        ("S8[10k..1M,1%]1024", 7, "one length"),
+        ("SS[10k,1%]1048577", 11, "between 1 and 1048576"),
+        ("MG4[10k,1%]500", 3, "MG[10k,1%]500"),
+        ("CM[10k,1%]2048", 3, "expected a number"),
+        ("HK5[10k,1%]1024", 3, "between 1 and 4"),
+        ("HK2[10k,1%]1000", 12, "take 512 or 1024"),
+        ("HK1[10k,1%]131072", 12, "at most 65536"),
+        ("S0[10k,1%]1024", 2, "between 1 and 64"),
+        ("S8[10k,0.00001%]1024", 8, "accumulator"),
+        ("D16+", 5, "expected 'A'"),
+        ("D16+P", 6, "expected a number"),
+        ("D16+Q4", 5, "expected 'A'"),
+        ("D16+H[P16]4000", 11, "take 2048 or 4096"),
+        ("D16+M4[10k,1%]2048", 5, "remove what stands"),
+        ("D16+SS[10k,1%]500", 5, "remove what stands"),
+        ("D4+D4+D4", 7, "+A16"),
+        ("CR4+P4", 4, "only P256, R256 or D256"),
+        ("P4:phase+P4", 9, "only P256, R256 or D256"),
+        ("exact+P4", 6, "only P256, R256 or D256"),
+        ("H[P4]4+P4", 7, "only P256, R256 or D256"),
+        ("D65536+P65536", 8, "both rates together (4294967296)"),
+        ("D16+A16+P4", 8, "remove it"),
     ] {
         match text.parse::<Spec>() {
             Ok(spec) => panic!("{text} was read as {spec}"),
@@ -135,4 +218,163 @@ fn degenerate_widths_are_told() {
     assert!(note("M8[10k,1%]2048").is_some());
     assert_eq!(note("H[P256]2048"), None);
     assert_eq!(note("P256"), None);
+}
+
+/// Any spec that there is, by its parts.
+fn any_spec() -> impl Strategy<Value = Spec> {
+    let rate = || prop_oneof![1u32..300, Just(256_000), Just(3_000_000), Just(u32::MAX)];
+    let start = any::<bool>().prop_map(|zero| if zero { Start::Zero } else { Start::Random });
+    let estimate = any::<bool>().prop_map(|sum| if sum { Estimate::Sum } else { Estimate::Ratio });
+    let sampler = prop_oneof![
+        (rate(), start).prop_map(|(rate, start)| Sampler::Periodic(rate, start)),
+        rate().prop_map(Sampler::Random),
+        rate().prop_map(Sampler::Countdown),
+        (rate(), estimate).prop_map(|(rate, estimate)| Sampler::Counted(rate, estimate)),
+    ];
+    let tagged =
+        (1u32..1 << 31, 1u32..8, 0u32..12, 1u32..17).prop_map(|(rate, ways, bits, tag_bits)| {
+            let entries = ways << bits;
+            Level::Tagged(TaggedSpec {
+                rate,
+                entries,
+                ways,
+                tag_bits,
+            })
+        });
+    let lengths = (rate(), any::<bool>()).prop_map(|(a, adapts)| match adapts {
+        true => (a, a.saturating_add(a)),
+        false => (a, a),
+    });
+    let threshold = prop_oneof![1u32..100, 100_000u32..2_000_000, Just(100_000_000)];
+    let sizes = (1u32..17, 0u32..11, 1u32..1000);
+    let options = (
+        any::<[bool; 4]>(),
+        prop::option::of(1u32..1 << 20),
+        1u32..1000,
+    );
+    let interval = (
+        prop::sample::select(ALGORITHMS.to_vec()),
+        lengths,
+        threshold,
+        sizes,
+        options,
+    )
+        .prop_map(
+            |(algorithm, (interval, longest), threshold, (tables, bits, n), o)| {
+                let has = |option| algorithm.options().contains(option);
+                let ([conservative, reset, retain, sized], accumulator, early) = o;
+                let tables = match algorithm {
+                    Algorithm::CountMin | Algorithm::HeavyKeeper => tables.min(4),
+                    _ if algorithm.has_tables() => tables,
+                    _ => 1,
+                };
+                let adapts = algorithm == Algorithm::MultiHash;
+                let longest = if adapts { longest } else { interval };
+                // A threshold this small asks for more entries than there may be, unless they are given.
+                let accumulator = match accumulator {
+                    Some(entries) if has('A') && (sized || threshold < 100) => Some(entries),
+                    None if has('A') && threshold < 100 => Some(7),
+                    _ => None,
+                };
+                Level::Interval(IntervalSpec {
+                    algorithm,
+                    tables,
+                    interval,
+                    longest,
+                    threshold: Percent(threshold),
+                    counters: if algorithm.has_tables() {
+                        tables << bits
+                    } else {
+                        n
+                    },
+                    conservative: conservative || !has('C'),
+                    reset: reset && has('R'),
+                    retain: retain || longest > interval,
+                    accumulator,
+                    early: if has('E') { early } else { 1 },
+                })
+            },
+        );
+    let level = prop_oneof![
+        Just(Level::Exact),
+        sampler.clone().prop_map(Level::Sample),
+        (sampler.clone(), 0u32..25).prop_map(|(s, bits)| Level::Split(s, 1 << bits)),
+        tagged,
+        interval,
+    ];
+    let hash = prop::sample::select(Vec::from([
+        HashKind::Paper,
+        HashKind::Crc,
+        HashKind::Multiply,
+    ]));
+    let before = prop::option::of((sampler, 1u32..3000));
+    let table = prop::option::of(1u32..=4096);
+    (before, level, hash, table).prop_map(|(before, level, hash, table)| {
+        let hashes = match level {
+            Level::Exact | Level::Sample(_) => false,
+            Level::Split(..) | Level::Tagged(_) => true,
+            Level::Interval(spec) => spec.algorithm.has_tables(),
+        };
+        let rate = match level {
+            Level::Interval(_) => u32::MAX,
+            Level::Exact => 1,
+            Level::Sample(sampler) | Level::Split(sampler, _) => sampler.rate(),
+            Level::Tagged(tagged) => tagged.rate,
+        };
+        let thinning = before.and_then(|(sampler, k)| {
+            let k = k.min(u32::MAX / rate);
+            match sampler {
+                _ if matches!(level, Level::Interval(_)) => None,
+                Sampler::Periodic(..) => Some(Sampler::Periodic(k, Start::Zero)),
+                Sampler::Random(_) => Some(Sampler::Random(k)),
+                Sampler::Countdown(_) => Some(Sampler::Countdown(k)),
+                Sampler::Counted(..) => None,
+            }
+        });
+        Spec {
+            thinning,
+            level,
+            hash: if hashes { hash } else { HashKind::Paper },
+            table: table.filter(|_| !matches!(level, Level::Interval(_))),
+        }
+    })
+}
+
+proptest! {
+    #[test]
+    fn every_spec_is_read_as_it_is_printed(spec in any_spec()) {
+        let text = spec.to_string();
+        prop_assert_eq!(text.parse::<Spec>(), Ok(spec), "{}", text);
+    }
+
+    #[test]
+    fn a_spec_with_a_character_wrong_is_a_spec_or_an_error_in_its_line(
+        spec in any_spec(), at in any::<prop::sample::Index>(), with in "[PRDCHTMSKGEA0-9:+,%./a-z\\[\\]é ]?",
+    ) {
+        let text: Vec<char> = spec.to_string().chars().collect();
+        let at = at.index(text.len());
+        let wrong: String = (text[..at].iter().copied())
+            .chain(with.chars())
+            .chain(text[at + 1..].iter().copied())
+            .collect();
+        match wrong.parse::<Spec>() {
+            Ok(spec) => prop_assert_eq!(spec.to_string().parse(), Ok(spec)),
+            Err(e) => prop_assert!((1..=wrong.chars().count() + 1).contains(&e.column)),
+        }
+    }
+}
+
+#[test]
+fn bytes_are_the_papers_where_they_tell_them() {
+    let bytes = |s: &str| s.parse::<Spec>().unwrap().bytes();
+    assert_eq!(bytes("exact"), None);
+    assert_eq!(bytes("R256"), Some(0));
+    assert_eq!(bytes("H[P256]2048"), Some(2048));
+    assert_eq!(bytes("D16+H[P16:phase]4096"), Some(2048 + 1));
+    // 62 % more than a counter of 8 bits, with a tag of one bit (section 4.2).
+    assert_eq!(bytes("T[256]2048/2way/1bit"), Some(2048 * 13 / 8));
+    // 4K entries of two words of 64 bits and a byte are 68 KB (section 3.4).
+    assert_eq!(bytes("R256+A4096"), Some(68 * 1024));
+    // 2K counters of 3 bytes are 6 KB, beside the accumulator (section 7 of the other paper).
+    assert_eq!(bytes("M4[10k,1%]2048"), Some(6 * 1024 + 1400));
 }
