@@ -162,31 +162,33 @@ pub fn record(
     let mut folder = Folder::new(&options.compressor, stream, selection);
     let mut served = Served::default();
     let over = AtomicBool::new(false);
-    let ended = std::thread::scope(|scope| {
+    let (folded, (ended, wall)) = std::thread::scope(|scope| {
         let waiter = std::thread::Builder::new().spawn_scoped(scope, || {
-            let ended = wait(pid);
+            let ended = (wait(pid), clock.elapsed());
             over.store(true, SeqCst);
             shared.wake();
             ended
         });
         match waiter {
             Ok(waiter) => {
-                let over = || over.load(SeqCst);
+                let over = || over.load(SeqCst) || shared.is_ending();
                 let target = Target { pid, over: &over };
                 serve(&shared, &mut folder, &mut served, notice, &target);
-                waiter.join().unwrap_or_default()
+                // While the kernel takes the process apart.
+                let folded = folder.finish(options.kinds);
+                (folded, waiter.join().unwrap_or_default())
             }
             // The limit for processes is reached: its end is seen a little later then.
             Err(_) => {
                 let over = || has_ended(pid);
                 let target = Target { pid, over: &over };
                 serve(&shared, &mut folder, &mut served, notice, &target);
-                wait(pid)
+                let ended = (wait(pid), clock.elapsed());
+                (folder.finish(options.kinds), ended)
             }
         }
     });
     guard.ended();
-    let wall = clock.elapsed();
     let control = shared.control();
     let mut let_go = served.let_go;
     match State::from_number(control.state.load(Relaxed)) {
@@ -209,7 +211,6 @@ pub fn record(
     if children != 0 {
         let_go.push(format!("{children} child processes, which ran natively"));
     }
-    let folded = folder.finish(options.kinds);
     if let Some(error) = &folded.stream_error {
         served.stream_failed = true;
         notice(&format!(

@@ -19,7 +19,7 @@ use trommel_queue::dict::{Event, MAX_BLOCK_EVENTS, MAX_EVENT_WORDS, PathHeader};
 use trommel_queue::{
     CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET, Chunk, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET,
     FILE_SIZE, GIVEN_BACK_OFFSET, LAYOUT_VERSION, MAGIC, MAX_CHUNK_BYTES, MAX_PATHS, MAX_REGIONS,
-    MAX_THREADS, MAX_WORDS, POOL_OFFSET, PUBLISHED_OFFSET, REGION_OFFSET, RegionRecord,
+    MAX_THREADS, MAX_WORDS, POOL_OFFSET, PUBLISHED_OFFSET, REGION_OFFSET, RegionRecord, State,
     THREAD_PAGE, THREAD_PAGES_OFFSET, chunk_start,
 };
 use trommel_tuple::KindSet;
@@ -276,6 +276,12 @@ impl SharedFile {
             futex(&control.host_sleeps, libc::FUTEX_WAIT, 1, Some(until));
         }
         control.host_sleeps.store(0, SeqCst);
+    }
+
+    /// Whether a program of one thread has come to its end, and only the kernel is busy with it.
+    pub fn is_ending(&self) -> bool {
+        let control = self.control();
+        control.state.load(SeqCst) == State::Exited as u32 && control.threads.load(SeqCst) <= 1
     }
 
     /// Wakes [`Self::sleep`] in another thread.

@@ -16,7 +16,7 @@ use trommel_queue::dict::{Event, PathHeader};
 use trommel_queue::{
     BACKLOG, CHUNKS, CHUNKS_OFFSET, Chunk, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET,
     GIVEN_BACK_OFFSET, MAX_PATHS, MAX_REGIONS, MAX_WORDS, POOL_OFFSET, PUBLISHED_OFFSET,
-    REGION_OFFSET, RegionRecord, THREAD_PAGE, THREAD_PAGES_OFFSET, chunk_start,
+    REGION_OFFSET, RegionRecord, State, THREAD_PAGE, THREAD_PAGES_OFFSET, chunk_start,
 };
 
 use crate::region::Mapping;
@@ -259,6 +259,13 @@ impl Queue {
         self.mapped
             .ring_entry(PUBLISHED_OFFSET, n)
             .store(writer.chunk + 1, SeqCst);
+        self.wake_host();
+    }
+
+    /// Says that the process comes to its end with the next system call, and nothing of the app runs
+    /// before that: the host need not wait for the kernel to take the process apart.
+    pub fn announce_end(&self) {
+        self.control().state.store(State::Exited as u32, SeqCst);
         self.wake_host();
     }
 

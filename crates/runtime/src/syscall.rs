@@ -156,7 +156,7 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
             return runtime.go(thread, context, here, None, false);
         }
         nr::__NR_exit_group => {
-            control.state.store(State::Exited as u32, Release);
+            thread.process.queue.announce_end();
             pass(context, number)
         }
         nr::__NR_arch_prctl => {
