@@ -18,15 +18,20 @@
 //! * Places are resolved while the code they name is mapped: before a region is replaced, all
 //!   counts that hold run-time addresses are settled ([`Folder::settle`]).
 
+mod ordered;
+mod settled;
+
 use std::collections::BTreeMap;
 use std::io;
 
-use trommel_compress::{Compressor, Level, Seeds, Sink, Spec};
-use trommel_profile::accuracy::{Estimator, PerKind, Tuples};
+use trommel_compress::{Level, Spec};
+use trommel_profile::accuracy::PerKind;
 use trommel_profile::{KindProfile, Site, Thread};
 use trommel_queue::dict::TargetPc;
-use trommel_tuple::{Events, Kind, KindSet, Message, Place, Tuple};
+use trommel_tuple::{Kind, KindSet, Place, Tuple};
 
+use self::ordered::{BLOCK, Ordered};
+use self::settled::Settled;
 use crate::dictionary::{Dictionary, Path, Step};
 use crate::exact::{Tables, UNSELECTED};
 use crate::modules::Modules;
@@ -52,18 +57,6 @@ struct Counter {
 
 /// In `met`: not met.
 const NEVER: u32 = u32::MAX;
-
-/// Counts that were settled: in no order, and what is counted may occur more than once.
-#[derive(Default)]
-struct Settled {
-    /// Of what was known at translation.
-    tuples: Vec<(Kind, Tuple, u64)>,
-    /// Of values, by the place that had them.
-    values: Vec<((Kind, Place), Counted)>,
-}
-
-/// Values and how often each was counted.
-type Counted = Vec<(u64, u64)>;
 
 /// Events per kind of one record, or of those of one chunk.
 type Sizes = [u32; 8];
@@ -92,40 +85,6 @@ pub struct Folder {
     ordered: Option<Ordered>,
 }
 
-/// Everything that needs events in order.
-struct Ordered {
-    compressor: Compressor,
-    estimate: Estimate,
-    stream: Option<StreamFile>,
-    /// What ended the stream early, until somebody asks.
-    stream_error: Option<StreamError>,
-    streamed_modules: usize,
-    seen: PerKind,
-    tuples: Vec<Tuple>,
-    kinds: Vec<Kind>,
-    /// By thread, bytes of the last record of a chunk: its code's region may come with the next.
-    rest: BTreeMap<u32, Vec<u8>>,
-    /// Events still wanted.
-    wanted: u64,
-}
-
-/// What software keeps of the messages.
-struct Estimate {
-    tuples: Tuples,
-    estimator: Estimator,
-    messages: PerKind,
-}
-
-impl Sink for Estimate {
-    fn message(&mut self, message: Message) {
-        let number = self.tuples.number(message.kind, message.tuple);
-        self.messages[message.kind as usize] += 1;
-        self.estimator.message(&message, number);
-    }
-}
-
-const BLOCK: usize = 4096;
-
 impl Folder {
     /// A folder for `spec`; with `stream`, all events are written there too, up to its limit.
     pub fn new(
@@ -141,22 +100,7 @@ impl Folder {
         let exact = (spec.level == Level::Exact && spec.table.is_none() && spec.thinning.is_none())
             && stream.is_none()
             && stream_error.is_none();
-        let ordered = (!exact).then(|| Ordered {
-            compressor: spec.build(Seeds::default()),
-            estimate: Estimate {
-                tuples: Tuples::default(),
-                estimator: Estimator::new(spec, Seeds::default()),
-                messages: PerKind::default(),
-            },
-            stream,
-            stream_error,
-            streamed_modules: 0,
-            seen: PerKind::default(),
-            tuples: Vec::with_capacity(2 * BLOCK),
-            kinds: Vec::with_capacity(2 * BLOCK),
-            rest: BTreeMap::new(),
-            wanted: limit.unwrap_or(u64::MAX),
-        });
+        let ordered = (!exact).then(|| Ordered::new(spec, stream, stream_error, limit));
         Self {
             dictionary: Dictionary::new(selection),
             met: Vec::new(),
@@ -472,42 +416,6 @@ fn damaged(number: u32) -> Damaged {
     }
 }
 
-/// Places in order, each with its values in order.
-type Places = Vec<(Place, Counted)>;
-
-impl Settled {
-    /// Everything, sorted and added up.
-    fn by_kind(self) -> Vec<(Kind, Places)> {
-        let Self {
-            mut tuples,
-            mut values,
-        } = self;
-        tuples.sort_unstable_by_key(|(kind, tuple, _)| (*kind, tuple.pc, tuple.value));
-        for group in tuples.chunk_by(|a, b| (a.0, a.1.pc) == (b.0, b.1.pc)) {
-            let (kind, Tuple { pc, .. }, _) = group[0];
-            let counted = group.iter().map(|(_, tuple, count)| (tuple.value, *count));
-            values.push(((kind, pc), counted.collect()));
-        }
-        values.sort_unstable_by_key(|(key, _)| *key);
-        values.dedup_by(|later, earlier| {
-            let same = later.0 == earlier.0;
-            if same {
-                earlier.1.append(&mut later.1);
-            }
-            same
-        });
-        let mut kinds: Vec<(Kind, Places)> = Vec::new();
-        for ((kind, place), mut counts) in values {
-            merge(&mut counts);
-            match kinds.last_mut() {
-                Some((last, places)) if *last == kind => places.push((place, counts)),
-                _ => kinds.push((kind, vec![(place, counts)])),
-            }
-        }
-        kinds
-    }
-}
-
 /// Each thread's share of what was seen: the first one has what the others have not.
 fn threads(
     folded: &BTreeMap<Kind, KindProfile>,
@@ -531,18 +439,6 @@ fn threads(
         .collect()
 }
 
-/// Sorts counted values and adds up the counts of equal ones.
-fn merge(values: &mut Counted) {
-    values.sort_unstable();
-    values.dedup_by(|later, earlier| {
-        let same = later.0 == earlier.0;
-        if same {
-            earlier.1 += later.1;
-        }
-        same
-    });
-}
-
 /// What a run came to.
 pub struct Folded {
     /// Per kind.
@@ -555,54 +451,4 @@ pub struct Folded {
     pub modules: Modules,
     /// Why the stream file lacks its end, unless that was told before.
     pub stream_error: Option<StreamError>,
-}
-
-impl Ordered {
-    /// Sends the collected tuples on.
-    fn block(&mut self, modules: &Modules) {
-        let kept = usize::try_from(self.wanted).unwrap_or(usize::MAX);
-        self.tuples.truncate(kept);
-        self.kinds.truncate(kept);
-        self.wanted -= self.tuples.len() as u64;
-        for kind in &self.kinds {
-            self.seen[*kind as usize] += 1;
-        }
-        // Both lanes are always pushed to together.
-        if let Some(events) = Events::new(&self.tuples, &self.kinds) {
-            if let Some(stream) = &mut self.stream {
-                let new = &modules.list[self.streamed_modules..];
-                let written = new
-                    .iter()
-                    .try_for_each(|module| stream.module(module))
-                    .and_then(|()| stream.events(events));
-                self.streamed_modules = modules.list.len();
-                if let Err(error) = written {
-                    self.stream = None;
-                    self.stream_error = Some(StreamError(error));
-                }
-            }
-            self.compressor.events(events, &mut self.estimate);
-        }
-        self.tuples.clear();
-        self.kinds.clear();
-    }
-
-    fn finish(
-        mut self,
-        modules: &Modules,
-        folded: &mut BTreeMap<Kind, KindProfile>,
-    ) -> Option<StreamError> {
-        self.block(modules);
-        self.compressor.finish(&mut self.estimate);
-        if let Some(stream) = self.stream.take() {
-            self.stream_error = stream.finish().err().map(StreamError);
-        }
-        let Estimate {
-            tuples,
-            estimator,
-            messages,
-        } = &self.estimate;
-        folded.extend(estimator.profile(tuples, &self.seen, messages));
-        self.stream_error
-    }
 }

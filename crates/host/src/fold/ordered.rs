@@ -1,0 +1,122 @@
+//! The way of events that must stay in order: in blocks through the compressor and to the stream file.
+
+use std::collections::BTreeMap;
+
+use trommel_compress::{Compressor, Seeds, Sink, Spec};
+use trommel_profile::KindProfile;
+use trommel_profile::accuracy::{Estimator, PerKind, Tuples};
+use trommel_tuple::{Events, Kind, Message, Tuple};
+
+use super::StreamError;
+use crate::modules::Modules;
+use crate::stream::StreamFile;
+
+/// Everything that needs events in order.
+pub(super) struct Ordered {
+    compressor: Compressor,
+    estimate: Estimate,
+    stream: Option<StreamFile>,
+    /// What ended the stream early, until somebody asks.
+    pub(super) stream_error: Option<StreamError>,
+    streamed_modules: usize,
+    pub(super) seen: PerKind,
+    pub(super) tuples: Vec<Tuple>,
+    pub(super) kinds: Vec<Kind>,
+    /// By thread, bytes of the last record of a chunk: its code's region may come with the next.
+    pub(super) rest: BTreeMap<u32, Vec<u8>>,
+    /// Events still wanted.
+    pub(super) wanted: u64,
+}
+
+/// What software keeps of the messages.
+struct Estimate {
+    tuples: Tuples,
+    estimator: Estimator,
+    messages: PerKind,
+}
+
+impl Sink for Estimate {
+    fn message(&mut self, message: Message) {
+        let number = self.tuples.number(message.kind, message.tuple);
+        self.messages[message.kind as usize] += 1;
+        self.estimator.message(&message, number);
+    }
+}
+
+/// Events that are sent on together.
+pub(super) const BLOCK: usize = 4096;
+
+impl Ordered {
+    /// For `spec` and a stream file; `limit` is how many events are wanted.
+    pub(super) fn new(
+        spec: &Spec,
+        stream: Option<StreamFile>,
+        stream_error: Option<StreamError>,
+        limit: Option<u64>,
+    ) -> Self {
+        Self {
+            compressor: spec.build(Seeds::default()),
+            estimate: Estimate {
+                tuples: Tuples::default(),
+                estimator: Estimator::new(spec, Seeds::default()),
+                messages: PerKind::default(),
+            },
+            stream,
+            stream_error,
+            streamed_modules: 0,
+            seen: PerKind::default(),
+            tuples: Vec::with_capacity(2 * BLOCK),
+            kinds: Vec::with_capacity(2 * BLOCK),
+            rest: BTreeMap::new(),
+            wanted: limit.unwrap_or(u64::MAX),
+        }
+    }
+
+    /// Sends the collected tuples on.
+    pub(super) fn block(&mut self, modules: &Modules) {
+        let kept = usize::try_from(self.wanted).unwrap_or(usize::MAX);
+        self.tuples.truncate(kept);
+        self.kinds.truncate(kept);
+        self.wanted -= self.tuples.len() as u64;
+        for kind in &self.kinds {
+            self.seen[*kind as usize] += 1;
+        }
+        // Both lanes are always pushed to together.
+        if let Some(events) = Events::new(&self.tuples, &self.kinds) {
+            if let Some(stream) = &mut self.stream {
+                let new = &modules.list[self.streamed_modules..];
+                let written = new
+                    .iter()
+                    .try_for_each(|module| stream.module(module))
+                    .and_then(|()| stream.events(events));
+                self.streamed_modules = modules.list.len();
+                if let Err(error) = written {
+                    self.stream = None;
+                    self.stream_error = Some(StreamError(error));
+                }
+            }
+            self.compressor.events(events, &mut self.estimate);
+        }
+        self.tuples.clear();
+        self.kinds.clear();
+    }
+
+    pub(super) fn finish(
+        mut self,
+        modules: &Modules,
+        folded: &mut BTreeMap<Kind, KindProfile>,
+    ) -> Option<StreamError> {
+        self.block(modules);
+        self.compressor.finish(&mut self.estimate);
+        if let Some(stream) = self.stream.take() {
+            self.stream_error = stream.finish().err().map(StreamError);
+        }
+        let Estimate {
+            tuples,
+            estimator,
+            messages,
+        } = &self.estimate;
+        folded.extend(estimator.profile(tuples, &self.seen, messages));
+        self.stream_error
+    }
+}
