@@ -1,48 +1,17 @@
 //! A recording and its stream agree: `record -c SPEC --stream FILE` has in its profile what
 //! `compress -c SPEC FILE` makes of the stream, message for message and tuple for tuple.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+mod common;
 
-use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
 use trommel_profile::KindProfile;
 use trommel_profile::accuracy::{Options, evaluate};
 use trommel_tuple::{Kind, stream};
 
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Self {
-        let name = format!("trommel-agreement-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).expect("temp dir");
-        Self(path)
-    }
-
-    fn trommel(&self, args: &[&str]) -> Vec<u8> {
-        let out = Command::new(env!("CARGO_BIN_EXE_trommel"))
-            .args(args)
-            .current_dir(&self.0)
-            .stdin(Stdio::null())
-            .output()
-            .expect("trommel runs");
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert!(out.status.success(), "{args:?}: {said}");
-        out.stdout
-    }
-
-    fn json(&self, args: &[&str]) -> Value {
-        serde_json::from_slice(&self.trommel(args)).expect("JSON")
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+use common::Dir;
 
 /// Kinds that had events.
 fn met(kinds: &BTreeMap<Kind, KindProfile>) -> BTreeMap<Kind, &KindProfile> {

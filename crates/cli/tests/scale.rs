@@ -1,45 +1,13 @@
 //! Counts beyond 2^32 from the profile to what is printed, and a stream of more than 2^32 events.
 
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+mod common;
 
-use serde_json::Value;
+use std::process::Command;
+
 use trommel_profile::{KindProfile, Profile, Site};
 use trommel_tuple::{Kind, ModuleId, Place, Vaddr};
 
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Self {
-        let name = format!("trommel-scale-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).expect("temp dir");
-        Self(path)
-    }
-
-    fn text(&self, args: &[&str]) -> String {
-        let out = Command::new(env!("CARGO_BIN_EXE_trommel"))
-            .args(args)
-            .current_dir(&self.0)
-            .stdin(Stdio::null())
-            .output()
-            .expect("trommel runs");
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert!(out.status.success(), "{args:?}: {said}");
-        String::from_utf8(out.stdout).expect("UTF-8")
-    }
-
-    fn json(&self, args: &[&str]) -> Value {
-        serde_json::from_str(&self.text(args)).expect("JSON")
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+use common::Dir;
 
 /// Not a number of a double.
 const ODD: u64 = (1 << 53) + 1;
@@ -105,7 +73,7 @@ fn counts_of_64_bits_are_stored_and_reported_exactly() {
                 "{low} {high}"
             );
         }
-        let text = dir.text(&["report"]);
+        let text = String::from_utf8(dir.trommel(&["report"])).expect("UTF-8");
         for count in ["9 007 199 254 740 993", "4 294 967 301"] {
             assert!(text.contains(count), "{compressor}: {count} in {text}");
         }

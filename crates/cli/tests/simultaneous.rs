@@ -1,11 +1,14 @@
 //! Branches and calls through one compressor at the same time, told apart in software (section 5.7 of the
 //! stratified sampling paper), on a program whose events are known.
 
+mod common;
+
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
+
+use common::Dir;
 
 /// Direct and indirect calls, a switch and loops, in numbers that follow from the text.
 const SOURCE: &str = "
@@ -35,52 +38,28 @@ int main(int argc, char **argv) {
 ";
 const ROUNDS: u64 = 140_000;
 
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new() -> Self {
-        let name = format!("trommel-simultaneous-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).expect("temp dir");
-        std::fs::write(path.join("app.c"), SOURCE).expect("source");
-        let built = Command::new("cc")
-            .args(["-O1", "-fno-inline", "-o", "app", "app.c"])
-            .current_dir(&path)
-            .status();
-        assert!(built.expect("a C compiler").success());
-        Self(path)
-    }
-
-    fn json(&self, args: &[&str]) -> Value {
-        let out = Command::new(env!("CARGO_BIN_EXE_trommel"))
-            .args(args)
-            .current_dir(&self.0)
-            .stdin(Stdio::null())
-            .output()
-            .expect("trommel runs");
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert!(out.status.success(), "{args:?}: {said}");
-        serde_json::from_slice(&out.stdout).unwrap_or(Value::Null)
-    }
-
-    /// A recording of both kinds, as its report has it.
-    fn record(&self, spec: &str, stream: bool) -> Value {
-        let mut record = vec!["record", "--quiet", "-e", "edge,call", "-c", spec];
-        if stream {
-            record.extend(["--stream", "s.tstream"]);
-        }
-        let rounds = ROUNDS.to_string();
-        record.extend(["--", "./app", &rounds]);
-        self.json(&record);
-        self.json(&["report", "--json"])
-    }
+/// A directory with the program built in it.
+fn with_app() -> Dir {
+    let dir = Dir::new("simultaneous");
+    std::fs::write(dir.0.join("app.c"), SOURCE).expect("source");
+    let built = Command::new("cc")
+        .args(["-O1", "-fno-inline", "-o", "app", "app.c"])
+        .current_dir(&dir.0)
+        .status();
+    assert!(built.expect("a C compiler").success());
+    dir
 }
 
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+/// A recording of both kinds, as its report has it.
+fn record(dir: &Dir, spec: &str, stream: bool) -> Value {
+    let mut record = vec!["record", "--quiet", "-e", "edge,call", "-c", spec];
+    if stream {
+        record.extend(["--stream", "s.tstream"]);
     }
+    let rounds = ROUNDS.to_string();
+    record.extend(["--", "./app", &rounds]);
+    dir.trommel(&record);
+    dir.json(&["report", "--json"])
 }
 
 /// The program's own entries of a list, by where they come from and go to.
@@ -104,9 +83,9 @@ fn entries(report: &Value, list: &str) -> BTreeMap<(u64, u64, String), u64> {
 
 #[test]
 fn one_compressor_tells_branches_from_calls() {
-    let dir = Dir::new();
-    let exact = dir.record("exact", false);
-    let sampled = dir.record("H[P64]2048", true);
+    let dir = with_app();
+    let exact = record(&dir, "exact", false);
+    let sampled = record(&dir, "H[P64]2048", true);
 
     // What is known of the program: one indirect call a round, direct ones to `plus` and `walk`.
     let calls = entries(&exact, "calls");

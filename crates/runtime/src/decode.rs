@@ -160,9 +160,8 @@ impl Insn {
         self.pc
     }
 
-    /// Its bytes.
-    #[allow(clippy::len_without_is_empty, reason = "an instruction has bytes")]
-    pub fn len(&self) -> usize {
+    /// How many bytes it has.
+    pub fn size(&self) -> usize {
         usize::from(self.len)
     }
 
@@ -208,7 +207,7 @@ impl<'a> Reader<'a> {
         if !taken {
             *insn = full::decode(self.code, self.pc);
         }
-        self.code = self.code.get(insn.len()..).unwrap_or_default();
+        self.code = self.code.get(insn.size()..).unwrap_or_default();
         self.pc = insn.next();
     }
 
@@ -216,7 +215,7 @@ impl<'a> Reader<'a> {
     fn near_the_end(&self, insn: &mut Insn) -> bool {
         let mut window = [0; quick::WINDOW];
         window[..self.code.len()].copy_from_slice(self.code);
-        quick::decode(&window, self.pc, insn) && insn.len() <= self.code.len()
+        quick::decode(&window, self.pc, insn) && insn.size() <= self.code.len()
     }
 }
 

@@ -42,6 +42,7 @@
 
 mod frame;
 mod handler;
+mod place;
 mod state;
 
 use core::sync::atomic::AtomicU64;
@@ -50,6 +51,7 @@ use core::sync::atomic::Ordering::{Acquire, Release};
 pub use frame::{Action, AltStack, Info, UCONTEXT_BYTES, Ucontext};
 use handler::{call_handler, die, requeue};
 use linux_raw_sys::general as nr;
+use place::{Found, Where, in_runtime, place};
 pub use state::{Actions, BeforeChild, Pending, block_all, set_mask, unblock_trap, use_stack};
 use state::{bit, is_synchronous, set_action};
 use trommel_queue::{FULL_WINDOW, LetGo};
@@ -84,67 +86,6 @@ const SIG_IGN: u64 = 1;
 /// `SS_DISABLE`
 pub const SS_DISABLE: u32 = 2;
 const RED_ZONE: u64 = 128;
-
-/// Where a signal found the thread.
-enum Where {
-    /// At an app instruction, all registers the app's (but a stolen one).
-    Boundary(AppPc, Option<(Fragment, Step)>),
-    /// Inside the step of an app instruction.
-    Inside(Fragment, Step),
-    /// In a fragment, before its first step, or on the way to one.
-    Lead,
-}
-
-/// Whether it found the thread in the runtime, but for where that is ready to go back to the cache
-/// or not yet out of it: then nothing that is locked may be looked at.
-fn in_runtime(process: &Process, pc: u64) -> bool {
-    process.image.holds(AppPc(pc))
-        && pc != Landmarks::sigreturned()
-        && !Landmarks::lookup().contains(&pc)
-        && !(Landmarks::resume_start()..=Landmarks::resume_end()).contains(&pc)
-}
-
-fn place(runtime: &Runtime, context: &Context, pc: u64) -> Where {
-    if pc == Landmarks::sigreturned() {
-        return Where::Boundary(context.next_pc, None);
-    }
-    if Landmarks::lookup().contains(&pc) {
-        return Where::Lead;
-    }
-    let Some((fragment, steps)) = runtime.cache.fragment_at(CachePc(pc)) else {
-        return if runtime.cache.arena_of(CachePc(pc)).is_some() {
-            Where::Lead
-        } else {
-            Where::Boundary(AppPc(pc), None)
-        };
-    };
-    let Some(offset) = pc.checked_sub(fragment.entry.0) else {
-        return Where::Lead;
-    };
-    let Some(n) = steps
-        .partition_point(|s| u64::from(s.cache) <= offset)
-        .checked_sub(1)
-    else {
-        return Where::Lead;
-    };
-    // A followed jump has no bytes of its own: the first step at an offset is where the app is.
-    let first = steps[..=n].partition_point(|s| s.cache < steps[n].cache);
-    let step = steps[n];
-    let app = |relative: i32| AppPc((fragment.app.0 as i64 + i64::from(relative)) as u64);
-    if u64::from(step.cache) == offset {
-        return Where::Boundary(app(steps[first].app), Some((fragment, steps[first])));
-    }
-    if let Some(at) = step.app_at(offset) {
-        return Where::Boundary(app(at), Some((fragment, step)));
-    }
-    // SAFETY: a cache address inside a fragment.
-    let bytes = unsafe { (pc as *const [u8; 2]).read() };
-    if bytes == [0x0f, 0x05] && n + 1 == steps.len() {
-        // The system call that ends a fragment: its path is recorded, nothing is stolen.
-        return Where::Boundary(app(step.app), None);
-    }
-    Where::Inside(fragment, step)
-}
 
 /// The process, for handlers that find no thread of it.
 static PROCESS: AtomicU64 = AtomicU64::new(0);
@@ -243,7 +184,14 @@ fn found(
             stop_stepping(thread, context, frame);
             let app = trap_address(runtime, info, app, frame, caused);
             restore_mask(thread, frame);
-            deliver(runtime, thread, context, info, frame, app, at, caused);
+            deliver(
+                runtime,
+                thread,
+                context,
+                info,
+                frame,
+                Found { app, at, caused },
+            );
         }
         Where::Inside(fragment, step) if caused => {
             let app = AppPc((fragment.app.0 as i64 + i64::from(step.app)) as u64);
@@ -261,7 +209,15 @@ fn found(
             };
             restore_mask(thread, frame);
             let at = Some((fragment, at));
-            deliver(runtime, thread, context, info, frame, app, at, true);
+            let caused = true;
+            deliver(
+                runtime,
+                thread,
+                context,
+                info,
+                frame,
+                Found { app, at, caused },
+            );
         }
         Where::Lead if caused => failed(thread, context, info, frame),
         Where::Inside(..) | Where::Lead => {
@@ -388,7 +344,17 @@ fn arrived(
     }
     restore_mask(thread, frame);
     match thread.signals.kept.take() {
-        Some(info) => deliver(runtime, thread, context, &info, frame, app, at, false),
+        Some(info) => {
+            let caused = false;
+            deliver(
+                runtime,
+                thread,
+                context,
+                &info,
+                frame,
+                Found { app, at, caused },
+            );
+        }
         None => go_on(runtime, thread, context, frame, app, at),
     }
 }
@@ -442,17 +408,15 @@ fn go_on(
 }
 
 /// Runs the app's handler, or does what the app chose instead.
-#[allow(clippy::too_many_arguments, reason = "what a signal found, and where")]
 fn deliver(
     runtime: &mut Runtime,
     thread: &mut Thread,
     context: &mut Context,
     info: &Info,
     frame: &mut Ucontext,
-    app: AppPc,
-    at: Option<(Fragment, Step)>,
-    caused: bool,
+    found: Found,
 ) {
+    let Found { app, at, caused } = found;
     let signal = info.signo;
     let action = runtime.actions.0[signal as usize];
     match action.handler {

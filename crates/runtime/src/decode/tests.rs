@@ -50,7 +50,7 @@ fn every_way_to_leave_is_told_apart() {
 #[test]
 fn the_displacement_of_a_rip_operand_is_found_before_an_immediate() {
     let i = read(&[0x48, 0xc7, 0x05, 1, 2, 3, 4, 5, 6, 7, 8], 0);
-    assert_eq!((i.rip_disp, i.len()), (3, 11));
+    assert_eq!((i.rip_disp, i.size()), (3, 11));
     assert_eq!(read(&[0x48, 0x89, 0xd8], 0).rip_disp, 0);
 }
 

@@ -104,7 +104,7 @@ impl Translator {
 
     /// Appends the bytes of an instruction as they are.
     pub(super) fn copy_bytes(&mut self, insn: &Insn) {
-        let (at, len) = (insn.pc().0, insn.len());
+        let (at, len) = (insn.pc().0, insn.size());
         if at & (PAGE - 1) <= PAGE - 16 {
             // SAFETY: the page holds code that was just decoded, and these 16 bytes are in it.
             let bytes = unsafe { (at as *const [u8; 16]).read() };
@@ -118,7 +118,7 @@ impl Translator {
 
     /// Copies an instruction. Says which register is in the slot for far operands if it faults.
     pub(super) fn copy(&mut self, insn: &Insn) -> Option<Reg> {
-        let len = insn.len();
+        let len = insn.size();
         let at = self.code.here();
         if insn.rip_disp == 0 {
             self.copy_bytes(insn);

@@ -72,7 +72,7 @@ impl Translator {
                     self.probe_before(insn, load, p, slot);
                 }
                 let far = self.copy(insn);
-                let len = insn.len() as u16;
+                let len = insn.size() as u16;
                 match site.cache.steps[first_step..].last_mut() {
                     Some(before) if probe.is_none() && far.is_none() && before.goes_on(&step) => {
                         before.copied += len;
@@ -112,7 +112,7 @@ impl Translator {
                     events += self.branch(site, insn, from, to, events, values);
                 }
                 Class::ShortBranch(to) => {
-                    let len = insn.len();
+                    let len = insn.size();
                     if self.leaves_directly(events) {
                         self.code.patchable(len - 1 + 3 + 1);
                     }
@@ -197,7 +197,7 @@ impl Translator {
             Class::Jcc(_, to) | Class::ShortBranch(to) if kinds.has(Kind::Edge) => {
                 self.events.push(Event::Branch {
                     pc,
-                    len: insn.len() as u8,
+                    len: insn.size() as u8,
                     target: target(to),
                     taken: false,
                 });
@@ -249,7 +249,7 @@ impl Translator {
         }
         let event = edge.then(|| Event::Branch {
             pc: target(insn.pc()),
-            len: insn.len() as u8,
+            len: insn.size() as u8,
             target: target(to),
             taken: true,
         });
