@@ -8,12 +8,14 @@
 //! cargo xtask stepper PROG ARGS…     the same, and loaded values, against single-stepping
 //! cargo xtask bench [--rounds N] [--csv FILE] [NAME…]   the cost table
 //! cargo xtask instructions           instructions a tuple of each compressor, under valgrind
+//! cargo xtask real [NAME…]           servers, build systems, JITs, debuggers: same behaviour
 //! ```
 
 mod bench;
 mod corpus;
 mod counts;
 mod instructions;
+mod real;
 mod tidy;
 
 use std::process::{Command, ExitCode};
@@ -32,7 +34,10 @@ fn main() -> ExitCode {
         "stepper" => counts::stepper(&rest),
         "bench" => bench::run(&rest),
         "instructions" => instructions::run(),
-        _ => Err("usage: cargo xtask ci|tidy|corpus|callgrind|stepper|bench|instructions".into()),
+        "real" => real::run(&rest),
+        _ => Err(
+            "usage: cargo xtask ci|tidy|corpus|callgrind|stepper|bench|instructions|real".into(),
+        ),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
