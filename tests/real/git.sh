@@ -16,7 +16,7 @@ git count-objects -v | grep -v size
 t git checkout -q -b side HEAD~20
 echo side >>new; t git add new; t git commit -q -m side
 t git merge -q -m merge main
-t git log --oneline --graph | head -5
+t git log --oneline --graph -n 5
 t git blame f3 | sha256sum
 t git bundle create -q ../b.bundle --all; git bundle verify -q ../b.bundle && echo bundle
 t git rebase -q main 2>&1 | sed 's/[0-9a-f]\{7,\}/ID/'; git status -s | head

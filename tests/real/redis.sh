@@ -5,7 +5,7 @@ cat >redis.conf <<S
 port 0
 unixsocket $PWD/s
 save ""
-io-threads 3
+io-threads 2
 io-threads-do-reads yes
 dir $PWD
 S
@@ -20,5 +20,7 @@ for i in $(seq 1 50); do echo "rpush l $i"; done | c >/dev/null; c lrange l 0 -1
 c eval 'local s = 0 for i = 1, 100000 do s = (s * 31 + i) % 1000003 end return s' 0
 c bgsave; for i in $(seq 100); do [ "$(c info persistence | tr -d '\r' | sed -n s/rdb_bgsave_in_progress://p)" = 0 ] && break; sleep 0.05; done
 c info persistence | tr -d '\r' | grep rdb_last_bgsave_status
-c config set appendonly yes; c debug sleep 0.2; c dbsize
+c config set appendonly yes
+for i in $(seq 200); do c info persistence | tr -d '\r' | grep -q 'aof_rewrite_in_progress:0' && c info persistence | tr -d '\r' | grep -q 'aof_rewrite_scheduled:0' && break; sleep 0.05; done
+c dbsize
 c shutdown nosave; wait $server && echo ended

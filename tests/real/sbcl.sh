@@ -11,5 +11,5 @@ cat >a.lisp <<'S'
 (handler-case (labels ((deep (n) (+ 1 (deep n)))) (deep 1)) (storage-condition () (print :exhausted)))
 (gc :full t) (terpri) (sb-ext:exit :code 4)
 S
-t sbcl --script a.lisp 2>/dev/null || echo "status $?"
+t sbcl --noinform --non-interactive --load a.lisp 2>/dev/null || echo "status $?"
 t sbcl --noinform --non-interactive --eval '(progn (compile-file "a.lisp") (sb-ext:exit :code 6))' >/dev/null 2>&1 || echo "status $?"
