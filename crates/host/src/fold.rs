@@ -394,9 +394,10 @@ impl Folder {
             false => threads(&folded, self.first_tid, &self.threads),
         };
         let sites = self.dictionary.sites;
-        let reached: BTreeMap<Place, Site> = folded
-            .values()
-            .flat_map(|k| k.counts.keys())
+        // Nothing else is a branch or a call.
+        let transfers = folded.iter().filter(|(kind, _)| kind.value_is_place());
+        let reached: BTreeMap<Place, Site> = transfers
+            .flat_map(|(_, k)| k.counts.keys())
             .filter_map(|place| Some((*place, *sites.get(place)?)))
             .collect();
         Folded {

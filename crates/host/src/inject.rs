@@ -1,10 +1,14 @@
 //! The runtime into a stopped process.
 //!
 //! The process is stopped by ptrace right behind its `exec`: the program is mapped, nothing has
-//! run. The host borrows its program counter for a few system calls (a `syscall` instruction
+//! run. The host borrows its program counter for a system call (a `syscall` instruction
 //! poked over the first one, stepped, and put back), so that the process itself makes the memory
 //! the runtime needs; writes the relocated image; and sets the registers so that the runtime
 //! starts. The runtime goes on to the app's first instruction by itself.
+//!
+//! Such a call costs two changes of process, so there is one only: the memory may be written and
+//! executed at first, and the runtime itself takes back what each part of it does not
+//! need.
 //!
 //! Signals that are sent to the process meanwhile wait until it runs: a traced process would stop
 //! for them, even for those that it ignores.
@@ -34,8 +38,10 @@ struct StartArgs {
     file: u64,
     app_pc: u64,
     app_sp: u64,
+    entry: u64,
     image_start: u64,
     image_end: u64,
+    base: u64,
     stack_top: u64,
 }
 
@@ -45,8 +51,10 @@ impl StartArgs {
             self.file,
             self.app_pc,
             self.app_sp,
+            self.entry,
             self.image_start,
             self.image_end,
+            self.base,
             self.stack_top,
         ]
         .iter()
@@ -107,13 +115,22 @@ fn remote_call(pid: Pid, number: i64, args: [u64; 6]) -> io::Result<u64> {
     Ok(result as u64)
 }
 
+/// Where the program starts, as the kernel tells its dynamic linker.
+fn entry(pid: Pid) -> Option<u64> {
+    let vector = std::fs::read(format!("/proc/{pid}/auxv")).ok()?;
+    let words = vector.as_chunks::<8>().0.as_chunks::<2>().0;
+    let word = |bytes: [u8; 8]| u64::from_le_bytes(bytes);
+    let found = words.iter().find(|[key, _]| word(*key) == libc::AT_ENTRY);
+    found.map(|[_, value]| word(*value))
+}
+
 /// Puts the runtime into `pid`, stopped behind its `exec`, and lets it run. `file` is the shared
 /// file's descriptor in the target.
 pub fn inject(pid: Pid, file: i32) -> io::Result<()> {
     let app = ptrace::getregs(pid).map_err(other)?;
     let mask = set_mask(pid, u64::MAX)?;
     let size = image::len() + START_STACK;
-    let prot = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+    let prot = (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) as u64;
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
     let base = remote_call(
         pid,
@@ -126,8 +143,10 @@ pub fn inject(pid: Pid, file: i32) -> io::Result<()> {
         file: file as u64,
         app_pc: app.rip,
         app_sp: app.rsp,
+        entry: entry(pid).filter(|&at| at != app.rip).unwrap_or(0),
         image_start: base + image.text.start as u64,
         image_end: base + image.text.end as u64,
+        base,
         stack_top,
     }
     .bytes();
@@ -156,13 +175,6 @@ pub fn inject(pid: Pid, file: i32) -> io::Result<()> {
         len: back.len(),
     };
     process_vm_readv(pid, &mut [IoSliceMut::new(&mut back)], &[own]).map_err(other)?;
-    let exec = (libc::PROT_READ | libc::PROT_EXEC) as u64;
-    let text = image.text;
-    remote_call(
-        pid,
-        libc::SYS_mprotect,
-        [base + text.start as u64, text.len() as u64, exec, 0, 0, 0],
-    )?;
     let mut regs = app;
     regs.rip = image.entry;
     regs.rsp = args_at;

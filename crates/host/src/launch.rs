@@ -1,22 +1,26 @@
 //! A program started under control.
 //!
-//! The child is made by `fork` and `exec`, as a shell would make it: same descriptors, environment,
-//! signal dispositions and mask; it only asks to be traced, so that it stops behind its `exec`.
-// `fork` and what a child may do before `exec` cannot be expressed safely.
+//! The child is made as `fork` would make it, with the same descriptors, environment, signal
+//! dispositions and mask, and executes the program; it only asks to be traced, so that it stops behind
+//! its `exec`. Up to there it shares our memory, on a stack of its own: to copy our page tables, and
+//! every page that either of us then writes, would take longer than the `exec` itself. It makes
+//! no thread of us: it is a process, which the kernel waits for, signals and traces by itself.
+// What a child may do before `exec` cannot be expressed safely.
 #![allow(unsafe_code)]
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::ptr;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::ptrace;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, execv, fork};
+use nix::unistd::Pid;
 
 use crate::inject::inject;
 use crate::interrupt::Guard;
@@ -141,10 +145,77 @@ const NOT_TRACED: i32 = 255;
 /// In the child: a number for the shared file that the app will not miss.
 const HIGH_FD: i32 = 200;
 
-/// Starts a program, stops it at its first instruction, puts the runtime in, and lets it run.
+/// Bytes of the child's stack. What is not touched takes no memory.
+const CHILD_STACK: usize = 256 << 10;
+
+/// What the child works with: memory of its parent, which waits until the child is done with it.
+struct Child<'a> {
+    command: &'a Command<'a>,
+    file: &'a CStr,
+    /// Pointers to the arguments, and a null one.
+    args: &'a [*const libc::c_char],
+    host: Pid,
+}
+
+impl Child<'_> {
+    /// The child, up to its `exec`. Only async-signal-safe functions are called, nothing is
+    /// allocated, and only `errno`, which the waiting parent does not look at, is written.
+    fn run(&self) -> ! {
+        let failed = |status: i32| -> ! {
+            // SAFETY: ends the child at once, with none of what its parent would do at its end.
+            unsafe { libc::_exit(status) }
+        };
+        if ptrace::traceme().is_err() {
+            failed(NOT_TRACED)
+        }
+        // Killed meanwhile: another process would be the tracer, and never let it go.
+        if nix::unistd::getppid() != self.host {
+            failed(0)
+        }
+        self.command.guard.restore();
+        self.command.inherited.restore();
+        // SAFETY: strings that end with a NUL byte, and a list of such that ends with a null pointer.
+        unsafe { libc::execv(self.file.as_ptr(), self.args.as_ptr()) };
+        failed(Errno::last_raw())
+    }
+
+    extern "C" fn start(of: *mut libc::c_void) -> i32 {
+        // SAFETY: `spawn` passes one, which lives until the child has executed the program or ended.
+        let child = unsafe { &*of.cast::<Child<'_>>() };
+        child.run()
+    }
+
+    /// Starts the child.
+    ///
+    /// # Safety
+    /// Until the child has executed the program or ended, nothing that it works with may change or
+    /// go, the stack included.
+    unsafe fn spawn(&self, stack: &memmap2::MmapRaw) -> nix::Result<Pid> {
+        let flags = libc::CLONE_VM | libc::SIGCHLD;
+        // SAFETY: the stack is as long as said, and page-aligned as it should be; the rest is the
+        // caller's.
+        let pid = unsafe {
+            let top = stack.as_mut_ptr().add(stack.len()).cast();
+            libc::clone(
+                Self::start,
+                top,
+                flags,
+                ptr::from_ref(self).cast_mut().cast(),
+            )
+        };
+        Errno::result(pid).map(Pid::from_raw)
+    }
+}
+
+/// Starts a program, stops it at its first instruction, puts the runtime in, and lets it run. Does
+/// `meanwhile` while the kernel loads the program.
 ///
 /// Must be called while the process has one thread, which then is the tracer.
-pub fn launch(command: &Command<'_>, shared: BorrowedFd<'_>) -> Result<Pid, LaunchFailure> {
+pub fn launch(
+    command: &Command<'_>,
+    shared: BorrowedFd<'_>,
+    meanwhile: impl FnOnce(),
+) -> Result<Pid, LaunchFailure> {
     let nul = |e: std::ffi::NulError| {
         system("an argument")(io::Error::new(io::ErrorKind::InvalidInput, e))
     };
@@ -155,45 +226,35 @@ pub fn launch(command: &Command<'_>, shared: BorrowedFd<'_>) -> Result<Pid, Laun
         .map(|a| CString::new(a.as_bytes()))
         .collect::<Result<_, _>>()
         .map_err(nul)?;
+    let pointers = args.iter().map(|a| a.as_ptr());
+    let pointers: Vec<_> = pointers.chain([ptr::null()]).collect();
     // The runtime reads there what is code; told now, and not by a program that runs unobserved.
     std::fs::File::open("/proc/self/maps").map_err(system("reading /proc/self/maps"))?;
+    let stack = memmap2::MmapOptions::new().len(CHILD_STACK).map_anon();
+    let stack = memmap2::MmapRaw::from(stack.map_err(system("memory"))?);
     // The descriptor is inherited; the runtime closes it before the app starts.
     let inherited = nix::fcntl::fcntl(shared, nix::fcntl::FcntlArg::F_DUPFD(HIGH_FD))
         .or_else(|_| nix::fcntl::fcntl(shared, nix::fcntl::FcntlArg::F_DUPFD(3)))
         .map_err(|e| system("a descriptor for the target")(e.into()))?;
-    let host = nix::unistd::getpid();
-    // SAFETY: the child only calls async-signal-safe functions before it execs.
-    let child = match unsafe { fork() } {
-        Ok(ForkResult::Parent { child }) => child,
-        Ok(ForkResult::Child) => {
-            let failed = |status: i32| -> ! {
-                // SAFETY: ends the child at once, as a forked child must.
-                unsafe { libc::_exit(status) }
-            };
-            if ptrace::traceme().is_err() {
-                failed(NOT_TRACED)
-            }
-            // Killed meanwhile: another process would be the tracer, and never let it go.
-            if nix::unistd::getppid() != host {
-                failed(0)
-            }
-            command.guard.restore();
-            command.inherited.restore();
-            match execv(&file, &args) {
-                Ok(_) => failed(0),
-                Err(errno) => failed(errno as i32),
-            }
-        }
-        Err(e) => return Err(system("fork")(e.into())),
+    let child = Child {
+        command,
+        file: &file,
+        args: &pointers,
+        host: nix::unistd::getpid(),
     };
+    // SAFETY: all of it lives and stays as it is to the end of this function, and before that the
+    // child stops behind its `exec`, or has ended.
+    let pid = unsafe { child.spawn(&stack) };
     let _ = nix::unistd::close(inherited.as_raw_fd());
-    let started = take_over(child, inherited.as_raw_fd());
+    let pid = pid.map_err(|e| system("a new process")(e.into()))?;
+    meanwhile();
+    let started = take_over(pid, inherited.as_raw_fd());
     if started.is_err() {
         // It has not run anything yet; nobody will miss it.
-        let _ = ptrace::kill(child);
-        let _ = waitpid(child, None);
+        let _ = ptrace::kill(pid);
+        let _ = waitpid(pid, None);
     }
-    started.map(|()| child)
+    started.map(|()| pid)
 }
 
 /// Waits for the program's `exec`, puts the runtime in, and lets it run.

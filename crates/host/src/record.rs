@@ -153,10 +153,11 @@ pub fn record(
         inherited: options.inherited,
         guard,
     };
-    let pid = launch(&command, shared.fd()).map_err(|failure| RecordError::Launch {
-        program: options.program.path.clone(),
-        failure,
-    })?;
+    let pid =
+        launch(&command, shared.fd(), || shared.warm()).map_err(|failure| RecordError::Launch {
+            program: options.program.path.clone(),
+            failure,
+        })?;
     guard.program(pid);
     let stream = stream.map(|(file, limit)| (file.begin(), limit));
     let mut folder = Folder::new(&options.compressor, stream, selection);

@@ -17,10 +17,10 @@ use std::time::Duration;
 use memmap2::{MmapOptions, MmapRaw};
 use trommel_queue::dict::{Event, MAX_BLOCK_EVENTS, MAX_EVENT_WORDS, PathHeader};
 use trommel_queue::{
-    CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET, Chunk, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET,
-    FILE_SIZE, GIVEN_BACK_OFFSET, LAYOUT_VERSION, MAGIC, MAX_CHUNK_BYTES, MAX_PATHS, MAX_REGIONS,
-    MAX_THREADS, MAX_WORDS, POOL_OFFSET, PUBLISHED_OFFSET, REGION_OFFSET, RegionRecord, State,
-    THREAD_PAGE, THREAD_PAGES_OFFSET, chunk_start,
+    CHUNK, CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET, Chunk, Control, DICT_INDEX_OFFSET,
+    DICT_WORDS_OFFSET, FILE_SIZE, GIVEN_BACK_OFFSET, LAYOUT_VERSION, MAGIC, MAX_CHUNK_BYTES,
+    MAX_PATHS, MAX_REGIONS, MAX_THREADS, MAX_WORDS, POOL_OFFSET, PUBLISHED_OFFSET, REGION_OFFSET,
+    RegionRecord, State, THREAD_PAGE, THREAD_PAGES_OFFSET, chunk_start,
 };
 use trommel_tuple::KindSet;
 
@@ -92,6 +92,27 @@ impl SharedFile {
         control.options.store(options, Relaxed);
         control.host_pid.store(std::process::id(), Relaxed);
         Ok(shared)
+    }
+
+    /// Makes present what every program uses of the file, so that neither side waits for the kernel
+    /// to find a page each time it gets a little further.
+    pub fn warm(&self) {
+        const CHUNKS_USED: usize = 2;
+        for (offset, bytes) in [
+            (CONTROL_OFFSET, CHUNKS_OFFSET + THREAD_PAGE),
+            (REGION_OFFSET, 4 * size_of::<RegionRecord>()),
+            (DICT_INDEX_OFFSET, 16 << 10),
+            (DICT_WORDS_OFFSET, 160 << 10),
+            (POOL_OFFSET, CHUNKS_USED * CHUNK),
+        ] {
+            let page = offset & !0xfff;
+            // SAFETY: inside the mapping, and no byte of it changes. Where the kernel cannot do it
+            // the pages are made when they are used.
+            unsafe {
+                let start = self.map.as_mut_ptr().add(page).cast();
+                libc::madvise(start, offset - page + bytes, libc::MADV_POPULATE_WRITE);
+            }
+        }
     }
 
     /// The file's descriptor.

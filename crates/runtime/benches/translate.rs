@@ -26,10 +26,8 @@ fn main() {
     // SAFETY: as long as the file, writable, for good.
     let mut shared = Shared::new(unsafe { Mapped::new(base) });
     let (mut cache, mut regions) = (Cache::new(), Regions::default());
-    let mut translator = Translator::new(Config {
-        kinds,
-        max_insns: MAX_INSNS,
-    });
+    let max_insns = MAX_INSNS;
+    let mut translator = Translator::new(Config { kinds, max_insns }, None);
     let mut todo = vec![AppPc(Translator::translate as *const () as u64)];
     let mut seen = BTreeSet::new();
     let (mut insns, mut exits) = (0, 0);

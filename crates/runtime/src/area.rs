@@ -137,8 +137,6 @@ pub struct Context {
 pub struct Entries {
     /// [`Reason::Exit`].
     pub exit: u64,
-    /// [`Reason::Indirect`]; rcx holds the target.
-    pub indirect: u64,
     /// From a fragment whose tag check failed; rcx and rdx as the check left them.
     pub mismatch: u64,
     /// [`Reason::Syscall`].
@@ -148,7 +146,7 @@ pub struct Entries {
     /// [`Reason::Special`].
     pub special: u64,
     /// From the checked entry of a retired fragment; rcx holds the target, rcx and rdx are spilled.
-    pub retired: u64,
+    pub absent: u64,
 }
 
 /// GS offset of a field of [`Context`].

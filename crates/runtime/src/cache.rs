@@ -202,8 +202,9 @@ struct Generation {
 
 /// Where every checked entry leads that is retired: `jmp gs:[…]`, eight bytes.
 fn retired_entry() -> u64 {
-    let mut code = Code::new(CachePc(0), 16);
-    code.jmp_gs(slot!(entry.retired));
+    let mut bytes = [0; 16];
+    let mut code = Code::new(CachePc(0), &mut bytes);
+    code.jmp_gs(slot!(entry.absent));
     code.bytes()
         .first_chunk()
         .map_or(0, |bytes| u64::from_le_bytes(*bytes))
@@ -277,12 +278,31 @@ impl Cache {
         &self.arenas[i]
     }
 
-    /// Copies a finished fragment and its stubs to where they were made for.
-    pub fn place(&mut self, arena: usize, code: &[u8], stubs: &[u8], fragment: Fragment) -> u32 {
+    /// Memory for the next fragment of an arena and for its stubs. [`Self::place`] takes what was
+    /// used of it.
+    ///
+    /// # Safety
+    /// Neither is used any more when something is placed in the arena.
+    ///
+    /// # Panics
+    /// When there is not as much room.
+    pub unsafe fn open(
+        &mut self,
+        arena: usize,
+        code: u64,
+        stubs: u64,
+    ) -> (Code<'static>, Code<'static>) {
+        let a = &mut self.arenas[arena];
+        // SAFETY: handed on to the caller.
+        unsafe { (a.code.open(code), a.stubs.open(stubs)) }
+    }
+
+    /// Takes a finished fragment and its stubs, of these lengths, where they were made.
+    pub fn place(&mut self, arena: usize, code: usize, stubs: usize, fragment: Fragment) -> u32 {
         const LINE: u64 = 64;
         let a = &mut self.arenas[arena];
-        a.stubs.put(stubs, 1);
-        let at = a.code.put(code, LINE);
+        a.stubs.take(stubs as u64, 1);
+        let at = a.code.take(code as u64, LINE);
         let id = self.fragments.len() as u32;
         self.parts[arena].fragments.push((CachePc(at), id));
         self.table.insert(fragment.app, id);
@@ -299,7 +319,7 @@ impl Cache {
 
     /// Places code that belongs to no fragment (a tag check made later, a jump to another arena).
     pub fn place_stub(&mut self, arena: usize, code: &[u8]) -> CachePc {
-        CachePc(self.arenas[arena].stubs.put(code, 1))
+        CachePc(self.arenas[arena].stubs.put(code))
     }
 
     /// Numbers an exit of the current generation.
@@ -383,7 +403,8 @@ impl Cache {
         let rel = match (distance(entry), self.arena_of(exit.patch)) {
             (Ok(rel), _) => rel,
             (Err(_), Some(arena)) if self.arenas[arena].stub_room() >= FAR_JUMP => {
-                let mut code = Code::new(self.arenas[arena].next_stub(), FAR_JUMP as usize);
+                let mut bytes = [0; FAR_JUMP as usize];
+                let mut code = Code::new(self.arenas[arena].next_stub(), &mut bytes);
                 code.jmp_far(entry.0);
                 let at = self.place_stub(arena, code.bytes());
                 let Ok(rel) = distance(at) else { return };

@@ -12,11 +12,12 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use trommel_queue::dict::{Event, PathHeader};
+use trommel_queue::dict::{Event, MAX_BLOCK_EVENTS, MAX_EVENT_WORDS, PathHeader};
 use trommel_queue::{
-    BACKLOG, CHUNKS, CHUNKS_OFFSET, Chunk, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET,
-    GIVEN_BACK_OFFSET, MAX_PATHS, MAX_REGIONS, MAX_WORDS, POOL_OFFSET, PUBLISHED_OFFSET,
-    REGION_OFFSET, RegionRecord, State, THREAD_PAGE, THREAD_PAGES_OFFSET, chunk_start,
+    BACKLOG, CHUNK, CHUNKS, CHUNKS_OFFSET, Chunk, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET,
+    FIRST_RECORD, GIVEN_BACK_OFFSET, MAX_PATHS, MAX_REGIONS, MAX_WORDS, POOL_OFFSET,
+    PUBLISHED_OFFSET, REGION_OFFSET, RegionRecord, State, THREAD_PAGE, THREAD_PAGES_OFFSET,
+    chunk_start,
 };
 
 use crate::region::Mapping;
@@ -76,7 +77,14 @@ pub struct DictionaryFull;
 pub struct Shared {
     mapped: Mapped,
     paths: u32,
+    /// Words written.
     words: u64,
+    /// Of them, those that are the host's to read: where the block that is open starts, if one is.
+    block: u64,
+    /// Events in that.
+    events: u64,
+    /// Words whose memory was made present.
+    present: u64,
     regions: u32,
 }
 
@@ -87,6 +95,9 @@ impl Shared {
             mapped,
             paths: 0,
             words: 0,
+            block: 0,
+            events: 0,
+            present: 0,
             regions: 0,
         }
     }
@@ -96,29 +107,83 @@ impl Shared {
         self.mapped.control()
     }
 
-    fn put_words(&mut self, words: &[u64]) -> Result<u32, DictionaryFull> {
-        if self.words + words.len() as u64 > MAX_WORDS as u64 {
+    /// Makes sure that there is room for `words` more, and memory behind it.
+    fn reserve(&mut self, words: usize) -> Result<(), DictionaryFull> {
+        const STEP: u64 = 64 << 10;
+        let end = self.words + words as u64;
+        if end > MAX_WORDS as u64 {
             return Err(DictionaryFull);
         }
-        let at = self.words;
-        for (n, word) in words.iter().enumerate() {
-            let address = self.mapped.base + DICT_WORDS_OFFSET as u64 + (at + n as u64) * 8;
-            // SAFETY: bounds checked above; only the runtime writes here.
-            unsafe { (address as *mut u64).write(*word) };
+        if end > self.present {
+            let next = DICT_WORDS_OFFSET as u64 + self.present * 8;
+            sys::populate(self.mapped.base + next, STEP);
+            self.present += STEP / 8;
         }
-        self.words += words.len() as u64;
-        self.control().words.store(self.words, Release);
-        Ok(at as u32)
+        Ok(())
     }
 
-    /// Describes a fragment's main line; the word offset names the block in paths.
-    pub fn block(&mut self, events: &[Event]) -> Result<u32, DictionaryFull> {
-        let at = self.put_words(&[events.len() as u64])?;
-        for event in events {
-            let (words, n) = event.encode();
-            self.put_words(&words[..n])?;
+    fn put(&mut self, at: u64, word: u64) {
+        let address = self.mapped.base + DICT_WORDS_OFFSET as u64 + at % MAX_WORDS as u64 * 8;
+        // SAFETY: inside the mapping; only the runtime writes here.
+        unsafe { (address as *mut u64).write(word) };
+    }
+
+    fn put_event(&mut self, event: Event) {
+        let (words, n) = event.encode();
+        self.put(self.words, words[0]);
+        if n == 2 {
+            self.put(self.words + 1, words[1]);
         }
-        Ok(at)
+        self.words += n as u64;
+    }
+
+    fn told(&self) {
+        self.control().words.store(self.words, Release);
+    }
+
+    /// Begins to describe a fragment's main line. What was begun before and not ended is forgotten.
+    pub fn open_block(&mut self) -> Result<(), DictionaryFull> {
+        const LONGEST: usize = 1 + MAX_BLOCK_EVENTS * MAX_EVENT_WORDS;
+        self.words = self.block;
+        self.reserve(LONGEST)?;
+        self.words += 1;
+        self.events = 0;
+        Ok(())
+    }
+
+    /// The next event of the main line.
+    ///
+    /// # Panics
+    /// When there are more than [`MAX_BLOCK_EVENTS`], which the limits on a fragment's length exclude.
+    #[inline]
+    pub fn event(&mut self, event: Event) {
+        assert!(self.events < MAX_BLOCK_EVENTS as u64, "a block is full");
+        self.put_event(event);
+        self.events += 1;
+    }
+
+    /// Ends the block; the word offset names it in paths. `None` when it has no events.
+    pub fn close_block(&mut self) -> Option<u32> {
+        let at = self.block;
+        if self.events == 0 {
+            self.words = at;
+            return None;
+        }
+        self.put(at, self.events);
+        self.block = self.words;
+        self.told();
+        Some(at as u32)
+    }
+
+    /// A block without events, for the paths of a fragment that has none on its main line.
+    pub fn empty_block(&mut self) -> Result<u32, DictionaryFull> {
+        self.reserve(1)?;
+        let at = self.words;
+        self.put(at, 0);
+        self.words += 1;
+        self.block = self.words;
+        self.told();
+        Ok(at as u32)
     }
 
     /// Numbers a path.
@@ -131,20 +196,24 @@ impl Shared {
         if self.paths as usize >= MAX_PATHS {
             return Err(DictionaryFull);
         }
-        let at = self.put_words(&[PathHeader {
+        self.reserve(1 + MAX_EVENT_WORDS)?;
+        let at = self.words;
+        let header = PathHeader {
             block,
             events,
             tail: tail.is_some(),
-        }
-        .encode()])?;
+        };
+        self.put(at, header.encode());
+        self.words += 1;
         if let Some(event) = tail {
-            let (words, n) = event.encode();
-            self.put_words(&words[..n])?;
+            self.put_event(event);
         }
+        self.block = self.words;
+        self.told();
         let number = self.paths;
         let index = self.mapped.base + DICT_INDEX_OFFSET as u64 + u64::from(number) * 4;
         // SAFETY: bounds checked above; only the runtime writes here.
-        unsafe { (index as *mut u32).write(at) };
+        unsafe { (index as *mut u32).write(at as u32) };
         self.paths += 1;
         self.control().paths.store(self.paths, Release);
         Ok(number)
@@ -277,12 +346,12 @@ impl Queue {
         }
     }
 
-    /// Gives the thread a chunk to fill, as soon as there is room.
-    pub fn take(&self, writer: &mut Writer) -> Result<(), HostGone> {
+    /// Gives the thread a chunk to fill, as soon as there is room; whether it was never used before.
+    pub fn take(&self, writer: &mut Writer) -> Result<bool, HostGone> {
         self.wait_for_room()?;
-        let number = loop {
-            if let Some(number) = self.free() {
-                break number;
+        let (number, fresh) = loop {
+            if let Some(found) = self.free() {
+                break found;
             }
             // There are more chunks than threads and waiting chunks together: somebody is about to
             // publish, or the host to give back.
@@ -294,10 +363,11 @@ impl Queue {
         chunk.thread.store(writer.number, Release);
         writer.chunk = number;
         writer.set(self.first_record(number));
-        Ok(())
+        Ok(fresh)
     }
 
-    fn free(&self) -> Option<u32> {
+    /// A chunk that nobody has, and whether it was never used before.
+    fn free(&self) -> Option<(u32, bool)> {
         let control = self.control();
         loop {
             let n = self.recycled.load(Acquire);
@@ -311,19 +381,23 @@ impl Queue {
                 .compare_exchange(n, n + 1, SeqCst, Relaxed)
                 .is_ok()
             {
-                return Some(chunk % CHUNKS as u32);
+                return Some((chunk % CHUNKS as u32, false));
             }
         }
         let more = |n: u32| (n < CHUNKS as u32).then_some(n + 1);
         let number = self.fresh.fetch_update(Relaxed, Relaxed, more).ok()?;
         control.used.fetch_max(number + 1, Release);
-        Some(number)
+        Some((number, true))
     }
 
-    /// Publishes what the thread has recorded, and gives it another chunk.
+    /// Publishes what the thread has recorded, and gives it another chunk. As it has filled one, it
+    /// will need all of that.
     pub fn publish(&self, writer: &mut Writer) -> Result<(), HostGone> {
         self.hand_in(writer);
-        self.take(writer)
+        if self.take(writer)? {
+            sys::populate(writer.at(), (CHUNK - FIRST_RECORD) as u64);
+        }
+        Ok(())
     }
 
     fn backlog(&self) -> u64 {

@@ -122,7 +122,8 @@ impl Runtime {
             return None;
         }
         let at = self.cache.align_stub(arena);
-        let mut code = Code::new(at, 256);
+        let mut bytes = [0; 64];
+        let mut code = Code::new(at, &mut bytes);
         tag_check(&mut code, fragment.app);
         code.load_gs(Reg::RDX, slot!(spill_rdx));
         code.load_gs(Reg::RCX, slot!(spill_rcx));

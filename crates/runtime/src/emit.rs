@@ -1,11 +1,9 @@
-//! Machine code, written byte by byte into a buffer.
+//! Machine code, written byte by byte.
 //!
 //! Only the few forms that fragments are made of, each a method named for what it does. None of
-//! them but [`Code::jcc`] reads, and none writes, the flags. Positions are offsets in the buffer;
-//! the buffer is later copied to a known cache address, which every RIP-relative form needs up
-//! front ([`Code::new`]'s `base`).
-
-use alloc::vec::Vec;
+//! them but [`Code::jcc`] reads, and none writes, the flags. Positions are offsets in the memory
+//! that is written to. That is where the code will be executed, or it is copied there; every
+//! RIP-relative form needs to know the place up front ([`Code::new`]'s `base`).
 
 use crate::cache::CachePc;
 
@@ -72,28 +70,28 @@ pub struct Rel32(pub usize);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rel8(usize);
 
+/// Code that is longer than the memory for it.
+#[cold]
+fn full() -> ! {
+    panic!("the limits on a fragment's length are wrong")
+}
+
 /// Code under construction.
-pub struct Code {
-    /// As long as it will ever be, so that appending a few bytes is a store and no call.
-    buffer: Vec<u8>,
+pub struct Code<'a> {
+    /// As long as the code will ever be, so that appending a few bytes is a store and no call.
+    buffer: &'a mut [u8],
     len: usize,
     base: CachePc,
 }
 
-impl Code {
-    /// An empty buffer of `capacity` bytes that will be copied to `base`.
-    pub fn new(base: CachePc, capacity: usize) -> Self {
+impl<'a> Code<'a> {
+    /// Code that is written to `buffer` and will be executed at `base`.
+    pub fn new(base: CachePc, buffer: &'a mut [u8]) -> Self {
         Self {
-            buffer: alloc::vec![0; capacity],
+            buffer,
             len: 0,
             base,
         }
-    }
-
-    /// Empties the buffer for code at `base`.
-    pub fn restart(&mut self, base: CachePc) {
-        self.len = 0;
-        self.base = base;
     }
 
     /// The bytes so far.
@@ -117,14 +115,24 @@ impl Code {
     /// When the buffer is full, which the limits on a fragment's length exclude.
     #[inline]
     pub fn raw<const N: usize>(&mut self, bytes: &[u8; N]) {
-        self.buffer[self.len..self.len + N].copy_from_slice(bytes);
+        *self.place() = *bytes;
         self.len += N;
+    }
+
+    /// The next bytes.
+    #[inline]
+    fn place<const N: usize>(&mut self) -> &mut [u8; N] {
+        let rest = self.buffer.get_mut(self.len..);
+        let Some(place) = rest.and_then(|rest| rest.first_chunk_mut()) else {
+            full()
+        };
+        place
     }
 
     /// Appends the first `len` of 16 bytes.
     #[inline]
     pub fn some_of(&mut self, bytes: &[u8; 16], len: usize) {
-        self.buffer[self.len..self.len + 16].copy_from_slice(bytes);
+        *self.place() = *bytes;
         self.len += len;
     }
 
@@ -144,21 +152,27 @@ impl Code {
         self.raw(&v.to_le_bytes());
     }
 
+    /// Appends `N` bytes and a 32-bit constant.
+    #[inline]
+    fn raw_u32<const N: usize, const ALL: usize>(&mut self, bytes: [u8; N], v: u32) {
+        const { assert!(ALL == N + 4) };
+        let place = self.place::<ALL>();
+        place[..N].copy_from_slice(&bytes);
+        place[N..].copy_from_slice(&v.to_le_bytes());
+        self.len += ALL;
+    }
+
     /// Overwrites four bytes.
+    #[inline]
     pub fn put_u32(&mut self, at: usize, v: u32) {
         self.buffer[at..at + 4].copy_from_slice(&v.to_le_bytes());
     }
 
     /// `op reg, gs:[slot]` with a REX.W and the given opcode.
+    #[inline]
     fn gs_form(&mut self, opcode: u8, reg: Reg, slot: GsOffset) {
-        self.raw(&[
-            0x65,
-            0x48 | (reg.high() as u8) << 2,
-            opcode,
-            reg.low() << 3 | 4,
-            0x25,
-        ]);
-        self.u32(slot.0);
+        let rex = 0x48 | (reg.high() as u8) << 2;
+        self.raw_u32::<5, 9>([0x65, rex, opcode, reg.low() << 3 | 4, 0x25], slot.0);
     }
 
     /// `mov gs:[slot], reg`
@@ -172,16 +186,16 @@ impl Code {
     }
 
     /// `mov dword gs:[slot], imm`
+    #[inline]
     pub fn store_gs_imm32(&mut self, slot: GsOffset, imm: u32) {
-        self.raw(&[0x65, 0xc7, 0x04, 0x25]);
-        self.u32(slot.0);
+        self.raw_u32::<4, 8>([0x65, 0xc7, 0x04, 0x25], slot.0);
         self.u32(imm);
     }
 
     /// `jmp gs:[slot]`
+    #[inline]
     pub fn jmp_gs(&mut self, slot: GsOffset) {
-        self.raw(&[0x65, 0xff, 0x24, 0x25]);
-        self.u32(slot.0);
+        self.raw_u32::<4, 8>([0x65, 0xff, 0x24, 0x25], slot.0);
     }
 
     /// `jmp gs:[rdx*8 + table]`
@@ -197,20 +211,24 @@ impl Code {
     }
 
     /// ModRM, SIB and displacement of `[base + disp]`, with `reg` as the other operand.
+    #[inline]
     fn base_disp(&mut self, reg: u8, base: Reg, disp: i32) {
-        let small = i8::try_from(disp);
-        let mode = if small.is_ok() { 0x40 } else { 0x80 };
-        self.raw(&[mode | (reg & 7) << 3 | base.low()]);
-        if base.low() == 4 {
-            self.raw(&[0x24]);
-        }
-        match small {
-            Ok(d) => self.raw(&[d as u8]),
-            Err(_) => self.u32(disp as u32),
-        }
+        let small = i8::try_from(disp).is_ok();
+        let mode = if small { 0x40 } else { 0x80 };
+        let modrm = mode | (reg & 7) << 3 | base.low();
+        let disp = disp as u32;
+        // A word of what there may be at most, of which the last bytes are written over.
+        let sib = base.low() == 4;
+        let word = match sib {
+            true => u64::from(modrm) | 0x24 << 8 | u64::from(disp) << 16,
+            false => u64::from(modrm) | u64::from(disp) << 8,
+        };
+        *self.place() = word.to_le_bytes();
+        self.len += 1 + usize::from(sib) + if small { 1 } else { 4 };
     }
 
     /// `mov [base + disp], reg` (64 bits)
+    #[inline]
     pub fn store(&mut self, base: Reg, disp: i32, reg: Reg) {
         self.raw(&[0x48 | (reg.high() as u8) << 2 | base.high() as u8, 0x89]);
         self.base_disp(reg.0, base, disp);
@@ -404,26 +422,24 @@ impl Code {
 
     /// `push qword [rip + …]`
     pub fn push_rip(&mut self) -> Rel32 {
-        self.raw(&[0xff, 0x35]);
-        self.rel32()
+        self.rel32::<2, 6>([0xff, 0x35])
     }
 
     /// `lea rcx, [rip + …]`
     pub fn lea_rcx_rip(&mut self) -> Rel32 {
-        self.raw(&[0x48, 0x8d, 0x0d]);
-        self.rel32()
+        self.rel32::<3, 7>([0x48, 0x8d, 0x0d])
     }
 
-    fn rel32(&mut self) -> Rel32 {
-        let at = self.here();
-        self.u32(0);
-        Rel32(at)
+    /// Appends `N` bytes and room for a displacement.
+    #[inline]
+    fn rel32<const N: usize, const ALL: usize>(&mut self, bytes: [u8; N]) -> Rel32 {
+        self.raw_u32::<N, ALL>(bytes, 0);
+        Rel32(self.len - 4)
     }
 
     /// `jmp rel32`
     pub fn jmp(&mut self) -> Rel32 {
-        self.raw(&[0xe9]);
-        self.rel32()
+        self.rel32::<1, 5>([0xe9])
     }
 
     /// `jmp [rip + 0]` and the address behind it: a jump to anywhere.
@@ -434,8 +450,7 @@ impl Code {
 
     /// `jcc rel32`, condition code as the hardware numbers it.
     pub fn jcc(&mut self, condition: u8) -> Rel32 {
-        self.raw(&[0x0f, 0x80 | condition]);
-        self.rel32()
+        self.rel32::<2, 6>([0x0f, 0x80 | condition])
     }
 
     /// `jmp rel8`

@@ -6,9 +6,10 @@
 //!
 //! # Strategy
 //! The kernel's own list, `/proc/thread-self/maps`, is the only source. Executable regions are read
-//! from it when an address outside all known regions is about to be translated, and kept. System
-//! calls that change the map drop the known regions they touch; the next translation there reads
-//! the list again. So the common calls cost one comparison, and nothing has to be modelled.
+//! from it when an address outside all known regions is about to be translated, and kept: one entry
+//! of it is asked for, or, where the kernel cannot do that (before Linux 6.11), the text is read.
+//! System calls that change the map drop the known regions they touch; the next translation there
+//! asks again. So the common calls cost one comparison, and nothing has to be modelled.
 //!
 //! # Invariant
 //! A known region is executable, not writable and private, and no call that could change that has
@@ -130,10 +131,12 @@ pub fn parse_line(line: &[u8]) -> Option<Mapping> {
     })
 }
 
-/// The whole map as it is now. Not that of `/proc/self`: when the first thread has ended, that is
-/// empty.
+/// Not that of `/proc/self`: when the first thread has ended, that is empty.
+const MAPS: &core::ffi::CStr = c"/proc/thread-self/maps";
+
+/// The whole map as it is now.
 pub fn read_all() -> Option<Vec<Mapping>> {
-    let fd = sys::open(c"/proc/thread-self/maps").ok()?;
+    let fd = sys::open(MAPS).ok()?;
     let mut text = Vec::new();
     let mut buffer = [0u8; 4096];
     let complete = loop {
@@ -145,6 +148,36 @@ pub fn read_all() -> Option<Vec<Mapping>> {
     };
     sys::close(fd);
     complete.then(|| text.split(|&c| c == b'\n').filter_map(parse_line).collect())
+}
+
+/// The mapping that holds `pc`, if there is one; the error of a kernel that cannot be asked.
+fn query(pc: AppPc) -> Result<Option<Mapping>, sys::Errno> {
+    const WRITABLE: u64 = 2;
+    const EXECUTABLE: u64 = 4;
+    const SHARED: u64 = 8;
+    let mut name = [0; 4096];
+    let fd = sys::open(MAPS)?;
+    let answer = sys::mapping_at(fd, pc.0, &mut name);
+    sys::close(fd);
+    let m = match answer {
+        Ok(m) => m,
+        Err(sys::Errno::ENOENT) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let path = name.get(..(m.name_size as usize).saturating_sub(1));
+    Ok(Some(Mapping {
+        range: Range {
+            start: m.start,
+            end: m.end,
+        },
+        writable: m.flags & WRITABLE != 0,
+        executable: m.flags & EXECUTABLE != 0,
+        shared: m.flags & SHARED != 0,
+        offset: m.offset,
+        inode: m.inode,
+        path: path.unwrap_or_default().to_vec(),
+        verified: Vec::new(),
+    }))
 }
 
 /// What is known about an address.
@@ -178,10 +211,14 @@ impl Regions {
             self.last = i;
             return (Lookup::Code(i), false);
         }
-        let Some(all) = read_all() else {
-            return (Lookup::Unknown, false);
+        let found = match query(pc) {
+            Ok(found) => found,
+            Err(_) => match read_all() {
+                Some(all) => all.into_iter().find(|m| m.range.holds(pc)),
+                None => return (Lookup::Unknown, false),
+            },
         };
-        let Some(found) = all.into_iter().find(|m| m.range.holds(pc)) else {
+        let Some(found) = found else {
             return (Lookup::NotCode, false);
         };
         if !found.executable {
@@ -257,6 +294,27 @@ mod tests {
         assert_eq!(parse_line(b""), None);
         assert_eq!(parse_line(b"zz-1 r-xp 0 0 0"), None);
         assert_eq!(parse_line(b"1-2 r-x 0 0:0 0"), None);
+    }
+
+    #[test]
+    fn an_entry_asked_for_is_the_one_in_the_text() {
+        let all = read_all().expect("the kernel's list");
+        let on_stack = 0u8;
+        for at in [
+            query as *const () as u64,
+            &raw const on_stack as u64,
+            MAPS.as_ptr() as u64,
+        ] {
+            let holds = |m: &&Mapping| m.range.holds(AppPc(at));
+            match query(AppPc(at)) {
+                Ok(found) => assert_eq!(found.as_ref(), all.iter().find(holds)),
+                Err(error) => assert_eq!(error, sys::Errno::ENOTTY, "a kernel that cannot"),
+            }
+        }
+        assert!(matches!(
+            query(AppPc(8)),
+            Ok(None) | Err(sys::Errno::ENOTTY)
+        ));
     }
 
     #[test]

@@ -40,10 +40,15 @@ pub struct StartArgs {
     pub app_pc: u64,
     /// The app's stack pointer.
     pub app_sp: u64,
-    /// First address of the runtime's image.
+    /// Where the program itself starts, behind what its dynamic linker does; 0 when that is done, or
+    /// there is none.
+    pub entry: u64,
+    /// First address of the runtime's code.
     pub image_start: u64,
     /// Behind its last.
     pub image_end: u64,
+    /// First address of the memory that the host made: the image, and the stack behind it.
+    pub base: u64,
     /// Top of the stack the runtime is started on.
     pub stack_top: u64,
 }
@@ -54,6 +59,17 @@ const PAGE: u64 = 4096;
 const BLOCK_BYTES: u64 = 2 << 20;
 const _: () = assert!(STACKS_END + (512 << 10) < BLOCK_BYTES);
 const ARCH_SET_GS: u64 = 0x1001;
+
+/// All of the memory that the host made may be read, written and executed so far.
+fn protect(args: &StartArgs) {
+    let data = nr::PROT_READ | nr::PROT_WRITE;
+    sys::protect(
+        args.image_start..args.image_end,
+        nr::PROT_READ | nr::PROT_EXEC,
+    );
+    sys::protect(args.base..args.image_start, data);
+    sys::protect(args.image_end..args.stack_top, data);
+}
 
 fn map_shared(file: i32) -> Option<u64> {
     let padded = FILE_SIZE + CHUNK;
@@ -77,12 +93,11 @@ fn map_shared(file: i32) -> Option<u64> {
 pub fn entries() -> Entries {
     Entries {
         exit: arch::exit as *const () as u64,
-        indirect: Landmarks::indirect(),
         mismatch: arch::mismatch as *const () as u64,
         syscall: arch::syscall as *const () as u64,
         full: arch::full as *const () as u64,
         special: arch::special as *const () as u64,
-        retired: arch::retired as *const () as u64,
+        absent: Landmarks::absent(),
     }
 }
 
@@ -94,6 +109,7 @@ pub fn entries() -> Entries {
 /// use, and not yet used.
 pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infallible> {
     let file = args.file as i32;
+    protect(&args);
     // The thread page in front of the block, so that the rest of the area is in it.
     let block = args.stack_top.next_multiple_of(BLOCK_BYTES) + BLOCK_BYTES;
     sys::own_memory_from(block - PAGE);
@@ -136,7 +152,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         )
     };
     let runtime = Runtime {
-        translator: Translator::new(config),
+        translator: Translator::new(config, (args.entry != 0).then_some(AppPc(args.entry))),
         cache,
         regions: Regions::default(),
         shared: Shared::new(mapped),

@@ -17,6 +17,10 @@ pub struct Errno(pub i32);
 impl Errno {
     /// A signal interrupted the call.
     pub const EINTR: Self = Self(4);
+    /// There is none.
+    pub const ENOENT: Self = Self(2);
+    /// A request that this file, or this kernel, does not know.
+    pub const ENOTTY: Self = Self(25);
 }
 
 /// Does a system call.
@@ -166,6 +170,13 @@ pub fn populate(at: u64, len: u64) {
     let _ = unsafe { call(nr::__NR_madvise, [start, end - start, advice, 0, 0, 0]) };
 }
 
+/// Says what may be done with the pages of a range of the runtime's.
+pub fn protect(range: core::ops::Range<u64>, prot: u32) {
+    let args = [range.start, range.end - range.start, prot.into(), 0, 0, 0];
+    // SAFETY: no byte of memory changes; the caller only takes away what it does without.
+    let _ = unsafe { call(nr::__NR_mprotect, args) };
+}
+
 /// Asks for huge pages in a range.
 pub fn huge(at: u64, len: u64) {
     let advice = u64::from(nr::MADV_HUGEPAGE);
@@ -224,6 +235,50 @@ pub fn read(fd: i32, buffer: &mut [u8]) -> Result<usize, Errno> {
 pub fn close(fd: i32) {
     // SAFETY: the descriptor is ours.
     let _ = unsafe { call(nr::__NR_close, [fd as u64, 0, 0, 0, 0, 0]) };
+}
+
+/// A mapping, as the kernel tells it of `/proc/PID/maps` when asked for one (`procmap_query`).
+#[repr(C)]
+#[derive(Default)]
+pub struct MappingAt {
+    size: u64,
+    query: u64,
+    at: u64,
+    /// First address.
+    pub start: u64,
+    /// Address behind the last.
+    pub end: u64,
+    /// What may be done with it.
+    pub flags: u64,
+    page_size: u64,
+    /// Offset in the file.
+    pub offset: u64,
+    /// Inode of the file, 0 for none.
+    pub inode: u64,
+    device: [u32; 2],
+    /// Bytes of its name, a NUL byte included; 0 when it has none.
+    pub name_size: u32,
+    build_id_size: u32,
+    name: u64,
+    build_id: u64,
+}
+
+const _: () = assert!(size_of::<MappingAt>() == 104);
+
+/// Asks for the mapping that holds `at`; `maps` is `/proc/PID/maps`.
+pub fn mapping_at(maps: i32, at: u64, name: &mut [u8]) -> Result<MappingAt, Errno> {
+    const PROCMAP_QUERY: u64 = 0xc068_6611;
+    let mut answer = MappingAt {
+        size: size_of::<MappingAt>() as u64,
+        at,
+        name_size: name.len() as u32,
+        name: name.as_mut_ptr() as u64,
+        ..MappingAt::default()
+    };
+    let args = [maps as u64, PROCMAP_QUERY, &raw mut answer as u64, 0, 0, 0];
+    // SAFETY: the kernel writes the answer and at most as many bytes of the name as there are.
+    unsafe { checked(nr::__NR_ioctl, args) }?;
+    Ok(answer)
 }
 
 /// This process.

@@ -9,7 +9,8 @@
 //! Entries hold no key: the fragment that an entry leads to checks the target itself. A target that
 //! finds its entry taken goes into the *second* table too, by a hash of the whole address; its
 //! lookup (`arch::mismatch`) is a few dozen instructions and moves what it finds into the first.
-//! What is in neither goes to the dispatcher.
+//! What is in neither goes to the dispatcher, and so does a target whose entry in the first is empty:
+//! then it is not in the second either.
 //!
 //! The first thread has tables of its own, in its huge page; all others share theirs, so that a new
 //! thread finds them filled and costs no memory for them.
@@ -81,7 +82,7 @@ impl Targets {
     /// Leads branches to `app` to a checked entry.
     pub fn put(&mut self, app: AppPc, entry: CachePc) {
         let slot = self.first(app.0 as usize);
-        let taken = slot.load(Relaxed) != Landmarks::indirect();
+        let taken = slot.load(Relaxed) != Landmarks::absent();
         slot.store(entry.0, Release);
         if taken && app.0 != u64::MAX {
             let place = hash(app);
@@ -93,7 +94,7 @@ impl Targets {
 
     /// Empties both tables.
     pub fn clear(&mut self) {
-        let miss = Landmarks::indirect();
+        let miss = Landmarks::absent();
         // SAFETY: all entries of the first table; each is stored whole.
         unsafe {
             asm!("rep stosq", inout("rcx") INDIRECT_ENTRIES => _, inout("rdi") self.first => _, in("rax") miss, options(nostack, preserves_flags));

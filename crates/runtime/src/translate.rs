@@ -19,6 +19,11 @@
 //!   tails           taken branches that have something to record on their way out
 //! ```
 //!
+//! What lies behind a branch may never run. In a program's hot code that costs little, since it is
+//! translated once; but the dynamic linker's code mostly runs once, or never. So until control
+//! reaches the program's own entry point, fragments are *brief*: they end at a branch when they have
+//! a few instructions. A third less is translated then.
+//!
 //! *Direct exits* jump to a stub at first; the dispatcher links them.
 //!
 //! *Indirect branches* jump through the table in the thread area, indexed by the low 16 bits of
@@ -42,7 +47,7 @@
 //! * An instruction that faults does so before any scratch register of its step has lost a value
 //!   that its [`Step`] cannot restore.
 //! * `rcx` is free at `syscall`, which overwrites it.
-#![allow(unsafe_code)] // reason: reads the app's code.
+#![allow(unsafe_code)] // reason: reads the app's code, writes to the cache.
 
 mod exits;
 mod operands;
@@ -64,6 +69,8 @@ use crate::region::{Lookup, Range, Regions};
 
 /// App instructions in one fragment.
 pub const MAX_INSNS: usize = 48;
+/// App instructions that a brief fragment goes on past branches for.
+const BRIEF_INSNS: usize = 8;
 /// Room a fragment and its stubs may need at most, in bytes.
 const MAX_FRAGMENT: u64 = 48 << 10;
 const MAX_STUBS: u64 = 8 << 10;
@@ -90,6 +97,12 @@ pub enum Refusal {
     NoMaps,
 }
 
+impl From<DictionaryFull> for Refusal {
+    fn from(_: DictionaryFull) -> Self {
+        Self::OutOfSpace
+    }
+}
+
 /// What to collect and how to translate; the same for a whole run.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -97,6 +110,13 @@ pub struct Config {
     pub kinds: KindSet,
     /// App instructions in a fragment at most (smaller under stress).
     pub max_insns: usize,
+}
+
+impl Config {
+    /// Whether operands are looked at, not just branches.
+    fn wants_values(&self) -> bool {
+        self.kinds.has(Kind::Value) || self.kinds.has(Kind::Type)
+    }
 }
 
 /// A taken branch on its way out.
@@ -112,12 +132,16 @@ struct Tail {
 /// The translator's working memory, kept between fragments.
 pub struct Translator {
     config: Config,
+    /// Fragments are brief until that of this address is made.
+    brief_until: Option<AppPc>,
+    /// As many as a fragment has at most; the first `count` are of the fragment being made.
     insns: Vec<Insn>,
-    code: Code,
-    stubs: Code,
+    count: usize,
+    /// Where the fragment being made will be, and its stubs.
+    code: Code<'static>,
+    stubs: Code<'static>,
     tails: Vec<Tail>,
     constants: Vec<(Rel32, u64)>,
-    events: Vec<Event>,
     /// The app addresses that `insns` are from.
     span: Range,
     /// What is in slots at this point of the second pass.
@@ -157,16 +181,18 @@ fn readable(regions: &mut Regions, pc: AppPc, region: usize) -> Option<&'static 
 }
 
 impl Translator {
-    /// A translator with room for one fragment.
-    pub fn new(config: Config) -> Self {
+    /// A translator with room for one fragment. `brief_until` is where the program itself starts,
+    /// behind its dynamic linker.
+    pub fn new(config: Config, brief_until: Option<AppPc>) -> Self {
         Self {
             config,
-            insns: Vec::with_capacity(MAX_INSNS),
-            code: Code::new(CachePc(0), MAX_FRAGMENT as usize),
-            stubs: Code::new(CachePc(0), MAX_STUBS as usize),
+            brief_until,
+            insns: alloc::vec![Insn::plain(); config.max_insns],
+            count: 0,
+            code: Code::new(CachePc(0), &mut []),
+            stubs: Code::new(CachePc(0), &mut []),
             tails: Vec::with_capacity(MAX_INSNS),
             constants: Vec::new(),
-            events: Vec::with_capacity(2 * MAX_INSNS),
             span: Range { start: 0, end: 0 },
             spilled: Spilled::NONE,
             stolen: None,
@@ -175,11 +201,6 @@ impl Translator {
 
     fn wants(&self, kind: Kind) -> bool {
         self.config.kinds.has(kind)
-    }
-
-    /// Whether operands are looked at, not just branches.
-    fn wants_values(&self) -> bool {
-        self.wants(Kind::Value) || self.wants(Kind::Type)
     }
 
     /// Makes the fragment of `app`. `checked` says that an indirect branch leads there.
@@ -203,50 +224,50 @@ impl Translator {
         {
             return Err(Refusal::CacheFull);
         }
-        self.code.restart(site.cache.arena(arena).next());
-        self.stubs.restart(site.cache.arena(arena).next_stub());
+        // SAFETY: nothing is placed before the fragment is, and no code is written after that.
+        (self.code, self.stubs) = unsafe { site.cache.open(arena, MAX_FRAGMENT, MAX_STUBS) };
         self.tails.clear();
         self.constants.clear();
-        self.emit(site, app, end_pc, checked)
-            .map_err(|DictionaryFull| Refusal::OutOfSpace)
-            .map(|fragment| {
-                site.cache
-                    .place(arena, self.code.bytes(), self.stubs.bytes(), fragment)
-            })
+        let fragment = self.emit(site, app, end_pc, checked)?;
+        let (code, stubs) = (self.code.here(), self.stubs.here());
+        Ok(site.cache.place(arena, code, stubs, fragment))
     }
 
     /// First pass: decodes into `insns`. Returns where the main line goes on, if it does not end
     /// in a transfer of its own. Chooses the register to steal, if one is needed.
     fn collect(&mut self, site: &mut Site<'_>, app: AppPc) -> Result<Option<AppPc>, Refusal> {
-        self.insns.clear();
-        self.events.clear();
+        self.count = 0;
+        site.shared.open_block()?;
         self.span = Range {
             start: app.0,
             end: app.0 + 1,
         };
+        if self.brief_until == Some(app) {
+            self.brief_until = None;
+        }
+        let brief = self.brief_until.is_some();
         let mut values = 0;
         let mut used_all = 0u16;
         let mut pc = app;
         let mut needs_register = false;
         let mut reader: Option<Reader<'_>> = None;
         let end = loop {
-            if self.insns.len() >= self.config.max_insns
-                || (!self.insns.is_empty() && site.cache.lookup(pc).is_some())
-            {
+            let n = self.count;
+            if n >= self.config.max_insns || (n != 0 && site.cache.lookup(pc).is_some()) {
                 break Some(pc);
             }
             if reader.is_none() {
                 match Self::open(site, pc) {
                     Ok(r) => reader = Some(r),
-                    Err(refusal) if self.insns.is_empty() => return Err(refusal),
+                    Err(refusal) if n == 0 => return Err(refusal),
                     Err(_) => break Some(pc),
                 }
             }
             let Some(r) = reader.as_mut() else {
                 return Err(Refusal::Native);
             };
-            let mut insn = Insn::plain();
-            r.read(&mut insn);
+            let insn = &mut self.insns[n];
+            r.read(insn);
             let refusal = match insn.class {
                 Class::Unknown => Some(Refusal::Native),
                 Class::Unsupported => Some(Refusal::Instruction),
@@ -254,35 +275,36 @@ impl Translator {
                 _ => None,
             };
             if let Some(refusal) = refusal {
-                if self.insns.is_empty() {
+                if n == 0 {
                     return Err(refusal);
                 }
                 break Some(pc);
             }
-            if !self.wants(Kind::Value) {
+            if !self.config.kinds.has(Kind::Value) {
                 insn.load = None;
             }
-            if self.wants_values() {
+            if self.config.wants_values() {
                 if values + 3 > MAX_VALUES || stealable(used_all | insn.used).is_none() {
-                    if self.insns.is_empty() {
+                    if n == 0 {
                         return Err(Refusal::Native);
                     }
                     break Some(pc);
                 }
                 used_all |= insn.used;
-                let types = self.wants(Kind::Type)
+                let types = self.config.kinds.has(Kind::Type)
                     && insn.class == Class::CallIndirect
                     && insn.method_table().is_some();
                 values += usize::from(insn.load.is_some()) + usize::from(types);
                 needs_register |= insn.load.is_some() || types;
             }
-            self.span.start = self.span.start.min(insn.pc().0);
-            self.span.end = self.span.end.max(insn.next().0);
-            self.list_events(&insn);
-            self.insns.push(insn);
+            let (here, next) = (insn.pc(), insn.next());
+            self.span.start = self.span.start.min(here.0);
+            self.span.end = self.span.end.max(next.0);
+            self.config.list_events(insn, site.shared);
+            self.count = n + 1;
             match insn.class {
                 Class::Jmp(to) => {
-                    if to == app || self.insns.iter().any(|i| i.pc() == to) {
+                    if to == app || self.insns[..=n].iter().any(|i| i.pc() == to) {
                         break Some(to);
                     }
                     pc = to;
@@ -295,7 +317,8 @@ impl Translator {
                 | Class::Syscall => {
                     break None;
                 }
-                _ => pc = insn.next(),
+                Class::Jcc(..) if brief && n + 1 >= BRIEF_INSNS => break Some(next),
+                _ => pc = next,
             }
         };
         self.stolen = if needs_register {
@@ -317,10 +340,7 @@ impl Translator {
         let region = match site.regions.find(pc) {
             (Lookup::Code(region), new) => {
                 if new {
-                    let mapping = &site.regions.known[region];
-                    site.shared
-                        .region(mapping)
-                        .map_err(|DictionaryFull| Refusal::OutOfSpace)?;
+                    site.shared.region(&site.regions.known[region])?;
                 }
                 region
             }
@@ -337,6 +357,28 @@ impl Translator {
 /// A register that a fragment using `used` can do without. `rcx` and `rdx` serve indirect branches,
 /// `rsp` is the stack.
 fn stealable(used: u16) -> Option<Reg> {
-    const ORDER: [u8; 13] = [15, 14, 13, 12, 11, 10, 9, 8, 3, 5, 6, 7, 0];
-    ORDER.into_iter().map(Reg).find(|r| used & r.bit() == 0)
+    const NEVER: u16 = 1 << 1 | 1 << 2 | 1 << 4;
+    let free = !(used | NEVER);
+    // The upper eight from the last on, then the lower ones, rax last.
+    match (free >> 8, free & 0xfe) {
+        (0, 0) => (free != 0).then_some(Reg::RAX),
+        (0, low) => Some(Reg(low.trailing_zeros() as u8)),
+        (high, _) => Some(Reg(15 - (high << 8).leading_zeros() as u8)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn registers_are_stolen_in_order() {
+        let mut used = 0;
+        let order = core::iter::from_fn(|| {
+            let found = stealable(used)?;
+            used |= found.bit();
+            Some(found.0)
+        });
+        assert!(order.eq([15, 14, 13, 12, 11, 10, 9, 8, 3, 5, 6, 7, 0]));
+    }
 }

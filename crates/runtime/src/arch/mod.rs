@@ -186,10 +186,9 @@ pub unsafe extern "C" fn full() {
     )
 }
 
-/// An indirect branch that the first table did not lead to its target. Entered here when the tag
-/// check of another target's fragment failed, with rcx = target − tag and rdx = −tag; at
-/// `trommel_indirect` when there was no entry, with rcx = target; the app's rcx and rdx are
-/// spilled. Looks in the second table, and puts what it finds there into the first.
+/// An indirect branch that the first table led to the fragment of another target, whose tag check
+/// failed: rcx = target − tag and rdx = −tag; the app's rcx and rdx are spilled. Looks in the
+/// second table, and puts what it finds there into the first.
 ///
 /// A signal that arrives here is delivered at the end of the way, wherever that leads: all of this
 /// counts as code of the cache.
@@ -201,8 +200,6 @@ pub unsafe extern "C" fn mismatch() {
     naked_asm!(
         "not rdx",                          // tag − 1, with no flag touched
         "lea rcx, [rcx + rdx + 1]",         // the target again
-        ".globl trommel_indirect",
-        "trommel_indirect:",
         "mov gs:[{next_pc}], rcx",
         "mov edx, {seed}",
         "crc32 rdx, rcx",
@@ -221,8 +218,8 @@ pub unsafe extern "C" fn mismatch() {
         "mov gs:[rdx * 8 + {table}], rcx",
         "mov rcx, gs:[{next_pc}]",
         "jmp gs:[{target}]",
-        ".globl trommel_indirect_end",
-        "trommel_indirect_end:",
+        ".globl trommel_mismatch_end",
+        "trommel_mismatch_end:",
         "ud2",
         next_pc = const at!(next_pc),
         seed = const SECOND_SEED,
@@ -235,13 +232,13 @@ pub unsafe extern "C" fn mismatch() {
     )
 }
 
-/// From the checked entry of a fragment that was retired, with rcx = target; the app's rcx and rdx
-/// are spilled.
+/// From the checked entry of a fragment that was retired, or where the first table has no entry,
+/// with rcx = target; the app's rcx and rdx are spilled.
 ///
 /// # Safety
 /// As [`mismatch`].
 #[unsafe(naked)]
-pub unsafe extern "C" fn retired() {
+pub unsafe extern "C" fn absent() {
     naked_asm!(
         "mov gs:[{next_pc}], rcx",
         "jmp {missed}",
@@ -344,10 +341,8 @@ pub unsafe extern "C" fn resume() -> ! {
 unsafe extern "C" {
     /// Behind the last instruction of [`resume`]. A label, not a function.
     safe fn trommel_resume_end();
-    /// The second entry of [`mismatch`]. A label, not a function.
-    safe fn trommel_indirect();
     /// Behind the last instruction of [`mismatch`]. A label, not a function.
-    safe fn trommel_indirect_end();
+    safe fn trommel_mismatch_end();
 }
 
 /// Addresses in this module that the signal handler compares program counters with.
@@ -365,13 +360,13 @@ impl Landmarks {
     }
 
     /// Where an indirect branch goes that has no entry in the first table.
-    pub fn indirect() -> u64 {
-        trommel_indirect as *const () as u64
+    pub fn absent() -> u64 {
+        absent as *const () as u64
     }
 
     /// The lookup in the second table, which may lead straight back into the cache.
     pub fn lookup() -> core::ops::Range<u64> {
-        mismatch as *const () as u64..trommel_indirect_end as *const () as u64
+        mismatch as *const () as u64..trommel_mismatch_end as *const () as u64
     }
 
     /// The landing place of `rt_sigreturn`: all registers are the app's there.

@@ -4,6 +4,7 @@
 use linux_raw_sys::general as nr;
 
 use super::CachePc;
+use crate::emit::Code;
 use crate::region::{self, Range};
 use crate::sys;
 
@@ -37,21 +38,51 @@ impl Area {
         }
     }
 
-    /// Copies `bytes` to `next` and goes on behind them, at a multiple of `align`.
-    pub(super) fn put(&mut self, bytes: &[u8], align: u64) -> u64 {
+    /// Makes what follows `next` present: `len` bytes, and more while it is at it.
+    fn make_present(&mut self, len: u64) {
         const STEP: u64 = 64 << 10;
-        let at = self.next;
-        let needed = at + bytes.len() as u64;
+        let needed = self.next + len;
         if needed > self.present {
             let len = (needed - self.present).next_multiple_of(STEP);
+            let len = len.min(self.end - self.present);
             sys::populate(self.present, len);
             self.present += len;
         }
+    }
+
+    /// The next `len` bytes, to write code to.
+    ///
+    /// # Safety
+    /// They are not used any more when something is taken or put.
+    ///
+    /// # Panics
+    /// When there is not as much room.
+    pub(super) unsafe fn open(&mut self, len: u64) -> Code<'static> {
+        const USUAL: u64 = 4096;
+        assert!(self.room() >= len, "an arena has no room");
+        self.make_present(len.min(USUAL));
+        // SAFETY: unused memory of the area: between `next` and `limit` there is nothing.
+        let memory = unsafe { core::slice::from_raw_parts_mut(self.next as *mut u8, len as usize) };
+        Code::new(CachePc(self.next), memory)
+    }
+
+    /// Goes on behind the next `len` bytes, at a multiple of `align`. Returns where they are.
+    pub(super) fn take(&mut self, len: u64, align: u64) -> u64 {
+        let at = self.next;
+        self.next = (at + len).next_multiple_of(align);
+        at
+    }
+
+    /// Copies `bytes` to `next` and goes on behind them.
+    pub(super) fn put(&mut self, bytes: &[u8]) -> u64 {
+        let len = bytes.len() as u64;
+        self.make_present(len);
         // SAFETY: unused memory of the area: between `next` and `limit` there is nothing, and who
         // makes the bytes asked for room before it began.
-        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), at as *mut u8, bytes.len()) };
-        self.next = needed.next_multiple_of(align);
-        at
+        unsafe {
+            core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.next as *mut u8, bytes.len())
+        };
+        self.take(len, 1)
     }
 
     fn room(&self) -> u64 {

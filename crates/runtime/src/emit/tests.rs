@@ -19,7 +19,8 @@ fn loads_of_every_operand_decode_to_it() {
                     fs: n == 2,
                     short: n == 3,
                 };
-                let mut c = Code::new(CachePc(0x1000), 256);
+                let mut bytes = [0; 256];
+                let mut c = Code::new(CachePc(0x1000), &mut bytes);
                 c.load_mem(to, size, &mem);
                 let i = Decoder::with_ip(64, c.bytes(), 0x1000, DecoderOptions::NONE).decode();
                 assert_eq!(i.len(), c.here(), "{mem:?} {:x?}", c.bytes());
@@ -39,7 +40,8 @@ fn loads_of_every_operand_decode_to_it() {
         }
     }
     for (size, to) in [(1, 3), (2, 11), (4, 0), (8, 9)] {
-        let mut c = Code::new(CachePc(0x1000), 256);
+        let mut bytes = [0; 256];
+        let mut c = Code::new(CachePc(0x1000), &mut bytes);
         assert!(c.load_rip(Reg(to), size, 0x7fff_0000));
         let i = Decoder::with_ip(64, c.bytes(), 0x1000, DecoderOptions::NONE).decode();
         assert_eq!(i.ip_rel_memory_address(), 0x7fff_0000);
@@ -53,7 +55,8 @@ fn loads_of_every_operand_decode_to_it() {
 fn forms_decode_as_named() {
     let mut seen = String::new();
     let mut check = |emit: &dyn Fn(&mut Code), code: iced_x86::Code, len: Option<usize>| {
-        let mut c = Code::new(CachePc(0x1000), 256);
+        let mut bytes = [0; 256];
+        let mut c = Code::new(CachePc(0x1000), &mut bytes);
         emit(&mut c);
         let i: Instruction = Decoder::with_ip(64, c.bytes(), 0x1000, DecoderOptions::NONE).decode();
         assert_eq!(i.code(), code, "{:x?}", c.bytes());

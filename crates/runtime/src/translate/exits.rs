@@ -195,7 +195,7 @@ impl Translator {
             values += usize::from(is_event);
             let block = match block {
                 Some(block) => block,
-                None => site.shared.block(&[])?,
+                None => site.shared.empty_block()?,
             };
             let path = site.shared.path(block, events as u16, None)?;
             full = Some(self.record(path, values, is_event.then_some(Reg::RDX)));

@@ -4,13 +4,51 @@
 use trommel_queue::dict::Event;
 use trommel_tuple::Kind;
 
-use super::{Site, Tail, Translator, tag_check, target};
+use super::{Config, Site, Tail, Translator, tag_check, target};
 use crate::area::{SYSCALL_TABLE, WRITE_POINTER};
 use crate::cache::{AppPc, Cache, Exit, Fragment, Spilled, Step, UNLINKED};
 use crate::decode::{Class, Insn};
-use crate::deliver::DictionaryFull;
+use crate::deliver::{DictionaryFull, Shared};
 use crate::emit::{Reg, Rel32};
 use crate::slot;
+
+impl Config {
+    /// Appends the events of an instruction of the main line to the block that is open, in the order
+    /// in which [`Translator::emit`] passes them.
+    #[inline]
+    pub(super) fn list_events(&self, insn: &Insn, to: &mut Shared) {
+        let pc = target(insn.pc());
+        let kinds = self.kinds;
+        let dynamic = |kind| Event::Dynamic { kind, pc };
+        match insn.class {
+            Class::Plain if insn.load.is_some() => to.event(dynamic(Kind::Value)),
+            Class::Jcc(_, taken_to) | Class::ShortBranch(taken_to) if kinds.has(Kind::Edge) => {
+                to.event(Event::Branch {
+                    pc,
+                    len: insn.size() as u8,
+                    target: target(taken_to),
+                    taken: false,
+                });
+            }
+            Class::JmpIndirect if kinds.has(Kind::Edge) => to.event(dynamic(Kind::Edge)),
+            Class::Call(callee) if kinds.has(Kind::Call) => {
+                to.event(Event::Call {
+                    pc,
+                    target: target(callee),
+                });
+            }
+            Class::CallIndirect => {
+                if kinds.has(Kind::Type) && insn.method_table().is_some() {
+                    to.event(dynamic(Kind::Type));
+                }
+                if kinds.has(Kind::Call) {
+                    to.event(dynamic(Kind::Call));
+                }
+            }
+            _ => {}
+        }
+    }
+}
 
 impl Translator {
     /// Second pass.
@@ -34,11 +72,7 @@ impl Translator {
             self.spilled = Spilled::BOTH;
         }
         let first_step = site.cache.steps.len();
-        let block = if self.events.is_empty() {
-            None
-        } else {
-            Some(site.shared.block(&self.events)?)
-        };
+        let block = site.shared.close_block();
         if let Some(p) = self.stolen {
             self.code.store_gs(slot!(spill_stolen), p);
             self.code.load_gs(p, WRITE_POINTER);
@@ -47,7 +81,7 @@ impl Translator {
         let mut values = 0;
         // Taken out while they are walked over, and put back for their memory.
         let insns = core::mem::take(&mut self.insns);
-        for insn in &insns {
+        for insn in &insns[..self.count] {
             let mut overwritten = None;
             if self.spilled != Spilled::NONE {
                 if insn.class == Class::Plain {
@@ -142,7 +176,6 @@ impl Translator {
                 Class::Plain | Class::Unknown | Class::Unsupported | Class::Gs => {}
             }
         }
-        let count = insns.len() as u16;
         self.insns = insns;
         if let Some(to) = end {
             self.leave(site, to, block, events, values, None)?;
@@ -160,7 +193,7 @@ impl Translator {
             let here = self.code.here();
             self.code.bind(from, here);
             let block = match block {
-                None if event.is_some() => Some(site.shared.block(&[])?),
+                None if event.is_some() => Some(site.shared.empty_block()?),
                 other => other,
             };
             self.leave(site, target, block, events, values, event)?;
@@ -179,46 +212,11 @@ impl Translator {
             stolen: self.stolen.map(|r| r.0),
             first_step: first_step as u32,
             steps: (site.cache.steps.len() - first_step) as u16,
-            insns: count,
+            insns: self.count as u16,
             block,
             span: self.span,
             retired: false,
         })
-    }
-
-    /// Appends the events of an instruction of the main line to the list of the fragment's, in the
-    /// order in which [`Self::emit`] passes them.
-    pub(super) fn list_events(&mut self, insn: &Insn) {
-        let pc = target(insn.pc());
-        let kinds = self.config.kinds;
-        let dynamic = |kind| Event::Dynamic { kind, pc };
-        match insn.class {
-            Class::Plain if insn.load.is_some() => self.events.push(dynamic(Kind::Value)),
-            Class::Jcc(_, to) | Class::ShortBranch(to) if kinds.has(Kind::Edge) => {
-                self.events.push(Event::Branch {
-                    pc,
-                    len: insn.size() as u8,
-                    target: target(to),
-                    taken: false,
-                });
-            }
-            Class::JmpIndirect if kinds.has(Kind::Edge) => self.events.push(dynamic(Kind::Edge)),
-            Class::Call(to) if kinds.has(Kind::Call) => {
-                self.events.push(Event::Call {
-                    pc,
-                    target: target(to),
-                });
-            }
-            Class::CallIndirect => {
-                if kinds.has(Kind::Type) && insn.method_table().is_some() {
-                    self.events.push(dynamic(Kind::Type));
-                }
-                if kinds.has(Kind::Call) {
-                    self.events.push(dynamic(Kind::Call));
-                }
-            }
-            _ => {}
-        }
     }
 
     /// Whether a taken branch has nothing to do on its way out.
