@@ -23,6 +23,7 @@ use crate::cache::{AppPc, Cache};
 use crate::deliver::{Mapped, Queue, Shared};
 use crate::dispatch::Runtime;
 use crate::heap::Heap;
+use crate::pages::Pages;
 use crate::region::{Range, Regions};
 use crate::signal::{self, Actions};
 use crate::sys;
@@ -82,6 +83,7 @@ pub fn entries() -> Entries {
         syscall: arch::syscall as *const () as u64,
         full: arch::full as *const () as u64,
         special: arch::special as *const () as u64,
+        changed: arch::changed as *const () as u64,
         retired: arch::retired as *const () as u64,
     }
 }
@@ -135,10 +137,13 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
             area + SECOND_OFFSET as u64,
         )
     };
+    let mut code_pages = Pages::default();
+    code_pages.unsteady = stress & options::GUARD != 0;
     let runtime = Runtime {
         translator: Translator::new(config),
         cache,
         regions: Regions::default(),
+        code_pages,
         shared: Shared::new(mapped),
         actions: Actions::none(),
         targets: vec![targets],
