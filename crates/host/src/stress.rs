@@ -18,9 +18,10 @@ pub fn parse(text: &str) -> Result<u64, String> {
         bits |= match name {
             "insns" if (1..=options::INSNS_MASK).contains(&number) => number,
             "far" if number <= 1 => number * options::FAR,
+            "guard" if number <= 1 => number * options::GUARD,
             "pages" if number <= 0xffff => number << options::CACHE_SHIFT,
-            "insns" | "far" | "pages" => return Err(format!("`{item}` is out of range")),
-            _ => return Err(format!("`{name}` is none of insns, far, pages")),
+            "insns" | "far" | "guard" | "pages" => return Err(format!("`{item}` is out of range")),
+            _ => return Err(format!("`{name}` is none of insns, far, guard, pages")),
         };
     }
     Ok(bits)
@@ -35,6 +36,7 @@ mod tests {
         assert_eq!(parse(""), Ok(0));
         assert_eq!(parse("insns=1,far"), Ok(1 | options::FAR));
         assert_eq!(parse("pages=4"), Ok(4 << options::CACHE_SHIFT));
+        assert_eq!(parse("guard"), Ok(options::GUARD));
         for wrong in ["insns=0", "insns=256", "far=2", "x", "pages=x"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }

@@ -121,8 +121,6 @@ impl State {
 pub enum LetGo {
     /// A process starts that shares its memory and is no thread of its.
     SharedMemory = 1,
-    /// Code in memory that is writable at the same time.
-    WritableCode = 2,
     /// An instruction that the translator does not run in the cache.
     Instruction = 3,
     /// The app sets its GS base, which the runtime needs.
@@ -148,7 +146,6 @@ impl LetGo {
     pub const fn words(self) -> &'static str {
         match self {
             Self::SharedMemory => "it started a process that shares its memory",
-            Self::WritableCode => "it runs code from memory that is also writable",
             Self::Instruction => "it executed an instruction that cannot be observed",
             Self::GsBase => "it uses the GS segment",
             Self::HostGone => "the trommel process is gone",
@@ -165,7 +162,6 @@ impl LetGo {
     pub const fn from_number(n: u32) -> Option<Self> {
         Some(match n {
             1 => Self::SharedMemory,
-            2 => Self::WritableCode,
             3 => Self::Instruction,
             4 => Self::GsBase,
             5 => Self::HostGone,

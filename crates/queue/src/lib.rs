@@ -61,6 +61,8 @@ pub mod options {
     pub const INSNS_MASK: u64 = 0xff;
     /// Arenas are placed out of reach of their app code.
     pub const FAR: u64 = 1 << 8;
+    /// Code in memory that is writable compares itself each time it is entered.
+    pub const GUARD: u64 = 1 << 9;
     /// Bits 16–31: pages of code cache before everything is flushed (0: no limit but the arena).
     pub const CACHE_SHIFT: u32 = 16;
 }

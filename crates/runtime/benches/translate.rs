@@ -10,9 +10,10 @@ use std::time::Instant;
 use trommel_queue::FILE_SIZE;
 use trommel_runtime::cache::{AppPc, Cache};
 use trommel_runtime::deliver::{Mapped, Shared};
+use trommel_runtime::pages::Pages;
 use trommel_runtime::region::Regions;
 use trommel_runtime::sys;
-use trommel_runtime::translate::{Config, MAX_INSNS, Site, Translator};
+use trommel_runtime::translate::{Config, MAX_INSNS, Shape, Site, Translator};
 use trommel_tuple::KindSet;
 
 fn main() {
@@ -27,6 +28,7 @@ fn main() {
     let mut shared = Shared::new(unsafe { Mapped::new(base) });
     let (mut cache, mut regions) = (Cache::new(), Regions::default());
     let max_insns = MAX_INSNS;
+    let mut pages = Pages::default();
     let mut translator = Translator::new(Config { kinds, max_insns }, None);
     let mut todo = vec![AppPc(Translator::translate as *const () as u64)];
     let mut seen = BTreeSet::new();
@@ -39,9 +41,14 @@ fn main() {
         let mut site = Site {
             cache: &mut cache,
             regions: &mut regions,
+            pages: &mut pages,
             shared: &mut shared,
         };
-        if let Ok(id) = translator.translate(&mut site, pc, seen.len() % 4 == 0) {
+        let shape = match seen.len() % 4 {
+            0 => Shape::Checked,
+            _ => Shape::Usual,
+        };
+        if let Ok(id) = translator.translate(&mut site, pc, shape) {
             let fragment = cache.fragments[id as usize];
             insns += usize::from(fragment.insns);
             todo.push(AppPc(fragment.span.end));

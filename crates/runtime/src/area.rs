@@ -83,6 +83,8 @@ pub enum Reason {
     Special = 5,
     /// Back from starting a process; the exit's target follows.
     Cloned = 6,
+    /// A guarded fragment, that of the exit's target, found its code changed.
+    Changed = 7,
 }
 
 /// The app's state while the runtime runs, and what both need to find each other.
@@ -145,6 +147,8 @@ pub struct Entries {
     pub full: u64,
     /// [`Reason::Special`].
     pub special: u64,
+    /// [`Reason::Changed`].
+    pub changed: u64,
     /// From the checked entry of a retired fragment; rcx holds the target, rcx and rdx are spilled.
     pub absent: u64,
 }

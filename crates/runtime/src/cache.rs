@@ -13,7 +13,8 @@
 //! A dense open-addressing table leads from app addresses to fragments. Nothing is ever moved.
 //!
 //! *Retiring.* A fragment whose app code goes away is cut off: every link to it leads to its exit
-//! stub again, its checked entry to the dispatcher. Who is in it goes on to its next exit.
+//! stub again, its checked entry to the dispatcher. Who is in it goes on to its next exit. One whose
+//! app code may have changed is cut off too, but can come back ([`mod@suspect`]).
 //!
 //! *Generations.* When the cache is full all fragments are retired at once: they become an old
 //! *generation*. Threads may still be in it, and signals may find them there, so its memory and
@@ -41,11 +42,13 @@
 #![allow(unsafe_code)] // reason: writes machine code into arenas.
 
 mod arena;
+mod suspect;
 mod table;
 
 use alloc::vec::Vec;
 
 use arena::Arena;
+use suspect::Index;
 use table::Table;
 
 use crate::emit::{Code, Reg};
@@ -147,8 +150,27 @@ pub struct Fragment {
     pub block: Option<u32>,
     /// The app addresses it was made from.
     pub span: Range,
-    /// Its app code has changed; it is never entered again.
-    pub retired: bool,
+    /// Where its code is kept in [`Cache::sources`], if it lies in one piece and may change.
+    pub source: Option<u32>,
+    /// It compares its code each time it is entered.
+    pub guarded: bool,
+    /// Whether it is entered.
+    pub state: FragmentState,
+    /// The first exit that is linked to it, in [`Cache::exits`], or [`UNLINKED`].
+    pub first_link: u32,
+    /// Another suspect fragment of the same address, or [`UNLINKED`].
+    pub older: u32,
+}
+
+/// Whether a fragment is entered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FragmentState {
+    /// It is.
+    Live,
+    /// Not before its app code has been compared with what it was made from.
+    Suspect,
+    /// Never again.
+    Retired,
 }
 
 /// An exit.
@@ -162,9 +184,11 @@ pub struct Exit {
     pub stub: i32,
     /// The fragment it is linked to, or [`UNLINKED`].
     pub to: u32,
+    /// The next exit that is linked to the same, or [`UNLINKED`].
+    pub next_link: u32,
 }
 
-/// [`Exit::to`] of an exit that leads to its stub.
+/// [`Exit::to`] of an exit that leads to its stub; the end of a list of fragments or exits.
 pub const UNLINKED: u32 = u32::MAX;
 
 impl Exit {
@@ -175,6 +199,7 @@ impl Exit {
             target,
             stub: 0,
             to: UNLINKED,
+            next_link: UNLINKED,
         }
     }
 }
@@ -227,6 +252,11 @@ pub struct Cache {
     /// Counts generations.
     epoch: u64,
     table: Table,
+    /// The app code that fragments which may become suspect were made from.
+    pub sources: Vec<u8>,
+    index: Index,
+    /// Bytes of fragments that were retired.
+    dead: u64,
     /// Arenas are placed out of reach of their app code (a stress option).
     pub far: bool,
 }
@@ -250,6 +280,9 @@ impl Cache {
             old: Vec::new(),
             epoch: 0,
             table: Table::new(),
+            sources: Vec::new(),
+            index: Index::default(),
+            dead: 0,
             far: false,
         }
     }
@@ -297,16 +330,27 @@ impl Cache {
         unsafe { (a.code.open(code), a.stubs.open(stubs)) }
     }
 
-    /// Takes a finished fragment and its stubs, of these lengths, where they were made.
-    pub fn place(&mut self, arena: usize, code: usize, stubs: usize, fragment: Fragment) -> u32 {
+    /// Takes a finished fragment and its stubs, of these lengths, where they were made. `pages` are
+    /// those that its app code is in. One that is not live is not found by its address.
+    pub fn place(
+        &mut self,
+        arena: usize,
+        code: usize,
+        stubs: usize,
+        fragment: Fragment,
+        pages: &[u64],
+    ) -> u32 {
         const LINE: u64 = 64;
         let a = &mut self.arenas[arena];
         a.stubs.take(stubs as u64, 1);
         let at = a.code.take(code as u64, LINE);
         let id = self.fragments.len() as u32;
         self.parts[arena].fragments.push((CachePc(at), id));
-        self.table.insert(fragment.app, id);
         self.fragments.push(fragment);
+        if fragment.state == FragmentState::Live {
+            self.table.insert(fragment.app, id);
+            self.index.add(id, pages);
+        }
         id
     }
 
@@ -395,7 +439,7 @@ impl Cache {
             return;
         };
         let exit = self.exits[n];
-        if exit.patch.0 == 0 {
+        if exit.patch.0 == 0 || exit.to == id {
             return;
         }
         let distance = |to: CachePc| i32::try_from(to.0 as i64 - exit.patch.0 as i64 - 4);
@@ -412,52 +456,44 @@ impl Cache {
             }
             _ => return,
         };
+        let fragment = &mut self.fragments[id as usize];
         self.exits[n].to = id;
+        self.exits[n].next_link = core::mem::replace(&mut fragment.first_link, n as u32);
         Self::patch(exit.patch, rel);
     }
 
-    fn cut_off(fragment: &mut Fragment, retired: u64) {
-        fragment.retired = true;
-        if let Some(at) = fragment.checked {
-            // SAFETY: a checked entry is aligned to eight bytes and starts with an instruction of
-            // ten, of which nobody is in the middle.
-            unsafe {
-                core::arch::asm!("mov qword ptr [{}], {}", in(reg) at.0, in(reg) retired, options(nostack, preserves_flags));
-            }
-        }
-    }
-
-    /// Retires the fragments that `choose` picks. A thread that is in one leaves it at its next
-    /// exit, and none gets in any more but through a table of indirect targets, whose way leads to
-    /// the dispatcher.
-    pub fn retire(&mut self, choose: impl Fn(&Fragment) -> bool) {
+    /// Retires all fragments: a thread that is in one leaves it at its next exit, and none gets in
+    /// any more but through a table of indirect targets, whose way leads to the dispatcher.
+    pub fn retire_all(&mut self) {
         let retired = retired_entry();
-        let mut any = false;
         for fragment in &mut self.fragments {
-            if !fragment.retired && choose(fragment) {
-                any = true;
-                Self::cut_off(fragment, retired);
+            if fragment.state == FragmentState::Live {
+                Self::lead_entry(fragment, retired);
                 self.table.remove(fragment.app);
             }
+            fragment.state = FragmentState::Retired;
+            fragment.first_link = UNLINKED;
         }
-        if any {
-            for exit in &mut self.exits {
-                if (self.fragments.get(exit.to as usize)).is_some_and(|f| f.retired) {
-                    exit.to = UNLINKED;
-                    Self::patch(exit.patch, exit.stub);
-                }
+        for exit in &mut self.exits {
+            if exit.to != UNLINKED {
+                exit.to = UNLINKED;
+                Self::patch(exit.patch, exit.stub);
             }
         }
+        self.index = Index::default();
     }
 
     /// Starts a new generation. Returns its epoch: a thread that comes out of the cache from
     /// now on has seen it. `alone`: no other thread is in the cache.
     pub fn next_generation(&mut self, alone: bool) -> u64 {
         if !alone {
-            self.retire(|_| true);
+            self.retire_all();
         }
         self.epoch += 1;
         self.table = Table::new();
+        self.sources = Vec::new();
+        self.index = Index::default();
+        self.dead = 0;
         let parts = self.arenas.iter().map(|a| Part {
             code: a.code.next,
             stubs: a.stubs.next,
@@ -512,6 +548,11 @@ impl Cache {
     /// The current epoch.
     pub fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    /// Bytes of fragments of the current generation that are never entered again.
+    pub fn dead_bytes(&self) -> u64 {
+        self.dead
     }
 
     /// Bytes that the current generation uses in all arenas.

@@ -18,7 +18,7 @@ mod full;
 mod quick;
 mod tables;
 
-pub(crate) use full::rebased;
+pub(crate) use full::{is_based_on, rebased, writes_memory};
 
 use crate::cache::AppPc;
 use crate::emit::Reg;

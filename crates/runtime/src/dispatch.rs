@@ -15,13 +15,14 @@ use crate::cache::{AppPc, Cache, CachePc};
 use crate::deliver::Shared;
 use crate::emit::{Code, Reg};
 use crate::native;
-use crate::region::{Range, Regions};
+use crate::pages::Pages;
+use crate::region::Regions;
 use crate::signal::Actions;
 use crate::slot;
 use crate::syscall;
 use crate::targets::Targets;
 use crate::thread::Thread;
-use crate::translate::{Refusal, Site, Translator, tag_check};
+use crate::translate::{Refusal, Shape, Site, Translator, tag_check};
 
 /// What threads use one at a time, see [`crate::lock`].
 pub struct Runtime {
@@ -31,6 +32,8 @@ pub struct Runtime {
     pub cache: Cache,
     /// What memory is code.
     pub regions: Regions,
+    /// Which of it is writable.
+    pub code_pages: Pages,
     /// The dictionary.
     pub shared: Shared,
     /// The app's signal handlers.
@@ -58,13 +61,14 @@ impl Runtime {
         self.threads.retain(|t| !core::ptr::eq(*t, thread));
     }
 
-    fn translate(&mut self, pc: AppPc, checked: bool) -> Result<u32, Refusal> {
+    fn translate(&mut self, pc: AppPc, shape: Shape) -> Result<u32, Refusal> {
         let mut site = Site {
             cache: &mut self.cache,
             regions: &mut self.regions,
+            pages: &mut self.code_pages,
             shared: &mut self.shared,
         };
-        let made = self.translator.translate(&mut site, pc, checked);
+        let made = self.translator.translate(&mut site, pc, shape);
         if let Ok(id) = made {
             let control = self.shared.control();
             control.fragments.fetch_add(1, Relaxed);
@@ -80,15 +84,31 @@ impl Runtime {
         if let Some(id) = self.cache.lookup(pc) {
             return Ok((id, false));
         }
-        let full = self.cache_limit != 0 && self.cache.bytes() > self.cache_limit;
-        if !full {
-            match self.translate(pc, checked) {
+        if let Some(id) = self.revive(pc) {
+            return Ok((id, false));
+        }
+        let shape = match checked {
+            true => Shape::Checked,
+            false => Shape::Usual,
+        };
+        self.make(pc, shape)
+    }
+
+    /// A new fragment, as [`Self::fragment`].
+    pub fn make(&mut self, pc: AppPc, shape: Shape) -> Result<(u32, bool), Refusal> {
+        /// Bytes of dead code that are not worth a flush.
+        const LITTLE: u64 = 16 << 20;
+        let bytes = self.cache.bytes();
+        let full = self.cache_limit != 0 && bytes > self.cache_limit;
+        let dead = self.cache.dead_bytes();
+        if !full && (dead < LITTLE || dead < bytes / 2) {
+            match self.translate(pc, shape) {
                 Err(Refusal::CacheFull) => {}
                 made => return made.map(|id| (id, false)),
             }
         }
         self.flush();
-        match self.translate(pc, checked) {
+        match self.translate(pc, shape) {
             Err(Refusal::CacheFull) => Err(Refusal::OutOfSpace),
             made => made.map(|id| (id, true)),
         }
@@ -135,18 +155,10 @@ impl Runtime {
         Some(at)
     }
 
-    /// The app's code in `range` may have changed: fragments made from it are not entered any more.
-    pub fn invalidate(&mut self, range: Range) {
-        if !self.regions.forget(range) {
-            return;
-        }
-        self.shared.control().invalidations.fetch_add(1, Relaxed);
-        self.cache.retire(|fragment| fragment.span.meets(&range));
-    }
-
     /// All code is left at its next exit: for threads that are to be let go.
     pub fn cut_off(&mut self) {
-        self.cache.retire(|_| true);
+        self.cache.retire_all();
+        self.close_pages();
         for targets in &mut self.targets {
             targets.clear();
         }
@@ -167,6 +179,13 @@ impl Runtime {
         if thread.process.is_leaving() {
             return native::leave(thread, context);
         }
+        if thread.single.take() == Some(pc) {
+            match self.single(pc) {
+                Ok((id, _)) => context.target = self.cache.fragments[id as usize].entry,
+                Err(_) => native::step(thread, context),
+            }
+            return;
+        }
         match self.fragment(pc, checked) {
             Ok((id, flushed)) => {
                 context.target = self.cache.fragments[id as usize].entry;
@@ -177,13 +196,12 @@ impl Runtime {
                     self.targets[thread.targets].put(pc, at);
                 }
             }
-            Err(Refusal::Native) => native::step(thread, context),
+            Err(Refusal::Native | Refusal::Made) => native::step(thread, context),
             Err(Refusal::Vsyscall) => {
                 syscall::vsyscall(context, pc);
                 let next = context.next_pc;
                 self.go(thread, context, next, None, false);
             }
-            Err(Refusal::WritableCode) => self.let_go(thread, context, LetGo::WritableCode),
             Err(Refusal::Instruction) => self.let_go(thread, context, LetGo::Instruction),
             Err(Refusal::Gs) => self.let_go(thread, context, LetGo::GsBase),
             Err(Refusal::NoMaps) => self.let_go(thread, context, LetGo::NoMaps),
@@ -251,6 +269,11 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
             }
             syscall::finish(context, next);
             runtime.go(thread, context, next, None, false);
+        }
+        r if r == Reason::Changed as u32 => {
+            let pc = runtime.cache.exit(context.exit).target;
+            runtime.recheck(pc);
+            runtime.go(thread, context, pc, None, false);
         }
         _ => {
             let pc = context.next_pc;

@@ -13,6 +13,8 @@
 //! | [`lock`] | what threads use one at a time |
 //! | [`start`] | from the host's jump to the first fragment |
 //! | [`region`] | what memory is code, and whose |
+//! | [`pages`] | which of it is writable, and how stores to it are seen |
+//! | [`change`] | code that changes |
 //! | [`decode`] | app instructions, reduced to what the translator asks about them |
 //! | [`emit`] | machine code, written |
 //! | [`translate`] | fragments from app code |
@@ -39,6 +41,7 @@ extern crate alloc;
 pub mod arch;
 pub mod area;
 pub mod cache;
+pub mod change;
 pub mod decode;
 pub mod deliver;
 pub mod dispatch;
@@ -46,6 +49,7 @@ pub mod emit;
 pub mod heap;
 pub mod lock;
 pub mod native;
+pub mod pages;
 pub mod region;
 pub mod signal;
 pub mod start;

@@ -11,8 +11,8 @@
 //!
 //! # Rank
 //! It is the only lock, so nothing is taken under it. Its holder does not wait: not for the host,
-//! and not in a system call of the app. The exception is `fork`, made while it is held, so that the
-//! child's copy of what it guards is whole.
+//! and not in a system call of the app. The exceptions are `fork`, made while it is held, so that the
+//! child's copy of what it guards is whole, and calls that change the map where there is code.
 //!
 //! # Signals
 //! A handler that interrupts the runtime keeps its signal for later and touches nothing that is

@@ -1,23 +1,29 @@
 //! Which memory is code, and what it belongs to.
 //!
 //! # Problem
-//! Before an app address is translated we must know that it may be executed, that it cannot change
-//! behind our back, and which file it comes from. The app changes its map at any time.
+//! Before an app address is translated we must know that it may be executed, in which ways its bytes
+//! can change, and which file it comes from. The app changes its map at any time, and we change the
+//! protection of some of its pages ([`crate::pages`]).
 //!
 //! # Strategy
-//! The kernel's own list, `/proc/thread-self/maps`, is the only source. Executable regions are read
-//! from it when an address outside all known regions is about to be translated, and kept: one entry
-//! of it is asked for, or, where the kernel cannot do that (before Linux 6.11), the text is read.
-//! System calls that change the map drop the known regions they touch; the next translation there
-//! asks again. So the common calls cost one comparison, and nothing has to be modelled.
+//! The kernel's own list, `/proc/thread-self/maps`, is the source. Executable regions are read
+//! from it when an address outside all known regions is about to be translated, with the protection
+//! that the app gave them, and kept: one entry of it is asked for, or, where the kernel cannot do
+//! that (before Linux 6.11) or has entries that we split, the text is read. System calls that change
+//! the map drop the known regions they touch; the next translation there asks again. Only protection
+//! is modelled, as programs that make code often switch it between writable and executable. So the
+//! common calls cost one comparison.
 //!
 //! # Invariant
-//! A known region is executable, not writable and private, and no call that could change that has
-//! been seen since it was read.
+//! A known region has the attributes that the app believes it has, and no call that could change
+//! that has been seen since it was read or modelled.
 
 use alloc::vec::Vec;
 
+use linux_raw_sys::general as nr;
+
 use crate::cache::AppPc;
+use crate::pages::Pages;
 use crate::sys;
 
 /// A range of addresses, end exclusive.
@@ -46,6 +52,8 @@ impl Range {
 pub struct Mapping {
     /// The addresses.
     pub range: Range,
+    /// May be read.
+    pub readable: bool,
     /// May be written.
     pub writable: bool,
     /// May be executed.
@@ -67,6 +75,9 @@ impl Mapping {
     /// about several pages at once.
     pub fn page_is_readable(&mut self, page: u64) -> bool {
         const PAGE: u64 = 4096;
+        if self.inode == 0 && !self.shared && self.readable {
+            return true;
+        }
         let index = ((page - self.range.start) / PAGE) as usize;
         if self.verified.get(index) == Some(&true) {
             return true;
@@ -83,12 +94,53 @@ impl Mapping {
     fn part(&self, start: u64, end: u64) -> Self {
         Self {
             range: Range { start, end },
-            offset: self.offset + (start - self.range.start),
+            offset: self.offset.wrapping_add(start - self.range.start),
             verified: Vec::new(),
             path: self.path.clone(),
             ..*self
         }
     }
+
+    /// Whether `next` lies behind it and is more of the same.
+    fn goes_on(&self, next: &Self) -> bool {
+        let attributes = |m: &Self| (m.readable, m.writable, m.executable, m.shared, m.inode);
+        self.range.end == next.range.start
+            && attributes(self) == attributes(next)
+            && self.path == next.path
+            && (self.inode == 0 || self.offset + (self.range.end - self.range.start) == next.offset)
+    }
+
+    /// Whether it has a file that the host can look into.
+    pub fn has_file(&self) -> bool {
+        const IN_MEMORY: [&[u8]; 3] = [b"/memfd:", b"/dev/zero", b"/SYSV"];
+        self.inode != 0 && !IN_MEMORY.iter().any(|name| self.path.starts_with(name))
+    }
+
+    /// In which ways its code can change.
+    pub fn nature(&self) -> Nature {
+        if self.shared && self.inode != 0 || self.writable && self.path.starts_with(b"[stack") {
+            Nature::Unseen
+        } else if self.writable {
+            Nature::Writable
+        } else if self.has_file() || self.path.starts_with(b"[v") {
+            Nature::Fixed
+        } else {
+            Nature::Made
+        }
+    }
+}
+
+/// In which ways the code of a region can change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Nature {
+    /// By calls that change the map only, as a whole: code of a file.
+    Fixed,
+    /// By calls that change the map only, in parts: code that the program made.
+    Made,
+    /// By stores.
+    Writable,
+    /// By stores that cannot be seen, or that are too many to look at.
+    Unseen,
 }
 
 fn hex(text: &[u8]) -> Option<u64> {
@@ -121,6 +173,7 @@ pub fn parse_line(line: &[u8]) -> Option<Mapping> {
             start: hex(&range[..dash])?,
             end: hex(&range[dash + 1..])?,
         },
+        readable: perms[0] == b'r',
         writable: perms[1] == b'w',
         executable: perms[2] == b'x',
         shared: perms[3] == b's',
@@ -152,6 +205,7 @@ pub fn read_all() -> Option<Vec<Mapping>> {
 
 /// The mapping that holds `pc`, if there is one; the error of a kernel that cannot be asked.
 fn query(pc: AppPc) -> Result<Option<Mapping>, sys::Errno> {
+    const READABLE: u64 = 1;
     const WRITABLE: u64 = 2;
     const EXECUTABLE: u64 = 4;
     const SHARED: u64 = 8;
@@ -170,6 +224,7 @@ fn query(pc: AppPc) -> Result<Option<Mapping>, sys::Errno> {
             start: m.start,
             end: m.end,
         },
+        readable: m.flags & READABLE != 0,
         writable: m.flags & WRITABLE != 0,
         executable: m.flags & EXECUTABLE != 0,
         shared: m.flags & SHARED != 0,
@@ -183,10 +238,8 @@ fn query(pc: AppPc) -> Result<Option<Mapping>, sys::Errno> {
 /// What is known about an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lookup {
-    /// Code that can be translated: index in [`Regions::known`].
+    /// Code: index in [`Regions::known`].
     Code(usize),
-    /// Executable and writable at the same time, or shared: it could change unseen.
-    Changeable,
     /// Nothing there may be executed.
     NotCode,
     /// The kernel's list could not be read.
@@ -196,25 +249,38 @@ pub enum Lookup {
 /// The known regions.
 #[derive(Default)]
 pub struct Regions {
-    /// Known regions, in no order.
+    /// Known regions, by address.
     pub known: Vec<Mapping>,
     last: usize,
+    /// Where the host believes code of files to be.
+    told: Vec<Range>,
 }
 
 impl Regions {
-    /// Looks up an address, reading the map if it is new. The flag says that the region was new.
-    pub fn find(&mut self, pc: AppPc) -> (Lookup, bool) {
+    fn index_of(&self, pc: AppPc) -> Option<usize> {
         if self.known.get(self.last).is_some_and(|m| m.range.holds(pc)) {
-            return (Lookup::Code(self.last), false);
+            return Some(self.last);
         }
-        if let Some(i) = self.known.iter().position(|m| m.range.holds(pc)) {
+        let i = self.known.partition_point(|m| m.range.end <= pc.0);
+        self.known.get(i)?.range.holds(pc).then_some(i)
+    }
+
+    /// Looks up an address, reading the map if it is new. `pages` knows where the kernel's
+    /// protection is not the app's. The flag says that the region was new.
+    pub fn find(&mut self, pc: AppPc, pages: &Pages) -> (Lookup, bool) {
+        if let Some(i) = self.index_of(pc).filter(|&i| self.known[i].executable) {
             self.last = i;
             return (Lookup::Code(i), false);
         }
-        let found = match query(pc) {
-            Ok(found) => found,
-            Err(_) => match read_all() {
-                Some(all) => all.into_iter().find(|m| m.range.holds(pc)),
+        let split = pages.any_protected(Range {
+            start: 0,
+            end: u64::MAX,
+        });
+        let asked = if split { None } else { query(pc).ok() };
+        let found = match asked {
+            Some(found) => found,
+            None => match read_all() {
+                Some(all) => around(all, pc, pages),
                 None => return (Lookup::Unknown, false),
             },
         };
@@ -224,43 +290,124 @@ impl Regions {
         if !found.executable {
             return (Lookup::NotCode, false);
         }
-        if found.writable || (found.shared && found.inode != 0) {
-            return (Lookup::Changeable, false);
-        }
         self.known.retain(|m| !m.range.meets(&found.range));
-        self.last = self.known.len();
-        self.known.push(found);
-        (Lookup::Code(self.last), true)
+        let i = self.known.partition_point(|m| m.range.end <= pc.0);
+        self.known.insert(i, found);
+        self.last = i;
+        (Lookup::Code(i), true)
     }
 
-    /// Forgets what is known about `range`; whether anything was. The parts of a region outside
-    /// stay known: their fragments do.
-    pub fn forget(&mut self, range: Range) -> bool {
-        if !self.meets(range) {
-            return false;
+    /// Whether the host must be told about a region before code of it runs. It takes what it is not
+    /// told about for code without a file.
+    pub fn tell(&mut self, region: usize) -> bool {
+        let mapping = &self.known[region];
+        let before = self.told.len();
+        self.told.retain(|told| !told.meets(&mapping.range));
+        if mapping.has_file() || mapping.path.starts_with(b"[v") {
+            self.told.push(mapping.range);
+            return true;
         }
-        let mut rest = Vec::new();
-        for m in self.known.drain(..) {
-            if !m.range.meets(&range) {
-                rest.push(m);
-                continue;
-            }
-            if m.range.start < range.start {
-                rest.push(m.part(m.range.start, range.start));
-            }
-            if range.end < m.range.end {
-                rest.push(m.part(range.end, m.range.end));
+        self.told.len() != before
+    }
+
+    /// Whether the host may believe that there is code of a file in `range`.
+    pub fn is_told(&self, range: Range) -> bool {
+        self.told.iter().any(|told| told.meets(&range))
+    }
+
+    /// Cuts known regions where `range` begins and ends. Returns which of them it covers.
+    fn cut(&mut self, range: Range) -> core::ops::Range<usize> {
+        for at in [range.start, range.end] {
+            let i = self.known.partition_point(|m| m.range.end <= at);
+            if let Some(m) = self.known.get(i).filter(|m| m.range.start < at) {
+                let (low, high) = (m.part(m.range.start, at), m.part(at, m.range.end));
+                self.known[i] = low;
+                self.known.insert(i + 1, high);
             }
         }
-        self.known = rest;
         self.last = 0;
-        true
+        let first = self.known.partition_point(|m| m.range.end <= range.start);
+        let end = self.known.partition_point(|m| m.range.start < range.end);
+        first..end.max(first)
+    }
+
+    /// Forgets what is known about `range`. The parts of a region outside stay known: their
+    /// fragments do.
+    pub fn forget(&mut self, range: Range) {
+        if self.meets(range) {
+            let covered = self.cut(range);
+            self.known.drain(covered);
+        }
+    }
+
+    /// The app has given `range` another protection.
+    pub fn protect(&mut self, range: Range, protection: u32) {
+        const ALL: u32 = nr::PROT_READ | nr::PROT_WRITE | nr::PROT_EXEC;
+        if !self.meets(range) {
+            return;
+        }
+        if protection & !ALL != 0 {
+            return self.forget(range);
+        }
+        let covered = self.cut(range);
+        for mapping in &mut self.known[covered.clone()] {
+            mapping.readable = protection & nr::PROT_READ != 0;
+            mapping.writable = protection & nr::PROT_WRITE != 0;
+            mapping.executable = protection & nr::PROT_EXEC != 0;
+        }
+        // Put together again what is one region again.
+        let mut i = covered.start.max(1);
+        let mut left = covered.len() + 1;
+        while left > 0 && i < self.known.len() {
+            left -= 1;
+            if self.known[i - 1].goes_on(&self.known[i]) {
+                let next = self.known.remove(i);
+                let before = &mut self.known[i - 1];
+                before.range.end = next.range.end;
+                before.verified.clear();
+            } else {
+                i += 1;
+            }
+        }
     }
 
     /// Whether any known region meets `range`.
     pub fn meets(&self, range: Range) -> bool {
-        self.known.iter().any(|m| m.range.meets(&range))
+        let i = self.known.partition_point(|m| m.range.end <= range.start);
+        self.known.get(i).is_some_and(|m| m.range.meets(&range))
     }
+
+    /// The known region that holds `pc`.
+    pub fn range_of(&self, pc: AppPc) -> Option<Range> {
+        self.index_of(pc).map(|i| self.known[i].range)
+    }
+}
+
+/// The region that holds `pc`, as the app believes it to be: what we have split is one again.
+fn around(all: Vec<Mapping>, pc: AppPc, pages: &Pages) -> Option<Mapping> {
+    let mut found: Option<Mapping> = None;
+    for mapping in all {
+        if mapping.range.end <= pc.0 && !mapping.executable {
+            found = None;
+            continue;
+        }
+        let mut start = mapping.range.start;
+        while start < mapping.range.end {
+            let run = pages.run(Range {
+                start,
+                end: mapping.range.end,
+            });
+            let mut part = mapping.part(start, run.end);
+            part.writable |= run.protected;
+            start = run.end;
+            match &mut found {
+                Some(before) if before.goes_on(&part) => before.range.end = part.range.end,
+                Some(before) if before.range.holds(pc) => return found,
+                _ => found = Some(part),
+            }
+        }
+    }
+    found.filter(|m| m.range.holds(pc))
 }
 
 #[cfg(test)]
@@ -321,22 +468,31 @@ mod tests {
     fn own_code_is_found_and_data_is_not() {
         let mut regions = Regions::default();
         let code = AppPc(own_code_is_found_and_data_is_not as *const () as u64);
-        assert_eq!(regions.find(code), (Lookup::Code(0), true));
-        assert_eq!(regions.find(code), (Lookup::Code(0), false));
+        let pages = Pages::default();
+        assert_eq!(regions.find(code, &pages), (Lookup::Code(0), true));
+        assert_eq!(regions.find(code, &pages), (Lookup::Code(0), false));
         let on_stack = 0u8;
         assert_eq!(
-            regions.find(AppPc(&raw const on_stack as u64)).0,
+            regions.find(AppPc(&raw const on_stack as u64), &pages).0,
             Lookup::NotCode
         );
         let page = code.0 & !0xfff;
-        assert!(regions.forget(Range {
+        let range = Range {
             start: page,
-            end: page + 0x1000
-        }));
-        assert!(!regions.forget(Range {
-            start: page,
-            end: page + 0x1000
-        }));
-        assert!(regions.find(code).1, "read again");
+            end: page + 0x1000,
+        };
+        let before = regions.known.clone();
+        regions.protect(range, nr::PROT_READ | nr::PROT_WRITE);
+        assert!(regions.known.len() > 1, "cut");
+        assert!(
+            regions.find(code, &pages).1,
+            "not code any more: read again"
+        );
+        regions.protect(range, nr::PROT_READ | nr::PROT_EXEC);
+        let ranges = |known: &[Mapping]| known.iter().map(|m| m.range).collect::<Vec<_>>();
+        assert_eq!(ranges(&regions.known), ranges(&before), "one again");
+        regions.forget(range);
+        assert!(!regions.meets(range));
+        assert!(regions.find(code, &pages).1, "read again");
     }
 }

@@ -21,6 +21,8 @@
 //!   (`arch::resume`), where all registers are the app's, and it is delivered there.
 //! * *A fault of the app* is always at an app instruction; the fragment's description says which
 //!   registers it must get back.
+//! * *A fault of a probe*, whose stores are not aligned, in code that wants alignment checked: the
+//!   check is off up to the next boundary.
 //! * *A fault of the runtime* lets the app go, since its state is complete in the context.
 //!
 //! The app's return from its handler is a system call that the runtime sees: it lets the kernel
@@ -44,6 +46,7 @@ mod frame;
 mod handler;
 mod place;
 mod state;
+mod written;
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Release};
@@ -75,6 +78,7 @@ pub const SYNCHRONOUS: [i32; 5] = [SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV];
 /// One more than the last signal number.
 pub const SIGNALS: usize = 65;
 const TRAP_FLAG: u64 = 0x100;
+const ALIGNMENT_CHECK: u64 = 0x4_0000;
 const TRAP_TRACE: i32 = 2;
 const SA_SIGINFO: u64 = 4;
 const SA_ONSTACK: u64 = 0x0800_0000;
@@ -179,6 +183,9 @@ fn found(
             return stepped(runtime, thread, context, frame);
         }
     }
+    if caused && written::resolve(runtime, thread, context, info, frame) {
+        return;
+    }
     match place(runtime, context, frame.rip) {
         Where::Boundary(app, at) => {
             stop_stepping(thread, context, frame);
@@ -219,7 +226,11 @@ fn found(
                 Found { app, at, caused },
             );
         }
-        Where::Lead if caused => failed(thread, context, info, frame),
+        Where::Lead if caused => {
+            if !written::cannot_compare(runtime, thread, context, frame) {
+                failed(thread, context, info, frame);
+            }
+        }
         Where::Inside(..) | Where::Lead => {
             keep(thread, info, frame);
             thread.signals.rolling = true;
@@ -370,6 +381,9 @@ fn to_app_state(
     at: Option<(Fragment, Step)>,
 ) {
     frame.rip = app.0;
+    if core::mem::take(&mut thread.signals.unaligned) {
+        frame.eflags |= ALIGNMENT_CHECK;
+    }
     let Some((fragment, step)) = at else { return };
     if let Some(n) = fragment.stolen {
         *frame.reg(n) = context.spill_stolen;
@@ -487,7 +501,15 @@ fn landed_as_child(thread: &mut Thread, context: &mut Context, frame: &mut Ucont
     frame.rip = context.next_pc.0;
     // SAFETY: a fork's copy was made by the holder of the lock. A vfork's memory is the parent's:
     // another thread may change a disposition meanwhile, and the child gets the old or the new one.
-    unsafe { thread.process.runtime.peek() }.actions.give_back();
+    let runtime = unsafe { thread.process.runtime.peek() };
+    runtime.actions.give_back();
+    if thread
+        .signals
+        .before_child
+        .is_some_and(|saved| saved.forking)
+    {
+        runtime.code_pages.restore_copy();
+    }
     become_native(thread, context, frame);
 }
 

@@ -23,6 +23,7 @@ use crate::cache::{AppPc, Cache};
 use crate::deliver::{Mapped, Queue, Shared};
 use crate::dispatch::Runtime;
 use crate::heap::Heap;
+use crate::pages::Pages;
 use crate::region::{Range, Regions};
 use crate::signal::{self, Actions};
 use crate::sys;
@@ -98,6 +99,7 @@ pub fn entries() -> Entries {
         full: arch::full as *const () as u64,
         special: arch::special as *const () as u64,
         absent: Landmarks::absent(),
+        changed: arch::changed as *const () as u64,
     }
 }
 
@@ -151,10 +153,13 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
             area + SECOND_OFFSET as u64,
         )
     };
+    let mut code_pages = Pages::default();
+    code_pages.unsteady = stress & options::GUARD != 0;
     let runtime = Runtime {
         translator: Translator::new(config, (args.entry != 0).then_some(AppPc(args.entry))),
         cache,
         regions: Regions::default(),
+        code_pages,
         shared: Shared::new(mapped),
         actions: Actions::none(),
         targets: vec![targets],

@@ -4,7 +4,8 @@
 //! those that concern the runtime: what changes the memory map, what the app asks about signals,
 //! what starts, replaces or ends a process, and what would take the ground from under the runtime.
 //! Each is made in the app's name with the app's arguments, and the app gets the kernel's answer.
-//! None is made while the runtime's lock is held, but for `fork`.
+//! None is made while the runtime's lock is held, but for `fork` and what changes the map where there
+//! is code, which does not wait.
 #![allow(unsafe_code)] // reason: makes the app's system calls.
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -15,6 +16,7 @@ use trommel_queue::{LetGo, State};
 use crate::arch;
 use crate::area::{Context, Reason};
 use crate::cache::AppPc;
+use crate::change::{change_map, replaced};
 use crate::native;
 use crate::region::Range;
 use crate::signal::{Action, AltStack, UCONTEXT_BYTES, Ucontext};
@@ -80,50 +82,52 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
     context.next_pc = here;
     let control = thread.process.queue.control();
     control.syscalls.fetch_add(1, Relaxed);
+    let process = thread.process;
     let a = args(context);
     let number = context.regs[0] as u32;
     let let_go = |thread: &mut Thread, context: &mut Context, why| {
         thread.process.runtime.lock().let_go(thread, context, why);
     };
     let result = match number {
-        nr::__NR_mmap => {
-            let result = pass(context, number);
-            if a[3] & u64::from(nr::MAP_FIXED) != 0 && result > 0 {
-                code_may_change(thread, a[0], a[1]);
-            }
-            result
+        nr::__NR_mmap if a[3] & u64::from(nr::MAP_FIXED) == 0 => pass(context, number),
+        nr::__NR_mmap | nr::__NR_munmap | nr::__NR_remap_file_pages => {
+            change_map(process, range(a[0], a[1]), None, || pass(context, number))
         }
-        nr::__NR_mprotect
-        | nr::__NR_munmap
-        | nr::__NR_pkey_mprotect
-        | nr::__NR_remap_file_pages => {
-            code_may_change(thread, a[0], a[1]);
-            let result = pass(context, number);
-            // Another thread may have come by meanwhile.
-            code_may_change(thread, a[0], a[1]);
-            result
+        nr::__NR_mprotect | nr::__NR_pkey_mprotect => {
+            let protection = Some(a[2] as u32);
+            change_map(process, range(a[0], a[1]), protection, || {
+                pass(context, number)
+            })
         }
         nr::__NR_madvise => {
             const DROPS: [u64; 4] = [4, 8, 9, 21]; // DONTNEED, FREE, REMOVE, DONTNEED_LOCKED
             let result = pass(context, number);
             if DROPS.contains(&a[2]) {
-                code_may_change(thread, a[0], a[1]);
+                replaced(process, range(a[0], a[1]));
             }
             result
         }
         nr::__NR_mremap => {
-            code_may_change(thread, a[0], a[1]);
-            let result = pass(context, number);
-            code_may_change(thread, a[0], a[1]);
+            let result = change_map(process, range(a[0], a[1]), None, || pass(context, number));
             if result > 0 {
-                code_may_change(thread, result as u64, a[2]);
+                replaced(process, range(result as u64, a[2]));
             }
             result
         }
-        nr::__NR_shmat | nr::__NR_process_vm_writev | nr::__NR_userfaultfd => {
+        nr::__NR_shmat | nr::__NR_userfaultfd => {
+            const SHM_REMAP: u64 = 0x4000;
             let result = pass(context, number);
-            code_may_change(thread, 0, u64::MAX);
+            if number == nr::__NR_userfaultfd || a[2] & SHM_REMAP != 0 {
+                replaced(process, range(0, u64::MAX));
+            }
             result
+        }
+        nr::__NR_process_vm_writev => {
+            let mut runtime = process.runtime.lock();
+            if a[0] == sys::getpid() as u64 {
+                runtime.open_all(range(0, u64::MAX));
+            }
+            pass(context, number)
         }
         nr::__NR_rt_sigaction => sigaction(thread, &a),
         nr::__NR_sigaltstack => altstack(thread, context, &a),
@@ -188,17 +192,10 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
     runtime.go(thread, context, next, None, false);
 }
 
-fn code_may_change(thread: &mut Thread, start: u64, len: u64) {
-    let start = start & !0xfff;
-    let range = Range {
+fn range(start: u64, len: u64) -> Range {
+    Range {
         start,
-        end: start.saturating_add(len).saturating_add(0xfff) & !0xfff,
-    };
-    let process = thread.process;
-    if process.runtime.lock().regions.meets(range) {
-        // Records that name this code must be understood while it is what it was.
-        let _ = process.queue.settle();
-        process.runtime.lock().invalidate(range);
+        end: start.saturating_add(len),
     }
 }
 

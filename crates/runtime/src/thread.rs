@@ -134,6 +134,8 @@ pub struct Thread {
     pub stepping: bool,
     /// That instruction is the next to be executed.
     pub stepping_there: bool,
+    /// The instruction here is executed by a fragment of its own: it changes code of its page.
+    pub single: Option<AppPc>,
     /// Its chunk is full.
     pub full: bool,
     /// It holds the runtime's lock while it starts a process.
@@ -194,6 +196,7 @@ impl Thread {
             leaving: false,
             stepping: false,
             stepping_there: false,
+            single: None,
             full: false,
             forking: false,
             targets,
@@ -283,6 +286,7 @@ impl Thread {
         child.signals = Pending::new(own);
         child.leaving = false;
         child.stepping = false;
+        child.single = None;
         child.full = false;
         child.seen.store(runtime.cache.epoch(), Relaxed);
         runtime.numbers += 1;

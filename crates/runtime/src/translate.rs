@@ -33,6 +33,11 @@
 //! instruction that uses it, and need not store it again for an indirect branch of its own: a
 //! register that is not used on the way stays out of the way. Its direct entry spills both.
 //!
+//! *Code that may change* ([`Nature`]) is read once, into a buffer, and a fragment made of it is of
+//! one page and in one piece, so that it can be compared; only one of a single instruction may lie
+//! across two pages. A *guarded* fragment compares its code when it is entered, and ends at the first
+//! instruction that writes memory, which might be its own.
+//!
 //! *Calls* push the app's own return address; returns are indirect branches.
 //!
 //! *Events*: what is known now goes to the dictionary; the fragment stores only run-time values,
@@ -50,12 +55,14 @@
 #![allow(unsafe_code)] // reason: reads the app's code, writes to the cache.
 
 mod exits;
+mod made;
 mod operands;
 mod second;
 
 use alloc::vec::Vec;
 
 pub use exits::tag_check;
+pub use made::{prepare, with_keys_lifted};
 
 use trommel_queue::MAX_VALUES;
 use trommel_queue::dict::{Event, TargetPc};
@@ -65,7 +72,8 @@ use crate::cache::{AppPc, Cache, CachePc, Spilled};
 use crate::decode::{Class, Insn, Reader};
 use crate::deliver::{DictionaryFull, Shared};
 use crate::emit::{Code, Reg, Rel32};
-use crate::region::{Lookup, Range, Regions};
+use crate::pages::{PAGE, Pages, page_of};
+use crate::region::{Lookup, Nature, Range, Regions};
 
 /// App instructions in one fragment.
 pub const MAX_INSNS: usize = 48;
@@ -74,7 +82,6 @@ const BRIEF_INSNS: usize = 8;
 /// Room a fragment and its stubs may need at most, in bytes.
 const MAX_FRAGMENT: u64 = 48 << 10;
 const MAX_STUBS: u64 = 8 << 10;
-const PAGE: u64 = 4096;
 
 /// Why an address got no fragment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,12 +90,12 @@ pub enum Refusal {
     Native,
     /// The kernel's emulated page.
     Vsyscall,
-    /// Code that may change unseen.
-    WritableCode,
     /// An instruction that leaves 64-bit mode or makes a system call unseen.
     Instruction,
     /// An instruction that uses GS.
     Gs,
+    /// Code that may change begins here, behind other.
+    Made,
     /// The cache is full: flush and try again.
     CacheFull,
     /// Nothing is left to try.
@@ -144,6 +151,12 @@ pub struct Translator {
     constants: Vec<(Rel32, u64)>,
     /// The app addresses that `insns` are from.
     span: Range,
+    /// The pages that they are in.
+    pages: Vec<u64>,
+    /// What was read of code that may change.
+    made: made::Buffer,
+    /// How the fragment being made comes to its code.
+    from: made::From,
     /// What is in slots at this point of the second pass.
     spilled: Spilled,
     /// The register that holds the write pointer in the fragment being made.
@@ -156,8 +169,22 @@ pub struct Site<'a> {
     pub cache: &'a mut Cache,
     /// What memory is code.
     pub regions: &'a mut Regions,
+    /// Which of it is writable.
+    pub pages: &'a mut Pages,
     /// The dictionary.
     pub shared: &'a mut Shared,
+}
+
+/// What a fragment is to be like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shape {
+    /// As most are.
+    Usual,
+    /// An indirect branch leads there.
+    Checked,
+    /// One instruction, which may change the code behind it: not found by its address, and never
+    /// linked.
+    Single,
 }
 
 fn target(pc: AppPc) -> TargetPc {
@@ -194,6 +221,9 @@ impl Translator {
             tails: Vec::with_capacity(MAX_INSNS),
             constants: Vec::new(),
             span: Range { start: 0, end: 0 },
+            pages: Vec::with_capacity(4),
+            made: made::Buffer::new(),
+            from: made::From::default(),
             spilled: Spilled::NONE,
             stolen: None,
         }
@@ -203,21 +233,16 @@ impl Translator {
         self.config.kinds.has(kind)
     }
 
-    /// Makes the fragment of `app`. `checked` says that an indirect branch leads there.
+    /// Makes the fragment of `app`.
     pub fn translate(
         &mut self,
         site: &mut Site<'_>,
         app: AppPc,
-        checked: bool,
+        shape: Shape,
     ) -> Result<u32, Refusal> {
+        self.from = made::From::of(shape);
         let end_pc = self.collect(site, app)?;
-        let span = self.span;
-        let region = site
-            .regions
-            .known
-            .iter()
-            .find(|m| m.range.holds(app))
-            .map_or(span, |m| m.range);
+        let region = site.regions.range_of(app).unwrap_or(self.span);
         let arena = site.cache.arena_for(region).ok_or(Refusal::OutOfSpace)?;
         if site.cache.arena(arena).room() < MAX_FRAGMENT
             || site.cache.arena(arena).stub_room() < MAX_STUBS
@@ -228,9 +253,11 @@ impl Translator {
         (self.code, self.stubs) = unsafe { site.cache.open(arena, MAX_FRAGMENT, MAX_STUBS) };
         self.tails.clear();
         self.constants.clear();
-        let fragment = self.emit(site, app, end_pc, checked)?;
+        let checked = shape == Shape::Checked;
+        let mut fragment = self.emit(site, app, end_pc, checked)?;
+        self.keep_source(site.cache, &mut fragment);
         let (code, stubs) = (self.code.here(), self.stubs.here());
-        Ok(site.cache.place(arena, code, stubs, fragment))
+        Ok(site.cache.place(arena, code, stubs, fragment, &self.pages))
     }
 
     /// First pass: decodes into `insns`. Returns where the main line goes on, if it does not end
@@ -238,6 +265,7 @@ impl Translator {
     fn collect(&mut self, site: &mut Site<'_>, app: AppPc) -> Result<Option<AppPc>, Refusal> {
         self.count = 0;
         site.shared.open_block()?;
+        self.pages.clear();
         self.span = Range {
             start: app.0,
             end: app.0 + 1,
@@ -253,12 +281,15 @@ impl Translator {
         let mut reader: Option<Reader<'_>> = None;
         let end = loop {
             let n = self.count;
-            if n >= self.config.max_insns || (n != 0 && site.cache.lookup(pc).is_some()) {
+            if n >= self.from.limit(self.config.max_insns)
+                || (n != 0 && site.cache.lookup(pc).is_some())
+            {
                 break Some(pc);
             }
             if reader.is_none() {
-                match Self::open(site, pc) {
+                match self.open(site, pc) {
                     Ok(r) => reader = Some(r),
+                    Err(Refusal::Made) => break Some(pc),
                     Err(refusal) if n == 0 => return Err(refusal),
                     Err(_) => break Some(pc),
                 }
@@ -266,8 +297,15 @@ impl Translator {
             let Some(r) = reader.as_mut() else {
                 return Err(Refusal::Native);
             };
+            r.read(&mut self.insns[n]);
+            if self.insns[n].class == Class::Unknown && self.from.ends_early(pc) {
+                if n != 0 {
+                    break Some(pc);
+                }
+                reader = Some(self.across(site, pc)?);
+                continue;
+            }
             let insn = &mut self.insns[n];
-            r.read(insn);
             let refusal = match insn.class {
                 Class::Unknown => Some(Refusal::Native),
                 Class::Unsupported => Some(Refusal::Instruction),
@@ -300,11 +338,17 @@ impl Translator {
             let (here, next) = (insn.pc(), insn.next());
             self.span.start = self.span.start.min(here.0);
             self.span.end = self.span.end.max(next.0);
+            for page in [page_of(here.0), page_of(next.0 - 1)] {
+                if self.pages.last() != Some(&page) && !self.pages.contains(&page) {
+                    self.pages.push(page);
+                }
+            }
             self.config.list_events(insn, site.shared);
             self.count = n + 1;
             match insn.class {
                 Class::Jmp(to) => {
-                    if to == app || self.insns[..=n].iter().any(|i| i.pc() == to) {
+                    if self.from.made || to == app || self.insns[..=n].iter().any(|i| i.pc() == to)
+                    {
                         break Some(to);
                     }
                     pc = to;
@@ -318,7 +362,12 @@ impl Translator {
                     break None;
                 }
                 Class::Jcc(..) if brief && n + 1 >= BRIEF_INSNS => break Some(next),
-                _ => pc = next,
+                _ => {
+                    pc = next;
+                    if self.from.made && self.ends_behind(&self.insns[n]) {
+                        break Some(pc);
+                    }
+                }
             }
         };
         self.stolen = if needs_register {
@@ -329,7 +378,7 @@ impl Translator {
         Ok(end)
     }
 
-    fn open<'a>(site: &mut Site<'_>, pc: AppPc) -> Result<Reader<'a>, Refusal> {
+    fn open<'a>(&mut self, site: &mut Site<'_>, pc: AppPc) -> Result<Reader<'a>, Refusal> {
         const VSYSCALL: Range = Range {
             start: 0xffff_ffff_ff60_0000,
             end: 0xffff_ffff_ff60_1000,
@@ -337,20 +386,31 @@ impl Translator {
         if VSYSCALL.holds(pc) {
             return Err(Refusal::Vsyscall);
         }
-        let region = match site.regions.find(pc) {
-            (Lookup::Code(region), new) => {
-                if new {
-                    site.shared.region(&site.regions.known[region])?;
-                }
-                region
-            }
-            (Lookup::Changeable, _) => return Err(Refusal::WritableCode),
-            (Lookup::NotCode, _) => return Err(Refusal::Native),
-            (Lookup::Unknown, _) => return Err(Refusal::NoMaps),
-        };
+        let region = Self::region(site, pc)?;
+        if site.regions.known[region].nature() != Nature::Fixed {
+            // Such code does not go on behind other.
+            return match self.count == 0 {
+                true => self.read_made(site, pc, region),
+                false => Err(Refusal::Made),
+            };
+        }
         readable(site.regions, pc, region)
             .map(|code| Reader::new(code, pc))
             .ok_or(Refusal::Native)
+    }
+
+    /// The known region of an address, with the host told about it.
+    fn region(site: &mut Site<'_>, pc: AppPc) -> Result<usize, Refusal> {
+        match site.regions.find(pc, site.pages) {
+            (Lookup::Code(region), new) => {
+                if new && site.regions.tell(region) {
+                    site.shared.region(&site.regions.known[region])?;
+                }
+                Ok(region)
+            }
+            (Lookup::NotCode, _) => Err(Refusal::Native),
+            (Lookup::Unknown, _) => Err(Refusal::NoMaps),
+        }
     }
 }
 

@@ -161,6 +161,10 @@ entry! {
     special, Reason::Special, []
 }
 entry! {
+    /// A guarded fragment whose code has changed.
+    changed, Reason::Changed, []
+}
+entry! {
     /// Control returns from a signal handler of the app.
     sigreturned, Reason::Sigreturn, []
 }
@@ -489,6 +493,8 @@ pub unsafe extern "C" fn exit_thread(status: u64, list: *const u64, node: *mut u
 #[unsafe(naked)]
 pub unsafe extern "C" fn on_signal() {
     naked_asm!(
+        "push 2",                           // AC is the app's still
+        "popfq",
         "push rdi",
         "push rsi",
         "push rdx",

@@ -46,6 +46,36 @@ pub(crate) fn rebased(code: &[u8], pc: AppPc, base: Reg) -> alloc::vec::Vec<u8> 
     encoder.take_buffer()
 }
 
+/// Whether the address of an instruction's memory operand starts from `base`.
+pub(crate) fn is_based_on(code: &[u8], base: Reg) -> bool {
+    let i = Decoder::new(64, code, DecoderOptions::NONE).decode();
+    gpr(i.memory_base()) == Some(base)
+}
+
+/// Whether an instruction writes memory.
+pub(crate) fn writes_memory(code: &[u8], pc: AppPc) -> bool {
+    let i = Decoder::with_ip(64, code, pc.0, DecoderOptions::NONE).decode();
+    let mut info = InstructionInfoFactory::new();
+    let info = info.info_options(&i, InstructionInfoOptions::NO_REGISTER_USAGE);
+    let writes = |access| {
+        matches!(
+            access,
+            OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+        )
+    };
+    // The decoder's tables leave out what these write.
+    let state = matches!(
+        i.mnemonic(),
+        Mnemonic::Xsave
+            | Mnemonic::Xsave64
+            | Mnemonic::Xsavec
+            | Mnemonic::Xsavec64
+            | Mnemonic::Xsaveopt
+            | Mnemonic::Xsaveopt64
+    );
+    state || (info.used_memory().iter()).any(|m| writes(m.access()))
+}
+
 fn rm(i: &Instruction) -> Rm {
     let memory = |n| i.op_kind(n) == OpKind::Memory;
     if !(0..i.op_count()).any(memory) {

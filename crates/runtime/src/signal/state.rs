@@ -27,6 +27,8 @@ pub struct Pending {
     pub(super) true_mask: Option<u64>,
     /// The trap flag leads through the cache.
     pub(super) rolling: bool,
+    /// The app's alignment checks are off until the next boundary.
+    pub(super) unaligned: bool,
     /// What a vfork child must put back in the memory it shares.
     pub before_child: Option<BeforeChild>,
 }
@@ -239,6 +241,7 @@ impl Pending {
             kept: None,
             true_mask: None,
             rolling: false,
+            unaligned: false,
             before_child: None,
         }
     }

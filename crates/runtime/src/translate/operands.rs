@@ -104,7 +104,7 @@ impl Translator {
 
     /// Appends the bytes of an instruction as they are.
     pub(super) fn copy_bytes(&mut self, insn: &Insn) {
-        let (at, len) = (insn.pc().0, insn.size());
+        let (at, len) = (self.from.at(insn.pc()) as u64, insn.size());
         if at & (PAGE - 1) <= PAGE - 16 {
             // SAFETY: the page holds code that was just decoded, and these 16 bytes are in it.
             let bytes = unsafe { (at as *const [u8; 16]).read() };
@@ -137,7 +137,7 @@ impl Translator {
         }
         let pointer = free_register(insn.used | self.stolen.map_or(0, Reg::bit));
         // SAFETY: the instruction was decoded from these bytes.
-        let bytes = unsafe { core::slice::from_raw_parts(insn.pc().0 as *const u8, len) };
+        let bytes = unsafe { core::slice::from_raw_parts(self.from.at(insn.pc()), len) };
         let encoded = decode::rebased(bytes, insn.pc(), pointer);
         self.code.store_gs(slot!(spill_far), pointer);
         self.code.mov_imm(pointer, disp);

@@ -6,7 +6,7 @@ use trommel_tuple::Kind;
 
 use super::{Config, Site, Tail, Translator, tag_check, target};
 use crate::area::{SYSCALL_TABLE, WRITE_POINTER};
-use crate::cache::{AppPc, Cache, Exit, Fragment, Spilled, Step, UNLINKED};
+use crate::cache::{AppPc, Cache, CachePc, Exit, Fragment, Spilled, Step, UNLINKED};
 use crate::decode::{Class, Insn};
 use crate::deliver::{DictionaryFull, Shared};
 use crate::emit::{Reg, Rel32};
@@ -70,6 +70,9 @@ impl Translator {
             tag_check(&mut self.code, app);
             self.code.bind8_here(over);
             self.spilled = Spilled::BOTH;
+        }
+        if self.from.guarded {
+            self.guard(site.cache, app);
         }
         let first_step = site.cache.steps.len();
         let block = site.shared.close_block();
@@ -153,7 +156,7 @@ impl Translator {
                     // The branch itself, over a short jump, to a long one.
                     // SAFETY: the instruction was decoded from these bytes.
                     let bytes =
-                        unsafe { core::slice::from_raw_parts(insn.pc().0 as *const u8, len) };
+                        unsafe { core::slice::from_raw_parts(self.from.at(insn.pc()), len) };
                     self.code.slice(&bytes[..len - 1]);
                     self.code.raw(&[2, 0xeb, 5]);
                     let from = self.code.jmp();
@@ -215,7 +218,11 @@ impl Translator {
             insns: self.count as u16,
             block,
             span: self.span,
-            retired: false,
+            source: None,
+            guarded: self.from.guarded,
+            state: self.from.state(),
+            first_link: UNLINKED,
+            older: UNLINKED,
         })
     }
 
@@ -267,10 +274,14 @@ impl Translator {
         let stub = self.stubs.at(self.stubs.here());
         let rel = (stub.0 as i64 - self.code.at(from.0).0 as i64 - 4) as i32;
         let number = cache.new_exit(Exit {
-            patch: self.code.at(from.0),
+            patch: match self.from.single {
+                true => CachePc(0),
+                false => self.code.at(from.0),
+            },
             target: to,
             stub: rel,
             to: UNLINKED,
+            next_link: UNLINKED,
         });
         self.code.put_u32(from.0, rel as u32);
         self.stubs.store_gs_imm32(slot!(exit), number);

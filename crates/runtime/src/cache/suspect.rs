@@ -1,0 +1,301 @@
+//! Fragments whose app code may have changed, and those that turn out to be as good as new.
+//!
+//! # Problem
+//! When a program stores to a page with code, unmaps it, or changes its protection, all fragments
+//! made from it are in doubt. Most of the code is usually what it was; and a program that makes code
+//! does this all the time.
+//!
+//! # Strategy
+//! A fragment in doubt becomes *suspect*: it is cut off as if it were retired, by single stores, and
+//! put in the list of suspects of its address. The code it was made from is kept. When control
+//! comes to the address again, the dispatcher compares ([`Cache::revive`]). If nothing has
+//! changed the fragment is live again, and links to it are made again as they are used. If not,
+//! another is made; of suspects of one address the youngest [`MOST`] are kept, as programs switch
+//! back and forth between versions of their code.
+//!
+//! Fragments with code in several pieces are of files, which change as a whole: they are retired.
+//!
+//! # Cost
+//! Each page has a list of the fragments that became live there since the list was walked last, each
+//! fragment a list of the exits linked to it. So a change costs what was executed since the last.
+//!
+//! # Invariant
+//! A live fragment is in the lists of all its pages. A list may name a fragment that is not live, or
+//! name one twice.
+#![allow(unsafe_code)] // reason: rewrites machine code, reads the app's.
+
+use alloc::vec::Vec;
+use core::arch::asm;
+
+use super::table::Table;
+use super::{AppPc, Cache, CachePc, Fragment, FragmentState, UNLINKED, retired_entry};
+use crate::emit::Code;
+use crate::pages::{PAGE, page_of, whole};
+use crate::region::Range;
+use crate::translate::tag_check;
+
+/// In [`Index::heads`]: a list without nodes.
+const EMPTIED: u32 = UNLINKED - 1;
+/// Suspect fragments of one address.
+const MOST: usize = 4;
+
+#[derive(Clone, Copy)]
+struct Node {
+    fragment: u32,
+    next: u32,
+}
+
+/// From pages to fragments, and from addresses to suspects.
+pub(super) struct Index {
+    /// By address of a page: its first node, or [`UNLINKED`].
+    heads: Table,
+    /// All pages that ever had one.
+    pages: Vec<u64>,
+    nodes: Vec<Node>,
+    /// First of the nodes that are not in use.
+    free: u32,
+    /// By address: the youngest suspect.
+    suspects: Table,
+    /// By address: a fragment of that instruction alone.
+    singles: Table,
+}
+
+impl Default for Index {
+    fn default() -> Self {
+        Self {
+            heads: Table::new(),
+            pages: Vec::new(),
+            nodes: Vec::new(),
+            free: UNLINKED,
+            suspects: Table::new(),
+            singles: Table::new(),
+        }
+    }
+}
+
+impl Index {
+    fn lists(&self, page: u64, fragment: u32) -> bool {
+        let head = self.heads.get(AppPc(page)).unwrap_or(UNLINKED);
+        let mut node = self.nodes.get(head as usize);
+        while let Some(n) = node {
+            if n.fragment == fragment {
+                return true;
+            }
+            node = self.nodes.get(n.next as usize);
+        }
+        false
+    }
+
+    /// Takes note that a fragment with code in `pages` is live.
+    pub(super) fn add(&mut self, fragment: u32, pages: &[u64]) {
+        for &page in pages {
+            let head = self.heads.get(AppPc(page));
+            if head.is_none() {
+                self.pages.push(page);
+            }
+            // A list that was walked is empty, and its page known.
+            let next = head.filter(|&n| n != EMPTIED).unwrap_or(UNLINKED);
+            let node = Node { fragment, next };
+            let at = match self.nodes.get(self.free as usize).copied() {
+                Some(free) => {
+                    let at = core::mem::replace(&mut self.free, free.next);
+                    self.nodes[at as usize] = node;
+                    at
+                }
+                None => {
+                    self.nodes.push(node);
+                    self.nodes.len() as u32 - 1
+                }
+            };
+            self.heads.insert(AppPc(page), at);
+        }
+    }
+
+    /// Empties a page's list into `out`.
+    fn take(&mut self, page: u64, out: &mut Vec<u32>) {
+        let Some(mut at) = self.heads.get(AppPc(page)).filter(|&n| n != EMPTIED) else {
+            return;
+        };
+        self.heads.insert(AppPc(page), EMPTIED);
+        while at != UNLINKED {
+            let node = &mut self.nodes[at as usize];
+            out.push(node.fragment);
+            let next = core::mem::replace(&mut node.next, self.free);
+            self.free = core::mem::replace(&mut at, next);
+        }
+    }
+
+    /// All fragments in the lists of pages that meet `range`; the lists are empty afterwards.
+    fn take_range(&mut self, range: Range) -> Vec<u32> {
+        let mut found = Vec::new();
+        let range = whole(range);
+        if (range.end - range.start) / PAGE <= self.pages.len() as u64 {
+            let mut page = range.start;
+            while page < range.end {
+                self.take(page, &mut found);
+                page += PAGE;
+            }
+        } else {
+            for n in 0..self.pages.len() {
+                let page = self.pages[n];
+                if range.holds(AppPc(page)) {
+                    self.take(page, &mut found);
+                }
+            }
+        }
+        found
+    }
+}
+
+fn checked_entry_of(app: AppPc) -> u64 {
+    let mut buffer = [0; 64];
+    tag_check(&mut Code::new(CachePc(0), &mut buffer), app);
+    buffer
+        .first_chunk()
+        .map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+impl Cache {
+    /// Replaces the first eight bytes of a fragment's checked entry, if it has one.
+    pub(super) fn lead_entry(fragment: &Fragment, bytes: u64) {
+        if let Some(at) = fragment.checked {
+            // SAFETY: a checked entry is aligned to eight bytes and starts with an instruction of
+            // ten, of which nobody is in the middle.
+            unsafe {
+                asm!("mov qword ptr [{}], {}", in(reg) at.0, in(reg) bytes, options(nostack, preserves_flags));
+            }
+        }
+    }
+
+    fn cut_off(&mut self, id: u32) {
+        let fragment = &mut self.fragments[id as usize];
+        Self::lead_entry(fragment, retired_entry());
+        self.table.remove(fragment.app);
+        let mut link = core::mem::replace(&mut fragment.first_link, UNLINKED);
+        while let Some(exit) = self.exits.get_mut(link as usize) {
+            exit.to = UNLINKED;
+            Self::patch(exit.patch, exit.stub);
+            link = core::mem::replace(&mut exit.next_link, UNLINKED);
+        }
+    }
+
+    fn bury(&mut self, id: u32) {
+        let fragment = &mut self.fragments[id as usize];
+        fragment.state = FragmentState::Retired;
+        self.dead += fragment.end.0 - fragment.entry.0;
+    }
+
+    /// Puts a live fragment in doubt.
+    pub fn doubt(&mut self, id: u32) {
+        self.cut_off(id);
+        let fragment = self.fragments[id as usize];
+        if fragment.source.is_none() {
+            return self.bury(id);
+        }
+        let before = self.index.suspects.get(fragment.app);
+        self.index.suspects.insert(fragment.app, id);
+        let fragment = &mut self.fragments[id as usize];
+        fragment.state = FragmentState::Suspect;
+        fragment.older = before.unwrap_or(UNLINKED);
+    }
+
+    /// Puts the fragments in doubt that have code in the pages that meet `range`. Whether there
+    /// was one.
+    pub fn doubt_range(&mut self, range: Range) -> bool {
+        let mut any = false;
+        for id in self.index.take_range(range) {
+            if self.fragments[id as usize].state == FragmentState::Live {
+                any = true;
+                self.doubt(id);
+            }
+        }
+        any
+    }
+
+    /// Whether the code a fragment was made from is what is in the app's memory now, which must be
+    /// readable.
+    pub fn is_current(&self, id: u32) -> bool {
+        let fragment = &self.fragments[id as usize];
+        let Some(source) = fragment.source else {
+            return false;
+        };
+        let len = (fragment.span.end - fragment.span.start) as usize;
+        let kept = &self.sources[source as usize..source as usize + len];
+        // SAFETY: the caller's word; other threads may write, and then either answer is right.
+        let now = unsafe { core::slice::from_raw_parts(fragment.span.start as *const u8, len) };
+        kept == now
+    }
+
+    /// The code that the suspect fragments of an address were made from, if there are any.
+    pub fn suspects_of(&self, app: AppPc) -> Option<Range> {
+        let mut id = self.index.suspects.get(app)?;
+        let mut end = app.0;
+        while let Some(fragment) = self.fragments.get(id as usize) {
+            end = end.max(fragment.span.end);
+            id = fragment.older;
+        }
+        Some(Range { start: app.0, end })
+    }
+
+    /// Makes the suspect fragment of `app` live again that was made from the code that is there now,
+    /// and is guarded or not as said.
+    pub fn revive(&mut self, app: AppPc, guarded: bool) -> Option<u32> {
+        let mut id = self.index.suspects.get(app)?;
+        let mut younger = None;
+        let mut passed = 0;
+        while let Some(&fragment) = self.fragments.get(id as usize) {
+            if fragment.guarded == guarded && self.is_current(id) {
+                self.unlist(app, younger, fragment.older);
+                let fragment = &mut self.fragments[id as usize];
+                fragment.state = FragmentState::Live;
+                Self::lead_entry(fragment, checked_entry_of(app));
+                let (first, last) = (page_of(fragment.span.start), page_of(fragment.span.end - 1));
+                self.table.insert(app, id);
+                for page in [Some(first), Some(last).filter(|&p| p != first)] {
+                    // With two pages, only one of the lists may have been walked.
+                    if let Some(page) = page
+                        && (first == last || !self.index.lists(page, id))
+                    {
+                        self.index.add(id, &[page]);
+                    }
+                }
+                return Some(id);
+            }
+            passed += 1;
+            // What is left is found again only after as many others have been made.
+            if passed >= MOST || fragment.guarded != guarded {
+                self.unlist(app, younger, fragment.older);
+                self.bury(id);
+            } else {
+                younger = Some(id);
+            }
+            id = fragment.older;
+        }
+        None
+    }
+
+    /// Takes a suspect out of the list of its address.
+    fn unlist(&mut self, app: AppPc, younger: Option<u32>, older: u32) {
+        match younger {
+            Some(younger) => self.fragments[younger as usize].older = older,
+            None if older == UNLINKED => self.index.suspects.remove(app),
+            None => self.index.suspects.insert(app, older),
+        }
+    }
+
+    /// A fragment of the one instruction at `app`, if there is one that is not outdated.
+    pub fn single(&self, app: AppPc) -> Option<u32> {
+        self.index
+            .singles
+            .get(app)
+            .filter(|&id| self.is_current(id))
+    }
+
+    /// Remembers a fragment of one instruction.
+    pub fn keep_single(&mut self, app: AppPc, id: u32) {
+        if let Some(before) = self.index.singles.get(app) {
+            self.bury(before);
+        }
+        self.index.singles.insert(app, id);
+    }
+}

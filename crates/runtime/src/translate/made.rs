@@ -1,0 +1,287 @@
+//! Code that may change: read once, kept for comparison, and guarded where changes are not seen.
+//!
+//! # Why it is correct
+//! * Other threads may write while code is read. It is read in aligned words, each whole, so
+//!   that a store which programs use to change code that others execute is seen or not; and only
+//!   once: what is decoded, copied and kept for comparison is the same.
+//! * A guarded fragment compares before its first instruction and contains no instruction that
+//!   could change what was compared, but for its last. So its own stores are seen by the next
+//!   instruction; other threads' at its next entry, which comes before a branch goes anywhere.
+//! * After an instruction that serializes, what other threads wrote before must be seen: it ends a
+//!   fragment.
+//!
+//! # Memory protection keys
+//! A thread may execute what its keys keep it from reading. They are lifted while code is read.
+#![allow(unsafe_code)] // reason: reads the app's code.
+
+use alloc::vec::Vec;
+use core::arch::asm;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU8, AtomicU64};
+
+use linux_raw_sys::general as nr;
+
+use super::{MAX_INSNS, Refusal, Shape, Site, Translator};
+use crate::cache::{AppPc, Cache, Exit, Fragment, FragmentState, Spilled};
+use crate::decode::{Insn, Reader, writes_memory};
+use crate::emit::{Mem, Reg};
+use crate::pages::{PAGE, Pages, page_of};
+use crate::region::{Mapping, Nature};
+use crate::slot;
+
+/// Bytes of the longest instruction.
+const LONGEST: u64 = 15;
+/// Bytes that a fragment is made from at most.
+const MOST: usize = MAX_INSNS * LONGEST as usize;
+/// App instructions in a guarded fragment: each byte costs three of its own.
+const MAX_GUARDED: usize = 16;
+
+/// What was read last.
+pub(super) struct Buffer {
+    /// A word in front may be read in part, and 16 bytes behind are read with the last instruction.
+    words: Vec<u64>,
+}
+
+impl Buffer {
+    pub(super) fn new() -> Self {
+        Self {
+            words: alloc::vec![0; MOST / 8 + 4],
+        }
+    }
+}
+
+/// How a fragment comes to its code.
+#[derive(Clone, Copy, Default)]
+pub(super) struct From {
+    /// It may change; there is a copy.
+    pub(super) made: bool,
+    /// Unseen.
+    pub(super) guarded: bool,
+    /// One instruction that may change the code behind it.
+    pub(super) single: bool,
+    /// The one instruction lies across two pages.
+    across: bool,
+    /// From an app address to that of its byte in the copy.
+    shift: u64,
+    /// Where the copy ends.
+    end: u64,
+}
+
+impl From {
+    pub(super) fn of(shape: Shape) -> Self {
+        Self {
+            single: shape == Shape::Single,
+            ..Self::default()
+        }
+    }
+
+    /// Where the bytes of an instruction are.
+    pub(super) fn at(&self, pc: AppPc) -> *const u8 {
+        pc.0.wrapping_add(self.shift) as *const u8
+    }
+
+    /// App instructions at most.
+    pub(super) fn limit(&self, max: usize) -> usize {
+        match self.single || self.across {
+            true => 1,
+            false if self.guarded => max.min(MAX_GUARDED),
+            false => max,
+        }
+    }
+
+    /// Whether an instruction at `pc` may be incomplete in the copy.
+    pub(super) fn ends_early(&self, pc: AppPc) -> bool {
+        self.made && !self.across && self.end - pc.0 < LONGEST
+    }
+
+    pub(super) fn state(&self) -> FragmentState {
+        match self.single {
+            true => FragmentState::Suspect,
+            false => FragmentState::Live,
+        }
+    }
+}
+
+/// Makes a page ready to have its code read. Whether what is made of it must be guarded.
+pub fn prepare(pages: &mut Pages, mapping: &Mapping, page: u64) -> bool {
+    match mapping.nature() {
+        Nature::Fixed | Nature::Made => false,
+        Nature::Unseen => true,
+        Nature::Writable => {
+            let read = if mapping.readable { nr::PROT_READ } else { 0 };
+            pages.ready(page, read | nr::PROT_WRITE | nr::PROT_EXEC)
+        }
+    }
+}
+
+/// Whether the kernel has turned memory protection keys on.
+fn keys_in_use() -> bool {
+    const UNKNOWN: u8 = 0;
+    static ANSWER: AtomicU8 = AtomicU8::new(UNKNOWN);
+    match ANSWER.load(Relaxed) {
+        UNKNOWN => {
+            const OSPKE: u32 = 1 << 4;
+            let is = core::arch::x86_64::__cpuid_count(7, 0).ecx & OSPKE != 0;
+            ANSWER.store(1 + u8::from(is), Relaxed);
+            is
+        }
+        answer => answer == 2,
+    }
+}
+
+/// Runs `read` with no memory kept from this thread by its keys.
+pub fn with_keys_lifted<T>(read: impl FnOnce() -> T) -> T {
+    if !keys_in_use() {
+        return read();
+    }
+    let before: u32;
+    // SAFETY: the processor has the instructions and the kernel has turned them on; the rights are
+    // put back, and nothing is executed in between but `read`.
+    unsafe {
+        asm!("rdpkru", in("ecx") 0, out("eax") before, out("edx") _, options(nomem, nostack));
+    }
+    if before == 0 {
+        return read();
+    }
+    // SAFETY: as above.
+    unsafe { asm!("wrpkru", in("eax") 0, in("ecx") 0, in("edx") 0, options(nostack)) };
+    let result = read();
+    // SAFETY: as above.
+    unsafe { asm!("wrpkru", in("eax") before, in("ecx") 0, in("edx") 0, options(nostack)) };
+    result
+}
+
+impl Translator {
+    /// Reads the code at `pc`, to the end of its page at most.
+    pub(super) fn read_made<'a>(
+        &mut self,
+        site: &mut Site<'_>,
+        pc: AppPc,
+        region: usize,
+    ) -> Result<Reader<'a>, Refusal> {
+        let page = page_of(pc.0);
+        if !site.regions.known[region].page_is_readable(page) {
+            return Err(Refusal::Native);
+        }
+        self.from.made = true;
+        // What executes one instruction of an open page has just opened it.
+        if !self.from.single {
+            self.from.guarded = prepare(site.pages, &site.regions.known[region], page);
+        }
+        let end = (page + PAGE).min(pc.0 + MOST as u64);
+        Ok(self.copy_made(pc, end))
+    }
+
+    /// Reads the one instruction at `pc`, which lies across the end of its page.
+    pub(super) fn across<'a>(
+        &mut self,
+        site: &mut Site<'_>,
+        pc: AppPc,
+    ) -> Result<Reader<'a>, Refusal> {
+        self.from.across = true;
+        let next = page_of(pc.0) + PAGE;
+        let mut end = next;
+        // Not there, or not code: the instruction is decoded as what it is without.
+        if let Ok(region) = Self::region(site, AppPc(next))
+            && site.regions.known[region].page_is_readable(next)
+        {
+            end = pc.0 + LONGEST;
+            if !self.from.single {
+                self.from.guarded |= prepare(site.pages, &site.regions.known[region], next);
+            }
+        }
+        Ok(self.copy_made(pc, end))
+    }
+
+    fn copy_made<'a>(&mut self, pc: AppPc, end: u64) -> Reader<'a> {
+        let first = pc.0 & !7;
+        let words = (end - first).div_ceil(8) as usize;
+        with_keys_lifted(|| {
+            for (n, word) in self.made.words[..words].iter_mut().enumerate() {
+                // SAFETY: an aligned word of a page that can be read. Others may write to it: the
+                // load is atomic.
+                *word = unsafe { (*((first + 8 * n as u64) as *const AtomicU64)).load(Relaxed) };
+            }
+        });
+        let copy = self.made.words.as_ptr() as u64;
+        self.from.shift = copy.wrapping_sub(first);
+        self.from.end = end;
+        // SAFETY: the buffer is as long as it will ever be, and is not written before the fragment
+        // is made.
+        let code = unsafe { core::slice::from_raw_parts(self.from.at(pc), (end - pc.0) as usize) };
+        Reader::new(code, pc)
+    }
+
+    /// Whether a fragment of code that may change ends behind `insn`.
+    pub(super) fn ends_behind(&self, insn: &Insn) -> bool {
+        const SERIALIZING: [&[u8]; 2] = [&[0x0f, 0xa2], &[0x0f, 0x01, 0xe8]]; // cpuid, serialize
+        // SAFETY: the instruction was decoded from these bytes.
+        let bytes = unsafe { core::slice::from_raw_parts(self.from.at(insn.pc()), insn.size()) };
+        SERIALIZING.contains(&bytes) || self.from.guarded && writes_memory(bytes, insn.pc())
+    }
+
+    /// Keeps what the fragment was made from.
+    pub(super) fn keep_source(&self, cache: &mut Cache, fragment: &mut Fragment) {
+        if !self.from.made {
+            return;
+        }
+        let span = self.span;
+        // SAFETY: all of the span was read.
+        let bytes = unsafe {
+            let len = (span.end - span.start) as usize;
+            core::slice::from_raw_parts(self.from.at(AppPc(span.start)), len)
+        };
+        fragment.source = u32::try_from(cache.sources.len()).ok();
+        cache.sources.extend_from_slice(bytes);
+    }
+
+    /// Compares the code of the fragment with what it is made from. Leaves `rcx` and `rdx` in their
+    /// slots.
+    pub(super) fn guard(&mut self, cache: &mut Cache, app: AppPc) {
+        self.spill_rcx();
+        self.spill_rdx();
+        let stub = self.stubs.at(self.stubs.here());
+        let exit = cache.new_exit(Exit::fixed(app));
+        self.stubs.load_gs(Reg::RDX, slot!(spill_rdx));
+        self.stubs.load_gs(Reg::RCX, slot!(spill_rcx));
+        self.stubs.store_gs_imm32(slot!(exit), exit);
+        self.stubs.jmp_gs(slot!(entry.changed));
+        let mut at = self.span.start;
+        while at < self.span.end {
+            let left = self.span.end - at;
+            // Words that a store changes whole are compared whole.
+            let aligned = 1 << at.trailing_zeros().min(3);
+            let size = [8, 4, 2, 1]
+                .into_iter()
+                .find(|&s| s <= left && s <= aligned);
+            let size = size.unwrap_or(1);
+            let mut bytes = [0u8; 8];
+            // SAFETY: in the span, which was read.
+            unsafe {
+                let from = self.from.at(AppPc(at));
+                core::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), size as usize);
+            }
+            let expected = u64::from_le_bytes(bytes);
+            if !self.code.load_rip(Reg::RCX, size as u8, at) {
+                self.code.mov_imm(Reg::RCX, at);
+                let mem = Mem {
+                    base: Some(Reg::RCX),
+                    index: None,
+                    disp: 0,
+                    fs: false,
+                    short: false,
+                };
+                self.code.load_mem(Reg::RCX, size as u8, &mem);
+            }
+            self.code.mov_imm(Reg::RDX, expected.wrapping_neg());
+            self.code.add_rdx_to_rcx();
+            let same = self.code.jrcxz();
+            let from = self.code.jmp();
+            let rel = stub.0 as i64 - self.code.at(from.0).0 as i64 - 4;
+            self.code.put_u32(from.0, rel as i32 as u32);
+            self.code.bind8_here(same);
+            at += size;
+        }
+        self.spilled = Spilled::BOTH;
+    }
+}
