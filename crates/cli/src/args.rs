@@ -61,6 +61,7 @@ Examples:
   trommel record -c 'H[P256]2048+A16' -- ./app   stratified sampling: a fraction of the cost
   trommel record --stream s.tstream -- ./app     also keep every event, in order
   trommel record --only libz.so.1 -- ./app       only code of one library
+  trommel record -- make -j2                     a build, with every process that it starts
 
 The program's input, output, exit status and terminating signal are its own.")]
 pub(crate) struct RecordArgs {
@@ -72,7 +73,7 @@ pub(crate) struct RecordArgs {
     #[arg(short, long = "compress", value_name = "SPEC", default_value = "exact")]
     pub(crate) compressor: String,
 
-    /// Also write every event, in order, to the stream FILE
+    /// Also write every event, in order, to the stream FILE; those of children to FILE.PID
     #[arg(long, value_name = "FILE")]
     pub(crate) stream: Option<PathBuf>,
 
@@ -83,6 +84,10 @@ pub(crate) struct RecordArgs {
     /// Observe only this module, symbol or range of addresses (LO-HI in hex); can be repeated
     #[arg(long, value_name = "WHERE", value_parser = parse_only)]
     pub(crate) only: Vec<Only>,
+
+    /// Observe this process alone: children, and the program that it may become, run natively
+    #[arg(long)]
+    pub(crate) no_follow: bool,
 
     /// File for the profile; an earlier one becomes FILE.old
     #[arg(short, long, value_name = "FILE", default_value = trommel_store::DEFAULT_FILE)]
@@ -103,6 +108,7 @@ pub(crate) struct RecordArgs {
 Examples:
   trommel report                        the 20 hottest of each kind in trommel.data
   trommel report -e value --top 100     the loads that are executed most, and what they load
+  trommel report --pid 4711             one process of several
   trommel report --json other.data      everything, for scripts (docs/json.md)")]
 pub(crate) struct ReportArgs {
     /// The profile
@@ -112,6 +118,10 @@ pub(crate) struct ReportArgs {
     /// Only events of this kind
     #[arg(short, long, value_name = "KIND", value_parser = parse_kind)]
     pub(crate) event: Option<Kind>,
+
+    /// Only this process; can be repeated [default: all of them, added up]
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Vec<u32>,
 
     /// Entries of each kind [default: 20, with --json all]; 0 means all
     #[arg(long, value_name = "N")]

@@ -38,6 +38,8 @@ pub(crate) struct Options {
     pub(crate) stream_limit: Option<u64>,
     /// What to observe; everything when empty.
     pub(crate) only: Vec<Only>,
+    /// Observe children and the programs that they execute too.
+    pub(crate) follow: bool,
 }
 
 /// Runs the program and collects its events. `guard` keeps interrupts from us.
@@ -55,6 +57,7 @@ pub(crate) fn record(options: Options, guard: &Guard) -> Result<(Recording, Outc
         stream: options.stream,
         stream_limit: options.stream_limit,
         only: options.only.iter().map(only).collect(),
+        follow: options.follow,
         stress: stress()?,
     };
     let recording = record::record(&options, guard, &mut output::complain)?;

@@ -40,10 +40,11 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         stream: args.stream,
         stream_limit: args.stream_limit,
         only: args.only,
+        follow: !args.no_follow,
     };
     let guard = interrupt::guard();
     let (recording, outcome) = host::record(options, &guard)?;
-    let (path, written, mut text) = conclude(&args.output, &recording.profile, args.quiet);
+    let (path, written, mut text) = conclude(&args.output, &recording.profiles, args.quiet);
     drop(guard);
     let stream_missing = stream.is_some() && !recording.stream_whole;
     let stream = stream.filter(|_| recording.stream_whole);
@@ -67,20 +68,20 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
 
 /// Writes the profile, as [`save`] does, and its summary. Side by side, since the user waits for both;
 /// nothing is printed before the file is there.
-fn conclude(path: &Path, profile: &Profile, quiet: bool) -> (PathBuf, Option<Written>, Vec<u8>) {
+fn conclude(path: &Path, profiles: &[Profile], quiet: bool) -> (PathBuf, Option<Written>, Vec<u8>) {
     let mut text = Vec::new();
     if quiet {
-        let (path, written) = save(path, profile);
+        let (path, written) = save(path, profiles);
         return (path, written, text);
     }
     let (path, written) = std::thread::scope(|scope| {
-        let writer = std::thread::Builder::new().spawn_scoped(scope, || save(path, profile));
+        let writer = std::thread::Builder::new().spawn_scoped(scope, || save(path, profiles));
         // Into memory, which does not fail.
-        let _ = summary::write(&mut text, profile);
+        let _ = summary::write(&mut text, profiles);
         match writer.map(|writer| writer.join()) {
             Ok(Ok(saved)) => saved,
             // No thread, or a defect: once more, here.
-            _ => save(path, profile),
+            _ => save(path, profiles),
         }
     });
     (path, written, text)
@@ -88,14 +89,14 @@ fn conclude(path: &Path, profile: &Profile, quiet: bool) -> (PathBuf, Option<Wri
 
 /// Writes the profile to `path` or, where that fails, to the directory for temporary files: a run
 /// may have taken hours. Gives the path used.
-fn save(path: &Path, profile: &Profile) -> (PathBuf, Option<Written>) {
-    let error = match trommel_store::write(path, profile) {
+fn save(path: &Path, profiles: &[Profile]) -> (PathBuf, Option<Written>) {
+    let error = match trommel_store::write(path, profiles) {
         Ok(written) => return (path.to_owned(), Some(written)),
         Err(error) => error,
     };
     output::complain(&error.to_string());
     let other = std::env::temp_dir().join(format!("trommel-{}.data", std::process::id()));
-    match trommel_store::write(&other, profile) {
+    match trommel_store::write(&other, profiles) {
         Ok(written) => {
             output::complain(&format!("the profile is in {} instead", other.display()));
             (other, Some(written))
@@ -144,11 +145,11 @@ mod tests {
 
     #[test]
     fn a_profile_that_cannot_be_where_it_should_is_saved_elsewhere() {
-        let (path, written) = save(Path::new("/dev/full"), &Profile::default());
+        let (path, written) = save(Path::new("/dev/full"), &[Profile::default()]);
         assert!(written.is_some() && path.starts_with(std::env::temp_dir()));
         assert_eq!(
             trommel_store::read(&path).expect("saved"),
-            Profile::default()
+            [Profile::default()]
         );
         std::fs::remove_file(path).expect("clean");
     }

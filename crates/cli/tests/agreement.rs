@@ -27,10 +27,23 @@ fn agrees(name: &str, mix: &str, specs: &[&str], program: &[&str]) {
     let dir = Dir::new(name);
     for spec in specs {
         let what = format!("{name} -e {mix} -c {spec}");
-        let options = ["record", "--quiet", "-e", mix, "-c", spec, "-o", "p.data"];
+        let options = [
+            "record",
+            "--no-follow",
+            "--quiet",
+            "-e",
+            mix,
+            "-c",
+            spec,
+            "-o",
+            "p.data",
+        ];
         let stream_to = ["--stream", "s.tstream", "--"];
         dir.trommel(&[&options[..], &stream_to, program].concat());
         let recorded = trommel_store::read(&dir.0.join("p.data")).expect("profile");
+        let [recorded] = &recorded[..] else {
+            panic!("{what}: {} processes", recorded.len());
+        };
 
         // Each tuple of each kind, and the exact counts of the same events.
         let parsed = [spec.parse().expect("spec"), "exact".parse().expect("spec")];

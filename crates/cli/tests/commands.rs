@@ -136,7 +136,7 @@ fn profile() -> Profile {
 
 fn with_profile(name: &str) -> Dir {
     let dir = Dir::new(name);
-    trommel_store::write(&dir.0.join("trommel.data"), &profile()).expect("written");
+    trommel_store::write(&dir.0.join("trommel.data"), &[profile()]).expect("written");
     dir
 }
 
@@ -461,7 +461,8 @@ fn names_come_from_the_program_that_was_recorded() {
     profile.modules[1].build_id.clear();
     let counts = BTreeMap::from([(at(twice), vec![(7, 100)])]);
     profile.kinds.get_mut(&Kind::Value).expect("values").counts = counts;
-    trommel_store::write(&dir.0.join("trommel.data"), &profile).expect("written");
+    trommel_store::write(&dir.0.join("trommel.data"), std::slice::from_ref(&profile))
+        .expect("written");
     let json: Value =
         serde_json::from_str(&text(&dir.trommel(&["report", "--json"]))).expect("JSON");
     let place = &json["values"][0]["at"];
@@ -510,7 +511,8 @@ fn receiver_types_are_named_by_their_class() {
         counts,
     };
     profile.kinds.insert(Kind::Type, kind);
-    trommel_store::write(&dir.0.join("trommel.data"), &profile).expect("written");
+    trommel_store::write(&dir.0.join("trommel.data"), std::slice::from_ref(&profile))
+        .expect("written");
     let report = text(&dir.trommel(&["report", "-e", "type"]));
     assert!(report.contains("Shape 81.8%, 0x1 18.2%"), "{report}");
     let json: Value =

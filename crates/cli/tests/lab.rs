@@ -229,7 +229,7 @@ fn estimated_counts_have_limits() {
         ("H[P16]64+A4", "stratum"),
     ] {
         let dir = Dir::new(&format!("limits-{basis}"));
-        trommel_store::write(&dir.0.join("trommel.data"), &sampled(compressor)).expect("written");
+        trommel_store::write(&dir.0.join("trommel.data"), &[sampled(compressor)]).expect("written");
         let text = dir.text(&["report"]);
         assert!(text.contains("95 % limits") && text.contains("±"), "{text}");
         assert!(text.contains("# limits"), "{text}");
@@ -267,7 +267,7 @@ fn estimated_counts_have_limits() {
 fn where_nothing_is_known_nothing_is_shown() {
     for (compressor, basis) in [("exact", "exact"), ("T[256]2048/2way/2bit", "unknown")] {
         let dir = Dir::new(&format!("unknown-{basis}"));
-        trommel_store::write(&dir.0.join("trommel.data"), &sampled(compressor)).expect("written");
+        trommel_store::write(&dir.0.join("trommel.data"), &[sampled(compressor)]).expect("written");
         assert!(!dir.text(&["report"]).contains("95 % limits"));
         let json: Value = serde_json::from_str(&dir.text(&["report", "--json"])).expect("JSON");
         assert_eq!(json["limits"]["basis"], basis);

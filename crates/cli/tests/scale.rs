@@ -54,8 +54,8 @@ fn counts_of_64_bits_are_stored_and_reported_exactly() {
         let dir = Dir::new("report");
         let written = profile(compressor);
         let file = dir.0.join("trommel.data");
-        trommel_store::write(&file, &written).expect("written");
-        assert_eq!(trommel_store::read(&file).expect("read"), written);
+        trommel_store::write(&file, std::slice::from_ref(&written)).expect("written");
+        assert_eq!(trommel_store::read(&file).expect("read"), [written]);
 
         let json = dir.json(&["report", "--json"]);
         assert_eq!(json["edges"][0]["count"], ODD, "{compressor}");

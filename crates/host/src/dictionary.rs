@@ -12,9 +12,9 @@ use trommel_queue::dict::{Event, TargetPc};
 use trommel_tuple::{Kind, Place, Tuple};
 
 use crate::exact::UNSELECTED;
-use crate::modules::Modules;
+use crate::modules::{Images, Modules};
 use crate::only::Selection;
-use crate::shared::{Damaged, SharedFile};
+use crate::shared::{Damaged, Shared};
 
 /// One event of a block, resolved.
 #[derive(Clone, Copy)]
@@ -70,9 +70,9 @@ pub struct Dictionary {
 
 impl Dictionary {
     /// Nothing is known yet.
-    pub fn new(selection: Selection) -> Self {
+    pub fn new(selection: Selection, images: Images) -> Self {
         Self {
-            modules: Modules::new(),
+            modules: Modules::new(images),
             sites: FxHashMap::default(),
             table_of: FxHashMap::default(),
             tables: Vec::new(),
@@ -89,7 +89,7 @@ impl Dictionary {
     }
 
     /// Works out what a path number means.
-    pub fn meet(&mut self, shared: &SharedFile, number: u32) -> Result<Path, Damaged> {
+    pub fn meet(&mut self, shared: &Shared, number: u32) -> Result<Path, Damaged> {
         let (header, tail) = shared.path(number as usize)?;
         let block = match self.block_at.get(&header.block) {
             Some(&block) => block,
@@ -154,7 +154,7 @@ impl Dictionary {
         }
     }
 
-    fn block(&mut self, shared: &SharedFile, at: u32) -> Result<u32, Damaged> {
+    fn block(&mut self, shared: &Shared, at: u32) -> Result<u32, Damaged> {
         let events = shared.block(at)?;
         let first = self.steps.len() as u32;
         let tables = self.tables.len() as u32;

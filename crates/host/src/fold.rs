@@ -27,6 +27,7 @@ use std::io;
 use trommel_compress::{Level, Spec};
 use trommel_profile::accuracy::PerKind;
 use trommel_profile::{KindProfile, Site, Thread};
+use trommel_queue::SPAWNED;
 use trommel_queue::dict::TargetPc;
 use trommel_tuple::{Kind, KindSet, Place, Tuple};
 
@@ -34,9 +35,9 @@ use self::ordered::{BLOCK, Ordered};
 use self::settled::Settled;
 use crate::dictionary::{Dictionary, Path, Step};
 use crate::exact::{Tables, UNSELECTED};
-use crate::modules::Modules;
+use crate::modules::{Images, Modules};
 use crate::only::Selection;
-use crate::shared::{Damaged, Filled, SharedFile};
+use crate::shared::{Damaged, Filled, Shared};
 use crate::stream::StreamFile;
 
 /// The stream file could not be written; the profile does not need it.
@@ -63,6 +64,12 @@ type Sizes = [u32; 8];
 
 /// Number of the thread that a program starts with. What it did is the rest of what all did.
 const FIRST_THREAD: u32 = 1;
+
+/// Whether what a thread did counts as the first one's: its own, and what processes did that ran in
+/// this one's memory.
+const fn is_first(thread: u32) -> bool {
+    thread == FIRST_THREAD || thread & SPAWNED != 0
+}
 
 /// Folds the records of one target.
 pub struct Folder {
@@ -91,6 +98,7 @@ impl Folder {
         spec: &Spec,
         stream: Option<(io::Result<StreamFile>, Option<u64>)>,
         selection: Selection,
+        images: Images,
     ) -> Self {
         let (stream, limit) = stream.map_or((None, None), |(file, limit)| (Some(file), limit));
         let (stream, stream_error) = match stream.transpose() {
@@ -102,7 +110,7 @@ impl Folder {
             && stream_error.is_none();
         let ordered = (!exact).then(|| Ordered::new(spec, stream, stream_error, limit));
         Self {
-            dictionary: Dictionary::new(selection),
+            dictionary: Dictionary::new(selection, images),
             met: Vec::new(),
             counters: Vec::new(),
             paths: Vec::new(),
@@ -122,17 +130,13 @@ impl Folder {
     }
 
     /// Folds the next records of one thread.
-    pub fn chunk(
-        &mut self,
-        shared: &SharedFile,
-        from: &Filled,
-        bytes: &[u8],
-    ) -> Result<(), Damaged> {
+    pub fn chunk(&mut self, shared: &Shared, from: &Filled, bytes: &[u8]) -> Result<(), Damaged> {
         self.learn(shared);
-        let other = from.thread != FIRST_THREAD;
-        match other {
-            true => self.threads.entry(from.thread).or_default().0 = from.tid,
-            false => self.first_tid = from.tid,
+        let other = !is_first(from.thread);
+        if other {
+            self.threads.entry(from.thread).or_default().0 = from.tid;
+        } else if from.thread == FIRST_THREAD {
+            self.first_tid = from.tid;
         }
         if self.ordered.is_some() {
             self.expand(shared, from.thread, bytes, false)
@@ -154,7 +158,7 @@ impl Folder {
     }
 
     /// Folds what was kept back: no more will come.
-    pub fn end(&mut self, shared: &SharedFile) -> Result<(), Damaged> {
+    pub fn end(&mut self, shared: &Shared) -> Result<(), Damaged> {
         self.learn(shared);
         let rest = self.ordered.as_ref().map(|o| o.rest.keys().copied());
         let mut threads: Vec<u32> = rest.into_iter().flatten().collect();
@@ -170,7 +174,7 @@ impl Folder {
     }
 
     /// Reads what the dictionary says beyond what is known.
-    fn learn(&mut self, shared: &SharedFile) {
+    fn learn(&mut self, shared: &Shared) {
         let regions = shared.regions();
         while self.regions < regions {
             let region = shared.region(self.regions);
@@ -186,7 +190,7 @@ impl Folder {
     /// Which path met `number` is. What it expands to is worked out when it is met for the first
     /// time: most are never taken.
     #[inline]
-    fn path(&mut self, shared: &SharedFile, number: u32) -> Result<usize, Damaged> {
+    fn path(&mut self, shared: &Shared, number: u32) -> Result<usize, Damaged> {
         match self.met.get(number as usize) {
             Some(&NEVER) => self.meet(shared, number),
             Some(&met) => Ok(met as usize),
@@ -195,7 +199,7 @@ impl Folder {
     }
 
     #[cold]
-    fn meet(&mut self, shared: &SharedFile, number: u32) -> Result<usize, Damaged> {
+    fn meet(&mut self, shared: &Shared, number: u32) -> Result<usize, Damaged> {
         let path = self.dictionary.meet(shared, number)?;
         self.tables.make(self.dictionary.table_count());
         let met = self.paths.len();
@@ -226,7 +230,7 @@ impl Folder {
     /// The way for exact counts. `SPLIT`: adds the events, per kind, to `events`.
     fn count<const SPLIT: bool>(
         &mut self,
-        shared: &SharedFile,
+        shared: &Shared,
         bytes: &[u8],
         events: &mut Sizes,
     ) -> Result<(), Damaged> {
@@ -263,7 +267,7 @@ impl Folder {
     /// The way for everything else.
     fn expand(
         &mut self,
-        shared: &SharedFile,
+        shared: &Shared,
         thread: u32,
         bytes: &[u8],
         last: bool,
@@ -274,7 +278,7 @@ impl Folder {
         };
         let before = ordered.seen;
         let done = self.expand_into(&mut ordered, shared, thread, bytes, last);
-        if thread != FIRST_THREAD {
+        if !is_first(thread) {
             let added = |k: usize| ordered.seen.get(k).map_or(0, |seen| seen - before[k]);
             self.add_to(thread, std::array::from_fn(added));
         }
@@ -285,7 +289,7 @@ impl Folder {
     fn expand_into(
         &mut self,
         ordered: &mut Ordered,
-        shared: &SharedFile,
+        shared: &Shared,
         thread: u32,
         bytes: &[u8],
         last: bool,

@@ -16,6 +16,7 @@
 #![allow(unsafe_code)]
 
 use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::OwnedFd;
 
 use nix::sys::ptrace;
 use nix::sys::signal::Signal;
@@ -67,8 +68,38 @@ fn other(e: nix::Error) -> io::Error {
     io::Error::from_raw_os_error(e as i32)
 }
 
+/// The file that a program is to share with us.
+pub enum File<'a> {
+    /// A descriptor of the target.
+    Inherited(i32),
+    /// The target makes an empty one; this is given our descriptor, before the runtime starts.
+    Made(&'a mut dyn FnMut(OwnedFd) -> io::Result<()>),
+}
+
+/// Makes the stopped process make a file; its descriptor there, and ours. `name_at`: memory of the
+/// runtime's.
+fn make_file(pid: Pid, name_at: u64) -> io::Result<(i32, OwnedFd)> {
+    const NAME: &[u8] = b"trommel\0";
+    let remote = RemoteIoVec {
+        base: name_at as usize,
+        len: NAME.len(),
+    };
+    process_vm_writev(pid, &[IoSlice::new(NAME)], &[remote]).map_err(other)?;
+    let flags = u64::from(libc::MFD_CLOEXEC);
+    let fd = remote_call(pid, libc::SYS_memfd_create, [name_at, flags, 0, 0, 0, 0])? as i32;
+    let path = format!("/proc/{pid}/fd/{fd}");
+    let opened = std::fs::File::options().read(true).write(true).open(path);
+    match opened {
+        Ok(file) => Ok((fd, file.into())),
+        Err(error) => {
+            let _ = remote_call(pid, libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0]);
+            Err(error)
+        }
+    }
+}
+
 /// Exchanges the signal mask of the stopped process.
-fn set_mask(pid: Pid, mask: u64) -> io::Result<u64> {
+pub(crate) fn set_mask(pid: Pid, mask: u64) -> io::Result<u64> {
     const GETSIGMASK: libc::c_uint = 0x420a;
     const SETSIGMASK: libc::c_uint = 0x420b;
     let mut old = 0_u64;
@@ -124,11 +155,16 @@ fn entry(pid: Pid) -> Option<u64> {
     found.map(|[_, value]| word(*value))
 }
 
-/// Puts the runtime into `pid`, stopped behind its `exec`, and lets it run. `file` is the shared
-/// file's descriptor in the target.
-pub fn inject(pid: Pid, file: i32) -> io::Result<()> {
+/// Puts the runtime into `pid`, stopped behind its `exec`, and lets it run, with `mask` as its signal
+/// mask or the one it has.
+pub fn inject(pid: Pid, file: File<'_>, mask: Option<u64>) -> io::Result<()> {
+    const CODE_SEGMENT_64: u64 = 0x33;
     let app = ptrace::getregs(pid).map_err(other)?;
-    let mask = set_mask(pid, u64::MAX)?;
+    if app.cs != CODE_SEGMENT_64 {
+        return Err(io::Error::other("it is not a 64-bit x86 program"));
+    }
+    let own_mask = set_mask(pid, u64::MAX)?;
+    let mask = mask.unwrap_or(own_mask);
     let size = image::len() + START_STACK;
     let prot = (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) as u64;
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
@@ -139,6 +175,17 @@ pub fn inject(pid: Pid, file: i32) -> io::Result<()> {
     )?;
     let image = image::relocate(base);
     let stack_top = base + size as u64;
+    let file = match file {
+        File::Inherited(fd) => fd,
+        File::Made(take) => {
+            let (fd, file) = make_file(pid, stack_top - 64)?;
+            if let Err(error) = take(file) {
+                remote_call(pid, libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0])?;
+                return Err(error);
+            }
+            fd
+        }
+    };
     let args = StartArgs {
         file: file as u64,
         app_pc: app.rip,

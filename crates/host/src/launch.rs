@@ -22,7 +22,7 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use crate::inject::inject;
+use crate::inject::{File, inject};
 use crate::interrupt::Guard;
 
 /// What is to be started.
@@ -100,43 +100,6 @@ pub struct Ended {
     pub status: Option<i32>,
     /// CPU time, its own and the kernel's for it, with all children that it waited for.
     pub cpu: Duration,
-}
-
-/// Waits for the end of a program.
-pub fn wait(pid: Pid) -> Ended {
-    loop {
-        let mut status = 0;
-        // SAFETY: all-zero is a valid rusage.
-        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-        // SAFETY: two valid places to write to.
-        let got = unsafe { libc::wait4(pid.as_raw(), &raw mut status, 0, &raw mut usage) };
-        if got < 0 {
-            if Errno::last() == Errno::EINTR {
-                continue;
-            }
-            return Ended::default();
-        }
-        let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
-        let cpu = time(usage.ru_utime) + time(usage.ru_stime);
-        let status = if libc::WIFEXITED(status) {
-            Some(libc::WEXITSTATUS(status))
-        } else if libc::WIFSIGNALED(status) {
-            Some(-libc::WTERMSIG(status))
-        } else {
-            continue;
-        };
-        return Ended { status, cpu };
-    }
-}
-
-/// Whether a program has ended; [`wait`] then tells how.
-pub fn has_ended(pid: Pid) -> bool {
-    use nix::sys::wait::{Id, WaitPidFlag, waitid};
-    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-    !matches!(
-        waitid(Id::Pid(pid), flags),
-        Ok(WaitStatus::StillAlive) | Err(Errno::EINTR)
-    )
 }
 
 /// How a child exits that may not be traced; no error of `exec` has this number.
@@ -281,5 +244,6 @@ fn take_over(child: Pid, file: i32) -> Result<(), LaunchFailure> {
     if regs.cs != CODE_SEGMENT_64 {
         return Err(LaunchFailure::NotNative);
     }
-    inject(child, file).map_err(system("putting the runtime into the program"))
+    inject(child, File::Inherited(file), None)
+        .map_err(system("putting the runtime into the program"))
 }

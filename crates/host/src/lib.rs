@@ -3,7 +3,9 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`image`] | the runtime's bytes |
-//! | [`shared`] | the memory file, made and read with every bound checked |
+//! | [`family`] | the memory files, made |
+//! | [`shared`] | one process's slot in them, read with every bound checked |
+//! | [`bell`] | waiting for many processes at once |
 //! | [`inject`] | the runtime into a stopped process |
 //! | [`launch`] | a program started, injected, and waited for |
 //! | [`interrupt`] | what Ctrl-C means while a program runs |
@@ -14,19 +16,25 @@
 //! | [`fold`] | records into a profile |
 //! | [`stress`] | options for tests |
 //! | [`stream`] | events into a file |
-//! | [`record`] | all of it, for one program |
+//! | [`process`] | one process served, from its first record to its profile |
+//! | [`follow`] | processes that become other programs |
+//! | [`record`] | all of it, for a program and what it starts |
 //!
-//! Architecture invariant: only [`inject`] and [`launch`] know ptrace; nothing here prints.
+//! Architecture invariant: only [`inject`], [`launch`] and [`follow`] know ptrace; nothing here prints.
 
+pub mod bell;
 pub mod dictionary;
 pub mod exact;
+pub mod family;
 pub mod fold;
+pub mod follow;
 pub mod image;
 pub mod inject;
 pub mod interrupt;
 pub mod launch;
 pub mod modules;
 pub mod only;
+pub mod process;
 pub mod record;
 pub mod shared;
 pub mod stream;

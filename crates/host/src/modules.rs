@@ -5,9 +5,12 @@
 //! which their code first ran. A later region replaces earlier ones that it overlaps: the runtime
 //! waits until all records of the old code are folded before it lets that happen.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::rc::Rc;
 
 use trommel_profile::{Loaded, Module};
 use trommel_queue::dict::TargetPc;
@@ -24,24 +27,22 @@ struct Known {
     vaddr: u64,
 }
 
-/// The modules of a run and where they are.
+/// Files that were looked into, by path and inode: processes of a run have many in common.
+pub type Images = Rc<RefCell<HashMap<(Vec<u8>, u64), Option<Rc<elf::Image>>>>>;
+
+/// The modules of a process and where they are.
 pub struct Modules {
     /// By number; the first is `[anon]`.
     pub list: Vec<Module>,
-    images: Vec<(Vec<u8>, u64, Option<elf::Image>)>,
+    images: Vec<(Vec<u8>, u64, Option<Rc<elf::Image>>)>,
+    inspected: Images,
     known: Vec<Known>,
     last: usize,
 }
 
-impl Default for Modules {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Modules {
     /// No module but `[anon]`.
-    pub fn new() -> Self {
+    pub fn new(inspected: Images) -> Self {
         let anon = Module {
             id: ModuleId::ANON,
             path: b"[anon]".to_vec(),
@@ -50,6 +51,7 @@ impl Modules {
         Self {
             list: vec![anon],
             images: vec![(b"[anon]".to_vec(), 0, None)],
+            inspected,
             known: Vec::new(),
             last: 0,
         }
@@ -81,7 +83,7 @@ impl Modules {
         let number = usize::from(module.0);
         if module != ModuleId::ANON {
             let bias = region.range.start.wrapping_sub(vaddr);
-            let extent = self.images[number].2.as_ref().map_or(
+            let extent = self.images[number].2.as_deref().map_or(
                 vaddr..vaddr + (region.range.end - region.range.start),
                 elf::Image::extent,
             );
@@ -114,10 +116,16 @@ impl Modules {
         let Ok(number) = u16::try_from(self.list.len()) else {
             return ModuleId::ANON;
         };
-        let image = match elf::inspect(Path::new(OsStr::from_bytes(&region.path))) {
-            Ok(Format::Elf(image)) => Some(image),
-            _ => None,
-        };
+        let key = (region.path.clone(), region.inode);
+        let mut inspected = self.inspected.borrow_mut();
+        let image = inspected.entry(key).or_insert_with(|| {
+            match elf::inspect(Path::new(OsStr::from_bytes(&region.path))) {
+                Ok(Format::Elf(image)) => Some(Rc::new(image)),
+                _ => None,
+            }
+        });
+        let image = image.clone();
+        drop(inspected);
         let id = ModuleId(number);
         let build_id = match &image {
             Some(image) => image.build_id.clone(),
@@ -172,7 +180,7 @@ mod tests {
 
     #[test]
     fn later_regions_replace_earlier_ones() {
-        let mut m = Modules::new();
+        let mut m = Modules::new(Images::default());
         m.add(&region(0x1000..0x3000, b"/a", 1));
         m.add(&region(0x5000..0x6000, b"/b", 2));
         assert_eq!(

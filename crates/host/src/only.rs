@@ -49,11 +49,10 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// The selection of a run of the program at `main` (the ELF file that runs).
-    pub fn new(wanted: Vec<Only>, main: &Path) -> Self {
+    /// The selection of a process that runs the program at `main` (the ELF file). `files` is where
+    /// symbols are read from.
+    pub fn new(wanted: Vec<Only>, main: &Path, files: &'static Files) -> Self {
         let main = std::fs::canonicalize(main).unwrap_or_else(|_| main.to_owned());
-        // One for each run of the command: symbols borrow from it until the end.
-        let files = Box::leak(Box::new(Files::new()));
         Self {
             wanted,
             main: main.as_os_str().as_bytes().to_vec(),

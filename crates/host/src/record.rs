@@ -1,30 +1,49 @@
-//! One program recorded from its first instruction to its end.
+//! A program recorded from its first instruction to its end, and the processes that it starts.
 //!
-//! The calling thread serves the queue: it takes chunks as the target's threads fill them, folds
-//! each and gives it back, and sleeps when there is none. A second thread
-//! waits for the program to end. What a thread had recorded and not published when the program ended
-//! is read up to its write pointer, so nothing it delivered is lost, however it ended. The same is
-//! done while the program runs when its code is about to change, as records must be understood while
-//! the code that they name is what it was.
+//! # Problem
+//! A build starts thousands of processes, a few at a time, each with a queue that fills in
+//! milliseconds; a shell's live for one. Each must be served as if it were the only one, and a
+//! thread for each would cost more than the processes.
+//!
+//! # Strategy
+//! The calling thread serves all queues in turn: it takes chunks as the targets' threads fill them,
+//! folds each and gives it back, and sleeps when there is none ([`crate::bell`]). Processes made by
+//! `fork` are found in their family's directory; those that become other programs ask
+//! ([`crate::follow`]). It is the tracer too, and so the only thread there is.
+//!
+//! The run is over when the first program has ended. Processes that are still there then are let go:
+//! their slots are closed, and they leave when they come to it next.
+//!
+//! # Invariants
+//! * What a process published before it ended is folded, whoever ends first.
+//! * A process whose slot is closed or whose family is dropped runs on natively.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::time::{Duration, Instant, SystemTime};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
+use nix::unistd::Pid;
 use trommel_compress::Spec;
-use trommel_profile::{Profile, Run, Threads};
-use trommel_queue::{LetGo, State};
+use trommel_profile::Profile;
+use trommel_queue::{Request, Unfollowed};
+use trommel_symbol::Files;
 use trommel_symbol::launch::Program;
 use trommel_tuple::KindSet;
 
+use crate::bell;
+use crate::family::{Family, Newcomer};
 use crate::fold::Folder;
+use crate::follow::{self, Change};
 use crate::interrupt::Guard;
-use crate::launch::{Command, Ended, Inherited, LaunchFailure, has_ended, launch, wait};
+use crate::launch::{Command, Ended, Inherited, LaunchFailure, launch};
+use crate::modules::Images;
 use crate::only::{Only, Selection};
-use crate::shared::{Damaged, Filled, SharedFile};
+use crate::process::{Ancestor, Done, End, Identity, Process};
+use crate::shared::{Asked, Shared, Terms};
 use crate::stream::Pending;
 
 /// What to record.
@@ -46,6 +65,8 @@ pub struct RecordOptions {
     pub stream_limit: Option<u64>,
     /// What to observe; everything when empty.
     pub only: Vec<Only>,
+    /// Children and the programs that they execute are observed too.
+    pub follow: bool,
     /// Stress options of the runtime, see `docs/testing.md`.
     pub stress: u64,
 }
@@ -53,13 +74,13 @@ pub struct RecordOptions {
 /// A finished run.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// What was collected.
-    pub profile: Profile,
+    /// What was collected: a profile for each process, the first program's first.
+    pub profiles: Vec<Profile>,
     /// How the program ended.
     pub ended: Ended,
     /// Whether we ended it, as its stream had all the events that were wanted.
     pub limited: bool,
-    /// What the engine did.
+    /// What the engine did in the first process.
     pub engine: Engine,
     /// Whether all of the stream, if one was wanted, is in its file.
     pub stream_whole: bool,
@@ -125,12 +146,19 @@ pub enum RecordError {
 /// Runs the program and collects its events. `notice` gets, as it happens, what the user should
 /// know: one line each. While it runs, `guard` gives it the interrupts; who writes the profile keeps
 /// the guard until that is done.
+///
+/// Must be called while this process has one thread.
+///
+/// # Errors
+/// Why there is nothing to record.
 pub fn record(
     options: &RecordOptions,
     guard: &Guard,
     notice: &mut dyn FnMut(&str),
 ) -> Result<Recording, RecordError> {
-    let shared = SharedFile::new(options.kinds, options.stress).map_err(RecordError::Shared)?;
+    let family = Family::new().map_err(RecordError::Shared)?;
+    let mut session = Session::new(options, notice);
+    let shared = Shared::first(&family, session.terms).map_err(RecordError::Shared)?;
     let stream = match &options.stream {
         Some(path) => {
             let file = Pending::open(path).map_err(|error| RecordError::Stream {
@@ -141,10 +169,6 @@ pub fn record(
         }
         None => None,
     };
-    let selection = Selection::new(options.only.clone(), &options.program.elf);
-    let started = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
     let clock = Instant::now();
     let args: Vec<&OsStr> = options.arguments.iter().map(OsString::as_os_str).collect();
     let command = Command {
@@ -153,121 +177,467 @@ pub fn record(
         inherited: options.inherited,
         guard,
     };
-    let pid =
-        launch(&command, shared.fd(), || shared.warm()).map_err(|failure| RecordError::Launch {
-            program: options.program.path.clone(),
-            failure,
-        })?;
+    let launched = launch(&command, family.fd(), || shared.warm());
+    let pid = launched.map_err(|failure| RecordError::Launch {
+        program: options.program.path.clone(),
+        failure,
+    })?;
     guard.program(pid);
+    let watch = bell::watch();
     let stream = stream.map(|(file, limit)| (file.begin(), limit));
-    let mut folder = Folder::new(&options.compressor, stream, selection);
-    let mut served = Served::default();
-    let over = AtomicBool::new(false);
-    let (folded, (ended, wall)) = std::thread::scope(|scope| {
-        let waiter = std::thread::Builder::new().spawn_scoped(scope, || {
-            let ended = (wait(pid), clock.elapsed());
-            over.store(true, SeqCst);
-            shared.wake();
-            ended
-        });
-        match waiter {
-            Ok(waiter) => {
-                let over = || over.load(SeqCst) || shared.is_ending();
-                let target = Target { pid, over: &over };
-                serve(&shared, &mut folder, &mut served, notice, &target);
-                // While the kernel takes the process apart.
-                let folded = folder.finish(options.kinds);
-                (folded, waiter.join().unwrap_or_default())
-            }
-            // The limit for processes is reached: its end is seen a little later then.
-            Err(_) => {
-                let over = || has_ended(pid);
-                let target = Target { pid, over: &over };
-                serve(&shared, &mut folder, &mut served, notice, &target);
-                let ended = (wait(pid), clock.elapsed());
-                (folder.finish(options.kinds), ended)
-            }
-        }
-    });
+    let selection = Selection::new(options.only.clone(), &options.program.elf, session.files);
+    let folder = Folder::new(
+        &options.compressor,
+        stream,
+        selection,
+        Rc::clone(&session.images),
+    );
+    let identity = Identity {
+        pid,
+        parent: 0,
+        command: options
+            .arguments
+            .iter()
+            .map(|a| a.as_bytes().to_vec())
+            .collect(),
+    };
+    session.main = Some(pid);
+    session.families.push(family);
+    let first = Process::new(identity, shared, folder, true);
+    session.processes.push((0, first));
+    session.started = 1;
+    let limited = session.serve();
+    let ended = session.ended.map(|(ended, _)| ended).unwrap_or_default();
+    let wall = clock.elapsed();
     guard.ended();
-    let control = shared.control();
-    let mut let_go = served.let_go;
-    match State::from_number(control.state.load(Relaxed)) {
-        Some(State::Exec) => {
-            let_go.push("it became another program (exec), which ran natively".to_owned());
+    drop(watch);
+    session.conclude(&ended, limited, wall)
+}
+
+/// A thread that is traced while it becomes another program.
+struct Traced {
+    tid: Pid,
+    /// The process that the thread belongs to.
+    process: Pid,
+    /// Number of the process whose request it was.
+    number: usize,
+    /// It only shares that process's memory.
+    spawned: bool,
+    mask: u64,
+}
+
+/// A run that goes on.
+struct Session<'a> {
+    options: &'a RecordOptions,
+    notice: &'a mut dyn FnMut(&str),
+    terms: Terms,
+    images: Images,
+    files: &'static Files,
+    families: Vec<Rc<Family>>,
+    /// Those that are there, by number.
+    processes: Vec<(usize, Process)>,
+    /// Processes started so far.
+    started: usize,
+    /// Those that have ended and are still making others.
+    ancestors: Vec<Ancestor>,
+    /// By number, those that are not there any more.
+    done: Vec<(usize, Done)>,
+    traced: Vec<Traced>,
+    main: Option<Pid>,
+    ended: Option<(Ended, Instant)>,
+}
+
+const IDLE: Duration = Duration::from_millis(100);
+
+impl<'a> Session<'a> {
+    fn new(options: &'a RecordOptions, notice: &'a mut dyn FnMut(&str)) -> Self {
+        Self {
+            options,
+            notice,
+            terms: Terms {
+                kinds: options.kinds,
+                options: options.stress,
+                follow: options.follow,
+            },
+            images: Images::default(),
+            // One for each run of the command: symbols borrow from it until the end.
+            files: Box::leak(Box::new(Files::new())),
+            families: Vec::new(),
+            processes: Vec::new(),
+            started: 0,
+            ancestors: Vec::new(),
+            done: Vec::new(),
+            traced: Vec::new(),
+            main: None,
+            ended: None,
         }
-        Some(State::Fresh) if ended.status == Some(NOT_STARTED) => {
-            return Err(RecordError::NotStarted {
-                program: options.program.path.clone(),
+    }
+
+    /// Serves until the first program has ended and everything is folded; whether we ended it.
+    fn serve(&mut self) -> bool {
+        let mut limited = false;
+        let mut looked = Instant::now();
+        loop {
+            // Asked before looking, so that what was published before an end is seen.
+            if bell::child_changed() {
+                self.changes();
+            }
+            if looked.elapsed() >= IDLE || self.ended.is_some() {
+                looked = Instant::now();
+                self.processes.iter_mut().for_each(|(_, p)| p.look());
+            }
+            self.newcomers();
+            for (_, process) in &mut self.processes {
+                if process.end == End::No && process.is_ending() {
+                    process.end = End::Ended(process.exit_status());
+                }
+                process.serve(self.notice);
+                if process.is_full() && !limited && process.end == End::No {
+                    limited = true;
+                    let _ = nix::sys::signal::kill(
+                        process.identity.pid,
+                        nix::sys::signal::Signal::SIGKILL,
+                    );
+                }
+            }
+            self.requests();
+            self.finish();
+            if let Some(since) = self.since_end() {
+                const PATIENCE: Duration = Duration::from_secs(1);
+                // A thread that is traced would not be left as it was.
+                if self.traced.is_empty() || since > PATIENCE {
+                    self.leave();
+                    return limited;
+                }
+            }
+            let processes = &self.processes;
+            let families = &self.families;
+            bell::sleep(families, IDLE, || {
+                let news = |family: &Rc<Family>| {
+                    let known = |slot| is_known(processes, family, slot);
+                    family.is_asked() || !family.newcomers(known).is_empty()
+                };
+                processes.iter().any(|(_, p)| !p.is_idle()) || families.iter().any(news)
             });
         }
-        Some(State::Fresh) => let_go.push("the runtime did not start".to_owned()),
-        _ => {}
     }
-    let limited = served.limited && ended.status == Some(-libc::SIGKILL);
-    if limited {
-        let_go.push("it was ended when the stream had all the events that were wanted".to_owned());
+
+    /// How long ago the first program ended.
+    fn since_end(&self) -> Option<Duration> {
+        self.ended.map(|(_, at)| at.elapsed())
     }
-    let children = u64::from(control.children.load(Relaxed));
-    if children != 0 {
-        let_go.push(format!("{children} child processes, which ran natively"));
+
+    /// What children of ours have come to.
+    fn changes(&mut self) {
+        while let Some(change) = follow::change() {
+            match change {
+                Change::Ended(pid, ended) => {
+                    if Some(pid) == self.main {
+                        self.ended = Some((ended, Instant::now()));
+                    }
+                    if let Some(at) = self.traced.iter().position(|t| t.tid == pid) {
+                        // Killed in the middle: whoever waits for its request may go on.
+                        let traced = self.traced.swap_remove(at);
+                        if let Some((_, process)) = self.process(traced.number) {
+                            process.shared.answer(Request::IDLE);
+                        }
+                    }
+                    for (_, process) in &mut self.processes {
+                        if process.identity.pid == pid && process.end == End::No {
+                            process.end = End::Ended(ended.status);
+                        }
+                    }
+                }
+                Change::Exec(pid) => self.exec(pid),
+            }
+        }
     }
-    if let Some(error) = &folded.stream_error {
-        served.stream_failed = true;
-        notice(&format!(
-            "{error}; the stream is cut short, the profile is not"
-        ));
+
+    fn process(&mut self, number: usize) -> Option<&mut (usize, Process)> {
+        self.processes.iter_mut().find(|(n, _)| *n == number)
     }
-    let run = Run {
-        started: started.as_nanos() as u64,
-        wall: wall.as_nanos() as u64,
-        target_cpu: ended.cpu.as_nanos() as u64,
-        host_cpu: host_cpu().as_nanos() as u64,
-        status: ended.status,
-        dropped: 0,
-        waits: control.waits.load(Relaxed),
-        wait_time: control.wait_nanos.load(Relaxed),
-        let_go,
-    };
-    let engine = Engine {
-        fragments: control.fragments.load(Relaxed),
-        instructions: control.instructions.load(Relaxed),
-        dispatches: control.dispatches.load(Relaxed),
-        indirect_misses: control.indirect_misses.load(Relaxed),
-        syscalls: control.syscalls.load(Relaxed),
-        signals: control.signals.load(Relaxed),
-        cache_bytes: control.cache_bytes.load(Relaxed),
-        invalidations: control.invalidations.load(Relaxed),
-        children,
-        record_bytes: served.bytes,
-    };
-    let command = options
-        .arguments
+
+    /// Processes that were made by `fork`.
+    fn newcomers(&mut self) {
+        for family in self.families.clone() {
+            family.provide();
+            for newcomer in family.newcomers(|slot| is_known(&self.processes, &family, slot)) {
+                self.newcomer(&family, &newcomer);
+            }
+        }
+    }
+
+    fn newcomer(&mut self, family: &Rc<Family>, newcomer: &Newcomer) {
+        let there = self.processes.iter().map(|(_, p)| (&p.identity, &p.shared));
+        let ended = self.ancestors.iter().map(|a| (&a.identity, &a.shared));
+        let parent = there.chain(ended).find(|(_, shared)| {
+            let pages = shared.pages();
+            Rc::ptr_eq(pages.family(), family) && pages.slot() == newcomer.parent
+        });
+        let Some((parent, theirs)) = parent else {
+            // The directory was damaged.
+            return;
+        };
+        let Ok(shared) = Shared::forked(theirs, newcomer) else {
+            return;
+        };
+        let identity = Identity {
+            pid: Pid::from_raw(newcomer.pid as i32),
+            parent: parent.pid.as_raw() as u32,
+            command: parent.command.clone(),
+        };
+        let program = program_of(identity.pid);
+        self.begin(identity, shared, program.as_deref());
+    }
+
+    /// Observes another process.
+    fn begin(&mut self, identity: Identity, shared: Shared, program: Option<&Path>) {
+        let stream = self.options.stream.as_ref().map(|path| {
+            let mut name = path.clone().into_os_string();
+            let pid = identity.pid;
+            let same = |p: &Identity| p.pid == pid;
+            let earlier = self.processes.iter().filter(|(_, p)| same(&p.identity));
+            let before = earlier.count()
+                + (self.done.iter())
+                    .filter(|(_, d)| d.profile.origin.pid as i32 == pid.as_raw())
+                    .count();
+            name.push(format!(".{pid}"));
+            if before > 0 {
+                name.push(format!(".{}", before + 1));
+            }
+            (
+                Pending::open(Path::new(&name)).and_then(Pending::begin),
+                None,
+            )
+        });
+        let main = program.unwrap_or(&self.options.program.elf);
+        let selection = Selection::new(self.options.only.clone(), main, self.files);
+        let images = Rc::clone(&self.images);
+        let folder = Folder::new(&self.options.compressor, stream, selection, images);
+        let process = Process::new(identity, shared, folder, false);
+        self.processes.push((self.started, process));
+        self.started += 1;
+    }
+
+    /// Threads that want to become other programs, or could not.
+    fn requests(&mut self) {
+        for n in 0..self.processes.len() {
+            let (number, process) = &self.processes[n];
+            let number = *number;
+            if let Some(asked) = process.shared.asked() {
+                let answer = self.asked(number, &asked);
+                self.processes[n].1.shared.answer(answer);
+            } else if process
+                .shared
+                .request_state()
+                .load(std::sync::atomic::Ordering::Acquire)
+                == Request::FAILED
+            {
+                self.traced.retain(|traced| {
+                    let it = traced.number == number;
+                    if it {
+                        follow::release(traced.tid);
+                    }
+                    !it
+                });
+                self.processes[n].1.shared.answer(Request::IDLE);
+            }
+        }
+    }
+
+    fn asked(&mut self, number: usize, asked: &Asked) -> u32 {
+        let tid = Pid::from_raw(asked.tid);
+        let Some((_, process)) = self.process(number) else {
+            return Request::NATIVE;
+        };
+        let pid = match asked.spawned {
+            true => tid,
+            false => process.identity.pid,
+        };
+        let why = asked.why.or_else(|| {
+            let refused = follow::seize(tid).is_err();
+            refused.then_some(Unfollowed::NotTraced)
+        });
+        match why {
+            None => {
+                self.traced.push(Traced {
+                    tid,
+                    process: pid,
+                    number,
+                    spawned: asked.spawned,
+                    mask: asked.mask,
+                });
+                Request::GO
+            }
+            Some(why) => {
+                let path = String::from_utf8_lossy(&asked.path);
+                (self.notice)(&format!(
+                    "{path} (process {pid}) runs natively: {}",
+                    why.words()
+                ));
+                Request::NATIVE
+            }
+        }
+    }
+
+    /// A process is another program, stopped inside the call.
+    fn exec(&mut self, pid: Pid) {
+        let which = self
+            .traced
+            .iter()
+            .position(|t| t.process == pid || t.tid == pid);
+        let Some(which) = which else {
+            return;
+        };
+        let Traced {
+            number,
+            spawned,
+            mask,
+            ..
+        } = self.traced.swap_remove(which);
+        let mut parent = 0;
+        if let Some((_, process)) = self.process(number) {
+            if spawned {
+                parent = process.identity.pid.as_raw() as u32;
+                process.shared.answer(Request::IDLE);
+            } else {
+                parent = process.identity.parent;
+                process.end = End::Exec;
+            }
+        }
+        let terms = self.terms;
+        let mut made = None;
+        let mut take = |file: OwnedFd| -> io::Result<()> {
+            let family = Family::of(file)?;
+            let shared = Shared::first(&family, terms)?;
+            made = Some((family, shared));
+            Ok(())
+        };
+        let taken = follow::take_over(pid, mask, &mut take);
+        let identity = Identity {
+            pid,
+            parent,
+            command: command_of(pid),
+        };
+        match (taken, made) {
+            (Ok(()), Some((family, shared))) => {
+                self.families.push(family);
+                let program = program_of(pid);
+                self.begin(identity, shared, program.as_deref());
+            }
+            (taken, _) => {
+                let why = taken.err().map(|e| format!(" ({e})")).unwrap_or_default();
+                (self.notice)(&format!(
+                    "{identity} runs natively: {}{why}",
+                    Unfollowed::NotInjected.words()
+                ));
+            }
+        }
+    }
+
+    /// Makes profiles of the processes that have ended.
+    fn finish(&mut self) {
+        let mut n = 0;
+        while n < self.processes.len() {
+            if self.processes[n].1.end == End::No {
+                n += 1;
+                continue;
+            }
+            let (number, mut process) = self.processes.swap_remove(n);
+            // What came between the last look and its end.
+            process.serve(self.notice);
+            process.shared.close();
+            let compressor = self.options.compressor.to_string();
+            let (done, ancestor) = process.finish(&compressor, self.options.kinds, self.notice);
+            self.done.push((number, done));
+            self.ancestors.push(ancestor);
+        }
+        self.newcomers();
+        self.ancestors.retain(Ancestor::is_needed);
+        let there = self.processes.iter().map(|(_, p)| p.family());
+        let ended = self.ancestors.iter().map(|a| a.shared.pages().family());
+        let used: Vec<*const Family> = there.chain(ended).map(Rc::as_ptr).collect();
+        (self.families).retain(|family| used.contains(&Rc::as_ptr(family)));
+    }
+
+    /// The first program has ended: processes that are still there go on without us.
+    fn leave(&mut self) {
+        let mut left = 0;
+        for (_, process) in &mut self.processes {
+            process.end = End::Left;
+            left += u64::from(process.is_controlled());
+        }
+        if left != 0 {
+            let (processes, go) = match left {
+                1 => ("process", "goes"),
+                _ => ("processes", "go"),
+            };
+            (self.notice)(&format!(
+                "the program has ended; {left} {processes} of its {go} on natively"
+            ));
+        }
+        self.finish();
+    }
+
+    fn conclude(
+        mut self,
+        ended: &Ended,
+        limited: bool,
+        wall: Duration,
+    ) -> Result<Recording, RecordError> {
+        self.done.sort_by_key(|(number, _)| *number);
+        let stream_whole = self.done.iter().all(|(_, done)| done.stream_whole);
+        let engine = self.done.first().map(|(_, d)| d.engine).unwrap_or_default();
+        let mut profiles: Vec<Profile> = self.done.into_iter().map(|(_, d)| d.profile).collect();
+        let limited = limited && ended.status == Some(-libc::SIGKILL);
+        if let Some(first) = profiles.first_mut() {
+            let nothing = first.kinds.values().all(|kind| kind.seen == 0);
+            if engine.fragments == 0 && nothing && first.run.let_go.is_empty() {
+                if ended.status == Some(NOT_STARTED) {
+                    return Err(RecordError::NotStarted {
+                        program: self.options.program.path.clone(),
+                    });
+                }
+                let words = "the runtime did not start".to_owned();
+                first.run.let_go.push(words);
+            }
+            if limited {
+                let words = "it was ended when the stream had all the events that were wanted";
+                first.run.let_go.push(words.to_owned());
+            }
+            // What the run as a whole came to.
+            first.run.wall = wall.as_nanos() as u64;
+            first.run.target_cpu = ended.cpu.as_nanos() as u64;
+            first.run.host_cpu = host_cpu().as_nanos() as u64;
+            first.run.status = ended.status;
+        }
+        Ok(Recording {
+            profiles,
+            ended: *ended,
+            limited,
+            engine,
+            stream_whole,
+        })
+    }
+}
+
+fn is_known(processes: &[(usize, Process)], family: &Rc<Family>, slot: usize) -> bool {
+    processes
         .iter()
-        .map(|a| a.as_bytes().to_vec())
-        .collect();
-    let compressor = options.compressor.to_string();
-    let started = u64::from(control.threads.load(Relaxed));
-    let threads = Threads {
-        started: if started > 1 { started } else { 0 },
-        each: folded.threads,
-    };
-    let profile = Profile {
-        command,
-        compressor,
-        modules: folded.modules.list,
-        kinds: folded.kinds,
-        sites: folded.sites,
-        run,
-        threads,
-    };
-    Ok(Recording {
-        profile,
-        ended,
-        limited,
-        engine,
-        stream_whole: !served.stream_failed,
-    })
+        .any(|(_, p)| Rc::ptr_eq(p.family(), family) && p.shared.pages().slot() == slot)
+}
+
+/// The program that a process runs.
+fn program_of(pid: Pid) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
+/// The arguments of a process.
+fn command_of(pid: Pid) -> Vec<Vec<u8>> {
+    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
+    let words = words.split(|&c| c == 0).map(<[u8]>::to_vec);
+    words.map(|w| OsString::from_vec(w).into_vec()).collect()
 }
 
 /// The exit status of a program whose runtime could not start.
@@ -282,169 +652,4 @@ fn host_cpu() -> Duration {
         };
         t(u.user_time()) + t(u.system_time())
     })
-}
-
-#[derive(Default)]
-struct Served {
-    bytes: u64,
-    let_go: Vec<String>,
-    failed: bool,
-    stream_failed: bool,
-    limited: bool,
-}
-
-/// The program as the queue's server sees it.
-struct Target<'a> {
-    pid: nix::unistd::Pid,
-    over: &'a dyn Fn() -> bool,
-}
-
-const IDLE: Duration = Duration::from_millis(100);
-
-/// Serves the queue until the program has ended and everything is folded.
-fn serve(
-    shared: &SharedFile,
-    folder: &mut Folder,
-    served: &mut Served,
-    notice: &mut dyn FnMut(&str),
-    target: &Target<'_>,
-) {
-    let mut queue = Queue::default();
-    loop {
-        // Asked before looking, so that what was published before the end is seen.
-        let over = (target.over)();
-        let asked = shared.settle_asked();
-        // No further: threads may publish as fast as this folds.
-        let until = shared.published_count();
-        while queue.taken < until && queue.take(shared, over, folder, served, notice) {
-            if folder.is_full() && !served.limited && !over {
-                served.limited = true;
-                let _ = nix::sys::signal::kill(target.pid, nix::sys::signal::Signal::SIGKILL);
-            }
-        }
-        if over || asked.is_some() {
-            // What was not published, or only just: for each thread the chunk it had when it asked
-            // or ended.
-            for chunk in shared.oldest(queue.taken) {
-                if let Some(filled) = shared.filled(chunk) {
-                    queue.rest(shared, filled, folder, served, notice);
-                }
-            }
-        }
-        if let Some(asked) = asked {
-            shared.settled(asked);
-        }
-        if let Some(words) = let_go(shared)
-            && served.let_go.is_empty()
-        {
-            notice(&format!(
-                "not observed from here on: the program runs natively because {words}"
-            ));
-            served.let_go.push(words);
-        }
-        if over {
-            let done = folder.end(shared);
-            report(done, folder, served, notice);
-            return;
-        }
-        shared.sleep(queue.taken, IDLE, target.over);
-    }
-}
-
-/// How far the queue has been read.
-#[derive(Default)]
-struct Queue {
-    /// Published chunks given back.
-    taken: u64,
-    /// By chunk: bytes that were folded before it was published.
-    folded: Vec<usize>,
-    bytes: Vec<u8>,
-}
-
-impl Queue {
-    /// Folds the next published chunk; whether there was one.
-    fn take(
-        &mut self,
-        shared: &SharedFile,
-        over: bool,
-        folder: &mut Folder,
-        served: &mut Served,
-        notice: &mut dyn FnMut(&str),
-    ) -> bool {
-        match shared.published(&mut self.taken, over) {
-            Ok(None) => false,
-            Ok(Some(filled)) => {
-                self.rest(shared, filled, folder, served, notice);
-                self.folded[filled.chunk as usize] = 0;
-                // Only now: until it is folded, the runtime may not write there.
-                shared.give_back(filled.chunk, &mut self.taken);
-                true
-            }
-            Err(damaged) => {
-                if !served.failed {
-                    served.failed = true;
-                    notice(&format!("the profile is incomplete: {damaged}"));
-                }
-                false
-            }
-        }
-    }
-
-    /// Folds what a chunk holds beyond what was folded of it before.
-    fn rest(
-        &mut self,
-        shared: &SharedFile,
-        filled: Filled,
-        folder: &mut Folder,
-        served: &mut Served,
-        notice: &mut dyn FnMut(&str),
-    ) {
-        let at = filled.chunk as usize;
-        if self.folded.len() <= at {
-            self.folded.resize(at + 1, 0);
-        }
-        let before = std::mem::replace(&mut self.folded[at], filled.bytes);
-        if before >= filled.bytes {
-            return;
-        }
-        shared.copy_chunk(filled.chunk, before..filled.bytes, &mut self.bytes);
-        served.bytes += self.bytes.len() as u64;
-        if !served.failed {
-            let done = folder.chunk(shared, &filled, &self.bytes);
-            report(done, folder, served, notice);
-        }
-    }
-}
-
-/// Tells, once, what went wrong.
-fn report(
-    done: Result<(), Damaged>,
-    folder: &mut Folder,
-    served: &mut Served,
-    notice: &mut dyn FnMut(&str),
-) {
-    if let Err(error) = done
-        && !std::mem::replace(&mut served.failed, true)
-    {
-        notice(&format!("the profile is incomplete: {error}"));
-    }
-    if let Some(error) = folder.stream_error() {
-        served.stream_failed = true;
-        notice(&format!(
-            "{error}; the stream ends there, the profile does not"
-        ));
-    }
-}
-
-fn let_go(shared: &SharedFile) -> Option<String> {
-    let control = shared.control();
-    if State::from_number(control.state.load(Relaxed)) != Some(State::Native) {
-        return None;
-    }
-    let why = LetGo::from_number(control.let_go.load(Relaxed));
-    let at = control.let_go_pc.load(Relaxed);
-    Some(format!(
-        "{} (at {at:#x})",
-        why.map_or("of a reason it did not tell", LetGo::words)
-    ))
 }

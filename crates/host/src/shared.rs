@@ -1,4 +1,4 @@
-//! The memory file shared with a target.
+//! What is shared with one process, read.
 //!
 //! The target may write anything at any time. So everything read here is read once, through
 //! pointers that never leave this module, and checked against the file's bounds before it is used.
@@ -6,31 +6,59 @@
 #![allow(unsafe_code)]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::mem::offset_of;
 use std::ptr;
+use std::rc::Rc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
-use std::time::Duration;
 
-use memmap2::{MmapOptions, MmapRaw};
 use trommel_queue::dict::{Event, MAX_BLOCK_EVENTS, MAX_EVENT_WORDS, PathHeader};
 use trommel_queue::{
-    CHUNK, CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET, Chunk, Control, DICT_INDEX_OFFSET,
-    DICT_WORDS_OFFSET, FILE_SIZE, GIVEN_BACK_OFFSET, LAYOUT_VERSION, MAGIC, MAX_CHUNK_BYTES,
-    MAX_PATHS, MAX_REGIONS, MAX_THREADS, MAX_WORDS, POOL_OFFSET, PUBLISHED_OFFSET, REGION_OFFSET,
-    RegionRecord, State, THREAD_PAGE, THREAD_PAGES_OFFSET, chunk_start,
+    CHUNK, CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET, Chunk, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET,
+    DIRECTORY_BYTES, GIVEN_BACK_OFFSET, LAYOUT_VERSION, MAGIC, MAX_CHUNK_BYTES, MAX_PATHS,
+    MAX_REGIONS, MAX_THREADS, MAX_WORDS, POOL_OFFSET, PUBLISHED_OFFSET, REGION_OFFSET,
+    REQUEST_OFFSET, RegionRecord, Request, SLOT_BYTES, State, THREAD_PAGE, THREAD_PAGES_OFFSET,
+    Unfollowed, chunk_start,
 };
 use trommel_tuple::KindSet;
 
-/// Bytes of the file. It is sparse: only what is used takes memory.
-pub const SIZE: usize = FILE_SIZE;
+use crate::family::{Family, Known, Newcomer, Pages};
 
-/// The file, mapped.
-pub struct SharedFile {
-    file: OwnedFd,
-    map: MmapRaw,
+/// Bytes of the file of one process. It is sparse: only what is used takes memory.
+pub const SIZE: usize = DIRECTORY_BYTES + SLOT_BYTES;
+
+/// What every process of a run is told.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// Events to collect.
+    pub kinds: KindSet,
+    /// Stress options, see `docs/testing.md`.
+    pub options: u64,
+    /// Children and new programs are followed.
+    pub follow: bool,
+}
+
+/// A thread that wants to become another program.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// As it sees itself.
+    pub tid: i32,
+    /// It is a process of its own, in the memory of the one whose slot this is.
+    pub spawned: bool,
+    /// Why the program cannot be followed.
+    pub why: Option<Unfollowed>,
+    /// Its signal mask.
+    pub mask: u64,
+    /// The program's path, as it was given.
+    pub path: Vec<u8>,
+}
+
+/// What is shared with one process: its slot, and those whose dictionary it goes on from.
+pub struct Shared {
+    pages: Rc<Pages>,
+    /// The dictionaries it goes on from, each up to where the next begins.
+    earlier: Vec<(Known, Rc<Pages>)>,
 }
 
 /// What the target wrote makes no sense.
@@ -71,25 +99,22 @@ pub struct Region {
     pub path: Vec<u8>,
 }
 
-impl SharedFile {
-    /// A new file for one target, readable by no other user.
-    pub fn new(kinds: KindSet, options: u64) -> io::Result<Self> {
-        const NAME: &CStr = c"trommel";
-        // SAFETY: a valid name; the descriptor is checked before it is owned.
-        let fd = unsafe { libc::memfd_create(NAME.as_ptr(), libc::MFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: just made, nobody else's.
-        let file = unsafe { OwnedFd::from_raw_fd(fd) };
-        nix::unistd::ftruncate(&file, FILE_SIZE as i64)?;
-        let map = MmapOptions::new().len(FILE_SIZE).map_raw(&file)?;
-        let shared = Self { file, map };
+impl Shared {
+    /// The first slot of a family, for a program that is about to start.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn first(family: &Rc<Family>, terms: Terms) -> io::Result<Self> {
+        let shared = Self {
+            pages: family.map(0)?,
+            earlier: Vec::new(),
+        };
         let control = shared.control();
         control.magic.store(MAGIC, Relaxed);
         control.version.store(LAYOUT_VERSION, Relaxed);
-        control.kinds.store(u32::from(kinds.bits()), Relaxed);
-        control.options.store(options, Relaxed);
+        control.kinds.store(u32::from(terms.kinds.bits()), Relaxed);
+        control.options.store(terms.options, Relaxed);
+        control.follow.store(terms.follow.into(), Relaxed);
         control.host_pid.store(std::process::id(), Relaxed);
         Ok(shared)
     }
@@ -109,39 +134,118 @@ impl SharedFile {
             // SAFETY: inside the mapping, and no byte of it changes. Where the kernel cannot do it
             // the pages are made when they are used.
             unsafe {
-                let start = self.map.as_mut_ptr().add(page).cast();
+                let start = self.pages.map.as_mut_ptr().add(page).cast();
                 libc::madvise(start, offset - page + bytes, libc::MADV_POPULATE_WRITE);
             }
         }
     }
 
-    /// The file's descriptor.
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+    /// The slot of a process that was made by `fork`.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn forked(parent: &Self, newcomer: &Newcomer) -> io::Result<Self> {
+        let family = parent.pages.family();
+        let Known {
+            paths,
+            words,
+            regions,
+        } = newcomer.known;
+        // The process was copied after it had written this much, and before what followed.
+        let known = Known {
+            paths: paths.min(MAX_PATHS),
+            words: words.min(MAX_WORDS),
+            regions: regions.min(MAX_REGIONS),
+        };
+        let mut earlier = parent.earlier.clone();
+        earlier.push((known, Rc::clone(&parent.pages)));
+        Ok(Self {
+            pages: family.map(newcomer.slot)?,
+            earlier,
+        })
+    }
+
+    /// Its pages.
+    pub fn pages(&self) -> &Rc<Pages> {
+        &self.pages
+    }
+
+    /// The pages that hold what `is_in` says of what is known of an earlier dictionary.
+    fn holder(&self, is_in: impl Fn(&Known) -> bool) -> &Pages {
+        let earlier = self.earlier.iter().find(|(known, _)| is_in(known));
+        earlier.map_or(&self.pages, |(_, pages)| pages)
     }
 
     /// The control words.
     pub fn control(&self) -> &Control {
         // SAFETY: inside the mapping, aligned, all atomics.
-        unsafe { &*self.map.as_ptr().add(CONTROL_OFFSET).cast::<Control>() }
+        unsafe {
+            &*self
+                .pages
+                .map
+                .as_ptr()
+                .add(CONTROL_OFFSET)
+                .cast::<Control>()
+        }
+    }
+
+    /// State of the request.
+    pub fn request_state(&self) -> &AtomicU32 {
+        self.half_word(REQUEST_OFFSET + offset_of!(Request, state))
+    }
+
+    /// The thread that wants to become another program, if it is the host's turn.
+    pub fn asked(&self) -> Option<Asked> {
+        let state = self.request_state();
+        if state.load(Acquire) != Request::ASKED {
+            return None;
+        }
+        let half = |at| self.half_word(REQUEST_OFFSET + at).load(Relaxed);
+        let word = |at| self.word(REQUEST_OFFSET + at);
+        const ROOM: usize = CHUNKS_OFFSET - REQUEST_OFFSET - offset_of!(Request, path);
+        let len = (word(offset_of!(Request, path_len)) as usize).min(ROOM);
+        let mut path = vec![0; len];
+        let from = REQUEST_OFFSET + offset_of!(Request, path);
+        // SAFETY: inside the mapping; plain bytes, whatever the target does meanwhile.
+        unsafe {
+            let from = self.pages.map.as_ptr().add(from);
+            ptr::copy_nonoverlapping(from, path.as_mut_ptr(), len);
+        }
+        Some(Asked {
+            tid: half(offset_of!(Request, tid)) as i32,
+            spawned: half(offset_of!(Request, spawned)) != 0,
+            why: Unfollowed::from_number(half(offset_of!(Request, why))),
+            mask: word(offset_of!(Request, mask)),
+            path,
+        })
+    }
+
+    /// Answers the request.
+    pub fn answer(&self, state: u32) {
+        self.request_state().store(state, SeqCst);
+        futex_wake(self.request_state());
+    }
+
+    /// Nobody reads here any more: who still records is let go.
+    pub fn close(&self) {
+        self.control().closed.store(1, SeqCst);
+        futex_wake(&self.control().target_sleeps);
     }
 
     fn word(&self, offset: usize) -> u64 {
-        assert!(offset + 8 <= FILE_SIZE);
-        // SAFETY: inside the mapping; read once.
-        unsafe { ptr::read_volatile(self.map.as_ptr().add(offset).cast::<u64>()) }
+        word(&self.pages, offset)
     }
 
     fn half_word(&self, offset: usize) -> &AtomicU32 {
-        assert!(offset + 4 <= FILE_SIZE && offset.is_multiple_of(4));
+        assert!(offset + 4 <= SLOT_BYTES && offset.is_multiple_of(4));
         // SAFETY: inside the mapping, aligned, and every value is valid.
-        unsafe { &*self.map.as_ptr().add(offset).cast::<AtomicU32>() }
+        unsafe { &*self.pages.map.as_ptr().add(offset).cast::<AtomicU32>() }
     }
 
     fn chunk(&self, chunk: u32) -> &Chunk {
         let offset = CHUNKS_OFFSET + chunk as usize % CHUNKS * size_of::<Chunk>();
         // SAFETY: inside the mapping, aligned, all atomics.
-        unsafe { &*self.map.as_ptr().add(offset).cast::<Chunk>() }
+        unsafe { &*self.pages.map.as_ptr().add(offset).cast::<Chunk>() }
     }
 
     /// What a chunk holds now: up to where it was published, else to its thread's write pointer.
@@ -212,7 +316,11 @@ impl SharedFile {
         to.reserve(end - start);
         // SAFETY: inside the mapping; the bytes are plain, whatever the target does meanwhile.
         unsafe {
-            ptr::copy_nonoverlapping(self.map.as_ptr().add(offset), to.as_mut_ptr(), end - start);
+            ptr::copy_nonoverlapping(
+                self.pages.map.as_ptr().add(offset),
+                to.as_mut_ptr(),
+                end - start,
+            );
             to.set_len(end - start);
         }
     }
@@ -264,12 +372,7 @@ impl SharedFile {
         let waiting = control.published.0.load(Acquire).saturating_sub(*taken);
         if waiting <= trommel_queue::BACKLOG as u64 / 2 && control.target_sleeps.load(SeqCst) != 0 {
             control.target_sleeps.store(0, SeqCst);
-            futex(
-                &control.target_sleeps,
-                libc::FUTEX_WAKE,
-                i32::MAX as u32,
-                None,
-            );
+            futex_wake(&control.target_sleeps);
         }
     }
 
@@ -284,32 +387,28 @@ impl SharedFile {
     pub fn settled(&self, asked: u32) {
         let done = &self.control().settle_done;
         done.store(asked, SeqCst);
-        futex(done, libc::FUTEX_WAKE, i32::MAX as u32, None);
+        futex_wake(done);
     }
 
-    /// Sleeps until a chunk beyond `taken` is published or the target asks for something, `until`
-    /// has passed, or [`Self::wake`] after `over` has become true.
-    pub fn sleep(&self, taken: u64, until: Duration, over: &dyn Fn() -> bool) {
-        let control = self.control();
-        control.host_sleeps.store(1, SeqCst);
-        let idle = control.published.0.load(SeqCst) == taken && self.settle_asked().is_none();
-        if idle && !over() {
-            futex(&control.host_sleeps, libc::FUTEX_WAIT, 1, Some(until));
-        }
-        control.host_sleeps.store(0, SeqCst);
+    /// Whether there is nothing to do: no chunk beyond `taken`, and nothing is asked.
+    pub fn is_idle(&self, taken: u64) -> bool {
+        self.control().published.0.load(SeqCst) == taken
+            && self.settle_asked().is_none()
+            && !matches!(
+                self.request_state().load(SeqCst),
+                Request::ASKED | Request::FAILED
+            )
+    }
+
+    /// What the runtime says of itself.
+    pub fn state(&self) -> Option<State> {
+        State::from_number(self.control().state.load(SeqCst))
     }
 
     /// Whether a program of one thread has come to its end, and only the kernel is busy with it.
     pub fn is_ending(&self) -> bool {
         let control = self.control();
         control.state.load(SeqCst) == State::Exited as u32 && control.threads.load(SeqCst) <= 1
-    }
-
-    /// Wakes [`Self::sleep`] in another thread.
-    pub fn wake(&self) {
-        let control = self.control();
-        control.host_sleeps.store(0, SeqCst);
-        futex(&control.host_sleeps, libc::FUTEX_WAKE, 1, None);
     }
 
     /// Paths numbered so far.
@@ -320,7 +419,8 @@ impl SharedFile {
     fn words(&self, at: usize) -> [u64; MAX_EVENT_WORDS] {
         let word = |n| {
             if at + n < MAX_WORDS {
-                self.word(DICT_WORDS_OFFSET + 8 * (at + n))
+                let pages = self.holder(|known| at + n < known.words);
+                word(pages, DICT_WORDS_OFFSET + 8 * (at + n))
             } else {
                 0
             }
@@ -337,7 +437,8 @@ impl SharedFile {
         if number >= self.paths() {
             return Err(damaged);
         }
-        let index = self.word((DICT_INDEX_OFFSET + 4 * number) & !7);
+        let pages = self.holder(|known| number < known.paths);
+        let index = word(pages, (DICT_INDEX_OFFSET + 4 * number) & !7);
         let at = (index >> (32 * (number & 1))) as u32 as usize;
         let header = PathHeader::decode(self.words(at)[0]);
         let tail = match header.tail {
@@ -378,9 +479,10 @@ impl SharedFile {
     pub fn region(&self, number: usize) -> Region {
         assert!(number < MAX_REGIONS);
         let at = REGION_OFFSET + number * size_of::<RegionRecord>();
+        let pages = self.holder(|known| number < known.regions);
         // SAFETY: inside the mapping; plain words and bytes.
         let record =
-            unsafe { ptr::read_volatile(self.map.as_ptr().add(at).cast::<RegionRecord>()) };
+            unsafe { ptr::read_volatile(pages.map.as_ptr().add(at).cast::<RegionRecord>()) };
         let n = (record.path_len as usize).min(record.path.len());
         Region {
             range: record.start..record.end.max(record.start),
@@ -391,12 +493,25 @@ impl SharedFile {
     }
 }
 
-fn futex(word: &std::sync::atomic::AtomicU32, op: i32, value: u32, timeout: Option<Duration>) {
-    let spec = timeout.map(|t| libc::timespec {
-        tv_sec: t.as_secs() as i64,
-        tv_nsec: i64::from(t.subsec_nanos()),
-    });
-    let spec_at = spec.as_ref().map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: a valid futex word and timeout.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), op, value, spec_at, 0, 0) };
+fn word(pages: &Pages, offset: usize) -> u64 {
+    assert!(offset + 8 <= SLOT_BYTES);
+    // SAFETY: inside the mapping; read once.
+    unsafe { ptr::read_volatile(pages.map.as_ptr().add(offset).cast::<u64>()) }
+}
+
+/// Wakes all that sleep on a word.
+pub(crate) fn futex_wake(word: &AtomicU32) {
+    const ALL: i32 = i32::MAX;
+    // SAFETY: a valid futex word.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAKE,
+            ALL,
+            0,
+            0,
+            0,
+        )
+    };
 }

@@ -98,7 +98,15 @@ impl Lab<'_> {
             .join(format!(".{}.{}.tstream", program.name, std::process::id()));
         let profile = half.with_extension("data");
         let done = Command::new(trommel)
-            .args(["record", "--quiet", "-e", feed.recorded(), "-c", "P1000000"])
+            .args([
+                "record",
+                "--no-follow",
+                "--quiet",
+                "-e",
+                feed.recorded(),
+                "-c",
+                "P1000000",
+            ])
             .args(["--stream-limit", &wanted.to_string(), "--stream"])
             .arg(&half)
             .arg("-o")

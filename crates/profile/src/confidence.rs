@@ -145,6 +145,18 @@ impl Confidence {
         Self::for_spec(&spec, Seeds::default(), events, tuples())
     }
 
+    /// Limits for the counts of several processes added up, each of which had a compressor of its own.
+    /// Those that rest on what one compressor saw in all do not hold for the sum.
+    pub fn of_processes(profile: &Profile, processes: usize) -> Self {
+        let one = Self::new(profile);
+        match one.basis() {
+            Basis::Stratum | Basis::Bound if processes > 1 => {
+                Self::of(Basis::Unknown, Rule::Unknown)
+            }
+            _ => one,
+        }
+    }
+
     /// Limits for estimated counts of all tuples that a compressor reported of `events` events.
     pub fn for_spec(
         spec: &Spec,

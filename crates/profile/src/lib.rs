@@ -1,11 +1,13 @@
 //! Profiles: what the host folds messages into, and what reports are made from.
 //!
 //! A [`Profile`] is one run of one process, complete in itself: it names its modules, so it can be
-//! read on a machine that has none of them.
+//! read on a machine that has none of them. A recording has one for each process that was observed;
+//! [`merge`] adds them up.
 #![forbid(unsafe_code)]
 
 pub mod accuracy;
 pub mod confidence;
+pub mod merge;
 
 use std::collections::BTreeMap;
 
@@ -14,6 +16,8 @@ use trommel_tuple::{Kind, ModuleId, Place, Vaddr};
 /// One observed process.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Profile {
+    /// Which process it was.
+    pub origin: Origin,
     /// The command as typed: program and arguments, as raw bytes.
     pub command: Vec<Vec<u8>>,
     /// The compressor's spec, as its parser prints it.
@@ -28,6 +32,18 @@ pub struct Profile {
     pub run: Run,
     /// Its threads.
     pub threads: Threads,
+}
+
+/// Which process it was. One that executes another program is another afterwards, with the same
+/// number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Origin {
+    /// Its number in the kernel.
+    pub pid: u32,
+    /// The number of the process that started it; 0 for the first one.
+    pub parent: u32,
+    /// It ended by executing another program, which was observed.
+    pub exec: bool,
 }
 
 /// The threads of a process, when there was more than one.

@@ -1,12 +1,13 @@
 //! Offsets and the structures at them. Both sides are built from this file, and [`LAYOUT_VERSION`]
 //! guards against a host that meets another build's runtime.
 
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// "TROMMELQ", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TROMMELQ");
 /// Changes with every change to this file.
-pub const LAYOUT_VERSION: u32 = 2;
+pub const LAYOUT_VERSION: u32 = 3;
 
 /// Bytes of one chunk. The full test of generated code depends on it being 64 KiB.
 pub const CHUNK: usize = 1 << 16;
@@ -27,10 +28,22 @@ pub const FULL_WINDOW: usize = 256;
 /// full window and behind the longest record that could have run over into it.
 pub const FIRST_RECORD: usize = FULL_WINDOW + MAX_RECORD;
 
+/// Bytes of the [`Directory`], with which a file starts.
+pub const DIRECTORY_BYTES: usize = CHUNK;
+/// Slots of a file: processes that came of one program by `fork` alone and are there at a time.
+pub const MAX_SLOTS: usize = 1 << 10;
+
+/// Where a slot starts in the file. All other offsets are from there.
+pub const fn slot_start(slot: usize) -> usize {
+    DIRECTORY_BYTES + slot * SLOT_BYTES
+}
+
 /// [`Control`].
 pub const CONTROL_OFFSET: usize = 0;
+/// [`Request`].
+pub const REQUEST_OFFSET: usize = 0x1000;
 /// A [`Chunk`] for each chunk of the pool.
-pub const CHUNKS_OFFSET: usize = 0x1000;
+pub const CHUNKS_OFFSET: usize = 0x2000;
 /// Published chunks in order: a ring of `u32`, chunk number plus one; 0 where there is none.
 pub const PUBLISHED_OFFSET: usize = CHUNKS_OFFSET + CHUNKS * size_of::<Chunk>();
 /// Chunks given back in order: a ring of `u32`, chunk numbers.
@@ -57,8 +70,8 @@ pub const MAX_WORDS: usize = 1 << 27;
 pub const POOL_OFFSET: usize = (DICT_WORDS_OFFSET + MAX_WORDS * 8).next_multiple_of(CHUNK);
 /// The pool and the window that its last record may run over into.
 pub const POOL_BYTES: usize = CHUNKS * CHUNK + CHUNK;
-/// The whole file; sparse, so only what is used takes memory.
-pub const FILE_SIZE: usize = POOL_OFFSET + POOL_BYTES;
+/// One slot; sparse, so only what is used takes memory.
+pub const SLOT_BYTES: usize = POOL_OFFSET + POOL_BYTES;
 /// Bytes of records that a chunk holds at most, the last of which may run over its end.
 pub const MAX_CHUNK_BYTES: usize = CHUNK + MAX_RECORD + FULL_WINDOW - FIRST_RECORD;
 
@@ -97,7 +110,7 @@ pub enum State {
     Native = 2,
     /// Ended through `exit` or `exit_group`; everything is published.
     Exited = 3,
-    /// About to `exec`: what follows is another program.
+    /// About to `exec`: what follows is another program, natively.
     Exec = 4,
 }
 
@@ -187,8 +200,18 @@ pub struct Control {
     pub kinds: AtomicU32,
     /// Stress options for tests, see the runtime's `options`.
     pub options: AtomicU64,
-    /// The host's process, as the target sees it as its parent.
+    /// The host's process, as the host sees itself.
     pub host_pid: AtomicU32,
+    /// Children and new programs are followed.
+    pub follow: AtomicU32,
+    /// Number of this slot.
+    pub slot: AtomicU32,
+    /// The host is done with this slot: who still records here is let go.
+    pub closed: AtomicU32,
+    /// Processes that run in this one's memory, and are no threads of its.
+    pub spawned: AtomicU32,
+    /// What the process exits with, plus one, once it has said so.
+    pub exit_status: AtomicU32,
     /// [`State`].
     pub state: AtomicU32,
     /// [`LetGo`], when `state` is `Native`.
@@ -206,8 +229,6 @@ pub struct Control {
     pub consumed: PaddedU64,
     /// Chunks that were ever used: numbers from here on are not.
     pub used: AtomicU32,
-    /// Futex: 1 while the host sleeps for a chunk.
-    pub host_sleeps: AtomicU32,
     /// Futex: 1 while threads of the target sleep for room.
     pub target_sleeps: AtomicU32,
     /// Times the target asked for everything recorded to be folded.
@@ -246,6 +267,155 @@ pub struct Control {
     pub invalidations: AtomicU64,
 }
 
+/// The first bytes of a file: who uses it. A file belongs to one program and the processes that came
+/// of it by `fork`; each has a *slot*, in which everything else is.
+#[repr(C)]
+pub struct Directory {
+    /// A robust mutex of the C library, shared between processes, which the host holds: the kernel
+    /// marks its first word when the host dies.
+    pub host: [AtomicU32; 16],
+    /// Futex: 1 while the host sleeps.
+    pub bell: AtomicU32,
+    /// Slots that the file is long enough for.
+    pub slots: AtomicU32,
+    /// Times a process found no slot. The host makes more, up to [`MAX_SLOTS`].
+    pub wanted: AtomicU32,
+    /// Processes that found none at all, and run natively.
+    pub refused: AtomicU32,
+    /// The slots.
+    pub slot: [Slot; MAX_SLOTS],
+}
+
+impl Directory {
+    /// Whether the host is there, in a file that it has not given up.
+    pub fn host_is_there(&self) -> bool {
+        const OWNER_DIED: u32 = 1 << 30;
+        const OWNER: u32 = OWNER_DIED - 1;
+        let word = self.host[0].load(Relaxed);
+        word & OWNER != 0 && word & OWNER_DIED == 0
+    }
+
+    /// Takes a free slot, for a process that is about to be made.
+    pub fn claim(&self) -> Option<usize> {
+        let there = (self.slots.load(Acquire) as usize).min(MAX_SLOTS);
+        self.slot[..there].iter().position(|slot| {
+            let state = &slot.state;
+            (state.compare_exchange(Slot::FREE, Slot::CLAIMED, SeqCst, Relaxed)).is_ok()
+        })
+    }
+}
+
+/// Who uses a slot, and what of another slot it goes on from.
+#[repr(C)]
+pub struct Slot {
+    /// [`Self::FREE`] and so on.
+    pub state: AtomicU32,
+    /// The slot of the process that this one was copied from.
+    pub parent: AtomicU32,
+    /// The process, as it sees itself; while it is expected, as its parent sees it, or 0.
+    pub pid: AtomicU32,
+    /// Paths that were in the parent's dictionary, and mean the same here.
+    pub paths: AtomicU32,
+    /// Words of the parent's dictionary, as `paths`.
+    pub words: AtomicU64,
+    /// The parent's regions, as `paths`.
+    pub regions: AtomicU32,
+    /// Keeps the size.
+    pub pad: AtomicU32,
+}
+
+impl Slot {
+    /// Nobody's, and zero.
+    pub const FREE: u32 = 0;
+    /// Being filled in by the parent.
+    pub const CLAIMED: u32 = 1;
+    /// For a process that is being made.
+    pub const EXPECTED: u32 = 2;
+    /// In use by its process.
+    pub const USED: u32 = 3;
+    /// Its process has ended; others go on from its dictionary.
+    pub const ENDED: u32 = 4;
+}
+
+/// What a process asks of the host before it becomes another program, one thread at a time.
+#[repr(C)]
+pub struct Request {
+    /// Futex: [`Self::IDLE`] and so on.
+    pub state: AtomicU32,
+    /// The thread that asks, as it sees itself.
+    pub tid: AtomicU32,
+    /// Whether it is no thread of the slot's process, but shares its memory.
+    pub spawned: AtomicU32,
+    /// [`Unfollowed`], or 0: why the program is not to be observed.
+    pub why: AtomicU32,
+    /// The app's signal mask: all are blocked while the program is exchanged.
+    pub mask: AtomicU64,
+    /// Bytes of `path` in use.
+    pub path_len: AtomicU64,
+    /// The program's path, as it was given.
+    pub path: [u8; 4096 - 32],
+}
+
+impl Request {
+    /// Nobody asks.
+    pub const IDLE: u32 = 0;
+    /// Being filled in.
+    pub const CLAIMED: u32 = 1;
+    /// Asked; the host's turn.
+    pub const ASKED: u32 = 2;
+    /// The host waits for the thread's new program, or to be told that there is none.
+    pub const GO: u32 = 3;
+    /// The program is not followed.
+    pub const NATIVE: u32 = 4;
+    /// There is no new program; the host's turn.
+    pub const FAILED: u32 = 5;
+}
+
+/// Why a program or process is not followed. Numbers are stored in shared memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Unfollowed {
+    /// It runs with other privileges than its caller, which it would lose.
+    Privileged = 1,
+    /// It may not be read.
+    Unreadable = 2,
+    /// It is for another kind of processor.
+    Foreign = 3,
+    /// Something else traces it already, or may not be traced.
+    NotTraced = 4,
+    /// The runtime could not be put into it.
+    NotInjected = 5,
+}
+
+impl Unfollowed {
+    /// The reason in words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Privileged => "it runs with privileges of its own (setuid, setgid, capabilities)",
+            Self::Unreadable => "it may not be read",
+            Self::Foreign => "it is no 64-bit x86 program",
+            Self::NotTraced => "it may not be traced, or is already",
+            Self::NotInjected => "the runtime could not be put into it",
+        }
+    }
+
+    /// The reason of a number found in shared memory.
+    pub const fn from_number(n: u32) -> Option<Self> {
+        Some(match n {
+            1 => Self::Privileged,
+            2 => Self::Unreadable,
+            3 => Self::Foreign,
+            4 => Self::NotTraced,
+            5 => Self::NotInjected,
+            _ => return None,
+        })
+    }
+}
+
+/// In [`Chunk::thread`]: a process that shares its maker's memory until it runs a program of its own.
+/// What it does counts as its maker's.
+pub const SPAWNED: u32 = 1 << 31;
+
 /// A counter that shares its cache line with nothing.
 #[repr(C, align(64))]
 pub struct PaddedU64(pub AtomicU64);
@@ -270,7 +440,9 @@ pub struct RegionRecord {
 }
 
 const _: () = {
-    assert!(size_of::<Control>() <= CHUNKS_OFFSET);
+    assert!(size_of::<Control>() <= REQUEST_OFFSET);
+    assert!(size_of::<Request>() == CHUNKS_OFFSET - REQUEST_OFFSET);
+    assert!(size_of::<Directory>() <= DIRECTORY_BYTES && SLOT_BYTES.is_multiple_of(CHUNK));
     assert!(REGION_OFFSET.is_multiple_of(4096) && DICT_WORDS_OFFSET.is_multiple_of(8));
     assert!(size_of::<RegionRecord>() == 4096);
     assert!(POOL_OFFSET.is_multiple_of(CHUNK));

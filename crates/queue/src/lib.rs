@@ -7,11 +7,16 @@
 //! harm the host.
 //!
 //! # Strategy
-//! The host creates the file, so it outlives the target. Its parts:
+//! A file serves one program, and the processes that come of it by `fork`: it starts with a
+//! [`Directory`] of *slots*, and each process uses a slot. A new process needs no descriptor to get
+//! one, nor the host: it inherits the directory's mapping, claims a slot in it, and maps that by
+//! growing a second mapping out of the first. The host holds the file too, so what is in it outlives
+//! the target. The parts of a slot:
 //!
 //! | part | written by | holds |
 //! |---|---|---|
 //! | [`Control`] | both | state words, the published and consumed chunk counts, waits |
+//! | [`Request`] | both | what a thread asks the host before it executes another program |
 //! | [`Chunk`]s, two rings | both | who fills each chunk; those published, those given back |
 //! | thread pages | target | the write pointer of each thread, which generated code advances |
 //! | [`dict`] | target | paths, blocks and regions: what a record's number stands for |
@@ -26,6 +31,10 @@
 //! Each thread fills a chunk of its own and takes another from the pool when it is full, so a chunk
 //! holds records of one thread, in order. Appending a record takes no lock, and neither does
 //! publishing a chunk. Chunks come to the host in the order in which they were published.
+//!
+//! A process made by `fork` goes on with its parent's code cache, so the path numbers, regions and
+//! dictionary words that were there at the `fork` are its own too: [`Slot`] says how many, and they
+//! are read in the parent's slot. Its own follow them.
 //!
 //! # Invariants
 //! * Records are at most [`MAX_RECORD`] bytes, so the write pointer cannot step over the window
@@ -49,10 +58,11 @@ mod layout;
 
 pub use layout::{
     BACKLOG, CHUNK, CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET, Chunk, Control, DICT_INDEX_OFFSET,
-    DICT_WORDS_OFFSET, FILE_SIZE, FIRST_RECORD, FULL_WINDOW, GIVEN_BACK_OFFSET, LAYOUT_VERSION,
-    LetGo, MAGIC, MAX_CHUNK_BYTES, MAX_PATHS, MAX_RECORD, MAX_REGIONS, MAX_THREADS, MAX_VALUES,
-    MAX_WORDS, POOL_BYTES, POOL_OFFSET, PUBLISHED_OFFSET, REGION_OFFSET, RegionRecord, State,
-    THREAD_PAGE, THREAD_PAGES_OFFSET, chunk_start,
+    DICT_WORDS_OFFSET, DIRECTORY_BYTES, Directory, FIRST_RECORD, FULL_WINDOW, GIVEN_BACK_OFFSET,
+    LAYOUT_VERSION, LetGo, MAGIC, MAX_CHUNK_BYTES, MAX_PATHS, MAX_RECORD, MAX_REGIONS, MAX_SLOTS,
+    MAX_THREADS, MAX_VALUES, MAX_WORDS, POOL_BYTES, POOL_OFFSET, PUBLISHED_OFFSET, REGION_OFFSET,
+    REQUEST_OFFSET, RegionRecord, Request, SLOT_BYTES, SPAWNED, Slot, State, THREAD_PAGE,
+    THREAD_PAGES_OFFSET, Unfollowed, chunk_start, slot_start,
 };
 
 /// Test options in the control words, see `docs/testing.md`.

@@ -15,25 +15,26 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use trommel_queue::dict::{Event, MAX_BLOCK_EVENTS, MAX_EVENT_WORDS, PathHeader};
 use trommel_queue::{
     BACKLOG, CHUNK, CHUNKS, CHUNKS_OFFSET, Chunk, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET,
-    FIRST_RECORD, GIVEN_BACK_OFFSET, MAX_PATHS, MAX_REGIONS, MAX_WORDS, POOL_OFFSET,
-    PUBLISHED_OFFSET, REGION_OFFSET, RegionRecord, State, THREAD_PAGE, THREAD_PAGES_OFFSET,
-    chunk_start,
+    DIRECTORY_BYTES, Directory, FIRST_RECORD, GIVEN_BACK_OFFSET, MAX_PATHS, MAX_REGIONS, MAX_WORDS, POOL_OFFSET,
+    PUBLISHED_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request, State, THREAD_PAGE,
+    THREAD_PAGES_OFFSET, chunk_start,
 };
 
 use crate::region::Mapping;
 use crate::sys;
 
-/// The shared file as mapped here.
+/// This process's slot of the shared file as mapped here, behind the file's directory.
 #[derive(Clone, Copy)]
 pub struct Mapped {
     base: u64,
 }
 
 impl Mapped {
-    /// The file mapped at `base`.
+    /// The slot mapped at `base`.
     ///
     /// # Safety
-    /// All `FILE_SIZE` bytes must be mapped there, shared and writable, for good.
+    /// All `SLOT_BYTES` bytes must be mapped there, and the directory in front of them, shared and
+    /// writable, for good.
     pub unsafe fn new(base: u64) -> Self {
         let mapped = Self { base };
         let pool = base + POOL_OFFSET as u64;
@@ -45,6 +46,22 @@ impl Mapped {
     pub fn control(&self) -> &'static Control {
         // SAFETY: the mapping is ours for good; `Control` is all atomics.
         unsafe { &*(self.base as *const Control) }
+    }
+
+    /// The file's directory.
+    pub fn directory(&self) -> &'static Directory {
+        // SAFETY: mapped in front of the slot, for good; all atomics.
+        unsafe { &*((self.base - DIRECTORY_BYTES as u64) as *const Directory) }
+    }
+
+    /// The request to the host.
+    pub fn request(&self) -> *mut Request {
+        (self.base + REQUEST_OFFSET as u64) as *mut Request
+    }
+
+    /// Where the slot is.
+    pub fn base(&self) -> u64 {
+        self.base
     }
 
     fn chunk(&self, chunk: u32) -> &'static Chunk {
@@ -105,6 +122,11 @@ impl Shared {
     /// The control words.
     pub fn control(&self) -> &'static Control {
         self.mapped.control()
+    }
+
+    /// How much the dictionary holds: paths, words, regions.
+    pub fn extent(&self) -> (u32, u64, u32) {
+        (self.paths, self.words, self.regions)
     }
 
     /// Makes sure that there is room for `words` more, and memory behind it.
@@ -289,6 +311,15 @@ impl Writer {
     }
 }
 
+/// Makes the host look at what there is.
+pub fn ring(directory: &Directory) {
+    let sleeps = &directory.bell;
+    if sleeps.load(SeqCst) != 0 {
+        sleeps.store(0, SeqCst);
+        sys::futex_wake(sleeps, 1, false);
+    }
+}
+
 impl Queue {
     /// The queue of a file in which nothing is used yet.
     pub const fn new(mapped: Mapped) -> Self {
@@ -333,21 +364,29 @@ impl Queue {
 
     /// Says that the process comes to its end with the next system call, and nothing of the app runs
     /// before that: the host need not wait for the kernel to take the process apart.
-    pub fn announce_end(&self) {
+    pub fn announce_end(&self, status: u64) {
+        let control = self.control();
+        control
+            .exit_status
+            .store((status & 0xff) as u32 + 1, Relaxed);
         self.control().state.store(State::Exited as u32, SeqCst);
         self.wake_host();
     }
 
-    fn wake_host(&self) {
-        let sleeps = &self.control().host_sleeps;
-        if sleeps.load(SeqCst) != 0 {
-            sleeps.store(0, SeqCst);
-            sys::futex_wake(sleeps, 1, false);
-        }
+    /// Nothing is used yet, in the slot that is there now.
+    pub fn start_over(&self) {
+        self.fresh.store(0, Relaxed);
+        self.recycled.store(0, Relaxed);
+    }
+
+    /// Makes the host look at what there is.
+    pub fn wake_host(&self) {
+        ring(self.mapped.directory());
     }
 
     /// Gives the thread a chunk to fill, as soon as there is room; whether it was never used before.
     pub fn take(&self, writer: &mut Writer) -> Result<bool, HostGone> {
+        self.host_is_there()?;
         self.wait_for_room()?;
         let (number, fresh) = loop {
             if let Some(found) = self.free() {
@@ -432,10 +471,11 @@ impl Queue {
         self.host_is_there()
     }
 
-    fn host_is_there(&self) -> Result<(), HostGone> {
-        let host = self.control().host_pid.load(Relaxed);
-        let there = sys::getppid() as u32 == host;
-        there.then_some(()).ok_or(HostGone)
+    /// Whether there is a host, and it serves this process.
+    pub fn host_is_there(&self) -> Result<(), HostGone> {
+        let there = self.mapped.directory().host_is_there();
+        let served = self.control().closed.load(Relaxed) == 0;
+        (there && served).then_some(()).ok_or(HostGone)
     }
 
     /// Waits until the host has folded everything that any thread has recorded so far.

@@ -17,7 +17,7 @@ use crate::emit::{Code, Reg};
 use crate::native;
 use crate::pages::Pages;
 use crate::region::Regions;
-use crate::signal::Actions;
+use crate::signal::{self, Actions};
 use crate::slot;
 use crate::syscall;
 use crate::targets::Targets;
@@ -240,6 +240,9 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
     if core::mem::take(&mut thread.forking) {
         // SAFETY: taken when the process was started, whose number is in `rax`.
         unsafe { process.runtime.release() };
+        thread.clear_handlers = false;
+        thread.forked(context.regs[0] as i64);
+        signal::set_mask(thread.fork_mask);
     }
     let mut runtime = process.runtime.lock();
     match context.reason {
@@ -264,7 +267,8 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
         }
         r if r == Reason::Cloned as u32 => {
             let next = runtime.cache.exit(context.exit).target;
-            if context.regs[0] as i64 > 0 {
+            let natively = control.follow.load(Relaxed) == 0;
+            if context.regs[0] as i64 > 0 && natively {
                 control.children.fetch_add(1, Relaxed);
             }
             syscall::finish(context, next);

@@ -46,6 +46,7 @@ pub mod decode;
 pub mod deliver;
 pub mod dispatch;
 pub mod emit;
+pub mod exec;
 pub mod heap;
 pub mod lock;
 pub mod native;

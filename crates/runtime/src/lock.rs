@@ -103,6 +103,15 @@ impl<T> Lock<T> {
         }
     }
 
+    /// A hold whose guard was forgotten.
+    ///
+    /// # Safety
+    /// The calling thread holds the lock, or is the only one in a copy of memory that was made by
+    /// the holder.
+    pub unsafe fn held(&self) -> Guard<'_, T> {
+        Guard(self)
+    }
+
     /// [`Self::release`], if the holder took it on these stacks.
     ///
     /// # Safety

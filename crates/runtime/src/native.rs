@@ -71,9 +71,10 @@ pub fn step(thread: &mut Thread, context: &mut Context) {
     signal::unblock_trap(&mut thread.signals);
 }
 
-/// The child of a `fork` or `vfork` runs natively, from behind the system call. Runs on a stack of
-/// its own with the registers of the child in the context. The parent's lock is of no concern here:
-/// it is copied, or belongs to others.
+/// The child of a `fork` goes on under control, or else natively, from behind the system call, as
+/// does that of a `vfork` that is not followed. Runs on a stack of its own with the registers of the
+/// child in the context. The parent's lock is of no concern when it leaves: it is copied, or belongs
+/// to others.
 ///
 /// # Safety
 /// Only `arch::clone` may call this.
@@ -82,11 +83,18 @@ pub unsafe extern "C" fn child(context: &mut Context) {
     let thread = unsafe { Thread::of(context) };
     context.regs[1] = context.next_pc.0;
     context.at_boundary = 1;
+    let forked = thread.forking;
+    if forked {
+        if thread.adopt(context).is_ok() {
+            return;
+        }
+        signal::set_mask(thread.fork_mask);
+    }
     let saved = signal::BeforeChild {
         leaving: thread.leaving,
         pending: context.pending,
         mask: thread.signals.mask_override(),
-        forking: thread.forking,
+        forking: forked,
     };
     leave(thread, context);
     // In a vfork child the handler undoes this in the memory it shares with its parent.

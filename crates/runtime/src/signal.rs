@@ -432,7 +432,7 @@ fn deliver(
 ) {
     let Found { app, at, caused } = found;
     let signal = info.signo;
-    let action = runtime.actions.0[signal as usize];
+    let action = runtime.actions_of(thread).0[signal as usize];
     match action.handler {
         // The kernel does not let an instruction's fault be ignored.
         SIG_DFL | SIG_IGN if caused => {
@@ -464,9 +464,9 @@ fn deliver(
 /// The last step of letting go: everything of the kernel's is the app's again.
 fn leave(runtime: &mut Runtime, thread: &mut Thread, context: &mut Context, frame: &mut Ucontext) {
     runtime.remove(thread);
-    // Others need the runtime's handlers still.
-    if runtime.threads.is_empty() {
-        runtime.actions.give_back();
+    // Others need the runtime's handlers still, unless they are not theirs.
+    if runtime.threads.is_empty() || thread.own_actions.is_some() {
+        runtime.actions_of(thread).give_back();
     }
     become_native(thread, context, frame);
 }

@@ -12,7 +12,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 
 use linux_raw_sys::general as nr;
-use trommel_queue::{CHUNK, FILE_SIZE, POOL_OFFSET, State, options};
+use trommel_queue::{CHUNK, DIRECTORY_BYTES, POOL_OFFSET, SLOT_BYTES, State, options};
 use trommel_tuple::KindSet;
 
 use crate::arch::{self, Landmarks};
@@ -72,22 +72,23 @@ fn protect(args: &StartArgs) {
     sys::protect(args.image_end..args.stack_top, data);
 }
 
+/// Maps the directory and the first slot behind it; where the slot is.
 fn map_shared(file: i32) -> Option<u64> {
-    let padded = FILE_SIZE + CHUNK;
-    let start = sys::anonymous(padded).ok()?;
+    const BYTES: usize = DIRECTORY_BYTES + SLOT_BYTES;
+    let start = sys::anonymous(BYTES + CHUNK).ok()?;
     let base = start.next_multiple_of(CHUNK as u64);
     // SAFETY: inside the reservation just made.
-    unsafe {
+    let mapped = unsafe {
         sys::mmap(&sys::Map {
             at: base,
-            len: FILE_SIZE,
+            len: BYTES,
             prot: nr::PROT_READ | nr::PROT_WRITE,
             flags: nr::MAP_SHARED | nr::MAP_FIXED,
             fd: file,
             offset: 0,
         })
-    }
-    .ok()
+    };
+    Some(mapped.ok()? + DIRECTORY_BYTES as u64)
 }
 
 /// Where generated code enters the runtime.

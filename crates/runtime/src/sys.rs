@@ -144,6 +144,24 @@ pub unsafe fn map_again(from: u64, len: usize, to: u64) -> Result<u64, Errno> {
     unsafe { checked(nr::__NR_mremap, args) }
 }
 
+/// Maps `len` bytes of a file at `to`, from `offset` on, given a place where its start is mapped
+/// shared: a mapping that is made out of another may be longer.
+///
+/// # Safety
+/// Nothing that is still used may lie at `to`. If this fails, it may have been unmapped.
+pub unsafe fn map_forward(start: u64, offset: usize, len: usize, to: u64) -> Result<u64, Errno> {
+    const MAYMOVE: u64 = 1;
+    let whole = offset + len;
+    let args = [start, 0, whole as u64, MAYMOVE, 0, 0];
+    // SAFETY: with an old length of 0 the call makes a second mapping, where nothing is.
+    let at = unsafe { checked(nr::__NR_mremap, args) }?;
+    // SAFETY: handed on to the caller.
+    let mapped = unsafe { map_again(at + offset as u64, len, to) };
+    // SAFETY: just made.
+    unsafe { munmap(at, whole) };
+    mapped
+}
+
 /// Fresh memory of the runtime's that can be mapped again.
 pub fn shareable(len: usize) -> Result<u64, Errno> {
     let at = anonymous(len)?;

@@ -8,20 +8,21 @@
 //! is code, which does not wait.
 #![allow(unsafe_code)] // reason: makes the app's system calls.
 
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::Relaxed;
 
 use linux_raw_sys::general as nr;
-use trommel_queue::{LetGo, State};
+use trommel_queue::LetGo;
 
 use crate::arch;
 use crate::area::{Context, Reason};
 use crate::cache::AppPc;
 use crate::change::{change_map, replaced};
+use crate::exec;
 use crate::native;
 use crate::region::Range;
-use crate::signal::{Action, AltStack, UCONTEXT_BYTES, Ucontext};
+use crate::signal::{self, Action, AltStack, UCONTEXT_BYTES, Ucontext};
 use crate::sys;
-use crate::thread::Thread;
+use crate::thread::{Flags, Thread};
 
 /// The system calls handled here.
 pub const SEEN: [u32; 24] = [
@@ -134,34 +135,30 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
         nr::__NR_rt_sigreturn => return sigreturn(thread, context, here),
         nr::__NR_clone | nr::__NR_clone3 | nr::__NR_fork | nr::__NR_vfork => {
             match start(thread, context, number, &a, next) {
-                Ok(result) => result,
-                Err(why) => return let_go(thread, context, why),
+                Start::Done(result) => result,
+                Start::SignalFirst => {
+                    let mut runtime = thread.process.runtime.lock();
+                    return runtime.go(thread, context, here, None, false);
+                }
+                Start::LetGo(why) => return let_go(thread, context, why),
             }
         }
-        nr::__NR_execve | nr::__NR_execveat => {
-            let state = |s: State| control.state.store(s as u32, Release);
-            state(State::Exec);
-            let ignored = |back| {
-                let runtime = thread.process.runtime.lock();
-                runtime.actions.hand_over_ignored(back);
-            };
-            ignored(false);
-            let result = pass(context, number);
-            ignored(true);
-            if !thread.process.is_leaving() {
-                state(State::Controlled);
+        nr::__NR_execve | nr::__NR_execveat => match exec::exec(thread, context, number, &a) {
+            Some(result) => result,
+            None => {
+                let mut runtime = thread.process.runtime.lock();
+                return runtime.go(thread, context, here, None, false);
             }
-            result
+        },
+        nr::__NR_exit_group if !thread.spawned => {
+            thread.process.queue.announce_end(a[0]);
+            pass(context, number)
         }
-        nr::__NR_exit => {
-            thread.exit(context, a[0]);
+        nr::__NR_exit | nr::__NR_exit_group => {
+            thread.exit(context, number, a[0]);
             // A signal came first.
             let mut runtime = thread.process.runtime.lock();
             return runtime.go(thread, context, here, None, false);
-        }
-        nr::__NR_exit_group => {
-            thread.process.queue.announce_end();
-            pass(context, number)
         }
         nr::__NR_arch_prctl => {
             const ARCH_SET_GS: u64 = 0x1001;
@@ -219,15 +216,9 @@ fn sigaction(thread: &mut Thread, a: &[u64; 6]) -> i64 {
         restorer: word(2),
         mask: word(3),
     });
-    let change = || {
-        thread
-            .process
-            .runtime
-            .lock()
-            .actions
-            .change(a[0] as i32, wanted)
-    };
-    let (result, old) = change();
+    let mut runtime = thread.process.runtime.lock();
+    let (result, old) = runtime.actions_of(thread).change(a[0] as i32, wanted);
+    drop(runtime);
     if result == 0 && a[2] != 0 {
         let mut bytes = [0u8; size_of::<Action>()];
         for (n, word) in [old.handler, old.flags, old.restorer, old.mask]
@@ -293,18 +284,25 @@ fn sigreturn(thread: &mut Thread, context: &mut Context, here: AppPc) {
     unsafe { arch::sigreturn(at) }
 }
 
-const CLONE_VM: u64 = 0x100;
-const CLONE_VFORK: u64 = 0x4000;
-const CLONE_THREAD: u64 = 0x1_0000;
+/// What came of starting a thread or process.
+enum Start {
+    /// The kernel's answer.
+    Done(i64),
+    /// A signal came first: the call has not been made.
+    SignalFirst,
+    /// It cannot be done under control.
+    LetGo(LetGo),
+}
 
-/// Starts a thread, or a process, which runs natively. Comes back only for a thread.
+/// Starts a thread or a process. Does not come back for a process with memory of its own: its maker
+/// goes on in the dispatcher, and the child in `native::child`.
 fn start(
     thread: &mut Thread,
     context: &mut Context,
     number: u32,
     a: &[u64; 6],
     next: AppPc,
-) -> Result<i64, LetGo> {
+) -> Start {
     let (flags, stack) = match number {
         nr::__NR_clone => (a[0], a[1]),
         nr::__NR_clone3 => {
@@ -327,21 +325,44 @@ fn start(
                 },
             )
         }
-        nr::__NR_vfork => (CLONE_VM | CLONE_VFORK, 0),
+        nr::__NR_vfork => (Flags::VFORK.0, 0),
         _ => (0, 0),
     };
-    if flags & CLONE_THREAD != 0 {
-        return thread.start(context, number, a, next, stack);
-    }
-    if flags & (CLONE_VM | CLONE_VFORK) == CLONE_VM {
-        return Err(LetGo::SharedMemory);
-    }
+    let flags = Flags(flags);
     let process = thread.process;
+    let follow = process.queue.control().follow.load(Relaxed) != 0;
+    let done = |started| match started {
+        Ok(result) => Start::Done(result),
+        Err(why) => Start::LetGo(why),
+    };
+    if flags.is_thread() {
+        return done(thread.start(context, number, a, next, stack));
+    }
+    if flags.shares_memory() && follow {
+        return done(thread.spawn(context, number, a, next, stack, flags));
+    }
+    if flags.shares_memory() && !flags.waits() {
+        return Start::LetGo(LetGo::SharedMemory);
+    }
     context.next_pc = next;
     context.reason = Reason::Cloned as u32;
-    if flags & CLONE_VM == 0 {
+    if !flags.shares_memory() {
+        if follow {
+            thread.reserve();
+        }
+        let mask = signal::block_all();
+        // SAFETY: a word of the context, which a handler of this thread may just have written.
+        if unsafe { (&raw const context.pending).read_volatile() } != 0 {
+            signal::set_mask(mask);
+            thread.forked(-1);
+            return Start::SignalFirst;
+        }
+        thread.fork_mask = mask;
+        thread.clear_handlers = flags.clears_handlers();
         // The child's copy of what it guards is whole. Released where the parent comes back.
-        core::mem::forget(process.runtime.lock());
+        let runtime = process.runtime.lock();
+        thread.expect(&runtime);
+        core::mem::forget(runtime);
         thread.forking = true;
     }
     // SAFETY: the context holds the app's whole state at its call.

@@ -26,6 +26,9 @@
 //! * A thread's [`Thread`] is used by itself alone, but for what is atomic.
 #![allow(unsafe_code)] // reason: makes memory and threads.
 
+mod fork;
+mod spawn;
+
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -45,11 +48,13 @@ use crate::dispatch::Runtime;
 use crate::lock::Lock;
 use crate::native;
 use crate::region::Range;
-use crate::signal::{self, AltStack, Pending};
+use crate::signal::{self, Actions, AltStack, Pending};
 use crate::start;
 use crate::sys;
 use crate::syscall;
 use crate::targets::Targets;
+
+pub use spawn::Flags;
 
 /// What the threads of the process share.
 pub struct Process {
@@ -140,6 +145,18 @@ pub struct Thread {
     pub full: bool,
     /// It holds the runtime's lock while it starts a process.
     pub forking: bool,
+    /// The kernel's signal mask before that.
+    pub fork_mask: u64,
+    /// The slot that it has claimed for the process.
+    fork_slot: Option<usize>,
+    /// The process that is started loses its handlers.
+    pub clear_handlers: bool,
+    /// It is a process of its own, see [`spawn`].
+    pub spawned: bool,
+    /// Its dispositions, when it does not share those of the process.
+    pub own_actions: Option<Box<Actions>>,
+    /// Whoever started it waits until it is done.
+    waited_for: bool,
     /// Which tables of indirect targets it uses.
     pub targets: usize,
     area: u64,
@@ -199,6 +216,12 @@ impl Thread {
             single: None,
             full: false,
             forking: false,
+            fork_mask: 0,
+            fork_slot: None,
+            clear_handlers: false,
+            spawned: false,
+            own_actions: None,
+            waited_for: false,
             targets,
             area,
             node: Node { next: 0, thread: 0 },
@@ -288,6 +311,11 @@ impl Thread {
         child.stepping = false;
         child.single = None;
         child.full = false;
+        child.forking = false;
+        child.fork_slot = None;
+        child.spawned = false;
+        child.own_actions = None;
+        child.clear_handlers = false;
         child.seen.store(runtime.cache.epoch(), Relaxed);
         runtime.numbers += 1;
         child.writer.number = runtime.numbers;
@@ -331,13 +359,16 @@ impl Thread {
         self.process.queue.publish(&mut self.writer)
     }
 
-    /// The app ends this thread. Comes back only when a signal was faster.
-    pub fn exit(&mut self, context: &mut Context, status: u64) {
+    /// The app ends this thread, with the call `number`. Comes back only when a signal was faster.
+    pub fn exit(&mut self, context: &mut Context, number: u32, status: u64) {
         let mask = signal::block_all();
         // SAFETY: a word of the context, which a handler of this thread may just have written.
         if unsafe { (&raw const context.pending).read_volatile() } != 0 {
             signal::set_mask(mask);
             return;
+        }
+        if self.spawned {
+            return self.exit_spawned(number, status);
         }
         let process = self.process;
         process.queue.hand_in(&mut self.writer);
@@ -401,6 +432,9 @@ pub unsafe extern "C" fn begin(context: &mut Context) {
     thread.writer.tid = sys::gettid() as u32;
     signal::use_stack(&thread.signals.own_stack);
     let process = thread.process;
+    if core::mem::take(&mut thread.clear_handlers) {
+        process.runtime.lock().actions_of(thread).cleared();
+    }
     if process.queue.take(&mut thread.writer).is_err() {
         native::host_gone(thread, context);
     }

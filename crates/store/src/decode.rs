@@ -1,8 +1,8 @@
-//! From bytes to a profile. The inverse of `encode`, believing nothing.
+//! From bytes to profiles. The inverse of `encode`, believing nothing.
 
 use std::io::Read;
 
-use trommel_profile::{KindProfile, Loaded, Module, Profile, Run, Site, Thread};
+use trommel_profile::{KindProfile, Loaded, Module, Origin, Profile, Run, Site, Thread};
 use trommel_tuple::{Kind, ModuleId, Place};
 
 use crate::chunk::{Chunk, Reader, Tag};
@@ -12,30 +12,30 @@ use crate::{MAGIC, VERSION};
 
 type Inside<T> = Result<T, &'static str>;
 
-pub(crate) fn decode(input: impl Read) -> Result<Profile, DecodeError> {
+pub(crate) fn decode(input: impl Read) -> Result<Vec<Profile>, DecodeError> {
     let mut input = Reader::new(input);
     start(&mut input)?;
-    let mut profile = Profile::default();
-    let mut stage = None;
+    let mut profiles: Vec<Profile> = Vec::new();
     loop {
         let Chunk { tag, at, raw } = input.chunk()?;
         let corrupt = |what: &str| DecodeError::Corrupt {
             at,
             what: what.to_owned(),
         };
-        let expected_first = stage.is_none();
-        if expected_first != (tag == Tag::Head) {
-            return Err(corrupt("the head is not where it should be"));
+        if tag == Tag::Head {
+            profiles.push(Profile::default());
         }
-        stage = Some(tag);
+        let Some(profile) = profiles.last_mut() else {
+            return Err(corrupt("the head is not where it should be"));
+        };
         let mut cursor = Cursor(&raw);
         match tag {
-            Tag::Head => head(&mut cursor, &mut profile),
-            Tag::Modules => modules(&mut cursor, &mut profile),
-            Tag::Kind => kind_totals(&mut cursor, &mut profile),
-            Tag::Counts => counts(&mut cursor, &mut profile),
-            Tag::Sites => sites(&mut cursor, &mut profile),
-            Tag::Threads => threads(&mut cursor, &mut profile),
+            Tag::Head => head(&mut cursor, profile),
+            Tag::Modules => modules(&mut cursor, profile),
+            Tag::Kind => kind_totals(&mut cursor, profile),
+            Tag::Counts => counts(&mut cursor, profile),
+            Tag::Sites => sites(&mut cursor, profile),
+            Tag::Threads => threads(&mut cursor, profile),
             Tag::End => end(&mut cursor, input.number()),
         }
         .map_err(corrupt)?;
@@ -47,7 +47,7 @@ pub(crate) fn decode(input: impl Read) -> Result<Profile, DecodeError> {
         }
     }
     match input.up_to(1)?.is_empty() {
-        true => Ok(profile),
+        true => Ok(profiles),
         false => Err(DecodeError::Corrupt {
             at: input.position(),
             what: "there are bytes behind its end".into(),
@@ -90,6 +90,16 @@ fn start<R: Read>(input: &mut Reader<R>) -> Result<(), DecodeError> {
 }
 
 fn head(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
+    let number = |n: u64| u32::try_from(n).map_err(|_| "the number of a process is too large");
+    profile.origin = Origin {
+        pid: number(cursor.number()?)?,
+        parent: number(cursor.number()?)?,
+        exec: match cursor.byte()? {
+            0 => false,
+            1 => true,
+            _ => return Err("how a process ended is malformed"),
+        },
+    };
     for _ in 0..cursor.number()? {
         profile.command.push(cursor.bytes()?.to_vec());
     }

@@ -1,4 +1,4 @@
-//! From a profile to bytes.
+//! From profiles to bytes.
 //!
 //! Counts are written place by place, as differences from the place before. A place with very many
 //! values is written in several records, so no chunk grows beyond measure; values are differences
@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use trommel_profile::{Profile, Run, Site, Threads};
+use trommel_profile::{Origin, Profile, Run, Site, Threads};
 use trommel_tuple::{Kind, Place};
 
 use crate::chunk::{TARGET, Tag, Writer};
@@ -18,10 +18,19 @@ use crate::{MAGIC, VERSION};
 /// Values in one record at most.
 const VALUES_PER_RECORD: usize = 4096;
 
-pub(crate) fn encode(profile: &Profile, mut out: impl Write) -> io::Result<()> {
+pub(crate) fn encode(profiles: &[Profile], mut out: impl Write) -> io::Result<()> {
     out.write_all(&MAGIC)?;
     out.write_all(&VERSION.to_le_bytes())?;
     let mut out = Writer::new(out);
+    for profile in profiles {
+        one(profile, &mut out)?;
+    }
+    let mut raw = Vec::new();
+    put(&mut raw, out.number().into());
+    out.chunk(Tag::End, &raw)
+}
+
+fn one<W: Write>(profile: &Profile, out: &mut Writer<W>) -> io::Result<()> {
     out.chunk(Tag::Head, &head(profile))?;
     out.chunk(Tag::Modules, &modules(profile))?;
     for (&kind, data) in &profile.kinds {
@@ -29,17 +38,18 @@ pub(crate) fn encode(profile: &Profile, mut out: impl Write) -> io::Result<()> {
         put(&mut raw, data.seen);
         put(&mut raw, data.messages);
         out.chunk(Tag::Kind, &raw)?;
-        counts(kind, &data.counts, &mut out)?;
+        counts(kind, &data.counts, out)?;
     }
-    sites(&profile.sites, &mut out)?;
-    threads(&profile.threads, &mut out)?;
-    let mut raw = Vec::new();
-    put(&mut raw, out.number().into());
-    out.chunk(Tag::End, &raw)
+    sites(&profile.sites, out)?;
+    threads(&profile.threads, out)
 }
 
 fn head(profile: &Profile) -> Vec<u8> {
     let mut raw = Vec::new();
+    let Origin { pid, parent, exec } = profile.origin;
+    put(&mut raw, pid.into());
+    put(&mut raw, parent.into());
+    raw.push(exec.into());
     put(&mut raw, profile.command.len() as u64);
     for argument in &profile.command {
         put_bytes(&mut raw, argument);

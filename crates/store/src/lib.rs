@@ -7,12 +7,12 @@
 //!
 //! **Strategy.** A file is the magic, a version, and a sequence of *chunks*, each at most
 //! 1 MiB, compressed with LZ4 and carrying a CRC-32 of its header, its number and its bytes.
-//! Inside, numbers are varints and sorted sequences are deltas. The last chunk says how many there
-//! are. A file comes to be under another name in the same directory and is renamed when complete;
+//! Inside, numbers are varints and sorted sequences are deltas. Each process begins with a head. The
+//! last chunk says how many chunks there are. A file comes to be under another name in the same directory and is renamed when complete;
 //! the one that was there becomes `NAME.old`.
 //!
 //! **Invariants.**
-//! * A file that reads without error is the profile that was written: every byte is under a
+//! * A file that reads without error is what was written: every byte is under a
 //!   checksum or compared with a constant, and nothing may follow the end.
 //! * Reading allocates in proportion to bytes that are there, never to numbers they claim.
 //! * A write that fails leaves the earlier file as it was, and no other file.
@@ -41,41 +41,41 @@ pub const DEFAULT_FILE: &str = "trommel.data";
 pub const MAGIC: [u8; 8] = *b"\x89TROMMEL";
 
 /// The version of the format written, and the only one read.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
-/// Writes `profile` to `path`; a file that is there becomes `path.old`.
+/// Writes the profiles of a recording to `path`, at least one; a file that is there becomes `path.old`.
 ///
 /// # Errors
 /// Whatever kept the file from being written; the earlier file is then untouched.
-pub fn write(path: &Path, profile: &Profile) -> Result<Written, StoreError> {
+pub fn write(path: &Path, profiles: &[Profile]) -> Result<Written, StoreError> {
     replace::replace(path, |file| {
         let mut out = BufWriter::with_capacity(256 << 10, file);
-        encode(profile, &mut out)?;
+        encode(profiles, &mut out)?;
         out.flush()
     })
 }
 
-/// Reads the profile at `path`.
+/// Reads the profiles at `path`, in the order in which their processes started.
 ///
 /// # Errors
 /// What is wrong with the file, where, and what to do about it.
-pub fn read(path: &Path) -> Result<Profile, StoreError> {
+pub fn read(path: &Path) -> Result<Vec<Profile>, StoreError> {
     let file = File::open(path).map_err(|source| StoreError::read(path, source))?;
     decode::decode(BufReader::with_capacity(256 << 10, file)).map_err(|error| error.at(path))
 }
 
-/// Writes `profile` in the file format to `out`.
+/// Writes `profiles` in the file format to `out`.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn encode(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
-    encode::encode(profile, out)
+pub fn encode(profiles: &[Profile], out: &mut impl Write) -> io::Result<()> {
+    encode::encode(profiles, out)
 }
 
-/// The profile in `bytes`.
+/// The profiles in `bytes`.
 ///
 /// # Errors
 /// As [`read`], with the path `-`.
-pub fn decode(bytes: &[u8]) -> Result<Profile, StoreError> {
+pub fn decode(bytes: &[u8]) -> Result<Vec<Profile>, StoreError> {
     decode::decode(bytes).map_err(|error| error.at(Path::new("-")))
 }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use proptest::prelude::*;
-use trommel_profile::{KindProfile, Loaded, Module, Profile, Run, Site, Thread, Threads};
+use trommel_profile::{KindProfile, Loaded, Module, Origin, Profile, Run, Site, Thread, Threads};
 use trommel_store::{StoreError, decode, encode};
 use trommel_tuple::{Kind, ModuleId, Place};
 
 fn bytes_of(profile: &Profile) -> Vec<u8> {
     let mut bytes = Vec::new();
-    encode(profile, &mut bytes).expect("memory");
+    encode(std::slice::from_ref(profile), &mut bytes).expect("memory");
     bytes
 }
 
@@ -88,16 +88,20 @@ fn profile() -> impl Strategy<Value = Profile> {
         prop::collection::btree_map(place(), site(), 0..30),
         run,
         threads,
+        any::<(u32, u32, bool)>(),
     )
         .prop_map(
-            |(command, compressor, modules, kinds, sites, run, threads)| Profile {
-                command,
-                compressor,
-                modules,
-                kinds,
-                sites,
-                run,
-                threads,
+            |(command, compressor, modules, kinds, sites, run, threads, (pid, parent, exec))| {
+                Profile {
+                    origin: Origin { pid, parent, exec },
+                    command,
+                    compressor,
+                    modules,
+                    kinds,
+                    sites,
+                    run,
+                    threads,
+                }
             },
         )
 }
@@ -105,7 +109,14 @@ fn profile() -> impl Strategy<Value = Profile> {
 proptest! {
     #[test]
     fn any_profile_comes_back(profile in profile()) {
-        prop_assert_eq!(decode(&bytes_of(&profile)).expect("own bytes"), profile);
+        prop_assert_eq!(decode(&bytes_of(&profile)).expect("own bytes"), [profile]);
+    }
+
+    #[test]
+    fn any_profiles_come_back(profiles in prop::collection::vec(profile(), 1..4)) {
+        let mut bytes = Vec::new();
+        encode(&profiles, &mut bytes).expect("memory");
+        prop_assert_eq!(decode(&bytes).expect("own bytes"), profiles);
     }
 
     #[test]
@@ -119,7 +130,7 @@ proptest! {
     #[test]
     fn noise_is_refused(noise in prop::collection::vec(any::<u8>(), 0..200)) {
         prop_assert!(decode(&noise).is_err());
-        let started = [&trommel_store::MAGIC[..], &1_u32.to_le_bytes(), &noise].concat();
+        let started = [&trommel_store::MAGIC[..], &trommel_store::VERSION.to_le_bytes(), &noise].concat();
         prop_assert!(decode(&started).is_err());
     }
 }
@@ -211,14 +222,14 @@ fn values_out_of_order_are_put_in_order() {
     counts.insert(Place::from_word(3), vec![(9, 1), (2, 5), (9, 3)]);
     let read = decode(&bytes_of(&profile)).expect("own bytes");
     assert_eq!(
-        read.kinds[&Kind::Value].counts[&Place::from_word(3)],
+        read[0].kinds[&Kind::Value].counts[&Place::from_word(3)],
         [(2, 5), (9, 4)]
     );
 }
 
 #[test]
 fn a_full_device_gives_one_clear_error() {
-    let error = trommel_store::write(Path::new("/dev/full"), &example())
+    let error = trommel_store::write(Path::new("/dev/full"), &[example()])
         .expect_err("full")
         .to_string();
     assert!(
@@ -250,7 +261,7 @@ fn a_million_tuples_are_small_and_quick() {
     let start = std::time::Instant::now();
     let bytes = bytes_of(&profile);
     let encoded = start.elapsed();
-    assert!(decode(&bytes).expect("own bytes") == profile);
+    assert!(decode(&bytes).expect("own bytes") == [profile]);
     println!(
         "{} bytes, encoded in {encoded:?}, both in {:?}",
         bytes.len(),

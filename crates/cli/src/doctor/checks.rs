@@ -237,7 +237,10 @@ fn seccomp() -> Check {
 }
 
 fn shared_memory() -> Check {
-    match trommel_host::shared::SharedFile::new(trommel_tuple::KindSet::NONE, 0).map(drop) {
+    match trommel_host::family::Family::new()
+        .and_then(|family| family.map(0))
+        .map(drop)
+    {
         Ok(()) => check(
             "memfd",
             Good,
@@ -389,17 +392,17 @@ fn recording() -> Check {
         stream: None,
         stream_limit: None,
         only: Vec::new(),
+        follow: false,
     };
     let guard = trommel_host::interrupt::guard();
     match host::record(options, &guard) {
         Err(error) => failed(format!("{error:#}")),
         Ok((recording, _)) => {
-            let run = &recording.profile.run;
-            let seen = recording
-                .profile
-                .kinds
-                .get(&Kind::Edge)
-                .map_or(0, |k| k.seen);
+            let Some(profile) = recording.profiles.first() else {
+                return failed("nothing was recorded".into());
+            };
+            let run = &profile.run;
+            let seen = profile.kinds.get(&Kind::Edge).map_or(0, |k| k.seen);
             match run.let_go.first() {
                 Some(why) => failed(format!("`true` ran natively: {why}")),
                 None if run.status != Some(0) || seen == 0 => failed(format!(

@@ -6,6 +6,7 @@ use trommel_profile::confidence::{LEVEL, Limits};
 use trommel_profile::{Run, Threads};
 use trommel_tuple::{Kind, Place};
 
+use super::processes::{self, Row};
 use super::view::View;
 use crate::json::Json;
 
@@ -13,11 +14,17 @@ use crate::json::Json;
 const SCHEMA: &str = "trommel.report/1";
 
 /// Writes the report; `top` limits each list.
-pub(super) fn write(out: &mut impl Write, view: &mut View<'_>, top: usize) -> io::Result<()> {
+pub(super) fn write(
+    out: &mut impl Write,
+    view: &mut View<'_>,
+    rows: &[Row],
+    top: usize,
+) -> io::Result<()> {
     let mut json = Json::new(out);
     json.object()?;
     json.text("schema", SCHEMA)?;
     head(&mut json, view)?;
+    processes::json(&mut json, rows)?;
     for (kind, name) in [(Kind::Edge, "edges"), (Kind::Call, "calls")] {
         transfers(&mut json, view, kind, name, top)?;
     }

@@ -1,10 +1,12 @@
 //! `trommel report`: a profile for people ([`text`]) and for programs ([`json`]).
 
 mod json;
+pub(crate) mod processes;
 pub(crate) mod summary;
 pub(crate) mod text;
 mod view;
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -20,9 +22,23 @@ const DEFAULT_TOP: usize = 20;
 
 /// Runs the command.
 pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
-    let mut profile = trommel_store::read(&args.file)?;
-    // Of all kinds together: they went through one compressor.
-    let confidence = Confidence::new(&profile);
+    let mut profiles = trommel_store::read(&args.file)?;
+    if !args.pid.is_empty() {
+        let there: BTreeSet<u32> = profiles.iter().map(|p| p.origin.pid).collect();
+        if let Some(missing) = args.pid.iter().find(|pid| !there.contains(pid)) {
+            bail!(
+                "{}: holds no process {missing}, only: {}",
+                args.file.display(),
+                some(&there)
+            );
+        }
+        profiles.retain(|p| args.pid.contains(&p.origin.pid));
+    }
+    let Some((mut profile, rows)) = processes::merge(profiles) else {
+        bail!("{}: holds no process", args.file.display());
+    };
+    // Of all kinds together: they went through one compressor, each process through its own.
+    let confidence = Confidence::of_processes(&profile, rows.len());
     if let Some(kind) = args.event {
         if !profile.kinds.contains_key(&kind) {
             let there: Vec<_> = profile.kinds.keys().map(|k| k.name()).collect();
@@ -44,13 +60,22 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
         (None, false) => DEFAULT_TOP,
     };
     let files = Files::new();
-    let mut view = View::new(&profile, Symbols::new(&files, &profile.modules), confidence);
+    let symbols = Symbols::new(&files, &profile.modules);
+    let mut view = View::new(&profile, symbols, confidence);
     let mut out = output::stdout();
     if args.json {
-        json::write(&mut out, &mut view, top)?;
+        json::write(&mut out, &mut view, &rows, top)?;
     } else {
         let style = text::Style::new(output::colours(&std::io::stdout()));
-        text::write(&mut out, &mut view, top, style)?;
+        text::write(&mut out, &mut view, &rows, top, style)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The first of many numbers.
+fn some(numbers: &BTreeSet<u32>) -> String {
+    const SHOWN: usize = 20;
+    let shown: Vec<String> = numbers.iter().take(SHOWN).map(u32::to_string).collect();
+    let more = if numbers.len() > SHOWN { ", …" } else { "" };
+    format!("{}{more}", shown.join(", "))
 }

@@ -10,6 +10,7 @@ use trommel_profile::confidence::Confidence;
 use trommel_symbol::{Files, Symbols};
 use trommel_tuple::Kind;
 
+use super::processes::{self, Row};
 use super::text::{self, Style, Table};
 use super::view::{Values, View};
 use crate::output;
@@ -20,13 +21,52 @@ const DEBUG_LIMIT: u64 = 512 << 10;
 /// Loads with a smaller share of all executions say nothing about the program.
 const MIN_SHARE: u64 = 1000;
 
-/// Writes the summary of `profile` for stderr.
-pub(crate) fn write(out: &mut impl Write, profile: &Profile) -> io::Result<()> {
+/// Pairs of a place and a value in all profiles, above which they are not added up while the user
+/// waits.
+const MOST_TUPLES: usize = 4 << 20;
+/// Processes shown.
+const PROCESSES: usize = 10;
+
+/// Writes the summary of a recording for stderr.
+pub(crate) fn write(out: &mut impl Write, profiles: &[Profile]) -> io::Result<()> {
+    if let [profile] = profiles {
+        return one(out, profile, 1);
+    }
+    let style = Style::new(output::colours(&io::stderr()));
+    let rows: Vec<Row> = profiles.iter().map(Row::new).collect();
+    processes::table(out, &rows, PROCESSES, style)?;
+    let kinds = profiles.iter().flat_map(|p| p.kinds.values());
+    let tuples = kinds.flat_map(|k| k.counts.values()).map(Vec::len);
+    match tuples.sum::<usize>() > MOST_TUPLES {
+        true => {
+            let sum = |data: fn(&Profile) -> u64| profiles.iter().map(data).sum::<u64>();
+            let mut costs = Profile {
+                run: profiles[0].run.clone(),
+                ..Profile::default()
+            };
+            costs.run.waits = sum(|p| p.run.waits);
+            costs.run.wait_time = sum(|p| p.run.wait_time);
+            let seen = sum(|p| p.kinds.values().map(|k| k.seen).sum());
+            cost(out, &costs, seen)
+        }
+        false => match processes::merge(profiles.iter().cloned()) {
+            Some((merged, rows)) => one(out, &merged, rows.len()),
+            None => Ok(()),
+        },
+    }
+}
+
+fn one(out: &mut impl Write, profile: &Profile, processes: usize) -> io::Result<()> {
     let files = Files::new();
     let symbols = Symbols::new(&files, &profile.modules).with_debug_limit(DEBUG_LIMIT);
-    let mut view = View::new(profile, symbols, Confidence::new(profile));
+    let mut view = View::new(
+        profile,
+        symbols,
+        Confidence::of_processes(profile, processes),
+    );
     let style = Style::new(output::colours(&io::stderr()));
-    cost(out, profile)?;
+    let seen = (profile.kinds.values()).fold(0_u64, |sum, k| sum.saturating_add(k.seen));
+    cost(out, profile, seen)?;
     for (&kind, data) in &profile.kinds {
         if text::is_empty(data) {
             writeln!(out, "trommel: no {kind} events")?;
@@ -41,12 +81,8 @@ pub(crate) fn write(out: &mut impl Write, profile: &Profile) -> io::Result<()> {
     Ok(())
 }
 
-fn cost(out: &mut impl Write, profile: &Profile) -> io::Result<()> {
+fn cost(out: &mut impl Write, profile: &Profile, seen: u64) -> io::Result<()> {
     let run = &profile.run;
-    let seen = profile
-        .kinds
-        .values()
-        .fold(0_u64, |sum, k| sum.saturating_add(k.seen));
     let dropped = match run.dropped {
         0 => "nothing lost".into(),
         n => format!("{} EVENTS LOST", output::grouped(n)),
@@ -138,7 +174,7 @@ mod tests {
             ..Profile::default()
         };
         let mut text = Vec::new();
-        write(&mut text, &profile).expect("memory");
+        write(&mut text, &[profile]).expect("memory");
         let text = String::from_utf8(text).expect("UTF-8");
         assert!(
             text.contains("[anon]+0x10") && text.contains("0x7 95.0%"),

@@ -10,6 +10,7 @@ use trommel_profile::confidence::{LEVEL, Limits};
 use trommel_profile::{KindProfile, Profile, Thread};
 use trommel_tuple::{Kind, Place};
 
+use super::processes::{self, Row};
 use super::view::{Transfer, Values, View};
 use crate::output::{command_line, duration, grouped, percent, printable};
 
@@ -40,10 +41,18 @@ impl Style {
     }
 }
 
+impl Style {
+    /// A heading's name.
+    pub(super) fn strong(self, name: &str) -> String {
+        format!("{}{name}{}", self.bold, self.plain)
+    }
+}
+
 /// Writes the report with `top` rows a table.
 pub(super) fn write(
     out: &mut impl Write,
     view: &mut View<'_>,
+    rows: &[Row],
     top: usize,
     style: Style,
 ) -> io::Result<()> {
@@ -55,6 +64,11 @@ pub(super) fn write(
             100.0 * LEVEL,
             view.basis().assumes()
         )?;
+    }
+    if rows.len() > 1 {
+        writeln!(out)?;
+        processes::table(out, rows, top, style)?;
+        more(out, rows.len(), top)?;
     }
     for kind in view.profile.kinds.keys().copied() {
         writeln!(out)?;

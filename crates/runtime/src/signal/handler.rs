@@ -41,8 +41,10 @@ pub(super) fn die(
 ) {
     context.next_pc = AppPc(frame.rip);
     // The others are not let go, they end too; but from here on this one is native.
-    thread.process.leaving.store(1, Relaxed);
-    runtime.actions.0[info.signo as usize] = Action::default();
+    if !thread.spawned {
+        thread.process.leaving.store(1, Relaxed);
+    }
+    runtime.actions_of(thread).0[info.signo as usize] = Action::default();
     set_action(info.signo, &Action::default());
     if send {
         requeue(info);
@@ -97,7 +99,7 @@ pub(super) fn call_handler(
         // No room for the frame: the kernel kills with SIGSEGV.
         let mut fault = *info;
         fault.signo = SIGSEGV;
-        runtime.actions.0[SIGSEGV as usize] = Action::default();
+        runtime.actions_of(thread).0[SIGSEGV as usize] = Action::default();
         frame.sigmask &= !bit(SIGSEGV);
         return die(runtime, thread, context, &fault, frame, true);
     }
@@ -106,7 +108,7 @@ pub(super) fn call_handler(
             handler: SIG_DFL,
             ..*action
         };
-        runtime.actions.0[info.signo as usize] = reset;
+        runtime.actions_of(thread).0[info.signo as usize] = reset;
         if !is_synchronous(info.signo) {
             set_action(info.signo, &reset);
         }

@@ -155,6 +155,23 @@ impl Actions {
         Self([DEFAULT; SIGNALS])
     }
 
+    /// For a process that has the same.
+    pub const fn copy(&self) -> Self {
+        Self(self.0)
+    }
+
+    /// The kernel has put every handler of this process back to the default.
+    pub fn cleared(&mut self) {
+        for action in &mut self.0 {
+            if action.handler > SIG_IGN {
+                *action = Action::default();
+            }
+        }
+        for signal in SYNCHRONOUS {
+            set_action(signal, &own_action(&self.0[signal as usize]));
+        }
+    }
+
     /// Takes over the synchronous signals.
     pub fn install() -> Self {
         let mut actions = [Action::default(); SIGNALS];

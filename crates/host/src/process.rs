@@ -1,0 +1,435 @@
+//! One process under observation, from its first record to its profile.
+//!
+//! A process is here what runs one program: one that executes another is another afterwards, with the
+//! same number. What its threads had recorded and not published when it ended is read up to their
+//! write pointers, so nothing they delivered is lost, however it ended. The same is done while it runs
+//! when its code is about to change, as records must be understood while the code that they name is
+//! what it was.
+// A descriptor for a process is a system call that the libraries lack.
+#![allow(unsafe_code)]
+
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Instant, SystemTime};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::Pid;
+use trommel_profile::{Origin, Profile, Run, Threads};
+use trommel_queue::{LetGo, State};
+use trommel_tuple::KindSet;
+
+use crate::family::Family;
+use crate::fold::Folder;
+use crate::record::Engine;
+use crate::shared::{Damaged, Filled, Shared};
+
+/// Where a process comes from.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Its number, as the host sees it.
+    pub pid: Pid,
+    /// That of the process that started it; 0 for the first.
+    pub parent: u32,
+    /// Its program and arguments.
+    pub command: Vec<Vec<u8>>,
+}
+
+/// A process that is observed.
+pub struct Process {
+    /// Who it is.
+    pub identity: Identity,
+    /// What it shares with us.
+    pub shared: Shared,
+    folder: Folder,
+    queue: Queue,
+    served: Served,
+    started: SystemTime,
+    clock: Instant,
+    /// Tells of its end.
+    handle: Option<OwnedFd>,
+    /// How it was found to have ended.
+    pub end: End,
+    /// It is the first.
+    first: bool,
+}
+
+/// How a process ends for us.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum End {
+    /// It goes on.
+    #[default]
+    No,
+    /// It has ended, with a status as in [`Run::status`].
+    Ended(Option<i32>),
+    /// It is another program now, which is observed.
+    Exec,
+    /// It goes on without us.
+    Left,
+}
+
+#[derive(Default)]
+struct Served {
+    bytes: u64,
+    let_go: Vec<String>,
+    failed: bool,
+    stream_failed: bool,
+}
+
+/// What a process came to.
+pub struct Done {
+    /// Its profile.
+    pub profile: Profile,
+    /// What its engine did.
+    pub engine: Engine,
+    /// Whether all of its stream, if one was wanted, is in its file.
+    pub stream_whole: bool,
+}
+
+impl Process {
+    /// A process that starts.
+    pub fn new(identity: Identity, shared: Shared, folder: Folder, first: bool) -> Self {
+        Self {
+            handle: handle(identity.pid),
+            identity,
+            shared,
+            folder,
+            queue: Queue::default(),
+            served: Served::default(),
+            started: SystemTime::now(),
+            clock: Instant::now(),
+            end: End::No,
+            first,
+        }
+    }
+
+    /// The family of its file.
+    pub fn family(&self) -> &std::rc::Rc<Family> {
+        self.shared.pages().family()
+    }
+
+    /// Whether the stream has all the events that were wanted.
+    pub fn is_full(&self) -> bool {
+        self.folder.is_full()
+    }
+
+    /// Whether it has said that it ends, and only the kernel is busy with it.
+    pub fn is_ending(&self) -> bool {
+        self.shared.is_ending()
+    }
+
+    /// Whether it runs under control, as far as it has said.
+    pub fn is_controlled(&self) -> bool {
+        self.shared.state() == Some(State::Controlled)
+    }
+
+    /// Whether there is nothing to do for it.
+    pub fn is_idle(&self) -> bool {
+        self.shared.is_idle(self.queue.taken) && !self.is_ending()
+    }
+
+    /// What it says that it exits with.
+    pub fn exit_status(&self) -> Option<i32> {
+        let said = self.shared.control().exit_status.load(Relaxed);
+        said.checked_sub(1).map(|status| (status & 0xff) as i32)
+    }
+
+    /// Finds out whether it is there.
+    pub fn look(&mut self) {
+        let gone = match &self.handle {
+            Some(handle) => {
+                let mut handles = [PollFd::new(handle.as_fd(), PollFlags::POLLIN)];
+                poll(&mut handles, PollTimeout::ZERO).is_ok_and(|n| n > 0)
+            }
+            None => nix::sys::signal::kill(self.identity.pid, None).is_err(),
+        };
+        if gone && self.end == End::No {
+            self.end = End::Ended(self.exit_status().or_else(|| self.status()));
+        }
+    }
+
+    /// The status with which it has ended, from the kernel.
+    fn status(&self) -> Option<i32> {
+        let stat = std::fs::read(format!("/proc/{}/stat", self.identity.pid)).ok()?;
+        let end = stat.iter().rposition(|&c| c == b')')?;
+        let rest = std::str::from_utf8(&stat[end + 1..]).ok()?;
+        let mut words = rest.split_ascii_whitespace();
+        if !matches!(words.next(), Some("Z" | "X")) {
+            return None;
+        }
+        let status: i32 = words.last()?.parse().ok()?;
+        Some(match libc::WIFEXITED(status) {
+            true => libc::WEXITSTATUS(status),
+            false => -libc::WTERMSIG(status),
+        })
+    }
+
+    /// Does what there is to do now.
+    pub fn serve(&mut self, notice: &mut dyn FnMut(&str)) {
+        let Self {
+            shared,
+            folder,
+            queue,
+            served,
+            ..
+        } = self;
+        let over = self.end != End::No;
+        let asked = shared.settle_asked();
+        // No further: threads may publish as fast as this folds.
+        let until = shared.published_count();
+        while queue.taken < until && queue.take(shared, over, folder, served, notice) {
+            if folder.is_full() && !over {
+                break;
+            }
+        }
+        if over || asked.is_some() {
+            // What was not published, or only just: for each thread the chunk it had when it asked
+            // or ended.
+            for chunk in shared.oldest(queue.taken) {
+                if let Some(filled) = shared.filled(chunk) {
+                    queue.rest(shared, filled, folder, served, notice);
+                }
+            }
+        }
+        if let Some(asked) = asked {
+            shared.settled(asked);
+        }
+        if let Some(words) = let_go(shared)
+            && served.let_go.is_empty()
+        {
+            let who = match self.first {
+                true => "the program".to_owned(),
+                false => self.identity.to_string(),
+            };
+            notice(&format!(
+                "not observed from here on: {who} runs natively because {words}"
+            ));
+            served.let_go.push(words);
+        }
+        if over {
+            let done = folder.end(shared);
+            report(done, folder, served, notice);
+        }
+    }
+
+    /// Its profile; everything is folded. What it shared is left, for processes that it is just
+    /// making.
+    pub fn finish(
+        self,
+        compressor: &str,
+        kinds: KindSet,
+        notice: &mut dyn FnMut(&str),
+    ) -> (Done, Ancestor) {
+        let Self {
+            identity,
+            shared,
+            folder,
+            mut served,
+            ..
+        } = self;
+        let folded = folder.finish(kinds);
+        let control = shared.control();
+        let mut let_go = served.let_go;
+        if self.end != End::Exec && shared.state() == Some(State::Exec) {
+            let_go.push("it became another program (exec), which ran natively".to_owned());
+        }
+        let children = u64::from(control.children.load(Relaxed));
+        if children != 0 {
+            let_go.push(format!("{children} child processes, which ran natively"));
+        }
+        if self.end == End::Left {
+            let_go.push("it went on when the first program had ended".to_owned());
+        }
+        if let Some(error) = &folded.stream_error {
+            served.stream_failed = true;
+            notice(&format!(
+                "{error}; the stream is cut short, the profile is not"
+            ));
+        }
+        let since = self.started.duration_since(SystemTime::UNIX_EPOCH);
+        let run = Run {
+            started: since.unwrap_or_default().as_nanos() as u64,
+            wall: self.clock.elapsed().as_nanos() as u64,
+            status: match self.end {
+                End::Ended(status) => status,
+                _ => None,
+            },
+            waits: control.waits.load(Relaxed),
+            wait_time: control.wait_nanos.load(Relaxed),
+            let_go,
+            ..Run::default()
+        };
+        let engine = Engine {
+            fragments: control.fragments.load(Relaxed),
+            instructions: control.instructions.load(Relaxed),
+            dispatches: control.dispatches.load(Relaxed),
+            indirect_misses: control.indirect_misses.load(Relaxed),
+            syscalls: control.syscalls.load(Relaxed),
+            signals: control.signals.load(Relaxed),
+            cache_bytes: control.cache_bytes.load(Relaxed),
+            invalidations: control.invalidations.load(Relaxed),
+            children,
+            record_bytes: served.bytes,
+        };
+        let started = u64::from(control.threads.load(Relaxed));
+        let threads = Threads {
+            started: if started > 1 { started } else { 0 },
+            each: folded.threads,
+        };
+        shared.pages().family().ended(shared.pages().slot());
+        // Who goes on from its dictionary has no use for its chunks.
+        shared.pages().discard_pool();
+        let done = Done {
+            profile: Profile {
+                origin: Origin {
+                    pid: identity.pid.as_raw() as u32,
+                    parent: identity.parent,
+                    exec: self.end == End::Exec,
+                },
+                command: identity.command.clone(),
+                compressor: compressor.to_owned(),
+                modules: folded.modules.list,
+                kinds: folded.kinds,
+                sites: folded.sites,
+                run,
+                threads,
+            },
+            engine,
+            stream_whole: !served.stream_failed,
+        };
+        (done, Ancestor { identity, shared })
+    }
+}
+
+/// A process that has ended, as those that it has made remember it.
+pub struct Ancestor {
+    /// Who it was.
+    pub identity: Identity,
+    /// What it shared.
+    pub shared: Shared,
+}
+
+impl Ancestor {
+    /// Whether processes are still being made by it.
+    pub fn is_needed(&self) -> bool {
+        let pages = self.shared.pages();
+        pages.family().expects(pages.slot())
+    }
+}
+
+impl std::fmt::Display for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = self.command.first().map(|n| String::from_utf8_lossy(n));
+        write!(
+            f,
+            "process {} ({})",
+            self.pid,
+            name.as_deref().unwrap_or("?")
+        )
+    }
+}
+
+/// A descriptor that tells of the end of a process.
+fn handle(pid: Pid) -> Option<OwnedFd> {
+    // SAFETY: no memory is passed; the descriptor is checked before it is owned.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) };
+    // SAFETY: just made, nobody else's.
+    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// How far a queue has been read.
+#[derive(Default)]
+struct Queue {
+    /// Published chunks given back.
+    taken: u64,
+    /// By chunk: bytes that were folded before it was published.
+    folded: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+impl Queue {
+    /// Folds the next published chunk; whether there was one.
+    fn take(
+        &mut self,
+        shared: &Shared,
+        over: bool,
+        folder: &mut Folder,
+        served: &mut Served,
+        notice: &mut dyn FnMut(&str),
+    ) -> bool {
+        match shared.published(&mut self.taken, over) {
+            Ok(None) => false,
+            Ok(Some(filled)) => {
+                self.rest(shared, filled, folder, served, notice);
+                self.folded[filled.chunk as usize] = 0;
+                // Only now: until it is folded, the runtime may not write there.
+                shared.give_back(filled.chunk, &mut self.taken);
+                true
+            }
+            Err(damaged) => {
+                if !served.failed {
+                    served.failed = true;
+                    notice(&format!("the profile is incomplete: {damaged}"));
+                }
+                false
+            }
+        }
+    }
+
+    /// Folds what a chunk holds beyond what was folded of it before.
+    fn rest(
+        &mut self,
+        shared: &Shared,
+        filled: Filled,
+        folder: &mut Folder,
+        served: &mut Served,
+        notice: &mut dyn FnMut(&str),
+    ) {
+        let at = filled.chunk as usize;
+        if self.folded.len() <= at {
+            self.folded.resize(at + 1, 0);
+        }
+        let before = std::mem::replace(&mut self.folded[at], filled.bytes);
+        if before >= filled.bytes {
+            return;
+        }
+        shared.copy_chunk(filled.chunk, before..filled.bytes, &mut self.bytes);
+        served.bytes += self.bytes.len() as u64;
+        if !served.failed {
+            let done = folder.chunk(shared, &filled, &self.bytes);
+            report(done, folder, served, notice);
+        }
+    }
+}
+
+/// Tells, once, what went wrong.
+fn report(
+    done: Result<(), Damaged>,
+    folder: &mut Folder,
+    served: &mut Served,
+    notice: &mut dyn FnMut(&str),
+) {
+    if let Err(error) = done
+        && !std::mem::replace(&mut served.failed, true)
+    {
+        notice(&format!("the profile is incomplete: {error}"));
+    }
+    if let Some(error) = folder.stream_error() {
+        served.stream_failed = true;
+        notice(&format!(
+            "{error}; the stream ends there, the profile does not"
+        ));
+    }
+}
+
+fn let_go(shared: &Shared) -> Option<String> {
+    let control = shared.control();
+    if shared.state() != Some(State::Native) {
+        return None;
+    }
+    let why = LetGo::from_number(control.let_go.load(Relaxed));
+    let at = control.let_go_pc.load(Relaxed);
+    Some(format!(
+        "{} (at {at:#x})",
+        why.map_or("of a reason it did not tell", LetGo::words)
+    ))
+}

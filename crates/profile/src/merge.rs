@@ -1,0 +1,238 @@
+//! Several processes in one profile.
+//!
+//! Places are addresses in files, so what processes did at the same instruction of the same file adds
+//! up, wherever the file was in memory. Files are the same when path and build id are; what is in no
+//! file (`[anon]`) is added up by address, which says little about processes that have nothing in
+//! common.
+
+use std::collections::{BTreeMap, HashMap};
+
+use trommel_tuple::{Kind, ModuleId, Place};
+
+use crate::{KindProfile, Module, Profile, Run, Site, Threads};
+
+/// How the modules of one profile are numbered in another.
+struct Renumbered(HashMap<ModuleId, ModuleId>);
+
+impl Renumbered {
+    fn place(&self, place: Place) -> Place {
+        let module = self.0.get(&place.module()).copied().unwrap_or_default();
+        Place::new(module, place.vaddr())
+    }
+
+    fn site(&self, site: &Site) -> Site {
+        match *site {
+            Site::Conditional { taken, fallthrough } => Site::Conditional {
+                taken: self.place(taken),
+                fallthrough: self.place(fallthrough),
+            },
+            other => other,
+        }
+    }
+}
+
+/// Adds profiles up; what the run came to as a whole is taken from the first.
+#[derive(Debug, Default)]
+pub struct Merged {
+    profile: Profile,
+    processes: usize,
+    known: HashMap<(Vec<u8>, Vec<u8>), ModuleId>,
+}
+
+impl Merged {
+    /// Of one profile.
+    pub fn new(first: Profile) -> Self {
+        let mut known = HashMap::new();
+        for module in &first.modules {
+            known
+                .entry((module.path.clone(), module.build_id.clone()))
+                .or_insert(module.id);
+        }
+        Self {
+            profile: first,
+            processes: 1,
+            known,
+        }
+    }
+
+    /// Adds another.
+    pub fn add(&mut self, other: Profile) {
+        self.processes += 1;
+        let renumbered = self.modules(&other.modules);
+        for (kind, data) in other.kinds {
+            self.kind(kind, data, &renumbered);
+        }
+        for (place, site) in &other.sites {
+            let place = renumbered.place(*place);
+            (self.profile.sites.entry(place)).or_insert_with(|| renumbered.site(site));
+        }
+        let Run {
+            dropped,
+            waits,
+            wait_time,
+            let_go,
+            ..
+        } = other.run;
+        let run = &mut self.profile.run;
+        run.dropped = run.dropped.saturating_add(dropped);
+        run.waits = run.waits.saturating_add(waits);
+        run.wait_time = run.wait_time.saturating_add(wait_time);
+        let name = other.command.first().map(|n| String::from_utf8_lossy(n));
+        let name = name.as_deref().unwrap_or("?");
+        let pid = other.origin.pid;
+        let reasons = let_go
+            .iter()
+            .map(|why| format!("process {pid} ({name}): {why}"));
+        run.let_go.extend(reasons);
+        // Which of them did what is told process by process.
+        let all = self.profile.threads.started.max(1);
+        self.profile.threads = Threads {
+            started: all.saturating_add(other.threads.started.max(1)),
+            each: Vec::new(),
+        };
+    }
+
+    /// The sum.
+    pub fn profile(self) -> Profile {
+        self.profile
+    }
+
+    /// How many were added up.
+    pub const fn processes(&self) -> usize {
+        self.processes
+    }
+
+    fn modules(&mut self, modules: &[Module]) -> Renumbered {
+        let mut numbers = HashMap::new();
+        for module in modules {
+            let key = (module.path.clone(), module.build_id.clone());
+            let number = match self.known.get(&key) {
+                Some(number) => *number,
+                None => self.module(module, key),
+            };
+            numbers.insert(module.id, number);
+        }
+        Renumbered(numbers)
+    }
+
+    /// A module that no profile had before; with too many it counts as `[anon]`.
+    fn module(&mut self, module: &Module, key: (Vec<u8>, Vec<u8>)) -> ModuleId {
+        let Ok(number) = u16::try_from(self.profile.modules.len()) else {
+            return ModuleId::ANON;
+        };
+        let id = ModuleId(number);
+        self.profile.modules.push(Module {
+            id,
+            ..module.clone()
+        });
+        self.known.insert(key, id);
+        id
+    }
+
+    fn kind(&mut self, kind: Kind, data: KindProfile, renumbered: &Renumbered) {
+        let sums = self.profile.kinds.entry(kind).or_default();
+        sums.seen = sums.seen.saturating_add(data.seen);
+        sums.messages = sums.messages.saturating_add(data.messages);
+        for (place, mut counts) in data.counts {
+            if kind.value_is_place() {
+                for (value, _) in &mut counts {
+                    *value = renumbered.place(Place::from_word(*value)).word();
+                }
+                counts.sort_unstable();
+            }
+            let place = renumbered.place(place);
+            add(&mut sums.counts, place, counts);
+        }
+    }
+}
+
+/// Adds sorted counts to those of a place.
+fn add(sums: &mut BTreeMap<Place, Vec<(u64, u64)>>, place: Place, counts: Vec<(u64, u64)>) {
+    let sum = sums.entry(place).or_default();
+    if sum.is_empty() {
+        *sum = counts;
+        return;
+    }
+    let mut all = Vec::with_capacity(sum.len() + counts.len());
+    let mut left = std::mem::take(sum).into_iter().peekable();
+    for (value, count) in counts {
+        while let Some(earlier) = left.next_if(|(v, _)| *v < value) {
+            all.push(earlier);
+        }
+        let same = left.next_if(|(v, _)| *v == value).map_or(0, |(_, n)| n);
+        all.push((value, count.saturating_add(same)));
+    }
+    all.extend(left);
+    *sum = all;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trommel_tuple::Vaddr;
+
+    fn module(id: u16, path: &str) -> Module {
+        Module {
+            id: ModuleId(id),
+            path: path.into(),
+            ..Module::default()
+        }
+    }
+
+    /// A profile of modules, in which a branch of `/b` goes to `/b` or to `/a`.
+    fn profile(modules: [&str; 2], there: u64, elsewhere: u64) -> Profile {
+        let id = |path| ModuleId(1 + modules.iter().position(|m| *m == path).expect("one") as u16);
+        let at = |path, at| Place::new(id(path), Vaddr(at));
+        let mut to = vec![(at("/b", 8).word(), there), (at("/a", 4).word(), elsewhere)];
+        to.sort_unstable();
+        let edges = KindProfile {
+            seen: there + elsewhere,
+            messages: there + elsewhere,
+            counts: [(at("/b", 2), to)].into(),
+        };
+        let values = KindProfile {
+            counts: [(at("/a", 1), vec![(there, 1), (100, 5)])].into(),
+            ..KindProfile::default()
+        };
+        Profile {
+            modules: vec![
+                module(0, "[anon]"),
+                module(1, modules[0]),
+                module(2, modules[1]),
+            ],
+            kinds: [(Kind::Edge, edges), (Kind::Value, values)].into(),
+            sites: [(at("/b", 2), Site::IndirectJump)].into(),
+            ..Profile::default()
+        }
+    }
+
+    #[test]
+    fn the_same_file_is_the_same_place_whatever_its_number() {
+        let mut merged = Merged::new(profile(["/a", "/b"], 3, 4));
+        merged.add(profile(["/b", "/a"], 10, 20));
+        assert_eq!(merged.processes(), 2);
+        let sum = merged.profile();
+        let mut expect = profile(["/a", "/b"], 13, 24);
+        let values = expect.kinds.get_mut(&Kind::Value).expect("there");
+        let at = Place::new(ModuleId(1), Vaddr(1));
+        values.counts.insert(at, vec![(3, 1), (10, 1), (100, 10)]);
+        assert_eq!(sum.kinds, expect.kinds);
+        assert_eq!(sum.modules, expect.modules);
+        assert_eq!(sum.sites, expect.sites);
+        assert_eq!(sum.threads.started, 2);
+    }
+
+    #[test]
+    fn a_file_of_one_process_alone_gets_a_number_of_its_own() {
+        let mut merged = Merged::new(profile(["/a", "/b"], 1, 1));
+        let mut other = profile(["/b", "/a"], 1, 1);
+        other.modules[2].build_id = vec![1];
+        merged.add(other);
+        let sum = merged.profile();
+        assert_eq!(sum.modules.len(), 4);
+        assert_eq!(sum.modules[3].id, ModuleId(3));
+        let edges = &sum.kinds[&Kind::Edge].counts[&Place::new(ModuleId(2), Vaddr(2))];
+        let to = |module| Place::new(ModuleId(module), Vaddr(4)).word();
+        assert!(edges.contains(&(to(1), 1)) && edges.contains(&(to(3), 1)));
+    }
+}
