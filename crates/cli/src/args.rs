@@ -61,7 +61,7 @@ Examples:
   trommel record -c 'H[P256]2048+A16' -- ./app   stratified sampling: a fraction of the cost
   trommel record --stream s.tstream -- ./app     also keep every event, in order
   trommel record --only libz.so.1 -- ./app       only code of one library
-  trommel record -- make -j2                     a build, with every process that it starts
+  trommel record -- sh -c './app; ./app'         a script, with every process that it starts
 
 The program's input, output, exit status and terminating signal are its own.")]
 pub(crate) struct RecordArgs {
@@ -108,7 +108,6 @@ pub(crate) struct RecordArgs {
 Examples:
   trommel report                        the 20 hottest of each kind in trommel.data
   trommel report -e value --top 100     the loads that are executed most, and what they load
-  trommel report --pid 4711             one process of several
   trommel report --json other.data      everything, for scripts (docs/json.md)")]
 pub(crate) struct ReportArgs {
     /// The profile

@@ -92,6 +92,7 @@ fn profile() -> Profile {
         }
     };
     Profile {
+        origin: Default::default(),
         command: vec![b"/bin/true".to_vec(), b"two words".to_vec()],
         compressor: "exact".into(),
         modules: vec![

@@ -18,6 +18,7 @@
 //! | [`stream`] | events into a file |
 //! | [`process`] | one process served, from its first record to its profile |
 //! | [`follow`] | processes that become other programs |
+//! | [`session`] | all processes of a run |
 //! | [`record`] | all of it, for a program and what it starts |
 //!
 //! Architecture invariant: only [`inject`], [`launch`] and [`follow`] know ptrace; nothing here prints.
@@ -36,6 +37,7 @@ pub mod modules;
 pub mod only;
 pub mod process;
 pub mod record;
+pub mod session;
 pub mod shared;
 pub mod stream;
 pub mod stress;

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use trommel_queue::FILE_SIZE;
+use trommel_queue::{DIRECTORY_BYTES, SLOT_BYTES};
 use trommel_runtime::cache::{AppPc, Cache};
 use trommel_runtime::deliver::{Mapped, Shared};
 use trommel_runtime::pages::Pages;
@@ -23,7 +23,8 @@ fn main() {
         _ => KindSet::NONE,
     };
     let wanted = 20_000;
-    let base = sys::anonymous(FILE_SIZE).expect("memory");
+    let base =
+        sys::anonymous(DIRECTORY_BYTES + SLOT_BYTES).expect("memory") + DIRECTORY_BYTES as u64;
     // SAFETY: as long as the file, writable, for good.
     let mut shared = Shared::new(unsafe { Mapped::new(base) });
     let (mut cache, mut regions) = (Cache::new(), Regions::default());

@@ -149,6 +149,11 @@ fn example() -> Profile {
         counts,
     };
     Profile {
+        origin: Origin {
+            pid: 7,
+            parent: 3,
+            exec: true,
+        },
         command: vec![b"./app".to_vec(), b"--fast".to_vec()],
         compressor: "exact".into(),
         modules: vec![Module::default()],

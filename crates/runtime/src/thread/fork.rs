@@ -21,6 +21,7 @@
 //! # Invariants
 //! * Until its own slot is mapped the child writes to nothing that is shared.
 //! * Afterwards no memory of its parent's is mapped in a place that its own code uses.
+#![allow(unsafe_code)] // reason: maps memory and sets up a thread.
 
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 

@@ -16,6 +16,7 @@
 //! # Invariants
 //! * It never says that the process ends or becomes another program.
 //! * It holds no chunk when it executes a program.
+#![allow(unsafe_code)] // reason: starts and ends processes.
 
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::Relaxed;

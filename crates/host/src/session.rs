@@ -1,0 +1,510 @@
+//! A run: the first program and all that comes of it, served until the first has ended.
+//!
+//! # Problem
+//! A build starts thousands of processes, a few at a time, each with a queue that fills in
+//! milliseconds; a shell's live for one. Each must be served as if it were the only one, and a
+//! thread for each would cost more than the processes.
+//!
+//! # Strategy
+//! The calling thread serves all queues in turn: it takes chunks as the targets' threads fill them,
+//! folds each and gives it back, and sleeps when there is none ([`crate::bell`]). Processes made by
+//! `fork` are found in their family's directory; those that become other programs ask
+//! ([`crate::follow`]). It is the tracer too, and so the only thread there is.
+//!
+//! The run is over when the first program has ended. Processes that are still there then are let go:
+//! their slots are closed, and they leave when they come to it next.
+//!
+//! # Invariants
+//! * What a process published before it ended is folded, whoever ends first.
+//! * A process whose slot is closed or whose family is dropped runs on natively.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Acquire;
+use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
+use trommel_profile::Profile;
+use trommel_queue::{Request, Unfollowed};
+use trommel_symbol::Files;
+
+use crate::bell;
+use crate::family::{Family, Newcomer};
+use crate::fold::Folder;
+use crate::follow::{self, Change};
+use crate::launch::Ended;
+use crate::modules::Images;
+use crate::only::Selection;
+use crate::process::{Ancestor, Done, End, Identity, Process};
+use crate::record::{RecordError, RecordOptions, Recording};
+use crate::shared::{Asked, Shared, Terms};
+use crate::stream::{Pending, StreamFile};
+
+/// A thread that is traced while it becomes another program.
+struct Traced {
+    tid: Pid,
+    /// The process that the thread belongs to.
+    process: Pid,
+    /// Number of the process whose request it was.
+    number: usize,
+    /// It only shares that process's memory.
+    spawned: bool,
+    mask: u64,
+}
+
+/// The stream file of a process, and how many events are wanted in it.
+pub type Stream = (io::Result<StreamFile>, Option<u64>);
+
+/// A run that goes on.
+pub struct Session<'a> {
+    options: &'a RecordOptions,
+    notice: &'a mut dyn FnMut(&str),
+    terms: Terms,
+    images: Images,
+    files: &'static Files,
+    families: Vec<Rc<Family>>,
+    /// Those that are there, by number.
+    processes: Vec<(usize, Process)>,
+    /// Processes started so far.
+    started: usize,
+    /// Those that have ended and are still making others.
+    ancestors: Vec<Ancestor>,
+    /// By number, those that are not there any more.
+    done: Vec<(usize, Done)>,
+    traced: Vec<Traced>,
+    main: Option<Pid>,
+    ended: Option<(Ended, Instant)>,
+    /// We ended the first program, as its stream had all the events that were wanted.
+    limited: bool,
+}
+
+const IDLE: Duration = Duration::from_millis(100);
+
+impl<'a> Session<'a> {
+    /// A run in which nothing has started. `notice` gets what the user should know.
+    pub fn new(options: &'a RecordOptions, notice: &'a mut dyn FnMut(&str)) -> Self {
+        Self {
+            options,
+            notice,
+            terms: Terms {
+                kinds: options.kinds,
+                options: options.stress,
+                follow: options.follow,
+            },
+            images: Images::default(),
+            // One for each run of the command: symbols borrow from it until the end.
+            files: Box::leak(Box::new(Files::new())),
+            families: Vec::new(),
+            processes: Vec::new(),
+            started: 0,
+            ancestors: Vec::new(),
+            done: Vec::new(),
+            traced: Vec::new(),
+            main: None,
+            ended: None,
+            limited: false,
+        }
+    }
+
+    /// What processes of this run are told.
+    pub const fn terms(&self) -> Terms {
+        self.terms
+    }
+
+    /// The first program has started.
+    pub fn first(&mut self, identity: Identity, shared: Shared, stream: Option<Stream>) {
+        self.main = Some(identity.pid);
+        self.families.push(Rc::clone(shared.pages().family()));
+        let program = &self.options.program.elf;
+        self.observe(identity, shared, stream, program);
+    }
+
+    fn observe(
+        &mut self,
+        identity: Identity,
+        shared: Shared,
+        stream: Option<Stream>,
+        program: &Path,
+    ) {
+        let selection = Selection::new(self.options.only.clone(), program, self.files);
+        let images = Rc::clone(&self.images);
+        let folder = Folder::new(&self.options.compressor, stream, selection, images);
+        let first = self.started == 0;
+        let process = Process::new(identity, shared, folder, first);
+        self.processes.push((self.started, process));
+        self.started += 1;
+    }
+
+    /// Serves until the first program has ended and everything is folded.
+    pub fn serve(&mut self) {
+        let mut looked = Instant::now();
+        loop {
+            // Asked before looking, so that what was published before an end is seen.
+            if bell::child_changed() {
+                self.changes();
+            }
+            if looked.elapsed() >= IDLE || self.ended.is_some() {
+                looked = Instant::now();
+                self.processes.iter_mut().for_each(|(_, p)| p.look());
+            }
+            self.newcomers();
+            for (_, process) in &mut self.processes {
+                if process.end == End::No && process.is_ending() {
+                    process.end = End::Ended(process.exit_status());
+                }
+                process.serve(self.notice);
+                if process.is_full() && !self.limited && process.end == End::No {
+                    self.limited = true;
+                    let _ = nix::sys::signal::kill(
+                        process.identity.pid,
+                        nix::sys::signal::Signal::SIGKILL,
+                    );
+                }
+            }
+            self.requests();
+            self.finish();
+            if let Some(since) = self.since_end() {
+                const PATIENCE: Duration = Duration::from_secs(1);
+                // A thread that is traced would not be left as it was.
+                if self.traced.is_empty() || since > PATIENCE {
+                    return self.leave();
+                }
+            }
+            let processes = &self.processes;
+            let families = &self.families;
+            bell::sleep(families, IDLE, || {
+                let news = |family: &Rc<Family>| {
+                    let known = |slot| is_known(processes, family, slot);
+                    family.is_asked() || !family.newcomers(known).is_empty()
+                };
+                processes.iter().any(|(_, p)| !p.is_idle()) || families.iter().any(news)
+            });
+        }
+    }
+
+    /// How long ago the first program ended.
+    fn since_end(&self) -> Option<Duration> {
+        self.ended.map(|(_, at)| at.elapsed())
+    }
+
+    /// What children of ours have come to.
+    fn changes(&mut self) {
+        while let Some(change) = follow::change() {
+            match change {
+                Change::Ended(pid, ended) => {
+                    if Some(pid) == self.main {
+                        self.ended = Some((ended, Instant::now()));
+                    }
+                    if let Some(at) = self.traced.iter().position(|t| t.tid == pid) {
+                        // Killed in the middle: whoever waits for its request may go on.
+                        let traced = self.traced.swap_remove(at);
+                        if let Some((_, process)) = self.process(traced.number) {
+                            process.shared.answer(Request::IDLE);
+                        }
+                    }
+                    for (_, process) in &mut self.processes {
+                        if process.identity.pid == pid && process.end == End::No {
+                            process.end = End::Ended(ended.status);
+                        }
+                    }
+                }
+                Change::Exec(pid) => self.exec(pid),
+            }
+        }
+    }
+
+    fn process(&mut self, number: usize) -> Option<&mut (usize, Process)> {
+        self.processes.iter_mut().find(|(n, _)| *n == number)
+    }
+
+    /// Processes that were made by `fork`.
+    fn newcomers(&mut self) {
+        for family in self.families.clone() {
+            family.provide();
+            for newcomer in family.newcomers(|slot| is_known(&self.processes, &family, slot)) {
+                self.newcomer(&family, &newcomer);
+            }
+        }
+    }
+
+    fn newcomer(&mut self, family: &Rc<Family>, newcomer: &Newcomer) {
+        let there = self.processes.iter().map(|(_, p)| (&p.identity, &p.shared));
+        let ended = self.ancestors.iter().map(|a| (&a.identity, &a.shared));
+        let parent = there.chain(ended).find(|(_, shared)| {
+            let pages = shared.pages();
+            Rc::ptr_eq(pages.family(), family) && pages.slot() == newcomer.parent
+        });
+        let Some((parent, theirs)) = parent else {
+            // The directory was damaged.
+            return;
+        };
+        let Ok(shared) = Shared::forked(theirs, newcomer) else {
+            return;
+        };
+        let identity = Identity {
+            pid: Pid::from_raw(newcomer.pid as i32),
+            parent: parent.pid.as_raw() as u32,
+            command: parent.command.clone(),
+        };
+        let program = program_of(identity.pid);
+        self.begin(identity, shared, program.as_deref());
+    }
+
+    /// Observes another process.
+    fn begin(&mut self, identity: Identity, shared: Shared, program: Option<&Path>) {
+        let stream = self.options.stream.as_ref().map(|path| {
+            let mut name = path.clone().into_os_string();
+            let pid = identity.pid;
+            let same = |p: &Identity| p.pid == pid;
+            let earlier = self.processes.iter().filter(|(_, p)| same(&p.identity));
+            let before = earlier.count()
+                + (self.done.iter())
+                    .filter(|(_, d)| d.profile.origin.pid as i32 == pid.as_raw())
+                    .count();
+            name.push(format!(".{pid}"));
+            if before > 0 {
+                name.push(format!(".{}", before + 1));
+            }
+            (
+                Pending::open(Path::new(&name)).and_then(Pending::begin),
+                None,
+            )
+        });
+        let elf = &self.options.program.elf;
+        self.observe(identity, shared, stream, program.unwrap_or(elf));
+    }
+
+    /// Threads that want to become other programs, or could not.
+    fn requests(&mut self) {
+        for n in 0..self.processes.len() {
+            let (number, process) = &self.processes[n];
+            let number = *number;
+            if let Some(asked) = process.shared.asked() {
+                let answer = self.asked(number, &asked);
+                self.processes[n].1.shared.answer(answer);
+            } else if process.shared.request_state().load(Acquire) == Request::FAILED {
+                self.traced.retain(|traced| {
+                    let it = traced.number == number;
+                    if it {
+                        follow::release(traced.tid);
+                    }
+                    !it
+                });
+                self.processes[n].1.shared.answer(Request::IDLE);
+            }
+        }
+    }
+
+    fn asked(&mut self, number: usize, asked: &Asked) -> u32 {
+        let tid = Pid::from_raw(asked.tid);
+        let Some((_, process)) = self.process(number) else {
+            return Request::NATIVE;
+        };
+        let pid = match asked.spawned {
+            true => tid,
+            false => process.identity.pid,
+        };
+        let why = asked.why.or_else(|| {
+            let refused = follow::seize(tid).is_err();
+            refused.then_some(Unfollowed::NotTraced)
+        });
+        match why {
+            None => {
+                self.traced.push(Traced {
+                    tid,
+                    process: pid,
+                    number,
+                    spawned: asked.spawned,
+                    mask: asked.mask,
+                });
+                Request::GO
+            }
+            Some(why) => {
+                let path = String::from_utf8_lossy(&asked.path);
+                (self.notice)(&format!(
+                    "{path} (process {pid}) runs natively: {}",
+                    why.words()
+                ));
+                Request::NATIVE
+            }
+        }
+    }
+
+    /// A process is another program, stopped inside the call.
+    fn exec(&mut self, pid: Pid) {
+        let which = self
+            .traced
+            .iter()
+            .position(|t| t.process == pid || t.tid == pid);
+        let Some(which) = which else {
+            return;
+        };
+        let Traced {
+            number,
+            spawned,
+            mask,
+            ..
+        } = self.traced.swap_remove(which);
+        let mut parent = 0;
+        if let Some((_, process)) = self.process(number) {
+            if spawned {
+                parent = process.identity.pid.as_raw() as u32;
+                process.shared.answer(Request::IDLE);
+            } else {
+                parent = process.identity.parent;
+                process.end = End::Exec;
+            }
+        }
+        let terms = self.terms;
+        let mut made = None;
+        let mut take = |file: OwnedFd| -> io::Result<()> {
+            let family = Family::of(file)?;
+            let shared = Shared::first(&family, terms)?;
+            made = Some((family, shared));
+            Ok(())
+        };
+        let taken = follow::take_over(pid, mask, &mut take);
+        let identity = Identity {
+            pid,
+            parent,
+            command: command_of(pid),
+        };
+        match (taken, made) {
+            (Ok(()), Some((family, shared))) => {
+                self.families.push(family);
+                let program = program_of(pid);
+                self.begin(identity, shared, program.as_deref());
+            }
+            (taken, _) => {
+                let why = taken.err().map(|e| format!(" ({e})")).unwrap_or_default();
+                (self.notice)(&format!(
+                    "{identity} runs natively: {}{why}",
+                    Unfollowed::NotInjected.words()
+                ));
+            }
+        }
+    }
+
+    /// Makes profiles of the processes that have ended.
+    fn finish(&mut self) {
+        let mut n = 0;
+        while n < self.processes.len() {
+            if self.processes[n].1.end == End::No {
+                n += 1;
+                continue;
+            }
+            let (number, mut process) = self.processes.swap_remove(n);
+            // What came between the last look and its end.
+            process.serve(self.notice);
+            process.shared.close();
+            let compressor = self.options.compressor.to_string();
+            let (done, ancestor) = process.finish(&compressor, self.options.kinds, self.notice);
+            self.done.push((number, done));
+            self.ancestors.push(ancestor);
+        }
+        self.newcomers();
+        self.ancestors.retain(Ancestor::is_needed);
+        let there = self.processes.iter().map(|(_, p)| p.family());
+        let ended = self.ancestors.iter().map(|a| a.shared.pages().family());
+        let used: Vec<*const Family> = there.chain(ended).map(Rc::as_ptr).collect();
+        (self.families).retain(|family| used.contains(&Rc::as_ptr(family)));
+    }
+
+    /// The first program has ended: processes that are still there go on without us.
+    fn leave(&mut self) {
+        let mut left = 0;
+        for (_, process) in &mut self.processes {
+            process.end = End::Left;
+            left += u64::from(process.is_controlled());
+        }
+        if left != 0 {
+            let (processes, go) = match left {
+                1 => ("process", "goes"),
+                _ => ("processes", "go"),
+            };
+            (self.notice)(&format!(
+                "the program has ended; {left} {processes} of its {go} on natively"
+            ));
+        }
+        self.finish();
+    }
+
+    /// What the run has come to, which began at `clock`.
+    ///
+    /// # Errors
+    /// The runtime could not start in the first program.
+    pub fn conclude(mut self, clock: Instant) -> Result<Recording, RecordError> {
+        let (ended, at) = self.ended.unwrap_or((Ended::default(), Instant::now()));
+        let wall = at.duration_since(clock);
+        self.done.sort_by_key(|(number, _)| *number);
+        let stream_whole = self.done.iter().all(|(_, done)| done.stream_whole);
+        let engine = self.done.first().map(|(_, d)| d.engine).unwrap_or_default();
+        let mut profiles: Vec<Profile> = self.done.into_iter().map(|(_, d)| d.profile).collect();
+        let limited = self.limited && ended.status == Some(-libc::SIGKILL);
+        if let Some(first) = profiles.first_mut() {
+            let nothing = first.kinds.values().all(|kind| kind.seen == 0);
+            if engine.fragments == 0 && nothing && first.run.let_go.is_empty() {
+                if ended.status == Some(NOT_STARTED) {
+                    return Err(RecordError::NotStarted {
+                        program: self.options.program.path.clone(),
+                    });
+                }
+                let words = "the runtime did not start".to_owned();
+                first.run.let_go.push(words);
+            }
+            if limited {
+                let words = "it was ended when the stream had all the events that were wanted";
+                first.run.let_go.push(words.to_owned());
+            }
+            // What the run as a whole came to.
+            first.run.wall = wall.as_nanos() as u64;
+            first.run.target_cpu = ended.cpu.as_nanos() as u64;
+            first.run.host_cpu = host_cpu().as_nanos() as u64;
+            first.run.status = ended.status;
+        }
+        Ok(Recording {
+            profiles,
+            ended,
+            limited,
+            engine,
+            stream_whole,
+        })
+    }
+}
+
+fn is_known(processes: &[(usize, Process)], family: &Rc<Family>, slot: usize) -> bool {
+    processes
+        .iter()
+        .any(|(_, p)| Rc::ptr_eq(p.family(), family) && p.shared.pages().slot() == slot)
+}
+
+/// The program that a process runs.
+fn program_of(pid: Pid) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
+/// The arguments of a process.
+fn command_of(pid: Pid) -> Vec<Vec<u8>> {
+    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
+    let words = words.split(|&c| c == 0).map(<[u8]>::to_vec);
+    words.map(|w| OsString::from_vec(w).into_vec()).collect()
+}
+
+/// The exit status of a program whose runtime could not start.
+const NOT_STARTED: i32 = 126;
+
+/// CPU time of this process so far.
+fn host_cpu() -> Duration {
+    let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF);
+    usage.map_or(Duration::ZERO, |u| {
+        let t = |v: nix::sys::time::TimeVal| {
+            Duration::new(v.tv_sec() as u64, v.tv_usec() as u32 * 1000)
+        };
+        t(u.user_time()) + t(u.system_time())
+    })
+}
