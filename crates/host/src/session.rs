@@ -364,6 +364,7 @@ impl<'a> Session<'a> {
         let mut take = |file: OwnedFd| -> io::Result<()> {
             let family = Family::of(file)?;
             let shared = Shared::first(&family, terms)?;
+            shared.warm();
             made = Some((family, shared));
             Ok(())
         };
