@@ -54,7 +54,8 @@ pub const SEEN: [u32; 24] = [
 const SYSCALL_BYTES: u64 = 2;
 const EFAULT: i64 = -14;
 
-fn args(context: &Context) -> [u64; 6] {
+/// The arguments of the call that is about to be made.
+pub fn args(context: &Context) -> [u64; 6] {
     let r = &context.regs;
     [r[7], r[6], r[2], r[10], r[8], r[9]]
 }

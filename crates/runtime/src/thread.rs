@@ -42,6 +42,7 @@ use crate::area::{
 use crate::cache::AppPc;
 use crate::deliver::{HostGone, Queue, Writer};
 use crate::dispatch::Runtime;
+use crate::kernel_writes;
 use crate::lock::Lock;
 use crate::native;
 use crate::region::Range;
@@ -156,6 +157,19 @@ impl Thread {
         unsafe { &mut *(context.thread as *mut Self) }
     }
 
+    /// Sends calls that write memory to the dispatcher.
+    pub fn watch_calls(&self) {
+        Self::see(self.area, kernel_writes::numbers());
+    }
+
+    fn see(area: u64, numbers: impl Iterator<Item = u32>) {
+        for number in numbers {
+            let at = area + u64::from(SYSCALL_TABLE.0) + u64::from(number);
+            // SAFETY: the table lies inside the area; generated code reads a byte at a time.
+            unsafe { (at as *mut u8).write_volatile(1) };
+        }
+    }
+
     /// The stacks that it runs the runtime on.
     pub fn stacks(&self) -> Range {
         Range {
@@ -210,11 +224,7 @@ impl Thread {
         context.child_stack = child_stack;
         context.this = area;
         context.thread = &raw const *thread as u64;
-        for number in syscall::SEEN {
-            let at = area + u64::from(SYSCALL_TABLE.0) + u64::from(number);
-            // SAFETY: the table lies inside the area.
-            unsafe { (at as *mut u8).write(1) };
-        }
+        Self::see(area, syscall::SEEN.into_iter());
         thread
     }
 
@@ -289,6 +299,9 @@ impl Thread {
         child.single = None;
         child.full = false;
         child.seen.store(runtime.cache.epoch(), Relaxed);
+        if runtime.watching {
+            child.watch_calls();
+        }
         runtime.numbers += 1;
         child.writer.number = runtime.numbers;
         runtime.threads.push(&raw const *child);
