@@ -36,6 +36,8 @@ pub struct Runtime {
     pub code_pages: Pages,
     /// Calls that write memory are looked at.
     pub watching: bool,
+    /// A file of a process's memory was opened for writing.
+    pub memory_file: bool,
     /// The dictionary.
     pub shared: Shared,
     /// The app's signal handlers.
@@ -265,8 +267,9 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
                 return runtime.go(thread, context, syscall::before(next), None, false);
             }
             let number = context.regs[0] as u32;
-            runtime.before_call(number, &syscall::args(context));
-            if !syscall::SEEN.contains(&number) {
+            let args = syscall::args(context);
+            runtime.before_call(number, &args);
+            if !syscall::SEEN.contains(&number) && !runtime.writes_memory_file(number, &args) {
                 // Made in place.
                 context.next_pc = syscall::before(next);
                 context.at_boundary = 1;

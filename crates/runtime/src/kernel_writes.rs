@@ -15,6 +15,11 @@
 //! read are left alone. How much they write is told for those that are given a length, and for lists
 //! of buffers; for all others it is taken to be a generous structure.
 //!
+//! # The file of the process's own memory
+//! Writing to `/proc/self/mem` changes code whatever its protection. From the first time that such a
+//! file is opened for writing on, calls that write files are looked at; one that writes to it is made
+//! by the runtime, and all fragments are in doubt afterwards.
+//!
 //! # What is not seen
 //! Memory written later than the call that named it: by `io_uring`, and by asynchronous input.
 #![allow(unsafe_code)] // reason: writes into threads' tables, reads the app's lists of buffers.
@@ -83,6 +88,17 @@ const READ_ONLY: [u32; 54] = [
     nr::__NR_membarrier,
 ];
 
+/// Calls that open files.
+pub const OPENING: [u32; 2] = [nr::__NR_open, nr::__NR_openat];
+/// Calls that write files.
+const WRITING: [u32; 5] = [
+    nr::__NR_write,
+    nr::__NR_pwrite64,
+    nr::__NR_writev,
+    nr::__NR_pwritev,
+    nr::__NR_pwritev2,
+];
+
 /// System calls there are.
 const NUMBERS: u32 = 512;
 /// Bytes that a call writes behind a pointer, where they are not told.
@@ -140,8 +156,45 @@ fn behind(start: u64, len: u64) -> Range {
     }
 }
 
+/// Whether a path is that of a process's memory.
+fn is_memory(path: &[u8]) -> bool {
+    path.starts_with(b"/proc/") && path.ends_with(b"/mem")
+}
+
+/// Whether the app is about to open such a file to write to it.
+fn opens_memory(number: u32, args: &[u64; 6]) -> bool {
+    const ACCESS: u64 = 3;
+    let (path, flags) = match number {
+        nr::__NR_open => (args[0], args[1]),
+        _ => (args[1], args[2]),
+    };
+    // Longer ones are not; shorter ones may end with a page that cannot be read.
+    let mut text = [0u8; 40];
+    flags & ACCESS != 0
+        && sys::read_string(path, &mut text).is_some_and(|len| is_memory(&text[..len]))
+}
+
 impl Runtime {
-    /// From now on the threads send calls that write memory here, if there are protected pages.
+    /// Whether the runtime must make a call, which writes to the file of a process's memory.
+    pub fn writes_memory_file(&self, number: u32, args: &[u64; 6]) -> bool {
+        let mut text = [0u8; 40];
+        self.memory_file
+            && WRITING.contains(&number)
+            && sys::link_of(args[0] as i32, &mut text).is_some_and(|len| is_memory(&text[..len]))
+    }
+
+    /// Makes such a call.
+    pub fn write_memory_file(&mut self, call: impl FnOnce() -> i64) -> i64 {
+        let result = call();
+        self.doubt(Range {
+            start: 0,
+            end: u64::MAX,
+        });
+        result
+    }
+
+    /// From now on the threads send calls that write memory to the dispatcher, if there are protected
+    /// pages.
     pub fn watch_calls(&mut self) {
         if self.watching || !self.code_pages.has_any() {
             return;
@@ -149,12 +202,29 @@ impl Runtime {
         self.watching = true;
         for thread in &self.threads {
             // SAFETY: listed threads are there, and their tables are bytes that are only set.
-            unsafe { (**thread).watch_calls() };
+            unsafe { (**thread).see(numbers()) };
         }
+    }
+
+    /// The calls that new threads send here, beyond those that all send always.
+    pub fn watched(&self) -> impl Iterator<Item = u32> + use<> {
+        let writing = WRITING.into_iter().filter({
+            let memory_file = self.memory_file;
+            move |_| memory_file
+        });
+        let watching = self.watching;
+        numbers().filter(move |_| watching).chain(writing)
     }
 
     /// The kernel is about to carry out a call that may write where its arguments point.
     pub fn before_call(&mut self, number: u32, args: &[u64; 6]) {
+        if OPENING.contains(&number) && !self.memory_file && opens_memory(number, args) {
+            self.memory_file = true;
+            for thread in &self.threads {
+                // SAFETY: as in `watch_calls`.
+                unsafe { (**thread).see(WRITING.into_iter()) };
+            }
+        }
         if !self.watching {
             return;
         }

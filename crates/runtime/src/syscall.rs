@@ -130,6 +130,14 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
             }
             pass(context, number)
         }
+        nr::__NR_write
+        | nr::__NR_pwrite64
+        | nr::__NR_writev
+        | nr::__NR_pwritev
+        | nr::__NR_pwritev2 => {
+            let mut runtime = process.runtime.lock();
+            runtime.write_memory_file(|| pass(context, number))
+        }
         nr::__NR_rt_sigaction => sigaction(thread, &a),
         nr::__NR_sigaltstack => altstack(thread, context, &a),
         nr::__NR_rt_sigreturn => return sigreturn(thread, context, here),

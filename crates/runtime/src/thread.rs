@@ -157,14 +157,10 @@ impl Thread {
         unsafe { &mut *(context.thread as *mut Self) }
     }
 
-    /// Sends calls that write memory to the dispatcher.
-    pub fn watch_calls(&self) {
-        Self::see(self.area, kernel_writes::numbers());
-    }
-
-    fn see(area: u64, numbers: impl Iterator<Item = u32>) {
+    /// Sends these calls to the dispatcher.
+    pub fn see(&self, numbers: impl Iterator<Item = u32>) {
         for number in numbers {
-            let at = area + u64::from(SYSCALL_TABLE.0) + u64::from(number);
+            let at = self.area + u64::from(SYSCALL_TABLE.0) + u64::from(number);
             // SAFETY: the table lies inside the area; generated code reads a byte at a time.
             unsafe { (at as *mut u8).write_volatile(1) };
         }
@@ -224,7 +220,8 @@ impl Thread {
         context.child_stack = child_stack;
         context.this = area;
         context.thread = &raw const *thread as u64;
-        Self::see(area, syscall::SEEN.into_iter());
+        thread.see(syscall::SEEN.into_iter());
+        thread.see(kernel_writes::OPENING.into_iter());
         thread
     }
 
@@ -299,9 +296,7 @@ impl Thread {
         child.single = None;
         child.full = false;
         child.seen.store(runtime.cache.epoch(), Relaxed);
-        if runtime.watching {
-            child.watch_calls();
-        }
+        child.see(runtime.watched());
         runtime.numbers += 1;
         child.writer.number = runtime.numbers;
         runtime.threads.push(&raw const *child);
