@@ -176,11 +176,12 @@ pub enum FragmentState {
 /// An exit.
 #[derive(Clone, Copy, Debug)]
 pub struct Exit {
-    /// The 32-bit displacement to rewrite, or 0 when this exit is never linked.
+    /// The 32-bit displacement to rewrite; of an exit that is never linked, the system call that it
+    /// is in front of, or 0.
     pub patch: CachePc,
     /// Where the app goes.
     pub target: AppPc,
-    /// The displacement that leads to the exit's stub.
+    /// The displacement that leads to the exit's stub, or 0 when this exit is never linked.
     pub stub: i32,
     /// The fragment it is linked to, or [`UNLINKED`].
     pub to: u32,
@@ -373,6 +374,13 @@ impl Cache {
         number
     }
 
+    /// Tells where the system call is that an exit of the current generation is in front of.
+    pub fn call_is_at(&mut self, number: u32, at: CachePc) {
+        if let Some(n) = self.current_exit(number) {
+            self.exits[n].patch = at;
+        }
+    }
+
     /// An exit's place in [`Self::exits`], if it is of the current generation.
     fn current_exit(&self, number: u32) -> Option<usize> {
         let n = number.wrapping_sub(self.first_exit) as usize;
@@ -439,7 +447,7 @@ impl Cache {
             return;
         };
         let exit = self.exits[n];
-        if exit.patch.0 == 0 || exit.to == id {
+        if exit.stub == 0 || exit.to == id {
             return;
         }
         let distance = |to: CachePc| i32::try_from(to.0 as i64 - exit.patch.0 as i64 - 4);

@@ -43,7 +43,7 @@ use crate::translate::{Refusal, Shape, prepare, with_keys_lifted};
 impl Runtime {
     /// The app's code in `range` may have changed: fragments made from it are not entered any more
     /// before it has been compared.
-    fn doubt(&mut self, range: Range) {
+    pub(crate) fn doubt(&mut self, range: Range) {
         if self.cache.doubt_range(range) {
             self.shared.control().invalidations.fetch_add(1, Relaxed);
         }

@@ -34,6 +34,10 @@ pub struct Runtime {
     pub regions: Regions,
     /// Which of it is writable.
     pub code_pages: Pages,
+    /// Calls that write memory are looked at.
+    pub watching: bool,
+    /// A file of a process's memory was opened for writing.
+    pub memory_file: bool,
     /// The dictionary.
     pub shared: Shared,
     /// The app's signal handlers.
@@ -186,8 +190,10 @@ impl Runtime {
             }
             return;
         }
+        self.code_pages.stack = context.regs[4];
         match self.fragment(pc, checked) {
             Ok((id, flushed)) => {
+                self.watch_calls();
                 context.target = self.cache.fragments[id as usize].entry;
                 if let Some(exit) = from.filter(|_| !flushed) {
                     self.cache.link(exit, id);
@@ -256,11 +262,22 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
             runtime.go(thread, context, pc, None, true);
         }
         r if r == Reason::Syscall as u32 => {
-            let next = runtime.cache.exit(context.exit).target;
+            let exit = runtime.cache.exit(context.exit);
+            let next = exit.target;
             // It may have seen to a signal, or to the process being let go, before the call.
             let first = context.pending != 0 || process.is_leaving();
             if first {
                 return runtime.go(thread, context, syscall::before(next), None, false);
+            }
+            let number = context.regs[0] as u32;
+            let args = syscall::args(context);
+            runtime.before_call(number, &args);
+            if !syscall::SEEN.contains(&number) && !runtime.writes_memory_file(number, &args) {
+                // Made in place.
+                context.next_pc = syscall::before(next);
+                context.at_boundary = 1;
+                context.target = exit.patch;
+                return;
             }
             drop(runtime);
             syscall::handle(thread, context, next);

@@ -23,6 +23,7 @@
 //! | [`deliver`] | the target's side of the queue and the dictionary |
 //! | [`syscall`] | system calls the runtime must see |
 //! | [`signal`] | the app's handlers under control, at exact places |
+//! | [`kernel_writes`] | those that write where we have protected pages |
 //! | [`native`] | letting go |
 //!
 //! # Invariants
@@ -48,6 +49,7 @@ pub mod dispatch;
 pub mod emit;
 pub mod exec;
 pub mod heap;
+pub mod kernel_writes;
 pub mod lock;
 pub mod native;
 pub mod pages;

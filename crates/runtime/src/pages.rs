@@ -13,7 +13,7 @@
 //! fault and a comparison of the code that is executed afterwards; code that is not stored to costs
 //! nothing.
 //!
-//! A page that is opened too often is *unsteady*: it stays writable, and fragments made from it
+//! A page that is opened too often, or part of the stack, is *unsteady*: it stays writable, and fragments made from it
 //! compare their code each time they are entered (they are *guarded*). It has a credit of
 //! [`CREDIT`] openings, which grows by one each [`PER_OPENING`]; when it has been unsteady for
 //! [`PATIENCE`], it is tried again with a part of that.
@@ -39,6 +39,10 @@ use crate::sys;
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
+/// Pages so near to the stack pointer are unsteady: from here below it,
+const BELOW_STACK: u64 = 64 << 10;
+/// to here above.
+const ABOVE_STACK: u64 = 256 << 10;
 /// Runs of protected pages.
 const MAX_RUNS: usize = 8192;
 /// Openings that a page may have at once.
@@ -71,8 +75,12 @@ struct Page {
 pub struct Pages {
     pages: BTreeMap<u64, Page>,
     runs: usize,
+    /// Where pages were ever protected: from, to.
+    span: Option<(u64, u64)>,
     /// Every page is unsteady (a stress option).
     pub unsteady: bool,
+    /// The stack pointer of the thread that is about to execute code.
+    pub stack: u64,
     /// No page is protected any more: the app is let go.
     closed: bool,
 }
@@ -128,7 +136,8 @@ impl Pages {
     /// Code of a page with the protection `believed` is about to be read. Whether fragments made of
     /// it must be guarded.
     pub fn ready(&mut self, page: u64, believed: u32) -> bool {
-        let full = self.runs >= MAX_RUNS || self.unsteady || self.closed;
+        let stack = self.stack.saturating_sub(BELOW_STACK)..self.stack.saturating_add(ABOVE_STACK);
+        let full = self.runs >= MAX_RUNS || self.unsteady || self.closed || stack.contains(&page);
         let known = self.pages.entry(page).or_insert(Page {
             state: State::Open,
             believed,
@@ -152,6 +161,8 @@ impl Pages {
             return true;
         }
         known.state = State::Protected;
+        let (low, high) = self.span.unwrap_or((page, page));
+        self.span = Some((low.min(page), high.max(page + PAGE)));
         self.count_run(page, true);
         false
     }
@@ -163,6 +174,10 @@ impl Pages {
 
     /// Whether there is any protected page in `range`.
     pub fn any_protected(&self, range: Range) -> bool {
+        let reaches = |(low, high)| range.start < high && low < range.end;
+        if self.runs == 0 || !self.span.is_some_and(reaches) {
+            return false;
+        }
         let mut within = self.pages.range(page_of(range.start)..range.end);
         within.any(|(_, p)| p.state == State::Protected)
     }
@@ -202,6 +217,30 @@ impl Pages {
         );
         self.count_run(page, false);
         true
+    }
+
+    /// Whether a page was ever protected.
+    pub fn has_any(&self) -> bool {
+        !self.pages.is_empty()
+    }
+
+    /// Makes the protected pages of `range` writable, as somebody writes to them in his own time.
+    pub fn loosen(&mut self, range: Range) {
+        let now = sys::monotonic();
+        let start = page_of(range.start);
+        let covered: Vec<u64> = self
+            .pages
+            .range(start..range.end)
+            .map(|(&p, _)| p)
+            .collect();
+        for page in covered {
+            if self.open(page)
+                && let Some(known) = self.pages.get_mut(&page)
+            {
+                known.state = State::Unsteady;
+                known.since = now;
+            }
+        }
     }
 
     /// Makes all pages of `range` writable that are protected, and forgets about all.

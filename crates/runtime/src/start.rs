@@ -161,6 +161,8 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         cache,
         regions: Regions::default(),
         code_pages,
+        watching: false,
+        memory_file: false,
         shared: Shared::new(mapped),
         actions: Actions::none(),
         targets: vec![targets],

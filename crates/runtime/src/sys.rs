@@ -408,6 +408,32 @@ pub fn copy_checked(from: u64, to: &mut [u8]) -> bool {
     unsafe { across(nr::__NR_process_vm_readv, local, &[[from, len]]) == to.len() }
 }
 
+/// Copies a string of this process that may not be there, its end excluded. `None` when it is longer
+/// than `to`, or cannot be read.
+pub fn read_string(from: u64, to: &mut [u8]) -> Option<usize> {
+    let local = [to.as_mut_ptr() as u64, to.len() as u64];
+    let remote = [[from, to.len() as u64]];
+    // SAFETY: `to` may be written.
+    let read = unsafe { across(nr::__NR_process_vm_readv, local, &remote) };
+    to[..read].iter().position(|&c| c == 0)
+}
+
+/// What a descriptor refers to, as the kernel names it, cut to what fits; how much of it there is.
+pub fn link_of(fd: i32, name: &mut [u8]) -> Option<usize> {
+    let mut path = *b"/proc/thread-self/fd/\0\0\0\0\0\0\0\0\0\0\0";
+    const DIGITS: usize = 21;
+    let mut rest = u32::try_from(fd).ok()?;
+    let digits = rest.checked_ilog10().unwrap_or(0) as usize + 1;
+    for at in (DIGITS..DIGITS + digits).rev() {
+        path[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    let (to, len) = (name.as_mut_ptr() as u64, name.len() as u64);
+    // SAFETY: the path ends with a NUL byte; the kernel writes `len` bytes at most.
+    let read = unsafe { call(nr::__NR_readlink, [path.as_ptr() as u64, to, len, 0, 0, 0]) };
+    usize::try_from(read).ok()
+}
+
 /// How many of `count` (16 at most) pages from `page` on can be read, up to the first that cannot.
 pub fn readable_pages(page: u64, count: usize) -> usize {
     let mut bytes = [0_u8; 16];

@@ -55,7 +55,8 @@ pub const SEEN: [u32; 24] = [
 const SYSCALL_BYTES: u64 = 2;
 const EFAULT: i64 = -14;
 
-fn args(context: &Context) -> [u64; 6] {
+/// The arguments of the call that is about to be made.
+pub fn args(context: &Context) -> [u64; 6] {
     let r = &context.regs;
     [r[7], r[6], r[2], r[10], r[8], r[9]]
 }
@@ -129,6 +130,14 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
                 runtime.open_all(range(0, u64::MAX));
             }
             pass(context, number)
+        }
+        nr::__NR_write
+        | nr::__NR_pwrite64
+        | nr::__NR_writev
+        | nr::__NR_pwritev
+        | nr::__NR_pwritev2 => {
+            let mut runtime = process.runtime.lock();
+            runtime.write_memory_file(|| pass(context, number))
         }
         nr::__NR_rt_sigaction => sigaction(thread, &a),
         nr::__NR_sigaltstack => altstack(thread, context, &a),

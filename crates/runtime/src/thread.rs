@@ -45,6 +45,7 @@ use crate::area::{
 use crate::cache::AppPc;
 use crate::deliver::{HostGone, Queue, Writer};
 use crate::dispatch::Runtime;
+use crate::kernel_writes;
 use crate::lock::Lock;
 use crate::native;
 use crate::region::Range;
@@ -173,6 +174,15 @@ impl Thread {
         unsafe { &mut *(context.thread as *mut Self) }
     }
 
+    /// Sends these calls to the dispatcher.
+    pub fn see(&self, numbers: impl Iterator<Item = u32>) {
+        for number in numbers {
+            let at = self.area + u64::from(SYSCALL_TABLE.0) + u64::from(number);
+            // SAFETY: the table lies inside the area; generated code reads a byte at a time.
+            unsafe { (at as *mut u8).write_volatile(1) };
+        }
+    }
+
     /// The stacks that it runs the runtime on.
     pub fn stacks(&self) -> Range {
         Range {
@@ -233,11 +243,8 @@ impl Thread {
         context.child_stack = child_stack;
         context.this = area;
         context.thread = &raw const *thread as u64;
-        for number in syscall::SEEN {
-            let at = area + u64::from(SYSCALL_TABLE.0) + u64::from(number);
-            // SAFETY: the table lies inside the area.
-            unsafe { (at as *mut u8).write(1) };
-        }
+        thread.see(syscall::SEEN.into_iter());
+        thread.see(kernel_writes::OPENING.into_iter());
         thread
     }
 
@@ -317,6 +324,7 @@ impl Thread {
         child.own_actions = None;
         child.clear_handlers = false;
         child.seen.store(runtime.cache.epoch(), Relaxed);
+        child.see(runtime.watched());
         runtime.numbers += 1;
         child.writer.number = runtime.numbers;
         runtime.threads.push(&raw const *child);

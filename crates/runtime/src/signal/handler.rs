@@ -15,6 +15,7 @@ use crate::arch::Landmarks;
 use crate::area::Context;
 use crate::cache::AppPc;
 use crate::dispatch::Runtime;
+use crate::region::Range;
 use crate::sys;
 use crate::thread::Thread;
 
@@ -82,6 +83,10 @@ pub(super) fn call_handler(
     if caused && matches!(info.signo, SIGILL | SIGFPE) {
         told.fields[0] = frame.rip;
     }
+    runtime.open_all(Range {
+        start: at,
+        end: top,
+    });
     let bytes = |p: *const u8, n| {
         // SAFETY: both structures are plain and alive.
         unsafe { core::slice::from_raw_parts(p, n) }

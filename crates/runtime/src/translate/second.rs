@@ -6,7 +6,7 @@ use trommel_tuple::Kind;
 
 use super::{Config, Site, Tail, Translator, tag_check, target};
 use crate::area::{SYSCALL_TABLE, WRITE_POINTER};
-use crate::cache::{AppPc, Cache, CachePc, Exit, Fragment, Spilled, Step, UNLINKED};
+use crate::cache::{AppPc, Cache, Exit, Fragment, Spilled, Step, UNLINKED};
 use crate::decode::{Class, Insn};
 use crate::deliver::{DictionaryFull, Shared};
 use crate::emit::{Reg, Rel32};
@@ -274,12 +274,9 @@ impl Translator {
         let stub = self.stubs.at(self.stubs.here());
         let rel = (stub.0 as i64 - self.code.at(from.0).0 as i64 - 4) as i32;
         let number = cache.new_exit(Exit {
-            patch: match self.from.single {
-                true => CachePc(0),
-                false => self.code.at(from.0),
-            },
+            patch: self.code.at(from.0),
             target: to,
-            stub: rel,
+            stub: if self.from.single { 0 } else { rel },
             to: UNLINKED,
             next_link: UNLINKED,
         });
@@ -318,6 +315,7 @@ impl Translator {
             self.full(full);
         }
         self.code.bind8_here(in_place);
+        site.cache.call_is_at(exit, self.code.at(self.code.here()));
         self.code.raw(&[0x0f, 0x05]);
         self.code.mov_imm(Reg::RCX, next.0);
         self.code.patchable(1);
