@@ -2,8 +2,9 @@
 //!
 //! The runtime is a freestanding static-pie program with its own flags, so it is built by a cargo
 //! of its own in a separate target directory. Its loadable segments are laid out as they will be in
-//! memory, and its relocations, which are all of the form "base + addend", become a list of
-//! offsets: the host adds the base and writes the image; nothing is left to do in the target.
+//! memory at its usual place, with a stack behind them. Its relocations, which are all of the form
+//! "base + addend", are applied for that place, and become a list of offsets for the host to correct
+//! when the place is taken; nothing is left to do in the target.
 //!
 //! The shape of the program is checked here, so that a build that would not run does not exist: no
 //! undefined symbol, no interpreter, no needed library, no thread-local storage.
@@ -18,6 +19,11 @@ use object::elf;
 use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader, Rela, SectionHeader, Sym};
 
 const PAGE: u64 = 4096;
+/// Where the runtime goes, if nothing is there: away from where the kernel maps programs, so that
+/// everything of the app's is where it would be without us.
+const BASE: u64 = 0x1b00_0000_0000;
+/// Bytes of the stack on which the runtime is started.
+const STACK: u64 = 64 << 10;
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
@@ -36,8 +42,12 @@ fn main() {
     let image = Image::from_elf(&bytes);
     fs::write(out.join("runtime.bin"), &image.bytes).expect("OUT_DIR can be written");
     let constants = format!(
-        "const ENTRY: usize = {:#x};\nconst TEXT: std::ops::Range<usize> = {:#x}..{:#x};\nconst RELOCATIONS: &[u32] = &{:?};\n",
-        image.entry, image.text.0, image.text.1, image.relocations,
+        "const BASE: u64 = {BASE:#x};\nconst LEN: usize = {:#x};\nconst ENTRY: usize = {:#x};\nconst TEXT: std::ops::Range<usize> = {:#x}..{:#x};\nconst RELOCATIONS: &[u32] = &{:?};\n",
+        image.bytes.len(),
+        image.entry,
+        image.text.0,
+        image.text.1,
+        image.relocations,
     );
     fs::write(out.join("runtime.rs"), constants).expect("OUT_DIR can be written");
     println!("cargo:rustc-env=TROMMEL_RUNTIME_ELF={}", elf.display());
@@ -144,7 +154,8 @@ impl Image {
                         "a relocation needs a symbol"
                     );
                     let at = r.r_offset(Le) as usize;
-                    image[at..at + 8].copy_from_slice(&r.r_addend(Le).to_le_bytes());
+                    image[at..at + 8]
+                        .copy_from_slice(&(BASE as i64 + r.r_addend(Le)).to_le_bytes());
                     relocations.push(at as u32);
                 }
             }
@@ -157,7 +168,10 @@ impl Image {
                 String::from_utf8_lossy(symbol.name(Le, symbols.strings()).unwrap_or_default());
             assert!(!symbol.is_undefined(Le), "undefined in the runtime: {name}");
         }
-        image.resize(image.len().next_multiple_of(PAGE as usize), 0);
+        image.resize(
+            image.len().next_multiple_of(PAGE as usize) + STACK as usize,
+            0,
+        );
         Self {
             bytes: image,
             entry: file.elf_header().e_entry(Le),

@@ -58,8 +58,10 @@ pub struct Dictionary {
     pub modules: Modules,
     /// How branches and calls transfer control.
     pub sites: FxHashMap<Place, Site>,
-    /// The table of values of each place that has some. Numbers start behind [`UNSELECTED`].
-    pub table_of: FxHashMap<(Kind, Place), u32>,
+    /// What the tables of values are of, the first of them behind [`UNSELECTED`].
+    pub dynamic: Vec<(Kind, Place)>,
+    /// The table of each.
+    table_of: FxHashMap<(Kind, Place), u32>,
     /// The table of each word of each block.
     pub tables: Vec<u32>,
     selection: Selection,
@@ -74,6 +76,7 @@ impl Dictionary {
         Self {
             modules: Modules::new(images),
             sites: FxHashMap::default(),
+            dynamic: Vec::new(),
             table_of: FxHashMap::default(),
             tables: Vec::new(),
             selection,
@@ -85,7 +88,7 @@ impl Dictionary {
 
     /// Tables given out, [`UNSELECTED`] included.
     pub fn table_count(&self) -> usize {
-        self.table_of.len() + 1
+        self.dynamic.len() + 1
     }
 
     /// Works out what a path number means.
@@ -164,6 +167,9 @@ impl Dictionary {
                 Step::Dynamic(kind, place) => {
                     let next = self.table_count() as u32;
                     let table = *self.table_of.entry((kind, place)).or_insert(next);
+                    if table == next {
+                        self.dynamic.push((kind, place));
+                    }
                     self.tables.push(table);
                 }
                 Step::UnselectedWord => self.tables.push(UNSELECTED),

@@ -357,20 +357,19 @@ impl Folder {
             });
         let settled = &mut self.settled;
         self.dictionary.counts(taken, |kind, tuple, count| {
-            settled.tuples.push((kind, tuple, count));
+            settled.tuple(kind, tuple, count);
         });
         self.tables.flush();
         self.tables.take(UNSELECTED);
-        settled.values.reserve(self.dictionary.table_of.len());
-        for (&(kind, place), &table) in &self.dictionary.table_of {
-            let mut values = self.tables.take(table);
+        for (n, &(kind, place)) in self.dictionary.dynamic.iter().enumerate() {
+            let mut values = self.tables.take(n as u32 + 1 + UNSELECTED);
             if kind.value_is_place() {
                 for (value, _) in &mut values {
                     *value = self.dictionary.modules.place_at(TargetPc(*value)).word();
                 }
             }
             if !values.is_empty() {
-                settled.values.push(((kind, place), values));
+                settled.values(kind, place, values);
             }
         }
     }

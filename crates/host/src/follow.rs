@@ -130,7 +130,7 @@ pub fn take_over(
     // Should we be killed now, half a runtime must not run.
     let _ = ptrace::setoptions(pid, Options::PTRACE_O_EXITKILL);
     let before = ptrace::getregs(pid)?;
-    inject::inject(pid, File::Made(take), Some(mask)).inspect_err(|_| {
+    inject::inject(pid, File::Made(take), None, Some(mask)).inspect_err(|_| {
         let _ = inject::set_mask(pid, mask);
         let _ = ptrace::setregs(pid, before);
         let _ = ptrace::detach(pid, None);

@@ -1,48 +1,105 @@
-//! The runtime's bytes, as `build.rs` laid them out.
+//! The runtime's bytes, as `build.rs` laid them out: the image for its usual place, and its first
+//! stack.
+//!
+//! They lie in whole pages of our own executable, so the target can map them from there: nothing is
+//! copied, and pages of code are those that the kernel has anyway. That takes a descriptor of the
+//! executable. Where it cannot be opened (it may be executable and not readable), or the target may
+//! not map it, the host writes the bytes into memory of the target.
+// Asks the C library where our executable was loaded.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 include!(concat!(env!("OUT_DIR"), "/runtime.rs"));
 
-static BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/runtime.bin"));
+#[repr(C, align(4096))]
+struct Pages([u8; LEN]);
 
-/// The runtime, ready for one base address.
-pub struct Relocated {
-    /// What to write at the base: what is the same everywhere. Most of it, so it is not copied.
-    pub fixed: &'static [u8],
-    /// What to write behind that.
-    pub moved: Vec<u8>,
-    /// Where it starts.
-    pub entry: u64,
-    /// Offsets of its code, whole pages.
-    pub text: std::ops::Range<usize>,
+static PAGES: Pages = Pages(*include_bytes!(concat!(env!("OUT_DIR"), "/runtime.bin")));
+
+/// What differs from the image for the usual place.
+pub struct Moved {
+    /// Where it lies in the image.
+    pub offset: usize,
+    /// What is to be there.
+    pub bytes: Vec<u8>,
 }
 
-/// Bytes of the image.
-pub fn len() -> usize {
-    BYTES.len()
+/// Its usual place.
+pub const fn base() -> u64 {
+    BASE
 }
 
-/// The image for `base`.
-pub fn relocate(base: u64) -> Relocated {
+/// The image for its usual place, and room for a stack behind it.
+pub fn bytes() -> &'static [u8] {
+    &PAGES.0
+}
+
+/// Offset of its first instruction.
+pub const fn entry() -> usize {
+    ENTRY
+}
+
+/// Offsets of its code, whole pages.
+pub const fn text() -> std::ops::Range<usize> {
+    TEXT
+}
+
+/// What is different in the image for `base`. `None` for the usual place.
+pub fn moved(base: u64) -> Option<Moved> {
+    if base == BASE {
+        return None;
+    }
     // The linker puts what has addresses in it together, at the end.
-    let first = RELOCATIONS
-        .iter()
-        .min()
-        .map_or(BYTES.len(), |&at| at as usize);
-    let (fixed, moved) = BYTES.split_at(first);
-    let mut moved = moved.to_vec();
-    for &at in RELOCATIONS {
-        let at = at as usize - first;
-        let slot = &mut moved[at..at + 8];
-        let mut addend = [0; 8];
-        addend.copy_from_slice(slot);
-        slot.copy_from_slice(&u64::from_le_bytes(addend).wrapping_add(base).to_le_bytes());
+    let places = RELOCATIONS.iter().map(|&at| at as usize);
+    let (offset, last) = (places.clone().min()?, places.clone().max()?);
+    let mut bytes = PAGES.0[offset..last + 8].to_vec();
+    for at in places {
+        let slot = &mut bytes[at - offset..at - offset + 8];
+        let mut usual = [0; 8];
+        usual.copy_from_slice(slot);
+        let here = u64::from_le_bytes(usual)
+            .wrapping_sub(BASE)
+            .wrapping_add(base);
+        slot.copy_from_slice(&here.to_le_bytes());
     }
-    Relocated {
-        fixed,
-        moved,
-        entry: base + ENTRY as u64,
-        text: TEXT,
+    Some(Moved { offset, bytes })
+}
+
+/// Our executable, and where in it the image is. `None` if it cannot be read, or if the image is
+/// elsewhere.
+pub fn file() -> Option<(File, u64)> {
+    let offset = offset()?;
+    let file = File::open("/proc/self/exe").ok()?;
+    // Started by something that loads programs itself, it may be another file.
+    let mut start = [0; 64];
+    let read = file.read_exact_at(&mut start, offset + TEXT.start as u64);
+    (read.is_ok() && start == PAGES.0[TEXT.start..][..64]).then_some((file, offset))
+}
+
+/// Where in our executable the image is.
+fn offset() -> Option<u64> {
+    // SAFETY: no more than asking; 0 where there is no answer.
+    let (at, count) = unsafe {
+        (
+            libc::getauxval(libc::AT_PHDR),
+            libc::getauxval(libc::AT_PHNUM),
+        )
+    };
+    if at == 0 {
+        return None;
     }
+    // SAFETY: the kernel tells where our program headers are mapped, and how many there are.
+    let headers =
+        unsafe { std::slice::from_raw_parts(at as *const libc::Elf64_Phdr, count as usize) };
+    let own = headers.iter().find(|h| h.p_type == libc::PT_PHDR)?;
+    let image = (PAGES.0.as_ptr() as u64).wrapping_sub(at.wrapping_sub(own.p_vaddr));
+    headers.iter().find_map(|h| {
+        let within = image.checked_sub(h.p_vaddr)?;
+        let loaded = h.p_type == libc::PT_LOAD && within + LEN as u64 <= h.p_filesz;
+        loaded.then_some(h.p_offset + within)
+    })
 }
 
 #[cfg(test)]
@@ -96,10 +153,27 @@ mod tests {
 
     #[test]
     fn relocation_adds_the_base() {
-        let (a, b) = (relocate(0), relocate(0x1_0000));
-        assert_eq!(a.fixed.len() + a.moved.len(), len());
-        assert!(a.moved.len() < len() / 4);
-        let changed = a.moved.iter().zip(&b.moved).filter(|(x, y)| x != y).count();
-        assert!(changed >= RELOCATIONS.len());
+        assert!(moved(BASE).is_none());
+        let (a, b) = (moved(0).expect("moved"), moved(0x1_0000).expect("moved"));
+        assert_eq!((a.offset, a.bytes.len()), (b.offset, b.bytes.len()));
+        assert!(a.bytes.len() < LEN / 4);
+        for at in RELOCATIONS.iter().map(|&at| at as usize) {
+            let word = |bytes: &[u8], at: usize| {
+                u64::from_le_bytes(*bytes[at..].first_chunk().expect("a word"))
+            };
+            let offset = word(&PAGES.0, at) - BASE;
+            assert!((offset as usize) < LEN);
+            assert_eq!(word(&a.bytes, at - a.offset), offset);
+            assert_eq!(word(&b.bytes, at - b.offset), offset + 0x1_0000);
+        }
+    }
+
+    #[test]
+    fn the_executable_holds_the_image() {
+        let (file, offset) = file().expect("a readable executable");
+        assert!(offset.is_multiple_of(4096));
+        let mut bytes = vec![0; LEN];
+        file.read_exact_at(&mut bytes, offset).expect("all of it");
+        assert!(bytes == PAGES.0);
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! The process is stopped by ptrace right behind its `exec`: the program is mapped, nothing has
 //! run. The host borrows its program counter for a system call (a `syscall` instruction
-//! poked over the first one, stepped, and put back), so that the process itself makes the memory
-//! the runtime needs; writes the relocated image; and sets the registers so that the runtime
+//! poked over the first one, stepped, and put back), so that the process itself maps the
+//! runtime's image; writes what is not the same everywhere; and sets the registers so that the runtime
 //! starts. The runtime goes on to the app's first instruction by itself.
 //!
 //! Such a call costs two changes of process, so there is one only: the memory may be written and
@@ -26,17 +26,11 @@ use nix::unistd::Pid;
 
 use crate::image;
 
-/// Stack on which the runtime is started, behind its image.
-const START_STACK: usize = 64 << 10;
-
-/// Where the runtime goes, if nothing is there: away from where the kernel maps programs, so that
-/// everything of the app's is where it would be without us.
-const OWN_MEMORY: u64 = 0x1b00_0000_0000;
-
 /// What the runtime's `start` is told; the same layout as its `StartArgs`.
 #[repr(C)]
 struct StartArgs {
     file: u64,
+    image_file: u64,
     app_pc: u64,
     app_sp: u64,
     entry: u64,
@@ -50,6 +44,7 @@ impl StartArgs {
     fn bytes(&self) -> Vec<u8> {
         [
             self.file,
+            self.image_file,
             self.app_pc,
             self.app_sp,
             self.entry,
@@ -80,11 +75,7 @@ pub enum File<'a> {
 /// runtime's.
 fn make_file(pid: Pid, name_at: u64) -> io::Result<(i32, OwnedFd)> {
     const NAME: &[u8] = b"trommel\0";
-    let remote = RemoteIoVec {
-        base: name_at as usize,
-        len: NAME.len(),
-    };
-    process_vm_writev(pid, &[IoSlice::new(NAME)], &[remote]).map_err(other)?;
+    write(pid, NAME, name_at)?;
     let flags = u64::from(libc::MFD_CLOEXEC);
     let fd = remote_call(pid, libc::SYS_memfd_create, [name_at, flags, 0, 0, 0, 0])? as i32;
     let path = format!("/proc/{pid}/fd/{fd}");
@@ -155,9 +146,61 @@ fn entry(pid: Pid) -> Option<u64> {
     found.map(|[_, value]| word(*value))
 }
 
+/// Copies bytes into the stopped process.
+fn write(pid: Pid, bytes: &[u8], at: u64) -> io::Result<()> {
+    let remote = RemoteIoVec {
+        base: at as usize,
+        len: bytes.len(),
+    };
+    let n = process_vm_writev(pid, &[IoSlice::new(bytes)], &[remote]).map_err(other)?;
+    match n == bytes.len() {
+        true => Ok(()),
+        false => Err(io::Error::other(
+            "the new process took only part of the runtime",
+        )),
+    }
+}
+
+/// Our executable as the stopped process has it open, and where in it the image is.
+#[derive(Clone, Copy, Debug)]
+pub struct ImageFile {
+    /// Its descriptor there.
+    pub fd: i32,
+    /// Offset of the image.
+    pub offset: u64,
+}
+
+/// Brings the image into the stopped process, to its usual place or another, which is returned. For
+/// a start it may be read, written and executed.
+fn bring(pid: Pid, image_file: Option<ImageFile>) -> io::Result<u64> {
+    let prot = (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) as u64;
+    let len = image::bytes().len() as u64;
+    let map = |flags: i32, fd: u64, offset: u64| {
+        let flags = (flags | libc::MAP_PRIVATE) as u64;
+        remote_call(
+            pid,
+            libc::SYS_mmap,
+            [image::base(), len, prot, flags, fd, offset],
+        )
+    };
+    if let Some(ImageFile { fd, offset }) = image_file
+        && let Ok(base) = map(0, fd as u64, offset)
+    {
+        return Ok(base);
+    }
+    let base = map(libc::MAP_ANONYMOUS, u64::MAX, 0)?;
+    write(pid, image::bytes(), base)?;
+    Ok(base)
+}
+
 /// Puts the runtime into `pid`, stopped behind its `exec`, and lets it run, with `mask` as its signal
-/// mask or the one it has.
-pub fn inject(pid: Pid, file: File<'_>, mask: Option<u64>) -> io::Result<()> {
+/// mask or the one it has. Without `image_file` the image is written.
+pub fn inject(
+    pid: Pid,
+    file: File<'_>,
+    image_file: Option<ImageFile>,
+    mask: Option<u64>,
+) -> io::Result<()> {
     const CODE_SEGMENT_64: u64 = 0x33;
     let app = ptrace::getregs(pid).map_err(other)?;
     if app.cs != CODE_SEGMENT_64 {
@@ -165,16 +208,12 @@ pub fn inject(pid: Pid, file: File<'_>, mask: Option<u64>) -> io::Result<()> {
     }
     let own_mask = set_mask(pid, u64::MAX)?;
     let mask = mask.unwrap_or(own_mask);
-    let size = image::len() + START_STACK;
-    let prot = (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) as u64;
-    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
-    let base = remote_call(
-        pid,
-        libc::SYS_mmap,
-        [OWN_MEMORY, size as u64, prot, flags, u64::MAX, 0],
-    )?;
-    let image = image::relocate(base);
-    let stack_top = base + size as u64;
+    let base = bring(pid, image_file)?;
+    if let Some(moved) = image::moved(base) {
+        write(pid, &moved.bytes, base + moved.offset as u64)?;
+    }
+    let text = image::text();
+    let stack_top = base + image::bytes().len() as u64;
     let file = match file {
         File::Inherited(fd) => fd,
         File::Made(take) => {
@@ -188,33 +227,18 @@ pub fn inject(pid: Pid, file: File<'_>, mask: Option<u64>) -> io::Result<()> {
     };
     let args = StartArgs {
         file: file as u64,
+        image_file: image_file.map_or(u64::MAX, |image| image.fd as u64),
         app_pc: app.rip,
         app_sp: app.rsp,
         entry: entry(pid).filter(|&at| at != app.rip).unwrap_or(0),
-        image_start: base + image.text.start as u64,
-        image_end: base + image.text.end as u64,
+        image_start: base + text.start as u64,
+        image_end: base + text.end as u64,
         base,
         stack_top,
     }
     .bytes();
     let args_at = (stack_top - args.len() as u64 - 64) & !15;
-    let moved_at = base + image.fixed.len() as u64;
-    for (bytes, at) in [
-        (image.fixed, base),
-        (&image.moved, moved_at),
-        (&args, args_at),
-    ] {
-        let remote = RemoteIoVec {
-            base: at as usize,
-            len: bytes.len(),
-        };
-        let n = process_vm_writev(pid, &[IoSlice::new(bytes)], &[remote]).map_err(other)?;
-        if n != bytes.len() {
-            return Err(io::Error::other(
-                "the new process took only part of the runtime",
-            ));
-        }
-    }
+    write(pid, &args, args_at)?;
     // The runtime reads the app's memory so: a sandbox that refuses it would leave it blind.
     let mut back = [0; 8];
     let own = RemoteIoVec {
@@ -223,7 +247,7 @@ pub fn inject(pid: Pid, file: File<'_>, mask: Option<u64>) -> io::Result<()> {
     };
     process_vm_readv(pid, &mut [IoSliceMut::new(&mut back)], &[own]).map_err(other)?;
     let mut regs = app;
-    regs.rip = image.entry;
+    regs.rip = base + image::entry() as u64;
     regs.rsp = args_at;
     regs.rdi = args_at;
     regs.orig_rax = u64::MAX;

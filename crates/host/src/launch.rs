@@ -10,7 +10,7 @@
 
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
@@ -22,7 +22,8 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use crate::inject::{File, inject};
+use crate::image;
+use crate::inject::{File, ImageFile, inject};
 use crate::interrupt::Guard;
 
 /// What is to be started.
@@ -195,10 +196,9 @@ pub fn launch(
     std::fs::File::open("/proc/self/maps").map_err(system("reading /proc/self/maps"))?;
     let stack = memmap2::MmapOptions::new().len(CHILD_STACK).map_anon();
     let stack = memmap2::MmapRaw::from(stack.map_err(system("memory"))?);
-    // The descriptor is inherited; the runtime closes it before the app starts.
-    let inherited = nix::fcntl::fcntl(shared, nix::fcntl::FcntlArg::F_DUPFD(HIGH_FD))
-        .or_else(|_| nix::fcntl::fcntl(shared, nix::fcntl::FcntlArg::F_DUPFD(3)))
-        .map_err(|e| system("a descriptor for the target")(e.into()))?;
+    let inherited = inheritable(shared).map_err(system("a descriptor for the target"))?;
+    // Without it the image is written.
+    let image = image::file().and_then(|(file, at)| Some((inheritable(file.as_fd()).ok()?, at)));
     let child = Child {
         command,
         file: &file,
@@ -208,10 +208,15 @@ pub fn launch(
     // SAFETY: all of it lives and stays as it is to the end of this function, and before that the
     // child stops behind its `exec`, or has ended.
     let pid = unsafe { child.spawn(&stack) };
-    let _ = nix::unistd::close(inherited.as_raw_fd());
+    let shared = inherited.as_raw_fd();
+    let image_file = image.as_ref().map(|(fd, offset)| ImageFile {
+        fd: fd.as_raw_fd(),
+        offset: *offset,
+    });
+    drop((inherited, image));
     let pid = pid.map_err(|e| system("a new process")(e.into()))?;
     meanwhile();
-    let started = take_over(pid, inherited.as_raw_fd());
+    let started = take_over(pid, shared, image_file);
     if started.is_err() {
         // It has not run anything yet; nobody will miss it.
         let _ = ptrace::kill(pid);
@@ -220,8 +225,17 @@ pub fn launch(
     started.map(|()| pid)
 }
 
-/// Waits for the program's `exec`, puts the runtime in, and lets it run.
-fn take_over(child: Pid, file: i32) -> Result<(), LaunchFailure> {
+/// A copy of a descriptor that a child inherits. The runtime closes it before the app starts.
+fn inheritable(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let number = nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_DUPFD(HIGH_FD))
+        .or_else(|_| nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_DUPFD(3)))?;
+    // SAFETY: just made, nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Waits for the program's `exec`, puts the runtime in, and lets it run. `shared` is the shared file
+/// in the child.
+fn take_over(child: Pid, shared: i32, image_file: Option<ImageFile>) -> Result<(), LaunchFailure> {
     loop {
         match waitpid(child, None).map_err(|e| system("waiting for the program")(e.into()))? {
             WaitStatus::Stopped(_, Signal::SIGTRAP) => break,
@@ -244,6 +258,6 @@ fn take_over(child: Pid, file: i32) -> Result<(), LaunchFailure> {
     if regs.cs != CODE_SEGMENT_64 {
         return Err(LaunchFailure::NotNative);
     }
-    inject(child, File::Inherited(file), None)
+    inject(child, File::Inherited(shared), image_file, None)
         .map_err(system("putting the runtime into the program"))
 }

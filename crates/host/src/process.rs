@@ -4,13 +4,14 @@
 //! same number. What its threads had recorded and not published when it ended is read up to their
 //! write pointers, so nothing they delivered is lost, however it ended. The same is done while it runs
 //! when its code is about to change, as records must be understood while the code that they name is
-//! what it was.
+//! what it was; and early in its life whenever it is served, which is often then: so little is left to
+//! fold when a short program ends.
 // A descriptor for a process is a system call that the libraries lack.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
@@ -22,6 +23,9 @@ use crate::family::Family;
 use crate::fold::Folder;
 use crate::record::Engine;
 use crate::shared::{Damaged, Filled, Shared};
+
+/// How long processes that ask for nothing are left alone.
+pub const IDLE: Duration = Duration::from_millis(100);
 
 /// Where a process comes from.
 #[derive(Clone, Debug)]
@@ -127,6 +131,12 @@ impl Process {
         self.shared.is_idle(self.queue.taken) && !self.is_ending()
     }
 
+    /// How long it may be before it is served again, if it does not ask.
+    pub fn pause(&self) -> Duration {
+        const SHORTEST: Duration = Duration::from_micros(200);
+        (self.clock.elapsed() / 16).clamp(SHORTEST, IDLE)
+    }
+
     /// What it says that it exits with.
     pub fn exit_status(&self) -> Option<i32> {
         let said = self.shared.control().exit_status.load(Relaxed);
@@ -165,6 +175,8 @@ impl Process {
 
     /// Does what there is to do now.
     pub fn serve(&mut self, notice: &mut dyn FnMut(&str)) {
+        let over = self.end != End::No;
+        let early = self.pause() < IDLE;
         let Self {
             shared,
             folder,
@@ -172,7 +184,6 @@ impl Process {
             served,
             ..
         } = self;
-        let over = self.end != End::No;
         let asked = shared.settle_asked();
         // No further: threads may publish as fast as this folds.
         let until = shared.published_count();
@@ -181,9 +192,9 @@ impl Process {
                 break;
             }
         }
-        if over || asked.is_some() {
-            // What was not published, or only just: for each thread the chunk it had when it asked
-            // or ended.
+        if over || asked.is_some() || early {
+            // What was not published, or only just: for each thread the chunk it has, or had when it
+            // asked or ended.
             for chunk in shared.oldest(queue.taken) {
                 if let Some(filled) = shared.filled(chunk) {
                     queue.rest(shared, filled, folder, served, notice);
@@ -388,10 +399,11 @@ impl Queue {
         if self.folded.len() <= at {
             self.folded.resize(at + 1, 0);
         }
-        let before = std::mem::replace(&mut self.folded[at], filled.bytes);
+        let before = self.folded[at];
         if before >= filled.bytes {
             return;
         }
+        self.folded[at] = filled.bytes;
         shared.copy_chunk(filled.chunk, before..filled.bytes, &mut self.bytes);
         served.bytes += self.bytes.len() as u64;
         if !served.failed {

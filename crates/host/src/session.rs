@@ -39,7 +39,7 @@ use crate::follow::{self, Change};
 use crate::launch::Ended;
 use crate::modules::Images;
 use crate::only::Selection;
-use crate::process::{Ancestor, Done, End, Identity, Process};
+use crate::process::{Ancestor, Done, End, IDLE, Identity, Process};
 use crate::record::{RecordError, RecordOptions, Recording};
 use crate::shared::{Asked, Shared, Terms};
 use crate::stream::{Pending, StreamFile};
@@ -81,8 +81,6 @@ pub struct Session<'a> {
     /// We ended the first program, as its stream had all the events that were wanted.
     limited: bool,
 }
-
-const IDLE: Duration = Duration::from_millis(100);
 
 impl<'a> Session<'a> {
     /// A run in which nothing has started. `notice` gets what the user should know.
@@ -176,7 +174,8 @@ impl<'a> Session<'a> {
             }
             let processes = &self.processes;
             let families = &self.families;
-            bell::sleep(families, IDLE, || {
+            let pause = processes.iter().map(|(_, p)| p.pause()).min();
+            bell::sleep(families, pause.unwrap_or(IDLE), || {
                 let news = |family: &Rc<Family>| {
                     let known = |slot| is_known(processes, family, slot);
                     family.is_asked() || !family.newcomers(known).is_empty()

@@ -10,8 +10,8 @@ use std::io;
 use std::mem::offset_of;
 use std::ptr;
 use std::rc::Rc;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::sync::atomic::{AtomicU32, fence};
 
 use trommel_queue::dict::{Event, MAX_BLOCK_EVENTS, MAX_EVENT_WORDS, PathHeader};
 use trommel_queue::{
@@ -253,11 +253,13 @@ impl Shared {
     pub fn filled(&self, chunk: u32) -> Option<Filled> {
         let words = self.chunk(chunk);
         let thread = words.thread.load(Acquire);
+        let page = words.page.load(Relaxed) as usize % MAX_THREADS;
+        // Read before `published`: a thread moves it to another chunk only after that is written.
+        let pointer = self.word(THREAD_PAGES_OFFSET + page * THREAD_PAGE);
+        fence(Acquire);
         let bytes = match words.published.load(Acquire) {
             0 => {
-                let page = words.page.load(Relaxed) as usize % MAX_THREADS;
                 let base = self.control().pool_base.load(Relaxed);
-                let pointer = self.word(THREAD_PAGES_OFFSET + page * THREAD_PAGE);
                 let used = pointer.wrapping_sub(base.wrapping_add(chunk_start(chunk) as u64));
                 usize::try_from(used).ok().filter(|&n| n <= MAX_CHUNK_BYTES)
             }

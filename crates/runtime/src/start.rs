@@ -1,6 +1,6 @@
 //! From the host's jump to the first fragment.
 //!
-//! The host has written the runtime into the new process, applied its relocations, and set its
+//! The host has brought the runtime into the new process, applied its relocations, and set its
 //! registers: the first argument points to [`StartArgs`], the stack is the runtime's. Nothing of
 //! the app has run. The runtime maps what it needs, takes over the synchronous signals, and goes to
 //! the app's first instruction with the registers the kernel gave it.
@@ -37,6 +37,8 @@ use crate::translate::{Config, MAX_INSNS, Translator};
 pub struct StartArgs {
     /// The shared file, as a descriptor of the target. The runtime closes it.
     pub file: u64,
+    /// The file that the image is mapped from, likewise; `u64::MAX` for none.
+    pub image_file: u64,
     /// Where the app starts.
     pub app_pc: u64,
     /// The app's stack pointer.
@@ -130,6 +132,9 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     unsafe { heap.give(rest) };
     let shared_at = map_shared(file)?;
     sys::close(file);
+    if args.image_file != u64::MAX {
+        sys::close(args.image_file as i32);
+    }
     sys::populate(shared_at + POOL_OFFSET as u64, CHUNK as u64);
     // SAFETY: mapped as required.
     let mapped = unsafe { Mapped::new(shared_at) };

@@ -1,57 +1,75 @@
 //! Counts on their way from what the counting loop keeps to a profile's lists.
 
+use std::collections::BTreeMap;
+
 use trommel_tuple::{Kind, Place, Tuple};
 
 /// Counts that were settled: in no order, and what is counted may occur more than once.
 #[derive(Default)]
-pub(super) struct Settled {
+pub(super) struct Settled(BTreeMap<Kind, OfKind>);
+
+#[derive(Default)]
+struct OfKind {
     /// Of what was known at translation.
-    pub(super) tuples: Vec<(Kind, Tuple, u64)>,
+    tuples: Vec<(Tuple, u64)>,
     /// Of values, by the place that had them.
-    pub(super) values: Vec<((Kind, Place), Counted)>,
+    values: Places,
 }
 
 /// Values and how often each was counted.
 pub(super) type Counted = Vec<(u64, u64)>;
 
-/// Places in order, each with its values in order.
+/// Places, each with its values.
 pub(super) type Places = Vec<(Place, Counted)>;
 
 impl Settled {
+    /// Adds to the count of an event.
+    pub(super) fn tuple(&mut self, kind: Kind, tuple: Tuple, count: u64) {
+        self.0.entry(kind).or_default().tuples.push((tuple, count));
+    }
+
+    /// Adds the values of a place.
+    pub(super) fn values(&mut self, kind: Kind, place: Place, values: Counted) {
+        self.0.entry(kind).or_default().values.push((place, values));
+    }
+
     /// Everything, sorted and added up.
-    pub(super) fn by_kind(self) -> Vec<(Kind, Places)> {
+    pub(super) fn by_kind(self) -> impl Iterator<Item = (Kind, Places)> {
+        self.0.into_iter().map(|(kind, of)| (kind, of.places()))
+    }
+}
+
+impl OfKind {
+    fn places(self) -> Places {
         let Self {
             mut tuples,
-            mut values,
+            values: mut places,
         } = self;
-        tuples.sort_unstable_by_key(|(kind, tuple, _)| (*kind, tuple.pc, tuple.value));
-        for group in tuples.chunk_by(|a, b| (a.0, a.1.pc) == (b.0, b.1.pc)) {
-            let (kind, Tuple { pc, .. }, _) = group[0];
-            let counted = group.iter().map(|(_, tuple, count)| (tuple.value, *count));
-            values.push(((kind, pc), counted.collect()));
+        tuples.sort_unstable_by_key(|(tuple, _)| (tuple.pc, tuple.value));
+        for group in tuples.chunk_by(|(a, _), (b, _)| a.pc == b.pc) {
+            let counted = group.iter().map(|(tuple, count)| (tuple.value, *count));
+            places.push((group[0].0.pc, counted.collect()));
         }
-        values.sort_unstable_by_key(|(key, _)| *key);
-        values.dedup_by(|later, earlier| {
+        places.sort_unstable_by_key(|(place, _)| *place);
+        places.dedup_by(|later, earlier| {
             let same = later.0 == earlier.0;
             if same {
                 earlier.1.append(&mut later.1);
             }
             same
         });
-        let mut kinds: Vec<(Kind, Places)> = Vec::new();
-        for ((kind, place), mut counts) in values {
-            merge(&mut counts);
-            match kinds.last_mut() {
-                Some((last, places)) if *last == kind => places.push((place, counts)),
-                _ => kinds.push((kind, vec![(place, counts)])),
-            }
+        for (_, counts) in &mut places {
+            merge(counts);
         }
-        kinds
+        places
     }
 }
 
 /// Sorts counted values and adds up the counts of equal ones.
 fn merge(values: &mut Counted) {
+    if values.len() < 2 {
+        return;
+    }
     values.sort_unstable();
     values.dedup_by(|later, earlier| {
         let same = later.0 == earlier.0;
