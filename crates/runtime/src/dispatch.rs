@@ -241,6 +241,15 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
         // SAFETY: taken when the process was started, whose number is in `rax`.
         unsafe { process.runtime.release() };
     }
+    // Back from a handler, a thread that took more than its share for it waits for the host.
+    let entering = core::mem::take(&mut thread.signals.entering);
+    if thread.writer.overdrawn
+        && !entering
+        && context.reason == Reason::Sigreturn as u32
+        && process.queue.catch_up(&mut thread.writer).is_err()
+    {
+        native::host_gone(thread, context);
+    }
     let mut runtime = process.runtime.lock();
     match context.reason {
         r if r == Reason::Exit as u32 => {

@@ -19,12 +19,12 @@ use crate::cache::AppPc;
 use crate::change::{change_map, replaced};
 use crate::native;
 use crate::region::Range;
-use crate::signal::{Action, AltStack, UCONTEXT_BYTES, Ucontext};
+use crate::signal::{self, Action, AltStack, UCONTEXT_BYTES, Ucontext, WAITS};
 use crate::sys;
 use crate::thread::Thread;
 
 /// The system calls handled here.
-pub const SEEN: [u32; 24] = [
+pub const SEEN: [u32; 31] = [
     nr::__NR_mmap,
     nr::__NR_mprotect,
     nr::__NR_munmap,
@@ -49,6 +49,13 @@ pub const SEEN: [u32; 24] = [
     nr::__NR_seccomp,
     nr::__NR_process_vm_writev,
     nr::__NR_userfaultfd,
+    WAITS[0],
+    WAITS[1],
+    WAITS[2],
+    WAITS[3],
+    WAITS[4],
+    WAITS[5],
+    WAITS[6],
 ];
 
 const SYSCALL_BYTES: u64 = 2;
@@ -146,10 +153,17 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
                 runtime.actions.hand_over_ignored(back);
             };
             ignored(false);
-            let result = pass(context, number);
+            // The new program inherits the mask, which is another while a signal is kept.
+            // SAFETY: the app's own call with its own arguments.
+            let result =
+                unsafe { arch::unless_pending(u64::from(number), &a, &raw const context.pending) };
             ignored(true);
             if !thread.process.is_leaving() {
                 state(State::Controlled);
+            }
+            if result == arch::CALLED_OFF {
+                let mut runtime = thread.process.runtime.lock();
+                return runtime.go(thread, context, here, None, false);
             }
             result
         }
@@ -184,6 +198,13 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
             pass(context, number)
         }
         nr::__NR_seccomp => return let_go(thread, context, LetGo::Seccomp),
+        _ if WAITS.contains(&number) => match signal::wait(thread, context, number, &a) {
+            Some(result) => result,
+            None => {
+                let mut runtime = thread.process.runtime.lock();
+                return runtime.go(thread, context, here, None, false);
+            }
+        },
         _ => pass(context, number),
     };
     context.regs[0] = result as u64;
@@ -269,7 +290,8 @@ fn altstack(thread: &mut Thread, context: &Context, a: &[u64; 6]) -> i64 {
 }
 
 /// The app returns from its handler: the kernel loads the frame, and control comes back to
-/// `arch::sigreturned`.
+/// `arch::sigreturned`. What it loads is a copy, so that the app's stays as it is, and the call can
+/// be called off.
 fn sigreturn(thread: &mut Thread, context: &mut Context, here: AppPc) {
     let at = context.regs[4];
     let mut bytes = [0u8; UCONTEXT_BYTES];
@@ -281,16 +303,26 @@ fn sigreturn(thread: &mut Thread, context: &mut Context, here: AppPc) {
     // SAFETY: plain words, and as many bytes.
     let mut frame: Ucontext = unsafe { core::mem::transmute(bytes) };
     let (pc, stack) = frame.redirect(thread.signals.own_stack);
-    thread.signals.restore_stack(stack);
-    // SAFETY: plain words, and as many bytes.
-    let bytes: [u8; UCONTEXT_BYTES] = unsafe { core::mem::transmute(frame) };
-    if !sys::write_checked(&bytes, at) {
-        context.next_pc = here;
-        return native::step(thread, context);
-    }
+    let _ = thread.signals.change_stack(at, Some(stack));
     context.next_pc = pc;
     // SAFETY: the frame is complete and the kernel checks it; control does not come back here.
-    unsafe { arch::sigreturn(at) }
+    unsafe { arch::sigreturn(&raw const frame as u64) }
+}
+
+/// A call of the app was called off for a signal, which is delivered in front of it.
+///
+/// # Safety
+/// Only `arch::calls` may call this, with the app's registers in the context.
+pub unsafe extern "C" fn called_off(context: &mut Context) {
+    // SAFETY: the thread has no other reference in use: it has left where it was.
+    let thread = unsafe { Thread::of(context) };
+    if core::mem::take(&mut thread.forking) {
+        // SAFETY: taken for the process that was not started.
+        unsafe { thread.process.runtime.release() };
+    }
+    let mut runtime = thread.process.runtime.lock();
+    let next = runtime.cache.exit(context.exit).target;
+    runtime.go(thread, context, before(next), None, false);
 }
 
 const CLONE_VM: u64 = 0x100;

@@ -46,6 +46,7 @@ use crate::lock::Lock;
 use crate::native;
 use crate::region::Range;
 use crate::signal::{self, AltStack, Pending};
+use crate::slot;
 use crate::start;
 use crate::sys;
 use crate::syscall;
@@ -185,7 +186,11 @@ impl Thread {
         let child_stack = stack + CHILD_STACK_BYTES;
         let thread = Box::leak(Box::new(Self {
             process,
-            writer: Writer::new((area + THREAD_PAGE as u64) as *mut u64, page),
+            writer: Writer::new(
+                (area + THREAD_PAGE as u64) as *mut u64,
+                page,
+                (area + u64::from(slot!(pending).0)) as *const u32,
+            ),
             signals: Pending::new(AltStack {
                 sp: child_stack,
                 flags: 0,
@@ -284,10 +289,12 @@ impl Thread {
         new.at_boundary = 1;
         let own = child.signals.own_stack;
         child.signals = Pending::new(own);
+        child.signals.stack.flags = signal::SS_DISABLE;
         child.leaving = false;
         child.stepping = false;
         child.single = None;
         child.full = false;
+        child.writer.overdrawn = false;
         child.seen.store(runtime.cache.epoch(), Relaxed);
         runtime.numbers += 1;
         child.writer.number = runtime.numbers;
@@ -329,6 +336,11 @@ impl Thread {
     /// Publishes what is recorded and takes another chunk.
     pub fn publish(&mut self) -> Result<(), HostGone> {
         self.process.queue.publish(&mut self.writer)
+    }
+
+    /// As [`Self::publish`], without waiting for the host.
+    pub fn publish_now(&mut self) -> Result<(), HostGone> {
+        self.process.queue.publish_now(&mut self.writer)
     }
 
     /// The app ends this thread. Comes back only when a signal was faster.

@@ -5,7 +5,8 @@ use linux_raw_sys::general as nr;
 
 use super::frame::{Action, AltStack, Info};
 use super::{
-    SA_ONSTACK, SA_RESTORER, SA_SIGINFO, SIG_IGN, SIGNALS, SIGTRAP, SS_DISABLE, SYNCHRONOUS,
+    CANNOT_BE_BLOCKED, SA_ONSTACK, SA_RESTORER, SA_SIGINFO, SIG_IGN, SIGNALS, SIGTRAP,
+    SS_AUTODISARM, SS_DISABLE, SYNCHRONOUS,
 };
 use crate::arch;
 use crate::sys;
@@ -23,6 +24,12 @@ pub struct Pending {
     pub first_mask: u64,
     /// A signal that waits for a boundary.
     pub(super) kept: Option<Info>,
+    /// Synchronous signals that were sent while one was kept, in the order of [`SYNCHRONOUS`].
+    pub(super) more: [Option<Info>; SYNCHRONOUS.len()],
+    /// The mask of the call that the kept signal ended, if that has one of its own.
+    pub(super) waited_with: Option<u64>,
+    /// Control is on its way into a handler.
+    pub entering: bool,
     /// The app's mask while the kernel's is another.
     pub(super) true_mask: Option<u64>,
     /// The trap flag leads through the cache.
@@ -206,7 +213,6 @@ impl Actions {
         };
         let result = set_action(signal, &wanted);
         if result == 0 {
-            const CANNOT_BE_BLOCKED: u64 = bit(9) | bit(19);
             self.0[slot] = Action {
                 mask: new.mask & !CANNOT_BE_BLOCKED,
                 ..new
@@ -232,13 +238,16 @@ impl Pending {
         Self {
             stack: AltStack {
                 sp: 0,
-                flags: SS_DISABLE,
+                flags: 0,
                 pad: 0,
                 size: 0,
             },
             own_stack,
             first_mask: 0,
             kept: None,
+            more: [None; SYNCHRONOUS.len()],
+            waited_with: None,
+            entering: false,
             true_mask: None,
             rolling: false,
             unaligned: false,
@@ -246,16 +255,22 @@ impl Pending {
         }
     }
 
-    pub(super) fn on_stack(&self, rsp: u64) -> bool {
-        self.stack.flags & SS_DISABLE == 0
+    /// Whether `rsp` is in the memory of the alternate stack.
+    pub(super) fn in_stack(&self, rsp: u64) -> bool {
+        self.stack.size != 0
             && rsp.wrapping_sub(self.stack.sp) <= self.stack.size
             && rsp > self.stack.sp
+    }
+
+    /// Whether a thread with this `rsp` runs on the alternate stack. One that is disarmed when a
+    /// handler is entered is never in use.
+    pub(super) fn on_stack(&self, rsp: u64) -> bool {
+        self.stack.flags & SS_AUTODISARM == 0 && self.in_stack(rsp)
     }
 
     /// `sigaltstack` of the app: the kernel's checks, on the app's view.
     pub fn change_stack(&mut self, rsp: u64, new: Option<AltStack>) -> (i64, AltStack) {
         const SS_ONSTACK: u32 = 1;
-        const SS_AUTODISARM: u32 = 1 << 31;
         const MINIMUM: u64 = 2048;
         let on = self.on_stack(rsp);
         let mut old = self.stack;
@@ -288,13 +303,6 @@ impl Pending {
             self.stack = AltStack { pad: 0, ..new };
         }
         (0, old)
-    }
-
-    /// The alternate stack that a frame of the app brings back.
-    pub fn restore_stack(&mut self, stack: AltStack) {
-        if stack.flags & SS_DISABLE != 0 || stack.size >= 2048 {
-            self.stack = stack;
-        }
     }
 
     /// The app's mask, while the kernel's is another.
