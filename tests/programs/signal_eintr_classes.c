@@ -79,7 +79,7 @@ int main(void) {
     int up[2]; if (pipe(up)) return 2;
     if (what == 9 || what == 14) { child = fork(); if (!child) { int fd = open(path, O_RDWR); if (flock(fd, LOCK_EX)) _exit(1); sigset_t m; sigemptyset(&m); sigaddset(&m, SIGUSR1); sigprocmask(SIG_BLOCK, &m, NULL); if (write(up[1], "x", 1) != 1) _exit(1); int s; sigwait(&m, &s); _exit(0); } char c; if (read(up[0], &c, 1) != 1) return 3; }
     struct timespec rem = {9, 9}; errno = 0; arm(5000); long r = call(what, &rem); int e = errno; arm(0);
-    printf("%s %s: %ld %s, %s%s\n", names[what], restart ? "restarted" : "interrupted", r, r < 0 ? strerror(e) : "", n == 0 ? "no signal" : n < AFTER ? "few" : "many", what == 7 && r < 0 ? (rem.tv_sec == 0 && rem.tv_nsec < 40000000 ? " rest" : " no rest") : "");
+    printf("%s %s: %ld %s, %s%s\n", names[what], restart ? "restarted" : "interrupted", r, r < 0 ? strerror(e) : "", what == 18 ? "" : n == 0 ? "no signal" : n < AFTER ? "few" : "many", what == 7 && r < 0 ? (rem.tv_sec == 0 && rem.tv_nsec < 40000000 ? " rest" : " no rest") : "");
     if (child) { kill(child, SIGKILL); waitpid(child, NULL, 0); } msgctl(q, IPC_RMID, NULL); semctl(sem, 0, IPC_RMID); unlink(path);
     int fds[] = {p[0], p[1], full[0], full[1], sv[0], sv[1], timed[0], timed[1], ev, ep, tfd, lockfd, up[0], up[1]}; for (unsigned i = 0; i < sizeof fds / sizeof *fds; i++) close(fds[i]);
   }

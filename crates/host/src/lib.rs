@@ -13,6 +13,7 @@
 //! | [`exact`] | values counted one by one |
 //! | [`fold`] | records into a profile |
 //! | [`stress`] | options for tests |
+//! | [`failure`] | where the runtime failed |
 //! | [`stream`] | events into a file |
 //! | [`record`] | all of it, for one program |
 //!
@@ -20,6 +21,7 @@
 
 pub mod dictionary;
 pub mod exact;
+pub mod failure;
 pub mod fold;
 pub mod image;
 pub mod inject;

@@ -20,6 +20,7 @@ use trommel_queue::{LetGo, State};
 use trommel_symbol::launch::Program;
 use trommel_tuple::KindSet;
 
+use crate::failure;
 use crate::fold::Folder;
 use crate::interrupt::Guard;
 use crate::launch::{Command, Ended, Inherited, LaunchFailure, has_ended, launch, wait};
@@ -289,6 +290,8 @@ struct Served {
     bytes: u64,
     let_go: Vec<String>,
     failed: bool,
+    /// The runtime has failed, and that was told.
+    told: bool,
     stream_failed: bool,
     limited: bool,
 }
@@ -341,6 +344,12 @@ fn serve(
                 "not observed from here on: the program runs natively because {words}"
             ));
             served.let_go.push(words);
+        }
+        if !served.told
+            && let Some(words) = failure::words(shared)
+        {
+            notice(&words);
+            served.told = true;
         }
         if over {
             let done = folder.end(shared);

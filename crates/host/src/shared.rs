@@ -91,6 +91,7 @@ impl SharedFile {
         control.kinds.store(u32::from(kinds.bits()), Relaxed);
         control.options.store(options, Relaxed);
         control.host_pid.store(std::process::id(), Relaxed);
+        control.build.store(crate::image::build(), Relaxed);
         Ok(shared)
     }
 

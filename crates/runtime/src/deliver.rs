@@ -22,6 +22,7 @@ use trommel_queue::{
 };
 
 use crate::region::Mapping;
+use crate::stress;
 use crate::sys;
 
 /// The shared file as mapped here.
@@ -340,6 +341,7 @@ impl Queue {
         let used = at - self.first_record(writer.chunk);
         let chunk = self.mapped.chunk(writer.chunk);
         chunk.published.store(used as u32 + 1, Release);
+        stress::delay();
         writer.set(0);
         let n = control.published.0.fetch_add(1, SeqCst);
         self.mapped
@@ -382,6 +384,7 @@ impl Queue {
             self.host_is_there()?;
         };
         let chunk = self.mapped.chunk(number);
+        stress::delay();
         chunk.tid.store(writer.tid, Relaxed);
         chunk.page.store(writer.page, Relaxed);
         chunk.thread.store(writer.number, Release);

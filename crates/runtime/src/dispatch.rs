@@ -19,6 +19,7 @@ use crate::pages::Pages;
 use crate::region::Regions;
 use crate::signal::Actions;
 use crate::slot;
+use crate::stress::{self, Crossing, Place};
 use crate::syscall;
 use crate::targets::Targets;
 use crate::thread::Thread;
@@ -46,6 +47,10 @@ pub struct Runtime {
     pub cache_limit: u64,
     /// The threads under control.
     pub threads: Vec<*const Thread>,
+    /// The next thread to go on drops everything (a stress option).
+    pub evict: bool,
+    /// The next thread to go on lets the process go (a stress option).
+    pub leave: bool,
     /// Thread pages in use.
     pub pages: u32,
     /// Threads numbered so far.
@@ -176,6 +181,13 @@ impl Runtime {
         context.next_pc = pc;
         context.at_boundary = 1;
         thread.came_out(self);
+        if core::mem::take(&mut self.leave) {
+            return self.let_go(thread, context, LetGo::Stress);
+        }
+        let from = from.filter(|_| !self.evict);
+        if core::mem::take(&mut self.evict) {
+            self.flush();
+        }
         if thread.process.is_leaving() {
             return native::leave(thread, context);
         }
@@ -230,8 +242,11 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
     let process = thread.process;
     let control = process.queue.control();
     control.dispatches.fetch_add(1, Relaxed);
+    // Where the app goes on is not known yet, should the runtime fail.
+    context.at_boundary = 0;
+    stress::fail(Place::Dispatch);
+    stress::delay();
     if context.reason == Reason::Full as u32 {
-        context.at_boundary = 0;
         if thread.publish().is_err() {
             native::host_gone(thread, context);
         }
@@ -251,6 +266,11 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
         native::host_gone(thread, context);
     }
     let mut runtime = process.runtime.lock();
+    match stress::crossing() {
+        Crossing::Usual => {}
+        Crossing::Evict => runtime.evict = true,
+        Crossing::Leave => runtime.leave = true,
+    }
     match context.reason {
         r if r == Reason::Exit as u32 => {
             let target = runtime.cache.exit(context.exit).target;

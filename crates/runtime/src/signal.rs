@@ -24,7 +24,8 @@
 //!   registers it must get back.
 //! * *A fault of a probe*, whose stores are not aligned, in code that wants alignment checked: the
 //!   check is off up to the next boundary.
-//! * *A fault of the runtime* lets the app go, since its state is complete in the context.
+//! * *A fault of the runtime* lets the app go, since its state is complete in the context
+//!   ([`crate::failure`]).
 //!
 //! The app's return from its handler is a system call that the runtime sees: it lets the kernel
 //! load the frame, with a landing place of its own as program counter.
@@ -65,15 +66,16 @@ use leave::{hand_on, landed_as_child, leave};
 use place::{Found, Where, in_runtime, place};
 pub use state::{Actions, BeforeChild, Pending, block_all, set_mask, unblock_trap, use_stack};
 use state::{bit, is_synchronous, set_action};
-use trommel_queue::{FULL_WINDOW, LetGo};
+use trommel_queue::FULL_WINDOW;
 pub use waits::{WAITS, wait};
 
 use crate::arch::{self, Landmarks};
 use crate::area::{CONTEXT_OFFSET, Context};
 use crate::cache::{AppPc, CachePc, Fragment, Spilled, Step};
 use crate::dispatch::Runtime;
+use crate::failure::{self, Fault};
 use crate::native::{self, PENDING};
-use crate::sys;
+use crate::stress::{self, Place};
 use crate::thread::{Process, Thread};
 
 const SIGILL: i32 = 4;
@@ -98,7 +100,8 @@ const SIG_DFL: u64 = 0;
 const SIG_IGN: u64 = 1;
 /// `SS_DISABLE`
 pub const SS_DISABLE: u32 = 2;
-const SS_AUTODISARM: u32 = 1 << 31;
+/// `SS_AUTODISARM`
+pub const SS_AUTODISARM: u32 = 1 << 31;
 /// SIGKILL and SIGSTOP.
 const CANNOT_BE_BLOCKED: u64 = 1 << 8 | 1 << 18;
 const RED_ZONE: u64 = 128;
@@ -155,6 +158,12 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
             unsafe { process.runtime.release_if_held_on(&thread.stacks()) };
             failed(thread, context, info, frame);
             return 0;
+        } else if thread.signals.on_own_stack(*frame.rsp()) {
+            // In this very handler, where only synchronous signals are not blocked: sent, so it can wait
+            // until the handler is done.
+            frame.sigmask |= bit(signal);
+            requeue(info);
+            return 0;
         } else {
             keep(thread, info, frame);
         }
@@ -170,6 +179,7 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
         landed_as_child(thread, context, frame);
         return 0;
     }
+    stress::fail(Place::Deliver);
     let mut runtime = process.runtime.lock();
     found(&mut runtime, thread, context, info, frame, caused);
     drop(runtime);
@@ -531,27 +541,17 @@ fn deliver(
     }
 }
 
-/// The runtime itself failed. While it runs, the app's state is complete in the context, and
-/// nothing of the app has changed: the app is let go.
+/// The runtime itself failed: the thread is let go, or the program ends.
 fn failed(thread: &mut Thread, context: &mut Context, info: &Info, frame: &mut Ucontext) {
-    let process = thread.process;
-    let text = b"trommel: internal error: signal 00 in the runtime at offset 0x0000000000000000\n";
-    let mut line = *text;
-    let hex = |n: u64| b"0123456789abcdef"[(n & 15) as usize];
-    line[33] = b'0' + (info.signo / 10) as u8;
-    line[34] = b'0' + (info.signo % 10) as u8;
-    for n in 0..16 {
-        line[text.len() - 2 - n] = hex(frame.rip.wrapping_sub(process.image.start) >> (4 * n));
-    }
-    sys::complain(&line);
-    if thread.leaving || !process.image.holds(AppPc(frame.rip)) {
-        // Nothing sound is left: the default action, here.
+    let fault = Fault {
+        signal: info.signo,
+        address: info.fields[0],
+        pc: frame.rip,
+        rsp: *frame.rsp(),
+    };
+    if failure::failed(thread, context, &fault) {
+        frame.rip = failure::way_out();
+    } else {
         set_action(info.signo, &Action::default());
-        return;
     }
-    native::announce(process, LetGo::Internal, context.next_pc);
-    thread.leaving = true;
-    context.pending = PENDING;
-    context.at_boundary = 1;
-    frame.rip = Landmarks::resume_start();
 }

@@ -20,6 +20,7 @@ use crate::change::{change_map, replaced};
 use crate::native;
 use crate::region::Range;
 use crate::signal::{self, Action, AltStack, UCONTEXT_BYTES, Ucontext, WAITS};
+use crate::stress::{self, Place};
 use crate::sys;
 use crate::thread::Thread;
 
@@ -58,7 +59,8 @@ pub const SEEN: [u32; 31] = [
     WAITS[6],
 ];
 
-const SYSCALL_BYTES: u64 = 2;
+/// Bytes of the instruction.
+pub const SYSCALL_BYTES: u64 = 2;
 const EFAULT: i64 = -14;
 
 fn args(context: &Context) -> [u64; 6] {
@@ -66,7 +68,15 @@ fn args(context: &Context) -> [u64; 6] {
     [r[7], r[6], r[2], r[10], r[8], r[9]]
 }
 
-fn pass(context: &Context, number: u32) -> i64 {
+/// Makes the app's call.
+fn pass(thread: &mut Thread, context: &Context, number: u32) -> i64 {
+    let result = raw(context, number);
+    thread.made = Some(result);
+    stress::fail(Place::Syscall);
+    result
+}
+
+fn raw(context: &Context, number: u32) -> i64 {
     // SAFETY: the app's own call with its own arguments; what the runtime relies on is seen to by
     // the caller.
     unsafe { sys::call(number, args(context)) }
@@ -87,6 +97,7 @@ pub fn before(next: AppPc) -> AppPc {
 pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
     let here = before(next);
     context.next_pc = here;
+    context.at_boundary = 1;
     let control = thread.process.queue.control();
     control.syscalls.fetch_add(1, Relaxed);
     let process = thread.process;
@@ -96,26 +107,30 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
         thread.process.runtime.lock().let_go(thread, context, why);
     };
     let result = match number {
-        nr::__NR_mmap if a[3] & u64::from(nr::MAP_FIXED) == 0 => pass(context, number),
+        nr::__NR_mmap if a[3] & u64::from(nr::MAP_FIXED) == 0 => pass(thread, context, number),
         nr::__NR_mmap | nr::__NR_munmap | nr::__NR_remap_file_pages => {
-            change_map(process, range(a[0], a[1]), None, || pass(context, number))
+            change_map(process, range(a[0], a[1]), None, || {
+                pass(thread, context, number)
+            })
         }
         nr::__NR_mprotect | nr::__NR_pkey_mprotect => {
             let protection = Some(a[2] as u32);
             change_map(process, range(a[0], a[1]), protection, || {
-                pass(context, number)
+                pass(thread, context, number)
             })
         }
         nr::__NR_madvise => {
             const DROPS: [u64; 4] = [4, 8, 9, 21]; // DONTNEED, FREE, REMOVE, DONTNEED_LOCKED
-            let result = pass(context, number);
+            let result = pass(thread, context, number);
             if DROPS.contains(&a[2]) {
                 replaced(process, range(a[0], a[1]));
             }
             result
         }
         nr::__NR_mremap => {
-            let result = change_map(process, range(a[0], a[1]), None, || pass(context, number));
+            let result = change_map(process, range(a[0], a[1]), None, || {
+                pass(thread, context, number)
+            });
             if result > 0 {
                 replaced(process, range(result as u64, a[2]));
             }
@@ -123,7 +138,7 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
         }
         nr::__NR_shmat | nr::__NR_userfaultfd => {
             const SHM_REMAP: u64 = 0x4000;
-            let result = pass(context, number);
+            let result = pass(thread, context, number);
             if number == nr::__NR_userfaultfd || a[2] & SHM_REMAP != 0 {
                 replaced(process, range(0, u64::MAX));
             }
@@ -134,7 +149,7 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
             if a[0] == sys::getpid() as u64 {
                 runtime.open_all(range(0, u64::MAX));
             }
-            pass(context, number)
+            pass(thread, context, number)
         }
         nr::__NR_rt_sigaction => sigaction(thread, &a),
         nr::__NR_sigaltstack => altstack(thread, context, &a),
@@ -175,7 +190,7 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
         }
         nr::__NR_exit_group => {
             thread.process.queue.announce_end();
-            pass(context, number)
+            pass(thread, context, number)
         }
         nr::__NR_arch_prctl => {
             const ARCH_SET_GS: u64 = 0x1001;
@@ -188,14 +203,14 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
             if a[0] == ARCH_SHSTK_ENABLE {
                 return let_go(thread, context, LetGo::ShadowStack);
             }
-            pass(context, number)
+            pass(thread, context, number)
         }
         nr::__NR_prctl => {
             const PR_SET_SECCOMP: u64 = 22;
             if a[0] == PR_SET_SECCOMP {
                 return let_go(thread, context, LetGo::Seccomp);
             }
-            pass(context, number)
+            pass(thread, context, number)
         }
         nr::__NR_seccomp => return let_go(thread, context, LetGo::Seccomp),
         _ if WAITS.contains(&number) => match signal::wait(thread, context, number, &a) {
@@ -205,10 +220,12 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
                 return runtime.go(thread, context, here, None, false);
             }
         },
-        _ => pass(context, number),
+        _ => pass(thread, context, number),
     };
+    thread.made = None;
     context.regs[0] = result as u64;
     finish(context, next);
+    context.next_pc = next;
     let mut runtime = thread.process.runtime.lock();
     runtime.go(thread, context, next, None, false);
 }
@@ -387,7 +404,7 @@ pub fn vsyscall(context: &mut Context, pc: AppPc) {
         0x400 => nr::__NR_time,
         _ => nr::__NR_getcpu,
     };
-    context.regs[0] = pass(context, number) as u64;
+    context.regs[0] = raw(context, number) as u64;
     let mut back = [0u8; 8];
     let rsp = context.regs[4];
     if sys::copy_checked(rsp, &mut back) {

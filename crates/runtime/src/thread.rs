@@ -139,6 +139,8 @@ pub struct Thread {
     pub single: Option<AppPc>,
     /// Its chunk is full.
     pub full: bool,
+    /// What the system call answered that was made in the app's name and is not finished.
+    pub made: Option<i64>,
     /// It holds the runtime's lock while it starts a process.
     pub forking: bool,
     /// Which tables of indirect targets it uses.
@@ -191,9 +193,10 @@ impl Thread {
                 page,
                 (area + u64::from(slot!(pending).0)) as *const u32,
             ),
+            // Disarmed while a handler runs, so that it may be exchanged for the app's there.
             signals: Pending::new(AltStack {
                 sp: child_stack,
-                flags: 0,
+                flags: signal::SS_AUTODISARM,
                 pad: 0,
                 size: SIGNAL_STACK_BYTES,
             }),
@@ -203,6 +206,7 @@ impl Thread {
             stepping_there: false,
             single: None,
             full: false,
+            made: None,
             forking: false,
             targets,
             area,
@@ -294,6 +298,7 @@ impl Thread {
         child.stepping = false;
         child.single = None;
         child.full = false;
+        child.made = None;
         child.writer.overdrawn = false;
         child.seen.store(runtime.cache.epoch(), Relaxed);
         runtime.numbers += 1;
@@ -324,6 +329,7 @@ impl Thread {
         control.threads.fetch_add(1, Relaxed);
         // SAFETY: the area is complete and the child's; signals are blocked.
         let result = unsafe { arch::clone_thread(args, u64::from(number), child.area) };
+        self.made = Some(result);
         if result < 0 {
             control.threads.fetch_sub(1, Relaxed);
             process.runtime.lock().remove(child);
@@ -335,6 +341,7 @@ impl Thread {
 
     /// Publishes what is recorded and takes another chunk.
     pub fn publish(&mut self) -> Result<(), HostGone> {
+        self.process.runtime.assert_not_mine();
         self.process.queue.publish(&mut self.writer)
     }
 

@@ -6,7 +6,7 @@ use linux_raw_sys::general as nr;
 use super::frame::{Action, Info, Ucontext};
 use super::handler::requeue;
 use super::state::{bit, is_synchronous, set_action, set_mask};
-use super::{SA_NODEFER, SA_RESETHAND, SIG_DFL, SIG_IGN, TRAP_FLAG, stop_stepping};
+use super::{SA_NODEFER, SA_RESETHAND, SIG_DFL, SIG_IGN, SS_DISABLE, TRAP_FLAG, stop_stepping};
 use crate::area::Context;
 use crate::dispatch::Runtime;
 use crate::sys;
@@ -32,6 +32,10 @@ fn become_native(thread: &mut Thread, context: &mut Context, frame: &mut Ucontex
     let signals = &mut thread.signals;
     frame.eflags &= !TRAP_FLAG;
     frame.stack = signals.stack;
+    if signals.stack.size == 0 {
+        // The kernel takes none of no size, unless it is said to be none.
+        frame.stack.flags = SS_DISABLE;
+    }
     if let Some(mask) = signals.true_mask.take() {
         frame.sigmask = mask;
     }

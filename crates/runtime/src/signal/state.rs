@@ -134,7 +134,8 @@ pub(super) fn own_action(app: &Action) -> Action {
         handler: arch::on_signal as *const () as u64,
         flags: SA_SIGINFO | SA_ONSTACK | SA_RESTORER | app.flags & KEPT,
         restorer: arch::restorer as *const () as u64,
-        mask: !0,
+        // Not those that a failure of the handler itself raises.
+        mask: !SYNCHRONOUS.iter().fold(0, |mask, s| mask | bit(*s)),
     }
 }
 
@@ -303,6 +304,11 @@ impl Pending {
             self.stack = AltStack { pad: 0, ..new };
         }
         (0, old)
+    }
+
+    /// Whether a stack pointer is on the runtime's own stack for handlers.
+    pub fn on_own_stack(&self, rsp: u64) -> bool {
+        rsp.wrapping_sub(self.own_stack.sp) <= self.own_stack.size
     }
 
     /// The app's mask, while the kernel's is another.
