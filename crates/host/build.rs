@@ -42,8 +42,10 @@ fn main() {
     let image = Image::from_elf(&bytes);
     fs::write(out.join("runtime.bin"), &image.bytes).expect("OUT_DIR can be written");
     let constants = format!(
-        "const BASE: u64 = {BASE:#x};\nconst LEN: usize = {:#x};\nconst ENTRY: usize = {:#x};\nconst TEXT: std::ops::Range<usize> = {:#x}..{:#x};\nconst RELOCATIONS: &[u32] = &{:?};\n",
+        "const BASE: u64 = {BASE:#x};\nconst LEN: usize = {:#x};\nconst BUILD: u64 = {:#x};\nconst SYMBOLS: &[(u32, &str)] = &{:?};\nconst ENTRY: usize = {:#x};\nconst TEXT: std::ops::Range<usize> = {:#x}..{:#x};\nconst RELOCATIONS: &[u32] = &{:?};\n",
         image.bytes.len(),
+        digest(&image.bytes),
+        symbols(&bytes),
         image.entry,
         image.text.0,
         image.text.1,
@@ -51,6 +53,27 @@ fn main() {
     );
     fs::write(out.join("runtime.rs"), constants).expect("OUT_DIR can be written");
     println!("cargo:rustc-env=TROMMEL_RUNTIME_ELF={}", elf.display());
+}
+
+/// FNV-1a: tells builds apart.
+fn digest(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    })
+}
+
+/// Its functions by offset in the image.
+fn symbols(elf: &[u8]) -> Vec<(u32, String)> {
+    use object::{Object, ObjectSymbol, SymbolKind};
+    let file: ElfFile64<'_, Le> = ElfFile64::parse(elf).expect("the linker writes ELF");
+    let mut all: Vec<_> = file
+        .symbols()
+        .filter(|s| s.kind() == SymbolKind::Text && s.address() != 0)
+        .filter_map(|s| Some((s.address() as u32, s.name().ok()?.to_owned())))
+        .collect();
+    all.sort();
+    all.dedup_by_key(|s| s.0);
+    all
 }
 
 fn build(root: &Path, out: &Path) -> PathBuf {

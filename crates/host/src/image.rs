@@ -31,6 +31,20 @@ pub const fn base() -> u64 {
     BASE
 }
 
+/// Tells this build of the runtime from others.
+pub const fn build() -> u64 {
+    BUILD
+}
+
+/// The function at an offset in its code, and how far behind its start that is.
+pub fn function(offset: u64) -> Option<(String, u64)> {
+    let offset = offset.checked_add(TEXT.start as u64)?;
+    let n = SYMBOLS.partition_point(|s| u64::from(s.0) <= offset);
+    let (start, name) = SYMBOLS.get(n.checked_sub(1)?)?;
+    let name = trommel_symbol::demangle(name.as_bytes());
+    (offset < LEN as u64).then(|| (name, offset - u64::from(*start)))
+}
+
 /// The image for its usual place, and room for a stack behind it.
 pub fn bytes() -> &'static [u8] {
     &PAGES.0
@@ -149,6 +163,14 @@ mod tests {
         };
         let wide: Vec<_> = text.lines().filter(|l| vex(l)).collect();
         assert!(wide.is_empty(), "{wide:?}");
+    }
+
+    #[test]
+    fn functions_have_names() {
+        let (name, behind) = function((ENTRY - TEXT.start) as u64 + 1).expect("a function");
+        assert_eq!((name.as_str(), behind), ("_start", 1));
+        assert!(SYMBOLS.iter().any(|s| s.1.contains("dispatch")));
+        assert_eq!(function(u64::MAX), None);
     }
 
     #[test]

@@ -15,6 +15,7 @@
 //! | [`exact`] | values counted one by one |
 //! | [`fold`] | records into a profile |
 //! | [`stress`] | options for tests |
+//! | [`failure`] | where the runtime failed |
 //! | [`stream`] | events into a file |
 //! | [`process`] | one process served, from its first record to its profile |
 //! | [`follow`] | processes that become other programs |
@@ -26,6 +27,7 @@
 pub mod bell;
 pub mod dictionary;
 pub mod exact;
+pub mod failure;
 pub mod family;
 pub mod fold;
 pub mod follow;

@@ -19,6 +19,7 @@ use trommel_profile::{Origin, Profile, Run, Threads};
 use trommel_queue::{LetGo, State};
 use trommel_tuple::KindSet;
 
+use crate::failure;
 use crate::family::Family;
 use crate::fold::Folder;
 use crate::record::Engine;
@@ -76,6 +77,8 @@ struct Served {
     bytes: u64,
     let_go: Vec<String>,
     failed: bool,
+    /// The runtime has failed, and that was told.
+    told: bool,
     stream_failed: bool,
 }
 
@@ -215,6 +218,12 @@ impl Process {
                 "not observed from here on: {who} runs natively because {words}"
             ));
             served.let_go.push(words);
+        }
+        if !served.told
+            && let Some(words) = failure::words(shared)
+        {
+            notice(&words);
+            served.told = true;
         }
         if over {
             let done = folder.end(shared);

@@ -116,6 +116,7 @@ impl Shared {
         control.options.store(terms.options, Relaxed);
         control.follow.store(terms.follow.into(), Relaxed);
         control.host_pid.store(std::process::id(), Relaxed);
+        control.build.store(crate::image::build(), Relaxed);
         Ok(shared)
     }
 

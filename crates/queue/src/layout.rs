@@ -150,6 +150,10 @@ pub enum LetGo {
     ShadowStack = 9,
     /// Its memory map cannot be read.
     NoMaps = 10,
+    /// A stress option asked for it.
+    Stress = 20,
+    /// It steps through its own code with the trap flag.
+    SingleStep = 21,
     /// More threads at a time than [`MAX_THREADS`].
     ManyThreads = 11,
 }
@@ -167,6 +171,8 @@ impl LetGo {
             Self::Internal => "of an internal error of trommel; please report it",
             Self::ShadowStack => "it turned on its shadow stack",
             Self::ManyThreads => "it has more threads at a time than can be observed",
+            Self::Stress => "a stress option asked for it",
+            Self::SingleStep => "it steps through its own code with the trap flag",
             Self::NoMaps => "its memory map (/proc/self/maps) cannot be read any more",
         }
     }
@@ -184,6 +190,8 @@ impl LetGo {
             9 => Self::ShadowStack,
             10 => Self::NoMaps,
             11 => Self::ManyThreads,
+            20 => Self::Stress,
+            21 => Self::SingleStep,
             _ => return None,
         })
     }
@@ -265,6 +273,26 @@ pub struct Control {
     pub cache_bytes: AtomicU64,
     /// Times code was dropped because the app changed it.
     pub invalidations: AtomicU64,
+    /// Identifies the runtime that was built; the host's to write.
+    pub build: AtomicU64,
+    /// Where the runtime failed, if [`Control::let_go`] says that it did.
+    pub failure: Failure,
+}
+
+/// Callers that a [`Failure`] names at most.
+pub const FAILURE_STACK: usize = 8;
+
+/// A failure of the runtime itself, in offsets from the start of its code.
+#[repr(C)]
+pub struct Failure {
+    /// The signal that it raised, written last; 0 while there was none.
+    pub signal: AtomicU32,
+    /// The thread's id in the kernel.
+    pub tid: AtomicU32,
+    /// The instruction.
+    pub offset: AtomicU64,
+    /// What may have called it, innermost first; 0 behind the last.
+    pub stack: [AtomicU64; FAILURE_STACK],
 }
 
 /// The first bytes of a file: who uses it. A file belongs to one program and the processes that came

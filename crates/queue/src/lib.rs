@@ -58,11 +58,12 @@ mod layout;
 
 pub use layout::{
     BACKLOG, CHUNK, CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET, Chunk, Control, DICT_INDEX_OFFSET,
-    DICT_WORDS_OFFSET, DIRECTORY_BYTES, Directory, FIRST_RECORD, FULL_WINDOW, GIVEN_BACK_OFFSET,
-    LAYOUT_VERSION, LetGo, MAGIC, MAX_CHUNK_BYTES, MAX_PATHS, MAX_RECORD, MAX_REGIONS, MAX_SLOTS,
-    MAX_THREADS, MAX_VALUES, MAX_WORDS, POOL_BYTES, POOL_OFFSET, PUBLISHED_OFFSET, REGION_OFFSET,
-    REQUEST_OFFSET, RegionRecord, Request, SLOT_BYTES, SPAWNED, Slot, State, THREAD_PAGE,
-    THREAD_PAGES_OFFSET, Unfollowed, chunk_start, slot_start,
+    DICT_WORDS_OFFSET, DIRECTORY_BYTES, Directory, FAILURE_STACK, FIRST_RECORD, FULL_WINDOW,
+    Failure, GIVEN_BACK_OFFSET, LAYOUT_VERSION, LetGo, MAGIC, MAX_CHUNK_BYTES, MAX_PATHS,
+    MAX_RECORD, MAX_REGIONS, MAX_SLOTS, MAX_THREADS, MAX_VALUES, MAX_WORDS, POOL_BYTES,
+    POOL_OFFSET, PUBLISHED_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request,
+    SLOT_BYTES, SPAWNED, Slot, State, THREAD_PAGE, THREAD_PAGES_OFFSET, Unfollowed, chunk_start,
+    slot_start,
 };
 
 /// Test options in the control words, see `docs/testing.md`.
@@ -75,4 +76,24 @@ pub mod options {
     pub const GUARD: u64 = 1 << 9;
     /// Bits 16–31: pages of code cache before everything is flushed (0: no limit but the arena).
     pub const CACHE_SHIFT: u32 = 16;
+    /// Bits 32–39: random delays of up to so many microseconds (0: none).
+    pub const DELAY_SHIFT: u32 = 32;
+    /// Bits 40–51: crossings into the dispatcher after which everything is flushed (0: never).
+    pub const EVICT_SHIFT: u32 = 40;
+    /// Bits 52–63: how many times what [`END_MASK`] names happens before control ends (0: never).
+    pub const END_SHIFT: u32 = 52;
+    /// Bits 12–14: how control ends: one of the following.
+    pub const END_MASK: u64 = 7 << 12;
+    /// The process is let go at a crossing into the dispatcher.
+    pub const END_LEAVE: u64 = 0;
+    /// The runtime fails when it is entered.
+    pub const END_DISPATCH: u64 = 1 << 12;
+    /// The runtime fails in the translator.
+    pub const END_TRANSLATE: u64 = 2 << 12;
+    /// The runtime fails in a system call of the app's that it has just made.
+    pub const END_SYSCALL: u64 = 3 << 12;
+    /// The runtime fails in its signal handler, where it cannot let go.
+    pub const END_DELIVER: u64 = 4 << 12;
+    /// It fails at any of these places, with one chance in so many.
+    pub const END_RANDOM: u64 = 5 << 12;
 }

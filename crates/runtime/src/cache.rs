@@ -54,6 +54,7 @@ use table::Table;
 use crate::emit::{Code, Reg};
 use crate::region::Range;
 use crate::slot;
+use crate::stress;
 
 /// An address of the app's own code.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -344,6 +345,7 @@ impl Cache {
         const LINE: u64 = 64;
         let a = &mut self.arenas[arena];
         a.stubs.take(stubs as u64, 1);
+        stress::delay();
         let at = a.code.take(code as u64, LINE);
         let id = self.fragments.len() as u32;
         self.parts[arena].fragments.push((CachePc(at), id));
@@ -432,6 +434,7 @@ impl Cache {
 
     /// Writes a displacement that other threads may be executing.
     fn patch(patch: CachePc, rel: i32) {
+        stress::delay();
         // SAFETY: `patch` is the displacement of a jump inside a fragment or stub of ours, in one
         // cache line; a single store, so that a thread fetches the old one or the new.
         unsafe {

@@ -131,7 +131,7 @@ pub fn change_map(
     process: &Process,
     range: Range,
     protection: Option<u32>,
-    call: impl Fn() -> i64,
+    mut call: impl FnMut() -> i64,
 ) -> i64 {
     let range = whole(range);
     let mut runtime = process.runtime.lock();

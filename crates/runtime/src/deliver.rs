@@ -2,7 +2,8 @@
 //!
 //! Generated code appends records by itself; it comes here only when its chunk is full. With too
 //! many chunks waiting for the host the thread waits until some are given back: nothing is dropped.
-//! If the host is gone there is nobody to wait for, and the caller lets the app go.
+//! A signal interrupts that wait: its handler runs at once, with a chunk above the limit, and the
+//! thread waits on when it is back. If the host is gone there is nobody to wait for, and the caller lets the app go.
 //!
 //! The dictionary is written under the runtime's lock. The queue takes no lock: each of its steps is
 //! one atomic operation, and their order is such that the host can tell what was recorded whenever
@@ -21,6 +22,7 @@ use trommel_queue::{
 };
 
 use crate::region::Mapping;
+use crate::stress;
 use crate::sys;
 
 /// This process's slot of the shared file as mapped here, behind the file's directory.
@@ -264,6 +266,9 @@ impl Shared {
     }
 }
 
+/// Nanoseconds after which who waits for the host looks whether there still is one.
+const NAP: u64 = 100_000_000;
+
 /// The pool of chunks, for all threads.
 pub struct Queue {
     mapped: Mapped,
@@ -283,17 +288,24 @@ pub struct Writer {
     pub tid: u32,
     /// Its page in the file.
     pub page: u32,
+    /// It has taken a chunk while too many waited, for a signal's sake, and waits later.
+    pub overdrawn: bool,
+    /// `Context::pending` of the thread.
+    pending: *const u32,
     chunk: u32,
 }
 
 impl Writer {
-    /// Of the thread whose write pointer is at `pointer`, with no chunk yet.
-    pub const fn new(pointer: *mut u64, page: u32) -> Self {
+    /// Of the thread whose write pointer is at `pointer`, with no chunk yet. `pending` must stay
+    /// valid.
+    pub const fn new(pointer: *mut u64, page: u32, pending: *const u32) -> Self {
         Self {
             pointer,
             number: 0,
             tid: 0,
             page,
+            overdrawn: false,
+            pending,
             chunk: 0,
         }
     }
@@ -302,6 +314,12 @@ impl Writer {
     pub fn at(&self) -> u64 {
         // SAFETY: the pointer's owner is this thread; generated code and the host read it too.
         unsafe { self.pointer.read_volatile() }
+    }
+
+    /// Whether a signal is kept for the thread.
+    fn has_signal(&self) -> bool {
+        // SAFETY: a word of the thread's own context.
+        unsafe { self.pending.read_volatile() != 0 }
     }
 
     /// Moves the write pointer.
@@ -354,6 +372,7 @@ impl Queue {
         let used = at - self.first_record(writer.chunk);
         let chunk = self.mapped.chunk(writer.chunk);
         chunk.published.store(used as u32 + 1, Release);
+        stress::delay();
         writer.set(0);
         let n = control.published.0.fetch_add(1, SeqCst);
         self.mapped
@@ -384,19 +403,27 @@ impl Queue {
         ring(self.mapped.directory());
     }
 
-    /// Gives the thread a chunk to fill, as soon as there is room; whether it was never used before.
+    /// Gives the thread a chunk to fill, as soon as there is room, or a signal is to be delivered;
+    /// whether it was never used before.
     pub fn take(&self, writer: &mut Writer) -> Result<bool, HostGone> {
         self.host_is_there()?;
-        self.wait_for_room()?;
+        self.catch_up(writer)?;
+        self.take_now(writer)
+    }
+
+    /// Gives the thread a chunk to fill without waiting for room, as long as the pool has one.
+    fn take_now(&self, writer: &mut Writer) -> Result<bool, HostGone> {
         let (number, fresh) = loop {
             if let Some(found) = self.free() {
                 break found;
             }
             // There are more chunks than threads and waiting chunks together: somebody is about to
             // publish, or the host to give back.
-            self.sleep_for_room()?;
+            sys::futex_wait(&self.control().target_sleeps, 1, Some(NAP), false);
+            self.host_is_there()?;
         };
         let chunk = self.mapped.chunk(number);
+        stress::delay();
         chunk.tid.store(writer.tid, Relaxed);
         chunk.page.store(writer.page, Relaxed);
         chunk.thread.store(writer.number, Release);
@@ -439,23 +466,41 @@ impl Queue {
         Ok(())
     }
 
+    /// As [`Self::publish`], without waiting, which is left to [`Self::catch_up`].
+    pub fn publish_now(&self, writer: &mut Writer) -> Result<(), HostGone> {
+        self.hand_in(writer);
+        writer.overdrawn = true;
+        self.take_now(writer).map(drop)
+    }
+
     fn backlog(&self) -> u64 {
         let control = self.control();
         let published = control.published.0.load(SeqCst);
         published.saturating_sub(control.consumed.0.load(SeqCst))
     }
 
-    fn wait_for_room(&self) -> Result<(), HostGone> {
+    /// Waits until there is room for another chunk. A signal that is to be delivered ends the wait:
+    /// the thread goes on and is overdrawn until the next wait that is not interrupted, which
+    /// comes when it is back from the handler, or has filled another chunk.
+    pub fn catch_up(&self, writer: &mut Writer) -> Result<(), HostGone> {
         const ENOUGH: u64 = BACKLOG as u64;
+        writer.overdrawn = false;
         if self.backlog() < ENOUGH {
             return Ok(());
         }
         let started = sys::monotonic();
         let mut done = Ok(());
         while done.is_ok() && self.backlog() >= ENOUGH {
+            if writer.has_signal() {
+                writer.overdrawn = true;
+                break;
+            }
             self.control().target_sleeps.store(1, SeqCst);
             if self.backlog() >= ENOUGH {
-                done = self.sleep_for_room();
+                let word = &self.control().target_sleeps;
+                // SAFETY: a word of the thread's own context.
+                unsafe { sys::futex_wait_unless(word, 1, NAP, writer.pending) };
+                done = self.host_is_there();
             }
         }
         let control = self.control();
@@ -463,12 +508,6 @@ impl Queue {
         let waited = sys::monotonic() - started;
         control.wait_nanos.fetch_add(waited, Relaxed);
         done
-    }
-
-    fn sleep_for_room(&self) -> Result<(), HostGone> {
-        const NANOS: u64 = 100_000_000;
-        sys::futex_wait(&self.control().target_sleeps, 1, Some(NANOS), false);
-        self.host_is_there()
     }
 
     /// Whether there is a host, and it serves this process.
@@ -480,7 +519,6 @@ impl Queue {
 
     /// Waits until the host has folded everything that any thread has recorded so far.
     pub fn settle(&self) -> Result<(), HostGone> {
-        const NANOS: u64 = 100_000_000;
         let control = self.control();
         let asked = control.settle_asked.fetch_add(1, SeqCst).wrapping_add(1);
         self.wake_host();
@@ -489,7 +527,7 @@ impl Queue {
             if done.wrapping_sub(asked) as i32 >= 0 {
                 return Ok(());
             }
-            sys::futex_wait(&control.settle_done, done, Some(NANOS), false);
+            sys::futex_wait(&control.settle_done, done, Some(NAP), false);
             if control.settle_done.load(SeqCst) == done {
                 self.host_is_there()?;
             }

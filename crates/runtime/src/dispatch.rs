@@ -19,6 +19,7 @@ use crate::pages::Pages;
 use crate::region::Regions;
 use crate::signal::{self, Actions};
 use crate::slot;
+use crate::stress::{self, Crossing, Place};
 use crate::syscall;
 use crate::targets::Targets;
 use crate::thread::Thread;
@@ -50,6 +51,10 @@ pub struct Runtime {
     pub cache_limit: u64,
     /// The threads under control.
     pub threads: Vec<*const Thread>,
+    /// The next thread to go on drops everything (a stress option).
+    pub evict: bool,
+    /// The next thread to go on lets the process go (a stress option).
+    pub leave: bool,
     /// Thread pages in use.
     pub pages: u32,
     /// Threads numbered so far.
@@ -180,6 +185,13 @@ impl Runtime {
         context.next_pc = pc;
         context.at_boundary = 1;
         thread.came_out(self);
+        if core::mem::take(&mut self.leave) {
+            return self.let_go(thread, context, LetGo::Stress);
+        }
+        let from = from.filter(|_| !self.evict);
+        if core::mem::take(&mut self.evict) {
+            self.flush();
+        }
         if thread.process.is_leaving() {
             return native::leave(thread, context);
         }
@@ -236,8 +248,11 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
     let process = thread.process;
     let control = process.queue.control();
     control.dispatches.fetch_add(1, Relaxed);
+    // Where the app goes on is not known yet, should the runtime fail.
+    context.at_boundary = 0;
+    stress::fail(Place::Dispatch);
+    stress::delay();
     if context.reason == Reason::Full as u32 {
-        context.at_boundary = 0;
         if thread.publish().is_err() {
             native::host_gone(thread, context);
         }
@@ -250,7 +265,21 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
         thread.forked(context.regs[0] as i64);
         signal::set_mask(thread.fork_mask);
     }
+    // Back from a handler, a thread that took more than its share for it waits for the host.
+    let entering = core::mem::take(&mut thread.signals.entering);
+    if thread.writer.overdrawn
+        && !entering
+        && context.reason == Reason::Sigreturn as u32
+        && process.queue.catch_up(&mut thread.writer).is_err()
+    {
+        native::host_gone(thread, context);
+    }
     let mut runtime = process.runtime.lock();
+    match stress::crossing() {
+        Crossing::Usual => {}
+        Crossing::Evict => runtime.evict = true,
+        Crossing::Leave => runtime.leave = true,
+    }
     match context.reason {
         r if r == Reason::Exit as u32 => {
             let target = runtime.cache.exit(context.exit).target;

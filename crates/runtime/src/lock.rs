@@ -12,7 +12,9 @@
 //! # Rank
 //! It is the only lock, so nothing is taken under it. Its holder does not wait: not for the host,
 //! and not in a system call of the app. The exceptions are `fork`, made while it is held, so that the
-//! child's copy of what it guards is whole, and calls that change the map where there is code.
+//! child's copy of what it guards is whole, and calls that change the map where there is code. Taking
+//! it twice, and waiting for the host while it is held, fail an assertion ([`assert_free`]): the stack pointer at which it
+//! was taken tells whether the holder is the caller.
 //!
 //! # Signals
 //! A handler that interrupts the runtime keeps its signal for later and touches nothing that is
@@ -27,6 +29,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::cache::AppPc;
 use crate::region::Range;
+use crate::stress;
 use crate::sys;
 
 const FREE: u32 = 0;
@@ -60,9 +63,10 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Waits until it is free. Must not be called by its holder.
+    /// Waits until it is free. Must not be called by its holder, which fails an assertion.
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
+        assert_free(&self.holder);
         if self
             .word
             .compare_exchange(FREE, HELD, Acquire, Relaxed)
@@ -71,6 +75,7 @@ impl<T> Lock<T> {
             self.wait();
         }
         self.holder.store(stack_pointer(), Relaxed);
+        stress::delay();
         Guard(self)
     }
 
@@ -97,6 +102,7 @@ impl<T> Lock<T> {
     /// # Safety
     /// The calling thread holds the lock, and uses the value no more.
     pub unsafe fn release(&self) {
+        stress::delay();
         self.holder.store(0, Relaxed);
         if self.word.swap(FREE, Release) == WANTED {
             sys::futex_wake(&self.word, 1, true);
@@ -131,6 +137,24 @@ impl<T> Lock<T> {
         // SAFETY: handed on to the caller.
         unsafe { &*self.value.get() }
     }
+
+    /// Fails an assertion if the caller holds the lock: it is about to wait for somebody who may
+    /// need it.
+    pub fn assert_not_mine(&self) {
+        assert_free(&self.holder);
+    }
+}
+
+/// The holder of a lock, if there is one, is not on the caller's stack.
+#[inline]
+fn assert_free(holder: &AtomicU64) {
+    /// Less than lies between the stacks of two threads, and more than the runtime ever uses of one.
+    const STACK: u64 = 64 << 10;
+    let at = holder.load(Relaxed);
+    assert!(
+        at == 0 || at.abs_diff(stack_pointer()) > STACK,
+        "the lock is held by who wants it"
+    );
 }
 
 fn stack_pointer() -> u64 {

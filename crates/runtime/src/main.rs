@@ -10,6 +10,7 @@
 use core::arch::{asm, naked_asm};
 use core::panic::PanicInfo;
 
+use trommel_runtime::failure;
 use trommel_runtime::heap::Heap;
 use trommel_runtime::start::{StartArgs, start};
 use trommel_runtime::sys;
@@ -44,7 +45,13 @@ unsafe extern "C" fn begin(args: *const StartArgs) -> ! {
 
 /// A failed assertion: the signal handler finds the trap inside the runtime and lets the app go.
 #[panic_handler]
-fn panic(_: &PanicInfo<'_>) -> ! {
+fn panic(info: &PanicInfo<'_>) -> ! {
+    // Locations are static, whatever the lifetime of what refers to them says.
+    // SAFETY: `Location::caller` and the compiler make them so.
+    failure::panicked(
+        info.location()
+            .map(|at| unsafe { &*(&raw const *at).cast() }),
+    );
     loop {
         // SAFETY: traps.
         unsafe { asm!("ud2") };

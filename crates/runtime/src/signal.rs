@@ -18,12 +18,14 @@
 //!   flag leads on, one instruction at a time, to the next boundary. A step has a few dozen
 //!   instructions at most, which bounds the delay.
 //! * *In the runtime*: the signal is kept; the way back into the cache ends in a trap
-//!   (`arch::resume`), where all registers are the app's, and it is delivered there.
+//!   (`arch::resume`), where all registers are the app's, and it is delivered there. A call on which the
+//!   runtime was about to wait is called off (`arch::calls`).
 //! * *A fault of the app* is always at an app instruction; the fragment's description says which
 //!   registers it must get back.
 //! * *A fault of a probe*, whose stores are not aligned, in code that wants alignment checked: the
 //!   check is off up to the next boundary.
-//! * *A fault of the runtime* lets the app go, since its state is complete in the context.
+//! * *A fault of the runtime* lets the app go, since its state is complete in the context
+//!   ([`crate::failure`]).
 //!
 //! The app's return from its handler is a system call that the runtime sees: it lets the kernel
 //! load the frame, with a landing place of its own as program counter.
@@ -35,7 +37,12 @@
 //! that interrupted the runtime must not, and need not.
 //!
 //! # Invariants
-//! * At most one signal is kept: while there is one, all others are blocked in the kernel.
+//! * At most one signal is kept: while there is one, all others are blocked in the kernel, but for
+//!   the synchronous ones, which must not be when an instruction causes one. Those that
+//!   somebody *sends* meanwhile go back to the kernel when the kept one has been delivered.
+//! * What was kept is delivered before a fault of the instruction behind it: that is executed again.
+//! * A kept signal is not sent again where its place among others of its number would be lost, but
+//!   delivered first, when the thread leaves too.
 //! * The app's mask is the kernel's, except while `Pending::true_mask` holds it.
 //! * A default or ignored disposition is the kernel's business, except for the synchronous
 //!   signals, whose default action is carried out on the app's own code, so that a core dump shows
@@ -44,8 +51,10 @@
 
 mod frame;
 mod handler;
+mod leave;
 mod place;
 mod state;
+mod waits;
 mod written;
 
 use core::sync::atomic::AtomicU64;
@@ -53,18 +62,20 @@ use core::sync::atomic::Ordering::{Acquire, Release};
 
 pub use frame::{Action, AltStack, Info, UCONTEXT_BYTES, Ucontext};
 use handler::{call_handler, die, requeue};
-use linux_raw_sys::general as nr;
+use leave::{hand_on, landed_as_child, leave};
 use place::{Found, Where, in_runtime, place};
 pub use state::{Actions, BeforeChild, Pending, block_all, set_mask, unblock_trap, use_stack};
 use state::{bit, is_synchronous, set_action};
-use trommel_queue::{FULL_WINDOW, LetGo};
+use trommel_queue::FULL_WINDOW;
+pub use waits::{WAITS, wait};
 
 use crate::arch::{self, Landmarks};
 use crate::area::{CONTEXT_OFFSET, Context};
 use crate::cache::{AppPc, CachePc, Fragment, Spilled, Step};
 use crate::dispatch::Runtime;
+use crate::failure::{self, Fault};
 use crate::native::{self, PENDING};
-use crate::sys;
+use crate::stress::{self, Place};
 use crate::thread::{Process, Thread};
 
 const SIGILL: i32 = 4;
@@ -89,6 +100,10 @@ const SIG_DFL: u64 = 0;
 const SIG_IGN: u64 = 1;
 /// `SS_DISABLE`
 pub const SS_DISABLE: u32 = 2;
+/// `SS_AUTODISARM`
+pub const SS_AUTODISARM: u32 = 1 << 31;
+/// SIGKILL and SIGSTOP.
+const CANNOT_BE_BLOCKED: u64 = 1 << 8 | 1 << 18;
 const RED_ZONE: u64 = 128;
 
 /// The process, for handlers that find no thread of it.
@@ -143,12 +158,20 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
             unsafe { process.runtime.release_if_held_on(&thread.stacks()) };
             failed(thread, context, info, frame);
             return 0;
+        } else if thread.signals.on_own_stack(*frame.rsp()) {
+            // In this very handler, where only synchronous signals are not blocked: sent, so it can wait
+            // until the handler is done.
+            frame.sigmask |= bit(signal);
+            requeue(info);
+            return 0;
         } else {
             keep(thread, info, frame);
         }
         context.pending = PENDING;
         if resuming {
             frame.rip = Landmarks::resume_start();
+        } else if let Some(to) = Landmarks::called_off(pc) {
+            frame.rip = to;
         }
         return 0;
     }
@@ -156,10 +179,11 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
         landed_as_child(thread, context, frame);
         return 0;
     }
+    stress::fail(Place::Deliver);
     let mut runtime = process.runtime.lock();
     found(&mut runtime, thread, context, info, frame, caused);
     drop(runtime);
-    if core::mem::take(&mut thread.full) && thread.publish().is_err() {
+    if core::mem::take(&mut thread.full) && thread.publish_now().is_err() {
         native::host_gone(thread, context);
     }
     0
@@ -190,6 +214,13 @@ fn found(
         Where::Boundary(app, at) => {
             stop_stepping(thread, context, frame);
             let app = trap_address(runtime, info, app, frame, caused);
+            if let Some(first) = thread.signals.kept.take() {
+                let app = if caused { repeated(info, app) } else { app };
+                if !caused {
+                    set_aside(thread, info);
+                }
+                return kept_first(runtime, thread, context, &first, frame, app, at);
+            }
             restore_mask(thread, frame);
             deliver(
                 runtime,
@@ -214,8 +245,12 @@ fn found(
                 spilled: step.at_fault,
                 ..step
             };
-            restore_mask(thread, frame);
             let at = Some((fragment, at));
+            if let Some(first) = thread.signals.kept.take() {
+                let app = repeated(info, app);
+                return kept_first(runtime, thread, context, &first, frame, app, at);
+            }
+            restore_mask(thread, frame);
             let caused = true;
             deliver(
                 runtime,
@@ -237,6 +272,39 @@ fn found(
             frame.eflags |= TRAP_FLAG;
         }
     }
+}
+
+/// Where an instruction is executed again that caused a signal at `app`.
+fn repeated(info: &Info, app: AppPc) -> AppPc {
+    if info.signo == SIGTRAP && info.code != TRAP_TRACE {
+        AppPc(app.0 - 1)
+    } else {
+        app
+    }
+}
+
+/// Delivers what was kept, in front of the instruction at `app`.
+fn kept_first(
+    runtime: &mut Runtime,
+    thread: &mut Thread,
+    context: &mut Context,
+    kept: &Info,
+    frame: &mut Ucontext,
+    app: AppPc,
+    at: Option<(Fragment, Step)>,
+) {
+    thread.signals.rolling = false;
+    frame.eflags &= !TRAP_FLAG;
+    restore_mask(thread, frame);
+    let caused = false;
+    deliver(
+        runtime,
+        thread,
+        context,
+        kept,
+        frame,
+        Found { app, at, caused },
+    );
 }
 
 /// A breakpoint instruction reports the address behind itself.
@@ -281,14 +349,35 @@ fn restore_mask(thread: &mut Thread, frame: &mut Ucontext) {
     if let Some(mask) = thread.signals.true_mask.take() {
         frame.sigmask = mask;
     }
+    for info in &mut thread.signals.more {
+        if let Some(info) = info.take() {
+            requeue(&info);
+        }
+    }
 }
 
 /// Keeps a signal for the next boundary, with all others blocked until then.
 fn keep(thread: &mut Thread, info: &Info, frame: &mut Ucontext) {
+    if thread.signals.kept.is_some() {
+        return set_aside(thread, info);
+    }
     let signals = &mut thread.signals;
     signals.kept = Some(*info);
     signals.true_mask.get_or_insert(frame.sigmask);
     frame.sigmask = !SYNCHRONOUS.iter().fold(0, |mask, s| mask | bit(*s));
+}
+
+/// A synchronous signal that was sent while another is kept. Like any other standard signal, it
+/// counts once however often it is sent.
+fn set_aside(thread: &mut Thread, info: &Info) {
+    let place = SYNCHRONOUS.iter().position(|s| *s == info.signo);
+    match place.and_then(|n| thread.signals.more.get_mut(n)) {
+        Some(aside) => {
+            aside.get_or_insert(*info);
+        }
+        // All others are blocked while one is kept.
+        None => requeue(info),
+    }
 }
 
 /// The trap at the end of `arch::resume`: every register is the app's.
@@ -349,25 +438,16 @@ fn arrived(
     app: AppPc,
     at: Option<(Fragment, Step)>,
 ) {
+    if let Some(info) = thread.signals.kept.take() {
+        // One that leaves does so at the start of the handler.
+        return kept_first(runtime, thread, context, &info, frame, app, at);
+    }
     if thread.leaving {
         to_app_state(runtime, thread, context, frame, app, at);
         return leave(runtime, thread, context, frame);
     }
     restore_mask(thread, frame);
-    match thread.signals.kept.take() {
-        Some(info) => {
-            let caused = false;
-            deliver(
-                runtime,
-                thread,
-                context,
-                &info,
-                frame,
-                Found { app, at, caused },
-            );
-        }
-        None => go_on(runtime, thread, context, frame, app, at),
-    }
+    go_on(runtime, thread, context, frame, app, at);
 }
 
 /// Makes the frame the app's own context at `app`, and records the events of the part of the
@@ -461,117 +541,17 @@ fn deliver(
     }
 }
 
-/// The last step of letting go: everything of the kernel's is the app's again.
-fn leave(runtime: &mut Runtime, thread: &mut Thread, context: &mut Context, frame: &mut Ucontext) {
-    runtime.remove(thread);
-    // Others need the runtime's handlers still, unless they are not theirs.
-    if runtime.threads.is_empty() || thread.own_actions.is_some() {
-        runtime.actions_of(thread).give_back();
-    }
-    become_native(thread, context, frame);
-}
-
-fn become_native(thread: &mut Thread, context: &mut Context, frame: &mut Ucontext) {
-    const ARCH_SET_GS: u64 = 0x1001;
-    let signals = &mut thread.signals;
-    frame.eflags &= !TRAP_FLAG;
-    frame.stack = signals.stack;
-    if let Some(mask) = signals.true_mask.take() {
-        frame.sigmask = mask;
-    }
-    if let Some(info) = signals.kept.take() {
-        requeue(&info);
-    }
-    signals.rolling = false;
-    if let Some(saved) = signals.before_child.take() {
-        thread.leaving = saved.leaving;
-        thread.forking = saved.forking;
-        context.pending = saved.pending;
-        signals.true_mask = saved.mask;
-    }
-    // SAFETY: nothing uses GS from here on: the handler returns straight to the kernel.
-    let _ = unsafe { sys::call(nr::__NR_arch_prctl, [ARCH_SET_GS, 0, 0, 0, 0, 0]) };
-}
-
-/// [`landed`] in a child process, where the runtime's lock is not to be taken: it may have been
-/// copied while it was held, and what it guards is the parent's.
-fn landed_as_child(thread: &mut Thread, context: &mut Context, frame: &mut Ucontext) {
-    context.pending = 0;
-    stop_stepping(thread, context, frame);
-    frame.rip = context.next_pc.0;
-    // SAFETY: a fork's copy was made by the holder of the lock. A vfork's memory is the parent's:
-    // another thread may change a disposition meanwhile, and the child gets the old or the new one.
-    let runtime = unsafe { thread.process.runtime.peek() };
-    runtime.actions.give_back();
-    if thread
-        .signals
-        .before_child
-        .is_some_and(|saved| saved.forking)
-    {
-        runtime.code_pages.restore_copy();
-    }
-    become_native(thread, context, frame);
-}
-
-/// A signal for a thread that runs natively while others are under control still: the app's handler
-/// is called on the frame that the kernel has made, or the signal's other action is carried out.
-/// Takes no lock but for `SA_RESETHAND`: in a child of such a thread, its holder may not be there.
-fn hand_on(process: &Process, info: &Info, frame: &mut Ucontext) -> u64 {
-    const NO_HANDLER: u64 = 0;
-    let signal = info.signo;
-    let caused = is_synchronous(signal) && info.code > 0;
-    // SAFETY: a disposition that another thread changes meanwhile may be the old or the new one.
-    let app = unsafe { process.runtime.peek() }.actions.0[signal as usize];
-    if app.handler <= SIG_IGN {
-        if caused || app.handler == SIG_DFL {
-            set_action(signal, &Action::default());
-        }
-        if !caused && app.handler == SIG_DFL {
-            requeue(info);
-        }
-        return NO_HANDLER;
-    }
-    if app.flags & SA_RESETHAND != 0 {
-        let reset = Action {
-            handler: SIG_DFL,
-            ..app
-        };
-        process.runtime.lock().actions.0[signal as usize] = reset;
-        set_action(signal, &reset);
-    }
-    // SAFETY: the frame's first word, where the kernel put the return address, is in front of the
-    // context.
-    unsafe { (&raw mut *frame).cast::<u64>().sub(1).write(app.restorer) };
-    let own = if app.flags & SA_NODEFER == 0 {
-        bit(signal)
-    } else {
-        0
-    };
-    set_mask(frame.sigmask | app.mask | own);
-    app.handler
-}
-
-/// The runtime itself failed. While it runs, the app's state is complete in the context, and
-/// nothing of the app has changed: the app is let go.
+/// The runtime itself failed: the thread is let go, or the program ends.
 fn failed(thread: &mut Thread, context: &mut Context, info: &Info, frame: &mut Ucontext) {
-    let process = thread.process;
-    let text = b"trommel: internal error: signal 00 in the runtime at offset 0x0000000000000000\n";
-    let mut line = *text;
-    let hex = |n: u64| b"0123456789abcdef"[(n & 15) as usize];
-    line[33] = b'0' + (info.signo / 10) as u8;
-    line[34] = b'0' + (info.signo % 10) as u8;
-    for n in 0..16 {
-        line[text.len() - 2 - n] = hex(frame.rip.wrapping_sub(process.image.start) >> (4 * n));
-    }
-    sys::complain(&line);
-    if thread.leaving || !process.image.holds(AppPc(frame.rip)) {
-        // Nothing sound is left: the default action, here.
+    let fault = Fault {
+        signal: info.signo,
+        address: info.fields[0],
+        pc: frame.rip,
+        rsp: *frame.rsp(),
+    };
+    if failure::failed(thread, context, &fault) {
+        frame.rip = failure::way_out();
+    } else {
         set_action(info.signo, &Action::default());
-        return;
     }
-    native::announce(process, LetGo::Internal, context.next_pc);
-    thread.leaving = true;
-    context.pending = PENDING;
-    context.at_boundary = 1;
-    frame.rip = Landmarks::resume_start();
 }

@@ -142,6 +142,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     unsafe { sys::map_again(mapped.thread_page(0), sys::PAGE, area) }.ok()?;
     let control = mapped.control();
     let stress = control.options.load(Relaxed);
+    crate::stress::set(stress);
     let kinds = KindSet::from_bits(control.kinds.load(Relaxed) as u8);
     // SAFETY: GS is the runtime's from here on.
     let _ = unsafe { sys::call(nr::__NR_arch_prctl, [ARCH_SET_GS, area, 0, 0, 0, 0]) };
@@ -174,6 +175,8 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         shared_tables: 0,
         cache_limit: (stress >> options::CACHE_SHIFT & 0xffff) * 4096,
         threads: vec![],
+        evict: false,
+        leave: false,
         pages: 1,
         numbers: 1,
     };

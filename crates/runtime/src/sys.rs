@@ -7,6 +7,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 pub use linux_raw_sys::general as nr;
 
+use crate::arch;
+
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
 
@@ -338,6 +340,25 @@ fn futex(word: &AtomicU32, op: u32, value: u32, timeout: Option<u64>, private: b
 /// passed. `private`: only this process sleeps on that word.
 pub fn futex_wait(word: &AtomicU32, value: u32, nanos: Option<u64>, private: bool) {
     futex(word, nr::FUTEX_WAIT, value, nanos, private);
+}
+
+/// As [`futex_wait`] on a shared word, but does not sleep once `pending` is set, which a signal
+/// handler of this thread does.
+///
+/// # Safety
+/// `pending` must be valid.
+pub unsafe fn futex_wait_unless(word: &AtomicU32, value: u32, nanos: u64, pending: *const u32) {
+    let spec = [0, nanos];
+    let args = [
+        word.as_ptr() as u64,
+        u64::from(nr::FUTEX_WAIT),
+        u64::from(value),
+        spec.as_ptr() as u64,
+        0,
+        0,
+    ];
+    // SAFETY: a futex word and a timespec; the caller answers for `pending`.
+    let _ = unsafe { arch::unless_pending(u64::from(nr::__NR_futex), &raw const args, pending) };
 }
 
 /// Wakes up to `count` that sleep on `word`.

@@ -20,12 +20,13 @@ use crate::change::{change_map, replaced};
 use crate::exec;
 use crate::native;
 use crate::region::Range;
-use crate::signal::{self, Action, AltStack, UCONTEXT_BYTES, Ucontext};
+use crate::signal::{self, Action, AltStack, UCONTEXT_BYTES, Ucontext, WAITS};
+use crate::stress::{self, Place};
 use crate::sys;
 use crate::thread::{Flags, Thread};
 
 /// The system calls handled here.
-pub const SEEN: [u32; 24] = [
+pub const SEEN: [u32; 31] = [
     nr::__NR_mmap,
     nr::__NR_mprotect,
     nr::__NR_munmap,
@@ -50,9 +51,17 @@ pub const SEEN: [u32; 24] = [
     nr::__NR_seccomp,
     nr::__NR_process_vm_writev,
     nr::__NR_userfaultfd,
+    WAITS[0],
+    WAITS[1],
+    WAITS[2],
+    WAITS[3],
+    WAITS[4],
+    WAITS[5],
+    WAITS[6],
 ];
 
-const SYSCALL_BYTES: u64 = 2;
+/// Bytes of the instruction.
+pub const SYSCALL_BYTES: u64 = 2;
 const EFAULT: i64 = -14;
 
 /// The arguments of the call that is about to be made.
@@ -61,7 +70,15 @@ pub fn args(context: &Context) -> [u64; 6] {
     [r[7], r[6], r[2], r[10], r[8], r[9]]
 }
 
-fn pass(context: &Context, number: u32) -> i64 {
+/// Makes the app's call.
+fn pass(thread: &mut Thread, context: &Context, number: u32) -> i64 {
+    let result = raw(context, number);
+    thread.made = Some(result);
+    stress::fail(Place::Syscall);
+    result
+}
+
+fn raw(context: &Context, number: u32) -> i64 {
     // SAFETY: the app's own call with its own arguments; what the runtime relies on is seen to by
     // the caller.
     unsafe { sys::call(number, args(context)) }
@@ -82,6 +99,7 @@ pub fn before(next: AppPc) -> AppPc {
 pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
     let here = before(next);
     context.next_pc = here;
+    context.at_boundary = 1;
     let control = thread.process.queue.control();
     control.syscalls.fetch_add(1, Relaxed);
     let process = thread.process;
@@ -91,26 +109,30 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
         thread.process.runtime.lock().let_go(thread, context, why);
     };
     let result = match number {
-        nr::__NR_mmap if a[3] & u64::from(nr::MAP_FIXED) == 0 => pass(context, number),
+        nr::__NR_mmap if a[3] & u64::from(nr::MAP_FIXED) == 0 => pass(thread, context, number),
         nr::__NR_mmap | nr::__NR_munmap | nr::__NR_remap_file_pages => {
-            change_map(process, range(a[0], a[1]), None, || pass(context, number))
+            change_map(process, range(a[0], a[1]), None, || {
+                pass(thread, context, number)
+            })
         }
         nr::__NR_mprotect | nr::__NR_pkey_mprotect => {
             let protection = Some(a[2] as u32);
             change_map(process, range(a[0], a[1]), protection, || {
-                pass(context, number)
+                pass(thread, context, number)
             })
         }
         nr::__NR_madvise => {
             const DROPS: [u64; 4] = [4, 8, 9, 21]; // DONTNEED, FREE, REMOVE, DONTNEED_LOCKED
-            let result = pass(context, number);
+            let result = pass(thread, context, number);
             if DROPS.contains(&a[2]) {
                 replaced(process, range(a[0], a[1]));
             }
             result
         }
         nr::__NR_mremap => {
-            let result = change_map(process, range(a[0], a[1]), None, || pass(context, number));
+            let result = change_map(process, range(a[0], a[1]), None, || {
+                pass(thread, context, number)
+            });
             if result > 0 {
                 replaced(process, range(result as u64, a[2]));
             }
@@ -118,7 +140,7 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
         }
         nr::__NR_shmat | nr::__NR_userfaultfd => {
             const SHM_REMAP: u64 = 0x4000;
-            let result = pass(context, number);
+            let result = pass(thread, context, number);
             if number == nr::__NR_userfaultfd || a[2] & SHM_REMAP != 0 {
                 replaced(process, range(0, u64::MAX));
             }
@@ -129,7 +151,7 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
             if a[0] == sys::getpid() as u64 {
                 runtime.open_all(range(0, u64::MAX));
             }
-            pass(context, number)
+            pass(thread, context, number)
         }
         nr::__NR_write
         | nr::__NR_pwrite64
@@ -137,7 +159,7 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
         | nr::__NR_pwritev
         | nr::__NR_pwritev2 => {
             let mut runtime = process.runtime.lock();
-            runtime.write_memory_file(|| pass(context, number))
+            runtime.write_memory_file(|| raw(context, number))
         }
         nr::__NR_rt_sigaction => sigaction(thread, &a),
         nr::__NR_sigaltstack => altstack(thread, context, &a),
@@ -161,7 +183,7 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
         },
         nr::__NR_exit_group if !thread.spawned => {
             thread.process.queue.announce_end(a[0]);
-            pass(context, number)
+            pass(thread, context, number)
         }
         nr::__NR_exit | nr::__NR_exit_group => {
             thread.exit(context, number, a[0]);
@@ -180,20 +202,29 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
             if a[0] == ARCH_SHSTK_ENABLE {
                 return let_go(thread, context, LetGo::ShadowStack);
             }
-            pass(context, number)
+            pass(thread, context, number)
         }
         nr::__NR_prctl => {
             const PR_SET_SECCOMP: u64 = 22;
             if a[0] == PR_SET_SECCOMP {
                 return let_go(thread, context, LetGo::Seccomp);
             }
-            pass(context, number)
+            pass(thread, context, number)
         }
         nr::__NR_seccomp => return let_go(thread, context, LetGo::Seccomp),
-        _ => pass(context, number),
+        _ if WAITS.contains(&number) => match signal::wait(thread, context, number, &a) {
+            Some(result) => result,
+            None => {
+                let mut runtime = thread.process.runtime.lock();
+                return runtime.go(thread, context, here, None, false);
+            }
+        },
+        _ => pass(thread, context, number),
     };
+    thread.made = None;
     context.regs[0] = result as u64;
     finish(context, next);
+    context.next_pc = next;
     let mut runtime = thread.process.runtime.lock();
     runtime.go(thread, context, next, None, false);
 }
@@ -269,7 +300,8 @@ fn altstack(thread: &mut Thread, context: &Context, a: &[u64; 6]) -> i64 {
 }
 
 /// The app returns from its handler: the kernel loads the frame, and control comes back to
-/// `arch::sigreturned`.
+/// `arch::sigreturned`. What it loads is a copy, so that the app's stays as it is, and the call can
+/// be called off.
 fn sigreturn(thread: &mut Thread, context: &mut Context, here: AppPc) {
     let at = context.regs[4];
     let mut bytes = [0u8; UCONTEXT_BYTES];
@@ -281,16 +313,26 @@ fn sigreturn(thread: &mut Thread, context: &mut Context, here: AppPc) {
     // SAFETY: plain words, and as many bytes.
     let mut frame: Ucontext = unsafe { core::mem::transmute(bytes) };
     let (pc, stack) = frame.redirect(thread.signals.own_stack);
-    thread.signals.restore_stack(stack);
-    // SAFETY: plain words, and as many bytes.
-    let bytes: [u8; UCONTEXT_BYTES] = unsafe { core::mem::transmute(frame) };
-    if !sys::write_checked(&bytes, at) {
-        context.next_pc = here;
-        return native::step(thread, context);
-    }
+    let _ = thread.signals.change_stack(at, Some(stack));
     context.next_pc = pc;
     // SAFETY: the frame is complete and the kernel checks it; control does not come back here.
-    unsafe { arch::sigreturn(at) }
+    unsafe { arch::sigreturn(&raw const frame as u64) }
+}
+
+/// A call of the app was called off for a signal, which is delivered in front of it.
+///
+/// # Safety
+/// Only `arch::calls` may call this, with the app's registers in the context.
+pub unsafe extern "C" fn called_off(context: &mut Context) {
+    // SAFETY: the thread has no other reference in use: it has left where it was.
+    let thread = unsafe { Thread::of(context) };
+    if core::mem::take(&mut thread.forking) {
+        // SAFETY: taken for the process that was not started.
+        unsafe { thread.process.runtime.release() };
+    }
+    let mut runtime = thread.process.runtime.lock();
+    let next = runtime.cache.exit(context.exit).target;
+    runtime.go(thread, context, before(next), None, false);
 }
 
 /// What came of starting a thread or process.
@@ -385,7 +427,7 @@ pub fn vsyscall(context: &mut Context, pc: AppPc) {
         0x400 => nr::__NR_time,
         _ => nr::__NR_getcpu,
     };
-    context.regs[0] = pass(context, number) as u64;
+    context.regs[0] = raw(context, number) as u64;
     let mut back = [0u8; 8];
     let rsp = context.regs[4];
     if sys::copy_checked(rsp, &mut back) {

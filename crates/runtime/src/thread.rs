@@ -50,6 +50,7 @@ use crate::lock::Lock;
 use crate::native;
 use crate::region::Range;
 use crate::signal::{self, Actions, AltStack, Pending};
+use crate::slot;
 use crate::start;
 use crate::sys;
 use crate::syscall;
@@ -144,6 +145,8 @@ pub struct Thread {
     pub single: Option<AppPc>,
     /// Its chunk is full.
     pub full: bool,
+    /// What the system call answered that was made in the app's name and is not finished.
+    pub made: Option<i64>,
     /// It holds the runtime's lock while it starts a process.
     pub forking: bool,
     /// The kernel's signal mask before that.
@@ -212,10 +215,15 @@ impl Thread {
         let child_stack = stack + CHILD_STACK_BYTES;
         let thread = Box::leak(Box::new(Self {
             process,
-            writer: Writer::new((area + THREAD_PAGE as u64) as *mut u64, page),
+            writer: Writer::new(
+                (area + THREAD_PAGE as u64) as *mut u64,
+                page,
+                (area + u64::from(slot!(pending).0)) as *const u32,
+            ),
+            // Disarmed while a handler runs, so that it may be exchanged for the app's there.
             signals: Pending::new(AltStack {
                 sp: child_stack,
-                flags: 0,
+                flags: signal::SS_AUTODISARM,
                 pad: 0,
                 size: SIGNAL_STACK_BYTES,
             }),
@@ -225,6 +233,7 @@ impl Thread {
             stepping_there: false,
             single: None,
             full: false,
+            made: None,
             forking: false,
             fork_mask: 0,
             fork_slot: None,
@@ -314,6 +323,7 @@ impl Thread {
         new.at_boundary = 1;
         let own = child.signals.own_stack;
         child.signals = Pending::new(own);
+        child.signals.stack.flags = signal::SS_DISABLE;
         child.leaving = false;
         child.stepping = false;
         child.single = None;
@@ -323,6 +333,8 @@ impl Thread {
         child.spawned = false;
         child.own_actions = None;
         child.clear_handlers = false;
+        child.made = None;
+        child.writer.overdrawn = false;
         child.seen.store(runtime.cache.epoch(), Relaxed);
         child.see(runtime.watched());
         runtime.numbers += 1;
@@ -353,6 +365,7 @@ impl Thread {
         control.threads.fetch_add(1, Relaxed);
         // SAFETY: the area is complete and the child's; signals are blocked.
         let result = unsafe { arch::clone_thread(args, u64::from(number), child.area) };
+        self.made = Some(result);
         if result < 0 {
             control.threads.fetch_sub(1, Relaxed);
             process.runtime.lock().remove(child);
@@ -364,7 +377,13 @@ impl Thread {
 
     /// Publishes what is recorded and takes another chunk.
     pub fn publish(&mut self) -> Result<(), HostGone> {
+        self.process.runtime.assert_not_mine();
         self.process.queue.publish(&mut self.writer)
+    }
+
+    /// As [`Self::publish`], without waiting for the host.
+    pub fn publish_now(&mut self) -> Result<(), HostGone> {
+        self.process.queue.publish_now(&mut self.writer)
     }
 
     /// The app ends this thread, with the call `number`. Comes back only when a signal was faster.

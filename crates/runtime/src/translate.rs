@@ -74,6 +74,7 @@ use crate::deliver::{DictionaryFull, Shared};
 use crate::emit::{Code, Reg, Rel32};
 use crate::pages::{PAGE, Pages, page_of};
 use crate::region::{Lookup, Nature, Range, Regions};
+use crate::stress::{self, Place};
 
 /// App instructions in one fragment.
 pub const MAX_INSNS: usize = 48;
@@ -256,6 +257,7 @@ impl Translator {
         let checked = shape == Shape::Checked;
         let mut fragment = self.emit(site, app, end_pc, checked)?;
         self.keep_source(site.cache, &mut fragment);
+        stress::fail(Place::Translate);
         let (code, stubs) = (self.code.here(), self.stubs.here());
         Ok(site.cache.place(arena, code, stubs, fragment, &self.pages))
     }

@@ -7,6 +7,7 @@
 //! cargo xtask callgrind PROG ARGS…   exact edge and call counts against callgrind
 //! cargo xtask stepper PROG ARGS…     the same, and loaded values, against single-stepping
 //! cargo xtask bench [--rounds N] [--csv FILE] [NAME…]   the cost table
+//! cargo xtask latency [SAMPLES]      how long signals take to their handlers
 //! cargo xtask instructions           instructions a tuple of each compressor, under valgrind
 //! cargo xtask real [NAME…]           servers, build systems, JITs, debuggers: same behaviour
 //! ```
@@ -15,6 +16,7 @@ mod bench;
 mod corpus;
 mod counts;
 mod instructions;
+mod latency;
 mod real;
 mod tidy;
 
@@ -33,10 +35,12 @@ fn main() -> ExitCode {
         "callgrind" => counts::callgrind(&rest),
         "stepper" => counts::stepper(&rest),
         "bench" => bench::run(&rest),
+        "latency" => latency::run(&rest),
         "instructions" => instructions::run(),
         "real" => real::run(&rest),
         _ => Err(
-            "usage: cargo xtask ci|tidy|corpus|callgrind|stepper|bench|instructions|real".into(),
+            "usage: cargo xtask ci|tidy|corpus|callgrind|stepper|bench|latency|instructions|real"
+                .into(),
         ),
     };
     match done {

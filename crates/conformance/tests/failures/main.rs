@@ -6,6 +6,7 @@
 //! | `programs` | what cannot be run, and limits it cannot run under |
 //! | `files` | profiles and streams cut short and damaged |
 //! | `outputs` | full disks, closed stdout, wrong specs |
+//! | `runtime` | the runtime itself fails, or lets go, at any moment |
 //! | `interrupts` | Ctrl-C, SIGTERM, kill -9 of the program and of trommel, at random moments |
 
 mod files;
@@ -13,6 +14,7 @@ mod harness;
 mod interrupts;
 mod outputs;
 mod programs;
+mod runtime;
 
 use libtest_mimic::{Arguments, Trial};
 use trommel_conformance::exec::trommel;
@@ -27,6 +29,7 @@ fn main() {
         files::TESTS,
         outputs::TESTS,
         interrupts::TESTS,
+        runtime::TESTS,
     ];
     let trials = tests
         .concat()

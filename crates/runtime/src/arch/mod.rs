@@ -127,6 +127,10 @@ macro_rules! save_vectors {
     };
 }
 
+mod calls;
+
+pub use calls::{CALLED_OFF, sigreturn, unless_pending};
+
 /// Defines an entry that notes its reason and goes on in [`enter`].
 macro_rules! entry {
     ($(#[$doc:meta])* $name:ident, $reason:expr, [$($before:literal),*]) => {
@@ -382,12 +386,15 @@ impl Landmarks {
 /// Makes the system call that starts a process, with the app's registers. The parent goes on in
 /// [`cloned`]. The child saves its registers and runs `native::child` on a stack of its own, since
 /// it may share all memory with the parent, which the kernel holds until the child is done with it.
+/// With a signal pending no call is made (see [`calls`]).
 ///
 /// # Safety
 /// The context must be complete; GS must be at the thread area.
 #[unsafe(naked)]
 pub unsafe extern "C" fn clone() -> ! {
     naked_asm!(
+        "cmp dword ptr gs:[{pending}], 0",
+        "jne {abandon}",
         "mov rdi, gs:[{this}]",
         "lea rdi, [rdi + {context}]",
         load_vectors!(),
@@ -396,6 +403,8 @@ pub unsafe extern "C" fn clone() -> ! {
         "popfq",
         load_general!(),
         "mov rsp, gs:[{regs} + 0x20]",
+        ".globl trommel_clone_call",
+        "trommel_clone_call:",
         "syscall",
         "mov rcx, rax",                     // rcx is the call's to clobber
         "jrcxz 2f",
@@ -415,6 +424,8 @@ pub unsafe extern "C" fn clone() -> ! {
         child_stack = const at!(child_stack),
         flags = const at!(flags),
         regs = const at!(regs),
+        pending = const at!(pending),
+        abandon = sym calls::abandon,
         cloned = sym cloned,
         child = sym crate::native::child,
         resume = sym resume,
@@ -534,14 +545,4 @@ pub fn gs_base() -> u64 {
 #[unsafe(naked)]
 pub unsafe extern "C" fn restorer() {
     naked_asm!("mov eax, 15", "syscall")
-}
-
-/// Makes `rt_sigreturn` with the frame at `frame`.
-///
-/// # Safety
-/// `frame` must be a signal frame (behind its return address) whose program counter is
-/// [`sigreturned`].
-#[unsafe(naked)]
-pub unsafe extern "C" fn sigreturn(frame: u64) -> ! {
-    naked_asm!("mov rsp, rdi", "mov eax, 15", "syscall", "ud2")
 }

@@ -5,11 +5,12 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use linux_raw_sys::general as nr;
 
-use super::frame::{Action, Info, UCONTEXT_BYTES, Ucontext};
+use super::frame::{Action, AltStack, Info, UCONTEXT_BYTES, Ucontext};
+use super::leave::leave;
 use super::state::{bit, is_synchronous, set_action};
 use super::{
-    RED_ZONE, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SIG_DFL, SIGFPE, SIGILL, SIGSEGV, TRAP_FLAG,
-    leave,
+    RED_ZONE, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SIG_DFL, SIG_IGN, SIGFPE, SIGILL, SIGSEGV,
+    SS_AUTODISARM, SS_DISABLE, TRAP_FLAG,
 };
 use crate::arch::Landmarks;
 use crate::area::Context;
@@ -67,7 +68,9 @@ pub(super) fn call_handler(
     runtime.shared.control().signals.fetch_add(1, Relaxed);
     let rsp = *frame.rsp();
     let mut top = rsp - RED_ZONE;
-    if action.flags & SA_ONSTACK != 0 && signals.stack.size != 0 && !signals.on_stack(rsp) {
+    let already = signals.on_stack(rsp);
+    let entered = action.flags & SA_ONSTACK != 0 && signals.stack.size != 0 && !already;
+    if entered {
         top = signals.stack.sp + signals.stack.size;
     }
     let vector_bytes = vector_state_bytes(frame.fpstate);
@@ -77,6 +80,7 @@ pub(super) fn call_handler(
     let (uc_at, info_at) = (at + 8, at + 8 + UCONTEXT_BYTES as u64);
     let mut shown = *frame;
     shown.stack = signals.stack;
+    shown.oldmask = frame.sigmask;
     shown.fpstate = if frame.fpstate == 0 { 0 } else { vector_at };
     let mut told = *info;
     // Faults of an instruction itself (not of its operand) carry its address.
@@ -96,17 +100,15 @@ pub(super) fn call_handler(
     } else {
         bytes(frame.fpstate as *const u8, vector_bytes)
     };
-    let written = sys::write_checked(vector, vector_at)
+    // A frame does not go beyond the end of an alternate stack, whatever lies there.
+    let fits = !(already || entered) || signals.in_stack(at);
+    let written = fits
+        && sys::write_checked(vector, vector_at)
         && sys::write_checked(&action.restorer.to_le_bytes(), at)
         && sys::write_checked(bytes((&raw const shown).cast(), UCONTEXT_BYTES), uc_at)
         && sys::write_checked(bytes((&raw const told).cast(), size_of::<Info>()), info_at);
     if !written {
-        // No room for the frame: the kernel kills with SIGSEGV.
-        let mut fault = *info;
-        fault.signo = SIGSEGV;
-        runtime.actions_of(thread).0[SIGSEGV as usize] = Action::default();
-        frame.sigmask &= !bit(SIGSEGV);
-        return die(runtime, thread, context, &fault, frame, true);
+        return no_room(runtime, thread, context, info, frame);
     }
     if action.flags & SA_RESETHAND != 0 {
         let reset = Action {
@@ -118,6 +120,20 @@ pub(super) fn call_handler(
             set_action(info.signo, &reset);
         }
     }
+    let signals = &mut thread.signals;
+    // A wait with a mask of its own leaves that to the handler.
+    if let Some(waiting) = signals.waited_with.take() {
+        frame.sigmask = waiting;
+    }
+    if signals.stack.flags & SS_AUTODISARM != 0 {
+        signals.stack = AltStack {
+            sp: 0,
+            flags: SS_DISABLE,
+            pad: 0,
+            size: 0,
+        };
+    }
+    signals.entering = true;
     frame.sigmask |= action.mask;
     if action.flags & SA_NODEFER == 0 {
         frame.sigmask |= bit(info.signo);
@@ -133,6 +149,34 @@ pub(super) fn call_handler(
     frame.fpstate = 0;
     context.next_pc = AppPc(action.handler);
     frame.rip = Landmarks::sigreturned();
+}
+
+/// There is no room for a frame: a SIGSEGV, which the app may handle on another stack, unless it is
+/// that one's frame.
+fn no_room(
+    runtime: &mut Runtime,
+    thread: &mut Thread,
+    context: &mut Context,
+    info: &Info,
+    frame: &mut Ucontext,
+) {
+    const SI_KERNEL: i32 = 0x80;
+    thread.signals.waited_with = None;
+    let fault = Info {
+        signo: SIGSEGV,
+        errno: 0,
+        code: SI_KERNEL,
+        pad: 0,
+        fields: [0; 14],
+    };
+    let action = runtime.actions_of(thread).0[SIGSEGV as usize];
+    let blocked = frame.sigmask & bit(SIGSEGV) != 0;
+    if info.signo != SIGSEGV && action.handler > SIG_IGN && !blocked {
+        return call_handler(runtime, thread, context, &fault, frame, &action, false);
+    }
+    runtime.actions_of(thread).0[SIGSEGV as usize] = Action::default();
+    frame.sigmask &= !bit(SIGSEGV);
+    die(runtime, thread, context, &fault, frame, true);
 }
 
 /// Bytes of the vector state that a frame points to.

@@ -5,7 +5,8 @@ use linux_raw_sys::general as nr;
 
 use super::frame::{Action, AltStack, Info};
 use super::{
-    SA_ONSTACK, SA_RESTORER, SA_SIGINFO, SIG_IGN, SIGNALS, SIGTRAP, SS_DISABLE, SYNCHRONOUS,
+    CANNOT_BE_BLOCKED, SA_ONSTACK, SA_RESTORER, SA_SIGINFO, SIG_IGN, SIGNALS, SIGTRAP,
+    SS_AUTODISARM, SS_DISABLE, SYNCHRONOUS,
 };
 use crate::arch;
 use crate::sys;
@@ -23,6 +24,12 @@ pub struct Pending {
     pub first_mask: u64,
     /// A signal that waits for a boundary.
     pub(super) kept: Option<Info>,
+    /// Synchronous signals that were sent while one was kept, in the order of [`SYNCHRONOUS`].
+    pub(super) more: [Option<Info>; SYNCHRONOUS.len()],
+    /// The mask of the call that the kept signal ended, if that has one of its own.
+    pub(super) waited_with: Option<u64>,
+    /// Control is on its way into a handler.
+    pub entering: bool,
     /// The app's mask while the kernel's is another.
     pub(super) true_mask: Option<u64>,
     /// The trap flag leads through the cache.
@@ -127,7 +134,8 @@ pub(super) fn own_action(app: &Action) -> Action {
         handler: arch::on_signal as *const () as u64,
         flags: SA_SIGINFO | SA_ONSTACK | SA_RESTORER | app.flags & KEPT,
         restorer: arch::restorer as *const () as u64,
-        mask: !0,
+        // Not those that a failure of the handler itself raises.
+        mask: !SYNCHRONOUS.iter().fold(0, |mask, s| mask | bit(*s)),
     }
 }
 
@@ -223,7 +231,6 @@ impl Actions {
         };
         let result = set_action(signal, &wanted);
         if result == 0 {
-            const CANNOT_BE_BLOCKED: u64 = bit(9) | bit(19);
             self.0[slot] = Action {
                 mask: new.mask & !CANNOT_BE_BLOCKED,
                 ..new
@@ -249,13 +256,16 @@ impl Pending {
         Self {
             stack: AltStack {
                 sp: 0,
-                flags: SS_DISABLE,
+                flags: 0,
                 pad: 0,
                 size: 0,
             },
             own_stack,
             first_mask: 0,
             kept: None,
+            more: [None; SYNCHRONOUS.len()],
+            waited_with: None,
+            entering: false,
             true_mask: None,
             rolling: false,
             unaligned: false,
@@ -263,16 +273,22 @@ impl Pending {
         }
     }
 
-    pub(super) fn on_stack(&self, rsp: u64) -> bool {
-        self.stack.flags & SS_DISABLE == 0
+    /// Whether `rsp` is in the memory of the alternate stack.
+    pub(super) fn in_stack(&self, rsp: u64) -> bool {
+        self.stack.size != 0
             && rsp.wrapping_sub(self.stack.sp) <= self.stack.size
             && rsp > self.stack.sp
+    }
+
+    /// Whether a thread with this `rsp` runs on the alternate stack. One that is disarmed when a
+    /// handler is entered is never in use.
+    pub(super) fn on_stack(&self, rsp: u64) -> bool {
+        self.stack.flags & SS_AUTODISARM == 0 && self.in_stack(rsp)
     }
 
     /// `sigaltstack` of the app: the kernel's checks, on the app's view.
     pub fn change_stack(&mut self, rsp: u64, new: Option<AltStack>) -> (i64, AltStack) {
         const SS_ONSTACK: u32 = 1;
-        const SS_AUTODISARM: u32 = 1 << 31;
         const MINIMUM: u64 = 2048;
         let on = self.on_stack(rsp);
         let mut old = self.stack;
@@ -307,11 +323,9 @@ impl Pending {
         (0, old)
     }
 
-    /// The alternate stack that a frame of the app brings back.
-    pub fn restore_stack(&mut self, stack: AltStack) {
-        if stack.flags & SS_DISABLE != 0 || stack.size >= 2048 {
-            self.stack = stack;
-        }
+    /// Whether a stack pointer is on the runtime's own stack for handlers.
+    pub fn on_own_stack(&self, rsp: u64) -> bool {
+        rsp.wrapping_sub(self.own_stack.sp) <= self.own_stack.size
     }
 
     /// The app's mask, while the kernel's is another.

@@ -1,0 +1,135 @@
+//! The runtime fails, or lets go, at any moment: the program does what it would have done.
+
+use std::path::Path;
+
+use trommel_conformance::program::all;
+
+use crate::Test;
+use crate::harness::{Chance, Ended, Place};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("runtime: fails in the dispatcher", |bin| {
+        fails(bin, "fail-dispatch", 1500)
+    }),
+    ("runtime: fails in the translator", |bin| {
+        fails(bin, "fail-translate", 1200)
+    }),
+    ("runtime: fails behind a system call", |bin| {
+        fails(bin, "fail-syscall", 30)
+    }),
+    ("runtime: fails in its signal handler", dies),
+    ("runtime: fails anywhere", |bin| {
+        fails(bin, "fail-random", 0)
+    }),
+    ("runtime: lets go at any crossing", lets_go),
+    ("runtime: drops everything often", |bin| {
+        goes_on(bin, &["evict=7", "evict=60,insns=3"])
+    }),
+    ("runtime: is slow in the wrong places", |bin| {
+        goes_on(bin, &["delay=40", "delay=250,insns=4"])
+    }),
+];
+
+/// Programs with signals, threads and jumps, and their arguments.
+const PROGRAMS: [(&str, &[&str]); 6] = [
+    ("signal_async_delivery", &[]),
+    ("signal_frames", &["nested"]),
+    ("signal_frames", &["altstack"]),
+    ("signal_storm", &[]),
+    ("threads_signals", &[]),
+    ("longjmp_deep", &[]),
+];
+
+/// Each of the programs natively, and under trommel with some stress.
+fn each(
+    bin: &Path,
+    mut stress: impl FnMut(usize) -> String,
+    check: impl Fn(&Ended, &Ended) -> Result<(), String>,
+) -> Result<(), String> {
+    for (n, (name, args)) in PROGRAMS.into_iter().enumerate() {
+        let variant = (all().into_iter())
+            .find(|v| v.source.file_stem().is_some_and(|s| s == name))
+            .ok_or("a program is gone")?;
+        let program = variant.build()?.to_string_lossy().into_owned();
+        let place = Place::new(bin)?;
+        let native = place.run(
+            place
+                .shell("exec \"$@\"")?
+                .args([&["sh", &program], args].concat()),
+        )?;
+        let stress = stress(n);
+        let words = [&["record", "--quiet", "--", &program], args].concat();
+        let seen = place.run(place.command(&words)?.env("TROMMEL_STRESS", &stress))?;
+        check(&native, &seen).map_err(|e| format!("{name} {args:?}, {stress}: {e}"))?;
+    }
+    Ok(())
+}
+
+fn same(native: &Ended, seen: &Ended) -> Result<(), String> {
+    if (native.status, &native.stdout) == (seen.status, &seen.stdout) {
+        return Ok(());
+    }
+    let text = |e: &Ended| format!("{} {}", e.status, String::from_utf8_lossy(&e.stdout));
+    Err(format!(
+        "{} became {}\n{}",
+        text(native),
+        text(seen),
+        seen.stderr
+    ))
+}
+
+/// Half of them by a fault, half by an assertion.
+fn fails(bin: &Path, option: &str, most: u64) -> Result<(), String> {
+    let mut chance = Chance::new();
+    let stress = |n: usize| match most {
+        0 => format!("{option}={}", [30, 300, 3000][n % 3]),
+        _ => format!("{option}={}", 1 + chance.below(most)),
+    };
+    each(bin, stress, |native, seen| {
+        same(native, seen)?;
+        let told = seen.stderr.contains("internal error");
+        let named = ["runtime raised signal", "+0x", "build ", "please report"];
+        match named
+            .iter()
+            .find(|word| told && !seen.stderr.contains(**word))
+        {
+            Some(word) => Err(format!("does not say `{word}`: {}", seen.stderr)),
+            None if !told && option == "fail-dispatch" => Err("nothing failed".into()),
+            None => Ok(()),
+        }
+    })
+}
+
+/// Where nothing can be saved, the program ends by a signal, and it is said why.
+fn dies(bin: &Path) -> Result<(), String> {
+    let place = Place::new(bin)?;
+    let variant = all()
+        .into_iter()
+        .find(|v| v.name.starts_with("signal_async_delivery"));
+    let program = variant.ok_or("a program is gone")?.build()?;
+    for (stress, signal) in [("fail-deliver=2", 11), ("fail-deliver=3", 4)] {
+        let mut command =
+            place.command(&["record", "--quiet", "--", &program.to_string_lossy()])?;
+        let ended = place.run(command.env("TROMMEL_STRESS", stress))?;
+        if ended.signal() != Some(signal) || !ended.stderr.contains("nothing can be saved") {
+            return Err(format!("{stress}: {ended:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn lets_go(bin: &Path) -> Result<(), String> {
+    let mut chance = Chance::new();
+    for most in [1, 900, 1500, 4000] {
+        let stress = |_| format!("leave={}", 1 + chance.below(most));
+        each(bin, stress, same)?;
+    }
+    Ok(())
+}
+
+fn goes_on(bin: &Path, stress: &[&str]) -> Result<(), String> {
+    for option in stress {
+        each(bin, |_| (*option).to_owned(), same)?;
+    }
+    Ok(())
+}
