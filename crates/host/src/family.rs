@@ -15,7 +15,7 @@
 //!
 //! # Invariants
 //! * A slot is free only when nobody reads it any more: not the host for its process, and not for a
-//!   process that goes on from its dictionary ([`Pages`] counts them).
+//!   process that goes on from its dictionary ([`Pages`] counts them), and no process writes there.
 //! * A slot that is free is zero.
 // A mapping that other processes write to cannot be a Rust slice; a mutex in it is the C library's.
 #![allow(unsafe_code)]
@@ -242,6 +242,7 @@ impl Family {
             family: Rc::clone(self),
             slot,
             map,
+            kept: Cell::new(false),
         }))
     }
 
@@ -261,11 +262,13 @@ impl Drop for Family {
     }
 }
 
-/// A slot, mapped; dropped, it is free.
+/// A slot, mapped; dropped, it is free, unless it is kept.
 pub struct Pages {
     family: Rc<Family>,
     slot: usize,
     pub(crate) map: MmapRaw,
+    /// Somebody else uses it still.
+    kept: Cell<bool>,
 }
 
 impl Pages {
@@ -281,15 +284,22 @@ impl Pages {
 
     /// Gives the pool of chunks back to the system.
     pub fn discard_pool(&self) {
-        self.family
-            .discard(self.slot, trommel_queue::POOL_OFFSET..SLOT_BYTES);
+        if !self.kept.get() {
+            self.family
+                .discard(self.slot, trommel_queue::POOL_OFFSET..SLOT_BYTES);
+        }
+    }
+
+    /// Leaves the slot to processes that record in it without us.
+    pub fn keep(&self) {
+        self.kept.set(true);
     }
 }
 
 impl Drop for Pages {
     fn drop(&mut self) {
         // The first slot's program is another when its process executes one; its file goes as a whole.
-        if self.slot != 0 {
+        if self.slot != 0 && !self.kept.get() {
             self.family.discard(self.slot, 0..SLOT_BYTES);
             let state = &self.family.directory().slot[self.slot].state;
             state.store(Slot::FREE, SeqCst);

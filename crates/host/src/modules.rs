@@ -5,7 +5,7 @@
 //! which their code first ran. A later region replaces earlier ones that it overlaps: the runtime
 //! waits until all records of the old code are folded before it lets that happen.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -27,8 +27,34 @@ struct Known {
     vaddr: u64,
 }
 
-/// Files that were looked into, by path and inode: processes of a run have many in common.
-pub type Images = Rc<RefCell<HashMap<(Vec<u8>, u64), Option<Rc<elf::Image>>>>>;
+/// What was looked into once: processes of a run have most of it in common.
+#[derive(Clone, Default)]
+pub struct Images(Rc<Inspected>);
+
+#[derive(Default)]
+struct Inspected {
+    /// Files, by path and inode.
+    files: RefCell<HashMap<(Vec<u8>, u64), Option<Rc<elf::Image>>>>,
+    vdso: OnceCell<Vec<u8>>,
+}
+
+impl Images {
+    fn image(&self, path: &[u8], inode: u64) -> Option<Rc<elf::Image>> {
+        let mut files = self.0.files.borrow_mut();
+        let inspect = || match elf::inspect(Path::new(OsStr::from_bytes(path))) {
+            Ok(Format::Elf(image)) => Some(Rc::new(image)),
+            _ => None,
+        };
+        (files.entry((path.to_vec(), inode)))
+            .or_insert_with(inspect)
+            .clone()
+    }
+
+    fn vdso_build_id(&self) -> Vec<u8> {
+        let read = || own_vdso().map_or_else(Vec::new, |v| build_id_of(&v));
+        self.0.vdso.get_or_init(read).clone()
+    }
+}
 
 /// The modules of a process and where they are.
 pub struct Modules {
@@ -116,20 +142,11 @@ impl Modules {
         let Ok(number) = u16::try_from(self.list.len()) else {
             return ModuleId::ANON;
         };
-        let key = (region.path.clone(), region.inode);
-        let mut inspected = self.inspected.borrow_mut();
-        let image = inspected.entry(key).or_insert_with(|| {
-            match elf::inspect(Path::new(OsStr::from_bytes(&region.path))) {
-                Ok(Format::Elf(image)) => Some(Rc::new(image)),
-                _ => None,
-            }
-        });
-        let image = image.clone();
-        drop(inspected);
+        let image = self.inspected.image(&region.path, region.inode);
         let id = ModuleId(number);
         let build_id = match &image {
             Some(image) => image.build_id.clone(),
-            None if region.path == VDSO => own_vdso().map_or_else(Vec::new, |v| build_id_of(&v)),
+            None if region.path == VDSO => self.inspected.vdso_build_id(),
             None => Vec::new(),
         };
         self.list.push(Module {

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use trommel_profile::Module;
 use trommel_symbol::{Files, Symbols};
@@ -52,7 +52,10 @@ impl Selection {
     /// The selection of a process that runs the program at `main` (the ELF file). `files` is where
     /// symbols are read from.
     pub fn new(wanted: Vec<Only>, main: &Path, files: &'static Files) -> Self {
-        let main = std::fs::canonicalize(main).unwrap_or_else(|_| main.to_owned());
+        let main = match wanted.is_empty() {
+            true => PathBuf::new(),
+            false => std::fs::canonicalize(main).unwrap_or_else(|_| main.to_owned()),
+        };
         Self {
             wanted,
             main: main.as_os_str().as_bytes().to_vec(),

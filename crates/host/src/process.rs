@@ -296,6 +296,10 @@ impl Process {
             each: folded.threads,
         };
         shared.pages().family().ended(shared.pages().slot());
+        // Whoever is there still has its write pointer in it, and finds it closed.
+        if self.end == End::Left || control.spawned.load(Relaxed) != 0 {
+            shared.pages().keep();
+        }
         // Who goes on from its dictionary has no use for its chunks.
         shared.pages().discard_pool();
         let done = Done {

@@ -82,6 +82,8 @@ pub struct Session<'a> {
     limited: bool,
 }
 
+const BRIEF: Duration = Duration::from_millis(2);
+
 impl<'a> Session<'a> {
     /// A run in which nothing has started. `notice` gets what the user should know.
     pub fn new(options: &'a RecordOptions, notice: &'a mut dyn FnMut(&str)) -> Self {
@@ -129,7 +131,7 @@ impl<'a> Session<'a> {
         program: &Path,
     ) {
         let selection = Selection::new(self.options.only.clone(), program, self.files);
-        let images = Rc::clone(&self.images);
+        let images = self.images.clone();
         let folder = Folder::new(&self.options.compressor, stream, selection, images);
         let first = self.started == 0;
         let process = Process::new(identity, shared, folder, first);
@@ -166,16 +168,24 @@ impl<'a> Session<'a> {
             self.requests();
             self.finish();
             if let Some(since) = self.since_end() {
-                const PATIENCE: Duration = Duration::from_secs(1);
-                // A thread that is traced would not be left as it was.
-                if self.traced.is_empty() || since > PATIENCE {
+                const LONG: Duration = Duration::from_secs(1);
+                const SHORT: Duration = Duration::from_millis(50);
+                // A thread that is traced would not be left as it was, and processes that are just
+                // being made are worth a moment.
+                let traced = !self.traced.is_empty() && since < LONG;
+                let expected = since < SHORT && self.expects();
+                if !traced && !expected {
                     return self.leave();
                 }
             }
             let processes = &self.processes;
             let families = &self.families;
             let pause = processes.iter().map(|(_, p)| p.pause()).min();
-            bell::sleep(families, pause.unwrap_or(IDLE), || {
+            let pause = match self.ended {
+                Some(_) => BRIEF,
+                None => pause.unwrap_or(IDLE),
+            };
+            bell::sleep(families, pause, || {
                 let news = |family: &Rc<Family>| {
                     let known = |slot| is_known(processes, family, slot);
                     family.is_asked() || !family.newcomers(known).is_empty()
@@ -183,6 +193,16 @@ impl<'a> Session<'a> {
                 processes.iter().any(|(_, p)| !p.is_idle()) || families.iter().any(news)
             });
         }
+    }
+
+    /// Whether processes are being made that have not said yet who they are.
+    fn expects(&self) -> bool {
+        let there = self.processes.iter().map(|(_, p)| &p.shared);
+        let ended = self.ancestors.iter().map(|a| &a.shared);
+        there.chain(ended).any(|shared| {
+            let pages = shared.pages();
+            pages.family().expects(pages.slot())
+        })
     }
 
     /// How long ago the first program ended.
@@ -249,12 +269,11 @@ impl<'a> Session<'a> {
             parent: parent.pid.as_raw() as u32,
             command: parent.command.clone(),
         };
-        let program = program_of(identity.pid);
-        self.begin(identity, shared, program.as_deref());
+        self.begin(identity, shared);
     }
 
     /// Observes another process.
-    fn begin(&mut self, identity: Identity, shared: Shared, program: Option<&Path>) {
+    fn begin(&mut self, identity: Identity, shared: Shared) {
         let stream = self.options.stream.as_ref().map(|path| {
             let mut name = path.clone().into_os_string();
             let pid = identity.pid;
@@ -273,8 +292,13 @@ impl<'a> Session<'a> {
                 None,
             )
         });
+        // Asked for only where it matters: most processes live for a millisecond.
+        let program = match self.options.only.is_empty() {
+            true => None,
+            false => program_of(identity.pid),
+        };
         let elf = &self.options.program.elf;
-        self.observe(identity, shared, stream, program.unwrap_or(elf));
+        self.observe(identity, shared, stream, program.as_ref().unwrap_or(elf));
     }
 
     /// Threads that want to become other programs, or could not.
@@ -376,8 +400,7 @@ impl<'a> Session<'a> {
         match (taken, made) {
             (Ok(()), Some((family, shared))) => {
                 self.families.push(family);
-                let program = program_of(pid);
-                self.begin(identity, shared, program.as_deref());
+                self.begin(identity, shared);
             }
             (taken, _) => {
                 let why = taken.err().map(|e| format!(" ({e})")).unwrap_or_default();
