@@ -57,7 +57,9 @@ pub struct Newcomer {
     /// Its parent's.
     pub parent: usize,
     /// As it sees itself.
-    pub pid: u32,
+    pub pid: i32,
+    /// It may see other process numbers than we do.
+    pub foreign: bool,
     /// Paths, words and regions that are the parent's.
     pub known: Known,
 }
@@ -112,6 +114,21 @@ impl Family {
     /// The file's descriptor.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+
+    /// Whether a process has the file in its memory.
+    pub fn is_mapped_by(&self, pid: Pid) -> bool {
+        let Ok(stat) = nix::sys::stat::fstat(&self.file) else {
+            return false;
+        };
+        let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+        let inode = stat.st_ino.to_string();
+        let mut lines = maps.split(|&c| c == b'\n');
+        // Number by number, as `/proc` shows them: addresses, rights, offset, device, inode, name.
+        lines.any(|line| {
+            let mut words = line.split(|&c| c == b' ');
+            words.nth(4) == Some(inode.as_bytes()) && line.windows(7).any(|w| w == b"/memfd:")
+        })
     }
 
     fn directory(&self) -> &Directory {
@@ -193,7 +210,8 @@ impl Family {
             .map(|(n, slot)| Newcomer {
                 slot: n,
                 parent: slot.parent.load(Relaxed) as usize,
-                pid: slot.pid.load(Relaxed),
+                pid: slot.pid.load(Relaxed) as i32,
+                foreign: slot.foreign.load(Relaxed) != 0,
                 known: Known {
                     paths: slot.paths.load(Relaxed) as usize,
                     words: slot.words.load(Relaxed) as usize,
@@ -213,7 +231,8 @@ impl Family {
         });
         let is_coming = |slot: &&Slot| {
             let pid = Pid::from_raw(slot.pid.load(SeqCst) as i32);
-            let died = pid.as_raw() != 0
+            let died = pid.as_raw() > 0
+                && slot.foreign.load(Relaxed) == 0
                 && kill(pid, None) == Err(Errno::ESRCH)
                 && (slot.state)
                     .compare_exchange(Slot::EXPECTED, Slot::FREE, SeqCst, Relaxed)

@@ -17,6 +17,7 @@
 //! | [`stress`] | options for tests |
 //! | [`failure`] | where the runtime failed |
 //! | [`stream`] | events into a file |
+//! | [`pids`] | process numbers in other namespaces |
 //! | [`process`] | one process served, from its first record to its profile |
 //! | [`follow`] | processes that become other programs |
 //! | [`session`] | all processes of a run |
@@ -37,6 +38,7 @@ pub mod interrupt;
 pub mod launch;
 pub mod modules;
 pub mod only;
+pub mod pids;
 pub mod process;
 pub mod record;
 pub mod session;

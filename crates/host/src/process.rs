@@ -153,7 +153,11 @@ impl Process {
                 let mut handles = [PollFd::new(handle.as_fd(), PollFlags::POLLIN)];
                 poll(&mut handles, PollTimeout::ZERO).is_ok_and(|n| n > 0)
             }
-            None => nix::sys::signal::kill(self.identity.pid, None).is_err(),
+            // Number 0 is nobody's.
+            None => {
+                self.identity.pid.as_raw() == 0
+                    || nix::sys::signal::kill(self.identity.pid, None).is_err()
+            }
         };
         if gone && self.end == End::No {
             self.end = End::Ended(self.exit_status().or_else(|| self.status()));

@@ -39,6 +39,7 @@ use crate::follow::{self, Change};
 use crate::launch::Ended;
 use crate::modules::Images;
 use crate::only::Selection;
+use crate::pids;
 use crate::process::{Ancestor, Done, End, IDLE, Identity, Process};
 use crate::record::{RecordError, RecordOptions, Recording};
 use crate::shared::{Asked, Shared, Terms};
@@ -264,8 +265,13 @@ impl<'a> Session<'a> {
         let Ok(shared) = Shared::forked(theirs, newcomer) else {
             return;
         };
+        let pid = match newcomer.foreign {
+            true => pids::process(newcomer.pid, family),
+            false => Some(Pid::from_raw(newcomer.pid)),
+        };
         let identity = Identity {
-            pid: Pid::from_raw(newcomer.pid as i32),
+            // None: it has ended already.
+            pid: pid.unwrap_or(Pid::from_raw(0)),
             parent: parent.pid.as_raw() as u32,
             command: parent.command.clone(),
         };
@@ -323,18 +329,26 @@ impl<'a> Session<'a> {
     }
 
     fn asked(&mut self, number: usize, asked: &Asked) -> u32 {
-        let tid = Pid::from_raw(asked.tid);
         let Some((_, process)) = self.process(number) else {
             return Request::NATIVE;
         };
-        let pid = match asked.spawned {
-            true => tid,
-            false => process.identity.pid,
+        let pid = process.identity.pid;
+        // Nothing is traced that is not what it says.
+        let tid = match (process.shared.is_foreign(), asked.spawned) {
+            (false, false) => Some(asked.tid()).filter(|tid| pids::is_thread_of(*tid, pid)),
+            (true, false) => pids::thread(pid, asked.tid),
+            (false, true) => Some(asked.tid()).filter(|tid| process.family().is_mapped_by(*tid)),
+            (true, true) => pids::process(asked.tid, process.family()),
         };
-        let why = asked.why.or_else(|| {
-            let refused = follow::seize(tid).is_err();
-            refused.then_some(Unfollowed::NotTraced)
+        let pid = match asked.spawned {
+            true => tid.unwrap_or(pid),
+            false => pid,
+        };
+        let why = asked.why.or_else(|| match tid.map(follow::seize) {
+            Some(Ok(())) => None,
+            _ => Some(Unfollowed::NotTraced),
         });
+        let tid = tid.unwrap_or(pid);
         match why {
             None => {
                 self.traced.push(Traced {
@@ -373,7 +387,9 @@ impl<'a> Session<'a> {
             ..
         } = self.traced.swap_remove(which);
         let mut parent = 0;
+        let mut foreign = false;
         if let Some((_, process)) = self.process(number) {
+            foreign = process.shared.is_foreign();
             if spawned {
                 parent = process.identity.pid.as_raw() as u32;
                 process.shared.answer(Request::IDLE);
@@ -388,6 +404,7 @@ impl<'a> Session<'a> {
             let family = Family::of(file)?;
             let shared = Shared::first(&family, terms)?;
             shared.warm();
+            shared.set_foreign(foreign);
             made = Some((family, shared));
             Ok(())
         };

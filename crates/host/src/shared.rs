@@ -13,6 +13,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, fence};
 
+use nix::unistd::Pid;
 use trommel_queue::dict::{Event, MAX_BLOCK_EVENTS, MAX_EVENT_WORDS, PathHeader};
 use trommel_queue::{
     CHUNK, CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET, Chunk, Control, DICT_INDEX_OFFSET,
@@ -37,6 +38,13 @@ pub struct Terms {
     pub options: u64,
     /// Children and new programs are followed.
     pub follow: bool,
+}
+
+impl Asked {
+    /// The thread, where we see the same numbers as it does.
+    pub const fn tid(&self) -> Pid {
+        Pid::from_raw(self.tid)
+    }
 }
 
 /// A thread that wants to become another program.
@@ -219,6 +227,16 @@ impl Shared {
             mask: word(offset_of!(Request, mask)),
             path,
         })
+    }
+
+    /// Whether the process, or its children, may see other process numbers than we do.
+    pub fn is_foreign(&self) -> bool {
+        self.control().foreign.load(Relaxed) != 0
+    }
+
+    /// Says whether it may.
+    pub fn set_foreign(&self, foreign: bool) {
+        self.control().foreign.store(foreign.into(), Relaxed);
     }
 
     /// Answers the request.

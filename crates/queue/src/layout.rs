@@ -216,6 +216,8 @@ pub struct Control {
     pub slot: AtomicU32,
     /// The host is done with this slot: who still records here is let go.
     pub closed: AtomicU32,
+    /// The process, or children that it makes, may see other process numbers than the host.
+    pub foreign: AtomicU32,
     /// Processes that run in this one's memory, and are no threads of its.
     pub spawned: AtomicU32,
     /// What the process exits with, plus one, once it has said so.
@@ -348,8 +350,8 @@ pub struct Slot {
     pub words: AtomicU64,
     /// The parent's regions, as `paths`.
     pub regions: AtomicU32,
-    /// Keeps the size.
-    pub pad: AtomicU32,
+    /// It may see other process numbers than the host.
+    pub foreign: AtomicU32,
 }
 
 impl Slot {

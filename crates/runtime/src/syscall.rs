@@ -26,7 +26,7 @@ use crate::sys;
 use crate::thread::{Flags, Thread};
 
 /// The system calls handled here.
-pub const SEEN: [u32; 31] = [
+pub const SEEN: [u32; 33] = [
     nr::__NR_mmap,
     nr::__NR_mprotect,
     nr::__NR_munmap,
@@ -44,6 +44,8 @@ pub const SEEN: [u32; 31] = [
     nr::__NR_vfork,
     nr::__NR_execve,
     nr::__NR_execveat,
+    nr::__NR_unshare,
+    nr::__NR_setns,
     nr::__NR_exit,
     nr::__NR_exit_group,
     nr::__NR_arch_prctl,
@@ -203,6 +205,20 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
                 return let_go(thread, context, LetGo::ShadowStack);
             }
             pass(thread, context, number)
+        }
+        nr::__NR_unshare | nr::__NR_setns => {
+            let result = pass(thread, context, number);
+            let flags = if number == nr::__NR_unshare {
+                a[0]
+            } else {
+                a[1]
+            };
+            // Which namespaces `setns` is about is told by the file, if not here.
+            let any = number == nr::__NR_setns && flags == 0;
+            if result == 0 && (any || Flags(flags).is_foreign()) {
+                thread.process.queue.control().foreign.store(1, Relaxed);
+            }
+            result
         }
         nr::__NR_prctl => {
             const PR_SET_SECCOMP: u64 = 22;
@@ -381,6 +397,10 @@ fn start(
     };
     let flags = Flags(flags);
     let process = thread.process;
+    if flags.is_foreign() {
+        // Its later children are not, but it does no harm to look twice.
+        process.queue.control().foreign.store(1, Relaxed);
+    }
     let follow = process.queue.control().follow.load(Relaxed) != 0;
     let done = |started| match started {
         Ok(result) => Start::Done(result),

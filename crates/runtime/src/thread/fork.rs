@@ -73,8 +73,13 @@ fn adopt(mapped: Mapped, runtime: &Runtime, number: usize) -> Result<(), NoSlot>
     let slot = &directory.slot[number];
     let parent = mapped.control();
     let options = parent.options.load(Relaxed);
-    let [kinds, host_pid, follow] =
-        [&parent.kinds, &parent.host_pid, &parent.follow].map(|word| word.load(Relaxed));
+    let words = [
+        &parent.kinds,
+        &parent.host_pid,
+        &parent.follow,
+        &parent.foreign,
+    ];
+    let [kinds, host_pid, follow, foreign] = words.map(|word| word.load(Relaxed));
     let start = slot_start(0) as u64;
     // SAFETY: the directory is mapped from the start of the file; what is replaced is the parent's
     // slot, which this process has no use for.
@@ -97,6 +102,7 @@ fn adopt(mapped: Mapped, runtime: &Runtime, number: usize) -> Result<(), NoSlot>
     control.kinds.store(kinds, Relaxed);
     control.host_pid.store(host_pid, Relaxed);
     control.follow.store(follow, Relaxed);
+    control.foreign.store(foreign, Relaxed);
     control.slot.store(number as u32, Relaxed);
     control.threads.store(1, Relaxed);
     control.paths.store(paths, Relaxed);
@@ -130,6 +136,8 @@ impl Thread {
         slot.parent
             .store(mapped.control().slot.load(Relaxed), Relaxed);
         slot.pid.store(0, Relaxed);
+        let foreign = mapped.control().foreign.load(Relaxed);
+        slot.foreign.store(foreign, Relaxed);
         slot.paths.store(paths, Relaxed);
         slot.words.store(words, Relaxed);
         slot.regions.store(regions, Relaxed);

@@ -40,6 +40,8 @@ impl Flags {
     const CLONE_SIGHAND: u64 = 0x800;
     const CLONE_VFORK: u64 = 0x4000;
     const CLONE_THREAD: u64 = 0x1_0000;
+    /// Also one of `unshare`.
+    const CLONE_NEWPID: u64 = 0x2000_0000;
     const CLONE_CLEAR_SIGHAND: u64 = 1 << 32;
 
     /// Those of the call `vfork`.
@@ -58,6 +60,11 @@ impl Flags {
     /// The maker waits for it.
     pub const fn waits(self) -> bool {
         self.0 & Self::CLONE_VFORK != 0
+    }
+
+    /// It sees other process numbers than its maker.
+    pub const fn is_foreign(self) -> bool {
+        self.0 & Self::CLONE_NEWPID != 0
     }
 
     /// Its handlers are gone.
