@@ -9,7 +9,7 @@
 // A descriptor for a process is a system call that the libraries lack.
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -166,6 +166,10 @@ impl Process {
 
     /// The status with which it has ended, from the kernel.
     fn status(&self) -> Option<i32> {
+        let reaped = self.handle.as_ref().and_then(reaped_with);
+        if reaped.is_some() {
+            return reaped.map(said_by);
+        }
         let stat = std::fs::read(format!("/proc/{}/stat", self.identity.pid)).ok()?;
         let end = stat.iter().rposition(|&c| c == b')')?;
         let rest = std::str::from_utf8(&stat[end + 1..]).ok()?;
@@ -173,11 +177,7 @@ impl Process {
         if !matches!(words.next(), Some("Z" | "X")) {
             return None;
         }
-        let status: i32 = words.last()?.parse().ok()?;
-        Some(match libc::WIFEXITED(status) {
-            true => libc::WEXITSTATUS(status),
-            false => -libc::WTERMSIG(status),
-        })
+        words.last()?.parse().ok().map(said_by)
     }
 
     /// Does what there is to do now.
@@ -354,6 +354,37 @@ impl std::fmt::Display for Identity {
             name.as_deref().unwrap_or("?")
         )
     }
+}
+
+/// What `wait` would have said, as in [`Run::status`].
+fn said_by(status: i32) -> i32 {
+    match libc::WIFEXITED(status) {
+        true => libc::WEXITSTATUS(status),
+        false => -libc::WTERMSIG(status),
+    }
+}
+
+/// What a process was reaped with, by its parent. Since Linux 6.15.
+fn reaped_with(handle: &OwnedFd) -> Option<i32> {
+    const PIDFD_GET_INFO: libc::c_ulong = 0xc040_ff0b;
+    const PIDFD_INFO_EXIT: u64 = 8;
+    /// `struct pidfd_info`, its first version.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Info {
+        mask: u64,
+        cgroup: u64,
+        ids: [u32; 11],
+        exit_code: i32,
+    }
+    const _: () = assert!(size_of::<Info>() == 64);
+    let mut info = Info {
+        mask: PIDFD_INFO_EXIT,
+        ..Info::default()
+    };
+    // SAFETY: the kernel writes a structure of the size that is part of the request.
+    let done = unsafe { libc::ioctl(handle.as_raw_fd(), PIDFD_GET_INFO, &raw mut info) };
+    (done == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
 }
 
 /// A descriptor that tells of the end of a process.

@@ -52,7 +52,7 @@ pub(crate) struct Check {
 }
 
 /// What Trommel does not do, and why: said here, not found out.
-const NOT_SUPPORTED: [(&str, &str); 8] = [
+const NOT_SUPPORTED: [(&str, &str); 10] = [
     (
         "32-bit and x32 programs",
         "the translator knows 64-bit mode only",
@@ -63,7 +63,7 @@ const NOT_SUPPORTED: [(&str, &str); 8] = [
     ),
     (
         "setuid, setgid and file capabilities",
-        "the kernel drops them for a traced program; run trommel as that user",
+        "the kernel drops them for a traced program, so it runs natively; run trommel as that user",
     ),
     (
         "restartable sequences (rseq) of a program's own",
@@ -74,8 +74,16 @@ const NOT_SUPPORTED: [(&str, &str); 8] = [
         "the mappings that each needs would be missing in the program, which is let go",
     ),
     (
-        "processes that share their memory and are no threads",
-        "a program that starts one (clone with CLONE_VM, not CLONE_THREAD or CLONE_VFORK) is let go",
+        "children of a program that was let go",
+        "it has nothing of ours any more that would follow them",
+    ),
+    (
+        "more than 1024 processes at a time that came of one program by fork",
+        "each has a slot in a file that they share; further ones run natively",
+    ),
+    (
+        "processes that go on when the first program has ended",
+        "they are let go, as the command ends when the program does",
     ),
     (
         "seccomp filters set for all threads at once that refuse arch_prctl or futex",

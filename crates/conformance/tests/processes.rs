@@ -1,0 +1,356 @@
+//! Processes and programs that a program starts: their counts, what is told of them, and what becomes
+//! of them when something ends before they do.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use trommel_conformance::counts::Counts;
+use trommel_conformance::exec::{Scratch, trommel, which};
+use trommel_conformance::program;
+
+struct Place {
+    bin: &'static Path,
+    scratch: Scratch,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self {
+            bin: trommel().expect("a command"),
+            scratch: Scratch::new().expect("a directory"),
+        }
+    }
+
+    fn trommel(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(self.bin);
+        command.args(words).current_dir(self.scratch.dir());
+        command.stdin(Stdio::null()).output().expect("runs")
+    }
+
+    /// Records a command; what it wrote, and the report.
+    fn record(&self, options: &[&str], command: &[&str]) -> (Output, Value) {
+        let words = [&["record", "--quiet"], options, &["--"], command].concat();
+        let output = self.trommel(&words);
+        (output, self.report(&[]))
+    }
+
+    fn report(&self, options: &[&str]) -> Value {
+        let output = self.trommel(&[&["report", "--json"], options].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.scratch.path(name)
+    }
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn processes(report: &Value) -> &[Value] {
+    report["processes"].as_array().expect("processes")
+}
+
+fn built(name: &str) -> PathBuf {
+    let all = program::all();
+    let variant = all.iter().find(|v| v.name == name).expect("a program");
+    variant.build().expect("built")
+}
+
+/// Counts in the function `part`: transfers from there, and how often each of its loads was executed.
+type InPart = (Counts, BTreeMap<u64, u64>);
+
+fn in_part(report: &Value, program: &Path) -> InPart {
+    let listed = Command::new("nm").arg("-S").arg(program).output();
+    let listed = text(&listed.expect("nm"));
+    let line = listed.lines().find(|l| l.ends_with(" part"));
+    let mut words = line.expect("the function").split(' ');
+    let mut hex = || u64::from_str_radix(words.next().expect("a number"), 16).expect("hex");
+    let (start, size) = (hex(), hex());
+    let inside = |at: &u64| (start..start + size).contains(at);
+    let mut counts = Counts::from_report(&report.to_string(), program).expect("counts");
+    for list in [&mut counts.branches, &mut counts.jumps, &mut counts.calls] {
+        list.retain(|(from, _), _| inside(from));
+    }
+    let mut loads = BTreeMap::new();
+    for ((at, _), count) in counts.values.iter().filter(|((at, _), _)| inside(at)) {
+        *loads.entry(*at).or_default() += count;
+    }
+    counts.values.clear();
+    (counts, loads)
+}
+
+#[test]
+fn children_have_the_counts_of_the_same_work_in_one_process() {
+    let place = Place::new();
+    for name in ["processes_counts@-O2", "processes_counts@-O1-no-pie"] {
+        let program = built(name);
+        let path = program.to_str().expect("text");
+        let (_, alone) = place.record(&[], &[path, "all"]);
+        let expected = in_part(&alone, &program);
+        assert!(expected.0.branches.len() > 5 && !expected.1.is_empty());
+        for how in ["forked", "executed", "spawned"] {
+            let (output, report) = place.record(&[], &[path, how]);
+            assert!(output.status.success(), "{how}: {}", said(&output));
+            assert!(in_part(&report, &program) == expected, "{name} {how}");
+            // And each child those of its part alone.
+            let children = processes(&report).iter().skip(1);
+            let children: Vec<u64> = children.filter_map(|p| p["pid"].as_u64()).collect();
+            let last = children.last().expect("children").to_string();
+            let of_last = in_part(&place.report(&["--pid", &last]), &program);
+            let (_, part) = place.record(&[], &[path, "3"]);
+            assert!(of_last == in_part(&part, &program), "{name} {how} 3");
+        }
+    }
+}
+
+#[test]
+fn processes_are_told_with_parents_commands_and_ends() {
+    let place = Place::new();
+    let script = "(exit 3); /bin/sh -c 'kill -9 $$'; exec /bin/echo out";
+    let (output, report) = place.record(&[], &["bash", "-c", script]);
+    assert_eq!(text(&output), "out\n", "{}", said(&output));
+    let all = processes(&report);
+    let first = &all[0];
+    assert_eq!(
+        (&first["parent"], &first["ended"]),
+        (&Value::Null, &"exec".into())
+    );
+    let of = |wanted: &dyn Fn(&Value) -> bool| -> Vec<&Value> {
+        all.iter().filter(|p| wanted(p)).collect()
+    };
+    let shell = of(&|p| p["status"] == 3);
+    assert_eq!(shell.len(), 1);
+    assert_eq!(shell[0]["parent"], first["pid"]);
+    assert_eq!(shell[0]["command"], first["command"]);
+    let killed = of(&|p| p["signal"] == 9);
+    // Before Linux 6.15 nobody tells, once its parent has asked.
+    let killed = match killed.is_empty() {
+        true => of(&|p| p["command"][0] == "/bin/sh" && p["ended"] == Value::Null),
+        false => killed,
+    };
+    assert_eq!(killed.len(), 1);
+    assert_eq!(killed[0]["command"][0], "/bin/sh");
+    let last = of(&|p| p["command"][0] == "/bin/echo");
+    assert_eq!(last.len(), 1);
+    assert_eq!(
+        (&last[0]["pid"], &last[0]["status"]),
+        (&first["pid"], &0.into())
+    );
+    // The sum is that of the parts.
+    let seen = |p: &Value| p["events"]["edge"]["seen"].as_u64().expect("a number");
+    let sum: u64 = all.iter().map(seen).sum();
+    assert_eq!(report["events"]["edge"]["seen"], sum);
+    let edges = report["edges"].as_array().expect("edges");
+    let counts = edges.iter().map(|e| e["count"].as_u64().expect("a count"));
+    assert_eq!(counts.sum::<u64>(), sum);
+    assert!(
+        all.iter()
+            .all(|p| seen(p) > 0 && p["let_go"] == Value::Array(vec![]))
+    );
+    // One of them alone; both programs of the first.
+    let one = place.report(&["--pid", &shell[0]["pid"].to_string()]);
+    assert_eq!(processes(&one).len(), 1);
+    assert_eq!(one["events"], shell[0]["events"]);
+    let two = place.report(&["--pid", &first["pid"].to_string()]);
+    assert_eq!(processes(&two).len(), 2);
+    let none = place.trommel(&["report", "--pid", "1"]);
+    assert!(!none.status.success() && said(&none).contains("holds no process 1"));
+}
+
+#[test]
+fn without_following_there_is_one_process() {
+    let place = Place::new();
+    let (output, report) =
+        place.record(&["--no-follow"], &["bash", "-c", "(exit 2); ls / | wc -l"]);
+    assert!(output.status.success());
+    assert_eq!(processes(&report).len(), 1);
+    let told = report["run"]["let_go"][0].as_str().expect("words");
+    assert!(
+        told.contains("child processes, which ran natively"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_daemon_goes_on_when_the_program_has_ended() {
+    let place = Place::new();
+    let script = "(for i in 1 2 3; do sleep 1; echo $i; done >daemon; echo done >>daemon) >&- 2>&- & echo main";
+    let started = Instant::now();
+    let (output, report) = place.record(&[], &["bash", "-c", script]);
+    assert!(started.elapsed() < Duration::from_millis(2500), "it waited");
+    assert_eq!(text(&output), "main\n");
+    assert!(said(&output).contains("goes on natively") || said(&output).contains("go on natively"));
+    let left = processes(&report)
+        .iter()
+        .filter(|p| p["ended"] == Value::Null);
+    assert!(left.count() > 0);
+    let file = place.path("daemon");
+    let end = Instant::now() + Duration::from_secs(20);
+    while fs::read_to_string(&file).unwrap_or_default() != "1\n2\n3\ndone\n" {
+        assert!(Instant::now() < end, "{:?}", fs::read_to_string(&file));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn programs_with_privileges_run_with_them() {
+    let place = Place::new();
+    let copy = place.path("id");
+    fs::copy(which("id").expect("id"), &copy).expect("copied");
+    let owner = Command::new("chown")
+        .arg("65534")
+        .arg(&copy)
+        .output()
+        .expect("chown");
+    if !owner.status.success() {
+        eprintln!("skipped: only root can make a setuid program");
+        return;
+    }
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o4755)).expect("mode");
+    let path = copy.to_str().expect("text");
+    let native = Command::new(path).arg("-u").output().expect("runs");
+    let script = format!("{path} -u; exec {path} -u");
+    let (output, report) = place.record(&[], &["sh", "-c", &script]);
+    assert_eq!(text(&output), format!("{0}{0}", text(&native)));
+    let told = said(&output);
+    assert_eq!(
+        told.matches("runs natively: it runs with privileges")
+            .count(),
+        2,
+        "{told}"
+    );
+    let run = |p: &&Value| p["command"][0] == path;
+    assert_eq!(processes(&report).iter().filter(run).count(), 0);
+}
+
+#[test]
+fn a_program_that_another_traces_runs_natively() {
+    let Some(strace) = which("strace") else {
+        eprintln!("skipped: no strace here");
+        return;
+    };
+    let place = Place::new();
+    let strace = strace.to_str().expect("text");
+    let words = [
+        strace,
+        "-f",
+        "-o",
+        "log",
+        "sh",
+        "-c",
+        "echo a; /bin/echo b; exit 5",
+    ];
+    let (output, _) = place.record(&[], &words);
+    assert_eq!(
+        (text(&output).as_str(), output.status.code()),
+        ("a\nb\n", Some(5))
+    );
+    assert!(said(&output).contains("it may not be traced, or is already"));
+    let log = fs::read_to_string(place.path("log")).expect("a log");
+    assert!(log.contains("exit_group(5)"), "{log}");
+}
+
+#[test]
+fn a_namespace_of_processes_is_followed_into() {
+    let place = Place::new();
+    let words = [
+        "unshare",
+        "--fork",
+        "--pid",
+        "sh",
+        "-c",
+        "echo $$; /bin/echo x; (exit 4); echo $?",
+    ];
+    let native = Command::new(words[0])
+        .args(&words[1..])
+        .output()
+        .expect("unshare");
+    if !native.status.success() {
+        eprintln!("skipped: {}", said(&native));
+        return;
+    }
+    let (output, report) = place.record(&[], &words);
+    assert_eq!(text(&output), text(&native));
+    assert!(said(&output).is_empty(), "{}", said(&output));
+    let echo = processes(&report)
+        .iter()
+        .find(|p| p["command"][0] == "/bin/echo");
+    let echo = echo.expect("followed");
+    assert_eq!(echo["status"], 0);
+    assert_ne!(echo["pid"], 2, "as we see it");
+}
+
+#[test]
+fn each_process_has_a_stream() {
+    let place = Place::new();
+    let options = ["--stream", "s.tstream", "-e", "edge"];
+    let (output, report) = place.record(&options, &["bash", "-c", "(exit 1); /bin/echo x | cat"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let mut before = BTreeMap::new();
+    for process in processes(&report) {
+        let pid = process["pid"].as_u64().expect("a number");
+        let nth: &mut u32 = before.entry(pid).or_default();
+        *nth += 1;
+        let name = match (process["parent"].is_null(), *nth) {
+            (true, _) => "s.tstream".to_owned(),
+            (_, 1) => format!("s.tstream.{pid}"),
+            (_, n) => format!("s.tstream.{pid}.{n}"),
+        };
+        let info = place.trommel(&["stream", "info", "--json", &name]);
+        let info: Value = serde_json::from_slice(&info.stdout).expect("JSON");
+        assert_eq!(info["end"], "complete", "{name}");
+        assert_eq!(info["events"], process["events"]["edge"]["seen"], "{name}");
+    }
+    assert!(before.len() > 3);
+}
+
+#[test]
+fn a_build_goes_on_when_trommel_is_killed() {
+    let place = Place::new();
+    let script =
+        "for i in $(seq 25); do (exit 3); echo $i | tr 0-9 a-j; ls -d / & wait $!; done; echo end";
+    let native = Command::new("bash")
+        .args(["-c", script])
+        .output()
+        .expect("bash");
+    for delay in [150, 250, 350, 450] {
+        let out = place.path("out");
+        let mut command = Command::new(place.bin);
+        command.args([
+            "record", "--quiet", "-o", "x.data", "--", "bash", "-c", script,
+        ]);
+        command
+            .current_dir(place.scratch.dir())
+            .stdin(Stdio::null());
+        command.stdout(fs::File::create(&out).expect("a file"));
+        command.stderr(fs::File::create(place.path("err")).expect("a file"));
+        let mut child = command.spawn().expect("runs");
+        std::thread::sleep(Duration::from_millis(delay));
+        let _ = child.kill();
+        let _ = child.wait();
+        let end = Instant::now() + Duration::from_secs(20);
+        loop {
+            let got = fs::read(&out).unwrap_or_default();
+            // A program that is just being made is ended with trommel.
+            let lost = fs::read_to_string(place.path("err")).unwrap_or_default();
+            if got == native.stdout || lost.contains("Killed") && got.ends_with(b"end\n") {
+                break;
+            }
+            assert!(Instant::now() < end, "{}", String::from_utf8_lossy(&got));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
