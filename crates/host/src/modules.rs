@@ -31,10 +31,12 @@ struct Known {
 #[derive(Clone, Default)]
 pub struct Images(Rc<Inspected>);
 
+/// A file by path and inode.
+type FileKey = (Vec<u8>, u64);
+
 #[derive(Default)]
 struct Inspected {
-    /// Files, by path and inode.
-    files: RefCell<HashMap<(Vec<u8>, u64), Option<Rc<elf::Image>>>>,
+    files: RefCell<HashMap<FileKey, Option<Rc<elf::Image>>>>,
     vdso: OnceCell<Vec<u8>>,
 }
 
