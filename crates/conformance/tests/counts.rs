@@ -19,10 +19,11 @@ use trommel_conformance::exec::{Job, Scratch, trommel, which};
 use trommel_conformance::{callgrind, program, stepper};
 
 /// Programs whose counts are compared: no threads, signals or unwinding, and deterministic.
-const SMALL: [&str; 7] = [
+const SMALL: [&str; 8] = [
     "branches_small@-O2-static",
     "branches_small@-O2",
     "call_forms@-O2-static",
+    "code_in_data@-O2-static-w",
     "flags_adc_chain@-O2",
     "jump_tables@-O2",
     "redzone_leaf@-O2-static",

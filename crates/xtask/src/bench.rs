@@ -104,7 +104,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     })
 }
 
-fn median(list: &mut [f64]) -> f64 {
+pub(crate) fn median(list: &mut [f64]) -> f64 {
     list.sort_by(f64::total_cmp);
     list[list.len() / 2]
 }

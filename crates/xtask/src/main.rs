@@ -8,11 +8,13 @@
 //! cargo xtask stepper PROG ARGS…     the same, and loaded values, against single-stepping
 //! cargo xtask bench [--rounds N] [--csv FILE] [NAME…]   the cost table
 //! cargo xtask latency [SAMPLES]      how long signals take to their handlers
+//! cargo xtask changes                what it costs when code changes
 //! cargo xtask instructions           instructions a tuple of each compressor, under valgrind
 //! cargo xtask real [NAME…]           servers, build systems, JITs, debuggers: same behaviour
 //! ```
 
 mod bench;
+mod changes;
 mod corpus;
 mod counts;
 mod instructions;
@@ -36,10 +38,11 @@ fn main() -> ExitCode {
         "stepper" => counts::stepper(&rest),
         "bench" => bench::run(&rest),
         "latency" => latency::run(&rest),
+        "changes" => changes::run(),
         "instructions" => instructions::run(),
         "real" => real::run(&rest),
         _ => Err(
-            "usage: cargo xtask ci|tidy|corpus|callgrind|stepper|bench|latency|instructions|real"
+            "usage: cargo xtask ci|tidy|corpus|callgrind|stepper|bench|changes|latency|instructions|real"
                 .into(),
         ),
     };
