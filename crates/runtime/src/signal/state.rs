@@ -28,6 +28,8 @@ pub struct Pending {
     pub(super) more: [Option<Info>; SYNCHRONOUS.len()],
     /// The mask of the call that the kept signal ended, if that has one of its own.
     pub(super) waited_with: Option<u64>,
+    /// The app has set the trap flag.
+    pub(super) own_traps: bool,
     /// Control is on its way into a handler.
     pub entering: bool,
     /// The app's mask while the kernel's is another.
@@ -265,6 +267,7 @@ impl Pending {
             kept: None,
             more: [None; SYNCHRONOUS.len()],
             waited_with: None,
+            own_traps: false,
             entering: false,
             true_mask: None,
             rolling: false,
