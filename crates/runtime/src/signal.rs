@@ -186,6 +186,11 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
     drop(runtime);
     if core::mem::take(&mut thread.full) && thread.publish_now().is_err() {
         native::host_gone(thread, context);
+        if frame.sigmask & bit(SIGTRAP) != 0 {
+            // The mask of the thread where it goes on, not that of this handler.
+            thread.signals.true_mask = Some(frame.sigmask);
+            frame.sigmask &= !bit(SIGTRAP);
+        }
     }
     0
 }
@@ -422,8 +427,9 @@ fn stepped(
         if popped {
             // The app wants to see traps of its own, from the next instruction on.
             thread.signals.own_traps = true;
-            context.next_pc = pc;
-            runtime.let_go(thread, context, LetGo::SingleStep);
+            native::announce(thread.process, LetGo::SingleStep, pc);
+            runtime.cut_off();
+            thread.leaving = true;
         }
         return arrived(runtime, thread, context, frame, pc, None);
     }

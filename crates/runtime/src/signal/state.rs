@@ -5,7 +5,7 @@ use linux_raw_sys::general as nr;
 
 use super::frame::{Action, AltStack, Info};
 use super::{
-    CANNOT_BE_BLOCKED, SA_ONSTACK, SA_RESTORER, SA_SIGINFO, SIG_IGN, SIGNALS, SIGTRAP,
+    CANNOT_BE_BLOCKED, SA_NODEFER, SA_ONSTACK, SA_RESTORER, SA_SIGINFO, SIG_IGN, SIGNALS, SIGTRAP,
     SS_AUTODISARM, SS_DISABLE, SYNCHRONOUS,
 };
 use crate::arch;
@@ -134,7 +134,7 @@ pub(super) fn own_action(app: &Action) -> Action {
     const KEPT: u64 = 0x1000_0000 | 1 | 2; // SA_RESTART, SA_NOCLDSTOP, SA_NOCLDWAIT
     Action {
         handler: arch::on_signal as *const () as u64,
-        flags: SA_SIGINFO | SA_ONSTACK | SA_RESTORER | app.flags & KEPT,
+        flags: SA_SIGINFO | SA_ONSTACK | SA_RESTORER | SA_NODEFER | app.flags & KEPT,
         restorer: arch::restorer as *const () as u64,
         // Not those that a failure of the handler itself raises.
         mask: !SYNCHRONOUS.iter().fold(0, |mask, s| mask | bit(*s)),
