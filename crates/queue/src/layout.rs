@@ -154,6 +154,8 @@ pub enum LetGo {
     Stress = 20,
     /// It steps through its own code with the trap flag.
     SingleStep = 21,
+    /// It has restartable sequences, which the kernel would not restart in a code cache.
+    Restartable = 22,
     /// More threads at a time than [`MAX_THREADS`].
     ManyThreads = 11,
 }
@@ -172,6 +174,7 @@ impl LetGo {
             Self::ShadowStack => "it turned on its shadow stack",
             Self::ManyThreads => "it has more threads at a time than can be observed",
             Self::Stress => "a stress option asked for it",
+            Self::Restartable => "it has restartable sequences (rseq)",
             Self::SingleStep => "it steps through its own code with the trap flag",
             Self::NoMaps => "its memory map (/proc/self/maps) cannot be read any more",
         }
@@ -192,6 +195,7 @@ impl LetGo {
             11 => Self::ManyThreads,
             20 => Self::Stress,
             21 => Self::SingleStep,
+            22 => Self::Restartable,
             _ => return None,
         })
     }

@@ -44,6 +44,8 @@ pub enum Class {
     Ret(u16),
     /// `syscall`.
     Syscall,
+    /// `popf`, which may set the trap flag.
+    Popf,
     /// Runs natively, alone, and the CPU decides: unknown encodings.
     Unknown,
     /// Cannot run in the cache: far transfers, 32-bit system calls, anything with GS.

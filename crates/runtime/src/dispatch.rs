@@ -221,6 +221,7 @@ impl Runtime {
                 self.go(thread, context, next, None, false);
             }
             Err(Refusal::Instruction) => self.let_go(thread, context, LetGo::Instruction),
+            Err(Refusal::Restartable) => self.let_go(thread, context, LetGo::Restartable),
             Err(Refusal::Gs) => self.let_go(thread, context, LetGo::GsBase),
             Err(Refusal::NoMaps) => self.let_go(thread, context, LetGo::NoMaps),
             Err(Refusal::OutOfSpace | Refusal::CacheFull) => {

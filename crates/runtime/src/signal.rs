@@ -66,7 +66,7 @@ use leave::{hand_on, landed_as_child, leave};
 use place::{Found, Where, in_runtime, place};
 pub use state::{Actions, BeforeChild, Pending, block_all, set_mask, unblock_trap, use_stack};
 use state::{bit, is_synchronous, set_action};
-use trommel_queue::FULL_WINDOW;
+use trommel_queue::{FULL_WINDOW, LetGo};
 pub use waits::{WAITS, wait};
 
 use crate::arch::{self, Landmarks};
@@ -76,6 +76,7 @@ use crate::dispatch::Runtime;
 use crate::failure::{self, Fault};
 use crate::native::{self, PENDING};
 use crate::stress::{self, Place};
+use crate::sys;
 use crate::thread::{Process, Thread};
 
 const SIGILL: i32 = 4;
@@ -185,6 +186,11 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
     drop(runtime);
     if core::mem::take(&mut thread.full) && thread.publish_now().is_err() {
         native::host_gone(thread, context);
+        if frame.sigmask & bit(SIGTRAP) != 0 {
+            // The mask of the thread where it goes on, not that of this handler.
+            thread.signals.true_mask = Some(frame.sigmask);
+            frame.sigmask &= !bit(SIGTRAP);
+        }
     }
     0
 }
@@ -415,8 +421,16 @@ fn stepped(
             thread.stepping_there = true;
             return;
         }
+        let popped = frame.eflags & TRAP_FLAG != 0 && is_popf(context.target.0);
         stop_stepping(thread, context, frame);
         let pc = AppPc(frame.rip);
+        if popped {
+            // The app wants to see traps of its own, from the next instruction on.
+            thread.signals.own_traps = true;
+            native::announce(thread.process, LetGo::SingleStep, pc);
+            runtime.cut_off();
+            thread.leaving = true;
+        }
         return arrived(runtime, thread, context, frame, pc, None);
     }
     match place(runtime, context, frame.rip) {
@@ -427,6 +441,15 @@ fn stepped(
         }
         Where::Inside(..) | Where::Lead => {}
     }
+}
+
+/// Whether the instruction at `pc`, which was executed, is `popf`: the flag is then not ours.
+fn is_popf(pc: u64) -> bool {
+    let mut bytes = [0; 4];
+    // Its last bytes may lie in front of memory that is not there.
+    let _ = sys::copy_checked(pc, &mut bytes) || sys::copy_checked(pc, &mut bytes[..1]);
+    let prefix = |b: &&u8| **b == 0x66 || **b & 0xf0 == 0x40;
+    bytes.iter().find(|b| !prefix(b)) == Some(&0x9d)
 }
 
 /// At a boundary with something to do: leave, deliver what was kept, or just go on.

@@ -328,6 +328,11 @@ fn sigreturn(thread: &mut Thread, context: &mut Context, here: AppPc) {
     }
     // SAFETY: plain words, and as many bytes.
     let mut frame: Ucontext = unsafe { core::mem::transmute(bytes) };
+    if frame.has_trap_flag() {
+        // Natively the app sees a trap behind each instruction from here on.
+        let mut runtime = thread.process.runtime.lock();
+        return runtime.let_go(thread, context, LetGo::SingleStep);
+    }
     let (pc, stack) = frame.redirect(thread.signals.own_stack);
     let _ = thread.signals.change_stack(at, Some(stack));
     context.next_pc = pc;

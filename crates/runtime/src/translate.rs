@@ -57,6 +57,7 @@
 mod exits;
 mod made;
 mod operands;
+mod restartable;
 mod second;
 
 use alloc::vec::Vec;
@@ -95,6 +96,8 @@ pub enum Refusal {
     Instruction,
     /// An instruction that uses GS.
     Gs,
+    /// A restartable sequence follows.
+    Restartable,
     /// Code that may change begins here, behind other.
     Made,
     /// The cache is full: flush and try again.
@@ -312,6 +315,14 @@ impl Translator {
                 Class::Unknown => Some(Refusal::Native),
                 Class::Unsupported => Some(Refusal::Instruction),
                 Class::Gs => Some(Refusal::Gs),
+                // Its exit for a flag that is to be set leads here.
+                Class::Popf if n == 0 => Some(Refusal::Native),
+                Class::Plain if insn.rip_disp != 0 => {
+                    let region = site.regions.range_of(insn.pc());
+                    let bytes = self.from.at(insn.pc());
+                    let found = region.is_some_and(|r| restartable::begins(insn, bytes, r));
+                    found.then_some(Refusal::Restartable)
+                }
                 _ => None,
             };
             if let Some(refusal) = refusal {

@@ -145,7 +145,10 @@ fn classify(i: &Instruction) -> Class {
             if uses_gs(i) {
                 return Class::Gs;
             }
-            Class::Plain
+            match i.code() {
+                C::Popfw | C::Popfd | C::Popfq => Class::Popf,
+                _ => Class::Plain,
+            }
         }
         FlowControl::ConditionalBranch => {
             if i.op0_kind() != OpKind::NearBranch64 {

@@ -79,6 +79,12 @@ impl Ucontext {
         self.reg(4)
     }
 
+    /// Whether it sets the trap flag.
+    pub fn has_trap_flag(&self) -> bool {
+        const TRAP_FLAG: u64 = 0x100;
+        self.eflags & TRAP_FLAG != 0
+    }
+
     /// Prepares a frame of the app for `rt_sigreturn`: the state loaded is the frame's, but control
     /// comes to the runtime, and the kernel keeps the runtime's alternate stack. Returns where the
     /// app wants to go on and the alternate stack it wants.

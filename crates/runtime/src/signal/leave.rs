@@ -31,6 +31,9 @@ fn become_native(thread: &mut Thread, context: &mut Context, frame: &mut Ucontex
     const ARCH_SET_GS: u64 = 0x1001;
     let signals = &mut thread.signals;
     frame.eflags &= !TRAP_FLAG;
+    if core::mem::take(&mut signals.own_traps) {
+        frame.eflags |= TRAP_FLAG;
+    }
     frame.stack = signals.stack;
     if signals.stack.size == 0 {
         // The kernel takes none of no size, unless it is said to be none.

@@ -5,7 +5,7 @@ use linux_raw_sys::general as nr;
 
 use super::frame::{Action, AltStack, Info};
 use super::{
-    CANNOT_BE_BLOCKED, SA_ONSTACK, SA_RESTORER, SA_SIGINFO, SIG_IGN, SIGNALS, SIGTRAP,
+    CANNOT_BE_BLOCKED, SA_NODEFER, SA_ONSTACK, SA_RESTORER, SA_SIGINFO, SIG_IGN, SIGNALS, SIGTRAP,
     SS_AUTODISARM, SS_DISABLE, SYNCHRONOUS,
 };
 use crate::arch;
@@ -28,6 +28,8 @@ pub struct Pending {
     pub(super) more: [Option<Info>; SYNCHRONOUS.len()],
     /// The mask of the call that the kept signal ended, if that has one of its own.
     pub(super) waited_with: Option<u64>,
+    /// The app has set the trap flag.
+    pub(super) own_traps: bool,
     /// Control is on its way into a handler.
     pub entering: bool,
     /// The app's mask while the kernel's is another.
@@ -132,7 +134,7 @@ pub(super) fn own_action(app: &Action) -> Action {
     const KEPT: u64 = 0x1000_0000 | 1 | 2; // SA_RESTART, SA_NOCLDSTOP, SA_NOCLDWAIT
     Action {
         handler: arch::on_signal as *const () as u64,
-        flags: SA_SIGINFO | SA_ONSTACK | SA_RESTORER | app.flags & KEPT,
+        flags: SA_SIGINFO | SA_ONSTACK | SA_RESTORER | SA_NODEFER | app.flags & KEPT,
         restorer: arch::restorer as *const () as u64,
         // Not those that a failure of the handler itself raises.
         mask: !SYNCHRONOUS.iter().fold(0, |mask, s| mask | bit(*s)),
@@ -265,6 +267,7 @@ impl Pending {
             kept: None,
             more: [None; SYNCHRONOUS.len()],
             waited_with: None,
+            own_traps: false,
             entering: false,
             true_mask: None,
             rolling: false,

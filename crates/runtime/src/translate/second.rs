@@ -176,6 +176,7 @@ impl Translator {
                     }
                 }
                 Class::Syscall => self.syscall(site, insn.next(), block, events, values)?,
+                Class::Popf => self.pop_flags(site, insn, events, values),
                 Class::Plain | Class::Unknown | Class::Unsupported | Class::Gs => {}
             }
         }
@@ -224,6 +225,32 @@ impl Translator {
             first_link: UNLINKED,
             older: UNLINKED,
         })
+    }
+
+    /// `popf`, unless it would set the trap flag: that is left to a step of its own. The flags that
+    /// the test changes are about to be replaced.
+    fn pop_flags(&mut self, site: &mut Site<'_>, insn: &Insn, events: usize, values: usize) {
+        const NOT_ZERO: u8 = 5;
+        self.code.raw(&[0xf6, 0x44, 0x24, 0x01, 0x01]); // test byte [rsp + 1], 1
+        if self.leaves_directly(events) {
+            self.code.patchable(2);
+        }
+        let from = self.code.jcc(NOT_ZERO);
+        if self.leaves_directly(events) {
+            self.stub(site.cache, from, insn.pc());
+        } else {
+            self.tails.push(Tail {
+                from,
+                target: insn.pc(),
+                events,
+                values,
+                event: None,
+                spilled: self.spilled,
+            });
+        }
+        // SAFETY: the instruction was decoded from these bytes.
+        let bytes = unsafe { core::slice::from_raw_parts(self.from.at(insn.pc()), insn.size()) };
+        self.code.slice(bytes);
     }
 
     /// Whether a taken branch has nothing to do on its way out.

@@ -1,0 +1,90 @@
+//! Restartable sequences (`rseq`), found before they are executed.
+//!
+//! # Problem
+//! A program may tell the kernel of a stretch of its code that must be abandoned when the thread is
+//! interrupted in it. The kernel compares program counters with what the program told it, so it would never abandon
+//! a copy of that code in the cache, and the sequence would be no sequence any more.
+//!
+//! # Strategy
+//! The program tells by storing the address of a descriptor, of 32 bytes and as much alignment, right in front of
+//! the sequence. Code takes that address with `lea`. So each `lea` of such an address, relative to the
+//! instruction, is looked at: a descriptor's sequence and the place where it is abandoned to are in the region
+//! of the `lea`, and nothing else looks like that. The program is let go in front of it, and its sequences
+//! are what they are natively.
+#![allow(unsafe_code)] // reason: reads the app's code.
+
+use crate::cache::AppPc;
+use crate::decode::Insn;
+use crate::region::Range;
+use crate::sys;
+
+/// Whether `insn`, whose bytes are at `bytes` and which is in `region`, takes the address of a
+/// descriptor.
+pub(super) fn begins(insn: &Insn, bytes: *const u8, region: Range) -> bool {
+    const LEA: u8 = 0x8d;
+    let at = usize::from(insn.rip_disp);
+    if at < 2 {
+        return false;
+    }
+    // SAFETY: the instruction was decoded from these bytes, in which the displacement follows opcode and ModRM.
+    let (opcode, displacement) = unsafe {
+        let displacement = bytes.add(at).cast::<i32>().read_unaligned();
+        (bytes.add(at - 2).read(), displacement)
+    };
+    let address = insn.next().0.wrapping_add_signed(i64::from(displacement));
+    opcode == LEA && address.is_multiple_of(32) && is_descriptor(address, region)
+}
+
+/// `struct rseq_cs`: version and flags, start, length, where to go when it is abandoned.
+fn is_descriptor(address: u64, region: Range) -> bool {
+    const LONGEST: u64 = 1 << 12;
+    const FLAGS: u64 = 7;
+    let mut bytes = [0; 32];
+    if !sys::copy_checked(address, &mut bytes) {
+        return false;
+    }
+    let word = |n: usize| (bytes[8 * n..].first_chunk()).map_or(0, |b| u64::from_le_bytes(*b));
+    let (head, start, len, abort) = (word(0), word(1), word(2), word(3));
+    let within = start..start.saturating_add(len);
+    head & 0xffff_ffff == 0
+        && head >> 32 <= FLAGS
+        && (1..=LONGEST).contains(&len)
+        && region.holds(AppPc(start))
+        && region.holds(AppPc(abort))
+        && !within.contains(&abort)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(align(32))]
+    struct Aligned([u64; 4]);
+
+    #[test]
+    fn descriptors_are_told_from_other_data() {
+        let region = Range {
+            start: 0x40_0000,
+            end: 0x41_0000,
+        };
+        let is = |words: [u64; 4]| {
+            let data = Aligned(words);
+            is_descriptor(data.0.as_ptr() as u64, region)
+        };
+        assert!(is([0, 0x40_1000, 20, 0x40_2000]));
+        assert!(is([2 << 32, 0x40_1000, 20, 0x40_0ff0]));
+        for other in [
+            [1, 0x40_1000, 20, 0x40_2000],
+            [8 << 32, 0x40_1000, 20, 0x40_2000],
+            [0, 0x40_1000, 0, 0x40_2000],
+            [0, 0x40_1000, 0x2000, 0x40_2000],
+            [0, 0x3f_1000, 20, 0x40_2000],
+            [0, 0x40_1000, 20, 0x40_1004],
+            [0, 0x40_1000, 20, 0x41_0000],
+            [0; 4],
+        ] {
+            assert!(!is(other), "{other:x?}");
+        }
+        assert!(!is_descriptor(0x20, region));
+    }
+}
