@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use trommel_tuple::{Kind, KindSet};
@@ -63,6 +64,7 @@ Examples:
   trommel record --only libz.so.1 -- ./app       only code of one library
   trommel record -- sh -c './app; ./app'         a script, with every process that it starts
 
+`trommel record -p PID` takes a process that runs already, and lets it go again.
 The program's input, output, exit status and terminating signal are its own.")]
 pub(crate) struct RecordArgs {
     /// Events to collect: edge, call, value, type, separated by commas; `none` for the engine alone
@@ -78,7 +80,7 @@ pub(crate) struct RecordArgs {
     pub(crate) stream: Option<PathBuf>,
 
     /// End the program (by SIGKILL) once the stream has N events; the exit status is then 0
-    #[arg(long, value_name = "N", requires = "stream", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", requires = "stream", conflicts_with = "pid", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) stream_limit: Option<u64>,
 
     /// Observe only this module, symbol or range of addresses (LO-HI in hex); can be repeated
@@ -97,8 +99,16 @@ pub(crate) struct RecordArgs {
     #[arg(long)]
     pub(crate) quiet: bool,
 
+    /// Record the running process PID: until Ctrl-C, which lets it go, or until it ends
+    #[arg(short, long, value_name = "PID", conflicts_with = "program", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: Option<i32>,
+
+    /// Let the process go after this time
+    #[arg(long, value_name = "SECONDS", requires = "pid", value_parser = parse_seconds)]
+    pub(crate) duration: Option<Duration>,
+
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_names = ["PROGRAM", "ARGS"])]
+    #[arg(required_unless_present = "pid", trailing_var_arg = true, allow_hyphen_values = true, value_names = ["PROGRAM", "ARGS"])]
     pub(crate) program: Vec<OsString>,
 }
 
@@ -245,6 +255,14 @@ pub(crate) enum Only {
     Name(String),
     /// Addresses as `objdump -d` prints them, the last one excluded.
     Range(u64, u64),
+}
+
+/// A time above 0.
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|s| *s > 0.0);
+    seconds
+        .and_then(|s| Duration::try_from_secs_f64(s).ok())
+        .ok_or_else(|| "give a number of seconds, such as 0.5".to_owned())
 }
 
 /// A number above 0, with k or M behind it for thousands and millions.

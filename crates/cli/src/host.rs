@@ -2,13 +2,15 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Result;
 use trommel_compress::Spec;
 use trommel_host::interrupt::Guard;
 use trommel_host::launch::Inherited;
 use trommel_host::only;
-use trommel_host::record::{self, RecordOptions, Recording};
+use trommel_host::record::{self, RecordError, RecordOptions, Recording};
+use trommel_host::running::{self, Refusal};
 use trommel_symbol::launch::Program;
 use trommel_tuple::{KindSet, Vaddr};
 
@@ -42,13 +44,42 @@ pub(crate) struct Options {
     pub(crate) follow: bool,
 }
 
-/// Runs the program and collects its events. `guard` keeps interrupts from us.
-pub(crate) fn record(options: Options, guard: &Guard) -> Result<(Recording, Outcome)> {
+/// What a running process executes, and its arguments.
+pub(crate) fn running(pid: i32) -> Result<(Program, Vec<OsString>)> {
+    let refused = |refusal: Refusal| RecordError::NotAttached {
+        pid,
+        why: refusal.into(),
+    };
+    let running = running::look(pid).map_err(refused)?;
+    let program = Program {
+        path: running.program.clone(),
+        scripts: Vec::new(),
+        elf: running.program,
+        image: running.image,
+    };
+    Ok((program, running.arguments))
+}
+
+/// Collects events of a running process until it ends, is let go after `duration`, or `guard` is
+/// interrupted.
+pub(crate) fn record_running(
+    options: Options,
+    pid: i32,
+    duration: Option<Duration>,
+    guard: &Guard,
+) -> Result<(Recording, Outcome)> {
+    let mut options = to_host(options)?;
+    options.follow = false;
+    let recording = record::record_running(&options, pid, duration, guard, &mut output::complain)?;
+    Ok((recording, Outcome::Exited(0)))
+}
+
+fn to_host(options: Options) -> Result<RecordOptions> {
     let only = |only: &Only| match only {
         Only::Name(name) => only::Only::Name(name.clone()),
         Only::Range(low, high) => only::Only::Range(Vaddr(*low), Vaddr(*high)),
     };
-    let options = RecordOptions {
+    Ok(RecordOptions {
         program: options.program,
         arguments: options.arguments,
         inherited: options.inherited,
@@ -59,7 +90,12 @@ pub(crate) fn record(options: Options, guard: &Guard) -> Result<(Recording, Outc
         only: options.only.iter().map(only).collect(),
         follow: options.follow,
         stress: stress()?,
-    };
+    })
+}
+
+/// Runs the program and collects its events. `guard` keeps interrupts from us.
+pub(crate) fn record(options: Options, guard: &Guard) -> Result<(Recording, Outcome)> {
+    let options = to_host(options)?;
     let recording = record::record(&options, guard, &mut output::complain)?;
     let outcome = match recording.ended.status {
         _ if recording.limited => Outcome::Exited(0),

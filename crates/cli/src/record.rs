@@ -25,7 +25,14 @@ use crate::report::summary;
 /// Runs the command.
 pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     let compressor = compress::parse(&args.compressor)?;
-    let program = launch::resolve(&args.program[0], std::env::var_os("PATH").as_deref())?;
+    let (program, arguments) = match args.pid {
+        None => {
+            let path = std::env::var_os("PATH");
+            let program = launch::resolve(&args.program[0], path.as_deref())?;
+            (program, args.program)
+        }
+        Some(pid) => host::running(pid)?,
+    };
     trommel_store::check_destination(&args.output)?;
     if let Some(stream) = &args.stream {
         trommel_store::check_destination(stream)?;
@@ -33,7 +40,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     let stream = args.stream.clone();
     let options = Options {
         program,
-        arguments: args.program,
+        arguments,
         inherited: inherited::inherited(),
         kinds: args.events,
         compressor,
@@ -43,7 +50,10 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         follow: !args.no_follow,
     };
     let guard = interrupt::guard();
-    let (recording, outcome) = host::record(options, &guard)?;
+    let (recording, outcome) = match args.pid {
+        None => host::record(options, &guard)?,
+        Some(pid) => host::record_running(options, pid, args.duration, &guard)?,
+    };
     let (path, written, mut text) = conclude(&args.output, &recording.profiles, args.quiet);
     drop(guard);
     let stream_missing = stream.is_some() && !recording.stream_whole;

@@ -38,6 +38,7 @@ struct StartArgs {
     image_end: u64,
     base: u64,
     stack_top: u64,
+    threads: u64,
 }
 
 impl StartArgs {
@@ -52,10 +53,50 @@ impl StartArgs {
             self.image_end,
             self.base,
             self.stack_top,
+            self.threads,
         ]
         .iter()
         .flat_map(|w| w.to_le_bytes())
         .collect()
+    }
+}
+
+/// What the runtime is told.
+pub(crate) struct Start {
+    /// The shared file's descriptor in the target.
+    pub(crate) file: i32,
+    /// Our executable's there, or -1.
+    pub(crate) image_file: i32,
+    /// Where the app starts.
+    pub(crate) app_pc: u64,
+    /// Its stack pointer there.
+    pub(crate) app_sp: u64,
+    /// Where the program starts, behind its dynamic linker, or 0.
+    pub(crate) entry: u64,
+    /// Threads of a process that has been running, else 0.
+    pub(crate) threads: usize,
+}
+
+impl Start {
+    /// What to write for a runtime at `base`, and where, which is its stack pointer too.
+    pub(crate) fn place(&self, base: u64) -> (Vec<u8>, u64) {
+        let text = image::text();
+        let stack_top = base + image::bytes().len() as u64;
+        let args = StartArgs {
+            file: self.file as u64,
+            image_file: i64::from(self.image_file) as u64,
+            app_pc: self.app_pc,
+            app_sp: self.app_sp,
+            entry: self.entry,
+            image_start: base + text.start as u64,
+            image_end: base + text.end as u64,
+            base,
+            stack_top,
+            threads: self.threads as u64,
+        }
+        .bytes();
+        let args_at = (stack_top - args.len() as u64 - 64) & !15;
+        (args, args_at)
     }
 }
 
@@ -212,7 +253,6 @@ pub fn inject(
     if let Some(moved) = image::moved(base) {
         write(pid, &moved.bytes, base + moved.offset as u64)?;
     }
-    let text = image::text();
     let stack_top = base + image::bytes().len() as u64;
     let file = match file {
         File::Inherited(fd) => fd,
@@ -225,19 +265,15 @@ pub fn inject(
             fd
         }
     };
-    let args = StartArgs {
-        file: file as u64,
-        image_file: image_file.map_or(u64::MAX, |image| image.fd as u64),
+    let start = Start {
+        file,
+        image_file: image_file.map_or(-1, |image| image.fd),
         app_pc: app.rip,
         app_sp: app.rsp,
         entry: entry(pid).filter(|&at| at != app.rip).unwrap_or(0),
-        image_start: base + text.start as u64,
-        image_end: base + text.end as u64,
-        base,
-        stack_top,
-    }
-    .bytes();
-    let args_at = (stack_top - args.len() as u64 - 64) & !15;
+        threads: 0,
+    };
+    let (args, args_at) = start.place(base);
     write(pid, &args, args_at)?;
     // The runtime reads the app's memory so: a sandbox that refuses it would leave it blind.
     let mut back = [0; 8];

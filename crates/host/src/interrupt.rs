@@ -71,6 +71,11 @@ impl Guard {
         }
     }
 
+    /// Whether an interrupt came that no program got.
+    pub fn asked(&self) -> bool {
+        WAITING.load(Ordering::SeqCst) != 0
+    }
+
     /// The program has ended.
     pub fn ended(&self) {
         TARGET.store(0, Ordering::SeqCst);

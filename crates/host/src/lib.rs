@@ -8,6 +8,10 @@
 //! | [`bell`] | waiting for many processes at once |
 //! | [`inject`] | the runtime into a stopped process |
 //! | [`launch`] | a program started, injected, and waited for |
+//! | [`running`] | what `/proc` tells about a process that runs already |
+//! | [`tracee`] | its threads, stopped |
+//! | [`attach`] | the runtime into it, and out again |
+//! | [`keeper`] | the process that does that, whatever happens to this one |
 //! | [`interrupt`] | what Ctrl-C means while a program runs |
 //! | [`modules`] | run-time addresses to places |
 //! | [`dictionary`] | what path numbers mean |
@@ -23,8 +27,9 @@
 //! | [`session`] | all processes of a run |
 //! | [`record`] | all of it, for a program and what it starts |
 //!
-//! Architecture invariant: only [`inject`], [`launch`] and [`follow`] know ptrace; nothing here prints.
+//! Architecture invariant: only [`inject`], [`launch`], [`follow`], [`tracee`] and [`attach`] know ptrace; nothing here prints.
 
+pub mod attach;
 pub mod bell;
 pub mod dictionary;
 pub mod exact;
@@ -35,13 +40,16 @@ pub mod follow;
 pub mod image;
 pub mod inject;
 pub mod interrupt;
+pub mod keeper;
 pub mod launch;
 pub mod modules;
 pub mod only;
 pub mod pids;
 pub mod process;
 pub mod record;
+pub mod running;
 pub mod session;
 pub mod shared;
 pub mod stream;
 pub mod stress;
+pub mod tracee;

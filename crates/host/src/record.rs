@@ -3,6 +3,8 @@
 //!
 //! Here is what goes in and what comes out; [`crate::session`] does it.
 
+mod attached;
+
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -12,6 +14,8 @@ use trommel_compress::Spec;
 use trommel_profile::Profile;
 use trommel_symbol::launch::Program;
 use trommel_tuple::KindSet;
+
+pub use attached::{NotAttached, record_running};
 
 use crate::bell;
 use crate::family::Family;
@@ -99,6 +103,14 @@ pub enum RecordError {
         /// Why.
         failure: LaunchFailure,
     },
+    /// A running program was not taken under control.
+    #[error("process {pid}: {why}")]
+    NotAttached {
+        /// The process.
+        pid: i32,
+        /// Why.
+        why: NotAttached,
+    },
     /// No shared memory.
     #[error(
         "cannot make the memory shared with the program: {0}; `trommel doctor` tells what is in the way"
@@ -136,16 +148,7 @@ pub fn record(
     let family = Family::new().map_err(RecordError::Shared)?;
     let mut session = Session::new(options, notice);
     let shared = Shared::first(&family, session.terms()).map_err(RecordError::Shared)?;
-    let stream = match &options.stream {
-        Some(path) => {
-            let file = Pending::open(path).map_err(|error| RecordError::Stream {
-                path: path.clone(),
-                error,
-            })?;
-            Some((file, options.stream_limit))
-        }
-        None => None,
-    };
+    let stream = stream_for(options)?;
     let clock = Instant::now();
     let args: Vec<&OsStr> = options.arguments.iter().map(OsString::as_os_str).collect();
     let command = Command {
@@ -172,8 +175,20 @@ pub fn record(
             .collect(),
     };
     session.first(identity, shared, stream);
-    session.serve();
+    session.serve(None);
     guard.ended();
     drop(watch);
     session.conclude(clock)
+}
+
+/// The stream file, if one is wanted, with the number of events that are enough.
+fn stream_for(options: &RecordOptions) -> Result<Option<(Pending, Option<u64>)>, RecordError> {
+    let open = |path: &PathBuf| {
+        let file = Pending::open(path).map_err(|error| RecordError::Stream {
+            path: path.clone(),
+            error,
+        })?;
+        Ok((file, options.stream_limit))
+    };
+    options.stream.as_ref().map(open).transpose()
 }

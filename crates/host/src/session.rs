@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 use trommel_profile::Profile;
-use trommel_queue::{Request, Unfollowed};
+use trommel_queue::{Request, State, Unfollowed};
 use trommel_symbol::Files;
 
 use crate::bell;
@@ -59,6 +59,9 @@ struct Traced {
 
 /// The stream file of a process, and how many events are wanted in it.
 pub type Stream = (io::Result<StreamFile>, Option<u64>);
+
+/// Asked again and again, with the state of the first program: how it has ended for us.
+pub type Parted<'a> = &'a mut dyn FnMut(Option<State>) -> Option<Ended>;
 
 /// A run that goes on.
 pub struct Session<'a> {
@@ -140,10 +143,26 @@ impl<'a> Session<'a> {
         self.started += 1;
     }
 
-    /// Serves until the first program has ended and everything is folded.
-    pub fn serve(&mut self) {
+    /// Serves until the first program has ended and everything is folded. `parted` tells when control
+    /// has ended of a program that is not our child, given its state.
+    pub fn serve(&mut self, mut parted: Option<Parted<'_>>) {
+        const OFTEN: Duration = Duration::from_millis(10);
+        let nap = if parted.is_some() { OFTEN } else { IDLE };
         let mut looked = Instant::now();
         loop {
+            if let Some(parted) = &mut parted
+                && self.ended.is_none()
+            {
+                let state = self.process(0).and_then(|(_, p)| p.shared.state());
+                if let Some(ended) = parted(state) {
+                    self.ended = Some((ended, Instant::now()));
+                    if let Some((_, process)) = self.process(0)
+                        && process.end == End::No
+                    {
+                        process.end = End::Ended(None);
+                    }
+                }
+            }
             // Asked before looking, so that what was published before an end is seen.
             if bell::child_changed() {
                 self.changes();
@@ -186,7 +205,7 @@ impl<'a> Session<'a> {
                 Some(_) => BRIEF,
                 None => pause.unwrap_or(IDLE),
             };
-            bell::sleep(families, pause, || {
+            bell::sleep(families, pause.min(nap), || {
                 let news = |family: &Rc<Family>| {
                     let known = |slot| is_known(processes, family, slot);
                     family.is_asked() || !family.newcomers(known).is_empty()

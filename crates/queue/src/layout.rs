@@ -4,10 +4,12 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::desk::Attached;
+
 /// "TROMMELQ", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TROMMELQ");
 /// Changes with every change to this file.
-pub const LAYOUT_VERSION: u32 = 3;
+pub const LAYOUT_VERSION: u32 = 5;
 
 /// Bytes of one chunk. The full test of generated code depends on it being 64 KiB.
 pub const CHUNK: usize = 1 << 16;
@@ -49,7 +51,7 @@ pub const PUBLISHED_OFFSET: usize = CHUNKS_OFFSET + CHUNKS * size_of::<Chunk>();
 /// Chunks given back in order: a ring of `u32`, chunk numbers.
 pub const GIVEN_BACK_OFFSET: usize = PUBLISHED_OFFSET + CHUNKS * 4;
 /// A page for each thread, which is also the first page of its thread area (see the runtime's
-/// `area`); its first word is the write pointer.
+/// `area`): a [`Desk`](crate::desk::Desk).
 pub const THREAD_PAGES_OFFSET: usize =
     (GIVEN_BACK_OFFSET + CHUNKS * 4).next_multiple_of(THREAD_PAGE);
 /// Bytes of a thread's page.
@@ -279,6 +281,9 @@ pub struct Control {
     pub cache_bytes: AtomicU64,
     /// Times code was dropped because the app changed it.
     pub invalidations: AtomicU64,
+
+    /// Of a program that was running already.
+    pub attached: Attached,
     /// Identifies the runtime that was built; the host's to write.
     pub build: AtomicU64,
     /// Where the runtime failed, if [`Control::let_go`] says that it did.
@@ -323,9 +328,13 @@ pub struct Directory {
 impl Directory {
     /// Whether the host is there, in a file that it has not given up.
     pub fn host_is_there(&self) -> bool {
+        Self::host_lives(self.host[0].load(Relaxed))
+    }
+
+    /// The same, of the first word of [`Self::host`].
+    pub const fn host_lives(word: u32) -> bool {
         const OWNER_DIED: u32 = 1 << 30;
         const OWNER: u32 = OWNER_DIED - 1;
-        let word = self.host[0].load(Relaxed);
         word & OWNER != 0 && word & OWNER_DIED == 0
     }
 

@@ -18,7 +18,7 @@
 //! | [`Control`] | both | state words, the published and consumed chunk counts, waits |
 //! | [`Request`] | both | what a thread asks the host before it executes another program |
 //! | [`Chunk`]s, two rings | both | who fills each chunk; those published, those given back |
-//! | thread pages | target | the write pointer of each thread, which generated code advances |
+//! | thread pages | both | the write pointer of each thread, which generated code advances; its [`desk`] |
 //! | [`dict`] | target | paths, blocks and regions: what a record's number stands for |
 //! | pool | target | records, in [`CHUNK`]-byte chunks |
 //!
@@ -53,6 +53,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod desk;
 pub mod dict;
 mod layout;
 

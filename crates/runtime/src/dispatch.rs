@@ -192,7 +192,8 @@ impl Runtime {
         if core::mem::take(&mut self.evict) {
             self.flush();
         }
-        if thread.process.is_leaving() {
+        let fragile = thread.interrupted.is_some_and(|call| call.is_fragile(pc));
+        if thread.process.is_leaving() && !fragile {
             return native::leave(thread, context);
         }
         if thread.single.take() == Some(pc) {

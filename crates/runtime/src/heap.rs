@@ -166,6 +166,7 @@ fn grow(block: *mut u8, old: usize, new: usize) -> *mut u8 {
     // is replaced is the mapping just made.
     match unsafe { sys::checked(linux_raw_sys::general::__NR_mremap, args) } {
         Ok(at) => {
+            sys::disown(block as u64, old);
             if new > old {
                 sys::populate(at + old as u64, (new - old).min(4 * STEP) as u64);
             }

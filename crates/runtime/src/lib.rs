@@ -25,6 +25,8 @@
 //! | [`signal`] | the app's handlers under control, at exact places |
 //! | [`kernel_writes`] | those that write where we have protected pages |
 //! | [`native`] | letting go |
+//! | [`attach`] | threads of a running process in and out |
+//! | [`own`] | the runtime's memory, listed |
 //!
 //! # Invariants
 //! * No libc, no thread-local storage through FS (it is the app's), no panic machinery; the GS base
@@ -41,6 +43,7 @@ extern crate alloc;
 
 pub mod arch;
 pub mod area;
+pub mod attach;
 pub mod cache;
 pub mod change;
 pub mod decode;
@@ -53,6 +56,7 @@ pub mod heap;
 pub mod kernel_writes;
 pub mod lock;
 pub mod native;
+pub mod own;
 pub mod pages;
 pub mod region;
 pub mod signal;

@@ -10,6 +10,7 @@
 use core::arch::{asm, naked_asm};
 use core::panic::PanicInfo;
 
+use trommel_runtime::attach;
 use trommel_runtime::failure;
 use trommel_runtime::heap::Heap;
 use trommel_runtime::start::{StartArgs, start};
@@ -31,6 +32,11 @@ pub unsafe extern "C" fn _start() -> ! {
 unsafe extern "C" fn begin(args: *const StartArgs) -> ! {
     // SAFETY: the host passes valid arguments, once.
     let started = unsafe { start(*args, &HEAP) };
+    // SAFETY: as above.
+    if started.is_none() && unsafe { (*args).threads } != 0 {
+        // SAFETY: it was not started.
+        unsafe { attach::give_up() }
+    }
     if started.is_none() {
         sys::complain(b"trommel: the target has no memory left for the runtime\n");
     }

@@ -62,15 +62,19 @@ use core::sync::atomic::Ordering::{Acquire, Release};
 
 pub use frame::{Action, AltStack, Info, UCONTEXT_BYTES, Ucontext};
 use handler::{call_handler, die, requeue};
+pub use leave::give_up;
 use leave::{hand_on, landed_as_child, leave};
 use place::{Found, Where, in_runtime, place};
-pub use state::{Actions, BeforeChild, Pending, block_all, set_mask, unblock_trap, use_stack};
+pub use state::{
+    Actions, BeforeChild, Pending, block_all, get_stack, set_mask, unblock_trap, use_stack,
+};
 use state::{bit, is_synchronous, set_action};
 use trommel_queue::{FULL_WINDOW, LetGo};
 pub use waits::{WAITS, wait};
 
 use crate::arch::{self, Landmarks};
 use crate::area::{CONTEXT_OFFSET, Context};
+use crate::attach;
 use crate::cache::{AppPc, CachePc, Fragment, Spilled, Step};
 use crate::dispatch::Runtime;
 use crate::failure::{self, Fault};
@@ -87,6 +91,9 @@ const SIGFPE: i32 = 8;
 const SIGSEGV: i32 = 11;
 /// Signals that instructions cause.
 pub const SYNCHRONOUS: [i32; 5] = [SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV];
+/// All other signals, as a mask.
+const ALL_BUT_SYNCHRONOUS: u64 =
+    !(bit(SIGILL) | bit(SIGTRAP) | bit(SIGBUS) | bit(SIGFPE) | bit(SIGSEGV));
 /// One more than the last signal number.
 pub const SIGNALS: usize = 65;
 const TRAP_FLAG: u64 = 0x100;
@@ -115,6 +122,12 @@ pub fn serve(process: &'static Process) {
     PROCESS.store(&raw const *process as u64, Release);
 }
 
+/// The process that handlers belong to.
+pub fn process() -> &'static Process {
+    // SAFETY: set before the first handler was installed, for good.
+    unsafe { &*(PROCESS.load(Acquire) as *const Process) }
+}
+
 fn context() -> &'static mut Context {
     let this: u64;
     // SAFETY: GS points to the thread area while a thread is under control.
@@ -130,12 +143,15 @@ fn context() -> &'static mut Context {
 /// # Safety
 /// Only `arch::on_signal` may call this.
 pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut Ucontext) -> u64 {
-    // SAFETY: set before the first handler was installed, for good.
-    let process = unsafe { &*(PROCESS.load(Acquire) as *const Process) };
+    let process = process();
     // SAFETY: the kernel passes valid pointers.
     let (info, frame) = unsafe { (&*info, &mut *frame) };
-    if process.is_leaving() && !process.has_area(arch::gs_base()) {
-        return hand_on(process, info, frame);
+    let request = attach::request(info);
+    if (process.is_leaving() || request.is_some()) && !process.has_area(arch::gs_base()) {
+        return match request {
+            Some(_) => 0,
+            None => hand_on(process, info, frame),
+        };
     }
     let context = context();
     // SAFETY: the thread is this one, and where it was
@@ -165,6 +181,10 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
             frame.sigmask |= bit(signal);
             requeue(info);
             return 0;
+        } else if let Some(blocked) = request {
+            thread.leaving = true;
+            let mask = frame.sigmask | blocked;
+            thread.signals.true_mask.get_or_insert(mask);
         } else {
             keep(thread, info, frame);
         }
@@ -182,7 +202,10 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
     }
     stress::fail(Place::Deliver);
     let mut runtime = process.runtime.lock();
-    found(&mut runtime, thread, context, info, frame, caused);
+    match request {
+        Some(blocked) => asked_to_leave(&mut runtime, thread, context, frame, blocked),
+        None => found(&mut runtime, thread, context, info, frame, caused),
+    }
     drop(runtime);
     if core::mem::take(&mut thread.full) && thread.publish_now().is_err() {
         native::host_gone(thread, context);
@@ -192,7 +215,35 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
             frame.sigmask &= !bit(SIGTRAP);
         }
     }
+    if core::mem::take(&mut thread.left) {
+        attach::depart(thread);
+    }
     0
+}
+
+/// The host wants the thread out of the cache: here, or at the next boundary.
+fn asked_to_leave(
+    runtime: &mut Runtime,
+    thread: &mut Thread,
+    context: &mut Context,
+    frame: &mut Ucontext,
+    blocked: u64,
+) {
+    thread.leaving = true;
+    match place(runtime, context, frame.rip) {
+        Where::Boundary(app, at) => {
+            stop_stepping(thread, context, frame);
+            frame.sigmask |= blocked;
+            arrived(runtime, thread, context, frame, app, at);
+        }
+        Where::Inside(..) | Where::Lead => {
+            let signals = &mut thread.signals;
+            signals.true_mask.get_or_insert(frame.sigmask | blocked);
+            frame.sigmask = ALL_BUT_SYNCHRONOUS;
+            signals.rolling = true;
+            frame.eflags |= TRAP_FLAG;
+        }
+    }
 }
 
 /// Found outside of the runtime: the lock is this thread's to take.
@@ -370,7 +421,7 @@ fn keep(thread: &mut Thread, info: &Info, frame: &mut Ucontext) {
     let signals = &mut thread.signals;
     signals.kept = Some(*info);
     signals.true_mask.get_or_insert(frame.sigmask);
-    frame.sigmask = !SYNCHRONOUS.iter().fold(0, |mask, s| mask | bit(*s));
+    frame.sigmask = ALL_BUT_SYNCHRONOUS;
 }
 
 /// A synchronous signal that was sent while another is kept. Like any other standard signal, it
@@ -559,6 +610,9 @@ fn deliver(
         }
         _ => {
             to_app_state(runtime, thread, context, frame, app, at);
+            if let Some(call) = thread.interrupted.take() {
+                call.finish(frame, action.flags);
+            }
             call_handler(runtime, thread, context, info, frame, &action, caused);
         }
     }

@@ -19,6 +19,7 @@ use crate::arch::{self, Landmarks};
 use crate::area::{
     CONTEXT_OFFSET, Context, Entries, INDIRECT_TABLE, SECOND_BYTES, SECOND_OFFSET, STACKS_END,
 };
+use crate::attach;
 use crate::cache::{AppPc, Cache};
 use crate::deliver::{Mapped, Queue, Shared};
 use crate::dispatch::Runtime;
@@ -54,6 +55,8 @@ pub struct StartArgs {
     pub base: u64,
     /// Top of the stack the runtime is started on.
     pub stack_top: u64,
+    /// Threads of the process, all of them stopped; 0 in a process that is about to start.
+    pub threads: u64,
 }
 
 const PAGE: u64 = 4096;
@@ -130,22 +133,26 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     };
     // SAFETY: the rest of the block, which nothing else uses.
     unsafe { heap.give(rest) };
-    let shared_at = map_shared(file)?;
+    let shared_at = map_shared(file);
     sys::close(file);
     if args.image_file != u64::MAX {
         sys::close(args.image_file as i32);
     }
+    let shared_at = shared_at?;
     sys::populate(shared_at + POOL_OFFSET as u64, CHUNK as u64);
     // SAFETY: mapped as required.
     let mapped = unsafe { Mapped::new(shared_at) };
     // SAFETY: the first page of the area, which is not used yet.
     unsafe { sys::map_again(mapped.thread_page(0), sys::PAGE, area) }.ok()?;
     let control = mapped.control();
+    attach::tell(&control.attached, &args);
     let stress = control.options.load(Relaxed);
     crate::stress::set(stress);
     let kinds = KindSet::from_bits(control.kinds.load(Relaxed) as u8);
-    // SAFETY: GS is the runtime's from here on.
-    let _ = unsafe { sys::call(nr::__NR_arch_prctl, [ARCH_SET_GS, area, 0, 0, 0, 0]) };
+    if args.threads == 0 {
+        // SAFETY: GS is the runtime's from here on.
+        let _ = unsafe { sys::call(nr::__NR_arch_prctl, [ARCH_SET_GS, area, 0, 0, 0, 0]) };
+    }
     let mut cache = Cache::new();
     cache.far = stress & options::FAR != 0;
     let insns = (stress & options::INSNS_MASK) as usize;
@@ -188,10 +195,13 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         Box::leak(Box::new(Process::new(runtime, Queue::new(mapped), image)));
     let thread = Thread::of_area(process, area, 0, 0);
     thread.writer.number = 1;
-    thread.writer.tid = sys::gettid() as u32;
+    signal::serve(process);
+    if args.threads != 0 {
+        return attach::prepare(process, thread, &args);
+    }
+    thread.is_current();
     // There is room in an empty queue.
     let _ = process.queue.take(&mut thread.writer);
-    signal::serve(process);
     signal::use_stack(&thread.signals.own_stack);
     // SAFETY: in the area just filled in.
     let context = unsafe { &mut *((area + CONTEXT_OFFSET as u64) as *mut Context) };

@@ -5,6 +5,8 @@ use core::arch::asm;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::own;
+
 pub use linux_raw_sys::general as nr;
 
 use crate::arch;
@@ -109,10 +111,13 @@ pub unsafe fn mmap(map: &Map) -> Result<u64, Errno> {
 /// Where the runtime's own memory goes: far from where the kernel puts the app's, so that the app's
 /// mappings are where they would be without us.
 static OWN_MEMORY: AtomicU64 = AtomicU64::new(0);
+/// Where it starts.
+static OWN_START: AtomicU64 = AtomicU64::new(0);
 
 /// Says where the runtime's own memory is to go.
 pub fn own_memory_from(at: u64) {
     OWN_MEMORY.store(at, Relaxed);
+    OWN_START.store(at, Relaxed);
 }
 
 /// Fresh private memory of the runtime's, readable and writable.
@@ -132,6 +137,14 @@ pub fn anonymous(len: usize) -> Result<u64, Errno> {
             fd: -1,
             offset: 0,
         })
+    }
+    .inspect(|at| own::add(*at, pages))
+}
+
+/// Takes note that memory of [`anonymous`] is unmapped.
+pub fn disown(at: u64, len: usize) {
+    if !(OWN_START.load(Relaxed)..OWN_MEMORY.load(Relaxed)).contains(&at) {
+        own::remove(at, len.next_multiple_of(4096) as u64);
     }
 }
 
@@ -209,6 +222,7 @@ pub fn huge(at: u64, len: u64) {
 /// # Safety
 /// Nothing in the range may be used any more.
 pub unsafe fn munmap(at: u64, len: usize) {
+    disown(at, len);
     // SAFETY: handed on to the caller. A failure leaves the memory mapped, which harms nobody.
     let _ = unsafe { call(nr::__NR_munmap, [at, len as u64, 0, 0, 0, 0]) };
 }

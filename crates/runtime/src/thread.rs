@@ -34,6 +34,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use linux_raw_sys::general as nr;
+use trommel_queue::desk::Desk;
 use trommel_queue::{LetGo, MAX_THREADS, State};
 
 use crate::arch;
@@ -42,6 +43,7 @@ use crate::area::{
     SECOND_BYTES, SECOND_OFFSET, SIGNAL_STACK_BYTES, STACK_BYTES, STACKS, STACKS_END,
     SYSCALL_TABLE, THREAD_PAGE, WHOLE_BYTES,
 };
+use crate::attach::Interrupted;
 use crate::cache::AppPc;
 use crate::deliver::{HostGone, Queue, Writer};
 use crate::dispatch::Runtime;
@@ -94,7 +96,8 @@ impl Process {
 
     /// Whether the process is being let go.
     pub fn is_leaving(&self) -> bool {
-        self.leaving.load(Relaxed) != 0
+        let detach = &self.queue.control().attached.detach;
+        self.leaving.load(Relaxed) != 0 || detach.load(Relaxed) != 0
     }
 
     /// A free area. The runtime's lock is held, so nobody else takes one; others may put some.
@@ -161,6 +164,10 @@ pub struct Thread {
     pub own_actions: Option<Box<Actions>>,
     /// Whoever started it waits until it is done.
     waited_for: bool,
+    /// It is native when it returns from the signal handler that it is in.
+    pub left: bool,
+    /// The system call that it was stopped in when it was taken under control.
+    pub interrupted: Option<Interrupted>,
     /// Which tables of indirect targets it uses.
     pub targets: usize,
     area: u64,
@@ -194,8 +201,14 @@ impl Thread {
         }
     }
 
+    /// Its page.
+    pub fn desk(&self) -> &'static Desk {
+        // SAFETY: the page stays mapped; all atomics.
+        unsafe { &*((self.area + THREAD_PAGE as u64) as *const Desk) }
+    }
+
     /// Its context.
-    fn context(&self) -> &'static mut Context {
+    pub fn context(&self) -> &'static mut Context {
         // SAFETY: the area stays mapped, and this thread, or its parent before it starts, is the
         // only one to use it.
         unsafe { &mut *((self.area + CONTEXT_OFFSET as u64) as *mut Context) }
@@ -241,11 +254,17 @@ impl Thread {
             spawned: false,
             own_actions: None,
             waited_for: false,
+            left: false,
+            interrupted: None,
             targets,
             area,
             node: Node { next: 0, thread: 0 },
         }));
         thread.node.thread = &raw const *thread as u64;
+        let desk = thread.desk();
+        desk.area.store(area, Relaxed);
+        desk.stack
+            .store(&raw const thread.signals.stack as u64, Relaxed);
         let context = thread.context();
         context.entry = start::entries();
         context.stack = stack;
@@ -259,7 +278,7 @@ impl Thread {
 
     /// An area for a new thread.
     #[allow(clippy::mut_from_ref, reason = "what is returned is nobody's")]
-    fn make(process: &'static Process, runtime: &mut Runtime) -> Option<&'static mut Self> {
+    pub fn make(process: &'static Process, runtime: &mut Runtime) -> Option<&'static mut Self> {
         if let Some(thread) = process.free_area() {
             return Some(thread);
         }
@@ -335,12 +354,24 @@ impl Thread {
         child.clear_handlers = false;
         child.made = None;
         child.writer.overdrawn = false;
-        child.seen.store(runtime.cache.epoch(), Relaxed);
-        child.see(runtime.watched());
-        runtime.numbers += 1;
-        child.writer.number = runtime.numbers;
-        runtime.threads.push(&raw const *child);
+        child.interrupted = None;
+        child.enlist(runtime);
         Some(child)
+    }
+
+    /// Takes note of the calling thread's id, which is this one.
+    pub fn is_current(&mut self) {
+        self.writer.tid = sys::gettid() as u32;
+        self.desk().tid.store(self.writer.tid, Relaxed);
+    }
+
+    /// Numbers the thread and puts it on the list.
+    pub fn enlist(&mut self, runtime: &mut Runtime) {
+        self.seen.store(runtime.cache.epoch(), Relaxed);
+        self.see(runtime.watched());
+        runtime.numbers += 1;
+        self.writer.number = runtime.numbers;
+        runtime.threads.push(&raw const *self);
     }
 
     /// Starts a thread with the app's system call, which is behind `next`. Returns the kernel's
@@ -456,16 +487,17 @@ const SHARED_TABLES: usize = 1;
 pub unsafe extern "C" fn begin(context: &mut Context) {
     // SAFETY: the area is this thread's.
     let thread = unsafe { Thread::of(context) };
-    thread.writer.tid = sys::gettid() as u32;
+    thread.is_current();
     signal::use_stack(&thread.signals.own_stack);
     let process = thread.process;
     if core::mem::take(&mut thread.clear_handlers) {
         process.runtime.lock().actions_of(thread).cleared();
     }
+    // First: who leaves here needs the trap, and must know the app's own mask.
+    signal::set_mask(thread.signals.first_mask);
     if process.queue.take(&mut thread.writer).is_err() {
         native::host_gone(thread, context);
     }
-    signal::set_mask(thread.signals.first_mask);
     let pc = context.next_pc;
     process.runtime.lock().go(thread, context, pc, None, false);
 }

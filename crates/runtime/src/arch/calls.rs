@@ -109,6 +109,13 @@ unsafe extern "C" {
 }
 
 impl Landmarks {
+    /// Behind the call of [`unless_pending`], and where it returns from without one.
+    pub fn wait() -> (u64, u64) {
+        const SYSCALL_BYTES: u64 = 2;
+        let call = trommel_unless_pending_call as *const () as u64;
+        (call + SYSCALL_BYTES, never_called as *const () as u64)
+    }
+
     /// Where a thread goes on that a signal found at `pc`, if that is on the way to a call which is
     /// not to be made then.
     pub fn called_off(pc: u64) -> Option<u64> {

@@ -28,6 +28,7 @@ use core::mem::offset_of;
 use crate::area::{
     CONTEXT_OFFSET, Context, INDIRECT_TABLE, Reason, SECOND_ENTRIES, SECOND_KEYS, SECOND_SEED,
 };
+use crate::signal::AltStack;
 
 macro_rules! at {
     ($($field:tt)+) => { CONTEXT_OFFSET + offset_of!(Context, $($field)+) };
@@ -476,6 +477,39 @@ pub unsafe extern "C" fn clone_thread(args: *const [u64; 6], number: u64, area: 
     )
 }
 
+/// Where the host leads a stopped thread: GS is at its area already, all signals are blocked, the
+/// vector state is the app's, and the rest of the app's state is on its desk.
+///
+/// # Safety
+/// Only the host may lead threads here.
+#[unsafe(naked)]
+pub unsafe extern "C" fn join() {
+    naked_asm!(
+        "mov rsp, gs:[{stack}]",
+        "xor ebp, ebp",
+        "mov rdi, gs:[{this}]",
+        "lea rdi, [rdi + {context}]",
+        save_vectors!(),
+        "call {join}",
+        "jmp {resume}",
+        stack = const at!(stack),
+        this = const at!(this),
+        context = const CONTEXT_OFFSET,
+        xmm = const offset_of!(Context, xmm),
+        join = sym crate::attach::join,
+        resume = sym resume,
+    )
+}
+
+/// Where the host leads one thread when all are out of the cache, with the stack at its top.
+///
+/// # Safety
+/// Only the host may lead a thread here.
+#[unsafe(naked)]
+pub unsafe extern "C" fn farewell() {
+    naked_asm!("xor ebp, ebp", "call {farewell}", "ud2", farewell = sym crate::attach::farewell)
+}
+
 /// Ends the thread. Puts `node` at the front of the list at `list` first: from then on the
 /// thread's area may be given to another, so nothing of it is touched.
 ///
@@ -536,6 +570,24 @@ pub fn gs_base() -> u64 {
         )
     };
     base
+}
+
+/// Makes the kernel use an alternate stack for this thread, from a handler that runs on the
+/// one before, which the kernel allows nobody: on the stack whose top is `elsewhere` for the call.
+///
+/// # Safety
+/// All signals must be blocked, `elsewhere` not in use, and the new stack the app's or for good.
+#[unsafe(naked)]
+pub unsafe extern "C" fn change_stack(new: *const AltStack, elsewhere: u64) {
+    naked_asm!(
+        "mov rdx, rsp",
+        "mov rsp, rsi",
+        "xor esi, esi",
+        "mov eax, 131", // sigaltstack
+        "syscall",
+        "mov rsp, rdx",
+        "ret",
+    )
 }
 
 /// What the kernel returns to from a signal handler of the runtime.

@@ -5,6 +5,7 @@ use linux_raw_sys::general as nr;
 
 use super::CachePc;
 use crate::emit::Code;
+use crate::own;
 use crate::region::{self, Range};
 use crate::sys;
 
@@ -207,6 +208,7 @@ fn reserve(at: u64) -> Option<u64> {
     }
     .ok()?;
     if got == at {
+        own::add(at, ARENA_BYTES);
         return Some(got);
     }
     // SAFETY: the mapping is the one just made (an old kernel took the address for a hint).

@@ -35,11 +35,23 @@ pub struct AltStack {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Info {
-    pub(super) signo: i32,
+    /// The signal's number.
+    pub signo: i32,
     pub(super) errno: i32,
     pub(super) code: i32,
     pub(super) pad: i32,
     pub(super) fields: [u64; 14],
+}
+
+impl Info {
+    /// What `rt_tgsigqueueinfo` gave it to carry.
+    pub const fn queued_value(&self) -> Option<u64> {
+        const SI_QUEUE: i32 = -1;
+        match self.code {
+            SI_QUEUE => Some(self.fields[1]),
+            _ => None,
+        }
+    }
 }
 
 /// `struct ucontext` of x86-64, as the kernel builds it.
@@ -70,7 +82,7 @@ const _: () = assert!(UCONTEXT_BYTES == 304 && size_of::<Info>() == 128);
 
 impl Ucontext {
     /// A general register by hardware number.
-    pub(super) fn reg(&mut self, n: u8) -> &mut u64 {
+    pub fn reg(&mut self, n: u8) -> &mut u64 {
         const PLACE: [usize; 16] = [13, 14, 12, 11, 15, 10, 9, 8, 0, 1, 2, 3, 4, 5, 6, 7];
         &mut self.regs[PLACE[usize::from(n & 15)]]
     }

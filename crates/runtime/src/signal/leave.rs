@@ -7,6 +7,7 @@ use super::frame::{Action, Info, Ucontext};
 use super::handler::requeue;
 use super::state::{bit, is_synchronous, set_action, set_mask};
 use super::{SA_NODEFER, SA_RESETHAND, SIG_DFL, SIG_IGN, SS_DISABLE, TRAP_FLAG, stop_stepping};
+use crate::arch;
 use crate::area::Context;
 use crate::dispatch::Runtime;
 use crate::sys;
@@ -28,7 +29,6 @@ pub(super) fn leave(
 }
 
 fn become_native(thread: &mut Thread, context: &mut Context, frame: &mut Ucontext) {
-    const ARCH_SET_GS: u64 = 0x1001;
     let signals = &mut thread.signals;
     frame.eflags &= !TRAP_FLAG;
     if core::mem::take(&mut signals.own_traps) {
@@ -52,6 +52,19 @@ fn become_native(thread: &mut Thread, context: &mut Context, frame: &mut Ucontex
         context.pending = saved.pending;
         signals.true_mask = saved.mask;
     }
+    thread.left = true;
+}
+
+/// The thread's last step under control, in a signal handler. Newer kernels give back the alternate
+/// stack of a frame only if the frame is not on the one before.
+pub fn give_up(thread: &Thread) {
+    const ARCH_SET_GS: u64 = 0x1001;
+    let mut stack = thread.signals.stack;
+    if stack.size == 0 {
+        stack.flags = SS_DISABLE;
+    }
+    // SAFETY: signals are blocked, and the thread has come out of the runtime.
+    unsafe { arch::change_stack(&raw const stack, thread.context().stack) };
     // SAFETY: nothing uses GS from here on: the handler returns straight to the kernel.
     let _ = unsafe { sys::call(nr::__NR_arch_prctl, [ARCH_SET_GS, 0, 0, 0, 0, 0]) };
 }
@@ -74,6 +87,8 @@ pub(super) fn landed_as_child(thread: &mut Thread, context: &mut Context, frame:
         runtime.code_pages.restore_copy();
     }
     become_native(thread, context, frame);
+    thread.left = false;
+    give_up(thread);
 }
 
 /// A signal for a thread that runs natively while others are under control still: the app's handler

@@ -106,6 +106,19 @@ pub fn block_all() -> u64 {
     mask
 }
 
+/// The alternate stack that the kernel uses for this thread, which is not on it.
+pub fn get_stack() -> AltStack {
+    let mut stack = AltStack {
+        sp: 0,
+        flags: SS_DISABLE,
+        pad: 0,
+        size: 0,
+    };
+    // SAFETY: a valid structure to write to.
+    let _ = unsafe { sys::call(nr::__NR_sigaltstack, [0, &raw mut stack as u64, 0, 0, 0, 0]) };
+    stack
+}
+
 /// Makes the kernel use an alternate stack of the runtime's for this thread.
 pub fn use_stack(stack: &AltStack) {
     // SAFETY: the stack is the runtime's for good.
@@ -193,10 +206,28 @@ impl Actions {
         Self(actions)
     }
 
+    /// Takes over, in a process that has been running, the synchronous signals and all that it
+    /// handles.
+    pub fn adopt() -> Self {
+        let mut actions = Self::none();
+        for signal in 1..SIGNALS {
+            let app = get_action(signal as i32);
+            actions.0[signal] = app;
+            if actions.is_own(signal) {
+                set_action(signal as i32, &own_action(&app));
+            } else {
+                actions.0[signal] = Action::default();
+            }
+        }
+        actions
+    }
+
     /// Gives the kernel the app's dispositions.
     pub fn give_back(&self) {
         for signal in 1..SIGNALS {
-            if self.is_own(signal) {
+            let ours = arch::on_signal as *const () as u64;
+            // Threads that are native already may have set another.
+            if self.is_own(signal) && get_action(signal as i32).handler == ours {
                 set_action(signal as i32, &self.0[signal]);
             }
         }

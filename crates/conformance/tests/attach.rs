@@ -1,0 +1,427 @@
+//! Running programs taken under control and let go: they notice nothing, and nothing is left behind.
+//!
+//! `TROMMEL_ATTACH_CYCLES` sets how often each is attached to.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Trial};
+use trommel_conformance::exec::{Scratch, trommel, workspace};
+
+/// A program, how it is built, and its arguments; the first is how many seconds it takes.
+type Case = (&'static str, &'static str, &'static [&'static str]);
+const CASES: [Case; 7] = [
+    ("sleepers", "", &["{}", "1.5"]),
+    ("threads", "", &["{}", "3", "0"]),
+    ("threads", "", &["{}", "40", "0"]),
+    ("threads", "", &["{}", "1", "2"]),
+    ("threads", "-static", &["{}", "2", "1"]),
+    ("signals", "", &["{}"]),
+    ("signals", "-static", &["{}"]),
+];
+
+fn main() {
+    let args = Arguments::from_args();
+    let mut trials = Vec::new();
+    for (name, flags, words) in CASES {
+        let label = format!("{name}{flags} {}", words[1..].join(" "));
+        trials.push(Trial::test(label, move || Ok(cycles(name, flags, words)?)));
+    }
+    trials.push(Trial::test("counts of the rest", || Ok(counts()?)));
+    trials.push(Trial::test("the command killed at any moment", || {
+        Ok(killed()?)
+    }));
+    trials.push(Trial::test("interrupted", || Ok(interrupted()?)));
+    trials.push(Trial::test("refusals", || Ok(refusals()?)));
+    libtest_mimic::run(&args, trials).exit();
+}
+
+fn text(e: impl std::fmt::Display) -> String {
+    e.to_string()
+}
+
+fn build(scratch: &Scratch, name: &str, flags: &str) -> Result<PathBuf, String> {
+    let source = workspace().join(format!("tests/attach/{name}.c"));
+    let program = scratch.path(name);
+    let status = Command::new("gcc")
+        .args(["-O1", "-g", "-pthread"])
+        .args(flags.split_whitespace())
+        .arg("-o")
+        .args([&program, &source])
+        .status()
+        .map_err(text)?;
+    status
+        .success()
+        .then_some(program)
+        .ok_or_else(|| format!("{name} does not build"))
+}
+
+/// A program that is ended when this is dropped.
+struct Running(Child);
+
+impl Running {
+    fn start(program: &Path, args: &[String]) -> Result<Self, String> {
+        let mut command = Command::new(program);
+        command
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let running = Self(command.spawn().map_err(text)?);
+        std::thread::sleep(Duration::from_millis(200));
+        Ok(running)
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+
+    fn is_there(&mut self) -> bool {
+        matches!(self.0.try_wait(), Ok(None))
+    }
+
+    /// What it printed, if it ended well.
+    fn output(mut self) -> Result<String, String> {
+        drop(self.0.stdin.take());
+        let mut out = String::new();
+        if let Some(mut stdout) = self.0.stdout.take() {
+            std::io::Read::read_to_string(&mut stdout, &mut out).map_err(text)?;
+        }
+        let status = self.0.wait().map_err(text)?;
+        match status.success() {
+            true => Ok(out),
+            false => Err(format!("{status}, having said: {out}")),
+        }
+    }
+
+    fn file(&self, name: &str) -> Result<String, String> {
+        fs::read_to_string(format!("/proc/{}/{name}", self.pid())).map_err(text)
+    }
+
+    /// What must be as it was: mappings but for the program's own heaps and stacks, descriptors, and
+    /// handlers.
+    fn traces(&self) -> Result<String, String> {
+        let status = self.file("status")?;
+        let signals = status
+            .lines()
+            .filter(|l| l.starts_with("SigIgn") || l.starts_with("SigCgt"));
+        let maps = self.file("maps")?;
+        let named = |l: &&str| {
+            l.split_whitespace().count() > 5 && !l.ends_with("[heap]") && !l.ends_with("[stack]")
+        };
+        let own = |l: &&str| l.starts_with("1b0") || l.contains("rwxp") || l.contains("trommel");
+        let maps = maps.lines().filter(|l| named(l) || own(l));
+        let files = fs::read_dir(format!("/proc/{}/fd", self.pid())).map_err(text)?;
+        let mut files: Vec<String> = files
+            .flatten()
+            .map(|f| f.file_name().to_string_lossy().into_owned())
+            .collect();
+        files.sort();
+        let all: Vec<&str> = signals.chain(maps).collect();
+        Ok(format!("{}\n{files:?}\n", all.join("\n")))
+    }
+
+    fn resident(&self) -> Result<u64, String> {
+        let status = self.file("status")?;
+        let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"));
+        let words = line.and_then(|l| l.split_whitespace().next()?.parse().ok());
+        words.ok_or_else(|| "no resident size".to_owned())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn record(scratch: &Scratch, args: &[&str]) -> Result<Output, String> {
+    let bin = trommel().ok_or("this workspace has no crates/cli: set TROMMEL_BIN")?;
+    let mut command = Command::new(bin);
+    command
+        .args(["record", "--quiet", "-e", "edge,call", "-o"])
+        .arg(scratch.path("data"))
+        .args(args);
+    command.output().map_err(text)
+}
+
+fn well(output: &Output) -> Result<(), String> {
+    let said = String::from_utf8_lossy(&output.stderr);
+    match output.status.success() && said.is_empty() {
+        true => Ok(()),
+        false => Err(format!("{}: {said}", output.status)),
+    }
+}
+
+fn cycles(name: &str, flags: &str, words: &[&str]) -> Result<(), String> {
+    let number = std::env::var("TROMMEL_ATTACH_CYCLES")
+        .ok()
+        .and_then(|n| n.parse().ok());
+    let number: u32 = number.unwrap_or(8);
+    let scratch = Scratch::new().map_err(text)?;
+    let program = build(&scratch, name, flags)?;
+    let seconds = (2 + number * 3 / 4).to_string();
+    let args: Vec<String> = words.iter().map(|w| w.replace("{}", &seconds)).collect();
+    let mut running = Running::start(&program, &args)?;
+    let before = running.traces()?;
+    let mut sizes = Vec::new();
+    for cycle in 1..=number {
+        if !running.is_there() {
+            // Slow machines: its time was over before all the cycles were done.
+            break;
+        }
+        let output = record(&scratch, &["-p", &running.pid(), "--duration", "0.05"])?;
+        if running.is_there() {
+            well(&output).map_err(|e| format!("cycle {cycle}: {e}"))?;
+            sizes.push(running.resident()?);
+        }
+    }
+    if running.is_there() {
+        let after = running.traces()?;
+        if before != after {
+            return Err(format!("left behind: before\n{before}after\n{after}"));
+        }
+    }
+    if let [_, first, .., last] = sizes[..]
+        && last > first + 1024
+    {
+        return Err(format!("it grew: {sizes:?} KiB"));
+    }
+    match running.output()?.trim() {
+        "good" => Ok(()),
+        other => Err(other.to_owned()),
+    }
+}
+
+/// Counts of branches in function `work`, by line of the report.
+fn counts_of(scratch: &Scratch) -> Result<Vec<(String, u64)>, String> {
+    let bin = trommel().ok_or("no trommel")?;
+    let output = Command::new(bin)
+        .args(["report", "--json"])
+        .arg(scratch.path("data"))
+        .output()
+        .map_err(text)?;
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).map_err(text)?;
+    // One report a process, or the first process's by itself.
+    let report = report
+        .get("processes")
+        .and_then(|p| p.get(0))
+        .unwrap_or(&report);
+    let mut counts = Vec::new();
+    for list in ["edges", "calls"] {
+        let list = report[list].as_array().ok_or("no such list")?;
+        for entry in list.iter().filter(|e| e["from"]["function"] == "work") {
+            let key = format!(
+                "{} {} {}",
+                entry["from"]["vaddr"], entry["to"]["vaddr"], entry["kind"]
+            );
+            counts.push((key, entry["count"].as_u64().unwrap_or(0)));
+        }
+    }
+    counts.sort();
+    Ok(counts)
+}
+
+fn counts() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(text)?;
+    let program = build(&scratch, "counted", "")?;
+    // All of it.
+    let bin = trommel().ok_or("no trommel")?;
+    let mut child = Command::new(bin)
+        .args(["record", "--quiet", "-e", "edge,call", "-o"])
+        .arg(scratch.path("data"))
+        .arg("--")
+        .arg(&program)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .map_err(text)?;
+    child
+        .stdin
+        .take()
+        .ok_or("no input")?
+        .write_all(b"x")
+        .map_err(text)?;
+    child.wait().map_err(text)?;
+    let whole = counts_of(&scratch)?;
+    if whole.iter().map(|c| c.1).max() != Some(1_000_000) {
+        return Err(format!("not the counts of this program: {whole:?}"));
+    }
+    // What is left of it when it waits.
+    let mut running = Running::start(&program, &[])?;
+    let mut lines = BufReader::new(running.0.stdout.take().ok_or("no output")?);
+    let mut line = String::new();
+    lines.read_line(&mut line).map_err(text)?;
+    let pid = running.pid();
+    let mut recording = Command::new(bin)
+        .args(["record", "--quiet", "-e", "edge,call", "-p", &pid, "-o"])
+        .arg(scratch.path("data"))
+        .spawn()
+        .map_err(text)?;
+    while !running.file("maps")?.contains("memfd:trommel") {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    running
+        .0
+        .stdin
+        .take()
+        .ok_or("no input")?
+        .write_all(b"x")
+        .map_err(text)?;
+    line.clear();
+    lines.read_line(&mut line).map_err(text)?;
+    running.0.wait().map_err(text)?;
+    if !recording.wait().map_err(text)?.success() || line != "333334 499999500000\n" {
+        return Err(format!("it said {line}"));
+    }
+    let rest = counts_of(&scratch)?;
+    match rest == whole {
+        true => Ok(()),
+        false => Err(format!("{rest:?} instead of {whole:?}")),
+    }
+}
+
+fn signal(pid: &str, name: &str) -> Result<(), String> {
+    let status = Command::new("kill")
+        .args([&format!("-{name}"), pid])
+        .status();
+    status.map(|_| ()).map_err(text)
+}
+
+fn killed() -> Result<(), String> {
+    let bin = trommel().ok_or("no trommel")?;
+    let scratch = Scratch::new().map_err(text)?;
+    for (name, args) in [("threads", ["6", "2", "1"]), ("sleepers", ["6", "2", ""])] {
+        let program = build(&scratch, name, "")?;
+        let mut running = Running::start(&program, &args.map(str::to_owned))?;
+        let before = running.traces()?;
+        for moment in 0..40_u64 {
+            let mut command = Command::new(bin)
+                .args([
+                    "record",
+                    "--quiet",
+                    "-e",
+                    "edge,call",
+                    "--duration",
+                    "0.03",
+                    "-p",
+                    &running.pid(),
+                    "-o",
+                ])
+                .arg(scratch.path("data"))
+                .stderr(Stdio::null())
+                .spawn()
+                .map_err(text)?;
+            std::thread::sleep(Duration::from_micros(moment * 1700));
+            let _ = command.kill();
+            let _ = command.wait();
+            if !running.is_there() {
+                return Err(format!("{name} has ended at moment {moment}"));
+            }
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        if running.is_there() && running.traces()? != before {
+            return Err(format!("{name}: something is left:\n{}", running.traces()?));
+        }
+        if running.output()?.trim() != "good" {
+            return Err(format!("{name} has noticed"));
+        }
+    }
+    Ok(())
+}
+
+fn interrupted() -> Result<(), String> {
+    let bin = trommel().ok_or("no trommel")?;
+    let scratch = Scratch::new().map_err(text)?;
+    let program = build(&scratch, "threads", "")?;
+    let running = Running::start(&program, &["2", "2", "0"].map(str::to_owned))?;
+    let before = running.traces()?;
+    let mut command = Command::new(bin)
+        .args([
+            "record",
+            "--quiet",
+            "-e",
+            "edge",
+            "-p",
+            &running.pid(),
+            "-o",
+        ])
+        .arg(scratch.path("data"))
+        .spawn()
+        .map_err(text)?;
+    std::thread::sleep(Duration::from_millis(300));
+    signal(&command.id().to_string(), "INT")?;
+    let status = command.wait().map_err(text)?;
+    if !status.success() || !scratch.path("data").exists() {
+        return Err(format!(
+            "{status}, and a profile: {}",
+            scratch.path("data").exists()
+        ));
+    }
+    if running.traces()? != before {
+        return Err("something is left".to_owned());
+    }
+    running.output().map(drop)
+}
+
+fn refusals() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(text)?;
+    let refused = |pid: &str, words: &str| {
+        let output = record(&scratch, &["-p", pid])?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        match !output.status.success() && said.contains(words) {
+            true => Ok(()),
+            false => Err(format!(
+                "-p {pid}: `{words}` expected, {}: {said}",
+                output.status
+            )),
+        }
+    };
+    refused("2147483646", "no such process")?;
+    refused(&std::process::id().to_string(), "waits for it")?;
+    let mut zombie = Command::new("true").spawn().map_err(text)?;
+    std::thread::sleep(Duration::from_millis(100));
+    refused(&zombie.id().to_string(), "zombie")?;
+    zombie.wait().map_err(text)?;
+    let program = build(&scratch, "threads", "")?;
+    let running = Running::start(&program, &["20", "1", "0"].map(str::to_owned))?;
+    let pid = running.pid();
+    let thread = fs::read_dir(format!("/proc/{pid}/task"))
+        .map_err(text)?
+        .flatten()
+        .map(|t| t.file_name().to_string_lossy().into_owned())
+        .find(|t| *t != pid);
+    refused(&thread.ok_or("no thread")?, &format!("give -p {pid}"))?;
+    signal(&pid, "STOP")?;
+    std::thread::sleep(Duration::from_millis(100));
+    refused(&pid, "it is stopped")?;
+    signal(&pid, "CONT")?;
+    let bin = trommel().ok_or("no trommel")?;
+    let mut other = Command::new(bin)
+        .args(["record", "--quiet", "-p", &pid, "--duration", "3", "-o"])
+        .arg(scratch.path("other"))
+        .spawn()
+        .map_err(text)?;
+    std::thread::sleep(Duration::from_millis(500));
+    let twice = refused(&pid, "recorded already");
+    signal(&other.id().to_string(), "INT")?;
+    other.wait().map_err(text)?;
+    twice?;
+    if Path::new("/usr/bin/gdb").exists() {
+        let mut gdb = Command::new("gdb")
+            .args(["-q", "-batch", "-p", &pid, "-ex", "shell sleep 3"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(text)?;
+        std::thread::sleep(Duration::from_millis(2000));
+        let traced = refused(&pid, "traces it already");
+        gdb.wait().map_err(text)?;
+        traced?;
+    }
+    Ok(())
+}

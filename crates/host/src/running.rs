@@ -1,0 +1,215 @@
+//! What `/proc` tells about a running process, and which cannot be taken under control.
+//!
+//! Everything that can be known is found out before the process is touched, so that a refusal
+//! leaves it as it was.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::unistd::Pid;
+use trommel_symbol::elf::{self, Format, Image};
+
+/// A running process.
+#[derive(Clone, Debug)]
+pub struct Running {
+    /// Its id.
+    pub pid: i32,
+    /// The file that it executes.
+    pub program: PathBuf,
+    /// What that file is.
+    pub image: Image,
+    /// Its argument vector.
+    pub arguments: Vec<OsString>,
+}
+
+/// Why a process cannot be taken under control.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Refusal {
+    /// There is none.
+    #[error("there is no such process")]
+    None,
+    /// A thread's id.
+    #[error("that is a thread of process {0}: give -p {0}")]
+    Thread(i32),
+    /// It has ended.
+    #[error("it has ended and waits for its parent (a zombie)")]
+    Zombie,
+    /// It is stopped.
+    #[error("it is stopped, and would not come to be observed; let it go on first: kill -CONT {0}")]
+    Stopped(i32),
+    /// It is part of the kernel.
+    #[error("it is a thread of the kernel")]
+    Kernel,
+    /// It is this process.
+    #[error("that is this very process")]
+    Itself,
+    /// It waits for this process.
+    #[error("this command was started by it, and it waits for it")]
+    Ancestor,
+    /// It has a tracer.
+    #[error("process {0}{1} traces it already (a debugger or strace); end that first")]
+    Traced(i32, String),
+    /// It has restricted its system calls.
+    #[error("it has restricted its own system calls (seccomp), and the runtime needs some")]
+    Seccomp,
+    /// It has a shadow stack.
+    #[error("it uses a shadow stack; start it with GLIBC_TUNABLES=glibc.cpu.x86_shstk=off")]
+    ShadowStack,
+    /// It is no 64-bit program.
+    #[error("it is not a 64-bit x86 program")]
+    NotNative,
+    /// It is another user's.
+    #[error(
+        "it may not be looked at: it belongs to another user, or runs with more rights than you have; be that user, or root"
+    )]
+    Denied,
+}
+
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    let line = status
+        .lines()
+        .find_map(|l| l.strip_prefix(name)?.strip_prefix(':'));
+    line.map(str::trim)
+}
+
+fn number(status: &str, name: &str) -> i32 {
+    field(status, name)
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(0)
+}
+
+fn status_of(pid: i32) -> Option<String> {
+    fs::read_to_string(format!("/proc/{pid}/status")).ok()
+}
+
+fn is_ancestor(pid: i32) -> bool {
+    let mut at = std::process::id() as i32;
+    while at > 1 {
+        at = status_of(at).map_or(0, |s| number(&s, "PPid"));
+        if at == pid {
+            return true;
+        }
+    }
+    false
+}
+
+/// Looks at a process.
+///
+/// # Errors
+/// Why it cannot be taken under control.
+pub fn look(pid: i32) -> Result<Running, Refusal> {
+    let status = status_of(pid).ok_or(Refusal::None)?;
+    let group = number(&status, "Tgid");
+    if group != pid {
+        return Err(Refusal::Thread(group));
+    }
+    if pid == std::process::id() as i32 {
+        return Err(Refusal::Itself);
+    }
+    // The first thread may have ended before the others.
+    let ended = field(&status, "State").is_some_and(|s| s.starts_with(['Z', 'X']));
+    let status = match ended {
+        true => another_thread(pid).ok_or(Refusal::Zombie)?,
+        false => status,
+    };
+    if field(&status, "VmSize").is_none() {
+        return Err(Refusal::Kernel);
+    }
+    if is_ancestor(pid) {
+        return Err(Refusal::Ancestor);
+    }
+    if field(&status, "State").is_some_and(|s| s.starts_with('T')) {
+        return Err(Refusal::Stopped(pid));
+    }
+    let tracer = number(&status, "TracerPid");
+    if tracer != 0 {
+        let name = status_of(tracer).and_then(|s| Some(format!(" ({})", field(&s, "Name")?)));
+        return Err(Refusal::Traced(tracer, name.unwrap_or_default()));
+    }
+    if number(&status, "Seccomp") != 0 {
+        return Err(Refusal::Seccomp);
+    }
+    if field(&status, "x86_Thread_features").is_some_and(|f| f.split(' ').any(|f| f == "shstk")) {
+        return Err(Refusal::ShadowStack);
+    }
+    let denied = |e: io::Error| match e.kind() {
+        io::ErrorKind::PermissionDenied => Refusal::Denied,
+        _ => Refusal::None,
+    };
+    let exe = format!("/proc/{pid}/exe");
+    let program = fs::read_link(&exe).map_err(denied)?;
+    let Ok(Format::Elf(image)) = elf::inspect(Path::new(&exe)) else {
+        return Err(Refusal::NotNative);
+    };
+    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = words.strip_suffix(b"\0").unwrap_or(&words);
+    Ok(Running {
+        pid,
+        program,
+        image,
+        arguments: words
+            .split(|&b| b == 0)
+            .map(|w| OsString::from_vec(w.to_vec()))
+            .collect(),
+    })
+}
+
+/// The status of a thread that has not ended.
+fn another_thread(pid: i32) -> Option<String> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let statuses = tasks.filter_map(|t| fs::read_to_string(t.ok()?.path().join("status")).ok());
+    let mut live = statuses.filter(|s| field(s, "VmSize").is_some());
+    live.next()
+}
+
+/// CPU time that a process has used so far.
+pub fn cpu_time(pid: Pid) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let words: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+    let ticks = words.get(11)?.parse::<u64>().ok()? + words.get(12)?.parse::<u64>().ok()?;
+    // The kernel's unit there, on every x86.
+    const TICK: Duration = Duration::from_millis(10);
+    Some(TICK * u32::try_from(ticks).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn what_cannot_be_taken_is_told_apart() {
+        let own = std::process::id() as i32;
+        let refusal = |pid| look(pid).err();
+        assert_eq!(refusal(own), Some(Refusal::Itself));
+        assert_eq!(
+            look(nix::unistd::getppid().as_raw()),
+            Err(Refusal::Ancestor)
+        );
+        assert_eq!(refusal(i32::MAX), Some(Refusal::None));
+        // Only the first pid namespace shows kernel threads.
+        let second = status_of(2).filter(|s| field(s, "VmSize").is_none());
+        if second.is_some() {
+            assert_eq!(refusal(2), Some(Refusal::Kernel));
+        }
+        let mut child = Command::new("sleep")
+            .arg("100")
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("sleep runs");
+        let pid = child.id() as i32;
+        std::thread::sleep(Duration::from_millis(50));
+        let found = look(pid).expect("an ordinary process");
+        assert_eq!(found.arguments, ["sleep", "100"]);
+        assert!(found.program.file_name().is_some() && cpu_time(Pid::from_raw(pid)).is_some());
+        child.kill().expect("killed");
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(refusal(pid), Some(Refusal::Zombie));
+        child.wait().expect("waited for");
+        assert_eq!(refusal(pid), Some(Refusal::None));
+    }
+}
