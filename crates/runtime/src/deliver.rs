@@ -266,6 +266,9 @@ impl Shared {
     }
 }
 
+/// Chunks that may wait for the host, those for the sake of signals included.
+const OVERDRAFT: u64 = 8 * BACKLOG as u64;
+
 /// Nanoseconds after which who waits for the host looks whether there still is one.
 const NAP: u64 = 100_000_000;
 
@@ -407,7 +410,10 @@ impl Queue {
     /// whether it was never used before.
     pub fn take(&self, writer: &mut Writer) -> Result<bool, HostGone> {
         self.host_is_there()?;
-        self.catch_up(writer)?;
+        // Who is overdrawn is in the handler still, whose signal is blocked and would wait for its end.
+        if !writer.overdrawn || self.backlog() >= OVERDRAFT {
+            self.catch_up(writer)?;
+        }
         self.take_now(writer)
     }
 
