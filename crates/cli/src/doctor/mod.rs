@@ -52,7 +52,7 @@ pub(crate) struct Check {
 }
 
 /// What Trommel does not do, and why: said here, not found out.
-const NOT_SUPPORTED: [(&str, &str); 8] = [
+const NOT_SUPPORTED: [(&str, &str); 10] = [
     (
         "32-bit and x32 programs",
         "the translator knows 64-bit mode only",
@@ -80,6 +80,14 @@ const NOT_SUPPORTED: [(&str, &str); 8] = [
     (
         "seccomp filters set for all threads at once that refuse arch_prctl or futex",
         "a program is let go when it sets a filter, but its other threads need these calls to leave",
+    ),
+    (
+        "the rest of a timeout in epoll_wait, sigtimedwait and sockets with one, when -p takes or lets go the thread",
+        "the kernel does not tell how much is left, so the call is made again with all of it",
+    ),
+    (
+        "record -p of programs that are stopped, restrict their system calls, or use GS or a shadow stack",
+        "they are refused, and stay as they are",
     ),
     (
         "programs that a debugger or strace holds",
