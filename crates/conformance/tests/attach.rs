@@ -205,11 +205,6 @@ fn counts_of(scratch: &Scratch) -> Result<Vec<(String, u64)>, String> {
         .output()
         .map_err(text)?;
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).map_err(text)?;
-    // One report a process, or the first process's by itself.
-    let report = report
-        .get("processes")
-        .and_then(|p| p.get(0))
-        .unwrap_or(&report);
     let mut counts = Vec::new();
     for list in ["edges", "calls"] {
         let list = report[list].as_array().ok_or("no such list")?;

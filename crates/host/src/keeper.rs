@@ -35,7 +35,8 @@ use nix::sys::socket::{
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork, setsid};
 
-use crate::attach::{AttachFailure, Remains, attach, stop};
+use crate::attach::{AttachFailure, attach};
+use crate::detach::{Remains, stop};
 use crate::tracee::{StopFailure, Tracees};
 
 /// How control ended.

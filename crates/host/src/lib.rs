@@ -10,7 +10,8 @@
 //! | [`launch`] | a program started, injected, and waited for |
 //! | [`running`] | what `/proc` tells about a process that runs already |
 //! | [`tracee`] | its threads, stopped |
-//! | [`attach`] | the runtime into it, and out again |
+//! | [`attach`] | the runtime into it |
+//! | [`detach`] | the runtime out of it |
 //! | [`keeper`] | the process that does that, whatever happens to this one |
 //! | [`interrupt`] | what Ctrl-C means while a program runs |
 //! | [`modules`] | run-time addresses to places |
@@ -27,10 +28,11 @@
 //! | [`session`] | all processes of a run |
 //! | [`record`] | all of it, for a program and what it starts |
 //!
-//! Architecture invariant: only [`inject`], [`launch`], [`follow`], [`tracee`] and [`attach`] know ptrace; nothing here prints.
+//! Architecture invariant: only [`inject`], [`launch`], [`follow`], [`tracee`], [`attach`] and [`detach`] know ptrace; nothing here prints.
 
 pub mod attach;
 pub mod bell;
+pub mod detach;
 pub mod dictionary;
 pub mod exact;
 pub mod failure;

@@ -34,8 +34,8 @@ use core::convert::Infallible;
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 
 use linux_raw_sys::general as nr;
-use trommel_queue::State;
 use trommel_queue::desk::{Attached, GO, LEAVE, REQUEST, REQUEST_BLOCKED};
+use trommel_queue::{LetGo, State};
 
 use crate::arch::{self, Landmarks};
 use crate::area::Context;
@@ -170,7 +170,13 @@ pub unsafe extern "C" fn join(context: &mut Context) {
     context.next_pc = pc;
     signal::set_mask(desk.mask.load(Relaxed));
     if process.queue.take(&mut thread.writer).is_err() {
-        native::host_gone(thread, context);
+        if thread.interrupted.is_some_and(|call| call.is_fragile(pc)) {
+            // It leaves behind the call, which has nothing to record.
+            native::announce(process, LetGo::HostGone, pc);
+            process.runtime.lock().cut_off();
+        } else {
+            native::host_gone(thread, context);
+        }
     }
     process.runtime.lock().go(thread, context, pc, None, false);
 }

@@ -90,6 +90,14 @@ const NOT_SUPPORTED: [(&str, &str); 10] = [
         "a program is let go when it sets a filter, but its other threads need these calls to leave",
     ),
     (
+        "the rest of a timeout in epoll_wait, sigtimedwait and sockets with one, when -p takes or lets go the thread",
+        "the kernel does not tell how much is left, so the call is made again with all of it",
+    ),
+    (
+        "record -p of programs that are stopped, restrict their system calls, or use GS or a shadow stack",
+        "they are refused, and stay as they are",
+    ),
+    (
         "programs that a debugger or strace holds",
         "a process has one tracer",
     ),

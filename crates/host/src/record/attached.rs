@@ -13,8 +13,8 @@ use nix::unistd::Pid;
 use trommel_queue::State;
 
 use super::{RecordError, RecordOptions, Recording, stream_for};
-use crate::attach::is_in;
 use crate::bell;
+use crate::detach::is_in;
 use crate::family::Family;
 use crate::interrupt::Guard;
 use crate::keeper::{Keeper, Parting};
