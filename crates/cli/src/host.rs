@@ -16,6 +16,7 @@ use trommel_tuple::{KindSet, Vaddr};
 
 use crate::args::Only;
 use crate::exit::Outcome;
+use crate::others::Others;
 use crate::output;
 
 /// Options of the runtime for tests, from the environment: see `docs/testing.md`.
@@ -93,10 +94,18 @@ fn to_host(options: Options) -> Result<RecordOptions> {
     })
 }
 
-/// Runs the program and collects its events. `guard` keeps interrupts from us.
-pub(crate) fn record(options: Options, guard: &Guard) -> Result<(Recording, Outcome)> {
+/// Runs the program and collects its events. `guard` keeps interrupts from us; `others` keeps the
+/// processes that it starts.
+pub(crate) fn record(
+    options: Options,
+    guard: &Guard,
+    others: &mut Others,
+) -> Result<(Recording, Outcome)> {
     let options = to_host(options)?;
-    let recording = record::record(&options, guard, &mut output::complain)?;
+    let recording = record::record(&options, guard, &mut output::complain, &mut |profile| {
+        others.keep(profile);
+    })?;
+    others.sort();
     let outcome = match recording.ended.status {
         _ if recording.limited => Outcome::Exited(0),
         Some(status) if status < 0 => Outcome::Signaled(-status),

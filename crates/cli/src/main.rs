@@ -15,6 +15,7 @@ mod host;
 mod inherited;
 mod json;
 mod lab;
+mod others;
 mod output;
 mod record;
 mod report;

@@ -4,6 +4,7 @@
 //! itself, the destination, the compressor. Once the program has run, its profile is written
 //! first; the summary comes after and cannot lose it.
 
+use std::borrow::Cow;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,6 +20,7 @@ use crate::compress;
 use crate::exit::{self, Outcome};
 use crate::host::{self, Options};
 use crate::inherited;
+use crate::others::Others;
 use crate::output;
 use crate::report::summary;
 
@@ -50,11 +52,13 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         follow: !args.no_follow,
     };
     let guard = interrupt::guard();
+    let mut others = Others::default();
     let (recording, outcome) = match args.pid {
-        None => host::record(options, &guard)?,
+        None => host::record(options, &guard, &mut others)?,
         Some(pid) => host::record_running(options, pid, args.duration, &guard)?,
     };
-    let (path, written, mut text) = conclude(&args.output, &recording.profiles, args.quiet);
+    let profiles = (&recording.profile, &others);
+    let (path, written, mut text) = conclude(&args.output, profiles, args.quiet);
     drop(guard);
     let stream_missing = stream.is_some() && !recording.stream_whole;
     let stream = stream.filter(|_| recording.stream_whole);
@@ -76,9 +80,16 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     }
 }
 
+/// The first process, and those that came of it.
+type Profiles<'a> = (&'a Profile, &'a Others);
+
 /// Writes the profile, as [`save`] does, and its summary. Side by side, since the user waits for both;
 /// nothing is printed before the file is there.
-fn conclude(path: &Path, profiles: &[Profile], quiet: bool) -> (PathBuf, Option<Written>, Vec<u8>) {
+fn conclude(
+    path: &Path,
+    profiles: Profiles<'_>,
+    quiet: bool,
+) -> (PathBuf, Option<Written>, Vec<u8>) {
     let mut text = Vec::new();
     if quiet {
         let (path, written) = save(path, profiles);
@@ -87,7 +98,7 @@ fn conclude(path: &Path, profiles: &[Profile], quiet: bool) -> (PathBuf, Option<
     let (path, written) = std::thread::scope(|scope| {
         let writer = std::thread::Builder::new().spawn_scoped(scope, || save(path, profiles));
         // Into memory, which does not fail.
-        let _ = summary::write(&mut text, profiles);
+        let _ = summary::write(&mut text, profiles.0, profiles.1);
         match writer.map(|writer| writer.join()) {
             Ok(Ok(saved)) => saved,
             // No thread, or a defect: once more, here.
@@ -99,14 +110,18 @@ fn conclude(path: &Path, profiles: &[Profile], quiet: bool) -> (PathBuf, Option<
 
 /// Writes the profile to `path` or, where that fails, to the directory for temporary files: a run
 /// may have taken hours. Gives the path used.
-fn save(path: &Path, profiles: &[Profile]) -> (PathBuf, Option<Written>) {
-    let error = match trommel_store::write(path, profiles) {
+fn save(path: &Path, (first, others): Profiles<'_>) -> (PathBuf, Option<Written>) {
+    let profiles = || {
+        let others = others.profiles().map(Cow::Owned);
+        std::iter::once(Cow::Borrowed(first)).chain(others)
+    };
+    let error = match trommel_store::write_each(path, profiles()) {
         Ok(written) => return (path.to_owned(), Some(written)),
         Err(error) => error,
     };
     output::complain(&error.to_string());
     let other = std::env::temp_dir().join(format!("trommel-{}.data", std::process::id()));
-    match trommel_store::write(&other, profiles) {
+    match trommel_store::write_each(&other, profiles()) {
         Ok(written) => {
             output::complain(&format!("the profile is in {} instead", other.display()));
             (other, Some(written))
@@ -155,7 +170,10 @@ mod tests {
 
     #[test]
     fn a_profile_that_cannot_be_where_it_should_is_saved_elsewhere() {
-        let (path, written) = save(Path::new("/dev/full"), &[Profile::default()]);
+        let (path, written) = save(
+            Path::new("/dev/full"),
+            (&Profile::default(), &Others::default()),
+        );
         assert!(written.is_some() && path.starts_with(std::env::temp_dir()));
         assert_eq!(
             trommel_store::read(&path).expect("saved"),

@@ -55,8 +55,8 @@ pub struct RecordOptions {
 /// A finished run.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// What was collected: a profile for each process, the first program's first.
-    pub profiles: Vec<Profile>,
+    /// What was collected in the first process, until it became another program or ended.
+    pub profile: Profile,
     /// How the program ended.
     pub ended: Ended,
     /// Whether we ended it, as its stream had all the events that were wanted.
@@ -133,7 +133,7 @@ pub enum RecordError {
 }
 
 /// Runs the program and collects its events. `notice` gets, as it happens, what the user should
-/// know: one line each. While it runs, `guard` gives it the interrupts; who writes the profile keeps
+/// know: one line each. `others` gets the profile of each further process when that ends. While it runs, `guard` gives it the interrupts; who writes the profile keeps
 /// the guard until that is done.
 ///
 /// Must be called while this process has one thread.
@@ -144,9 +144,10 @@ pub fn record(
     options: &RecordOptions,
     guard: &Guard,
     notice: &mut dyn FnMut(&str),
+    others: &mut dyn FnMut(Profile),
 ) -> Result<Recording, RecordError> {
     let family = Family::new().map_err(RecordError::Shared)?;
-    let mut session = Session::new(options, notice);
+    let mut session = Session::new(options, notice, others);
     let shared = Shared::first(&family, session.terms()).map_err(RecordError::Shared)?;
     let stream = stream_for(options)?;
     let clock = Instant::now();

@@ -18,6 +18,7 @@
 //! * What a process published before it ended is folded, whoever ends first.
 //! * A process whose slot is closed or whose family is dropped runs on natively.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -67,6 +68,7 @@ pub type Parted<'a> = &'a mut dyn FnMut(Option<State>) -> Option<Ended>;
 pub struct Session<'a> {
     options: &'a RecordOptions,
     notice: &'a mut dyn FnMut(&str),
+    others: &'a mut dyn FnMut(Profile),
     terms: Terms,
     images: Images,
     files: &'static Files,
@@ -77,8 +79,12 @@ pub struct Session<'a> {
     started: usize,
     /// Those that have ended and are still making others.
     ancestors: Vec<Ancestor>,
-    /// By number, those that are not there any more.
-    done: Vec<(usize, Done)>,
+    /// The first, when it is not there any more.
+    done: Option<Done>,
+    /// Streams opened for processes of a number.
+    streams: HashMap<Pid, usize>,
+    /// All of every stream is in its file, so far.
+    stream_whole: bool,
     traced: Vec<Traced>,
     main: Option<Pid>,
     ended: Option<(Ended, Instant)>,
@@ -90,10 +96,16 @@ const BRIEF: Duration = Duration::from_millis(2);
 
 impl<'a> Session<'a> {
     /// A run in which nothing has started. `notice` gets what the user should know.
-    pub fn new(options: &'a RecordOptions, notice: &'a mut dyn FnMut(&str)) -> Self {
+    /// `others` gets the profiles of all processes but the first.
+    pub fn new(
+        options: &'a RecordOptions,
+        notice: &'a mut dyn FnMut(&str),
+        others: &'a mut dyn FnMut(Profile),
+    ) -> Self {
         Self {
             options,
             notice,
+            others,
             terms: Terms {
                 kinds: options.kinds,
                 options: options.stress,
@@ -106,7 +118,9 @@ impl<'a> Session<'a> {
             processes: Vec::new(),
             started: 0,
             ancestors: Vec::new(),
-            done: Vec::new(),
+            done: None,
+            streams: HashMap::new(),
+            stream_whole: true,
             traced: Vec::new(),
             main: None,
             ended: None,
@@ -302,15 +316,11 @@ impl<'a> Session<'a> {
         let stream = self.options.stream.as_ref().map(|path| {
             let mut name = path.clone().into_os_string();
             let pid = identity.pid;
-            let same = |p: &Identity| p.pid == pid;
-            let earlier = self.processes.iter().filter(|(_, p)| same(&p.identity));
-            let before = earlier.count()
-                + (self.done.iter())
-                    .filter(|(_, d)| d.profile.origin.pid as i32 == pid.as_raw())
-                    .count();
+            let before = self.streams.entry(pid).or_default();
+            *before += 1;
             name.push(format!(".{pid}"));
-            if before > 0 {
-                name.push(format!(".{}", before + 1));
+            if *before > 1 {
+                name.push(format!(".{before}"));
             }
             (
                 Pending::open(Path::new(&name)).and_then(Pending::begin),
@@ -462,7 +472,11 @@ impl<'a> Session<'a> {
             process.shared.close();
             let compressor = self.options.compressor.to_string();
             let (done, ancestor) = process.finish(&compressor, self.options.kinds, self.notice);
-            self.done.push((number, done));
+            self.stream_whole &= done.stream_whole;
+            match number {
+                0 => self.done = Some(done),
+                _ => (self.others)(done.profile),
+            }
             self.ancestors.push(ancestor);
         }
         self.newcomers();
@@ -499,38 +513,39 @@ impl<'a> Session<'a> {
     pub fn conclude(mut self, clock: Instant) -> Result<Recording, RecordError> {
         let (ended, at) = self.ended.unwrap_or((Ended::default(), Instant::now()));
         let wall = at.duration_since(clock);
-        self.done.sort_by_key(|(number, _)| *number);
-        let stream_whole = self.done.iter().all(|(_, done)| done.stream_whole);
-        let engine = self.done.first().map(|(_, d)| d.engine).unwrap_or_default();
-        let mut profiles: Vec<Profile> = self.done.into_iter().map(|(_, d)| d.profile).collect();
+        let Some(done) = self.done.take() else {
+            return Err(RecordError::NotStarted {
+                program: self.options.program.path.clone(),
+            });
+        };
+        let engine = done.engine;
+        let mut first = done.profile;
         let limited = self.limited && ended.status == Some(-libc::SIGKILL);
-        if let Some(first) = profiles.first_mut() {
-            let nothing = first.kinds.values().all(|kind| kind.seen == 0);
-            if engine.fragments == 0 && nothing && first.run.let_go.is_empty() {
-                if ended.status == Some(NOT_STARTED) {
-                    return Err(RecordError::NotStarted {
-                        program: self.options.program.path.clone(),
-                    });
-                }
-                let words = "the runtime did not start".to_owned();
-                first.run.let_go.push(words);
+        let nothing = first.kinds.values().all(|kind| kind.seen == 0);
+        if engine.fragments == 0 && nothing && first.run.let_go.is_empty() {
+            if ended.status == Some(NOT_STARTED) {
+                return Err(RecordError::NotStarted {
+                    program: self.options.program.path.clone(),
+                });
             }
-            if limited {
-                let words = "it was ended when the stream had all the events that were wanted";
-                first.run.let_go.push(words.to_owned());
-            }
-            // What the run as a whole came to.
-            first.run.wall = wall.as_nanos() as u64;
-            first.run.target_cpu = ended.cpu.as_nanos() as u64;
-            first.run.host_cpu = host_cpu().as_nanos() as u64;
-            first.run.status = ended.status;
+            let words = "the runtime did not start".to_owned();
+            first.run.let_go.push(words);
         }
+        if limited {
+            let words = "it was ended when the stream had all the events that were wanted";
+            first.run.let_go.push(words.to_owned());
+        }
+        // What the run as a whole came to.
+        first.run.wall = wall.as_nanos() as u64;
+        first.run.target_cpu = ended.cpu.as_nanos() as u64;
+        first.run.host_cpu = host_cpu().as_nanos() as u64;
+        first.run.status = ended.status;
         Ok(Recording {
-            profiles,
+            profile: first,
             ended,
             limited,
             engine,
-            stream_whole,
+            stream_whole: self.stream_whole,
         })
     }
 }

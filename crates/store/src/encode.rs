@@ -18,12 +18,15 @@ use crate::{MAGIC, VERSION};
 /// Values in one record at most.
 const VALUES_PER_RECORD: usize = 4096;
 
-pub(crate) fn encode(profiles: &[Profile], mut out: impl Write) -> io::Result<()> {
+pub(crate) fn encode<'a>(
+    profiles: impl Iterator<Item = Cow<'a, Profile>>,
+    mut out: impl Write,
+) -> io::Result<()> {
     out.write_all(&MAGIC)?;
     out.write_all(&VERSION.to_le_bytes())?;
     let mut out = Writer::new(out);
     for profile in profiles {
-        one(profile, &mut out)?;
+        one(&profile, &mut out)?;
     }
     let mut raw = Vec::new();
     put(&mut raw, out.number().into());

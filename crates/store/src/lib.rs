@@ -25,6 +25,7 @@ mod error;
 mod replace;
 mod varint;
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::Path;
@@ -48,9 +49,20 @@ pub const VERSION: u32 = 2;
 /// # Errors
 /// Whatever kept the file from being written; the earlier file is then untouched.
 pub fn write(path: &Path, profiles: &[Profile]) -> Result<Written, StoreError> {
+    write_each(path, profiles.iter().map(Cow::Borrowed))
+}
+
+/// As [`write()`], of profiles that are made one after the other.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_each<'a>(
+    path: &Path,
+    profiles: impl Iterator<Item = Cow<'a, Profile>>,
+) -> Result<Written, StoreError> {
     replace::replace(path, |file| {
         let mut out = BufWriter::with_capacity(256 << 10, file);
-        encode(profiles, &mut out)?;
+        encode::encode(profiles, &mut out)?;
         out.flush()
     })
 }
@@ -69,7 +81,7 @@ pub fn read(path: &Path) -> Result<Vec<Profile>, StoreError> {
 /// # Errors
 /// Those of `out`.
 pub fn encode(profiles: &[Profile], out: &mut impl Write) -> io::Result<()> {
-    encode::encode(profiles, out)
+    encode::encode(profiles.iter().map(Cow::Borrowed), out)
 }
 
 /// The profiles in `bytes`.

@@ -6,6 +6,7 @@ use trommel_symbol::launch;
 use trommel_tuple::{Kind, KindSet};
 
 use crate::host::{self, Options};
+use crate::others::Others;
 use crate::{inherited, output};
 
 use super::Status::{Fail, Ok as Good, Warn};
@@ -395,12 +396,10 @@ fn recording() -> Check {
         follow: false,
     };
     let guard = trommel_host::interrupt::guard();
-    match host::record(options, &guard) {
+    match host::record(options, &guard, &mut Others::default()) {
         Err(error) => failed(format!("{error:#}")),
         Ok((recording, _)) => {
-            let Some(profile) = recording.profiles.first() else {
-                return failed("nothing was recorded".into());
-            };
+            let profile = &recording.profile;
             let run = &profile.run;
             let seen = profile.kinds.get(&Kind::Edge).map_or(0, |k| k.seen);
             match run.let_go.first() {

@@ -45,7 +45,7 @@ impl Row {
         }
     }
 
-    fn seen(&self) -> u64 {
+    pub(super) fn seen(&self) -> u64 {
         let seen = self.events.iter().map(|(_, seen, _)| *seen);
         seen.fold(0, u64::saturating_add)
     }

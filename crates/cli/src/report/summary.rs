@@ -13,6 +13,7 @@ use trommel_tuple::Kind;
 use super::processes::{self, Row};
 use super::text::{self, Style, Table};
 use super::view::{Values, View};
+use crate::others::{self, Others};
 use crate::output;
 
 const ROWS: usize = 5;
@@ -28,31 +29,23 @@ const MOST_TUPLES: usize = 4 << 20;
 const PROCESSES: usize = 10;
 
 /// Writes the summary of a recording for stderr.
-pub(crate) fn write(out: &mut impl Write, profiles: &[Profile]) -> io::Result<()> {
-    if let [profile] = profiles {
-        return one(out, profile, 1);
+pub(crate) fn write(out: &mut impl Write, first: &Profile, others: &Others) -> io::Result<()> {
+    if others.is_empty() {
+        return one(out, first, 1);
     }
     let style = Style::new(output::colours(&io::stderr()));
-    let rows: Vec<Row> = profiles.iter().map(Row::new).collect();
+    let rows: Vec<Row> = std::iter::once(Row::new(first))
+        .chain(others.rows().cloned())
+        .collect();
     processes::table(out, &rows, PROCESSES, style)?;
-    let kinds = profiles.iter().flat_map(|p| p.kinds.values());
-    let tuples = kinds.flat_map(|k| k.counts.values()).map(Vec::len);
-    match tuples.sum::<usize>() > MOST_TUPLES {
-        true => {
-            let sum = |data: fn(&Profile) -> u64| profiles.iter().map(data).sum::<u64>();
-            let mut costs = Profile {
-                run: profiles[0].run.clone(),
-                ..Profile::default()
-            };
-            costs.run.waits = sum(|p| p.run.waits);
-            costs.run.wait_time = sum(|p| p.run.wait_time);
-            let seen = sum(|p| p.kinds.values().map(|k| k.seen).sum());
-            cost(out, &costs, seen)
-        }
-        false => match processes::merge(profiles.iter().cloned()) {
-            Some((merged, rows)) => one(out, &merged, rows.len()),
-            None => Ok(()),
-        },
+    if others::tuples(first) + others.tuples() > MOST_TUPLES {
+        let seen = rows.iter().map(Row::seen).fold(0, u64::saturating_add);
+        return cost(out, first, seen);
+    }
+    let all = std::iter::once(first.clone()).chain(others.profiles());
+    match processes::merge(all) {
+        Some((merged, rows)) => one(out, &merged, rows.len()),
+        None => Ok(()),
     }
 }
 
@@ -174,7 +167,7 @@ mod tests {
             ..Profile::default()
         };
         let mut text = Vec::new();
-        write(&mut text, &[profile]).expect("memory");
+        write(&mut text, &profile, &Others::default()).expect("memory");
         let text = String::from_utf8(text).expect("UTF-8");
         assert!(
             text.contains("[anon]+0x10") && text.contains("0x7 95.0%"),

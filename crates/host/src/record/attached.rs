@@ -65,7 +65,8 @@ pub fn record_running(
     let stream = stream_for(options)?;
     let cpu_before = running::cpu_time(pid).unwrap_or_default();
     let mut said = Vec::new();
-    let mut session = Session::new(options, notice);
+    let mut no_others = |_| ();
+    let mut session = Session::new(options, notice, &mut no_others);
     let terms = session.terms();
     let mut made = None;
     let prepare = |file: OwnedFd| -> io::Result<()> {
