@@ -52,7 +52,7 @@ pub(crate) struct Check {
 }
 
 /// What Trommel does not do, and why: said here, not found out.
-const NOT_SUPPORTED: [(&str, &str); 10] = [
+const NOT_SUPPORTED: [(&str, &str); 12] = [
     (
         "32-bit and x32 programs",
         "the translator knows 64-bit mode only",
