@@ -86,7 +86,8 @@ mod tests {
     #[test]
     fn neighbours_are_one_range_and_holes_are_not_listed() {
         let listed = || -> Vec<(u64, u64)> {
-            let some = ranges().filter(|r| r.start < r.end);
+            // Other tests of this process map memory, far above these addresses.
+            let some = ranges().filter(|r| r.start < r.end && r.end < 0x200_0000);
             some.map(|r| (r.start, r.end)).collect()
         };
         add(0x10_0000, 0x1000);
