@@ -67,7 +67,7 @@ const NOT_SUPPORTED: &[(&str, &str)] = &[
     ),
     (
         "restartable sequences (rseq) of a program's own",
-        "the kernel does not know them in the code cache, so they do not restart when interrupted",
+        "the kernel does not know them in the code cache, so a program is let go in front of them",
     ),
     (
         "more than 4096 threads at a time",
