@@ -17,6 +17,9 @@
 //! * It is not otherwise: where the exit goes that was taken.
 //! * A system call was made in the app's name ([`Thread::made`]): behind it, with its answer.
 //!
+//! A program that blocks SIGSEGV or SIGILL at that moment is ended by the kernel, which delivers no
+//! fault whose signal is blocked.
+//!
 //! In the signal handler the app's state is in a frame that may be half changed, and a second failure
 //! of the same thread means that letting go has failed: then the program ends, by the failure's own
 //! signal.

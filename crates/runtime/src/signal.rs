@@ -66,7 +66,8 @@ pub use leave::give_up;
 use leave::{hand_on, landed_as_child, leave};
 use place::{Found, Where, in_runtime, place};
 pub use state::{
-    Actions, BeforeChild, Pending, block_all, get_stack, set_mask, unblock_trap, use_stack,
+    Actions, BeforeChild, Pending, block_all, blocks_failures, get_stack, set_mask, unblock_trap,
+    use_stack,
 };
 use state::{bit, is_synchronous, set_action};
 use trommel_queue::{FULL_WINDOW, LetGo};
@@ -628,6 +629,12 @@ fn failed(thread: &mut Thread, context: &mut Context, info: &Info, frame: &mut U
     };
     if failure::failed(thread, context, &fault) {
         frame.rip = failure::way_out();
+        let signals = &mut thread.signals;
+        if frame.sigmask & bit(SIGTRAP) != 0 && signals.true_mask.is_none() {
+            // The way out ends in a trap.
+            signals.true_mask = Some(frame.sigmask);
+            frame.sigmask &= !bit(SIGTRAP);
+        }
     } else {
         set_action(info.signo, &Action::default());
     }

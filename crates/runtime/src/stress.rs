@@ -11,6 +11,8 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use trommel_queue::options;
 
+use crate::signal;
+
 /// Options that this module acts on; 0 without any.
 static OPTIONS: AtomicU64 = AtomicU64::new(0);
 static CROSSINGS: AtomicU64 = AtomicU64::new(0);
@@ -115,14 +117,22 @@ pub fn fail(place: Place) {
     }
 }
 
+/// The first time.
+fn once() -> bool {
+    static DONE: AtomicU64 = AtomicU64::new(0);
+    DONE.swap(1, Relaxed) == 0
+}
+
 #[cold]
 fn fail_at(place: Place, all: u64) {
     let (how, n) = (all & options::END_MASK, all >> options::END_SHIFT);
     let now = if how == options::END_RANDOM {
         n != 0 && random().is_multiple_of(n)
     } else {
-        how == place as u64 && PASSES.fetch_add(1, Relaxed) + 1 == n
+        how == place as u64 && PASSES.fetch_add(1, Relaxed) + 1 >= n
     };
+    // While the program blocks these, the kernel ends it for a fault.
+    let now = now && !signal::blocks_failures() && (how == options::END_RANDOM || once());
     assert!(!now || n.is_multiple_of(2), "asked for");
     if now {
         // SAFETY: none: this is the failure that was asked for. Nothing is ever mapped there.

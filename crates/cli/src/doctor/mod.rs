@@ -67,7 +67,19 @@ const NOT_SUPPORTED: &[(&str, &str)] = &[
     ),
     (
         "restartable sequences (rseq) of a program's own",
+<<<<<<< HEAD
         "the kernel does not know them in the code cache, so a program is let go in front of them",
+=======
+        "the kernel would not restart them in the code cache, so the program is let go in front of the first",
+    ),
+    (
+        "programs that single-step themselves with the trap flag",
+        "they would see each instruction of the code cache, so they are let go where they set it",
+    ),
+    (
+        "breakpoints that a debugger sets while a program is observed",
+        "they are in the program's own code, which is not executed",
+>>>>>>> 645b248
     ),
     (
         "more than 4096 threads at a time",

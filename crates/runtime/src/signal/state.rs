@@ -99,6 +99,13 @@ pub(super) fn get_mask() -> u64 {
     mask
 }
 
+/// Whether a failure of the runtime would not come to its handler: the kernel ends a process for a
+/// fault whose signal is blocked.
+pub fn blocks_failures() -> bool {
+    let failures = SYNCHRONOUS.iter().fold(0, |mask, s| mask | bit(*s));
+    get_mask() & failures != 0
+}
+
 /// Blocks every signal. Returns the mask before.
 pub fn block_all() -> u64 {
     let mask = get_mask();
