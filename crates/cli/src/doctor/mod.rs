@@ -67,9 +67,6 @@ const NOT_SUPPORTED: &[(&str, &str)] = &[
     ),
     (
         "restartable sequences (rseq) of a program's own",
-<<<<<<< HEAD
-        "the kernel does not know them in the code cache, so a program is let go in front of them",
-=======
         "the kernel would not restart them in the code cache, so the program is let go in front of the first",
     ),
     (
@@ -79,7 +76,6 @@ const NOT_SUPPORTED: &[(&str, &str)] = &[
     (
         "breakpoints that a debugger sets while a program is observed",
         "they are in the program's own code, which is not executed",
->>>>>>> 645b248
     ),
     (
         "more than 4096 threads at a time",
