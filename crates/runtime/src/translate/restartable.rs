@@ -52,6 +52,15 @@ fn is_descriptor(address: u64, region: Range) -> bool {
         && region.holds(AppPc(start))
         && region.holds(AppPc(abort))
         && !within.contains(&abort)
+        && is_signed(abort)
+}
+
+/// Whether the signature is in front of the place where a sequence is abandoned to, without which the
+/// kernel does not go there: that with which the C library registers every thread.
+fn is_signed(abort: u64) -> bool {
+    const SIGNATURE: u32 = 0x5305_3053;
+    let mut bytes = [0; 4];
+    sys::copy_checked(abort.wrapping_sub(4), &mut bytes) && u32::from_le_bytes(bytes) == SIGNATURE
 }
 
 #[cfg(test)]
@@ -63,28 +72,32 @@ mod tests {
 
     #[test]
     fn descriptors_are_told_from_other_data() {
+        // Signatures everywhere.
+        let code = alloc::vec![0x5305_3053_u32; 0x1_0000 / 4];
+        let base = code.as_ptr() as u64;
         let region = Range {
-            start: 0x40_0000,
-            end: 0x41_0000,
+            start: base,
+            end: base + 0x1_0000,
         };
         let is = |words: [u64; 4]| {
             let data = Aligned(words);
             is_descriptor(data.0.as_ptr() as u64, region)
         };
-        assert!(is([0, 0x40_1000, 20, 0x40_2000]));
-        assert!(is([2 << 32, 0x40_1000, 20, 0x40_0ff0]));
+        assert!(is([0, base + 0x1000, 20, base + 0x2000]));
+        assert!(is([2 << 32, base + 0x1000, 20, base + 0xff0]));
         for other in [
-            [1, 0x40_1000, 20, 0x40_2000],
-            [8 << 32, 0x40_1000, 20, 0x40_2000],
-            [0, 0x40_1000, 0, 0x40_2000],
-            [0, 0x40_1000, 0x2000, 0x40_2000],
-            [0, 0x3f_1000, 20, 0x40_2000],
-            [0, 0x40_1000, 20, 0x40_1004],
-            [0, 0x40_1000, 20, 0x41_0000],
+            [1, base + 0x1000, 20, base + 0x2000],
+            [8 << 32, base + 0x1000, 20, base + 0x2000],
+            [0, base + 0x1000, 0, base + 0x2000],
+            [0, base + 0x1000, 0x2000, base + 0x2000],
+            [0, base - 0x1000, 20, base + 0x2000],
+            [0, base + 0x1000, 20, base + 0x1004],
+            [0, base + 0x1000, 20, base + 0x1_0000],
             [0; 4],
         ] {
             assert!(!is(other), "{other:x?}");
         }
         assert!(!is_descriptor(0x20, region));
+        assert!(!is([0, base, 20, base + 0x2002]));
     }
 }
