@@ -4,12 +4,15 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
-use trommel_conformance::exec::{Scratch, trommel, workspace};
+use trommel_conformance::exec::{Scratch, trommel, which, workspace};
 
 /// A program, how it is built, and its arguments; the first is how many seconds it takes.
 type Case = (&'static str, &'static str, &'static [&'static str]);
@@ -35,6 +38,9 @@ fn main() {
         Ok(killed()?)
     }));
     trials.push(Trial::test("interrupted", || Ok(interrupted()?)));
+    if which("redis-server").is_some() {
+        trials.push(Trial::test("a loaded redis-server", || Ok(redis()?)));
+    }
     trials.push(Trial::test("refusals", || Ok(refusals()?)));
     libtest_mimic::run(&args, trials).exit();
 }
@@ -156,11 +162,14 @@ fn well(output: &Output) -> Result<(), String> {
     }
 }
 
+/// How often each program is attached to.
+fn number_of_cycles() -> u32 {
+    let number = std::env::var("TROMMEL_ATTACH_CYCLES");
+    number.ok().and_then(|n| n.parse().ok()).unwrap_or(8)
+}
+
 fn cycles(name: &str, flags: &str, words: &[&str]) -> Result<(), String> {
-    let number = std::env::var("TROMMEL_ATTACH_CYCLES")
-        .ok()
-        .and_then(|n| n.parse().ok());
-    let number: u32 = number.unwrap_or(8);
+    let number = number_of_cycles();
     let scratch = Scratch::new().map_err(text)?;
     let program = build(&scratch, name, flags)?;
     let seconds = (2 + number * 3 / 4).to_string();
@@ -277,6 +286,96 @@ fn counts() -> Result<(), String> {
     match rest == whole {
         true => Ok(()),
         false => Err(format!("{rest:?} instead of {whole:?}")),
+    }
+}
+
+/// A client that checks every answer, until it is told to stop. How many requests it made.
+fn client(socket: &Path, number: usize, stop: &AtomicBool) -> Result<u64, String> {
+    let mut to = UnixStream::connect(socket).map_err(text)?;
+    let mut from = BufReader::new(to.try_clone().map_err(text)?);
+    let mut requests = 0;
+    while !stop.load(Relaxed) {
+        requests += 1;
+        let key = format!("k{number}:{}", requests % 100);
+        write!(
+            to,
+            "INCR c{number}\r\nSET {key} v{requests}\r\nGET {key}\r\n"
+        )
+        .map_err(text)?;
+        let value = format!("v{requests}");
+        let expected = format!(":{requests}\r\n+OK\r\n${}\r\n{value}\r\n", value.len());
+        let mut answer = String::new();
+        for _ in 0..4 {
+            from.read_line(&mut answer).map_err(text)?;
+        }
+        if answer != expected {
+            return Err(format!(
+                "request {requests}: {answer:?} instead of {expected:?}"
+            ));
+        }
+    }
+    Ok(requests)
+}
+
+fn redis() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(text)?;
+    let socket = scratch.path("socket");
+    let words = [
+        "--port",
+        "0",
+        "--save",
+        "",
+        "--io-threads",
+        "2",
+        "--unixsocket",
+    ];
+    let mut args: Vec<String> = words.map(str::to_owned).to_vec();
+    args.push(socket.to_string_lossy().into_owned());
+    let mut command = Command::new("redis-server");
+    let mut server = Running(
+        command
+            .args(&args)
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(text)?,
+    );
+    std::thread::sleep(Duration::from_millis(500));
+    let stop = AtomicBool::new(false);
+    let mut sizes = Vec::new();
+    let done = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..4)
+            .map(|n| {
+                scope.spawn({
+                    let (socket, stop) = (&socket, &stop);
+                    move || client(socket, n, stop)
+                })
+            })
+            .collect();
+        std::thread::sleep(Duration::from_millis(200));
+        let attached = (|| {
+            for cycle in 1..=number_of_cycles() {
+                let output = record(&scratch, &["-p", &server.pid(), "--duration", "0.05"])?;
+                well(&output).map_err(|e| format!("cycle {cycle}: {e}"))?;
+                if server.file("maps")?.contains("trommel") {
+                    return Err(format!("cycle {cycle}: something is left"));
+                }
+                sizes.push(server.resident()?);
+            }
+            Ok(())
+        })();
+        stop.store(true, Relaxed);
+        for client in clients {
+            client.join().map_err(|_| "a client failed")??;
+        }
+        attached
+    });
+    done?;
+    if !server.is_there() {
+        return Err("the server has ended".to_owned());
+    }
+    match sizes[..] {
+        [_, first, .., last] if last > first + 2048 => Err(format!("it grew: {sizes:?} KiB")),
+        _ => Ok(()),
     }
 }
 
