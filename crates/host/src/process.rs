@@ -9,7 +9,9 @@
 // A descriptor for a process is a system call that the libraries lack.
 #![allow(unsafe_code)]
 
+use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -37,6 +39,17 @@ pub struct Identity {
     pub parent: u32,
     /// Its program and arguments.
     pub command: Vec<Vec<u8>>,
+}
+
+impl Identity {
+    /// Of the process that a run starts with, whose arguments are these.
+    pub fn first(pid: Pid, arguments: &[OsString]) -> Self {
+        Self {
+            pid,
+            parent: 0,
+            command: arguments.iter().map(|a| a.as_bytes().to_vec()).collect(),
+        }
+    }
 }
 
 /// A process that is observed.

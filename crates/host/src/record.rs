@@ -6,7 +6,6 @@
 mod attached;
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -166,15 +165,7 @@ pub fn record(
     guard.program(pid);
     let watch = bell::watch();
     let stream = stream.map(|(file, limit)| (file.begin(), limit));
-    let identity = Identity {
-        pid,
-        parent: 0,
-        command: options
-            .arguments
-            .iter()
-            .map(|a| a.as_bytes().to_vec())
-            .collect(),
-    };
+    let identity = Identity::first(pid, &options.arguments);
     session.first(identity, shared, stream);
     session.serve(None);
     guard.ended();

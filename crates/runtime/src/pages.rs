@@ -224,16 +224,16 @@ impl Pages {
         !self.pages.is_empty()
     }
 
+    /// The pages of `range` that are known.
+    fn covered(&self, range: Range) -> Vec<u64> {
+        let covered = self.pages.range(page_of(range.start)..range.end);
+        covered.map(|(&page, _)| page).collect()
+    }
+
     /// Makes the protected pages of `range` writable, as somebody writes to them in his own time.
     pub fn loosen(&mut self, range: Range) {
         let now = sys::monotonic();
-        let start = page_of(range.start);
-        let covered: Vec<u64> = self
-            .pages
-            .range(start..range.end)
-            .map(|(&p, _)| p)
-            .collect();
-        for page in covered {
+        for page in self.covered(range) {
             if self.open(page)
                 && let Some(known) = self.pages.get_mut(&page)
             {
@@ -245,14 +245,8 @@ impl Pages {
 
     /// Makes all pages of `range` writable that are protected, and forgets about all.
     pub fn forget(&mut self, range: Range) {
-        let start = page_of(range.start);
-        let covered: Vec<u64> = self
-            .pages
-            .range(start..range.end)
-            .map(|(&p, _)| p)
-            .collect();
         let mut run: Option<(Range, u32)> = None;
-        for page in covered {
+        for page in self.covered(range) {
             let protected = self.is_protected(page);
             if protected {
                 self.count_run(page, false);

@@ -272,15 +272,7 @@ fn found(
         Where::Boundary(app, at) => {
             stop_stepping(thread, context, frame);
             let app = trap_address(runtime, info, app, frame, caused);
-            if let Some(first) = thread.signals.kept.take() {
-                let app = if caused { repeated(info, app) } else { app };
-                if !caused {
-                    set_aside(thread, info);
-                }
-                return kept_first(runtime, thread, context, &first, frame, app, at);
-            }
-            restore_mask(thread, frame);
-            deliver(
+            in_order(
                 runtime,
                 thread,
                 context,
@@ -304,13 +296,7 @@ fn found(
                 ..step
             };
             let at = Some((fragment, at));
-            if let Some(first) = thread.signals.kept.take() {
-                let app = repeated(info, app);
-                return kept_first(runtime, thread, context, &first, frame, app, at);
-            }
-            restore_mask(thread, frame);
-            let caused = true;
-            deliver(
+            in_order(
                 runtime,
                 thread,
                 context,
@@ -339,6 +325,28 @@ fn repeated(info: &Info, app: AppPc) -> AppPc {
     } else {
         app
     }
+}
+
+/// A signal for the app's own instruction: delivered, or behind the one that was kept.
+fn in_order(
+    runtime: &mut Runtime,
+    thread: &mut Thread,
+    context: &mut Context,
+    info: &Info,
+    frame: &mut Ucontext,
+    found: Found,
+) {
+    let Found { app, at, caused } = found;
+    if let Some(first) = thread.signals.kept.take() {
+        // What the instruction causes it causes again.
+        let app = if caused { repeated(info, app) } else { app };
+        if !caused {
+            set_aside(thread, info);
+        }
+        return kept_first(runtime, thread, context, &first, frame, app, at);
+    }
+    restore_mask(thread, frame);
+    deliver(runtime, thread, context, info, frame, found);
 }
 
 /// Delivers what was kept, in front of the instruction at `app`.

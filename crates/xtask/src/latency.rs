@@ -1,6 +1,6 @@
 //! How long a signal takes to its handler, natively and under trommel: in a tight loop, in code
 //! without branches, in a blocked system call, while the thread waits for a host that does not
-//! run, and while code is translated.
+//! run, and while code is translated. Then what signals cost a program that lives by them.
 //!
 //! The program and the sender are `latency.c`; both run natively but for the program under trommel.
 
@@ -12,22 +12,55 @@ use trommel_conformance::exec::Scratch;
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/latency.c");
 
-/// What is measured: the program's mode, the events, whether the host is stopped, stress options.
-const CASES: [(&str, Option<&str>, bool, &str); 14] = [
-    ("loop", None, false, ""),
-    ("loop", Some("none"), false, ""),
-    ("loop", Some("edge,call,value"), false, ""),
-    ("straight", None, false, ""),
-    ("straight", Some("none"), false, ""),
-    ("straight", Some("edge,call,value"), false, ""),
-    ("blocked", None, false, ""),
-    ("blocked", Some("none"), false, ""),
-    ("blocked", Some("edge,call,value"), false, ""),
-    ("loop", Some("edge,call,value"), true, ""),
-    ("fresh", None, false, ""),
-    ("fresh", Some("none"), false, ""),
-    ("fresh", Some("none"), false, "pages=64"),
-    ("fresh", Some("edge,call,value"), false, "pages=64"),
+/// A row of the table.
+#[derive(Clone, Copy)]
+struct Case {
+    /// What the program does.
+    mode: &'static str,
+    /// The events; natively without.
+    events: Option<&'static str>,
+    /// Whether the host is stopped.
+    stopped: bool,
+    /// Stress options.
+    stress: &'static str,
+}
+
+const fn case(mode: &'static str, events: Option<&'static str>) -> Case {
+    Case {
+        mode,
+        events,
+        stopped: false,
+        stress: "",
+    }
+}
+
+const ALL: Option<&str> = Some("edge,call,value");
+const NONE: Option<&str> = Some("none");
+
+const CASES: [Case; 14] = [
+    case("loop", None),
+    case("loop", NONE),
+    case("loop", ALL),
+    case("straight", None),
+    case("straight", NONE),
+    case("straight", ALL),
+    case("blocked", None),
+    case("blocked", NONE),
+    case("blocked", ALL),
+    Case {
+        stopped: true,
+        ..case("loop", ALL)
+    },
+    case("fresh", None),
+    case("fresh", NONE),
+    Case {
+        stress: "pages=64",
+        ..case("fresh", NONE)
+    },
+    Case {
+        stress: "pages=64",
+        ..case("fresh", ALL)
+    },
 ];
 
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
@@ -50,44 +83,67 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         return Err(format!("cc cannot build {SOURCE}"));
     }
     println!("| program | events | median µs | 99 % | largest |\n|---|---|---|---|---|");
-    for (n, (mode, events, stopped, stress)) in CASES.into_iter().enumerate() {
+    for (n, case) in CASES.into_iter().enumerate() {
         let file = scratch.path(&format!("shared{n}"));
-        let took = measure(bin, &program, mode, events, stopped, stress, &file, samples)?;
-        let what = match (stopped, stress) {
+        let took = measure(bin, &program, case, &file, samples)?;
+        let Case { mode, stress, .. } = case;
+        let what = match (case.stopped, stress) {
             (true, _) => format!("{mode}, the host stopped"),
             (_, "") => mode.to_owned(),
             (..) => format!("{mode}, `{stress}`"),
         };
-        let events = events.map_or("native".into(), |e| format!("`-e {e}`"));
-        println!("| {what} | {events} | {} |", took.replace(' ', " | "));
+        println!(
+            "| {what} | {} | {} |",
+            case.label(),
+            took.replace(' ', " | ")
+        );
+    }
+    println!(
+        "\n| events | faults of a write barrier a second | µs a signal of a 10 kHz timer |\n|---|---|---|"
+    );
+    for events in [None, NONE, Some("edge,call"), ALL] {
+        let rate = case("rates", events);
+        let mut command = rate.command(bin, &program, &scratch.path("rates"));
+        let done = command.arg("rates").output().map_err(|e| e.to_string())?;
+        if !done.status.success() {
+            return Err(format!("rates: the program ended with {}", done.status));
+        }
+        let text = String::from_utf8_lossy(&done.stdout);
+        println!("| {} | {} |", rate.label(), text.trim().replace(' ', " | "));
     }
     Ok(())
 }
 
-#[allow(clippy::too_many_arguments, reason = "one row of the table")]
+impl Case {
+    fn label(self) -> String {
+        self.events.map_or("native".into(), |e| format!("`-e {e}`"))
+    }
+
+    /// The program, as the case says; `file` names what belongs to it.
+    fn command(self, bin: &Path, program: &Path, file: &Path) -> Command {
+        let Some(events) = self.events else {
+            return Command::new(program);
+        };
+        let mut command = Command::new(bin);
+        command
+            .args(["record", "--quiet", "-e", events, "-o"])
+            .arg(file.with_extension("data"))
+            .arg("--")
+            .arg(program)
+            .env("TROMMEL_STRESS", self.stress);
+        command
+    }
+}
+
 fn measure(
     bin: &Path,
     program: &Path,
-    mode: &str,
-    events: Option<&str>,
-    stopped: bool,
-    stress: &str,
+    case: Case,
     file: &Path,
     samples: usize,
 ) -> Result<String, String> {
-    let mut command = match events {
-        None => Command::new(program),
-        Some(events) => {
-            let mut command = Command::new(bin);
-            let data = file.with_extension("data");
-            (command
-                .args(["record", "--quiet", "-e", events, "-o"])
-                .arg(data))
-            .arg("--");
-            command.arg(program).env("TROMMEL_STRESS", stress);
-            command
-        }
-    };
+    let Case { mode, stopped, .. } = case;
+    let mut command = case.command(bin, program, file);
     let mut target = command
         .args(["target", mode])
         .arg(file)

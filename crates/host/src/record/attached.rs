@@ -6,7 +6,6 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
@@ -86,15 +85,7 @@ pub fn record_running(
     };
     let clock = Instant::now();
     let watch = bell::watch();
-    let identity = Identity {
-        pid,
-        parent: 0,
-        command: options
-            .arguments
-            .iter()
-            .map(|a| a.as_bytes().to_vec())
-            .collect(),
-    };
+    let identity = Identity::first(pid, &options.arguments);
     let mut hold = Hold {
         pid,
         keeper: &keeper,
