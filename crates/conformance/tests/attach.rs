@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
 use trommel_conformance::exec::{Scratch, trommel, which, workspace};
@@ -417,9 +417,13 @@ fn killed() -> Result<(), String> {
                 return Err(format!("{name} has ended at moment {moment}"));
             }
         }
-        std::thread::sleep(Duration::from_millis(500));
-        if running.is_there() && running.traces()? != before {
-            return Err(format!("{name}: something is left:\n{}", running.traces()?));
+        // The keeper works on when the command is gone.
+        let limit = Instant::now() + Duration::from_secs(20);
+        while running.is_there() && running.traces()? != before {
+            if Instant::now() > limit {
+                return Err(format!("{name}: something is left:\n{}", running.traces()?));
+            }
+            std::thread::sleep(Duration::from_millis(20));
         }
         if running.output()?.trim() != "good" {
             return Err(format!("{name} has noticed"));
