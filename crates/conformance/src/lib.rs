@@ -10,4 +10,5 @@ pub mod elf;
 pub mod exec;
 pub mod generate;
 pub mod program;
+pub mod signals;
 pub mod stepper;

@@ -27,6 +27,7 @@ const CASES: [Case; 7] = [
 ];
 
 fn main() {
+    trommel_conformance::signals::of_a_terminal();
     let args = Arguments::from_args();
     let mut trials = Vec::new();
     for (name, flags, words) in CASES {

@@ -8,6 +8,7 @@ use trommel_conformance::exec::{Job, Scratch, trommel};
 use trommel_conformance::program::{Variant, all};
 
 fn main() {
+    trommel_conformance::signals::of_a_terminal();
     let args = Arguments::from_args();
     let trials = all()
         .into_iter()

@@ -112,6 +112,7 @@ e = threading.Event(); threading.Timer(0.01, e.set).start(); print(sum(out), e.w
 ";
 
 fn main() {
+    trommel_conformance::signals::of_a_terminal();
     let args = Arguments::from_args();
     let trials = CASES
         .iter()

@@ -23,6 +23,7 @@ use trommel_conformance::exec::trommel;
 type Test = (&'static str, fn(&std::path::Path) -> Result<(), String>);
 
 fn main() {
+    trommel_conformance::signals::of_a_terminal();
     let args = Arguments::from_args();
     let tests = [
         programs::TESTS,
