@@ -71,6 +71,10 @@ pub(crate) fn record_running(
 ) -> Result<(Recording, Outcome)> {
     let mut options = to_host(options)?;
     options.follow = false;
+    anyhow::ensure!(
+        options.stress.window == 0,
+        "{STRESS}: windows are for programs that `record` starts"
+    );
     let recording = record::record_running(&options, pid, duration, guard, &mut output::complain)?;
     Ok((recording, Outcome::Exited(0)))
 }
@@ -115,11 +119,11 @@ pub(crate) fn record(
     Ok((recording, outcome))
 }
 
-fn stress() -> Result<u64> {
+fn stress() -> Result<trommel_host::stress::Stress> {
     match std::env::var(STRESS) {
         Ok(text) => {
             trommel_host::stress::parse(&text).map_err(|e| anyhow::anyhow!("{STRESS}: {e}"))
         }
-        Err(_) => Ok(0),
+        Err(_) => Ok(Default::default()),
     }
 }

@@ -46,6 +46,7 @@ pub mod keeper;
 pub mod launch;
 pub mod modules;
 pub mod only;
+pub mod pacer;
 pub mod pids;
 pub mod process;
 pub mod record;

@@ -273,6 +273,9 @@ impl Process {
         if children != 0 {
             let_go.push(format!("{children} child processes, which ran natively"));
         }
+        if control.window.load(Relaxed) != 0 {
+            notice(&windows(&shared));
+        }
         if self.end == End::Left {
             let_go.push("it went on when the first program had ended".to_owned());
         }
@@ -492,6 +495,30 @@ fn report(
             "{error}; the stream ends there, the profile does not"
         ));
     }
+}
+
+/// What windows have come to, for tests.
+fn windows(shared: &Shared) -> String {
+    let windows = &shared.control().windows;
+    let counts = [
+        ("ended", &windows.ended),
+        ("instructions", &windows.instructions),
+        ("whole", &windows.whole),
+        ("calls", &windows.calls),
+        ("signals", &windows.signals),
+        ("refused", &windows.refused),
+        ("skipped", &windows.skipped),
+    ];
+    let counts = counts.map(|(name, count)| format!("{name} {}", count.load(Relaxed)));
+    let last = windows.last.iter().map(|last| {
+        let words = [&last.from, &last.to, &last.instructions];
+        words.map(|word| word.load(Relaxed))
+    });
+    let last = last.filter(|[from, ..]| *from != 0);
+    let last: Vec<String> = last
+        .map(|[from, to, n]| format!("{from:x}-{to:x}:{n}"))
+        .collect();
+    format!("windows: {}; last {}", counts.join(", "), last.join(" "))
 }
 
 fn let_go(shared: &Shared) -> Option<String> {

@@ -25,6 +25,7 @@ use crate::process::Identity;
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::stream::Pending;
+use crate::stress::Stress;
 
 /// What to record.
 #[derive(Clone, Debug)]
@@ -48,7 +49,7 @@ pub struct RecordOptions {
     /// Children and the programs that they execute are observed too.
     pub follow: bool,
     /// Stress options of the runtime, see `docs/testing.md`.
-    pub stress: u64,
+    pub stress: Stress,
 }
 
 /// A finished run.

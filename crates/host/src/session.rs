@@ -40,6 +40,7 @@ use crate::follow::{self, Change};
 use crate::launch::Ended;
 use crate::modules::Images;
 use crate::only::Selection;
+use crate::pacer::{self, Pacer};
 use crate::pids;
 use crate::process::{Ancestor, Done, End, IDLE, Identity, Process};
 use crate::record::{RecordError, RecordOptions, Recording};
@@ -88,6 +89,8 @@ pub struct Session<'a> {
     traced: Vec<Traced>,
     main: Option<Pid>,
     ended: Option<(Ended, Instant)>,
+    /// Begins windows in the first program.
+    pacer: Option<Pacer>,
     /// We ended the first program, as its stream had all the events that were wanted.
     limited: bool,
 }
@@ -108,7 +111,8 @@ impl<'a> Session<'a> {
             others,
             terms: Terms {
                 kinds: options.kinds,
-                options: options.stress,
+                options: options.stress.options,
+                window: options.stress.window,
                 follow: options.follow,
             },
             images: Images::default(),
@@ -124,6 +128,7 @@ impl<'a> Session<'a> {
             traced: Vec::new(),
             main: None,
             ended: None,
+            pacer: None,
             limited: false,
         }
     }
@@ -136,6 +141,7 @@ impl<'a> Session<'a> {
     /// The first program has started.
     pub fn first(&mut self, identity: Identity, shared: Shared, stream: Option<Stream>) {
         self.main = Some(identity.pid);
+        self.pacer = (self.terms.window != 0).then(|| Pacer::new(identity.pid));
         self.families.push(Rc::clone(shared.pages().family()));
         let program = &self.options.program.elf;
         self.observe(identity, shared, stream, program);
@@ -162,6 +168,10 @@ impl<'a> Session<'a> {
     pub fn serve(&mut self, mut parted: Option<Parted<'_>>) {
         const OFTEN: Duration = Duration::from_millis(10);
         let nap = if parted.is_some() { OFTEN } else { IDLE };
+        let nap = match self.pacer {
+            Some(_) => pacer::OFTEN,
+            None => nap,
+        };
         let mut looked = Instant::now();
         loop {
             if let Some(parted) = &mut parted
@@ -185,6 +195,7 @@ impl<'a> Session<'a> {
                 looked = Instant::now();
                 self.processes.iter_mut().for_each(|(_, p)| p.look());
             }
+            self.pace();
             self.newcomers();
             for (_, process) in &mut self.processes {
                 if process.end == End::No && process.is_ending() {
@@ -226,6 +237,16 @@ impl<'a> Session<'a> {
                 };
                 processes.iter().any(|(_, p)| !p.is_idle()) || families.iter().any(news)
             });
+        }
+    }
+
+    /// Begins windows in threads of the first program that are new.
+    fn pace(&mut self) {
+        let family = self.families.first().cloned();
+        if let (Some(pacer), Some(family), None) = (&mut self.pacer, family, self.ended)
+            && let Err(error) = pacer.look(&family)
+        {
+            (self.notice)(&format!("no windows: perf events: {error}"));
         }
     }
 

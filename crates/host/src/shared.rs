@@ -36,6 +36,8 @@ pub struct Terms {
     pub kinds: KindSet,
     /// Stress options, see `docs/testing.md`.
     pub options: u64,
+    /// Instructions that control lasts for at a time; 0: for good.
+    pub window: u32,
     /// Children and new programs are followed.
     pub follow: bool,
 }
@@ -122,6 +124,7 @@ impl Shared {
         control.version.store(LAYOUT_VERSION, Relaxed);
         control.kinds.store(u32::from(terms.kinds.bits()), Relaxed);
         control.options.store(terms.options, Relaxed);
+        control.window.store(terms.window, Relaxed);
         control.follow.store(terms.follow.into(), Relaxed);
         control.host_pid.store(std::process::id(), Relaxed);
         control.build.store(crate::image::build(), Relaxed);

@@ -2,9 +2,10 @@
 //!
 //! The text is a list of `name=number` or `name`, separated by commas. See `docs/testing.md`.
 
-use trommel_queue::options;
+use trommel_queue::{MAX_WINDOW, options};
 
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
+    "window",
     "insns",
     "far",
     "guard",
@@ -19,17 +20,34 @@ const NAMES: [&str; 12] = [
     "fail-random",
 ];
 
-/// The options of a text, as the runtime reads them.
+/// What a text asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stress {
+    /// Options as the runtime reads them.
+    pub options: u64,
+    /// Instructions that control lasts for at a time; 0: for good.
+    pub window: u32,
+}
+
+/// The options of a text.
 ///
 /// # Errors
 /// The name or number that is wrong.
-pub fn parse(text: &str) -> Result<u64, String> {
+pub fn parse(text: &str) -> Result<Stress, String> {
     let mut bits = 0;
+    let mut window = 0;
     for item in text.split(',').filter(|i| !i.is_empty()) {
         let (name, value) = item.split_once('=').unwrap_or((item, "1"));
         let number: u64 = value
             .parse()
             .map_err(|_| format!("`{value}` is not a number"))?;
+        if name == "window" {
+            let length = u32::try_from(number).ok();
+            window = length
+                .filter(|length| (1..=MAX_WINDOW).contains(length))
+                .ok_or_else(|| format!("`{item}` is out of range"))?;
+            continue;
+        }
         let (mask, shift, fixed) = match name {
             "insns" if number == 0 => return Err(format!("`{item}` is out of range")),
             "insns" => (options::INSNS_MASK, 0, 0),
@@ -51,7 +69,10 @@ pub fn parse(text: &str) -> Result<u64, String> {
         }
         bits |= number << shift | fixed;
     }
-    Ok(bits)
+    Ok(Stress {
+        options: bits,
+        window,
+    })
 }
 
 #[cfg(test)]
@@ -60,17 +81,25 @@ mod tests {
 
     #[test]
     fn options_are_parsed_or_refused() {
-        assert_eq!(parse(""), Ok(0));
-        assert_eq!(parse("insns=1,far"), Ok(1 | options::FAR));
-        assert_eq!(parse("pages=4"), Ok(4 << options::CACHE_SHIFT));
-        assert_eq!(parse("guard"), Ok(options::GUARD));
+        let options = |text| parse(text).map(|stress| stress.options);
+        assert_eq!(parse(""), Ok(Stress::default()));
+        assert_eq!(options("insns=1,far"), Ok(1 | options::FAR));
+        assert_eq!(options("pages=4"), Ok(4 << options::CACHE_SHIFT));
+        assert_eq!(options("guard"), Ok(options::GUARD));
         assert_eq!(
-            parse("evict=7,leave=9,delay=3"),
+            options("evict=7,leave=9,delay=3"),
             Ok(7 << options::EVICT_SHIFT | 9 << options::END_SHIFT | 3 << options::DELAY_SHIFT)
         );
         assert_eq!(
-            parse("fail-translate=4095"),
+            options("fail-translate=4095"),
             Ok(0xfff << options::END_SHIFT | options::END_TRANSLATE)
+        );
+        assert_eq!(
+            parse("guard,window=4096"),
+            Ok(Stress {
+                options: options::GUARD,
+                window: 4096
+            })
         );
         for wrong in [
             "insns=0",
@@ -79,6 +108,8 @@ mod tests {
             "x",
             "pages=x",
             "leave=4096",
+            "window=0",
+            "window=60001",
         ] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }

@@ -9,7 +9,7 @@ use crate::desk::Attached;
 /// "TROMMELQ", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TROMMELQ");
 /// Changes with every change to this file.
-pub const LAYOUT_VERSION: u32 = 5;
+pub const LAYOUT_VERSION: u32 = 6;
 
 /// Bytes of one chunk. The full test of generated code depends on it being 64 KiB.
 pub const CHUNK: usize = 1 << 16;
@@ -282,12 +282,57 @@ pub struct Control {
     /// Times code was dropped because the app changed it.
     pub invalidations: AtomicU64,
 
+    /// Control lasts for so many instructions at a time ([`Windows`]); 0: for good.
+    pub window: AtomicU32,
+    pad: AtomicU32,
+    /// What came of that.
+    pub windows: Windows,
+
     /// Of a program that was running already.
     pub attached: Attached,
     /// Identifies the runtime that was built; the host's to write.
     pub build: AtomicU64,
     /// Where the runtime failed, if [`Control::let_go`] says that it did.
     pub failure: Failure,
+}
+
+/// Windows: stretches of [`Control::window`] instructions under control, between which a thread runs
+/// natively.
+#[repr(C)]
+pub struct Windows {
+    /// Windows that have ended.
+    pub ended: AtomicU64,
+    /// Instructions executed in them.
+    pub instructions: AtomicU64,
+    /// Of them, those that came to their last instruction.
+    pub whole: AtomicU64,
+    /// Those that ended in front of a system call.
+    pub calls: AtomicU64,
+    /// Those that ended at an instruction which caused a signal, or at a signal that was sent.
+    pub signals: AtomicU64,
+    /// Those that ended in front of what cannot be executed in the cache.
+    pub refused: AtomicU64,
+    /// Windows that did not begin, since the host was behind or the thread not where it can be
+    /// taken under control.
+    pub skipped: AtomicU64,
+    /// The last [`LAST_WINDOWS`] windows, in turn.
+    pub last: [LastWindow; LAST_WINDOWS],
+}
+
+/// Windows that are remembered.
+pub const LAST_WINDOWS: usize = 32;
+/// Instructions of a window at most.
+pub const MAX_WINDOW: u32 = 60_000;
+
+/// A window that has ended. Written by a thread that holds the runtime's lock.
+#[repr(C)]
+pub struct LastWindow {
+    /// Its first instruction.
+    pub from: AtomicU64,
+    /// Where the thread went on natively.
+    pub to: AtomicU64,
+    /// Instructions executed in between.
+    pub instructions: AtomicU64,
 }
 
 /// Callers that a [`Failure`] names at most.

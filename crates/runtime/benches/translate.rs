@@ -30,7 +30,14 @@ fn main() {
     let (mut cache, mut regions) = (Cache::new(), Regions::default());
     let max_insns = MAX_INSNS;
     let mut pages = Pages::default();
-    let mut translator = Translator::new(Config { kinds, max_insns }, None);
+    let mut translator = Translator::new(
+        Config {
+            kinds,
+            max_insns,
+            windows: false,
+        },
+        None,
+    );
     let mut todo = vec![AppPc(Translator::translate as *const () as u64)];
     let mut seen = BTreeSet::new();
     let (mut insns, mut exits) = (0, 0);

@@ -85,6 +85,8 @@ pub enum Reason {
     Cloned = 6,
     /// A guarded fragment, that of the exit's target, found its code changed.
     Changed = 7,
+    /// A window begins, at `next_pc`.
+    Window = 8,
 }
 
 /// The app's state while the runtime runs, and what both need to find each other.
@@ -112,6 +114,8 @@ pub struct Context {
     pub spill_scratch: u64,
     /// Saved base register of an operand out of reach.
     pub spill_far: u64,
+    /// What is left of the window that the thread is in, see [`crate::window`].
+    pub budget: u64,
     /// Place in the second table that is being looked at.
     pub second_index: u64,
     /// Entry points of the runtime, as generated code jumps to them.

@@ -85,11 +85,12 @@ impl Runtime {
             else {
                 return None;
             };
+            let windows = self.has_windows();
             let mapping = &mut self.regions.known[region];
             if !mapping.page_is_readable(page_of(at)) {
                 return None;
             }
-            guarded |= prepare(&mut self.code_pages, mapping, page_of(at));
+            guarded |= windows || prepare(&mut self.code_pages, mapping, page_of(at));
             at = whole(Range {
                 start: at,
                 end: at + 1,
@@ -101,6 +102,7 @@ impl Runtime {
 
     /// The guarded fragment of `pc` found its code changed.
     pub fn recheck(&mut self, pc: AppPc) {
+        self.cache.drop_parts(pc);
         let live = self.cache.lookup(pc);
         let Some(id) = live.filter(|&id| self.cache.fragments[id as usize].guarded) else {
             return;

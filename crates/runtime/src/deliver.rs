@@ -417,8 +417,13 @@ impl Queue {
         self.take_now(writer)
     }
 
+    /// Whether as many chunks wait for the host as may.
+    pub fn is_behind(&self) -> bool {
+        self.backlog() >= BACKLOG as u64
+    }
+
     /// Gives the thread a chunk to fill without waiting for room, as long as the pool has one.
-    fn take_now(&self, writer: &mut Writer) -> Result<bool, HostGone> {
+    pub fn take_now(&self, writer: &mut Writer) -> Result<bool, HostGone> {
         let (number, fresh) = loop {
             if let Some(found) = self.free() {
                 break found;

@@ -24,6 +24,7 @@ use crate::syscall;
 use crate::targets::Targets;
 use crate::thread::Thread;
 use crate::translate::{Refusal, Shape, Site, Translator, tag_check};
+use crate::window::Windows;
 
 /// What threads use one at a time, see [`crate::lock`].
 pub struct Runtime {
@@ -59,6 +60,8 @@ pub struct Runtime {
     pub pages: u32,
     /// Threads numbered so far.
     pub numbers: u32,
+    /// Control for a number of instructions at a time.
+    pub windows: Windows,
 }
 
 // SAFETY: the threads are reached under the lock, and only what is atomic in them.
@@ -89,7 +92,7 @@ impl Runtime {
     }
 
     /// The fragment of `pc`, made if need be. The flag says that everything was flushed.
-    fn fragment(&mut self, pc: AppPc, checked: bool) -> Result<(u32, bool), Refusal> {
+    pub(crate) fn fragment(&mut self, pc: AppPc, checked: bool) -> Result<(u32, bool), Refusal> {
         if let Some(id) = self.cache.lookup(pc) {
             return Ok((id, false));
         }
@@ -141,7 +144,7 @@ impl Runtime {
     }
 
     /// Where indirect branches enter a fragment; made when first asked for.
-    fn checked_entry(&mut self, id: u32) -> Option<CachePc> {
+    pub(crate) fn checked_entry(&mut self, id: u32) -> Option<CachePc> {
         let fragment = self.cache.fragments[id as usize];
         if fragment.checked.is_some() {
             return fragment.checked;
@@ -185,13 +188,14 @@ impl Runtime {
         context.next_pc = pc;
         context.at_boundary = 1;
         thread.came_out(self);
+        if thread.window.is_some() {
+            self.evict_if_asked();
+            return self.go_in_window(thread, context, pc, from, checked);
+        }
         if core::mem::take(&mut self.leave) {
             return self.let_go(thread, context, LetGo::Stress);
         }
-        let from = from.filter(|_| !self.evict);
-        if core::mem::take(&mut self.evict) {
-            self.flush();
-        }
+        let from = from.filter(|_| !self.evict_if_asked());
         let fragile = thread.interrupted.is_some_and(|call| call.is_fragile(pc));
         if thread.process.is_leaving() && !fragile {
             return native::leave(thread, context);
@@ -225,10 +229,20 @@ impl Runtime {
             Err(Refusal::Restartable) => self.let_go(thread, context, LetGo::Restartable),
             Err(Refusal::Gs) => self.let_go(thread, context, LetGo::GsBase),
             Err(Refusal::NoMaps) => self.let_go(thread, context, LetGo::NoMaps),
-            Err(Refusal::OutOfSpace | Refusal::CacheFull) => {
+            // The last two are met in windows only.
+            Err(Refusal::OutOfSpace | Refusal::CacheFull | Refusal::Call | Refusal::Moved(_)) => {
                 self.let_go(thread, context, LetGo::OutOfSpace);
             }
         }
+    }
+
+    /// Drops everything, if that is asked for.
+    fn evict_if_asked(&mut self) -> bool {
+        let evict = core::mem::take(&mut self.evict);
+        if evict {
+            self.flush();
+        }
+        evict
     }
 
     /// Lets the process go, this thread at `context.next_pc`.
@@ -254,6 +268,12 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
     context.at_boundary = 0;
     stress::fail(Place::Dispatch);
     stress::delay();
+    if context.reason == Reason::Full as u32 && thread.window.is_some() {
+        if thread.publish_now().is_err() {
+            native::host_gone(thread, context);
+        }
+        return;
+    }
     if context.reason == Reason::Full as u32 {
         if thread.publish().is_err() {
             native::host_gone(thread, context);
@@ -273,6 +293,12 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
         && !entering
         && context.reason == Reason::Sigreturn as u32
         && process.queue.catch_up(&mut thread.writer).is_err()
+    {
+        native::host_gone(thread, context);
+    }
+    if context.reason == Reason::Window as u32
+        && thread.writer.at() == 0
+        && process.queue.take_now(&mut thread.writer).is_err()
     {
         native::host_gone(thread, context);
     }
@@ -326,6 +352,11 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
             let pc = runtime.cache.exit(context.exit).target;
             runtime.recheck(pc);
             runtime.go(thread, context, pc, None, false);
+        }
+        r if r == Reason::Window as u32 => {
+            thread.came_out(&runtime);
+            context.at_boundary = 1;
+            runtime.begin_window(thread, context);
         }
         _ => {
             let pc = context.next_pc;

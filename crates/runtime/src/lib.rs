@@ -26,6 +26,7 @@
 //! | [`kernel_writes`] | those that write where we have protected pages |
 //! | [`native`] | letting go |
 //! | [`attach`] | threads of a running process in and out |
+//! | [`window`] | control for N instructions at a time |
 //! | [`own`] | the runtime's memory, listed |
 //!
 //! # Invariants
@@ -67,3 +68,4 @@ pub mod syscall;
 pub mod targets;
 pub mod thread;
 pub mod translate;
+pub mod window;

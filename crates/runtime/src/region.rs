@@ -110,6 +110,22 @@ impl Mapping {
             && (self.inode == 0 || self.offset + (self.range.end - self.range.start) == next.offset)
     }
 
+    /// Whether `other` says the same.
+    fn is_same(&self, other: &Self) -> bool {
+        let attributes = |m: &Self| {
+            let file = (m.offset, m.inode);
+            (
+                m.range,
+                m.readable,
+                m.writable,
+                m.executable,
+                m.shared,
+                file,
+            )
+        };
+        attributes(self) == attributes(other) && self.path == other.path
+    }
+
     /// Whether it has a file that the host can look into.
     pub fn has_file(&self) -> bool {
         const IN_MEMORY: [&[u8]; 3] = [b"/memfd:", b"/dev/zero", b"/SYSV"];
@@ -240,6 +256,8 @@ fn query(pc: AppPc) -> Result<Option<Mapping>, sys::Errno> {
 pub enum Lookup {
     /// Code: index in [`Regions::known`].
     Code(usize),
+    /// Code, where the host believes other code to be.
+    Moved(Range),
     /// Nothing there may be executed.
     NotCode,
     /// The kernel's list could not be read.
@@ -254,6 +272,8 @@ pub struct Regions {
     last: usize,
     /// Where the host believes code of files to be.
     told: Vec<Range>,
+    /// With windows: what was looked up since the last of them began.
+    fresh: Option<Vec<Range>>,
 }
 
 impl Regions {
@@ -268,7 +288,8 @@ impl Regions {
     /// Looks up an address, reading the map if it is new. `pages` knows where the kernel's
     /// protection is not the app's. The flag says that the region was new.
     pub fn find(&mut self, pc: AppPc, pages: &Pages) -> (Lookup, bool) {
-        if let Some(i) = self.index_of(pc).filter(|&i| self.known[i].executable) {
+        let known = self.index_of(pc).filter(|&i| self.known[i].executable);
+        if let Some(i) = known.filter(|_| self.is_fresh(pc)) {
             self.last = i;
             return (Lookup::Code(i), false);
         }
@@ -290,11 +311,41 @@ impl Regions {
         if !found.executable {
             return (Lookup::NotCode, false);
         }
+        if let Some(fresh) = &mut self.fresh {
+            if let Some(i) = known.filter(|&i| self.known[i].is_same(&found)) {
+                fresh.push(found.range);
+                self.last = i;
+                return (Lookup::Code(i), false);
+            }
+            if self.told.iter().any(|told| told.meets(&found.range)) {
+                return (Lookup::Moved(found.range), false);
+            }
+            fresh.push(found.range);
+        }
         self.known.retain(|m| !m.range.meets(&found.range));
         let i = self.known.partition_point(|m| m.range.end <= pc.0);
         self.known.insert(i, found);
         self.last = i;
         (Lookup::Code(i), true)
+    }
+
+    /// Whether what is known about an address need not be looked up again.
+    fn is_fresh(&self, pc: AppPc) -> bool {
+        let fresh = self.fresh.as_ref();
+        fresh.is_none_or(|ranges| ranges.iter().any(|r| r.holds(pc)))
+    }
+
+    /// The app may have changed its map unseen: every region is looked up before it is translated
+    /// again.
+    pub fn doubt(&mut self) {
+        self.fresh.get_or_insert_default().clear();
+    }
+
+    /// The host is done with all records of code in `range`, which is other code now.
+    pub fn forget_told(&mut self, range: Range) {
+        self.known.retain(|m| !m.range.meets(&range));
+        self.told.retain(|told| !told.meets(&range));
+        self.last = 0;
     }
 
     /// Whether the host must be told about a region before code of it runs. It takes what it is not

@@ -62,8 +62,8 @@ use core::sync::atomic::Ordering::{Acquire, Release};
 
 pub use frame::{Action, AltStack, Info, UCONTEXT_BYTES, Ucontext};
 use handler::{call_handler, die, requeue};
-pub use leave::give_up;
-use leave::{hand_on, landed_as_child, leave};
+pub use leave::{again, give_up, hand_on};
+use leave::{landed_as_child, leave};
 use place::{Found, Where, in_runtime, place};
 pub use state::{
     Actions, BeforeChild, Pending, block_all, blocks_failures, get_stack, set_mask, unblock_trap,
@@ -83,6 +83,7 @@ use crate::native::{self, PENDING};
 use crate::stress::{self, Place};
 use crate::sys;
 use crate::thread::{Process, Thread};
+use crate::window;
 
 const SIGILL: i32 = 4;
 const SIGTRAP: i32 = 5;
@@ -148,7 +149,13 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
     // SAFETY: the kernel passes valid pointers.
     let (info, frame) = unsafe { (&*info, &mut *frame) };
     let request = attach::request(info);
-    if (process.is_leaving() || request.is_some()) && !process.has_area(arch::gs_base()) {
+    if process.has_windows() {
+        let gs = arch::gs_base();
+        if !process.has_area(gs) {
+            // SAFETY: the thread is native: GS is not that of an area.
+            return unsafe { window::signalled(process, info, frame, gs) };
+        }
+    } else if (process.is_leaving() || request.is_some()) && !process.has_area(arch::gs_base()) {
         return match request {
             Some(_) => 0,
             None => hand_on(process, info, frame),
@@ -202,7 +209,11 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
         return 0;
     }
     stress::fail(Place::Deliver);
-    let mut runtime = process.runtime.lock();
+    // In a window it may be a stack of the app's.
+    let mut runtime = match thread.window {
+        Some(_) => process.runtime.lock_anywhere(),
+        None => process.runtime.lock(),
+    };
     match request {
         Some(blocked) => asked_to_leave(&mut runtime, thread, context, frame, blocked),
         None => found(&mut runtime, thread, context, info, frame, caused),
@@ -217,6 +228,7 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
         }
     }
     if core::mem::take(&mut thread.left) {
+        window::settle(thread);
         attach::depart(thread);
     }
     0
@@ -411,10 +423,19 @@ fn unspill(context: &Context, frame: &mut Ucontext, spilled: Spilled) {
     }
 }
 
+/// The mask is the app's again, unless the thread is in a window: then it is when that has ended.
 fn restore_mask(thread: &mut Thread, frame: &mut Ucontext) {
+    if thread.window.is_some() {
+        return;
+    }
     if let Some(mask) = thread.signals.true_mask.take() {
         frame.sigmask = mask;
     }
+    give_back_aside(thread);
+}
+
+/// Signals that were set aside go back to the kernel.
+fn give_back_aside(thread: &mut Thread) {
     for info in &mut thread.signals.more {
         if let Some(info) = info.take() {
             requeue(&info);
@@ -594,6 +615,16 @@ fn deliver(
     found: Found,
 ) {
     let Found { app, at, caused } = found;
+    if thread.window.is_some() {
+        // It is caused natively again, or delivered there.
+        let app = if caused { repeated(info, app) } else { app };
+        if !caused {
+            thread.signals.kept = Some(*info);
+        }
+        runtime.cut_window(thread, context, app, at.map(|(fragment, _)| fragment));
+        to_app_state(runtime, thread, context, frame, app, at);
+        return leave(runtime, thread, context, frame);
+    }
     let signal = info.signo;
     let action = runtime.actions_of(thread).0[signal as usize];
     match action.handler {

@@ -12,7 +12,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 
 use linux_raw_sys::general as nr;
-use trommel_queue::{CHUNK, DIRECTORY_BYTES, POOL_OFFSET, SLOT_BYTES, State, options};
+use trommel_queue::{CHUNK, DIRECTORY_BYTES, MAX_WINDOW, POOL_OFFSET, SLOT_BYTES, State, options};
 use trommel_tuple::KindSet;
 
 use crate::arch::{self, Landmarks};
@@ -31,6 +31,7 @@ use crate::sys;
 use crate::targets::Targets;
 use crate::thread::{Process, Thread};
 use crate::translate::{Config, MAX_INSNS, Translator};
+use crate::window::{self, Windows};
 
 /// What the host tells the runtime, at a place in the runtime's own image.
 #[repr(C)]
@@ -153,12 +154,18 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         // SAFETY: GS is the runtime's from here on.
         let _ = unsafe { sys::call(nr::__NR_arch_prctl, [ARCH_SET_GS, area, 0, 0, 0, 0]) };
     }
+    let window = control.window.load(Relaxed).min(MAX_WINDOW);
     let mut cache = Cache::new();
     cache.far = stress & options::FAR != 0;
     let insns = (stress & options::INSNS_MASK) as usize;
     let config = Config {
         kinds,
-        max_insns: if insns == 0 { MAX_INSNS } else { insns },
+        max_insns: match insns {
+            _ if window != 0 => insns.clamp(1, window::LONGEST),
+            0 => MAX_INSNS,
+            _ => insns,
+        },
+        windows: window != 0,
     };
     // SAFETY: fresh zero memory, which stays.
     let targets = unsafe {
@@ -186,6 +193,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         leave: false,
         pages: 1,
         numbers: 1,
+        windows: Windows::of(window),
     };
     let image = Range {
         start: args.image_start,
@@ -212,6 +220,9 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     let mut runtime = process.runtime.lock();
     runtime.threads.push(&raw const *thread);
     runtime.actions = Actions::install();
+    if window != 0 {
+        window::first(&mut runtime, thread, context, AppPc(args.app_pc));
+    }
     runtime.go(thread, context, AppPc(args.app_pc), None, false);
     drop(runtime);
     // SAFETY: the context is complete and GS points to its area.

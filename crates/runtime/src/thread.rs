@@ -57,6 +57,7 @@ use crate::start;
 use crate::sys;
 use crate::syscall;
 use crate::targets::Targets;
+use crate::window::Window;
 
 pub use spawn::Flags;
 
@@ -92,6 +93,11 @@ impl Process {
     /// Whether a GS base is that of a thread under control.
     pub fn has_area(&self, gs: u64) -> bool {
         self.areas[0].load(Relaxed) <= gs && gs < self.areas[1].load(Relaxed)
+    }
+
+    /// Whether control is by windows.
+    pub fn has_windows(&self) -> bool {
+        self.queue.control().window.load(Relaxed) != 0
     }
 
     /// Whether the process is being let go.
@@ -170,6 +176,12 @@ pub struct Thread {
     pub interrupted: Option<Interrupted>,
     /// Which tables of indirect targets it uses.
     pub targets: usize,
+    /// The window that it is in.
+    pub window: Option<Window>,
+    /// The GS base that it gets back when it leaves.
+    pub app_gs: u64,
+    /// The host must be done with what was here before windows go on.
+    pub moved: Option<Range>,
     area: u64,
     node: Node,
 }
@@ -191,6 +203,11 @@ impl Thread {
             // SAFETY: the table lies inside the area; generated code reads a byte at a time.
             unsafe { (at as *mut u8).write_volatile(1) };
         }
+    }
+
+    /// Where its area is.
+    pub const fn area(&self) -> u64 {
+        self.area
     }
 
     /// The stacks that it runs the runtime on.
@@ -257,6 +274,9 @@ impl Thread {
             left: false,
             interrupted: None,
             targets,
+            window: None,
+            app_gs: 0,
+            moved: None,
             area,
             node: Node { next: 0, thread: 0 },
         }));

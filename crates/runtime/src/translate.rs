@@ -104,6 +104,10 @@ pub enum Refusal {
     CacheFull,
     /// Nothing is left to try.
     OutOfSpace,
+    /// A system call, in a window.
+    Call,
+    /// The host must be done with what was in this range before code there is translated.
+    Moved(Range),
     /// What memory is code cannot be found out.
     NoMaps,
 }
@@ -119,8 +123,10 @@ impl From<DictionaryFull> for Refusal {
 pub struct Config {
     /// Event kinds to record.
     pub kinds: KindSet,
-    /// App instructions in a fragment at most (smaller under stress).
+    /// App instructions in a fragment at most (smaller under stress, and with windows).
     pub max_insns: usize,
+    /// Fragments are executed in windows.
+    pub windows: bool,
 }
 
 impl Config {
@@ -138,6 +144,7 @@ struct Tail {
     values: usize,
     event: Option<Event>,
     spilled: Spilled,
+    passed: usize,
 }
 
 /// The translator's working memory, kept between fragments.
@@ -163,6 +170,8 @@ pub struct Translator {
     from: made::From,
     /// What is in slots at this point of the second pass.
     spilled: Spilled,
+    /// App instructions that have been executed when control leaves at this point.
+    passed: usize,
     /// The register that holds the write pointer in the fragment being made.
     stolen: Option<Reg>,
 }
@@ -189,6 +198,9 @@ pub enum Shape {
     /// One instruction, which may change the code behind it: not found by its address, and never
     /// linked.
     Single,
+    /// At most as many instructions as two to this power, for the end of a window: not found by its
+    /// address, and never linked.
+    Part(u8),
 }
 
 fn target(pc: AppPc) -> TargetPc {
@@ -229,6 +241,7 @@ impl Translator {
             made: made::Buffer::new(),
             from: made::From::default(),
             spilled: Spilled::NONE,
+            passed: 0,
             stolen: None,
         }
     }
@@ -315,6 +328,7 @@ impl Translator {
                 Class::Unknown => Some(Refusal::Native),
                 Class::Unsupported => Some(Refusal::Instruction),
                 Class::Gs => Some(Refusal::Gs),
+                Class::Syscall if self.config.windows => Some(Refusal::Call),
                 // Its exit for a flag that is to be set leads here.
                 Class::Popf if n == 0 => Some(Refusal::Native),
                 Class::Plain if insn.rip_disp != 0 => {
@@ -400,7 +414,8 @@ impl Translator {
             return Err(Refusal::Vsyscall);
         }
         let region = Self::region(site, pc)?;
-        if site.regions.known[region].nature() != Nature::Fixed {
+        let nature = site.regions.known[region].nature();
+        if self.config.windows || nature != Nature::Fixed {
             // Such code does not go on behind other.
             return match self.count == 0 {
                 true => self.read_made(site, pc, region),
@@ -422,6 +437,7 @@ impl Translator {
                 Ok(region)
             }
             (Lookup::NotCode, _) => Err(Refusal::Native),
+            (Lookup::Moved(range), _) => Err(Refusal::Moved(range)),
             (Lookup::Unknown, _) => Err(Refusal::NoMaps),
         }
     }

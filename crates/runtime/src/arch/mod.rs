@@ -174,6 +174,10 @@ entry! {
     sigreturned, Reason::Sigreturn, []
 }
 entry! {
+    /// A native thread enters a window.
+    window, Reason::Window, []
+}
+entry! {
     /// The parent comes back from starting a process.
     cloned, Reason::Cloned, []
 }

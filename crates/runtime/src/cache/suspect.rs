@@ -58,6 +58,8 @@ pub(super) struct Index {
     suspects: Table,
     /// By address: a fragment of that instruction alone.
     singles: Table,
+    /// By size and address: a fragment of a few instructions, which is never linked.
+    parts: Vec<Table>,
 }
 
 impl Default for Index {
@@ -69,6 +71,7 @@ impl Default for Index {
             free: UNLINKED,
             suspects: Table::new(),
             singles: Table::new(),
+            parts: Vec::new(),
         }
     }
 }
@@ -289,6 +292,37 @@ impl Cache {
             .singles
             .get(app)
             .filter(|&id| self.is_current(id))
+    }
+
+    /// The part of a size that begins at `app`.
+    pub fn part(&self, app: AppPc, size: u8) -> Option<u32> {
+        self.index.parts.get(usize::from(size))?.get(app)
+    }
+
+    /// Remembers a part.
+    pub fn keep_part(&mut self, app: AppPc, size: u8, id: u32) {
+        let parts = &mut self.index.parts;
+        while parts.len() <= usize::from(size) {
+            parts.push(Table::new());
+        }
+        parts[usize::from(size)].insert(app, id);
+    }
+
+    /// The code of the parts that begin at `app` has changed.
+    pub fn drop_parts(&mut self, app: AppPc) {
+        for n in 0..self.index.parts.len() {
+            if let Some(id) = self.index.parts[n].get(app) {
+                self.index.parts[n].remove(app);
+                self.bury(id);
+            }
+        }
+    }
+
+    /// The code that a fragment was made from, if it was kept.
+    pub fn source_of(&self, fragment: &Fragment) -> Option<&[u8]> {
+        let start = fragment.source? as usize;
+        let len = (fragment.span.end - fragment.span.start) as usize;
+        self.sources.get(start..start + len)
     }
 
     /// Remembers a fragment of one instruction.

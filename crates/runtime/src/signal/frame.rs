@@ -44,6 +44,11 @@ pub struct Info {
 }
 
 impl Info {
+    /// Whether the kernel sent it of itself.
+    pub const fn is_from_kernel(&self) -> bool {
+        self.code > 0
+    }
+
     /// What `rt_tgsigqueueinfo` gave it to carry.
     pub const fn queued_value(&self) -> Option<u64> {
         const SI_QUEUE: i32 = -1;
@@ -95,6 +100,12 @@ impl Ucontext {
     pub fn has_trap_flag(&self) -> bool {
         const TRAP_FLAG: u64 = 0x100;
         self.eflags & TRAP_FLAG != 0
+    }
+
+    /// Whether it is of 64-bit code that is not stepped through.
+    pub fn is_plain(&self) -> bool {
+        const CODE_SEGMENT_64: u64 = 0x33;
+        self.selectors & 0xffff == CODE_SEGMENT_64 && !self.has_trap_flag()
     }
 
     /// Prepares a frame of the app for `rt_sigreturn`: the state loaded is the frame's, but control

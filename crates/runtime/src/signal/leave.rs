@@ -6,7 +6,10 @@ use linux_raw_sys::general as nr;
 use super::frame::{Action, Info, Ucontext};
 use super::handler::requeue;
 use super::state::{bit, is_synchronous, set_action, set_mask};
-use super::{SA_NODEFER, SA_RESETHAND, SIG_DFL, SIG_IGN, SS_DISABLE, TRAP_FLAG, stop_stepping};
+use super::{
+    SA_NODEFER, SA_RESETHAND, SIG_DFL, SIG_IGN, SIGTRAP, SS_DISABLE, TRAP_FLAG, give_back_aside,
+    stop_stepping,
+};
 use crate::arch;
 use crate::area::Context;
 use crate::dispatch::Runtime;
@@ -20,6 +23,12 @@ pub(super) fn leave(
     context: &mut Context,
     frame: &mut Ucontext,
 ) {
+    if let Some(window) = thread.window.take() {
+        runtime.close_window(thread, &window, context, frame.rip);
+        thread.app_gs = window.gs();
+        give_back_aside(thread);
+        return become_native(thread, context, frame);
+    }
     runtime.remove(thread);
     // Others need the runtime's handlers still, unless they are not theirs.
     if runtime.threads.is_empty() || thread.own_actions.is_some() {
@@ -66,7 +75,12 @@ pub fn give_up(thread: &Thread) {
     // SAFETY: signals are blocked, and the thread has come out of the runtime.
     unsafe { arch::change_stack(&raw const stack, thread.context().stack) };
     // SAFETY: nothing uses GS from here on: the handler returns straight to the kernel.
-    let _ = unsafe { sys::call(nr::__NR_arch_prctl, [ARCH_SET_GS, 0, 0, 0, 0, 0]) };
+    let _ = unsafe {
+        sys::call(
+            nr::__NR_arch_prctl,
+            [ARCH_SET_GS, thread.app_gs, 0, 0, 0, 0],
+        )
+    };
 }
 
 /// [`landed`] in a child process, where the runtime's lock is not to be taken: it may have been
@@ -91,10 +105,30 @@ pub(super) fn landed_as_child(thread: &mut Thread, context: &mut Context, frame:
     give_up(thread);
 }
 
+/// A synchronous signal has found a native thread while the dispositions were not the app's. Now
+/// they are: the instruction causes it again, or it is sent again.
+pub fn again(info: &Info, frame: &mut Ucontext) {
+    const SI_KERNEL: i32 = 0x80;
+    const BREAKPOINT: u8 = 0xcc;
+    let caused = is_synchronous(info.signo) && info.code > 0;
+    if !caused {
+        return requeue(info);
+    }
+    if info.signo != SIGTRAP {
+        return;
+    }
+    let mut before = [0];
+    let _ = sys::copy_checked(frame.rip - 1, &mut before);
+    match info.code == SI_KERNEL && before == [BREAKPOINT] {
+        true => frame.rip -= 1,
+        false => requeue(info),
+    }
+}
+
 /// A signal for a thread that runs natively while others are under control still: the app's handler
 /// is called on the frame that the kernel has made, or the signal's other action is carried out.
 /// Takes no lock but for `SA_RESETHAND`: in a child of such a thread, its holder may not be there.
-pub(super) fn hand_on(process: &Process, info: &Info, frame: &mut Ucontext) -> u64 {
+pub fn hand_on(process: &Process, info: &Info, frame: &mut Ucontext) -> u64 {
     const NO_HANDLER: u64 = 0;
     let signal = info.signo;
     let caused = is_synchronous(signal) && info.code > 0;

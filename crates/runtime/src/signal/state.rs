@@ -3,13 +3,14 @@
 
 use linux_raw_sys::general as nr;
 
-use super::frame::{Action, AltStack, Info};
+use super::frame::{Action, AltStack, Info, Ucontext};
 use super::{
-    CANNOT_BE_BLOCKED, SA_NODEFER, SA_ONSTACK, SA_RESTORER, SA_SIGINFO, SIG_IGN, SIGNALS, SIGTRAP,
-    SS_AUTODISARM, SS_DISABLE, SYNCHRONOUS,
+    ALL_BUT_SYNCHRONOUS, CANNOT_BE_BLOCKED, SA_NODEFER, SA_ONSTACK, SA_RESTORER, SA_SIGINFO,
+    SIG_IGN, SIGNALS, SIGTRAP, SS_AUTODISARM, SS_DISABLE, SYNCHRONOUS,
 };
 use crate::arch;
 use crate::sys;
+use crate::window;
 
 /// The app's view of its dispositions, which all threads share.
 pub struct Actions(pub(super) [Action; SIGNALS]);
@@ -72,6 +73,22 @@ pub(super) fn set_action(signal: i32, action: &Action) -> i64 {
             [signal as u64, &raw const *action as u64, 0, 8, 0, 0],
         )
     }
+}
+
+/// Sets the kernel's disposition; the one before.
+fn exchange_action(signal: i32, action: &Action) -> Action {
+    let mut old = Action::default();
+    let args = [
+        signal as u64,
+        &raw const *action as u64,
+        &raw mut old as u64,
+        8,
+        0,
+        0,
+    ];
+    // SAFETY: two valid structures; handlers set are the runtime's or the app's own.
+    let _ = unsafe { sys::call(nr::__NR_rt_sigaction, args) };
+    old
 }
 
 /// Reads the kernel's disposition.
@@ -229,6 +246,39 @@ impl Actions {
         actions
     }
 
+    /// Takes over the synchronous signals, while a thread is in a window.
+    pub fn take_synchronous(&mut self) {
+        for signal in SYNCHRONOUS {
+            let own = own_action(&Action::default());
+            self.0[signal as usize] = exchange_action(signal, &own);
+        }
+    }
+
+    /// Gives them back. One that the app has changed meanwhile stays as it is.
+    pub fn give_back_synchronous(&self) {
+        for signal in SYNCHRONOUS {
+            let found = exchange_action(signal, &self.0[signal as usize]);
+            if found.handler != arch::on_signal as *const () as u64 {
+                set_action(signal, &found);
+            }
+        }
+    }
+
+    /// Takes over the signal that begins windows. It interrupts no call.
+    pub fn take_window_signal(&mut self) {
+        const SA_RESTART: u64 = 0x1000_0000;
+        let own = own_action(&Action {
+            flags: SA_RESTART,
+            ..Action::default()
+        });
+        let app = exchange_action(window::SIGNAL, &own);
+        if app.handler == SIG_IGN {
+            // It would be ignored in programs that this one executes too: no windows.
+            set_action(window::SIGNAL, &app);
+        }
+        self.0[window::SIGNAL as usize] = app;
+    }
+
     /// Gives the kernel the app's dispositions.
     pub fn give_back(&self) {
         for signal in 1..SIGNALS {
@@ -312,6 +362,26 @@ impl Pending {
             unaligned: false,
             before_child: None,
         }
+    }
+
+    /// A native thread enters a window by returning to `frame`: until it leaves, mask and
+    /// alternate stack are the runtime's.
+    pub fn borrow(&mut self, frame: &mut Ucontext) {
+        self.stack = frame.stack;
+        // Told by its size alone.
+        self.stack.flags &= !SS_DISABLE;
+        self.true_mask = Some(frame.sigmask);
+        self.kept = None;
+        self.rolling = false;
+        self.unaligned = false;
+        frame.stack = self.own_stack;
+        frame.sigmask = ALL_BUT_SYNCHRONOUS;
+    }
+
+    /// Blocks what is blocked in a window.
+    pub fn block(&mut self) {
+        self.true_mask = Some(get_mask());
+        set_mask(ALL_BUT_SYNCHRONOUS);
     }
 
     /// Whether `rsp` is in the memory of the alternate stack.

@@ -112,6 +112,12 @@ pub(super) fn cannot_compare(
         return false;
     };
     unspill(context, frame, Spilled::BOTH);
+    if thread.window.is_some() {
+        // Natively it is found out what there is.
+        runtime.recheck(fragment.app);
+        runtime.cut_window(thread, context, fragment.app, None);
+        thread.leaving = true;
+    }
     give_up(runtime, thread, context, frame, fragment.app, None);
     true
 }

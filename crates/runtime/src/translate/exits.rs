@@ -79,14 +79,38 @@ impl Translator {
             }
             None => self.give_back(),
         }
+        let spent = self.config.windows.then(|| {
+            self.spill_rcx();
+            self.count_down()
+        });
         self.unspill_rcx();
         self.code.patchable(1);
         let from = self.code.jmp();
+        let stub = self.stubs.at(self.stubs.here());
         self.stub(site.cache, from, to);
         if let Some(full) = full {
             self.full(full);
         }
+        if let Some(spent) = spent {
+            // As if the exit were not linked.
+            self.code.bind8_here(spent);
+            self.code.load_gs(Reg::RCX, slot!(spill_rcx));
+            let from = self.code.jmp();
+            let rel = stub.0 as i64 - self.code.at(from.0).0 as i64 - 4;
+            self.code.put_u32(from.0, rel as i32 as u32);
+        }
         Ok(())
+    }
+
+    /// In a window: takes what was executed from what is left of it, with `rcx` as scratch. Returns the jump
+    /// that is taken when little is left.
+    fn count_down(&mut self) -> crate::emit::Rel8 {
+        let c = &mut self.code;
+        c.load_gs(Reg::RCX, slot!(budget));
+        c.lea(Reg::RCX, Reg::RCX, -(self.passed as i32));
+        c.store_gs(slot!(budget), Reg::RCX);
+        c.second_byte_of_rcx();
+        c.jrcxz()
     }
 
     /// Loads the stolen register's own value.
@@ -171,9 +195,13 @@ impl Translator {
         };
         let recorded = events > 0 || is_event;
         // With something to record, rcx holds the write pointer and the target waits in rdx.
-        let holder = if recorded { Reg::RDX } else { Reg::RCX };
+        let windows = self.config.windows;
+        let holder = match recorded || windows {
+            true => Reg::RDX,
+            false => Reg::RCX,
+        };
         self.spill_rcx();
-        if recorded {
+        if recorded || windows {
             self.spill_rdx();
         }
         let at_fault = self.spilled;
@@ -199,15 +227,23 @@ impl Translator {
             };
             let path = site.shared.path(block, events as u16, None)?;
             full = Some(self.record(path, values, is_event.then_some(Reg::RDX)));
-            self.code.mov(Reg::RCX, Reg::RDX);
         } else {
             self.give_back();
             self.spill_rdx();
+        }
+        let spent = windows.then(|| self.count_down());
+        if holder == Reg::RDX {
+            self.code.mov(Reg::RCX, Reg::RDX);
         }
         self.code.low16_of_rcx_to_rdx();
         self.code.jmp_gs_rdx8(INDIRECT_TABLE);
         if let Some(full) = full {
             self.full(full);
+        }
+        if let Some(spent) = spent {
+            self.code.bind8_here(spent);
+            self.code.mov(Reg::RCX, Reg::RDX);
+            self.code.jmp_gs(slot!(entry.absent));
         }
         Ok(at_fault)
     }

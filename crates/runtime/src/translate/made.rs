@@ -59,6 +59,10 @@ pub(super) struct From {
     pub(super) guarded: bool,
     /// One instruction that may change the code behind it.
     pub(super) single: bool,
+    /// At most as many instructions as two to this power, for the end of a window.
+    part: Option<u8>,
+    /// The app may store to it, or others unseen.
+    stored_to: bool,
     /// The one instruction lies across two pages.
     across: bool,
     /// From an app address to that of its byte in the copy.
@@ -71,6 +75,10 @@ impl From {
     pub(super) fn of(shape: Shape) -> Self {
         Self {
             single: shape == Shape::Single,
+            part: match shape {
+                Shape::Part(size) => Some(size),
+                _ => None,
+            },
             ..Self::default()
         }
     }
@@ -82,11 +90,17 @@ impl From {
 
     /// App instructions at most.
     pub(super) fn limit(&self, max: usize) -> usize {
-        match self.single || self.across {
-            true => 1,
-            false if self.guarded => max.min(MAX_GUARDED),
-            false => max,
+        match self.part {
+            _ if self.single || self.across => 1,
+            Some(size) => max.min(1 << size),
+            None if self.guarded => max.min(MAX_GUARDED),
+            None => max,
         }
+    }
+
+    /// Whether it is found by its address, and linked.
+    pub(super) fn is_usual(&self) -> bool {
+        !self.single && self.part.is_none()
     }
 
     /// Whether an instruction at `pc` may be incomplete in the copy.
@@ -95,9 +109,9 @@ impl From {
     }
 
     pub(super) fn state(&self) -> FragmentState {
-        match self.single {
-            true => FragmentState::Suspect,
-            false => FragmentState::Live,
+        match self.is_usual() {
+            true => FragmentState::Live,
+            false => FragmentState::Suspect,
         }
     }
 }
@@ -165,8 +179,12 @@ impl Translator {
         }
         self.from.made = true;
         // What executes one instruction of an open page has just opened it.
-        if !self.from.single {
-            self.from.guarded = prepare(site.pages, &site.regions.known[region], page);
+        let mapping = &site.regions.known[region];
+        self.from.stored_to = matches!(mapping.nature(), Nature::Writable | Nature::Unseen);
+        if self.config.windows {
+            self.from.guarded = true;
+        } else if !self.from.single {
+            self.from.guarded = prepare(site.pages, mapping, page);
         }
         let end = (page + PAGE).min(pc.0 + MOST as u64);
         Ok(self.copy_made(pc, end))
@@ -186,7 +204,7 @@ impl Translator {
             && site.regions.known[region].page_is_readable(next)
         {
             end = pc.0 + LONGEST;
-            if !self.from.single {
+            if !self.from.single && !self.config.windows {
                 self.from.guarded |= prepare(site.pages, &site.regions.known[region], next);
             }
         }
@@ -217,7 +235,8 @@ impl Translator {
         const SERIALIZING: [&[u8]; 2] = [&[0x0f, 0xa2], &[0x0f, 0x01, 0xe8]]; // cpuid, serialize
         // SAFETY: the instruction was decoded from these bytes.
         let bytes = unsafe { core::slice::from_raw_parts(self.from.at(insn.pc()), insn.size()) };
-        SERIALIZING.contains(&bytes) || self.from.guarded && writes_memory(bytes, insn.pc())
+        SERIALIZING.contains(&bytes)
+            || self.from.guarded && self.from.stored_to && writes_memory(bytes, insn.pc())
     }
 
     /// Keeps what the fragment was made from.

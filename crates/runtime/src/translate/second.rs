@@ -84,7 +84,8 @@ impl Translator {
         let mut values = 0;
         // Taken out while they are walked over, and put back for their memory.
         let insns = core::mem::take(&mut self.insns);
-        for insn in &insns[..self.count] {
+        for (n, insn) in insns[..self.count].iter().enumerate() {
+            self.passed = n + 1;
             let mut overwritten = None;
             if self.spilled != Spilled::NONE {
                 if insn.class == Class::Plain {
@@ -181,6 +182,7 @@ impl Translator {
             }
         }
         self.insns = insns;
+        self.passed = self.count;
         if let Some(to) = end {
             self.leave(site, to, block, events, values, None)?;
         }
@@ -192,8 +194,10 @@ impl Translator {
                 values,
                 event,
                 spilled,
+                passed,
             } = self.tails[n];
             self.spilled = spilled;
+            self.passed = passed;
             let here = self.code.here();
             self.code.bind(from, here);
             let block = match block {
@@ -246,6 +250,7 @@ impl Translator {
                 values,
                 event: None,
                 spilled: self.spilled,
+                passed: self.passed - 1,
             });
         }
         // SAFETY: the instruction was decoded from these bytes.
@@ -256,7 +261,7 @@ impl Translator {
     /// Whether a taken branch has nothing to do on its way out.
     fn leaves_directly(&self, events: usize) -> bool {
         let nothing = !self.wants(Kind::Edge) && events == 0;
-        nothing && self.stolen.is_none() && self.spilled == Spilled::NONE
+        nothing && !self.config.windows && self.stolen.is_none() && self.spilled == Spilled::NONE
     }
 
     /// A conditional branch whose taken side leaves from `from`. Returns how many events the main
@@ -292,6 +297,7 @@ impl Translator {
             values,
             event,
             spilled: self.spilled,
+            passed: self.passed,
         });
         usize::from(edge)
     }
@@ -303,7 +309,7 @@ impl Translator {
         let number = cache.new_exit(Exit {
             patch: self.code.at(from.0),
             target: to,
-            stub: if self.from.single { 0 } else { rel },
+            stub: if self.from.is_usual() { rel } else { 0 },
             to: UNLINKED,
             next_link: UNLINKED,
         });

@@ -1,0 +1,461 @@
+//! Windows: a thread that runs natively is under control for N instructions, and native again.
+//!
+//! # Problem
+//! A profile of a program that must not be slowed down is made of short looks at it, a thousand a
+//! second. Each takes one thread from its own code into the cache, for as many instructions as were
+//! asked for and not one more, and back. It must cost microseconds, and between two looks nothing may be
+//! different for the program: its signal handlers, masks, stacks, system calls and code are its own.
+//!
+//! # Strategy
+//! *In.* A signal of a number that no program handles ([`SIGNAL`]) finds the thread in its own code.
+//! The handler finds the thread's area by its id and changes the frame that it returns from: all
+//! signals are blocked but the synchronous ones, the alternate stack and GS are the runtime's, and control comes to
+//! `arch::window`, which is an entry like those from the cache. The kernel's return from the
+//! handler loads the whole state of the app, vectors included.
+//!
+//! *Code* stays translated between windows. Meanwhile anything may happen to it unseen, so each
+//! fragment compares the code that it was made from whenever it is entered, as guarded fragments do
+//! (`translate::made`); and a region that is to be translated is looked up anew in each window
+//! ([`crate::region`]). Nothing of the app's is write-protected.
+//!
+//! *Counting.* Each exit of a fragment takes the number of instructions that lead to it from
+//! [`Context::budget`](crate::area::Context::budget), and goes to the dispatcher when fewer are left than the longest fragment
+//! has. Those are executed by *parts*: fragments of at most 8, 4, 2 or 1 instructions, which are never linked.
+//!
+//! *Out.* The window ends where the budget does, or before: in front of a system call, at an instruction that
+//! causes a signal, in front of what cannot be executed in the cache. The way out is that of a thread
+//! that is let go (`native::leave`): a trap, and the return from its handler into the app's
+//! own code. So the call is made natively, by the app's own instruction and with its own mask, and so is the fault
+//! caused again, for the app's own handler.
+//!
+//! *Signals.* Asynchronous ones are blocked in the kernel for as long as a window lasts, and are
+//! delivered by the kernel itself where it ends. The synchronous ones are the runtime's from when the first
+//! thread enters a window until the last has left; in between the kernel has the app's own
+//! dispositions. A thread that is native and causes one meanwhile waits in the handler until the
+//! dispositions are back, and causes it again.
+//!
+//! *Areas* belong to threads by their ids. That of a thread which has ended goes to another.
+//!
+//! # Why it is correct
+//! * Nothing of the app is executed between the signal and the first instruction of the window, nor between its
+//!   last and the return to native code; both ends are the kernel's loads of a whole frame.
+//! * Nothing but instructions of the app's own code is executed in a window: no system call, so no
+//!   thread or process begins or ends in one, nothing waits, and no disposition or mask changes.
+//! * A fragment with fewer instructions than are left cannot use up more than are left, and one that
+//!   comes to an exit has executed what that exit says.
+//! * A fragment whose code has changed is found by its own comparison before its first instruction;
+//!   of writable code, it ends behind the first instruction that writes memory.
+//!
+//! # Invariants
+//! * While a thread is native nothing of the runtime is in its way: GS, mask, alternate stack are
+//!   its own, and so are all dispositions but that of [`SIGNAL`] unless another thread is in a window.
+//! * `Runtime::threads` has the threads that are in a window.
+//! * The area of a thread is used by nobody else while the thread is there: it returns from a handler on
+//!   a stack in it.
+#![allow(unsafe_code)] // reason: changes signal frames, sets GS.
+
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
+
+use linux_raw_sys::general as nr;
+use trommel_queue::{LAST_WINDOWS, MAX_WINDOW};
+
+use crate::arch;
+use crate::area::Context;
+use crate::cache::{AppPc, Fragment};
+use crate::decode::{Insn, Reader};
+use crate::dispatch::Runtime;
+use crate::native;
+use crate::region::Range;
+use crate::signal::{self, Info, Ucontext};
+use crate::sys;
+use crate::thread::{Process, Thread};
+use crate::translate::{Refusal, Shape};
+
+/// The signal that begins a window: the C library's own for the cancellation of threads, which it lets no
+/// program handle, block or wait for. It installs its handler when a thread is cancelled first,
+/// and that takes no notice of signals which it has not sent; there are no windows from then on.
+pub const SIGNAL: i32 = 32;
+
+/// Instructions of the longest fragment.
+pub const LONGEST: usize = 16;
+/// The logarithm of the longest part's instructions.
+const PARTS: u8 = 3;
+/// What is in [`Context::budget`] beyond what is left: bits 8 to 15 are zero if and only if that is
+/// less than [`LONGEST`].
+const BEYOND: u64 = 256 - LONGEST as u64;
+const _: () = assert!(MAX_WINDOW as u64 + BEYOND < 1 << 16 && 1 << PARTS < LONGEST);
+
+/// What of the runtime's state windows need.
+#[derive(Default)]
+pub struct Windows {
+    /// Control lasts for as many instructions at a time; 0: for good.
+    pub length: u32,
+    /// Threads that have areas, by their ids; the same order in both.
+    ids: Vec<u32>,
+    areas: Vec<*const Thread>,
+    /// Areas at which those of ended threads are looked for.
+    enough: usize,
+}
+
+/// Why a window has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// All of its instructions were executed.
+    Whole,
+    /// A system call comes next.
+    Call,
+    /// The next instruction causes a signal, or one was sent.
+    Signal,
+    /// The next instruction cannot be executed in the cache, or control ends for good.
+    Refused,
+}
+
+/// A thread's window.
+#[derive(Clone, Copy)]
+pub struct Window {
+    /// Its first instruction.
+    from: AppPc,
+    /// Instructions that were wanted.
+    length: u32,
+    end: End,
+    /// The GS base of the app.
+    gs: u64,
+}
+
+impl Window {
+    const fn new(from: AppPc, length: u32, gs: u64) -> Self {
+        Self {
+            from,
+            length,
+            end: End::Whole,
+            gs,
+        }
+    }
+
+    /// The GS base of the app.
+    pub const fn gs(&self) -> u64 {
+        self.gs
+    }
+}
+
+fn left(context: &Context) -> u64 {
+    context.budget.saturating_sub(BEYOND)
+}
+
+fn set_left(context: &mut Context, left: u64) {
+    context.budget = left + BEYOND;
+}
+
+impl Windows {
+    /// Of so many instructions.
+    pub fn of(length: u32) -> Self {
+        Self {
+            length,
+            ..Self::default()
+        }
+    }
+
+    /// Takes note of a thread's area.
+    pub fn add(&mut self, thread: &Thread) {
+        self.ids.push(thread.writer.tid);
+        self.areas.push(&raw const *thread);
+    }
+}
+
+/// A signal for a thread that is native, in a process with windows.
+///
+/// # Safety
+/// Only for the signal handler of a thread that is native.
+pub unsafe fn signalled(
+    process: &'static Process,
+    info: &Info,
+    frame: &mut Ucontext,
+    gs: u64,
+) -> u64 {
+    const NO_HANDLER: u64 = 0;
+    if info.signo == SIGNAL {
+        if !info.is_from_kernel() {
+            return signal::hand_on(process, info, frame);
+        }
+        if enter(process, frame, gs).is_none() {
+            let windows = &process.queue.control().windows;
+            windows.skipped.fetch_add(1, Relaxed);
+        }
+        return NO_HANDLER;
+    }
+    // A synchronous one, in the middle of another thread's window.
+    wait_for_dispositions(process);
+    signal::again(info, frame);
+    NO_HANDLER
+}
+
+/// Leads a native thread into a window; `None`: not here, or not now.
+fn enter(process: &'static Process, frame: &mut Ucontext, gs: u64) -> Option<()> {
+    if process.is_leaving() || !frame.is_plain() || process.image.holds(AppPc(frame.rip)) {
+        return None;
+    }
+    if process.queue.is_behind() {
+        return None;
+    }
+    let tid = sys::gettid() as u32;
+    // The stack is the app's.
+    let mut runtime = process.runtime.lock_anywhere();
+    let length = runtime.windows.length;
+    let thread = runtime.thread_of(process, tid)?;
+    drop(runtime);
+    let context = thread.context();
+    thread.window = Some(Window::new(AppPc(frame.rip), length, gs));
+    thread.leaving = false;
+    context.pending = 0;
+    context.next_pc = AppPc(frame.rip);
+    set_left(context, length.into());
+    thread.signals.borrow(frame);
+    frame.rip = arch::window as *const () as u64;
+    const ARCH_SET_GS: u64 = 0x1001;
+    // SAFETY: the handler uses the area no more, and returns to where GS is the area's.
+    let _ = unsafe {
+        sys::call(
+            nr::__NR_arch_prctl,
+            [ARCH_SET_GS, thread.area(), 0, 0, 0, 0],
+        )
+    };
+    Some(())
+}
+
+/// The first window of a process, at its first instruction.
+pub fn first(runtime: &mut Runtime, thread: &mut Thread, context: &mut Context, pc: AppPc) {
+    let length = runtime.windows.length;
+    runtime.windows.add(thread);
+    thread.window = Some(Window::new(pc, length, 0));
+    set_left(context, length.into());
+    thread.signals.block();
+    runtime.actions.take_window_signal();
+}
+
+/// Waits until no thread is in a window: a disposition is the app's again.
+fn wait_for_dispositions(process: &Process) {
+    loop {
+        let runtime = process.runtime.lock_anywhere();
+        if runtime.threads.is_empty() {
+            return;
+        }
+        drop(runtime);
+        // SAFETY: no memory is involved.
+        let _ = unsafe { sys::call(nr::__NR_sched_yield, [0; 6]) };
+    }
+}
+
+impl Runtime {
+    /// Whether control is by windows.
+    pub fn has_windows(&self) -> bool {
+        self.windows.length != 0
+    }
+
+    /// The area of the calling thread.
+    fn thread_of(&mut self, process: &'static Process, tid: u32) -> Option<&'static mut Thread> {
+        let known = self.windows.ids.iter().position(|id| *id == tid);
+        if let Some(n) = known {
+            // SAFETY: areas stay; this one is the calling thread's, which does not use it otherwise.
+            return Some(unsafe { &mut *self.windows.areas[n].cast_mut() });
+        }
+        let thread = match self.vacant(process) {
+            Some(n) => {
+                self.windows.ids[n] = tid;
+                // SAFETY: that of a thread which does not exist any more.
+                let thread = unsafe { &mut *self.windows.areas[n].cast_mut() };
+                process.queue.hand_in(&mut thread.writer);
+                thread
+            }
+            None => {
+                let thread = Thread::make(process, self)?;
+                self.windows.ids.push(tid);
+                self.windows.areas.push(&raw const *thread);
+                thread
+            }
+        };
+        self.numbers += 1;
+        thread.writer.number = self.numbers;
+        thread.writer.tid = tid;
+        thread.desk().tid.store(tid, Relaxed);
+        process.queue.control().threads.store(self.numbers, Relaxed);
+        Some(thread)
+    }
+
+    /// The area of a thread that has ended. They are looked for when there are twice as many areas as
+    /// there were threads the last time.
+    fn vacant(&mut self, _process: &Process) -> Option<usize> {
+        const FEW: usize = 16;
+        if self.windows.areas.len() < self.windows.enough.max(FEW) {
+            return None;
+        }
+        let pid = sys::getpid() as u64;
+        let is_there = |tid: u32| {
+            // SAFETY: sends nothing.
+            unsafe { sys::call(nr::__NR_tgkill, [pid, tid.into(), 0, 0, 0, 0]) == 0 }
+        };
+        let mut found = None;
+        let mut there = 0;
+        for (n, tid) in self.windows.ids.iter().enumerate() {
+            match is_there(*tid) {
+                true => there += 1,
+                false => found = Some(n),
+            }
+        }
+        if found.is_none() {
+            self.windows.enough = 2 * there;
+        }
+        found
+    }
+
+    /// A thread's first steps in a window.
+    pub fn begin_window(&mut self, thread: &mut Thread, context: &mut Context) {
+        if self.threads.is_empty() {
+            self.actions.take_synchronous();
+        }
+        self.threads.push(&raw const *thread);
+        self.regions.doubt();
+        let pc = context.next_pc;
+        self.go_in_window(thread, context, pc, None, false);
+    }
+
+    /// [`Runtime::go`], in a window.
+    pub fn go_in_window(
+        &mut self,
+        thread: &mut Thread,
+        context: &mut Context,
+        pc: AppPc,
+        from: Option<u32>,
+        checked: bool,
+    ) {
+        let left = left(context) as usize;
+        thread.single = None;
+        if left == 0 {
+            return end(thread, context, End::Whole);
+        }
+        if thread.process.is_leaving() {
+            return end(thread, context, End::Refused);
+        }
+        let made = match left < LONGEST {
+            true => self.part(pc, left),
+            false => self.fragment(pc, checked),
+        };
+        match made {
+            Ok((id, flushed)) => {
+                context.target = self.cache.fragments[id as usize].entry;
+                if left < LONGEST {
+                    return;
+                }
+                if let Some(exit) = from.filter(|_| !flushed) {
+                    self.cache.link(exit, id);
+                }
+                if checked && let Some(at) = self.checked_entry(id) {
+                    self.targets[thread.targets].put(pc, at);
+                }
+            }
+            Err(Refusal::Call) => end(thread, context, End::Call),
+            Err(Refusal::Moved(range)) => {
+                thread.moved = Some(range);
+                end(thread, context, End::Refused);
+            }
+            Err(_) => end(thread, context, End::Refused),
+        }
+    }
+
+    /// A fragment of at most `left` instructions.
+    fn part(&mut self, pc: AppPc, left: usize) -> Result<(u32, bool), Refusal> {
+        let size = (left.ilog2() as u8).min(PARTS);
+        if let Some(id) = self.cache.part(pc, size) {
+            return Ok((id, false));
+        }
+        let (id, flushed) = self.make(pc, Shape::Part(size))?;
+        self.cache.keep_part(pc, size, id);
+        Ok((id, flushed))
+    }
+
+    /// A thread's window has ended: the thread goes on natively at `to`.
+    pub fn close_window(
+        &mut self,
+        thread: &mut Thread,
+        window: &Window,
+        context: &Context,
+        to: u64,
+    ) {
+        self.remove(thread);
+        if self.threads.is_empty() {
+            self.actions.give_back_synchronous();
+        }
+        let executed = u64::from(window.length) - left(context).min(window.length.into());
+        let control = self.shared.control();
+        let windows = &control.windows;
+        let n = windows.ended.fetch_add(1, Relaxed);
+        windows.instructions.fetch_add(executed, Relaxed);
+        let count = match window.end {
+            End::Whole => &windows.whole,
+            End::Call => &windows.calls,
+            End::Signal => &windows.signals,
+            End::Refused => &windows.refused,
+        };
+        count.fetch_add(1, Relaxed);
+        let last = &windows.last[n as usize % LAST_WINDOWS];
+        last.from.store(window.from.0, Relaxed);
+        last.to.store(to, Relaxed);
+        last.instructions.store(executed, Relaxed);
+    }
+
+    /// A signal has found the thread at `at`, in front of the instruction at `app`: the window
+    /// ends there.
+    pub fn cut_window(
+        &mut self,
+        thread: &mut Thread,
+        context: &mut Context,
+        app: AppPc,
+        fragment: Option<Fragment>,
+    ) {
+        if let Some(fragment) = fragment {
+            let executed = self.instructions_before(&fragment, app);
+            let left = left(context);
+            set_left(context, left.saturating_sub(executed));
+        }
+        if let Some(window) = &mut thread.window {
+            window.end = End::Signal;
+        }
+    }
+
+    /// Instructions of a fragment in front of the one at `app`.
+    fn instructions_before(&self, fragment: &Fragment, app: AppPc) -> u64 {
+        let Some(code) = self.cache.source_of(fragment) else {
+            return 0;
+        };
+        let mut reader = Reader::new(code, fragment.app);
+        let mut insn = Insn::plain();
+        let mut count = 0;
+        let mut pc = fragment.app;
+        while pc < app && pc.0 < fragment.span.end {
+            reader.read(&mut insn);
+            pc = insn.next();
+            count += 1;
+        }
+        count
+    }
+}
+
+fn end(thread: &mut Thread, context: &mut Context, why: End) {
+    if let Some(window) = &mut thread.window {
+        window.end = why;
+    }
+    native::leave(thread, context);
+}
+
+/// The thread's window has ended, and it holds no lock: what the host must know before the map is
+/// read again.
+pub fn settle(thread: &mut Thread) {
+    let Some(range) = thread.moved.take() else {
+        return;
+    };
+    let process = thread.process;
+    if process.queue.settle().is_ok() {
+        let range: Range = range;
+        process.runtime.lock_anywhere().regions.forget_told(range);
+    }
+}
