@@ -15,5 +15,5 @@ fn main() {
 #[test] fn works() { assert_eq!(1 + 1, 2) }
 S
 t cargo build --offline 2>/dev/null; ./target/debug/c 2>/dev/null
-t cargo test --offline 2>/dev/null | grep 'test '
+t cargo test --offline 2>/dev/null | grep 'test ' | sed 's|; finished.*||'
 t ./target/debug/c 2>/dev/null
