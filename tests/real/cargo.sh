@@ -2,7 +2,7 @@
 # cargo builds and tests a small crate, with rustc, its build script and the linker.
 export CARGO_HOME=$PWD/home RUSTUP_HOME=${RUSTUP_HOME:-$HOME/.rustup} CARGO_TERM_QUIET=true
 mkdir -p c/src; cd c
-printf '[package]\nname = "c"\nversion = "0.1.0"\nedition = "2021"\nbuild = "build.rs"\n' >Cargo.toml
+printf '[package]\nname = "c"\nversion = "0.1.0"\nedition = "2021"\nbuild = "build.rs"\n[workspace]\n' >Cargo.toml
 echo 'fn main() { println!("cargo:rustc-env=X=built"); }' >build.rs
 cat >src/main.rs <<'S'
 use std::collections::BTreeMap; use std::sync::mpsc; use std::thread;
@@ -15,5 +15,5 @@ fn main() {
 #[test] fn works() { assert_eq!(1 + 1, 2) }
 S
 t cargo build --offline 2>/dev/null; ./target/debug/c 2>/dev/null
-t cargo test --offline 2>/dev/null | grep 'test '
+t cargo test --offline 2>/dev/null | grep 'test ' | sed 's|; finished.*||'
 t ./target/debug/c 2>/dev/null

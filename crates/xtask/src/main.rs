@@ -11,15 +11,19 @@
 //! cargo xtask changes                what it costs when code changes
 //! cargo xtask instructions           instructions a tuple of each compressor, under valgrind
 //! cargo xtask real [NAME…]           servers, build systems, JITs, debuggers: same behaviour
+//! cargo xtask conform gcc|ltp [--from DIR] [NAME…]   public conformance suites: same results
+//! cargo xtask startup [ROUNDS]       how long programs take to start
 //! ```
 
 mod bench;
 mod changes;
+mod conform;
 mod corpus;
 mod counts;
 mod instructions;
 mod latency;
 mod real;
+mod startup;
 mod tidy;
 
 use std::process::{Command, ExitCode};
@@ -41,8 +45,10 @@ fn main() -> ExitCode {
         "changes" => changes::run(),
         "instructions" => instructions::run(),
         "real" => real::run(&rest),
+        "conform" => conform::run(&rest),
+        "startup" => startup::run(&rest),
         _ => Err(
-            "usage: cargo xtask ci|tidy|corpus|callgrind|stepper|bench|changes|latency|instructions|real"
+            "usage: cargo xtask ci|tidy|corpus|callgrind|stepper|bench|changes|latency|instructions|real|conform|startup"
                 .into(),
         ),
     };

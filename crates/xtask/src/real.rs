@@ -4,7 +4,8 @@
 //! [`WAYS`]; all must print the same and end the same. In it `t COMMAND…` runs a command natively or
 //! under `trommel record`, and `fetch URL FILE` keeps a public archive in `$CACHE`. Its first line
 //! names the commands that it needs; where one is missing it is skipped, with a word. The two native
-//! runs tell a script that is not deterministic from a difference.
+//! runs tell a script that is not deterministic from a difference; natively it has to end with 0, so
+//! that no script passes because it fails everywhere.
 
 use std::ffi::OsString;
 use std::fs;
@@ -76,6 +77,13 @@ fn one(bin: &Path, script: &Path) -> Result<String, String> {
     let again = run_once(&text, "")?;
     if let Err(what) = native.outcome.compare(&again.outcome) {
         return Err(format!("between two native runs: {what}"));
+    }
+    if native.outcome.code != Some(0) {
+        return Err(format!(
+            "natively it ends with {:?}: {}",
+            native.outcome.code,
+            String::from_utf8_lossy(&native.outcome.stderr)
+        ));
     }
     let mut line = format!("same, native {:.2} s", native.seconds);
     for way in WAYS {

@@ -1,0 +1,163 @@
+//! Public conformance suites, natively and under `trommel record`: gcc's execution tests and the
+//! Linux Test Project's tests of system calls. None of their code is kept here.
+//!
+//! What a suite says of each test is compared, not judged: a test that fails natively has to fail
+//! the same way. A test that differs is repeated natively, which tells one that differs from itself,
+//! and then under trommel; only what never agrees counts as different, and what agreed at a later
+//! attempt is named.
+
+mod gcc;
+mod ltp;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Arguments of `record`: the engine alone, and the default events.
+const WAYS: [&[&str]; 2] = [&["-e", "none"], &[]];
+
+/// How often a test that differs is repeated, natively and as it differed.
+const REPEATS: usize = 4;
+
+pub(crate) fn run(args: &[String]) -> Result<(), String> {
+    let usage = "usage: cargo xtask conform gcc|ltp [--from DIR] [NAME…]";
+    let (suite, rest) = args.split_first().ok_or(usage)?;
+    let (mut from, mut names) = (None, Vec::new());
+    let mut rest = rest.iter();
+    while let Some(arg) = rest.next() {
+        match arg.as_str() {
+            "--from" => {
+                from = Some(PathBuf::from(
+                    rest.next().ok_or("--from wants a directory")?,
+                ))
+            }
+            name => names.push(name.to_owned()),
+        }
+    }
+    match suite.as_str() {
+        "gcc" => gcc::run(from, &names),
+        "ltp" => ltp::run(from, &names),
+        _ => Err(usage.into()),
+    }
+}
+
+/// What is known of one test in the end.
+enum Verdict {
+    /// As natively, each way.
+    Same,
+    /// As natively at a later attempt, or native runs differ among themselves: how.
+    Unsteady(String),
+    /// Never as natively: how.
+    Different(String),
+    /// Could not be run natively: why.
+    NotRun(String),
+}
+
+/// Compares one test: `run(None)` is a native run, `run(Some(way))` one under trommel.
+fn compare<R>(
+    run: impl Fn(Option<&[&str]>) -> Result<R, String>,
+    differs: impl Fn(&R, &R) -> Option<String>,
+) -> Result<Verdict, String> {
+    let native = run(None)?;
+    let mut unsteady = String::new();
+    for way in WAYS {
+        let Some(mut how) = differs(&native, &run(Some(way))?) else {
+            continue;
+        };
+        let label = if way.is_empty() {
+            "default events".to_owned()
+        } else {
+            way.join(" ")
+        };
+        let mut natives = vec![run(None)?];
+        for _ in 1..REPEATS {
+            natives.push(run(None)?);
+        }
+        if let Some(itself) = natives.iter().find_map(|n| differs(&native, n)) {
+            unsteady = format!("natively too: {itself}");
+            continue;
+        }
+        let mut agreed = 0;
+        for _ in 0..REPEATS {
+            match differs(&native, &run(Some(way))?) {
+                None => agreed += 1,
+                Some(again) => how = again,
+            }
+        }
+        let how = format!(
+            "{label}, {} of {}: {how}",
+            REPEATS + 1 - agreed,
+            REPEATS + 1
+        );
+        if agreed == 0 {
+            return Ok(Verdict::Different(how));
+        }
+        unsteady = how;
+    }
+    Ok(match unsteady.is_empty() {
+        true => Verdict::Same,
+        false => Verdict::Unsteady(unsteady),
+    })
+}
+
+/// Judges each of `tests` with two workers, tells what is not the same, and sums up by group.
+fn all<T: Sync>(
+    tests: &[T],
+    workers: usize,
+    name: impl Fn(&T) -> (String, String) + Sync,
+    judge: impl Fn(&T) -> Result<Verdict, String> + Sync,
+) -> Result<(), String> {
+    let (next, sums) = (
+        AtomicUsize::new(0),
+        Mutex::new(BTreeMap::<String, [usize; 4]>::new()),
+    );
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let (group, name) = name(test);
+                    let verdict = judge(test).unwrap_or_else(Verdict::NotRun);
+                    let (n, line) = match verdict {
+                        Verdict::Same => (0, None),
+                        Verdict::Unsteady(how) => (1, Some(("unsteady", how))),
+                        Verdict::Different(how) => (2, Some(("DIFFERENT", how))),
+                        Verdict::NotRun(why) => (3, Some(("not run", why))),
+                    };
+                    let mut sums = sums.lock().unwrap_or_else(|e| e.into_inner());
+                    sums.entry(group).or_default()[n] += 1;
+                    if let Some((word, how)) = line {
+                        println!("{name:<32} {word}: {}", how.trim_end());
+                    }
+                }
+            });
+        }
+    });
+    let sums = sums.into_inner().unwrap_or_else(|e| e.into_inner());
+    println!("\n| tests | same | unsteady | different | not run |\n|---|---|---|---|---|");
+    for (group, [same, unsteady, different, not_run]) in &sums {
+        println!("| {group} | {same} | {unsteady} | {different} | {not_run} |");
+    }
+    match sums.values().map(|s| s[2]).sum::<usize>() {
+        0 => Ok(()),
+        n => Err(format!("{n} tests differ")),
+    }
+}
+
+/// Runs a shell command and gives its output, or an error that ends with what it said.
+fn shell(command: &str, args: &[&std::ffi::OsStr]) -> Result<String, String> {
+    let done = std::process::Command::new("sh")
+        .args(["-c", command, "sh"])
+        .args(args)
+        .output()
+        .map_err(|e| format!("sh: {e}"))?;
+    if done.status.success() {
+        return Ok(String::from_utf8_lossy(&done.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&done.stderr);
+    let last: Vec<&str> = said.lines().rev().take(5).collect();
+    Err(format!(
+        "{command}: {}",
+        last.into_iter().rev().collect::<Vec<_>>().join("\n")
+    ))
+}

@@ -1,0 +1,120 @@
+//! How long programs take to start: wall time natively, with the engine alone and with the default
+//! events.
+//!
+//! Rounds are interleaved (each program natively, then each way, then again), as the machine's speed
+//! changes from minute to minute. Of each the median and the least are told: the least is what the work
+//! comes to, the median what one meets. The time is that of the command, `trommel`'s own end included.
+
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use trommel_conformance::exec::{Scratch, which};
+
+use crate::bench::median;
+
+/// Arguments of `record`: natively, the engine alone, the default events.
+const WAYS: [Option<&[&str]>; 3] = [None, Some(&["-e", "none"]), Some(&[])];
+
+/// What is started; `Hello` is compiled first, `repo` made.
+const PROGRAMS: [&str; 9] = [
+    "/bin/true",
+    "ls /usr",
+    "git -C repo status -s",
+    "perl -e 0",
+    "/usr/bin/python3 -c 0",
+    "node -e 0",
+    "java -version",
+    "java -cp . Hello",
+    "java -Xint -cp . Hello",
+];
+
+const PREPARE: &str = r#"
+mkdir repo; cd repo; git init -q .; for i in $(seq 50); do echo $i >f$i; done; git add .; cd ..
+command -v javac >/dev/null || exit 0
+echo 'public class Hello { public static void main(String[] a) { System.out.println("hello"); } }' >Hello.java; javac Hello.java
+"#;
+
+pub(crate) fn run(args: &[String]) -> Result<(), String> {
+    let rounds: usize = match args.first() {
+        None => 11,
+        Some(n) => n
+            .parse()
+            .ok()
+            .filter(|n| *n > 0)
+            .ok_or("startup wants a number of rounds")?,
+    };
+    let chosen = args.get(1..).unwrap_or_default();
+    let bin = super::trommel()?;
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let made = Command::new("sh")
+        .args(["-ec", PREPARE])
+        .current_dir(scratch.dir())
+        .status()
+        .map_err(|e| format!("sh: {e}"))?;
+    if !made.success() {
+        return Err("cannot prepare the programs".into());
+    }
+    let programs: Vec<&str> = PROGRAMS
+        .into_iter()
+        .filter(|p| chosen.is_empty() || chosen.iter().any(|c| p.contains(c.as_str())))
+        .filter(|p| {
+            p.split(' ')
+                .next()
+                .is_some_and(|name| which(name).is_some())
+        })
+        .collect();
+    let mut times = vec![[const { Vec::<f64>::new() }; WAYS.len()]; programs.len()];
+    // The first round fills the caches of the machine and is not counted.
+    for round in 0..=rounds {
+        for (program, times) in programs.iter().zip(&mut times) {
+            for (way, times) in WAYS.iter().zip(times) {
+                let mut words: Vec<&str> = program.split(' ').collect();
+                let data = scratch.path("data");
+                let (data, bin) = (data.to_string_lossy(), bin.to_string_lossy());
+                if let Some(way) = way {
+                    let mut all = vec![&*bin, "record", "--quiet", "-o", &data];
+                    all.extend_from_slice(way);
+                    all.push("--");
+                    all.append(&mut words);
+                    words = all;
+                }
+                let start = Instant::now();
+                let status = Command::new(words[0])
+                    .args(&words[1..])
+                    .current_dir(scratch.dir())
+                    .stdin(Stdio::null())
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::null())
+                    .status()
+                    .map_err(|e| format!("{program}: {e}"))?;
+                let took = start.elapsed().as_secs_f64() * 1e3;
+                if !status.success() {
+                    return Err(format!("{program}: {status}"));
+                }
+                if round > 0 {
+                    times.push(took);
+                }
+            }
+        }
+    }
+    println!(
+        "| program | native ms | `-e none` | ratio | default events | ratio |\n|---|---|---|---|---|---|"
+    );
+    for (program, times) in programs.iter().zip(&mut times) {
+        let [native, none, events] = times.each_mut().map(|list| (median(list), list[0]));
+        let time = |(m, least): (f64, f64)| format!("{m:.1} / {least:.1}");
+        let ratio = |of: (f64, f64)| format!("{:.1} ({:.1})", of.0 / native.0, of.1 / native.1);
+        println!(
+            "| `{program}` | {} | {} | {} | {} | {} |",
+            time(native),
+            time(none),
+            ratio(none),
+            time(events),
+            ratio(events)
+        );
+    }
+    println!(
+        "\nWall time, median / least of {rounds} interleaved rounds; ratios of the medians (of the least)."
+    );
+    Ok(())
+}
