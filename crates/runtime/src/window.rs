@@ -253,6 +253,10 @@ impl Runtime {
     }
 
     /// The area of the calling thread.
+    #[allow(
+        clippy::mut_from_ref,
+        reason = "what is returned is the calling thread's own"
+    )]
     fn thread_of(&mut self, process: &'static Process, tid: u32) -> Option<&'static mut Thread> {
         let known = self.windows.ids.iter().position(|id| *id == tid);
         if let Some(n) = known {
