@@ -29,6 +29,8 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run a program and collect its events into a profile.
     Record(RecordArgs),
+    /// Run a program faster: its hot paths are found and laid out anew while it runs.
+    Run(RunArgs),
     /// Show a profile: the hottest branches, calls and values.
     Report(ReportArgs),
     /// Look at streams of events and convert them.
@@ -109,6 +111,28 @@ pub(crate) struct RecordArgs {
 
     /// The program and its arguments
     #[arg(required_unless_present = "pid", trailing_var_arg = true, allow_hyphen_values = true, value_names = ["PROGRAM", "ARGS"])]
+    pub(crate) program: Vec<OsString>,
+}
+
+/// Arguments of `run`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trommel run -- ./app its arguments          nothing is observed, nothing is written
+  trommel run --stats stats.json -- ./app     what the engine did (docs/json.md)
+
+The program's input, output, exit status and terminating signal are its own.")]
+pub(crate) struct RunArgs {
+    /// Write what the engine did, as JSON, when the program has ended; `-` is the standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stats: Option<PathBuf>,
+
+    /// Make no traces: what is executed is translated as it is come by
+    #[arg(long)]
+    pub(crate) no_traces: bool,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_names = ["PROGRAM", "ARGS"])]
     pub(crate) program: Vec<OsString>,
 }
 

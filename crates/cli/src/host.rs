@@ -9,8 +9,9 @@ use trommel_compress::Spec;
 use trommel_host::interrupt::Guard;
 use trommel_host::launch::Inherited;
 use trommel_host::only;
-use trommel_host::record::{self, RecordError, RecordOptions, Recording};
+use trommel_host::record::{self, Engine, RecordError, RecordOptions, Recording};
 use trommel_host::running::{self, Refusal};
+use trommel_profile::Profile;
 use trommel_symbol::launch::Program;
 use trommel_tuple::{KindSet, Vaddr};
 
@@ -43,6 +44,8 @@ pub(crate) struct Options {
     pub(crate) only: Vec<Only>,
     /// Observe children and the programs that they execute too.
     pub(crate) follow: bool,
+    /// Times that a start is come by before a trace is made; 0: none is.
+    pub(crate) traces: u32,
 }
 
 /// What a running process executes, and its arguments.
@@ -94,6 +97,7 @@ fn to_host(options: Options) -> Result<RecordOptions> {
         stream_limit: options.stream_limit,
         only: options.only.iter().map(only).collect(),
         follow: options.follow,
+        traces: options.traces,
         stress: stress()?,
     })
 }
@@ -105,11 +109,19 @@ pub(crate) fn record(
     guard: &Guard,
     others: &mut Others,
 ) -> Result<(Recording, Outcome)> {
-    let options = to_host(options)?;
-    let recording = record::record(&options, guard, &mut output::complain, &mut |profile| {
-        others.keep(profile);
-    })?;
+    let done = run(options, guard, &mut |profile, _| others.keep(profile))?;
     others.sort();
+    Ok(done)
+}
+
+/// As [`record`]; `others` gets what each further process came to.
+pub(crate) fn run(
+    options: Options,
+    guard: &Guard,
+    others: &mut dyn FnMut(Profile, Engine),
+) -> Result<(Recording, Outcome)> {
+    let options = to_host(options)?;
+    let recording = record::record(&options, guard, &mut output::complain, others)?;
     let outcome = match recording.ended.status {
         _ if recording.limited => Outcome::Exited(0),
         Some(status) if status < 0 => Outcome::Signaled(-status),

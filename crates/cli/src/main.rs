@@ -19,6 +19,7 @@ mod others;
 mod output;
 mod record;
 mod report;
+mod run;
 mod stream;
 
 use std::process::ExitCode;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
     };
     let done = match arguments.command {
         Command::Record(args) => record::run(args),
+        Command::Run(args) => run::run(args),
         Command::Report(args) => report::run(&args),
         Command::Stream(args) => stream::run(&args),
         Command::Compress(args) => compress::run(&args),

@@ -50,6 +50,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         stream_limit: args.stream_limit,
         only: args.only,
         follow: !args.no_follow,
+        traces: 0,
     };
     let guard = interrupt::guard();
     let mut others = Others::default();

@@ -28,7 +28,8 @@ int main(int c, char **v) {
   u64 seed = strtoul(v[1], 0, 10); long only = c > 2 ? atol(v[2]) : -1;
   for (u64 n = 0; n < sequence_count; n++) {
     if (only >= 0 && n != (u64)only) continue;
-    setup(n, seed); fn_slot = sequences[n]; run_sequence();
+    // Several times, so that what is hot is made anew.
+    for (int times = 0; times < 5; times++) { setup(n, seed); fn_slot = sequences[n]; run_sequence(); }
     st_out.flags &= 0xcd5; u64 h = fnv(14695981039346656037ul, &st_out, sizeof st_out); h = fnv(h, buf, 4096); h = fnv(h, app_stack, 8192);
     printf("seq %lu %016lx\n", n, h);
     if (only < 0) continue;

@@ -1,5 +1,5 @@
-//! Same behaviour: each program of `tests/programs`, in each of its builds, natively and under
-//! every event mix.
+//! Same behaviour: each program of `tests/programs`, in each of its builds, natively, under
+//! every event mix, and with traces.
 
 use std::time::Duration;
 
@@ -38,7 +38,10 @@ fn check(variant: &Variant, run: &[String]) -> Result<(), String> {
     job.argv.extend(run.iter().map(Into::into));
     let limit = Duration::from_secs(20);
     match trommel() {
-        Some(bin) => job.check(bin, limit),
+        Some(bin) => {
+            job.check(bin, limit)?;
+            job.check_traced(bin, limit)
+        }
         None => {
             eprintln!("skipped under trommel: this workspace has no crates/cli yet");
             let outcome = job.native(limit).map_err(|e| e.to_string())?;

@@ -301,6 +301,10 @@ impl Process {
         let engine = Engine {
             fragments: control.fragments.load(Relaxed),
             instructions: control.instructions.load(Relaxed),
+            traces: control.trace.made.load(Relaxed),
+            trace_instructions: control.trace.instructions.load(Relaxed),
+            trace_bytes: control.trace.bytes.load(Relaxed),
+            traces_abandoned: control.trace.abandoned.load(Relaxed).into(),
             dispatches: control.dispatches.load(Relaxed),
             indirect_misses: control.indirect_misses.load(Relaxed),
             syscalls: control.syscalls.load(Relaxed),

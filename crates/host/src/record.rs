@@ -48,6 +48,8 @@ pub struct RecordOptions {
     pub only: Vec<Only>,
     /// Children and the programs that they execute are observed too.
     pub follow: bool,
+    /// Times that a start is come by before a trace is made; 0: none is. With events there are none.
+    pub traces: u32,
     /// Stress options of the runtime, see `docs/testing.md`.
     pub stress: Stress,
 }
@@ -74,6 +76,14 @@ pub struct Engine {
     pub fragments: u64,
     /// App instructions in them.
     pub instructions: u64,
+    /// Traces made.
+    pub traces: u64,
+    /// App instructions in them.
+    pub trace_instructions: u64,
+    /// Bytes of code in them.
+    pub trace_bytes: u64,
+    /// Paths that were recorded and of which no trace was made.
+    pub traces_abandoned: u64,
     /// Returns to the dispatcher.
     pub dispatches: u64,
     /// Indirect branches that the inline lookup did not find.
@@ -133,7 +143,7 @@ pub enum RecordError {
 }
 
 /// Runs the program and collects its events. `notice` gets, as it happens, what the user should
-/// know: one line each. `others` gets the profile of each further process when that ends. While it runs, `guard` gives it the interrupts; who writes the profile keeps
+/// know: one line each. `others` gets the profile of each further process when that ends, and what its engine did. While it runs, `guard` gives it the interrupts; who writes the profile keeps
 /// the guard until that is done.
 ///
 /// Must be called while this process has one thread.
@@ -144,7 +154,7 @@ pub fn record(
     options: &RecordOptions,
     guard: &Guard,
     notice: &mut dyn FnMut(&str),
-    others: &mut dyn FnMut(Profile),
+    others: &mut dyn FnMut(Profile, Engine),
 ) -> Result<Recording, RecordError> {
     let family = Family::new().map_err(RecordError::Shared)?;
     let mut session = Session::new(options, notice, others);

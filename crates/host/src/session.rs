@@ -43,7 +43,7 @@ use crate::only::Selection;
 use crate::pacer::{self, Pacer};
 use crate::pids;
 use crate::process::{Ancestor, Done, End, IDLE, Identity, Process};
-use crate::record::{RecordError, RecordOptions, Recording};
+use crate::record::{Engine, RecordError, RecordOptions, Recording};
 use crate::shared::{Asked, Shared, Terms};
 use crate::stream::{Pending, StreamFile};
 
@@ -69,7 +69,7 @@ pub type Parted<'a> = &'a mut dyn FnMut(Option<State>) -> Option<Ended>;
 pub struct Session<'a> {
     options: &'a RecordOptions,
     notice: &'a mut dyn FnMut(&str),
-    others: &'a mut dyn FnMut(Profile),
+    others: &'a mut dyn FnMut(Profile, Engine),
     terms: Terms,
     images: Images,
     files: &'static Files,
@@ -103,7 +103,7 @@ impl<'a> Session<'a> {
     pub fn new(
         options: &'a RecordOptions,
         notice: &'a mut dyn FnMut(&str),
-        others: &'a mut dyn FnMut(Profile),
+        others: &'a mut dyn FnMut(Profile, Engine),
     ) -> Self {
         Self {
             options,
@@ -114,6 +114,7 @@ impl<'a> Session<'a> {
                 options: options.stress.options,
                 window: options.stress.window,
                 follow: options.follow,
+                traces: options.traces,
             },
             images: Images::default(),
             // One for each run of the command: symbols borrow from it until the end.
@@ -496,7 +497,7 @@ impl<'a> Session<'a> {
             self.stream_whole &= done.stream_whole;
             match number {
                 0 => self.done = Some(done),
-                _ => (self.others)(done.profile),
+                _ => (self.others)(done.profile, done.engine),
             }
             self.ancestors.push(ancestor);
         }

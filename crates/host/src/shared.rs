@@ -40,6 +40,8 @@ pub struct Terms {
     pub window: u32,
     /// Children and new programs are followed.
     pub follow: bool,
+    /// Times that a start is come by before a trace is made; 0: none is.
+    pub traces: u32,
 }
 
 impl Asked {
@@ -126,6 +128,7 @@ impl Shared {
         control.options.store(terms.options, Relaxed);
         control.window.store(terms.window, Relaxed);
         control.follow.store(terms.follow.into(), Relaxed);
+        control.trace.threshold.store(terms.traces, Relaxed);
         control.host_pid.store(std::process::id(), Relaxed);
         control.build.store(crate::image::build(), Relaxed);
         Ok(shared)

@@ -4,11 +4,12 @@
 
 use trommel_queue::{MAX_WINDOW, options};
 
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 14] = [
     "window",
     "insns",
     "far",
     "guard",
+    "trace",
     "pages",
     "delay",
     "evict",
@@ -53,6 +54,7 @@ pub fn parse(text: &str) -> Result<Stress, String> {
             "insns" => (options::INSNS_MASK, 0, 0),
             "far" => (1, options::FAR.trailing_zeros(), 0),
             "guard" => (1, options::GUARD.trailing_zeros(), 0),
+            "trace" => (1, options::TRACE.trailing_zeros(), 0),
             "pages" => (0xffff, options::CACHE_SHIFT, 0),
             "delay" => (0xff, options::DELAY_SHIFT, 0),
             "evict" => (0xfff, options::EVICT_SHIFT, 0),
@@ -86,6 +88,7 @@ mod tests {
         assert_eq!(options("insns=1,far"), Ok(1 | options::FAR));
         assert_eq!(options("pages=4"), Ok(4 << options::CACHE_SHIFT));
         assert_eq!(options("guard"), Ok(options::GUARD));
+        assert_eq!(options("trace=1"), Ok(options::TRACE));
         assert_eq!(
             options("evict=7,leave=9,delay=3"),
             Ok(7 << options::EVICT_SHIFT | 9 << options::END_SHIFT | 3 << options::DELAY_SHIFT)

@@ -288,6 +288,9 @@ pub struct Control {
     /// What came of that.
     pub windows: Windows,
 
+    /// Traces.
+    pub trace: Traces,
+
     /// Of a program that was running already.
     pub attached: Attached,
     /// Identifies the runtime that was built; the host's to write.
@@ -333,6 +336,21 @@ pub struct LastWindow {
     pub to: AtomicU64,
     /// Instructions executed in between.
     pub instructions: AtomicU64,
+}
+
+/// How traces are selected, and what came of it.
+#[repr(C)]
+pub struct Traces {
+    /// Times that a start is come by before a trace is made; 0: none is. The host's to write.
+    pub threshold: AtomicU32,
+    /// Paths of which no trace was made.
+    pub abandoned: AtomicU32,
+    /// Traces made.
+    pub made: AtomicU64,
+    /// App instructions in them.
+    pub instructions: AtomicU64,
+    /// Bytes of code in them.
+    pub bytes: AtomicU64,
 }
 
 /// Callers that a [`Failure`] names at most.

@@ -75,6 +75,8 @@ pub mod options {
     pub const FAR: u64 = 1 << 8;
     /// Code in memory that is writable compares itself each time it is entered.
     pub const GUARD: u64 = 1 << 9;
+    /// A trace may start where a fragment is entered the first time.
+    pub const TRACE: u64 = 1 << 10;
     /// Bits 16–31: pages of code cache before everything is flushed (0: no limit but the arena).
     pub const CACHE_SHIFT: u32 = 16;
     /// Bits 32–39: random delays of up to so many microseconds (0: none).

@@ -35,6 +35,7 @@ fn main() {
             kinds,
             max_insns,
             windows: false,
+            trace_insns: 0,
         },
         None,
     );

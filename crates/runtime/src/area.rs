@@ -87,6 +87,8 @@ pub enum Reason {
     Changed = 7,
     /// A window begins, at `next_pc`.
     Window = 8,
+    /// The fragment of the exit's target was entered so often that a trace is worth it.
+    Hot = 9,
 }
 
 /// The app's state while the runtime runs, and what both need to find each other.
@@ -153,6 +155,8 @@ pub struct Entries {
     pub special: u64,
     /// [`Reason::Changed`].
     pub changed: u64,
+    /// [`Reason::Hot`].
+    pub hot: u64,
     /// From the checked entry of a retired fragment; rcx holds the target, rcx and rdx are spilled.
     pub absent: u64,
 }

@@ -42,12 +42,15 @@
 #![allow(unsafe_code)] // reason: writes machine code into arenas.
 
 mod arena;
+mod head;
 mod suspect;
 mod table;
 
 use alloc::vec::Vec;
 
 use arena::Arena;
+pub use head::Head;
+use head::Heads;
 use suspect::Index;
 use table::Table;
 
@@ -77,8 +80,8 @@ pub struct Step {
     pub events: u8,
     /// Run-time values recorded before it.
     pub values: u8,
-    /// Its app address, relative to the fragment's.
-    pub app: i32,
+    /// Its app address.
+    pub app: AppPc,
     /// Registers that are in their slots when it starts.
     pub spilled: Spilled,
     /// Registers that are in their slots if it faults.
@@ -93,15 +96,15 @@ impl Step {
     pub fn goes_on(&self, next: &Self) -> bool {
         self.copied != 0
             && self.cache + self.copied == next.cache
-            && self.app + i32::from(self.copied) == next.app
+            && self.app.0 + u64::from(self.copied) == next.app.0
             && self.spilled == next.spilled
     }
 
-    /// The app address, relative to the fragment's, of what lies `offset` bytes behind the
-    /// fragment's entry, if that is an instruction of this step.
-    pub fn app_at(&self, offset: u64) -> Option<i32> {
+    /// The app address of what lies `offset` bytes behind the fragment's entry, if that is an
+    /// instruction of this step.
+    pub fn app_at(&self, offset: u64) -> Option<AppPc> {
         let within = offset.checked_sub(u64::from(self.cache))?;
-        (within == 0 || within < u64::from(self.copied)).then_some(self.app + within as i32)
+        (within == 0 || within < u64::from(self.copied)).then_some(AppPc(self.app.0 + within))
     }
 }
 
@@ -157,6 +160,8 @@ pub struct Fragment {
     pub guarded: bool,
     /// Whether it is entered.
     pub state: FragmentState,
+    /// What it is to the selection of traces.
+    pub head: Head,
     /// The first exit that is linked to it, in [`Cache::exits`], or [`UNLINKED`].
     pub first_link: u32,
     /// Another suspect fragment of the same address, or [`UNLINKED`].
@@ -184,10 +189,36 @@ pub struct Exit {
     pub target: AppPc,
     /// The displacement that leads to the exit's stub, or 0 when this exit is never linked.
     pub stub: i32,
+    /// App instructions of its fragment up to it, if that is recorded.
+    pub insns: u16,
+    /// What leads through it.
+    pub way: Way,
+    /// Where it leads a trace may start.
+    pub counts: bool,
     /// The fragment it is linked to, or [`UNLINKED`].
     pub to: u32,
     /// The next exit that is linked to the same, or [`UNLINKED`].
     pub next_link: u32,
+}
+
+/// What leads through an exit, as far as the selection of traces asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// A branch that goes forward, or nothing.
+    Forward,
+    /// A branch that goes backward.
+    Backward,
+    /// A call.
+    Call,
+    /// A return.
+    Return,
+    /// An indirect jump.
+    Indirect,
+    /// A system call, made in place.
+    Syscall,
+    /// An indirect branch of a trace that goes elsewhere than was seen; [`Exit::next_link`] is its
+    /// number among the sites.
+    Site,
 }
 
 /// [`Exit::to`] of an exit that leads to its stub; the end of a list of fragments or exits.
@@ -200,6 +231,9 @@ impl Exit {
             patch: CachePc(0),
             target,
             stub: 0,
+            insns: 0,
+            way: Way::Forward,
+            counts: false,
             to: UNLINKED,
             next_link: UNLINKED,
         }
@@ -257,6 +291,7 @@ pub struct Cache {
     /// The app code that fragments which may become suspect were made from.
     pub sources: Vec<u8>,
     index: Index,
+    heads: Heads,
     /// Bytes of fragments that were retired.
     dead: u64,
     /// Arenas are placed out of reach of their app code (a stress option).
@@ -284,6 +319,7 @@ impl Cache {
             table: Table::new(),
             sources: Vec::new(),
             index: Index::default(),
+            heads: Heads::new(),
             dead: 0,
             far: false,
         }
@@ -454,7 +490,10 @@ impl Cache {
             return;
         }
         let distance = |to: CachePc| i32::try_from(to.0 as i64 - exit.patch.0 as i64 - 4);
-        let entry = self.fragments[id as usize].entry;
+        let entry = match exit.counts {
+            true => self.counted_entry(id),
+            false => self.fragments[id as usize].entry,
+        };
         let rel = match (distance(entry), self.arena_of(exit.patch)) {
             (Ok(rel), _) => rel,
             (Err(_), Some(arena)) if self.arenas[arena].stub_room() >= FAR_JUMP => {
@@ -492,6 +531,7 @@ impl Cache {
             }
         }
         self.index = Index::default();
+        self.heads.forget_recorded();
     }
 
     /// Starts a new generation. Returns its epoch: a thread that comes out of the cache from
@@ -504,6 +544,10 @@ impl Cache {
         self.table = Table::new();
         self.sources = Vec::new();
         self.index = Index::default();
+        self.heads.forget();
+        for arena in &mut self.arenas {
+            arena.free_counters();
+        }
         self.dead = 0;
         let parts = self.arenas.iter().map(|a| Part {
             code: a.code.next,

@@ -11,7 +11,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use trommel_queue::LetGo;
 
 use crate::area::{Context, Reason};
-use crate::cache::{AppPc, Cache, CachePc};
+use crate::cache::{AppPc, Cache, CachePc, Way};
 use crate::deliver::Shared;
 use crate::emit::{Code, Reg};
 use crate::native;
@@ -23,6 +23,7 @@ use crate::stress::{self, Crossing, Place};
 use crate::syscall;
 use crate::targets::Targets;
 use crate::thread::Thread;
+use crate::trace::Piece;
 use crate::translate::{Refusal, Shape, Site, Translator, tag_check};
 use crate::window::Windows;
 
@@ -73,20 +74,49 @@ impl Runtime {
         self.threads.retain(|t| !core::ptr::eq(*t, thread));
     }
 
-    fn translate(&mut self, pc: AppPc, shape: Shape) -> Result<u32, Refusal> {
-        let mut site = Site {
+    /// The translator, and what it works on.
+    fn site(&mut self) -> (&mut Translator, Site<'_>) {
+        let site = Site {
             cache: &mut self.cache,
             regions: &mut self.regions,
             pages: &mut self.code_pages,
             shared: &mut self.shared,
         };
-        let made = self.translator.translate(&mut site, pc, shape);
+        (&mut self.translator, site)
+    }
+
+    /// Makes a fragment.
+    pub fn translate(&mut self, pc: AppPc, shape: Shape) -> Result<u32, Refusal> {
+        let (translator, mut site) = self.site();
+        let made = translator.translate(&mut site, pc, shape);
         if let Ok(id) = made {
             let control = self.shared.control();
             control.fragments.fetch_add(1, Relaxed);
             let insns = u64::from(self.cache.fragments[id as usize].insns);
             control.instructions.fetch_add(insns, Relaxed);
             control.cache_bytes.store(self.cache.bytes(), Relaxed);
+        }
+        made
+    }
+
+    /// Makes the trace of a path, which comes to its own start or not. `checked`: indirect branches
+    /// lead to its start.
+    pub fn translate_path(
+        &mut self,
+        path: (&[Piece], bool),
+        checked: bool,
+    ) -> Result<u32, Refusal> {
+        let (translator, mut site) = self.site();
+        let made = translator.translate_path(&mut site, path, checked);
+        if let Ok(id) = made {
+            let fragment = self.cache.fragments[id as usize];
+            let trace = &self.shared.control().trace;
+            trace.made.fetch_add(1, Relaxed);
+            trace
+                .instructions
+                .fetch_add(u64::from(fragment.insns), Relaxed);
+            let bytes = fragment.end.0 - fragment.entry.0;
+            trace.bytes.fetch_add(bytes, Relaxed);
         }
         made
     }
@@ -208,6 +238,10 @@ impl Runtime {
             return;
         }
         self.code_pages.stack = context.regs[4];
+        if thread.recording.is_some() && self.record_at(thread, context, pc) {
+            self.watch_calls();
+            return;
+        }
         match self.fragment(pc, checked) {
             Ok((id, flushed)) => {
                 self.watch_calls();
@@ -308,6 +342,9 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
         Crossing::Evict => runtime.evict = true,
         Crossing::Leave => runtime.leave = true,
     }
+    if thread.recording.is_some() {
+        runtime.record_piece(thread, context);
+    }
     match context.reason {
         r if r == Reason::Exit as u32 => {
             let target = runtime.cache.exit(context.exit).target;
@@ -347,6 +384,19 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
             }
             syscall::finish(context, next);
             runtime.go(thread, context, next, None, false);
+        }
+        r if r == Reason::Hot as u32 => {
+            let exit = runtime.cache.exit(context.exit);
+            let site = exit.way == Way::Site;
+            let pc = match site {
+                true => context.next_pc,
+                false => exit.target,
+            };
+            match site {
+                true => runtime.start_unrolled(thread, context.exit, pc),
+                false => runtime.start_recording(thread, pc),
+            }
+            runtime.go(thread, context, pc, None, site);
         }
         r if r == Reason::Changed as u32 => {
             let pc = runtime.cache.exit(context.exit).target;

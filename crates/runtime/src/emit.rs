@@ -336,6 +336,14 @@ impl<'a> Code<'a> {
         true
     }
 
+    /// `mov [rip + …], reg`, the low 32 bits of one of the first eight, for an absolute address within
+    /// reach.
+    pub fn store_rip(&mut self, reg: Reg, address: u64) {
+        self.raw(&[0x89, 0x05 | reg.low() << 3]);
+        let end = self.at(self.here() + 4).0;
+        self.u32(address.wrapping_sub(end) as u32);
+    }
+
     /// `mov to, [base + disp]` (64 bits)
     pub fn load(&mut self, to: Reg, base: Reg, disp: i32) {
         self.raw(&[0x48 | (to.high() as u8) << 2 | base.high() as u8, 0x8b]);
@@ -350,7 +358,12 @@ impl<'a> Code<'a> {
 
     /// Goes on at a multiple of eight bytes. What lies between is not executed.
     pub fn align8(&mut self) {
-        while !self.at(self.len).0.is_multiple_of(8) {
+        self.align(8);
+    }
+
+    /// Goes on at a multiple of `to` bytes. What lies between does nothing.
+    pub fn align(&mut self, to: u64) {
+        while !self.at(self.len).0.is_multiple_of(to) {
             self.raw(&[0x90]);
         }
     }

@@ -67,5 +67,6 @@ pub mod sys;
 pub mod syscall;
 pub mod targets;
 pub mod thread;
+pub mod trace;
 pub mod translate;
 pub mod window;

@@ -294,11 +294,10 @@ fn found(
             );
         }
         Where::Inside(fragment, step) if caused => {
-            let app = AppPc((fragment.app.0 as i64 + i64::from(step.app)) as u64);
             let app = if info.code > 0 && signal == SIGTRAP {
-                AppPc(app.0 + 1)
+                AppPc(step.app.0 + 1)
             } else {
-                app
+                step.app
             };
             if let Some(far) = step.far {
                 *frame.reg(far.0) = context.spill_far;
@@ -405,10 +404,7 @@ fn trap_address(
                 .iter()
                 .rev()
                 .find(|s| u64::from(s.cache) <= offset)
-                .map_or(app, |s| {
-                    let at = s.app_at(offset).unwrap_or(s.app);
-                    AppPc((fragment.app.0 as i64 + i64::from(at)) as u64 + 1)
-                })
+                .map_or(app, |s| AppPc(s.app_at(offset).unwrap_or(s.app).0 + 1))
         }
         None => app,
     }

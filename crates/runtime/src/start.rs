@@ -30,6 +30,7 @@ use crate::signal::{self, Actions};
 use crate::sys;
 use crate::targets::Targets;
 use crate::thread::{Process, Thread};
+use crate::trace;
 use crate::translate::{Config, MAX_INSNS, Translator};
 use crate::window::{self, Windows};
 
@@ -107,6 +108,7 @@ pub fn entries() -> Entries {
         special: arch::special as *const () as u64,
         absent: Landmarks::absent(),
         changed: arch::changed as *const () as u64,
+        hot: arch::hot as *const () as u64,
     }
 }
 
@@ -158,6 +160,14 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     let mut cache = Cache::new();
     cache.far = stress & options::FAR != 0;
     let insns = (stress & options::INSNS_MASK) as usize;
+    // What is recorded names the paths of fragments, and a window counts in each.
+    let traced = kinds.is_empty() && window == 0;
+    let threshold = match (traced, stress & options::TRACE) {
+        (false, _) => 0,
+        (true, 0) => control.trace.threshold.load(Relaxed),
+        (true, _) => 1,
+    };
+    cache.make_traces(threshold);
     let config = Config {
         kinds,
         max_insns: match insns {
@@ -166,6 +176,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
             _ => insns,
         },
         windows: window != 0,
+        trace_insns: if threshold == 0 { 0 } else { trace::MAX_INSNS },
     };
     // SAFETY: fresh zero memory, which stays.
     let targets = unsafe {

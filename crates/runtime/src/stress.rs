@@ -42,7 +42,8 @@ pub fn set(all: u64) {
     }
 }
 
-fn cycles() -> u64 {
+/// The time stamp counter.
+pub fn cycles() -> u64 {
     let (low, high): (u64, u64);
     // SAFETY: reads the time stamp counter.
     unsafe { asm!("rdtsc", out("rax") low, out("rdx") high, options(nomem, nostack)) };

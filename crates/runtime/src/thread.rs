@@ -57,6 +57,7 @@ use crate::start;
 use crate::sys;
 use crate::syscall;
 use crate::targets::Targets;
+use crate::trace::Recording;
 use crate::window::Window;
 
 pub use spawn::Flags;
@@ -174,6 +175,8 @@ pub struct Thread {
     pub left: bool,
     /// The system call that it was stopped in when it was taken under control.
     pub interrupted: Option<Interrupted>,
+    /// The path that it executes, while that is recorded.
+    pub recording: Option<Recording>,
     /// Which tables of indirect targets it uses.
     pub targets: usize,
     /// The window that it is in.
@@ -273,6 +276,7 @@ impl Thread {
             waited_for: false,
             left: false,
             interrupted: None,
+            recording: None,
             targets,
             window: None,
             app_gs: 0,
@@ -375,6 +379,7 @@ impl Thread {
         child.made = None;
         child.writer.overdrawn = false;
         child.interrupted = None;
+        child.recording = None;
         child.enlist(runtime);
         Some(child)
     }

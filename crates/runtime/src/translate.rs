@@ -57,6 +57,7 @@
 mod exits;
 mod made;
 mod operands;
+mod path;
 mod restartable;
 mod second;
 
@@ -73,7 +74,7 @@ use crate::cache::{AppPc, Cache, CachePc, Spilled};
 use crate::decode::{Class, Insn, Reader};
 use crate::deliver::{DictionaryFull, Shared};
 use crate::emit::{Code, Reg, Rel32};
-use crate::pages::{PAGE, Pages, page_of};
+use crate::pages::{PAGE, Pages};
 use crate::region::{Lookup, Nature, Range, Regions};
 use crate::stress::{self, Place};
 
@@ -127,6 +128,8 @@ pub struct Config {
     pub max_insns: usize,
     /// Fragments are executed in windows.
     pub windows: bool,
+    /// App instructions in a trace; 0: there are none.
+    pub trace_insns: usize,
 }
 
 impl Config {
@@ -140,6 +143,7 @@ impl Config {
 struct Tail {
     from: Rel32,
     target: AppPc,
+    pc: AppPc,
     events: usize,
     values: usize,
     event: Option<Event>,
@@ -174,6 +178,18 @@ pub struct Translator {
     passed: usize,
     /// The register that holds the write pointer in the fragment being made.
     stolen: Option<Reg>,
+    /// What is being made is a trace.
+    trace: bool,
+    /// Where it goes on behind transfers, in order, and how many of them the second pass has come by.
+    turns: Vec<path::Turn>,
+    turned: usize,
+    /// Where it will be.
+    arena: usize,
+    misses: Vec<path::Miss>,
+    /// The instruction that the second pass is at.
+    here: AppPc,
+    /// What it is.
+    class: Class,
 }
 
 /// What a fragment is made from and for.
@@ -201,6 +217,8 @@ pub enum Shape {
     /// At most as many instructions as two to this power, for the end of a window: not found by its
     /// address, and never linked.
     Part(u8),
+    /// A piece of a path that is recorded: each exit leads to the dispatcher.
+    Recorded,
 }
 
 fn target(pc: AppPc) -> TargetPc {
@@ -243,6 +261,13 @@ impl Translator {
             spilled: Spilled::NONE,
             passed: 0,
             stolen: None,
+            trace: false,
+            turns: Vec::new(),
+            turned: 0,
+            arena: 0,
+            misses: Vec::new(),
+            here: AppPc(0),
+            class: Class::Plain,
         }
     }
 
@@ -257,21 +282,47 @@ impl Translator {
         app: AppPc,
         shape: Shape,
     ) -> Result<u32, Refusal> {
-        self.from = made::From::of(shape);
-        let end_pc = self.collect(site, app)?;
+        self.begin(made::From::of(shape), false);
+        let end = self.collect(site, app)?;
+        self.write(site, app, end, shape == Shape::Checked)
+    }
+
+    /// Nothing has been decoded.
+    fn begin(&mut self, from: made::From, trace: bool) {
+        self.from = from;
+        self.trace = trace;
+        self.count = 0;
+        self.pages.clear();
+        self.stolen = None;
+        self.turns.clear();
+        self.turned = 0;
+    }
+
+    /// What the first pass has found, as a fragment in the cache.
+    fn write(
+        &mut self,
+        site: &mut Site<'_>,
+        app: AppPc,
+        end: Option<AppPc>,
+        checked: bool,
+    ) -> Result<u32, Refusal> {
         let region = site.regions.range_of(app).unwrap_or(self.span);
         let arena = site.cache.arena_for(region).ok_or(Refusal::OutOfSpace)?;
-        if site.cache.arena(arena).room() < MAX_FRAGMENT
-            || site.cache.arena(arena).stub_room() < MAX_STUBS
+        let (most, most_stubs) = match self.trace {
+            false => (MAX_FRAGMENT, MAX_STUBS),
+            true => (path::MAX_CODE, path::MAX_STUBS),
+        };
+        if site.cache.arena(arena).room() < most || site.cache.arena(arena).stub_room() < most_stubs
         {
             return Err(Refusal::CacheFull);
         }
         // SAFETY: nothing is placed before the fragment is, and no code is written after that.
-        (self.code, self.stubs) = unsafe { site.cache.open(arena, MAX_FRAGMENT, MAX_STUBS) };
+        (self.code, self.stubs) = unsafe { site.cache.open(arena, most, most_stubs) };
         self.tails.clear();
         self.constants.clear();
-        let checked = shape == Shape::Checked;
-        let mut fragment = self.emit(site, app, end_pc, checked)?;
+        self.misses.clear();
+        self.arena = arena;
+        let mut fragment = self.emit(site, app, end, checked)?;
         self.keep_source(site.cache, &mut fragment);
         stress::fail(Place::Translate);
         let (code, stubs) = (self.code.here(), self.stubs.here());
@@ -281,9 +332,7 @@ impl Translator {
     /// First pass: decodes into `insns`. Returns where the main line goes on, if it does not end
     /// in a transfer of its own. Chooses the register to steal, if one is needed.
     fn collect(&mut self, site: &mut Site<'_>, app: AppPc) -> Result<Option<AppPc>, Refusal> {
-        self.count = 0;
         site.shared.open_block()?;
-        self.pages.clear();
         self.span = Range {
             start: app.0,
             end: app.0 + 1,
@@ -291,7 +340,9 @@ impl Translator {
         if self.brief_until == Some(app) {
             self.brief_until = None;
         }
-        let brief = self.brief_until.is_some();
+        // What is hot is made anew, as a trace.
+        let traces = self.config.trace_insns != 0;
+        let brief = (self.brief_until.is_some() || traces) && !self.from.recorded;
         let mut values = 0;
         let mut used_all = 0u16;
         let mut pc = app;
@@ -299,8 +350,7 @@ impl Translator {
         let mut reader: Option<Reader<'_>> = None;
         let end = loop {
             let n = self.count;
-            if n >= self.from.limit(self.config.max_insns)
-                || (n != 0 && site.cache.lookup(pc).is_some())
+            if n >= self.from.limit(self.config.max_insns) || (n != 0 && self.meets(site.cache, pc))
             {
                 break Some(pc);
             }
@@ -362,15 +412,10 @@ impl Translator {
                 values += usize::from(insn.load.is_some()) + usize::from(types);
                 needs_register |= insn.load.is_some() || types;
             }
-            let (here, next) = (insn.pc(), insn.next());
-            self.span.start = self.span.start.min(here.0);
-            self.span.end = self.span.end.max(next.0);
-            for page in [page_of(here.0), page_of(next.0 - 1)] {
-                if self.pages.last() != Some(&page) && !self.pages.contains(&page) {
-                    self.pages.push(page);
-                }
-            }
             self.config.list_events(insn, site.shared);
+            let insn = *insn;
+            let next = insn.next();
+            self.note_pages(&insn);
             self.count = n + 1;
             match insn.class {
                 Class::Jmp(to) => {
@@ -405,6 +450,12 @@ impl Translator {
         Ok(end)
     }
 
+    /// Whether a fragment ends where it comes to `pc`.
+    fn meets(&self, cache: &Cache, pc: AppPc) -> bool {
+        let there = cache.lookup(pc);
+        there.is_some_and(|id| !self.from.recorded || cache.is_trace(id))
+    }
+
     fn open<'a>(&mut self, site: &mut Site<'_>, pc: AppPc) -> Result<Reader<'a>, Refusal> {
         const VSYSCALL: Range = Range {
             start: 0xffff_ffff_ff60_0000,
@@ -416,8 +467,8 @@ impl Translator {
         let region = Self::region(site, pc)?;
         let nature = site.regions.known[region].nature();
         if self.config.windows || nature != Nature::Fixed {
-            // Such code does not go on behind other.
-            return match self.count == 0 {
+            // Such code does not go on behind other, nor in a trace.
+            return match self.count == 0 && !self.from.recorded {
                 true => self.read_made(site, pc, region),
                 false => Err(Refusal::Made),
             };

@@ -1,4 +1,5 @@
-//! What recording costs: CPU and wall time of the corpus, natively and in each configuration.
+//! What recording costs, and what `trommel run` does: CPU and wall time of the corpus, natively and in
+//! each configuration.
 //!
 //! Rounds are interleaved (native, then every configuration, then again), so that a noisy machine
 //! disturbs all alike; ratios are of medians. CPU time is that of the whole process tree, the host
@@ -13,8 +14,11 @@ use trommel_conformance::exec::Scratch;
 
 use crate::corpus::{names, script};
 
-const CONFIGURATIONS: [&str; 7] = [
+/// How a workload is run: event kinds for `record`, or `run` and its options.
+const CONFIGURATIONS: [&str; 9] = [
     "native",
+    "run",
+    "run --no-traces",
     "none",
     "edge",
     "call",
@@ -63,7 +67,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
             for (n, configuration) in configurations.iter().enumerate() {
                 let mut command = Command::new(&script);
                 command.arg(&name);
-                if n > 0 {
+                if configuration.starts_with("run") {
+                    command.arg(&bin).args(configuration.split(' ')).arg("--");
+                } else if n > 0 {
                     command.args([&bin, "record", "-e", configuration, "-o", &data, "--"]);
                 }
                 let (before, start) = (children_cpu()?, Instant::now());

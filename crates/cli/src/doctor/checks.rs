@@ -394,6 +394,7 @@ fn recording() -> Check {
         stream_limit: None,
         only: Vec::new(),
         follow: false,
+        traces: 0,
     };
     let guard = trommel_host::interrupt::guard();
     match host::record(options, &guard, &mut Others::default()) {

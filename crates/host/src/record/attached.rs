@@ -64,7 +64,7 @@ pub fn record_running(
     let stream = stream_for(options)?;
     let cpu_before = running::cpu_time(pid).unwrap_or_default();
     let mut said = Vec::new();
-    let mut no_others = |_| ();
+    let mut no_others = |_, _| ();
     let mut session = Session::new(options, notice, &mut no_others);
     let terms = session.terms();
     let mut made = None;

@@ -170,6 +170,10 @@ entry! {
     changed, Reason::Changed, []
 }
 entry! {
+    /// A counted entry that has counted to its end.
+    hot, Reason::Hot, []
+}
+entry! {
     /// Control returns from a signal handler of the app.
     sigreturned, Reason::Sigreturn, []
 }

@@ -1,6 +1,8 @@
 //! Memory for code.
 #![allow(unsafe_code)] // reason: maps memory and writes machine code there.
 
+use alloc::vec::Vec;
+
 use linux_raw_sys::general as nr;
 
 use super::CachePc;
@@ -13,6 +15,8 @@ use crate::sys;
 const ARENA_BYTES: u64 = 256 << 20;
 /// Where an arena's stubs begin.
 const STUB_OFFSET: u64 = 192 << 20;
+/// Bytes of counters, behind the stubs.
+const COUNTER_BYTES: u64 = 1 << 20;
 /// Distance that every operand and link within an arena's reach keeps below.
 const REACH: u64 = 0x7800_0000;
 
@@ -121,6 +125,10 @@ pub struct Arena {
     pub(super) code: Area,
     /// Stubs.
     pub(super) stubs: Area,
+    /// Counters that were given back.
+    free_counters: Vec<u32>,
+    /// Counters that were ever used.
+    counters: u32,
 }
 
 impl Arena {
@@ -138,12 +146,43 @@ impl Arena {
         Some(Self {
             base,
             code: Area::new(base, middle),
-            stubs: Area::new(middle, base + ARENA_BYTES),
+            stubs: Area::new(middle, base + ARENA_BYTES - COUNTER_BYTES),
+            free_counters: Vec::new(),
+            counters: 0,
         })
     }
 
     pub(super) fn holds(&self, pc: CachePc) -> bool {
         self.base <= pc.0 && pc.0 < self.base + ARENA_BYTES
+    }
+
+    /// Where a counter is.
+    pub(super) fn counter(&self, number: u32) -> u64 {
+        self.base + ARENA_BYTES - COUNTER_BYTES + 4 * u64::from(number)
+    }
+
+    /// A counter that is not in use: its number and address.
+    pub(super) fn take_counter(&mut self) -> Option<(u32, u64)> {
+        let number = match self.free_counters.pop() {
+            Some(number) => number,
+            None if u64::from(self.counters) < COUNTER_BYTES / 4 => {
+                self.counters += 1;
+                self.counters - 1
+            }
+            None => return None,
+        };
+        Some((number, self.counter(number)))
+    }
+
+    /// A counter is not in use any more.
+    pub(super) fn give_counter_back(&mut self, number: u32) {
+        self.free_counters.push(number);
+    }
+
+    /// No counter is in use any more.
+    pub(super) fn free_counters(&mut self) {
+        self.free_counters.clear();
+        self.counters = 0;
     }
 
     /// Nothing is in use.
@@ -209,6 +248,7 @@ fn reserve(at: u64) -> Option<u64> {
     .ok()?;
     if got == at {
         own::add(at, ARENA_BYTES);
+        sys::huge(at + (2 << 20), STUB_OFFSET - (2 << 20));
         return Some(got);
     }
     // SAFETY: the mapping is the one just made (an old kernel took the address for a hint).

@@ -170,7 +170,7 @@ impl Cache {
         }
     }
 
-    fn cut_off(&mut self, id: u32) {
+    pub(super) fn cut_off(&mut self, id: u32) {
         let fragment = &mut self.fragments[id as usize];
         Self::lead_entry(fragment, retired_entry());
         self.table.remove(fragment.app);
@@ -182,7 +182,8 @@ impl Cache {
         }
     }
 
-    fn bury(&mut self, id: u32) {
+    pub(super) fn bury(&mut self, id: u32) {
+        self.give_counter_back(id);
         let fragment = &mut self.fragments[id as usize];
         fragment.state = FragmentState::Retired;
         self.dead += fragment.end.0 - fragment.entry.0;
@@ -205,6 +206,7 @@ impl Cache {
     /// Puts the fragments in doubt that have code in the pages that meet `range`. Whether there
     /// was one.
     pub fn doubt_range(&mut self, range: Range) -> bool {
+        self.heads.forget_recorded();
         let mut any = false;
         for id in self.index.take_range(range) {
             if self.fragments[id as usize].state == FragmentState::Live {

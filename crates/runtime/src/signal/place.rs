@@ -63,18 +63,17 @@ pub(super) fn place(runtime: &Runtime, context: &Context, pc: u64) -> Where {
     // A followed jump has no bytes of its own: the first step at an offset is where the app is.
     let first = steps[..=n].partition_point(|s| s.cache < steps[n].cache);
     let step = steps[n];
-    let app = |relative: i32| AppPc((fragment.app.0 as i64 + i64::from(relative)) as u64);
     if u64::from(step.cache) == offset {
-        return Where::Boundary(app(steps[first].app), Some((fragment, steps[first])));
+        return Where::Boundary(steps[first].app, Some((fragment, steps[first])));
     }
-    if let Some(at) = step.app_at(offset) {
-        return Where::Boundary(app(at), Some((fragment, step)));
+    if let Some(app) = step.app_at(offset) {
+        return Where::Boundary(app, Some((fragment, step)));
     }
     // SAFETY: a cache address inside a fragment.
     let bytes = unsafe { (pc as *const [u8; 2]).read() };
     if bytes == [0x0f, 0x05] && n + 1 == steps.len() {
         // The system call that ends a fragment: its path is recorded, nothing is stolen.
-        return Where::Boundary(app(step.app), None);
+        return Where::Boundary(step.app, None);
     }
     Where::Inside(fragment, step)
 }

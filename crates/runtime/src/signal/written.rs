@@ -49,9 +49,8 @@ pub(super) fn resolve(
     let (app, fragment, step) = match place(runtime, context, frame.rip) {
         Where::Boundary(app, Some((fragment, step))) => (app, fragment, step),
         Where::Inside(fragment, step) => {
-            let app = AppPc((fragment.app.0 as i64 + i64::from(step.app)) as u64);
             let spilled = step.at_fault;
-            (app, fragment, Step { spilled, ..step })
+            (step.app, fragment, Step { spilled, ..step })
         }
         // Natively, or in front of a system call.
         Where::Boundary(_, None) | Where::Lead => return true,

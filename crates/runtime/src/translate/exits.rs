@@ -12,7 +12,7 @@ use crate::emit::{Code, Reg};
 use crate::slot;
 
 impl Translator {
-    /// Loads what `insn` uses of the registers in slots. Whatever leaves for known code needs both.
+    /// Loads what `insn` uses of the registers in slots.
     pub(super) fn unspill(&mut self, insn: &Insn, used: u16) {
         let (rcx, rdx) = match insn.class {
             // The call overwrites rcx, and may take an argument in rdx.
@@ -20,7 +20,6 @@ impl Translator {
                 self.spilled.rcx = false;
                 (false, true)
             }
-            Class::Call(_) => (true, true),
             _ => (used & Reg::RCX.bit() != 0, used & Reg::RDX.bit() != 0),
         };
         if rcx {
@@ -235,8 +234,14 @@ impl Translator {
         if holder == Reg::RDX {
             self.code.mov(Reg::RCX, Reg::RDX);
         }
-        self.code.low16_of_rcx_to_rdx();
-        self.code.jmp_gs_rdx8(INDIRECT_TABLE);
+        if self.from.recorded {
+            let exit = self.recorded_exit(site.cache);
+            self.code.store_gs_imm32(slot!(exit), exit);
+            self.code.jmp_gs(slot!(entry.absent));
+        } else {
+            self.code.low16_of_rcx_to_rdx();
+            self.code.jmp_gs_rdx8(INDIRECT_TABLE);
+        }
         if let Some(full) = full {
             self.full(full);
         }

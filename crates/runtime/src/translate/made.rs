@@ -63,6 +63,8 @@ pub(super) struct From {
     part: Option<u8>,
     /// The app may store to it, or others unseen.
     stored_to: bool,
+    /// It is a piece of a path that is recorded.
+    pub(super) recorded: bool,
     /// The one instruction lies across two pages.
     across: bool,
     /// From an app address to that of its byte in the copy.
@@ -79,6 +81,7 @@ impl From {
                 Shape::Part(size) => Some(size),
                 _ => None,
             },
+            recorded: shape == Shape::Recorded,
             ..Self::default()
         }
     }
@@ -100,7 +103,7 @@ impl From {
 
     /// Whether it is found by its address, and linked.
     pub(super) fn is_usual(&self) -> bool {
-        !self.single && self.part.is_none()
+        !self.single && !self.recorded && self.part.is_none()
     }
 
     /// Whether an instruction at `pc` may be incomplete in the copy.

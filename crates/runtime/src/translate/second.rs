@@ -6,7 +6,7 @@ use trommel_tuple::Kind;
 
 use super::{Config, Site, Tail, Translator, tag_check, target};
 use crate::area::{SYSCALL_TABLE, WRITE_POINTER};
-use crate::cache::{AppPc, Cache, Exit, Fragment, Spilled, Step, UNLINKED};
+use crate::cache::{AppPc, Cache, Exit, Fragment, Head, Spilled, Step, UNLINKED, Way};
 use crate::decode::{Class, Insn};
 use crate::deliver::{DictionaryFull, Shared};
 use crate::emit::{Reg, Rel32};
@@ -61,7 +61,16 @@ impl Translator {
     ) -> Result<Fragment, DictionaryFull> {
         self.spilled = Spilled::NONE;
         let mut checked_entry = None;
-        if checked {
+        let mut entry = 0;
+        if checked && self.trace {
+            // In front of the entry, so that a loop back to that does not come by here.
+            checked_entry = Some(self.code.at(self.code.here()));
+            tag_check(&mut self.code, app);
+            self.code.load_gs(Reg::RDX, slot!(spill_rdx));
+            self.code.load_gs(Reg::RCX, slot!(spill_rcx));
+            self.code.align(32);
+            entry = self.code.here();
+        } else if checked {
             self.code.store_gs(slot!(spill_rcx), Reg::RCX);
             self.code.store_gs(slot!(spill_rdx), Reg::RDX);
             let over = self.code.jmp_short();
@@ -86,6 +95,8 @@ impl Translator {
         let insns = core::mem::take(&mut self.insns);
         for (n, insn) in insns[..self.count].iter().enumerate() {
             self.passed = n + 1;
+            self.here = insn.pc();
+            self.class = insn.class;
             let mut overwritten = None;
             if self.spilled != Spilled::NONE {
                 if insn.class == Class::Plain {
@@ -94,11 +105,11 @@ impl Translator {
                 self.unspill(insn, insn.used & !overwritten.map_or(0, Reg::bit));
             }
             let step = Step {
-                cache: self.code.here() as u16,
+                cache: (self.code.here() - entry) as u16,
                 copied: 0,
                 events: events as u8,
                 values: values as u8,
-                app: (insn.pc().0 as i64 - app.0 as i64) as i32,
+                app: insn.pc(),
                 spilled: self.spilled,
                 at_fault: self.spilled,
                 far: None,
@@ -165,13 +176,19 @@ impl Translator {
                 }
                 Class::Call(to) => {
                     self.push_return(insn.next());
+                    if self.turn_of(n).is_some() {
+                        continue;
+                    }
                     if self.wants(Kind::Call) {
                         events += 1;
                     }
                     self.leave(site, to, block, events, values, None)?;
                 }
                 Class::JmpIndirect | Class::CallIndirect | Class::Ret(_) => {
-                    let at_fault = self.indirect(site, insn, block, events, values)?;
+                    let at_fault = match self.turn_of(n) {
+                        Some(to) => self.predicted(insn, to),
+                        None => self.indirect(site, insn, block, events, values)?,
+                    };
                     if let Some(step) = site.cache.steps.last_mut() {
                         step.at_fault = at_fault;
                     }
@@ -190,6 +207,7 @@ impl Translator {
             let Tail {
                 from,
                 target,
+                pc,
                 events,
                 values,
                 event,
@@ -198,6 +216,8 @@ impl Translator {
             } = self.tails[n];
             self.spilled = spilled;
             self.passed = passed;
+            self.here = pc;
+            self.class = Class::Plain;
             let here = self.code.here();
             self.code.bind(from, here);
             let block = match block {
@@ -206,6 +226,7 @@ impl Translator {
             };
             self.leave(site, target, block, events, values, event)?;
         }
+        self.write_misses(site.cache);
         for n in 0..self.constants.len() {
             let (from, value) = self.constants[n];
             let here = self.code.here();
@@ -214,7 +235,7 @@ impl Translator {
         }
         Ok(Fragment {
             app,
-            entry: self.code.at(0),
+            entry: self.code.at(entry),
             checked: checked_entry,
             end: self.code.at(self.code.here()),
             stolen: self.stolen.map(|r| r.0),
@@ -226,6 +247,10 @@ impl Translator {
             source: None,
             guarded: self.from.guarded,
             state: self.from.state(),
+            head: match self.trace {
+                true => Head::Trace { unrolled: false },
+                false => Head::Unknown,
+            },
             first_link: UNLINKED,
             older: UNLINKED,
         })
@@ -246,6 +271,7 @@ impl Translator {
             self.tails.push(Tail {
                 from,
                 target: insn.pc(),
+                pc: insn.pc(),
                 events,
                 values,
                 event: None,
@@ -293,6 +319,7 @@ impl Translator {
         self.tails.push(Tail {
             from,
             target: to,
+            pc: insn.pc(),
             events,
             values,
             event,
@@ -310,12 +337,34 @@ impl Translator {
             patch: self.code.at(from.0),
             target: to,
             stub: if self.from.is_usual() { rel } else { 0 },
+            insns: self.passed as u16,
+            way: match self.class {
+                Class::Call(_) => Way::Call,
+                Class::Syscall => Way::Syscall,
+                _ if to <= self.here => Way::Backward,
+                _ => Way::Forward,
+            },
+            counts: self.trace || to <= self.here,
             to: UNLINKED,
             next_link: UNLINKED,
         });
         self.code.put_u32(from.0, rel as u32);
         self.stubs.store_gs_imm32(slot!(exit), number);
         self.stubs.jmp_gs(slot!(entry.exit));
+    }
+
+    /// Numbers the exit of a recorded fragment by which it goes to an address known when it runs. Its
+    /// target is the branch itself.
+    pub(super) fn recorded_exit(&self, cache: &mut Cache) -> u32 {
+        cache.new_exit(Exit {
+            insns: self.passed as u16,
+            way: match self.class {
+                Class::CallIndirect => Way::Call,
+                Class::Ret(_) => Way::Return,
+                _ => Way::Indirect,
+            },
+            ..Exit::fixed(self.here)
+        })
     }
 
     /// A system call: in place, unless the runtime must see it.

@@ -1,0 +1,321 @@
+//! Where traces may start: counted entries, and traces in the place of fragments.
+//!
+//! A *counted entry* is code beside the stubs that counts down and goes on to the fragment:
+//!
+//! ```text
+//!   mov gs:[spill], rcx
+//!   mov ecx, [counter]      in a page of the arena that holds no code
+//!   lea ecx, [rcx − 1]
+//!   mov [counter], ecx
+//!   jrcxz hot
+//!   mov rcx, gs:[spill]
+//!   jmp fragment
+//! ```
+//!
+//! No flag is touched. A signal that arrives in it is delivered at the start of the fragment.
+//!
+//! Counters are given out again when their fragment has become a trace. A thread that is just
+//! about to count may then count for the next owner, which does no harm.
+#![allow(unsafe_code)] // reason: writes counters.
+
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
+
+use alloc::vec::Vec;
+
+use super::table::Table;
+use super::{AppPc, Cache, CachePc, Exit, UNLINKED, Way, retired_entry};
+use crate::emit::{Code, Reg};
+use crate::slot;
+
+/// Room for one counted entry among the stubs.
+const ROOM: u64 = 96;
+
+/// What a fragment is to the selection of traces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Head {
+    /// It has not been linked to from where it would be counted.
+    Unknown,
+    /// Where it is counted, and by which counter.
+    Counted(CachePc, u32),
+    /// It is not counted: nothing would be gained, or nothing can be made of it.
+    Settled,
+    /// It is a trace.
+    Trace {
+        /// It is a round of a loop that it goes on in behind the ends of usual traces.
+        unrolled: bool,
+    },
+}
+
+/// What the selection of traces keeps in the cache.
+pub(super) struct Heads {
+    /// What counters start at; 0: there are no traces.
+    pub(super) threshold: u32,
+    /// By address: a place in `recorded`.
+    by_address: Table,
+    /// Recorded fragments and their exits.
+    recorded: Vec<(u32, (u32, u32))>,
+    /// Where indirect branches of traces go elsewhere and are counted.
+    sites: Vec<Site>,
+    /// Indirect branches that go to too many places.
+    fickle: Table,
+}
+
+/// Where an indirect branch of a trace goes elsewhere.
+#[derive(Clone, Copy)]
+struct Site {
+    /// The displacement that leads to code which counts, or past that.
+    patch: CachePc,
+    /// What it is past that.
+    plain: i32,
+    arena: usize,
+    counter: u32,
+    /// The branch.
+    pc: AppPc,
+    /// Times that it counted to the end.
+    times: u32,
+    /// When it did so last, in cycles.
+    last: u64,
+}
+
+impl Heads {
+    pub(super) fn new() -> Self {
+        Self {
+            threshold: 0,
+            by_address: Table::new(),
+            recorded: Vec::new(),
+            sites: Vec::new(),
+            fickle: Table::new(),
+        }
+    }
+
+    /// A new generation.
+    pub(super) fn forget(&mut self) {
+        self.forget_recorded();
+        self.sites.clear();
+    }
+
+    /// No recorded fragment is executed again.
+    pub(super) fn forget_recorded(&mut self) {
+        if !self.recorded.is_empty() {
+            self.by_address = Table::new();
+            self.recorded.clear();
+        }
+    }
+}
+
+impl Cache {
+    /// Traces are made of what was counted `threshold` times.
+    pub fn make_traces(&mut self, threshold: u32) {
+        self.heads.threshold = threshold;
+    }
+
+    /// Whether a fragment is a trace.
+    pub fn is_trace(&self, id: u32) -> bool {
+        matches!(self.fragments[id as usize].head, Head::Trace { .. })
+    }
+
+    /// The number that the next exit will have.
+    pub fn next_exit(&self) -> u32 {
+        self.first_exit.wrapping_add(self.exits.len() as u32)
+    }
+
+    /// The recorded fragment of an address, and its exits.
+    pub fn recorded(&self, app: AppPc) -> Option<(u32, (u32, u32))> {
+        let n = self.heads.by_address.get(app)?;
+        self.heads.recorded.get(n as usize).copied()
+    }
+
+    /// Keeps a recorded fragment for the next path.
+    pub fn keep_recorded(&mut self, app: AppPc, id: u32, exits: (u32, u32)) {
+        let n = self.heads.recorded.len() as u32;
+        self.heads.recorded.push((id, exits));
+        self.heads.by_address.insert(app, n);
+    }
+
+    /// Where an exit that counts enters a fragment.
+    pub(super) fn counted_entry(&mut self, id: u32) -> CachePc {
+        let fragment = self.fragments[id as usize];
+        let fixed = fragment.source.is_none() && !fragment.guarded;
+        match fragment.head {
+            Head::Counted(at, _) => at,
+            Head::Unknown if self.heads.threshold != 0 && fixed => {
+                self.make_counted_entry(id).unwrap_or(fragment.entry)
+            }
+            _ => fragment.entry,
+        }
+    }
+
+    fn make_counted_entry(&mut self, id: u32) -> Option<CachePc> {
+        let fragment = self.fragments[id as usize];
+        let n = self.arena_of(fragment.entry)?;
+        if self.arenas[n].stub_room() < ROOM {
+            return None;
+        }
+        let (counter, address) = self.arenas[n].take_counter()?;
+        let exit = self.new_exit(Exit::fixed(fragment.app));
+        let at = self.arenas[n].next_stub();
+        let mut bytes = [0; ROOM as usize];
+        let mut code = Code::new(at, &mut bytes);
+        code.store_gs(slot!(spill_rcx), Reg::RCX);
+        code.load_rip(Reg::RCX, 4, address);
+        code.raw(&[0x8d, 0x49, 0xff]); // lea ecx, [rcx - 1]
+        code.store_rip(Reg::RCX, address);
+        let hot = code.jrcxz();
+        code.load_gs(Reg::RCX, slot!(spill_rcx));
+        let from = code.jmp();
+        let rel = fragment.entry.0 as i64 - code.at(from.0).0 as i64 - 4;
+        code.put_u32(from.0, rel as i32 as u32);
+        code.bind8_here(hot);
+        code.load_gs(Reg::RCX, slot!(spill_rcx));
+        code.store_gs_imm32(slot!(exit), exit);
+        code.jmp_gs(slot!(entry.hot));
+        self.place_stub(n, code.bytes());
+        self.fragments[id as usize].head = Head::Counted(at, counter);
+        self.count_again(id);
+        Some(at)
+    }
+
+    /// Sets a fragment's counter to what it started at.
+    pub fn count_again(&self, id: u32) {
+        let fragment = &self.fragments[id as usize];
+        if let (Head::Counted(_, counter), Some(n)) = (fragment.head, self.arena_of(fragment.entry))
+        {
+            let at = self.arenas[n].counter(counter);
+            // SAFETY: a counter of the arena, aligned; generated code reads and writes it whole.
+            unsafe { &*(at as *const AtomicU32) }.store(self.heads.threshold, Relaxed);
+        }
+    }
+
+    /// A site of a trace that is being made for an arena: the exit for when it has counted to its end,
+    /// and the address of its counter.
+    pub fn new_site(
+        &mut self,
+        arena: usize,
+        pc: AppPc,
+        patch: CachePc,
+        plain: i32,
+    ) -> Option<(u32, u64)> {
+        let (counter, address) = self.arenas[arena].take_counter()?;
+        // SAFETY: a counter of the arena, aligned.
+        unsafe { &*(address as *const AtomicU32) }.store(self.heads.threshold, Relaxed);
+        let number = self.heads.sites.len() as u32;
+        self.heads.sites.push(Site {
+            patch,
+            plain,
+            arena,
+            counter,
+            pc,
+            times: 0,
+            last: 0,
+        });
+        let exit = self.new_exit(Exit {
+            way: Way::Site,
+            next_link: number,
+            ..Exit::fixed(AppPc(0))
+        });
+        Some((exit, address))
+    }
+
+    /// The site of an exit has counted to its end. It counts again, a few times, each time longer;
+    /// then no more. With one miss in less than [`OFTEN`] cycles its branch is fickle.
+    pub fn site_is_hot(&mut self, exit: u32, now: u64) {
+        const TIMES: u32 = 6;
+        /// A miss takes about 20.
+        const OFTEN: u64 = 250;
+        let Some(n) = self.current_exit(exit) else {
+            return;
+        };
+        let Some(site) = self.heads.sites.get_mut(self.exits[n].next_link as usize) else {
+            return;
+        };
+        site.times += 1;
+        let since = now.wrapping_sub(core::mem::replace(&mut site.last, now));
+        let site = *site;
+        let misses = u64::from(self.heads.threshold) << (site.times - 1);
+        if site.times > 1 && since < misses * OFTEN {
+            self.give_up(&site);
+        }
+        let arena = &mut self.arenas[site.arena];
+        if site.times < TIMES {
+            let at = arena.counter(site.counter);
+            // SAFETY: a counter of the arena, aligned.
+            unsafe { &*(at as *const AtomicU32) }
+                .store(self.heads.threshold << site.times, Relaxed);
+        } else if site.times == TIMES {
+            arena.give_counter_back(site.counter);
+            Self::patch(site.patch, site.plain);
+        }
+    }
+
+    /// The branch of a site goes to too many places: usual traces end there.
+    fn give_up(&mut self, site: &Site) {
+        let Some((fragment, _)) = self.fragment_at(site.patch) else {
+            return;
+        };
+        let entry = fragment.entry;
+        let Some(id) = self.lookup(fragment.app) else {
+            return;
+        };
+        let fragment = &self.fragments[id as usize];
+        // An unrolled trace may contain the branch many times, each time with its own target.
+        if fragment.entry == entry && fragment.head == (Head::Trace { unrolled: false }) {
+            self.heads.fickle.insert(site.pc, 0);
+            self.cut_off(id);
+            self.bury(id);
+        }
+    }
+
+    /// Whether an exit of a recorded fragment is an indirect branch that goes to too many places.
+    pub fn is_fickle(&self, exit: &Exit) -> bool {
+        exit.patch == CachePc(0) && self.heads.fickle.get(exit.target).is_some()
+    }
+
+    /// Counts a fragment no more.
+    pub fn settle(&mut self, id: u32) {
+        self.give_counter_back(id);
+        self.fragments[id as usize].head = Head::Settled;
+        self.lead_links(id, id);
+    }
+
+    pub(super) fn give_counter_back(&mut self, id: u32) {
+        let fragment = &self.fragments[id as usize];
+        if let (Head::Counted(_, counter), Some(n)) = (fragment.head, self.arena_of(fragment.entry))
+        {
+            self.arenas[n].give_counter_back(counter);
+        }
+    }
+
+    /// Links everything to `to` that was linked to `from`.
+    fn lead_links(&mut self, from: u32, to: u32) {
+        let first = &mut self.fragments[from as usize].first_link;
+        let mut link = core::mem::replace(first, UNLINKED);
+        while let Some(exit) = self.exits.get_mut(link as usize) {
+            let next = core::mem::replace(&mut exit.next_link, UNLINKED);
+            exit.to = UNLINKED;
+            self.link(self.first_exit.wrapping_add(link), to);
+            let exit = self.exits[link as usize];
+            if exit.to == UNLINKED {
+                Self::patch(exit.patch, exit.stub);
+            }
+            link = next;
+        }
+    }
+
+    /// Puts a trace, which is found by its address already, in the place of the fragment that was.
+    pub fn supersede(&mut self, old: u32, new: u32) {
+        Self::lead_entry(&self.fragments[old as usize], retired_entry());
+        self.lead_links(old, new);
+        self.bury(old);
+    }
+
+    /// Links the exits from number `first` on whose targets are there.
+    pub fn link_ahead(&mut self, first: u32) {
+        let from = first.wrapping_sub(self.first_exit) as usize;
+        for n in from..self.exits.len() {
+            if let Some(id) = self.lookup(self.exits[n].target) {
+                self.link(self.first_exit.wrapping_add(n as u32), id);
+            }
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Hot traces: found while the program runs, by the tail that is executed next.
+//!
+//! # Problem
+//! A fragment ends at each call, return and indirect branch, and goes on behind every conditional
+//! branch as if it were not taken. What a program spends its time in is a path that
+//! does all of these. Made as one piece of code it needs no lookups, and falls through all the way;
+//! but to make it takes thirty times as long as to execute it once.
+//!
+//! # Strategy
+//! MRET, of Dynamo (Bala, Duesterwald, Banerjia, PLDI 2000, section 4.1), with fragments that are executed in
+//! the place of an interpreter.
+//!
+//! *Starts.* A fragment is counted where a trace may start: where a branch or call goes backwards to
+//! it, or an exit of a trace leads to it. Such exits are linked to the fragment's *counted
+//! entry* (`cache::head`), which counts down and goes on. All others are linked past it. At zero
+//! control comes to the dispatcher, and the thread starts to record.
+//!
+//! *Recording.* The thread executes *recorded* fragments: like others, but each of their exits
+//! comes back to the dispatcher, which learns which one was taken: a [`Piece`] of the path. They
+//! are not found by others, and are kept for the next path that comes along.
+//!
+//! *Ends.* A trace ends behind a branch that is taken backwards, and behind a return from where it
+//! started; where it comes to its own start, to one of its own pieces or, unless in a call that it
+//! contains, to the start of another trace; behind a system call, or in front of
+//! one that the dispatcher sees; in front of code that may change; and when it is long.
+//!
+//! *Unrolled traces.* Where an indirect branch of a trace goes elsewhere than was seen, it is counted
+//! too. What is hot then is one of many targets, such as the handlers of an interpreter, and what follows
+//! depends on how one came there. So a path that starts with it goes on through branches backwards and
+//! the starts of other traces. If it comes to its own start again before it is long, that was a round of
+//! the loop of the program that is interpreted, and becomes one trace. If not, the trace ends
+//! where any other would have.
+//!
+//! *Fickle branches.* Where so many comparisons fail that they take a considerable part of the time, the
+//! branch is fickle: the trace is given up, and those made later end there.
+//!
+//! *The trace* is made by the translator, led by the pieces (`translate::path`), and takes the
+//! place of the fragment at its start: everything that led there leads to the trace, and the
+//! counter is free for another. A trace has exits like any fragment, which count.
+//! A path of one piece is what its fragment does already; then that is not counted any more.
+//!
+//! # Why it is correct
+//! * What is recorded is a path that was executed, but nothing depends on that: a trace is a fragment
+//!   whose conditional branches leave it when they go another way, and whose indirect ones compare
+//!   their target. The path is checked against the code once more when the trace is made.
+//! * Recorded fragments are never linked, and execute the app as others do. Whatever else brings
+//!   the thread to the dispatcher (a signal, a call, a fault) ends the recording, with no trace.
+//! * A trace has its code in unchanging memory, in pages that are all listed: when one of them is
+//!   unmapped or its protection changes, the trace is retired as any fragment of several pieces is
+//!   (`cache::suspect`), and recorded fragments are forgotten.
+//! * Counters are shared between threads and not exact: two that count at once may count once. One
+//!   that comes to zero is set again before recording starts.
+//!
+//! Traces are made only when no events are collected.
+
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::area::{Context, Reason};
+use crate::cache::{AppPc, Exit, Head, Way};
+use crate::dispatch::Runtime;
+use crate::stress;
+use crate::thread::Thread;
+use crate::translate::{Refusal, Shape};
+
+/// App instructions in an unrolled trace.
+pub const MAX_INSNS: usize = 768;
+/// App instructions in any other.
+const MAX_USUAL: usize = 256;
+/// Pieces of a path.
+const MAX_PIECES: usize = 256;
+
+/// A part of a path: what was executed of one recorded fragment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// App address of its first instruction.
+    pub start: AppPc,
+    /// App instructions up to and including the one that goes on elsewhere.
+    pub insns: u16,
+}
+
+/// A path that a thread is executing.
+pub struct Recording {
+    pieces: Vec<Piece>,
+    insns: usize,
+    head: AppPc,
+    /// It goes on behind the ends of usual traces.
+    unrolled: bool,
+    /// Pieces up to the first of those ends, if it has come by one.
+    usual: Option<usize>,
+    /// Calls that it is in.
+    depth: u32,
+    /// Where the recorded fragment starts that the thread is in.
+    at: AppPc,
+    /// That fragment's exits: the first, and how many.
+    exits: (u32, u32),
+}
+
+impl Recording {
+    fn of(head: AppPc, unrolled: bool) -> Self {
+        Self {
+            pieces: Vec::new(),
+            insns: 0,
+            head,
+            unrolled,
+            usual: None,
+            depth: 0,
+            at: head,
+            exits: (0, 0),
+        }
+    }
+
+    /// Takes note of a piece that goes on to `next`, where a usual trace ends or not. Whether that
+    /// is the end.
+    fn add(&mut self, exit: &Exit, next: AppPc, stops: bool) -> bool {
+        self.insns += usize::from(exit.insns);
+        self.pieces.push(Piece {
+            start: self.at,
+            insns: exit.insns,
+        });
+        let over = next == self.head || exit.way == Way::Syscall;
+        if over || self.pieces.len() >= MAX_PIECES {
+            return true;
+        }
+        let ends = match exit.way {
+            Way::Backward => true,
+            Way::Return => self.depth == 0,
+            _ => stops && self.depth == 0,
+        };
+        match exit.way {
+            Way::Call => self.depth += 1,
+            Way::Return => self.depth = self.depth.saturating_sub(1),
+            _ => {}
+        }
+        let revisits = !self.unrolled && self.pieces.iter().any(|p| p.start == next);
+        if ends || revisits || self.insns >= MAX_USUAL {
+            self.usual.get_or_insert(self.pieces.len());
+        }
+        self.usual.is_some() && !self.unrolled
+    }
+
+    /// App instructions that it may have.
+    fn most(&self) -> usize {
+        match self.unrolled {
+            true => MAX_INSNS,
+            false => MAX_USUAL,
+        }
+    }
+}
+
+impl Runtime {
+    /// The counter of the fragment at `head` has come to zero.
+    pub fn start_recording(&mut self, thread: &mut Thread, head: AppPc) {
+        let Some(id) = self.cache.lookup(head) else {
+            return;
+        };
+        self.cache.count_again(id);
+        if !self.cache.is_trace(id) {
+            thread.recording = Some(Recording::of(head, false));
+        }
+    }
+
+    /// An indirect branch of a trace goes elsewhere, to `next`, once more.
+    pub fn start_unrolled(&mut self, thread: &mut Thread, exit: u32, next: AppPc) {
+        self.cache.site_is_hot(exit, stress::cycles());
+        let there = self.cache.lookup(next);
+        if !there.is_some_and(|id| self.cache.is_trace(id)) {
+            thread.recording = Some(Recording::of(next, true));
+        }
+    }
+
+    /// Takes note of how a thread that records has come to the dispatcher, and makes the trace if
+    /// that ends it.
+    pub fn record_piece(&mut self, thread: &mut Thread, context: &Context) {
+        let Some(mut recording) = thread.recording.take() else {
+            return;
+        };
+        let (first, count) = recording.exits;
+        let of_fragment = context.exit.wrapping_sub(first) < count;
+        let exit = self.cache.exit(context.exit);
+        let next = match context.reason {
+            r if r == Reason::Exit as u32 => exit.target,
+            r if r == Reason::Indirect as u32 => context.next_pc,
+            r if r == Reason::Syscall as u32 => return self.finish(&recording, false),
+            _ => return self.abandon(),
+        };
+        if !of_fragment {
+            return self.abandon();
+        }
+        let there = self.cache.lookup(next);
+        let stops = there.is_some_and(|id| self.cache.is_trace(id)) || self.cache.is_fickle(&exit);
+        let fits = recording.insns + usize::from(exit.insns) <= recording.most();
+        if fits && !recording.add(&exit, next, stops) {
+            thread.recording = Some(recording);
+            return;
+        }
+        let closed = fits && next == recording.head;
+        if recording.unrolled && !closed {
+            let usual = recording.usual.unwrap_or(recording.pieces.len());
+            recording.pieces.truncate(usual);
+        }
+        self.finish(&recording, closed);
+    }
+
+    /// Leads a thread that records to the next piece of its path. False when the path has come to
+    /// an end; the thread goes on as others do.
+    pub fn record_at(&mut self, thread: &mut Thread, context: &mut Context, pc: AppPc) -> bool {
+        let Some(mut recording) = thread.recording.take() else {
+            return false;
+        };
+        let found = self.cache.recorded(pc);
+        let made = found.map_or_else(|| self.recorded_fragment(pc), Ok);
+        let Ok((id, exits)) = made else {
+            self.finish(&recording, false);
+            return false;
+        };
+        recording.at = pc;
+        recording.exits = exits;
+        thread.recording = Some(recording);
+        context.target = self.cache.fragments[id as usize].entry;
+        true
+    }
+
+    fn recorded_fragment(&mut self, pc: AppPc) -> Result<(u32, (u32, u32)), Refusal> {
+        let first = self.cache.next_exit();
+        let id = self.translate(pc, Shape::Recorded)?;
+        let exits = (first, self.cache.next_exit().wrapping_sub(first));
+        self.cache.keep_recorded(pc, id, exits);
+        Ok((id, exits))
+    }
+
+    fn abandon(&self) {
+        let control = self.shared.control();
+        control.trace.abandoned.fetch_add(1, Relaxed);
+    }
+
+    /// Makes the trace of a path, which came to its own start or not.
+    fn finish(&mut self, recording: &Recording, closed: bool) {
+        let old = self.cache.lookup(recording.head);
+        if old.is_some_and(|id| self.cache.is_trace(id)) {
+            return;
+        }
+        let checked = |id: u32| self.cache.fragments[id as usize].checked.is_some();
+        let checked = recording.unrolled || old.is_some_and(checked);
+        let first = self.cache.next_exit();
+        let made = match recording.pieces.len() {
+            0 | 1 => None,
+            _ => {
+                let path = (&recording.pieces[..], closed);
+                self.translate_path(path, checked).ok()
+            }
+        };
+        match (old, made) {
+            (old, Some(new)) => {
+                let unrolled = recording.unrolled && closed;
+                self.cache.fragments[new as usize].head = Head::Trace { unrolled };
+                if let Some(old) = old {
+                    self.cache.supersede(old, new);
+                }
+                self.cache.link_ahead(first);
+            }
+            (Some(old), None) => self.cache.settle(old),
+            (None, None) => self.abandon(),
+        }
+    }
+}
