@@ -89,6 +89,11 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "WHERE", value_parser = parse_only)]
     pub(crate) only: Vec<Only>,
 
+    /// Memory for the counts of values, with k, M or G; where it is too small seldom values are
+    /// dropped, and the report says so [default: a quarter of what is available]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub(crate) memory: Option<u64>,
+
     /// Observe this process alone: children, and the program that it may become, run natively
     #[arg(long)]
     pub(crate) no_follow: bool,
@@ -287,6 +292,21 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
     seconds
         .and_then(|s| Duration::try_from_secs_f64(s).ok())
         .ok_or_else(|| "give a number of seconds, such as 0.5".to_owned())
+}
+
+/// A number of bytes, at least a megabyte, with k, M or G behind it for powers of 1024.
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    const LEAST: u64 = 1 << 20;
+    let units = [('k', 10), ('M', 20), ('G', 30)];
+    let unit = units.iter().find(|(unit, _)| text.ends_with(*unit));
+    let (digits, shift) = unit.map_or((text, 0), |(_, shift)| (&text[..text.len() - 1], *shift));
+    let bytes = digits
+        .parse()
+        .ok()
+        .and_then(|n: u64| n.checked_mul(1 << shift));
+    bytes
+        .filter(|bytes| *bytes >= LEAST)
+        .ok_or_else(|| "give a number of bytes, such as 512M or 4G, at least 1M".to_owned())
 }
 
 /// A number above 0, with k or M behind it for thousands and millions.

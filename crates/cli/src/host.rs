@@ -40,6 +40,8 @@ pub(crate) struct Options {
     pub(crate) stream: Option<PathBuf>,
     /// Ends the program once the stream has this many events.
     pub(crate) stream_limit: Option<u64>,
+    /// Bytes that counts of values may take.
+    pub(crate) memory: Option<u64>,
     /// What to observe; everything when empty.
     pub(crate) only: Vec<Only>,
     /// Observe children and the programs that they execute too.
@@ -95,6 +97,7 @@ fn to_host(options: Options) -> Result<RecordOptions> {
         compressor: options.compressor,
         stream: options.stream,
         stream_limit: options.stream_limit,
+        memory: options.memory,
         only: options.only.iter().map(only).collect(),
         follow: options.follow,
         traces: options.traces,

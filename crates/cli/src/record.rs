@@ -48,6 +48,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         compressor,
         stream: args.stream,
         stream_limit: args.stream_limit,
+        memory: args.memory,
         only: args.only,
         follow: !args.no_follow,
         traces: 0,

@@ -43,6 +43,7 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
         compressor: exact()?,
         stream: None,
         stream_limit: None,
+        memory: None,
         only: Vec::new(),
         follow: true,
         traces: if args.no_traces { 0 } else { THRESHOLD },

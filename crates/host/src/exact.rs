@@ -12,6 +12,11 @@
 //! memory. So runs wait in a short queue instead: when one enters, its slot is prefetched, and it
 //! is counted when [`DELAY`] others have entered.
 //!
+//! All tables have a budget. Where a table would grow beyond it, the values that were counted least are dropped,
+//! of all places that have many: once, then at most twice, four times … until half of the memory is free. This is
+//! the lossy counting of Manku and Motwani (VLDB 2002), with periods set by memory in place of events: what a value is
+//! counted too low by is at most the sum of the limits at which values were dropped.
+//!
 //! # Invariants
 //! * A table is at most half full, so that a search ends.
 //! * What a place has seen is its table, its runs in the queue, and its current run.
@@ -19,11 +24,22 @@
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+use std::rc::Rc;
+
+use crate::memory::Budget;
 
 /// The table for values of places that are not selected.
 pub const UNSELECTED: u32 = 0;
 
 const DELAY: usize = 32;
+const SMALLEST: usize = 4;
+/// Slots above which a table doubles when it grows, and below which it is quadrupled: less memory, less time.
+const LARGE: usize = 1 << 14;
+/// Slots of the smallest table of which values are dropped.
+const PRUNED: usize = 64;
+/// A process that has less than this part of the budget may exceed it: there is little to gain.
+const SHARE: u64 = 32;
+const SLOT: u64 = size_of::<(u64, u64)>() as u64;
 
 /// Counts of the values seen at one place. Open addressing.
 #[derive(Clone, Debug, Default)]
@@ -57,31 +73,58 @@ impl ValueCounts {
         n
     }
 
-    fn add(&mut self, value: u64, count: u64) {
+    /// Returns whether the table is to grow now.
+    fn add(&mut self, value: u64, count: u64) -> bool {
         if self.slots.is_empty() {
-            self.slots = slots(4);
+            self.slots = slots(SMALLEST);
         }
         let n = self.find(value);
         let slot = &mut self.slots[n];
         let new = slot.1 == 0;
         slot.0 = value;
         slot.1 += count;
-        if new {
-            self.used += 1;
-            if self.used * 2 > self.slots.len() {
-                self.grow();
-            }
+        self.used += usize::from(new);
+        new && self.used * 2 > self.slots.len()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.slots.len() as u64 * SLOT
+    }
+
+    /// The smallest tables are not in the budget: most places have one, and will never have a larger one.
+    fn in_budget(&self) -> u64 {
+        if self.slots.len() > SMALLEST {
+            self.bytes()
+        } else {
+            0
         }
     }
 
-    #[cold]
-    fn grow(&mut self) {
-        let bigger = slots(self.slots.len() * 4);
-        let old = std::mem::replace(&mut self.slots, bigger);
+    /// Slots of the next size.
+    fn larger(&self) -> usize {
+        let factor = if self.slots.len() < LARGE { 4 } else { 2 };
+        self.slots.len() * factor
+    }
+
+    fn resize(&mut self, number: usize) {
+        let old = std::mem::replace(&mut self.slots, slots(number));
         for &(value, count) in old.iter().filter(|s| s.1 != 0) {
             let slot = self.find(value);
             self.slots[slot] = (value, count);
         }
+    }
+
+    /// Drops the values that were counted at most `limit` times; the sum of their counts.
+    fn drop_seldom(&mut self, limit: u64) -> u64 {
+        let mut lost = 0;
+        self.slots.retain(|&(_, count)| {
+            lost += if count <= limit { count } else { 0 };
+            count > limit
+        });
+        self.used = self.slots.len();
+        self.slots.shrink_to_fit();
+        self.resize((self.used * 2).next_power_of_two().max(SMALLEST));
+        lost
     }
 }
 
@@ -106,19 +149,51 @@ pub struct Tables {
     /// Runs on their way to a table; those with a count of 0 are none.
     queue: [(u32, u64, u64); DELAY],
     next: usize,
+    budget: Rc<Budget>,
+    /// Bytes of the slots of all tables but the smallest, which are in the budget.
+    bytes: u64,
+    /// Bytes at which values are dropped, if the budget is used up.
+    enough: u64,
+    /// Values that are not counted more often are dropped next.
+    seldom: u64,
+    lost: Lost,
 }
 
-impl Default for Tables {
-    fn default() -> Self {
-        Self {
-            tables: Vec::new(),
-            queue: [(UNSELECTED, 0, 0); DELAY],
-            next: 0,
-        }
+/// What was dropped to save memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Lost {
+    /// Events.
+    pub events: u64,
+    /// By how much the count of a value may be too low at most.
+    pub undercount: u64,
+}
+
+impl Drop for Tables {
+    fn drop(&mut self) {
+        self.budget.change(self.bytes, 0);
     }
 }
 
 impl Tables {
+    /// No tables yet.
+    pub fn new(budget: Rc<Budget>) -> Self {
+        Self {
+            tables: Vec::new(),
+            queue: [(UNSELECTED, 0, 0); DELAY],
+            next: 0,
+            budget,
+            bytes: 0,
+            enough: 0,
+            seldom: 1,
+            lost: Lost::default(),
+        }
+    }
+
+    /// What was dropped so far.
+    pub fn lost(&self) -> Lost {
+        self.lost
+    }
+
     /// Makes tables until there are `number`.
     pub fn make(&mut self, number: usize) {
         if self.tables.len() < number {
@@ -140,17 +215,69 @@ impl Tables {
         let entry = &mut self.queue[self.next];
         let (oldest, value, count) = std::mem::replace(entry, (table, ended, run));
         self.next = (self.next + 1) % DELAY;
-        if count != 0 {
-            self.tables[oldest as usize].add(value, count);
+        if count != 0 && self.tables[oldest as usize].add(value, count) {
+            self.grow(oldest as usize);
         }
+    }
+
+    #[cold]
+    fn grow(&mut self, table: usize) {
+        let counts = &self.tables[table];
+        let more = counts.larger() as u64 * SLOT - counts.bytes();
+        // While the values move, both tables are there.
+        let wanted = more + counts.bytes();
+        if self.budget.is_exceeded_by(wanted) {
+            let enough = (self.budget.limit() / SHARE).max(self.enough);
+            if self.bytes + wanted > enough {
+                self.prune();
+            }
+        }
+        let counts = &mut self.tables[table];
+        if counts.used * 2 > counts.slots.len() {
+            let before = counts.in_budget();
+            counts.resize(counts.larger());
+            let now = self.bytes + counts.in_budget() - before;
+            self.account(now);
+        }
+    }
+
+    fn account(&mut self, now: u64) {
+        self.budget.change(self.bytes, now);
+        self.bytes = now;
+    }
+
+    /// Drops values that were seldom seen, until half of the memory is free.
+    fn prune(&mut self) {
+        let goal = self.bytes / 2;
+        // More than twice as often as this nothing can have been counted.
+        for _ in 0..u64::BITS {
+            let mut now = 0;
+            for (n, counts) in self.tables.iter_mut().enumerate() {
+                if counts.slots.len() >= PRUNED {
+                    let lost = counts.drop_seldom(self.seldom);
+                    // Nobody asked for those of places that are not selected.
+                    self.lost.events += if n as u32 == UNSELECTED { 0 } else { lost };
+                }
+                now += counts.in_budget();
+            }
+            self.lost.undercount += self.seldom;
+            self.account(now);
+            if now <= goal {
+                break;
+            }
+            self.seldom = self.seldom.saturating_mul(2);
+        }
+        // Tables that are too small for it may be what there is: then not again at once.
+        self.enough = 2 * self.bytes;
     }
 
     /// Counts what waits in the queue.
     pub fn flush(&mut self) {
-        for (table, value, count) in &mut self.queue {
-            if *count != 0 {
-                self.tables[*table as usize].add(*value, *count);
-                *count = 0;
+        for n in 0..DELAY {
+            let (table, value, count) = self.queue[n];
+            self.queue[n].2 = 0;
+            if count != 0 && self.tables[table as usize].add(value, count) {
+                self.grow(table as usize);
             }
         }
     }
@@ -162,6 +289,7 @@ impl Tables {
             return Vec::new();
         };
         let mut counts = std::mem::take(counts);
+        self.account(self.bytes.saturating_sub(counts.in_budget()));
         if counts.slots.is_empty() {
             // Most places have one value only.
             return match counts.run {
@@ -184,8 +312,43 @@ mod tests {
     use std::collections::HashMap;
 
     #[test]
+    fn beyond_the_budget_the_most_frequent_values_are_kept_and_no_count_is_further_off_than_told() {
+        const LIMIT: u64 = 1 << 20;
+        let budget = Rc::new(Budget::new(Some(LIMIT)));
+        let mut tables = Tables::new(Rc::clone(&budget));
+        tables.make(3);
+        let mut map: HashMap<(u32, u64), u64> = HashMap::new();
+        let mut x = 1_u64;
+        for n in 0..2_000_000_u64 {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let value = if n % 4 == 0 { x >> 60 } else { x >> 30 };
+            let table = 1 + (n / 4 % 2) as u32;
+            tables.add(table, value);
+            *map.entry((table, value)).or_default() += 1;
+            // A table that grows is there twice for a moment.
+            assert!(tables.bytes <= 2 * LIMIT, "{}", tables.bytes);
+        }
+        tables.flush();
+        let lost = tables.lost();
+        assert!(lost.events > 0 && lost.undercount > 0);
+        let mut kept = 0;
+        for table in 1..3 {
+            let counts: HashMap<u64, u64> = tables.take(table).into_iter().collect();
+            for (&(_, value), &count) in map.iter().filter(|((t, _), _)| *t == table) {
+                let told = counts.get(&value).copied().unwrap_or(0);
+                assert!(told <= count && told + lost.undercount >= count);
+                kept += told;
+            }
+            assert!((0..16).all(|value| counts.contains_key(&value)));
+        }
+        assert_eq!(kept + lost.events, 2_000_000);
+        drop(tables);
+        assert!(!budget.is_exceeded_by(LIMIT));
+    }
+
+    #[test]
     fn counts_equal_those_of_a_map() {
-        let mut tables = Tables::default();
+        let mut tables = Tables::new(Rc::default());
         let mut map: HashMap<(u32, u64), u64> = HashMap::new();
         let table = [UNSELECTED, 1, 2];
         tables.make(3);

@@ -23,6 +23,7 @@ mod settled;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::rc::Rc;
 
 use trommel_compress::{Level, Spec};
 use trommel_profile::accuracy::PerKind;
@@ -34,7 +35,8 @@ use trommel_tuple::{Kind, KindSet, Place, Tuple};
 use self::ordered::{BLOCK, Ordered};
 use self::settled::Settled;
 use crate::dictionary::{Dictionary, Path, Step};
-use crate::exact::{Tables, UNSELECTED};
+use crate::exact::{Lost, Tables, UNSELECTED};
+use crate::memory::Budget;
 use crate::modules::{Images, Modules};
 use crate::only::Selection;
 use crate::shared::{Damaged, Filled, Shared};
@@ -99,6 +101,7 @@ impl Folder {
         stream: Option<(io::Result<StreamFile>, Option<u64>)>,
         selection: Selection,
         images: Images,
+        budget: Rc<Budget>,
     ) -> Self {
         let (stream, limit) = stream.map_or((None, None), |(file, limit)| (Some(file), limit));
         let (stream, stream_error) = match stream.transpose() {
@@ -114,7 +117,7 @@ impl Folder {
             met: Vec::new(),
             counters: Vec::new(),
             paths: Vec::new(),
-            tables: Tables::default(),
+            tables: Tables::new(budget),
             sizes: Vec::new(),
             threads: BTreeMap::new(),
             first_tid: 0,
@@ -122,6 +125,11 @@ impl Folder {
             settled: Settled::default(),
             ordered,
         }
+    }
+
+    /// What was dropped to save memory.
+    pub fn lost(&self) -> Lost {
+        self.tables.lost()
     }
 
     /// Whether the stream has reached its limit: later events are not looked at.
@@ -409,6 +417,7 @@ impl Folder {
             threads,
             modules: self.dictionary.modules,
             stream_error,
+            lost: self.tables.lost(),
         }
     }
 }
@@ -455,4 +464,6 @@ pub struct Folded {
     pub modules: Modules,
     /// Why the stream file lacks its end, unless that was told before.
     pub stream_error: Option<StreamError>,
+    /// What was dropped to save memory.
+    pub lost: Lost,
 }

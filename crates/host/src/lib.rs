@@ -44,6 +44,7 @@ pub mod inject;
 pub mod interrupt;
 pub mod keeper;
 pub mod launch;
+pub mod memory;
 pub mod modules;
 pub mod only;
 pub mod pacer;

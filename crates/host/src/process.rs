@@ -21,6 +21,7 @@ use trommel_profile::{Origin, Profile, Run, Threads};
 use trommel_queue::{LetGo, State};
 use trommel_tuple::KindSet;
 
+use crate::exact::Lost;
 use crate::failure;
 use crate::family::Family;
 use crate::fold::Folder;
@@ -93,6 +94,8 @@ struct Served {
     /// The runtime has failed, and that was told.
     told: bool,
     stream_failed: bool,
+    /// Seldom values are dropped, and that was told.
+    drops: bool,
 }
 
 /// What a process came to.
@@ -242,6 +245,18 @@ impl Process {
             notice(&words);
             served.told = true;
         }
+        if !served.drops && folder.lost() != Lost::default() {
+            served.drops = true;
+            notice(&format!(
+                "the values of {} take all the memory that counting may have: seldom ones are dropped from here on. \
+                 --memory gives more, -c 'H[P256]2048+A16' needs less",
+                if self.first {
+                    "the program".to_owned()
+                } else {
+                    self.identity.to_string()
+                },
+            ));
+        }
         if over {
             let done = folder.end(shared);
             report(done, folder, served, notice);
@@ -293,6 +308,8 @@ impl Process {
                 End::Ended(status) => status,
                 _ => None,
             },
+            dropped: folded.lost.events,
+            undercount: folded.lost.undercount,
             waits: control.waits.load(Relaxed),
             wait_time: control.wait_nanos.load(Relaxed),
             let_go,

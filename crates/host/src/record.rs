@@ -44,6 +44,8 @@ pub struct RecordOptions {
     pub stream: Option<PathBuf>,
     /// Ends the program once the stream has this many events.
     pub stream_limit: Option<u64>,
+    /// Bytes that counts of values may take; by default a quarter of what is available.
+    pub memory: Option<u64>,
     /// What to observe; everything when empty.
     pub only: Vec<Only>,
     /// Children and the programs that they execute are observed too.

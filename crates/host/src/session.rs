@@ -38,6 +38,7 @@ use crate::family::{Family, Newcomer};
 use crate::fold::Folder;
 use crate::follow::{self, Change};
 use crate::launch::Ended;
+use crate::memory::Budget;
 use crate::modules::Images;
 use crate::only::Selection;
 use crate::pacer::{self, Pacer};
@@ -72,6 +73,7 @@ pub struct Session<'a> {
     others: &'a mut dyn FnMut(Profile, Engine),
     terms: Terms,
     images: Images,
+    budget: Rc<Budget>,
     files: &'static Files,
     families: Vec<Rc<Family>>,
     /// Those that are there, by number.
@@ -117,6 +119,7 @@ impl<'a> Session<'a> {
                 traces: options.traces,
             },
             images: Images::default(),
+            budget: Rc::new(Budget::new(options.memory)),
             // One for each run of the command: symbols borrow from it until the end.
             files: Box::leak(Box::new(Files::new())),
             families: Vec::new(),
@@ -157,7 +160,8 @@ impl<'a> Session<'a> {
     ) {
         let selection = Selection::new(self.options.only.clone(), program, self.files);
         let images = self.images.clone();
-        let folder = Folder::new(&self.options.compressor, stream, selection, images);
+        let budget = Rc::clone(&self.budget);
+        let folder = Folder::new(&self.options.compressor, stream, selection, images, budget);
         let first = self.started == 0;
         let process = Process::new(identity, shared, folder, first);
         self.processes.push((self.started, process));

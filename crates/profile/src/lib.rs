@@ -142,8 +142,10 @@ pub struct Run {
     pub host_cpu: u64,
     /// Exit code, or the negative of the terminating signal; `None` when the end was not seen.
     pub status: Option<i32>,
-    /// Events lost. Zero in record mode: a full queue makes the producer wait.
+    /// Events lost: seldom values that memory was too small for. A full queue loses none, it makes the producer wait.
     pub dropped: u64,
+    /// By how much the count of a value may be too low at most, where events were lost.
+    pub undercount: u64,
     /// Times the producer found its queue full and waited.
     pub waits: u64,
     /// Time the producer spent waiting.

@@ -68,6 +68,7 @@ impl Merged {
         }
         let Run {
             dropped,
+            undercount,
             waits,
             wait_time,
             let_go,
@@ -75,6 +76,8 @@ impl Merged {
         } = other.run;
         let run = &mut self.profile.run;
         run.dropped = run.dropped.saturating_add(dropped);
+        // The same value may be that much too low in each.
+        run.undercount = run.undercount.saturating_add(undercount);
         run.waits = run.waits.saturating_add(waits);
         run.wait_time = run.wait_time.saturating_add(wait_time);
         let name = other.command.first().map(|n| String::from_utf8_lossy(n));

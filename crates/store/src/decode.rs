@@ -111,6 +111,7 @@ fn head(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
         &mut run.target_cpu,
         &mut run.host_cpu,
         &mut run.dropped,
+        &mut run.undercount,
         &mut run.waits,
         &mut run.wait_time,
     ] {

@@ -65,12 +65,13 @@ fn head(profile: &Profile) -> Vec<u8> {
         host_cpu,
         status,
         dropped,
+        undercount,
         waits,
         wait_time,
         let_go,
     } = &profile.run;
     for number in [
-        started, wall, target_cpu, host_cpu, dropped, waits, wait_time,
+        started, wall, target_cpu, host_cpu, dropped, undercount, waits, wait_time,
     ] {
         put(&mut raw, *number);
     }

@@ -55,7 +55,7 @@ fn profile() -> impl Strategy<Value = Profile> {
         },
     );
     let run = (
-        any::<[u64; 7]>(),
+        any::<[u64; 8]>(),
         any::<Option<i32>>(),
         prop::collection::vec(".{0,20}", 0..3),
     )
@@ -68,6 +68,7 @@ fn profile() -> impl Strategy<Value = Profile> {
             dropped: n[4],
             waits: n[5],
             wait_time: n[6],
+            undercount: n[7],
             let_go,
         });
     let seen =

@@ -392,6 +392,7 @@ fn recording() -> Check {
         compressor,
         stream: None,
         stream_limit: None,
+        memory: None,
         only: Vec::new(),
         follow: false,
         traces: 0,

@@ -112,6 +112,7 @@ fn run<W: Write>(json: &mut Json<W>, run: &Run) -> io::Result<()> {
         _ => json.null("signal")?,
     }
     json.number("dropped", run.dropped)?;
+    json.number("undercount", run.undercount)?;
     json.number("waits", run.waits)?;
     json.number("wait_ns", run.wait_time)?;
     json.member_array("let_go")?;

@@ -111,7 +111,7 @@ fn header(out: &mut impl Write, profile: &Profile, style: Style) -> io::Result<(
     writeln!(out, "# observed    {observed}")?;
     let dropped = match run.dropped {
         0 => "none".into(),
-        n => format!("{} events", grouped(n)),
+        n => format!("{} events, of values that were seldom seen", grouped(n)),
     };
     let waits = match run.waits {
         0 => String::new(),
@@ -123,7 +123,15 @@ fn header(out: &mut impl Write, profile: &Profile, style: Style) -> io::Result<(
     };
     writeln!(out, "# lost        {dropped}{waits}")?;
     writeln!(out, "# compressor  {}", printable(&profile.compressor))?;
-    writeln!(out, "# error       {}", error_bounds(&profile.compressor))?;
+    let bounds = match run.undercount {
+        0 => error_bounds(&profile.compressor),
+        most => format!(
+            "counts of values may be up to {} too low each, as memory was short; the rest: {}",
+            grouped(most),
+            error_bounds(&profile.compressor)
+        ),
+    };
+    writeln!(out, "# error       {bounds}")?;
     if let Some(line) = threads(profile) {
         writeln!(out, "# threads     {line}")?;
     }

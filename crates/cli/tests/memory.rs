@@ -1,0 +1,53 @@
+//! `record --memory`: exact as long as the memory is enough, and honest where it is not.
+
+mod common;
+
+use common::Dir;
+
+#[test]
+fn values_that_memory_is_too_small_for_are_lost_and_said_to_be() {
+    let dir = Dir::new("memory");
+    // Half a million loaded values, nearly all of them different.
+    let bytes: Vec<u8> = (0_u32..60_000)
+        .flat_map(|n| n.wrapping_mul(0x9e37_79b9).to_le_bytes())
+        .collect();
+    std::fs::write(dir.0.join("data"), bytes).expect("a file");
+    let record = |memory: &str, file: &str| {
+        let args = [
+            "record",
+            "--quiet",
+            "-e",
+            "edge,value",
+            "--memory",
+            memory,
+            "-o",
+            file,
+        ];
+        dir.trommel(&[&args[..], &["--", "sha256sum", "data"]].concat());
+        let report = dir.json(&["report", "--json", file]);
+        let of_edges: u64 = report["edges"]
+            .as_array()
+            .expect("edges")
+            .iter()
+            .filter_map(|e| e["count"].as_u64())
+            .sum();
+        assert_eq!(report["events"]["edge"]["seen"], of_edges);
+        let number = |v: &serde_json::Value| v.as_u64().expect("a number");
+        let run = &report["run"];
+        (
+            of_edges,
+            number(&report["events"]["value"]["seen"]),
+            number(&run["dropped"]),
+            number(&run["undercount"]),
+        )
+    };
+    let (all_edges, all, none, exact) = record("1G", "whole");
+    assert_eq!((none, exact), (0, 0));
+    let (edges, seen, lost, off) = record("1M", "small");
+    assert!(lost > all / 4 && off > 0, "{lost} of {all}, {off}");
+    // Addresses differ between the runs, and with them a few steps of the dynamic linker.
+    assert!(edges.abs_diff(all_edges) < 1000, "{edges} {all_edges}");
+    assert!((seen + lost).abs_diff(all) < 1000, "{seen} + {lost}, {all}");
+    let text = String::from_utf8(dir.trommel(&["report", "small"])).expect("UTF-8");
+    assert!(text.contains("too low each, as memory was short"), "{text}");
+}
