@@ -13,6 +13,8 @@ use crate::program::Program;
 pub struct Assembly {
     /// The program.
     pub program: Program,
+    /// For each query, in the order of its code, its header.
+    pub headers: Vec<Span>,
     /// For each instruction, the clause it comes from.
     pub spans: Vec<Span>,
     /// What is probably not meant.
@@ -37,6 +39,7 @@ pub fn assemble(text: &str) -> Result<Assembly, Vec<Diagnostic>> {
     match lowered {
         Some((program, spans)) if !failed(&found) => Ok(Assembly {
             program,
+            headers: checked.queries.iter().map(|q| q.span).collect(),
             spans,
             warnings: found,
         }),

@@ -1,6 +1,10 @@
 //! What can be selected: eight classes of instructions (Table 1) with a profile tag each, and three
 //! events (section 3.4.1). Each of these 35 has an entry in the profile control table.
 
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
 /// What kind of instruction (Table 1). Which x86-64 instructions are of which is told by
 /// [`x86`](crate::x86).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -190,6 +194,25 @@ impl EntrySet {
     pub fn iter(self) -> impl Iterator<Item = Entry> {
         Entry::all().filter(move |e| self.has(*e))
     }
+
+    /// As a query's header selects them: `opLOAD *` for all tags of a kind, else each by its own.
+    pub fn selectors(self) -> Vec<String> {
+        let mut all = Vec::new();
+        for operation in Operation::ALL {
+            let entry = |tag| Class::new(operation, tag).map(|c| Entry::of(Subject::Class(c)));
+            let tags = (0..TAGS).filter_map(entry).filter(|e| self.has(*e));
+            let tags: Vec<Entry> = tags.collect();
+            if tags.len() == usize::from(TAGS) {
+                all.push(format!("{} *", operation.name()));
+            } else {
+                all.extend(tags.iter().map(Entry::to_string));
+            }
+        }
+        let events = Event::ALL.map(|event| Entry::of(Subject::Event(event)));
+        let events = events.iter().filter(|e| self.has(**e));
+        all.extend(events.map(Entry::to_string));
+        all
+    }
 }
 
 impl FromIterator<Entry> for EntrySet {
@@ -201,8 +224,6 @@ impl FromIterator<Entry> for EntrySet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::string::ToString;
-    use std::vec::Vec;
 
     #[test]
     fn entries_are_numbered_densely() {
@@ -214,5 +235,7 @@ mod tests {
         let shown: Vec<_> = [0, 7, 31, 34].map(|n| Entry(n).to_string()).into();
         assert_eq!(shown, ["opJMP 0", "opBRANCH 3", "opSYS 3", "evL2DMISS *"]);
         assert_eq!(Class::new(Operation::Load, 4), None);
+        let some: EntrySet = [0, 1, 2, 3, 9, 34].into_iter().map(Entry).collect();
+        assert_eq!(some.selectors(), ["opJMP *", "opLOAD 1", "evL2DMISS *"]);
     }
 }

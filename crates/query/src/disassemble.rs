@@ -7,14 +7,12 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::ast::Comments;
-use crate::class::{Class, Entry, EntrySet, Event, Operation, Subject, TAGS};
 use crate::field::{Field, FieldSet};
 use crate::format::{quoted, statement};
 use crate::instruction::{
     Action, Against, Chance, Comparison, Instruction, Lane, Next, Queues, Test,
 };
 use crate::program::{Program, Query};
-use crate::rate::Rate;
 use crate::tag::{Rule, Where};
 
 /// The text of a program, in normal form.
@@ -69,32 +67,10 @@ fn tag_words(rule: &Rule) -> Vec<String> {
 
 fn header_words(query: &Query) -> Vec<String> {
     let mut words = alloc::vec!["for".to_string()];
-    words.extend(selectors(query.entries));
-    words.push(match query.rate {
-        Rate::ALWAYS => "always".to_string(),
-        rate => format!("every {}", rate.one_in()),
-    });
+    words.extend(query.entries.selectors());
+    words.push(query.rate.to_string());
     words.push("collect".to_string());
     words.extend(query.fields.iter().map(|f| f.name().to_string()));
-    words
-}
-
-fn selectors(entries: EntrySet) -> Vec<String> {
-    let mut words = Vec::new();
-    for operation in Operation::ALL {
-        let class = |tag| Class::new(operation, tag).map(|c| Entry::of(Subject::Class(c)));
-        let tags: Vec<u8> = (0..TAGS)
-            .filter(|tag| class(*tag).is_some_and(|e| entries.has(e)))
-            .collect();
-        if tags.len() == usize::from(TAGS) {
-            words.push(format!("{} *", operation.name()));
-        } else {
-            words.extend(tags.iter().map(|tag| format!("{} {tag}", operation.name())));
-        }
-    }
-    let events = Event::ALL.into_iter();
-    let events = events.filter(|e| entries.has(Entry::of(Subject::Event(*e))));
-    words.extend(events.map(|e| format!("{} *", e.name())));
     words
 }
 

@@ -71,6 +71,16 @@ impl Rate {
     }
 }
 
+impl core::fmt::Display for Rate {
+    /// As a query's header has it.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match *self {
+            Self::ALWAYS => f.write_str("always"),
+            Self(n) => write!(f, "every {n}"),
+        }
+    }
+}
+
 /// The smallest exponent with which `n` fits.
 const fn exponent(n: u32) -> u32 {
     (u32::BITS - n.leading_zeros()).saturating_sub(MANTISSA_BITS)
