@@ -59,7 +59,7 @@ impl Checker<'_> {
                         let test = test(Against::Immediate, left.signed);
                         let outcome =
                             Outcome::of_magnitude(relation, left.signed, left.lane, number.value);
-                        if !self.possible(span, &left, outcome) {
+                        if !self.possible(span, &left, number, outcome) {
                             return None;
                         }
                         let immediate = self.immediate(number, &left)?;
@@ -90,7 +90,8 @@ impl Checker<'_> {
                         let test = test(Against::Immediate);
                         let condition = left.with(span, test, immediate);
                         let outcome = test.outcome(immediate);
-                        self.possible(span, &left, outcome).then_some(condition)
+                        self.possible(span, &left, number, outcome)
+                            .then_some(condition)
                     }
                 }
             }
@@ -98,9 +99,9 @@ impl Checker<'_> {
     }
 
     /// Whether a comparison can match; says so when it cannot, or cannot but.
-    fn possible(&mut self, span: Span, left: &Left, outcome: Outcome) -> bool {
+    fn possible(&mut self, span: Span, left: &Left, number: &Number, outcome: Outcome) -> bool {
         let (least, most) = bounds(left.signed, left.lane);
-        let signed = match left.signed {
+        let signed = match left.signed || number.value > 0 {
             true => String::new(),
             false => {
                 let (field, bits, byte) = (left.field.name(), left.lane.bits(), left.lane.byte());
