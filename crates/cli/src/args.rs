@@ -37,6 +37,8 @@ pub(crate) enum Command {
     Stream(StreamArgs),
     /// Put a stream through compressors and tell how good their profiles are.
     Compress(CompressArgs),
+    /// Check, assemble and format relational queries.
+    Query(QueryArgs),
     /// Repeat the papers' experiments on compressors with real programs.
     Lab(LabArgs),
     /// Tell what this machine and user can and cannot do, and how to fix it.
@@ -242,6 +244,86 @@ pub(crate) struct CompressArgs {
 
     /// The stream: .tstream, .raw16 or .raw16.zst
     pub(crate) stream: PathBuf,
+}
+
+/// Arguments of `query`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trommel query check stores.rpa          what is wrong with it, where, and how to put it right
+  trommel query asm stores.rpa            the profile control registers and query instructions
+  trommel query asm -o stores.bin stores.rpa
+  trommel query disasm stores.bin
+  trommel query fmt --write *.rpa
+
+A query that sends every store of a value other than 0, of instructions with profile tag 1:
+  tag 1 symbol \"store_reference\";
+  for opSTORE 1 always collect op1 op2 op3;
+      if op1 <> 0 then send 3 stop else stop;
+
+The language is described in docs/query.md. FILE may be `-`, standard input.")]
+pub(crate) struct QueryArgs {
+    #[command(subcommand)]
+    pub(crate) command: QueryCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum QueryCommand {
+    /// Say what is wrong with queries, or what they ask for.
+    #[command(after_help = "\
+Examples:
+  trommel query check stores.rpa
+  trommel query check --json *.rpa
+
+The exit status is 1 when a file has an error.")]
+    Check {
+        /// The queries
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        /// Write JSON (docs/json.md)
+        #[arg(long)]
+        json: bool,
+    },
+    /// Assemble queries: show the program, or write it to a file.
+    #[command(after_help = "\
+Examples:
+  trommel query asm stores.rpa
+  trommel query asm -o stores.bin stores.rpa")]
+    Asm {
+        /// The queries
+        file: PathBuf,
+        /// Write the program to this file
+        #[arg(short, long, value_name = "OUT", conflicts_with = "json")]
+        output: Option<PathBuf>,
+        /// Write JSON (docs/json.md)
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the queries of an assembled program.
+    #[command(after_help = "\
+Examples:
+  trommel query disasm stores.bin")]
+    Disasm {
+        /// The program, as `asm -o` writes it
+        file: PathBuf,
+    },
+    /// Print queries in normal form.
+    #[command(after_help = "\
+Examples:
+  trommel query fmt stores.rpa
+  trommel query fmt --write *.rpa
+  trommel query fmt --check *.rpa         exit status 1 when a file is not in normal form")]
+    Fmt {
+        /// The queries
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        /// Put the files themselves into normal form
+        #[arg(short, long, conflicts_with = "check")]
+        write: bool,
+        /// Name the files that are not in normal form, and change nothing
+        #[arg(long)]
+        check: bool,
+    },
 }
 
 /// Arguments of `lab`.

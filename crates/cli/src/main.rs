@@ -17,6 +17,7 @@ mod json;
 mod lab;
 mod others;
 mod output;
+mod query;
 mod record;
 mod report;
 mod run;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Command::Report(args) => report::run(&args),
         Command::Stream(args) => stream::run(&args),
         Command::Compress(args) => compress::run(&args),
+        Command::Query(args) => query::run(&args.command),
         Command::Lab(args) => lab::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions { shell } => generate::completions(shell),

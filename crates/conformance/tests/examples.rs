@@ -27,7 +27,18 @@ const CARGO: [&str; 12] = [
     "cargo bench -p trommel-runtime",
 ];
 
-const COMMANDS: [&str; 5] = ["record", "report", "stream", "compress", "doctor"];
+const COMMANDS: [&str; 10] = [
+    "record",
+    "report",
+    "stream",
+    "compress",
+    "query",
+    "query check",
+    "query asm",
+    "query disasm",
+    "query fmt",
+    "doctor",
+];
 
 fn main() {
     let args = Arguments::from_args();
@@ -65,7 +76,9 @@ fn stage() -> Result<Scratch, String> {
         trommel record --quiet --stream app.tstream -- ./app
         cp trommel.data other.data
         mkdir -p docs/lab
-        trommel stream convert -e value app.tstream gcc.value.raw16.zst"#;
+        trommel stream convert -e value app.tstream gcc.value.raw16.zst
+        printf 'for opSTORE 1 always collect op1;\n    send 3 stop;\n' > stores.rpa
+        trommel query asm -o stores.bin stores.rpa"#;
     let ended = shell(script, scratch.dir())?;
     match ended.status.success() {
         true => Ok(scratch),
@@ -175,7 +188,8 @@ fn generated() -> Result<(), String> {
         };
         runs(&check, &dir)?;
     }
-    for command in COMMANDS {
+    // Verbs of a command are on its page.
+    for command in COMMANDS.iter().filter(|c| !c.contains(' ')) {
         let page = shell(&format!("trommel man {command}"), &dir)?;
         let text = String::from_utf8_lossy(&page.stdout).into_owned();
         if !page.status.success() || !text.contains(".SH SYNOPSIS") {

@@ -1,0 +1,244 @@
+//! `trommel query`: check, assemble, disassemble and format relational queries.
+//!
+//! What is wrong goes to stderr with its place and the fix; results go to stdout. A file is written whole
+//! or not at all.
+
+mod json;
+mod listing;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, anyhow, bail};
+use trommel_query::disassemble::disassemble;
+use trommel_query::{Assembly, Diagnostic, Severity, assemble, format, image, parse};
+
+use crate::args::QueryCommand;
+use crate::output::{self, printable};
+
+/// Runs the command.
+pub(crate) fn run(command: &QueryCommand) -> Result<ExitCode> {
+    match command {
+        QueryCommand::Check { files, json } => check(files, *json),
+        QueryCommand::Asm { file, output, json } => asm(file, output.as_deref(), *json),
+        QueryCommand::Disasm { file } => disasm(file),
+        QueryCommand::Fmt {
+            files,
+            write,
+            check,
+        } => fmt(files, *write, *check),
+    }
+}
+
+/// A file that was read, and what became of it.
+struct Source {
+    name: String,
+    text: String,
+    assembled: Result<Assembly, Vec<Diagnostic>>,
+}
+
+impl Source {
+    fn read(path: &Path) -> Result<Self> {
+        let text = text(path)?;
+        Ok(Self {
+            name: name(path),
+            assembled: assemble(&text),
+            text,
+        })
+    }
+
+    /// Errors and warnings.
+    fn found(&self) -> &[Diagnostic] {
+        match &self.assembled {
+            Ok(assembly) => &assembly.warnings,
+            Err(found) => found,
+        }
+    }
+
+    /// Says what is wrong.
+    fn complain(&self) {
+        complain(&self.name, &self.text, self.found());
+    }
+}
+
+fn complain(name: &str, text: &str, found: &[Diagnostic]) {
+    let mut stderr = std::io::stderr();
+    for diagnostic in found {
+        // When even stderr is gone there is nobody to tell.
+        let _ = write!(stderr, "{}", printable(&diagnostic.render(name, text)));
+    }
+    let errors = found.iter().filter(|d| d.severity == Severity::Error);
+    match errors.count() {
+        0 => {}
+        1 => output::complain(&format!("{name}: 1 error")),
+        errors => output::complain(&format!("{name}: {errors} errors")),
+    }
+}
+
+fn name(path: &Path) -> String {
+    match path.to_str() {
+        Some("-") => "standard input".to_owned(),
+        _ => path.display().to_string(),
+    }
+}
+
+/// The bytes of a file, or of standard input; of a file larger than `most`, one byte more.
+fn bytes(path: &Path, most: usize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let limit = most as u64 + 1;
+    let read = match path.to_str() {
+        Some("-") => std::io::stdin().take(limit).read_to_end(&mut bytes),
+        _ => fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)),
+    };
+    read.with_context(|| format!("{}: cannot be read", name(path)))?;
+    Ok(bytes)
+}
+
+fn text(path: &Path) -> Result<String> {
+    let bytes = bytes(path, trommel_query::MAX_TEXT)?;
+    if bytes.starts_with(&image::MAGIC) {
+        bail!(
+            "{0}: is an assembled program; `trommel query disasm {0}` prints its queries",
+            name(path)
+        );
+    }
+    // A character may be cut in two at the limit, which is then told by its own message.
+    if bytes.len() > trommel_query::MAX_TEXT {
+        bail!(
+            "{}: is longer than {} bytes; divide it into several files",
+            name(path),
+            trommel_query::MAX_TEXT
+        );
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        let before = &error.as_bytes()[..valid];
+        let line = 1 + before.iter().filter(|b| **b == b'\n').count();
+        anyhow!(
+            "{}:{line}: is not UTF-8 (at byte {valid}); write it in UTF-8",
+            name(path)
+        )
+    })
+}
+
+fn check(files: &[impl AsRef<Path>], json: bool) -> Result<ExitCode> {
+    let sources = files.iter().map(|file| Source::read(file.as_ref()));
+    let sources: Vec<Source> = sources.collect::<Result<_>>()?;
+    let mut out = output::stdout();
+    if json {
+        json::write(&mut out, &json::checks(&sources))?;
+    } else {
+        for source in &sources {
+            source.complain();
+            if let Ok(assembly) = &source.assembled {
+                listing::summary(&mut out, &source.name, &source.text, assembly)?;
+            }
+        }
+    }
+    out.flush()?;
+    Ok(code(sources.iter().all(|s| s.assembled.is_ok())))
+}
+
+fn asm(file: &Path, to: Option<&Path>, json: bool) -> Result<ExitCode> {
+    let source = Source::read(file)?;
+    if !json {
+        source.complain();
+    }
+    let Ok(assembly) = &source.assembled else {
+        if json {
+            source.complain();
+        }
+        return Ok(ExitCode::FAILURE);
+    };
+    if let Some(to) = to {
+        write(to, &image::encode(&assembly.program))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut out = output::stdout();
+    if json {
+        json::write(&mut out, &json::program(&source, assembly))?;
+    } else {
+        listing::program(&mut out, &source.text, assembly)?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn disasm(file: &Path) -> Result<ExitCode> {
+    let bytes = bytes(file, image::MAX_IMAGE)?;
+    let program = image::decode(&bytes)
+        .map_err(|error| anyhow!("{}: not an assembled query: {error}", name(file)))?;
+    let mut out = output::stdout();
+    out.write_all(disassemble(&program).as_bytes())?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn fmt(files: &[impl AsRef<Path>], in_place: bool, check: bool) -> Result<ExitCode> {
+    let mut normal = true;
+    let mut out = output::stdout();
+    for path in files.iter().map(AsRef::as_ref) {
+        let text = text(path)?;
+        let formatted = match parse(&text) {
+            Ok(file) => format::format(&file),
+            Err(error) => {
+                complain(&name(path), &text, &[error]);
+                normal = false;
+                continue;
+            }
+        };
+        let is_input = path == Path::new("-");
+        if check {
+            if formatted != text {
+                writeln!(out, "{}", printable(&name(path)))?;
+                normal = false;
+            }
+        } else if in_place && !is_input {
+            if formatted != text {
+                write(path, formatted.as_bytes())?;
+            }
+        } else {
+            out.write_all(formatted.as_bytes())?;
+        }
+    }
+    out.flush()?;
+    Ok(code(normal))
+}
+
+/// Writes a file under another name first: a write that fails must leave no half of it.
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    // What a link points to, and what is no file (a pipe, a device), is written itself.
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let is_special = fs::metadata(&path).is_ok_and(|m| !m.is_file());
+    let written = if is_special {
+        fs::write(&path, bytes)
+    } else {
+        let mut temporary = path.as_os_str().to_owned();
+        temporary.push(format!(".{}.tmp", std::process::id()));
+        let done = fs::write(&temporary, bytes)
+            .and_then(|()| match fs::metadata(&path) {
+                Ok(before) => fs::set_permissions(&temporary, before.permissions()),
+                Err(_) => Ok(()),
+            })
+            .and_then(|()| fs::rename(&temporary, &path));
+        if done.is_err() {
+            let _ = fs::remove_file(&temporary);
+        }
+        done
+    };
+    written.with_context(|| {
+        format!(
+            "{}: cannot write there; name a file elsewhere",
+            path.display()
+        )
+    })
+}
+
+fn code(good: bool) -> ExitCode {
+    match good {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}

@@ -1,0 +1,372 @@
+//! Comparisons: which word they read and how, and whether they can match at all.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use super::{Checker, Clauses, Condition, list};
+use crate::ast::{self, Comparand, ConditionKind, Form, Number, Operand};
+use crate::diagnostic::Span;
+use crate::field::Field;
+use crate::instruction::{Against, Chance, Lane, Outcome, Test, bounds, immediate_value};
+use crate::record::RECORD_WORDS;
+
+impl Checker<'_> {
+    pub(super) fn condition(
+        &mut self,
+        condition: &ast::Condition,
+        of: &Clauses<'_>,
+    ) -> Option<Condition> {
+        let span = condition.span;
+        let chance = |chance| Condition {
+            span,
+            test: Test::Chance(chance),
+            word: 0,
+            other: 0,
+            immediate: 0,
+        };
+        match &condition.kind {
+            ConditionKind::Constant(true) => Some(chance(Chance::True)),
+            ConditionKind::Constant(false) => Some(chance(Chance::False)),
+            ConditionKind::Filter(n) => {
+                let filter = u64::try_from(n.value).ok().and_then(Chance::filter);
+                if filter.is_none() {
+                    let message = format!("there is no filter {}", n.text());
+                    let fix = "filters are 2, 4, 16 and 256; two in a clause multiply, and the \
+                               header's `every N` takes other rates";
+                    self.error(n.span, message, fix);
+                }
+                filter.map(chance)
+            }
+            ConditionKind::Compare(operand, relation, with) => {
+                let left = self.operand(operand, of)?;
+                let relation = *relation;
+                let test = |against, signed| Test::Magnitude {
+                    relation,
+                    signed,
+                    lane: left.lane,
+                    against,
+                };
+                match with {
+                    Comparand::Operand(right) => {
+                        let word = self.other(operand, &left, right, of)?;
+                        // Equality of two words is the same in both readings.
+                        let signed = left.signed
+                            && !matches!(relation, ast::Relation::Equal | ast::Relation::NotEqual);
+                        Some(left.compared(span, test(Against::Other, signed), word))
+                    }
+                    Comparand::Number(number) => {
+                        let test = test(Against::Immediate, left.signed);
+                        let outcome =
+                            Outcome::of_magnitude(relation, left.signed, left.lane, number.value);
+                        if !self.possible(span, &left, number, outcome) {
+                            return None;
+                        }
+                        let immediate = self.immediate(number, &left)?;
+                        Some(left.with(span, test, immediate))
+                    }
+                }
+            }
+            ConditionKind::Bits { operand, set, mask } => {
+                let left = self.operand(operand, of)?;
+                let set = *set;
+                if left.signed {
+                    let fix = "bits have no sign: write `u` for `i`";
+                    self.error(operand.span, "a test of bits in a signed number", fix);
+                    return None;
+                }
+                let test = |against| Test::Bits {
+                    set,
+                    lane: left.lane,
+                    against,
+                };
+                match mask {
+                    Comparand::Operand(right) => {
+                        let word = self.other(operand, &left, right, of)?;
+                        Some(left.compared(span, test(Against::Other), word))
+                    }
+                    Comparand::Number(number) => {
+                        let immediate = self.immediate(number, &left)?;
+                        let test = test(Against::Immediate);
+                        let condition = left.with(span, test, immediate);
+                        let outcome = test.outcome(immediate);
+                        self.possible(span, &left, number, outcome)
+                            .then_some(condition)
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether a comparison can match; says so when it cannot, or cannot but.
+    fn possible(&mut self, span: Span, left: &Left, number: &Number, outcome: Outcome) -> bool {
+        let (least, most) = bounds(left.signed, left.lane);
+        let signed = match left.signed || number.value > 0 {
+            true => String::new(),
+            false => {
+                let (field, bits, byte) = (left.field.name(), left.lane.bits(), left.lane.byte());
+                format!("; as a signed number it is written {field}.i{bits}@{byte}")
+            }
+        };
+        let fix = format!("{} is from {least} to {most}{signed}", left.text);
+        match outcome {
+            Outcome::Depends => return true,
+            Outcome::Always => self.warn(span, "this comparison always matches", fix),
+            Outcome::Never => self.error(span, "this comparison can never match", fix),
+        }
+        outcome == Outcome::Always
+    }
+
+    /// The immediate of a number.
+    fn immediate(&mut self, number: &Number, left: &Left) -> Option<u16> {
+        let immediate = match left.signed {
+            true => i16::try_from(number.value).ok().map(|n| n as u16),
+            false => u16::try_from(number.value).ok(),
+        };
+        if immediate.is_none() {
+            let sign = if left.signed { "signed " } else { "" };
+            let message = format!(
+                "{} does not fit into a {sign}immediate of 16 bits",
+                number.text()
+            );
+            let fix = self.split(number, left);
+            self.error(number.span, message, fix);
+        }
+        immediate
+    }
+
+    fn split(&self, number: &Number, left: &Left) -> String {
+        if number.value < 0 || left.lane.bits() < 32 || left.signed {
+            return "numbers from 0 to 65535 fit, and -32768 to 32767 with a signed type".into();
+        }
+        let high = number.value >> 16 & 0xffff;
+        let number = Number {
+            value: high,
+            form: Form::Hex,
+            ..*number
+        };
+        let byte = left.lane.byte();
+        format!(
+            "compare 16 bits at a time, as {}.u16@{byte} and {}.u16@{} (here {})",
+            left.field.name(),
+            left.field.name(),
+            byte + 2,
+            number.text()
+        )
+    }
+
+    /// The word of the right operand, which has the type of the left one.
+    fn other(
+        &mut self,
+        operand: &Operand,
+        left: &Left,
+        right: &Operand,
+        of: &Clauses<'_>,
+    ) -> Option<u8> {
+        let mut typed = right.clone();
+        if typed.part.is_none() {
+            typed.part.clone_from(&operand.part);
+        }
+        let other = self.operand(&typed, of)?;
+        if (other.lane, other.signed) != (left.lane, left.signed) {
+            let fix = format!(
+                "two words are compared in the same place: give both the same type, or none to `{}`",
+                right.field.text
+            );
+            self.error(right.span, "the two sides have different types", fix);
+            return None;
+        }
+        if other.word % 2 == left.word % 2 {
+            let bank = if left.word.is_multiple_of(2) {
+                "even"
+            } else {
+                "odd"
+            };
+            let message = format!(
+                "{} and {} are words {} and {} of the record, and two words can be compared if one \
+                 is even and one odd",
+                left.field.name(),
+                other.field.name(),
+                left.word,
+                other.word
+            );
+            let (low, high) = (left.field.min(other.field), left.field.max(other.field));
+            let between =
+                |f: &Field| *f > low && *f < high && !of.fields.is_some_and(|set| set.has(*f));
+            let fix = match Field::ALL.into_iter().find(between) {
+                Some(field) if of.fields.is_some_and(|f| f.len() < RECORD_WORDS) && low != high => {
+                    format!(
+                        "also collect `{}`, which stands between them and moves one to the other \
+                         bank",
+                        field.name()
+                    )
+                }
+                _ => format!("collect other fields, so that they are not both {bank}"),
+            };
+            self.error(right.span, message, fix);
+            return None;
+        }
+        Some(other.word)
+    }
+
+    fn operand(&mut self, operand: &Operand, of: &Clauses<'_>) -> Option<Left> {
+        let field = self.field(&operand.field)?;
+        let (lane, signed) = match &operand.part {
+            None => (Lane::WORD, false),
+            Some(part) => self.part(part)?,
+        };
+        // When the header is wrong what it collects is not known, and more errors help nobody.
+        let word = of.fields?.word_of(field);
+        if word.is_none() {
+            let message = format!("`{}` is not collected by this query", field.name());
+            let fix = format!("add `{}` to `collect` in its header", field.name());
+            self.error(operand.span, message, fix);
+        }
+        Some(Left {
+            field,
+            text: self.text[operand.span.start..operand.span.end].to_string(),
+            word: word?,
+            lane,
+            signed,
+        })
+    }
+
+    fn part(&mut self, part: &ast::Part) -> Option<(Lane, bool)> {
+        let name = part.kind.text.to_ascii_lowercase();
+        let kinds = [8, 16, 32, 64]
+            .into_iter()
+            .flat_map(|bits| [(bits, 'u'), (bits, 'i')]);
+        let kind = kinds
+            .into_iter()
+            .find(|(bits, sign)| name == format!("{sign}{bits}"));
+        let Some((bits, sign)) = kind else {
+            let message = format!("`{}` is no type", part.kind.text);
+            let fix = "values have 8, 16, 32 or 64 bits, unsigned or signed: u8, u16, u32, u64, i8, \
+                       i16, i32, i64";
+            self.error(part.kind.span, message, fix);
+            return None;
+        };
+        let byte = part.byte.map_or(0, |byte| byte.value);
+        let lane = u64::try_from(byte)
+            .ok()
+            .and_then(|byte| Lane::new(bits, byte));
+        if lane.is_none() {
+            let bytes = (0..8)
+                .step_by(bits as usize / 8)
+                .map(|byte| format!("{byte}"));
+            let message = format!("a value of {bits} bits does not start at byte {byte}");
+            let bytes: Vec<String> = bytes.collect();
+            let fix = format!(
+                "it starts at byte {}",
+                list(bytes.iter().map(String::as_str))
+            );
+            self.error(part.span, message, fix);
+        }
+        Some((lane?, sign == 'i'))
+    }
+
+    /// Whether two comparisons of one value can hold together.
+    pub(super) fn together(&mut self, arm: &ast::Arm, conditions: &[Condition]) {
+        let [a, b] = conditions else { return };
+        if a.word == b.word && exclude(a, b) {
+            let message = "these two comparisons can never match together";
+            let fix =
+                "no value satisfies both: change one, or take two clauses for one or the other";
+            let span = arm.conditions[0].span.to(arm.conditions[1].span);
+            self.error(span, message, fix);
+        }
+    }
+}
+
+/// The left side of a comparison.
+struct Left {
+    field: Field,
+    text: String,
+    word: u8,
+    lane: Lane,
+    signed: bool,
+}
+
+impl Left {
+    fn with(&self, span: Span, test: Test, immediate: u16) -> Condition {
+        Condition {
+            span,
+            test,
+            word: self.word,
+            other: 0,
+            immediate,
+        }
+    }
+
+    fn compared(&self, span: Span, test: Test, other: u8) -> Condition {
+        Condition {
+            other,
+            ..self.with(span, test, 0)
+        }
+    }
+}
+/// Whether no value satisfies both comparisons, which are of the same word.
+fn exclude(a: &Condition, b: &Condition) -> bool {
+    use Against::Immediate;
+    match (a.test, b.test) {
+        (
+            Test::Magnitude {
+                relation: r,
+                signed,
+                lane,
+                against: Immediate,
+            },
+            Test::Magnitude {
+                relation: s,
+                signed: also,
+                lane: same,
+                against: Immediate,
+            },
+        ) if (signed, lane) == (also, same) => {
+            // Both change their truth only at their immediates and beside them.
+            let (least, most) = bounds(signed, lane);
+            let [x, y] = [a, b].map(|c| immediate_value(signed, c.immediate));
+            let values = [least, x - 1, x, x + 1, y - 1, y, y + 1, most];
+            !(values.into_iter())
+                .any(|v| (least..=most).contains(&v) && r.holds(v, x) && s.holds(v, y))
+        }
+        (
+            Test::Bits {
+                set,
+                lane,
+                against: Immediate,
+            },
+            Test::Bits {
+                set: also,
+                lane: same,
+                against: Immediate,
+            },
+        ) if lane == same => set != also && a.immediate & b.immediate != 0,
+        (
+            Test::Magnitude {
+                relation: ast::Relation::Equal,
+                signed: false,
+                lane,
+                against: Immediate,
+            },
+            Test::Bits {
+                lane: same,
+                against: Immediate,
+                ..
+            },
+        ) if lane == same => !b.test.holds(
+            u64::from(a.immediate) << (8 * lane.byte()),
+            b.immediate,
+            0,
+            |_| true,
+        ),
+        (
+            Test::Bits { .. },
+            Test::Magnitude {
+                relation: ast::Relation::Equal,
+                ..
+            },
+        ) => exclude(b, a),
+        _ => false,
+    }
+}

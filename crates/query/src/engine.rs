@@ -1,0 +1,297 @@
+//! The reference interpreter: what a program means (section 3.4).
+//!
+//! Problem: the same queries are executed by generated code around the selected instructions and by a
+//! model of the paper's hardware. Both are compared with this one, message by message, so it says
+//! exactly what happens, and nothing about when.
+//!
+//! # One execution
+//! For each execution of an instruction, in the order of the thread, [`Engine::offer`] is called once for
+//! its class and once more for each event that it caused, classes first, with all that is known about it.
+//!
+//! 1. *Sampling.* Each table entry that is profiled has a countdown. It is decremented; at 0 the execution
+//!    is profiled, and a new countdown is drawn uniformly from 1 to 2N − 1. Its mean is N. (ProfileMe, from
+//!    which the paper takes simple random sampling, resets a counter to random values in the same way. The
+//!    cost of an execution that is not profiled is a decrement.) Of `always` every execution is profiled.
+//! 2. *Record.* The fields of the entry are packed ([`Record::pack`]).
+//! 3. *Query.* Instructions are executed from the entry's query PC on ([`Engine::step`]) until one stops.
+//!
+//! # One instruction
+//! Both comparisons are made; a filter draws each time that its instruction is executed, whatever the other
+//! comparison says. If both succeed, the action is done, then the query goes on as after a match;
+//! otherwise it goes on as otherwise.
+//!
+//! * `send`: the n-th message of the instruction, n from 0, goes to queue `first + n mod count`.
+//! * `count`: the counter, 12 bits, is incremented. At [`NEARLY_FULL`], close to overflowing, the thread is
+//!   interrupted, which reads the counter and sets it to 0 ([`Sink::counted`]). What is left in
+//!   counters at the end is told by [`Engine::finish`]: sums are exact.
+//! * `interrupt`: the sink is told. With `sync` the thread goes on when the query has ended.
+//!
+//! # Randomness
+//! Each table entry and each filter has a generator of its own (splitmix64), seeded by the engine's seed and
+//! its number. So what is drawn does not depend on how the executions of different queries interleave,
+//! which a model of parallel hardware may change. A filter of n succeeds when the top log2(n) bits of a
+//! draw are 0.
+//!
+//! # Whose state
+//! An engine is the state of one thread: countdowns, generators, counters and the n of `send` are its own.
+//! Threads have different seeds.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use trommel_compress::random::SplitMix64;
+
+use crate::class::{ENTRIES, Entry};
+use crate::instruction::{Action, COUNTER_BITS, Comparison, Next, Queues};
+use crate::program::{Program, QueryPc};
+use crate::rate::Rate;
+use crate::record::{Facts, Record};
+
+/// The value of a counter at which it is read and set to 0: 15/16 of its range.
+pub const NEARLY_FULL: u16 = 15 << (COUNTER_BITS - 4);
+
+/// Where the actions of queries go.
+pub trait Sink {
+    /// A record for a queue. `at` is the instruction that sends it, `drop` what to do when the queue is
+    /// full: drop and count the message, or wait.
+    fn message(&mut self, at: QueryPc, queue: u8, record: &Record, drop: bool);
+    /// The profiled thread is interrupted; with `sync` it goes on when the query has ended.
+    fn interrupt(&mut self, at: QueryPc, record: &Record, sync: bool);
+    /// The counter of the instruction `at` counted `records` since it was read last.
+    fn counted(&mut self, at: QueryPc, records: u64);
+}
+
+/// The state of one thread that executes under a program's queries.
+#[derive(Clone, Debug)]
+pub struct Engine<'p> {
+    program: &'p Program,
+    sampling: [Sampler; ENTRIES],
+    state: Vec<State>,
+}
+
+#[derive(Clone, Debug)]
+struct Sampler {
+    random: SplitMix64,
+    left: u64,
+}
+
+/// What an instruction remembers.
+#[derive(Clone, Debug)]
+struct State {
+    filters: [SplitMix64; 2],
+    counter: u16,
+    sent: u8,
+}
+
+impl<'p> Engine<'p> {
+    /// A thread that has executed nothing yet.
+    pub fn new(program: &'p Program, seed: u64) -> Self {
+        let stream = |what: u8, number: usize, part: u8| {
+            let purpose = [b'r', b'p', b'a', what, number as u8, part, 0, 0];
+            SplitMix64::apart(seed, purpose)
+        };
+        let mut sampling = [0; ENTRIES].map(|_| Sampler {
+            random: SplitMix64::new(0),
+            left: 0,
+        });
+        for (entry, control) in program.table().entries() {
+            let random = stream(b'e', entry.number(), 0);
+            let mut sampler = Sampler { random, left: 0 };
+            sampler.reset(control.rate);
+            sampling[entry.number()] = sampler;
+        }
+        let state = |at| State {
+            filters: [stream(b'f', at, 0), stream(b'f', at, 1)],
+            counter: 0,
+            sent: 0,
+        };
+        Self {
+            program,
+            sampling,
+            state: (0..program.code().len()).map(state).collect(),
+        }
+    }
+
+    /// One execution of an instruction of the class, or of one that caused the event, `entry`.
+    pub fn offer(&mut self, entry: Entry, facts: &Facts, sink: &mut impl Sink) {
+        if let Some((start, record)) = self.select(entry, facts) {
+            self.query(start, &record, sink);
+        }
+    }
+
+    /// Sampling and the record: steps 1 and 2. Returns where the query starts.
+    pub fn select(&mut self, entry: Entry, facts: &Facts) -> Option<(QueryPc, Record)> {
+        let control = self.program.table().get(entry)?;
+        self.sampling[entry.number()]
+            .draw(control.rate)
+            .then(|| (control.start, Record::pack(facts, control.fields)))
+    }
+
+    /// Step 3.
+    pub fn query(&mut self, start: QueryPc, record: &Record, sink: &mut impl Sink) {
+        let mut at = Some(start);
+        while let Some(pc) = at {
+            at = self.step(pc, record, sink);
+        }
+    }
+
+    /// Executes one query instruction and says where the query goes on. A `pc` outside the program
+    /// ends it.
+    pub fn step(&mut self, pc: QueryPc, record: &Record, sink: &mut impl Sink) -> Option<QueryPc> {
+        let instruction = self.program.code().get(pc.number())?;
+        let state = &mut self.state[pc.number()];
+        let word = |number: u8| record.0.get(usize::from(number)).copied().unwrap_or(0);
+        let values = [
+            word(2 * instruction.even.word),
+            word(2 * instruction.odd.word + 1),
+        ];
+        let mut holds = |bank: usize, comparison: Comparison| {
+            let random = &mut state.filters[bank];
+            let pass = |n: u8| random.draw() >> (64 - u32::from(n)) == 0;
+            let (own, other) = (values[bank], values[1 - bank]);
+            comparison
+                .test
+                .holds(own, instruction.immediate, other, pass)
+        };
+        let even = holds(0, instruction.even);
+        let odd = holds(1, instruction.odd);
+        let next = if even && odd {
+            state.act(pc, instruction.action, record, sink);
+            instruction.matched
+        } else {
+            instruction.otherwise
+        };
+        match next {
+            Next::Continue => QueryPc::new(pc.number() + 1),
+            Next::Branch => Some(instruction.target),
+            Next::Stop => None,
+        }
+    }
+
+    /// Tells what is left in counters, which are 0 afterwards.
+    pub fn finish(&mut self, sink: &mut impl Sink) {
+        for (number, state) in self.state.iter_mut().enumerate() {
+            if state.counter != 0
+                && let Some(pc) = QueryPc::new(number)
+            {
+                sink.counted(pc, u64::from(core::mem::take(&mut state.counter)));
+            }
+        }
+    }
+
+    /// The counter embedded in an instruction, as it stands.
+    pub fn counter(&self, pc: QueryPc) -> u16 {
+        self.state.get(pc.number()).map_or(0, |s| s.counter)
+    }
+}
+
+impl Sampler {
+    /// Whether the next execution is profiled.
+    fn draw(&mut self, rate: Rate) -> bool {
+        if rate == Rate::ALWAYS {
+            return true;
+        }
+        self.left -= 1;
+        if self.left > 0 {
+            return false;
+        }
+        self.reset(rate);
+        true
+    }
+
+    /// Draws a countdown: for N = 1 that is 1, and nothing need be drawn.
+    fn reset(&mut self, rate: Rate) {
+        if rate != Rate::ALWAYS {
+            self.left = 1 + self.random.below(2 * u64::from(rate.one_in()) - 1);
+        }
+    }
+}
+
+impl State {
+    fn act(&mut self, pc: QueryPc, action: Action, record: &Record, sink: &mut impl Sink) {
+        match action {
+            Action::None => {}
+            Action::Send(Queues { first, count, drop }) => {
+                sink.message(pc, first + self.sent, record, drop);
+                self.sent = (self.sent + 1) % count;
+            }
+            Action::Count => {
+                self.counter += 1;
+                if self.counter == NEARLY_FULL {
+                    sink.counted(pc, u64::from(core::mem::take(&mut self.counter)));
+                }
+            }
+            Action::Interrupt { sync } => sink.interrupt(pc, record, sync),
+        }
+    }
+}
+
+/// A sink that keeps everything, for comparing engines.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Log(pub Vec<Effect>);
+
+/// What an action did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// [`Sink::message`]
+    Message {
+        /// The instruction.
+        at: QueryPc,
+        /// The queue.
+        queue: u8,
+        /// The record.
+        record: Record,
+        /// Whether it may be dropped.
+        drop: bool,
+    },
+    /// [`Sink::interrupt`]
+    Interrupt {
+        /// The instruction.
+        at: QueryPc,
+        /// The record.
+        record: Record,
+        /// Whether the thread waits.
+        sync: bool,
+    },
+    /// [`Sink::counted`]
+    Counted {
+        /// The instruction.
+        at: QueryPc,
+        /// Records counted.
+        records: u64,
+    },
+}
+
+impl Sink for Log {
+    fn message(&mut self, at: QueryPc, queue: u8, record: &Record, drop: bool) {
+        let record = *record;
+        self.0.push(Effect::Message {
+            at,
+            queue,
+            record,
+            drop,
+        });
+    }
+
+    fn interrupt(&mut self, at: QueryPc, record: &Record, sync: bool) {
+        let record = *record;
+        self.0.push(Effect::Interrupt { at, record, sync });
+    }
+
+    fn counted(&mut self, at: QueryPc, records: u64) {
+        self.0.push(Effect::Counted { at, records });
+    }
+}
+
+impl Log {
+    /// How many records each instruction counted.
+    pub fn counts(&self, program: &Program) -> Vec<u64> {
+        let mut counts = vec![0; program.code().len()];
+        for effect in &self.0 {
+            if let Effect::Counted { at, records } = effect {
+                counts[at.number()] += records;
+            }
+        }
+        counts
+    }
+}

@@ -1,0 +1,206 @@
+//! Programs: a profile control table, query instructions and the rules that give tags.
+//!
+//! Invariants, which [`Program::new`] checks: the code is divided into queries, each from the query PC of
+//! some table entries to that of the next; entries of one query have the same rate and fields, and those
+//! of events collect only what is known of events; within a query branches go forward, words that are
+//! compared are collected, and no way leads over the end.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::class::{Entry, EntrySet, Subject};
+use crate::control::{Control, Table};
+use crate::field::{Field, FieldSet};
+use crate::instruction::{Instruction, Next};
+use crate::rate::Rate;
+use crate::record::RECORD_WORDS;
+use crate::tag::Rule;
+
+/// Instructions of a program at most: what the 7 bits of a query PC number.
+pub const MAX_INSTRUCTIONS: usize = 128;
+
+/// The number of a query instruction.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct QueryPc(u8);
+
+impl QueryPc {
+    /// The first instruction.
+    pub const FIRST: Self = Self(0);
+
+    /// The instruction of a number below [`MAX_INSTRUCTIONS`].
+    pub const fn new(number: usize) -> Option<Self> {
+        if number < MAX_INSTRUCTIONS {
+            Some(Self(number as u8))
+        } else {
+            None
+        }
+    }
+
+    /// Its number.
+    pub const fn number(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One query of a program.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Query {
+    /// What it is about.
+    pub entries: EntrySet,
+    /// How often.
+    pub rate: Rate,
+    /// What is collected.
+    pub fields: FieldSet,
+    /// Its instructions.
+    pub code: Range<usize>,
+}
+
+/// An assembled program.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Program {
+    table: Table,
+    code: Vec<Instruction>,
+    tags: Vec<Rule>,
+}
+
+/// What is wrong with a program, and at which instruction if at one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Invalid {
+    /// The number of the instruction.
+    pub at: Option<usize>,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl Program {
+    /// A program of its parts.
+    ///
+    /// # Errors
+    /// When an invariant of the module does not hold.
+    pub fn new(table: Table, code: Vec<Instruction>, tags: Vec<Rule>) -> Result<Self, Invalid> {
+        let program = Self { table, code, tags };
+        let overall = |what: String| Err(Invalid { at: None, what });
+        if program.code.len() > MAX_INSTRUCTIONS {
+            return overall(format!(
+                "it has {} instructions, and {MAX_INSTRUCTIONS} is the limit",
+                program.code.len()
+            ));
+        }
+        let behind = |(_, c): &(_, Control)| c.start.number() >= program.code.len();
+        let behind = program.table.entries().find(behind);
+        if let Some((entry, _)) = behind {
+            return overall(format!(
+                "the query of {entry} starts behind the last instruction"
+            ));
+        }
+        let beyond = |(entry, control): &(Entry, Control)| {
+            let is_event = matches!(entry.subject(), Subject::Event(_));
+            is_event && !control.fields.iter().all(Field::is_of_events)
+        };
+        let beyond = program.table.entries().find(beyond);
+        if let Some((entry, _)) = beyond {
+            return overall(format!("{entry} collects what is not known of an event"));
+        }
+        let queries = program.queries();
+        if queries.first().map_or(0, |q| q.code.start) != 0
+            || queries.is_empty() && !program.code.is_empty()
+        {
+            return overall("no table entry leads to its first instruction".into());
+        }
+        for (entry, control) in program.table.entries() {
+            let same = |q: &&Query| q.code.start == control.start.number();
+            let Some(query) = queries.iter().find(same) else {
+                continue;
+            };
+            if (query.rate, query.fields) != (control.rate, control.fields) {
+                return overall(format!(
+                    "{entry} shares its query with {}, and collects at another rate or other fields",
+                    query
+                        .entries
+                        .iter()
+                        .next()
+                        .map_or_else(String::new, |e| format!("{e}"))
+                ));
+            }
+        }
+        for query in &queries {
+            program.check(query)?;
+        }
+        Ok(program)
+    }
+
+    fn check(&self, query: &Query) -> Result<(), Invalid> {
+        let words = query.fields.len();
+        for at in query.code.clone() {
+            let invalid = |what: String| Err(Invalid { at: Some(at), what });
+            let i = &self.code[at];
+            let [even, odd] = [i.even, i.odd].map(|c| c.test.against());
+            let other = Some(crate::instruction::Against::Other);
+            let reads = [
+                (even.is_some() || odd == other).then_some(2 * i.even.word),
+                (odd.is_some() || even == other).then_some(2 * i.odd.word + 1),
+            ];
+            for word in reads.into_iter().flatten() {
+                if usize::from(word) >= words {
+                    return invalid(format!(
+                        "it reads word {word}, and its query collects {words}"
+                    ));
+                }
+            }
+            let nexts = match i.is_unconditional() {
+                true => [i.matched, i.matched],
+                false => [i.matched, i.otherwise],
+            };
+            let target = i.target.number();
+            if nexts.contains(&Next::Branch) && (target <= at || target >= query.code.end) {
+                return invalid(format!(
+                    "it branches to {target}; branches go forward, and to instructions before {}, \
+                     where the query ends",
+                    query.code.end
+                ));
+            }
+            if nexts.contains(&Next::Continue) && at + 1 == query.code.end {
+                return invalid("the query runs over its end".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The profile control table.
+    pub const fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// The query instructions.
+    pub fn code(&self) -> &[Instruction] {
+        &self.code
+    }
+
+    /// The rules that give tags, in order.
+    pub fn tags(&self) -> &[Rule] {
+        &self.tags
+    }
+
+    /// Its queries, in the order of their code.
+    pub fn queries(&self) -> Vec<Query> {
+        let mut starts: Vec<Control> = self.table.entries().map(|(_, control)| control).collect();
+        starts.sort_by_key(|c| c.start);
+        starts.dedup_by_key(|c| c.start);
+        let ends = starts.iter().skip(1).map(|c| c.start.number());
+        let ends: Vec<usize> = ends.chain([self.code.len()]).collect();
+        let query = |(first, end): (&Control, usize)| Query {
+            entries: (self.table.entries())
+                .filter(|(_, c)| c.start == first.start)
+                .map(|(entry, _)| entry)
+                .collect(),
+            rate: first.rate,
+            fields: first.fields,
+            code: first.start.number()..end,
+        };
+        starts.iter().zip(ends).map(query).collect()
+    }
+}
+
+const _: () = assert!(RECORD_WORDS == 7 && MAX_INSTRUCTIONS == 1 << 7);
