@@ -34,7 +34,17 @@ use crate::elf;
 /// Counts the events of `argv` in its own executable, at most `limit` instructions.
 pub fn count<S: AsRef<OsStr>>(argv: &[S], limit: u64) -> io::Result<Counts> {
     let program = fs::canonicalize(argv[0].as_ref())?;
-    let mut command = Command::new(&program);
+    let mut child = traced(argv)?;
+    let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
+    let result = Stepper::new(pid, &program).and_then(|mut s| s.run(limit).map(|()| s.counts));
+    let _ = child.kill();
+    let _ = child.wait();
+    result
+}
+
+/// Starts a program that stops at its first instruction.
+fn traced<S: AsRef<OsStr>>(argv: &[S]) -> io::Result<std::process::Child> {
+    let mut command = Command::new(fs::canonicalize(argv[0].as_ref())?);
     // A file, as recorded programs have: libc asks what its output is.
     let scratch = crate::exec::Scratch::new()?;
     command
@@ -49,12 +59,42 @@ pub fn count<S: AsRef<OsStr>>(argv: &[S], limit: u64) -> io::Result<Counts> {
             _ => Err(io::Error::last_os_error()),
         });
     }
-    let mut child = command.spawn()?;
+    command.spawn()
+}
+
+/// The addresses of the instructions that `argv` executes from the first to the second time that it comes
+/// to `start`, handlers of signals included. Repetitions of one instruction count once.
+pub fn turn<S: AsRef<OsStr>>(argv: &[S], start: u64, limit: u64) -> io::Result<Vec<u64>> {
+    let mut child = traced(argv)?;
     let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
-    let result = Stepper::new(pid, &program).and_then(|mut s| s.run(limit).map(|()| s.counts));
+    let result = walk(pid, start, limit);
     let _ = child.kill();
     let _ = child.wait();
     result
+}
+
+fn walk(pid: i32, start: u64, limit: u64) -> io::Result<Vec<u64>> {
+    wait(pid)?;
+    let mut seen = Vec::new();
+    let mut signal = 0;
+    for _ in 0..limit {
+        let at = registers(pid)?.rip;
+        if at == start && !seen.is_empty() && seen.last() != Some(&at) {
+            return Ok(seen);
+        }
+        if (at == start || !seen.is_empty()) && seen.last() != Some(&at) {
+            seen.push(at);
+        }
+        // SAFETY: a ptrace request on our stopped child, with no memory of ours.
+        if unsafe { libc::ptrace(libc::PTRACE_SINGLESTEP, pid, 0, signal as libc::c_long) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let Some(stop) = wait(pid)? else {
+            break;
+        };
+        signal = if stop == libc::SIGTRAP { 0 } else { stop };
+    }
+    Err(io::Error::other(format!("no turn in {limit} instructions")))
 }
 
 struct Stepper {

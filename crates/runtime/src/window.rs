@@ -67,7 +67,7 @@ use crate::decode::{Insn, Reader};
 use crate::dispatch::Runtime;
 use crate::native;
 use crate::region::Range;
-use crate::signal::{self, Info, Ucontext};
+use crate::signal::{self, Info, Pending, Ucontext};
 use crate::sys;
 use crate::thread::{Process, Thread};
 use crate::translate::{Refusal, Shape};
@@ -389,6 +389,7 @@ impl Runtime {
         if self.threads.is_empty() {
             self.actions.give_back_synchronous();
         }
+        Pending::forget_window_signals();
         let executed = u64::from(window.length) - left(context).min(window.length.into());
         let control = self.shared.control();
         let windows = &control.windows;

@@ -305,7 +305,7 @@ impl Cache {
     pub fn keep_part(&mut self, app: AppPc, size: u8, id: u32) {
         let parts = &mut self.index.parts;
         while parts.len() <= usize::from(size) {
-            parts.push(Table::new());
+            parts.push(Table::small());
         }
         parts[usize::from(size)].insert(app, id);
     }

@@ -23,6 +23,11 @@ impl Table {
         Self::of(1 << 12)
     }
 
+    /// One that may stay small.
+    pub(super) fn small() -> Self {
+        Self::of(1 << 8)
+    }
+
     fn of(slots: usize) -> Self {
         Self {
             slots: alloc::vec![(EMPTY, GONE); slots],

@@ -44,6 +44,17 @@ pub struct Info {
 }
 
 impl Info {
+    /// Room for one.
+    pub const fn none() -> Self {
+        Self {
+            signo: 0,
+            errno: 0,
+            code: 0,
+            pad: 0,
+            fields: [0; 14],
+        }
+    }
+
     /// Whether the kernel sent it of itself.
     pub const fn is_from_kernel(&self) -> bool {
         self.code > 0

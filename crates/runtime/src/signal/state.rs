@@ -4,6 +4,7 @@
 use linux_raw_sys::general as nr;
 
 use super::frame::{Action, AltStack, Info, Ucontext};
+use super::handler::requeue;
 use super::{
     ALL_BUT_SYNCHRONOUS, CANNOT_BE_BLOCKED, SA_NODEFER, SA_ONSTACK, SA_RESTORER, SA_SIGINFO,
     SIG_IGN, SIGNALS, SIGTRAP, SS_AUTODISARM, SS_DISABLE, SYNCHRONOUS,
@@ -271,12 +272,7 @@ impl Actions {
             flags: SA_RESTART,
             ..Action::default()
         });
-        let app = exchange_action(window::SIGNAL, &own);
-        if app.handler == SIG_IGN {
-            // It would be ignored in programs that this one executes too: no windows.
-            set_action(window::SIGNAL, &app);
-        }
-        self.0[window::SIGNAL as usize] = app;
+        self.0[window::SIGNAL as usize] = exchange_action(window::SIGNAL, &own);
     }
 
     /// Gives the kernel the app's dispositions.
@@ -376,6 +372,35 @@ impl Pending {
         self.unaligned = false;
         frame.stack = self.own_stack;
         frame.sigmask = ALL_BUT_SYNCHRONOUS;
+    }
+
+    /// A window has ended: signals that were to begin others meanwhile are forgotten, or they would be
+    /// queued without end where windows last longer than the time between them.
+    pub fn forget_window_signals() {
+        let set = bit(window::SIGNAL);
+        let none = [0_u64; 2];
+        let mut info = Info::none();
+        let args = [
+            &raw const set as u64,
+            &raw mut info as u64,
+            none.as_ptr() as u64,
+            size_of::<u64>() as u64,
+            0,
+            0,
+        ];
+        let mut others = None;
+        // SAFETY: a set, a place for what comes with the signal, no time to wait; the signal is blocked.
+        while unsafe { sys::call(nr::__NR_rt_sigtimedwait, args) } > 0 {
+            // SAFETY: written by the kernel just now.
+            let info = unsafe { (&raw const info).read_volatile() };
+            if !info.is_from_kernel() {
+                others = Some(info);
+            }
+        }
+        // The program's own, which says the same however often it comes.
+        if let Some(info) = others {
+            requeue(&info);
+        }
     }
 
     /// Blocks what is blocked in a window.

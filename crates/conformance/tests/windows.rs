@@ -1,0 +1,310 @@
+//! Windows: threads that are under control for N instructions at a time, a thousand times in a second of CPU
+//! time, and native in between (the stress option `window=N`).
+//!
+//! * `same …`: each program of `tests/programs` behaves as natively. `TROMMEL_WINDOWS=64,1024` gives the
+//!   lengths of windows; natively and with one mix of events.
+//! * `exact …`: each window of a program that does the same again and again, of which one turn is
+//!   single-stepped, goes exactly as far as it says.
+//! * `part …`: what is counted in windows is part of what the whole run counts.
+//! * `with …`: with other stress options.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Trial};
+use trommel_conformance::counts::{Counts, Transfers};
+use trommel_conformance::exec::{Job, Outcome, Scratch, cache_dir, trommel, workspace};
+use trommel_conformance::program::{Variant, all, compile};
+use trommel_conformance::stepper;
+
+/// Lengths of windows that come to their end exactly.
+const EXACT: [u32; 14] = [
+    1, 2, 3, 7, 15, 16, 17, 31, 64, 100, 1000, 4095, 4096, 20_000,
+];
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn main() {
+    let args = Arguments::from_args();
+    let lengths = std::env::var("TROMMEL_WINDOWS").unwrap_or("1024".to_owned());
+    let lengths: Vec<u32> = lengths
+        .split(',')
+        .map(|n| n.parse().expect("TROMMEL_WINDOWS: numbers"))
+        .collect();
+    let mut trials = Vec::new();
+    for variant in all() {
+        for run in variant.runs.clone() {
+            for length in lengths.clone() {
+                let variant = variant.clone();
+                let words = [&[variant.name.clone()][..], &run].concat();
+                let name = format!("same {length} {}", words.join(" "));
+                let run = run.clone();
+                trials.push(Trial::test(name, move || {
+                    Ok(same(&variant, &run, &format!("window={length}"))?)
+                }));
+            }
+        }
+    }
+    for length in EXACT {
+        for fault in [false, true] {
+            let name = format!("exact {length}{}", if fault { " fault" } else { "" });
+            trials.push(Trial::test(name, move || Ok(exact(length, fault)?)));
+        }
+    }
+    for length in [16, 1024, 4096] {
+        trials.push(Trial::test(format!("part {length}"), move || {
+            Ok(part(length)?)
+        }));
+    }
+    for stress in [
+        "window=100,insns=3",
+        "window=1000,evict=100",
+        "window=1000,pages=16",
+        "window=300,delay=20",
+        "window=100,far",
+    ] {
+        trials.push(Trial::test(format!("with {stress}"), move || {
+            Ok(with(stress)?)
+        }));
+    }
+    libtest_mimic::run(&args, trials).exit();
+}
+
+fn same(variant: &Variant, run: &[String], stress: &str) -> Result<(), String> {
+    if !variant.missing().is_empty() {
+        return Ok(());
+    }
+    let program = variant.build()?;
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let mut job = Job::new([program], scratch.dir());
+    job.argv.extend(run.iter().map(Into::into));
+    // Natively too: programs look at their environment.
+    job.env.push(("TROMMEL_STRESS".into(), stress.into()));
+    let native = job.native(LIMIT).map_err(|e| e.to_string())?;
+    let seen = job
+        .record(bin(), "edge,call,value,type", &scratch.path("data"), LIMIT)
+        .map_err(|e| e.to_string())?;
+    told(native).compare(&told(seen))
+}
+
+/// The signal of windows is ignored in programs that `posix_spawn` starts, and not in those that they
+/// execute natively: that shows in `/proc/PID/status` alone.
+fn told(outcome: Outcome) -> Outcome {
+    const OF_WINDOWS: u64 = 1 << 31;
+    let text = String::from_utf8_lossy(&outcome.stdout);
+    if !text.contains("SigIgn:") {
+        return outcome;
+    }
+    let line = |line: &str| match line.strip_prefix("SigIgn:\t") {
+        Some(mask) => match u64::from_str_radix(mask.trim_end(), 16) {
+            Ok(mask) => format!("SigIgn:\t{:016x}\n", mask & !OF_WINDOWS),
+            Err(_) => line.to_owned(),
+        },
+        None => line.to_owned(),
+    };
+    let stdout: String = text.split_inclusive('\n').map(line).collect();
+    Outcome {
+        stdout: stdout.into_bytes(),
+        ..outcome
+    }
+}
+
+fn bin() -> &'static Path {
+    trommel().expect("the command")
+}
+
+/// A program of `tests/windows`, linked statically.
+fn built(name: &str) -> Result<PathBuf, String> {
+    let dir = cache_dir().join("windows");
+    std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
+    let out = dir.join(name);
+    let flags = ["-O2", "-static"].map(str::to_owned);
+    let source = workspace().join(format!("tests/windows/{name}.c"));
+    compile(&source, &flags, &out)?;
+    Ok(out)
+}
+
+/// What a run has said of its windows.
+#[derive(Default)]
+struct Windows {
+    counts: BTreeMap<String, u64>,
+    /// From, to, instructions.
+    last: Vec<(u64, u64, usize)>,
+}
+
+impl Windows {
+    fn of(stderr: &str) -> Result<Self, String> {
+        let line = stderr.lines().find_map(|l| l.split_once("windows: "));
+        let (_, line) = line.ok_or_else(|| format!("no word of windows:\n{stderr}"))?;
+        let (counts, last) = line.split_once("; last ").ok_or("no last windows")?;
+        let mut windows = Self::default();
+        for word in counts.split(", ") {
+            let (name, n) = word.split_once(' ').ok_or("a count")?;
+            let n = n.parse().map_err(|_| format!("a number: {word}"))?;
+            windows.counts.insert(name.to_owned(), n);
+        }
+        for word in last.split_whitespace() {
+            let parse = || {
+                let (from, rest) = word.split_once('-')?;
+                let (to, n) = rest.split_once(':')?;
+                let hex = |s| u64::from_str_radix(s, 16).ok();
+                Some((hex(from)?, hex(to)?, n.parse().ok()?))
+            };
+            windows
+                .last
+                .push(parse().ok_or_else(|| format!("a window: {word}"))?);
+        }
+        Ok(windows)
+    }
+
+    fn count(&self, name: &str) -> u64 {
+        self.counts.get(name).copied().unwrap_or(0)
+    }
+}
+
+/// Records a program with stress: its output, and what became of windows.
+fn record(
+    program: &Path,
+    args: &[&str],
+    stress: &str,
+    kinds: &str,
+    data: &Path,
+) -> Result<(String, Windows), String> {
+    let mut command = Command::new(bin());
+    command.args(["record", "-e", kinds, "-o"]).arg(data);
+    command.arg("--").arg(program).args(args);
+    command.env("TROMMEL_STRESS", stress);
+    let done = command.output().map_err(|e| e.to_string())?;
+    let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
+    if !done.status.success() {
+        return Err(format!("{}:\n{stderr}", done.status));
+    }
+    let windows = match stress.contains("window") {
+        true => Windows::of(&stderr)?,
+        false => Windows::default(),
+    };
+    Ok((String::from_utf8_lossy(&done.stdout).into_owned(), windows))
+}
+
+/// Turns in one run that is recorded.
+const TURNS: &str = "1000000";
+/// The same, where each causes a fault.
+const FAULTS: &str = "100000";
+
+fn exact(length: u32, fault: bool) -> Result<(), String> {
+    let program = built("period")?;
+    let mut args = vec![if fault { FAULTS } else { TURNS }];
+    args.extend(fault.then_some("fault"));
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let stress = format!("window={length}");
+    let (out, windows) = record(&program, &args, &stress, "none", &scratch.path("data"))?;
+    let start = u64::from_str_radix(out.trim(), 16).map_err(|e| format!("{out:?}: {e}"))?;
+    let mut argv = vec![program.as_os_str(), "3".as_ref()];
+    argv.extend(fault.then_some(std::ffi::OsStr::new("fault")));
+    let turn = stepper::turn(&argv, start, 1_000_000).map_err(|e| e.to_string())?;
+    let mut judged = 0;
+    let (mut whole, mut cut) = (0, 0);
+    for &(from, to, n) in &windows.last {
+        if !turn.contains(&from) || !turn.contains(&to) {
+            continue;
+        }
+        judged += 1;
+        let led = (0..turn.len()).any(|i| turn[i] == from && turn[(i + n) % turn.len()] == to);
+        if !led {
+            return Err(format!(
+                "{n} instructions from {from:#x} do not lead to {to:#x}"
+            ));
+        }
+        match n == length as usize {
+            true => whole += 1,
+            false => cut += 1,
+        }
+    }
+    if judged < 16 || !fault && (cut > 0 || whole < 16) {
+        return Err(format!(
+            "{judged} of {} windows judged, {whole} whole, {cut} not",
+            windows.last.len()
+        ));
+    }
+    if windows.count("refused") != 0 || !fault && windows.count("signals") != 0 {
+        return Err(format!("{:?}", windows.counts));
+    }
+    let most = u64::from(length) * windows.count("ended");
+    let all = windows.count("instructions");
+    let at_least = u64::from(length) * windows.count("whole");
+    if all > most || all < at_least {
+        return Err(format!("{:?}", windows.counts));
+    }
+    Ok(())
+}
+
+fn counts(program: &Path, data: &Path) -> Result<Counts, String> {
+    let mut command = Command::new(bin());
+    command.args(["report", "--json"]).arg(data);
+    let report = command.output().map_err(|e| e.to_string())?;
+    Counts::from_report(&String::from_utf8_lossy(&report.stdout), program)
+}
+
+/// What is counted in windows is part of what happens.
+fn part(length: u32) -> Result<(), String> {
+    let program = built("work")?;
+    let program = std::fs::canonicalize(program).map_err(|e| e.to_string())?;
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let data = scratch.path("data");
+    let kinds = "edge,call";
+    let stress = format!("window={length}");
+    // What the C library does with the environment is the same if that is as long.
+    let usual = format!("insns={:0>1$}", "48", stress.len() - "insns=".len());
+    let (expected, _) = record(&program, &["30"], &usual, kinds, &data)?;
+    let whole = counts(&program, &data)?;
+    let (out, windows) = record(&program, &["30"], &stress, kinds, &data)?;
+    if out != expected {
+        return Err(format!("{out:?} in place of {expected:?}"));
+    }
+    let some = counts(&program, &data)?;
+    let mut events = 0;
+    for (what, whole, some) in [
+        ("branches", &whole.branches, &some.branches),
+        ("jumps", &whole.jumps, &some.jumps),
+        ("calls", &whole.calls, &some.calls),
+    ] {
+        events += within(what, whole, some)?;
+    }
+    let executed = windows.count("instructions");
+    // Between a third and a thirtieth of all instructions of this program are events.
+    if windows.count("ended") < 50 || events * 30 < executed || events * 3 > executed {
+        return Err(format!("{events} events; {:?}", windows.counts));
+    }
+    Ok(())
+}
+
+fn within(what: &str, whole: &Transfers, some: &Transfers) -> Result<u64, String> {
+    for (transfer, n) in some {
+        let all = whole.get(transfer).copied().unwrap_or(0);
+        if *n > all {
+            return Err(format!(
+                "{what} {transfer:x?}: {n} in windows, {all} in all"
+            ));
+        }
+    }
+    Ok(some.values().sum())
+}
+
+fn with(stress: &str) -> Result<(), String> {
+    let program = built("work")?;
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let data = scratch.path("data");
+    let native = Command::new(&program).arg("20").output();
+    let native = native.map_err(|e| e.to_string())?;
+    let expected = String::from_utf8_lossy(&native.stdout).into_owned();
+    let kinds = "edge,call,value,type";
+    let (out, windows) = record(&program, &["20"], stress, kinds, &data)?;
+    if out != expected {
+        return Err(format!("{out:?} in place of {expected:?}"));
+    }
+    match windows.count("whole") >= 20 {
+        true => Ok(()),
+        false => Err(format!("{:?}", windows.counts)),
+    }
+}
