@@ -115,6 +115,7 @@ impl<'a> Session<'a> {
                 window: options.stress.window,
                 follow: options.follow,
                 traces: options.traces,
+                optimise: options.optimise,
             },
             images: Images::default(),
             // One for each run of the command: symbols borrow from it until the end.
