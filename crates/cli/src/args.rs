@@ -138,6 +138,10 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) no_traces: bool,
 
+    /// Lay traces out, and do not optimise them
+    #[arg(long)]
+    pub(crate) no_opt: bool,
+
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_names = ["PROGRAM", "ARGS"])]
     pub(crate) program: Vec<OsString>,

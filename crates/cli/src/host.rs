@@ -48,6 +48,8 @@ pub(crate) struct Options {
     pub(crate) follow: bool,
     /// Times that a start is come by before a trace is made; 0: none is.
     pub(crate) traces: u32,
+    /// Traces are optimised.
+    pub(crate) optimise: bool,
 }
 
 /// What a running process executes, and its arguments.
@@ -101,6 +103,7 @@ fn to_host(options: Options) -> Result<RecordOptions> {
         only: options.only.iter().map(only).collect(),
         follow: options.follow,
         traces: options.traces,
+        optimise: options.optimise,
         stress: stress()?,
     })
 }

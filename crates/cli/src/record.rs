@@ -52,6 +52,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         only: args.only,
         follow: !args.no_follow,
         traces: 0,
+        optimise: true,
     };
     let guard = interrupt::guard();
     let mut others = Others::default();

@@ -25,9 +25,8 @@ use crate::json::Json;
 
 /// Times that a start of a trace is come by before one is made.
 ///
-/// A trace costs about 20 µs and a counted entry a nanosecond or two, so what is counted so often
-/// has taken a small part of what its trace will take; a third of the starts of a compiler's run
-/// never come to it.
+/// Counting once takes a few instructions, and making a trace as long as counting thousands of times;
+/// so what is counted so often has cost little, and is likely to be worth a trace.
 const THRESHOLD: u32 = 1000;
 
 /// Runs the command.
@@ -47,6 +46,7 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
         only: Vec::new(),
         follow: true,
         traces: if args.no_traces { 0 } else { THRESHOLD },
+        optimise: !args.no_opt,
     };
     let guard = interrupt::guard();
     let mut others = Vec::new();

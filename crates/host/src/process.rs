@@ -321,7 +321,7 @@ impl Process {
             traces: control.trace.made.load(Relaxed),
             trace_instructions: control.trace.instructions.load(Relaxed),
             trace_bytes: control.trace.bytes.load(Relaxed),
-            traces_abandoned: control.trace.abandoned.load(Relaxed).into(),
+            traces_abandoned: control.trace.abandoned.load(Relaxed),
             dispatches: control.dispatches.load(Relaxed),
             indirect_misses: control.indirect_misses.load(Relaxed),
             syscalls: control.syscalls.load(Relaxed),

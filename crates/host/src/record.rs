@@ -52,6 +52,8 @@ pub struct RecordOptions {
     pub follow: bool,
     /// Times that a start is come by before a trace is made; 0: none is. With events there are none.
     pub traces: u32,
+    /// Traces are optimised.
+    pub optimise: bool,
     /// Stress options of the runtime, see `docs/testing.md`.
     pub stress: Stress,
 }

@@ -117,6 +117,7 @@ impl<'a> Session<'a> {
                 window: options.stress.window,
                 follow: options.follow,
                 traces: options.traces,
+                optimise: options.optimise,
             },
             images: Images::default(),
             budget: Rc::new(Budget::new(options.memory)),

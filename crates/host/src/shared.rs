@@ -42,6 +42,8 @@ pub struct Terms {
     pub follow: bool,
     /// Times that a start is come by before a trace is made; 0: none is.
     pub traces: u32,
+    /// Traces are optimised.
+    pub optimise: bool,
 }
 
 impl Asked {
@@ -129,6 +131,7 @@ impl Shared {
         control.window.store(terms.window, Relaxed);
         control.follow.store(terms.follow.into(), Relaxed);
         control.trace.threshold.store(terms.traces, Relaxed);
+        control.trace.plain.store((!terms.optimise).into(), Relaxed);
         control.host_pid.store(std::process::id(), Relaxed);
         control.build.store(crate::image::build(), Relaxed);
         Ok(shared)

@@ -343,8 +343,10 @@ pub struct LastWindow {
 pub struct Traces {
     /// Times that a start is come by before a trace is made; 0: none is. The host's to write.
     pub threshold: AtomicU32,
+    /// Traces are laid out and not optimised. The host's to write.
+    pub plain: AtomicU32,
     /// Paths of which no trace was made.
-    pub abandoned: AtomicU32,
+    pub abandoned: AtomicU64,
     /// Traces made.
     pub made: AtomicU64,
     /// App instructions in them.

@@ -36,6 +36,7 @@ fn main() {
             max_insns,
             windows: false,
             trace_insns: 0,
+            optimise: false,
         },
         None,
     );

@@ -43,6 +43,7 @@
 
 mod arena;
 mod head;
+mod recipe;
 mod suspect;
 mod table;
 
@@ -51,6 +52,7 @@ use alloc::vec::Vec;
 use arena::Arena;
 pub use head::Head;
 use head::Heads;
+pub use recipe::{Op, Recipe, Right, STATUS};
 use suspect::Index;
 use table::Table;
 
@@ -88,6 +90,8 @@ pub struct Step {
     pub at_fault: Spilled,
     /// A register in the slot for far operands if it faults.
     pub far: Option<Reg>,
+    /// How the app's flags are made when it starts, if they are lost: see [`Cache::recipe`].
+    pub recipe: u32,
 }
 
 impl Step {
@@ -98,6 +102,7 @@ impl Step {
             && self.cache + self.copied == next.cache
             && self.app.0 + u64::from(self.copied) == next.app.0
             && self.spilled == next.spilled
+            && self.recipe == next.recipe
     }
 
     /// The app address of what lies `offset` bytes behind the fragment's entry, if that is an
@@ -261,6 +266,9 @@ struct Generation {
     parts: Vec<Part>,
 }
 
+/// Bytes of a cache line.
+const LINE: u64 = 64;
+
 /// Where every checked entry leads that is retired: `jmp gs:[…]`, eight bytes.
 fn retired_entry() -> u64 {
     let mut bytes = [0; 16];
@@ -292,6 +300,8 @@ pub struct Cache {
     pub sources: Vec<u8>,
     index: Index,
     heads: Heads,
+    /// How flags are made, for steps of all generations.
+    recipes: Vec<Recipe>,
     /// Bytes of fragments that were retired.
     dead: u64,
     /// Arenas are placed out of reach of their app code (a stress option).
@@ -320,6 +330,7 @@ impl Cache {
             sources: Vec::new(),
             index: Index::default(),
             heads: Heads::new(),
+            recipes: Vec::new(),
             dead: 0,
             far: false,
         }
@@ -378,11 +389,16 @@ impl Cache {
         fragment: Fragment,
         pages: &[u64],
     ) -> u32 {
-        const LINE: u64 = 64;
+        /// What is hot is made anew, as a trace: the rest is packed.
+        const PACKED: u64 = 16;
+        let line = match self.heads.threshold != 0 && !matches!(fragment.head, Head::Trace { .. }) {
+            true => PACKED,
+            false => LINE,
+        };
         let a = &mut self.arenas[arena];
         a.stubs.take(stubs as u64, 1);
         stress::delay();
-        let at = a.code.take(code as u64, LINE);
+        let at = a.code.take(code as u64, line);
         let id = self.fragments.len() as u32;
         self.parts[arena].fragments.push((CachePc(at), id));
         self.fragments.push(fragment);
@@ -391,6 +407,11 @@ impl Cache {
             self.index.add(id, pages);
         }
         id
+    }
+
+    /// The next fragment of an arena starts a cache line.
+    pub fn align_code(&mut self, arena: usize) {
+        self.arenas[arena].code.take(0, LINE);
     }
 
     /// Where a stub will be that [`Self::place_stub`] places next, at a multiple of eight bytes.
@@ -436,6 +457,21 @@ impl Cache {
         });
         // A thread that takes an exit has not come out of the cache since: its generation is there.
         found.unwrap_or(Exit::fixed(AppPc(0)))
+    }
+
+    /// Numbers a recipe, the same number as last time if it is the same; 0 stands for none.
+    pub fn new_recipe(&mut self, recipe: Option<Recipe>) -> u32 {
+        let Some(recipe) = recipe else { return 0 };
+        if self.recipes.last() != Some(&recipe) {
+            self.recipes.push(recipe);
+        }
+        self.recipes.len() as u32
+    }
+
+    /// How the app's flags are made when a step starts, if they are lost there.
+    pub fn recipe(&self, step: &Step) -> Option<Recipe> {
+        let n = (step.recipe as usize).checked_sub(1)?;
+        self.recipes.get(n).copied()
     }
 
     /// The arena that holds a cache address.
@@ -597,6 +633,7 @@ impl Cache {
         }
         if self.old.is_empty() {
             self.first_exit = 0;
+            self.recipes = Vec::new();
         }
     }
 

@@ -14,10 +14,12 @@
 //!
 //! [`quick`] decodes what it knows; [`full`], which is iced-x86, the rest.
 
+mod effect;
 mod full;
 mod quick;
 mod tables;
 
+pub(crate) use effect::{Effect, effect};
 pub(crate) use full::{is_based_on, rebased, writes_memory};
 
 use crate::cache::AppPc;
@@ -52,6 +54,16 @@ pub enum Class {
     Unsupported,
     /// As unsupported, because it uses the GS segment.
     Gs,
+}
+
+impl Class {
+    /// A call, or a branch to an address known only when it runs.
+    pub const fn is_transfer(&self) -> bool {
+        matches!(
+            self,
+            Self::Call(_) | Self::CallIndirect | Self::JmpIndirect | Self::Ret(_)
+        )
+    }
 }
 
 /// How a load's value is obtained.

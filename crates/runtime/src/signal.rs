@@ -76,7 +76,7 @@ pub use waits::{WAITS, wait};
 use crate::arch::{self, Landmarks};
 use crate::area::{CONTEXT_OFFSET, Context};
 use crate::attach;
-use crate::cache::{AppPc, CachePc, Fragment, Spilled, Step};
+use crate::cache::{AppPc, CachePc, Fragment, STATUS, Spilled, Step};
 use crate::dispatch::Runtime;
 use crate::failure::{self, Fault};
 use crate::native::{self, PENDING};
@@ -569,6 +569,10 @@ fn to_app_state(
         *frame.reg(n) = context.spill_stolen;
     }
     unspill(context, frame, step.spilled);
+    if let Some(recipe) = runtime.cache.recipe(&step) {
+        let flags = recipe.flags(|r| *frame.reg(r.0));
+        frame.eflags = frame.eflags & !STATUS | flags;
+    }
     if let (Some(block), true) = (fragment.block, step.events > 0) {
         record_part(runtime, thread, block, step);
     }

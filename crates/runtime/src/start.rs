@@ -176,6 +176,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
             _ => insns,
         },
         windows: window != 0,
+        optimise: control.trace.plain.load(Relaxed) == 0,
         trace_insns: if threshold == 0 { 0 } else { trace::MAX_INSNS },
     };
     // SAFETY: fresh zero memory, which stays.

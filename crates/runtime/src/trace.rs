@@ -10,8 +10,8 @@
 //! MRET, of Dynamo (Bala, Duesterwald, Banerjia, PLDI 2000, section 4.1), with fragments that are executed in
 //! the place of an interpreter.
 //!
-//! *Starts.* A fragment is counted where a trace may start: where a branch or call goes backwards to
-//! it, or an exit of a trace leads to it. Such exits are linked to the fragment's *counted
+//! *Starts.* A fragment is counted where a trace may start: where a branch goes backwards to it, or a
+//! call that is not far, as recursion is; or an exit of a trace leads to it. Such exits are linked to the fragment's *counted
 //! entry* (`cache::head`), which counts down and goes on. All others are linked past it. At zero
 //! control comes to the dispatcher, and the thread starts to record.
 //!
@@ -64,11 +64,11 @@ use crate::thread::Thread;
 use crate::translate::{Refusal, Shape};
 
 /// App instructions in an unrolled trace.
-pub const MAX_INSNS: usize = 768;
+pub const MAX_INSNS: usize = 704;
 /// App instructions in any other.
 const MAX_USUAL: usize = 256;
 /// Pieces of a path.
-const MAX_PIECES: usize = 256;
+const MAX_PIECES: usize = 192;
 
 /// A part of a path: what was executed of one recorded fragment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -55,6 +55,7 @@
 #![allow(unsafe_code)] // reason: reads the app's code, writes to the cache.
 
 mod exits;
+mod flags;
 mod made;
 mod operands;
 mod path;
@@ -130,6 +131,8 @@ pub struct Config {
     pub windows: bool,
     /// App instructions in a trace; 0: there are none.
     pub trace_insns: usize,
+    /// Traces are optimised.
+    pub optimise: bool,
 }
 
 impl Config {
@@ -183,6 +186,8 @@ pub struct Translator {
     /// Where it goes on behind transfers, in order, and how many of them the second pass has come by.
     turns: Vec<path::Turn>,
     turned: usize,
+    /// The app's flags at this point of the second pass.
+    flags: flags::Flags,
     /// Where it will be.
     arena: usize,
     misses: Vec<path::Miss>,
@@ -264,6 +269,7 @@ impl Translator {
             trace: false,
             turns: Vec::new(),
             turned: 0,
+            flags: flags::Flags::default(),
             arena: 0,
             misses: Vec::new(),
             here: AppPc(0),
@@ -315,6 +321,9 @@ impl Translator {
         if site.cache.arena(arena).room() < most || site.cache.arena(arena).stub_room() < most_stubs
         {
             return Err(Refusal::CacheFull);
+        }
+        if self.trace {
+            site.cache.align_code(arena);
         }
         // SAFETY: nothing is placed before the fragment is, and no code is written after that.
         (self.code, self.stubs) = unsafe { site.cache.open(arena, most, most_stubs) };

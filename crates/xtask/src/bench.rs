@@ -15,10 +15,11 @@ use trommel_conformance::exec::Scratch;
 use crate::corpus::{names, script};
 
 /// How a workload is run: event kinds for `record`, or `run` and its options.
-const CONFIGURATIONS: [&str; 9] = [
+const CONFIGURATIONS: [&str; 10] = [
     "native",
     "run",
     "run --no-traces",
+    "run --no-opt",
     "none",
     "edge",
     "call",

@@ -396,6 +396,7 @@ fn recording() -> Check {
         only: Vec::new(),
         follow: false,
         traces: 0,
+        optimise: true,
     };
     let guard = trommel_host::interrupt::guard();
     match host::record(options, &guard, &mut Others::default()) {

@@ -231,7 +231,7 @@ fn overwrites(i: &Instruction) -> Option<Reg> {
     }
 }
 
-fn gpr(register: Register) -> Option<Reg> {
+pub(super) fn gpr(register: Register) -> Option<Reg> {
     register
         .is_gpr()
         .then(|| Reg((register.full_register() as u32 - Register::RAX as u32) as u8))

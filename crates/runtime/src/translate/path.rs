@@ -13,14 +13,14 @@
 //!
 //! # Why it is correct
 //! * Each piece is decoded anew, and must lead to the next one as it says; otherwise no trace is made.
-//! * A comparison leaves flags alone, like that of a checked entry. It destroys `rcx`, and `rdx` for
-//!   targets beyond 2 GiB: both are in their slots before anything can fault, and are loaded again in
-//!   front of the first instruction that uses them, as in fragments for indirect branches.
+//! * A comparison leaves flags alone, like that of a checked entry, or can make them again
+//!   ([`flags`]). What it destroys of `rcx` and `rdx` is in their slots before anything can fault, and is
+//!   loaded again in front of the first instruction that uses it, as in fragments for indirect branches.
 
-use super::{Refusal, Site, Translator, restartable};
+use super::{Refusal, Site, Translator, flags, restartable};
 use crate::area::INDIRECT_TABLE;
-use crate::cache::{AppPc, Cache, Spilled};
-use crate::decode::{Class, Insn, Reader};
+use crate::cache::{AppPc, Cache, CachePc, Recipe, Spilled};
+use crate::decode::{Class, Insn, Reader, Rm};
 use crate::emit::{Code, Reg, Rel32};
 use crate::pages::page_of;
 use crate::region::{Nature, Range};
@@ -28,10 +28,10 @@ use crate::slot;
 use crate::trace::{MAX_INSNS, Piece};
 
 /// Room a trace may need at most. Its main line takes 61 bytes an instruction (an operand far away,
-/// and both registers loaded) and 50 more a turn, so it is within 64 KiB, as steps must be; tails
-/// and misses take 35 and 50 more.
+/// and both registers loaded) and 92 more a turn (which may cost flags made again), so it is within
+/// 64 KiB, as steps must be; tails and misses take 35 and 80 more.
 pub(super) const MAX_CODE: u64 = 128 << 10;
-/// Room its stubs may need: 20 bytes an exit, 120 a turn.
+/// Room its stubs may need: 20 bytes an exit, 140 a turn.
 pub(super) const MAX_STUBS: u64 = 64 << 10;
 
 /// Where a trace goes on behind a transfer.
@@ -50,6 +50,22 @@ pub(super) struct Miss {
     from: Rel32,
     expected: AppPc,
     spilled: Spilled,
+    target: Target,
+    /// How the flags are made again that the comparison has destroyed.
+    recipe: Option<Recipe>,
+}
+
+/// Where the target of an indirect branch is when a comparison has failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Target {
+    /// Its difference to what was expected is in `rcx`.
+    Difference,
+    /// In `rcx`.
+    Rcx,
+    /// In a register of the app's.
+    Register(Reg),
+    /// On the stack, with so many bytes to release behind it.
+    Stack(u16),
 }
 
 /// A target that `lea` can subtract.
@@ -68,6 +84,7 @@ impl Translator {
     ) -> Result<u32, Refusal> {
         let app = pieces.first().ok_or(Refusal::Native)?.start;
         self.begin(super::made::From::default(), true);
+        self.flags = flags::Flags::default();
         if self.insns.len() < MAX_INSNS {
             self.insns.resize(MAX_INSNS, Insn::plain());
         }
@@ -178,6 +195,12 @@ impl Translator {
         }
     }
 
+    /// Whether the trace goes on behind the transfer at `n`.
+    pub(super) fn turns_at(&self, n: usize) -> bool {
+        let turn = self.turns.get(self.turned);
+        turn.is_some_and(|turn| turn.at == n)
+    }
+
     /// Where the trace goes on behind the transfer at `n`, if it does.
     pub(super) fn turn_of(&mut self, n: usize) -> Option<AppPc> {
         let turn = self.turns.get(self.turned).filter(|turn| turn.at == n)?;
@@ -211,23 +234,16 @@ impl Translator {
     /// `jmp`, `call` or `ret` to an address known only when it runs, which is most likely `to`. Says
     /// what is in slots if it faults.
     pub(super) fn predicted(&mut self, insn: &Insn, to: AppPc) -> Spilled {
+        if let Some((recipe, target)) = self.with_flags(insn, to) {
+            return self.compared(insn, to, recipe, target);
+        }
+        self.make_flags();
         self.spill_rcx();
         if near(to).is_none() {
             self.spill_rdx();
         }
         let at_fault = self.spilled;
-        match insn.class {
-            Class::Ret(release) => {
-                self.code.pop(Reg::RCX);
-                if release != 0 {
-                    self.code.lea(Reg::RSP, Reg::RSP, i32::from(release));
-                }
-            }
-            _ => self.load_target(insn, Reg::RCX),
-        }
-        if insn.class == Class::CallIndirect {
-            self.push_return(insn.next());
-        }
+        self.target_to_rcx(insn);
         match near(to) {
             Some(to) => self.code.lea(Reg::RCX, Reg::RCX, -to),
             None => {
@@ -243,67 +259,127 @@ impl Translator {
             from,
             expected: to,
             spilled: self.spilled,
+            target: Target::Difference,
+            recipe: None,
         });
         self.code.bind8_here(right);
+        at_fault
+    }
+
+    /// Loads the target of an indirect branch, and pushes what a call does.
+    fn target_to_rcx(&mut self, insn: &Insn) {
+        match insn.class {
+            Class::Ret(release) => {
+                self.code.pop(Reg::RCX);
+                release_stack(&mut self.code, release);
+            }
+            _ => self.load_target(insn, Reg::RCX),
+        }
+        if insn.class == Class::CallIndirect {
+            self.push_return(insn.next());
+        }
+    }
+
+    /// Whether a comparison may destroy flags: how they are made again if it fails, and where the
+    /// target is then.
+    fn with_flags(&self, insn: &Insn, to: AppPc) -> Option<(Recipe, Target)> {
+        let recipe = self.flags.recipe?;
+        let target = match (insn.class, insn.rm) {
+            (Class::Ret(release), _) if near(to).is_some() => Target::Stack(release),
+            (Class::Ret(_), _) => Target::Rcx,
+            (_, Rm::Register(r)) if r != Reg::RSP => Target::Register(r),
+            (_, Rm::Memory(_)) => Target::Rcx,
+            _ => return None,
+        };
+        let moved = match (insn.class, target) {
+            (Class::Ret(release), Target::Rcx) => 8 + i32::from(release),
+            (Class::CallIndirect, _) => -8,
+            _ => 0,
+        };
+        let recipe = recipe.with_stack_moved(moved)?;
+        let needs_rcx = recipe.uses() & Reg::RCX.bit() != 0;
+        (target != Target::Rcx || !needs_rcx).then_some((recipe, target))
+    }
+
+    /// As [`Self::predicted`], with flags.
+    fn compared(&mut self, insn: &Insn, to: AppPc, recipe: Recipe, target: Target) -> Spilled {
+        const NOT_EQUAL: u8 = 5;
+        if target == Target::Rcx {
+            self.spill_rcx();
+        }
+        let at_fault = self.spilled;
+        match target {
+            Target::Rcx => self.target_to_rcx(insn),
+            Target::Register(_) if insn.class == Class::CallIndirect => {
+                self.push_return(insn.next());
+            }
+            _ => {}
+        }
+        let register = match target {
+            Target::Register(r) => r,
+            _ => Reg::RCX,
+        };
+        match (near(to), target) {
+            (Some(to), Target::Stack(_)) => self.code.cmp_top(to),
+            (Some(to), _) => self.code.cmp_imm(register, to),
+            (None, _) => {
+                let rel = self.code.cmp_rip(register);
+                self.constants.push((rel, to.0));
+            }
+        }
+        self.code.patchable(2);
+        let from = self.code.jcc(NOT_EQUAL);
+        if let Target::Stack(release) = target {
+            self.code.lea(Reg::RSP, Reg::RSP, 8 + i32::from(release));
+        }
+        self.misses.push(Miss {
+            pc: insn.pc(),
+            from,
+            expected: to,
+            spilled: self.spilled,
+            target,
+            recipe: Some(recipe),
+        });
+        self.flags.lost = true;
         at_fault
     }
 
     /// The other ways of all indirect branches: looked up; counted at first.
     pub(super) fn write_misses(&mut self, cache: &mut Cache) {
         for n in 0..self.misses.len() {
-            let Miss {
-                from,
-                expected,
-                spilled,
-                ..
-            } = self.misses[n];
-            self.spilled = spilled;
-            let here = self.code.here();
-            self.code.bind(from, here);
             let miss = self.misses[n];
-            self.count_miss(cache, &miss);
-            self.spill_rdx();
-            find_target(&mut self.code, expected);
+            let here = self.code.here();
+            self.code.bind(miss.from, here);
+            miss.come_to_target(&mut self.code);
+            let lookup = self.code.at(self.code.here());
             self.code.low16_of_rcx_to_rdx();
             self.code.jmp_gs_rdx8(INDIRECT_TABLE);
+            self.count_miss(cache, &miss, self.code.at(here), lookup);
         }
     }
 
-    /// Leads the jump at `from`, which is bound to where the miss is looked up, to code that counts
-    /// it first, if there is a counter.
-    fn count_miss(&mut self, cache: &mut Cache, miss: &Miss) {
-        let Miss {
-            pc, from, expected, ..
-        } = *miss;
-        let lookup = self.code.at(self.code.here());
-        let patch = self.code.at(from.0);
-        let plain = (lookup.0 as i64 - patch.0 as i64 - 4) as i32;
-        let Some((exit, counter)) = cache.new_site(self.arena, pc, patch, plain) else {
-            return;
-        };
+    /// Leads the jump of a miss, which is bound to `plain`, to code that counts it first, if there is
+    /// a counter. `lookup` is where its target is looked up.
+    fn count_miss(&mut self, cache: &mut Cache, miss: &Miss, plain: CachePc, lookup: CachePc) {
+        let patch = self.code.at(miss.from.0);
+        let distance = |to: CachePc| (to.0 as i64 - patch.0 as i64 - 4) as i32;
+        let site = cache.new_site(self.arena, miss.pc, patch, distance(plain));
+        let Some((exit, counter)) = site else { return };
         let stub = self.stubs.at(self.stubs.here());
-        let rel = stub.0 as i64 - patch.0 as i64 - 4;
-        self.code.put_u32(from.0, rel as i32 as u32);
+        self.code.put_u32(miss.from.0, distance(stub) as u32);
         let c = &mut self.stubs;
-        if !self.spilled.rdx {
-            c.store_gs(slot!(spill_rdx), Reg::RDX);
-        }
+        miss.come_to_target(c);
         c.load_rip(Reg::RDX, 4, counter);
         c.raw(&[0x8d, 0x52, 0xff]); // lea edx, [rdx - 1]
         c.store_rip(Reg::RDX, counter);
         c.raw(&[0x48, 0x87, 0xca]); // xchg rdx, rcx
         let hot = c.jrcxz();
         c.raw(&[0x48, 0x87, 0xca]);
-        if !self.spilled.rdx {
-            c.load_gs(Reg::RDX, slot!(spill_rdx));
-        }
         let back = c.jmp();
         let rel = lookup.0 as i64 - c.at(back.0).0 as i64 - 4;
         c.put_u32(back.0, rel as i32 as u32);
         c.bind8_here(hot);
-        c.raw(&[0x48, 0x87, 0xca]);
-        find_target(c, expected);
-        c.store_gs(slot!(next_pc), Reg::RCX);
+        c.store_gs(slot!(next_pc), Reg::RDX);
         c.load_gs(Reg::RCX, slot!(spill_rcx));
         c.load_gs(Reg::RDX, slot!(spill_rdx));
         c.store_gs_imm32(slot!(exit), exit);
@@ -311,13 +387,69 @@ impl Translator {
     }
 }
 
-/// Makes `rcx`, the difference to what was expected, the target. `rdx` is in its slot.
-fn find_target(code: &mut Code<'_>, expected: AppPc) {
-    match near(expected) {
-        Some(expected) => code.lea(Reg::RCX, Reg::RCX, expected),
-        None => {
-            code.mov_imm(Reg::RDX, expected.0);
-            code.add_rdx_to_rcx();
+impl Miss {
+    /// From the jump that failed: the target in `rcx`, `rcx` and `rdx` in their slots, and flags the
+    /// app's.
+    fn come_to_target(&self, code: &mut Code<'_>) {
+        if let Some(recipe) = &self.recipe {
+            flags::load_for(code, recipe, self.spilled);
         }
+        if !self.spilled.rcx {
+            code.store_gs(slot!(spill_rcx), Reg::RCX);
+        }
+        if !self.spilled.rdx {
+            code.store_gs(slot!(spill_rdx), Reg::RDX);
+        }
+        if let Some(recipe) = &self.recipe {
+            let scratch = match self.target {
+                Target::Rcx | Target::Register(Reg::RCX) => Reg::RDX,
+                _ => Reg::RCX,
+            };
+            flags::write(code, recipe, scratch);
+        }
+        match self.target {
+            Target::Rcx | Target::Register(Reg::RCX) => {}
+            Target::Register(r) => code.mov(Reg::RCX, r),
+            Target::Stack(release) => {
+                code.pop(Reg::RCX);
+                release_stack(code, release);
+            }
+            Target::Difference => match near(self.expected) {
+                Some(expected) => code.lea(Reg::RCX, Reg::RCX, expected),
+                None => {
+                    code.mov_imm(Reg::RDX, self.expected.0);
+                    code.add_rdx_to_rcx();
+                }
+            },
+        }
+    }
+}
+
+/// What `ret` with a number does behind its pop.
+fn release_stack(code: &mut Code<'_>, release: u16) {
+    if release != 0 {
+        code.lea(Reg::RSP, Reg::RSP, i32::from(release));
+    }
+}
+
+impl Code<'_> {
+    /// `cmp qword [rsp], imm`
+    fn cmp_top(&mut self, imm: i32) {
+        self.raw(&[0x48, 0x81, 0x3c, 0x24]);
+        self.raw(&imm.to_le_bytes());
+    }
+
+    /// `cmp reg, imm` (64 bits)
+    fn cmp_imm(&mut self, reg: Reg, imm: i32) {
+        self.raw(&[0x48 | u8::from(reg.0 >= 8), 0x81, 0xf8 | reg.0 & 7]);
+        self.raw(&imm.to_le_bytes());
+    }
+
+    /// `cmp reg, [rip + …]` (64 bits)
+    fn cmp_rip(&mut self, reg: Reg) -> Rel32 {
+        let rex = 0x48 | u8::from(reg.0 >= 8) << 2;
+        self.raw(&[rex, 0x3b, 0x05 | (reg.0 & 7) << 3]);
+        self.raw(&[0; 4]);
+        Rel32(self.here() - 4)
     }
 }

@@ -93,10 +93,14 @@ impl Translator {
         let mut values = 0;
         // Taken out while they are walked over, and put back for their memory.
         let insns = core::mem::take(&mut self.insns);
+        let mut effect = None;
         for (n, insn) in insns[..self.count].iter().enumerate() {
             self.passed = n + 1;
             self.here = insn.pc();
             self.class = insn.class;
+            self.flags_behind(effect.take());
+            let leaves = insn.class.is_transfer() && !self.turns_at(n);
+            effect = self.flags_before(insn, leaves);
             let mut overwritten = None;
             if self.spilled != Spilled::NONE {
                 if insn.class == Class::Plain {
@@ -113,6 +117,7 @@ impl Translator {
                 spilled: self.spilled,
                 at_fault: self.spilled,
                 far: None,
+                recipe: site.cache.new_recipe(self.flags.needed()),
             };
             if insn.class == Class::Plain {
                 let slot = 4 + 8 * values as i32;
@@ -200,7 +205,9 @@ impl Translator {
         }
         self.insns = insns;
         self.passed = self.count;
+        self.flags_behind(effect.take());
         if let Some(to) = end {
+            self.make_flags();
             self.leave(site, to, block, events, values, None)?;
         }
         for n in 0..self.tails.len() {
@@ -344,7 +351,7 @@ impl Translator {
                 _ if to <= self.here => Way::Backward,
                 _ => Way::Forward,
             },
-            counts: self.trace || to <= self.here,
+            counts: self.trace || self.may_start(to),
             to: UNLINKED,
             next_link: UNLINKED,
         });
@@ -365,6 +372,14 @@ impl Translator {
             },
             ..Exit::fixed(self.here)
         })
+    }
+
+    /// Whether a trace may start where the instruction leads to: backward, and if it is a call, not far,
+    /// as recursion is.
+    fn may_start(&self, to: AppPc) -> bool {
+        const NEAR: u64 = 4096;
+        let call = matches!(self.class, Class::Call(_));
+        to <= self.here && (!call || self.here.0 - to.0 < NEAR)
     }
 
     /// A system call: in place, unless the runtime must see it.
