@@ -185,6 +185,24 @@ fn without_following_there_is_one_process() {
 }
 
 #[test]
+fn processes_for_which_there_is_no_room_are_told() {
+    let place = Place::new();
+    let many = built("processes_many@-O2");
+    let (output, report) = place.record(&["-e", "call"], &[&many.to_string_lossy()]);
+    assert_eq!(output.status.code(), Some(6), "{}", said(&output));
+    assert!(
+        said(&output).contains("children of the program"),
+        "{}",
+        said(&output)
+    );
+    let there = processes(&report).len();
+    assert!((1000..=1024).contains(&there), "{there}");
+    let told = report["run"]["let_go"][0].as_str().expect("words");
+    let natively = format!("{} child processes, which ran natively", 1101 - there);
+    assert_eq!(told, natively);
+}
+
+#[test]
 fn a_daemon_goes_on_when_the_program_has_ended() {
     let place = Place::new();
     let script = "(for i in 1 2 3; do sleep 1; echo $i; done >daemon; echo done >>daemon) >&- 2>&- & echo main";

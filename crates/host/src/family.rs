@@ -172,11 +172,6 @@ impl Family {
         &self.directory().bell
     }
 
-    /// Processes that got no slot.
-    pub fn refused(&self) -> u32 {
-        self.directory().refused.load(Relaxed)
-    }
-
     /// Whether processes wait for slots.
     pub fn is_asked(&self) -> bool {
         self.directory().wanted.load(SeqCst) != self.answered.get()

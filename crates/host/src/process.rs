@@ -93,6 +93,8 @@ struct Served {
     failed: bool,
     /// The runtime has failed, and that was told.
     told: bool,
+    /// Children run natively that should not, and that was told.
+    children_told: bool,
     stream_failed: bool,
     /// Seldom values are dropped, and that was told.
     drops: bool,
@@ -227,13 +229,26 @@ impl Process {
         if let Some(asked) = asked {
             shared.settled(asked);
         }
+        let (identity, first) = (&self.identity, self.first);
+        let who = || match first {
+            true => "the program".to_owned(),
+            false => identity.to_string(),
+        };
+        let control = shared.control();
+        if !served.children_told
+            && control.children.load(Relaxed) != 0
+            && control.follow.load(Relaxed) != 0
+        {
+            served.children_told = true;
+            notice(&format!(
+                "not observed: children of {}, for which there is no room, run natively",
+                who()
+            ));
+        }
         if let Some(words) = let_go(shared)
             && served.let_go.is_empty()
         {
-            let who = match self.first {
-                true => "the program".to_owned(),
-                false => self.identity.to_string(),
-            };
+            let who = who();
             notice(&format!(
                 "not observed from here on: {who} runs natively because {words}"
             ));

@@ -232,7 +232,7 @@ pub struct Control {
     pub state: AtomicU32,
     /// [`LetGo`], when `state` is `Native`.
     pub let_go: AtomicU32,
-    /// Child processes started (they run natively).
+    /// Child processes that run natively: all of them with `follow` 0, else those that found no slot.
     pub children: AtomicU32,
     /// Where the program was let go, an address of the target.
     pub let_go_pc: AtomicU64,
@@ -384,8 +384,6 @@ pub struct Directory {
     pub slots: AtomicU32,
     /// Times a process found no slot. The host makes more, up to [`MAX_SLOTS`].
     pub wanted: AtomicU32,
-    /// Processes that found none at all, and run natively.
-    pub refused: AtomicU32,
     /// The slots.
     pub slot: [Slot; MAX_SLOTS],
 }

@@ -39,7 +39,9 @@
 //! # Invariants
 //! * At most one signal is kept: while there is one, all others are blocked in the kernel, but for
 //!   the synchronous ones, which must not be when an instruction causes one. Those that
-//!   somebody *sends* meanwhile go back to the kernel when the kept one has been delivered.
+//!   somebody *sends* meanwhile, or had sent while the app blocked them, go back to the kernel when the
+//!   kept one has been delivered.
+//! * What goes back to the kernel is blocked before, until the handler returns: it would come at once.
 //! * What was kept is delivered before a fault of the instruction behind it: that is executed again.
 //! * A kept signal is not sent again where its place among others of its number would be lost, but
 //!   delivered first, when the thread leaves too.
@@ -269,10 +271,14 @@ fn found(
     caused: bool,
 ) {
     let signal = info.signo;
-    if signal == SIGTRAP && caused {
-        if frame.rip == Landmarks::resume_end() {
-            return landed(runtime, thread, context, frame);
+    if frame.rip == Landmarks::resume_end() {
+        // Only the trap leads here. The kernel drops it where one that was sent is pending already.
+        if !(signal == SIGTRAP && caused) {
+            set_aside(thread, info);
         }
+        return landed(runtime, thread, context, frame);
+    }
+    if signal == SIGTRAP && caused {
         if info.code == TRAP_TRACE && (thread.stepping || thread.signals.rolling) {
             return stepped(runtime, thread, context, frame);
         }
@@ -355,6 +361,10 @@ fn in_order(
             set_aside(thread, info);
         }
         return kept_first(runtime, thread, context, &first, frame, app, at);
+    }
+    if !caused && thread.signals.is_masked(info.signo) {
+        set_aside(thread, info);
+        return arrived(runtime, thread, context, frame, app, at);
     }
     restore_mask(thread, frame);
     deliver(runtime, thread, context, info, frame, found);
@@ -441,7 +451,7 @@ fn give_back_aside(thread: &mut Thread) {
 
 /// Keeps a signal for the next boundary, with all others blocked until then.
 fn keep(thread: &mut Thread, info: &Info, frame: &mut Ucontext) {
-    if thread.signals.kept.is_some() {
+    if thread.signals.kept.is_some() || thread.signals.is_masked(info.signo) {
         return set_aside(thread, info);
     }
     let signals = &mut thread.signals;
@@ -450,8 +460,8 @@ fn keep(thread: &mut Thread, info: &Info, frame: &mut Ucontext) {
     frame.sigmask = ALL_BUT_SYNCHRONOUS;
 }
 
-/// A synchronous signal that was sent while another is kept. Like any other standard signal, it
-/// counts once however often it is sent.
+/// A synchronous signal that was sent while another is kept, or while the app blocks it. Like any
+/// other standard signal, it counts once however often it is sent.
 fn set_aside(thread: &mut Thread, info: &Info) {
     let place = SYNCHRONOUS.iter().position(|s| *s == info.signo);
     match place.and_then(|n| thread.signals.more.get_mut(n)) {

@@ -1,5 +1,6 @@
-//! Public conformance suites, natively and under `trommel record`: gcc's execution tests and the
-//! Linux Test Project's tests of system calls. None of their code is kept here.
+//! Public conformance suites, natively and under `trommel record`: gcc's execution tests, the Linux
+//! Test Project's tests of system calls, and the Open POSIX Test Suite. None of their code is kept
+//! here.
 //!
 //! What a suite says of each test is compared, not judged: a test that fails natively has to fail
 //! the same way. A test that differs is repeated natively, which tells one that differs from itself,
@@ -8,9 +9,11 @@
 
 mod gcc;
 mod ltp;
+mod posix;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -21,7 +24,7 @@ const WAYS: [&[&str]; 2] = [&["-e", "none"], &[]];
 const REPEATS: usize = 4;
 
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let usage = "usage: cargo xtask conform gcc|ltp [--from DIR] [NAME…]";
+    let usage = "usage: cargo xtask conform gcc|ltp|posix [--from DIR] [NAME…]";
     let (suite, rest) = args.split_first().ok_or(usage)?;
     let (mut from, mut names) = (None, Vec::new());
     let mut rest = rest.iter();
@@ -38,8 +41,22 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     match suite.as_str() {
         "gcc" => gcc::run(from, &names),
         "ltp" => ltp::run(from, &names),
+        "posix" => posix::run(from, &names),
         _ => Err(usage.into()),
     }
+}
+
+/// The words in front of a program: none natively, else the command under test with the arguments of
+/// `way`, writing to `data`.
+fn prefix(bin: &Path, way: Option<&[&str]>, data: &Path) -> Vec<OsString> {
+    let Some(way) = way else {
+        return Vec::new();
+    };
+    let mut words: Vec<OsString> = vec![bin.into(), "record".into(), "--quiet".into(), "-o".into()];
+    words.push(data.into());
+    words.extend(way.iter().map(Into::into));
+    words.push("--".into());
+    words
 }
 
 /// What is known of one test in the end.

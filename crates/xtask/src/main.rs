@@ -11,7 +11,7 @@
 //! cargo xtask changes                what it costs when code changes
 //! cargo xtask instructions           instructions a tuple of each compressor, under valgrind
 //! cargo xtask real [NAME…]           servers, build systems, JITs, debuggers: same behaviour
-//! cargo xtask conform gcc|ltp [--from DIR] [NAME…]   public conformance suites: same results
+//! cargo xtask conform gcc|ltp|posix [--from DIR] [NAME…]   public conformance suites: same results
 //! cargo xtask startup [ROUNDS]       how long programs take to start
 //! ```
 

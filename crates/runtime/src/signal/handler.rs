@@ -7,7 +7,7 @@ use linux_raw_sys::general as nr;
 
 use super::frame::{Action, AltStack, Info, UCONTEXT_BYTES, Ucontext};
 use super::leave::leave;
-use super::state::{bit, is_synchronous, set_action};
+use super::state::{bit, block, is_synchronous, set_action};
 use super::{
     RED_ZONE, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SIG_DFL, SIG_IGN, SIGFPE, SIGILL, SIGSEGV,
     SS_AUTODISARM, SS_DISABLE, TRAP_FLAG,
@@ -20,7 +20,9 @@ use crate::region::Range;
 use crate::sys;
 use crate::thread::Thread;
 
+/// Sends a signal again, for when the handler that does so returns.
 pub(super) fn requeue(info: &Info) {
+    block(info.signo);
     let (pid, tid) = (sys::getpid() as u64, sys::gettid() as u64);
     // SAFETY: a valid siginfo.
     let _ = unsafe {

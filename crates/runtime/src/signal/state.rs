@@ -26,7 +26,8 @@ pub struct Pending {
     pub first_mask: u64,
     /// A signal that waits for a boundary.
     pub(super) kept: Option<Info>,
-    /// Synchronous signals that were sent while one was kept, in the order of [`SYNCHRONOUS`].
+    /// Synchronous signals that were sent while one was kept, or are masked, in the order of
+    /// [`SYNCHRONOUS`].
     pub(super) more: [Option<Info>; SYNCHRONOUS.len()],
     /// The mask of the call that the kept signal ended, if that has one of its own.
     pub(super) waited_with: Option<u64>,
@@ -151,6 +152,19 @@ pub fn use_stack(stack: &AltStack) {
         sys::call(
             nr::__NR_sigaltstack,
             [&raw const *stack as u64, 0, 0, 0, 0, 0],
+        )
+    };
+}
+
+/// Blocks a signal, besides those that are.
+pub(super) fn block(signal: i32) {
+    const SIG_BLOCK: u64 = 0;
+    let mask = bit(signal);
+    // SAFETY: a valid word to read.
+    let _ = unsafe {
+        sys::call(
+            nr::__NR_rt_sigprocmask,
+            [SIG_BLOCK, &raw const mask as u64, 0, 8, 0, 0],
         )
     };
 }
@@ -462,6 +476,11 @@ impl Pending {
     /// Whether a stack pointer is on the runtime's own stack for handlers.
     pub fn on_own_stack(&self, rsp: u64) -> bool {
         rsp.wrapping_sub(self.own_stack.sp) <= self.own_stack.size
+    }
+
+    /// Whether the app blocks a signal that the kernel does not.
+    pub(super) fn is_masked(&self, signal: i32) -> bool {
+        self.true_mask.is_some_and(|mask| mask & bit(signal) != 0)
     }
 
     /// The app's mask, while the kernel's is another.

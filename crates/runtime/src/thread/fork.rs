@@ -16,7 +16,7 @@
 //! sees nothing of it. Its code cache stays: path numbers up to the `fork` mean in its records what
 //! they mean in its parent's, and the slot says how many those are. The host need not answer.
 //!
-//! A child for which there is no slot runs natively.
+//! A child for which there is no slot runs natively, and is counted in its parent's.
 //!
 //! # Invariants
 //! * Until its own slot is mapped the child writes to nothing that is shared.
@@ -63,7 +63,6 @@ fn claim(mapped: Mapped) -> Result<usize, NoSlot> {
         ring(directory);
         sys::futex_wait(&directory.slots, there, Some(NANOS), false);
     }
-    directory.refused.fetch_add(1, SeqCst);
     Err(NoSlot)
 }
 
@@ -92,6 +91,7 @@ fn adopt(mapped: Mapped, runtime: &Runtime, number: usize) -> Result<(), NoSlot>
         )
     };
     if done.is_err() {
+        parent.children.fetch_add(1, Relaxed);
         slot.state.store(Slot::FREE, SeqCst);
         return Err(NoSlot);
     }
@@ -146,10 +146,15 @@ impl Thread {
 
     /// In the parent: the child is `result`, or there is none. Gives up what was claimed too early.
     pub fn forked(&mut self, result: i64) {
+        let mapped = self.process.queue.mapped();
         let Some(number) = self.fork_slot.take() else {
+            // One that is made while the process is let go is told with that.
+            if result > 0 && !self.process.is_leaving() {
+                mapped.control().children.fetch_add(1, Relaxed);
+            }
             return;
         };
-        let slot = &self.process.queue.mapped().directory().slot[number];
+        let slot = &mapped.directory().slot[number];
         match result > 0 {
             // Should it die before it can say so itself.
             true => drop(slot.pid.compare_exchange(0, result as u32, SeqCst, Relaxed)),

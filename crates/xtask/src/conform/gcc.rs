@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use trommel_conformance::exec::{Job, Outcome, Scratch, cache_dir, difference};
 
-use super::{Verdict, all, compare, shell};
+use super::{Verdict, all, compare, prefix, shell};
 
 const LEVELS: [&str; 2] = ["-O0", "-O2"];
 
@@ -79,13 +79,7 @@ fn judge(bin: &Path, test: &Test, built: &Path) -> Result<Verdict, String> {
     let data = scratch.path("data");
     compare(
         |way| {
-            let mut argv: Vec<std::ffi::OsString> = Vec::new();
-            if let Some(way) = way {
-                argv.extend([bin.into(), "record".into(), "--quiet".into(), "-o".into()]);
-                argv.push(data.clone().into());
-                argv.extend(way.iter().map(Into::into));
-                argv.push("--".into());
-            }
+            let mut argv = prefix(bin, way, &data);
             argv.push(program.clone().into());
             Job::new(argv, &work)
                 .native(LIMIT)

@@ -7,14 +7,13 @@
 //! `TWARN` a test tells: the words behind them hold times and addresses.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use trommel_conformance::exec::{Job, Outcome, Scratch, cache_dir};
 
-use super::{Verdict, all, compare, shell};
+use super::{Verdict, all, compare, prefix, shell};
 
 /// Directories of `testcases/kernel/syscalls`, by what they are about.
 const CALLS: [(&str, &str); 6] = [
@@ -121,13 +120,7 @@ fn judge(bin: &Path, test: &Test, tree: &Path) -> Result<Verdict, String> {
             let scratch = Scratch::new().map_err(|e| e.to_string())?;
             let work = scratch.path("work");
             fs::create_dir(&work).map_err(|e| e.to_string())?;
-            let mut argv: Vec<OsString> = Vec::new();
-            if let Some(way) = way {
-                argv.extend([bin.into(), "record".into(), "--quiet".into(), "-o".into()]);
-                argv.push(scratch.path("data").into());
-                argv.extend(way.iter().map(Into::into));
-                argv.push("--".into());
-            }
+            let mut argv = prefix(bin, way, &scratch.path("data"));
             argv.push(test.dir.join(&test.command[0]).into());
             argv.extend(test.command[1..].iter().map(Into::into));
             let mut job = Job::new(argv, &work);
