@@ -278,10 +278,9 @@ fn found(
         }
         return landed(runtime, thread, context, frame);
     }
-    if signal == SIGTRAP && caused {
-        if info.code == TRAP_TRACE && (thread.stepping || thread.signals.rolling) {
-            return stepped(runtime, thread, context, frame);
-        }
+    let steps = thread.stepping || thread.signals.rolling;
+    if signal == SIGTRAP && caused && info.code == TRAP_TRACE && steps {
+        return stepped(runtime, thread, context, frame);
     }
     if caused && written::resolve(runtime, thread, context, info, frame) {
         return;
