@@ -34,7 +34,8 @@ use crate::elf;
 /// Counts the events of `argv` in its own executable, at most `limit` instructions.
 pub fn count<S: AsRef<OsStr>>(argv: &[S], limit: u64) -> io::Result<Counts> {
     let program = fs::canonicalize(argv[0].as_ref())?;
-    let mut child = traced(argv)?;
+    let scratch = crate::exec::Scratch::new()?;
+    let mut child = traced(argv, &scratch)?;
     let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
     let result = Stepper::new(pid, &program).and_then(|mut s| s.run(limit).map(|()| s.counts));
     let _ = child.kill();
@@ -43,10 +44,12 @@ pub fn count<S: AsRef<OsStr>>(argv: &[S], limit: u64) -> io::Result<Counts> {
 }
 
 /// Starts a program that stops at its first instruction.
-fn traced<S: AsRef<OsStr>>(argv: &[S]) -> io::Result<std::process::Child> {
+fn traced<S: AsRef<OsStr>>(
+    argv: &[S],
+    scratch: &crate::exec::Scratch,
+) -> io::Result<std::process::Child> {
     let mut command = Command::new(fs::canonicalize(argv[0].as_ref())?);
     // A file, as recorded programs have: libc asks what its output is.
-    let scratch = crate::exec::Scratch::new()?;
     command
         .args(&argv[1..])
         .stdin(Stdio::null())
@@ -65,7 +68,8 @@ fn traced<S: AsRef<OsStr>>(argv: &[S]) -> io::Result<std::process::Child> {
 /// The addresses of the instructions that `argv` executes from the first to the second time that it comes
 /// to `start`, handlers of signals included. Repetitions of one instruction count once.
 pub fn turn<S: AsRef<OsStr>>(argv: &[S], start: u64, limit: u64) -> io::Result<Vec<u64>> {
-    let mut child = traced(argv)?;
+    let scratch = crate::exec::Scratch::new()?;
+    let mut child = traced(argv, &scratch)?;
     let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
     let result = walk(pid, start, limit);
     let _ = child.kill();
