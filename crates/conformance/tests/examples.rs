@@ -12,7 +12,7 @@ use libtest_mimic::{Arguments, Trial};
 use trommel_conformance::exec::{Scratch, trommel, workspace};
 
 /// `cargo` and its words that documents may show.
-const CARGO: [&str; 12] = [
+const CARGO: [&str; 14] = [
     "cargo run --release -- record -- ",
     "cargo test --workspace",
     "cargo test -p trommel-conformance --test ",
@@ -21,6 +21,8 @@ const CARGO: [&str; 12] = [
     "cargo xtask instructions",
     "cargo xtask bench",
     "cargo xtask changes",
+    "cargo xtask conform",
+    "cargo xtask startup",
     "cargo xtask latency",
     "cargo xtask callgrind ",
     "cargo bench -p trommel-compress ",
