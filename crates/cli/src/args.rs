@@ -142,6 +142,10 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) no_opt: bool,
 
+    /// Keep control also of a program that would be faster without
+    #[arg(long)]
+    pub(crate) no_bail_out: bool,
+
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_names = ["PROGRAM", "ARGS"])]
     pub(crate) program: Vec<OsString>,

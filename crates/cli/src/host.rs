@@ -50,6 +50,8 @@ pub(crate) struct Options {
     pub(crate) traces: u32,
     /// Traces are optimised.
     pub(crate) optimise: bool,
+    /// The program is not let go because control does not pay.
+    pub(crate) stay: bool,
 }
 
 /// What a running process executes, and its arguments.
@@ -104,6 +106,7 @@ fn to_host(options: Options) -> Result<RecordOptions> {
         follow: options.follow,
         traces: options.traces,
         optimise: options.optimise,
+        stay: options.stay,
         stress: stress()?,
     })
 }

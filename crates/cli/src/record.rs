@@ -53,6 +53,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         follow: !args.no_follow,
         traces: 0,
         optimise: true,
+        stay: true,
     };
     let guard = interrupt::guard();
     let mut others = Others::default();

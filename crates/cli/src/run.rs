@@ -47,6 +47,7 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
         follow: true,
         traces: if args.no_traces { 0 } else { THRESHOLD },
         optimise: !args.no_opt,
+        stay: args.no_bail_out,
     };
     let guard = interrupt::guard();
     let mut others = Vec::new();

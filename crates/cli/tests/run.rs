@@ -38,7 +38,7 @@ fn stats(options: &[&str]) -> Value {
 
 #[test]
 fn a_hot_loop_becomes_traces_unless_they_are_not_wanted() {
-    let with = stats(&[]);
+    let with = stats(&["--no-bail-out"]);
     assert_eq!(with["schema"], "trommel.stats/1");
     assert_eq!(with["status"], 7);
     assert_eq!(with["command"][0], "sh");
@@ -47,7 +47,7 @@ fn a_hot_loop_becomes_traces_unless_they_are_not_wanted() {
     assert!(traces > 0, "{with}");
     assert!(number(&with, "trace_instructions") >= 2 * traces, "{with}");
     assert!(number(&with, "trace_bytes") > 0, "{with}");
-    let without = stats(&["--no-traces"]);
+    let without = stats(&["--no-traces", "--no-bail-out"]);
     assert_eq!(number(&without, "traces"), 0, "{without}");
     assert!(number(&without, "fragments") > 0, "{without}");
 }
@@ -60,6 +60,25 @@ fn every_process_is_in_the_statistics() {
     let commands = stats["processes"].as_array().expect("list");
     let is_true = |p: &&Value| p["command"][0] == "/bin/true";
     assert!(commands.iter().filter(is_true).count() == 1, "{stats}");
+}
+
+#[test]
+fn a_compiler_on_a_small_file_is_let_go() {
+    let dir = std::env::temp_dir().join(format!("trommel-run-cc-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("temp dir");
+    let path = |name: &str| dir.join(name).to_string_lossy().into_owned();
+    std::fs::write(path("x.c"), "int f(int x) { return x * 3; }\n").expect("source");
+    let (stats, source, object) = (path("stats"), path("x.c"), path("x.o"));
+    let compiler = ["gcc", "-O2", "-c", &source, "-o", &object];
+    let out = trommel(&[&["run", "--stats", &stats, "--"][..], &compiler].concat());
+    assert!(out.status.success() && out.stderr.is_empty());
+    assert!(std::fs::metadata(&object).is_ok_and(|m| m.len() > 0));
+    let text = std::fs::read(&stats).expect("statistics");
+    let stats: Value = serde_json::from_slice(&text).expect("JSON");
+    let let_go = stats["processes"].as_array().into_iter().flatten();
+    let bailed = let_go.filter(|p| p["let_go"].to_string().contains("not made faster"));
+    assert!(bailed.count() > 0, "{stats}");
+    std::fs::remove_dir_all(dir).expect("clean");
 }
 
 #[test]

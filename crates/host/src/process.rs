@@ -248,10 +248,13 @@ impl Process {
         if let Some(words) = let_go(shared)
             && served.let_go.is_empty()
         {
-            let who = who();
-            notice(&format!(
-                "not observed from here on: {who} runs natively because {words}"
-            ));
+            // Nothing is wrong with that, and nothing was to be observed.
+            if !is_bail_out(shared) {
+                let who = who();
+                notice(&format!(
+                    "not observed from here on: {who} runs natively because {words}"
+                ));
+            }
             served.let_go.push(words);
         }
         if !served.told
@@ -555,6 +558,10 @@ fn windows(shared: &Shared) -> String {
         .map(|[from, to, n]| format!("{from:x}-{to:x}:{n}"))
         .collect();
     format!("windows: {}; last {}", counts.join(", "), last.join(" "))
+}
+
+fn is_bail_out(shared: &Shared) -> bool {
+    shared.control().let_go.load(Relaxed) == LetGo::BailOut as u32
 }
 
 fn let_go(shared: &Shared) -> Option<String> {

@@ -54,6 +54,8 @@ pub struct RecordOptions {
     pub traces: u32,
     /// Traces are optimised.
     pub optimise: bool,
+    /// The program is not let go because control does not pay.
+    pub stay: bool,
     /// Stress options of the runtime, see `docs/testing.md`.
     pub stress: Stress,
 }

@@ -118,6 +118,7 @@ impl<'a> Session<'a> {
                 follow: options.follow,
                 traces: options.traces,
                 optimise: options.optimise,
+                stay: options.stay,
             },
             images: Images::default(),
             budget: Rc::new(Budget::new(options.memory)),

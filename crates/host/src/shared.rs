@@ -44,6 +44,8 @@ pub struct Terms {
     pub traces: u32,
     /// Traces are optimised.
     pub optimise: bool,
+    /// The program is not let go because control does not pay.
+    pub stay: bool,
 }
 
 impl Asked {
@@ -132,6 +134,7 @@ impl Shared {
         control.follow.store(terms.follow.into(), Relaxed);
         control.trace.threshold.store(terms.traces, Relaxed);
         control.trace.plain.store((!terms.optimise).into(), Relaxed);
+        control.trace.stay.store(terms.stay.into(), Relaxed);
         control.host_pid.store(std::process::id(), Relaxed);
         control.build.store(crate::image::build(), Relaxed);
         Ok(shared)

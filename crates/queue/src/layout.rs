@@ -160,6 +160,8 @@ pub enum LetGo {
     Restartable = 22,
     /// More threads at a time than [`MAX_THREADS`].
     ManyThreads = 11,
+    /// Control does not make it faster.
+    BailOut = 12,
 }
 
 impl LetGo {
@@ -175,6 +177,7 @@ impl LetGo {
             Self::Internal => "of an internal error of trommel; please report it",
             Self::ShadowStack => "it turned on its shadow stack",
             Self::ManyThreads => "it has more threads at a time than can be observed",
+            Self::BailOut => "it is not made faster under control",
             Self::Stress => "a stress option asked for it",
             Self::Restartable => "it has restartable sequences (rseq)",
             Self::SingleStep => "it steps through its own code with the trap flag",
@@ -195,6 +198,7 @@ impl LetGo {
             9 => Self::ShadowStack,
             10 => Self::NoMaps,
             11 => Self::ManyThreads,
+            12 => Self::BailOut,
             20 => Self::Stress,
             21 => Self::SingleStep,
             22 => Self::Restartable,
@@ -345,6 +349,9 @@ pub struct Traces {
     pub threshold: AtomicU32,
     /// Traces are laid out and not optimised. The host's to write.
     pub plain: AtomicU32,
+    /// The program is not let go because control does not pay. The host's to write.
+    pub stay: AtomicU32,
+    pad: AtomicU32,
     /// Paths of which no trace was made.
     pub abandoned: AtomicU64,
     /// Traces made.

@@ -11,6 +11,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use trommel_queue::LetGo;
 
 use crate::area::{Context, Reason};
+use crate::balance::Balance;
 use crate::cache::{AppPc, Cache, CachePc, Way};
 use crate::deliver::Shared;
 use crate::emit::{Code, Reg};
@@ -57,6 +58,8 @@ pub struct Runtime {
     pub evict: bool,
     /// The next thread to go on lets the process go (a stress option).
     pub leave: bool,
+    /// Whether control pays.
+    pub balance: Balance,
     /// Thread pages in use.
     pub pages: u32,
     /// Threads numbered so far.
@@ -225,6 +228,9 @@ impl Runtime {
         if core::mem::take(&mut self.leave) {
             return self.let_go(thread, context, LetGo::Stress);
         }
+        if self.balance.is_lost() && !thread.process.is_leaving() {
+            return self.let_go(thread, context, LetGo::BailOut);
+        }
         let from = from.filter(|_| !self.evict_if_asked());
         let fragile = thread.interrupted.is_some_and(|call| call.is_fragile(pc));
         if thread.process.is_leaving() && !fragile {
@@ -336,6 +342,7 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
     {
         native::host_gone(thread, context);
     }
+    let entered = stress::cycles();
     let mut runtime = process.runtime.lock();
     match stress::crossing() {
         Crossing::Usual => {}
@@ -349,11 +356,13 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
         r if r == Reason::Exit as u32 => {
             let target = runtime.cache.exit(context.exit).target;
             runtime.go(thread, context, target, Some(context.exit), false);
+            runtime.balance.spend(entered, stress::cycles());
         }
         r if r == Reason::Indirect as u32 => {
             control.indirect_misses.fetch_add(1, Relaxed);
             let pc = context.next_pc;
             runtime.go(thread, context, pc, None, true);
+            runtime.balance.spend(entered, stress::cycles());
         }
         r if r == Reason::Syscall as u32 => {
             let exit = runtime.cache.exit(context.exit);
@@ -397,6 +406,7 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
                 false => runtime.start_recording(thread, pc),
             }
             runtime.go(thread, context, pc, None, site);
+            runtime.balance.spend(entered, stress::cycles());
         }
         r if r == Reason::Changed as u32 => {
             let pc = runtime.cache.exit(context.exit).target;

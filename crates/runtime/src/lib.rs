@@ -20,6 +20,8 @@
 //! | [`translate`] | fragments from app code |
 //! | [`cache`] | arenas, fragments and the way from app addresses to them |
 //! | [`dispatch`] | what happens when control leaves the cache: translate, link, look up |
+//! | [`trace`] | hot paths, found and recorded |
+//! | [`balance`] | whether control pays |
 //! | [`deliver`] | the target's side of the queue and the dictionary |
 //! | [`syscall`] | system calls the runtime must see |
 //! | [`signal`] | the app's handlers under control, at exact places |
@@ -45,6 +47,7 @@ extern crate alloc;
 pub mod arch;
 pub mod area;
 pub mod attach;
+pub mod balance;
 pub mod cache;
 pub mod change;
 pub mod decode;

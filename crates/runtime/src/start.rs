@@ -20,6 +20,7 @@ use crate::area::{
     CONTEXT_OFFSET, Context, Entries, INDIRECT_TABLE, SECOND_BYTES, SECOND_OFFSET, STACKS_END,
 };
 use crate::attach;
+use crate::balance::Balance;
 use crate::cache::{AppPc, Cache};
 use crate::deliver::{Mapped, Queue, Shared};
 use crate::dispatch::Runtime;
@@ -203,6 +204,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         threads: vec![],
         evict: false,
         leave: false,
+        balance: Balance::new(threshold > 1 && control.trace.stay.load(Relaxed) == 0),
         pages: 1,
         numbers: 1,
         windows: Windows::of(window),

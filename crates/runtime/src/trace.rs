@@ -57,7 +57,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::area::{Context, Reason};
-use crate::cache::{AppPc, Exit, Head, Way};
+use crate::cache::{AppPc, Exit, Way};
 use crate::dispatch::Runtime;
 use crate::stress;
 use crate::thread::Thread;
@@ -162,7 +162,9 @@ impl Runtime {
 
     /// An indirect branch of a trace goes elsewhere, to `next`, once more.
     pub fn start_unrolled(&mut self, thread: &mut Thread, exit: u32, next: AppPc) {
-        self.cache.site_is_hot(exit, stress::cycles());
+        if self.cache.site_is_hot(exit, stress::cycles()) {
+            self.balance.fickle();
+        }
         let there = self.cache.lookup(next);
         if !there.is_some_and(|id| self.cache.is_trace(id)) {
             thread.recording = Some(Recording::of(next, true));
@@ -252,8 +254,6 @@ impl Runtime {
         };
         match (old, made) {
             (old, Some(new)) => {
-                let unrolled = recording.unrolled && closed;
-                self.cache.fragments[new as usize].head = Head::Trace { unrolled };
                 if let Some(old) = old {
                     self.cache.supersede(old, new);
                 }

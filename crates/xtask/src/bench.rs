@@ -15,11 +15,13 @@ use trommel_conformance::exec::Scratch;
 use crate::corpus::{names, script};
 
 /// How a workload is run: event kinds for `record`, or `run` and its options.
-const CONFIGURATIONS: [&str; 10] = [
+const CONFIGURATIONS: [&str; 12] = [
     "native",
     "run",
     "run --no-traces",
     "run --no-opt",
+    "run --no-bail-out",
+    "run --no-bail-out --no-opt",
     "none",
     "edge",
     "call",

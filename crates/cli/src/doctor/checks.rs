@@ -397,6 +397,7 @@ fn recording() -> Check {
         follow: false,
         traces: 0,
         optimise: true,
+        stay: true,
     };
     let guard = trommel_host::interrupt::guard();
     match host::record(options, &guard, &mut Others::default()) {

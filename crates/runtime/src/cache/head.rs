@@ -41,10 +41,7 @@ pub enum Head {
     /// It is not counted: nothing would be gained, or nothing can be made of it.
     Settled,
     /// It is a trace.
-    Trace {
-        /// It is a round of a loop that it goes on in behind the ends of usual traces.
-        unrolled: bool,
-    },
+    Trace,
 }
 
 /// What the selection of traces keeps in the cache.
@@ -112,7 +109,7 @@ impl Cache {
 
     /// Whether a fragment is a trace.
     pub fn is_trace(&self, id: u32) -> bool {
-        matches!(self.fragments[id as usize].head, Head::Trace { .. })
+        matches!(self.fragments[id as usize].head, Head::Trace)
     }
 
     /// The number that the next exit will have.
@@ -218,24 +215,22 @@ impl Cache {
     }
 
     /// The site of an exit has counted to its end. It counts again, a few times, each time longer;
-    /// then no more. With one miss in less than [`OFTEN`] cycles its branch is fickle.
-    pub fn site_is_hot(&mut self, exit: u32, now: u64) {
+    /// then no more. With one miss in less than [`OFTEN`] cycles its branch is fickle: then true.
+    pub fn site_is_hot(&mut self, exit: u32, now: u64) -> bool {
         const TIMES: u32 = 6;
         /// A miss takes about 20.
         const OFTEN: u64 = 250;
         let Some(n) = self.current_exit(exit) else {
-            return;
+            return false;
         };
         let Some(site) = self.heads.sites.get_mut(self.exits[n].next_link as usize) else {
-            return;
+            return false;
         };
         site.times += 1;
         let since = now.wrapping_sub(core::mem::replace(&mut site.last, now));
         let site = *site;
         let misses = u64::from(self.heads.threshold) << (site.times - 1);
-        if site.times > 1 && since < misses * OFTEN {
-            self.give_up(&site);
-        }
+        let fickle = site.times > 2 && since < misses * OFTEN && self.give_up(&site);
         let arena = &mut self.arenas[site.arena];
         if site.times < TIMES {
             let at = arena.counter(site.counter);
@@ -246,24 +241,27 @@ impl Cache {
             arena.give_counter_back(site.counter);
             Self::patch(site.patch, site.plain);
         }
+        fickle
     }
 
-    /// The branch of a site goes to too many places: usual traces end there.
-    fn give_up(&mut self, site: &Site) {
+    /// The branch of a site goes to too many places: usual traces end there, and the trace is given up.
+    /// False if that was done before.
+    fn give_up(&mut self, site: &Site) -> bool {
         let Some((fragment, _)) = self.fragment_at(site.patch) else {
-            return;
+            return false;
         };
         let entry = fragment.entry;
         let Some(id) = self.lookup(fragment.app) else {
-            return;
+            return false;
         };
         let fragment = &self.fragments[id as usize];
-        // An unrolled trace may contain the branch many times, each time with its own target.
-        if fragment.entry == entry && fragment.head == (Head::Trace { unrolled: false }) {
-            self.heads.fickle.insert(site.pc, 0);
-            self.cut_off(id);
-            self.bury(id);
+        if fragment.entry != entry || !matches!(fragment.head, Head::Trace) {
+            return false;
         }
+        self.heads.fickle.insert(site.pc, 0);
+        self.cut_off(id);
+        self.bury(id);
+        true
     }
 
     /// Whether an exit of a recorded fragment is an indirect branch that goes to too many places.

@@ -147,3 +147,97 @@ fn recipe(i: &Instruction) -> Option<Recipe> {
         right,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(bytes: &[u8]) -> Effect {
+        effect(bytes, AppPc(0x40_0000))
+    }
+
+    #[test]
+    fn flags_that_can_be_made_again_have_recipes() {
+        let recipe = |op, size, left, adjust, right| {
+            Some(Recipe {
+                op,
+                size,
+                left,
+                adjust,
+                right,
+            })
+        };
+        let c = Right::Constant;
+        let r = Right::Register;
+        let (sp, ax, bx, di) = (Reg::RSP, Reg::RAX, Reg::RBX, Reg::RDI);
+        for (bytes, wanted) in [
+            // add rsp, 0x18
+            (
+                &[0x48, 0x83, 0xc4, 0x18][..],
+                recipe(Op::Add, 8, sp, -0x18, c(0x18)),
+            ),
+            // sub rdi, 0x10
+            (
+                &[0x48, 0x83, 0xef, 0x10],
+                recipe(Op::Compare, 8, di, 0x10, c(0x10)),
+            ),
+            // cmp ebx, -1
+            (&[0x83, 0xfb, 0xff], recipe(Op::Compare, 4, bx, 0, c(-1))),
+            // test al, al; xor eax, eax; and rax, [rbx]
+            (&[0x84, 0xc0], recipe(Op::Test, 1, ax, 0, r(ax))),
+            (&[0x31, 0xc0], recipe(Op::Test, 4, ax, 0, r(ax))),
+            (&[0x48, 0x23, 0x03], recipe(Op::Test, 8, ax, 0, r(ax))),
+            // cmp ah, 1; cmp rax, [rbx]; add rax, rbx; neg rax
+            (&[0x80, 0xfc, 0x01], None),
+            (&[0x48, 0x3b, 0x03], None),
+            (&[0x48, 0x01, 0xd8], None),
+            (&[0x48, 0xf7, 0xd8], None),
+        ] {
+            let effect = of(bytes);
+            assert!(effect.overwrites && !effect.reads, "{bytes:x?}");
+            assert_eq!(effect.recipe, wanted, "{bytes:x?}");
+        }
+    }
+
+    #[test]
+    fn what_depends_on_flags_or_leaves_some_looks_at_them() {
+        // inc eax, shl eax, cl, adc eax, 0, pushf, sete al, je, cmovne eax, ebx, syscall
+        for bytes in [
+            &[0xff, 0xc0][..],
+            &[0xd3, 0xe0],
+            &[0x83, 0xd0, 0x00],
+            &[0x9c],
+            &[0x0f, 0x94, 0xc0],
+            &[0x74, 0x00],
+            &[0x0f, 0x45, 0xc3],
+            &[0x0f, 0x05],
+        ] {
+            let effect = of(bytes);
+            assert!(effect.reads && !effect.overwrites, "{bytes:x?}");
+        }
+        // mov rax, rbx and lea leave them alone.
+        for bytes in [&[0x48, 0x89, 0xd8][..], &[0x48, 0x8d, 0x43, 0x01]] {
+            let effect = of(bytes);
+            assert!(!effect.reads && !effect.modifies && effect.writes == Reg::RAX.bit());
+        }
+    }
+
+    #[test]
+    fn the_stack_pointer_moves_as_said() {
+        for (bytes, by) in [
+            (&[0x53][..], Some(-8)),
+            (&[0x5b], Some(8)),
+            (&[0xc3], Some(8)),
+            (&[0xc2, 0x08, 0x00], Some(16)),
+            (&[0xe8, 0, 0, 0, 0], Some(-8)),
+            // lea rsp, [rsp + 0x20]; lea rsp, [rbp]; pop rsp; mov rsp, rax
+            (&[0x48, 0x8d, 0x64, 0x24, 0x20], Some(0x20)),
+            (&[0x48, 0x8d, 0x65, 0x00], None),
+            (&[0x5c], None),
+            (&[0x48, 0x89, 0xc4], None),
+        ] {
+            assert_eq!(of(bytes).moves_stack, by, "{bytes:x?}");
+            assert!(of(bytes).writes & Reg::RSP.bit() != 0, "{bytes:x?}");
+        }
+    }
+}

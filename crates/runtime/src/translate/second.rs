@@ -255,7 +255,7 @@ impl Translator {
             guarded: self.from.guarded,
             state: self.from.state(),
             head: match self.trace {
-                true => Head::Trace { unrolled: false },
+                true => Head::Trace,
                 false => Head::Unknown,
             },
             first_link: UNLINKED,
