@@ -27,7 +27,7 @@ use crate::family::Family;
 
 /// The runtime's `window::SIGNAL`.
 const SIGNAL: i32 = 32;
-/// User time between two signals.
+/// User time between two signals, usually.
 const PERIOD: Duration = Duration::from_millis(1);
 /// How often new threads are looked for.
 pub const OFTEN: Duration = Duration::from_millis(5);
@@ -38,16 +38,18 @@ pub struct Pacer {
     events: HashMap<i32, OwnedFd>,
     looked: Option<Instant>,
     refused: Option<io::Error>,
+    period: Duration,
 }
 
 impl Pacer {
-    /// No events yet.
-    pub fn new(pid: Pid) -> Self {
+    /// No events yet. `period`: user time between two signals, if not as usual.
+    pub fn new(pid: Pid, period: Option<Duration>) -> Self {
         Self {
             pid,
             events: HashMap::new(),
             looked: None,
             refused: None,
+            period: period.unwrap_or(PERIOD),
         }
     }
 
@@ -70,7 +72,7 @@ impl Pacer {
             if self.events.contains_key(&tid) {
                 continue;
             }
-            match Event::open(tid, PERIOD) {
+            match Event::open(tid, self.period) {
                 Ok(event) => {
                     // The runtime may not have come as far, or be gone.
                     if family.is_mapped_by(Pid::from_raw(tid)) {

@@ -147,7 +147,11 @@ impl<'a> Session<'a> {
     /// The first program has started.
     pub fn first(&mut self, identity: Identity, shared: Shared, stream: Option<Stream>) {
         self.main = Some(identity.pid);
-        self.pacer = (self.terms.window != 0).then(|| Pacer::new(identity.pid));
+        self.pacer = (self.terms.window != 0).then(|| {
+            let pace = self.options.stress.pace;
+            let period = (pace != 0).then(|| Duration::from_micros(pace.into()));
+            Pacer::new(identity.pid, period)
+        });
         self.families.push(Rc::clone(shared.pages().family()));
         let program = &self.options.program.elf;
         self.observe(identity, shared, stream, program);
@@ -250,6 +254,13 @@ impl<'a> Session<'a> {
     /// Begins windows in threads of the first program that are new.
     fn pace(&mut self) {
         let family = self.families.first().cloned();
+        let ready = self.process(0).is_some_and(|(_, process)| {
+            let ready = &process.shared.control().windows_ready;
+            ready.load(Acquire) != 0
+        });
+        if !ready {
+            return;
+        }
         if let (Some(pacer), Some(family), None) = (&mut self.pacer, family, self.ended)
             && let Err(error) = pacer.look(&family)
         {

@@ -4,8 +4,9 @@
 
 use trommel_queue::{MAX_WINDOW, options};
 
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 15] = [
     "window",
+    "pace",
     "insns",
     "far",
     "guard",
@@ -28,6 +29,8 @@ pub struct Stress {
     pub options: u64,
     /// Instructions that control lasts for at a time; 0: for good.
     pub window: u32,
+    /// Microseconds of a thread's user time from one window to the next; 0: as many as usual.
+    pub pace: u32,
 }
 
 /// The options of a text.
@@ -37,6 +40,7 @@ pub struct Stress {
 pub fn parse(text: &str) -> Result<Stress, String> {
     let mut bits = 0;
     let mut window = 0;
+    let mut pace = 0;
     for item in text.split(',').filter(|i| !i.is_empty()) {
         let (name, value) = item.split_once('=').unwrap_or((item, "1"));
         let number: u64 = value
@@ -47,6 +51,10 @@ pub fn parse(text: &str) -> Result<Stress, String> {
             window = length
                 .filter(|length| (1..=MAX_WINDOW).contains(length))
                 .ok_or_else(|| format!("`{item}` is out of range"))?;
+            continue;
+        }
+        if name == "pace" {
+            pace = u32::try_from(number).map_err(|_| format!("`{item}` is out of range"))?;
             continue;
         }
         let (mask, shift, fixed) = match name {
@@ -74,6 +82,7 @@ pub fn parse(text: &str) -> Result<Stress, String> {
     Ok(Stress {
         options: bits,
         window,
+        pace,
     })
 }
 
@@ -101,7 +110,8 @@ mod tests {
             parse("guard,window=4096"),
             Ok(Stress {
                 options: options::GUARD,
-                window: 4096
+                window: 4096,
+                pace: 0
             })
         );
         for wrong in [

@@ -288,7 +288,8 @@ pub struct Control {
 
     /// Control lasts for so many instructions at a time ([`Windows`]); 0: for good.
     pub window: AtomicU32,
-    pad: AtomicU32,
+    /// The signal that begins windows has its handler.
+    pub windows_ready: AtomicU32,
     /// What came of that.
     pub windows: Windows,
 

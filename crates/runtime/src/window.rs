@@ -55,7 +55,7 @@
 #![allow(unsafe_code)] // reason: changes signal frames, sets GS.
 
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use linux_raw_sys::general as nr;
 use trommel_queue::{LAST_WINDOWS, MAX_WINDOW};
@@ -231,6 +231,8 @@ pub fn first(runtime: &mut Runtime, thread: &mut Thread, context: &mut Context, 
     set_left(context, length.into());
     thread.signals.block();
     runtime.actions.take_window_signal();
+    let ready = &runtime.shared.control().windows_ready;
+    ready.store(1, Release);
 }
 
 /// Waits until no thread is in a window: a disposition is the app's again.
