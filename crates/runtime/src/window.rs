@@ -203,6 +203,11 @@ fn enter(process: &'static Process, frame: &mut Ucontext, gs: u64) -> Option<()>
     let mut runtime = process.runtime.lock_anywhere();
     let length = runtime.windows.length;
     let thread = runtime.thread_of(process, tid)?;
+    // While what the app blocks is blocked: it may be sent to the process, and would find the app's handler.
+    if runtime.threads.is_empty() {
+        runtime.actions.take_synchronous();
+    }
+    runtime.threads.push(&raw const *thread);
     drop(runtime);
     let context = thread.context();
     thread.window = Some(Window::new(AppPc(frame.rip), length, gs));
@@ -316,10 +321,6 @@ impl Runtime {
 
     /// A thread's first steps in a window.
     pub fn begin_window(&mut self, thread: &mut Thread, context: &mut Context) {
-        if self.threads.is_empty() {
-            self.actions.take_synchronous();
-        }
-        self.threads.push(&raw const *thread);
         self.regions.doubt();
         let pc = context.next_pc;
         self.go_in_window(thread, context, pc, None, false);
@@ -389,6 +390,8 @@ impl Runtime {
     ) {
         self.remove(thread);
         if self.threads.is_empty() {
+            // This thread has the app's mask again when the handler returns.
+            signal::set_mask(u64::MAX);
             self.actions.give_back_synchronous();
         }
         Pending::forget_window_signals();
