@@ -388,10 +388,11 @@ impl Runtime {
         context: &Context,
         to: u64,
     ) {
+        // It has the app's mask again when the handler returns. Whatever it blocks may be sent to the process
+        // before that, and would find the app's handler once no thread is in a window.
+        signal::set_mask(u64::MAX);
         self.remove(thread);
         if self.threads.is_empty() {
-            // This thread has the app's mask again when the handler returns.
-            signal::set_mask(u64::MAX);
             self.actions.give_back_synchronous();
         }
         Pending::forget_window_signals();
