@@ -87,22 +87,27 @@ impl Job {
         self.run(&argv, limit)
     }
 
-    /// Requires that `trommel run`, with traces made of whatever is executed twice, shows what a
-    /// native run shows.
+    /// Requires that `trommel run`, as it is and with traces made of whatever is executed twice, shows
+    /// what a native run shows.
     pub fn check_traced(&self, trommel: &Path, limit: Duration) -> Result<(), String> {
-        let mut job = self.clone();
-        let more = std::env::var("TROMMEL_STRESS").unwrap_or_default();
-        let stress = format!("trace,{more}");
-        job.env.push(("TROMMEL_STRESS".into(), stress.into()));
-        // The program may show its environment.
-        let native = job.native(limit).map_err(|e| format!("native: {e}"))?;
-        let head = [trommel.as_os_str(), "run".as_ref(), "--".as_ref()];
-        let mut argv: Vec<OsString> = head.iter().map(OsString::from).collect();
-        argv.extend(self.argv.iter().cloned());
-        let seen = job
-            .run(&argv, limit * 10)
-            .map_err(|e| format!("{}: {e}", trommel.display()))?;
-        native.compare(&seen).map_err(|e| format!("run: {e}"))
+        let given = std::env::var("TROMMEL_STRESS").unwrap_or_default();
+        for stress in [given.clone(), format!("trace,{given}")] {
+            let mut job = self.clone();
+            job.env
+                .push(("TROMMEL_STRESS".into(), stress.clone().into()));
+            // The program may show its environment.
+            let native = job.native(limit).map_err(|e| format!("native: {e}"))?;
+            let head = [trommel.as_os_str(), "run".as_ref(), "--".as_ref()];
+            let mut argv: Vec<OsString> = head.iter().map(OsString::from).collect();
+            argv.extend(self.argv.iter().cloned());
+            let seen = job
+                .run(&argv, limit * 10)
+                .map_err(|e| format!("{}: {e}", trommel.display()))?;
+            native
+                .compare(&seen)
+                .map_err(|e| format!("run with stress `{stress}`: {e}"))?;
+        }
+        Ok(())
     }
 
     fn run(&self, argv: &[OsString], limit: Duration) -> io::Result<Outcome> {

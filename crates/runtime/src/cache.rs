@@ -391,7 +391,7 @@ impl Cache {
     ) -> u32 {
         /// What is hot is made anew, as a trace: the rest is packed.
         const PACKED: u64 = 16;
-        let line = match self.heads.threshold != 0 && !matches!(fragment.head, Head::Trace) {
+        let line = match self.heads.threshold != 0 && fragment.head != Head::Trace {
             true => PACKED,
             false => LINE,
         };

@@ -109,7 +109,7 @@ impl Cache {
 
     /// Whether a fragment is a trace.
     pub fn is_trace(&self, id: u32) -> bool {
-        matches!(self.fragments[id as usize].head, Head::Trace)
+        self.fragments[id as usize].head == Head::Trace
     }
 
     /// The number that the next exit will have.
@@ -255,7 +255,7 @@ impl Cache {
             return false;
         };
         let fragment = &self.fragments[id as usize];
-        if fragment.entry != entry || !matches!(fragment.head, Head::Trace) {
+        if fragment.entry != entry || fragment.head != Head::Trace {
             return false;
         }
         self.heads.fickle.insert(site.pc, 0);
