@@ -8,6 +8,7 @@
 //! cargo xtask stepper PROG ARGS…     the same, and loaded values, against single-stepping
 //! cargo xtask bench [--rounds N] [--csv FILE] [NAME…]   the cost table
 //! cargo xtask latency [SAMPLES]      how long signals take to their handlers
+//! cargo xtask windows                what a window of N instructions costs
 //! cargo xtask changes                what it costs when code changes
 //! cargo xtask instructions           instructions a tuple of each compressor, under valgrind
 //! cargo xtask real [NAME…]           servers, build systems, JITs, debuggers: same behaviour
@@ -25,6 +26,7 @@ mod latency;
 mod real;
 mod startup;
 mod tidy;
+mod windows;
 
 use std::process::{Command, ExitCode};
 
@@ -42,13 +44,14 @@ fn main() -> ExitCode {
         "stepper" => counts::stepper(&rest),
         "bench" => bench::run(&rest),
         "latency" => latency::run(&rest),
+        "windows" => windows::run(),
         "changes" => changes::run(),
         "instructions" => instructions::run(),
         "real" => real::run(&rest),
         "conform" => conform::run(&rest),
         "startup" => startup::run(&rest),
         _ => Err(
-            "usage: cargo xtask ci|tidy|corpus|callgrind|stepper|bench|changes|latency|instructions|real|conform|startup"
+            "usage: cargo xtask ci|tidy|corpus|callgrind|stepper|bench|windows|changes|latency|instructions|real|conform|startup"
                 .into(),
         ),
     };

@@ -1,0 +1,113 @@
+//! What a window costs: the program of `tests/windows/work.c`, which tells its own CPU time, natively and with
+//! windows of several lengths, begun every millisecond and ten times as often, in turns.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use trommel_conformance::exec::{Scratch, workspace};
+
+const ROUNDS: usize = 5;
+/// Microseconds of user time between windows.
+const PACES: [u32; 2] = [1000, 100];
+const LENGTHS: [u32; 4] = [4, 64, 1024, 8000];
+const KINDS: [&str; 3] = ["none", "edge,call", "edge,call,value,type"];
+/// Half a second or so.
+const WORK: &str = "60";
+
+/// One way to run it.
+struct Row {
+    length: u32,
+    pace: u32,
+    kinds: &'static str,
+    /// CPU seconds of the program, and of trommel; windows.
+    cpu: Vec<f64>,
+    windows: Vec<f64>,
+}
+
+pub(crate) fn run() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let [source, program, data] = ["timed.c", "timed", "data"].map(|name| scratch.path(name));
+    let work = workspace().join("tests/windows/work.c");
+    let text = format!(
+        "#define main work\n#include \"{}\"\n#undef main\n#include <time.h>\n\
+         static double now(void) {{ struct timespec t; clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); \
+         return t.tv_sec + t.tv_nsec * 1e-9; }}\n\
+         int main(int c, char **v) {{ double from = now(); work(c, v); \
+         printf(\"%.6f\\n\", now() - from); return 0; }}\n",
+        work.display()
+    );
+    fs::write(&source, text).map_err(|e| e.to_string())?;
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-w", "-o"]).arg(&program).arg(&source);
+    if !cc.status().map_err(|e| format!("cc: {e}"))?.success() {
+        return Err("cc failed".into());
+    }
+    let mut native = Vec::new();
+    let mut rows = Vec::new();
+    for pace in PACES {
+        for length in LENGTHS {
+            for kinds in KINDS {
+                let (cpu, windows) = (Vec::new(), Vec::new());
+                rows.push(Row {
+                    length,
+                    pace,
+                    kinds,
+                    cpu,
+                    windows,
+                });
+            }
+        }
+    }
+    for _ in 0..ROUNDS {
+        native.push(timed(Command::new(&program).arg(WORK))?.0);
+        for row in &mut rows {
+            let (cpu, windows) = row.once(&program, &data)?;
+            row.cpu.push(cpu);
+            row.windows.push(windows);
+        }
+    }
+    let native = super::bench::median(&mut native);
+    println!("| instructions | events | µs between | windows | time to native | µs a window |");
+    println!("|---|---|---|---|---|---|");
+    for row in &mut rows {
+        let cpu = super::bench::median(&mut row.cpu);
+        let windows = super::bench::median(&mut row.windows);
+        println!(
+            "| {} | {} | {} | {windows:.0} | {:.3} | {:.1} |",
+            row.length,
+            row.kinds,
+            row.pace,
+            cpu / native,
+            (cpu - native) / windows * 1e6
+        );
+    }
+    println!("\nMedians of {ROUNDS} interleaved rounds; natively {native:.3} s of CPU time.");
+    Ok(())
+}
+
+impl Row {
+    fn once(&self, program: &Path, data: &Path) -> Result<(f64, f64), String> {
+        let mut command = Command::new(super::trommel()?);
+        command.args(["record", "-e", self.kinds, "-o"]).arg(data);
+        command.arg("--").arg(program).arg(WORK);
+        let stress = format!("window={},pace={}", self.length, self.pace);
+        let (cpu, stderr) = timed(command.env("TROMMEL_STRESS", stress))?;
+        let ended = stderr
+            .split_once("windows: ended ")
+            .and_then(|(_, rest)| rest.split(',').next()?.parse().ok());
+        Ok((cpu, ended.ok_or("no word of windows")?))
+    }
+}
+
+/// The CPU seconds that the program tells, and what is on standard error.
+fn timed(command: &mut Command) -> Result<(f64, String), String> {
+    let output = command.output().map_err(|e| e.to_string())?;
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    if !output.status.success() {
+        return Err(format!("it ended with {}:\n{stderr}", output.status));
+    }
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let seconds = stdout.lines().last().and_then(|line| line.parse().ok());
+    Ok((seconds.ok_or("no time")?, stderr))
+}
