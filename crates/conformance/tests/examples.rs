@@ -23,6 +23,7 @@ const CARGO: [&str; 14] = [
     "cargo xtask changes",
     "cargo xtask conform",
     "cargo xtask startup",
+    "cargo xtask windows",
     "cargo xtask latency",
     "cargo xtask callgrind ",
     "cargo bench -p trommel-compress ",
