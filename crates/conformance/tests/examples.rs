@@ -12,7 +12,7 @@ use libtest_mimic::{Arguments, Trial};
 use trommel_conformance::exec::{Scratch, trommel, workspace};
 
 /// `cargo` and its words that documents may show.
-const CARGO: [&str; 14] = [
+const CARGO: [&str; 15] = [
     "cargo run --release -- record -- ",
     "cargo test --workspace",
     "cargo test -p trommel-conformance --test ",
