@@ -178,6 +178,8 @@ pub unsafe fn signalled(
         if !info.is_from_kernel() {
             return signal::hand_on(process, info, frame);
         }
+        // Synchronous ones that are sent would interrupt this handler where it has the lock.
+        signal::set_mask(u64::MAX);
         if enter(process, frame, gs).is_none() {
             let windows = &process.queue.control().windows;
             windows.skipped.fetch_add(1, Relaxed);
@@ -185,6 +187,7 @@ pub unsafe fn signalled(
         return NO_HANDLER;
     }
     // A synchronous one, in the middle of another thread's window.
+    signal::set_mask(u64::MAX);
     wait_for_dispositions(process);
     signal::again(info, frame);
     NO_HANDLER
