@@ -384,29 +384,24 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "give a number of seconds, such as 0.5".to_owned())
 }
 
+/// A whole number with one of these letters behind it, or none.
+fn scaled(text: &str, units: &[(char, u64)]) -> Option<u64> {
+    let unit = units.iter().find(|(letter, _)| text.ends_with(*letter));
+    let (digits, unit) = unit.map_or((text, 1), |(_, unit)| (&text[..text.len() - 1], *unit));
+    digits.parse::<u64>().ok()?.checked_mul(unit)
+}
+
 /// A number of bytes, at least a megabyte, with k, M or G behind it for powers of 1024.
 fn parse_bytes(text: &str) -> Result<u64, String> {
     const LEAST: u64 = 1 << 20;
-    let units = [('k', 10), ('M', 20), ('G', 30)];
-    let unit = units.iter().find(|(unit, _)| text.ends_with(*unit));
-    let (digits, shift) = unit.map_or((text, 0), |(_, shift)| (&text[..text.len() - 1], *shift));
-    let bytes = digits
-        .parse()
-        .ok()
-        .and_then(|n: u64| n.checked_mul(1 << shift));
-    bytes
+    scaled(text, &[('k', 1 << 10), ('M', 1 << 20), ('G', 1 << 30)])
         .filter(|bytes| *bytes >= LEAST)
         .ok_or_else(|| "give a number of bytes, such as 512M or 4G, at least 1M".to_owned())
 }
 
 /// A number above 0, with k or M behind it for thousands and millions.
 fn parse_number(text: &str) -> Result<u64, String> {
-    let (digits, unit) = match text.strip_suffix('k') {
-        Some(digits) => (digits, 1000),
-        None => text.strip_suffix('M').map_or((text, 1), |d| (d, 1_000_000)),
-    };
-    let number = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(unit));
-    number
+    scaled(text, &[('k', 1000), ('M', 1_000_000)])
         .filter(|n| *n > 0)
         .ok_or_else(|| format!("`{text}` is no number above 0, such as 500k or 20M"))
 }

@@ -22,11 +22,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
+use trommel_queue::WINDOW_SIGNAL;
 
 use crate::family::Family;
 
-/// The runtime's `window::SIGNAL`.
-const SIGNAL: i32 = 32;
 /// User time between two signals, usually.
 const PERIOD: Duration = Duration::from_millis(1);
 /// How often new threads are looked for.
@@ -134,7 +133,7 @@ impl Event {
         let owner = [OWNER_THREAD, tid];
         // SAFETY: a descriptor of ours, and an owner that lives here.
         let failed = unsafe {
-            libc::fcntl(fd, F_SETSIG, SIGNAL) < 0
+            libc::fcntl(fd, F_SETSIG, WINDOW_SIGNAL) < 0
                 || libc::fcntl(fd, F_SETOWN_EX, owner.as_ptr()) < 0
                 || libc::fcntl(fd, libc::F_SETFL, libc::O_RDWR | libc::O_ASYNC) < 0
         };

@@ -329,6 +329,10 @@ pub struct Windows {
 
 /// Windows that are remembered.
 pub const LAST_WINDOWS: usize = 32;
+/// The signal that begins a window: the C library's own for the cancellation of threads, which it lets no
+/// program handle, block or wait for. It installs its handler when a thread is cancelled first,
+/// and that takes no notice of signals which it has not sent; there are no windows from then on.
+pub const WINDOW_SIGNAL: i32 = 32;
 /// Instructions of a window at most.
 pub const MAX_WINDOW: u32 = 60_000;
 

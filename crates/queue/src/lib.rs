@@ -64,7 +64,7 @@ pub use layout::{
     MAX_CHUNK_BYTES, MAX_PATHS, MAX_RECORD, MAX_REGIONS, MAX_SLOTS, MAX_THREADS, MAX_VALUES,
     MAX_WINDOW, MAX_WORDS, POOL_BYTES, POOL_OFFSET, PUBLISHED_OFFSET, REGION_OFFSET,
     REQUEST_OFFSET, RegionRecord, Request, SLOT_BYTES, SPAWNED, Slot, State, THREAD_PAGE,
-    THREAD_PAGES_OFFSET, Unfollowed, Windows, chunk_start, slot_start,
+    THREAD_PAGES_OFFSET, Unfollowed, WINDOW_SIGNAL, Windows, chunk_start, slot_start,
 };
 
 /// Test options in the control words, see `docs/testing.md`.

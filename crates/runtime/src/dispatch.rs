@@ -209,6 +209,24 @@ impl Runtime {
         }
     }
 
+    /// Leads to the fragment of `pc` without the dispatcher from here on: from the exit, and (`checked`) from
+    /// the thread's indirect branches.
+    pub fn lead_to(
+        &mut self,
+        id: u32,
+        thread: &Thread,
+        pc: AppPc,
+        from: Option<u32>,
+        checked: bool,
+    ) {
+        if let Some(exit) = from {
+            self.cache.link(exit, id);
+        }
+        if checked && let Some(at) = self.checked_entry(id) {
+            self.targets[thread.targets].put(pc, at);
+        }
+    }
+
     /// Lets the app go on at `pc`. `from` is the exit to link with it.
     pub fn go(
         &mut self,
@@ -252,12 +270,8 @@ impl Runtime {
             Ok((id, flushed)) => {
                 self.watch_calls();
                 context.target = self.cache.fragments[id as usize].entry;
-                if let Some(exit) = from.filter(|_| !flushed) {
-                    self.cache.link(exit, id);
-                }
-                if checked && let Some(at) = self.checked_entry(id) {
-                    self.targets[thread.targets].put(pc, at);
-                }
+                let from = from.filter(|_| !flushed);
+                self.lead_to(id, thread, pc, from, checked);
             }
             Err(Refusal::Native | Refusal::Made) => native::step(thread, context),
             Err(Refusal::Vsyscall) => {

@@ -639,11 +639,7 @@ fn deliver(
     match action.handler {
         // The kernel does not let an instruction's fault be ignored.
         SIG_DFL | SIG_IGN if caused => {
-            let app = if signal == SIGTRAP && info.code != TRAP_TRACE {
-                AppPc(app.0 - 1)
-            } else {
-                app
-            };
+            let app = repeated(info, app);
             to_app_state(runtime, thread, context, frame, app, at);
             die(runtime, thread, context, info, frame, false);
         }

@@ -7,7 +7,7 @@
 //! different for the program: its signal handlers, masks, stacks, system calls and code are its own.
 //!
 //! # Strategy
-//! *In.* A signal of a number that no program handles ([`SIGNAL`]) finds the thread in its own code.
+//! *In.* A signal of a number that no program handles ([`WINDOW_SIGNAL`]) finds the thread in its own code.
 //! The handler finds the thread's area by its id and changes the frame that it returns from: all
 //! signals are blocked but the synchronous ones, the alternate stack and GS are the runtime's, and control comes to
 //! `arch::window`, which is an entry like those from the cache. The kernel's return from the
@@ -32,7 +32,10 @@
 //! delivered by the kernel itself where it ends. The synchronous ones are the runtime's from when the first
 //! thread enters a window until the last has left; in between the kernel has the app's own
 //! dispositions. A thread that is native and causes one meanwhile waits in the handler until the
-//! dispositions are back, and causes it again.
+//! dispositions are back, and causes it again. They can be *sent* too, at any moment. So all signals are blocked
+//! where a native thread takes the runtime's lock, and from where a thread that leaves gives
+//! the dispositions back until it has the app's mask again: its handler would find the lock taken, or a
+//! signal that the app blocks would find the app's handler.
 //!
 //! *Areas* belong to threads by their ids. That of a thread which has ended goes to another.
 //!
@@ -48,7 +51,7 @@
 //!
 //! # Invariants
 //! * While a thread is native nothing of the runtime is in its way: GS, mask, alternate stack are
-//!   its own, and so are all dispositions but that of [`SIGNAL`] unless another thread is in a window.
+//!   its own, and so are all dispositions but that of [`WINDOW_SIGNAL`] unless another thread is in a window.
 //! * `Runtime::threads` has the threads that are in a window.
 //! * The area of a thread is used by nobody else while the thread is there: it returns from a handler on
 //!   a stack in it.
@@ -58,7 +61,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use linux_raw_sys::general as nr;
-use trommel_queue::{LAST_WINDOWS, MAX_WINDOW};
+use trommel_queue::{LAST_WINDOWS, MAX_WINDOW, WINDOW_SIGNAL};
 
 use crate::arch;
 use crate::area::Context;
@@ -71,11 +74,6 @@ use crate::signal::{self, Info, Pending, Ucontext};
 use crate::sys;
 use crate::thread::{Process, Thread};
 use crate::translate::{Refusal, Shape};
-
-/// The signal that begins a window: the C library's own for the cancellation of threads, which it lets no
-/// program handle, block or wait for. It installs its handler when a thread is cancelled first,
-/// and that takes no notice of signals which it has not sent; there are no windows from then on.
-pub const SIGNAL: i32 = 32;
 
 /// Instructions of the longest fragment.
 pub const LONGEST: usize = 16;
@@ -91,9 +89,8 @@ const _: () = assert!(MAX_WINDOW as u64 + BEYOND < 1 << 16 && 1 << PARTS < LONGE
 pub struct Windows {
     /// Control lasts for as many instructions at a time; 0: for good.
     pub length: u32,
-    /// Threads that have areas, by their ids; the same order in both.
-    ids: Vec<u32>,
-    areas: Vec<*const Thread>,
+    /// The ids of threads and their areas.
+    areas: Vec<(u32, *const Thread)>,
     /// Areas at which those of ended threads are looked for.
     enough: usize,
 }
@@ -158,8 +155,7 @@ impl Windows {
 
     /// Takes note of a thread's area.
     pub fn add(&mut self, thread: &Thread) {
-        self.ids.push(thread.writer.tid);
-        self.areas.push(&raw const *thread);
+        self.areas.push((thread.writer.tid, &raw const *thread));
     }
 }
 
@@ -174,7 +170,7 @@ pub unsafe fn signalled(
     gs: u64,
 ) -> u64 {
     const NO_HANDLER: u64 = 0;
-    if info.signo == SIGNAL {
+    if info.signo == WINDOW_SIGNAL {
         if !info.is_from_kernel() {
             return signal::hand_on(process, info, frame);
         }
@@ -268,23 +264,23 @@ impl Runtime {
         reason = "what is returned is the calling thread's own"
     )]
     fn thread_of(&mut self, process: &'static Process, tid: u32) -> Option<&'static mut Thread> {
-        let known = self.windows.ids.iter().position(|id| *id == tid);
-        if let Some(n) = known {
+        let mut known = self.windows.areas.iter();
+        if let Some(&(_, area)) = known.find(|(id, _)| *id == tid) {
             // SAFETY: areas stay; this one is the calling thread's, which does not use it otherwise.
-            return Some(unsafe { &mut *self.windows.areas[n].cast_mut() });
+            return Some(unsafe { &mut *area.cast_mut() });
         }
-        let thread = match self.vacant(process) {
+        let thread = match self.vacant() {
             Some(n) => {
-                self.windows.ids[n] = tid;
+                let known = &mut self.windows.areas[n];
+                known.0 = tid;
                 // SAFETY: that of a thread which does not exist any more.
-                let thread = unsafe { &mut *self.windows.areas[n].cast_mut() };
+                let thread = unsafe { &mut *known.1.cast_mut() };
                 process.queue.hand_in(&mut thread.writer);
                 thread
             }
             None => {
                 let thread = Thread::make(process, self)?;
-                self.windows.ids.push(tid);
-                self.windows.areas.push(&raw const *thread);
+                self.windows.areas.push((tid, &raw const *thread));
                 thread
             }
         };
@@ -298,7 +294,7 @@ impl Runtime {
 
     /// The area of a thread that has ended. They are looked for when there are twice as many areas as
     /// there were threads the last time.
-    fn vacant(&mut self, _process: &Process) -> Option<usize> {
+    fn vacant(&mut self) -> Option<usize> {
         const FEW: usize = 16;
         if self.windows.areas.len() < self.windows.enough.max(FEW) {
             return None;
@@ -310,7 +306,7 @@ impl Runtime {
         };
         let mut found = None;
         let mut there = 0;
-        for (n, tid) in self.windows.ids.iter().enumerate() {
+        for (n, (tid, _)) in self.windows.areas.iter().enumerate() {
             match is_there(*tid) {
                 true => there += 1,
                 false => found = Some(n),
@@ -356,12 +352,8 @@ impl Runtime {
                 if left < LONGEST {
                     return;
                 }
-                if let Some(exit) = from.filter(|_| !flushed) {
-                    self.cache.link(exit, id);
-                }
-                if checked && let Some(at) = self.checked_entry(id) {
-                    self.targets[thread.targets].put(pc, at);
-                }
+                let from = from.filter(|_| !flushed);
+                self.lead_to(id, thread, pc, from, checked);
             }
             Err(Refusal::Call) => end(thread, context, End::Call),
             Err(Refusal::Moved(range)) => {

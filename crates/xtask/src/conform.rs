@@ -13,7 +13,9 @@ mod posix;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -57,6 +59,22 @@ fn prefix(bin: &Path, way: Option<&[&str]>, data: &Path) -> Vec<OsString> {
     words.extend(way.iter().map(Into::into));
     words.push("--".into());
     words
+}
+
+/// Compiles a test with `options`, so that there is either all of `out` or nothing. An error says why not.
+fn compile(options: impl FnOnce(&mut Command), out: &Path) -> Result<(), String> {
+    let part = out.with_extension("part");
+    let mut command = Command::new("gcc");
+    options(command.arg("-w").arg("-o").arg(&part));
+    let done = command.output().map_err(|e| format!("gcc: {e}"))?;
+    if !done.status.success() {
+        let said = String::from_utf8_lossy(&done.stderr);
+        let line = said
+            .lines()
+            .find(|l| l.contains("error") || l.contains("undefined"));
+        return Err(format!("gcc: {}", line.unwrap_or("fails")));
+    }
+    fs::rename(&part, out).map_err(|e| e.to_string())
 }
 
 /// What is known of one test in the end.

@@ -123,15 +123,14 @@ fn header(out: &mut impl Write, profile: &Profile, style: Style) -> io::Result<(
     };
     writeln!(out, "# lost        {dropped}{waits}")?;
     writeln!(out, "# compressor  {}", printable(&profile.compressor))?;
-    let bounds = match run.undercount {
-        0 => error_bounds(&profile.compressor),
-        most => format!(
-            "counts of values may be up to {} too low each, as memory was short; the rest: {}",
-            grouped(most),
-            error_bounds(&profile.compressor)
-        ),
-    };
-    writeln!(out, "# error       {bounds}")?;
+    writeln!(out, "# error       {}", error_bounds(&profile.compressor))?;
+    if run.undercount > 0 {
+        writeln!(
+            out,
+            "#             but counts of values may be up to {} too low each, as memory was short",
+            grouped(run.undercount)
+        )?;
+    }
     if let Some(line) = threads(profile) {
         writeln!(out, "# threads     {line}")?;
     }

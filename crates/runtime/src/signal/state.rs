@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // reason: system calls.
 
 use linux_raw_sys::general as nr;
+use trommel_queue::WINDOW_SIGNAL;
 
 use super::frame::{Action, AltStack, Info, Ucontext};
 use super::handler::requeue;
@@ -11,7 +12,6 @@ use super::{
 };
 use crate::arch;
 use crate::sys;
-use crate::window;
 
 /// The app's view of its dispositions, which all threads share.
 pub struct Actions(pub(super) [Action; SIGNALS]);
@@ -286,7 +286,7 @@ impl Actions {
             flags: SA_RESTART,
             ..Action::default()
         });
-        self.0[window::SIGNAL as usize] = exchange_action(window::SIGNAL, &own);
+        self.0[WINDOW_SIGNAL as usize] = exchange_action(WINDOW_SIGNAL, &own);
     }
 
     /// Gives the kernel the app's dispositions.
@@ -391,7 +391,7 @@ impl Pending {
     /// A window has ended: signals that were to begin others meanwhile are forgotten, or they would be
     /// queued without end where windows last longer than the time between them.
     pub fn forget_window_signals() {
-        let set = bit(window::SIGNAL);
+        let set = bit(WINDOW_SIGNAL);
         let none = [0_u64; 2];
         let mut info = Info::none();
         let args = [

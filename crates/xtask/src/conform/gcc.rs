@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use trommel_conformance::exec::{Job, Outcome, Scratch, cache_dir, difference};
 
-use super::{Verdict, all, compare, prefix, shell};
+use super::{Verdict, all, compare, compile, prefix, shell};
 
 const LEVELS: [&str; 2] = ["-O0", "-O2"];
 
@@ -143,23 +143,11 @@ fn build(test: &Test, built: &Path) -> Result<PathBuf, String> {
         sources.push(test.source.with_file_name(format!("{stem}-lib.c")));
         sources.push(test.source.with_file_name("lib/main.c"));
     }
-    let part = out.with_extension("part");
-    let done = Command::new("gcc")
-        .args(["-w", test.level, "-o"])
-        .arg(&part)
-        .args(sources)
-        .args(options(&String::from_utf8_lossy(&text)))
-        .arg("-lm")
-        .output()
-        .map_err(|e| format!("gcc: {e}"))?;
-    if !done.status.success() {
-        let said = String::from_utf8_lossy(&done.stderr);
-        let line = said
-            .lines()
-            .find(|l| l.contains("error") || l.contains("undefined"));
-        return Err(format!("gcc: {}", line.unwrap_or("fails")));
-    }
-    fs::rename(&part, &out).map_err(|e| e.to_string())?;
+    let asked = options(&String::from_utf8_lossy(&text));
+    let arguments = |gcc: &mut Command| {
+        gcc.arg(test.level).args(sources).args(asked).arg("-lm");
+    };
+    compile(arguments, &out)?;
     Ok(out)
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use trommel_conformance::exec::{Job, Outcome, Scratch, cache_dir};
 
-use super::{all, compare, prefix, shell};
+use super::{all, compare, compile, prefix, shell};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -134,26 +134,15 @@ fn build(test: &Test, suite: &Path, built: &Path) -> Result<PathBuf, String> {
     if out.exists() {
         return Ok(out);
     }
-    let part = out.with_extension("part");
-    let done = Command::new("gcc")
-        .args(["-w", "-O2", "-pthread", "-I"])
-        .arg(suite.join("include"))
-        .arg("-I")
-        .arg(test.source.with_file_name(""))
-        .arg("-o")
-        .arg(&part)
-        .arg(&test.source)
-        .arg(built.join("lib.a"))
-        .args(["-lrt", "-lm"])
-        .output()
-        .map_err(|e| format!("gcc: {e}"))?;
-    if !done.status.success() {
-        let said = String::from_utf8_lossy(&done.stderr);
-        let line = said
-            .lines()
-            .find(|l| l.contains("error") || l.contains("undefined"));
-        return Err(format!("gcc: {}", line.unwrap_or("fails")));
-    }
-    fs::rename(&part, &out).map_err(|e| e.to_string())?;
+    let arguments = |gcc: &mut Command| {
+        gcc.args(["-O2", "-pthread", "-I"])
+            .arg(suite.join("include"))
+            .arg("-I")
+            .arg(test.source.with_file_name(""))
+            .arg(&test.source)
+            .arg(built.join("lib.a"))
+            .args(["-lrt", "-lm"]);
+    };
+    compile(arguments, &out)?;
     Ok(out)
 }
