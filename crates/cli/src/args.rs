@@ -142,6 +142,18 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) no_opt: bool,
 
+    /// Link no exit of a fragment to the next: each goes through the dispatcher
+    #[arg(long)]
+    pub(crate) no_link: bool,
+
+    /// End traces at returns: none is predicted
+    #[arg(long)]
+    pub(crate) no_returns: bool,
+
+    /// Bytes of translated code, such as 512k or 4M: with more, all of it is dropped [default: as much as there is room for]
+    #[arg(long, value_name = "BYTES", value_parser = parse_cache)]
+    pub(crate) cache: Option<u64>,
+
     /// Keep control also of a program that would be faster without
     #[arg(long)]
     pub(crate) no_bail_out: bool,
@@ -397,6 +409,14 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
     scaled(text, &[('k', 1 << 10), ('M', 1 << 20), ('G', 1 << 30)])
         .filter(|bytes| *bytes >= LEAST)
         .ok_or_else(|| "give a number of bytes, such as 512M or 4G, at least 1M".to_owned())
+}
+
+/// Bytes of code cache.
+fn parse_cache(text: &str) -> Result<u64, String> {
+    const LEAST: u64 = 64 << 10;
+    scaled(text, &[('k', 1 << 10), ('M', 1 << 20), ('G', 1 << 30)])
+        .filter(|bytes| *bytes >= LEAST)
+        .ok_or_else(|| "give a number of bytes, such as 512k or 4M, at least 64k".to_owned())
 }
 
 /// A number above 0, with k or M behind it for thousands and millions.

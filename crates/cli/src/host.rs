@@ -11,6 +11,7 @@ use trommel_host::launch::Inherited;
 use trommel_host::only;
 use trommel_host::record::{self, Engine, RecordError, RecordOptions, Recording};
 use trommel_host::running::{self, Refusal};
+use trommel_host::tracing::Tracing;
 use trommel_profile::Profile;
 use trommel_symbol::launch::Program;
 use trommel_tuple::{KindSet, Vaddr};
@@ -46,12 +47,8 @@ pub(crate) struct Options {
     pub(crate) only: Vec<Only>,
     /// Observe children and the programs that they execute too.
     pub(crate) follow: bool,
-    /// Times that a start is come by before a trace is made; 0: none is.
-    pub(crate) traces: u32,
-    /// Traces are optimised.
-    pub(crate) optimise: bool,
-    /// The program is not let go because control does not pay.
-    pub(crate) stay: bool,
+    /// Traces.
+    pub(crate) tracing: Tracing,
 }
 
 /// What a running process executes, and its arguments.
@@ -104,9 +101,7 @@ fn to_host(options: Options) -> Result<RecordOptions> {
         memory: options.memory,
         only: options.only.iter().map(only).collect(),
         follow: options.follow,
-        traces: options.traces,
-        optimise: options.optimise,
-        stay: options.stay,
+        tracing: options.tracing,
         stress: stress()?,
     })
 }

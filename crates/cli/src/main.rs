@@ -21,6 +21,7 @@ mod query;
 mod record;
 mod report;
 mod run;
+mod stats;
 mod stream;
 
 use std::process::ExitCode;

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use trommel_host::interrupt;
+use trommel_host::tracing::Tracing;
 use trommel_profile::Profile;
 use trommel_store::Written;
 use trommel_symbol::launch;
@@ -51,9 +52,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         memory: args.memory,
         only: args.only,
         follow: !args.no_follow,
-        traces: 0,
-        optimise: true,
-        stay: true,
+        tracing: Tracing::NONE,
     };
     let guard = interrupt::guard();
     let mut others = Others::default();

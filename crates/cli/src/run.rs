@@ -11,8 +11,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use trommel_compress::Spec;
 use trommel_host::interrupt;
-use trommel_host::record::{Engine, Recording};
-use trommel_profile::Profile;
+use trommel_host::tracing::Tracing;
 use trommel_symbol::launch;
 use trommel_tuple::KindSet;
 
@@ -21,7 +20,7 @@ use crate::compress;
 use crate::exit;
 use crate::host::{self, Options};
 use crate::inherited;
-use crate::json::Json;
+use crate::stats;
 
 /// Times that a start of a trace is come by before one is made.
 ///
@@ -33,7 +32,7 @@ const THRESHOLD: u32 = 1000;
 pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
     let path = std::env::var_os("PATH");
     let program = launch::resolve(&args.program[0], path.as_deref())?;
-    let stats = args.stats.as_deref().map(open).transpose()?;
+    let to = args.stats.as_deref().map(open).transpose()?;
     let options = Options {
         program,
         arguments: args.program,
@@ -45,20 +44,27 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
         memory: None,
         only: Vec::new(),
         follow: true,
-        traces: if args.no_traces { 0 } else { THRESHOLD },
-        optimise: !args.no_opt,
-        stay: args.no_bail_out,
+        tracing: Tracing {
+            threshold: if args.no_traces { 0 } else { THRESHOLD },
+            optimise: !args.no_opt,
+            link: !args.no_link,
+            returns: !args.no_returns,
+            stay: args.no_bail_out,
+            cache: args.cache.unwrap_or(0),
+            series: to.is_some(),
+        },
     };
     let guard = interrupt::guard();
     let mut others = Vec::new();
     let (recording, outcome) = host::run(options, &guard, &mut |profile, engine| {
-        if stats.is_some() {
+        if to.is_some() {
             others.push((profile, engine));
         }
     })?;
-    if let Some(out) = stats {
+    if let Some(out) = to {
         let name = args.stats.as_deref().unwrap_or(Path::new("-")).display();
-        write(BufWriter::new(out), &recording, &others).with_context(|| format!("{name}"))?;
+        stats::write(BufWriter::new(out), &recording, &others)
+            .with_context(|| format!("{name}"))?;
     }
     drop(guard);
     Ok(exit::like(outcome))
@@ -76,66 +82,4 @@ fn open(path: &Path) -> Result<Box<dyn Write>> {
     let file = File::create(path)
         .with_context(|| format!("{}: cannot write the statistics", path.display()))?;
     Ok(Box::new(file))
-}
-
-/// Writes `trommel.stats/1`.
-fn write(out: impl Write, recording: &Recording, others: &[(Profile, Engine)]) -> Result<()> {
-    let run = &recording.profile.run;
-    let mut json = Json::new(out);
-    json.object()?;
-    json.text("schema", "trommel.stats/1")?;
-    words(&mut json, "command", &recording.profile.command)?;
-    match run.status {
-        Some(status) => json.number("status", status)?,
-        None => json.null("status")?,
-    }
-    json.number("wall_ns", run.wall)?;
-    json.number("cpu_ns", run.target_cpu)?;
-    json.number("host_cpu_ns", run.host_cpu)?;
-    json.member_array("processes")?;
-    process(&mut json, &recording.profile, &recording.engine)?;
-    for (profile, engine) in others {
-        process(&mut json, profile, engine)?;
-    }
-    json.end_array()?;
-    json.end_object()?;
-    json.finish()?;
-    Ok(())
-}
-
-fn words<W: Write>(json: &mut Json<W>, name: &str, list: &[Vec<u8>]) -> io::Result<()> {
-    json.member_array(name)?;
-    for word in list {
-        json.element(&String::from_utf8_lossy(word))?;
-    }
-    json.end_array()
-}
-
-fn process<W: Write>(json: &mut Json<W>, profile: &Profile, engine: &Engine) -> io::Result<()> {
-    json.object()?;
-    json.number("pid", profile.origin.pid)?;
-    json.number("parent", profile.origin.parent)?;
-    words(json, "command", &profile.command)?;
-    for (name, value) in [
-        ("fragments", engine.fragments),
-        ("fragment_instructions", engine.instructions),
-        ("traces", engine.traces),
-        ("trace_instructions", engine.trace_instructions),
-        ("trace_bytes", engine.trace_bytes),
-        ("traces_abandoned", engine.traces_abandoned),
-        ("cache_bytes", engine.cache_bytes),
-        ("dispatches", engine.dispatches),
-        ("indirect_misses", engine.indirect_misses),
-        ("syscalls", engine.syscalls),
-        ("signals", engine.signals),
-        ("invalidations", engine.invalidations),
-    ] {
-        json.number(name, value)?;
-    }
-    json.member_array("let_go")?;
-    for words in &profile.run.let_go {
-        json.element(words.as_str())?;
-    }
-    json.end_array()?;
-    json.end_object()
 }

@@ -4,6 +4,8 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
+use trommel_aware::{Answer, Counts};
+
 fn trommel(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_trommel"))
         .args(args)
@@ -81,8 +83,156 @@ fn a_compiler_on_a_small_file_is_let_go() {
     std::fs::remove_dir_all(dir).expect("clean");
 }
 
+/// The statistics of a program that ends well.
+fn stats_of(name: &str, options: &[&str], program: &[&str]) -> Value {
+    let file = std::env::temp_dir().join(format!("trommel-run-{name}-{}", std::process::id()));
+    let path = file.to_string_lossy().into_owned();
+    let args = [&["run", "--stats", &path][..], options, &["--"], program].concat();
+    let out = trommel(&args);
+    assert!(out.status.success(), "{args:?}: {out:?}");
+    let text = std::fs::read(&file).expect("statistics");
+    std::fs::remove_file(&file).expect("clean");
+    serde_json::from_slice(&text).expect("JSON")
+}
+
+fn number(stats: &Value, name: &str) -> u64 {
+    stats["processes"][0][name]
+        .as_u64()
+        .unwrap_or_else(|| panic!("no {name} in {stats}"))
+}
+
+/// Some work of a shell, again and again.
+const WORK: &str =
+    "i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); case $i in *7) x=$i;; *3) x=${x#1};; esac; done";
+
+#[test]
+fn a_bounded_cache_is_flushed_and_stays_within_its_bounds() {
+    let all = stats_of("whole", &["--no-bail-out"], &["sh", "-c", WORK]);
+    assert_eq!(number(&all, "flushes_full"), 0, "{all}");
+    let bound = 96 << 10;
+    let options = ["--no-bail-out", "--cache", "96k"];
+    let stats = stats_of("bounded", &options, &["sh", "-c", WORK]);
+    assert!(number(&stats, "flushes_full") > 0, "{stats}");
+    assert!(number(&all, "cache_bytes") > bound, "{all}");
+    // A fragment or trace may come on top.
+    let most = bound + (32 << 10);
+    let series = stats["processes"][0]["series"].as_array().expect("list");
+    assert!(
+        series
+            .iter()
+            .all(|s| s["cache_bytes"].as_u64().is_some_and(|b| b < most))
+    );
+}
+
+#[test]
+fn a_working_set_that_changes_is_flushed() {
+    let perl = Command::new("perl").arg("-v").output();
+    if !perl.is_ok_and(|out| out.status.success()) {
+        eprintln!("skipped: no perl");
+        return;
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/src/dynamo/phases.pl");
+    let stats = stats_of("phases", &["--no-bail-out"], &["perl", script]);
+    assert!(number(&stats, "flushes_phase") > 0, "{stats}");
+    // Traces were made in each phase, and few in between.
+    let series = stats["processes"][0]["series"].as_array().expect("list");
+    let of = |sample: &Value, name: &str| sample[name].as_u64().expect("number");
+    let flushed = series
+        .windows(2)
+        .find(|pair| of(&pair[1], "flushes_phase") == 1);
+    let at = flushed.map(|pair| of(&pair[1], "cpu_ns")).expect("a flush");
+    let traces = |from: u64, to: u64| {
+        let within = series
+            .iter()
+            .filter(|s| (from..=to).contains(&of(s, "cpu_ns")));
+        let counts: Vec<u64> = within.map(|s| of(s, "traces")).collect();
+        counts.last().unwrap_or(&0) - counts.first().unwrap_or(&0)
+    };
+    let (calm, burst) = (
+        traces(at - 250_000_000, at - 60_000_000),
+        traces(at - 60_000_000, at + 60_000_000),
+    );
+    assert!(
+        burst > 2 * calm,
+        "{calm} traces before, {burst} at the flush at {at}"
+    );
+}
+
+#[test]
+fn each_of_the_engines_means_can_be_turned_off() {
+    let run = |name, options: &[&str]| {
+        stats_of(
+            name,
+            &[&["--no-bail-out"], options].concat(),
+            &["sh", "-c", WORK],
+        )
+    };
+    let all = run("all", &[]);
+    assert!(
+        number(&all, "links") > 0 && number(&all, "traces") > 0,
+        "{all}"
+    );
+    let unlinked = run("unlinked", &["--no-link"]);
+    assert_eq!(number(&unlinked, "links"), 0, "{unlinked}");
+    assert!(number(&unlinked, "traces") > 0, "{unlinked}");
+    assert!(number(&unlinked, "dispatches") > 10 * number(&all, "dispatches"));
+    let no_returns = run("returns", &["--no-returns"]);
+    assert!(number(&no_returns, "traces") > 0, "{no_returns}");
+    let lengths = |stats: &Value| number(stats, "trace_instructions") / number(stats, "traces");
+    assert!(lengths(&no_returns) < lengths(&all), "{no_returns}\n{all}");
+    let sums = all["processes"][0]["trace_lengths"]
+        .as_array()
+        .expect("list");
+    let sum: u64 = sums
+        .iter()
+        .filter_map(|class| class["traces"].as_u64())
+        .sum();
+    assert_eq!(sum, number(&all, "traces"));
+}
+
+/// What the next test runs under trommel; by itself, what the program does without.
+#[test]
+fn a_program_that_knows_of_us() {
+    let mut counts = Counts::default();
+    let under = trommel_aware::present();
+    assert!(under.is_none_or(|version| version == trommel_aware::VERSION));
+    let expected = if under.is_some() {
+        Answer::Done
+    } else {
+        Answer::Absent
+    };
+    let code = a_program_that_knows_of_us as *const u8;
+    assert_eq!(trommel_aware::hot(code..code.wrapping_add(64)), expected);
+    assert_eq!(trommel_aware::stop(), expected);
+    assert_eq!(trommel_aware::start(), expected);
+    assert_eq!(trommel_aware::counts(&mut counts), expected);
+    assert_eq!(counts.requests > 0, under.is_some());
+    if std::env::var_os("TROMMEL_AWARE").is_some() {
+        assert!(under.is_some(), "it should have been");
+        let wrong = trommel_aware::volatile(code..code);
+        assert_eq!(wrong, Answer::Wrong);
+        assert_eq!(trommel_aware::leave(), Answer::Done);
+        assert_eq!(trommel_aware::present(), None);
+    }
+}
+
+#[test]
+fn requests_are_answered() {
+    let me = std::env::current_exe().expect("this program");
+    let me = me.to_string_lossy();
+    let test = ["--exact", "a_program_that_knows_of_us", "--test-threads=1"];
+    let aware = ["env", "TROMMEL_AWARE=1", &me];
+    let stats = stats_of("aware", &["--no-bail-out"], &[&aware[..], &test].concat());
+    let processes = stats["processes"].as_array().expect("list");
+    let requests = |p: &Value| p["requests"].as_u64().unwrap_or(0);
+    assert!(processes.iter().map(requests).sum::<u64>() >= 7, "{stats}");
+}
+
 #[test]
 fn errors_name_what_is_wrong() {
+    let out = trommel(&["run", "--cache", "10", "--", "/bin/true"]);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("64k"));
     let out = trommel(&["run", "--", "/no/such/program"]);
     assert_eq!(out.status.code(), Some(127));
     assert!(String::from_utf8_lossy(&out.stderr).contains("/no/such/program"));

@@ -20,6 +20,8 @@
 //! | [`exact`] | values counted one by one |
 //! | [`fold`] | records into a profile |
 //! | [`stress`] | options for tests |
+//! | [`tracing`] | options of `trommel run` |
+//! | [`series`] | what an engine does over time |
 //! | [`failure`] | where the runtime failed |
 //! | [`stream`] | events into a file |
 //! | [`pids`] | process numbers in other namespaces |
@@ -52,8 +54,10 @@ pub mod pids;
 pub mod process;
 pub mod record;
 pub mod running;
+pub mod series;
 pub mod session;
 pub mod shared;
 pub mod stream;
 pub mod stress;
 pub mod tracee;
+pub mod tracing;

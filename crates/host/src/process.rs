@@ -26,6 +26,7 @@ use crate::failure;
 use crate::family::Family;
 use crate::fold::Folder;
 use crate::record::Engine;
+use crate::series::{Figures, Series};
 use crate::shared::{Damaged, Filled, Shared};
 
 /// How long processes that ask for nothing are left alone.
@@ -70,6 +71,8 @@ pub struct Process {
     pub end: End,
     /// It is the first.
     first: bool,
+    /// What its engine does over time, if that was asked for.
+    series: Option<Series>,
 }
 
 /// How a process ends for us.
@@ -112,7 +115,13 @@ pub struct Done {
 
 impl Process {
     /// A process that starts.
-    pub fn new(identity: Identity, shared: Shared, folder: Folder, first: bool) -> Self {
+    pub fn new(
+        identity: Identity,
+        shared: Shared,
+        folder: Folder,
+        first: bool,
+        series: Option<Series>,
+    ) -> Self {
         Self {
             handle: handle(identity.pid),
             identity,
@@ -124,6 +133,7 @@ impl Process {
             clock: Instant::now(),
             end: End::No,
             first,
+            series,
         }
     }
 
@@ -201,6 +211,9 @@ impl Process {
     /// Does what there is to do now.
     pub fn serve(&mut self, notice: &mut dyn FnMut(&str)) {
         let over = self.end != End::No;
+        if let Some(series) = &mut self.series {
+            series.look(self.identity.pid, self.shared.control());
+        }
         let early = self.pause() < IDLE;
         let Self {
             shared,
@@ -249,7 +262,7 @@ impl Process {
             && served.let_go.is_empty()
         {
             // Nothing is wrong with that, and nothing was to be observed.
-            if !is_bail_out(shared) {
+            if !is_wanted(shared) {
                 let who = who();
                 notice(&format!(
                     "not observed from here on: {who} runs natively because {words}"
@@ -294,8 +307,13 @@ impl Process {
             shared,
             folder,
             mut served,
+            series,
             ..
         } = self;
+        let series = series.map(|mut series| {
+            series.take(identity.pid, shared.control());
+            series.into_samples()
+        });
         let folded = folder.finish(kinds);
         let control = shared.control();
         let mut let_go = served.let_go;
@@ -348,6 +366,8 @@ impl Process {
             invalidations: control.invalidations.load(Relaxed),
             children,
             record_bytes: served.bytes,
+            figures: Figures::read(control),
+            series: series.unwrap_or_default(),
         };
         let started = u64::from(control.threads.load(Relaxed));
         let threads = Threads {
@@ -560,8 +580,12 @@ fn windows(shared: &Shared) -> String {
     format!("windows: {}; last {}", counts.join(", "), last.join(" "))
 }
 
-fn is_bail_out(shared: &Shared) -> bool {
-    shared.control().let_go.load(Relaxed) == LetGo::BailOut as u32
+/// It was let go as control does not pay, or as it asked for that.
+fn is_wanted(shared: &Shared) -> bool {
+    let why = shared.control().let_go.load(Relaxed);
+    [LetGo::BailOut, LetGo::Asked]
+        .map(|w| w as u32)
+        .contains(&why)
 }
 
 fn let_go(shared: &Shared) -> Option<String> {

@@ -22,10 +22,12 @@ use crate::interrupt::Guard;
 use crate::launch::{Command, Ended, Inherited, LaunchFailure, launch};
 use crate::only::Only;
 use crate::process::Identity;
+use crate::series::{Figures, Sample};
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::stream::Pending;
 use crate::stress::Stress;
+use crate::tracing::Tracing;
 
 /// What to record.
 #[derive(Clone, Debug)]
@@ -50,12 +52,8 @@ pub struct RecordOptions {
     pub only: Vec<Only>,
     /// Children and the programs that they execute are observed too.
     pub follow: bool,
-    /// Times that a start is come by before a trace is made; 0: none is. With events there are none.
-    pub traces: u32,
-    /// Traces are optimised.
-    pub optimise: bool,
-    /// The program is not let go because control does not pay.
-    pub stay: bool,
+    /// Traces. With events there are none.
+    pub tracing: Tracing,
     /// Stress options of the runtime, see `docs/testing.md`.
     pub stress: Stress,
 }
@@ -76,7 +74,7 @@ pub struct Recording {
 }
 
 /// The engine's own figures.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Engine {
     /// Fragments translated.
     pub fragments: u64,
@@ -106,6 +104,10 @@ pub struct Engine {
     pub children: u64,
     /// Bytes of records.
     pub record_bytes: u64,
+    /// What it did, and how long that took.
+    pub figures: Figures,
+    /// The same over time, if that was asked for.
+    pub series: Vec<Sample>,
 }
 
 /// Why a run could not be recorded at all.

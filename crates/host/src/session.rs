@@ -45,6 +45,7 @@ use crate::pacer::{self, Pacer};
 use crate::pids;
 use crate::process::{Ancestor, Done, End, IDLE, Identity, Process};
 use crate::record::{Engine, RecordError, RecordOptions, Recording};
+use crate::series::{self, Series};
 use crate::shared::{Asked, Shared, Terms};
 use crate::stream::{Pending, StreamFile};
 
@@ -116,9 +117,7 @@ impl<'a> Session<'a> {
                 options: options.stress.options,
                 window: options.stress.window,
                 follow: options.follow,
-                traces: options.traces,
-                optimise: options.optimise,
-                stay: options.stay,
+                tracing: options.tracing,
             },
             images: Images::default(),
             budget: Rc::new(Budget::new(options.memory)),
@@ -169,7 +168,8 @@ impl<'a> Session<'a> {
         let budget = Rc::clone(&self.budget);
         let folder = Folder::new(&self.options.compressor, stream, selection, images, budget);
         let first = self.started == 0;
-        let process = Process::new(identity, shared, folder, first);
+        let series = self.options.tracing.series.then(Series::new);
+        let process = Process::new(identity, shared, folder, first, series);
         self.processes.push((self.started, process));
         self.started += 1;
     }
@@ -179,9 +179,10 @@ impl<'a> Session<'a> {
     pub fn serve(&mut self, mut parted: Option<Parted<'_>>) {
         const OFTEN: Duration = Duration::from_millis(10);
         let nap = if parted.is_some() { OFTEN } else { IDLE };
-        let nap = match self.pacer {
-            Some(_) => pacer::OFTEN,
-            None => nap,
+        let nap = match (&self.pacer, self.options.tracing.series) {
+            (Some(_), _) => pacer::OFTEN,
+            (None, true) => series::PERIOD,
+            (None, false) => nap,
         };
         let mut looked = Instant::now();
         loop {

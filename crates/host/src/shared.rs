@@ -25,6 +25,7 @@ use trommel_queue::{
 use trommel_tuple::KindSet;
 
 use crate::family::{Family, Known, Newcomer, Pages};
+use crate::tracing::Tracing;
 
 /// Bytes of the file of one process. It is sparse: only what is used takes memory.
 pub const SIZE: usize = DIRECTORY_BYTES + SLOT_BYTES;
@@ -40,12 +41,8 @@ pub struct Terms {
     pub window: u32,
     /// Children and new programs are followed.
     pub follow: bool,
-    /// Times that a start is come by before a trace is made; 0: none is.
-    pub traces: u32,
-    /// Traces are optimised.
-    pub optimise: bool,
-    /// The program is not let go because control does not pay.
-    pub stay: bool,
+    /// Traces.
+    pub tracing: Tracing,
 }
 
 impl Asked {
@@ -132,9 +129,7 @@ impl Shared {
         control.options.store(terms.options, Relaxed);
         control.window.store(terms.window, Relaxed);
         control.follow.store(terms.follow.into(), Relaxed);
-        control.trace.threshold.store(terms.traces, Relaxed);
-        control.trace.plain.store((!terms.optimise).into(), Relaxed);
-        control.trace.stay.store(terms.stay.into(), Relaxed);
+        terms.tracing.write(control);
         control.host_pid.store(std::process::id(), Relaxed);
         control.build.store(crate::image::build(), Relaxed);
         Ok(shared)

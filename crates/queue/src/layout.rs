@@ -5,11 +5,12 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::desk::Attached;
+use crate::work::Work;
 
 /// "TROMMELQ", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TROMMELQ");
 /// Changes with every change to this file.
-pub const LAYOUT_VERSION: u32 = 6;
+pub const LAYOUT_VERSION: u32 = 7;
 
 /// Bytes of one chunk. The full test of generated code depends on it being 64 KiB.
 pub const CHUNK: usize = 1 << 16;
@@ -162,6 +163,8 @@ pub enum LetGo {
     ManyThreads = 11,
     /// Control does not make it faster.
     BailOut = 12,
+    /// The program asked for it.
+    Asked = 13,
 }
 
 impl LetGo {
@@ -177,6 +180,7 @@ impl LetGo {
             Self::Internal => "of an internal error of trommel; please report it",
             Self::ShadowStack => "it turned on its shadow stack",
             Self::ManyThreads => "it has more threads at a time than can be observed",
+            Self::Asked => "it asked for it",
             Self::BailOut => "it is not made faster under control",
             Self::Stress => "a stress option asked for it",
             Self::Restartable => "it has restartable sequences (rseq)",
@@ -199,6 +203,7 @@ impl LetGo {
             10 => Self::NoMaps,
             11 => Self::ManyThreads,
             12 => Self::BailOut,
+            13 => Self::Asked,
             20 => Self::Stress,
             21 => Self::SingleStep,
             22 => Self::Restartable,
@@ -295,6 +300,8 @@ pub struct Control {
 
     /// Traces.
     pub trace: Traces,
+    /// What the engine did.
+    pub work: Work,
 
     /// Of a program that was running already.
     pub attached: Attached,
@@ -356,7 +363,13 @@ pub struct Traces {
     pub plain: AtomicU32,
     /// The program is not let go because control does not pay. The host's to write.
     pub stay: AtomicU32,
+    /// Exits are not linked: each leads to the dispatcher. The host's to write.
+    pub unlinked: AtomicU32,
+    /// Traces end at returns. The host's to write.
+    pub no_returns: AtomicU32,
     pad: AtomicU32,
+    /// Bytes that the code cache may have; 0: as many as there is room for. The host's to write.
+    pub cache: AtomicU64,
     /// Paths of which no trace was made.
     pub abandoned: AtomicU64,
     /// Traces made.

@@ -56,6 +56,7 @@
 pub mod desk;
 pub mod dict;
 mod layout;
+pub mod work;
 
 pub use layout::{
     BACKLOG, CHUNK, CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET, Chunk, Control, DICT_INDEX_OFFSET,

@@ -300,6 +300,10 @@ pub struct Cache {
     pub sources: Vec<u8>,
     index: Index,
     heads: Heads,
+    /// Exits are not linked.
+    pub unlinked: bool,
+    /// Exits that were linked so far.
+    pub links: u64,
     /// How flags are made, for steps of all generations.
     recipes: Vec<Recipe>,
     /// Bytes of fragments that were retired.
@@ -330,6 +334,8 @@ impl Cache {
             sources: Vec::new(),
             index: Index::default(),
             heads: Heads::new(),
+            unlinked: false,
+            links: 0,
             recipes: Vec::new(),
             dead: 0,
             far: false,
@@ -522,7 +528,7 @@ impl Cache {
             return;
         };
         let exit = self.exits[n];
-        if exit.stub == 0 || exit.to == id {
+        if exit.stub == 0 || exit.to == id || self.unlinked {
             return;
         }
         let distance = |to: CachePc| i32::try_from(to.0 as i64 - exit.patch.0 as i64 - 4);
@@ -545,6 +551,7 @@ impl Cache {
         let fragment = &mut self.fragments[id as usize];
         self.exits[n].to = id;
         self.exits[n].next_link = core::mem::replace(&mut fragment.first_link, n as u32);
+        self.links += 1;
         Self::patch(exit.patch, rel);
     }
 

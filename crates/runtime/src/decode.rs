@@ -54,6 +54,8 @@ pub enum Class {
     Unsupported,
     /// As unsupported, because it uses the GS segment.
     Gs,
+    /// Does nothing, and asks something of us ([`crate::aware`]).
+    Request,
 }
 
 impl Class {

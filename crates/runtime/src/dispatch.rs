@@ -9,18 +9,22 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
 use trommel_queue::LetGo;
+use trommel_queue::work::{self, Flush, LONG, Part};
 
 use crate::area::{Context, Reason};
-use crate::balance::Balance;
+use crate::aware::{self, Hints};
+use crate::balance::{Balance, Clocks};
 use crate::cache::{AppPc, Cache, CachePc, Way};
 use crate::deliver::Shared;
 use crate::emit::{Code, Reg};
 use crate::native;
 use crate::pages::Pages;
+use crate::phase::Phases;
 use crate::region::Regions;
 use crate::signal::{self, Actions};
 use crate::slot;
 use crate::stress::{self, Crossing, Place};
+use crate::sys;
 use crate::syscall;
 use crate::targets::Targets;
 use crate::thread::Thread;
@@ -50,22 +54,54 @@ pub struct Runtime {
     pub targets: Vec<Targets>,
     /// Address of the tables that all threads but the first share; 0 before there is another.
     pub shared_tables: u64,
-    /// Bytes of cache at which it is flushed (small under stress).
+    /// Bytes of cache at which it is flushed; 0: when there is no more room.
     pub cache_limit: u64,
     /// The threads under control.
     pub threads: Vec<*const Thread>,
-    /// The next thread to go on drops everything (a stress option).
-    pub evict: bool,
+    /// The next thread to go on drops everything.
+    pub evict: Option<Flush>,
     /// The next thread to go on lets the process go (a stress option).
     pub leave: bool,
     /// Whether control pays.
     pub balance: Balance,
+    /// When traces were made.
+    pub phases: Phases,
+    /// What the program has said.
+    pub hints: Hints,
+    /// Cycles of the parts that the entry into the runtime has come by so far.
+    pub parts: u64,
     /// Thread pages in use.
     pub pages: u32,
     /// Threads numbered so far.
     pub numbers: u32,
     /// Control for a number of instructions at a time.
     pub windows: Windows,
+}
+
+/// When a part of the runtime's work began.
+#[derive(Clone, Copy, Debug)]
+pub struct Began {
+    cycles: u64,
+    /// Nanoseconds of the thread's CPU time, for what may take long.
+    cpu: Option<u64>,
+}
+
+impl Began {
+    /// What takes microseconds.
+    pub fn short() -> Self {
+        Self {
+            cycles: stress::cycles(),
+            cpu: None,
+        }
+    }
+
+    /// What takes longer.
+    pub fn long() -> Self {
+        Self {
+            cpu: Some(sys::thread_cpu()),
+            ..Self::short()
+        }
+    }
 }
 
 // SAFETY: the threads are reached under the lock, and only what is atomic in them.
@@ -90,15 +126,22 @@ impl Runtime {
 
     /// Makes a fragment.
     pub fn translate(&mut self, pc: AppPc, shape: Shape) -> Result<u32, Refusal> {
+        let began = Began::short();
         let (translator, mut site) = self.site();
         let made = translator.translate(&mut site, pc, shape);
         if let Ok(id) = made {
+            let fragment = &self.cache.fragments[id as usize];
             let control = self.shared.control();
             control.fragments.fetch_add(1, Relaxed);
-            let insns = u64::from(self.cache.fragments[id as usize].insns);
+            let insns = u64::from(fragment.insns);
             control.instructions.fetch_add(insns, Relaxed);
             control.cache_bytes.store(self.cache.bytes(), Relaxed);
+            let bytes = fragment.end.0 - fragment.entry.0;
+            work::add(&control.work.fragment_bytes, bytes);
+            let app = self.translator.app_bytes();
+            work::add(&control.work.fragment_app_bytes, app);
         }
+        self.spent_in(Part::Translate, began);
         made
     }
 
@@ -120,8 +163,36 @@ impl Runtime {
                 .fetch_add(u64::from(fragment.insns), Relaxed);
             let bytes = fragment.end.0 - fragment.entry.0;
             trace.bytes.fetch_add(bytes, Relaxed);
+            let work = &self.shared.control().work;
+            let class = work::length_class(fragment.insns.into());
+            work::add(&work.lengths[class], 1);
+            work::add(&work.trace_app_bytes, self.translator.app_bytes());
+            if self.phases.made(sys::process_cpu()) {
+                self.evict = Some(Flush::Phase);
+            }
         }
         made
+    }
+
+    /// A part of what the runtime does has taken from `began` until now.
+    pub fn spent_in(&mut self, part: Part, began: Began) {
+        let cycles = stress::cycles().saturating_sub(began.cycles);
+        self.parts += cycles;
+        let spent = match began.cpu {
+            Some(cpu) => sys::thread_cpu().saturating_sub(cpu),
+            None => cycles.min(LONG),
+        };
+        work::add(&self.shared.control().work.spent[part as usize], spent);
+    }
+
+    /// The runtime has worked since `entered`.
+    fn worked(&mut self, entered: u64) {
+        let cycles = stress::cycles().saturating_sub(entered);
+        let rest = cycles.saturating_sub(core::mem::take(&mut self.parts));
+        let work = &self.shared.control().work;
+        work::add(&work.spent[Part::Dispatch as usize], rest.min(LONG));
+        work.links.store(self.cache.links, Relaxed);
+        self.balance.spend(cycles, Clocks::now);
     }
 
     /// The fragment of `pc`, made if need be. The flag says that everything was flushed.
@@ -152,7 +223,7 @@ impl Runtime {
                 made => return made.map(|id| (id, false)),
             }
         }
-        self.flush();
+        self.flush(Flush::Full);
         match self.translate(pc, shape) {
             Err(Refusal::CacheFull) => Err(Refusal::OutOfSpace),
             made => made.map(|id| (id, true)),
@@ -160,10 +231,16 @@ impl Runtime {
     }
 
     /// Drops all fragments, for a thread that is out of the cache.
-    fn flush(&mut self) {
+    fn flush(&mut self, why: Flush) {
+        let began = Began::long();
         let alone = self.threads.len() == 1;
         let epoch = self.cache.next_generation(alone);
-        self.shared.control().invalidations.fetch_add(1, Relaxed);
+        let control = self.shared.control();
+        control.invalidations.fetch_add(1, Relaxed);
+        work::add(&control.work.flushes[why as usize], 1);
+        if why != Flush::Phase && control.trace.made.load(Relaxed) != 0 {
+            self.phases.flushed(sys::process_cpu());
+        }
         let seen = self.threads.iter().map(|thread| {
             // SAFETY: listed threads are there.
             unsafe { (**thread).seen.load(Relaxed) }
@@ -174,6 +251,7 @@ impl Runtime {
         for targets in &mut self.targets {
             targets.clear();
         }
+        self.spent_in(Part::Flush, began);
     }
 
     /// Where indirect branches enter a fragment; made when first asked for.
@@ -279,6 +357,14 @@ impl Runtime {
                 let next = context.next_pc;
                 self.go(thread, context, next, None, false);
             }
+            Err(Refusal::Request) => {
+                let next = aware::behind(pc);
+                context.next_pc = next;
+                match self.request(context) {
+                    true => self.let_go(thread, context, LetGo::Asked),
+                    false => self.go(thread, context, next, None, false),
+                }
+            }
             Err(Refusal::Instruction) => self.let_go(thread, context, LetGo::Instruction),
             Err(Refusal::Restartable) => self.let_go(thread, context, LetGo::Restartable),
             Err(Refusal::Gs) => self.let_go(thread, context, LetGo::GsBase),
@@ -292,11 +378,11 @@ impl Runtime {
 
     /// Drops everything, if that is asked for.
     fn evict_if_asked(&mut self) -> bool {
-        let evict = core::mem::take(&mut self.evict);
-        if evict {
-            self.flush();
+        let evict = self.evict.take();
+        if let Some(why) = evict {
+            self.flush(why);
         }
-        evict
+        evict.is_some()
     }
 
     /// Lets the process go, this thread at `context.next_pc`.
@@ -356,11 +442,11 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
     {
         native::host_gone(thread, context);
     }
-    let entered = stress::cycles();
     let mut runtime = process.runtime.lock();
+    let entered = stress::cycles();
     match stress::crossing() {
         Crossing::Usual => {}
-        Crossing::Evict => runtime.evict = true,
+        Crossing::Evict => runtime.evict = Some(Flush::Asked),
         Crossing::Leave => runtime.leave = true,
     }
     if thread.recording.is_some() {
@@ -368,15 +454,19 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
     }
     match context.reason {
         r if r == Reason::Exit as u32 => {
-            let target = runtime.cache.exit(context.exit).target;
+            let exit = runtime.cache.exit(context.exit);
+            let target = exit.target;
+            if exit.counts && thread.recording.is_none() && runtime.cache.counts_down(target) {
+                runtime.start_recording(thread, target);
+            }
             runtime.go(thread, context, target, Some(context.exit), false);
-            runtime.balance.spend(entered, stress::cycles());
+            runtime.worked(entered);
         }
         r if r == Reason::Indirect as u32 => {
             control.indirect_misses.fetch_add(1, Relaxed);
             let pc = context.next_pc;
             runtime.go(thread, context, pc, None, true);
-            runtime.balance.spend(entered, stress::cycles());
+            runtime.worked(entered);
         }
         r if r == Reason::Syscall as u32 => {
             let exit = runtime.cache.exit(context.exit);
@@ -420,7 +510,7 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
                 false => runtime.start_recording(thread, pc),
             }
             runtime.go(thread, context, pc, None, site);
-            runtime.balance.spend(entered, stress::cycles());
+            runtime.worked(entered);
         }
         r if r == Reason::Changed as u32 => {
             let pc = runtime.cache.exit(context.exit).target;

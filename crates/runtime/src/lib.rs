@@ -22,6 +22,8 @@
 //! | [`dispatch`] | what happens when control leaves the cache: translate, link, look up |
 //! | [`trace`] | hot paths, found and recorded |
 //! | [`balance`] | whether control pays |
+//! | [`phase`] | when the working set changes |
+//! | [`aware`] | requests of programs that know of us |
 //! | [`deliver`] | the target's side of the queue and the dictionary |
 //! | [`syscall`] | system calls the runtime must see |
 //! | [`signal`] | the app's handlers under control, at exact places |
@@ -47,6 +49,7 @@ extern crate alloc;
 pub mod arch;
 pub mod area;
 pub mod attach;
+pub mod aware;
 pub mod balance;
 pub mod cache;
 pub mod change;
@@ -62,6 +65,7 @@ pub mod lock;
 pub mod native;
 pub mod own;
 pub mod pages;
+pub mod phase;
 pub mod region;
 pub mod signal;
 pub mod start;

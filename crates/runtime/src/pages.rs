@@ -34,6 +34,7 @@ use alloc::vec::Vec;
 
 use linux_raw_sys::general as nr;
 
+use crate::aware::Ranges;
 use crate::region::Range;
 use crate::sys;
 
@@ -79,6 +80,8 @@ pub struct Pages {
     span: Option<(u64, u64)>,
     /// Every page is unsteady (a stress option).
     pub unsteady: bool,
+    /// Where the app says that it makes code.
+    jit: Ranges,
     /// The stack pointer of the thread that is about to execute code.
     pub stack: u64,
     /// No page is protected any more: the app is let go.
@@ -138,6 +141,7 @@ impl Pages {
     pub fn ready(&mut self, page: u64, believed: u32) -> bool {
         let stack = self.stack.saturating_sub(BELOW_STACK)..self.stack.saturating_add(ABOVE_STACK);
         let full = self.runs >= MAX_RUNS || self.unsteady || self.closed || stack.contains(&page);
+        let full = full || self.jit.hold(page);
         let known = self.pages.entry(page).or_insert(Page {
             state: State::Open,
             believed,
@@ -241,6 +245,14 @@ impl Pages {
                 known.since = now;
             }
         }
+    }
+
+    /// The app says that it makes code in `range`, of which no fragment is entered any more: whole pages of it are
+    /// not protected from now on.
+    pub fn expect_changes(&mut self, range: Range) {
+        self.forget(range);
+        let (start, end) = (range.start.next_multiple_of(PAGE), page_of(range.end));
+        self.jit.add(Range { start, end });
     }
 
     /// Makes all pages of `range` writable that are protected, and forgets about all.

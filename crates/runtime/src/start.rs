@@ -20,12 +20,14 @@ use crate::area::{
     CONTEXT_OFFSET, Context, Entries, INDIRECT_TABLE, SECOND_BYTES, SECOND_OFFSET, STACKS_END,
 };
 use crate::attach;
-use crate::balance::Balance;
+use crate::aware::Hints;
+use crate::balance::{Balance, Clocks};
 use crate::cache::{AppPc, Cache};
 use crate::deliver::{Mapped, Queue, Shared};
 use crate::dispatch::Runtime;
 use crate::heap::Heap;
 use crate::pages::Pages;
+use crate::phase::Phases;
 use crate::region::{Range, Regions};
 use crate::signal::{self, Actions};
 use crate::sys;
@@ -169,6 +171,8 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         (true, _) => 1,
     };
     cache.make_traces(threshold);
+    cache.unlinked = control.trace.unlinked.load(Relaxed) != 0;
+    let watched = threshold > 1 && control.trace.stay.load(Relaxed) == 0;
     let config = Config {
         kinds,
         max_insns: match insns {
@@ -200,11 +204,17 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         actions: Actions::none(),
         targets: vec![targets],
         shared_tables: 0,
-        cache_limit: (stress >> options::CACHE_SHIFT & 0xffff) * 4096,
+        cache_limit: match (stress >> options::CACHE_SHIFT & 0xffff) * 4096 {
+            0 => control.trace.cache.load(Relaxed),
+            limit => limit,
+        },
         threads: vec![],
-        evict: false,
+        evict: None,
         leave: false,
-        balance: Balance::new(threshold > 1 && control.trace.stay.load(Relaxed) == 0),
+        balance: Balance::new(watched, Clocks::now()),
+        phases: Phases::default(),
+        hints: Hints::default(),
+        parts: 0,
         pages: 1,
         numbers: 1,
         windows: Windows::of(window),

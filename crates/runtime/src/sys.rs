@@ -382,19 +382,26 @@ pub fn futex_wake(word: &AtomicU32, count: u32, private: bool) {
 
 /// Nanoseconds of the monotonic clock.
 pub fn monotonic() -> u64 {
+    clock(nr::CLOCK_MONOTONIC)
+}
+
+/// Nanoseconds of CPU time of all threads of the process, those that have ended included.
+pub fn process_cpu() -> u64 {
+    clock(nr::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// Nanoseconds of CPU time of the calling thread.
+pub fn thread_cpu() -> u64 {
+    clock(nr::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn clock(which: u32) -> u64 {
     let mut t = [0u64; 2];
     // SAFETY: `t` has the shape of a timespec.
     let _ = unsafe {
         call(
             nr::__NR_clock_gettime,
-            [
-                u64::from(nr::CLOCK_MONOTONIC),
-                t.as_mut_ptr() as u64,
-                0,
-                0,
-                0,
-                0,
-            ],
+            [u64::from(which), t.as_mut_ptr() as u64, 0, 0, 0, 0],
         )
     };
     t[0] * 1_000_000_000 + t[1]

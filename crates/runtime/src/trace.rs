@@ -56,10 +56,12 @@
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
+use trommel_queue::work::{self, Part};
+
 use crate::area::{Context, Reason};
 use crate::cache::{AppPc, Exit, Way};
-use crate::dispatch::Runtime;
-use crate::stress;
+use crate::dispatch::{Began, Runtime};
+use crate::sys;
 use crate::thread::Thread;
 use crate::translate::{Refusal, Shape};
 
@@ -90,6 +92,8 @@ pub struct Recording {
     usual: Option<usize>,
     /// Calls that it is in.
     depth: u32,
+    /// It ends at returns.
+    no_returns: bool,
     /// Where the recorded fragment starts that the thread is in.
     at: AppPc,
     /// That fragment's exits: the first, and how many.
@@ -97,7 +101,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    fn of(head: AppPc, unrolled: bool) -> Self {
+    fn of(head: AppPc, unrolled: bool, no_returns: bool) -> Self {
         Self {
             pieces: Vec::new(),
             insns: 0,
@@ -105,6 +109,7 @@ impl Recording {
             unrolled,
             usual: None,
             depth: 0,
+            no_returns,
             at: head,
             exits: (0, 0),
         }
@@ -118,13 +123,14 @@ impl Recording {
             start: self.at,
             insns: exit.insns,
         });
-        let over = next == self.head || exit.way == Way::Syscall;
+        let returns = self.no_returns && exit.way == Way::Return;
+        let over = next == self.head || exit.way == Way::Syscall || returns;
         if over || self.pieces.len() >= MAX_PIECES {
             return true;
         }
         let ends = match exit.way {
             Way::Backward => true,
-            Way::Return => self.depth == 0,
+            Way::Return => self.depth == 0 || self.no_returns,
             _ => stops && self.depth == 0,
         };
         match exit.way {
@@ -149,25 +155,34 @@ impl Recording {
 }
 
 impl Runtime {
+    fn path_from(&self, head: AppPc, unrolled: bool) -> Recording {
+        let trace = &self.shared.control().trace;
+        Recording::of(head, unrolled, trace.no_returns.load(Relaxed) != 0)
+    }
+
     /// The counter of the fragment at `head` has come to zero.
     pub fn start_recording(&mut self, thread: &mut Thread, head: AppPc) {
         let Some(id) = self.cache.lookup(head) else {
             return;
         };
         self.cache.count_again(id);
-        if !self.cache.is_trace(id) {
-            thread.recording = Some(Recording::of(head, false));
+        if !self.hints.paused && !self.cache.is_trace(id) {
+            thread.recording = Some(self.path_from(head, false));
         }
     }
 
     /// An indirect branch of a trace goes elsewhere, to `next`, once more.
     pub fn start_unrolled(&mut self, thread: &mut Thread, exit: u32, next: AppPc) {
-        if self.cache.site_is_hot(exit, stress::cycles()) {
+        let (fickle, misses) = self.cache.site_is_hot(exit, sys::process_cpu());
+        let work = &self.shared.control().work;
+        work::add(&work.turns_missed, misses);
+        if fickle {
+            work::add(&work.fickle, 1);
             self.balance.fickle();
         }
         let there = self.cache.lookup(next);
-        if !there.is_some_and(|id| self.cache.is_trace(id)) {
-            thread.recording = Some(Recording::of(next, true));
+        if !self.hints.paused && !there.is_some_and(|id| self.cache.is_trace(id)) {
+            thread.recording = Some(self.path_from(next, true));
         }
     }
 
@@ -196,7 +211,8 @@ impl Runtime {
             thread.recording = Some(recording);
             return;
         }
-        let closed = fits && next == recording.head;
+        let predicted = !(recording.no_returns && exit.way == Way::Return);
+        let closed = fits && next == recording.head && predicted;
         if recording.unrolled && !closed {
             let usual = recording.usual.unwrap_or(recording.pieces.len());
             recording.pieces.truncate(usual);
@@ -242,6 +258,7 @@ impl Runtime {
         if old.is_some_and(|id| self.cache.is_trace(id)) {
             return;
         }
+        let began = Began::long();
         let checked = |id: u32| self.cache.fragments[id as usize].checked.is_some();
         let checked = recording.unrolled || old.is_some_and(checked);
         let first = self.cache.next_exit();
@@ -262,5 +279,6 @@ impl Runtime {
             (Some(old), None) => self.cache.settle(old),
             (None, None) => self.abandon(),
         }
+        self.spent_in(Part::Trace, began);
     }
 }

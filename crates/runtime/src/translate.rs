@@ -98,6 +98,8 @@ pub enum Refusal {
     Instruction,
     /// An instruction that uses GS.
     Gs,
+    /// A request of the program.
+    Request,
     /// A restartable sequence follows.
     Restartable,
     /// Code that may change begins here, behind other.
@@ -281,6 +283,14 @@ impl Translator {
         self.config.kinds.has(kind)
     }
 
+    /// Bytes of app code in what was made last.
+    pub fn app_bytes(&self) -> u64 {
+        self.insns[..self.count]
+            .iter()
+            .map(|insn| insn.size() as u64)
+            .sum()
+    }
+
     /// Makes the fragment of `app`.
     pub fn translate(
         &mut self,
@@ -387,6 +397,7 @@ impl Translator {
                 Class::Unknown => Some(Refusal::Native),
                 Class::Unsupported => Some(Refusal::Instruction),
                 Class::Gs => Some(Refusal::Gs),
+                Class::Request => Some(Refusal::Request),
                 Class::Syscall if self.config.windows => Some(Refusal::Call),
                 // Its exit for a flag that is to be set leads here.
                 Class::Popf if n == 0 => Some(Refusal::Native),

@@ -30,6 +30,16 @@ const CONFIGURATIONS: [&str; 12] = [
     "edge,call,value,type",
 ];
 
+/// Each of the engine's means turned off, one at a time, of programs that are kept: what each is worth.
+const ABLATION: [&str; 6] = [
+    "native",
+    "run --no-bail-out",
+    "run --no-bail-out --no-opt",
+    "run --no-bail-out --no-returns",
+    "run --no-bail-out --no-traces",
+    "run --no-bail-out --no-link",
+];
+
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let mut rounds = 5_usize;
     let (mut csv, mut given, mut configurations) = (None, Vec::new(), vec!["native"]);
@@ -42,9 +52,13 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
             }
             "--configuration" => {
                 let wanted = args.next().ok_or("--configuration wants a list of kinds")?;
-                let known = CONFIGURATIONS.iter().find(|c| *c == wanted);
+                let known = CONFIGURATIONS
+                    .iter()
+                    .chain(&ABLATION)
+                    .find(|c| *c == wanted);
                 configurations.push(known.ok_or("--configuration: not one that is measured")?);
             }
+            "--ablation" => configurations = ABLATION.to_vec(),
             "--csv" => csv = Some(args.next().ok_or("--csv wants a file")?.clone()),
             name => given.push(name.to_owned()),
         }

@@ -1,5 +1,5 @@
 //! Same behaviour at full size: every workload of the corpus, and tools that write files, with
-//! outputs, exit status and all files compared, natively and as [`WAYS`] say.
+//! outputs, exit status and all files compared, natively and as [`WAYS`] say, or with `--run` as [`TRACED`] do.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -49,6 +49,13 @@ const WAYS: [&[&str]; 3] = [
     &["-e", "none"],
     &[],
     &["-e", "edge,call,value,type", "-c", "H[P256]2048+A16"],
+];
+
+/// Stress options for `run`, and its arguments.
+const TRACED: [(&str, &[&str]); 3] = [
+    ("", &[]),
+    ("", &["--no-bail-out"]),
+    ("trace,evict=997", &["--no-bail-out"]),
 ];
 
 /// Tools by name, as shell commands run in an empty directory: `$O` goes before the tool, `$C` is
@@ -104,6 +111,9 @@ const TOOLS: [(&str, &str); 15] = [
     ),
 ];
 
+/// Stands for the profile's file.
+const DATA: &str = "DATA";
+
 /// What a run leaves behind.
 #[derive(PartialEq, Eq)]
 struct Left {
@@ -113,9 +123,33 @@ struct Left {
 }
 
 pub(crate) fn run(given: &[String]) -> Result<(), String> {
-    let bin = super::trommel()?;
+    let bin = super::trommel()?.to_string_lossy().into_owned();
     let mut failed = Vec::new();
     let mut all = given.to_vec();
+    all.retain(|word| word != "--run");
+    let traced = all.len() < given.len();
+    let words = |list: &[&str]| -> Vec<String> { list.iter().map(|s| (*s).to_owned()).collect() };
+    let ways: Vec<(String, Vec<String>)> = match traced {
+        true => (TRACED.iter().map(|(stress, options)| {
+            let stress = format!("TROMMEL_STRESS={stress}");
+            let prefix = [&words(&["env", &stress, &bin, "run"]), &words(options)[..]].concat();
+            (format!("run {} {stress}", options.join(" ")), prefix)
+        }))
+        .collect(),
+        false => (WAYS.iter().map(|way| {
+            let prefix = [
+                &words(&[&bin, "record", "--quiet", "-o", DATA]),
+                &words(way)[..],
+            ];
+            let name = if way.is_empty() {
+                "default events".to_owned()
+            } else {
+                way.join(" ")
+            };
+            (name, prefix.concat())
+        }))
+        .collect(),
+    };
     if all.is_empty() {
         let threads = |n: &str| matches!(n, "xz_T2" | "zstd_T2" | "node" | "java");
         all = names(&[], |n| !n.ends_with("_s") && !threads(n))?;
@@ -123,28 +157,22 @@ pub(crate) fn run(given: &[String]) -> Result<(), String> {
     }
     for name in &all {
         let (native, took) = leave(name, &[])?;
-        for way in WAYS {
+        for (way, prefix) in &ways {
             let data = Scratch::new().map_err(|e| e.to_string())?;
-            let data = data.path("data");
-            let mut prefix = vec![bin.to_string_lossy().into_owned()];
-            prefix.extend(["record", "--quiet", "-o"].map(str::to_owned));
-            prefix.push(data.to_string_lossy().into_owned());
-            prefix.extend(way.iter().map(|s| (*s).to_owned()));
-            prefix.push("--".to_owned());
+            let data = data.path("data").to_string_lossy().into_owned();
+            let filled = prefix.iter().map(|word| match word == DATA {
+                true => data.clone(),
+                false => word.clone(),
+            });
+            let prefix: Vec<String> = filled.chain(["--".to_owned()]).collect();
             let (seen, slower) = leave(name, &prefix)?;
             let difference = difference(&native, &seen);
-            let way = way.join(" ");
             println!(
-                "{name:<12} {:<9} {took:>6.2} s native, {slower:>6.2} s with {}",
+                "{name:<12} {:<9} {took:>6.2} s native, {slower:>6.2} s with {way}",
                 if difference.is_none() {
                     "same"
                 } else {
                     "DIFFERENT"
-                },
-                if way.is_empty() {
-                    "default events"
-                } else {
-                    &way
                 },
             );
             failed.extend(difference.map(|d| format!("{name} {way}: {d}")));

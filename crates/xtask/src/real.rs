@@ -1,8 +1,8 @@
 //! Same behaviour of what people run: build systems, servers, JITs, debuggers, browsers.
 //!
 //! Each `tests/real/NAME.sh` is run by bash in an empty directory, twice as it is and once in each of
-//! [`WAYS`]; all must print the same and end the same. In it `t COMMAND…` runs a command natively or
-//! under `trommel record`, and `fetch URL FILE` keeps a public archive in `$CACHE`. Its first line
+//! [`WAYS`], or with `--run` of [`TRACED`]; all must print the same and end the same. In it `t COMMAND…` runs a command natively or
+//! under `trommel`, and `fetch URL FILE` keeps a public archive in `$CACHE`. Its first line
 //! names the commands that it needs; where one is missing it is skipped, with a word. The two native
 //! runs tell a script that is not deterministic from a difference; natively it has to end with 0, so
 //! that no script passes because it fails everywhere.
@@ -19,6 +19,14 @@ use trommel_conformance::exec::{Job, Outcome, Scratch, cache_dir, difference, wh
 /// Arguments of `record`.
 const WAYS: [&str; 2] = ["-e none", "-e edge,call"];
 
+/// Stress options for `run`, and its arguments: as users have it, traces kept where they do not pay, and traces of
+/// whatever is executed twice, dropped again and again.
+const TRACED: [(&str, &str); 3] = [
+    ("", ""),
+    ("", "--no-bail-out"),
+    ("trace,evict=997", "--no-bail-out"),
+];
+
 const LIMIT: Duration = Duration::from_secs(600);
 
 const PREAMBLE: &str = r#"set -euo pipefail
@@ -27,6 +35,15 @@ fetch() { [ -s "$CACHE/$2" ] || { curl -sSfL -m 120 -o "$CACHE/$2.part" "$1" && 
 
 pub(crate) fn run(given: &[String]) -> Result<(), String> {
     let bin = super::trommel()?;
+    let (options, given): (Vec<_>, Vec<_>) = given
+        .iter()
+        .cloned()
+        .partition(|word| word.starts_with("--"));
+    let ways = match options.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => recorded(bin),
+        ["--run"] => traced(bin),
+        _ => return Err("real takes `--run` and names of scripts".to_owned()),
+    };
     let dir = workspace().join("tests/real");
     let mut scripts: Vec<PathBuf> = fs::read_dir(&dir)
         .map_err(|e| format!("{}: {e}", dir.display()))?
@@ -41,7 +58,7 @@ pub(crate) fn run(given: &[String]) -> Result<(), String> {
     let mut failed = Vec::new();
     for script in scripts {
         let label = name(&script);
-        match one(bin, &script) {
+        match one(bin, &script, &ways) {
             Ok(line) => println!("{label:<24} {line}"),
             Err(what) => {
                 println!("{label:<24} DIFFERENT {what}");
@@ -55,6 +72,29 @@ pub(crate) fn run(given: &[String]) -> Result<(), String> {
     }
 }
 
+/// A name, and what goes before a command.
+type Way = (String, String);
+
+fn recorded(bin: &Path) -> Vec<Way> {
+    let bin = bin.display();
+    let prefix = |way: &str| format!("{bin} record --quiet -o \"$DATA/$$.data\" {way} --");
+    WAYS.iter()
+        .map(|way| ((*way).to_owned(), prefix(way)))
+        .collect()
+}
+
+fn traced(bin: &Path) -> Vec<Way> {
+    let bin = bin.display();
+    let way = |(stress, options): &(&str, &str)| {
+        let prefix = format!("env TROMMEL_STRESS={stress} {bin} run {options} --");
+        (
+            format!("run {options} {stress}").trim_end().to_owned(),
+            prefix,
+        )
+    };
+    TRACED.iter().map(way).collect()
+}
+
 fn name(script: &Path) -> String {
     script
         .file_stem()
@@ -63,7 +103,7 @@ fn name(script: &Path) -> String {
         .into_owned()
 }
 
-fn one(bin: &Path, script: &Path) -> Result<String, String> {
+fn one(bin: &Path, script: &Path, ways: &[Way]) -> Result<String, String> {
     let text = fs::read_to_string(script).map_err(|e| e.to_string())?;
     let needs = text
         .lines()
@@ -86,12 +126,8 @@ fn one(bin: &Path, script: &Path) -> Result<String, String> {
         ));
     }
     let mut line = format!("same, native {:.2} s", native.seconds);
-    for way in WAYS {
-        let prefix = format!(
-            "{} record --quiet -o \"$DATA/$$.data\" {way} --",
-            bin.display()
-        );
-        let seen = run_once(&text, &prefix)?;
+    for (n, (way, prefix)) in ways.iter().enumerate() {
+        let seen = run_once(&text, prefix)?;
         let outcome = |run: &Run| (run.outcome.code, run.outcome.signal, run.outcome.timed_out);
         if outcome(&native) != outcome(&seen) {
             return Err(format!(
@@ -106,7 +142,7 @@ fn one(bin: &Path, script: &Path) -> Result<String, String> {
             return Err(format!("{way}: {what}"));
         }
         line += &format!(", {way} {:.2} s", seen.seconds);
-        if way == WAYS[WAYS.len() - 1] {
+        if n == ways.len() - 1 && prefix.contains(" record ") {
             line += &summary(bin, &seen)?;
         }
     }

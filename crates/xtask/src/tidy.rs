@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use trommel_conformance::exec::workspace;
 
 /// The rooms in the order of `ARCHITECTURE.md`: a crate knows those before it, never those after.
-const ORDER: [&str; 15] = [
+const ORDER: [&str; 16] = [
+    "aware",
     "tuple",
     "compress",
     "query",

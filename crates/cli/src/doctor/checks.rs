@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use trommel_host::tracing::Tracing;
 use trommel_symbol::launch;
 use trommel_tuple::{Kind, KindSet};
 
@@ -395,9 +396,7 @@ fn recording() -> Check {
         memory: None,
         only: Vec::new(),
         follow: false,
-        traces: 0,
-        optimise: true,
-        stay: true,
+        tracing: Tracing::NONE,
     };
     let guard = trommel_host::interrupt::guard();
     match host::record(options, &guard, &mut Others::default()) {

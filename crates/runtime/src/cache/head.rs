@@ -25,7 +25,9 @@ use alloc::vec::Vec;
 
 use super::table::Table;
 use super::{AppPc, Cache, CachePc, Exit, UNLINKED, Way, retired_entry};
+use crate::aware::{Ranges, SOON};
 use crate::emit::{Code, Reg};
+use crate::region::Range;
 use crate::slot;
 
 /// Room for one counted entry among the stubs.
@@ -56,6 +58,8 @@ pub(super) struct Heads {
     sites: Vec<Site>,
     /// Indirect branches that go to too many places.
     fickle: Table,
+    /// Code that is said to be hot.
+    soon: Ranges,
 }
 
 /// Where an indirect branch of a trace goes elsewhere.
@@ -71,7 +75,7 @@ struct Site {
     pc: AppPc,
     /// Times that it counted to the end.
     times: u32,
-    /// When it did so last, in cycles.
+    /// When it did so last, in nanoseconds of the process's CPU time.
     last: u64,
 }
 
@@ -83,6 +87,7 @@ impl Heads {
             recorded: Vec::new(),
             sites: Vec::new(),
             fickle: Table::new(),
+            soon: Ranges::default(),
         }
     }
 
@@ -143,6 +148,26 @@ impl Cache {
         }
     }
 
+    /// Where exits are not linked, those that count do so here. Whether the fragment of `app`
+    /// has come to zero.
+    pub fn counts_down(&mut self, app: AppPc) -> bool {
+        if !self.unlinked {
+            return false;
+        }
+        let Some(id) = self.lookup(app) else {
+            return false;
+        };
+        self.counted_entry(id);
+        let fragment = self.fragments[id as usize];
+        let (Head::Counted(_, counter), Some(n)) = (fragment.head, self.arena_of(fragment.entry))
+        else {
+            return false;
+        };
+        let at = self.arenas[n].counter(counter);
+        // SAFETY: a counter of the arena, aligned.
+        unsafe { &*(at as *const AtomicU32) }.fetch_sub(1, Relaxed) <= 1
+    }
+
     fn make_counted_entry(&mut self, id: u32) -> Option<CachePc> {
         let fragment = self.fragments[id as usize];
         let n = self.arena_of(fragment.entry)?;
@@ -180,7 +205,25 @@ impl Cache {
         {
             let at = self.arenas[n].counter(counter);
             // SAFETY: a counter of the arena, aligned; generated code reads and writes it whole.
-            unsafe { &*(at as *const AtomicU32) }.store(self.heads.threshold, Relaxed);
+            unsafe { &*(at as *const AtomicU32) }.store(self.threshold_of(fragment.app), Relaxed);
+        }
+    }
+
+    fn threshold_of(&self, app: AppPc) -> u32 {
+        match self.heads.soon.hold(app.0) {
+            true => self.heads.threshold.min(SOON),
+            false => self.heads.threshold,
+        }
+    }
+
+    /// Fragments in `range` become traces sooner.
+    pub fn count_soon(&mut self, range: Range) {
+        self.heads.soon.add(range);
+        for id in 0..self.fragments.len() as u32 {
+            let fragment = &self.fragments[id as usize];
+            if (range.start..range.end).contains(&fragment.app.0) {
+                self.count_again(id);
+            }
         }
     }
 
@@ -215,16 +258,17 @@ impl Cache {
     }
 
     /// The site of an exit has counted to its end. It counts again, a few times, each time longer;
-    /// then no more. With one miss in less than [`OFTEN`] cycles its branch is fickle: then true.
-    pub fn site_is_hot(&mut self, exit: u32, now: u64) -> bool {
+    /// then no more. With one miss in less than [`OFTEN`] nanoseconds its branch is fickle: then true. Also
+    /// tells how many misses it has counted.
+    pub fn site_is_hot(&mut self, exit: u32, now: u64) -> (bool, u64) {
         const TIMES: u32 = 6;
-        /// A miss takes about 20.
-        const OFTEN: u64 = 250;
+        /// A miss takes about 8.
+        const OFTEN: u64 = 100;
         let Some(n) = self.current_exit(exit) else {
-            return false;
+            return (false, 0);
         };
         let Some(site) = self.heads.sites.get_mut(self.exits[n].next_link as usize) else {
-            return false;
+            return (false, 0);
         };
         site.times += 1;
         let since = now.wrapping_sub(core::mem::replace(&mut site.last, now));
@@ -241,7 +285,7 @@ impl Cache {
             arena.give_counter_back(site.counter);
             Self::patch(site.patch, site.plain);
         }
-        fickle
+        (fickle, misses)
     }
 
     /// The branch of a site goes to too many places: usual traces end there, and the trace is given up.

@@ -161,7 +161,9 @@ impl Translator {
             _ => Ok(Some(on)),
         };
         match insn.class {
-            Class::Unknown | Class::Unsupported | Class::Gs => Err(Refusal::Native),
+            Class::Unknown | Class::Unsupported | Class::Gs | Class::Request => {
+                Err(Refusal::Native)
+            }
             Class::Plain | Class::Popf => follows(insn.next()),
             Class::Jmp(on) => follows(on),
             Class::Jcc(condition, taken) if to == Some(taken) && taken != insn.next() => {

@@ -200,7 +200,8 @@ impl Translator {
                 }
                 Class::Syscall => self.syscall(site, insn.next(), block, events, values)?,
                 Class::Popf => self.pop_flags(site, insn, events, values),
-                Class::Plain | Class::Unknown | Class::Unsupported | Class::Gs => {}
+                Class::Plain | Class::Unknown | Class::Unsupported | Class::Gs | Class::Request => {
+                }
             }
         }
         self.insns = insns;

@@ -37,6 +37,9 @@ pub(super) fn two(
     if p.repeat != 0 && !matches!(opcode, 0x1e | 0x1f | 0xb8 | 0xbc | 0xbd) {
         return None;
     }
+    if opcode == 0x1f && bytes.starts_with(&trommel_aware::MARK) {
+        insn.class = Class::Request;
+    }
     if form & SPECIAL == 0 {
         return Some(());
     }

@@ -1,0 +1,225 @@
+//! For programs that know of Trommel: what they can tell it, and ask it, while they run under it.
+//!
+//! Each request is one instruction that does nothing (an eight-byte NOP with an address of its own, [`MARK`]),
+//! which Trommel's translator knows when it comes by. Nothing is linked, opened or looked for; without Trommel, or
+//! when it has let the program go, a request costs a few cycles and is answered with [`Answer::Absent`].
+//!
+//! ```
+//! let mut counts = trommel_aware::Counts::default();
+//! match trommel_aware::counts(&mut counts) {
+//!     trommel_aware::Answer::Done => println!("{} traces", counts.traces),
+//!     _ => println!("not under Trommel"),
+//! }
+//! ```
+//!
+//! The same for C: `include/trommel.h`. Only on Linux on x86-64 is there
+//! anything behind it; elsewhere all answers are [`Answer::Absent`].
+#![no_std]
+#![allow(unsafe_code)] // reason: one instruction of assembly.
+
+use core::ops::Range;
+
+/// Version of the interface. A request of a later one than Trommel knows is refused.
+pub const VERSION: u32 = 1;
+
+/// The instruction: `nop dword ptr [rax + rax + 0x4c4d5254]`. The request is in `rdi`, the version in its high
+/// half; arguments are in `rsi` and `rdx`, the answer is in `rax`, which holds 0 before.
+pub const MARK: [u8; 8] = [0x0f, 0x1f, 0x84, 0x00, b'T', b'R', b'M', b'L'];
+
+/// What is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Request {
+    /// Which version is known; answered with its number.
+    Present = 1,
+    /// Code in a range is hot.
+    Hot = 2,
+    /// Code in a range is made while the program runs.
+    Jit = 3,
+    /// Memory in a range is accessed by others.
+    Volatile = 4,
+    /// No traces are started.
+    Stop = 5,
+    /// Traces are started again.
+    Start = 6,
+    /// The process runs natively.
+    Leave = 7,
+    /// What the engine has done, to an address, of so many bytes.
+    Counts = 8,
+}
+
+impl Request {
+    /// The request of a number in `rdi`, of a version that is known.
+    pub const fn from_number(number: u64) -> Option<Self> {
+        if number >> 32 == 0 || number >> 32 > VERSION as u64 {
+            return None;
+        }
+        Some(match number as u32 {
+            1 => Self::Present,
+            2 => Self::Hot,
+            3 => Self::Jit,
+            4 => Self::Volatile,
+            5 => Self::Stop,
+            6 => Self::Start,
+            7 => Self::Leave,
+            8 => Self::Counts,
+            _ => return None,
+        })
+    }
+}
+
+/// What is answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// Not under Trommel.
+    Absent,
+    /// Done.
+    Done,
+    /// Trommel does not know this request or version.
+    Unknown,
+    /// A range that ends before it starts, or memory that cannot be written.
+    Wrong,
+}
+
+impl Answer {
+    /// As `rax` holds it.
+    pub const fn number(self) -> i64 {
+        match self {
+            Self::Absent => 0,
+            Self::Done => 1,
+            Self::Unknown => -1,
+            Self::Wrong => -2,
+        }
+    }
+
+    const fn of(number: i64) -> Self {
+        match number {
+            0 => Self::Absent,
+            -1 => Self::Unknown,
+            -2 => Self::Wrong,
+            _ => Self::Done,
+        }
+    }
+}
+
+/// What the engine has done so far in this process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
+pub struct Counts {
+    /// Pieces of code translated, traces not included.
+    pub fragments: u64,
+    /// Traces made.
+    pub traces: u64,
+    /// Times that control left translated code.
+    pub dispatches: u64,
+    /// Indirect branches among them.
+    pub indirect_misses: u64,
+    /// Exits linked.
+    pub links: u64,
+    /// Times that everything translated was dropped.
+    pub flushes: u64,
+    /// Bytes of translated code.
+    pub cache_bytes: u64,
+    /// Requests such as this one, which is the last.
+    pub requests: u64,
+}
+
+/// # Safety
+/// What the arguments refer to must be the caller's to have written.
+unsafe fn request(request: Request, a: u64, b: u64) -> i64 {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    {
+        let number = u64::from(VERSION) << 32 | u64::from(request as u32);
+        let mut answer = 0_i64;
+        // SAFETY: an instruction that does nothing, or has the answer put into `rax`; the caller answers
+        // for what the arguments refer to.
+        unsafe {
+            core::arch::asm!(
+                ".byte 0x0f, 0x1f, 0x84, 0x00, 0x54, 0x52, 0x4d, 0x4c",
+                inout("rax") answer,
+                in("rdi") number,
+                in("rsi") a,
+                in("rdx") b,
+                options(nostack, preserves_flags),
+            );
+        }
+        answer
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+    {
+        let _ = (request, a, b);
+        0
+    }
+}
+
+fn plain(number: Request, a: u64, b: u64) -> Answer {
+    // SAFETY: a request that refers to no memory.
+    Answer::of(unsafe { request(number, a, b) })
+}
+
+fn range(number: Request, range: Range<*const u8>) -> Answer {
+    plain(number, range.start as u64, range.end as u64)
+}
+
+/// The version of the interface that Trommel knows, if the program runs under it.
+pub fn present() -> Option<u32> {
+    // SAFETY: no memory is referred to.
+    let version = unsafe { request(Request::Present, 0, 0) };
+    u32::try_from(version).ok().filter(|version| *version != 0)
+}
+
+/// Code in this range is hot: traces that start there are made sooner.
+pub fn hot(code: Range<*const u8>) -> Answer {
+    range(Request::Hot, code)
+}
+
+/// Code in this range is made while the program runs, and changed often: it is compared when it is
+/// entered, and writing beside it costs nothing.
+pub fn jit(code: Range<*const u8>) -> Answer {
+    range(Request::Jit, code)
+}
+
+/// Memory in this range is read or written by others than this program's threads: no load or store is
+/// optimised away from here on.
+pub fn volatile(memory: Range<*const u8>) -> Answer {
+    range(Request::Volatile, memory)
+}
+
+/// No traces are started from here on; those that are there stay.
+pub fn stop() -> Answer {
+    plain(Request::Stop, 0, 0)
+}
+
+/// Traces are started again.
+pub fn start() -> Answer {
+    plain(Request::Start, 0, 0)
+}
+
+/// The process runs natively from here on, for good.
+pub fn leave() -> Answer {
+    plain(Request::Leave, 0, 0)
+}
+
+/// Fills in what the engine has done so far.
+pub fn counts(counts: &mut Counts) -> Answer {
+    let (at, bytes) = (&raw mut *counts as u64, size_of::<Counts>() as u64);
+    // SAFETY: at most as many bytes are written to where they are the caller's, and any are valid.
+    Answer::of(unsafe { request(Request::Counts, at, bytes) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_told_from_others() {
+        let number = |version: u64, n: u64| Request::from_number(version << 32 | n);
+        assert_eq!(number(1, 8), Some(Request::Counts));
+        for wrong in [number(1, 9), number(1, 0), number(0, 1), number(2, 1)] {
+            assert_eq!(wrong, None);
+        }
+        for answer in [Answer::Absent, Answer::Done, Answer::Unknown, Answer::Wrong] {
+            assert_eq!(Answer::of(answer.number()), answer);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! `trommel.stats/1`: what `run --stats` writes. See `docs/json.md`.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use trommel_host::record::{Engine, Recording};
+use trommel_host::series::{Figures, Sample};
+use trommel_profile::Profile;
+
+use crate::json::Json;
+
+/// Parts of the runtime, as `trommel_queue::work::Part` numbers them.
+const PARTS: [&str; 4] = ["translate_ns", "trace_ns", "flush_ns", "dispatch_ns"];
+/// Causes of flushes, as `trommel_queue::work::Flush` numbers them.
+const FLUSHES: [&str; 3] = ["flushes_full", "flushes_phase", "flushes_asked"];
+
+/// Writes the statistics of a run.
+pub(crate) fn write(
+    out: impl Write,
+    recording: &Recording,
+    others: &[(Profile, Engine)],
+) -> io::Result<()> {
+    let run = &recording.profile.run;
+    let mut json = Json::new(out);
+    json.object()?;
+    json.text("schema", "trommel.stats/1")?;
+    words(&mut json, "command", &recording.profile.command)?;
+    match run.status {
+        Some(status) => json.number("status", status)?,
+        None => json.null("status")?,
+    }
+    json.number("wall_ns", run.wall)?;
+    json.number("cpu_ns", run.target_cpu)?;
+    json.number("host_cpu_ns", run.host_cpu)?;
+    json.member_array("processes")?;
+    process(&mut json, &recording.profile, &recording.engine)?;
+    for (profile, engine) in others {
+        process(&mut json, profile, engine)?;
+    }
+    json.end_array()?;
+    json.end_object()?;
+    json.finish()
+}
+
+fn words<W: Write>(json: &mut Json<W>, name: &str, list: &[Vec<u8>]) -> io::Result<()> {
+    json.member_array(name)?;
+    for word in list {
+        json.element(&String::from_utf8_lossy(word))?;
+    }
+    json.end_array()
+}
+
+fn process<W: Write>(json: &mut Json<W>, profile: &Profile, engine: &Engine) -> io::Result<()> {
+    let figures = &engine.figures;
+    let rate = Rate::of(&engine.series);
+    json.object()?;
+    json.number("pid", profile.origin.pid)?;
+    json.number("parent", profile.origin.parent)?;
+    words(json, "command", &profile.command)?;
+    for (name, value) in [
+        ("fragments", engine.fragments),
+        ("fragment_instructions", engine.instructions),
+        ("fragment_app_bytes", figures.fragment_app_bytes),
+        ("fragment_bytes", figures.fragment_bytes),
+        ("traces", engine.traces),
+        ("trace_instructions", engine.trace_instructions),
+        ("trace_app_bytes", figures.trace_app_bytes),
+        ("trace_bytes", engine.trace_bytes),
+        ("traces_abandoned", engine.traces_abandoned),
+        ("cache_bytes", engine.cache_bytes),
+        ("links", figures.links),
+        ("dispatches", engine.dispatches),
+        ("indirect_misses", engine.indirect_misses),
+        ("turns_missed", figures.turns_missed),
+        ("fickle_branches", figures.fickle),
+        ("syscalls", engine.syscalls),
+        ("signals", engine.signals),
+        ("requests", figures.requests),
+        ("invalidations", engine.invalidations),
+    ] {
+        json.number(name, value)?;
+    }
+    counts(json, figures, &rate)?;
+    json.member_array("trace_lengths")?;
+    for (class, count) in figures.lengths.iter().enumerate().filter(|(_, n)| **n != 0) {
+        json.object()?;
+        json.number("from", 1_u32 << class)?;
+        json.number("traces", *count)?;
+        json.end_object()?;
+    }
+    json.end_array()?;
+    json.member_array("let_go")?;
+    for words in &profile.run.let_go {
+        json.element(words.as_str())?;
+    }
+    json.end_array()?;
+    json.member_array("series")?;
+    for sample in &engine.series {
+        json.object()?;
+        json.number("wall_ns", nanos(sample.wall))?;
+        json.number("cpu_ns", nanos(sample.cpu))?;
+        for (name, value) in [
+            ("fragments", sample.figures.fragments),
+            ("traces", sample.figures.traces),
+            ("dispatches", sample.figures.dispatches),
+            ("indirect_misses", sample.figures.indirect_misses),
+            ("links", sample.figures.links),
+            ("cache_bytes", sample.figures.cache_bytes),
+        ] {
+            json.number(name, value)?;
+        }
+        counts(json, &sample.figures, &rate)?;
+        json.end_object()?;
+    }
+    json.end_array()?;
+    json.end_object()
+}
+
+/// Flushes by cause, and times by part.
+fn counts<W: Write>(json: &mut Json<W>, figures: &Figures, rate: &Rate) -> io::Result<()> {
+    for (name, count) in FLUSHES.iter().zip(figures.flushes) {
+        json.number(name, count)?;
+    }
+    for (name, spent) in PARTS.iter().zip(figures.nanos(rate.0)) {
+        json.number(name, spent)?;
+    }
+    Ok(())
+}
+
+fn nanos(time: Duration) -> u64 {
+    time.as_nanos() as u64
+}
+
+/// Nanoseconds of a cycle of the time stamp counter, from the first sample to the last.
+struct Rate(f64);
+
+impl Rate {
+    fn of(samples: &[Sample]) -> Self {
+        let last = samples.last();
+        let nanos = last.map_or(0.0, |s| nanos(s.wall) as f64);
+        let cycles = last.map_or(0.0, |s| s.stamp as f64);
+        Self(if cycles > 0.0 { nanos / cycles } else { 0.0 })
+    }
+}

@@ -1,0 +1,209 @@
+//! What an engine does over time: its figures, looked at every few milliseconds.
+//!
+//! The runtime counts; the host reads the counts, so a program that stays in its cache costs nothing and
+//! is in the series all the same. There are at most [`MOST`] samples: with more, every second one is left out
+//! and they are taken half as often.
+// The time stamp counter, and the clock of another process, are in no library.
+#![allow(unsafe_code)]
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
+use trommel_queue::Control;
+use trommel_queue::work::{FLUSHES, LENGTHS, PARTS, Part};
+
+/// From one sample to the next, at first.
+pub const PERIOD: Duration = Duration::from_millis(5);
+/// Samples kept.
+const MOST: usize = 1024;
+
+/// What an engine has done so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Figures {
+    /// By part of the runtime, [`trommel_queue::work::Part`], in units of its own.
+    spent: [u64; PARTS],
+    /// By cause, [`trommel_queue::work::Flush`].
+    pub flushes: [u64; FLUSHES],
+    /// Traces by length: class `k` has those of 2^k to 2^(k+1) − 1 app instructions.
+    pub lengths: [u64; LENGTHS],
+    /// Bytes of app code in traces.
+    pub trace_app_bytes: u64,
+    /// Bytes of code in other fragments.
+    pub fragment_bytes: u64,
+    /// Bytes of app code in them.
+    pub fragment_app_bytes: u64,
+    /// Exits that were linked.
+    pub links: u64,
+    /// Indirect branches of traces that went elsewhere, as far as they were counted.
+    pub turns_missed: u64,
+    /// Indirect branches that were given up.
+    pub fickle: u64,
+    /// Requests of the program.
+    pub requests: u64,
+    /// Fragments made.
+    pub fragments: u64,
+    /// Traces made.
+    pub traces: u64,
+    /// Entries into the runtime.
+    pub dispatches: u64,
+    /// Indirect branches that no table led on.
+    pub indirect_misses: u64,
+    /// Bytes of code cache in use.
+    pub cache_bytes: u64,
+}
+
+impl Figures {
+    /// Nanoseconds by part of the runtime, with so many of them to a cycle of the time stamp counter.
+    pub fn nanos(&self, cycle: f64) -> [u64; PARTS] {
+        let mut nanos = self.spent;
+        for part in [Part::Translate, Part::Dispatch] {
+            let spent = &mut nanos[part as usize];
+            *spent = (*spent as f64 * cycle) as u64;
+        }
+        nanos
+    }
+
+    /// As they are now.
+    pub fn read(control: &Control) -> Self {
+        let work = &control.work;
+        Self {
+            spent: work.spent.each_ref().map(|n| n.load(Relaxed)),
+            flushes: work.flushes.each_ref().map(|n| n.load(Relaxed)),
+            lengths: work.lengths.each_ref().map(|n| n.load(Relaxed)),
+            trace_app_bytes: work.trace_app_bytes.load(Relaxed),
+            fragment_bytes: work.fragment_bytes.load(Relaxed),
+            fragment_app_bytes: work.fragment_app_bytes.load(Relaxed),
+            links: work.links.load(Relaxed),
+            turns_missed: work.turns_missed.load(Relaxed),
+            fickle: work.fickle.load(Relaxed),
+            requests: work.requests.load(Relaxed),
+            fragments: control.fragments.load(Relaxed),
+            traces: control.trace.made.load(Relaxed),
+            dispatches: control.dispatches.load(Relaxed),
+            indirect_misses: control.indirect_misses.load(Relaxed),
+            cache_bytes: control.cache_bytes.load(Relaxed),
+        }
+    }
+}
+
+/// The figures at a moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sample {
+    /// Since the process was first seen.
+    pub wall: Duration,
+    /// CPU time of the process; that of the last sample when the process is not there any more.
+    pub cpu: Duration,
+    /// Cycles of the time stamp counter since the process was first seen.
+    pub stamp: u64,
+    /// What it has done.
+    pub figures: Figures,
+}
+
+/// The samples of a process.
+#[derive(Debug)]
+pub struct Series {
+    began: (Instant, u64),
+    period: Duration,
+    samples: Vec<Sample>,
+}
+
+impl Series {
+    /// None yet.
+    pub fn new() -> Self {
+        Self {
+            began: (Instant::now(), stamp()),
+            period: PERIOD,
+            samples: Vec::new(),
+        }
+    }
+
+    /// Takes a sample if it is time.
+    pub fn look(&mut self, pid: Pid, control: &Control) {
+        let next = self
+            .samples
+            .last()
+            .map_or(Duration::ZERO, |s| s.wall + self.period);
+        if self.began.0.elapsed() >= next {
+            self.take(pid, control);
+        }
+    }
+
+    /// Takes a sample.
+    pub fn take(&mut self, pid: Pid, control: &Control) {
+        let last = self.samples.last().map_or(Duration::ZERO, |s| s.cpu);
+        self.keep(Sample {
+            wall: self.began.0.elapsed(),
+            cpu: cpu_of(pid).unwrap_or(last).max(last),
+            stamp: stamp().saturating_sub(self.began.1),
+            figures: Figures::read(control),
+        });
+    }
+
+    fn keep(&mut self, sample: Sample) {
+        self.samples.push(sample);
+        if self.samples.len() >= MOST {
+            let mut n = 0;
+            self.samples.retain(|_| {
+                n += 1;
+                n % 2 == 0
+            });
+            self.period *= 2;
+        }
+    }
+
+    /// All of them.
+    pub fn into_samples(self) -> Vec<Sample> {
+        self.samples
+    }
+}
+
+fn stamp() -> u64 {
+    // SAFETY: reads the time stamp counter, which every x86-64 processor has.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// CPU time of a process that is there.
+fn cpu_of(pid: Pid) -> Option<Duration> {
+    let mut clock: libc::clockid_t = 0;
+    // SAFETY: a place to write to.
+    let found = unsafe { libc::clock_getcpuclockid(pid.as_raw(), &raw mut clock) };
+    // SAFETY: all-zero is a valid time.
+    let mut time: libc::timespec = unsafe { std::mem::zeroed() };
+    // SAFETY: a place to write to.
+    let read = found == 0 && unsafe { libc::clock_gettime(clock, &raw mut time) } == 0;
+    read.then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_of_a_process_goes_on() {
+        let pid = nix::unistd::getpid();
+        let before = cpu_of(pid).expect("a clock");
+        let mut n = 0_u64;
+        while cpu_of(pid).expect("a clock") < before + Duration::from_millis(1) {
+            n += 1;
+        }
+        assert!(n > 0 && cpu_of(Pid::from_raw(i32::MAX)).is_none());
+    }
+
+    #[test]
+    fn samples_are_thinned_and_stay_in_order() {
+        let mut series = Series::new();
+        for n in 0..3 * MOST as u64 {
+            series.keep(Sample {
+                wall: Duration::from_millis(n),
+                cpu: Duration::ZERO,
+                stamp: n,
+                figures: Figures::default(),
+            });
+        }
+        let samples = series.into_samples();
+        assert!(samples.len() < MOST && samples.len() > MOST / 4);
+        assert!(samples.is_sorted_by_key(|s| s.stamp));
+        assert_eq!(samples.last().map(|s| s.stamp), Some(3 * MOST as u64 - 1));
+    }
+}

@@ -1,0 +1,48 @@
+//! How a program is optimised while it runs: what `trommel run` may ask for.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use trommel_queue::Control;
+
+/// Options of `run`. Traces are made only where no events are collected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tracing {
+    /// Times that a start is come by before a trace is made; 0: none is.
+    pub threshold: u32,
+    /// Traces are optimised.
+    pub optimise: bool,
+    /// Exits are linked to what they lead to.
+    pub link: bool,
+    /// Traces go on behind returns.
+    pub returns: bool,
+    /// The program is not let go because control does not pay.
+    pub stay: bool,
+    /// Bytes that the code cache may have; 0: as many as there is room for.
+    pub cache: u64,
+    /// What the engine does is looked at every few milliseconds.
+    pub series: bool,
+}
+
+impl Tracing {
+    /// No traces.
+    pub const NONE: Self = Self {
+        threshold: 0,
+        optimise: true,
+        link: true,
+        returns: true,
+        stay: true,
+        cache: 0,
+        series: false,
+    };
+
+    /// Tells the runtime.
+    pub(crate) fn write(&self, control: &Control) {
+        let trace = &control.trace;
+        trace.threshold.store(self.threshold, Relaxed);
+        trace.plain.store((!self.optimise).into(), Relaxed);
+        trace.unlinked.store((!self.link).into(), Relaxed);
+        trace.no_returns.store((!self.returns).into(), Relaxed);
+        trace.stay.store(self.stay.into(), Relaxed);
+        trace.cache.store(self.cache, Relaxed);
+    }
+}

@@ -1,0 +1,148 @@
+//! Programs that know of us: requests, each of which is an instruction that does nothing.
+//!
+//! # Problem
+//! A program may know what the engine has to find out, such as which code is hot or made while the program runs, and
+//! may want to know what the engine does. It must run everywhere, and need nothing.
+//!
+//! # Strategy
+//! The future work of Dynamo (Bala, Duesterwald, Banerjia, PLDI 2000, section 10), by an instruction with a mark
+//! (`trommel_aware::MARK`) that no compiler makes. The decoder tells it from others; a fragment ends in front of
+//! it, and none starts with it, so the dispatcher comes by each time. It answers in `rax` and goes on behind. In
+//! windows the request is executed natively, and does nothing.
+//!
+//! # Why it is correct
+//! Natively the instruction changes nothing, so whatever the answer, the program must be prepared for it. Memory is
+//! written for it by the kernel, which refuses what the program could not write. Hints change when
+//! something is made, or make its code more careful; none makes it less so.
+//!
+//! | request | effect |
+//! |---|---|
+//! | hot | fragments in the range are counted from [`SOON`] |
+//! | jit | pages of the range are not protected: fragments made from them compare their code |
+//! | volatile | nothing is made that leaves out an access to memory |
+//! | stop, start | no paths are recorded in between |
+//! | leave | the process is let go |
+
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
+
+use trommel_aware::{Answer, Counts, MARK, Request, VERSION};
+use trommel_queue::work::{self, Flush};
+
+use crate::area::Context;
+use crate::cache::AppPc;
+use crate::dispatch::Runtime;
+use crate::pages::whole;
+use crate::region::Range;
+use crate::sys;
+
+/// What the counters of fragments start at that are said to be hot.
+pub const SOON: u32 = 16;
+/// Ranges that are remembered of each kind.
+const MOST: usize = 64;
+
+/// What the program has said.
+#[derive(Default)]
+pub struct Hints {
+    /// Memory is accessed by others.
+    pub volatile: bool,
+    /// No paths are recorded.
+    pub paused: bool,
+}
+
+/// Ranges, the last [`MOST`] of them.
+#[derive(Default)]
+pub struct Ranges(Vec<Range>);
+
+impl Ranges {
+    /// Adds one.
+    pub fn add(&mut self, range: Range) {
+        if self.0.len() >= MOST {
+            self.0.remove(0);
+        }
+        self.0.push(range);
+    }
+
+    /// Whether an address is in any.
+    pub fn hold(&self, address: u64) -> bool {
+        self.0.iter().any(|r| (r.start..r.end).contains(&address))
+    }
+}
+
+/// Where the app goes on behind a request.
+pub const fn behind(pc: AppPc) -> AppPc {
+    AppPc(pc.0.wrapping_add(MARK.len() as u64))
+}
+
+impl Runtime {
+    /// Answers the request of a context. Whether the process is to be let go.
+    pub fn request(&mut self, context: &mut Context) -> bool {
+        let [number, a, b] = [context.regs[7], context.regs[6], context.regs[2]];
+        work::add(&self.shared.control().work.requests, 1);
+        let request = Request::from_number(number);
+        let answer = match request {
+            Some(Request::Present) => i64::from(VERSION),
+            Some(request) => self.answer(request, a, b).number(),
+            None => Answer::Unknown.number(),
+        };
+        context.regs[0] = answer as u64;
+        request == Some(Request::Leave)
+    }
+
+    fn answer(&mut self, request: Request, a: u64, b: u64) -> Answer {
+        let range = Range { start: a, end: b };
+        let takes_range = matches!(request, Request::Hot | Request::Jit | Request::Volatile);
+        if takes_range && a >= b {
+            return Answer::Wrong;
+        }
+        match request {
+            Request::Hot => self.cache.count_soon(range),
+            Request::Jit => {
+                self.doubt(whole(range));
+                self.code_pages.expect_changes(range);
+            }
+            Request::Volatile => {
+                if !core::mem::replace(&mut self.hints.volatile, true) {
+                    self.evict = Some(Flush::Asked);
+                }
+            }
+            Request::Stop => self.hints.paused = true,
+            Request::Start => self.hints.paused = false,
+            Request::Counts => return self.write_counts(a, b),
+            Request::Present | Request::Leave => {}
+        }
+        Answer::Done
+    }
+
+    fn write_counts(&self, to: u64, bytes: u64) -> Answer {
+        let control = self.shared.control();
+        let counts = Counts {
+            fragments: control.fragments.load(Relaxed),
+            traces: control.trace.made.load(Relaxed),
+            dispatches: control.dispatches.load(Relaxed),
+            indirect_misses: control.indirect_misses.load(Relaxed),
+            links: self.cache.links,
+            flushes: control.work.flushes.iter().map(|n| n.load(Relaxed)).sum(),
+            cache_bytes: self.cache.bytes(),
+            requests: control.work.requests.load(Relaxed),
+        };
+        let words = [
+            counts.fragments,
+            counts.traces,
+            counts.dispatches,
+            counts.indirect_misses,
+            counts.links,
+            counts.flushes,
+            counts.cache_bytes,
+            counts.requests,
+        ];
+        const _: () = assert!(size_of::<Counts>() == 8 * 8);
+        let words = words.map(u64::to_le_bytes);
+        let all = words.as_flattened();
+        let len = usize::try_from(bytes).map_or(all.len(), |n| n.min(all.len()));
+        match sys::write_checked(&all[..len], to) {
+            true => Answer::Done,
+            false => Answer::Wrong,
+        }
+    }
+}

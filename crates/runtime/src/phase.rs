@@ -1,0 +1,152 @@
+//! When the working set changes: told by how many traces are made.
+//!
+//! # Problem
+//! Traces follow the branches as they went when they were made. When the program turns to something else, the
+//! old ones lie between the new, and those that both use may go the wrong way.
+//!
+//! # Strategy
+//! Dynamo's pre-emptive flush (Bala, Duesterwald, Banerjia, PLDI 2000, section 6): when traces are suddenly made
+//! at a high rate after few were, everything is dropped. Much has to be made now anyway, and what is still used
+//! is made again, as its branches go now.
+//!
+//! Time is CPU time, in periods of [`PERIOD`]. A period is *busy* when it made many traces, next to those
+//! there are, and else calm. Many traces in a period and the one before it, after [`CALM`] calm ones, are a new
+//! phase; and the longer that took, the longer it must be calm before the next flush ([`WORTH`]): so flushes
+//! take a few percent of the time at most, however the program behaves.
+//!
+//! The clock is read when a trace is made, which takes a hundred times as long.
+
+/// Nanoseconds of CPU time that are looked at together.
+const PERIOD: u64 = 20_000_000;
+/// Calm periods before a new phase.
+const CALM: u64 = 10;
+/// For each period that was busy after the last flush, as many have to be calm before the next.
+const WORTH: u64 = 16;
+/// Traces in a period that are many, at least.
+const MANY: u64 = 8;
+/// One trace in so many of those that there are is not a change.
+const FEW: u64 = 16;
+/// So many in a period always are.
+const ENOUGH: u64 = 24;
+/// Fewer traces are no working set.
+const SET: u64 = 16;
+
+/// What was made lately.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Phases {
+    /// When the period began; 0 before the first trace.
+    since: u64,
+    /// Traces made in it, and in the one before.
+    made: u64,
+    last: u64,
+    /// Traces made before it, since the last flush.
+    before: u64,
+    /// Calm periods up to it.
+    calm: u64,
+    /// Busy periods since the last flush.
+    busy: u64,
+}
+
+impl Phases {
+    /// A trace was made, at this CPU time of the process. Whether a new phase has begun: then everything is to
+    /// be dropped, and this counts from anew.
+    pub fn made(&mut self, cpu: u64) -> bool {
+        let passed = cpu.saturating_sub(self.since) / PERIOD;
+        if self.since == 0 || cpu < self.since {
+            *self = Self {
+                since: cpu.max(1),
+                ..Self::default()
+            };
+        } else if passed > 0 {
+            match self.are_many(self.made) {
+                true => {
+                    self.busy += 1;
+                    self.calm = passed - 1;
+                }
+                false => self.calm += passed,
+            }
+            self.since += passed * PERIOD;
+            self.before += self.last;
+            self.last = 0;
+            match passed {
+                1 => self.last = self.made,
+                _ => self.before += self.made,
+            }
+            self.made = 0;
+        }
+        self.made += 1;
+        let many = self.are_many(self.made + self.last);
+        let settled = self.before >= SET && self.calm >= CALM.max(self.busy * WORTH);
+        if many && settled {
+            self.flushed(cpu);
+        }
+        many && settled
+    }
+
+    /// Everything was dropped, for this reason or another.
+    pub fn flushed(&mut self, cpu: u64) {
+        *self = Self {
+            since: cpu.max(1),
+            ..Self::default()
+        };
+    }
+
+    fn are_many(&self, made: u64) -> bool {
+        made >= MANY && made > (self.before / FEW).min(ENOUGH)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Makes so many traces in each period, in turn; the periods in which everything is dropped.
+    fn flushes(rates: &[u64]) -> Vec<usize> {
+        let mut phases = Phases::default();
+        let mut found = Vec::new();
+        for (n, rate) in rates.iter().enumerate() {
+            for k in 0..*rate {
+                let cpu = 1 + n as u64 * PERIOD + k * (PERIOD / (rate + 1));
+                if phases.made(cpu) {
+                    found.push(n);
+                }
+            }
+        }
+        found
+    }
+
+    extern crate std;
+    use std::vec::Vec;
+
+    #[test]
+    fn a_new_working_set_after_a_settled_one_is_a_phase() {
+        let rates = [
+            &[40, 20, 5][..],
+            &[0; 60],
+            &[1],
+            &[0; 40],
+            &[30, 20],
+            &[0; 9],
+        ]
+        .concat();
+        assert_eq!(flushes(&rates), [104]);
+    }
+
+    #[test]
+    fn neither_a_start_nor_a_trickle_is() {
+        assert!(flushes(&[50; 100]).is_empty());
+        let trickle: Vec<u64> = [&[100, 50][..], &[3; 200]].concat();
+        assert!(flushes(&trickle).is_empty());
+        let few = [&[4][..], &[0; 60], &[30]].concat();
+        assert!(flushes(&few).is_empty());
+    }
+
+    #[test]
+    fn a_program_that_changes_all_the_time_is_left_alone() {
+        let round = [&[40, 40, 40, 40][..], &[0; 20]].concat();
+        assert!(flushes(&round.repeat(20)).is_empty());
+        let long = [&[40, 40][..], &[0; 60]].concat();
+        let found = flushes(&long.repeat(10));
+        assert_eq!(found.len(), 9, "{found:?}");
+    }
+}
