@@ -6,6 +6,10 @@
 mod adaptive;
 mod compressors;
 mod counters;
+mod dynamo_06;
+mod dynamo_07;
+mod dynamo_08;
+mod dynamo_09;
 mod intervals;
 mod limits;
 mod multihash_04;
@@ -40,6 +44,8 @@ pub enum Paper {
     Stratified,
     /// The multi-hash profiler (seed 001).
     MultiHash,
+    /// *Dynamo: A Transparent Dynamic Optimization System* (seed 002).
+    Dynamo,
     /// Our own questions.
     Ours,
 }
@@ -50,6 +56,7 @@ impl Paper {
         match self {
             Self::Stratified => "Stratified sampling",
             Self::MultiHash => "Multi-hash",
+            Self::Dynamo => "Dynamo",
             Self::Ours => "Beyond the papers",
         }
     }
@@ -71,7 +78,7 @@ pub struct Experiment {
 }
 
 /// All experiments, in the order of the papers.
-pub static EXPERIMENTS: [Experiment; 21] = [
+pub static EXPERIMENTS: [Experiment; 25] = [
     stratified_04::EXPERIMENT,
     stratified_07::EXPERIMENT,
     stratified_08::EXPERIMENT,
@@ -88,6 +95,10 @@ pub static EXPERIMENTS: [Experiment; 21] = [
     multihash_12::EXPERIMENT,
     multihash_13::EXPERIMENT,
     multihash_14::EXPERIMENT,
+    dynamo_06::EXPERIMENT,
+    dynamo_07::EXPERIMENT,
+    dynamo_08::EXPERIMENT,
+    dynamo_09::EXPERIMENT,
     adaptive::EXPERIMENT,
     sketches::EXPERIMENT,
     thinning::EXPERIMENT,

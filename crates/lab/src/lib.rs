@@ -20,6 +20,7 @@ mod plan;
 pub mod plot;
 mod programs;
 mod report;
+mod runs;
 mod streams;
 
 use std::path::{Path, PathBuf};

@@ -108,7 +108,12 @@ fn text(lab: &Lab<'_>, done: &[(&'static Experiment, Findings)]) -> String {
     for program in &PROGRAMS {
         let _ = writeln!(out, "| {} | {} |", program.name, program.about);
     }
-    for paper in [Paper::Stratified, Paper::MultiHash, Paper::Ours] {
+    for paper in [
+        Paper::Stratified,
+        Paper::MultiHash,
+        Paper::Dynamo,
+        Paper::Ours,
+    ] {
         let _ = writeln!(out, "\n## {}", paper.title());
         for (experiment, found) in done.iter().filter(|(e, _)| e.paper == paper) {
             let _ = writeln!(out, "\n### `{}`: {}\n", experiment.name, experiment.title);
@@ -192,7 +197,12 @@ fn html(lab: &Lab<'_>, done: &[(&'static Experiment, Findings)]) -> String {
         );
     }
     out.push_str("</table>\n");
-    for paper in [Paper::Stratified, Paper::MultiHash, Paper::Ours] {
+    for paper in [
+        Paper::Stratified,
+        Paper::MultiHash,
+        Paper::Dynamo,
+        Paper::Ours,
+    ] {
         let mut of_paper = done.iter().filter(|(e, _)| e.paper == paper).peekable();
         if of_paper.peek().is_some() {
             let _ = writeln!(out, "<h2>{}</h2>", paper.title());

@@ -1,0 +1,96 @@
+//! Dynamo figure 8: the part of the time that is spent in the runtime, and bail-out.
+
+use super::{Experiment, Paper, percent};
+use crate::Lab;
+use crate::findings::{Findings, Table, Verdict};
+use crate::plan::Results;
+use crate::plot::{Axis, Content, Figure, Line, Panel};
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "dynamo-fig8",
+    paper: Paper::Dynamo,
+    title: "Figure 8: overhead over time, with and without bail-out",
+    needs: Vec::new,
+    run,
+};
+
+/// Seconds of CPU time that are looked at together.
+const STEP: f64 = 0.02;
+/// Program, options, and the label; gcc stands for go, Lua for m88ksim.
+const RUNS: [(&str, &str, &str); 3] = [
+    ("gcc", "--no-bail-out", "gcc"),
+    ("gcc", "", "gcc (with bail-out)"),
+    ("lua", "", "lua"),
+];
+
+fn run(lab: &Lab<'_>, _: &Results) -> Findings {
+    let mut found = Findings::default();
+    let mut table = Table::new("", &["program", "CPU s", "time in the runtime in %"]);
+    let mut lines = Vec::new();
+    let mut watched = Vec::new();
+    for (program, options, label) in RUNS {
+        let done = lab.subject(program).and_then(|s| lab.watch(&s, options));
+        let Some(done) = done else { continue };
+        let mut points = Vec::new();
+        for (cpu, _, part) in done.rates(STEP) {
+            table.row([label.into(), cpu.into(), (100.0 * part).into()]);
+            points.push((cpu, 100.0 * part));
+        }
+        lines.push(Line {
+            label: label.into(),
+            points,
+            marked: false,
+        });
+        watched.push((label, done));
+    }
+    found.tables.push(table);
+    found.figures.push((
+        String::new(),
+        Figure {
+            title: "Time in the runtime".into(),
+            panels: vec![Panel {
+                title: String::new(),
+                x: Axis::linear("CPU time in s"),
+                y: Axis::linear("time in the runtime in %"),
+                content: Content::Lines(lines),
+                marks: Vec::new(),
+            }],
+            columns: 1,
+            height: 320.0,
+        },
+    ));
+    let of = |label: &str| watched.iter().find(|(l, _)| *l == label).map(|(_, d)| d);
+    let gone = of("gcc (with bail-out)");
+    let late = gone.map(|done| {
+        let rates = done.rates(STEP);
+        let late = &rates[rates.len().div_ceil(2)..];
+        late.iter().map(|(.., part)| part).sum::<f64>() / late.len().max(1) as f64
+    });
+    found.claim(
+        "A program without a stable working set is let go, and has no overhead from then on.",
+        format!(
+            "gcc's cc1 is {}let go; in the second half of its run {} of its time is spent in the runtime (rule: let go, and less than 1 %).",
+            if gone.is_some_and(|d| d.bailed_out) { "" } else { "not " },
+            late.map_or("–".into(), |part| percent(100.0 * part)),
+        ),
+        Verdict::when(gone.zip(late).map(|(done, late)| done.bailed_out && late < 0.01)),
+    );
+    let steady = of("lua");
+    found.claim(
+        "The overhead of a program with a stable working set drops, and it is kept.",
+        format!(
+            "Lua is {}; {} of its time is spent in the runtime (rule: kept, and less than 5 %).",
+            if steady.is_some_and(|d| d.bailed_out) {
+                "let go"
+            } else {
+                "kept"
+            },
+            steady.map_or("–".into(), |d| percent(100.0 * d.overhead())),
+        ),
+        Verdict::when(steady.map(|d| !d.bailed_out && d.overhead() < 0.05)),
+    );
+    found
+        .notes
+        .push("Times are of one run on this machine and differ from run to run.".into());
+    found
+}
