@@ -324,6 +324,13 @@ impl Process {
         if children != 0 {
             let_go.push(format!("{children} child processes, which ran natively"));
         }
+        match control.work.stops.load(Relaxed) {
+            0 => {}
+            1 => let_go.push("it stopped the collection of events itself".to_owned()),
+            n => let_go.push(format!(
+                "it stopped the collection of events itself, {n} times"
+            )),
+        }
         if control.window.load(Relaxed) != 0 {
             notice(&windows(&shared));
         }

@@ -12,7 +12,7 @@ use trommel_queue::LetGo;
 use trommel_queue::work::{self, Flush, LONG, Part};
 
 use crate::area::{Context, Reason};
-use crate::aware::{self, Hints};
+use crate::aware::Hints;
 use crate::balance::{Balance, Clocks};
 use crate::cache::{AppPc, Cache, CachePc, Way};
 use crate::deliver::Shared;
@@ -358,11 +358,8 @@ impl Runtime {
                 self.go(thread, context, next, None, false);
             }
             Err(Refusal::Request) => {
-                let next = aware::behind(pc);
-                context.next_pc = next;
-                match self.request(context) {
-                    true => self.let_go(thread, context, LetGo::Asked),
-                    false => self.go(thread, context, next, None, false),
+                if self.request(context, pc) {
+                    self.let_go(thread, context, LetGo::Asked);
                 }
             }
             Err(Refusal::Instruction) => self.let_go(thread, context, LetGo::Instruction),

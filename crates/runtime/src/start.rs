@@ -213,7 +213,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         leave: false,
         balance: Balance::new(watched, Clocks::now()),
         phases: Phases::default(),
-        hints: Hints::default(),
+        hints: Hints::none(kinds),
         parts: 0,
         pages: 1,
         numbers: 1,

@@ -279,6 +279,11 @@ impl Translator {
         }
     }
 
+    /// Fragments that are made from now on collect these kinds.
+    pub fn collect_only(&mut self, kinds: KindSet) {
+        self.config.kinds = kinds;
+    }
+
     fn wants(&self, kind: Kind) -> bool {
         self.config.kinds.has(kind)
     }

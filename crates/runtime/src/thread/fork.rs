@@ -108,6 +108,10 @@ fn adopt(mapped: Mapped, runtime: &Runtime, number: usize) -> Result<(), NoSlot>
     control.paths.store(paths, Relaxed);
     control.words.store(words, Relaxed);
     control.regions.store(regions, Relaxed);
+    control
+        .work
+        .stops
+        .store(runtime.hints.paused.into(), Relaxed);
     control.state.store(State::Controlled as u32, Release);
     slot.pid.store(sys::getpid() as u32, Relaxed);
     slot.state.store(Slot::USED, SeqCst);
