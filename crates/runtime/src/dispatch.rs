@@ -54,6 +54,8 @@ pub struct Runtime {
     pub cache_limit: u64,
     /// The threads under control.
     pub threads: Vec<*const Thread>,
+    /// More than one thread has run in this memory.
+    pub crowded: bool,
     /// The next thread to go on drops everything (a stress option).
     pub evict: bool,
     /// The next thread to go on lets the process go (a stress option).
@@ -103,14 +105,17 @@ impl Runtime {
     }
 
     /// Makes the trace of a path, which comes to its own start or not. `checked`: indirect branches
-    /// lead to its start.
+    /// lead to its start. `frame`: by how much `rbp` is above `rsp` there, of a loop that goes the same way
+    /// all the time.
     pub fn translate_path(
         &mut self,
         path: (&[Piece], bool),
         checked: bool,
+        frame: Option<i64>,
     ) -> Result<u32, Refusal> {
+        let frame = frame.filter(|_| self.is_alone());
         let (translator, mut site) = self.site();
-        let made = translator.translate_path(&mut site, path, checked);
+        let made = translator.translate_path(&mut site, path, checked, frame);
         if let Ok(id) = made {
             let fragment = self.cache.fragments[id as usize];
             let trace = &self.shared.control().trace;
@@ -122,6 +127,19 @@ impl Runtime {
             trace.bytes.fetch_add(bytes, Relaxed);
         }
         made
+    }
+
+    /// Whether nothing but the calling thread and the kernel writes the process's memory.
+    pub(crate) fn is_alone(&self) -> bool {
+        !self.crowded
+    }
+
+    /// A thread that runs beside others in this memory is about to be made: what was made for
+    /// one alone is not entered any more.
+    pub fn be_joined(&mut self) {
+        if !core::mem::replace(&mut self.crowded, true) {
+            self.cache.retire_loops();
+        }
     }
 
     /// The fragment of `pc`, made if need be. The flag says that everything was flushed.

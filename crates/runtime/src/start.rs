@@ -202,6 +202,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         shared_tables: 0,
         cache_limit: (stress >> options::CACHE_SHIFT & 0xffff) * 4096,
         threads: vec![],
+        crowded: false,
         evict: false,
         leave: false,
         balance: Balance::new(threshold > 1 && control.trace.stay.load(Relaxed) == 0),

@@ -37,7 +37,8 @@
 //! *The trace* is made by the translator, led by the pieces (`translate::path`), and takes the
 //! place of the fragment at its start: everything that led there leads to the trace, and the
 //! counter is free for another. A trace has exits like any fragment, which count.
-//! A path of one piece is what its fragment does already; then that is not counted any more.
+//! A path of one piece is what its fragment does already, unless it is a loop that keeps variables in registers
+//! (`crate::optimise`); then that is not counted any more.
 //!
 //! # Why it is correct
 //! * What is recorded is a path that was executed, but nothing depends on that: a trace is a fragment
@@ -67,6 +68,8 @@ use crate::translate::{Refusal, Shape};
 pub const MAX_INSNS: usize = 704;
 /// App instructions in any other.
 const MAX_USUAL: usize = 256;
+/// Times that a loop must go the same way to be worth two rounds (`crate::optimise`).
+const STEADY: u32 = 4;
 /// Pieces of a path.
 const MAX_PIECES: usize = 192;
 
@@ -90,6 +93,9 @@ pub struct Recording {
     usual: Option<usize>,
     /// Calls that it is in.
     depth: u32,
+    /// The path that has come to its own start before, and how many times it was the same.
+    round: Vec<Piece>,
+    rounds: u32,
     /// Where the recorded fragment starts that the thread is in.
     at: AppPc,
     /// That fragment's exits: the first, and how many.
@@ -105,6 +111,8 @@ impl Recording {
             unrolled,
             usual: None,
             depth: 0,
+            round: Vec::new(),
+            rounds: 0,
             at: head,
             exits: (0, 0),
         }
@@ -137,6 +145,23 @@ impl Recording {
             self.usual.get_or_insert(self.pieces.len());
         }
         self.usual.is_some() && !self.unrolled
+    }
+
+    /// It has come to its own start. Whether enough is known of it: that it goes another way now, or how often
+    /// it has gone the same.
+    fn close(&mut self) -> bool {
+        let pieces = core::mem::take(&mut self.pieces);
+        if self.rounds == 0 {
+            self.round = pieces;
+        } else if self.round != pieces {
+            self.rounds = 0;
+            return true;
+        }
+        self.rounds += 1;
+        self.insns = 0;
+        self.depth = 0;
+        self.usual = None;
+        self.rounds >= STEADY
     }
 
     /// App instructions that it may have.
@@ -183,7 +208,7 @@ impl Runtime {
         let next = match context.reason {
             r if r == Reason::Exit as u32 => exit.target,
             r if r == Reason::Indirect as u32 => context.next_pc,
-            r if r == Reason::Syscall as u32 => return self.finish(&recording, false),
+            r if r == Reason::Syscall as u32 => return self.finish(&recording, false, None),
             _ => return self.abandon(),
         };
         if !of_fragment {
@@ -197,11 +222,20 @@ impl Runtime {
             return;
         }
         let closed = fits && next == recording.head;
+        if closed && self.is_alone() && !recording.close() {
+            thread.recording = Some(recording);
+            return;
+        }
+        if !recording.round.is_empty() {
+            let frame = context.regs[5].wrapping_sub(context.regs[4]) as i64;
+            let frame = (recording.rounds >= STEADY).then_some(frame);
+            return self.finish(&recording, closed, frame);
+        }
         if recording.unrolled && !closed {
             let usual = recording.usual.unwrap_or(recording.pieces.len());
             recording.pieces.truncate(usual);
         }
-        self.finish(&recording, closed);
+        self.finish(&recording, closed, None);
     }
 
     /// Leads a thread that records to the next piece of its path. False when the path has come to
@@ -213,7 +247,7 @@ impl Runtime {
         let found = self.cache.recorded(pc);
         let made = found.map_or_else(|| self.recorded_fragment(pc), Ok);
         let Ok((id, exits)) = made else {
-            self.finish(&recording, false);
+            self.finish(&recording, false, None);
             return false;
         };
         recording.at = pc;
@@ -236,8 +270,9 @@ impl Runtime {
         control.trace.abandoned.fetch_add(1, Relaxed);
     }
 
-    /// Makes the trace of a path, which came to its own start or not.
-    fn finish(&mut self, recording: &Recording, closed: bool) {
+    /// Makes the trace of a path, which came to its own start or not; `frame`: by how much `rbp` is above
+    /// `rsp` there, of a loop that goes the same way all the time.
+    fn finish(&mut self, recording: &Recording, closed: bool, frame: Option<i64>) {
         let old = self.cache.lookup(recording.head);
         if old.is_some_and(|id| self.cache.is_trace(id)) {
             return;
@@ -245,11 +280,16 @@ impl Runtime {
         let checked = |id: u32| self.cache.fragments[id as usize].checked.is_some();
         let checked = recording.unrolled || old.is_some_and(checked);
         let first = self.cache.next_exit();
-        let made = match recording.pieces.len() {
-            0 | 1 => None,
+        let (pieces, closed) = match recording.round.is_empty() {
+            true => (&recording.pieces[..], closed),
+            false => (&recording.round[..], true),
+        };
+        let made = match pieces.len() {
+            0 => None,
+            1 if frame.is_none() => None,
             _ => {
-                let path = (&recording.pieces[..], closed);
-                self.translate_path(path, checked).ok()
+                let path = (pieces, closed);
+                self.translate_path(path, checked, frame).ok()
             }
         };
         match (old, made) {

@@ -17,6 +17,7 @@
 //!   ([`flags`]). What it destroys of `rcx` and `rdx` is in their slots before anything can fault, and is
 //!   loaded again in front of the first instruction that uses it, as in fragments for indirect branches.
 
+use super::looped::give_homes_back;
 use super::{Refusal, Site, Translator, flags, restartable};
 use crate::area::INDIRECT_TABLE;
 use crate::cache::{AppPc, Cache, CachePc, Recipe, Spilled};
@@ -75,12 +76,14 @@ fn near(to: AppPc) -> Option<i32> {
 
 impl Translator {
     /// Makes the trace of a path, which comes to its own start or not. `checked`: indirect branches
-    /// lead to its start.
+    /// lead to its start. `frame`: by how much `rbp` is above `rsp` there, if a loop may keep slots
+    /// of the stack frame in registers.
     pub fn translate_path(
         &mut self,
         site: &mut Site<'_>,
         (pieces, closed): (&[Piece], bool),
         checked: bool,
+        frame: Option<i64>,
     ) -> Result<u32, Refusal> {
         let app = pieces.first().ok_or(Refusal::Native)?.start;
         self.begin(super::made::From::default(), true);
@@ -89,6 +92,12 @@ impl Translator {
             self.insns.resize(MAX_INSNS, Insn::plain());
         }
         let end = self.follow(site, pieces, closed.then_some(app))?;
+        if let Some(frame) = frame.filter(|_| closed && self.config.optimise) {
+            self.plan_loop(app, end, frame);
+        }
+        if pieces.len() == 1 && !self.looped.is_planned() {
+            return Err(Refusal::Native);
+        }
         self.write(site, app, end, checked)
     }
 
@@ -350,7 +359,7 @@ impl Translator {
             let miss = self.misses[n];
             let here = self.code.here();
             self.code.bind(miss.from, here);
-            miss.come_to_target(&mut self.code);
+            miss.come_to_target(&mut self.code, self.looped.homes());
             let lookup = self.code.at(self.code.here());
             self.code.low16_of_rcx_to_rdx();
             self.code.jmp_gs_rdx8(INDIRECT_TABLE);
@@ -368,7 +377,7 @@ impl Translator {
         let stub = self.stubs.at(self.stubs.here());
         self.code.put_u32(miss.from.0, distance(stub) as u32);
         let c = &mut self.stubs;
-        miss.come_to_target(c);
+        miss.come_to_target(c, self.looped.homes());
         c.load_rip(Reg::RDX, 4, counter);
         c.raw(&[0x8d, 0x52, 0xff]); // lea edx, [rdx - 1]
         c.store_rip(Reg::RDX, counter);
@@ -390,7 +399,7 @@ impl Translator {
 impl Miss {
     /// From the jump that failed: the target in `rcx`, `rcx` and `rdx` in their slots, and flags the
     /// app's.
-    fn come_to_target(&self, code: &mut Code<'_>) {
+    fn come_to_target(&self, code: &mut Code<'_>, homes: u16) {
         if let Some(recipe) = &self.recipe {
             flags::load_for(code, recipe, self.spilled);
         }
@@ -406,6 +415,9 @@ impl Miss {
                 _ => Reg::RCX,
             };
             flags::write(code, recipe, scratch);
+        }
+        if self.spilled.homes {
+            give_homes_back(code, homes);
         }
         match self.target {
             Target::Rcx | Target::Register(Reg::RCX) => {}
