@@ -9,6 +9,7 @@ use trommel_compress::Spec;
 use trommel_host::interrupt::Guard;
 use trommel_host::launch::Inherited;
 use trommel_host::only;
+use trommel_host::record::Optimise;
 use trommel_host::record::{self, Engine, RecordError, RecordOptions, Recording};
 use trommel_host::running::{self, Refusal};
 use trommel_profile::Profile;
@@ -48,8 +49,8 @@ pub(crate) struct Options {
     pub(crate) follow: bool,
     /// Times that a start is come by before a trace is made; 0: none is.
     pub(crate) traces: u32,
-    /// Traces are optimised.
-    pub(crate) optimise: bool,
+    /// How traces are optimised.
+    pub(crate) optimise: Optimise,
     /// The program is not let go because control does not pay.
     pub(crate) stay: bool,
 }

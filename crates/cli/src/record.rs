@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use trommel_host::interrupt;
+use trommel_host::record::Optimise;
 use trommel_profile::Profile;
 use trommel_store::Written;
 use trommel_symbol::launch;
@@ -52,7 +53,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         only: args.only,
         follow: !args.no_follow,
         traces: 0,
-        optimise: true,
+        optimise: Optimise::Off,
         stay: true,
     };
     let guard = interrupt::guard();

@@ -9,7 +9,7 @@
 #include <ucontext.h>
 typedef unsigned long u64;
 extern u64 st_in[16], st_out[16], pointers[4];
-extern unsigned char app_stack[8192], pages[16384];
+extern unsigned char app_stack[8192], pages[32768];
 extern void (*const sequences[])(void);
 extern const u64 sequence_count;
 extern void (*fn_slot)(void);
@@ -38,7 +38,7 @@ int main(int c, char **v) {
       st_in[15] = (rnd() & 0x8d5) | 0x202;
       for (int i = 0; i < 8192; i++) app_stack[i] = (unsigned char)(i * 37);
       mprotect(pages, sizeof pages, PROT_READ | PROT_WRITE);
-      for (int i = 0; i < 16384; i++) pages[i] = (unsigned char)(i * 7);
+      for (int i = 0; i < 32768; i++) pages[i] = (unsigned char)(i * 7);
       pointers[1] = (u64)pages; pointers[3] = (u64)pages + 64;
       mprotect(pages + 4096, 4096, PROT_NONE); mprotect(pages + 8192, 4096, PROT_READ);
       fn_slot = sequences[n]; run_sequence(); }

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use trommel_compress::Spec;
 use trommel_profile::Profile;
+pub use trommel_queue::Optimise;
 use trommel_symbol::launch::Program;
 use trommel_tuple::KindSet;
 
@@ -52,8 +53,8 @@ pub struct RecordOptions {
     pub follow: bool,
     /// Times that a start is come by before a trace is made; 0: none is. With events there are none.
     pub traces: u32,
-    /// Traces are optimised.
-    pub optimise: bool,
+    /// How traces are optimised.
+    pub optimise: Optimise,
     /// The program is not let go because control does not pay.
     pub stay: bool,
     /// Stress options of the runtime, see `docs/testing.md`.

@@ -18,9 +18,9 @@ use trommel_queue::dict::{Event, MAX_BLOCK_EVENTS, MAX_EVENT_WORDS, PathHeader};
 use trommel_queue::{
     CHUNK, CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET, Chunk, Control, DICT_INDEX_OFFSET,
     DICT_WORDS_OFFSET, DIRECTORY_BYTES, GIVEN_BACK_OFFSET, LAYOUT_VERSION, MAGIC, MAX_CHUNK_BYTES,
-    MAX_PATHS, MAX_REGIONS, MAX_THREADS, MAX_WORDS, POOL_OFFSET, PUBLISHED_OFFSET, REGION_OFFSET,
-    REQUEST_OFFSET, RegionRecord, Request, SLOT_BYTES, State, THREAD_PAGE, THREAD_PAGES_OFFSET,
-    Unfollowed, chunk_start,
+    MAX_PATHS, MAX_REGIONS, MAX_THREADS, MAX_WORDS, Optimise, POOL_OFFSET, PUBLISHED_OFFSET,
+    REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request, SLOT_BYTES, State, THREAD_PAGE,
+    THREAD_PAGES_OFFSET, Unfollowed, chunk_start,
 };
 use trommel_tuple::KindSet;
 
@@ -42,8 +42,8 @@ pub struct Terms {
     pub follow: bool,
     /// Times that a start is come by before a trace is made; 0: none is.
     pub traces: u32,
-    /// Traces are optimised.
-    pub optimise: bool,
+    /// How traces are optimised.
+    pub optimise: Optimise,
     /// The program is not let go because control does not pay.
     pub stay: bool,
 }
@@ -133,7 +133,7 @@ impl Shared {
         control.window.store(terms.window, Relaxed);
         control.follow.store(terms.follow.into(), Relaxed);
         control.trace.threshold.store(terms.traces, Relaxed);
-        control.trace.plain.store((!terms.optimise).into(), Relaxed);
+        control.trace.optimise.store(terms.optimise as u32, Relaxed);
         control.trace.stay.store(terms.stay.into(), Relaxed);
         control.host_pid.store(std::process::id(), Relaxed);
         control.build.store(crate::image::build(), Relaxed);

@@ -24,7 +24,7 @@ use crate::stress::{self, Crossing, Place};
 use crate::syscall;
 use crate::targets::Targets;
 use crate::thread::Thread;
-use crate::trace::Piece;
+use crate::trace::Path;
 use crate::translate::{Refusal, Shape, Site, Translator, tag_check};
 use crate::window::Windows;
 
@@ -54,6 +54,8 @@ pub struct Runtime {
     pub cache_limit: u64,
     /// The threads under control.
     pub threads: Vec<*const Thread>,
+    /// Stack frames are taken to be written by their own thread alone.
+    pub aggressive: bool,
     /// More than one thread has run in this memory.
     pub crowded: bool,
     /// The next thread to go on drops everything (a stress option).
@@ -104,18 +106,10 @@ impl Runtime {
         made
     }
 
-    /// Makes the trace of a path, which comes to its own start or not. `checked`: indirect branches
-    /// lead to its start. `frame`: by how much `rbp` is above `rsp` there, of a loop that goes the same way
-    /// all the time.
-    pub fn translate_path(
-        &mut self,
-        path: (&[Piece], bool),
-        checked: bool,
-        frame: Option<i64>,
-    ) -> Result<u32, Refusal> {
-        let frame = frame.filter(|_| self.is_alone());
+    /// Makes the trace of a path. `checked`: indirect branches lead to its start.
+    pub fn translate_path(&mut self, path: &Path<'_>, checked: bool) -> Result<u32, Refusal> {
         let (translator, mut site) = self.site();
-        let made = translator.translate_path(&mut site, path, checked, frame);
+        let made = translator.translate_path(&mut site, path, checked);
         if let Ok(id) = made {
             let fragment = self.cache.fragments[id as usize];
             let trace = &self.shared.control().trace;
@@ -134,10 +128,15 @@ impl Runtime {
         !self.crowded
     }
 
+    /// Whether loops may keep slots of the stack frame in registers.
+    pub(crate) fn keeps_slots(&self) -> bool {
+        self.is_alone() || self.aggressive
+    }
+
     /// A thread that runs beside others in this memory is about to be made: what was made for
     /// one alone is not entered any more.
     pub fn be_joined(&mut self) {
-        if !core::mem::replace(&mut self.crowded, true) {
+        if !core::mem::replace(&mut self.crowded, true) && !self.aggressive {
             self.cache.retire_loops();
         }
     }

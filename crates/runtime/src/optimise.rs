@@ -43,6 +43,7 @@ mod rewrite;
 mod tests;
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use iced_x86::{Instruction, InstructionInfoFactory, OpAccess, Register};
 
@@ -145,43 +146,68 @@ struct Access {
 /// Furthest that a frame pointer is above the stack pointer.
 const FRAME: i64 = 64 << 10;
 
-/// The second round of a trace, which goes on with its first instruction behind its last; `None` where nothing would be
-/// gained. `frame` is by how much the frame pointer was above the stack pointer when it was
-/// recorded; the registers of `taken` are not to be homes.
-pub(crate) fn plan(insns: &[Instruction], frame: i64, taken: u16) -> Option<Loop> {
+/// A way from the start of a loop to its start.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Way {
+    /// Its instructions.
+    pub(crate) range: Range<usize>,
+    /// The conditional branch of an earlier way by which it leaves that; the first way starts at the start.
+    pub(crate) from: Option<usize>,
+}
+
+/// The second round of a trace, which goes on with its first instruction behind the last of each way; `None` where
+/// nothing would be gained. `frame` is by how much the frame pointer was above the stack pointer when it was
+/// recorded.
+pub(crate) fn plan(insns: &[Instruction], ways: &[Way], frame: i64) -> Option<Loop> {
     let mut info = InstructionInfoFactory::new();
-    let mut used = taken | Reg::RSP.bit() | Reg::RCX.bit() | Reg::RDX.bit();
+    let mut used = Reg::RSP.bit() | Reg::RCX.bit() | Reg::RDX.bit();
     for i in insns {
         for register in info.info(i).used_registers() {
             used |= general(register.register()).map_or(0, Reg::bit);
         }
     }
     let framed = (0..FRAME).contains(&frame).then_some(frame);
-    let with_frame = framed.and_then(|f| follow(insns, &mut info, Some(f)));
+    let with_frame = framed.and_then(|f| follow(insns, ways, &mut info, Some(f)));
     let frame = framed.filter(|_| with_frame.is_some());
-    let accesses = with_frame.or_else(|| follow(insns, &mut info, None))?;
-    let homes = choose(&accesses, !used);
+    let accesses = with_frame.or_else(|| follow(insns, ways, &mut info, None))?;
+    let main = ways.first()?.range.clone();
+    let homes = choose(&accesses, main, !used);
     if homes.is_empty() {
         return None;
     }
-    Some(write(insns, &accesses, homes, frame))
+    Some(write(insns, ways, &accesses, homes, frame))
 }
 
 /// What each instruction does to memory; `None` where the stack pointer, or the frame pointer if there is one, is not at
-/// the end what it was at the start.
+/// the end of a way what it was at the start.
 fn follow(
     insns: &[Instruction],
+    ways: &[Way],
     info: &mut InstructionInfoFactory,
     frame: Option<i64>,
 ) -> Option<Vec<Access>> {
-    let mut state = Frame::new(frame);
     let mut accesses = Vec::with_capacity(insns.len());
-    for i in insns {
-        let access = access(i, info, &state)?;
-        state.pass(i, info, &access);
-        accesses.push(access);
+    let mut at_branches: Vec<(usize, Frame)> = Vec::new();
+    for way in ways {
+        let there = at_branches.iter().find(|b| Some(b.0) == way.from);
+        let mut state = match way.from {
+            Some(_) => there?.1.clone(),
+            None => Frame::new(frame),
+        };
+        for n in way.range.clone() {
+            let i = &insns[n];
+            let access = access(i, info, &state)?;
+            state.pass(i, info, &access);
+            accesses.push(access);
+            if ways.iter().any(|w| w.from == Some(n)) {
+                at_branches.push((n, state.clone()));
+            }
+        }
+        if !state.is_as_at_start(frame) {
+            return None;
+        }
     }
-    state.is_as_at_start(frame).then_some(accesses)
+    Some(accesses)
 }
 
 fn access(i: &Instruction, info: &mut InstructionInfoFactory, state: &Frame) -> Option<Access> {
@@ -240,12 +266,16 @@ impl Candidate {
     }
 }
 
-/// The slots with the most to gain, and registers for them.
-fn choose(accesses: &[Access], mut free: u16) -> Vec<Home> {
+/// The slots of the first way with the most to gain, and registers for them.
+fn choose(accesses: &[Access], main: Range<usize>, mut free: u16) -> Vec<Home> {
     let mut candidates: Vec<Candidate> = Vec::new();
-    for (slot, form) in accesses.iter().filter_map(|a| a.form) {
+    for (n, access) in accesses.iter().enumerate() {
+        let Some((slot, form)) = access.form else {
+            continue;
+        };
         let n = match candidates.iter().position(|c| c.slot == slot) {
             Some(n) => n,
+            None if !main.contains(&n) => continue,
             None => {
                 candidates.push(Candidate {
                     slot,
@@ -288,14 +318,39 @@ impl Access {
         self.wild || other || self.writes.is_some_and(writes)
     }
 
+    fn changes(&self, slot: &Slot) -> bool {
+        self.form
+            .is_some_and(|(own, form)| own == *slot && form.writes())
+    }
+
     fn is_to(&self, slot: &Slot) -> bool {
         self.form.is_some_and(|(own, _)| own == *slot)
+    }
+}
+
+/// Whether what a slot holds is in doubt at the end of a way; `None` if nothing on it says so.
+fn doubt_at_end(ways: &[Way], way: &Way, accesses: &[Access], slot: &Slot) -> Option<bool> {
+    let mut range = way.range.clone();
+    let mut from = way.from;
+    loop {
+        let last = accesses[range]
+            .iter()
+            .rev()
+            .find(|a| a.is_to(slot) || a.spoils(slot));
+        if let Some(last) = last {
+            return Some(!last.is_to(slot));
+        }
+        let branch = from?;
+        let parent = ways.iter().find(|w| w.range.contains(&branch))?;
+        range = parent.range.start..branch;
+        from = parent.from;
     }
 }
 
 /// The third pass.
 fn write(
     insns: &[Instruction],
+    ways: &[Way],
     accesses: &[Access],
     homes: Vec<Home>,
     frame: Option<i64>,
@@ -307,57 +362,113 @@ fn write(
         })
         .collect();
     // In doubt at the end of a round is in doubt at the start of the next.
-    let mut doubt: Vec<bool> = (slots.iter())
-        .map(|slot| {
-            let last = accesses.iter().rev().find(|a| a.is_to(slot) || a.spoils(slot));
-            last.is_some_and(|a| !a.is_to(slot))
-        })
-        .collect();
-    let mut out = Loop {
-        homes,
-        frame: frame.map(|f| f as i32),
-        actions: Vec::with_capacity(insns.len()),
-        code: Vec::new(),
+    let ends = |slot: &Slot| {
+        let at_end = |way| doubt_at_end(ways, way, accesses, slot);
+        ways.iter().any(|way| at_end(way) == Some(true))
     };
-    let mut joined = false;
-    for (n, (i, access)) in insns.iter().zip(accesses).enumerate() {
-        let home = access
-            .form
-            .and_then(|(slot, form)| Some((slots.iter().position(|s| *s == slot)?, form)));
-        let mut action = Action::default();
-        let mut in_hand = None;
-        if let Some((h, form)) = home {
-            let register = out.homes[h].register;
-            let next = insns.get(n + 1);
-            let rewritten = rewrite::with_register(i, register, form);
-            if let Some(bytes) = rewritten {
-                if doubt[h] && form != Form::Write {
-                    let dead = rewrite::overwrites_flags(i);
-                    let join = !dead && rewrite::can_be_joined(i, next);
-                    action.renewal = rewrite::renewal(i, register, dead || join, &mut out.code);
-                    joined = join;
-                } else {
-                    joined = false;
-                }
-                action.replaced = form != Form::Write;
-                action.code = keep(&mut out.code, &bytes);
-                in_hand = Some(h);
+    let mut writer = Writer {
+        accesses,
+        written: (slots.iter())
+            .map(|slot| {
+                accesses[ways[0].range.clone()]
+                    .iter()
+                    .any(|a| a.changes(slot))
+            })
+            .collect(),
+        doubt: slots.iter().map(ends).collect(),
+        slots,
+        out: Loop {
+            homes,
+            frame: frame.map(|f| f as i32),
+            actions: Vec::with_capacity(insns.len()),
+            code: Vec::new(),
+        },
+        joined: false,
+    };
+    let mut at_branches: Vec<(usize, Vec<bool>)> = Vec::new();
+    for way in ways {
+        if let Some((_, doubt)) = at_branches.iter().find(|b| Some(b.0) == way.from) {
+            writer.doubt.clone_from(doubt);
+        }
+        writer.joined = false;
+        for n in way.range.clone() {
+            let next = insns.get(n + 1).filter(|_| way.range.contains(&(n + 1)));
+            let action = writer.action(n, &insns[n], next);
+            writer.out.actions.push(action);
+            if ways.iter().any(|w| w.from == Some(n)) {
+                at_branches.push((n, writer.doubt.clone()));
             }
         }
-        if in_hand.is_none() {
-            action.joined = core::mem::take(&mut joined);
-        }
-        for (h, slot) in slots.iter().enumerate() {
-            if access.spoils(slot) || access.is_to(slot) && in_hand != Some(h) {
-                doubt[h] = true;
-            }
-        }
-        if let Some(h) = in_hand {
-            doubt[h] = false;
-        }
-        out.actions.push(action);
     }
-    out
+    writer.out
+}
+
+struct Writer<'a> {
+    accesses: &'a [Access],
+    slots: Vec<Slot>,
+    /// Which slots the first round writes for certain.
+    written: Vec<bool>,
+    doubt: Vec<bool>,
+    out: Loop,
+    joined: bool,
+}
+
+impl Writer<'_> {
+    fn action(&mut self, n: usize, i: &Instruction, next: Option<&Instruction>) -> Action {
+        let access = &self.accesses[n];
+        let home = access.form.and_then(|(slot, form)| {
+            let h = self.slots.iter().position(|s| *s == slot)?;
+            Some((h, form))
+        });
+        let mut action = Action {
+            joined: core::mem::take(&mut self.joined),
+            ..Action::default()
+        };
+        let mut in_hand = None;
+        if let Some((h, form)) = home
+            && let Some(found) = self.rewritten(i, next, h, form)
+        {
+            action = found;
+            in_hand = Some(h);
+        }
+        for (h, slot) in self.slots.iter().enumerate() {
+            if access.spoils(slot) || access.is_to(slot) {
+                self.doubt[h] = in_hand != Some(h);
+            }
+        }
+        action
+    }
+
+    fn rewritten(
+        &mut self,
+        i: &Instruction,
+        next: Option<&Instruction>,
+        h: usize,
+        form: Form,
+    ) -> Option<Action> {
+        let register = self.out.homes[h].register;
+        if form == Form::Change && !self.written[h] {
+            // The store may fault: done to memory, and loaded.
+            let load = rewrite::load(i, register)?;
+            return Some(Action {
+                code: keep(&mut self.out.code, &load),
+                ..Action::default()
+            });
+        }
+        let bytes = rewrite::with_register(i, register, form)?;
+        let mut action = Action {
+            replaced: form != Form::Write,
+            ..Action::default()
+        };
+        if self.doubt[h] && form != Form::Write {
+            let dead = rewrite::overwrites_flags(i);
+            self.joined = !dead && rewrite::can_be_joined(i, next);
+            let free = dead || self.joined;
+            action.renewal = rewrite::renewal(i, register, free, &mut self.out.code);
+        }
+        action.code = keep(&mut self.out.code, &bytes);
+        Some(action)
+    }
 }
 
 /// Appends to the code.

@@ -12,7 +12,9 @@ use alloc::boxed::Box;
 use alloc::vec;
 
 use linux_raw_sys::general as nr;
-use trommel_queue::{CHUNK, DIRECTORY_BYTES, MAX_WINDOW, POOL_OFFSET, SLOT_BYTES, State, options};
+use trommel_queue::{
+    CHUNK, DIRECTORY_BYTES, MAX_WINDOW, Optimise, POOL_OFFSET, SLOT_BYTES, State, options,
+};
 use trommel_tuple::KindSet;
 
 use crate::arch::{self, Landmarks};
@@ -169,6 +171,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         (true, _) => 1,
     };
     cache.make_traces(threshold);
+    let optimise = Optimise::from_word(control.trace.optimise.load(Relaxed));
     let config = Config {
         kinds,
         max_insns: match insns {
@@ -177,7 +180,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
             _ => insns,
         },
         windows: window != 0,
-        optimise: control.trace.plain.load(Relaxed) == 0,
+        optimise: optimise != Optimise::Off,
         trace_insns: if threshold == 0 { 0 } else { trace::MAX_INSNS },
     };
     // SAFETY: fresh zero memory, which stays.
@@ -202,7 +205,8 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         shared_tables: 0,
         cache_limit: (stress >> options::CACHE_SHIFT & 0xffff) * 4096,
         threads: vec![],
-        crowded: false,
+        aggressive: optimise == Optimise::Aggressive,
+        crowded: args.threads != 0,
         evict: false,
         leave: false,
         balance: Balance::new(threshold > 1 && control.trace.stay.load(Relaxed) == 0),

@@ -68,8 +68,11 @@ use crate::translate::{Refusal, Shape};
 pub const MAX_INSNS: usize = 704;
 /// App instructions in any other.
 const MAX_USUAL: usize = 256;
-/// Times that a loop must go the same way to be worth two rounds (`crate::optimise`).
-const STEADY: u32 = 4;
+/// Rounds of a loop in which no new way shows up before all are taken to be known (`crate::optimise`).
+const STEADY: u32 = 6;
+/// Rounds of a loop that are recorded at most, and the ways that are kept.
+const MAX_ROUNDS: u32 = 40;
+const MAX_WAYS: usize = 8;
 /// Pieces of a path.
 const MAX_PIECES: usize = 192;
 
@@ -80,6 +83,19 @@ pub struct Piece {
     pub start: AppPc,
     /// App instructions up to and including the one that goes on elsewhere.
     pub insns: u16,
+}
+
+/// What a trace is made of.
+pub struct Path<'a> {
+    /// What is executed most.
+    pub pieces: &'a [Piece],
+    /// It comes to its own start.
+    pub closed: bool,
+    /// Other ways from its start to its start.
+    pub others: Vec<&'a [Piece]>,
+    /// By how much `rbp` is above `rsp` at its start, if it is a loop that may keep slots of the stack
+    /// frame in registers.
+    pub frame: Option<i64>,
 }
 
 /// A path that a thread is executing.
@@ -93,9 +109,11 @@ pub struct Recording {
     usual: Option<usize>,
     /// Calls that it is in.
     depth: u32,
-    /// The path that has come to its own start before, and how many times it was the same.
-    round: Vec<Piece>,
+    /// The ways by which it has come to its own start, and how often by each.
+    ways: Vec<(Vec<Piece>, u32)>,
     rounds: u32,
+    /// Rounds since a new way showed up.
+    known: u32,
     /// Where the recorded fragment starts that the thread is in.
     at: AppPc,
     /// That fragment's exits: the first, and how many.
@@ -111,8 +129,9 @@ impl Recording {
             unrolled,
             usual: None,
             depth: 0,
-            round: Vec::new(),
+            ways: Vec::new(),
             rounds: 0,
+            known: 0,
             at: head,
             exits: (0, 0),
         }
@@ -147,21 +166,23 @@ impl Recording {
         self.usual.is_some() && !self.unrolled
     }
 
-    /// It has come to its own start. Whether enough is known of it: that it goes another way now, or how often
-    /// it has gone the same.
+    /// It has come to its own start. Whether enough is known of it.
     fn close(&mut self) -> bool {
         let pieces = core::mem::take(&mut self.pieces);
-        if self.rounds == 0 {
-            self.round = pieces;
-        } else if self.round != pieces {
-            self.rounds = 0;
-            return true;
+        self.known += 1;
+        match self.ways.iter().position(|way| way.0 == pieces) {
+            Some(n) => self.ways[n].1 += 1,
+            None if self.ways.len() < MAX_WAYS => {
+                self.ways.push((pieces, 1));
+                self.known = 0;
+            }
+            None => {}
         }
         self.rounds += 1;
         self.insns = 0;
         self.depth = 0;
         self.usual = None;
-        self.rounds >= STEADY
+        self.known >= STEADY || self.rounds >= MAX_ROUNDS
     }
 
     /// App instructions that it may have.
@@ -222,13 +243,14 @@ impl Runtime {
             return;
         }
         let closed = fits && next == recording.head;
-        if closed && self.is_alone() && !recording.close() {
+        if closed && self.keeps_slots() && !recording.close() {
             thread.recording = Some(recording);
             return;
         }
-        if !recording.round.is_empty() {
+        if !recording.ways.is_empty() {
+            recording.ways.sort_by_key(|way| core::cmp::Reverse(way.1));
             let frame = context.regs[5].wrapping_sub(context.regs[4]) as i64;
-            let frame = (recording.rounds >= STEADY).then_some(frame);
+            let frame = (closed && recording.rounds >= STEADY).then_some(frame);
             return self.finish(&recording, closed, frame);
         }
         if recording.unrolled && !closed {
@@ -271,7 +293,7 @@ impl Runtime {
     }
 
     /// Makes the trace of a path, which came to its own start or not; `frame`: by how much `rbp` is above
-    /// `rsp` there, of a loop that goes the same way all the time.
+    /// `rsp` there, of a loop all of whose ways are known.
     fn finish(&mut self, recording: &Recording, closed: bool, frame: Option<i64>) {
         let old = self.cache.lookup(recording.head);
         if old.is_some_and(|id| self.cache.is_trace(id)) {
@@ -280,16 +302,22 @@ impl Runtime {
         let checked = |id: u32| self.cache.fragments[id as usize].checked.is_some();
         let checked = recording.unrolled || old.is_some_and(checked);
         let first = self.cache.next_exit();
-        let (pieces, closed) = match recording.round.is_empty() {
-            true => (&recording.pieces[..], closed),
-            false => (&recording.round[..], true),
+        let (pieces, closed) = match recording.ways.first() {
+            None => (&recording.pieces[..], closed),
+            Some((way, _)) => (&way[..], true),
         };
         let made = match pieces.len() {
             0 => None,
             1 if frame.is_none() => None,
             _ => {
-                let path = (pieces, closed);
-                self.translate_path(path, checked, frame).ok()
+                let others = recording.ways.get(1..).unwrap_or_default();
+                let path = Path {
+                    pieces,
+                    closed,
+                    others: others.iter().map(|way| &way.0[..]).collect(),
+                    frame: frame.filter(|_| self.keeps_slots()),
+                };
+                self.translate_path(&path, checked).ok()
             }
         };
         match (old, made) {

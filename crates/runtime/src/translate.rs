@@ -341,7 +341,7 @@ impl Translator {
         stress::fail(Place::Translate);
         let (code, stubs) = (self.code.here(), self.stubs.here());
         let id = site.cache.place(arena, code, stubs, fragment, &self.pages);
-        if let Some(exit) = self.looped.exit {
+        for &exit in &self.looped.exits {
             site.cache.link_loop(exit, id);
         }
         Ok(id)

@@ -396,7 +396,7 @@ fn recording() -> Check {
         only: Vec::new(),
         follow: false,
         traces: 0,
-        optimise: true,
+        optimise: trommel_host::record::Optimise::Off,
         stay: true,
     };
     let guard = trommel_host::interrupt::guard();

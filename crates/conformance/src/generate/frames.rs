@@ -54,8 +54,11 @@ impl Body {
         let slots = self.slots.clone();
         let (mut at, mut width) = self.random.pick(&slots);
         if self.random.one_in(12) {
-            width = usize::try_from(self.random.below(4)).unwrap_or(0);
-            at -= self.random.below(2).min(at - 9);
+            let other = usize::try_from(self.random.below(4)).unwrap_or(0);
+            // Not into the walking pointer.
+            if at > 16 + (8 >> other) {
+                (at, width) = (at - self.random.below(2), other);
+            }
         }
         (self.operand(at, width), width)
     }
@@ -204,7 +207,8 @@ impl Body {
         let name = self.label();
         self.line(format!("call {name}"));
         let wild = self.random.one_in(3);
-        let mut s = format!("{name}:\n\tpush rbp\n\tmov rbp, rsp\n\tmov qword ptr [rbp - 8], rdi\n");
+        let mut s =
+            format!("{name}:\n\tpush rbp\n\tmov rbp, rsp\n\tmov qword ptr [rbp - 8], rdi\n");
         if wild {
             s.push_str("\tmov rax, [rip + pointers + 16]\n\tadd dword ptr [rax], 9\n");
         }
@@ -231,7 +235,9 @@ pub fn loops(seed: u64, count: u64) -> String {
         b.slots.clear();
         let mut at = 16;
         while at < FRAME - 16 && b.slots.len() < 8 {
-            let width = usize::try_from(b.random.below(4)).unwrap_or(1).saturating_sub(1);
+            let width = usize::try_from(b.random.below(4))
+                .unwrap_or(1)
+                .saturating_sub(1);
             at = (at + (8 >> width)).next_multiple_of(8 >> width);
             b.slots.push((at, width));
         }
@@ -287,7 +293,10 @@ pub fn loops(seed: u64, count: u64) -> String {
         out.push_str(&std::mem::take(&mut b.text));
         out.push_str(&std::mem::take(&mut b.side));
     }
-    let _ = writeln!(out, "\t.data\n\t.globl sequences, sequence_count\nsequence_count:\n\t.quad {count}\nsequences:");
+    let _ = writeln!(
+        out,
+        "\t.data\n\t.globl sequences, sequence_count\nsequence_count:\n\t.quad {count}\nsequences:"
+    );
     for n in 0..count {
         let _ = writeln!(out, "\t.quad seq_{n}");
     }
@@ -319,7 +328,7 @@ fn frame() -> String {
         let _ = writeln!(s, "\tpop {r}");
     }
     s.push_str("\tret\n\t.bss\n\t.balign 4096\n\t.globl st_in, st_out, app_stack, fn_slot, pages, pointers\n");
-    s.push_str("pages: .skip 16384\napp_stack: .skip 8192\nst_in: .skip 128\nst_out: .skip 128\n");
+    s.push_str("pages: .skip 32768\napp_stack: .skip 8192\nst_in: .skip 128\nst_out: .skip 128\n");
     s.push_str("pointers: .skip 32\nfn_slot: .skip 8\nhost_rsp: .skip 8\n\t.text\n");
     s
 }

@@ -9,6 +9,7 @@ use iced_x86::{
 use super::{Access, general};
 
 /// What is known at a place of the trace. Distances are from the stack pointer at its start.
+#[derive(Clone)]
 pub(super) struct Frame {
     registers: [Option<i64>; 16],
     /// Eight bytes of the frame that hold such an address: where, and which.
@@ -34,7 +35,9 @@ impl Frame {
 
     fn value(&self, register: Register) -> Option<i64> {
         let whole = register.is_gpr64();
-        general(register).filter(|_| whole).and_then(|r| self.registers[usize::from(r.0)])
+        general(register)
+            .filter(|_| whole)
+            .and_then(|r| self.registers[usize::from(r.0)])
     }
 
     /// Where in the frame an access is.
@@ -48,9 +51,8 @@ impl Frame {
     /// Where in the frame the operand in memory is.
     pub(super) fn operand(&self, i: &Instruction) -> Option<i64> {
         let memory = (0..i.op_count()).any(|n| i.op_kind(n) == OpKind::Memory);
-        let plain = memory
-            && i.segment_prefix() == Register::None
-            && i.memory_index() == Register::None;
+        let plain =
+            memory && i.segment_prefix() == Register::None && i.memory_index() == Register::None;
         let base = self.value(i.memory_base()).filter(|_| plain)?;
         base.checked_add(i.memory_displacement64() as i64)
     }
@@ -101,15 +103,19 @@ impl Frame {
             Code::Lea_r64_m => self.operand(i),
             Code::Pop_r64 => self.load(sp),
             Code::Add_rm64_imm8 | Code::Add_rm64_imm32 | Code::Add_RAX_imm32 if into_register => {
-                self.value(to).and_then(|v| v.checked_add(i.immediate(1) as i64))
+                self.value(to)
+                    .and_then(|v| v.checked_add(i.immediate(1) as i64))
             }
             Code::Sub_rm64_imm8 | Code::Sub_rm64_imm32 | Code::Sub_RAX_imm32 if into_register => {
-                self.value(to).and_then(|v| v.checked_sub(i.immediate(1) as i64))
+                self.value(to)
+                    .and_then(|v| v.checked_sub(i.immediate(1) as i64))
             }
             _ => None,
         };
         let stored = match i.code() {
-            Code::Mov_rm64_r64 if !into_register => self.operand(i).zip(self.value(i.op1_register())),
+            Code::Mov_rm64_r64 if !into_register => {
+                self.operand(i).zip(self.value(i.op1_register()))
+            }
             Code::Push_r64 => sp.map(|sp| sp - 8).zip(self.value(to)),
             _ => None,
         };

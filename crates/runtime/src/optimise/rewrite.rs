@@ -176,6 +176,17 @@ pub(super) fn can_be_joined(i: &Instruction, next: Option<&Instruction>) -> bool
     quiet && next.filter(in_registers).is_some()
 }
 
+/// `mov register, memory`, with the memory operand of an instruction.
+pub(super) fn load(i: &Instruction, register: Reg) -> Option<Vec<u8>> {
+    const LOAD: [Code; 4] = [
+        Code::Mov_r8_rm8,
+        Code::Mov_r16_rm16,
+        Code::Mov_r32_rm32,
+        Code::Mov_r64_rm64,
+    ];
+    with_memory(i, LOAD, register, false)
+}
+
 /// Code that gives `register` what the operand in memory holds; `free`: flags may be destroyed.
 pub(super) fn renewal(
     i: &Instruction,
@@ -183,20 +194,13 @@ pub(super) fn renewal(
     free: bool,
     code: &mut Vec<u8>,
 ) -> Option<Renewal> {
-    const LOAD: [Code; 4] = [
-        Code::Mov_r8_rm8,
-        Code::Mov_r16_rm16,
-        Code::Mov_r32_rm32,
-        Code::Mov_r64_rm64,
-    ];
     const COMPARE: [Code; 4] = [
         Code::Cmp_r8_rm8,
         Code::Cmp_r16_rm16,
         Code::Cmp_r32_rm32,
         Code::Cmp_r64_rm64,
     ];
-    let load = with_memory(i, LOAD, register, false)?;
-    let load = keep(code, &load);
+    let load = keep(code, &load(i, register)?);
     if !free {
         return Some(Renewal::Load(load));
     }

@@ -3,18 +3,18 @@
 
 extern crate std;
 
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use std::{assert, assert_eq};
 
 use iced_x86::{Decoder, DecoderOptions, Formatter, Instruction, IntelFormatter};
 
-use super::{Loop, Renewal, Span, plan};
+use super::{Loop, Renewal, Span, Way, plan};
 
 const END: &str = "----\n";
 
@@ -25,19 +25,26 @@ fn assembled(text: &str, name: &str) -> Vec<Instruction> {
     fs::write(at("a.s"), format!(".intel_syntax noprefix\n{text}")).expect("written");
     for (tool, args) in [
         ("as", [at("a.s"), "-o".into(), at("a.o"), "--64".into()]),
-        ("objcopy", ["-O".into(), "binary".into(), at("a.o"), at("a.bin")]),
+        (
+            "objcopy",
+            ["-O".into(), "binary".into(), at("a.o"), at("a.bin")],
+        ),
     ] {
         let status = Command::new(tool).args(args).status().expect("binutils");
         assert!(status.success(), "{name}: {tool}");
     }
     let bytes = fs::read(at("a.bin")).expect("assembled");
     let _ = fs::remove_dir_all(&dir);
-    Decoder::with_ip(64, &bytes, 0x1000, DecoderOptions::NONE).into_iter().collect()
+    Decoder::with_ip(64, &bytes, 0x1000, DecoderOptions::NONE)
+        .into_iter()
+        .collect()
 }
 
 fn disassembled(bytes: &[u8]) -> Vec<String> {
     let mut formatter = IntelFormatter::new();
-    formatter.options_mut().set_memory_size_options(iced_x86::MemorySizeOptions::Always);
+    formatter
+        .options_mut()
+        .set_memory_size_options(iced_x86::MemorySizeOptions::Always);
     Decoder::with_ip(64, bytes, 0, DecoderOptions::NONE)
         .into_iter()
         .map(|i| {
@@ -57,7 +64,11 @@ fn shown(insns: &[Instruction], plan: Option<&Loop>) -> String {
         let _ = writeln!(out, "rbp = rsp + {frame}");
     }
     for home in &plan.homes {
-        let _ = writeln!(out, "r{} is {} bytes at {}", home.register.0, home.size, home.offset);
+        let _ = writeln!(
+            out,
+            "r{} is {} bytes at {}",
+            home.register.0, home.size, home.offset
+        );
     }
     let mut formatter = IntelFormatter::new();
     let code = |span: Span| disassembled(plan.bytes(span));
@@ -87,6 +98,28 @@ fn shown(insns: &[Instruction], plan: Option<&Loop>) -> String {
     out
 }
 
+/// The ways: a line `# way N` starts one that leaves an earlier one by its instruction number N.
+fn ways(code: &str, count: usize) -> Vec<Way> {
+    let mut ways = alloc::vec![Way {
+        range: 0..count,
+        from: None
+    }];
+    let mut n = 0;
+    for line in code.lines() {
+        if let Some(from) = line.strip_prefix("# way ") {
+            ways.last_mut().expect("one").range.end = n;
+            let from = Some(from.trim().parse().expect("a number"));
+            ways.push(Way {
+                range: n..count,
+                from,
+            });
+        } else if !line.starts_with('#') && !line.trim().is_empty() {
+            n += 1;
+        }
+    }
+    ways
+}
+
 fn check(file: &Path) {
     let text = fs::read_to_string(file).expect("a file");
     let name = file.file_stem().unwrap_or_default().to_string_lossy();
@@ -94,7 +127,11 @@ fn check(file: &Path) {
     let (first, code) = input.split_once('\n').expect("lines");
     let frame = first.strip_prefix("# frame ").expect("a frame");
     let insns = assembled(code, &name);
-    let found = shown(&insns, plan(&insns, frame.trim().parse().expect("a number"), 0).as_ref());
+    let ways = ways(code, insns.len());
+    let found = shown(
+        &insns,
+        plan(&insns, &ways, frame.trim().parse().expect("a number")).as_ref(),
+    );
     if std::env::var_os("TROMMEL_BLESS").is_some() {
         fs::write(file, format!("{input}{END}{found}")).expect("written");
         return;

@@ -5,6 +5,7 @@
 //!   entry       the first round, as in any trace; its last branch leaves or falls through
 //!   crossing    the frame pointer compared, the app's registers put away, homes loaded
 //!   loop        the second round, which branches back here
+//!   ways        other ways through it, entered by branches of earlier ones, which branch back as well
 //!   tails       homes are the app's again
 //! ```
 //!
@@ -15,16 +16,18 @@
 #![allow(unsafe_code)] // reason: reads the app's code.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 
 use super::{Site, Translator, flags};
-use crate::cache::{AppPc, Exit, Spilled, Step, UNLINKED, Way};
+use crate::cache::{self, AppPc, Exit, Spilled, Step, UNLINKED};
 use crate::decode::{Class, Insn};
 use crate::deliver::DictionaryFull;
 use crate::emit::{Code, Mem, Reg, Rel32};
-use crate::optimise::{self, Action, Loop, Renewal};
+use crate::optimise::{self, Action, Loop, Renewal, Way};
 use crate::slot;
+use crate::trace::Piece;
 
 /// App instructions in a loop with two rounds, and what their stubs may need.
 const MOST: usize = 640;
@@ -32,25 +35,51 @@ const MOST_STUBS: usize = 30 << 10;
 /// Bytes of the first round: the second may need 25 more for each instruction, and steps are within 64 KiB.
 const MOST_CODE: usize = 20 << 10;
 
+/// Bytes of code that an instruction of a way may need.
+const EACH: usize = 180;
+/// Bytes that steps may be apart.
+const FURTHEST: usize = 60 << 10;
+
+/// A branch of the second round that leads to another way.
+struct Fork {
+    at: usize,
+    from: Rel32,
+    pc: AppPc,
+    to: AppPc,
+    passed: usize,
+    spilled: Spilled,
+    flags: flags::Flags,
+}
+
 /// What is being made of a loop.
 #[derive(Default)]
 pub(super) struct Looped {
     plan: Option<Loop>,
+    /// The ways through it, by the instructions of the translator, and where each goes on behind them.
+    ways: Vec<(Way, Option<AppPc>)>,
+    forks: Vec<Fork>,
     /// Where the loop starts.
     top: usize,
     /// The branches back.
-    back: Option<Rel32>,
+    backs: Vec<Rel32>,
+    /// The way being written, and whether it has branched back.
+    open: Option<usize>,
+    closed: bool,
     /// Renewals: the jump to each, which home and its load, and where it comes back to.
     renewals: Vec<(Rel32, optimise::Span, usize)>,
-    /// The exit that is the way back.
-    pub(super) exit: Option<u32>,
+    /// The exits that are branches back.
+    pub(super) exits: Vec<u32>,
 }
 
 impl Looped {
     pub(super) fn clear(&mut self) {
         self.plan = None;
-        self.back = None;
-        self.exit = None;
+        self.ways.clear();
+        self.forks.clear();
+        self.top = 0;
+        self.backs.clear();
+        self.open = None;
+        self.exits.clear();
         self.renewals.clear();
     }
 
@@ -82,24 +111,28 @@ fn home_slot(n: u8) -> crate::emit::GsOffset {
 
 impl Translator {
     /// Plans a second round for a trace that goes on at `app` behind its last instruction, which may be a
-    /// branch back. `frame`: by how much `rbp` was above `rsp` there.
-    pub(super) fn plan_loop(&mut self, app: AppPc, end: Option<AppPc>, frame: i64) {
-        let count = self.count;
-        let Some(last) = self.insns[..count].last() else {
-            return;
-        };
-        let closes = match (last.class, end) {
-            (Class::Jcc(_, to), Some(_)) if to == app => true,
-            (_, Some(end)) => end == app,
-            (_, None) => false,
-        };
-        let stubs = self.turns.len() * 140 + count * 20;
-        let odd = |insn: &Insn| matches!(insn.class, Class::Popf | Class::Syscall);
-        let fits = count <= MOST && stubs <= MOST_STUBS;
-        if !closes || !fits || self.insns[..count].iter().any(odd) {
+    /// branch back, and for other ways from there to there. `frame`: by how much `rbp` was above `rsp` there.
+    pub(super) fn plan_loop(
+        &mut self,
+        site: &mut Site<'_>,
+        app: AppPc,
+        end: Option<AppPc>,
+        others: &[&[Piece]],
+        frame: i64,
+    ) {
+        if !self.closes(0..self.count, app, end) {
             return;
         }
-        let decoded: Vec<Instruction> = (self.insns[..count].iter())
+        let range = 0..self.count;
+        self.looped.ways.push((Way { range, from: None }, end));
+        for pieces in others {
+            let (count, turns) = (self.count, self.turns.len());
+            if self.add_way(site, app, pieces).is_none() {
+                self.count = count;
+                self.turns.truncate(turns);
+            }
+        }
+        let decoded: Vec<Instruction> = (self.insns[..self.count].iter())
             .map(|insn| {
                 // SAFETY: the instruction was decoded from these bytes.
                 let bytes =
@@ -107,7 +140,81 @@ impl Translator {
                 Decoder::with_ip(64, bytes, insn.pc().0, DecoderOptions::NONE).decode()
             })
             .collect();
-        self.looped.plan = optimise::plan(&decoded, frame, 0);
+        let ways: Vec<Way> = self.looped.ways.iter().map(|way| way.0.clone()).collect();
+        self.looped.plan = optimise::plan(&decoded, &ways, frame);
+        if !self.looped.is_planned() {
+            let count = self.looped.ways[0].0.range.end;
+            self.count = count;
+            self.turns.retain(|turn| turn.at < count);
+        }
+    }
+
+    /// Whether instructions lead back to `app`, and are few enough.
+    fn closes(&self, range: Range<usize>, app: AppPc, end: Option<AppPc>) -> bool {
+        let insns = &self.insns[range];
+        let back = match (insns.last().map(|last| last.class), end) {
+            (Some(Class::Jcc(_, to)), Some(_)) if to == app => true,
+            (_, end) => end == Some(app),
+        };
+        let stubs = self.turns.len() * 140 + self.count * 20;
+        let odd = |insn: &Insn| matches!(insn.class, Class::Popf | Class::Syscall);
+        back && self.count <= MOST && stubs <= MOST_STUBS && !insns.iter().any(odd)
+    }
+
+    /// Adds another way to a loop, from where it leaves those that are there.
+    fn add_way(&mut self, site: &mut Site<'_>, app: AppPc, pieces: &[Piece]) -> Option<()> {
+        let start = self.count;
+        let first_turn = self.turns.len();
+        let end = self.follow(site, pieces, Some(app)).ok()?;
+        if !self.closes(start..self.count, app, end) {
+            return None;
+        }
+        // Along the ways that are there, up to the branch at which it leaves them all.
+        let (mut along, mut new) = (0..self.looped.ways[0].0.range.end, start);
+        let from = loop {
+            let at = along.next()?;
+            if self.insns.get(new).filter(|_| new < self.count)?.pc() == self.insns[at].pc() {
+                new += 1;
+                continue;
+            }
+            // The first instruction that differs; the branch is in front of it.
+            let branch = if new == start {
+                return None;
+            } else {
+                at.checked_sub(1)?
+            };
+            let to = self.insns[new].pc();
+            match self.insns[branch].class {
+                Class::Jcc(_, exit) if exit == to => {}
+                _ => return None,
+            }
+            let there = self
+                .looped
+                .ways
+                .iter()
+                .find(|way| way.0.from == Some(branch));
+            match there {
+                Some((way, _)) => along = way.range.clone(),
+                None => break branch,
+            }
+        };
+        let mut n = 0;
+        self.turns.retain_mut(|turn| {
+            let own = n >= first_turn;
+            n += 1;
+            if own && turn.at >= new {
+                turn.at -= new - start;
+                return true;
+            }
+            !own
+        });
+        let count = self.count - (new - start);
+        self.insns.copy_within(new..self.count, start);
+        self.count = count;
+        let range = start..count;
+        let from = Some(from);
+        self.looped.ways.push((Way { range, from }, end));
+        Some(())
     }
 
     /// There is no second round if the first has come out long.
@@ -161,6 +268,107 @@ impl Translator {
         self.looped.top = self.code.here();
     }
 
+    /// What the second pass walks over: for each round or way whether it is of the second round, and its
+    /// instructions.
+    pub(super) fn rounds(&self) -> Vec<(bool, Range<usize>)> {
+        let mut rounds = Vec::new();
+        match self
+            .looped
+            .ways
+            .first()
+            .filter(|_| self.looped.is_planned())
+        {
+            None => rounds.push((false, 0..self.count)),
+            Some((main, _)) => {
+                rounds.push((false, main.range.clone()));
+                rounds.extend(
+                    self.looped
+                        .ways
+                        .iter()
+                        .map(|way| (true, way.0.range.clone())),
+                );
+            }
+        }
+        rounds
+    }
+
+    /// Starts what is round `k` of [`Self::rounds`], where it is not the first. False if it is left out.
+    pub(super) fn start_round(
+        &mut self,
+        site: &mut Site<'_>,
+        app: AppPc,
+        k: usize,
+        entry: usize,
+    ) -> Result<bool, DictionaryFull> {
+        if !self.looped.is_planned() {
+            return Ok(false);
+        }
+        if k == 1 {
+            self.cross(site, app);
+            self.looped.open = Some(0);
+            self.looped.closed = false;
+            return Ok(true);
+        }
+        self.end_way(site, app)?;
+        let way = self.looped.ways[k - 1].0.clone();
+        let Some(n) = self
+            .looped
+            .forks
+            .iter()
+            .position(|f| Some(f.at) == way.from)
+        else {
+            return Ok(false);
+        };
+        let fork = self.looped.forks.swap_remove(n);
+        if self.code.here() - entry + way.range.len() * EACH > FURTHEST {
+            self.tails.push(super::Tail {
+                from: fork.from,
+                target: fork.to,
+                pc: fork.pc,
+                events: 0,
+                values: 0,
+                event: None,
+                spilled: fork.spilled,
+                passed: fork.passed,
+            });
+            return Ok(false);
+        }
+        self.turned = self
+            .turns
+            .iter()
+            .take_while(|turn| turn.at < way.range.start)
+            .count();
+        let here = self.code.here();
+        self.code.bind(fork.from, here);
+        self.spilled = fork.spilled;
+        self.flags = fork.flags;
+        self.looped.open = Some(k - 1);
+        self.looped.closed = false;
+        Ok(true)
+    }
+
+    /// Behind the last instruction of a way of the second round.
+    pub(super) fn end_way(
+        &mut self,
+        site: &mut Site<'_>,
+        app: AppPc,
+    ) -> Result<(), DictionaryFull> {
+        let open = self.looped.open.take();
+        let Some(to) = open.and_then(|way| self.looped.ways[way].1) else {
+            return Ok(());
+        };
+        self.make_flags();
+        if self.looped.closed || to != app {
+            return self.leave(site, to, None, 0, 0, None);
+        }
+        self.unspill_rcx();
+        self.unspill_rdx();
+        self.code.patchable(1);
+        let from = self.code.jmp();
+        self.close(from);
+        Ok(())
+    }
+
     /// The branch back that ends a round: out of the first one if it goes elsewhere, to the top of the
     /// loop in the second.
     pub(super) fn close_with(
@@ -183,22 +391,32 @@ impl Translator {
     /// The way back: the displacement of a jump to the top of the loop.
     fn close(&mut self, from: Rel32) {
         self.code.bind(from, self.looped.top);
-        self.looped.back = Some(from);
+        self.looped.backs.push(from);
+        self.looped.closed = true;
     }
 
-    /// Behind the last instruction, where the trace goes on at its start or not: whether the second round
-    /// goes on at the top of the loop.
-    pub(super) fn loops_to(&mut self, start: bool) -> bool {
-        let open = self.looped.is_planned() && self.looped.back.is_none();
-        if open && start {
-            self.make_flags();
-            self.unspill_rcx();
-            self.unspill_rdx();
-            self.code.patchable(1);
-            let from = self.code.jmp();
-            self.close(from);
-        }
-        open && start
+    /// Whether the second round has been written, or a part of it.
+    pub(super) fn is_looped(&self) -> bool {
+        self.looped.top != 0 && self.looped.is_planned()
+    }
+
+    /// Whether the branch at `n` leads to another way.
+    pub(super) fn forks_at(&self, n: usize) -> bool {
+        self.looped.ways.iter().any(|way| way.0.from == Some(n))
+    }
+
+    /// The branch of the second round that leads to another way, which is written later.
+    pub(super) fn fork(&mut self, at: usize, pc: AppPc, condition: u8, to: AppPc) {
+        let from = self.code.jcc(condition);
+        self.looped.forks.push(Fork {
+            at,
+            from,
+            pc,
+            to,
+            passed: self.passed,
+            spilled: self.spilled,
+            flags: self.flags,
+        });
     }
 
     /// What the second round does in front of its instruction `n`, where a step starts if `step` is given.
@@ -277,25 +495,25 @@ impl Translator {
             self.code.bind(jump, back);
         }
         self.looped.plan = Some(plan);
-        let Some(from) = self.looped.back else {
-            return Ok(());
-        };
         let here = self.code.here();
+        for n in 0..self.looped.backs.len() {
+            let from = self.looped.backs[n];
+            let exit = site.cache.new_exit(Exit {
+                patch: self.code.at(from.0),
+                target: app,
+                stub: (here as i64 - from.0 as i64 - 4) as i32,
+                insns: self.passed as u16,
+                way: cache::Way::Loop,
+                counts: false,
+                to: UNLINKED,
+                next_link: UNLINKED,
+            });
+            self.looped.exits.push(exit);
+        }
         self.spilled = Spilled {
             homes: true,
             ..Spilled::NONE
         };
-        let exit = site.cache.new_exit(Exit {
-            patch: self.code.at(from.0),
-            target: app,
-            stub: (here as i64 - from.0 as i64 - 4) as i32,
-            insns: self.passed as u16,
-            way: Way::Loop,
-            counts: false,
-            to: UNLINKED,
-            next_link: UNLINKED,
-        });
-        self.looped.exit = Some(exit);
         self.leave(site, app, None, 0, 0, None)
     }
 }

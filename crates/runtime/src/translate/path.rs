@@ -26,7 +26,7 @@ use crate::emit::{Code, Reg, Rel32};
 use crate::pages::page_of;
 use crate::region::{Nature, Range};
 use crate::slot;
-use crate::trace::{MAX_INSNS, Piece};
+use crate::trace::{MAX_INSNS, Path, Piece};
 
 /// Room a trace may need at most. Its main line takes 61 bytes an instruction (an operand far away,
 /// and both registers loaded) and 92 more a turn (which may cost flags made again), so it is within
@@ -75,27 +75,24 @@ fn near(to: AppPc) -> Option<i32> {
 }
 
 impl Translator {
-    /// Makes the trace of a path, which comes to its own start or not. `checked`: indirect branches
-    /// lead to its start. `frame`: by how much `rbp` is above `rsp` there, if a loop may keep slots
-    /// of the stack frame in registers.
+    /// Makes the trace of a path. `checked`: indirect branches lead to its start.
     pub fn translate_path(
         &mut self,
         site: &mut Site<'_>,
-        (pieces, closed): (&[Piece], bool),
+        path: &Path<'_>,
         checked: bool,
-        frame: Option<i64>,
     ) -> Result<u32, Refusal> {
-        let app = pieces.first().ok_or(Refusal::Native)?.start;
+        let app = path.pieces.first().ok_or(Refusal::Native)?.start;
         self.begin(super::made::From::default(), true);
         self.flags = flags::Flags::default();
         if self.insns.len() < MAX_INSNS {
             self.insns.resize(MAX_INSNS, Insn::plain());
         }
-        let end = self.follow(site, pieces, closed.then_some(app))?;
-        if let Some(frame) = frame.filter(|_| closed && self.config.optimise) {
-            self.plan_loop(app, end, frame);
+        let end = self.follow(site, path.pieces, path.closed.then_some(app))?;
+        if let Some(frame) = path.frame.filter(|_| path.closed && self.config.optimise) {
+            self.plan_loop(site, app, end, &path.others, frame);
         }
-        if pieces.len() == 1 && !self.looped.is_planned() {
+        if path.pieces.len() == 1 && !self.looped.is_planned() {
             return Err(Refusal::Native);
         }
         self.write(site, app, end, checked)
@@ -103,18 +100,20 @@ impl Translator {
 
     /// First pass, over a path that goes on to `behind`, if a turn may be made of its last branch.
     /// Returns where the main line goes on, as [`Self::collect`] does.
-    fn follow(
+    pub(super) fn follow(
         &mut self,
         site: &mut Site<'_>,
         pieces: &[Piece],
         behind: Option<AppPc>,
     ) -> Result<Option<AppPc>, Refusal> {
-        site.shared.open_block()?;
-        let start = pieces[0].start.0;
-        self.span = Range {
-            start,
-            end: start + 1,
-        };
+        if self.count == 0 {
+            site.shared.open_block()?;
+            let start = pieces[0].start.0;
+            self.span = Range {
+                start,
+                end: start + 1,
+            };
+        }
         let mut end = None;
         for (k, piece) in pieces.iter().enumerate() {
             let next = pieces.get(k + 1).map(|p| p.start);

@@ -94,21 +94,23 @@ impl Translator {
         // Taken out while they are walked over, and put back for their memory.
         let insns = core::mem::take(&mut self.insns);
         let mut effect = None;
-        let count = self.count;
-        let rounds = [false, true].into_iter().take(1 + usize::from(self.looped.is_planned()));
-        let walk = rounds.flat_map(|second| (0..count).map(move |n| (second, n)));
-        for (second, n) in walk {
+        let rounds = self.rounds();
+        let mut left_out = false;
+        let walk = rounds.iter().enumerate();
+        let walk = walk.flat_map(|(k, round)| round.1.clone().map(move |n| (k, round.0, n)));
+        for (k, second, n) in walk {
             let insn = &insns[n];
-            if n + 1 == count && !second {
+            let last = n + 1 == rounds[k].1.end;
+            if last && !second {
                 self.limit_loop(entry);
             }
-            let closes = n + 1 == count && self.looped.is_planned();
-            if second && n == 0 {
-                if !self.looped.is_planned() {
-                    break;
-                }
+            let closes = last && self.looped.is_planned();
+            if second && n == rounds[k].1.start {
                 self.flags_behind(effect.take());
-                self.cross(site, app);
+                left_out = !self.start_round(site, app, k, entry)?;
+            }
+            if left_out {
+                continue;
             }
             self.passed = n + 1;
             self.here = insn.pc();
@@ -188,6 +190,9 @@ impl Translator {
                 Class::Jcc(condition, to) if closes && to == app => {
                     self.close_with(site, insn, condition, second);
                 }
+                Class::Jcc(condition, to) if second && self.forks_at(n) => {
+                    self.fork(n, insn.pc(), condition, to);
+                }
                 Class::Jcc(condition, to) => {
                     if self.leaves_directly(events) {
                         self.code.patchable(2);
@@ -236,9 +241,9 @@ impl Translator {
         self.insns = insns;
         self.passed = self.count;
         self.flags_behind(effect.take());
-        if let Some(to) = end
-            && !self.loops_to(to == app)
-        {
+        if self.is_looped() {
+            self.end_way(site, app)?;
+        } else if let Some(to) = end {
             self.make_flags();
             self.leave(site, to, block, events, values, None)?;
         }
