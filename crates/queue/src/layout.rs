@@ -354,13 +354,37 @@ pub struct LastWindow {
     pub instructions: AtomicU64,
 }
 
+/// What is done to traces beyond laying them out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u32)]
+pub enum Optimise {
+    /// What changes nothing that anybody can see.
+    #[default]
+    Conservative = 0,
+    /// Nothing.
+    Off = 1,
+    /// Stack frames are taken to be written by their own thread alone, also where there are several.
+    Aggressive = 2,
+}
+
+impl Optimise {
+    /// As it is stored.
+    pub const fn from_word(word: u32) -> Self {
+        match word {
+            1 => Self::Off,
+            2 => Self::Aggressive,
+            _ => Self::Conservative,
+        }
+    }
+}
+
 /// How traces are selected, and what came of it.
 #[repr(C)]
 pub struct Traces {
     /// Times that a start is come by before a trace is made; 0: none is. The host's to write.
     pub threshold: AtomicU32,
-    /// Traces are laid out and not optimised. The host's to write.
-    pub plain: AtomicU32,
+    /// How traces are optimised, an [`Optimise`]. The host's to write.
+    pub optimise: AtomicU32,
     /// The program is not let go because control does not pay. The host's to write.
     pub stay: AtomicU32,
     /// Exits are not linked: each leads to the dispatcher. The host's to write.

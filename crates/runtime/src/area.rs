@@ -116,6 +116,8 @@ pub struct Context {
     pub spill_scratch: u64,
     /// Saved base register of an operand out of reach.
     pub spill_far: u64,
+    /// Saved registers, by number, that are homes in the loop of a trace.
+    pub spill_homes: [u64; 16],
     /// What is left of the window that the thread is in, see [`crate::window`].
     pub budget: u64,
     /// Place in the second table that is being looked at.

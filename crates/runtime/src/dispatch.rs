@@ -28,7 +28,7 @@ use crate::sys;
 use crate::syscall;
 use crate::targets::Targets;
 use crate::thread::Thread;
-use crate::trace::Piece;
+use crate::trace::Path;
 use crate::translate::{Refusal, Shape, Site, Translator, tag_check};
 use crate::window::Windows;
 
@@ -58,6 +58,10 @@ pub struct Runtime {
     pub cache_limit: u64,
     /// The threads under control.
     pub threads: Vec<*const Thread>,
+    /// Stack frames are taken to be written by their own thread alone.
+    pub aggressive: bool,
+    /// More than one thread has run in this memory.
+    pub crowded: bool,
     /// The next thread to go on drops everything.
     pub evict: Option<Flush>,
     /// The next thread to go on lets the process go (a stress option).
@@ -145,13 +149,8 @@ impl Runtime {
         made
     }
 
-    /// Makes the trace of a path, which comes to its own start or not. `checked`: indirect branches
-    /// lead to its start.
-    pub fn translate_path(
-        &mut self,
-        path: (&[Piece], bool),
-        checked: bool,
-    ) -> Result<u32, Refusal> {
+    /// Makes the trace of a path. `checked`: indirect branches lead to its start.
+    pub fn translate_path(&mut self, path: &Path<'_>, checked: bool) -> Result<u32, Refusal> {
         let (translator, mut site) = self.site();
         let made = translator.translate_path(&mut site, path, checked);
         if let Ok(id) = made {
@@ -193,6 +192,24 @@ impl Runtime {
         work::add(&work.spent[Part::Dispatch as usize], rest.min(LONG));
         work.links.store(self.cache.links, Relaxed);
         self.balance.spend(cycles, Clocks::now);
+    }
+
+    /// Whether nothing but the calling thread and the kernel writes the process's memory.
+    pub(crate) fn is_alone(&self) -> bool {
+        !self.crowded
+    }
+
+    /// Whether loops may keep slots of the stack frame in registers.
+    pub(crate) fn keeps_slots(&self) -> bool {
+        (self.is_alone() || self.aggressive) && !self.hints.volatile
+    }
+
+    /// A thread that runs beside others in this memory is about to be made: what was made for
+    /// one alone is not entered any more.
+    pub fn be_joined(&mut self) {
+        if !core::mem::replace(&mut self.crowded, true) && !self.aggressive {
+            self.cache.retire_loops();
+        }
     }
 
     /// The fragment of `pc`, made if need be. The flag says that everything was flushed.

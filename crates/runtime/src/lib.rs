@@ -63,6 +63,7 @@ pub mod heap;
 pub mod kernel_writes;
 pub mod lock;
 pub mod native;
+mod optimise;
 pub mod own;
 pub mod pages;
 pub mod phase;

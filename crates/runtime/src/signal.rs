@@ -578,6 +578,11 @@ fn to_app_state(
         *frame.reg(n) = context.spill_stolen;
     }
     unspill(context, frame, step.spilled);
+    if step.spilled.homes {
+        for n in (0..16).filter(|n| fragment.homes >> n & 1 != 0) {
+            *frame.reg(n) = context.spill_homes[usize::from(n)];
+        }
+    }
     if let Some(recipe) = runtime.cache.recipe(&step) {
         let flags = recipe.flags(|r| *frame.reg(r.0));
         frame.eflags = frame.eflags & !STATUS | flags;

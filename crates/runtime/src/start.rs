@@ -12,7 +12,9 @@ use alloc::boxed::Box;
 use alloc::vec;
 
 use linux_raw_sys::general as nr;
-use trommel_queue::{CHUNK, DIRECTORY_BYTES, MAX_WINDOW, POOL_OFFSET, SLOT_BYTES, State, options};
+use trommel_queue::{
+    CHUNK, DIRECTORY_BYTES, MAX_WINDOW, Optimise, POOL_OFFSET, SLOT_BYTES, State, options,
+};
 use trommel_tuple::KindSet;
 
 use crate::arch::{self, Landmarks};
@@ -173,6 +175,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     cache.make_traces(threshold);
     cache.unlinked = control.trace.unlinked.load(Relaxed) != 0;
     let watched = threshold > 1 && control.trace.stay.load(Relaxed) == 0;
+    let optimise = Optimise::from_word(control.trace.optimise.load(Relaxed));
     let config = Config {
         kinds,
         max_insns: match insns {
@@ -181,7 +184,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
             _ => insns,
         },
         windows: window != 0,
-        optimise: control.trace.plain.load(Relaxed) == 0,
+        optimise: optimise != Optimise::Off,
         trace_insns: if threshold == 0 { 0 } else { trace::MAX_INSNS },
     };
     // SAFETY: fresh zero memory, which stays.
@@ -209,6 +212,8 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
             limit => limit,
         },
         threads: vec![],
+        aggressive: optimise == Optimise::Aggressive,
+        crowded: args.threads != 0,
         evict: None,
         leave: false,
         balance: Balance::new(watched, Clocks::now()),

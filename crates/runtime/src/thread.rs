@@ -412,6 +412,7 @@ impl Thread {
         let process = self.process;
         let child = {
             let mut runtime = process.runtime.lock();
+            runtime.be_joined();
             self.prepare(&mut runtime, context, next, stack)
                 .ok_or(LetGo::ManyThreads)?
         };

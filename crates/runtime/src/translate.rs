@@ -56,6 +56,7 @@
 
 mod exits;
 mod flags;
+mod looped;
 mod made;
 mod operands;
 mod path;
@@ -193,6 +194,8 @@ pub struct Translator {
     /// Where it will be.
     arena: usize,
     misses: Vec<path::Miss>,
+    /// What is made of it if it is a loop.
+    looped: looped::Looped,
     /// The instruction that the second pass is at.
     here: AppPc,
     /// What it is.
@@ -274,6 +277,7 @@ impl Translator {
             flags: flags::Flags::default(),
             arena: 0,
             misses: Vec::new(),
+            looped: looped::Looped::default(),
             here: AppPc(0),
             class: Class::Plain,
         }
@@ -317,6 +321,7 @@ impl Translator {
         self.stolen = None;
         self.turns.clear();
         self.turned = 0;
+        self.looped.clear();
     }
 
     /// What the first pass has found, as a fragment in the cache.
@@ -350,7 +355,11 @@ impl Translator {
         self.keep_source(site.cache, &mut fragment);
         stress::fail(Place::Translate);
         let (code, stubs) = (self.code.here(), self.stubs.here());
-        Ok(site.cache.place(arena, code, stubs, fragment, &self.pages))
+        let id = site.cache.place(arena, code, stubs, fragment, &self.pages);
+        for &exit in &self.looped.exits {
+            site.cache.link_loop(exit, id);
+        }
+        Ok(id)
     }
 
     /// First pass: decodes into `insns`. Returns where the main line goes on, if it does not end

@@ -88,6 +88,9 @@ impl Thread {
         let process = self.process;
         let child = {
             let mut runtime = process.runtime.lock();
+            if !flags.waits() {
+                runtime.be_joined();
+            }
             let child = self
                 .prepare(&mut runtime, context, next, stack)
                 .ok_or(LetGo::ManyThreads)?;

@@ -3,6 +3,7 @@
 use trommel_queue::dict::Event;
 use trommel_tuple::Kind;
 
+use super::looped::give_homes_back;
 use super::{Site, Translator};
 use crate::area::{INDIRECT_TABLE, WRITE_POINTER};
 use crate::cache::{AppPc, Spilled};
@@ -83,6 +84,9 @@ impl Translator {
             self.count_down()
         });
         self.unspill_rcx();
+        if core::mem::take(&mut self.spilled.homes) {
+            give_homes_back(&mut self.code, self.looped.homes());
+        }
         self.code.patchable(1);
         let from = self.code.jmp();
         let stub = self.stubs.at(self.stubs.here());
