@@ -19,7 +19,7 @@ use crate::Lab;
 use crate::streams::program;
 
 /// Rounds that take turns.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 3;
 /// With fewer events asked for, the lab is being tried out.
 const ALL: u64 = 1_000_000;
 
