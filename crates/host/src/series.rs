@@ -110,7 +110,7 @@ pub struct Series {
 
 impl Series {
     /// None yet.
-    pub fn new() -> Self {
+    pub fn begin() -> Self {
         Self {
             began: (Instant::now(), stamp()),
             period: PERIOD,
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn samples_are_thinned_and_stay_in_order() {
-        let mut series = Series::new();
+        let mut series = Series::begin();
         for n in 0..3 * MOST as u64 {
             series.keep(Sample {
                 wall: Duration::from_millis(n),

@@ -168,7 +168,7 @@ impl<'a> Session<'a> {
         let budget = Rc::clone(&self.budget);
         let folder = Folder::new(&self.options.compressor, stream, selection, images, budget);
         let first = self.started == 0;
-        let series = self.options.tracing.series.then(Series::new);
+        let series = self.options.tracing.series.then(Series::begin);
         let process = Process::new(identity, shared, folder, first, series);
         self.processes.push((self.started, process));
         self.started += 1;

@@ -19,7 +19,7 @@ use crate::Lab;
 use crate::streams::program;
 
 /// Rounds that take turns.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 3;
 /// With fewer events asked for, the lab is being tried out.
 const ALL: u64 = 1_000_000;
 
@@ -129,6 +129,7 @@ impl Lab<'_> {
 
     /// One of the lab's programs; `None`, and said, when it is not there.
     pub(crate) fn subject(&self, name: &str) -> Option<Subject> {
+        self.trommel.as_ref()?;
         let known = program(name)?;
         let ready = known.prepare(&self.cache.join("inputs")).ok().flatten();
         if ready.is_none() {
@@ -155,6 +156,7 @@ impl Lab<'_> {
 
     /// A kernel at a level; `None`, and said, when it cannot be built.
     pub(crate) fn build(&self, kernel: &Kernel, level: &str) -> Option<Subject> {
+        self.trommel.as_ref()?;
         let dir = self.cache.join("kernels");
         let work = if self.is_quick() {
             kernel.work / 10

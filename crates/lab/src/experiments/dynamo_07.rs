@@ -123,7 +123,7 @@ fn run(lab: &Lab<'_>, _: &Results) -> Findings {
         Verdict::when((!all.is_empty()).then(|| all.iter().all(|(_, r)| r[3] > 1.0 / 1.1))),
     );
     found.notes.push(
-        "CPU time of the whole process tree, start-up and trommel included, the least of five rounds that take turns; figures differ from run to run.".into(),
+        "CPU time of the whole process tree, start-up and trommel included, the least of three rounds that take turns; figures differ from run to run.".into(),
     );
     found
 }

@@ -125,7 +125,7 @@ fn run(lab: &Lab<'_>, _: &Results) -> Findings {
         Verdict::when(native(0).zip(under(0)).map(|(a, b)| b < a)),
     );
     found.notes.push(
-        "+P is gcc -fprofile-generate, a run of a tenth of the work, -fprofile-use. CPU time of the whole process tree, start-up and trommel included, the least of five rounds that take turns; figures differ from run to run.".into(),
+        "+P is gcc -fprofile-generate, a run of a tenth of the work, -fprofile-use. CPU time of the whole process tree, start-up and trommel included, the least of three rounds that take turns; figures differ from run to run.".into(),
     );
     found
 }
