@@ -34,6 +34,7 @@ fn main() {
         Config {
             kinds,
             max_insns,
+            counters: std::env::args().nth(2).is_some(),
             windows: false,
             trace_insns: 0,
             optimise: false,

@@ -8,6 +8,7 @@
 //!   …        stacks           the runtime's, a new child's, and that of signal handlers
 //!   …        second table     keys, then cache addresses, by a hash of the whole address; for
 //!                             targets that share their entry of the first with others
+//!   …        counters         shared with the host: the thread's bank, where paths are counted
 //! ```
 //!
 //! Generated code addresses all of it as `gs:[offset]`; the offsets come from [`Context`]'s own
@@ -15,6 +16,8 @@
 //! those that all others share, mapped into each area.
 
 use core::mem::offset_of;
+
+use trommel_queue::BANK_BYTES;
 
 use crate::cache::{AppPc, CachePc};
 use crate::emit::GsOffset;
@@ -36,8 +39,10 @@ pub const SECOND_OFFSET: usize = 0x1000 + (2 << 20);
 pub const SECOND_LEN: usize = 1 << 16;
 /// Bytes of the second table, keys and cache addresses.
 pub const SECOND_BYTES: usize = SECOND_LEN * 16;
-/// Everything.
-pub const WHOLE_BYTES: usize = SECOND_OFFSET + SECOND_BYTES;
+/// Where the counters start.
+pub const COUNTERS_OFFSET: usize = SECOND_OFFSET + SECOND_BYTES;
+/// Everything. Without counters, up to these.
+pub const WHOLE_BYTES: usize = COUNTERS_OFFSET + BANK_BYTES;
 
 /// Bytes of the runtime's stack.
 pub const STACK_BYTES: u64 = 256 << 10;

@@ -160,7 +160,7 @@ impl Runtime {
     }
 
     /// Drops all fragments, for a thread that is out of the cache.
-    fn flush(&mut self) {
+    pub fn flush(&mut self) {
         let alone = self.threads.len() == 1;
         let epoch = self.cache.next_generation(alone);
         self.shared.control().invalidations.fetch_add(1, Relaxed);

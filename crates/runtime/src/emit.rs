@@ -185,6 +185,11 @@ impl<'a> Code<'a> {
         self.gs_form(0x8b, reg, slot);
     }
 
+    /// `inc qword gs:[slot]`, which changes flags.
+    pub fn increment_gs(&mut self, slot: GsOffset) {
+        self.gs_form(0xff, Reg(0), slot);
+    }
+
     /// `mov dword gs:[slot], imm`
     #[inline]
     pub fn store_gs_imm32(&mut self, slot: GsOffset, imm: u32) {

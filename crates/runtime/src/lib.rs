@@ -22,6 +22,7 @@
 //! | [`dispatch`] | what happens when control leaves the cache: translate, link, look up |
 //! | [`trace`] | hot paths, found and recorded |
 //! | [`balance`] | whether control pays |
+//! | [`counters`] | paths that are counted where they are executed |
 //! | [`deliver`] | the target's side of the queue and the dictionary |
 //! | [`syscall`] | system calls the runtime must see |
 //! | [`signal`] | the app's handlers under control, at exact places |
@@ -50,6 +51,7 @@ pub mod attach;
 pub mod balance;
 pub mod cache;
 pub mod change;
+pub mod counters;
 pub mod decode;
 pub mod deliver;
 pub mod dispatch;

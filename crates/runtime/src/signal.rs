@@ -592,6 +592,9 @@ fn record_part(runtime: &mut Runtime, thread: &mut Thread, block: u32, step: Ste
     let Ok(path) = runtime.shared.path(block, u16::from(step.events), None) else {
         return;
     };
+    if step.values == 0 && thread.count(path) {
+        return;
+    }
     let at = thread.writer.at();
     // SAFETY: the write pointer leads to room for a whole record, whose values are in place.
     unsafe { (at as *mut u32).write_unaligned(path) };

@@ -17,7 +17,7 @@ use trommel_tuple::KindSet;
 
 use crate::arch::{self, Landmarks};
 use crate::area::{
-    CONTEXT_OFFSET, Context, Entries, INDIRECT_TABLE, SECOND_BYTES, SECOND_OFFSET, STACKS_END,
+    CONTEXT_OFFSET, Context, Entries, INDIRECT_TABLE, SECOND_OFFSET, STACKS_END, WHOLE_BYTES,
 };
 use crate::attach;
 use crate::balance::Balance;
@@ -125,7 +125,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     // The thread page in front of the block, so that the rest of the area is in it.
     let block = args.stack_top.next_multiple_of(BLOCK_BYTES) + BLOCK_BYTES;
     sys::own_memory_from(block - PAGE);
-    let area = sys::anonymous((PAGE + BLOCK_BYTES) as usize + SECOND_BYTES).ok()?;
+    let area = sys::anonymous(WHOLE_BYTES).ok()?;
     let block = area + PAGE;
     if block.is_multiple_of(BLOCK_BYTES) {
         sys::huge(block, BLOCK_BYTES);
@@ -177,6 +177,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
             _ => insns,
         },
         windows: window != 0,
+        counters: control.counters.load(Relaxed) != 0,
         optimise: control.trace.plain.load(Relaxed) == 0,
         trace_insns: if threshold == 0 { 0 } else { trace::MAX_INSNS },
     };
@@ -232,6 +233,8 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     control.threads.store(1, Relaxed);
     control.state.store(State::Controlled as u32, Release);
     let mut runtime = process.runtime.lock();
+    thread.take_bank(&mut runtime);
+    thread.name_bank();
     runtime.threads.push(&raw const *thread);
     runtime.actions = Actions::install();
     if window != 0 {

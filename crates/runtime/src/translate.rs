@@ -54,6 +54,7 @@
 //! * `rcx` is free at `syscall`, which overwrites it.
 #![allow(unsafe_code)] // reason: reads the app's code, writes to the cache.
 
+mod counts;
 mod exits;
 mod flags;
 mod made;
@@ -127,6 +128,8 @@ pub struct Config {
     pub kinds: KindSet,
     /// App instructions in a fragment at most (smaller under stress, and with windows).
     pub max_insns: usize,
+    /// Paths without run-time values are counted, not recorded.
+    pub counters: bool,
     /// Fragments are executed in windows.
     pub windows: bool,
     /// App instructions in a trace; 0: there are none.

@@ -73,8 +73,13 @@ impl Translator {
         match block.filter(|_| events > 0 || tail.is_some()) {
             Some(block) => {
                 let path = site.shared.path(block, events as u16, tail)?;
-                self.spill_rcx();
-                full = Some(self.record(path, values, None));
+                match self.counter(path) {
+                    Some(counter) => self.count(counter),
+                    None => {
+                        self.spill_rcx();
+                        full = Some(self.record(path, values, None));
+                    }
+                }
             }
             None => self.give_back(),
         }
@@ -192,15 +197,26 @@ impl Translator {
             Class::CallIndirect => self.wants(Kind::Call),
             _ => false,
         };
-        let recorded = events > 0 || is_event;
+        events += usize::from(is_event);
+        let path = match block {
+            _ if events == 0 => None,
+            Some(block) => Some(site.shared.path(block, events as u16, None)?),
+            None => {
+                let block = site.shared.empty_block()?;
+                Some(site.shared.path(block, events as u16, None)?)
+            }
+        };
+        let counter = path.filter(|_| values == 0 && !is_event);
+        let counter = counter.and_then(|path| self.counter(path));
+        let recorded = path.filter(|_| counter.is_none());
         // With something to record, rcx holds the write pointer and the target waits in rdx.
         let windows = self.config.windows;
-        let holder = match recorded || windows {
+        let holder = match recorded.is_some() || windows {
             true => Reg::RDX,
             false => Reg::RCX,
         };
         self.spill_rcx();
-        if recorded || windows {
+        if recorded.is_some() || windows {
             self.spill_rdx();
         }
         let at_fault = self.spilled;
@@ -217,18 +233,15 @@ impl Translator {
             self.push_return(insn.next());
         }
         let mut full = None;
-        if recorded {
-            events += usize::from(is_event);
+        if let Some(path) = recorded {
             values += usize::from(is_event);
-            let block = match block {
-                Some(block) => block,
-                None => site.shared.empty_block()?,
-            };
-            let path = site.shared.path(block, events as u16, None)?;
             full = Some(self.record(path, values, is_event.then_some(Reg::RDX)));
         } else {
             self.give_back();
             self.spill_rdx();
+            if let Some(counter) = counter {
+                self.code.count_with(Reg::RDX, counter);
+            }
         }
         let spent = windows.then(|| self.count_down());
         if holder == Reg::RDX {

@@ -394,7 +394,14 @@ impl Translator {
         let full = match block.filter(|_| events > 0) {
             Some(block) => {
                 let path = site.shared.path(block, events as u16, None)?;
-                Some(self.record(path, values, None))
+                match self.counter(path) {
+                    // The call overwrites it.
+                    Some(counter) => {
+                        self.code.count_with(Reg::RCX, counter);
+                        None
+                    }
+                    None => Some(self.record(path, values, None)),
+                }
             }
             None => {
                 self.give_back();

@@ -1,0 +1,35 @@
+use super::Translator;
+use crate::counters;
+use crate::emit::{Code, GsOffset, Reg};
+
+impl Translator {
+    /// Whether paths are counted.
+    pub fn counts(&self) -> bool {
+        self.config.counters
+    }
+
+    /// Paths are recorded from now on.
+    pub fn stop_counting(&mut self) {
+        self.config.counters = false;
+    }
+
+    /// Where executions of a path are counted, unless they are recorded.
+    pub(super) fn counter(&self, path: u32) -> Option<GsOffset> {
+        counters::counter(path).filter(|_| self.config.counters)
+    }
+
+    /// Counts on the way out, with all registers but `rcx` the app's.
+    pub(super) fn count(&mut self, counter: GsOffset) {
+        self.spill_rcx();
+        self.code.count_with(Reg::RCX, counter);
+    }
+}
+
+impl Code<'_> {
+    /// Adds one to a counter, through a register and with no flag touched.
+    pub(super) fn count_with(&mut self, scratch: Reg, counter: GsOffset) {
+        self.load_gs(scratch, counter);
+        self.lea(scratch, scratch, 1);
+        self.store_gs(counter, scratch);
+    }
+}
