@@ -125,6 +125,10 @@ pub struct Context {
     pub budget: u64,
     /// Place in the second table that is being looked at.
     pub second_index: u64,
+    /// What is looked for in the second table: a target and its branch's key.
+    pub second_key: u64,
+    /// The key of the indirect branch to `next_pc`, see [`crate::pairs`].
+    pub key: u64,
     /// Entry points of the runtime, as generated code jumps to them.
     pub entry: Entries,
     /// Top of the runtime's stack.
@@ -152,6 +156,8 @@ pub struct Entries {
     pub exit: u64,
     /// From a fragment whose tag check failed; rcx and rdx as the check left them.
     pub mismatch: u64,
+    /// From a pair whose tag check failed, with its key in the context; else as `mismatch`.
+    pub pair_mismatch: u64,
     /// [`Reason::Syscall`].
     pub syscall: u64,
     /// [`Reason::Full`]; rcx holds where to go on.

@@ -13,8 +13,8 @@
 //! (`translate/counts.rs` says where, and how flags are spared). The meaning of a path number is in
 //! the dictionary as before, so the host multiplies where it used to count.
 //!
-//! What needs a run-time value is still recorded: indirect branches and calls. So are paths whose
-//! numbers are beyond the bank, and, from the moment that there are more threads than banks, all
+//! Where an indirect branch went is counted too ([`crate::pairs`]). Paths whose
+//! numbers are beyond the bank are recorded still, and, from the moment that there are more threads than banks, all
 //! that is translated; what was translated before is dropped then. The host adds up both.
 //!
 //! *Banks* are claimed in the shared table. A thread that has ended leaves its bank to the host,
@@ -33,7 +33,7 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use trommel_queue::{BANK_BYTES, BANK_COUNTERS, BANKS};
+use trommel_queue::{BANK_BYTES, BANK_COUNTERS, BANKS, FULL_WINDOW};
 
 use crate::area::COUNTERS_OFFSET;
 use crate::deliver::Mapped;
@@ -103,7 +103,7 @@ impl Thread {
     }
 
     /// Counts an execution of a path; false when it is to be recorded.
-    pub fn count(&self, path: u32) -> bool {
+    fn count(&self, path: u32) -> bool {
         let (Some(_), Some(counter)) = (self.bank, counter(path)) else {
             return false;
         };
@@ -111,6 +111,22 @@ impl Thread {
         // SAFETY: in the bank that is mapped at the end of this thread's area; nobody else writes to it.
         unsafe { at.write_volatile(at.read_volatile() + 1) };
         true
+    }
+}
+
+impl Thread {
+    /// Counts an execution of a path, or records it with values that are in place. A chunk that this
+    /// fills is to be published when the lock is free.
+    pub fn count_or_record(&mut self, path: u32, values: u8) {
+        if values == 0 && self.count(path) {
+            return;
+        }
+        let at = self.writer.at();
+        // SAFETY: the write pointer leads to room for a whole record.
+        unsafe { (at as *mut u32).write_unaligned(path) };
+        let next = at + 4 + 8 * u64::from(values);
+        self.writer.set(next);
+        self.full = next as usize & 0xffff < FULL_WINDOW;
     }
 }
 

@@ -409,9 +409,15 @@ impl<'a> Code<'a> {
         self.raw(&[0x48, 0x8d, 0x0c, 0x11]);
     }
 
-    /// `movzx edx, cx`
-    pub fn low16_of_rcx_to_rdx(&mut self) {
-        self.raw(&[0x0f, 0xb7, 0xd1]);
+    /// The low 16 bits of `rcx` and an offset to `rdx`.
+    pub fn index_of_rcx_to_rdx(&mut self, offset: u16) {
+        if offset == 0 {
+            self.raw(&[0x0f, 0xb7, 0xd1]); // movzx edx, cx
+        } else {
+            self.raw(&[0x8d, 0x91]); // lea edx, [rcx + …]
+            self.u32(offset.into());
+            self.raw(&[0x0f, 0xb7, 0xd2]); // movzx edx, dx
+        }
     }
 
     /// `movzx ecx, ch`

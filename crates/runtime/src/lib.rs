@@ -23,6 +23,7 @@
 //! | [`trace`] | hot paths, found and recorded |
 //! | [`balance`] | whether control pays |
 //! | [`counters`] | paths that are counted where they are executed |
+//! | [`pairs`] | indirect branches that are counted |
 //! | [`deliver`] | the target's side of the queue and the dictionary |
 //! | [`syscall`] | system calls the runtime must see |
 //! | [`signal`] | the app's handlers under control, at exact places |
@@ -64,6 +65,7 @@ pub mod lock;
 pub mod native;
 pub mod own;
 pub mod pages;
+pub mod pairs;
 pub mod region;
 pub mod signal;
 pub mod start;

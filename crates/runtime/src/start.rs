@@ -26,6 +26,7 @@ use crate::deliver::{Mapped, Queue, Shared};
 use crate::dispatch::Runtime;
 use crate::heap::Heap;
 use crate::pages::Pages;
+use crate::pairs::Pairs;
 use crate::region::{Range, Regions};
 use crate::signal::{self, Actions};
 use crate::sys;
@@ -104,6 +105,7 @@ pub fn entries() -> Entries {
     Entries {
         exit: arch::exit as *const () as u64,
         mismatch: arch::mismatch as *const () as u64,
+        pair_mismatch: Landmarks::pair_mismatch(),
         syscall: arch::syscall as *const () as u64,
         full: arch::full as *const () as u64,
         special: arch::special as *const () as u64,
@@ -200,6 +202,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         shared: Shared::new(mapped),
         actions: Actions::none(),
         targets: vec![targets],
+        pairs: Pairs::default(),
         shared_tables: 0,
         cache_limit: (stress >> options::CACHE_SHIFT & 0xffff) * 4096,
         threads: vec![],

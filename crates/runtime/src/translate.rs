@@ -65,7 +65,7 @@ mod second;
 
 use alloc::vec::Vec;
 
-pub use exits::tag_check;
+pub use exits::{pair_check, tag_check};
 pub use made::{prepare, with_keys_lifted};
 
 use trommel_queue::MAX_VALUES;
@@ -77,6 +77,7 @@ use crate::decode::{Class, Insn, Reader};
 use crate::deliver::{DictionaryFull, Shared};
 use crate::emit::{Code, Reg, Rel32};
 use crate::pages::{PAGE, Pages};
+use crate::pairs::Pairs;
 use crate::region::{Lookup, Nature, Range, Regions};
 use crate::stress::{self, Place};
 
@@ -184,6 +185,8 @@ pub struct Translator {
     passed: usize,
     /// The register that holds the write pointer in the fragment being made.
     stolen: Option<Reg>,
+    /// Its indirect branches are counted.
+    pairs: bool,
     /// What is being made is a trace.
     trace: bool,
     /// Where it goes on behind transfers, in order, and how many of them the second pass has come by.
@@ -210,6 +213,8 @@ pub struct Site<'a> {
     pub pages: &'a mut Pages,
     /// The dictionary.
     pub shared: &'a mut Shared,
+    /// Indirect branches that are counted.
+    pub pairs: &'a mut Pairs,
 }
 
 /// What a fragment is to be like.
@@ -269,6 +274,7 @@ impl Translator {
             spilled: Spilled::NONE,
             passed: 0,
             stolen: None,
+            pairs: false,
             trace: false,
             turns: Vec::new(),
             turned: 0,
@@ -345,6 +351,7 @@ impl Translator {
     /// in a transfer of its own. Chooses the register to steal, if one is needed.
     fn collect(&mut self, site: &mut Site<'_>, app: AppPc) -> Result<Option<AppPc>, Refusal> {
         site.shared.open_block()?;
+        self.pairs = self.config.counters && site.pairs.have_room();
         self.span = Range {
             start: app.0,
             end: app.0 + 1,
@@ -424,7 +431,7 @@ impl Translator {
                 values += usize::from(insn.load.is_some()) + usize::from(types);
                 needs_register |= insn.load.is_some() || types;
             }
-            self.config.list_events(insn, site.shared);
+            self.config.list_events(insn, self.pairs, site.shared);
             let insn = *insn;
             let next = insn.next();
             self.note_pages(&insn);
@@ -491,7 +498,7 @@ impl Translator {
     }
 
     /// The known region of an address, with the host told about it.
-    fn region(site: &mut Site<'_>, pc: AppPc) -> Result<usize, Refusal> {
+    pub fn region(site: &mut Site<'_>, pc: AppPc) -> Result<usize, Refusal> {
         match site.regions.find(pc, site.pages) {
             (Lookup::Code(region), new) => {
                 if new && site.regions.tell(region) {

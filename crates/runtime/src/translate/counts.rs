@@ -14,7 +14,7 @@ impl Translator {
     }
 
     /// Where executions of a path are counted, unless they are recorded.
-    pub(super) fn counter(&self, path: u32) -> Option<GsOffset> {
+    pub fn counter(&self, path: u32) -> Option<GsOffset> {
         counters::counter(path).filter(|_| self.config.counters)
     }
 
@@ -27,7 +27,7 @@ impl Translator {
 
 impl Code<'_> {
     /// Adds one to a counter, through a register and with no flag touched.
-    pub(super) fn count_with(&mut self, scratch: Reg, counter: GsOffset) {
+    pub fn count_with(&mut self, scratch: Reg, counter: GsOffset) {
         self.load_gs(scratch, counter);
         self.lea(scratch, scratch, 1);
         self.store_gs(counter, scratch);

@@ -9,6 +9,7 @@ use crate::cache::{AppPc, Spilled};
 use crate::decode::{Class, Insn, Rm};
 use crate::deliver::DictionaryFull;
 use crate::emit::{Code, Reg};
+use crate::pairs::{Branch, Key};
 use crate::slot;
 
 impl Translator {
@@ -197,6 +198,24 @@ impl Translator {
             Class::CallIndirect => self.wants(Kind::Call),
             _ => false,
         };
+        let mut key = Key::NONE;
+        let is_event = match is_event && self.pairs {
+            false => is_event,
+            true => {
+                let block = match block {
+                    Some(block) => block,
+                    None => site.shared.empty_block()?,
+                };
+                key = site.pairs.key(Branch {
+                    block: (block, events as u16),
+                    pc: insn.pc(),
+                    call: insn.class == Class::CallIndirect,
+                });
+                // The path that is counted is the pair's.
+                events = 0;
+                false
+            }
+        };
         events += usize::from(is_event);
         let path = match block {
             _ if events == 0 => None,
@@ -252,7 +271,7 @@ impl Translator {
             self.code.store_gs_imm32(slot!(exit), exit);
             self.code.jmp_gs(slot!(entry.absent));
         } else {
-            self.code.low16_of_rcx_to_rdx();
+            self.code.index_of_rcx_to_rdx(key.offset());
             self.code.jmp_gs_rdx8(INDIRECT_TABLE);
         }
         if let Some(full) = full {
@@ -274,6 +293,16 @@ impl Translator {
             _ => {}
         }
     }
+}
+
+/// As [`tag_check`], for the code of a pair.
+pub fn pair_check(code: &mut Code, app: AppPc, key: Key) {
+    code.mov_imm64(Reg::RDX, app.0.wrapping_neg());
+    code.add_rdx_to_rcx();
+    let right = code.jrcxz();
+    code.store_gs_imm32(slot!(key), key.offset().into());
+    code.jmp_gs(slot!(entry.pair_mismatch));
+    code.bind8_here(right);
 }
 
 /// The check at a fragment's checked entry, which must be at a multiple of eight bytes: `rcx` must
