@@ -409,15 +409,20 @@ impl<'a> Code<'a> {
         self.raw(&[0x48, 0x8d, 0x0c, 0x11]);
     }
 
-    /// The low 16 bits of `rcx` and an offset to `rdx`.
-    pub fn index_of_rcx_to_rdx(&mut self, offset: u16) {
-        if offset == 0 {
-            self.raw(&[0x0f, 0xb7, 0xd1]); // movzx edx, cx
-        } else {
-            self.raw(&[0x8d, 0x91]); // lea edx, [rcx + …]
-            self.u32(offset.into());
-            self.raw(&[0x0f, 0xb7, 0xd2]); // movzx edx, dx
-        }
+    /// `movzx edx, cx`
+    pub fn low16_of_rcx_to_rdx(&mut self) {
+        self.raw(&[0x0f, 0xb7, 0xd1]);
+    }
+
+    /// `movzx edx, dx`
+    pub fn low16_of_rdx(&mut self) {
+        self.raw(&[0x0f, 0xb7, 0xd2]);
+    }
+
+    /// `lea edx, [rcx + offset]`
+    pub fn rcx_and_offset_to_edx(&mut self, offset: u32) {
+        self.raw(&[0x8d, 0x91]);
+        self.u32(offset);
     }
 
     /// `movzx ecx, ch`

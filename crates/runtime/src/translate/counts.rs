@@ -1,3 +1,9 @@
+//! Counting in generated code.
+//!
+//! An exit increments the counter of its path through a register: the addition is a `lea`, which
+//! touches no flag. At a return, a system call and in the code of a pair a register is free; elsewhere
+//! `rcx` waits in its slot.
+
 use super::Translator;
 use crate::counters;
 use crate::emit::{Code, GsOffset, Reg};

@@ -271,7 +271,13 @@ impl Translator {
             self.code.store_gs_imm32(slot!(exit), exit);
             self.code.jmp_gs(slot!(entry.absent));
         } else {
-            self.code.index_of_rcx_to_rdx(key.offset());
+            match key {
+                Key::NONE => self.code.low16_of_rcx_to_rdx(),
+                key => {
+                    self.code.rcx_and_offset_to_edx(key.offset().into());
+                    self.code.low16_of_rdx();
+                }
+            }
             self.code.jmp_gs_rdx8(INDIRECT_TABLE);
         }
         if let Some(full) = full {

@@ -352,7 +352,7 @@ impl Translator {
             self.code.bind(miss.from, here);
             miss.come_to_target(&mut self.code);
             let lookup = self.code.at(self.code.here());
-            self.code.index_of_rcx_to_rdx(0);
+            self.code.low16_of_rcx_to_rdx();
             self.code.jmp_gs_rdx8(INDIRECT_TABLE);
             self.count_miss(cache, &miss, self.code.at(here), lookup);
         }
