@@ -239,9 +239,12 @@ impl Process {
                 }
             }
         }
+        let mut done = Ok(());
         if let Some(asked) = asked {
+            done = folder.banks(shared, false);
             shared.settled(asked);
         }
+        report(done, folder, served, notice);
         let (identity, first) = (&self.identity, self.first);
         let who = || match first {
             true => "the program".to_owned(),

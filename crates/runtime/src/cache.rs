@@ -673,6 +673,11 @@ impl Cache {
         }
     }
 
+    /// Whether threads may be in earlier generations.
+    pub fn has_old(&self) -> bool {
+        !self.old.is_empty()
+    }
+
     /// The current epoch.
     pub fn epoch(&self) -> u64 {
         self.epoch

@@ -15,10 +15,11 @@ use crate::area::{Context, Reason};
 use crate::aware::Hints;
 use crate::balance::{Balance, Clocks};
 use crate::cache::{AppPc, Cache, CachePc, Way};
-use crate::deliver::Shared;
+use crate::deliver::{DictionaryFull, Shared};
 use crate::emit::{Code, Reg};
 use crate::native;
 use crate::pages::Pages;
+use crate::pairs::{Counted, Key, Pairs};
 use crate::phase::Phases;
 use crate::region::Regions;
 use crate::signal::{self, Actions};
@@ -52,6 +53,8 @@ pub struct Runtime {
     pub actions: Actions,
     /// Where indirect branches lead: for the first thread, then for all others.
     pub targets: Vec<Targets>,
+    /// Indirect branches that are counted.
+    pub pairs: Pairs,
     /// Address of the tables that all threads but the first share; 0 before there is another.
     pub shared_tables: u64,
     /// Bytes of cache at which it is flushed; 0: when there is no more room.
@@ -118,12 +121,13 @@ impl Runtime {
     }
 
     /// The translator, and what it works on.
-    fn site(&mut self) -> (&mut Translator, Site<'_>) {
+    pub fn site(&mut self) -> (&mut Translator, Site<'_>) {
         let site = Site {
             cache: &mut self.cache,
             regions: &mut self.regions,
             pages: &mut self.code_pages,
             shared: &mut self.shared,
+            pairs: &mut self.pairs,
         };
         (&mut self.translator, site)
     }
@@ -248,7 +252,7 @@ impl Runtime {
     }
 
     /// Drops all fragments, for a thread that is out of the cache.
-    fn flush(&mut self, why: Flush) {
+    pub fn flush(&mut self, why: Flush) {
         let began = Began::long();
         let alone = self.threads.len() == 1;
         let epoch = self.cache.next_generation(alone);
@@ -265,6 +269,7 @@ impl Runtime {
         // A single thread is the calling one, which is out of the cache now.
         let seen = if alone { Some(epoch) } else { seen.min() };
         self.cache.reclaim(seen.unwrap_or(0));
+        self.pairs.forget(!self.cache.has_old());
         for targets in &mut self.targets {
             targets.clear();
         }
@@ -318,7 +323,7 @@ impl Runtime {
             self.cache.link(exit, id);
         }
         if checked && let Some(at) = self.checked_entry(id) {
-            self.targets[thread.targets].put(pc, at);
+            self.targets[thread.targets].put(pc, Key::NONE, at);
         }
     }
 
@@ -479,8 +484,16 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
         r if r == Reason::Indirect as u32 => {
             control.indirect_misses.fetch_add(1, Relaxed);
             let pc = context.next_pc;
-            runtime.go(thread, context, pc, None, true);
+            match runtime.count_pair(thread, Key::in_context(context), pc) {
+                Ok(None) => runtime.go(thread, context, pc, None, true),
+                Ok(Some(Counted { exit })) => runtime.go(thread, context, pc, exit, false),
+                Err(DictionaryFull) => runtime.let_go(thread, context, LetGo::OutOfSpace),
+            }
             runtime.worked(entered);
+            drop(runtime);
+            if core::mem::take(&mut thread.full) && thread.publish().is_err() {
+                native::host_gone(thread, context);
+            }
         }
         r if r == Reason::Syscall as u32 => {
             let exit = runtime.cache.exit(context.exit);

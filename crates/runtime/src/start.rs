@@ -19,7 +19,7 @@ use trommel_tuple::KindSet;
 
 use crate::arch::{self, Landmarks};
 use crate::area::{
-    CONTEXT_OFFSET, Context, Entries, INDIRECT_TABLE, SECOND_BYTES, SECOND_OFFSET, STACKS_END,
+    CONTEXT_OFFSET, Context, Entries, INDIRECT_TABLE, SECOND_OFFSET, STACKS_END, WHOLE_BYTES,
 };
 use crate::attach;
 use crate::aware::Hints;
@@ -29,6 +29,7 @@ use crate::deliver::{Mapped, Queue, Shared};
 use crate::dispatch::Runtime;
 use crate::heap::Heap;
 use crate::pages::Pages;
+use crate::pairs::Pairs;
 use crate::phase::Phases;
 use crate::region::{Range, Regions};
 use crate::signal::{self, Actions};
@@ -108,6 +109,7 @@ pub fn entries() -> Entries {
     Entries {
         exit: arch::exit as *const () as u64,
         mismatch: arch::mismatch as *const () as u64,
+        pair_mismatch: Landmarks::pair_mismatch(),
         syscall: arch::syscall as *const () as u64,
         full: arch::full as *const () as u64,
         special: arch::special as *const () as u64,
@@ -129,7 +131,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     // The thread page in front of the block, so that the rest of the area is in it.
     let block = args.stack_top.next_multiple_of(BLOCK_BYTES) + BLOCK_BYTES;
     sys::own_memory_from(block - PAGE);
-    let area = sys::anonymous((PAGE + BLOCK_BYTES) as usize + SECOND_BYTES).ok()?;
+    let area = sys::anonymous(WHOLE_BYTES).ok()?;
     let block = area + PAGE;
     if block.is_multiple_of(BLOCK_BYTES) {
         sys::huge(block, BLOCK_BYTES);
@@ -184,6 +186,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
             _ => insns,
         },
         windows: window != 0,
+        counters: control.counters.load(Relaxed) != 0,
         optimise: optimise != Optimise::Off,
         trace_insns: if threshold == 0 { 0 } else { trace::MAX_INSNS },
     };
@@ -206,6 +209,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         shared: Shared::new(mapped),
         actions: Actions::none(),
         targets: vec![targets],
+        pairs: Pairs::default(),
         shared_tables: 0,
         cache_limit: match (stress >> options::CACHE_SHIFT & 0xffff) * 4096 {
             0 => control.trace.cache.load(Relaxed),
@@ -247,6 +251,8 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     control.threads.store(1, Relaxed);
     control.state.store(State::Controlled as u32, Release);
     let mut runtime = process.runtime.lock();
+    thread.take_bank(&mut runtime);
+    thread.name_bank();
     runtime.threads.push(&raw const *thread);
     runtime.actions = Actions::install();
     if window != 0 {

@@ -14,9 +14,10 @@ use crate::slot;
 
 impl Config {
     /// Appends the events of an instruction of the main line to the block that is open, in the order
-    /// in which [`Translator::emit`] passes them.
+    /// in which [`Translator::emit`] passes them. With `pairs`, indirect branches are counted and are
+    /// none of them.
     #[inline]
-    pub(super) fn list_events(&self, insn: &Insn, to: &mut Shared) {
+    pub(super) fn list_events(&self, insn: &Insn, pairs: bool, to: &mut Shared) {
         let pc = target(insn.pc());
         let kinds = self.kinds;
         let dynamic = |kind| Event::Dynamic { kind, pc };
@@ -30,7 +31,7 @@ impl Config {
                     taken: false,
                 });
             }
-            Class::JmpIndirect if kinds.has(Kind::Edge) => to.event(dynamic(Kind::Edge)),
+            Class::JmpIndirect if kinds.has(Kind::Edge) && !pairs => to.event(dynamic(Kind::Edge)),
             Class::Call(callee) if kinds.has(Kind::Call) => {
                 to.event(Event::Call {
                     pc,
@@ -41,7 +42,7 @@ impl Config {
                 if kinds.has(Kind::Type) && insn.method_table().is_some() {
                     to.event(dynamic(Kind::Type));
                 }
-                if kinds.has(Kind::Call) {
+                if kinds.has(Kind::Call) && !pairs {
                     to.event(dynamic(Kind::Call));
                 }
             }
@@ -434,7 +435,14 @@ impl Translator {
         let full = match block.filter(|_| events > 0) {
             Some(block) => {
                 let path = site.shared.path(block, events as u16, None)?;
-                Some(self.record(path, values, None))
+                match self.counter(path) {
+                    // The call overwrites it.
+                    Some(counter) => {
+                        self.code.count_with(Reg::RCX, counter);
+                        None
+                    }
+                    None => Some(self.record(path, values, None)),
+                }
             }
             None => {
                 self.give_back();
