@@ -62,6 +62,7 @@ use trommel_queue::work::{self, Part};
 use crate::area::{Context, Reason};
 use crate::cache::{AppPc, Exit, Way};
 use crate::dispatch::{Began, Runtime};
+use crate::region;
 use crate::sys;
 use crate::thread::Thread;
 use crate::translate::{Refusal, Shape};
@@ -266,7 +267,8 @@ impl Runtime {
         if !recording.ways.is_empty() {
             recording.ways.sort_by_key(|way| core::cmp::Reverse(way.1));
             let frame = context.regs[5].wrapping_sub(context.regs[4]) as i64;
-            let frame = (closed && recording.rounds >= STEADY).then_some(frame);
+            let steady = closed && recording.rounds >= STEADY;
+            let frame = (steady && region::is_private(context.regs[4])).then_some(frame);
             return self.finish(&recording, closed, frame);
         }
         if recording.unrolled && !closed {
