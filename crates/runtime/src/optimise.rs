@@ -143,6 +143,10 @@ struct Access {
     wild: bool,
 }
 
+/// What a home must be worth: each costs a store and a load on the way in, and a load on the way out.
+const WORTH: u32 = 3;
+/// Homes of a loop.
+const MOST_HOMES: usize = 6;
 /// Furthest that a frame pointer is above the stack pointer.
 const FRAME: i64 = 64 << 10;
 
@@ -290,8 +294,8 @@ fn choose(accesses: &[Access], main: Range<usize>, mut free: u16) -> Vec<Home> {
     }
     candidates.sort_by_key(|c| core::cmp::Reverse(c.worth()));
     let mut homes = Vec::new();
-    for candidate in candidates.iter().filter(|c| c.worth() > 0) {
-        if free == 0 {
+    for candidate in candidates.iter().filter(|c| c.worth() >= WORTH) {
+        if free == 0 || homes.len() == MOST_HOMES {
             break;
         }
         let register = Reg(free.trailing_zeros() as u8);

@@ -72,9 +72,9 @@ pub const MAX_INSNS: usize = 704;
 /// App instructions in any other.
 const MAX_USUAL: usize = 256;
 /// Rounds of a loop in which no new way shows up before all are taken to be known (`crate::optimise`).
-const STEADY: u32 = 6;
+const STEADY: u32 = 10;
 /// Rounds of a loop that are recorded at most, and the ways that are kept.
-const MAX_ROUNDS: u32 = 40;
+const MAX_ROUNDS: u32 = 60;
 const MAX_WAYS: usize = 8;
 /// Pieces of a path.
 const MAX_PIECES: usize = 192;
@@ -276,6 +276,10 @@ impl Runtime {
             recording.pieces.truncate(usual);
         }
         self.finish(&recording, closed, None);
+        if !closed && there.is_some_and(|id| self.cache.give_up_loop(id)) {
+            // A way that was not known: all are found out once more.
+            thread.recording = Some(self.path_from(next, false));
+        }
     }
 
     /// Leads a thread that records to the next piece of its path. False when the path has come to
