@@ -21,7 +21,7 @@ const PERIOD: u64 = 20_000_000;
 /// Calm periods before a new phase.
 const CALM: u64 = 10;
 /// For each period that was busy after the last flush, as many have to be calm before the next.
-const WORTH: u64 = 16;
+const WORTH: u64 = 8;
 /// Traces in a period that are many, at least.
 const MANY: u64 = 8;
 /// One trace in so many of those that there are is not a change.
@@ -29,7 +29,7 @@ const FEW: u64 = 16;
 /// So many in a period always are.
 const ENOUGH: u64 = 24;
 /// Fewer traces are no working set.
-const SET: u64 = 16;
+const SET: u64 = 8;
 
 /// What was made lately.
 #[derive(Clone, Copy, Debug, Default)]

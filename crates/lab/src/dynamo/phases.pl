@@ -21,4 +21,4 @@ sub sorts {
     }
     $s
 }
-print numbers(3e6 * $n), "\n", words(4e5 * $n), "\n", sorts(60 * $n), "\n", numbers(1e6 * $n), "\n";
+print numbers(6e6 * $n), "\n", words(4e5 * $n), "\n", sorts(60 * $n), "\n", numbers(1e6 * $n), "\n";
