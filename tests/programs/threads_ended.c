@@ -1,4 +1,4 @@
-// build: -O2 -pthread
+// build: -O2 -pthread -Wl,-z,now
 // More threads than there are banks of counters: one after another, then at a time, with the same work in each.
 #include <pthread.h>
 #include <stdio.h>

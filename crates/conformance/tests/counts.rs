@@ -132,7 +132,7 @@ const COUNTED: [(&str, &str); 11] = [
     ("signal_skip_fault@-O2", ""),
     ("signal_synchronous@-O2", ""),
     ("exit_by_signal@-O2", "segv"),
-    ("threads_ended@-O2-pthread", ""),
+    ("threads_ended@-O2-pthread-Wl,-z,now", ""),
 ];
 
 const LUA: &str = "local t={} for i=1,2000 do t[i%97]=(t[i%97] or 0)+i*3%7 end \
@@ -356,14 +356,14 @@ fn counters(name: &str, argument: &str) -> Result<(), String> {
         recorded_to(bin, &argv, "edge,call", env, Path::new("/"), code)
     };
     let expected = run("events")?;
-    if expected.branches.len() < 5 {
+    if expected.branches.is_empty() && expected.calls.is_empty() {
         return Err("nothing was recorded".into());
     }
     for stress in [
         "",
         "insns=1",
         "insns=3",
-        "evict=11",
+        "evict=97",
         "insns=2,pages=24",
         "far",
     ] {
