@@ -49,7 +49,8 @@ enum trommel_number {
     TROMMEL_STOP = 5,
     TROMMEL_START = 6,
     TROMMEL_LEAVE = 7,
-    TROMMEL_COUNTS = 8
+    TROMMEL_COUNTS = 8,
+    TROMMEL_CHANGED = 9
 };
 
 static inline long trommel_request(enum trommel_number number, uintptr_t a, uintptr_t b)
@@ -92,10 +93,18 @@ static inline long trommel_volatile(const void *from, const void *to)
     return trommel_request(TROMMEL_VOLATILE, (uintptr_t)from, (uintptr_t)to);
 }
 
-/* No traces are started from here on; those that are there stay. */
+/* Code in this range is not what it was. To be told where no store of this process has changed it: another process,
+ * io_uring or a device has. Stores and system calls are seen anyway. */
+static inline long trommel_changed(const void *from, const void *to)
+{
+    return trommel_request(TROMMEL_CHANGED, (uintptr_t)from, (uintptr_t)to);
+}
+
+/* No events are collected from here on, by this thread at once, by others when they leave the piece of code that
+ * they are in; the report says so. No traces are started, and those that are there stay. */
 static inline long trommel_stop(void) { return trommel_request(TROMMEL_STOP, 0, 0); }
 
-/* Traces are started again. */
+/* Events are collected again, as they are from the start of the program, and traces started. */
 static inline long trommel_start(void) { return trommel_request(TROMMEL_START, 0, 0); }
 
 /* The process runs natively from here on, for good. */

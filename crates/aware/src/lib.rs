@@ -12,7 +12,7 @@
 //! }
 //! ```
 //!
-//! The same for C: `include/trommel.h`. Only on Linux on x86-64 is there
+//! The same for C: `include/trommel.h`. What each request does: `docs/aware.md`. Only on Linux on x86-64 is there
 //! anything behind it; elsewhere all answers are [`Answer::Absent`].
 #![no_std]
 #![allow(unsafe_code)] // reason: one instruction of assembly.
@@ -38,14 +38,16 @@ pub enum Request {
     Jit = 3,
     /// Memory in a range is accessed by others.
     Volatile = 4,
-    /// No traces are started.
+    /// No events are collected, and no traces started.
     Stop = 5,
-    /// Traces are started again.
+    /// Events are collected and traces started again.
     Start = 6,
     /// The process runs natively.
     Leave = 7,
     /// What the engine has done, to an address, of so many bytes.
     Counts = 8,
+    /// Code in a range is not what it was.
+    Changed = 9,
 }
 
 impl Request {
@@ -63,6 +65,7 @@ impl Request {
             6 => Self::Start,
             7 => Self::Leave,
             8 => Self::Counts,
+            9 => Self::Changed,
             _ => return None,
         })
     }
@@ -185,12 +188,19 @@ pub fn volatile(memory: Range<*const u8>) -> Answer {
     range(Request::Volatile, memory)
 }
 
-/// No traces are started from here on; those that are there stay.
+/// Code in this range is not what it was. To be told where no store of this process has changed it: another
+/// process, `io_uring` or a device has. Stores and system calls are seen anyway.
+pub fn changed(code: Range<*const u8>) -> Answer {
+    range(Request::Changed, code)
+}
+
+/// No events are collected from here on, by this thread at once, by others when they leave the piece of code that
+/// they are in; the report says so. No traces are started, and those that are there stay.
 pub fn stop() -> Answer {
     plain(Request::Stop, 0, 0)
 }
 
-/// Traces are started again.
+/// Events are collected again, as they are from the start of the program, and traces started.
 pub fn start() -> Answer {
     plain(Request::Start, 0, 0)
 }
@@ -215,7 +225,7 @@ mod tests {
     fn numbers_are_told_from_others() {
         let number = |version: u64, n: u64| Request::from_number(version << 32 | n);
         assert_eq!(number(1, 8), Some(Request::Counts));
-        for wrong in [number(1, 9), number(1, 0), number(0, 1), number(2, 1)] {
+        for wrong in [number(1, 10), number(1, 0), number(0, 1), number(2, 1)] {
             assert_eq!(wrong, None);
         }
         for answer in [Answer::Absent, Answer::Done, Answer::Unknown, Answer::Wrong] {

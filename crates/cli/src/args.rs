@@ -121,6 +121,15 @@ pub(crate) struct RecordArgs {
     pub(crate) program: Vec<OsString>,
 }
 
+/// How far the optimiser of traces goes.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Opt {
+    /// Nothing changes that anybody could see
+    Conservative,
+    /// Variables of a stack frame are taken to be written by its own thread alone, also where there are several
+    Aggressive,
+}
+
 /// Arguments of `run`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -153,6 +162,15 @@ pub(crate) struct RunArgs {
     /// Bytes of translated code, such as 512k or 4M: with more, all of it is dropped [default: as much as there is room for]
     #[arg(long, value_name = "BYTES", value_parser = parse_cache)]
     pub(crate) cache: Option<u64>,
+    /// How far to go in optimising traces
+    #[arg(
+        long,
+        value_enum,
+        default_value = "conservative",
+        value_name = "HOW",
+        conflicts_with = "no_opt"
+    )]
+    pub(crate) opt: Opt,
 
     /// Keep control also of a program that would be faster without
     #[arg(long)]

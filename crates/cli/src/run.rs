@@ -11,11 +11,12 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use trommel_compress::Spec;
 use trommel_host::interrupt;
+use trommel_host::record::Optimise;
 use trommel_host::tracing::Tracing;
 use trommel_symbol::launch;
 use trommel_tuple::KindSet;
 
-use crate::args::RunArgs;
+use crate::args::{Opt, RunArgs};
 use crate::compress;
 use crate::exit;
 use crate::host::{self, Options};
@@ -46,7 +47,11 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
         follow: true,
         tracing: Tracing {
             threshold: if args.no_traces { 0 } else { THRESHOLD },
-            optimise: !args.no_opt,
+            optimise: match (args.no_opt, args.opt) {
+                (true, _) => Optimise::Off,
+                (false, Opt::Conservative) => Optimise::Conservative,
+                (false, Opt::Aggressive) => Optimise::Aggressive,
+            },
             link: !args.no_link,
             returns: !args.no_returns,
             stay: args.no_bail_out,

@@ -11,10 +11,12 @@
 //! other jump goes forward, every call is to a function made for that site.
 
 mod flow;
+mod frames;
 mod scalar;
 mod vector;
 
 pub use flow::program;
+pub use frames::loops;
 
 /// Which instruction sets this processor has beyond x86-64 itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,6 +3,8 @@
 //! * `stepper …`: our own small programs, single-stepped; edges, calls and loaded values.
 //! * `callgrind …`: real programs and two of our own; edges and calls.
 //! * `threads …`: a program's threads against the same work in one thread, and against callgrind.
+//! * `counters …`: paths counted in generated code against records of them, in the same program, with
+//!   code dropped, cut up and moved.
 //! * `oracles …`: the two oracles against each other, with no trommel at all.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -109,8 +111,29 @@ fn main() {
             Ok(by_callgrind(&[build(name)?.to_string_lossy().as_ref()])?)
         }));
     }
+    for (name, argument) in COUNTED {
+        let title = format!("counters {name} {argument}");
+        trials.push(Trial::test(title.trim_end(), move || {
+            Ok(counters(name, argument)?)
+        }));
+    }
     libtest_mimic::run(&args, trials).exit();
 }
+
+/// Programs that do the same in every run, however they end: with an argument, if it is not empty.
+const COUNTED: [(&str, &str); 11] = [
+    ("branches_small@-O2", ""),
+    ("call_forms@-O2", ""),
+    ("exceptions_deep@-O2", ""),
+    ("flags_across_transfers@-O2", ""),
+    ("flags_adc_chain@-O2", ""),
+    ("jump_tables@-O2", ""),
+    ("return_tricks@-O2", ""),
+    ("signal_skip_fault@-O2", ""),
+    ("signal_synchronous@-O2", ""),
+    ("exit_by_signal@-O2", "segv"),
+    ("threads_ended@-O2-pthread", ""),
+];
 
 const LUA: &str = "local t={} for i=1,2000 do t[i%97]=(t[i%97] or 0)+i*3%7 end \
     local s='' for k=1,50 do s=s..tostring(t[k]) end print(#s, s:gsub('1','x'))";
@@ -191,6 +214,9 @@ fn by_stepper(name: &str) -> Result<(), String> {
     let argv = [path.to_string_lossy().into_owned()];
     let got = recorded(bin, &argv, "edge,call,value", Vec::new(), Path::new("/"))?;
     same(&expected, &got)?;
+    // The same again, counted where it is executed.
+    let counted = recorded(bin, &argv, "edge,call", Vec::new(), Path::new("/"))?;
+    same(&expected, &counted)?;
     // Each load's executions; then the values themselves, but for loads of what the kernel draws
     // at random for each process (stack canary, pointer guard), which differ between two steppings.
     let executions = |counts: &Counts| {
@@ -240,18 +266,30 @@ fn threads(name: &str) -> Result<(), String> {
     let Some(bin) = trommel() else {
         return Ok(());
     };
+    // Without values paths are counted where they are executed.
+    for mix in ["edge,call,value", "edge,call"] {
+        threads_with(bin, &program, start..end, mix).map_err(|e| format!("{mix}: {e}"))?;
+    }
+    Ok(())
+}
+
+fn threads_with(
+    bin: &Path,
+    program: &str,
+    part: std::ops::Range<u64>,
+    mix: &str,
+) -> Result<(), String> {
     let run = |argument: &str, code| -> Result<Counts, String> {
-        let argv: Vec<String> = [program.as_str(), argument]
+        let argv: Vec<String> = [program, argument]
             .into_iter()
             .filter(|word| !word.is_empty())
             .map(str::to_owned)
             .collect();
-        let mix = "edge,call,value";
         let mut counts = recorded_to(bin, &argv, mix, steady(), Path::new("/"), code)?;
         for list in [&mut counts.branches, &mut counts.jumps, &mut counts.calls] {
-            list.retain(|(from, _), _| (start..end).contains(from));
+            list.retain(|(from, _), _| part.contains(from));
         }
-        counts.values.retain(|(at, _), _| (start..end).contains(at));
+        counts.values.retain(|(at, _), _| part.contains(at));
         Ok(counts)
     };
     let alone = run("all", Some(0))?;
@@ -262,7 +300,8 @@ fn threads(name: &str) -> Result<(), String> {
         }
         sums
     };
-    if alone.branches.len() < 10 || values(&alone).is_empty() {
+    let valued = mix.contains("value");
+    if alone.branches.len() < 10 || values(&alone).is_empty() == valued {
         return Err("nothing was counted".into());
     }
     let mut sum = Counts::default();
@@ -289,10 +328,46 @@ fn threads(name: &str) -> Result<(), String> {
         ("one by one", sum),
     ] {
         same(&alone, &got).map_err(|e| format!("{what}: {e}"))?;
+        if !valued {
+            continue;
+        }
         let said = compare("loads", &values(&alone), &values(&got), |at| {
             format!("{at:#x}")
         });
         eprintln!("{what}: {}", said.map_err(|e| format!("{what}: {e}"))?);
+    }
+    Ok(())
+}
+
+/// What is counted in generated code is what would have been recorded.
+fn counters(name: &str, argument: &str) -> Result<(), String> {
+    let path = build(name)?.to_string_lossy().into_owned();
+    let Some(bin) = trommel() else {
+        return Ok(());
+    };
+    let argv: Vec<String> = [path.as_str(), argument]
+        .into_iter()
+        .filter(|word| !word.is_empty())
+        .map(str::to_owned)
+        .collect();
+    let code = (argument != "segv").then_some(0);
+    let run = |stress: &str| {
+        let env = vec![("TROMMEL_STRESS".into(), stress.into())];
+        recorded_to(bin, &argv, "edge,call", env, Path::new("/"), code)
+    };
+    let expected = run("events")?;
+    if expected.branches.len() < 5 {
+        return Err("nothing was recorded".into());
+    }
+    for stress in [
+        "",
+        "insns=1",
+        "insns=3",
+        "evict=11",
+        "insns=2,pages=24",
+        "far",
+    ] {
+        same(&expected, &run(stress)?).map_err(|e| format!("`{stress}`: {e}"))?;
     }
     Ok(())
 }

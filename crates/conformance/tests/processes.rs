@@ -101,6 +101,13 @@ fn children_have_the_counts_of_the_same_work_in_one_process() {
         let (_, alone) = place.record(&[], &[path, "all"]);
         let expected = in_part(&alone, &program);
         assert!(expected.0.branches.len() > 5 && !expected.1.is_empty());
+        // Without values paths are counted where they are executed.
+        for how in ["forked", "executed", "spawned"] {
+            let (output, report) = place.record(&["-e", "edge,call"], &[path, how]);
+            assert!(output.status.success(), "{how}: {}", said(&output));
+            let counted = in_part(&report, &program);
+            assert!(counted.0 == expected.0, "{name} {how}, counted");
+        }
         for how in ["forked", "executed", "spawned"] {
             let (output, report) = place.record(&[], &[path, how]);
             assert!(output.status.success(), "{how}: {}", said(&output));

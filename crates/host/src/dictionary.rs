@@ -189,7 +189,10 @@ impl Dictionary {
 
     fn resolve(&mut self, event: &Event) -> Step {
         let pc = match *event {
-            Event::Branch { pc, .. } | Event::Call { pc, .. } | Event::Dynamic { pc, .. } => pc,
+            Event::Branch { pc, .. }
+            | Event::Call { pc, .. }
+            | Event::Indirect { pc, .. }
+            | Event::Dynamic { pc, .. } => pc,
         };
         let place = self.modules.place(pc);
         if !self.selection.has(place, &self.modules.list) {
@@ -218,6 +221,15 @@ impl Dictionary {
                 self.sites.insert(place, Site::DirectCall);
                 let to = self.modules.place(target);
                 Step::Static(Kind::Call, Tuple::new(place, to.word()))
+            }
+            Event::Indirect { target, call, .. } => {
+                let (kind, site) = match call {
+                    true => (Kind::Call, Site::IndirectCall),
+                    false => (Kind::Edge, Site::IndirectJump),
+                };
+                self.sites.insert(place, site);
+                let to = self.modules.place_at(target);
+                Step::Static(kind, Tuple::new(place, to.word()))
             }
             Event::Dynamic { kind, .. } => {
                 match kind {

@@ -296,7 +296,25 @@ impl Pages {
         &self.family
     }
 
-    /// Gives the pool of chunks back to the system.
+    /// Reads a part of it, not through the mapping.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn read(&self, offset: usize, to: &mut [u8]) -> io::Result<()> {
+        assert!(offset + to.len() <= SLOT_BYTES);
+        let at = (slot_start(self.slot) + offset) as i64;
+        match nix::sys::uio::pread(&self.family.file, to, at)? {
+            n if n == to.len() => Ok(()),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    /// Gives a part back to the system: it is zero then.
+    pub fn discard(&self, range: std::ops::Range<usize>) {
+        self.family.discard(self.slot, range);
+    }
+
+    /// Gives the pool of chunks and the banks back to the system.
     pub fn discard_pool(&self) {
         if !self.kept.get() {
             self.family

@@ -18,6 +18,7 @@
 //! * Places are resolved while the code they name is mapped: before a region is replaced, all
 //!   counts that hold run-time addresses are settled ([`Folder::settle`]).
 
+mod banks;
 mod ordered;
 mod settled;
 
@@ -73,6 +74,11 @@ const fn is_first(thread: u32) -> bool {
     thread == FIRST_THREAD || thread & SPAWNED != 0
 }
 
+/// Whether a spec counts everything, so that the order of events does not matter.
+pub fn is_exact(spec: &Spec) -> bool {
+    spec.level == Level::Exact && spec.table.is_none() && spec.thinning.is_none()
+}
+
 /// Folds the records of one target.
 pub struct Folder {
     dictionary: Dictionary,
@@ -108,9 +114,7 @@ impl Folder {
             Ok(stream) => (stream, None),
             Err(error) => (None, Some(StreamError(error))),
         };
-        let exact = (spec.level == Level::Exact && spec.table.is_none() && spec.thinning.is_none())
-            && stream.is_none()
-            && stream_error.is_none();
+        let exact = is_exact(spec) && stream.is_none() && stream_error.is_none();
         let ordered = (!exact).then(|| Ordered::new(spec, stream, stream_error, limit));
         Self {
             dictionary: Dictionary::new(selection, images),
@@ -165,9 +169,10 @@ impl Folder {
         }
     }
 
-    /// Folds what was kept back: no more will come.
+    /// Folds what was kept back, and what was counted: no more will come.
     pub fn end(&mut self, shared: &Shared) -> Result<(), Damaged> {
         self.learn(shared);
+        self.banks(shared, true)?;
         let rest = self.ordered.as_ref().map(|o| o.rest.keys().copied());
         let mut threads: Vec<u32> = rest.into_iter().flatten().collect();
         threads.sort_unstable();
@@ -187,6 +192,9 @@ impl Folder {
         while self.regions < regions {
             let region = shared.region(self.regions);
             if self.dictionary.modules.replaces(&region) {
+                if shared.has_banks() {
+                    self.meet_all(shared, region.paths);
+                }
                 self.settle();
             }
             self.dictionary.modules.add(&region);

@@ -194,6 +194,7 @@ mod tests {
             offset: 0,
             inode,
             path: path.to_vec(),
+            paths: 0,
         }
     }
 

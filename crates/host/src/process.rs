@@ -239,9 +239,12 @@ impl Process {
                 }
             }
         }
+        let mut done = Ok(());
         if let Some(asked) = asked {
+            done = folder.banks(shared, false);
             shared.settled(asked);
         }
+        report(done, folder, served, notice);
         let (identity, first) = (&self.identity, self.first);
         let who = || match first {
             true => "the program".to_owned(),
@@ -323,6 +326,13 @@ impl Process {
         let children = u64::from(control.children.load(Relaxed));
         if children != 0 {
             let_go.push(format!("{children} child processes, which ran natively"));
+        }
+        match control.work.stops.load(Relaxed) {
+            0 => {}
+            1 => let_go.push("it stopped the collection of events itself".to_owned()),
+            n => let_go.push(format!(
+                "it stopped the collection of events itself, {n} times"
+            )),
         }
         if control.window.load(Relaxed) != 0 {
             notice(&windows(&shared));

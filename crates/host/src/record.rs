@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use trommel_compress::Spec;
 use trommel_profile::Profile;
+pub use trommel_queue::Optimise;
 use trommel_symbol::launch::Program;
 use trommel_tuple::KindSet;
 

@@ -32,10 +32,11 @@ use nix::unistd::Pid;
 use trommel_profile::Profile;
 use trommel_queue::{Request, State, Unfollowed};
 use trommel_symbol::Files;
+use trommel_tuple::Kind;
 
 use crate::bell;
 use crate::family::{Family, Newcomer};
-use crate::fold::Folder;
+use crate::fold::{Folder, is_exact};
 use crate::follow::{self, Change};
 use crate::launch::Ended;
 use crate::memory::Budget;
@@ -98,6 +99,18 @@ pub struct Session<'a> {
     limited: bool,
 }
 
+/// Whether the program itself counts paths: the order of events does not matter, and none is of a
+/// kind that all have run-time values.
+fn is_counted(options: &RecordOptions) -> bool {
+    let kinds = options.kinds;
+    let transfers = kinds
+        .iter()
+        .all(|kind| matches!(kind, Kind::Edge | Kind::Call));
+    let ordered = !is_exact(&options.compressor) || options.stream.is_some();
+    let stress = &options.stress;
+    !kinds.is_empty() && transfers && !ordered && stress.window == 0 && !stress.events
+}
+
 const BRIEF: Duration = Duration::from_millis(2);
 
 impl<'a> Session<'a> {
@@ -114,6 +127,7 @@ impl<'a> Session<'a> {
             others,
             terms: Terms {
                 kinds: options.kinds,
+                counters: is_counted(options),
                 options: options.stress.options,
                 window: options.stress.window,
                 follow: options.follow,

@@ -10,15 +10,16 @@ use std::io;
 use std::mem::offset_of;
 use std::ptr;
 use std::rc::Rc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, fence};
 
 use nix::unistd::Pid;
 use trommel_queue::dict::{Event, MAX_BLOCK_EVENTS, MAX_EVENT_WORDS, PathHeader};
 use trommel_queue::{
-    CHUNK, CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET, Chunk, Control, DICT_INDEX_OFFSET,
-    DICT_WORDS_OFFSET, DIRECTORY_BYTES, GIVEN_BACK_OFFSET, LAYOUT_VERSION, MAGIC, MAX_CHUNK_BYTES,
-    MAX_PATHS, MAX_REGIONS, MAX_THREADS, MAX_WORDS, POOL_OFFSET, PUBLISHED_OFFSET, REGION_OFFSET,
+    BANK_BYTES, BANK_COUNTERS, BANK_TABLE_OFFSET, BANKS, BANKS_OFFSET, Bank, CHUNK, CHUNKS,
+    CHUNKS_OFFSET, CONTROL_OFFSET, Chunk, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET,
+    DIRECTORY_BYTES, GIVEN_BACK_OFFSET, LAYOUT_VERSION, MAGIC, MAX_CHUNK_BYTES, MAX_PATHS,
+    MAX_REGIONS, MAX_THREADS, MAX_WORDS, POOL_OFFSET, PUBLISHED_OFFSET, REGION_OFFSET,
     REQUEST_OFFSET, RegionRecord, Request, SLOT_BYTES, State, THREAD_PAGE, THREAD_PAGES_OFFSET,
     Unfollowed, chunk_start,
 };
@@ -35,6 +36,8 @@ pub const SIZE: usize = DIRECTORY_BYTES + SLOT_BYTES;
 pub struct Terms {
     /// Events to collect.
     pub kinds: KindSet,
+    /// Paths without run-time values are counted by the target.
+    pub counters: bool,
     /// Stress options, see `docs/testing.md`.
     pub options: u64,
     /// Instructions that control lasts for at a time; 0: for good.
@@ -99,6 +102,17 @@ pub struct Filled {
     pub bytes: usize,
 }
 
+/// Whose counters a bank holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counting {
+    /// Number of the thread.
+    pub thread: u32,
+    /// The thread's id in the kernel.
+    pub tid: u32,
+    /// It has ended.
+    pub ended: bool,
+}
+
 /// A region as the runtime found it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
@@ -110,6 +124,8 @@ pub struct Region {
     pub inode: u64,
     /// Path as the kernel prints it.
     pub path: Vec<u8>,
+    /// Paths of code that were numbered before it was found.
+    pub paths: usize,
 }
 
 impl Shared {
@@ -126,6 +142,7 @@ impl Shared {
         control.magic.store(MAGIC, Relaxed);
         control.version.store(LAYOUT_VERSION, Relaxed);
         control.kinds.store(u32::from(terms.kinds.bits()), Relaxed);
+        control.counters.store(terms.counters.into(), Relaxed);
         control.options.store(terms.options, Relaxed);
         control.window.store(terms.window, Relaxed);
         control.follow.store(terms.follow.into(), Relaxed);
@@ -498,6 +515,50 @@ impl Shared {
         Ok(events)
     }
 
+    /// Whether the target counts paths.
+    pub fn has_banks(&self) -> bool {
+        self.control().counters.load(Relaxed) != 0
+    }
+
+    /// Whose counters a bank holds; `None` when it is free.
+    pub fn bank(&self, number: usize) -> Option<Counting> {
+        let words = self.bank_words(number);
+        let thread = words.thread.load(Acquire);
+        (thread != 0).then(|| Counting {
+            thread,
+            tid: words.tid.load(Relaxed),
+            ended: words.ended.load(Acquire) != 0,
+        })
+    }
+
+    fn bank_words(&self, number: usize) -> &Bank {
+        let offset = BANK_TABLE_OFFSET + number % BANKS * size_of::<Bank>();
+        // SAFETY: inside the mapping, aligned, all atomics.
+        unsafe { &*self.pages.map.as_ptr().add(offset).cast::<Bank>() }
+    }
+
+    /// Counters of a bank, from that of the path `first` on.
+    pub fn read_bank(&self, number: usize, first: usize, to: &mut [u64]) -> Result<(), Damaged> {
+        assert!(number < BANKS && first + to.len() <= BANK_COUNTERS);
+        let mut bytes = vec![0; size_of_val(to)];
+        // Not through the mapping, where pages that were never written would be made.
+        let read = (self.pages).read(BANKS_OFFSET + number * BANK_BYTES + 8 * first, &mut bytes);
+        for (word, bytes) in to.iter_mut().zip(bytes.as_chunks().0) {
+            *word = u64::from_le_bytes(*bytes);
+        }
+        read.map_err(|_| Damaged {
+            what: "a bank of counters",
+            number: number as u64,
+        })
+    }
+
+    /// Makes a bank zero, which its thread has left, and gives it back to the target.
+    pub fn free_bank(&self, number: usize) {
+        let start = BANKS_OFFSET + number % BANKS * BANK_BYTES;
+        self.pages.discard(start..start + BANK_BYTES);
+        self.bank_words(number).thread.store(0, Release);
+    }
+
     /// Regions recorded so far.
     pub fn regions(&self) -> usize {
         (self.control().regions.load(Acquire) as usize).min(MAX_REGIONS)
@@ -517,6 +578,7 @@ impl Shared {
             offset: record.offset,
             inode: record.inode,
             path: record.path[..n].to_vec(),
+            paths: record.paths as usize,
         }
     }
 }

@@ -4,7 +4,8 @@
 
 use trommel_queue::{MAX_WINDOW, options};
 
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 16] = [
+    "events",
     "window",
     "pace",
     "insns",
@@ -31,6 +32,8 @@ pub struct Stress {
     pub window: u32,
     /// Microseconds of a thread's user time from one window to the next; 0: as many as usual.
     pub pace: u32,
+    /// All events are recorded, also where it is enough to count paths.
+    pub events: bool,
 }
 
 /// The options of a text.
@@ -41,6 +44,7 @@ pub fn parse(text: &str) -> Result<Stress, String> {
     let mut bits = 0;
     let mut window = 0;
     let mut pace = 0;
+    let mut events = false;
     for item in text.split(',').filter(|i| !i.is_empty()) {
         let (name, value) = item.split_once('=').unwrap_or((item, "1"));
         let number: u64 = value
@@ -51,6 +55,10 @@ pub fn parse(text: &str) -> Result<Stress, String> {
             window = length
                 .filter(|length| (1..=MAX_WINDOW).contains(length))
                 .ok_or_else(|| format!("`{item}` is out of range"))?;
+            continue;
+        }
+        if name == "events" {
+            events = number != 0;
             continue;
         }
         if name == "pace" {
@@ -83,6 +91,7 @@ pub fn parse(text: &str) -> Result<Stress, String> {
         options: bits,
         window,
         pace,
+        events,
     })
 }
 
@@ -111,9 +120,10 @@ mod tests {
             Ok(Stress {
                 options: options::GUARD,
                 window: 4096,
-                pace: 0
+                ..Stress::default()
             })
         );
+        assert_eq!(parse("insns=2,events").map(|s| s.events), Ok(true));
         for wrong in [
             "insns=0",
             "insns=256",

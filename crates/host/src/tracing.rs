@@ -2,15 +2,15 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use trommel_queue::Control;
+use trommel_queue::{Control, Optimise};
 
 /// Options of `run`. Traces are made only where no events are collected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tracing {
     /// Times that a start is come by before a trace is made; 0: none is.
     pub threshold: u32,
-    /// Traces are optimised.
-    pub optimise: bool,
+    /// How traces are optimised.
+    pub optimise: Optimise,
     /// Exits are linked to what they lead to.
     pub link: bool,
     /// Traces go on behind returns.
@@ -27,7 +27,7 @@ impl Tracing {
     /// No traces.
     pub const NONE: Self = Self {
         threshold: 0,
-        optimise: true,
+        optimise: Optimise::Off,
         link: true,
         returns: true,
         stay: true,
@@ -39,7 +39,7 @@ impl Tracing {
     pub(crate) fn write(&self, control: &Control) {
         let trace = &control.trace;
         trace.threshold.store(self.threshold, Relaxed);
-        trace.plain.store((!self.optimise).into(), Relaxed);
+        trace.optimise.store(self.optimise as u32, Relaxed);
         trace.unlinked.store((!self.link).into(), Relaxed);
         trace.no_returns.store((!self.returns).into(), Relaxed);
         trace.stay.store(self.stay.into(), Relaxed);

@@ -37,6 +37,15 @@ pub enum Event {
         /// Its target.
         target: TargetPc,
     },
+    /// An indirect jump or call, where both are known.
+    Indirect {
+        /// The branch.
+        pc: TargetPc,
+        /// Where it went.
+        target: TargetPc,
+        /// It is a call.
+        call: bool,
+    },
     /// An event whose value is the next 64-bit word of the record: `Value`, `Type`, an indirect
     /// jump (`Edge`) or an indirect call (`Call`).
     Dynamic {
@@ -53,6 +62,7 @@ const TAG_TAKEN: u64 = 1;
 const TAG_NOT_TAKEN: u64 = 2;
 const TAG_CALL: u64 = 3;
 const TAG_DYNAMIC: u64 = 4;
+const TAG_INDIRECT: u64 = 5;
 
 /// Events a block has at most.
 pub const MAX_BLOCK_EVENTS: usize = 1 << 10;
@@ -76,6 +86,9 @@ impl Event {
                 ([head(tag, len, pc), target.0], 2)
             }
             Self::Call { pc, target } => ([head(TAG_CALL, 0, pc), target.0], 2),
+            Self::Indirect { pc, target, call } => {
+                ([head(TAG_INDIRECT, call.into(), pc), target.0], 2)
+            }
             Self::Dynamic { kind, pc } => ([head(TAG_DYNAMIC, kind as u8, pc), 0], 1),
         }
     }
@@ -104,6 +117,14 @@ impl Event {
                 Self::Call {
                     pc,
                     target: target(words)?,
+                },
+                2,
+            ),
+            TAG_INDIRECT => (
+                Self::Indirect {
+                    pc,
+                    target: target(words)?,
+                    call: extra != 0,
                 },
                 2,
             ),
@@ -174,6 +195,11 @@ mod tests {
             Event::Call {
                 pc,
                 target: TargetPc(0x40_1000),
+            },
+            Event::Indirect {
+                pc,
+                target: TargetPc(0x40_1000),
+                call: true,
             },
             Event::Dynamic {
                 kind: Kind::Value,

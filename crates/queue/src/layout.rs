@@ -51,10 +51,18 @@ pub const CHUNKS_OFFSET: usize = 0x2000;
 pub const PUBLISHED_OFFSET: usize = CHUNKS_OFFSET + CHUNKS * size_of::<Chunk>();
 /// Chunks given back in order: a ring of `u32`, chunk numbers.
 pub const GIVEN_BACK_OFFSET: usize = PUBLISHED_OFFSET + CHUNKS * 4;
+/// A [`Bank`] for each bank of counters.
+pub const BANK_TABLE_OFFSET: usize = (GIVEN_BACK_OFFSET + CHUNKS * 4).next_multiple_of(64);
+/// Banks of counters: one for each thread, and those of threads that have ended and were not yet read.
+pub const BANKS: usize = 64;
+/// Counters in a bank. Paths with higher numbers are recorded.
+pub const BANK_COUNTERS: usize = 1 << 20;
+/// Bytes of a bank: a `u64` for each path number.
+pub const BANK_BYTES: usize = BANK_COUNTERS * 8;
 /// A page for each thread, which is also the first page of its thread area (see the runtime's
 /// `area`): a [`Desk`](crate::desk::Desk).
 pub const THREAD_PAGES_OFFSET: usize =
-    (GIVEN_BACK_OFFSET + CHUNKS * 4).next_multiple_of(THREAD_PAGE);
+    (BANK_TABLE_OFFSET + BANKS * size_of::<Bank>()).next_multiple_of(THREAD_PAGE);
 /// Bytes of a thread's page.
 pub const THREAD_PAGE: usize = 0x1000;
 /// [`RegionRecord`]s.
@@ -73,8 +81,10 @@ pub const MAX_WORDS: usize = 1 << 27;
 pub const POOL_OFFSET: usize = (DICT_WORDS_OFFSET + MAX_WORDS * 8).next_multiple_of(CHUNK);
 /// The pool and the window that its last record may run over into.
 pub const POOL_BYTES: usize = CHUNKS * CHUNK + CHUNK;
+/// Banks of counters.
+pub const BANKS_OFFSET: usize = POOL_OFFSET + POOL_BYTES;
 /// One slot; sparse, so only what is used takes memory.
-pub const SLOT_BYTES: usize = POOL_OFFSET + POOL_BYTES;
+pub const SLOT_BYTES: usize = BANKS_OFFSET + BANKS * BANK_BYTES;
 /// Bytes of records that a chunk holds at most, the last of which may run over its end.
 pub const MAX_CHUNK_BYTES: usize = CHUNK + MAX_RECORD + FULL_WINDOW - FIRST_RECORD;
 
@@ -99,6 +109,22 @@ pub struct Chunk {
     pub page: AtomicU32,
     /// Bytes that hold records, plus one; 0 until it is published.
     pub published: AtomicU32,
+}
+
+/// Whose counters a bank holds.
+///
+/// A thread takes a free bank, which is all zero, by writing its id and then its number, and alone
+/// writes to it until it has set `ended`. Then it is the host's, which reads it, makes it zero and
+/// frees it. What it holds when the program ends, the host reads then.
+#[repr(C)]
+pub struct Bank {
+    /// Number of the thread, from 1; 0 when the bank is free.
+    pub thread: AtomicU32,
+    /// That thread's id in the kernel; 0 while it has not started.
+    pub tid: AtomicU32,
+    /// The thread counts no more.
+    pub ended: AtomicU32,
+    pad: AtomicU32,
 }
 
 /// State of the target's runtime, as the host sees it in [`Control::state`].
@@ -221,6 +247,8 @@ pub struct Control {
     pub version: AtomicU32,
     /// The event kinds to collect, `KindSet::bits`.
     pub kinds: AtomicU32,
+    /// Paths without run-time values are counted in banks, not recorded. The host's to write.
+    pub counters: AtomicU32,
     /// Stress options for tests, see the runtime's `options`.
     pub options: AtomicU64,
     /// The host's process, as the host sees itself.
@@ -354,13 +382,37 @@ pub struct LastWindow {
     pub instructions: AtomicU64,
 }
 
+/// What is done to traces beyond laying them out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u32)]
+pub enum Optimise {
+    /// What changes nothing that anybody can see.
+    #[default]
+    Conservative = 0,
+    /// Nothing.
+    Off = 1,
+    /// Stack frames are taken to be written by their own thread alone, also where there are several.
+    Aggressive = 2,
+}
+
+impl Optimise {
+    /// As it is stored.
+    pub const fn from_word(word: u32) -> Self {
+        match word {
+            1 => Self::Off,
+            2 => Self::Aggressive,
+            _ => Self::Conservative,
+        }
+    }
+}
+
 /// How traces are selected, and what came of it.
 #[repr(C)]
 pub struct Traces {
     /// Times that a start is come by before a trace is made; 0: none is. The host's to write.
     pub threshold: AtomicU32,
-    /// Traces are laid out and not optimised. The host's to write.
-    pub plain: AtomicU32,
+    /// How traces are optimised, an [`Optimise`]. The host's to write.
+    pub optimise: AtomicU32,
     /// The program is not let go because control does not pay. The host's to write.
     pub stay: AtomicU32,
     /// Exits are not linked: each leads to the dispatcher. The host's to write.
@@ -564,10 +616,12 @@ pub struct RegionRecord {
     pub offset: u64,
     /// Inode of the file; 0 for none.
     pub inode: u64,
+    /// Paths in the dictionary when it was found.
+    pub paths: u64,
     /// Bytes of `path` in use.
     pub path_len: u64,
     /// The path as `/proc/PID/maps` prints it.
-    pub path: [u8; 4096 - 40],
+    pub path: [u8; 4096 - 48],
 }
 
 const _: () = {
@@ -576,7 +630,8 @@ const _: () = {
     assert!(size_of::<Directory>() <= DIRECTORY_BYTES && SLOT_BYTES.is_multiple_of(CHUNK));
     assert!(REGION_OFFSET.is_multiple_of(4096) && DICT_WORDS_OFFSET.is_multiple_of(8));
     assert!(size_of::<RegionRecord>() == 4096);
-    assert!(POOL_OFFSET.is_multiple_of(CHUNK));
+    assert!(POOL_OFFSET.is_multiple_of(CHUNK) && BANKS_OFFSET.is_multiple_of(CHUNK));
+    assert!(BANK_TABLE_OFFSET.is_multiple_of(align_of::<Bank>()));
     // A chunk must hold its longest record before the window of the next begins.
     assert!(FIRST_RECORD + MAX_RECORD < CHUNK);
 };

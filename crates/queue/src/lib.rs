@@ -21,6 +21,7 @@
 //! | thread pages | both | the write pointer of each thread, which generated code advances; its [`desk`] |
 //! | [`dict`] | target | paths, blocks and regions: what a record's number stands for |
 //! | pool | target | records, in [`CHUNK`]-byte chunks |
+//! | [`Bank`]s | target | a counter for each path and thread, where paths are counted and not recorded |
 //!
 //! A *record* is one execution of one *path* through a fragment: a 32-bit path number, then one
 //! 64-bit word for each run-time value on that path, in order. All that is known at translation
@@ -31,6 +32,10 @@
 //! Each thread fills a chunk of its own and takes another from the pool when it is full, so a chunk
 //! holds records of one thread, in order. Appending a record takes no lock, and neither does
 //! publishing a chunk. Chunks come to the host in the order in which they were published.
+//!
+//! Where nobody asks for the order of events, a path without run-time values is not recorded: its
+//! counter in the thread's *bank* is incremented, which is all that the host wants to know of it.
+//! Both can be met in one process, and add up.
 //!
 //! A process made by `fork` goes on with its parent's code cache, so the path numbers, regions and
 //! dictionary words that were there at the `fork` are its own too: [`Slot`] says how many, and they
@@ -45,6 +50,7 @@
 //!   chunks are in use than threads and [`BACKLOG`].
 //! * A record belongs to a chunk from the moment the write pointer has passed it until the host has
 //!   given the chunk back, at whatever moment the program dies.
+//! * A bank is written to by one thread at a time, and used again only after the host has read it.
 //! * Path numbers are dense and a path is in the dictionary before its first record.
 //! * The host reads with bounds checks only: a number, length or offset out of range is an error
 //!   of the stream, never of the host.
@@ -59,13 +65,14 @@ mod layout;
 pub mod work;
 
 pub use layout::{
-    BACKLOG, CHUNK, CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET, Chunk, Control, DICT_INDEX_OFFSET,
-    DICT_WORDS_OFFSET, DIRECTORY_BYTES, Directory, FAILURE_STACK, FIRST_RECORD, FULL_WINDOW,
-    Failure, GIVEN_BACK_OFFSET, LAST_WINDOWS, LAYOUT_VERSION, LastWindow, LetGo, MAGIC,
-    MAX_CHUNK_BYTES, MAX_PATHS, MAX_RECORD, MAX_REGIONS, MAX_SLOTS, MAX_THREADS, MAX_VALUES,
-    MAX_WINDOW, MAX_WORDS, POOL_BYTES, POOL_OFFSET, PUBLISHED_OFFSET, REGION_OFFSET,
-    REQUEST_OFFSET, RegionRecord, Request, SLOT_BYTES, SPAWNED, Slot, State, THREAD_PAGE,
-    THREAD_PAGES_OFFSET, Unfollowed, WINDOW_SIGNAL, Windows, chunk_start, slot_start,
+    BACKLOG, BANK_BYTES, BANK_COUNTERS, BANK_TABLE_OFFSET, BANKS, BANKS_OFFSET, Bank, CHUNK,
+    CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET, Chunk, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET,
+    DIRECTORY_BYTES, Directory, FAILURE_STACK, FIRST_RECORD, FULL_WINDOW, Failure,
+    GIVEN_BACK_OFFSET, LAST_WINDOWS, LAYOUT_VERSION, LastWindow, LetGo, MAGIC, MAX_CHUNK_BYTES,
+    MAX_PATHS, MAX_RECORD, MAX_REGIONS, MAX_SLOTS, MAX_THREADS, MAX_VALUES, MAX_WINDOW, MAX_WORDS,
+    Optimise, POOL_BYTES, POOL_OFFSET, PUBLISHED_OFFSET, REGION_OFFSET, REQUEST_OFFSET,
+    RegionRecord, Request, SLOT_BYTES, SPAWNED, Slot, State, THREAD_PAGE, THREAD_PAGES_OFFSET,
+    Unfollowed, WINDOW_SIGNAL, Windows, chunk_start, slot_start,
 };
 
 /// Test options in the control words, see `docs/testing.md`.

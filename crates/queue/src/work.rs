@@ -65,6 +65,8 @@ pub struct Work {
     pub turns_missed: AtomicU64,
     /// Indirect branches that were given up, as they go to too many places.
     pub fickle: AtomicU64,
+    /// Times that the program stopped the collection of events.
+    pub stops: AtomicU64,
     /// Requests of a program that knows of us.
     pub requests: AtomicU64,
 }

@@ -11,6 +11,7 @@ use trommel_queue::{DIRECTORY_BYTES, SLOT_BYTES};
 use trommel_runtime::cache::{AppPc, Cache};
 use trommel_runtime::deliver::{Mapped, Shared};
 use trommel_runtime::pages::Pages;
+use trommel_runtime::pairs::Pairs;
 use trommel_runtime::region::Regions;
 use trommel_runtime::sys;
 use trommel_runtime::translate::{Config, MAX_INSNS, Shape, Site, Translator};
@@ -30,10 +31,12 @@ fn main() {
     let (mut cache, mut regions) = (Cache::new(), Regions::default());
     let max_insns = MAX_INSNS;
     let mut pages = Pages::default();
+    let mut pairs = Pairs::default();
     let mut translator = Translator::new(
         Config {
             kinds,
             max_insns,
+            counters: std::env::args().nth(2).is_some(),
             windows: false,
             trace_insns: 0,
             optimise: false,
@@ -53,6 +56,7 @@ fn main() {
             regions: &mut regions,
             pages: &mut pages,
             shared: &mut shared,
+            pairs: &mut pairs,
         };
         let shape = match seen.len() % 4 {
             0 => Shape::Checked,

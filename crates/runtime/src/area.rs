@@ -8,6 +8,7 @@
 //!   …        stacks           the runtime's, a new child's, and that of signal handlers
 //!   …        second table     keys, then cache addresses, by a hash of the whole address; for
 //!                             targets that share their entry of the first with others
+//!   …        counters         shared with the host: the thread's bank, where paths are counted
 //! ```
 //!
 //! Generated code addresses all of it as `gs:[offset]`; the offsets come from [`Context`]'s own
@@ -15,6 +16,8 @@
 //! those that all others share, mapped into each area.
 
 use core::mem::offset_of;
+
+use trommel_queue::BANK_BYTES;
 
 use crate::cache::{AppPc, CachePc};
 use crate::emit::GsOffset;
@@ -36,8 +39,10 @@ pub const SECOND_OFFSET: usize = 0x1000 + (2 << 20);
 pub const SECOND_LEN: usize = 1 << 16;
 /// Bytes of the second table, keys and cache addresses.
 pub const SECOND_BYTES: usize = SECOND_LEN * 16;
-/// Everything.
-pub const WHOLE_BYTES: usize = SECOND_OFFSET + SECOND_BYTES;
+/// Where the counters start.
+pub const COUNTERS_OFFSET: usize = SECOND_OFFSET + SECOND_BYTES;
+/// Everything. Without counters, up to these.
+pub const WHOLE_BYTES: usize = COUNTERS_OFFSET + BANK_BYTES;
 
 /// Bytes of the runtime's stack.
 pub const STACK_BYTES: u64 = 256 << 10;
@@ -116,10 +121,16 @@ pub struct Context {
     pub spill_scratch: u64,
     /// Saved base register of an operand out of reach.
     pub spill_far: u64,
+    /// Saved registers, by number, that are homes in the loop of a trace.
+    pub spill_homes: [u64; 16],
     /// What is left of the window that the thread is in, see [`crate::window`].
     pub budget: u64,
     /// Place in the second table that is being looked at.
     pub second_index: u64,
+    /// What is looked for in the second table: a target and its branch's key.
+    pub second_key: u64,
+    /// The key of the indirect branch to `next_pc`, see [`crate::pairs`].
+    pub key: u64,
     /// Entry points of the runtime, as generated code jumps to them.
     pub entry: Entries,
     /// Top of the runtime's stack.
@@ -147,6 +158,8 @@ pub struct Entries {
     pub exit: u64,
     /// From a fragment whose tag check failed; rcx and rdx as the check left them.
     pub mismatch: u64,
+    /// From a pair whose tag check failed, with its key in the context; else as `mismatch`.
+    pub pair_mismatch: u64,
     /// [`Reason::Syscall`].
     pub syscall: u64,
     /// [`Reason::Full`]; rcx holds where to go on.

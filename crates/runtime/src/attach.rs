@@ -107,6 +107,7 @@ pub fn prepare(
 ) -> Option<Infallible> {
     let control = process.queue.control();
     let mut runtime = process.runtime.lock();
+    first.take_bank(&mut runtime);
     runtime.threads.push(&raw const *first);
     for _ in 1..args.threads {
         Thread::make(process, &mut runtime)?.enlist(&mut runtime);

@@ -7,7 +7,8 @@
 //! # Strategy
 //! The future work of Dynamo (Bala, Duesterwald, Banerjia, PLDI 2000, section 10), by an instruction with a mark
 //! (`trommel_aware::MARK`) that no compiler makes. The decoder tells it from others; a fragment ends in front of
-//! it, and none starts with it, so the dispatcher comes by each time. It answers in `rax` and goes on behind. In
+//! it, and none starts with it, so the dispatcher comes by each time. It answers in `rax`, and the app goes on behind, by
+//! way of the dispatcher: a program may make requests one behind the other without end. In
 //! windows the request is executed natively, and does nothing.
 //!
 //! # Why it is correct
@@ -20,7 +21,8 @@
 //! | hot | fragments in the range are counted from [`SOON`] |
 //! | jit | pages of the range are not protected: fragments made from them compare their code |
 //! | volatile | nothing is made that leaves out an access to memory |
-//! | stop, start | no paths are recorded in between |
+//! | changed | fragments of the range are compared with the code before they are executed again |
+//! | stop, start | no events are collected and no paths recorded in between: everything is made anew |
 //! | leave | the process is let go |
 
 use alloc::vec::Vec;
@@ -28,9 +30,11 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use trommel_aware::{Answer, Counts, MARK, Request, VERSION};
 use trommel_queue::work::{self, Flush};
+use trommel_tuple::KindSet;
 
+use crate::arch;
 use crate::area::Context;
-use crate::cache::AppPc;
+use crate::cache::{AppPc, CachePc};
 use crate::dispatch::Runtime;
 use crate::pages::whole;
 use crate::region::Range;
@@ -42,12 +46,24 @@ pub const SOON: u32 = 16;
 const MOST: usize = 64;
 
 /// What the program has said.
-#[derive(Default)]
 pub struct Hints {
     /// Memory is accessed by others.
     pub volatile: bool,
-    /// No paths are recorded.
+    /// Nothing is collected, and no paths are recorded.
     pub paused: bool,
+    /// Event kinds that are collected where nothing is said.
+    kinds: KindSet,
+}
+
+impl Hints {
+    /// Nothing has been said.
+    pub const fn none(kinds: KindSet) -> Self {
+        Self {
+            volatile: false,
+            paused: false,
+            kinds,
+        }
+    }
 }
 
 /// Ranges, the last [`MOST`] of them.
@@ -69,14 +85,11 @@ impl Ranges {
     }
 }
 
-/// Where the app goes on behind a request.
-pub const fn behind(pc: AppPc) -> AppPc {
-    AppPc(pc.0.wrapping_add(MARK.len() as u64))
-}
-
 impl Runtime {
-    /// Answers the request of a context. Whether the process is to be let go.
-    pub fn request(&mut self, context: &mut Context) -> bool {
+    /// Answers the request at `pc`; the app goes on behind it. Whether the process is to be let go.
+    pub fn request(&mut self, context: &mut Context, pc: AppPc) -> bool {
+        context.next_pc = AppPc(pc.0.wrapping_add(MARK.len() as u64));
+        context.target = CachePc(arch::special as *const () as u64);
         let [number, a, b] = [context.regs[7], context.regs[6], context.regs[2]];
         work::add(&self.shared.control().work.requests, 1);
         let request = Request::from_number(number);
@@ -91,7 +104,10 @@ impl Runtime {
 
     fn answer(&mut self, request: Request, a: u64, b: u64) -> Answer {
         let range = Range { start: a, end: b };
-        let takes_range = matches!(request, Request::Hot | Request::Jit | Request::Volatile);
+        let takes_range = matches!(
+            request,
+            Request::Hot | Request::Jit | Request::Volatile | Request::Changed
+        );
         if takes_range && a >= b {
             return Answer::Wrong;
         }
@@ -106,12 +122,29 @@ impl Runtime {
                     self.evict = Some(Flush::Asked);
                 }
             }
-            Request::Stop => self.hints.paused = true,
-            Request::Start => self.hints.paused = false,
+            Request::Changed => self.doubt(range),
+            Request::Stop => self.pause(true),
+            Request::Start => self.pause(false),
             Request::Counts => return self.write_counts(a, b),
             Request::Present | Request::Leave => {}
         }
         Answer::Done
+    }
+
+    fn pause(&mut self, paused: bool) {
+        if core::mem::replace(&mut self.hints.paused, paused) == paused
+            || self.hints.kinds.is_empty()
+        {
+            return;
+        }
+        if paused {
+            work::add(&self.shared.control().work.stops, 1);
+        }
+        self.translator.collect_only(match paused {
+            true => KindSet::NONE,
+            false => self.hints.kinds,
+        });
+        self.evict = Some(Flush::Asked);
     }
 
     fn write_counts(&self, to: u64, bytes: u64) -> Answer {

@@ -113,25 +113,29 @@ impl Step {
     }
 }
 
-/// Which of `rcx` and `rdx` are not the app's, their values being in their slots.
+/// Which registers are not the app's, their values being in their slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Spilled {
     /// `rcx`
     pub rcx: bool,
     /// `rdx`
     pub rdx: bool,
+    /// Those of [`Fragment::homes`].
+    pub homes: bool,
 }
 
 impl Spilled {
-    /// Both are the app's.
+    /// All are the app's.
     pub const NONE: Self = Self {
         rcx: false,
         rdx: false,
+        homes: false,
     };
-    /// Neither is.
+    /// `rcx` and `rdx` are not.
     pub const BOTH: Self = Self {
         rcx: true,
         rdx: true,
+        homes: false,
     };
 }
 
@@ -149,6 +153,8 @@ pub struct Fragment {
     pub end: CachePc,
     /// The register stolen from the first step to each exit, if any.
     pub stolen: Option<u8>,
+    /// Registers that hold what slots of the stack frame hold, in the loop of a trace.
+    pub homes: u16,
     /// Its first step in [`Cache::steps`].
     pub first_step: u32,
     /// How many there are.
@@ -221,6 +227,8 @@ pub enum Way {
     Indirect,
     /// A system call, made in place.
     Syscall,
+    /// The branch back of a loop within a trace, which is linked to its own fragment only.
+    Loop,
     /// An indirect branch of a trace that goes elsewhere than was seen; [`Exit::next_link`] is its
     /// number among the sites.
     Site,
@@ -528,7 +536,7 @@ impl Cache {
             return;
         };
         let exit = self.exits[n];
-        if exit.stub == 0 || exit.to == id || self.unlinked {
+        if exit.stub == 0 || exit.to == id || self.unlinked || exit.way == Way::Loop {
             return;
         }
         let distance = |to: CachePc| i32::try_from(to.0 as i64 - exit.patch.0 as i64 - 4);
@@ -553,6 +561,27 @@ impl Cache {
         self.exits[n].next_link = core::mem::replace(&mut fragment.first_link, n as u32);
         self.links += 1;
         Self::patch(exit.patch, rel);
+    }
+
+    /// Takes note that the branch back of a loop leads into fragment `id`, as long as that is not retired.
+    pub fn link_loop(&mut self, number: u32, id: u32) {
+        let Some(n) = self.current_exit(number) else {
+            return;
+        };
+        let fragment = &mut self.fragments[id as usize];
+        self.exits[n].to = id;
+        self.exits[n].next_link = core::mem::replace(&mut fragment.first_link, n as u32);
+    }
+
+    /// Retires the traces that keep slots of the stack frame in registers.
+    pub fn retire_loops(&mut self) {
+        for id in 0..self.fragments.len() as u32 {
+            let fragment = &self.fragments[id as usize];
+            if fragment.homes != 0 && fragment.state == FragmentState::Live {
+                self.cut_off(id);
+                self.bury(id);
+            }
+        }
     }
 
     /// Retires all fragments: a thread that is in one leaves it at its next exit, and none gets in
@@ -642,6 +671,11 @@ impl Cache {
             self.first_exit = 0;
             self.recipes = Vec::new();
         }
+    }
+
+    /// Whether threads may be in earlier generations.
+    pub fn has_old(&self) -> bool {
+        !self.old.is_empty()
     }
 
     /// The current epoch.

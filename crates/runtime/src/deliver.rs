@@ -15,10 +15,11 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use trommel_queue::dict::{Event, MAX_BLOCK_EVENTS, MAX_EVENT_WORDS, PathHeader};
 use trommel_queue::{
-    BACKLOG, CHUNK, CHUNKS, CHUNKS_OFFSET, Chunk, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET,
-    DIRECTORY_BYTES, Directory, FIRST_RECORD, GIVEN_BACK_OFFSET, MAX_PATHS, MAX_REGIONS, MAX_WORDS,
-    POOL_OFFSET, PUBLISHED_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request, State,
-    THREAD_PAGE, THREAD_PAGES_OFFSET, chunk_start,
+    BACKLOG, BANK_BYTES, BANK_TABLE_OFFSET, BANKS, BANKS_OFFSET, Bank, CHUNK, CHUNKS,
+    CHUNKS_OFFSET, Chunk, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES,
+    Directory, FIRST_RECORD, GIVEN_BACK_OFFSET, MAX_PATHS, MAX_REGIONS, MAX_WORDS, POOL_OFFSET,
+    PUBLISHED_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request, State, THREAD_PAGE,
+    THREAD_PAGES_OFFSET, chunk_start,
 };
 
 use crate::region::Mapping;
@@ -76,6 +77,18 @@ impl Mapped {
         let at = ring + (n % CHUNKS as u64) as usize * 4;
         // SAFETY: inside the mapping, aligned.
         unsafe { &*((self.base + at as u64) as *const AtomicU32) }
+    }
+
+    /// A bank's entry in the table.
+    pub fn bank(&self, bank: u32) -> &'static Bank {
+        let at = BANK_TABLE_OFFSET + bank as usize % BANKS * size_of::<Bank>();
+        // SAFETY: inside the mapping; all atomics.
+        unsafe { &*((self.base + at as u64) as *const Bank) }
+    }
+
+    /// Address of a bank's counters.
+    pub fn counters(&self, bank: u32) -> u64 {
+        self.base + (BANKS_OFFSET + bank as usize % BANKS * BANK_BYTES) as u64
     }
 
     /// Address of a thread's page.
@@ -258,6 +271,7 @@ impl Shared {
         record.end = mapping.range.end;
         record.offset = mapping.offset;
         record.inode = mapping.inode;
+        record.paths = self.paths.into();
         record.path_len = n as u64;
         record.path[..n].copy_from_slice(&mapping.path[..n]);
         self.regions += 1;

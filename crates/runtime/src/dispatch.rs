@@ -12,13 +12,14 @@ use trommel_queue::LetGo;
 use trommel_queue::work::{self, Flush, LONG, Part};
 
 use crate::area::{Context, Reason};
-use crate::aware::{self, Hints};
+use crate::aware::Hints;
 use crate::balance::{Balance, Clocks};
 use crate::cache::{AppPc, Cache, CachePc, Way};
-use crate::deliver::Shared;
+use crate::deliver::{DictionaryFull, Shared};
 use crate::emit::{Code, Reg};
 use crate::native;
 use crate::pages::Pages;
+use crate::pairs::{Counted, Key, Pairs};
 use crate::phase::Phases;
 use crate::region::Regions;
 use crate::signal::{self, Actions};
@@ -28,7 +29,7 @@ use crate::sys;
 use crate::syscall;
 use crate::targets::Targets;
 use crate::thread::Thread;
-use crate::trace::Piece;
+use crate::trace::Path;
 use crate::translate::{Refusal, Shape, Site, Translator, tag_check};
 use crate::window::Windows;
 
@@ -52,12 +53,18 @@ pub struct Runtime {
     pub actions: Actions,
     /// Where indirect branches lead: for the first thread, then for all others.
     pub targets: Vec<Targets>,
+    /// Indirect branches that are counted.
+    pub pairs: Pairs,
     /// Address of the tables that all threads but the first share; 0 before there is another.
     pub shared_tables: u64,
     /// Bytes of cache at which it is flushed; 0: when there is no more room.
     pub cache_limit: u64,
     /// The threads under control.
     pub threads: Vec<*const Thread>,
+    /// Stack frames are taken to be written by their own thread alone.
+    pub aggressive: bool,
+    /// More than one thread has run in this memory.
+    pub crowded: bool,
     /// The next thread to go on drops everything.
     pub evict: Option<Flush>,
     /// The next thread to go on lets the process go (a stress option).
@@ -114,12 +121,13 @@ impl Runtime {
     }
 
     /// The translator, and what it works on.
-    fn site(&mut self) -> (&mut Translator, Site<'_>) {
+    pub fn site(&mut self) -> (&mut Translator, Site<'_>) {
         let site = Site {
             cache: &mut self.cache,
             regions: &mut self.regions,
             pages: &mut self.code_pages,
             shared: &mut self.shared,
+            pairs: &mut self.pairs,
         };
         (&mut self.translator, site)
     }
@@ -145,13 +153,8 @@ impl Runtime {
         made
     }
 
-    /// Makes the trace of a path, which comes to its own start or not. `checked`: indirect branches
-    /// lead to its start.
-    pub fn translate_path(
-        &mut self,
-        path: (&[Piece], bool),
-        checked: bool,
-    ) -> Result<u32, Refusal> {
+    /// Makes the trace of a path. `checked`: indirect branches lead to its start.
+    pub fn translate_path(&mut self, path: &Path<'_>, checked: bool) -> Result<u32, Refusal> {
         let (translator, mut site) = self.site();
         let made = translator.translate_path(&mut site, path, checked);
         if let Ok(id) = made {
@@ -195,6 +198,24 @@ impl Runtime {
         self.balance.spend(cycles, Clocks::now);
     }
 
+    /// Whether nothing but the calling thread and the kernel writes the process's memory.
+    pub(crate) fn is_alone(&self) -> bool {
+        !self.crowded
+    }
+
+    /// Whether loops may keep slots of the stack frame in registers.
+    pub(crate) fn keeps_slots(&self) -> bool {
+        (self.is_alone() || self.aggressive) && !self.hints.volatile
+    }
+
+    /// A thread that runs beside others in this memory is about to be made: what was made for
+    /// one alone is not entered any more.
+    pub fn be_joined(&mut self) {
+        if !core::mem::replace(&mut self.crowded, true) && !self.aggressive {
+            self.cache.retire_loops();
+        }
+    }
+
     /// The fragment of `pc`, made if need be. The flag says that everything was flushed.
     pub(crate) fn fragment(&mut self, pc: AppPc, checked: bool) -> Result<(u32, bool), Refusal> {
         if let Some(id) = self.cache.lookup(pc) {
@@ -231,7 +252,7 @@ impl Runtime {
     }
 
     /// Drops all fragments, for a thread that is out of the cache.
-    fn flush(&mut self, why: Flush) {
+    pub fn flush(&mut self, why: Flush) {
         let began = Began::long();
         let alone = self.threads.len() == 1;
         let epoch = self.cache.next_generation(alone);
@@ -248,6 +269,7 @@ impl Runtime {
         // A single thread is the calling one, which is out of the cache now.
         let seen = if alone { Some(epoch) } else { seen.min() };
         self.cache.reclaim(seen.unwrap_or(0));
+        self.pairs.forget(!self.cache.has_old());
         for targets in &mut self.targets {
             targets.clear();
         }
@@ -301,7 +323,7 @@ impl Runtime {
             self.cache.link(exit, id);
         }
         if checked && let Some(at) = self.checked_entry(id) {
-            self.targets[thread.targets].put(pc, at);
+            self.targets[thread.targets].put(pc, Key::NONE, at);
         }
     }
 
@@ -358,11 +380,8 @@ impl Runtime {
                 self.go(thread, context, next, None, false);
             }
             Err(Refusal::Request) => {
-                let next = aware::behind(pc);
-                context.next_pc = next;
-                match self.request(context) {
-                    true => self.let_go(thread, context, LetGo::Asked),
-                    false => self.go(thread, context, next, None, false),
+                if self.request(context, pc) {
+                    self.let_go(thread, context, LetGo::Asked);
                 }
             }
             Err(Refusal::Instruction) => self.let_go(thread, context, LetGo::Instruction),
@@ -465,8 +484,16 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
         r if r == Reason::Indirect as u32 => {
             control.indirect_misses.fetch_add(1, Relaxed);
             let pc = context.next_pc;
-            runtime.go(thread, context, pc, None, true);
+            match runtime.count_pair(thread, Key::in_context(context), pc) {
+                Ok(None) => runtime.go(thread, context, pc, None, true),
+                Ok(Some(Counted { exit })) => runtime.go(thread, context, pc, exit, false),
+                Err(DictionaryFull) => runtime.let_go(thread, context, LetGo::OutOfSpace),
+            }
             runtime.worked(entered);
+            drop(runtime);
+            if core::mem::take(&mut thread.full) && thread.publish().is_err() {
+                native::host_gone(thread, context);
+            }
         }
         r if r == Reason::Syscall as u32 => {
             let exit = runtime.cache.exit(context.exit);

@@ -185,6 +185,11 @@ impl<'a> Code<'a> {
         self.gs_form(0x8b, reg, slot);
     }
 
+    /// `inc qword gs:[slot]`, which changes flags.
+    pub fn increment_gs(&mut self, slot: GsOffset) {
+        self.gs_form(0xff, Reg(0), slot);
+    }
+
     /// `mov dword gs:[slot], imm`
     #[inline]
     pub fn store_gs_imm32(&mut self, slot: GsOffset, imm: u32) {
@@ -407,6 +412,17 @@ impl<'a> Code<'a> {
     /// `movzx edx, cx`
     pub fn low16_of_rcx_to_rdx(&mut self) {
         self.raw(&[0x0f, 0xb7, 0xd1]);
+    }
+
+    /// `movzx edx, dx`
+    pub fn low16_of_rdx(&mut self) {
+        self.raw(&[0x0f, 0xb7, 0xd2]);
+    }
+
+    /// `lea edx, [rcx + offset]`
+    pub fn rcx_and_offset_to_edx(&mut self, offset: u32) {
+        self.raw(&[0x8d, 0x91]);
+        self.u32(offset);
     }
 
     /// `movzx ecx, ch`

@@ -24,6 +24,8 @@
 //! | [`balance`] | whether control pays |
 //! | [`phase`] | when the working set changes |
 //! | [`aware`] | requests of programs that know of us |
+//! | [`counters`] | paths that are counted where they are executed |
+//! | [`pairs`] | indirect branches that are counted |
 //! | [`deliver`] | the target's side of the queue and the dictionary |
 //! | [`syscall`] | system calls the runtime must see |
 //! | [`signal`] | the app's handlers under control, at exact places |
@@ -53,6 +55,7 @@ pub mod aware;
 pub mod balance;
 pub mod cache;
 pub mod change;
+pub mod counters;
 pub mod decode;
 pub mod deliver;
 pub mod dispatch;
@@ -63,8 +66,10 @@ pub mod heap;
 pub mod kernel_writes;
 pub mod lock;
 pub mod native;
+mod optimise;
 pub mod own;
 pub mod pages;
+pub mod pairs;
 pub mod phase;
 pub mod region;
 pub mod signal;

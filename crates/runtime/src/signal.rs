@@ -72,7 +72,7 @@ pub use state::{
     use_stack,
 };
 use state::{bit, is_synchronous, set_action};
-use trommel_queue::{FULL_WINDOW, LetGo};
+use trommel_queue::LetGo;
 pub use waits::{WAITS, wait};
 
 use crate::arch::{self, Landmarks};
@@ -578,6 +578,11 @@ fn to_app_state(
         *frame.reg(n) = context.spill_stolen;
     }
     unspill(context, frame, step.spilled);
+    if step.spilled.homes {
+        for n in (0..16).filter(|n| fragment.homes >> n & 1 != 0) {
+            *frame.reg(n) = context.spill_homes[usize::from(n)];
+        }
+    }
     if let Some(recipe) = runtime.cache.recipe(&step) {
         let flags = recipe.flags(|r| *frame.reg(r.0));
         frame.eflags = frame.eflags & !STATUS | flags;
@@ -592,12 +597,7 @@ fn record_part(runtime: &mut Runtime, thread: &mut Thread, block: u32, step: Ste
     let Ok(path) = runtime.shared.path(block, u16::from(step.events), None) else {
         return;
     };
-    let at = thread.writer.at();
-    // SAFETY: the write pointer leads to room for a whole record, whose values are in place.
-    unsafe { (at as *mut u32).write_unaligned(path) };
-    let next = at + 4 + 8 * u64::from(step.values);
-    thread.writer.set(next);
-    thread.full = next as usize & 0xffff < FULL_WINDOW;
+    thread.count_or_record(path, step.values);
 }
 
 /// Lets the app go on at `app` through the dispatcher.

@@ -12,12 +12,14 @@ use alloc::boxed::Box;
 use alloc::vec;
 
 use linux_raw_sys::general as nr;
-use trommel_queue::{CHUNK, DIRECTORY_BYTES, MAX_WINDOW, POOL_OFFSET, SLOT_BYTES, State, options};
+use trommel_queue::{
+    CHUNK, DIRECTORY_BYTES, MAX_WINDOW, Optimise, POOL_OFFSET, SLOT_BYTES, State, options,
+};
 use trommel_tuple::KindSet;
 
 use crate::arch::{self, Landmarks};
 use crate::area::{
-    CONTEXT_OFFSET, Context, Entries, INDIRECT_TABLE, SECOND_BYTES, SECOND_OFFSET, STACKS_END,
+    CONTEXT_OFFSET, Context, Entries, INDIRECT_TABLE, SECOND_OFFSET, STACKS_END, WHOLE_BYTES,
 };
 use crate::attach;
 use crate::aware::Hints;
@@ -27,6 +29,7 @@ use crate::deliver::{Mapped, Queue, Shared};
 use crate::dispatch::Runtime;
 use crate::heap::Heap;
 use crate::pages::Pages;
+use crate::pairs::Pairs;
 use crate::phase::Phases;
 use crate::region::{Range, Regions};
 use crate::signal::{self, Actions};
@@ -106,6 +109,7 @@ pub fn entries() -> Entries {
     Entries {
         exit: arch::exit as *const () as u64,
         mismatch: arch::mismatch as *const () as u64,
+        pair_mismatch: Landmarks::pair_mismatch(),
         syscall: arch::syscall as *const () as u64,
         full: arch::full as *const () as u64,
         special: arch::special as *const () as u64,
@@ -127,7 +131,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     // The thread page in front of the block, so that the rest of the area is in it.
     let block = args.stack_top.next_multiple_of(BLOCK_BYTES) + BLOCK_BYTES;
     sys::own_memory_from(block - PAGE);
-    let area = sys::anonymous((PAGE + BLOCK_BYTES) as usize + SECOND_BYTES).ok()?;
+    let area = sys::anonymous(WHOLE_BYTES).ok()?;
     let block = area + PAGE;
     if block.is_multiple_of(BLOCK_BYTES) {
         sys::huge(block, BLOCK_BYTES);
@@ -173,6 +177,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     cache.make_traces(threshold);
     cache.unlinked = control.trace.unlinked.load(Relaxed) != 0;
     let watched = threshold > 1 && control.trace.stay.load(Relaxed) == 0;
+    let optimise = Optimise::from_word(control.trace.optimise.load(Relaxed));
     let config = Config {
         kinds,
         max_insns: match insns {
@@ -181,7 +186,8 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
             _ => insns,
         },
         windows: window != 0,
-        optimise: control.trace.plain.load(Relaxed) == 0,
+        counters: control.counters.load(Relaxed) != 0,
+        optimise: optimise != Optimise::Off,
         trace_insns: if threshold == 0 { 0 } else { trace::MAX_INSNS },
     };
     // SAFETY: fresh zero memory, which stays.
@@ -203,17 +209,20 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         shared: Shared::new(mapped),
         actions: Actions::none(),
         targets: vec![targets],
+        pairs: Pairs::default(),
         shared_tables: 0,
         cache_limit: match (stress >> options::CACHE_SHIFT & 0xffff) * 4096 {
             0 => control.trace.cache.load(Relaxed),
             limit => limit,
         },
         threads: vec![],
+        aggressive: optimise == Optimise::Aggressive,
+        crowded: args.threads != 0,
         evict: None,
         leave: false,
         balance: Balance::new(watched, Clocks::now()),
         phases: Phases::default(),
-        hints: Hints::default(),
+        hints: Hints::none(kinds),
         parts: 0,
         pages: 1,
         numbers: 1,
@@ -242,6 +251,8 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     control.threads.store(1, Relaxed);
     control.state.store(State::Controlled as u32, Release);
     let mut runtime = process.runtime.lock();
+    thread.take_bank(&mut runtime);
+    thread.name_bank();
     runtime.threads.push(&raw const *thread);
     runtime.actions = Actions::install();
     if window != 0 {

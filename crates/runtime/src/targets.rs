@@ -9,6 +9,7 @@
 //! Entries hold no key: the fragment that an entry leads to checks the target itself. A target that
 //! finds its entry taken goes into the *second* table too, by a hash of the whole address; its
 //! lookup (`arch::mismatch`) is a few dozen instructions and moves what it finds into the first.
+//! Branches that are counted add a key to their targets in both ([`crate::pairs`]).
 //! What is in neither goes to the dispatcher, and so does a target whose entry in the first is empty:
 //! then it is not in the second either.
 //!
@@ -31,6 +32,7 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use crate::arch::Landmarks;
 use crate::area::{INDIRECT_ENTRIES, SECOND_LEN, SECOND_SEED};
 use crate::cache::{AppPc, CachePc};
+use crate::pairs::Key;
 
 /// Both tables.
 pub struct Targets {
@@ -79,9 +81,10 @@ impl Targets {
         self.word(self.second + 8 * (SECOND_LEN as u64 + u64::from(place)))
     }
 
-    /// Leads branches to `app` to a checked entry.
-    pub fn put(&mut self, app: AppPc, entry: CachePc) {
-        let slot = self.first(app.0 as usize);
+    /// Leads branches with this key to `app` to a checked entry, or to the code of the pair.
+    pub fn put(&mut self, app: AppPc, key: Key, entry: CachePc) {
+        let slot = self.first(app.0.wrapping_add(key.offset().into()) as usize);
+        let app = AppPc(app.0.wrapping_add(key.spread()));
         let taken = slot.load(Relaxed) != Landmarks::absent();
         slot.store(entry.0, Release);
         if taken && app.0 != u64::MAX {

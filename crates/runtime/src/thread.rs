@@ -39,9 +39,9 @@ use trommel_queue::{LetGo, MAX_THREADS, State};
 
 use crate::arch;
 use crate::area::{
-    AREA_BYTES, CHILD_STACK_BYTES, CONTEXT_OFFSET, Context, INDIRECT_BYTES, INDIRECT_TABLE,
-    SECOND_BYTES, SECOND_OFFSET, SIGNAL_STACK_BYTES, STACK_BYTES, STACKS, STACKS_END,
-    SYSCALL_TABLE, THREAD_PAGE, WHOLE_BYTES,
+    AREA_BYTES, CHILD_STACK_BYTES, CONTEXT_OFFSET, COUNTERS_OFFSET, Context, INDIRECT_BYTES,
+    INDIRECT_TABLE, SECOND_BYTES, SECOND_OFFSET, SIGNAL_STACK_BYTES, STACK_BYTES, STACKS,
+    STACKS_END, SYSCALL_TABLE, THREAD_PAGE, WHOLE_BYTES,
 };
 use crate::attach::Interrupted;
 use crate::cache::AppPc;
@@ -94,6 +94,14 @@ impl Process {
     /// Whether a GS base is that of a thread under control.
     pub fn has_area(&self, gs: u64) -> bool {
         self.areas[0].load(Relaxed) <= gs && gs < self.areas[1].load(Relaxed)
+    }
+
+    /// Bytes of an area, but for the first thread's.
+    fn area_bytes(&self) -> usize {
+        match self.queue.control().counters.load(Relaxed) {
+            0 => COUNTERS_OFFSET,
+            _ => WHOLE_BYTES,
+        }
     }
 
     /// Whether control is by windows.
@@ -157,6 +165,8 @@ pub struct Thread {
     pub full: bool,
     /// What the system call answered that was made in the app's name and is not finished.
     pub made: Option<i64>,
+    /// Its bank of counters.
+    pub bank: Option<u32>,
     /// It holds the runtime's lock while it starts a process.
     pub forking: bool,
     /// The kernel's signal mask before that.
@@ -267,6 +277,7 @@ impl Thread {
             single: None,
             full: false,
             made: None,
+            bank: None,
             forking: false,
             fork_mask: 0,
             fork_slot: None,
@@ -321,7 +332,8 @@ impl Thread {
             }
             at => at,
         };
-        let area = sys::anonymous(WHOLE_BYTES).ok()?;
+        let bytes = process.area_bytes();
+        let area = sys::anonymous(bytes).ok()?;
         let parts = [
             (
                 process.queue.mapped().thread_page(page),
@@ -335,7 +347,7 @@ impl Thread {
             // SAFETY: in the area just made.
             if unsafe { sys::map_again(from, len, area + at as u64) }.is_err() {
                 // SAFETY: just made, and nobody's.
-                unsafe { sys::munmap(area, WHOLE_BYTES) };
+                unsafe { sys::munmap(area, bytes) };
                 return None;
             }
         }
@@ -387,15 +399,17 @@ impl Thread {
     /// Takes note of the calling thread's id, which is this one.
     pub fn is_current(&mut self) {
         self.writer.tid = sys::gettid() as u32;
+        self.name_bank();
         self.desk().tid.store(self.writer.tid, Relaxed);
     }
 
-    /// Numbers the thread and puts it on the list.
+    /// Numbers the thread, gives it a bank, and puts it on the list.
     pub fn enlist(&mut self, runtime: &mut Runtime) {
         self.seen.store(runtime.cache.epoch(), Relaxed);
         self.see(runtime.watched());
         runtime.numbers += 1;
         self.writer.number = runtime.numbers;
+        self.take_bank(runtime);
         runtime.threads.push(&raw const *self);
     }
 
@@ -410,8 +424,10 @@ impl Thread {
         stack: u64,
     ) -> Result<i64, LetGo> {
         let process = self.process;
+        process.free_banks();
         let child = {
             let mut runtime = process.runtime.lock();
+            runtime.be_joined();
             self.prepare(&mut runtime, context, next, stack)
                 .ok_or(LetGo::ManyThreads)?
         };
@@ -424,6 +440,7 @@ impl Thread {
         self.made = Some(result);
         if result < 0 {
             control.threads.fetch_sub(1, Relaxed);
+            child.end_bank();
             process.runtime.lock().remove(child);
             process.keep(child);
         }
@@ -455,6 +472,7 @@ impl Thread {
         }
         let process = self.process;
         process.queue.hand_in(&mut self.writer);
+        self.end_bank();
         let last = {
             let mut runtime = process.runtime.lock();
             runtime.remove(self);

@@ -37,7 +37,8 @@
 //! *The trace* is made by the translator, led by the pieces (`translate::path`), and takes the
 //! place of the fragment at its start: everything that led there leads to the trace, and the
 //! counter is free for another. A trace has exits like any fragment, which count.
-//! A path of one piece is what its fragment does already; then that is not counted any more.
+//! A path of one piece is what its fragment does already, unless it is a loop that keeps variables in registers
+//! (`crate::optimise`); then that is not counted any more.
 //!
 //! # Why it is correct
 //! * What is recorded is a path that was executed, but nothing depends on that: a trace is a fragment
@@ -69,6 +70,11 @@ use crate::translate::{Refusal, Shape};
 pub const MAX_INSNS: usize = 704;
 /// App instructions in any other.
 const MAX_USUAL: usize = 256;
+/// Rounds of a loop in which no new way shows up before all are taken to be known (`crate::optimise`).
+const STEADY: u32 = 6;
+/// Rounds of a loop that are recorded at most, and the ways that are kept.
+const MAX_ROUNDS: u32 = 40;
+const MAX_WAYS: usize = 8;
 /// Pieces of a path.
 const MAX_PIECES: usize = 192;
 
@@ -79,6 +85,19 @@ pub struct Piece {
     pub start: AppPc,
     /// App instructions up to and including the one that goes on elsewhere.
     pub insns: u16,
+}
+
+/// What a trace is made of.
+pub struct Path<'a> {
+    /// What is executed most.
+    pub pieces: &'a [Piece],
+    /// It comes to its own start.
+    pub closed: bool,
+    /// Other ways from its start to its start.
+    pub others: Vec<&'a [Piece]>,
+    /// By how much `rbp` is above `rsp` at its start, if it is a loop that may keep slots of the stack
+    /// frame in registers.
+    pub frame: Option<i64>,
 }
 
 /// A path that a thread is executing.
@@ -94,6 +113,11 @@ pub struct Recording {
     depth: u32,
     /// It ends at returns.
     no_returns: bool,
+    /// The ways by which it has come to its own start, and how often by each.
+    ways: Vec<(Vec<Piece>, u32)>,
+    rounds: u32,
+    /// Rounds since a new way showed up.
+    known: u32,
     /// Where the recorded fragment starts that the thread is in.
     at: AppPc,
     /// That fragment's exits: the first, and how many.
@@ -110,6 +134,9 @@ impl Recording {
             usual: None,
             depth: 0,
             no_returns,
+            ways: Vec::new(),
+            rounds: 0,
+            known: 0,
             at: head,
             exits: (0, 0),
         }
@@ -143,6 +170,25 @@ impl Recording {
             self.usual.get_or_insert(self.pieces.len());
         }
         self.usual.is_some() && !self.unrolled
+    }
+
+    /// It has come to its own start. Whether enough is known of it.
+    fn close(&mut self) -> bool {
+        let pieces = core::mem::take(&mut self.pieces);
+        self.known += 1;
+        match self.ways.iter().position(|way| way.0 == pieces) {
+            Some(n) => self.ways[n].1 += 1,
+            None if self.ways.len() < MAX_WAYS => {
+                self.ways.push((pieces, 1));
+                self.known = 0;
+            }
+            None => {}
+        }
+        self.rounds += 1;
+        self.insns = 0;
+        self.depth = 0;
+        self.usual = None;
+        self.known >= STEADY || self.rounds >= MAX_ROUNDS
     }
 
     /// App instructions that it may have.
@@ -198,7 +244,7 @@ impl Runtime {
         let next = match context.reason {
             r if r == Reason::Exit as u32 => exit.target,
             r if r == Reason::Indirect as u32 => context.next_pc,
-            r if r == Reason::Syscall as u32 => return self.finish(&recording, false),
+            r if r == Reason::Syscall as u32 => return self.finish(&recording, false, None),
             _ => return self.abandon(),
         };
         if !of_fragment {
@@ -213,11 +259,21 @@ impl Runtime {
         }
         let predicted = !(recording.no_returns && exit.way == Way::Return);
         let closed = fits && next == recording.head && predicted;
+        if closed && self.keeps_slots() && !recording.close() {
+            thread.recording = Some(recording);
+            return;
+        }
+        if !recording.ways.is_empty() {
+            recording.ways.sort_by_key(|way| core::cmp::Reverse(way.1));
+            let frame = context.regs[5].wrapping_sub(context.regs[4]) as i64;
+            let frame = (closed && recording.rounds >= STEADY).then_some(frame);
+            return self.finish(&recording, closed, frame);
+        }
         if recording.unrolled && !closed {
             let usual = recording.usual.unwrap_or(recording.pieces.len());
             recording.pieces.truncate(usual);
         }
-        self.finish(&recording, closed);
+        self.finish(&recording, closed, None);
     }
 
     /// Leads a thread that records to the next piece of its path. False when the path has come to
@@ -229,7 +285,7 @@ impl Runtime {
         let found = self.cache.recorded(pc);
         let made = found.map_or_else(|| self.recorded_fragment(pc), Ok);
         let Ok((id, exits)) = made else {
-            self.finish(&recording, false);
+            self.finish(&recording, false, None);
             return false;
         };
         recording.at = pc;
@@ -252,8 +308,9 @@ impl Runtime {
         control.trace.abandoned.fetch_add(1, Relaxed);
     }
 
-    /// Makes the trace of a path, which came to its own start or not.
-    fn finish(&mut self, recording: &Recording, closed: bool) {
+    /// Makes the trace of a path, which came to its own start or not; `frame`: by how much `rbp` is above
+    /// `rsp` there, of a loop all of whose ways are known.
+    fn finish(&mut self, recording: &Recording, closed: bool, frame: Option<i64>) {
         let old = self.cache.lookup(recording.head);
         if old.is_some_and(|id| self.cache.is_trace(id)) {
             return;
@@ -262,11 +319,22 @@ impl Runtime {
         let checked = |id: u32| self.cache.fragments[id as usize].checked.is_some();
         let checked = recording.unrolled || old.is_some_and(checked);
         let first = self.cache.next_exit();
-        let made = match recording.pieces.len() {
-            0 | 1 => None,
+        let (pieces, closed) = match recording.ways.first() {
+            None => (&recording.pieces[..], closed),
+            Some((way, _)) => (&way[..], true),
+        };
+        let made = match pieces.len() {
+            0 => None,
+            1 if frame.is_none() => None,
             _ => {
-                let path = (&recording.pieces[..], closed);
-                self.translate_path(path, checked).ok()
+                let others = recording.ways.get(1..).unwrap_or_default();
+                let path = Path {
+                    pieces,
+                    closed,
+                    others: others.iter().map(|way| &way.0[..]).collect(),
+                    frame: frame.filter(|_| self.keeps_slots()),
+                };
+                self.translate_path(&path, checked).ok()
             }
         };
         match (old, made) {

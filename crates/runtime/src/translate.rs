@@ -54,8 +54,10 @@
 //! * `rcx` is free at `syscall`, which overwrites it.
 #![allow(unsafe_code)] // reason: reads the app's code, writes to the cache.
 
+mod counts;
 mod exits;
 mod flags;
+mod looped;
 mod made;
 mod operands;
 mod path;
@@ -64,7 +66,7 @@ mod second;
 
 use alloc::vec::Vec;
 
-pub use exits::tag_check;
+pub use exits::{pair_check, tag_check};
 pub use made::{prepare, with_keys_lifted};
 
 use trommel_queue::MAX_VALUES;
@@ -76,6 +78,7 @@ use crate::decode::{Class, Insn, Reader};
 use crate::deliver::{DictionaryFull, Shared};
 use crate::emit::{Code, Reg, Rel32};
 use crate::pages::{PAGE, Pages};
+use crate::pairs::Pairs;
 use crate::region::{Lookup, Nature, Range, Regions};
 use crate::stress::{self, Place};
 
@@ -129,6 +132,8 @@ pub struct Config {
     pub kinds: KindSet,
     /// App instructions in a fragment at most (smaller under stress, and with windows).
     pub max_insns: usize,
+    /// Paths without run-time values are counted, not recorded.
+    pub counters: bool,
     /// Fragments are executed in windows.
     pub windows: bool,
     /// App instructions in a trace; 0: there are none.
@@ -183,6 +188,8 @@ pub struct Translator {
     passed: usize,
     /// The register that holds the write pointer in the fragment being made.
     stolen: Option<Reg>,
+    /// Its indirect branches are counted.
+    pairs: bool,
     /// What is being made is a trace.
     trace: bool,
     /// Where it goes on behind transfers, in order, and how many of them the second pass has come by.
@@ -193,6 +200,8 @@ pub struct Translator {
     /// Where it will be.
     arena: usize,
     misses: Vec<path::Miss>,
+    /// What is made of it if it is a loop.
+    looped: looped::Looped,
     /// The instruction that the second pass is at.
     here: AppPc,
     /// What it is.
@@ -209,6 +218,8 @@ pub struct Site<'a> {
     pub pages: &'a mut Pages,
     /// The dictionary.
     pub shared: &'a mut Shared,
+    /// Indirect branches that are counted.
+    pub pairs: &'a mut Pairs,
 }
 
 /// What a fragment is to be like.
@@ -268,15 +279,22 @@ impl Translator {
             spilled: Spilled::NONE,
             passed: 0,
             stolen: None,
+            pairs: false,
             trace: false,
             turns: Vec::new(),
             turned: 0,
             flags: flags::Flags::default(),
             arena: 0,
             misses: Vec::new(),
+            looped: looped::Looped::default(),
             here: AppPc(0),
             class: Class::Plain,
         }
+    }
+
+    /// Fragments that are made from now on collect these kinds.
+    pub fn collect_only(&mut self, kinds: KindSet) {
+        self.config.kinds = kinds;
     }
 
     fn wants(&self, kind: Kind) -> bool {
@@ -312,6 +330,7 @@ impl Translator {
         self.stolen = None;
         self.turns.clear();
         self.turned = 0;
+        self.looped.clear();
     }
 
     /// What the first pass has found, as a fragment in the cache.
@@ -345,13 +364,18 @@ impl Translator {
         self.keep_source(site.cache, &mut fragment);
         stress::fail(Place::Translate);
         let (code, stubs) = (self.code.here(), self.stubs.here());
-        Ok(site.cache.place(arena, code, stubs, fragment, &self.pages))
+        let id = site.cache.place(arena, code, stubs, fragment, &self.pages);
+        for &exit in &self.looped.exits {
+            site.cache.link_loop(exit, id);
+        }
+        Ok(id)
     }
 
     /// First pass: decodes into `insns`. Returns where the main line goes on, if it does not end
     /// in a transfer of its own. Chooses the register to steal, if one is needed.
     fn collect(&mut self, site: &mut Site<'_>, app: AppPc) -> Result<Option<AppPc>, Refusal> {
         site.shared.open_block()?;
+        self.pairs = self.config.counters && site.pairs.have_room();
         self.span = Range {
             start: app.0,
             end: app.0 + 1,
@@ -432,7 +456,7 @@ impl Translator {
                 values += usize::from(insn.load.is_some()) + usize::from(types);
                 needs_register |= insn.load.is_some() || types;
             }
-            self.config.list_events(insn, site.shared);
+            self.config.list_events(insn, self.pairs, site.shared);
             let insn = *insn;
             let next = insn.next();
             self.note_pages(&insn);
@@ -499,7 +523,7 @@ impl Translator {
     }
 
     /// The known region of an address, with the host told about it.
-    fn region(site: &mut Site<'_>, pc: AppPc) -> Result<usize, Refusal> {
+    pub fn region(site: &mut Site<'_>, pc: AppPc) -> Result<usize, Refusal> {
         match site.regions.find(pc, site.pages) {
             (Lookup::Code(region), new) => {
                 if new && site.regions.tell(region) {

@@ -14,8 +14,8 @@ use trommel_conformance::exec::Scratch;
 
 use crate::corpus::{names, script};
 
-/// How a workload is run: event kinds for `record`, or `run` and its options.
-const CONFIGURATIONS: [&str; 12] = [
+/// How a workload is run: event kinds for `record` and its options, or `run` and its options.
+const CONFIGURATIONS: [&str; 14] = [
     "native",
     "run",
     "run --no-traces",
@@ -25,6 +25,8 @@ const CONFIGURATIONS: [&str; 12] = [
     "none",
     "edge",
     "call",
+    "edge,call",
+    "edge,call -c H[P256]2048+A16",
     "value",
     "type",
     "edge,call,value,type",
@@ -87,7 +89,8 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
                 if configuration.starts_with("run") {
                     command.arg(&bin).args(configuration.split(' ')).arg("--");
                 } else if n > 0 {
-                    command.args([&bin, "record", "-e", configuration, "-o", &data, "--"]);
+                    command.args([&bin, "record", "-o", &data, "-e"]);
+                    command.args(configuration.split(' ')).arg("--");
                 }
                 let (before, start) = (children_cpu()?, Instant::now());
                 let status = command

@@ -205,7 +205,9 @@ pub unsafe extern "C" fn full() {
 
 /// An indirect branch that the first table led to the fragment of another target, whose tag check
 /// failed: rcx = target − tag and rdx = −tag; the app's rcx and rdx are spilled. Looks in the
-/// second table, and puts what it finds there into the first.
+/// second table, and puts what it finds there into the first. From the code of a pair the way
+/// leads in behind the first instruction, with the pair's key in the context. The index at which
+/// the branch looked into the first table is tag + that key, and target + its own.
 ///
 /// A signal that arrives here is delivered at the end of the way, wherever that leads: all of this
 /// counts as code of the cache.
@@ -215,15 +217,28 @@ pub unsafe extern "C" fn full() {
 #[unsafe(naked)]
 pub unsafe extern "C" fn mismatch() {
     naked_asm!(
+        "mov dword ptr gs:[{key}], 0",
+        ".globl trommel_pair_mismatch",
+        "trommel_pair_mismatch:",
         "not rdx",                          // tag − 1, with no flag touched
         "lea rcx, [rcx + rdx + 1]",         // the target again
         "mov gs:[{next_pc}], rcx",
+        "not rcx",
+        "lea rdx, [rdx + rcx + 2]",         // tag − target
+        "mov ecx, gs:[{key}]",
+        "lea edx, [rdx + rcx]",
+        "movzx edx, dx",                    // the branch's key
+        "mov gs:[{key}], edx",
+        "bswap rdx",
+        "mov rcx, gs:[{next_pc}]",
+        "lea rcx, [rcx + rdx]",
+        "mov gs:[{second_key}], rcx",
         "mov edx, {seed}",
         "crc32 rdx, rcx",
         "movzx edx, dx",
         "mov gs:[{index}], rdx",
         "mov rcx, gs:[rdx * 8 + {keys}]",
-        "mov rdx, gs:[{next_pc}]",
+        "mov rdx, gs:[{second_key}]",
         "lea rcx, [rcx + rdx + 1]",
         "jrcxz 2f",
         "jmp {missed}",
@@ -231,7 +246,11 @@ pub unsafe extern "C" fn mismatch() {
         "mov rdx, gs:[{index}]",
         "mov rcx, gs:[rdx * 8 + {entries}]",
         "mov gs:[{target}], rcx",
-        "movzx edx, word ptr gs:[{next_pc}]",
+        "mov rcx, gs:[{next_pc}]",
+        "mov edx, gs:[{key}]",
+        "lea edx, [rcx + rdx]",
+        "movzx edx, dx",
+        "mov rcx, gs:[{target}]",
         "mov gs:[rdx * 8 + {table}], rcx",
         "mov rcx, gs:[{next_pc}]",
         "jmp gs:[{target}]",
@@ -239,6 +258,8 @@ pub unsafe extern "C" fn mismatch() {
         "trommel_mismatch_end:",
         "ud2",
         next_pc = const at!(next_pc),
+        key = const at!(key),
+        second_key = const at!(second_key),
         seed = const SECOND_SEED,
         index = const at!(second_index),
         keys = const SECOND_KEYS.0,
@@ -250,7 +271,8 @@ pub unsafe extern "C" fn mismatch() {
 }
 
 /// From the checked entry of a fragment that was retired, or where the first table has no entry,
-/// with rcx = target; the app's rcx and rdx are spilled.
+/// with rcx = target and rdx = the place's index, that is target + key; the app's rcx and rdx are
+/// spilled.
 ///
 /// # Safety
 /// As [`mismatch`].
@@ -258,8 +280,13 @@ pub unsafe extern "C" fn mismatch() {
 pub unsafe extern "C" fn absent() {
     naked_asm!(
         "mov gs:[{next_pc}], rcx",
+        "not rcx",
+        "lea edx, [rdx + rcx + 1]",
+        "movzx edx, dx",
+        "mov gs:[{key}], edx",
         "jmp {missed}",
         next_pc = const at!(next_pc),
+        key = const at!(key),
         missed = sym missed,
     )
 }
@@ -360,6 +387,8 @@ unsafe extern "C" {
     safe fn trommel_resume_end();
     /// Behind the last instruction of [`mismatch`]. A label, not a function.
     safe fn trommel_mismatch_end();
+    /// The second instruction of [`mismatch`]. A label, not a function.
+    safe fn trommel_pair_mismatch();
 }
 
 /// Addresses in this module that the signal handler compares program counters with.
@@ -379,6 +408,11 @@ impl Landmarks {
     /// Where an indirect branch goes that has no entry in the first table.
     pub fn absent() -> u64 {
         absent as *const () as u64
+    }
+
+    /// Where the code of a pair goes when its check fails.
+    pub fn pair_mismatch() -> u64 {
+        trommel_pair_mismatch as *const () as u64
     }
 
     /// The lookup in the second table, which may lead straight back into the cache.

@@ -137,6 +137,10 @@ fn forms_decode_as_named() {
     check(&|c| c.load_byte_gs_rcx(GsOffset(8)), C::Movzx_r32_rm8, None);
     check(&|c| c.add_rdx_to_rcx(), C::Lea_r64_m, None);
     check(&|c| c.low16_of_rcx_to_rdx(), C::Movzx_r32_rm16, None);
+    check(&|c| c.low16_of_rdx(), C::Movzx_r32_rm16, None);
+    check(&|c| c.rcx_and_offset_to_edx(9), C::Lea_r32_m, None);
+    let slot = GsOffset(0x1234);
+    check(&|c| c.increment_gs(slot), C::Inc_rm64, None);
     check(&|c| c.low16_of_rax_to_rcx(), C::Movzx_r32_rm16, None);
     let i = check(&|c| c.second_byte_of_rcx(), C::Movzx_r32_rm8, None);
     assert_eq!(i.op1_register(), R::CH);

@@ -29,7 +29,7 @@ use trommel_queue::{MAX_SLOTS, Slot, State, slot_start};
 
 use super::{SHARED_TABLES, Thread};
 use crate::area::{
-    Context, INDIRECT_BYTES, INDIRECT_TABLE, SECOND_BYTES, SECOND_OFFSET, THREAD_PAGE, WHOLE_BYTES,
+    Context, INDIRECT_BYTES, INDIRECT_TABLE, SECOND_BYTES, SECOND_OFFSET, THREAD_PAGE,
 };
 use crate::deliver::{Mapped, ring};
 use crate::dispatch::Runtime;
@@ -77,8 +77,9 @@ fn adopt(mapped: Mapped, runtime: &Runtime, number: usize) -> Result<(), NoSlot>
         &parent.host_pid,
         &parent.follow,
         &parent.foreign,
+        &parent.counters,
     ];
-    let [kinds, host_pid, follow, foreign] = words.map(|word| word.load(Relaxed));
+    let [kinds, host_pid, follow, foreign, counters] = words.map(|word| word.load(Relaxed));
     let start = slot_start(0) as u64;
     // SAFETY: the directory is mapped from the start of the file; what is replaced is the parent's
     // slot, which this process has no use for.
@@ -103,11 +104,16 @@ fn adopt(mapped: Mapped, runtime: &Runtime, number: usize) -> Result<(), NoSlot>
     control.host_pid.store(host_pid, Relaxed);
     control.follow.store(follow, Relaxed);
     control.foreign.store(foreign, Relaxed);
+    control.counters.store(counters, Relaxed);
     control.slot.store(number as u32, Relaxed);
     control.threads.store(1, Relaxed);
     control.paths.store(paths, Relaxed);
     control.words.store(words, Relaxed);
     control.regions.store(regions, Relaxed);
+    control
+        .work
+        .stops
+        .store(runtime.hints.paused.into(), Relaxed);
     control.state.store(State::Controlled as u32, Release);
     slot.pid.store(sys::getpid() as u32, Relaxed);
     slot.state.store(Slot::USED, SeqCst);
@@ -175,13 +181,18 @@ impl Thread {
             process.queue.start_over();
             self.alone(&mut runtime);
             self.own_tables(&mut runtime).map_err(|_| NoSlot)?;
+            self.writer.number = 1;
+            self.writer.tid = sys::gettid() as u32;
+            // None of its parent's is free in the child's slot, where all are.
+            if self.bank.take().is_some() {
+                self.take_bank(&mut runtime);
+                self.name_bank();
+            }
             if core::mem::take(&mut self.clear_handlers) {
                 runtime.actions.cleared();
             }
         }
         self.writer.page = 0;
-        self.writer.number = 1;
-        self.writer.tid = sys::gettid() as u32;
         let page = process.queue.mapped().thread_page(0);
         // SAFETY: in this thread's area, in place of the parent's page.
         unsafe { sys::map_again(page, sys::PAGE, self.area + THREAD_PAGE as u64) }
@@ -205,7 +216,7 @@ impl Thread {
             // The first thread's area holds the heap's first memory, and costs nothing.
             if !core::ptr::eq(thread, self) && thread.targets == SHARED_TABLES {
                 // SAFETY: the area of a thread that does not exist here.
-                unsafe { sys::munmap(thread.area, WHOLE_BYTES) };
+                unsafe { sys::munmap(thread.area, process.area_bytes()) };
             }
         };
         while let Some(thread) = process.free_area() {

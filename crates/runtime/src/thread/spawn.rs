@@ -86,12 +86,17 @@ impl Thread {
         flags: Flags,
     ) -> Result<i64, LetGo> {
         let process = self.process;
+        process.free_banks();
         let child = {
             let mut runtime = process.runtime.lock();
+            if !flags.waits() {
+                runtime.be_joined();
+            }
             let child = self
                 .prepare(&mut runtime, context, next, stack)
                 .ok_or(LetGo::ManyThreads)?;
             child.writer.number |= SPAWNED;
+            child.name_bank();
             child.spawned = true;
             child.waited_for = flags.waits();
             child.own_actions = (flags.0 & Flags::CLONE_SIGHAND == 0)
@@ -112,6 +117,7 @@ impl Thread {
             control.spawned.fetch_sub(1, Relaxed);
             // Killed, maybe, while it recorded.
             process.queue.hand_in(&mut child.writer);
+            child.end_bank();
             let mut runtime = process.runtime.lock();
             runtime.remove(child);
             child.own_actions = None;
@@ -131,6 +137,7 @@ impl Thread {
             // SAFETY: ends this process alone.
             unsafe { sys::call(number, [status, 0, 0, 0, 0, 0]) };
         }
+        self.end_bank();
         {
             let mut runtime = process.runtime.lock();
             runtime.remove(self);

@@ -3,12 +3,14 @@
 use trommel_queue::dict::Event;
 use trommel_tuple::Kind;
 
+use super::looped::give_homes_back;
 use super::{Site, Translator};
 use crate::area::{INDIRECT_TABLE, WRITE_POINTER};
 use crate::cache::{AppPc, Spilled};
 use crate::decode::{Class, Insn, Rm};
 use crate::deliver::DictionaryFull;
 use crate::emit::{Code, Reg};
+use crate::pairs::{Branch, Key};
 use crate::slot;
 
 impl Translator {
@@ -73,8 +75,13 @@ impl Translator {
         match block.filter(|_| events > 0 || tail.is_some()) {
             Some(block) => {
                 let path = site.shared.path(block, events as u16, tail)?;
-                self.spill_rcx();
-                full = Some(self.record(path, values, None));
+                match self.counter(path) {
+                    Some(counter) => self.count(counter),
+                    None => {
+                        self.spill_rcx();
+                        full = Some(self.record(path, values, None));
+                    }
+                }
             }
             None => self.give_back(),
         }
@@ -83,6 +90,9 @@ impl Translator {
             self.count_down()
         });
         self.unspill_rcx();
+        if core::mem::take(&mut self.spilled.homes) {
+            give_homes_back(&mut self.code, self.looped.homes());
+        }
         self.code.patchable(1);
         let from = self.code.jmp();
         let stub = self.stubs.at(self.stubs.here());
@@ -192,15 +202,44 @@ impl Translator {
             Class::CallIndirect => self.wants(Kind::Call),
             _ => false,
         };
-        let recorded = events > 0 || is_event;
+        let mut key = Key::NONE;
+        let is_event = match is_event && self.pairs {
+            false => is_event,
+            true => {
+                let block = match block {
+                    Some(block) => block,
+                    None => site.shared.empty_block()?,
+                };
+                key = site.pairs.key(Branch {
+                    block: (block, events as u16),
+                    pc: insn.pc(),
+                    call: insn.class == Class::CallIndirect,
+                });
+                // The path that is counted is the pair's.
+                events = 0;
+                false
+            }
+        };
+        events += usize::from(is_event);
+        let path = match block {
+            _ if events == 0 => None,
+            Some(block) => Some(site.shared.path(block, events as u16, None)?),
+            None => {
+                let block = site.shared.empty_block()?;
+                Some(site.shared.path(block, events as u16, None)?)
+            }
+        };
+        let counter = path.filter(|_| values == 0 && !is_event);
+        let counter = counter.and_then(|path| self.counter(path));
+        let recorded = path.filter(|_| counter.is_none());
         // With something to record, rcx holds the write pointer and the target waits in rdx.
         let windows = self.config.windows;
-        let holder = match recorded || windows {
+        let holder = match recorded.is_some() || windows {
             true => Reg::RDX,
             false => Reg::RCX,
         };
         self.spill_rcx();
-        if recorded || windows {
+        if recorded.is_some() || windows {
             self.spill_rdx();
         }
         let at_fault = self.spilled;
@@ -217,18 +256,15 @@ impl Translator {
             self.push_return(insn.next());
         }
         let mut full = None;
-        if recorded {
-            events += usize::from(is_event);
+        if let Some(path) = recorded {
             values += usize::from(is_event);
-            let block = match block {
-                Some(block) => block,
-                None => site.shared.empty_block()?,
-            };
-            let path = site.shared.path(block, events as u16, None)?;
             full = Some(self.record(path, values, is_event.then_some(Reg::RDX)));
         } else {
             self.give_back();
             self.spill_rdx();
+            if let Some(counter) = counter {
+                self.code.count_with(Reg::RDX, counter);
+            }
         }
         let spent = windows.then(|| self.count_down());
         if holder == Reg::RDX {
@@ -239,7 +275,13 @@ impl Translator {
             self.code.store_gs_imm32(slot!(exit), exit);
             self.code.jmp_gs(slot!(entry.absent));
         } else {
-            self.code.low16_of_rcx_to_rdx();
+            match key {
+                Key::NONE => self.code.low16_of_rcx_to_rdx(),
+                key => {
+                    self.code.rcx_and_offset_to_edx(key.offset().into());
+                    self.code.low16_of_rdx();
+                }
+            }
             self.code.jmp_gs_rdx8(INDIRECT_TABLE);
         }
         if let Some(full) = full {
@@ -261,6 +303,16 @@ impl Translator {
             _ => {}
         }
     }
+}
+
+/// As [`tag_check`], for the code of a pair.
+pub fn pair_check(code: &mut Code, app: AppPc, key: Key) {
+    code.mov_imm64(Reg::RDX, app.0.wrapping_neg());
+    code.add_rdx_to_rcx();
+    let right = code.jrcxz();
+    code.store_gs_imm32(slot!(key), key.offset().into());
+    code.jmp_gs(slot!(entry.pair_mismatch));
+    code.bind8_here(right);
 }
 
 /// The check at a fragment's checked entry, which must be at a multiple of eight bytes: `rcx` must

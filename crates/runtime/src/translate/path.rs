@@ -17,6 +17,7 @@
 //!   ([`flags`]). What it destroys of `rcx` and `rdx` is in their slots before anything can fault, and is
 //!   loaded again in front of the first instruction that uses it, as in fragments for indirect branches.
 
+use super::looped::give_homes_back;
 use super::{Refusal, Site, Translator, flags, restartable};
 use crate::area::INDIRECT_TABLE;
 use crate::cache::{AppPc, Cache, CachePc, Recipe, Spilled};
@@ -25,7 +26,7 @@ use crate::emit::{Code, Reg, Rel32};
 use crate::pages::page_of;
 use crate::region::{Nature, Range};
 use crate::slot;
-use crate::trace::{MAX_INSNS, Piece};
+use crate::trace::{MAX_INSNS, Path, Piece};
 
 /// Room a trace may need at most. Its main line takes 61 bytes an instruction (an operand far away,
 /// and both registers loaded) and 92 more a turn (which may cost flags made again), so it is within
@@ -74,38 +75,45 @@ fn near(to: AppPc) -> Option<i32> {
 }
 
 impl Translator {
-    /// Makes the trace of a path, which comes to its own start or not. `checked`: indirect branches
-    /// lead to its start.
+    /// Makes the trace of a path. `checked`: indirect branches lead to its start.
     pub fn translate_path(
         &mut self,
         site: &mut Site<'_>,
-        (pieces, closed): (&[Piece], bool),
+        path: &Path<'_>,
         checked: bool,
     ) -> Result<u32, Refusal> {
-        let app = pieces.first().ok_or(Refusal::Native)?.start;
+        let app = path.pieces.first().ok_or(Refusal::Native)?.start;
         self.begin(super::made::From::default(), true);
         self.flags = flags::Flags::default();
         if self.insns.len() < MAX_INSNS {
             self.insns.resize(MAX_INSNS, Insn::plain());
         }
-        let end = self.follow(site, pieces, closed.then_some(app))?;
+        let end = self.follow(site, path.pieces, path.closed.then_some(app))?;
+        if let Some(frame) = path.frame.filter(|_| path.closed && self.config.optimise) {
+            self.plan_loop(site, app, end, &path.others, frame);
+        }
+        if path.pieces.len() == 1 && !self.looped.is_planned() {
+            return Err(Refusal::Native);
+        }
         self.write(site, app, end, checked)
     }
 
     /// First pass, over a path that goes on to `behind`, if a turn may be made of its last branch.
     /// Returns where the main line goes on, as [`Self::collect`] does.
-    fn follow(
+    pub(super) fn follow(
         &mut self,
         site: &mut Site<'_>,
         pieces: &[Piece],
         behind: Option<AppPc>,
     ) -> Result<Option<AppPc>, Refusal> {
-        site.shared.open_block()?;
-        let start = pieces[0].start.0;
-        self.span = Range {
-            start,
-            end: start + 1,
-        };
+        if self.count == 0 {
+            site.shared.open_block()?;
+            let start = pieces[0].start.0;
+            self.span = Range {
+                start,
+                end: start + 1,
+            };
+        }
         let mut end = None;
         for (k, piece) in pieces.iter().enumerate() {
             let next = pieces.get(k + 1).map(|p| p.start);
@@ -352,7 +360,7 @@ impl Translator {
             let miss = self.misses[n];
             let here = self.code.here();
             self.code.bind(miss.from, here);
-            miss.come_to_target(&mut self.code);
+            miss.come_to_target(&mut self.code, self.looped.homes());
             let lookup = self.code.at(self.code.here());
             self.code.low16_of_rcx_to_rdx();
             self.code.jmp_gs_rdx8(INDIRECT_TABLE);
@@ -370,7 +378,7 @@ impl Translator {
         let stub = self.stubs.at(self.stubs.here());
         self.code.put_u32(miss.from.0, distance(stub) as u32);
         let c = &mut self.stubs;
-        miss.come_to_target(c);
+        miss.come_to_target(c, self.looped.homes());
         c.load_rip(Reg::RDX, 4, counter);
         c.raw(&[0x8d, 0x52, 0xff]); // lea edx, [rdx - 1]
         c.store_rip(Reg::RDX, counter);
@@ -392,7 +400,7 @@ impl Translator {
 impl Miss {
     /// From the jump that failed: the target in `rcx`, `rcx` and `rdx` in their slots, and flags the
     /// app's.
-    fn come_to_target(&self, code: &mut Code<'_>) {
+    fn come_to_target(&self, code: &mut Code<'_>, homes: u16) {
         if let Some(recipe) = &self.recipe {
             flags::load_for(code, recipe, self.spilled);
         }
@@ -408,6 +416,9 @@ impl Miss {
                 _ => Reg::RCX,
             };
             flags::write(code, recipe, scratch);
+        }
+        if self.spilled.homes {
+            give_homes_back(code, homes);
         }
         match self.target {
             Target::Rcx | Target::Register(Reg::RCX) => {}

@@ -14,9 +14,10 @@ use crate::slot;
 
 impl Config {
     /// Appends the events of an instruction of the main line to the block that is open, in the order
-    /// in which [`Translator::emit`] passes them.
+    /// in which [`Translator::emit`] passes them. With `pairs`, indirect branches are counted and are
+    /// none of them.
     #[inline]
-    pub(super) fn list_events(&self, insn: &Insn, to: &mut Shared) {
+    pub(super) fn list_events(&self, insn: &Insn, pairs: bool, to: &mut Shared) {
         let pc = target(insn.pc());
         let kinds = self.kinds;
         let dynamic = |kind| Event::Dynamic { kind, pc };
@@ -30,7 +31,7 @@ impl Config {
                     taken: false,
                 });
             }
-            Class::JmpIndirect if kinds.has(Kind::Edge) => to.event(dynamic(Kind::Edge)),
+            Class::JmpIndirect if kinds.has(Kind::Edge) && !pairs => to.event(dynamic(Kind::Edge)),
             Class::Call(callee) if kinds.has(Kind::Call) => {
                 to.event(Event::Call {
                     pc,
@@ -41,7 +42,7 @@ impl Config {
                 if kinds.has(Kind::Type) && insn.method_table().is_some() {
                     to.event(dynamic(Kind::Type));
                 }
-                if kinds.has(Kind::Call) {
+                if kinds.has(Kind::Call) && !pairs {
                     to.event(dynamic(Kind::Call));
                 }
             }
@@ -94,13 +95,34 @@ impl Translator {
         // Taken out while they are walked over, and put back for their memory.
         let insns = core::mem::take(&mut self.insns);
         let mut effect = None;
-        for (n, insn) in insns[..self.count].iter().enumerate() {
+        let rounds = self.rounds();
+        let mut left_out = false;
+        let walk = rounds.iter().enumerate();
+        let walk = walk.flat_map(|(k, round)| round.1.clone().map(move |n| (k, round.0, n)));
+        for (k, second, n) in walk {
+            let insn = &insns[n];
+            let last = n + 1 == rounds[k].1.end;
+            if last && !second {
+                self.limit_loop(entry);
+            }
+            let closes = last && self.looped.is_planned();
+            if second && n == rounds[k].1.start {
+                self.flags_behind(effect.take());
+                left_out = !self.start_round(site, app, k, entry)?;
+            }
+            if left_out {
+                continue;
+            }
             self.passed = n + 1;
             self.here = insn.pc();
             self.class = insn.class;
             self.flags_behind(effect.take());
             let leaves = insn.class.is_transfer() && !self.turns_at(n);
             effect = self.flags_before(insn, leaves);
+            if closes && second {
+                self.unspill_rcx();
+                self.unspill_rdx();
+            }
             let mut overwritten = None;
             if self.spilled != Spilled::NONE {
                 if insn.class == Class::Plain {
@@ -119,6 +141,14 @@ impl Translator {
                 far: None,
                 recipe: site.cache.new_recipe(self.flags.needed()),
             };
+            if second && insn.class == Class::Plain && self.is_rewritten(n) {
+                self.rewritten(site, n, insn, step);
+                if overwritten.is_some() {
+                    self.spilled.rcx &= overwritten != Some(Reg::RCX);
+                    self.spilled.rdx &= overwritten != Some(Reg::RDX);
+                }
+                continue;
+            }
             if insn.class == Class::Plain {
                 let slot = 4 + 8 * values as i32;
                 let probe = insn.load.zip(self.stolen);
@@ -158,6 +188,12 @@ impl Translator {
             site.cache.steps.push(step);
             match insn.class {
                 Class::Jmp(_) => {}
+                Class::Jcc(condition, to) if closes && to == app => {
+                    self.close_with(site, insn, condition, second);
+                }
+                Class::Jcc(condition, to) if second && self.forks_at(n) => {
+                    self.fork(n, insn.pc(), condition, to);
+                }
                 Class::Jcc(condition, to) => {
                     if self.leaves_directly(events) {
                         self.code.patchable(2);
@@ -207,7 +243,9 @@ impl Translator {
         self.insns = insns;
         self.passed = self.count;
         self.flags_behind(effect.take());
-        if let Some(to) = end {
+        if self.is_looped() {
+            self.end_way(site, app)?;
+        } else if let Some(to) = end {
             self.make_flags();
             self.leave(site, to, block, events, values, None)?;
         }
@@ -234,6 +272,7 @@ impl Translator {
             };
             self.leave(site, target, block, events, values, event)?;
         }
+        self.write_loop_tails(site, app)?;
         self.write_misses(site.cache);
         for n in 0..self.constants.len() {
             let (from, value) = self.constants[n];
@@ -247,6 +286,7 @@ impl Translator {
             checked: checked_entry,
             end: self.code.at(self.code.here()),
             stolen: self.stolen.map(|r| r.0),
+            homes: self.looped.homes(),
             first_step: first_step as u32,
             steps: (site.cache.steps.len() - first_step) as u16,
             insns: self.count as u16,
@@ -395,7 +435,14 @@ impl Translator {
         let full = match block.filter(|_| events > 0) {
             Some(block) => {
                 let path = site.shared.path(block, events as u16, None)?;
-                Some(self.record(path, values, None))
+                match self.counter(path) {
+                    // The call overwrites it.
+                    Some(counter) => {
+                        self.code.count_with(Reg::RCX, counter);
+                        None
+                    }
+                    None => Some(self.record(path, values, None)),
+                }
             }
             None => {
                 self.give_back();

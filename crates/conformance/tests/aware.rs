@@ -1,0 +1,166 @@
+//! The interface for programs that know about trommel: natively nothing happens, and under trommel what was
+//! asked for, in C and in Rust.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use trommel_aware::{Answer, MARK, Request};
+use trommel_conformance::exec::{Scratch, cache_dir, trommel, workspace};
+use trommel_conformance::program::compile;
+
+/// The program of `tests/aware`. Each test builds its own, as they run side by side.
+fn built(test: &str) -> PathBuf {
+    let dir = cache_dir().join("aware");
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let out = dir.join(test);
+    let flags = ["-O2", "-static", "-Wall", "-Werror"].map(str::to_owned);
+    compile(&workspace().join("tests/aware/heard.c"), &flags, &out).expect("it compiles");
+    out
+}
+
+fn run(command: &mut Command) -> Output {
+    let done = command.output().expect("it runs");
+    let stderr = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{}: {stderr}", done.status);
+    done
+}
+
+/// What a program prints natively, and under `trommel` with these arguments: standard output and error.
+fn both(program: &Path, words: &[&str], trommel_args: &[&str]) -> [String; 3] {
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    let native = run(Command::new(program).args(words));
+    let mut command = Command::new(trommel().expect("the command"));
+    command
+        .args(trommel_args)
+        .arg("--")
+        .arg(program)
+        .args(words);
+    let seen = run(&mut command);
+    [text(native.stdout), text(seen.stdout), text(seen.stderr)]
+}
+
+#[test]
+fn answers_are_zero_natively_and_tell_what_was_done_here() {
+    const EXPECTED: &str = "present 1\nhot 1 -2\naround -2\nchanged 1\njit 1\nvolatile 1\nstop 1\nstart 1\n\
+                            counts 1 1\nnowhere -2\nunknown -1\n";
+    let program = built("answers");
+    let scratch = Scratch::new().expect("a directory");
+    let data = scratch.path("data").to_string_lossy().into_owned();
+    for args in [
+        &["run"][..],
+        &["record", "-e", "edge,call,value,type", "-o", &data],
+        &["record", "-e", "none", "-o", &data],
+    ] {
+        let [native, seen, _] = both(&program, &["answers"], args);
+        let zero = |line: &str| line.split(' ').skip(1).all(|n| n == "0");
+        assert!(native.lines().all(zero), "{native}");
+        assert_eq!(seen, EXPECTED, "{args:?}");
+    }
+}
+
+#[test]
+fn what_happens_between_stop_and_start_is_not_counted() {
+    let program = built("part");
+    let scratch = Scratch::new().expect("a directory");
+    let data = scratch.path("data").to_string_lossy().into_owned();
+    let [native, seen, told] = both(&program, &["part"], &["record", "-e", "call", "-o", &data]);
+    assert_eq!(native, seen);
+    assert!(
+        told.contains("it stopped the collection of events itself"),
+        "{told}"
+    );
+    let mut report = Command::new(trommel().expect("the command"));
+    let report = run(report.args(["report", "--json", &data]));
+    let report: Value = serde_json::from_slice(&report.stdout).expect("JSON");
+    let calls = report["calls"].as_array().expect("a list");
+    let of = calls.iter().filter(|c| c["to"]["function"] == "counted");
+    let counts: Vec<u64> = of.map(|c| c["count"].as_u64().expect("a number")).collect();
+    assert_eq!(counts.iter().sum::<u64>(), 1250, "{counts:?}");
+    // Its child was made in between.
+    assert_eq!(report["processes"].as_array().map(Vec::len), Some(2));
+    assert_eq!(report["processes"][1]["events"]["call"]["seen"], 0);
+}
+
+#[test]
+fn hot_code_becomes_a_trace_when_it_runs_the_second_time() {
+    let program = built("hot");
+    let [native, seen, told] = both(&program, &["hot"], &["run", "--no-bail-out"]);
+    assert_eq!(native, seen);
+    assert_eq!(told, "traces 1\n");
+    let [_, _, told] = both(&program, &["hot", "quiet"], &["run", "--no-bail-out"]);
+    assert_eq!(told, "traces 0\n");
+}
+
+#[test]
+fn code_that_another_process_has_changed_is_executed() {
+    let program = built("changed");
+    let [native, seen, _] = both(&program, &["changed"], &["run", "--no-bail-out"]);
+    assert_eq!(native, seen);
+}
+
+#[test]
+fn pages_of_jit_code_stay_writable() {
+    let program = built("jit");
+    let [native, seen, told] = both(&program, &["jit"], &["run", "--no-bail-out"]);
+    assert_eq!((native, told), (seen, "writable 1\n".to_owned()));
+    let [_, _, told] = both(&program, &["jit", "quiet"], &["run", "--no-bail-out"]);
+    assert_eq!(told, "writable 0\n");
+}
+
+#[test]
+fn requests_without_end_are_answered() {
+    let [native, seen, _] = both(&built("many"), &["many"], &["run", "--no-bail-out"]);
+    assert_eq!(native, seen);
+}
+
+/// Runs once natively, and once more, started by itself, under trommel.
+#[test]
+fn a_rust_program_is_heard() {
+    const INNER: &str = "TROMMEL_AWARE_INNER";
+    let name = "a_rust_program_is_heard";
+    let mut counts = trommel_aware::Counts::default();
+    let bytes = name.as_bytes().as_ptr_range();
+    if std::env::var_os(INNER).is_some() {
+        assert_eq!(trommel_aware::present(), Some(trommel_aware::VERSION));
+        assert_eq!(trommel_aware::counts(&mut counts), Answer::Done);
+        assert!(counts.fragments > 100 && counts.dispatches > 100);
+        assert_eq!(trommel_aware::hot(bytes), Answer::Done);
+        return;
+    }
+    assert_eq!(trommel_aware::present(), None);
+    assert_eq!(trommel_aware::counts(&mut counts), Answer::Absent);
+    assert_eq!(trommel_aware::hot(bytes), Answer::Absent);
+    let mut command = Command::new(trommel().expect("the command"));
+    command.args(["run", "--no-bail-out", "--"]);
+    command.arg(std::env::current_exe().expect("this test"));
+    run(command.args(["--exact", name]).env(INNER, "1"));
+}
+
+#[test]
+fn the_header_says_what_the_crate_says() {
+    let header = std::fs::read_to_string(workspace().join("include/trommel.h"));
+    let header = header.expect("the header");
+    let bytes: Vec<String> = MARK.iter().map(|b| format!("0x{b:02x}")).collect();
+    assert!(header.contains(&bytes.join(", ")));
+    let version = trommel_aware::VERSION;
+    assert!(header.contains(&format!("#define TROMMEL_VERSION {version}\n")));
+    let numbers = || (1..).map_while(|n| Request::from_number(u64::from(version) << 32 | n));
+    for request in numbers() {
+        let name = format!("{request:?}").to_uppercase();
+        let line = format!("TROMMEL_{name} = {}", request as u32);
+        assert!(header.contains(&line), "{line}");
+    }
+    let next = numbers().count() + 1;
+    assert!(next > 9 && !header.contains(&format!(" = {next}")));
+    let fields = "fragments traces dispatches indirect_misses links flushes cache_bytes requests";
+    let mut rest = &header[header
+        .find("struct trommel_counts {")
+        .expect("the structure")..];
+    for field in fields.split_whitespace() {
+        let at = rest.find(&format!("uint64_t {field};")).expect(field);
+        rest = &rest[at + 1..];
+    }
+    let count = fields.split_whitespace().count();
+    assert_eq!(size_of::<trommel_aware::Counts>(), 8 * count);
+}

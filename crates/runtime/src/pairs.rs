@@ -1,0 +1,246 @@
+//! Indirect branches that are counted: which went where.
+//!
+//! # Problem
+//! What an indirect branch or call did is known only when it runs, and a record of it costs more
+//! than the branch. An interpreter executes little else.
+//!
+//! # Strategy
+//! A branch that is counted looks into the same table as all others, but at another index: the low
+//! 16 bits of the sum of the target and the branch's *key*, a number from 1 to 65535 that no other
+//! branch has. So a place in the table belongs to a *pair* of branch and target, and leads to a few
+//! instructions of the pair's own:
+//!
+//! ```text
+//!   tag check               the target is the pair's
+//!   count                   the path that ends in this branch to this target
+//!   rcx, rdx from their slots
+//!   jump                    an exit, linked to the target's fragment
+//! ```
+//!
+//! That costs what the checked entry would have cost, and the count. A pair is made when it is met
+//! first, by the dispatcher, which counts that time. Branches that are not counted, as returns, have
+//! the key 0.
+//!
+//! Where the check fails, or the place in the table is empty, the key follows from the index and the
+//! target, and the second table is searched for both together (`arch::mismatch`). So a branch says
+//! nothing of itself where it is executed.
+//!
+//! # Why it is correct
+//! A pair's check compares the whole target. Who passes it and came by the pair's index has the
+//! pair's key, as keys are below 2^16; who came by the second table has both, as targets are below
+//! 2^48. A key is given to another branch only when no thread can be in a fragment with the first, which
+//! is when no old generation is left.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use trommel_queue::dict::{Event, TargetPc};
+
+use crate::area::Context;
+use crate::cache::{AppPc, CachePc, Exit};
+use crate::deliver::DictionaryFull;
+use crate::dispatch::Runtime;
+use crate::emit::{Code, Reg};
+use crate::slot;
+use crate::thread::Thread;
+use crate::translate::{Translator, pair_check};
+
+/// An indirect branch's number in the tables; 0 for those that are not counted.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Key(u16);
+
+impl Key {
+    /// That of branches which are not counted.
+    pub const NONE: Self = Self(0);
+    /// Keys of successive branches are far apart, as their targets may be close.
+    const STEP: u16 = 40503;
+    const MAX: usize = u16::MAX as usize;
+
+    const fn of(number: usize) -> Self {
+        Self((number as u16 + 1).wrapping_mul(Self::STEP))
+    }
+
+    const fn number(self) -> Option<usize> {
+        // Newton's iteration doubles the bits that are right, from three.
+        let mut inverse = Self::STEP;
+        let mut n = 0;
+        while n < 3 {
+            let off = 2_u16.wrapping_sub(Self::STEP.wrapping_mul(inverse));
+            inverse = inverse.wrapping_mul(off);
+            n += 1;
+        }
+        (self.0.wrapping_mul(inverse) as usize).checked_sub(1)
+    }
+
+    /// As generated code left it.
+    pub const fn in_context(context: &Context) -> Self {
+        Self(context.key as u16)
+    }
+
+    /// What is added to a target for its index in the first table.
+    pub const fn offset(self) -> u16 {
+        self.0
+    }
+
+    /// What is added to a target to search the second table for it.
+    pub const fn spread(self) -> u64 {
+        (self.0 as u64).swap_bytes()
+    }
+}
+
+/// What is known of a branch.
+#[derive(Clone, Copy)]
+pub struct Branch {
+    /// Its fragment's block in the dictionary, and how many of its events come before the branch.
+    pub block: (u32, u16),
+    /// The branch.
+    pub pc: AppPc,
+    /// It is a call.
+    pub call: bool,
+}
+
+/// A branch and a target of it.
+#[derive(Clone, Copy)]
+struct Pair {
+    /// The path that ends there.
+    path: u32,
+    /// Its code, and the exit at the end of that.
+    code: Option<(CachePc, u32)>,
+}
+
+/// All of them.
+#[derive(Default)]
+pub struct Pairs {
+    branches: Vec<Branch>,
+    known: BTreeMap<(Key, u64), Pair>,
+}
+
+impl Pairs {
+    /// Whether another branch can be counted.
+    pub fn have_room(&self) -> bool {
+        self.branches.len() < Key::MAX
+    }
+
+    /// Gives a branch its key. There must be room.
+    pub fn key(&mut self, branch: Branch) -> Key {
+        let number = self.branches.len();
+        self.branches.push(branch);
+        Key::of(number)
+    }
+
+    /// All code of pairs is gone. `alone`: and no branch that was counted is executed any more.
+    pub fn forget(&mut self, alone: bool) {
+        if alone {
+            self.branches.clear();
+            self.known.clear();
+        }
+        for pair in self.known.values_mut() {
+            pair.code = None;
+        }
+    }
+
+    fn branch(&self, key: Key) -> Option<Branch> {
+        self.branches.get(key.number()?).copied()
+    }
+}
+
+/// Where a branch that was counted goes on.
+pub struct Counted {
+    /// Its exit, if that can be linked.
+    pub exit: Option<u32>,
+}
+
+impl Runtime {
+    /// A branch with this key to `to` has come to the dispatcher: counts it, and makes its way
+    /// shorter. `None`: it is not counted.
+    pub fn count_pair(
+        &mut self,
+        thread: &mut Thread,
+        key: Key,
+        to: AppPc,
+    ) -> Result<Option<Counted>, DictionaryFull> {
+        let Some(branch) = self.pairs.branch(key) else {
+            return Ok(None);
+        };
+        let pair = match self.pairs.known.get(&(key, to.0)) {
+            Some(&pair) => pair,
+            None => {
+                let tail = Event::Indirect {
+                    pc: TargetPc(branch.pc.0),
+                    target: TargetPc(to.0),
+                    call: branch.call,
+                };
+                // The host finds out what is there when it meets the path.
+                let _ = Translator::region(&mut self.site().1, to);
+                let (block, events) = branch.block;
+                let path = self.shared.path(block, events, Some(tail))?;
+                Pair { path, code: None }
+            }
+        };
+        let code = pair
+            .code
+            .or_else(|| self.place_pair(branch, key, to, pair.path));
+        self.pairs.known.insert((key, to.0), Pair { code, ..pair });
+        thread.count_or_record(pair.path, 0);
+        if let Some((at, _)) = code {
+            self.targets[thread.targets].put(to, key, at);
+        }
+        let exit = code.map(|(_, exit)| exit);
+        Ok(Some(Counted { exit }))
+    }
+
+    /// Writes the code of a pair.
+    fn place_pair(
+        &mut self,
+        branch: Branch,
+        key: Key,
+        to: AppPc,
+        path: u32,
+    ) -> Option<(CachePc, u32)> {
+        const ROOM: usize = 160;
+        let counter = self.translator.counter(path)?;
+        let near = |pc| self.regions.range_of(pc);
+        let region = near(to).or_else(|| near(branch.pc))?;
+        let arena = self.cache.arena_for(region)?;
+        if to.0 >> 47 != 0 || self.cache.arena(arena).stub_room() < ROOM as u64 {
+            return None;
+        }
+        let at = self.cache.align_stub(arena);
+        let mut bytes = [0; ROOM];
+        let mut code = Code::new(at, &mut bytes);
+        pair_check(&mut code, to, key);
+        code.count_with(Reg::RDX, counter);
+        code.load_gs(Reg::RDX, slot!(spill_rdx));
+        code.load_gs(Reg::RCX, slot!(spill_rcx));
+        code.patchable(1);
+        let from = code.jmp();
+        // What is not linked goes on one byte behind: a distance of 0 is that of exits that never are.
+        code.raw(&[0x90]);
+        code.bind(from, code.here());
+        let exit = self.cache.new_exit(Exit {
+            patch: code.at(from.0),
+            stub: 1,
+            ..Exit::fixed(to)
+        });
+        code.store_gs_imm32(slot!(exit), exit);
+        code.jmp_gs(slot!(entry.exit));
+        self.cache.place_stub(arena, code.bytes());
+        Some((at, exit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_branch_has_a_key_of_its_own() {
+        let mut seen = alloc::vec![false; 1 << 16];
+        for number in 0..Key::MAX {
+            let key = Key::of(number);
+            assert_eq!(key.number(), Some(number));
+            assert!(key != Key::NONE && !core::mem::replace(&mut seen[key.0 as usize], true));
+        }
+        assert_eq!(Key::NONE.number(), None);
+    }
+}

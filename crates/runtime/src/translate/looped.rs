@@ -1,0 +1,519 @@
+//! The second round of a trace that comes to its own start ([`crate::optimise`]): its crossing, its
+//! instructions, its way back and its ways out.
+//!
+//! ```text
+//!   entry       the first round, as in any trace; its last branch leaves or falls through
+//!   crossing    the frame pointer compared, the app's registers put away, homes loaded
+//!   loop        the second round, which branches back here
+//!   ways        other ways through it, entered by branches of earlier ones, which branch back as well
+//!   tails       homes are the app's again
+//! ```
+//!
+//! # Why it is correct
+//! * The way back is an exit, linked to its own fragment: when that is retired it leads to a tail, which gives homes back and
+//!   leaves as any other. It is never linked to anything else, as homes are not the app's there.
+//! * At the start of the loop flags, `rcx` and `rdx` are the app's, on both ways to it.
+#![allow(unsafe_code)] // reason: reads the app's code.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use iced_x86::{Decoder, DecoderOptions, Instruction};
+
+use super::{Site, Translator, flags};
+use crate::cache::{self, AppPc, Exit, Spilled, Step, UNLINKED};
+use crate::decode::{Class, Insn};
+use crate::deliver::DictionaryFull;
+use crate::emit::{Code, Mem, Reg, Rel32};
+use crate::optimise::{self, Action, Loop, Renewal, Way};
+use crate::slot;
+use crate::trace::Piece;
+
+/// App instructions in a loop with two rounds, and what their stubs may need.
+const MOST: usize = 640;
+const MOST_STUBS: usize = 30 << 10;
+/// Bytes of the first round: the second may need 25 more for each instruction, and steps are within 64 KiB.
+const MOST_CODE: usize = 20 << 10;
+
+/// Bytes of code that an instruction of a way may need.
+const EACH: usize = 180;
+/// Bytes that steps may be apart.
+const FURTHEST: usize = 60 << 10;
+
+/// A branch of the second round that leads to another way.
+struct Fork {
+    at: usize,
+    from: Rel32,
+    pc: AppPc,
+    to: AppPc,
+    passed: usize,
+    spilled: Spilled,
+    flags: flags::Flags,
+}
+
+/// What is being made of a loop.
+#[derive(Default)]
+pub(super) struct Looped {
+    plan: Option<Loop>,
+    /// The ways through it, by the instructions of the translator, and where each goes on behind them.
+    ways: Vec<(Way, Option<AppPc>)>,
+    forks: Vec<Fork>,
+    /// Where the loop starts.
+    top: usize,
+    /// The branches back.
+    backs: Vec<Rel32>,
+    /// The way being written, and whether it has branched back.
+    open: Option<usize>,
+    closed: bool,
+    /// Renewals: the jump to each, which home and its load, and where it comes back to.
+    renewals: Vec<(Rel32, optimise::Span, usize)>,
+    /// The exits that are branches back.
+    pub(super) exits: Vec<u32>,
+}
+
+impl Looped {
+    pub(super) fn clear(&mut self) {
+        self.plan = None;
+        self.ways.clear();
+        self.forks.clear();
+        self.top = 0;
+        self.backs.clear();
+        self.open = None;
+        self.exits.clear();
+        self.renewals.clear();
+    }
+
+    /// The registers that are homes.
+    pub(super) fn homes(&self) -> u16 {
+        self.plan.as_ref().map_or(0, Loop::registers)
+    }
+
+    pub(super) fn is_planned(&self) -> bool {
+        self.plan.is_some()
+    }
+
+    fn action(&self, n: usize) -> Action {
+        let action = self.plan.as_ref().and_then(|plan| plan.actions.get(n));
+        action.copied().unwrap_or_default()
+    }
+}
+
+/// `mov register, gs:[its slot]` for each home.
+pub(super) fn give_homes_back(code: &mut Code<'_>, homes: u16) {
+    for n in (0..16_u8).filter(|n| homes >> n & 1 != 0) {
+        code.load_gs(Reg(n), home_slot(n));
+    }
+}
+
+fn home_slot(n: u8) -> crate::emit::GsOffset {
+    crate::emit::GsOffset(slot!(spill_homes).0 + 8 * u32::from(n))
+}
+
+impl Translator {
+    /// Plans a second round for a trace that goes on at `app` behind its last instruction, which may be a
+    /// branch back, and for other ways from there to there. `frame`: by how much `rbp` was above `rsp` there.
+    pub(super) fn plan_loop(
+        &mut self,
+        site: &mut Site<'_>,
+        app: AppPc,
+        end: Option<AppPc>,
+        others: &[&[Piece]],
+        frame: i64,
+    ) {
+        if !self.closes(0..self.count, app, end) {
+            return;
+        }
+        let range = 0..self.count;
+        self.looped.ways.push((Way { range, from: None }, end));
+        for pieces in others {
+            let (count, turns) = (self.count, self.turns.len());
+            if self.add_way(site, app, pieces).is_none() {
+                self.count = count;
+                self.turns.truncate(turns);
+            }
+        }
+        let decoded: Vec<Instruction> = (self.insns[..self.count].iter())
+            .map(|insn| {
+                // SAFETY: the instruction was decoded from these bytes.
+                let bytes =
+                    unsafe { core::slice::from_raw_parts(self.from.at(insn.pc()), insn.size()) };
+                Decoder::with_ip(64, bytes, insn.pc().0, DecoderOptions::NONE).decode()
+            })
+            .collect();
+        let ways: Vec<Way> = self.looped.ways.iter().map(|way| way.0.clone()).collect();
+        self.looped.plan = optimise::plan(&decoded, &ways, frame);
+        if !self.looped.is_planned() {
+            let count = self.looped.ways[0].0.range.end;
+            self.count = count;
+            self.turns.retain(|turn| turn.at < count);
+        }
+    }
+
+    /// Whether instructions lead back to `app`, and are few enough.
+    fn closes(&self, range: Range<usize>, app: AppPc, end: Option<AppPc>) -> bool {
+        let insns = &self.insns[range];
+        let back = match (insns.last().map(|last| last.class), end) {
+            (Some(Class::Jcc(_, to)), Some(_)) if to == app => true,
+            (_, end) => end == Some(app),
+        };
+        let stubs = self.turns.len() * 140 + self.count * 20;
+        let odd = |insn: &Insn| matches!(insn.class, Class::Popf | Class::Syscall);
+        back && self.count <= MOST && stubs <= MOST_STUBS && !insns.iter().any(odd)
+    }
+
+    /// Adds another way to a loop, from where it leaves those that are there.
+    fn add_way(&mut self, site: &mut Site<'_>, app: AppPc, pieces: &[Piece]) -> Option<()> {
+        let start = self.count;
+        let first_turn = self.turns.len();
+        let end = self.follow(site, pieces, Some(app)).ok()?;
+        if !self.closes(start..self.count, app, end) {
+            return None;
+        }
+        // Along the ways that are there, up to the branch at which it leaves them all.
+        let (mut along, mut new) = (0..self.looped.ways[0].0.range.end, start);
+        let from = loop {
+            let at = along.next()?;
+            if self.insns.get(new).filter(|_| new < self.count)?.pc() == self.insns[at].pc() {
+                new += 1;
+                continue;
+            }
+            // The first instruction that differs; the branch is in front of it.
+            let branch = if new == start {
+                return None;
+            } else {
+                at.checked_sub(1)?
+            };
+            let to = self.insns[new].pc();
+            match self.insns[branch].class {
+                Class::Jcc(_, exit) if exit == to => {}
+                _ => return None,
+            }
+            let there = self
+                .looped
+                .ways
+                .iter()
+                .find(|way| way.0.from == Some(branch));
+            match there {
+                Some((way, _)) => along = way.range.clone(),
+                None => break branch,
+            }
+        };
+        let mut n = 0;
+        self.turns.retain_mut(|turn| {
+            let own = n >= first_turn;
+            n += 1;
+            if own && turn.at >= new {
+                turn.at -= new - start;
+                return true;
+            }
+            !own
+        });
+        let count = self.count - (new - start);
+        self.insns.copy_within(new..self.count, start);
+        self.count = count;
+        let range = start..count;
+        let from = Some(from);
+        self.looped.ways.push((Way { range, from }, end));
+        Some(())
+    }
+
+    /// There is no second round if the first has come out long.
+    pub(super) fn limit_loop(&mut self, entry: usize) {
+        if self.code.here() - entry >= MOST_CODE {
+            self.looped.clear();
+        }
+    }
+
+    /// From the first round to the second.
+    pub(super) fn cross(&mut self, site: &mut Site<'_>, app: AppPc) {
+        self.make_flags();
+        self.flags = flags::Flags::default();
+        self.unspill_rcx();
+        self.unspill_rdx();
+        self.turned = 0;
+        let Some(plan) = self.looped.plan.take() else {
+            return;
+        };
+        if let Some(frame) = plan.frame {
+            let c = &mut self.code;
+            c.store_gs(slot!(spill_rcx), Reg::RCX);
+            c.mov(Reg::RCX, Reg::RSP);
+            c.raw(&[0x48, 0xf7, 0xd1]); // not rcx
+            // lea rcx, [rcx + rbp + 1 - frame]
+            c.raw(&[0x48, 0x8d, 0x8c, 0x29]);
+            c.raw(&(1 - frame).to_le_bytes());
+            let right = c.jrcxz();
+            c.load_gs(Reg::RCX, slot!(spill_rcx));
+            c.patchable(1);
+            let from = c.jmp();
+            self.stub(site.cache, from, app);
+            self.code.bind8_here(right);
+            self.code.load_gs(Reg::RCX, slot!(spill_rcx));
+        }
+        for home in &plan.homes {
+            let (r, c) = (home.register, &mut self.code);
+            c.store_gs(home_slot(r.0), r);
+            let mem = Mem {
+                base: Some(Reg::RSP),
+                index: None,
+                disp: home.offset,
+                fs: false,
+                short: false,
+            };
+            c.load_mem(r, home.size, &mem);
+        }
+        self.spilled.homes = true;
+        self.looped.plan = Some(plan);
+        self.code.align(16);
+        self.looped.top = self.code.here();
+    }
+
+    /// What the second pass walks over: for each round or way whether it is of the second round, and its
+    /// instructions.
+    pub(super) fn rounds(&self) -> Vec<(bool, Range<usize>)> {
+        let mut rounds = Vec::new();
+        match self
+            .looped
+            .ways
+            .first()
+            .filter(|_| self.looped.is_planned())
+        {
+            None => rounds.push((false, 0..self.count)),
+            Some((main, _)) => {
+                rounds.push((false, main.range.clone()));
+                rounds.extend(
+                    self.looped
+                        .ways
+                        .iter()
+                        .map(|way| (true, way.0.range.clone())),
+                );
+            }
+        }
+        rounds
+    }
+
+    /// Starts what is round `k` of [`Self::rounds`], where it is not the first. False if it is left out.
+    pub(super) fn start_round(
+        &mut self,
+        site: &mut Site<'_>,
+        app: AppPc,
+        k: usize,
+        entry: usize,
+    ) -> Result<bool, DictionaryFull> {
+        if !self.looped.is_planned() {
+            return Ok(false);
+        }
+        if k == 1 {
+            self.cross(site, app);
+            self.looped.open = Some(0);
+            self.looped.closed = false;
+            return Ok(true);
+        }
+        self.end_way(site, app)?;
+        let way = self.looped.ways[k - 1].0.clone();
+        let Some(n) = self
+            .looped
+            .forks
+            .iter()
+            .position(|f| Some(f.at) == way.from)
+        else {
+            return Ok(false);
+        };
+        let fork = self.looped.forks.swap_remove(n);
+        if self.code.here() - entry + way.range.len() * EACH > FURTHEST {
+            self.tails.push(super::Tail {
+                from: fork.from,
+                target: fork.to,
+                pc: fork.pc,
+                events: 0,
+                values: 0,
+                event: None,
+                spilled: fork.spilled,
+                passed: fork.passed,
+            });
+            return Ok(false);
+        }
+        self.turned = self
+            .turns
+            .iter()
+            .take_while(|turn| turn.at < way.range.start)
+            .count();
+        let here = self.code.here();
+        self.code.bind(fork.from, here);
+        self.spilled = fork.spilled;
+        self.flags = fork.flags;
+        self.looped.open = Some(k - 1);
+        self.looped.closed = false;
+        Ok(true)
+    }
+
+    /// Behind the last instruction of a way of the second round.
+    pub(super) fn end_way(
+        &mut self,
+        site: &mut Site<'_>,
+        app: AppPc,
+    ) -> Result<(), DictionaryFull> {
+        let open = self.looped.open.take();
+        let Some(to) = open.and_then(|way| self.looped.ways[way].1) else {
+            return Ok(());
+        };
+        self.make_flags();
+        if self.looped.closed || to != app {
+            return self.leave(site, to, None, 0, 0, None);
+        }
+        self.unspill_rcx();
+        self.unspill_rdx();
+        self.code.patchable(1);
+        let from = self.code.jmp();
+        self.close(from);
+        Ok(())
+    }
+
+    /// The branch back that ends a round: out of the first one if it goes elsewhere, to the top of the
+    /// loop in the second.
+    pub(super) fn close_with(
+        &mut self,
+        site: &mut Site<'_>,
+        insn: &Insn,
+        condition: u8,
+        second: bool,
+    ) {
+        self.code.patchable(2);
+        if second {
+            let from = self.code.jcc(condition);
+            self.close(from);
+        } else {
+            let from = self.code.jcc(condition ^ 1);
+            self.branch(site, insn, from, insn.next(), 0, 0);
+        }
+    }
+
+    /// The way back: the displacement of a jump to the top of the loop.
+    fn close(&mut self, from: Rel32) {
+        self.code.bind(from, self.looped.top);
+        self.looped.backs.push(from);
+        self.looped.closed = true;
+    }
+
+    /// Whether the second round has been written, or a part of it.
+    pub(super) fn is_looped(&self) -> bool {
+        self.looped.top != 0 && self.looped.is_planned()
+    }
+
+    /// Whether the branch at `n` leads to another way.
+    pub(super) fn forks_at(&self, n: usize) -> bool {
+        self.looped.ways.iter().any(|way| way.0.from == Some(n))
+    }
+
+    /// The branch of the second round that leads to another way, which is written later.
+    pub(super) fn fork(&mut self, at: usize, pc: AppPc, condition: u8, to: AppPc) {
+        let from = self.code.jcc(condition);
+        self.looped.forks.push(Fork {
+            at,
+            from,
+            pc,
+            to,
+            passed: self.passed,
+            spilled: self.spilled,
+            flags: self.flags,
+        });
+    }
+
+    /// What the second round does in front of its instruction `n`, where a step starts if `step` is given.
+    pub(super) fn renew(&mut self, n: usize) {
+        let Some(renewal) = self.looped.action(n).renewal else {
+            return;
+        };
+        let Some(plan) = self.looped.plan.take() else {
+            return;
+        };
+        match renewal {
+            Renewal::Load(load) => self.code.slice(plan.bytes(load)),
+            Renewal::Compare(compare, load) => {
+                const NOT_EQUAL: u8 = 5;
+                self.code.slice(plan.bytes(compare));
+                let from = self.code.jcc(NOT_EQUAL);
+                self.looped.renewals.push((from, load, self.code.here()));
+            }
+        }
+        self.looped.plan = Some(plan);
+    }
+
+    /// Whether a signal may be delivered in front of instruction `n` of the second round.
+    pub(super) fn is_joined(&self, n: usize) -> bool {
+        self.looped.action(n).joined
+    }
+
+    /// Whether instruction `n` of the second round is not executed itself.
+    pub(super) fn is_replaced(&self, n: usize) -> bool {
+        self.looped.action(n).replaced
+    }
+
+    /// Whether something is executed in front of it, behind it or in its place.
+    pub(super) fn is_rewritten(&self, n: usize) -> bool {
+        self.looped.action(n) != Action::default()
+    }
+
+    /// What comes in the place of instruction `n` of the second round, or behind it.
+    pub(super) fn follow_up(&mut self, n: usize) {
+        let action = self.looped.action(n);
+        if let Some(plan) = &self.looped.plan {
+            self.code.slice(plan.bytes(action.code));
+        }
+    }
+
+    /// A step that is executed otherwise than as it lies in the app's code.
+    pub(super) fn rewritten(&mut self, site: &mut Site<'_>, n: usize, insn: &Insn, step: Step) {
+        if !self.is_joined(n) {
+            site.cache.steps.push(step);
+        }
+        self.renew(n);
+        if !self.is_replaced(n) {
+            let far = self.copy(insn);
+            if let Some(step) = site.cache.steps.last_mut() {
+                step.far = step.far.or(far);
+            }
+        }
+        self.follow_up(n);
+    }
+
+    /// Out of line: renewals, and the way back when the trace is retired.
+    pub(super) fn write_loop_tails(
+        &mut self,
+        site: &mut Site<'_>,
+        app: AppPc,
+    ) -> Result<(), DictionaryFull> {
+        let Some(plan) = self.looped.plan.take() else {
+            return Ok(());
+        };
+        for n in 0..self.looped.renewals.len() {
+            let (from, load, back) = self.looped.renewals[n];
+            let here = self.code.here();
+            self.code.bind(from, here);
+            self.code.slice(plan.bytes(load));
+            let jump = self.code.jmp();
+            self.code.bind(jump, back);
+        }
+        self.looped.plan = Some(plan);
+        let here = self.code.here();
+        for n in 0..self.looped.backs.len() {
+            let from = self.looped.backs[n];
+            let exit = site.cache.new_exit(Exit {
+                patch: self.code.at(from.0),
+                target: app,
+                stub: (here as i64 - from.0 as i64 - 4) as i32,
+                insns: self.passed as u16,
+                way: cache::Way::Loop,
+                counts: false,
+                to: UNLINKED,
+                next_link: UNLINKED,
+            });
+            self.looped.exits.push(exit);
+        }
+        self.spilled = Spilled {
+            homes: true,
+            ..Spilled::NONE
+        };
+        self.leave(site, app, None, 0, 0, None)
+    }
+}
