@@ -63,7 +63,7 @@ pub struct Runtime {
     pub threads: Vec<*const Thread>,
     /// Stack frames are taken to be written by their own thread alone.
     pub aggressive: bool,
-    /// More than one thread has run in this memory.
+    /// Others than the one thread may write this memory.
     pub crowded: bool,
     /// The next thread to go on drops everything.
     pub evict: Option<Flush>,

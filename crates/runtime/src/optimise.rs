@@ -30,9 +30,9 @@
 //! * The addresses of slots are known from the stack pointer alone. The frame pointer's distance to it, as the path was recorded, is
 //!   compared at the crossing; where it differs, the loop goes on with first rounds.
 //! * Nobody else writes to slots: the process has one thread ([`crate::dispatch::Runtime::is_alone`]), the kernel writes in system calls, which
-//!   end traces, and handlers of signals run outside of the trace, to which the app comes back by its start. When a second
-//!   thread is made, traces with homes are retired before it runs. Memory within 64 KiB of the stack pointer is taken not to be
-//!   shared with another process.
+//!   end traces, and handlers of signals run outside of the trace, to which the app comes back by its start. Before a second
+//!   thread is made, or the kernel is told to write when it likes (`io_uring_setup`, `io_setup`), traces with homes are retired. The
+//!   stack is a private mapping, which is looked at when the trace is made.
 //! * Homes are used by no instruction of the trace, so each instruction that can fault has the app's registers but for them.
 //!
 //! Data in, data out: nothing is read or written but what is given, so that it can be tested by itself.
@@ -143,6 +143,10 @@ struct Access {
     wild: bool,
 }
 
+/// What a home must be worth: each costs a store and a load on the way in, and a load on the way out.
+const WORTH: u32 = 3;
+/// Homes of a loop.
+const MOST_HOMES: usize = 6;
 /// Furthest that a frame pointer is above the stack pointer.
 const FRAME: i64 = 64 << 10;
 
@@ -290,8 +294,8 @@ fn choose(accesses: &[Access], main: Range<usize>, mut free: u16) -> Vec<Home> {
     }
     candidates.sort_by_key(|c| core::cmp::Reverse(c.worth()));
     let mut homes = Vec::new();
-    for candidate in candidates.iter().filter(|c| c.worth() > 0) {
-        if free == 0 {
+    for candidate in candidates.iter().filter(|c| c.worth() >= WORTH) {
+        if free == 0 || homes.len() == MOST_HOMES {
             break;
         }
         let register = Reg(free.trailing_zeros() as u8);

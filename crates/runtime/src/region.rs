@@ -251,6 +251,13 @@ fn query(pc: AppPc) -> Result<Option<Mapping>, sys::Errno> {
     }))
 }
 
+/// Whether no other process can write what is mapped at an address.
+pub fn is_private(address: u64) -> bool {
+    let at = AppPc(address);
+    let found = query(at).unwrap_or_else(|_| read_all()?.into_iter().find(|m| m.range.holds(at)));
+    found.is_some_and(|mapping| !mapping.shared)
+}
+
 /// What is known about an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lookup {

@@ -26,7 +26,7 @@ use crate::sys;
 use crate::thread::{Flags, Thread};
 
 /// The system calls handled here.
-pub const SEEN: [u32; 33] = [
+pub const SEEN: [u32; 35] = [
     nr::__NR_mmap,
     nr::__NR_mprotect,
     nr::__NR_munmap,
@@ -53,6 +53,8 @@ pub const SEEN: [u32; 33] = [
     nr::__NR_seccomp,
     nr::__NR_process_vm_writev,
     nr::__NR_userfaultfd,
+    nr::__NR_io_setup,
+    nr::__NR_io_uring_setup,
     WAITS[0],
     WAITS[1],
     WAITS[2],
@@ -147,6 +149,11 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
                 replaced(process, range(0, u64::MAX));
             }
             result
+        }
+        nr::__NR_io_setup | nr::__NR_io_uring_setup => {
+            // The kernel writes when it likes.
+            process.runtime.lock().be_joined();
+            pass(thread, context, number)
         }
         nr::__NR_process_vm_writev => {
             let mut runtime = process.runtime.lock();

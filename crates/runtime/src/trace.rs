@@ -62,6 +62,7 @@ use trommel_queue::work::{self, Part};
 use crate::area::{Context, Reason};
 use crate::cache::{AppPc, Exit, Way};
 use crate::dispatch::{Began, Runtime};
+use crate::region;
 use crate::sys;
 use crate::thread::Thread;
 use crate::translate::{Refusal, Shape};
@@ -71,9 +72,9 @@ pub const MAX_INSNS: usize = 704;
 /// App instructions in any other.
 const MAX_USUAL: usize = 256;
 /// Rounds of a loop in which no new way shows up before all are taken to be known (`crate::optimise`).
-const STEADY: u32 = 6;
+const STEADY: u32 = 10;
 /// Rounds of a loop that are recorded at most, and the ways that are kept.
-const MAX_ROUNDS: u32 = 40;
+const MAX_ROUNDS: u32 = 60;
 const MAX_WAYS: usize = 8;
 /// Pieces of a path.
 const MAX_PIECES: usize = 192;
@@ -266,7 +267,8 @@ impl Runtime {
         if !recording.ways.is_empty() {
             recording.ways.sort_by_key(|way| core::cmp::Reverse(way.1));
             let frame = context.regs[5].wrapping_sub(context.regs[4]) as i64;
-            let frame = (closed && recording.rounds >= STEADY).then_some(frame);
+            let steady = closed && recording.rounds >= STEADY;
+            let frame = (steady && region::is_private(context.regs[4])).then_some(frame);
             return self.finish(&recording, closed, frame);
         }
         if recording.unrolled && !closed {
@@ -274,6 +276,10 @@ impl Runtime {
             recording.pieces.truncate(usual);
         }
         self.finish(&recording, closed, None);
+        if !closed && there.is_some_and(|id| self.cache.give_up_loop(id)) {
+            // A way that was not known: all are found out once more.
+            thread.recording = Some(self.path_from(next, false));
+        }
     }
 
     /// Leads a thread that records to the next piece of its path. False when the path has come to

@@ -14,6 +14,7 @@
 //! cargo xtask real [NAME…]           servers, build systems, JITs, debuggers: same behaviour
 //! cargo xtask conform gcc|ltp|posix [--from DIR] [NAME…]   public conformance suites: same results
 //! cargo xtask startup [ROUNDS]       how long programs take to start
+//! cargo xtask unoptimised [--rounds N] [--stdin FILE] [PROG ARGS…]   what `run` makes of unoptimised code
 //! ```
 
 mod bench;
@@ -26,6 +27,7 @@ mod latency;
 mod real;
 mod startup;
 mod tidy;
+mod unoptimised;
 mod windows;
 
 use std::process::{Command, ExitCode};
@@ -50,8 +52,9 @@ fn main() -> ExitCode {
         "real" => real::run(&rest),
         "conform" => conform::run(&rest),
         "startup" => startup::run(&rest),
+        "unoptimised" => unoptimised::run(&rest),
         _ => Err(
-            "usage: cargo xtask ci|tidy|corpus|callgrind|stepper|bench|windows|changes|latency|instructions|real|conform|startup"
+            "usage: cargo xtask ci|tidy|corpus|callgrind|stepper|bench|windows|changes|latency|instructions|real|conform|startup|unoptimised"
                 .into(),
         ),
     };

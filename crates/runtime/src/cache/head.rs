@@ -60,6 +60,8 @@ pub(super) struct Heads {
     fickle: Table,
     /// Code that is said to be hot.
     soon: Ranges,
+    /// Loops that turned out to have more ways than were known, and how often.
+    grown: Table,
 }
 
 /// Where an indirect branch of a trace goes elsewhere.
@@ -88,6 +90,7 @@ impl Heads {
             sites: Vec::new(),
             fickle: Table::new(),
             soon: Ranges::default(),
+            grown: Table::new(),
         }
     }
 
@@ -303,6 +306,21 @@ impl Cache {
             return false;
         }
         self.heads.fickle.insert(site.pc, 0);
+        self.cut_off(id);
+        self.bury(id);
+        true
+    }
+
+    /// Gives a loop up that keeps slots of the stack frame in registers, as a hot way leads out of it and back to
+    /// its start. False if that has been done several times.
+    pub fn give_up_loop(&mut self, id: u32) -> bool {
+        const TIMES: u32 = 3;
+        let fragment = self.fragments[id as usize];
+        let times = self.heads.grown.get(fragment.app).unwrap_or(0);
+        if fragment.homes == 0 || times >= TIMES {
+            return false;
+        }
+        self.heads.grown.insert(fragment.app, times + 1);
         self.cut_off(id);
         self.bury(id);
         true

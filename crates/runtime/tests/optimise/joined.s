@@ -10,9 +10,7 @@
 ----
 rbp = rsp + 48
 r3 is 4 bytes at 44
-r6 is 8 bytes at 32
-    renew: mov rsi,qword ptr [rbp-10h]
-    mov rax,rsi
+mov rax,[rbp-10h]
 mov dword ptr [rax],0
     renew: cmp ebx,dword ptr [rbp-4]; jne: mov ebx,dword ptr [rbp-4]
     mov eax,ebx

@@ -16,14 +16,13 @@ rbp = rsp + 64
 r3 is 1 bytes at 63
 r6 is 8 bytes at 48
 r7 is 2 bytes at 60
-r8 is 4 bytes at 56
     movzx eax,bl
     add bl,al
     mov byte ptr [rbp-1],bl
     movsx ecx,di
 mov word ptr [rbp-4],7
     mov di,7
-    movsxd rdx,r8d
+movsxd rdx,[rbp-8]
     add rsi,rdx
     mov qword ptr [rbp-10h],rsi
 mov dword ptr [rbp-0Ch],1

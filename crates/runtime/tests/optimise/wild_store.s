@@ -11,7 +11,6 @@
 rbp = rsp + 48
 r3 is 8 bytes at 32
 r6 is 4 bytes at 44
-r7 is 4 bytes at 28
     mov rax,rbx
 mov byte ptr [rax],0
     renew: cmp esi,dword ptr [rbp-4]; jne: mov esi,dword ptr [rbp-4]
@@ -21,6 +20,5 @@ mov byte ptr [rax],0
     add rbx,1
     mov qword ptr [rbp-10h],rbx
     mov eax,esi
-    renew: cmp edi,dword ptr [rbp-14h]; jne: mov edi,dword ptr [rbp-14h]
-    cmp eax,edi
+cmp eax,[rbp-14h]
 jl 000000000000101Ch

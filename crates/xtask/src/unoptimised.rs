@@ -1,0 +1,125 @@
+//! What `trommel run` makes of unoptimised code: programs of the corpus compiled at `-O0` and `-O1`, or any
+//! command, natively, under `run`, and under `run` with parts of it off.
+//!
+//! Rounds are interleaved; CPU time of the process tree, ratios of the least and, in brackets, of the medians.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use trommel_conformance::exec::{Scratch, children_cpu};
+
+use crate::bench::median;
+use crate::corpus::script;
+
+/// Sources of the corpus's scripts, with their arguments.
+const PROGRAMS: [(&str, &str); 6] = [
+    ("deltablue.cpp", "300"),
+    ("fib.c", "39"),
+    ("switch.c", "100000000"),
+    ("icpred.c", "100000000"),
+    ("ikern.c", "20000000"),
+    ("tight.c", "75000000"),
+];
+const WAYS: [&str; 4] = [
+    "run",
+    "run --no-bail-out",
+    "run --no-bail-out --opt aggressive",
+    "run --no-bail-out --no-opt",
+];
+
+/// `[--rounds N] [--stdin FILE] [PROG ARGS…]`
+pub(crate) fn run(args: &[String]) -> Result<(), String> {
+    let (mut rounds, mut input, mut command) = (5_usize, None, Vec::new());
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--rounds" => {
+                let n = args.next().and_then(|n| n.parse().ok()).filter(|n| *n > 0);
+                rounds = n.ok_or("--rounds wants a number above 0")?;
+            }
+            "--stdin" => input = Some(PathBuf::from(args.next().ok_or("--stdin wants a file")?)),
+            _ => {
+                command = [&[arg.clone()][..], args.as_slice()].concat();
+                break;
+            }
+        }
+    }
+    println!("| program | native s | {} |", WAYS.join(" | "));
+    println!("|{}", "---|".repeat(WAYS.len() + 2));
+    if !command.is_empty() {
+        return row(&command[0], &command, input.as_ref(), rounds);
+    }
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let script = script()?;
+    let sources = script.with_file_name("src");
+    for level in ["-O0", "-O1"] {
+        for (source, argument) in PROGRAMS {
+            let compiler = if source.ends_with("pp") { "c++" } else { "cc" };
+            let name = format!("{source} {level}");
+            let out = scratch.path(&format!("{source}{level}"));
+            let status = Command::new(compiler)
+                .args([level, "-w", "-o"])
+                .arg(&out)
+                .arg(sources.join(source))
+                .status()
+                .map_err(|e| format!("{compiler}: {e}"))?;
+            if !status.success() {
+                return Err(format!("{name} cannot be compiled"));
+            }
+            let mut command = vec![out.to_string_lossy().into_owned()];
+            command.extend(argument.split_whitespace().map(str::to_owned));
+            row(&name, &command, None, rounds)?;
+        }
+    }
+    Ok(())
+}
+
+fn row(
+    name: &str,
+    command: &[String],
+    input: Option<&PathBuf>,
+    rounds: usize,
+) -> Result<(), String> {
+    let trommel = crate::trommel()?.to_string_lossy().into_owned();
+    let mut times = vec![Vec::new(); WAYS.len() + 1];
+    for _ in 0..rounds {
+        for (n, list) in times.iter_mut().enumerate() {
+            let mut argv = Vec::new();
+            if n > 0 {
+                argv.push(trommel.clone());
+                argv.extend(WAYS[n - 1].split(' ').map(str::to_owned));
+                argv.push("--".into());
+            }
+            argv.extend_from_slice(command);
+            let stdin = match input {
+                Some(file) => {
+                    Stdio::from(File::open(file).map_err(|e| format!("{}: {e}", file.display()))?)
+                }
+                None => Stdio::null(),
+            };
+            let before = children_cpu().map_err(|e| e.to_string())?;
+            let status = Command::new(&argv[0])
+                .args(&argv[1..])
+                .stdin(stdin)
+                .stdout(Stdio::null())
+                .status()
+                .map_err(|e| format!("{}: {e}", argv[0]))?;
+            let after = children_cpu().map_err(|e| e.to_string())?;
+            if !status.success() {
+                return Err(format!("{} ended with {status}", argv.join(" ")));
+            }
+            list.push(after - before);
+        }
+    }
+    let middle: Vec<f64> = times.iter_mut().map(|list| median(list)).collect();
+    // Sorted by the median.
+    let least: Vec<f64> = times.iter().map(|list| list[0].max(0.001)).collect();
+    let mut line = format!("| {name} | {:.2} |", least[0]);
+    for n in 1..times.len() {
+        let (least, middle) = (least[n] / least[0], middle[n] / middle[0].max(0.001));
+        line.push_str(&format!(" {least:.2} ({middle:.2}) |"));
+    }
+    println!("{line}");
+    Ok(())
+}
