@@ -12,7 +12,7 @@ use libtest_mimic::{Arguments, Trial};
 use trommel_conformance::exec::{Scratch, trommel, workspace};
 
 /// `cargo` and its words that documents may show.
-const CARGO: [&str; 15] = [
+const CARGO: [&str; 16] = [
     "cargo run --release -- record -- ",
     "cargo test --workspace",
     "cargo test -p trommel-conformance --test ",
@@ -25,6 +25,7 @@ const CARGO: [&str; 15] = [
     "cargo xtask startup",
     "cargo xtask windows",
     "cargo xtask latency",
+    "cargo xtask unoptimised",
     "cargo xtask callgrind ",
     "cargo bench -p trommel-compress ",
     "cargo bench -p trommel-runtime",
