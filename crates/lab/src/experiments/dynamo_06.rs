@@ -53,8 +53,11 @@ fn run(lab: &Lab<'_>, _: &Results) -> Findings {
         }];
         lines.push(Line {
             label: "flush".into(),
-            points: flushes(&done).into_iter().map(|cpu| (cpu, most)).collect(),
-            marked: true,
+            points: flushes(&done)
+                .into_iter()
+                .flat_map(|cpu| [(cpu, 0.0), (cpu, most), (cpu, 0.0)])
+                .collect(),
+            marked: false,
         });
         panels.push(Panel {
             title: title.into(),
