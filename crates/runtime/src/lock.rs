@@ -142,6 +142,11 @@ impl<T> Lock<T> {
         }
     }
 
+    /// The caller, which holds it, does so for the thread that has a stack at `at`.
+    pub fn hold_on(&self, at: u64) {
+        self.holder.store(at, Relaxed);
+    }
+
     /// The value, whoever holds the lock.
     ///
     /// # Safety

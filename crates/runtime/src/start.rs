@@ -251,6 +251,8 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     control.threads.store(1, Relaxed);
     control.state.store(State::Controlled as u32, Release);
     let mut runtime = process.runtime.lock();
+    // Should the runtime fail, the thread gives it up.
+    process.runtime.hold_on(thread.stacks().start);
     thread.take_bank(&mut runtime);
     thread.name_bank();
     runtime.threads.push(&raw const *thread);

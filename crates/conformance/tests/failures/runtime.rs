@@ -14,6 +14,9 @@ pub(crate) const TESTS: &[Test] = &[
     ("runtime: fails in the translator", |bin| {
         fails(bin, "fail-translate", 1200)
     }),
+    ("runtime: fails with its first fragment", |bin| {
+        fails(bin, "fail-translate", 1)
+    }),
     ("runtime: fails behind a system call", |bin| {
         fails(bin, "fail-syscall", 30)
     }),
