@@ -10,6 +10,12 @@
 //! one, and at the end, a `cmp` defines them all again. Every loop has a counted bound, every
 //! other jump goes forward, every call is to a function made for that site.
 
+use std::fs;
+use std::path::PathBuf;
+
+use crate::exec::cache_dir;
+use crate::program::compile;
+
 mod flow;
 mod frames;
 mod scalar;
@@ -44,6 +50,36 @@ impl Features {
                 && has!("avx512vl"),
         }
     }
+}
+
+/// The seeds that are always tested, and that of `TROMMEL_SEQUENCE_SEED`.
+pub fn seeds() -> impl Iterator<Item = u64> {
+    let own = std::env::var("TROMMEL_SEQUENCE_SEED").ok();
+    (1..=8).chain(own.and_then(|s| s.parse().ok()))
+}
+
+/// Writes, assembles and links the program of a seed: generated assembly and the C that drives it.
+/// `kind` tells programs of one seed apart.
+pub fn build(kind: &str, seed: u64, assembly: &str, driver: &str) -> Result<PathBuf, String> {
+    let dir = cache_dir().join(kind);
+    let io = |e: std::io::Error| e.to_string();
+    fs::create_dir_all(&dir).map_err(io)?;
+    let text = dir.join(format!("seed{seed}.S"));
+    fs::write(&text, assembly).map_err(io)?;
+    let main = dir.join(format!("driver{seed}.c"));
+    fs::write(&main, driver).map_err(io)?;
+    let out = dir.join(format!("seed{seed}"));
+    // The stamp of `compile` sees the flags: the text of the assembly goes in by its hash.
+    let hash = |h: u64, b: u8| h.wrapping_mul(31).wrapping_add(b.into());
+    let sum = assembly.bytes().fold(0, hash);
+    let flags = [
+        text.to_string_lossy().into_owned(),
+        "-no-pie".into(),
+        "-O1".into(),
+        format!("-DTEXT={sum}"),
+    ];
+    compile(&main, &flags, &out)?;
+    Ok(out)
 }
 
 /// xorshift64*: reproducible everywhere.

@@ -42,6 +42,12 @@ const ABLATION: [&str; 6] = [
     "run --no-bail-out --no-link",
 ];
 
+/// What follows `--rounds`.
+pub(crate) fn number_of_rounds(word: Option<&String>) -> Result<usize, String> {
+    let n = word.and_then(|n| n.parse().ok()).filter(|n| *n > 0);
+    n.ok_or_else(|| "--rounds wants a number above 0".to_owned())
+}
+
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let mut rounds = 5_usize;
     let (mut csv, mut given, mut configurations) = (None, Vec::new(), vec!["native"]);
@@ -49,8 +55,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--rounds" => {
-                let n = args.next().and_then(|n| n.parse().ok()).filter(|n| *n > 0);
-                rounds = n.ok_or("--rounds wants a number above 0")?;
+                rounds = number_of_rounds(args.next())?;
             }
             "--configuration" => {
                 let wanted = args.next().ok_or("--configuration wants a list of kinds")?;

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use trommel_conformance::exec::{Scratch, children_cpu};
 
-use crate::bench::median;
+use crate::bench::{median, number_of_rounds};
 use crate::corpus::script;
 
 /// Sources of the corpus's scripts, with their arguments.
@@ -35,8 +35,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--rounds" => {
-                let n = args.next().and_then(|n| n.parse().ok()).filter(|n| *n > 0);
-                rounds = n.ok_or("--rounds wants a number above 0")?;
+                rounds = number_of_rounds(args.next())?;
             }
             "--stdin" => input = Some(PathBuf::from(args.next().ok_or("--stdin wants a file")?)),
             _ => {
