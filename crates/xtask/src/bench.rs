@@ -67,6 +67,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
             }
             "--ablation" => configurations = ABLATION.to_vec(),
             "--csv" => csv = Some(args.next().ok_or("--csv wants a file")?.clone()),
+            option if option.starts_with('-') => {
+                return Err(format!("bench: {option} is not an option (--help)"));
+            }
             name => given.push(name.to_owned()),
         }
     }

@@ -1,21 +1,4 @@
 //! The project's chores, so that people and CI run the same ones.
-//!
-//! ```text
-//! cargo xtask ci                     format, clippy, tests, tidy
-//! cargo xtask tidy                   architecture rules that can be checked mechanically
-//! cargo xtask corpus [NAME…]         full-size workloads: same output, files and exit status
-//! cargo xtask callgrind PROG ARGS…   exact edge and call counts against callgrind
-//! cargo xtask stepper PROG ARGS…     the same, and loaded values, against single-stepping
-//! cargo xtask bench [--rounds N] [--csv FILE] [NAME…]   the cost table
-//! cargo xtask latency [SAMPLES]      how long signals take to their handlers
-//! cargo xtask windows                what a window of N instructions costs
-//! cargo xtask changes                what it costs when code changes
-//! cargo xtask instructions           instructions a tuple of each compressor, under valgrind
-//! cargo xtask real [NAME…]           servers, build systems, JITs, debuggers: same behaviour
-//! cargo xtask conform gcc|ltp|posix [--from DIR] [NAME…]   public conformance suites: same results
-//! cargo xtask startup [ROUNDS]       how long programs take to start
-//! cargo xtask unoptimised [--rounds N] [--stdin FILE] [PROG ARGS…]   what `run` makes of unoptimised code
-//! ```
 
 mod bench;
 mod changes;
@@ -32,12 +15,33 @@ mod windows;
 
 use std::process::{Command, ExitCode};
 
+/// The chores there are.
+const USAGE: &str = "\
+cargo xtask ci                     format, clippy, tests, tidy
+cargo xtask tidy                   architecture rules that can be checked mechanically
+cargo xtask corpus [NAME…]         full-size workloads: same output, files and exit status
+cargo xtask callgrind PROG ARGS…   exact edge and call counts against callgrind
+cargo xtask stepper PROG ARGS…     the same, and loaded values, against single-stepping
+cargo xtask bench [--rounds N] [--configuration C]… [--ablation] [--csv FILE] [NAME…]   the cost table
+cargo xtask latency [SAMPLES]      how long signals take to their handlers
+cargo xtask windows                what a window of N instructions costs
+cargo xtask changes                what it costs when code changes
+cargo xtask instructions           instructions a tuple of each compressor, under valgrind
+cargo xtask real [NAME…]           servers, build systems, JITs, debuggers: same behaviour
+cargo xtask conform gcc|ltp|posix [--from DIR] [NAME…]   public conformance suites: same results
+cargo xtask startup [ROUNDS]       how long programs take to start
+cargo xtask unoptimised [--rounds N] [--stdin FILE] [PROG ARGS…]   what `run` makes of unoptimised code";
+
 type Outcome = Result<(), String>;
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let task = args.next().unwrap_or_default();
     let rest: Vec<String> = args.collect();
+    if task == "--help" || rest.first().is_some_and(|a| a == "--help") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
     let done = match task.as_str() {
         "ci" => ci(),
         "tidy" => tidy::run(),
@@ -53,10 +57,7 @@ fn main() -> ExitCode {
         "conform" => conform::run(&rest),
         "startup" => startup::run(&rest),
         "unoptimised" => unoptimised::run(&rest),
-        _ => Err(
-            "usage: cargo xtask ci|tidy|corpus|callgrind|stepper|bench|windows|changes|latency|instructions|real|conform|startup|unoptimised"
-                .into(),
-        ),
+        _ => Err(format!("{task:?} is not a chore:\n{USAGE}")),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
