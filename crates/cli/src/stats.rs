@@ -81,6 +81,11 @@ fn process<W: Write>(json: &mut Json<W>, profile: &Profile, engine: &Engine) -> 
         json.number(name, value)?;
     }
     counts(json, figures, &rate)?;
+    if let Some(shares) = &engine.shares {
+        json.number("samples_app", shares.app)?;
+        json.number("samples_added", shares.added)?;
+        json.number("samples_runtime", shares.runtime)?;
+    }
     json.member_array("trace_lengths")?;
     for (class, count) in figures.lengths.iter().enumerate().filter(|(_, n)| **n != 0) {
         json.object()?;

@@ -83,6 +83,42 @@ fn a_compiler_on_a_small_file_is_let_go() {
     std::fs::remove_dir_all(dir).expect("clean");
 }
 
+#[test]
+fn a_program_that_stays_in_its_cache_is_kept_if_that_pays() {
+    let program = std::env::temp_dir().join(format!("trommel-run-pays-{}", std::process::id()));
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pays/pays.c");
+    let built = Command::new("gcc")
+        .args(["-O1", "-pthread", "-o"])
+        .arg(&program)
+        .arg(source)
+        .status();
+    assert!(built.is_ok_and(|status| status.success()));
+    let path = program.to_string_lossy();
+    let shares = |stats: &Value| {
+        let of = |name| number(stats, name);
+        let (app, added) = (of("samples_app"), of("samples_added"));
+        (app, app + added + of("samples_runtime"))
+    };
+    let kept = stats_of("loop", &[], &[&path, "loop"]);
+    let (app, all) = shares(&kept);
+    if all == 0 {
+        eprintln!("skipped: perf events are refused here");
+        return;
+    }
+    assert_eq!(kept["processes"][0]["let_go"], Value::Array(vec![]));
+    assert!(app * 10 > all * 9, "{kept}");
+    for kind in ["calls", "threads"] {
+        let stats = stats_of(kind, &[], &[&path, kind]);
+        let let_go = stats["processes"][0]["let_go"].to_string();
+        assert!(let_go.contains("not made faster"), "{kind}: {stats}");
+        let (app, all) = shares(&stats);
+        assert!(app * 10 < all * 8, "{kind}: {stats}");
+        // Nobody came to the dispatcher for it.
+        assert!(number(&stats, "dispatches") < 20_000, "{stats}");
+    }
+    std::fs::remove_file(program).expect("clean");
+}
+
 /// The statistics of a program that ends well.
 fn stats_of(name: &str, options: &[&str], program: &[&str]) -> Value {
     let file = std::env::temp_dir().join(format!("trommel-run-{name}-{}", std::process::id()));

@@ -66,6 +66,16 @@ struct Places {
 }
 
 impl Places {
+    /// Whether a GS base is that of a thread's area.
+    fn is_area(&self, gs: u64) -> bool {
+        gs != 0 && self.owned.iter().any(|&(s, e)| s <= gs && gs < e)
+    }
+
+    /// Whether there is code of the cache at an address.
+    fn is_cache(&self, at: u64) -> bool {
+        self.holds(at) && !(self.image.0..self.image.1).contains(&at)
+    }
+
     fn holds(&self, at: u64) -> bool {
         let inside = |&(start, end): &(u64, u64)| start <= at && at < end;
         inside(&self.image) || self.owned.iter().any(inside)
@@ -247,7 +257,7 @@ impl Remains {
         const FEW: u32 = 4;
         let regs = tracees.regs(tid)?;
         let (gs, pc) = (regs.gs_base, regs.rip);
-        if gs == 0 || !places.owned.iter().any(|&(s, e)| s <= gs && gs < e) {
+        if !places.is_area(gs) {
             return Ok(match places.holds(pc) {
                 true => Found::Busy,
                 false => Found::Out,
@@ -314,6 +324,28 @@ impl Remains {
             _ => None,
         })
     }
+}
+
+/// Asks all threads that are in the cache to leave.
+pub fn fetch(pid: Pid) -> Result<()> {
+    const PATIENCE: Duration = Duration::from_secs(1);
+    let mut tracees = Tracees::new(pid);
+    stop(&mut tracees, Instant::now() + PATIENCE)?;
+    let Some(remains) = Remains::find(&tracees)? else {
+        return Ok(());
+    };
+    let places = remains.places(&tracees)?;
+    for tid in tracees.threads().to_vec() {
+        let Ok(regs) = tracees.regs(tid) else {
+            continue;
+        };
+        let in_cache = places.is_area(regs.gs_base) && places.is_cache(regs.rip);
+        let waits = regs.rax as i64 == libc::SYS_restart_syscall;
+        if in_cache && !waits && matches!(remains.behind_call(&tracees, &regs), Ok(None)) {
+            let _ = ask(&tracees, tid);
+        }
+    }
+    Ok(())
 }
 
 /// Stops all threads, also while another command tries to attach, which it will give up.

@@ -33,6 +33,7 @@
 //! Architecture invariant: only [`inject`], [`launch`], [`follow`], [`tracee`], [`attach`] and [`detach`] know ptrace; nothing here prints.
 
 pub mod attach;
+pub mod audit;
 pub mod bell;
 pub mod detach;
 pub mod dictionary;
@@ -50,6 +51,7 @@ pub mod memory;
 pub mod modules;
 pub mod only;
 pub mod pacer;
+pub mod perf;
 pub mod pids;
 pub mod process;
 pub mod record;

@@ -21,6 +21,8 @@ use trommel_profile::{Origin, Profile, Run, Threads};
 use trommel_queue::{LetGo, State};
 use trommel_tuple::KindSet;
 
+use crate::audit::Audit;
+use crate::detach;
 use crate::exact::Lost;
 use crate::failure;
 use crate::family::Family;
@@ -73,6 +75,8 @@ pub struct Process {
     first: bool,
     /// What its engine does over time, if that was asked for.
     series: Option<Series>,
+    /// What part of its time is its own work, if that is wanted.
+    audit: Option<Audit>,
 }
 
 /// How a process ends for us.
@@ -121,6 +125,7 @@ impl Process {
         folder: Folder,
         first: bool,
         series: Option<Series>,
+        audit: Option<Audit>,
     ) -> Self {
         Self {
             handle: handle(identity.pid),
@@ -134,6 +139,7 @@ impl Process {
             end: End::No,
             first,
             series,
+            audit,
         }
     }
 
@@ -213,6 +219,13 @@ impl Process {
         let over = self.end != End::No;
         if let Some(series) = &mut self.series {
             series.look(self.identity.pid, self.shared.control());
+        }
+        if let Some(audit) = &mut self.audit
+            && self.shared.state() == Some(State::Controlled)
+            && audit.look(self.shared.control())
+        {
+            // Refused: who traces it keeps it as it is.
+            let _ = detach::fetch(self.identity.pid);
         }
         let early = self.pause() < IDLE;
         let Self {
@@ -311,8 +324,10 @@ impl Process {
             folder,
             mut served,
             series,
+            audit,
             ..
         } = self;
+        let shares = audit.map(|audit| audit.total());
         let series = series.map(|mut series| {
             series.take(identity.pid, shared.control());
             series.into_samples()
@@ -362,6 +377,7 @@ impl Process {
             ..Run::default()
         };
         let engine = Engine {
+            shares,
             fragments: control.fragments.load(Relaxed),
             instructions: control.instructions.load(Relaxed),
             traces: control.trace.made.load(Relaxed),

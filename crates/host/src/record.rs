@@ -17,6 +17,7 @@ use trommel_tuple::KindSet;
 
 pub use attached::{NotAttached, record_running};
 
+use crate::audit::Shares;
 use crate::bell;
 use crate::family::Family;
 use crate::interrupt::Guard;
@@ -109,6 +110,8 @@ pub struct Engine {
     pub figures: Figures,
     /// The same over time, if that was asked for.
     pub series: Vec<Sample>,
+    /// What samples of its program counters found, if some were taken.
+    pub shares: Option<Shares>,
 }
 
 /// Why a run could not be recorded at all.

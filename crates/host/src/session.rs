@@ -34,6 +34,7 @@ use trommel_queue::{Request, State, Unfollowed};
 use trommel_symbol::Files;
 use trommel_tuple::Kind;
 
+use crate::audit::{self, Audit};
 use crate::bell;
 use crate::family::{Family, Newcomer};
 use crate::fold::{Folder, is_exact};
@@ -182,8 +183,12 @@ impl<'a> Session<'a> {
         let budget = Rc::clone(&self.budget);
         let folder = Folder::new(&self.options.compressor, stream, selection, images, budget);
         let first = self.started == 0;
-        let series = self.options.tracing.series.then(Series::begin);
-        let process = Process::new(identity, shared, folder, first, series);
+        let tracing = &self.options.tracing;
+        let series = tracing.series.then(Series::begin);
+        let audit = tracing
+            .audits()
+            .then(|| Audit::begin(identity.pid, !tracing.stay));
+        let process = Process::new(identity, shared, folder, first, series, audit);
         self.processes.push((self.started, process));
         self.started += 1;
     }
@@ -196,6 +201,7 @@ impl<'a> Session<'a> {
         let nap = match (&self.pacer, self.options.tracing.series) {
             (Some(_), _) => pacer::OFTEN,
             (None, true) => series::PERIOD,
+            (None, false) if self.options.tracing.audits() => audit::OFTEN,
             (None, false) => nap,
         };
         let mut looked = Instant::now();

@@ -35,6 +35,11 @@ impl Tracing {
         series: false,
     };
 
+    /// Whether program counters are sampled: to tell, or to let the program go.
+    pub(crate) const fn audits(&self) -> bool {
+        self.threshold > 1 && (self.series || !self.stay)
+    }
+
     /// Tells the runtime.
     pub(crate) fn write(&self, control: &Control) {
         let trace = &control.trace;
@@ -43,6 +48,7 @@ impl Tracing {
         trace.unlinked.store((!self.link).into(), Relaxed);
         trace.no_returns.store((!self.returns).into(), Relaxed);
         trace.stay.store(self.stay.into(), Relaxed);
+        trace.audit.store(self.audits().into(), Relaxed);
         trace.cache.store(self.cache, Relaxed);
     }
 }

@@ -5,12 +5,13 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::desk::Attached;
+use crate::marks::ARENAS;
 use crate::work::Work;
 
 /// "TROMMELQ", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TROMMELQ");
 /// Changes with every change to this file.
-pub const LAYOUT_VERSION: u32 = 7;
+pub const LAYOUT_VERSION: u32 = 8;
 
 /// Bytes of one chunk. The full test of generated code depends on it being 64 KiB.
 pub const CHUNK: usize = 1 << 16;
@@ -419,7 +420,13 @@ pub struct Traces {
     pub unlinked: AtomicU32,
     /// Traces end at returns. The host's to write.
     pub no_returns: AtomicU32,
+    /// What code does the program's own work is marked ([`crate::marks`]). The host's to write.
+    pub audit: AtomicU32,
+    /// The program is to be let go: control does not pay. The host's to write.
+    pub lost: AtomicU32,
     pad: AtomicU32,
+    /// Where arenas start; 0 behind the last.
+    pub arenas: [AtomicU64; ARENAS],
     /// Bytes that the code cache may have; 0: as many as there is room for. The host's to write.
     pub cache: AtomicU64,
     /// Paths of which no trace was made.

@@ -62,6 +62,7 @@
 pub mod desk;
 pub mod dict;
 mod layout;
+pub mod marks;
 pub mod work;
 
 pub use layout::{

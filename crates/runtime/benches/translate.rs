@@ -39,6 +39,7 @@ fn main() {
             counters: std::env::args().nth(2).is_some(),
             windows: false,
             trace_insns: 0,
+            audit: false,
             optimise: false,
         },
         None,

@@ -423,6 +423,16 @@ impl Cache {
         id
     }
 
+    /// Marks what does the app's work in `len` bytes of code at `at`.
+    pub fn mark(&mut self, arena: usize, at: CachePc, len: usize, work: &[(u32, u32)]) {
+        self.arenas[arena].mark(at, len, work);
+    }
+
+    /// Where arenas start.
+    pub fn arena_starts(&self) -> impl Iterator<Item = u64> {
+        self.arenas.iter().map(Arena::base)
+    }
+
     /// The next fragment of an arena starts a cache line.
     pub fn align_code(&mut self, arena: usize) {
         self.arenas[arena].code.take(0, LINE);

@@ -28,7 +28,7 @@ use crate::stress::{self, Crossing, Place};
 use crate::sys;
 use crate::syscall;
 use crate::targets::Targets;
-use crate::thread::Thread;
+use crate::thread::{Process, Thread};
 use crate::trace::Path;
 use crate::translate::{Refusal, Shape, Site, Translator, tag_check};
 use crate::window::Windows;
@@ -195,6 +195,12 @@ impl Runtime {
         let work = &self.shared.control().work;
         work::add(&work.spent[Part::Dispatch as usize], rest.min(LONG));
         work.links.store(self.cache.links, Relaxed);
+        let trace = &self.shared.control().trace;
+        if trace.audit.load(Relaxed) != 0 {
+            for (told, start) in trace.arenas.iter().zip(self.cache.arena_starts()) {
+                told.store(start, Relaxed);
+            }
+        }
         self.balance.spend(cycles, Clocks::now);
     }
 
@@ -346,7 +352,7 @@ impl Runtime {
         if core::mem::take(&mut self.leave) {
             return self.let_go(thread, context, LetGo::Stress);
         }
-        if self.balance.is_lost() && !thread.process.is_leaving() {
+        if self.is_lost() && !thread.process.is_leaving() {
             return self.let_go(thread, context, LetGo::BailOut);
         }
         let from = from.filter(|_| !self.evict_if_asked());
@@ -392,6 +398,21 @@ impl Runtime {
             Err(Refusal::OutOfSpace | Refusal::CacheFull | Refusal::Call | Refusal::Moved(_)) => {
                 self.let_go(thread, context, LetGo::OutOfSpace);
             }
+        }
+    }
+
+    /// Whether the program had better run natively: as the runtime knows, or the host.
+    fn is_lost(&self) -> bool {
+        let lost = &self.shared.control().trace.lost;
+        self.balance.is_lost() || lost.load(Relaxed) != 0
+    }
+
+    /// All threads are to go, and this one has been fetched, at `pc`: the host has found that control
+    /// does not pay.
+    pub fn give_up_if_lost(&mut self, process: &Process, pc: AppPc) {
+        if self.shared.control().trace.lost.load(Relaxed) != 0 && !process.is_leaving() {
+            native::announce(process, LetGo::BailOut, pc);
+            self.cut_off();
         }
     }
 

@@ -245,7 +245,14 @@ fn asked_to_leave(
     blocked: u64,
 ) {
     thread.leaving = true;
-    match place(runtime, context, frame.rip) {
+    let found = place(runtime, context, frame.rip);
+    let app = match &found {
+        Where::Boundary(app, _) => *app,
+        Where::Inside(_, step) => step.app,
+        Where::Lead => context.next_pc,
+    };
+    runtime.give_up_if_lost(thread.process, app);
+    match found {
         Where::Boundary(app, at) => {
             stop_stepping(thread, context, frame);
             frame.sigmask |= blocked;

@@ -189,6 +189,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         counters: control.counters.load(Relaxed) != 0,
         optimise: optimise != Optimise::Off,
         trace_insns: if threshold == 0 { 0 } else { trace::MAX_INSNS },
+        audit: control.trace.audit.load(Relaxed) != 0,
     };
     // SAFETY: fresh zero memory, which stays.
     let targets = unsafe {

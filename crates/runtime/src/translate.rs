@@ -140,6 +140,8 @@ pub struct Config {
     pub trace_insns: usize,
     /// Traces are optimised.
     pub optimise: bool,
+    /// What does the app's work is marked.
+    pub audit: bool,
 }
 
 impl Config {
@@ -202,6 +204,8 @@ pub struct Translator {
     misses: Vec<path::Miss>,
     /// What is made of it if it is a loop.
     looped: looped::Looped,
+    /// With [`Config::audit`], what does the app's work in the code being made.
+    work: Vec<(u32, u32)>,
     /// The instruction that the second pass is at.
     here: AppPc,
     /// What it is.
@@ -287,6 +291,7 @@ impl Translator {
             arena: 0,
             misses: Vec::new(),
             looped: looped::Looped::default(),
+            work: Vec::new(),
             here: AppPc(0),
             class: Class::Plain,
         }
@@ -319,6 +324,18 @@ impl Translator {
         self.begin(made::From::of(shape), false);
         let end = self.collect(site, app)?;
         self.write(site, app, end, shape == Shape::Checked)
+    }
+
+    /// What was written from `from` on does the app's work.
+    fn is_work(&mut self, from: usize) {
+        if !self.config.audit {
+            return;
+        }
+        let (from, to) = (from as u32, self.code.here() as u32);
+        match self.work.last_mut() {
+            Some(last) if last.1 == from => last.1 = to,
+            _ => self.work.push((from, to)),
+        }
     }
 
     /// Nothing has been decoded.
@@ -359,11 +376,16 @@ impl Translator {
         self.tails.clear();
         self.constants.clear();
         self.misses.clear();
+        self.work.clear();
         self.arena = arena;
         let mut fragment = self.emit(site, app, end, checked)?;
         self.keep_source(site.cache, &mut fragment);
         stress::fail(Place::Translate);
         let (code, stubs) = (self.code.here(), self.stubs.here());
+        if self.config.audit {
+            let at = self.code.at(0);
+            site.cache.mark(arena, at, code, &self.work);
+        }
         let id = site.cache.place(arena, code, stubs, fragment, &self.pages);
         for &exit in &self.looped.exits {
             site.cache.link_loop(exit, id);

@@ -4,6 +4,7 @@
 use alloc::vec::Vec;
 
 use linux_raw_sys::general as nr;
+use trommel_queue::marks::{self, ARENA_BYTES, CODE_BYTES, MARKS_OFFSET};
 
 use super::CachePc;
 use crate::emit::Code;
@@ -11,10 +12,10 @@ use crate::own;
 use crate::region::{self, Range};
 use crate::sys;
 
-/// Address space of one arena.
-const ARENA_BYTES: u64 = 256 << 20;
 /// Where an arena's stubs begin.
-const STUB_OFFSET: u64 = 192 << 20;
+const STUB_OFFSET: u64 = CODE_BYTES;
+/// Where an arena's counters begin.
+const COUNTER_OFFSET: u64 = MARKS_OFFSET - COUNTER_BYTES;
 /// Bytes of counters, behind the stubs.
 const COUNTER_BYTES: u64 = 1 << 20;
 /// Distance that every operand and link within an arena's reach keeps below.
@@ -146,7 +147,7 @@ impl Arena {
         Some(Self {
             base,
             code: Area::new(base, middle),
-            stubs: Area::new(middle, base + ARENA_BYTES - COUNTER_BYTES),
+            stubs: Area::new(middle, base + COUNTER_OFFSET),
             free_counters: Vec::new(),
             counters: 0,
         })
@@ -158,7 +159,7 @@ impl Arena {
 
     /// Where a counter is.
     pub(super) fn counter(&self, number: u32) -> u64 {
-        self.base + ARENA_BYTES - COUNTER_BYTES + 4 * u64::from(number)
+        self.base + COUNTER_OFFSET + 4 * u64::from(number)
     }
 
     /// A counter that is not in use: its number and address.
@@ -201,6 +202,39 @@ impl Arena {
         if self.code.room().min(self.stubs.room()) < LITTLE {
             self.code.wrap(code);
             self.stubs.wrap(stubs);
+        }
+    }
+
+    /// Where it starts.
+    pub(super) fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// Marks what does the app's work in `len` bytes of code at `at`: these ranges of them.
+    pub(super) fn mark(&mut self, at: CachePc, len: usize, work: &[(u32, u32)]) {
+        let first = at.0 - self.base;
+        let mut ranges = work.iter().copied().peekable();
+        let (mut offset, end) = (first, first + len as u64);
+        while offset < end {
+            // A byte of the map at a time; what lies in front of the code stays as it is.
+            let (byte, _) = marks::place(offset);
+            let next = (8 * (byte + 1)).min(end);
+            let (mut bits, mut ours) = (0_u8, 0_u8);
+            for o in offset..next {
+                let here = (o - first) as u32;
+                while ranges.next_if(|&(_, to)| to <= here).is_some() {}
+                let bit = marks::place(o).1;
+                ours |= bit;
+                if ranges.peek().is_some_and(|&(from, _)| from <= here) {
+                    bits |= bit;
+                }
+            }
+            // SAFETY: the map is as long as the code needs; it is written under the runtime's lock.
+            unsafe {
+                let map = (self.base + MARKS_OFFSET + byte) as *mut u8;
+                map.write(map.read() & !ours | bits);
+            }
+            offset = next;
         }
     }
 

@@ -130,8 +130,9 @@ impl Translator {
                 }
                 self.unspill(insn, insn.used & !overwritten.map_or(0, Reg::bit));
             }
+            let from_here = self.code.here();
             let step = Step {
-                cache: (self.code.here() - entry) as u16,
+                cache: (from_here - entry) as u16,
                 copied: 0,
                 events: events as u8,
                 values: values as u8,
@@ -143,6 +144,7 @@ impl Translator {
             };
             if second && insn.class == Class::Plain && self.is_rewritten(n) {
                 self.rewritten(site, n, insn, step);
+                self.is_work(from_here);
                 if overwritten.is_some() {
                     self.spilled.rcx &= overwritten != Some(Reg::RCX);
                     self.spilled.rdx &= overwritten != Some(Reg::RDX);
@@ -156,6 +158,7 @@ impl Translator {
                     self.probe_before(insn, load, p, slot);
                 }
                 let far = self.copy(insn);
+                self.is_work(from_here);
                 let len = insn.size() as u16;
                 match site.cache.steps[first_step..].last_mut() {
                     Some(before) if probe.is_none() && far.is_none() && before.goes_on(&step) => {
@@ -190,15 +193,18 @@ impl Translator {
                 Class::Jmp(_) => {}
                 Class::Jcc(condition, to) if closes && to == app => {
                     self.close_with(site, insn, condition, second);
+                    self.is_work(from_here);
                 }
                 Class::Jcc(condition, to) if second && self.forks_at(n) => {
                     self.fork(n, insn.pc(), condition, to);
+                    self.is_work(from_here);
                 }
                 Class::Jcc(condition, to) => {
                     if self.leaves_directly(events) {
                         self.code.patchable(2);
                     }
                     let from = self.code.jcc(condition);
+                    self.is_work(from_here);
                     events += self.branch(site, insn, from, to, events, values);
                 }
                 Class::ShortBranch(to) => {
@@ -213,10 +219,12 @@ impl Translator {
                     self.code.slice(&bytes[..len - 1]);
                     self.code.raw(&[2, 0xeb, 5]);
                     let from = self.code.jmp();
+                    self.is_work(from_here);
                     events += self.branch(site, insn, from, to, events, values);
                 }
                 Class::Call(to) => {
                     self.push_return(insn.next());
+                    self.is_work(from_here);
                     if self.turn_of(n).is_some() {
                         continue;
                     }
@@ -235,7 +243,10 @@ impl Translator {
                     }
                 }
                 Class::Syscall => self.syscall(site, insn.next(), block, events, values)?,
-                Class::Popf => self.pop_flags(site, insn, events, values),
+                Class::Popf => {
+                    self.pop_flags(site, insn, events, values);
+                    self.is_work(from_here);
+                }
                 Class::Plain | Class::Unknown | Class::Unsupported | Class::Gs | Class::Request => {
                 }
             }
