@@ -40,6 +40,7 @@ fn main() {
             windows: false,
             trace_insns: 0,
             audit: false,
+            whole_jumps: false,
             optimise: false,
         },
         None,

@@ -387,6 +387,37 @@ impl<'a> Code<'a> {
         }
     }
 
+    /// Makes room so that the next `len` bytes neither cross nor end at a multiple of 32.
+    pub fn keep_whole(&mut self, len: usize) {
+        const LINE: usize = 32;
+        let at = self.at(self.len).0 as usize % LINE;
+        if at != 0 && at + len >= LINE {
+            self.do_nothing(LINE - at);
+        }
+    }
+
+    /// Instructions that do nothing, as few as there are, of `len` bytes in all.
+    fn do_nothing(&mut self, mut len: usize) {
+        // The forms that Intel's manual recommends, by length.
+        const FORMS: [&[u8]; 10] = [
+            &[],
+            &[0x90],
+            &[0x66, 0x90],
+            &[0x0f, 0x1f, 0x00],
+            &[0x0f, 0x1f, 0x40, 0x00],
+            &[0x0f, 0x1f, 0x44, 0x00, 0x00],
+            &[0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00],
+            &[0x0f, 0x1f, 0x80, 0, 0, 0, 0],
+            &[0x0f, 0x1f, 0x84, 0x00, 0, 0, 0, 0],
+            &[0x66, 0x0f, 0x1f, 0x84, 0x00, 0, 0, 0, 0],
+        ];
+        while len != 0 {
+            let form = FORMS[len.min(FORMS.len() - 1)];
+            self.slice(form);
+            len -= form.len();
+        }
+    }
+
     /// `mov reg, imm`, the shortest form that leaves the upper bits right.
     pub fn mov_imm(&mut self, reg: Reg, imm: u64) {
         if let Ok(small) = u32::try_from(imm) {

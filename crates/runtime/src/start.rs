@@ -37,7 +37,7 @@ use crate::sys;
 use crate::targets::Targets;
 use crate::thread::{Process, Thread};
 use crate::trace;
-use crate::translate::{Config, MAX_INSNS, Translator};
+use crate::translate::{Config, MAX_INSNS, Translator, wants_whole_jumps};
 use crate::window::{self, Windows};
 
 /// What the host tells the runtime, at a place in the runtime's own image.
@@ -189,6 +189,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         counters: control.counters.load(Relaxed) != 0,
         optimise: optimise != Optimise::Off,
         trace_insns: if threshold == 0 { 0 } else { trace::MAX_INSNS },
+        whole_jumps: wants_whole_jumps(),
         audit: control.trace.audit.load(Relaxed) != 0,
     };
     // SAFETY: fresh zero memory, which stays.

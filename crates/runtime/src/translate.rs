@@ -57,6 +57,7 @@
 mod counts;
 mod exits;
 mod flags;
+mod jumps;
 mod looped;
 mod made;
 mod operands;
@@ -67,6 +68,7 @@ mod second;
 use alloc::vec::Vec;
 
 pub use exits::{pair_check, tag_check};
+pub use jumps::wants_whole_jumps;
 pub use made::{prepare, with_keys_lifted};
 
 use trommel_queue::MAX_VALUES;
@@ -142,6 +144,8 @@ pub struct Config {
     pub optimise: bool,
     /// What does the app's work is marked.
     pub audit: bool,
+    /// Jumps keep off the boundaries of lines of 32 bytes.
+    pub whole_jumps: bool,
 }
 
 impl Config {

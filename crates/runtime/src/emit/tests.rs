@@ -183,3 +183,22 @@ fn forms_decode_as_named() {
     check(&|c| c.jmp_far(1), C::Jmp_rm64, Some(6));
     assert!(seen.len() > 200);
 }
+
+#[test]
+fn what_is_kept_whole_touches_no_boundary() {
+    for start in 0..64 {
+        for len in 1..32 {
+            let mut bytes = [0; 256];
+            let mut c = Code::new(CachePc(0x1000 + start), &mut bytes);
+            c.keep_whole(len);
+            let gap = c.here();
+            let (from, to) = (start as usize + gap, start as usize + gap + len);
+            // In one line; its last byte is not the line's, unless nothing is in front of it.
+            assert!(from % 32 == 0 || to / 32 == from / 32, "{start} {len}");
+            let mut decoder = Decoder::with_ip(64, c.bytes(), 0, DecoderOptions::NONE);
+            let all: alloc::vec::Vec<Instruction> = decoder.iter().collect();
+            assert!(all.iter().all(|i| i.mnemonic() == iced_x86::Mnemonic::Nop));
+            assert!(all.len() <= gap.div_ceil(9));
+        }
+    }
+}

@@ -93,6 +93,7 @@ impl Translator {
         if core::mem::take(&mut self.spilled.homes) {
             give_homes_back(&mut self.code, self.looped.homes());
         }
+        self.room_for_jump(5);
         self.code.patchable(1);
         let from = self.code.jmp();
         let stub = self.stubs.at(self.stubs.here());
@@ -282,6 +283,7 @@ impl Translator {
                     self.code.low16_of_rdx();
                 }
             }
+            self.room_for_jump(9);
             self.code.jmp_gs_rdx8(INDIRECT_TABLE);
         }
         if let Some(full) = full {

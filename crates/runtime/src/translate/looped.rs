@@ -363,6 +363,7 @@ impl Translator {
         }
         self.unspill_rcx();
         self.unspill_rdx();
+        self.room_for_jump(5);
         self.code.patchable(1);
         let from = self.code.jmp();
         self.close(from);
@@ -378,6 +379,7 @@ impl Translator {
         condition: u8,
         second: bool,
     ) {
+        self.room_for_jump(6);
         self.code.patchable(2);
         if second {
             let from = self.code.jcc(condition);
@@ -407,6 +409,7 @@ impl Translator {
 
     /// The branch of the second round that leads to another way, which is written later.
     pub(super) fn fork(&mut self, at: usize, pc: AppPc, condition: u8, to: AppPc) {
+        self.room_for_jump(6);
         let from = self.code.jcc(condition);
         self.looped.forks.push(Fork {
             at,

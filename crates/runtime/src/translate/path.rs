@@ -261,6 +261,7 @@ impl Translator {
                 self.code.add_rdx_to_rcx();
             }
         }
+        self.room_for_jump(2);
         self.code.patchable(3);
         let right = self.code.jrcxz();
         let from = self.code.jmp();
@@ -329,6 +330,7 @@ impl Translator {
             Target::Register(r) => r,
             _ => Reg::RCX,
         };
+        self.room_for_jump(7 + 6);
         match (near(to), target) {
             (Some(to), Target::Stack(_)) => self.code.cmp_top(to),
             (Some(to), _) => self.code.cmp_imm(register, to),

@@ -157,15 +157,24 @@ impl Translator {
                 if let Some((load, p)) = probe {
                     self.probe_before(insn, load, p, slot);
                 }
+                let next = (!last).then(|| &insns[n + 1]);
+                if probe.is_none() {
+                    self.room_for_pair(insn, next);
+                }
+                // A gap is in the step of what follows it: behind what is in front, that is at a boundary.
+                let gap = self.code.here() != from_here;
+                let from_here = self.code.here();
                 let far = self.copy(insn);
                 self.is_work(from_here);
                 let len = insn.size() as u16;
                 match site.cache.steps[first_step..].last_mut() {
-                    Some(before) if probe.is_none() && far.is_none() && before.goes_on(&step) => {
+                    Some(before)
+                        if !gap && probe.is_none() && far.is_none() && before.goes_on(&step) =>
+                    {
                         before.copied += len;
                     }
                     _ => {
-                        let copied = if probe.is_none() && far.is_none() {
+                        let copied = if !gap && probe.is_none() && far.is_none() {
                             len
                         } else {
                             0
@@ -200,6 +209,7 @@ impl Translator {
                     self.is_work(from_here);
                 }
                 Class::Jcc(condition, to) => {
+                    self.room_for_jump(6);
                     if self.leaves_directly(events) {
                         self.code.patchable(2);
                     }
