@@ -2,6 +2,9 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
+
+use trommel_host::perf::Sampler;
 
 use super::Status::{Fail, Ok as Good, Warn};
 use super::checks::{check, line};
@@ -189,6 +192,28 @@ pub(super) fn directory() -> Check {
             error.to_string(),
             "profiles cannot be written here",
             "name a file elsewhere with -o",
+        ),
+    }
+}
+
+pub(super) fn sampling() -> Check {
+    const PERIOD: Duration = Duration::from_millis(1);
+    let name = "sampling clock";
+    // A thread of this process: its first.
+    match Sampler::open(std::process::id() as i32, PERIOD) {
+        Ok(_) => check(
+            name,
+            Good,
+            "perf events of the CPU clock are allowed",
+            "`run` finds out whether control pays while a program stays in its code cache",
+            "",
+        ),
+        Err(error) => check(
+            name,
+            Warn,
+            format!("perf events are refused: {error}"),
+            "`run` keeps a program that stays in its code cache, whether that pays or not",
+            "sysctl kernel.perf_event_paranoid=2; in a container, allow perf_event_open in its seccomp profile",
         ),
     }
 }
