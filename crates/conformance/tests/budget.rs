@@ -99,7 +99,7 @@ fn loads(report: &Value) -> impl Iterator<Item = &Value> {
 fn unevenness(skip: &str) -> Result<f64, String> {
     let program = built("skid")?;
     let options = [
-        "--rate", "2000", "--window", "2", "--skip", skip, "-e", "value",
+        "--rate", "4000", "--window", "2", "--skip", skip, "-e", "value",
     ];
     let report = record(&options, &program, "15000000")?;
     let samples: Vec<f64> = loads(&report).map(|v| real(v, "samples")).collect();
