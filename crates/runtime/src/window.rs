@@ -20,7 +20,8 @@
 //!
 //! *Counting.* Each exit of a fragment takes the number of instructions that lead to it from
 //! [`Context::budget`](crate::area::Context::budget), and goes to the dispatcher when fewer are left than the longest fragment
-//! has. Those are executed by *parts*: fragments of at most 8, 4, 2 or 1 instructions, which are never linked.
+//! has. Those are executed by *parts*: fragments of at most 8, 4, 2 or 1 instructions, which are never linked. Long windows
+//! with marks do without: they tell how many instructions they had.
 //!
 //! *Skid.* A signal that ends a period of time finds a thread more often behind a slow instruction than behind a quick one
 //! (seed 003, section 5). So a random number of instructions below `Control::window_skip` is passed first, in the same way, and then the
@@ -164,6 +165,13 @@ impl Window {
             began,
             gs,
         }
+    }
+
+    /// Whether the last few instructions of a phase do not matter: those that were to be executed by parts are not. A
+    /// long window comes by places without number, and parts of each would be translated for one use.
+    fn is_rough(&self) -> bool {
+        const LONG: u32 = 256;
+        self.phase != Phase::Unmarked && self.length >= LONG
     }
 
     /// Instructions executed, but for what was passed, when `left` are left.
@@ -450,8 +458,11 @@ impl Runtime {
         from: Option<u32>,
         checked: bool,
     ) {
-        let left = left(context) as usize;
+        let mut left = left(context) as usize;
         thread.single = None;
+        if left < LONGEST && thread.window.is_some_and(|window| window.is_rough()) {
+            left = 0;
+        }
         if left == 0 {
             if begins(thread, context) {
                 return self.go_in_window(thread, context, pc, None, false);
