@@ -33,6 +33,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Show a profile: the hottest branches, calls and values.
     Report(ReportArgs),
+    /// Show the loads that nearly always load the same, by what specialising them could save.
+    Values(ValuesArgs),
     /// Look at streams of events and convert them.
     Stream(StreamArgs),
     /// Put a stream through compressors and tell how good their profiles are.
@@ -67,6 +69,8 @@ Examples:
   trommel record --stream s.tstream -- ./app     also keep every event, in order
   trommel record --only libz.so.1 -- ./app       only code of one library
   trommel record -- sh -c './app; ./app'         a script, with every process that it starts
+  trommel record --budget 1 -- ./app             short looks, for 1 % of the run: estimates
+  trommel record --budget 1 -p PID               the same of a program that runs already
 
 `trommel record -p PID` takes a process that runs already, and lets it go again.
 The program's input, output, exit status and terminating signal are its own.")]
@@ -95,6 +99,24 @@ pub(crate) struct RecordArgs {
     /// dropped, and the report says so [default: a quarter of what is available]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub(crate) memory: Option<u64>,
+
+    /// Let the program run natively but for short windows, and pay at most this many percent of the
+    /// run for them; counts are estimates with limits then (docs/values.md)
+    #[arg(long, value_name = "PCT", value_parser = parse_budget, conflicts_with_all = ["compressor", "stream", "memory"])]
+    pub(crate) budget: Option<f64>,
+
+    /// Windows in a second of each thread's CPU time, from 1 to 20000, in place of what the budget allows
+    #[arg(long, value_name = "HZ", value_parser = parse_rate, conflicts_with_all = ["compressor", "stream", "memory"])]
+    pub(crate) rate: Option<f64>,
+
+    /// Instructions of a window, from 1 to 60000, in place of what suits the budget
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=60_000), conflicts_with_all = ["compressor", "stream", "memory"])]
+    pub(crate) window: Option<u32>,
+
+    /// In front of a window pass a random number of instructions below this, so that slow ones are not
+    /// seen more often; from 1 (pass none) to 256
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256), default_value = "256")]
+    pub(crate) skip: u32,
 
     /// Observe this process alone: children, and the program that it may become, run natively
     #[arg(long)]
@@ -202,6 +224,34 @@ pub(crate) struct ReportArgs {
     pub(crate) pid: Vec<u32>,
 
     /// Entries of each kind [default: 20, with --json all]; 0 means all
+    #[arg(long, value_name = "N")]
+    pub(crate) top: Option<usize>,
+
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `values`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trommel record --budget 1 -e value -- ./app     estimates, for 1 % of the run
+  trommel values                                  the 20 that could save most
+  trommel values --share 99 --json other.data     nearly constant ones, for scripts (docs/json.md)
+
+What is saved is a load for each execution that has the value, less a comparison for each and a wrong
+prediction where there is another value: an order, not a promise (docs/values.md).")]
+pub(crate) struct ValuesArgs {
+    /// The profile, of windows (--budget) or exact
+    #[arg(value_name = "FILE", default_value = trommel_store::DEFAULT_FILE)]
+    pub(crate) file: PathBuf,
+
+    /// Only loads of which one value has at least this share, in percent
+    #[arg(long, value_name = "PCT", default_value = "0", value_parser = parse_share)]
+    pub(crate) share: f64,
+
+    /// Places [default: 20, with --json all]; 0 means all
     #[arg(long, value_name = "N")]
     pub(crate) top: Option<usize>,
 
@@ -407,6 +457,24 @@ pub(crate) enum Only {
 }
 
 /// A time above 0.
+fn parse_budget(text: &str) -> Result<f64, String> {
+    let percent: Option<f64> = text.trim_end_matches('%').parse().ok();
+    let percent = percent.filter(|p| (0.1..=50.0).contains(p));
+    percent.ok_or_else(|| "give percent, from 0.1 to 50".to_owned())
+}
+
+fn parse_share(text: &str) -> Result<f64, String> {
+    let percent: Option<f64> = text.trim_end_matches('%').parse().ok();
+    let percent = percent.filter(|p| (0.0..=100.0).contains(p));
+    percent.ok_or_else(|| "give percent, from 0 to 100".to_owned())
+}
+
+fn parse_rate(text: &str) -> Result<f64, String> {
+    let rate: Option<f64> = text.parse().ok();
+    let rate = rate.filter(|r| (1.0..=20_000.0).contains(r));
+    rate.ok_or_else(|| "give a number from 1 to 20000".to_owned())
+}
+
 fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|s| *s > 0.0);
     seconds

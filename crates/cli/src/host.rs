@@ -11,6 +11,7 @@ use trommel_host::launch::Inherited;
 use trommel_host::only;
 use trommel_host::record::{self, Engine, RecordError, RecordOptions, Recording};
 use trommel_host::running::{self, Refusal};
+use trommel_host::sampling::Sampling;
 use trommel_host::tracing::Tracing;
 use trommel_profile::Profile;
 use trommel_symbol::launch::Program;
@@ -47,6 +48,8 @@ pub(crate) struct Options {
     pub(crate) only: Vec<Only>,
     /// Observe children and the programs that they execute too.
     pub(crate) follow: bool,
+    /// Looks at the program in windows only.
+    pub(crate) sampling: Option<Sampling>,
     /// Traces.
     pub(crate) tracing: Tracing,
 }
@@ -101,6 +104,7 @@ fn to_host(options: Options) -> Result<RecordOptions> {
         memory: options.memory,
         only: options.only.iter().map(only).collect(),
         follow: options.follow,
+        sampling: options.sampling,
         tracing: options.tracing,
         stress: stress()?,
     })

@@ -23,6 +23,7 @@ mod report;
 mod run;
 mod stats;
 mod stream;
+mod values;
 
 use std::process::ExitCode;
 
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Command::Record(args) => record::run(args),
         Command::Run(args) => run::run(args),
         Command::Report(args) => report::run(&args),
+        Command::Values(args) => values::run(&args),
         Command::Stream(args) => stream::run(&args),
         Command::Compress(args) => compress::run(&args),
         Command::Query(args) => query::run(&args.command),

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use trommel_host::interrupt;
+use trommel_host::sampling::Sampling;
 use trommel_host::tracing::Tracing;
 use trommel_profile::Profile;
 use trommel_store::Written;
@@ -24,6 +25,9 @@ use crate::inherited;
 use crate::others::Others;
 use crate::output;
 use crate::report::summary;
+
+/// Windows in a second where only their length is given.
+const USUAL_RATE: f64 = 1000.0;
 
 /// Runs the command.
 pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
@@ -41,6 +45,14 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         trommel_store::check_destination(stream)?;
     }
     let stream = args.stream.clone();
+    let by_windows = args.budget.is_some() || args.rate.is_some() || args.window.is_some();
+    let sampling = by_windows.then(|| Sampling {
+        // Where rate or length is given and no budget, that is what is wanted, whatever it costs.
+        budget: args.budget.unwrap_or(0.0),
+        rate: args.rate.or(args.budget.is_none().then_some(USUAL_RATE)),
+        length: args.window,
+        skip: args.skip,
+    });
     let options = Options {
         program,
         arguments,
@@ -52,6 +64,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         memory: args.memory,
         only: args.only,
         follow: !args.no_follow,
+        sampling,
         tracing: Tracing::NONE,
     };
     let guard = interrupt::guard();

@@ -45,6 +45,7 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
         memory: None,
         only: Vec::new(),
         follow: true,
+        sampling: None,
         tracing: Tracing {
             threshold: if args.no_traces { 0 } else { THRESHOLD },
             optimise: match (args.no_opt, args.opt) {

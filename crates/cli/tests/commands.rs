@@ -93,6 +93,7 @@ fn profile() -> Profile {
     };
     Profile {
         origin: Default::default(),
+        windows: None,
         command: vec![b"/bin/true".to_vec(), b"two words".to_vec()],
         compressor: "exact".into(),
         modules: vec![

@@ -22,6 +22,8 @@
 //! | `SS…` `MG…` `CM…` `HK…` `S…` | sketches beyond the papers, as interval profilers | [`sketch`] |
 //! | `H:crc[…]…` `M4:mul[…]…` | a cheap hash in place of the papers' | [`hash`] |
 //!
+//! [`hotlist`] is what values sampled in windows go to (seed 003, section 2.2); it is no compressor of tuples.
+//!
 //! [`Spec::build`] gives a [`Compressor`]: blocks of [`Events`](trommel_tuple::Events) go in by
 //! [`Compressor::events`], messages come out at a [`Sink`], [`Compressor::finish`] ends the stream.
 //! Dispatch happens once a block; inside, every component is monomorphic.
@@ -38,6 +40,7 @@ extern crate std;
 
 mod compressor;
 pub mod hash;
+pub mod hotlist;
 mod index;
 pub mod interval;
 pub mod random;

@@ -32,7 +32,16 @@ fn main() {
     let mut trials = Vec::new();
     for (name, flags, words) in CASES {
         let label = format!("{name}{flags} {}", words[1..].join(" "));
-        trials.push(Trial::test(label, move || Ok(cycles(name, flags, words)?)));
+        trials.push(Trial::test(label, move || {
+            Ok(cycles(name, flags, words, &[])?)
+        }));
+    }
+    for n in [0, 1, 5] {
+        let (name, flags, words) = CASES[n];
+        let label = format!("{name}{flags} {} within a budget", words[1..].join(" "));
+        trials.push(Trial::test(label, move || {
+            Ok(cycles(name, flags, words, &["--budget", "10"])?)
+        }));
     }
     trials.push(Trial::test("counts of the rest", || Ok(counts()?)));
     trials.push(Trial::test("the command killed at any moment", || {
@@ -169,7 +178,7 @@ fn number_of_cycles() -> u32 {
     number.ok().and_then(|n| n.parse().ok()).unwrap_or(8)
 }
 
-fn cycles(name: &str, flags: &str, words: &[&str]) -> Result<(), String> {
+fn cycles(name: &str, flags: &str, words: &[&str], options: &[&str]) -> Result<(), String> {
     let number = number_of_cycles();
     let scratch = Scratch::new().map_err(text)?;
     let program = build(&scratch, name, flags)?;
@@ -183,7 +192,9 @@ fn cycles(name: &str, flags: &str, words: &[&str]) -> Result<(), String> {
             // Slow machines: its time was over before all the cycles were done.
             break;
         }
-        let output = record(&scratch, &["-p", &running.pid(), "--duration", "0.05"])?;
+        let pid = running.pid();
+        let shortly = ["-p", &pid, "--duration", "0.05"];
+        let output = record(&scratch, &[options, &shortly].concat())?;
         if running.is_there() {
             well(&output).map_err(|e| format!("cycle {cycle}: {e}"))?;
             sizes.push(running.resident()?);

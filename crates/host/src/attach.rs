@@ -120,6 +120,10 @@ pub fn attach(pid: Pid, prepare: Prepare<'_>) -> Result<Remains> {
     }
     put_in(&mut tracees, threads.len(), prepare)?;
     let remains = Remains::find(&tracees)?.ok_or(AttachFailure::NoRoom)?;
+    if remains.has_windows(&tracees)? {
+        // All stay native.
+        return Ok(remains);
+    }
     let word = |tracees: &Tracees, offset| {
         let word = tracees.word(remains.control() + offset);
         word.map_err(system("reading the runtime's memory"))

@@ -130,6 +130,11 @@ impl Remains {
         Ok(None)
     }
 
+    /// Whether threads are native but for windows.
+    pub(crate) fn has_windows(&self, tracees: &Tracees) -> Result<bool> {
+        Ok(self.half(tracees, offset_of!(Control, window) as u64)? != 0)
+    }
+
     fn half(&self, tracees: &Tracees, offset: u64) -> Result<u32> {
         let mut bytes = [0; 4];
         let read = tracees.read(self.control + offset, &mut bytes);
@@ -287,7 +292,8 @@ impl Remains {
             tracees.set_regs(tid, &off)?;
             return Ok(Found::Busy);
         }
-        if in_image || !places.holds(pc) {
+        if in_image || !places.holds(pc) || self.has_windows(tracees).unwrap_or(false) {
+            // A window ends by itself.
             return Ok(Found::Busy);
         }
         match self.behind_call(tracees, &regs)? {

@@ -21,6 +21,7 @@
 mod banks;
 mod ordered;
 mod settled;
+mod windowed;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -28,6 +29,7 @@ use std::rc::Rc;
 
 use trommel_compress::{Level, Spec};
 use trommel_profile::accuracy::PerKind;
+use trommel_profile::sampled::Windows;
 use trommel_profile::{KindProfile, Site, Thread};
 use trommel_queue::SPAWNED;
 use trommel_queue::dict::TargetPc;
@@ -35,6 +37,7 @@ use trommel_tuple::{Kind, KindSet, Place, Tuple};
 
 use self::ordered::{BLOCK, Ordered};
 use self::settled::Settled;
+use self::windowed::Windowed;
 use crate::dictionary::{Dictionary, Path, Step};
 use crate::exact::{Lost, Tables, UNSELECTED};
 use crate::memory::Budget;
@@ -98,6 +101,7 @@ pub struct Folder {
     /// Settled counts.
     settled: Settled,
     ordered: Option<Ordered>,
+    windowed: Option<Windowed>,
 }
 
 impl Folder {
@@ -128,6 +132,20 @@ impl Folder {
             regions: 0,
             settled: Settled::default(),
             ordered,
+            windowed: None,
+        }
+    }
+
+    /// All records are of windows with marks; `cycle`: nanoseconds of one.
+    pub fn of_windows(mut self, cycle: f64) -> Self {
+        self.windowed = Some(Windowed::new(cycle));
+        self
+    }
+
+    /// Nanoseconds of CPU time from a window to the next, of those that are folded from now on.
+    pub fn set_period(&mut self, period: f64) {
+        if let Some(windowed) = &mut self.windowed {
+            windowed.set_period(period);
         }
     }
 
@@ -150,7 +168,9 @@ impl Folder {
         } else if from.thread == FIRST_THREAD {
             self.first_tid = from.tid;
         }
-        if self.ordered.is_some() {
+        if self.windowed.is_some() {
+            self.windows(shared, from.thread, bytes)
+        } else if self.ordered.is_some() {
             self.expand(shared, from.thread, bytes, false)
         } else if other {
             let mut sizes = Sizes::default();
@@ -390,14 +410,24 @@ impl Folder {
         }
     }
 
-    /// The profile of everything folded, and the stream file finished.
-    pub fn finish(mut self, kinds: KindSet) -> Folded {
+    /// The profile of everything folded, and the stream file finished. `windows`: what they cost, where
+    /// there were any.
+    pub fn finish(mut self, kinds: KindSet, windows: Option<Windows>) -> Folded {
         let mut stream_error = None;
         let mut folded: BTreeMap<Kind, KindProfile> =
             kinds.iter().map(|k| (k, KindProfile::default())).collect();
-        match self.ordered.take() {
-            Some(ordered) => stream_error = ordered.finish(&self.dictionary.modules, &mut folded),
-            None => {
+        let mut windows = windows;
+        match (self.windowed.take(), self.ordered.take()) {
+            (Some(windowed), _) => {
+                let windows = windows.get_or_insert_default();
+                windowed.finish(&mut folded, windows);
+                // Nothing tells them apart.
+                self.threads.clear();
+            }
+            (None, Some(ordered)) => {
+                stream_error = ordered.finish(&self.dictionary.modules, &mut folded);
+            }
+            (None, None) => {
                 self.settle();
                 for (kind, counts) in std::mem::take(&mut self.settled).by_kind() {
                     let profile = folded.entry(kind).or_default();
@@ -424,6 +454,7 @@ impl Folder {
             sites: reached,
             threads,
             modules: self.dictionary.modules,
+            windows,
             stream_error,
             lost: self.tables.lost(),
         }
@@ -470,6 +501,8 @@ pub struct Folded {
     pub threads: Vec<Thread>,
     /// The modules.
     pub modules: Modules,
+    /// The windows, where it was made of those.
+    pub windows: Option<Windows>,
     /// Why the stream file lacks its end, unless that was told before.
     pub stream_error: Option<StreamError>,
     /// What was dropped to save memory.

@@ -39,6 +39,9 @@ use crate::attach::{AttachFailure, attach};
 use crate::detach::{Remains, stop};
 use crate::tracee::{StopFailure, Tracees};
 
+/// The kernel closes all files of a process in one go, in less than this.
+const DYING: Duration = Duration::from_millis(20);
+
 /// How control ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Parting {
@@ -213,7 +216,11 @@ fn keep(socket: &OwnedFd, pid: Pid) {
         }
         if ready.contains(&0) {
             // What is left unread would keep the last message from being read.
-            let _ = recv(socket.as_raw_fd(), &mut [0], MsgFlags::MSG_DONTWAIT);
+            let got = recv(socket.as_raw_fd(), &mut [0], MsgFlags::MSG_DONTWAIT);
+            if got != Ok(1) {
+                // The command has died. What began windows for it dies with it.
+                std::thread::sleep(DYING);
+            }
             break;
         }
     }

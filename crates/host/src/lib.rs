@@ -19,6 +19,11 @@
 //! | [`only`] | what is observed at all |
 //! | [`exact`] | values counted one by one |
 //! | [`fold`] | records into a profile |
+//! | [`pacer`] | signals that begin windows |
+//! | [`toll`] | what such a signal costs |
+//! | [`sampling`] | how many windows a budget allows |
+//! | [`windows`] | those of one process |
+//! | [`relatives`] | processes that are forked between windows |
 //! | [`stress`] | options for tests |
 //! | [`tracing`] | options of `trommel run` |
 //! | [`series`] | what an engine does over time |
@@ -55,11 +60,15 @@ pub mod perf;
 pub mod pids;
 pub mod process;
 pub mod record;
+pub mod relatives;
 pub mod running;
+pub mod sampling;
 pub mod series;
 pub mod session;
 pub mod shared;
 pub mod stream;
 pub mod stress;
+pub mod toll;
 pub mod tracee;
 pub mod tracing;
+pub mod windows;

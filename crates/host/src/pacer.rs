@@ -1,14 +1,20 @@
-//! Windows begun at a steady pace: a signal for each thread of a process, a thousand times in a second
-//! of CPU time.
+//! Windows begun: a signal for each thread of a process, so many times in a second of its CPU time.
 //!
 //! # Problem
 //! A thread enters a window where a signal finds it in its own code. The signal must not end a system
-//! call, must come to every thread that runs, and nothing of it may be seen in the program.
+//! call, must come to every thread that runs, and nothing of it may be seen in the program. The moments must
+//! not keep step with what the program does.
 //!
 //! # Strategy
 //! Each thread has a perf event of the kernel's CPU clock, which counts user time only and sends the
 //! thread a signal at each overflow. The clock ticks in the thread's own code, so the signal arrives there.
-//! The events are ours and so are their descriptors. New threads are found by looking.
+//! The events are ours and so are their descriptors. New threads are found by looking; at each look every
+//! thread gets another period, drawn uniformly from seven to nine eighths of what is wanted: enough not to keep step with
+//! anything, and little enough for windows to be worth nearly the same.
+//!
+//! Of what Linux has this disturbs least: the high-resolution timer is exact to microseconds at any rate, where timers of
+//! CPU time tick 250 times a second at most (`timer_create`), and a signal sent from outside (`tgkill`) would find
+//! threads in system calls, some of which then fail with EINTR whatever the handler's flags.
 //!
 //! # Why nothing else is hit
 //! An event is enabled when the runtime has been seen in the process behind it, and the kernel
@@ -22,9 +28,11 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
+use trommel_compress::random::SplitMix64;
 use trommel_queue::WINDOW_SIGNAL;
 
 use crate::family::Family;
+use crate::series::stamp;
 
 /// User time between two signals, usually.
 const PERIOD: Duration = Duration::from_millis(1);
@@ -34,10 +42,13 @@ pub const OFTEN: Duration = Duration::from_millis(5);
 /// The events of one process's threads.
 pub struct Pacer {
     pid: Pid,
-    events: HashMap<i32, OwnedFd>,
+    events: HashMap<i32, Event>,
     looked: Option<Instant>,
-    refused: Option<io::Error>,
+    refused: bool,
     period: Duration,
+    often: Duration,
+    /// Draws periods; none: they are all alike.
+    random: Option<SplitMix64>,
 }
 
 impl Pacer {
@@ -47,9 +58,23 @@ impl Pacer {
             pid,
             events: HashMap::new(),
             looked: None,
-            refused: None,
+            refused: false,
             period: period.unwrap_or(PERIOD),
+            often: OFTEN,
+            random: None,
         }
+    }
+
+    /// Periods are drawn at random, and new threads looked for so often.
+    pub fn at_random(mut self, often: Duration) -> Self {
+        self.random = Some(SplitMix64::new(stamp()));
+        self.often = often;
+        self
+    }
+
+    /// The mean time between two signals, from the next look on.
+    pub fn set_period(&mut self, period: Duration) {
+        self.period = period;
     }
 
     /// Looks for new threads, if it is time. Processes without the memory of `family` are left alone.
@@ -57,7 +82,7 @@ impl Pacer {
     /// # Errors
     /// The kernel refuses events; told once.
     pub fn look(&mut self, family: &Family) -> io::Result<()> {
-        if self.looked.is_some_and(|at| at.elapsed() < OFTEN) || self.refused.is_some() {
+        if self.looked.is_some_and(|at| at.elapsed() < self.often) || self.refused {
             return Ok(());
         }
         self.looked = Some(Instant::now());
@@ -68,34 +93,48 @@ impl Pacer {
             .collect();
         self.events.retain(|tid, _| there.contains(tid));
         for tid in there {
-            if self.events.contains_key(&tid) {
+            let period = self.draw();
+            if let Some(event) = self.events.get(&tid) {
+                if self.random.is_some() {
+                    event.set_period(period);
+                }
                 continue;
             }
-            match Event::open(tid, self.period) {
+            match Event::open(tid, period, WINDOW_SIGNAL) {
                 Ok(event) => {
                     // The runtime may not have come as far, or be gone.
                     if family.is_mapped_by(Pid::from_raw(tid)) {
                         event.enable();
-                        self.events.insert(tid, event.0);
+                        self.events.insert(tid, event);
                     }
                 }
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
                 Err(error) => {
-                    let again = io::Error::from(error.kind());
-                    self.refused = Some(error);
-                    return Err(again);
+                    self.refused = true;
+                    return Err(error);
                 }
             }
         }
         Ok(())
     }
+
+    fn draw(&mut self) -> Duration {
+        match &mut self.random {
+            None => self.period,
+            Some(random) => {
+                let mean = self.period.as_nanos() as u64;
+                Duration::from_nanos(mean - mean / 8 + random.below(mean / 4))
+            }
+        }
+    }
 }
 
-struct Event(OwnedFd);
+/// A perf event of a thread's CPU clock.
+pub(crate) struct Event(OwnedFd);
 
 impl Event {
-    /// One that is not enabled.
-    fn open(tid: i32, period: Duration) -> io::Result<Self> {
+    /// One that is not enabled, and sends the thread a signal.
+    pub(crate) fn open(tid: i32, period: Duration, signal: i32) -> io::Result<Self> {
         const BYTES: usize = 128;
         const TYPE_SOFTWARE: u64 = 1;
         const CPU_CLOCK: u64 = 0;
@@ -133,7 +172,7 @@ impl Event {
         let owner = [OWNER_THREAD, tid];
         // SAFETY: a descriptor of ours, and an owner that lives here.
         let failed = unsafe {
-            libc::fcntl(fd, F_SETSIG, WINDOW_SIGNAL) < 0
+            libc::fcntl(fd, F_SETSIG, signal) < 0
                 || libc::fcntl(fd, F_SETOWN_EX, owner.as_ptr()) < 0
                 || libc::fcntl(fd, libc::F_SETFL, libc::O_RDWR | libc::O_ASYNC) < 0
         };
@@ -143,9 +182,16 @@ impl Event {
         }
     }
 
-    fn enable(&self) {
+    pub(crate) fn enable(&self) {
         const ENABLE: libc::c_ulong = 0x2400;
         // SAFETY: a descriptor of ours; no memory is involved.
         unsafe { libc::ioctl(self.0.as_raw_fd(), ENABLE, 0) };
+    }
+
+    fn set_period(&self, period: Duration) {
+        const PERIOD: libc::c_ulong = 0x4008_2404;
+        let nanos = period.as_nanos() as u64;
+        // SAFETY: a descriptor of ours, and a number that the kernel reads.
+        unsafe { libc::ioctl(self.0.as_raw_fd(), PERIOD, &raw const nanos) };
     }
 }

@@ -30,7 +30,10 @@ use crate::fold::Folder;
 use crate::record::Engine;
 use crate::series::{Figures, Series};
 use crate::shared::{Damaged, Filled, Shared};
+use crate::windows::Windows;
 
+/// What stands for a compressor in profiles that are made of windows.
+pub const WINDOWS: &str = "windows";
 /// How long processes that ask for nothing are left alone.
 pub const IDLE: Duration = Duration::from_millis(100);
 
@@ -77,6 +80,7 @@ pub struct Process {
     series: Option<Series>,
     /// What part of its time is its own work, if that is wanted.
     audit: Option<Audit>,
+    windows: Option<Windows>,
 }
 
 /// How a process ends for us.
@@ -126,6 +130,7 @@ impl Process {
         first: bool,
         series: Option<Series>,
         audit: Option<Audit>,
+        windows: Option<Windows>,
     ) -> Self {
         Self {
             handle: handle(identity.pid),
@@ -140,6 +145,35 @@ impl Process {
             first,
             series,
             audit,
+            windows,
+        }
+    }
+
+    /// Begins windows, if there are to be any. `host`: our own CPU time so far.
+    pub fn pace(&mut self, host: impl FnOnce() -> Duration, notice: &mut dyn FnMut(&str)) {
+        if self.end != End::No {
+            return;
+        }
+        let Some(windows) = &mut self.windows else {
+            return;
+        };
+        match windows.look(&self.shared, host) {
+            Ok(Some(period)) => self.folder.set_period(period.as_nanos() as f64),
+            Ok(None) => {}
+            Err(error) => notice(&format!("no windows: perf events: {error}")),
+        }
+    }
+
+    /// The time between its windows, while they are to go on.
+    pub fn period_of_windows(&self) -> Option<Duration> {
+        let goes_on = self.end == End::No;
+        self.windows.as_ref().filter(|_| goes_on)?.period()
+    }
+
+    /// No window begins any more.
+    pub fn stop_windows(&mut self) {
+        if let Some(windows) = &mut self.windows {
+            windows.stop();
         }
     }
 
@@ -316,6 +350,7 @@ impl Process {
         self,
         compressor: &str,
         kinds: KindSet,
+        host: Duration,
         notice: &mut dyn FnMut(&str),
     ) -> (Done, Ancestor) {
         let Self {
@@ -325,6 +360,7 @@ impl Process {
             mut served,
             series,
             audit,
+            windows,
             ..
         } = self;
         let shares = audit.map(|audit| audit.total());
@@ -332,7 +368,9 @@ impl Process {
             series.take(identity.pid, shared.control());
             series.into_samples()
         });
-        let folded = folder.finish(kinds);
+        let windows = windows.and_then(|w| w.finish(&shared, host));
+        let is_sampled = windows.is_some();
+        let folded = folder.finish(kinds, windows);
         let control = shared.control();
         let mut let_go = served.let_go;
         if self.end != End::Exec && shared.state() == Some(State::Exec) {
@@ -349,8 +387,8 @@ impl Process {
                 "it stopped the collection of events itself, {n} times"
             )),
         }
-        if control.window.load(Relaxed) != 0 {
-            notice(&windows(&shared));
+        if control.window.load(Relaxed) != 0 && !is_sampled {
+            notice(&taken(&shared));
         }
         if self.end == End::Left {
             let_go.push("it went on when the first program had ended".to_owned());
@@ -415,12 +453,16 @@ impl Process {
                     exec: self.end == End::Exec,
                 },
                 command: identity.command.clone(),
-                compressor: compressor.to_owned(),
+                compressor: match is_sampled {
+                    true => WINDOWS.to_owned(),
+                    false => compressor.to_owned(),
+                },
                 modules: folded.modules.list,
                 kinds: folded.kinds,
                 sites: folded.sites,
                 run,
                 threads,
+                windows: folded.windows,
             },
             engine,
             stream_whole: !served.stream_failed,
@@ -583,7 +625,7 @@ fn report(
 }
 
 /// What windows have come to, for tests.
-fn windows(shared: &Shared) -> String {
+fn taken(shared: &Shared) -> String {
     let windows = &shared.control().windows;
     let counts = [
         ("ended", &windows.ended),

@@ -24,11 +24,13 @@ use crate::interrupt::Guard;
 use crate::launch::{Command, Ended, Inherited, LaunchFailure, launch};
 use crate::only::Only;
 use crate::process::Identity;
+use crate::sampling::Sampling;
 use crate::series::{Figures, Sample};
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::stream::Pending;
 use crate::stress::Stress;
+use crate::toll::{self, Toll};
 use crate::tracing::Tracing;
 
 /// What to record.
@@ -56,6 +58,8 @@ pub struct RecordOptions {
     pub follow: bool,
     /// Traces. With events there are none.
     pub tracing: Tracing,
+    /// Looks at the program in windows only.
+    pub sampling: Option<Sampling>,
     /// Stress options of the runtime, see `docs/testing.md`.
     pub stress: Stress,
 }
@@ -144,6 +148,11 @@ pub enum RecordError {
         /// The program; nothing of it has run.
         program: PathBuf,
     },
+    /// No windows.
+    #[error(
+        "no windows can be begun: the kernel refuses perf events: {0}; sysctl kernel.perf_event_paranoid must be 2 or less, or give this command CAP_PERFMON"
+    )]
+    Windows(std::io::Error),
     /// No stream file.
     #[error("{}: cannot write the event stream: {error}", .path.display())]
     Stream {
@@ -168,8 +177,9 @@ pub fn record(
     notice: &mut dyn FnMut(&str),
     others: &mut dyn FnMut(Profile, Engine),
 ) -> Result<Recording, RecordError> {
+    let toll = toll(options)?;
     let family = Family::new().map_err(RecordError::Shared)?;
-    let mut session = Session::new(options, notice, others);
+    let mut session = Session::new(options, toll, notice, others);
     let shared = Shared::first(&family, session.terms()).map_err(RecordError::Shared)?;
     let stream = stream_for(options)?;
     let clock = Instant::now();
@@ -194,6 +204,12 @@ pub fn record(
     guard.ended();
     drop(watch);
     session.conclude(clock)
+}
+
+/// What a signal costs, where windows are wanted.
+fn toll(options: &RecordOptions) -> Result<Option<Toll>, RecordError> {
+    let measure = options.sampling.map(|_| toll::measure());
+    measure.transpose().map_err(RecordError::Windows)
 }
 
 /// The stream file, if one is wanted, with the number of events that are enough.

@@ -158,13 +158,14 @@ impl Series {
     }
 }
 
-fn stamp() -> u64 {
+/// The time stamp counter.
+pub(crate) fn stamp() -> u64 {
     // SAFETY: reads the time stamp counter, which every x86-64 processor has.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 /// CPU time of a process that is there.
-fn cpu_of(pid: Pid) -> Option<Duration> {
+pub(crate) fn cpu_of(pid: Pid) -> Option<Duration> {
     let mut clock: libc::clockid_t = 0;
     // SAFETY: a place to write to.
     let found = unsafe { libc::clock_getcpuclockid(pid.as_raw(), &raw mut clock) };

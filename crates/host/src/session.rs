@@ -43,13 +43,17 @@ use crate::launch::Ended;
 use crate::memory::Budget;
 use crate::modules::Images;
 use crate::only::Selection;
-use crate::pacer::{self, Pacer};
+use crate::pacer;
 use crate::pids;
 use crate::process::{Ancestor, Done, End, IDLE, Identity, Process};
 use crate::record::{Engine, RecordError, RecordOptions, Recording};
+use crate::relatives::Relatives;
+use crate::sampling;
 use crate::series::{self, Series};
 use crate::shared::{Asked, Shared, Terms};
 use crate::stream::{Pending, StreamFile};
+use crate::toll::Toll;
+use crate::windows::Windows;
 
 /// A thread that is traced while it becomes another program.
 struct Traced {
@@ -66,8 +70,8 @@ struct Traced {
 /// The stream file of a process, and how many events are wanted in it.
 pub type Stream = (io::Result<StreamFile>, Option<u64>);
 
-/// Asked again and again, with the state of the first program: how it has ended for us.
-pub type Parted<'a> = &'a mut dyn FnMut(Option<State>) -> Option<Ended>;
+/// Asked again and again, with the state of the first program and what ends its windows: how it has ended for us.
+pub type Parted<'a> = &'a mut dyn FnMut(Option<State>, &mut dyn FnMut()) -> Option<Ended>;
 
 /// A run that goes on.
 pub struct Session<'a> {
@@ -94,8 +98,12 @@ pub struct Session<'a> {
     traced: Vec<Traced>,
     main: Option<Pid>,
     ended: Option<(Ended, Instant)>,
-    /// Begins windows in the first program.
-    pacer: Option<Pacer>,
+    /// What a signal that begins a window costs, where there are any within a budget.
+    toll: Option<Toll>,
+    /// Processes that are forked between windows.
+    relatives: Relatives,
+    /// Our CPU time when the run began.
+    host_before: Duration,
     /// We ended the first program, as its stream had all the events that were wanted.
     limited: bool,
 }
@@ -109,7 +117,12 @@ fn is_counted(options: &RecordOptions) -> bool {
         .all(|kind| matches!(kind, Kind::Edge | Kind::Call));
     let ordered = !is_exact(&options.compressor) || options.stream.is_some();
     let stress = &options.stress;
-    !kinds.is_empty() && transfers && !ordered && stress.window == 0 && !stress.events
+    !kinds.is_empty()
+        && transfers
+        && !ordered
+        && stress.window == 0
+        && !stress.events
+        && options.sampling.is_none()
 }
 
 const BRIEF: Duration = Duration::from_millis(2);
@@ -119,6 +132,7 @@ impl<'a> Session<'a> {
     /// `others` gets the profiles of all processes but the first.
     pub fn new(
         options: &'a RecordOptions,
+        toll: Option<Toll>,
         notice: &'a mut dyn FnMut(&str),
         others: &'a mut dyn FnMut(Profile, Engine),
     ) -> Self {
@@ -130,7 +144,11 @@ impl<'a> Session<'a> {
                 kinds: options.kinds,
                 counters: is_counted(options),
                 options: options.stress.options,
-                window: options.stress.window,
+                window: match options.sampling {
+                    Some(sampling) => sampling.first_length(),
+                    None => options.stress.window,
+                },
+                window_skip: options.sampling.map_or(0, |sampling| sampling.skip()),
                 follow: options.follow,
                 tracing: options.tracing,
             },
@@ -148,7 +166,9 @@ impl<'a> Session<'a> {
             traced: Vec::new(),
             main: None,
             ended: None,
-            pacer: None,
+            toll,
+            relatives: Relatives::default(),
+            host_before: host_cpu(),
             limited: false,
         }
     }
@@ -161,11 +181,6 @@ impl<'a> Session<'a> {
     /// The first program has started.
     pub fn first(&mut self, identity: Identity, shared: Shared, stream: Option<Stream>) {
         self.main = Some(identity.pid);
-        self.pacer = (self.terms.window != 0).then(|| {
-            let pace = self.options.stress.pace;
-            let period = (pace != 0).then(|| Duration::from_micros(pace.into()));
-            Pacer::new(identity.pid, period)
-        });
         self.families.push(Rc::clone(shared.pages().family()));
         let program = &self.options.program.elf;
         self.observe(identity, shared, stream, program);
@@ -181,16 +196,33 @@ impl<'a> Session<'a> {
         let selection = Selection::new(self.options.only.clone(), program, self.files);
         let images = self.images.clone();
         let budget = Rc::clone(&self.budget);
-        let folder = Folder::new(&self.options.compressor, stream, selection, images, budget);
+        let mut folder = Folder::new(&self.options.compressor, stream, selection, images, budget);
         let first = self.started == 0;
         let tracing = &self.options.tracing;
         let series = tracing.series.then(Series::begin);
         let audit = tracing
             .audits()
             .then(|| Audit::begin(identity.pid, !tracing.stay));
-        let process = Process::new(identity, shared, folder, first, series, audit);
+        let windows = self.windows(identity.pid, first);
+        self.relatives.has_begun(identity.pid);
+        if let Some(toll) = self.toll {
+            folder = folder.of_windows(toll.cycle);
+        }
+        let process = Process::new(identity, shared, folder, first, series, audit, windows);
         self.processes.push((self.started, process));
         self.started += 1;
+    }
+
+    /// The windows of a process.
+    fn windows(&self, pid: Pid, first: bool) -> Option<Windows> {
+        if let (Some(sampling), Some(toll)) = (self.options.sampling, self.toll) {
+            return Some(Windows::within(sampling, toll, pid));
+        }
+        (self.terms.window != 0 && first).then(|| {
+            let pace = self.options.stress.pace;
+            let period = (pace != 0).then(|| Duration::from_micros(pace.into()));
+            Windows::at_pace(pid, period)
+        })
     }
 
     /// Serves until the first program has ended and everything is folded. `parted` tells when control
@@ -198,11 +230,12 @@ impl<'a> Session<'a> {
     pub fn serve(&mut self, mut parted: Option<Parted<'_>>) {
         const OFTEN: Duration = Duration::from_millis(10);
         let nap = if parted.is_some() { OFTEN } else { IDLE };
-        let nap = match (&self.pacer, self.options.tracing.series) {
-            (Some(_), _) => pacer::OFTEN,
-            (None, true) => series::PERIOD,
-            (None, false) if self.options.tracing.audits() => audit::OFTEN,
-            (None, false) => nap,
+        let nap = match (self.terms.window, self.toll, self.options.tracing.series) {
+            (1.., None, _) => pacer::OFTEN,
+            (1.., Some(_), _) => nap.min(sampling::OFTEN),
+            (0, _, true) => series::PERIOD,
+            (0, _, false) if self.options.tracing.audits() => audit::OFTEN,
+            (0, _, false) => nap,
         };
         let mut looked = Instant::now();
         loop {
@@ -210,7 +243,12 @@ impl<'a> Session<'a> {
                 && self.ended.is_none()
             {
                 let state = self.process(0).and_then(|(_, p)| p.shared.state());
-                if let Some(ended) = parted(state) {
+                let mut stop = || {
+                    let processes = self.processes.iter_mut();
+                    processes.for_each(|(_, process)| process.stop_windows());
+                    self.relatives.stop();
+                };
+                if let Some(ended) = parted(state, &mut stop) {
                     self.ended = Some((ended, Instant::now()));
                     if let Some((_, process)) = self.process(0)
                         && process.end == End::No
@@ -272,20 +310,24 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Begins windows in threads of the first program that are new.
+    /// Begins windows where it is time for them.
     fn pace(&mut self) {
-        let family = self.families.first().cloned();
-        let ready = self.process(0).is_some_and(|(_, process)| {
-            let ready = &process.shared.control().windows_ready;
-            ready.load(Acquire) != 0
-        });
-        if !ready {
+        if self.terms.window == 0 || self.ended.is_some() {
             return;
         }
-        if let (Some(pacer), Some(family), None) = (&mut self.pacer, family, self.ended)
-            && let Err(error) = pacer.look(&family)
-        {
-            (self.notice)(&format!("no windows: perf events: {error}"));
+        let before = self.host_before;
+        for (_, process) in &mut self.processes {
+            process.pace(|| host_cpu().saturating_sub(before), self.notice);
+        }
+        if self.options.follow && self.toll.is_some() {
+            self.relatives.look(|| {
+                let processes = self.processes.iter();
+                let known = processes.filter_map(|(_, process)| {
+                    let period = process.period_of_windows()?;
+                    Some((process.identity.pid, Rc::clone(process.family()), period))
+                });
+                known.collect()
+            });
         }
     }
 
@@ -531,7 +573,9 @@ impl<'a> Session<'a> {
             process.serve(self.notice);
             process.shared.close();
             let compressor = self.options.compressor.to_string();
-            let (done, ancestor) = process.finish(&compressor, self.options.kinds, self.notice);
+            let host = host_cpu().saturating_sub(self.host_before);
+            let kinds = self.options.kinds;
+            let (done, ancestor) = process.finish(&compressor, kinds, host, self.notice);
             self.stream_whole &= done.stream_whole;
             match number {
                 0 => self.done = Some(done),
@@ -600,6 +644,14 @@ impl<'a> Session<'a> {
         first.run.target_cpu = ended.cpu.as_nanos() as u64;
         first.run.host_cpu = host_cpu().as_nanos() as u64;
         first.run.status = ended.status;
+        if let Some(windows) = &mut first.windows {
+            // It may have ended before anybody looked.
+            if windows.cpu == 0 {
+                let paid = windows.in_windows + windows.in_kernel;
+                windows.cpu = first.run.target_cpu.saturating_sub(paid);
+            }
+            windows.wall = windows.wall.max(first.run.wall);
+        }
         Ok(Recording {
             profile: first,
             ended,

@@ -42,6 +42,8 @@ pub struct Terms {
     pub options: u64,
     /// Instructions that control lasts for at a time; 0: for good.
     pub window: u32,
+    /// Below how many are passed first, of windows with marks; 0: without.
+    pub window_skip: u32,
     /// Children and new programs are followed.
     pub follow: bool,
     /// Traces.
@@ -145,6 +147,7 @@ impl Shared {
         control.counters.store(terms.counters.into(), Relaxed);
         control.options.store(terms.options, Relaxed);
         control.window.store(terms.window, Relaxed);
+        control.window_skip.store(terms.window_skip, Relaxed);
         control.follow.store(terms.follow.into(), Relaxed);
         terms.tracing.write(control);
         control.host_pid.store(std::process::id(), Relaxed);

@@ -14,6 +14,7 @@
 //! * `D16+…` and `R16+…` in front of `R` or `P:phase`: as if each event had been chosen independently at both
 //!   rates together. Strata make it no worse, so these limits are wide. In front of others: none.
 //! * `T`: none. A slot hands its counts to other tuples, and nothing bounds how many.
+//! * Windows: see [`crate::sampled`].
 //! * `M`: certain limits under `R0`. A promoted tuple had between 1 and T events when its count began
 //!   at T; in an interval in which it is no candidate it had fewer than T. Under `R1` the lower one.
 //!
@@ -32,6 +33,7 @@ use trommel_compress::{Algorithm, IntervalSpec, Level, Sampler, Seeds, Spec, Sta
 use trommel_tuple::Tuple;
 
 use crate::Profile;
+use crate::sampled::Sampled;
 
 /// The share of entries whose limits are meant to hold.
 pub const LEVEL: f64 = 0.95;
@@ -54,6 +56,8 @@ pub enum Basis {
     Binomial,
     /// The share in a substream of counted length is binomial.
     Stratum,
+    /// Windows were drawn at random moments, each of which is one draw.
+    Windows,
     /// Certain, by how the profiler counts.
     Bound,
     /// Nothing can be said.
@@ -67,6 +71,7 @@ impl Basis {
             Self::Exact => "exact",
             Self::Binomial => "binomial",
             Self::Stratum => "stratum",
+            Self::Windows => "windows",
             Self::Bound => "bound",
             Self::Unknown => "unknown",
         }
@@ -78,6 +83,9 @@ impl Basis {
             Self::Exact => "nothing: every event is counted",
             Self::Binomial => "nothing about the program: events are chosen independently",
             Self::Stratum => "that the order of events does not keep step with the sampling period",
+            Self::Windows => {
+                "that all code executes one instruction a cycle: shares of an instruction and counts of places executed together need no assumption"
+            }
             Self::Bound => "that the accumulator table never was full",
             Self::Unknown => {
                 "no limits are known; `trommel compress` measures the error on a stream"
@@ -139,6 +147,9 @@ impl Confidence {
             })
         };
         let events = profile.kinds.values().map(|k| k.seen).sum();
+        if profile.windows.is_some() {
+            return Self::of(Basis::Windows, Rule::Unknown);
+        }
         let Ok(spec) = profile.compressor.parse::<Spec>() else {
             return Self::of(Basis::Unknown, Rule::Unknown);
         };
@@ -286,7 +297,12 @@ impl Confidence {
             },
             Rule::Stratum(strata) => strata.sum(tuples),
         };
-        Some(Executions { total, all, parts })
+        Some(Executions {
+            total,
+            all,
+            parts,
+            shares: Vec::new(),
+        })
     }
 }
 
@@ -297,12 +313,29 @@ pub struct Executions {
     pub all: Limits,
     /// Of each tuple's count, in their order.
     pub parts: Vec<Limits>,
+    /// Of the share of each, where that is known better than from counts.
+    shares: Vec<Limits>,
 }
 
 impl Executions {
+    /// Of an instruction that was seen in windows, with the estimated counts of its values.
+    pub fn of_windows(sampled: &Sampled, counts: &[(u64, u64)]) -> Self {
+        let total = sampled.executions;
+        let share = |&(_, count): &(u64, u64)| (count as f64 / total.max(1.0)).min(1.0);
+        Self {
+            total,
+            all: sampled.limits(),
+            parts: counts.iter().map(|c| sampled.limits_of(share(c))).collect(),
+            shares: counts.iter().map(|c| sampled.share(share(c))).collect(),
+        }
+    }
+
     /// The limits of the share of the tuple at `index` with this count: its own doubt against that
     /// of all others together.
     pub fn share(&self, index: usize, count: u64) -> Limits {
+        if let Some(known) = self.shares.get(index) {
+            return *known;
+        }
         let part = self.parts[index];
         let rest = self.total - count as f64;
         let scale = (rest / self.total.max(1.0)).sqrt();

@@ -8,10 +8,13 @@
 pub mod accuracy;
 pub mod confidence;
 pub mod merge;
+pub mod sampled;
 
 use std::collections::BTreeMap;
 
 use trommel_tuple::{Kind, ModuleId, Place, Vaddr};
+
+use crate::sampled::Windows;
 
 /// One observed process.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -32,6 +35,8 @@ pub struct Profile {
     pub run: Run,
     /// Its threads.
     pub threads: Threads,
+    /// How it was sampled, where windows are all that was seen: counts are estimates then.
+    pub windows: Option<Windows>,
 }
 
 /// Which process it was. One that executes another program is another afterwards, with the same

@@ -66,6 +66,17 @@ impl Merged {
             let place = renumbered.place(*place);
             (self.profile.sites.entry(place)).or_insert_with(|| renumbered.site(site));
         }
+        if let Some(windows) = other.windows {
+            let sums = self.profile.windows.get_or_insert_default();
+            sums.add(&windows);
+            for (kind, sites) in windows.sites {
+                let all = sums.sites.entry(kind).or_default();
+                for (place, sampled) in sites {
+                    let place = renumbered.place(place);
+                    all.entry(place).or_default().add(&sampled);
+                }
+            }
+        }
         let Run {
             dropped,
             undercount,

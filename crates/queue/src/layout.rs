@@ -320,8 +320,12 @@ pub struct Control {
     /// Times code was dropped because the app changed it.
     pub invalidations: AtomicU64,
 
-    /// Control lasts for so many instructions at a time ([`Windows`]); 0: for good.
+    /// Control lasts for so many instructions at a time ([`Windows`]); 0: for good. The host changes
+    /// the number while the program runs, never from or to 0.
     pub window: AtomicU32,
+    /// Windows are delimited by marks ([`CAPTURE_MARK`]); in front of one, a random number of
+    /// instructions below this is passed. 0: no marks, and none is passed.
+    pub window_skip: AtomicU32,
     /// The signal that begins windows has its handler.
     pub windows_ready: AtomicU32,
     /// What came of that.
@@ -346,8 +350,10 @@ pub struct Control {
 pub struct Windows {
     /// Windows that have ended.
     pub ended: AtomicU64,
-    /// Instructions executed in them.
+    /// Instructions executed in them, but for those that were passed first.
     pub instructions: AtomicU64,
+    /// Nanoseconds of CPU time from where the signal's handler begins to where it ends that leaves the window.
+    pub nanos: AtomicU64,
     /// Of them, those that came to their last instruction.
     pub whole: AtomicU64,
     /// Those that ended in front of a system call.
@@ -362,6 +368,18 @@ pub struct Windows {
     /// The last [`LAST_WINDOWS`] windows, in turn.
     pub last: [LastWindow; LAST_WINDOWS],
 }
+
+/// In place of a path number: what the thread has recorded since the last [`END_MARK`] was passed only, and
+/// the window proper begins. No words follow.
+pub const CAPTURE_MARK: u32 = u32::MAX - 1;
+/// In place of a path number: the window has ended. [`END_WORDS`] 64-bit words follow: instructions executed since the
+/// [`CAPTURE_MARK`], and those that were wanted.
+pub const END_MARK: u32 = u32::MAX;
+/// See [`END_MARK`].
+pub const END_WORDS: usize = 2;
+/// Instructions that may be passed in front of a window at most.
+pub const MAX_SKIP: u32 = 256;
+const _: () = assert!(MAX_PATHS < CAPTURE_MARK as usize);
 
 /// Windows that are remembered.
 pub const LAST_WINDOWS: usize = 32;

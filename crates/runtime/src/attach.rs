@@ -46,6 +46,7 @@ use crate::signal::{self, Actions, Info, Ucontext};
 use crate::start::StartArgs;
 use crate::sys;
 use crate::thread::{Process, Thread};
+use crate::window;
 
 const SIGTRAP: u64 = 5;
 const SYSCALL_BYTES: u64 = 2;
@@ -107,6 +108,15 @@ pub fn prepare(
 ) -> Option<Infallible> {
     let control = process.queue.control();
     let mut runtime = process.runtime.lock();
+    if runtime.has_windows() {
+        // Its threads stay native; each gets an area with its first window.
+        first.writer.tid = sys::gettid() as u32;
+        first.desk().tid.store(first.writer.tid, Relaxed);
+        control.threads.store(1, Relaxed);
+        window::begin(&mut runtime, first);
+        drop(runtime);
+        stop_for_host()
+    }
     first.take_bank(&mut runtime);
     runtime.threads.push(&raw const *first);
     for _ in 1..args.threads {
@@ -212,7 +222,10 @@ pub fn depart(thread: &Thread) {
 /// Only `arch::farewell` may call this, when no thread is under control.
 pub unsafe extern "C" fn farewell() -> ! {
     let mut runtime = signal::process().runtime.lock();
-    runtime.actions.give_back();
+    match runtime.has_windows() {
+        true => runtime.actions.give_back_window_signal(),
+        false => runtime.actions.give_back(),
+    }
     runtime.code_pages.close();
     drop(runtime);
     let attached = &signal::process().queue.control().attached;

@@ -31,7 +31,7 @@ use crate::targets::Targets;
 use crate::thread::{Process, Thread};
 use crate::trace::Path;
 use crate::translate::{Refusal, Shape, Site, Translator, tag_check};
-use crate::window::Windows;
+use crate::window::{self, Windows};
 
 /// What threads use one at a time, see [`crate::lock`].
 pub struct Runtime {
@@ -441,6 +441,15 @@ impl Runtime {
 pub unsafe extern "C" fn dispatch(context: &mut Context) {
     // SAFETY: entered once at a time by each thread; the context is a started thread's.
     let thread = unsafe { Thread::of(context) };
+    work_for(thread, context);
+    // A mark may have filled the chunk.
+    if thread.window.is_some() && core::mem::take(&mut thread.full) && thread.publish_now().is_err()
+    {
+        native::host_gone(thread, context);
+    }
+}
+
+fn work_for(thread: &mut Thread, context: &mut Context) {
     let process = thread.process;
     let control = process.queue.control();
     control.dispatches.fetch_add(1, Relaxed);
@@ -476,10 +485,7 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
     {
         native::host_gone(thread, context);
     }
-    if context.reason == Reason::Window as u32
-        && thread.writer.at() == 0
-        && process.queue.take_now(&mut thread.writer).is_err()
-    {
+    if context.reason == Reason::Window as u32 && window::make_room(thread).is_err() {
         native::host_gone(thread, context);
     }
     let mut runtime = process.runtime.lock();

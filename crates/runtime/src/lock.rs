@@ -92,6 +92,12 @@ impl<T> Lock<T> {
         Guard(self)
     }
 
+    /// [`Self::lock_anywhere`], if nobody has it.
+    pub fn lock_if_free(&self) -> Option<Guard<'_, T>> {
+        let taken = self.word.compare_exchange(FREE, HELD, Acquire, Relaxed);
+        taken.is_ok().then_some(Guard(self))
+    }
+
     #[cold]
     fn wait(&self) {
         for _ in 0..SPINS {

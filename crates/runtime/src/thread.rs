@@ -26,6 +26,7 @@
 //! * A thread's [`Thread`] is used by itself alone, but for what is atomic.
 #![allow(unsafe_code)] // reason: makes memory and threads.
 
+pub mod copied;
 mod fork;
 mod spawn;
 
@@ -70,6 +71,8 @@ pub struct Process {
     pub queue: Queue,
     /// The runtime's own code.
     pub image: Range,
+    /// The process that has windows.
+    pub pid: AtomicU32,
     /// Every thread goes native at its next boundary.
     pub leaving: AtomicU32,
     /// Where areas are: from, to.
@@ -85,6 +88,7 @@ impl Process {
             runtime: Lock::new(runtime),
             queue,
             image,
+            pid: AtomicU32::new(0),
             leaving: AtomicU32::new(0),
             areas: [AtomicU64::new(u64::MAX), AtomicU64::new(0)],
             free: AtomicU64::new(0),
@@ -237,6 +241,14 @@ impl Thread {
         unsafe { &*((self.area + THREAD_PAGE as u64) as *const Desk) }
     }
 
+    /// Tells on its page where its area is.
+    pub fn name_area(&self) {
+        let desk = self.desk();
+        desk.area.store(self.area, Relaxed);
+        let stack = &raw const self.signals.stack as u64;
+        desk.stack.store(stack, Relaxed);
+    }
+
     /// Its context.
     pub fn context(&self) -> &'static mut Context {
         // SAFETY: the area stays mapped, and this thread, or its parent before it starts, is the
@@ -296,10 +308,7 @@ impl Thread {
             node: Node { next: 0, thread: 0 },
         }));
         thread.node.thread = &raw const *thread as u64;
-        let desk = thread.desk();
-        desk.area.store(area, Relaxed);
-        desk.stack
-            .store(&raw const thread.signals.stack as u64, Relaxed);
+        thread.name_area();
         let context = thread.context();
         context.entry = start::entries();
         context.stack = stack;

@@ -20,7 +20,13 @@
 //!
 //! *Counting.* Each exit of a fragment takes the number of instructions that lead to it from
 //! [`Context::budget`](crate::area::Context::budget), and goes to the dispatcher when fewer are left than the longest fragment
-//! has. Those are executed by *parts*: fragments of at most 8, 4, 2 or 1 instructions, which are never linked.
+//! has. Those are executed by *parts*: fragments of at most 8, 4, 2 or 1 instructions, which are never linked. Long windows
+//! with marks do without: they tell how many instructions they had.
+//!
+//! *Skid.* A signal that ends a period of time finds a thread more often behind a slow instruction than behind a quick one
+//! (seed 003, section 5). So a random number of instructions below `Control::window_skip` is passed first, in the same way, and then the
+//! window begins. What was recorded meanwhile the host forgets: a mark in the records tells where the
+//! window begins, another where it ends ([`CAPTURE_MARK`], [`END_MARK`]).
 //!
 //! *Out.* The window ends where the budget does, or before: in front of a system call, at an instruction that
 //! causes a signal, in front of what cannot be executed in the cache. The way out is that of a thread
@@ -38,6 +44,8 @@
 //! signal that the app blocks would find the app's handler.
 //!
 //! *Areas* belong to threads by their ids. That of a thread which has ended goes to another.
+//!
+//! *Processes* that a native thread forks are seen to when the first signal comes to them ([`copied`]).
 //!
 //! # Why it is correct
 //! * Nothing of the app is executed between the signal and the first instruction of the window, nor between its
@@ -61,18 +69,23 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use linux_raw_sys::general as nr;
-use trommel_queue::{LAST_WINDOWS, MAX_WINDOW, WINDOW_SIGNAL};
+use trommel_queue::{
+    CAPTURE_MARK, CHUNK, END_MARK, END_WORDS, FULL_WINDOW, LAST_WINDOWS, MAX_RECORD, MAX_SKIP,
+    MAX_WINDOW, State, WINDOW_SIGNAL,
+};
 
 use crate::arch;
 use crate::area::Context;
 use crate::cache::{AppPc, Fragment};
 use crate::decode::{Insn, Reader};
+use crate::deliver::HostGone;
 use crate::dispatch::Runtime;
 use crate::native;
 use crate::region::Range;
 use crate::signal::{self, Info, Pending, Ucontext};
+use crate::stress;
 use crate::sys;
-use crate::thread::{Process, Thread};
+use crate::thread::{Process, Thread, copied};
 use crate::translate::{Refusal, Shape};
 
 /// Instructions of the longest fragment.
@@ -84,11 +97,19 @@ const PARTS: u8 = 3;
 const BEYOND: u64 = 256 - LONGEST as u64;
 const _: () = assert!(MAX_WINDOW as u64 + BEYOND < 1 << 16 && 1 << PARTS < LONGEST);
 
+/// Bytes that an instruction records at most, two words and its path.
+const RECORDED: u64 = 20;
+/// Room for what is passed and the mark behind it, so that no mark fills a chunk but the last of a window.
+const ROOM: u64 = MAX_SKIP as u64 * RECORDED + MAX_RECORD as u64;
+const _: () = assert!(4 + 8 * END_WORDS <= FULL_WINDOW && ROOM < CHUNK as u64 / 2);
+
 /// What of the runtime's state windows need.
 #[derive(Default)]
 pub struct Windows {
-    /// Control lasts for as many instructions at a time; 0: for good.
-    pub length: u32,
+    /// Control is by windows.
+    on: bool,
+    /// State of the random numbers, a splitmix64 generator.
+    random: u64,
     /// The ids of threads and their areas.
     areas: Vec<(u32, *const Thread)>,
     /// Areas at which those of ended threads are looked for.
@@ -108,6 +129,17 @@ pub enum End {
     Refused,
 }
 
+/// How far a thread's window has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Nothing says where it begins.
+    Unmarked,
+    /// Instructions are passed.
+    Passing,
+    /// It has begun.
+    Begun,
+}
+
 /// A thread's window.
 #[derive(Clone, Copy)]
 pub struct Window {
@@ -116,17 +148,38 @@ pub struct Window {
     /// Instructions that were wanted.
     length: u32,
     end: End,
+    phase: Phase,
+    /// Nanoseconds of the thread's CPU time when its signal came.
+    began: u64,
     /// The GS base of the app.
     gs: u64,
 }
 
 impl Window {
-    const fn new(from: AppPc, length: u32, gs: u64) -> Self {
+    const fn new(from: AppPc, length: u32, began: u64, gs: u64) -> Self {
         Self {
             from,
             length,
             end: End::Whole,
+            phase: Phase::Unmarked,
+            began,
             gs,
+        }
+    }
+
+    /// Whether the last few instructions of a phase do not matter: those that were to be executed by parts are not. A
+    /// long window comes by places without number, and parts of each would be translated for one use.
+    fn is_rough(&self) -> bool {
+        const LONG: u32 = 256;
+        self.phase != Phase::Unmarked && self.length >= LONG
+    }
+
+    /// Instructions executed, but for what was passed, when `left` are left.
+    fn executed(&self, left: u64) -> u64 {
+        let length = u64::from(self.length);
+        match self.phase {
+            Phase::Passing => 0,
+            Phase::Begun | Phase::Unmarked => length - left.min(length),
         }
     }
 
@@ -145,12 +198,29 @@ fn set_left(context: &mut Context, left: u64) {
 }
 
 impl Windows {
-    /// Of so many instructions.
+    /// Of so many instructions; 0: none.
     pub fn of(length: u32) -> Self {
         Self {
-            length,
+            on: length != 0,
+            random: stress::cycles(),
             ..Self::default()
         }
+    }
+
+    /// A number below `bound`, or 0 for 0.
+    fn below(&mut self, bound: u32) -> u32 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.random ^ self.random >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let z = z ^ z >> 31;
+        ((u128::from(z) * u128::from(bound)) >> 64) as u32
+    }
+
+    /// All areas; none is known any more.
+    pub fn take_areas(&mut self) -> impl Iterator<Item = *const Thread> + use<> {
+        core::mem::take(&mut self.areas)
+            .into_iter()
+            .map(|(_, area)| area)
     }
 
     /// Takes note of a thread's area.
@@ -176,7 +246,11 @@ pub unsafe fn signalled(
         }
         // Synchronous ones that are sent would interrupt this handler where it has the lock.
         signal::set_mask(u64::MAX);
-        if enter(process, frame, gs).is_none() {
+        let began = sys::thread_cpu();
+        if !copied::is_own(process) {
+            return NO_HANDLER;
+        }
+        if enter(process, frame, gs, began).is_none() {
             let windows = &process.queue.control().windows;
             windows.skipped.fetch_add(1, Relaxed);
         }
@@ -190,7 +264,7 @@ pub unsafe fn signalled(
 }
 
 /// Leads a native thread into a window; `None`: not here, or not now.
-fn enter(process: &'static Process, frame: &mut Ucontext, gs: u64) -> Option<()> {
+fn enter(process: &'static Process, frame: &mut Ucontext, gs: u64, began: u64) -> Option<()> {
     if process.is_leaving() || !frame.is_plain() || process.image.holds(AppPc(frame.rip)) {
         return None;
     }
@@ -200,7 +274,8 @@ fn enter(process: &'static Process, frame: &mut Ucontext, gs: u64) -> Option<()>
     let tid = sys::gettid() as u32;
     // The stack is the app's.
     let mut runtime = process.runtime.lock_anywhere();
-    let length = runtime.windows.length;
+    let (length, skip) = lengths(process);
+    let passed = runtime.windows.below(skip);
     let thread = runtime.thread_of(process, tid)?;
     // While what the app blocks is blocked: it may be sent to the process, and would find the app's handler.
     if runtime.threads.is_empty() {
@@ -209,11 +284,16 @@ fn enter(process: &'static Process, frame: &mut Ucontext, gs: u64) -> Option<()>
     runtime.threads.push(&raw const *thread);
     drop(runtime);
     let context = thread.context();
-    thread.window = Some(Window::new(AppPc(frame.rip), length, gs));
+    let mut window = Window::new(AppPc(frame.rip), length, began, gs);
+    if skip != 0 {
+        window.phase = Phase::Passing;
+    }
+    thread.window = Some(window);
     thread.leaving = false;
     context.pending = 0;
     context.next_pc = AppPc(frame.rip);
-    set_left(context, length.into());
+    let first = if skip == 0 { length } else { passed };
+    set_left(context, first.into());
     thread.signals.borrow(frame);
     frame.rip = arch::window as *const () as u64;
     const ARCH_SET_GS: u64 = 0x1001;
@@ -227,16 +307,60 @@ fn enter(process: &'static Process, frame: &mut Ucontext, gs: u64) -> Option<()>
     Some(())
 }
 
-/// The first window of a process, at its first instruction.
+/// Instructions of a window, and below how many are passed in front of it.
+fn lengths(process: &Process) -> (u32, u32) {
+    let control = process.queue.control();
+    let length = control.window.load(Relaxed).clamp(1, MAX_WINDOW);
+    (length, control.window_skip.load(Relaxed).min(MAX_SKIP))
+}
+
+/// The first window of a process, at its first instruction. It has no marks: nothing random has chosen it.
 pub fn first(runtime: &mut Runtime, thread: &mut Thread, context: &mut Context, pc: AppPc) {
-    let length = runtime.windows.length;
-    runtime.windows.add(thread);
-    thread.window = Some(Window::new(pc, length, 0));
+    let (length, _) = lengths(thread.process);
+    thread.window = Some(Window::new(pc, length, sys::thread_cpu(), 0));
     set_left(context, length.into());
     thread.signals.block();
+    begin(runtime, thread);
+}
+
+/// From now on signals begin windows in this process. `thread`'s area is the calling thread's.
+pub fn begin(runtime: &mut Runtime, thread: &Thread) {
+    let pid = sys::getpid() as u32;
+    thread.process.pid.store(pid, Relaxed);
+    runtime.windows.add(thread);
     runtime.actions.take_window_signal();
-    let ready = &runtime.shared.control().windows_ready;
-    ready.store(1, Release);
+    let control = runtime.shared.control();
+    control.state.store(State::Controlled as u32, Release);
+    control.windows_ready.store(1, Release);
+}
+
+/// Puts a mark behind what the thread has recorded. A chunk that it fills is to be published when the lock is free.
+fn mark(thread: &mut Thread, number: u32, words: &[u64]) {
+    let at = thread.writer.at();
+    if at == 0 {
+        return;
+    }
+    // SAFETY: the write pointer leads to room for a whole record.
+    unsafe { (at as *mut u32).write_unaligned(number) };
+    let mut next = at + 4;
+    for word in words {
+        // SAFETY: likewise.
+        unsafe { (next as *mut u64).write_unaligned(*word) };
+        next += 8;
+    }
+    thread.writer.set(next);
+    thread.full = next as usize % CHUNK < FULL_WINDOW;
+}
+
+/// A thread is about to execute the first instructions of a window, and holds no lock: it needs room for
+/// what it passes.
+pub fn make_room(thread: &mut Thread) -> Result<(), HostGone> {
+    let process = thread.process;
+    match thread.writer.at() {
+        0 => process.queue.take_now(&mut thread.writer).map(drop),
+        at if CHUNK as u64 - at % (CHUNK as u64) < ROOM => thread.publish_now(),
+        _ => Ok(()),
+    }
 }
 
 /// Waits until no thread is in a window: a disposition is the app's again.
@@ -255,7 +379,7 @@ fn wait_for_dispositions(process: &Process) {
 impl Runtime {
     /// Whether control is by windows.
     pub fn has_windows(&self) -> bool {
-        self.windows.length != 0
+        self.windows.on
     }
 
     /// The area of the calling thread.
@@ -334,9 +458,15 @@ impl Runtime {
         from: Option<u32>,
         checked: bool,
     ) {
-        let left = left(context) as usize;
+        let mut left = left(context) as usize;
         thread.single = None;
+        if left < LONGEST && thread.window.is_some_and(|window| window.is_rough()) {
+            left = 0;
+        }
         if left == 0 {
+            if begins(thread, context) {
+                return self.go_in_window(thread, context, pc, None, false);
+            }
             return end(thread, context, End::Whole);
         }
         if thread.process.is_leaving() {
@@ -391,11 +521,16 @@ impl Runtime {
             self.actions.give_back_synchronous();
         }
         Pending::forget_window_signals();
-        let executed = u64::from(window.length) - left(context).min(window.length.into());
+        let executed = window.executed(left(context));
+        if window.phase != Phase::Unmarked {
+            mark(thread, END_MARK, &[executed, window.length.into()]);
+        }
         let control = self.shared.control();
         let windows = &control.windows;
         let n = windows.ended.fetch_add(1, Relaxed);
         windows.instructions.fetch_add(executed, Relaxed);
+        let nanos = sys::thread_cpu().saturating_sub(window.began);
+        windows.nanos.fetch_add(nanos, Relaxed);
         let count = match window.end {
             End::Whole => &windows.whole,
             End::Call => &windows.calls,
@@ -444,6 +579,20 @@ impl Runtime {
         }
         count
     }
+}
+
+/// What was to be passed has been: the window begins, unless it has.
+fn begins(thread: &mut Thread, context: &mut Context) -> bool {
+    let Some(window) = &mut thread.window else {
+        return false;
+    };
+    if window.phase != Phase::Passing {
+        return false;
+    }
+    window.phase = Phase::Begun;
+    set_left(context, window.length.into());
+    mark(thread, CAPTURE_MARK, &[]);
+    true
 }
 
 fn end(thread: &mut Thread, context: &mut Context, why: End) {

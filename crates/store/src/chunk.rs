@@ -26,10 +26,14 @@ pub(crate) enum Tag {
     End = 6,
     /// Threads, when there was more than one.
     Threads = 7,
+    /// How it was sampled.
+    Windows = 8,
+    /// What is known of the samples of a kind.
+    Sampled = 9,
 }
 
 impl Tag {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 9] = [
         Self::Head,
         Self::Modules,
         Self::Kind,
@@ -37,6 +41,8 @@ impl Tag {
         Self::Sites,
         Self::End,
         Self::Threads,
+        Self::Windows,
+        Self::Sampled,
     ];
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use trommel_profile::sampled::{Sampled, Windows};
 use trommel_profile::{KindProfile, Loaded, Module, Origin, Profile, Run, Site, Thread};
 use trommel_tuple::{Kind, ModuleId, Place};
 
@@ -36,6 +37,8 @@ pub(crate) fn decode(input: impl Read) -> Result<Vec<Profile>, DecodeError> {
             Tag::Counts => counts(&mut cursor, profile),
             Tag::Sites => sites(&mut cursor, profile),
             Tag::Threads => threads(&mut cursor, profile),
+            Tag::Windows => windows(&mut cursor, profile),
+            Tag::Sampled => sampled(&mut cursor, profile),
             Tag::End => end(&mut cursor, input.number()),
         }
         .map_err(corrupt)?;
@@ -240,6 +243,70 @@ fn threads(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
         profile.threads.each.push(thread);
     }
     Ok(())
+}
+
+fn windows(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
+    let mut windows = Windows::default();
+    for field in [
+        &mut windows.taken,
+        &mut windows.counted,
+        &mut windows.whole,
+        &mut windows.calls,
+        &mut windows.signals,
+        &mut windows.refused,
+        &mut windows.skipped,
+        &mut windows.instructions,
+        &mut windows.cpu,
+        &mut windows.wall,
+        &mut windows.in_windows,
+        &mut windows.in_kernel,
+        &mut windows.host,
+        &mut windows.covered,
+    ] {
+        *field = cursor.number()?;
+    }
+    windows.length =
+        u32::try_from(cursor.number()?).map_err(|_| "the length of a window is too large")?;
+    windows.budget = real(cursor)?;
+    windows.rate = real(cursor)?;
+    windows.pacing = text(cursor)?;
+    match profile.windows.replace(windows) {
+        None => Ok(()),
+        Some(_) => Err("windows are there twice"),
+    }
+}
+
+fn sampled(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
+    let kind = kind(cursor)?;
+    let windows = profile.windows.as_mut();
+    let windows = windows.ok_or("samples come before their windows")?;
+    let sites = windows.sites.entry(kind).or_default();
+    let mut before = 0_u64;
+    while !cursor.is_empty() {
+        let word = before
+            .checked_add(cursor.number()?)
+            .ok_or("a place is too large")?;
+        before = word;
+        let sampled = Sampled {
+            samples: cursor.number()?,
+            executions: real(cursor)?,
+            variance: real(cursor)?,
+            probability: real(cursor)?,
+        };
+        if sites.insert(Place::from_word(word), sampled).is_some() {
+            return Err("the samples of a place are there twice");
+        }
+    }
+    Ok(())
+}
+
+/// A number that is not negative.
+fn real(cursor: &mut Cursor<'_>) -> Inside<f64> {
+    let real = f64::from_bits(cursor.number()?);
+    match real.is_finite() && real.is_sign_positive() {
+        true => Ok(real),
+        false => Err("a number is malformed"),
+    }
 }
 
 fn end(cursor: &mut Cursor<'_>, chunks: u32) -> Inside<()> {

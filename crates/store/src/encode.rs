@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use trommel_profile::sampled::Windows;
 use trommel_profile::{Origin, Profile, Run, Site, Threads};
 use trommel_tuple::{Kind, Place};
 
@@ -44,7 +45,85 @@ fn one<W: Write>(profile: &Profile, out: &mut Writer<W>) -> io::Result<()> {
         counts(kind, &data.counts, out)?;
     }
     sites(&profile.sites, out)?;
-    threads(&profile.threads, out)
+    threads(&profile.threads, out)?;
+    match &profile.windows {
+        Some(data) => windows(data, out),
+        None => Ok(()),
+    }
+}
+
+fn windows<W: Write>(windows: &Windows, out: &mut Writer<W>) -> io::Result<()> {
+    let Windows {
+        budget,
+        taken,
+        counted,
+        whole,
+        calls,
+        signals,
+        refused,
+        skipped,
+        instructions,
+        length,
+        rate,
+        cpu,
+        wall,
+        in_windows,
+        in_kernel,
+        host,
+        covered,
+        pacing,
+        sites,
+    } = windows;
+    let mut raw = Vec::new();
+    for number in [
+        taken,
+        counted,
+        whole,
+        calls,
+        signals,
+        refused,
+        skipped,
+        instructions,
+        cpu,
+        wall,
+        in_windows,
+        in_kernel,
+        host,
+        covered,
+    ] {
+        put(&mut raw, *number);
+    }
+    put(&mut raw, (*length).into());
+    put_real(&mut raw, *budget);
+    put_real(&mut raw, *rate);
+    put_bytes(&mut raw, pacing.as_bytes());
+    out.chunk(Tag::Windows, &raw)?;
+    for (kind, sites) in sites {
+        let mut raw = vec![*kind as u8];
+        let mut before = 0;
+        for (place, sampled) in sites {
+            let word = place.word();
+            put(&mut raw, word - before);
+            before = word;
+            put(&mut raw, sampled.samples);
+            for real in [sampled.executions, sampled.variance, sampled.probability] {
+                put_real(&mut raw, real);
+            }
+            if raw.len() >= TARGET {
+                out.chunk(Tag::Sampled, &raw)?;
+                raw.truncate(1);
+                before = 0;
+            }
+        }
+        if raw.len() > 1 {
+            out.chunk(Tag::Sampled, &raw)?;
+        }
+    }
+    Ok(())
+}
+
+fn put_real(raw: &mut Vec<u8>, real: f64) {
+    put(raw, real.to_bits());
 }
 
 fn head(profile: &Profile) -> Vec<u8> {

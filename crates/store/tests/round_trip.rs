@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use proptest::prelude::*;
+use trommel_profile::sampled::{Sampled, Windows};
 use trommel_profile::{KindProfile, Loaded, Module, Origin, Profile, Run, Site, Thread, Threads};
 use trommel_store::{StoreError, decode, encode};
 use trommel_tuple::{Kind, ModuleId, Place};
@@ -42,6 +43,49 @@ fn kind_profile() -> impl Strategy<Value = KindProfile> {
         messages,
         counts,
     })
+}
+
+fn windows() -> impl Strategy<Value = Windows> {
+    let real = || 0.0..1e18_f64;
+    let sampled = (any::<u64>(), real(), real(), 0.0..=1.0_f64).prop_map(
+        |(samples, executions, variance, probability)| Sampled {
+            samples,
+            executions,
+            variance,
+            probability,
+        },
+    );
+    let sites = prop::collection::btree_map(place(), sampled, 1..20);
+    let sites = prop::collection::btree_map(prop::sample::select(Kind::ALL.to_vec()), sites, 0..4);
+    (
+        any::<[u64; 14]>(),
+        any::<u32>(),
+        real(),
+        real(),
+        ".{0,9}",
+        sites,
+    )
+        .prop_map(|(n, length, budget, rate, pacing, sites)| Windows {
+            budget,
+            taken: n[0],
+            counted: n[1],
+            whole: n[2],
+            calls: n[3],
+            signals: n[4],
+            refused: n[5],
+            skipped: n[6],
+            instructions: n[7],
+            length,
+            rate,
+            cpu: n[8],
+            wall: n[9],
+            in_windows: n[10],
+            in_kernel: n[11],
+            host: n[12],
+            covered: n[13],
+            pacing,
+            sites,
+        })
 }
 
 fn profile() -> impl Strategy<Value = Profile> {
@@ -90,9 +134,11 @@ fn profile() -> impl Strategy<Value = Profile> {
         run,
         threads,
         any::<(u32, u32, bool)>(),
+        prop::option::of(windows()),
     )
         .prop_map(
-            |(command, compressor, modules, kinds, sites, run, threads, (pid, parent, exec))| {
+            |(command, compressor, modules, kinds, sites, run, threads, origin, windows)| {
+                let (pid, parent, exec) = origin;
                 Profile {
                     origin: Origin { pid, parent, exec },
                     command,
@@ -102,6 +148,7 @@ fn profile() -> impl Strategy<Value = Profile> {
                     sites,
                     run,
                     threads,
+                    windows,
                 }
             },
         )
@@ -162,6 +209,7 @@ fn example() -> Profile {
         sites: places.map(|p| (p, Site::IndirectJump)).collect(),
         run: Run::default(),
         threads: Threads::default(),
+        windows: None,
     }
 }
 
@@ -191,7 +239,7 @@ fn other_versions_and_foreign_files_are_named() {
     bytes[8] = 9;
     let error = decode(&bytes).expect_err("version 9").to_string();
     assert!(
-        error.contains("version 9") && error.contains("reads version 3"),
+        error.contains("version 9") && error.contains("reads version 4"),
         "{error}"
     );
     for (content, words) in [

@@ -1,6 +1,7 @@
 //! The project's chores, so that people and CI run the same ones.
 
 mod bench;
+mod budget;
 mod changes;
 mod conform;
 mod corpus;
@@ -25,6 +26,7 @@ cargo xtask stepper PROG ARGS…     the same, and loaded values, against single
 cargo xtask bench [--rounds N] [--configuration C]… [--ablation] [--csv FILE] [NAME…]   the cost table
 cargo xtask latency [SAMPLES]      how long signals take to their handlers
 cargo xtask windows                what a window of N instructions costs
+cargo xtask budget [--rounds N] [NAME…]   what `record --budget` costs, on long runs of the corpus
 cargo xtask changes                what it costs when code changes
 cargo xtask instructions           instructions a tuple of each compressor, under valgrind
 cargo xtask real [NAME…]           servers, build systems, JITs, debuggers: same behaviour
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         "bench" => bench::run(&rest),
         "latency" => latency::run(&rest),
         "windows" => windows::run(),
+        "budget" => budget::run(&rest),
         "changes" => changes::run(),
         "instructions" => instructions::run(),
         "real" => real::run(&rest),

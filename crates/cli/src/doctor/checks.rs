@@ -397,6 +397,7 @@ fn recording() -> Check {
         memory: None,
         only: Vec::new(),
         follow: false,
+        sampling: None,
         tracing: Tracing::NONE,
     };
     let guard = trommel_host::interrupt::guard();

@@ -8,6 +8,7 @@ use trommel_tuple::{Kind, Place};
 
 use super::processes::{self, Row};
 use super::view::View;
+use super::windows;
 use crate::json::Json;
 
 /// The schema's name. Fields may be added to it; none is removed or changed.
@@ -57,6 +58,9 @@ fn head<W: Write>(json: &mut Json<W>, view: &View<'_>) -> io::Result<()> {
     json.text("assumes", view.basis().assumes())?;
     json.end_object()?;
     run(json, &profile.run)?;
+    if let Some(data) = &profile.windows {
+        windows::json(json, data)?;
+    }
     threads(json, &profile.threads)?;
     json.member_array("modules")?;
     for module in &profile.modules {
@@ -137,6 +141,10 @@ fn transfers<W: Write>(
         place(json, view, "to", transfer.to)?;
         json.text("kind", transfer.how)?;
         json.number("count", transfer.count)?;
+        if let Some(sampled) = view.sampled(kind, transfer.from) {
+            json.number("samples_of_site", sampled.samples)?;
+            json.real("draws_of_site", sampled.draws())?;
+        }
         limits(json, view.limits(&transfer))?;
         json.end_object()?;
     }
@@ -155,6 +163,11 @@ fn values<W: Write>(
         json.object()?;
         place(json, view, "at", values.at)?;
         json.number("executions", values.executions)?;
+        if let Some(sampled) = view.sampled(kind, values.at) {
+            json.number("samples", sampled.samples)?;
+            json.real("draws", sampled.draws())?;
+            json.real("kept", sampled.probability)?;
+        }
         let executions = view.executions(&values);
         if let Some(executions) = &executions {
             json.number("executions_low", executions.all.low.floor() as u64)?;

@@ -4,7 +4,8 @@ mod json;
 pub(crate) mod processes;
 pub(crate) mod summary;
 pub(crate) mod text;
-mod view;
+pub(crate) mod view;
+pub(crate) mod windows;
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;

@@ -13,6 +13,7 @@ use trommel_tuple::Kind;
 use super::processes::{self, Row};
 use super::text::{self, Style, Table};
 use super::view::{Values, View};
+use super::windows;
 use crate::others::{self, Others};
 use crate::output;
 
@@ -82,12 +83,22 @@ fn cost(out: &mut impl Write, profile: &Profile, seen: u64) -> io::Result<()> {
     };
     writeln!(
         out,
-        "trommel: {} events in {} ({} CPU of the program, {} of trommel), {dropped}",
+        "trommel: {} events{} in {} ({} CPU of the program, {} of trommel), {dropped}",
         output::grouped(seen),
+        if profile.windows.is_some() {
+            " (estimated)"
+        } else {
+            ""
+        },
         output::duration(run.wall),
         output::duration(run.target_cpu),
         output::duration(run.host_cpu),
     )?;
+    if let Some(windows) = &profile.windows {
+        for (name, text) in windows::lines(windows) {
+            writeln!(out, "trommel: {name}: {text}")?;
+        }
+    }
     if run.waits > 0 {
         writeln!(
             out,

@@ -12,6 +12,7 @@ use trommel_tuple::{Kind, Place};
 
 use super::processes::{self, Row};
 use super::view::{Transfer, Values, View};
+use super::windows;
 use crate::output::{command_line, duration, grouped, percent, printable};
 
 /// Values shown for one instruction.
@@ -122,8 +123,17 @@ fn header(out: &mut impl Write, profile: &Profile, style: Style) -> io::Result<(
         ),
     };
     writeln!(out, "# lost        {dropped}{waits}")?;
-    writeln!(out, "# compressor  {}", printable(&profile.compressor))?;
-    writeln!(out, "# error       {}", error_bounds(&profile.compressor))?;
+    match &profile.windows {
+        Some(data) => {
+            for (name, text) in windows::lines(data) {
+                writeln!(out, "# {name:<11} {text}")?;
+            }
+        }
+        None => {
+            writeln!(out, "# compressor  {}", printable(&profile.compressor))?;
+            writeln!(out, "# error       {}", error_bounds(&profile.compressor))?;
+        }
+    }
     if run.undercount > 0 {
         writeln!(
             out,
@@ -137,8 +147,13 @@ fn header(out: &mut impl Write, profile: &Profile, style: Style) -> io::Result<(
     for (kind, data) in &profile.kinds {
         writeln!(
             out,
-            "# {kind:<11} {} events, {} messages, {} instructions",
+            "# {kind:<11} {} events{}, {} messages, {} instructions",
             grouped(data.seen),
+            if profile.windows.is_some() {
+                " (estimated)"
+            } else {
+                ""
+            },
             grouped(data.messages),
             grouped(data.counts.len() as u64),
         )?;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use trommel_profile::confidence::{Basis, Confidence, Executions, Limits};
+use trommel_profile::sampled::Sampled;
 use trommel_profile::{Module, Profile, Site};
 use trommel_symbol::{Location, Symbols};
 use trommel_tuple::{Kind, ModuleId, Place, Tuple};
@@ -30,6 +31,7 @@ pub(crate) struct Transfer {
 /// An instruction with the values it had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Values<'p> {
+    kind: Kind,
     pub(crate) at: Place,
     pub(crate) executions: u64,
     counts: &'p [(u64, u64)],
@@ -107,9 +109,16 @@ impl<'p> View<'p> {
         if let Some(data) = self.profile.kinds.get(&kind) {
             for (&at, counts) in &data.counts {
                 let sum = |sum: u64, (_, count): &(u64, u64)| sum.saturating_add(*count);
+                // Of those seen in windows only hot values are known.
+                let sampled = self.profile.windows.as_ref().and_then(|w| w.at(kind, at));
+                let executions = match sampled {
+                    Some(sampled) => (sampled.executions.round() as u64).max(1),
+                    None => counts.iter().fold(0, sum),
+                };
                 all.push(Values {
+                    kind,
                     at,
-                    executions: counts.iter().fold(0, sum),
+                    executions,
                     counts,
                 });
             }
@@ -128,8 +137,22 @@ impl<'p> View<'p> {
         !matches!(self.basis(), Basis::Exact | Basis::Unknown)
     }
 
+    /// What is known of the samples at an instruction, where windows were taken.
+    pub(crate) fn sampled(&self, kind: Kind, at: Place) -> Option<&'p Sampled> {
+        self.profile.windows.as_ref()?.at(kind, at)
+    }
+
     /// The limits of a transfer's count.
     pub(crate) fn limits(&mut self, transfer: &Transfer) -> Option<Limits> {
+        if let Some(windows) = &self.profile.windows {
+            let kind = match self.profile.sites.get(&transfer.from) {
+                Some(Site::DirectCall | Site::IndirectCall) => Kind::Call,
+                _ => Kind::Edge,
+            };
+            let sampled = windows.at(kind, transfer.from)?;
+            let share = transfer.count as f64 / sampled.executions.max(1.0);
+            return Some(sampled.limits_of(share.min(1.0)));
+        }
         let tuple = Tuple::new(transfer.from, transfer.to.word());
         let limits = self.confidence.count(tuple, transfer.count);
         limits.filter(|_| self.has_limits())
@@ -137,6 +160,10 @@ impl<'p> View<'p> {
 
     /// The limits of an instruction's executions and values.
     pub(crate) fn executions(&mut self, values: &Values<'_>) -> Option<Executions> {
+        if let Some(windows) = &self.profile.windows {
+            let sampled = windows.at(values.kind, values.at)?;
+            return Some(Executions::of_windows(sampled, values.counts));
+        }
         if !self.has_limits() {
             return None;
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::unistd::Pid;
 use trommel_queue::State;
 
-use super::{RecordError, RecordOptions, Recording, stream_for};
+use super::{RecordError, RecordOptions, Recording, stream_for, toll};
 use crate::bell;
 use crate::detach::is_in;
 use crate::family::Family;
@@ -65,7 +65,8 @@ pub fn record_running(
     let cpu_before = running::cpu_time(pid).unwrap_or_default();
     let mut said = Vec::new();
     let mut no_others = |_, _| ();
-    let mut session = Session::new(options, notice, &mut no_others);
+    let toll = toll(options)?;
+    let mut session = Session::new(options, toll, notice, &mut no_others);
     let terms = session.terms();
     let mut made = None;
     let prepare = |file: OwnedFd| -> io::Result<()> {
@@ -95,8 +96,8 @@ pub fn record_running(
         cpu: cpu_before,
         said: &mut said,
     };
-    let mut parted = |state: Option<State>| {
-        let ended = hold.look(state);
+    let mut parted = |state: Option<State>, stop: &mut dyn FnMut()| {
+        let ended = hold.look(state, stop);
         ended.map(|()| Ended {
             status: None,
             cpu: hold.cpu.saturating_sub(cpu_before),
@@ -124,8 +125,8 @@ struct Hold<'a> {
 }
 
 impl Hold<'_> {
-    /// Asks for the end of control when it is time. Whether it has come.
-    fn look(&mut self, state: Option<State>) -> Option<()> {
+    /// Asks for the end of control when it is time, when no window begins any more: `stop`. Whether it has come.
+    fn look(&mut self, state: Option<State>, stop: &mut dyn FnMut()) -> Option<()> {
         if let Some(cpu) = running::cpu_time(self.pid) {
             self.cpu = cpu;
         }
@@ -142,6 +143,7 @@ impl Hold<'_> {
             || state == Some(State::Exec) && !is_in(self.pid);
         if is_time && !self.asked {
             self.asked = true;
+            stop();
             self.keeper.let_go();
         }
         None

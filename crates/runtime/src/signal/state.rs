@@ -289,6 +289,19 @@ impl Actions {
         self.0[WINDOW_SIGNAL as usize] = exchange_action(WINDOW_SIGNAL, &own);
     }
 
+    /// Gives the signal that begins windows back, when nothing sends it any more. What waits of it is
+    /// dropped first, as the kernel does with what is ignored: it would end the program.
+    pub fn give_back_window_signal(&self) {
+        let ignored = Action {
+            handler: SIG_IGN,
+            ..Action::default()
+        };
+        let found = exchange_action(WINDOW_SIGNAL, &ignored);
+        let ours = found.handler == arch::on_signal as *const () as u64;
+        let app = &self.0[WINDOW_SIGNAL as usize];
+        set_action(WINDOW_SIGNAL, if ours { app } else { &found });
+    }
+
     /// Gives the kernel the app's dispositions.
     pub fn give_back(&self) {
         for signal in 1..SIGNALS {

@@ -67,7 +67,7 @@ fn claim(mapped: Mapped) -> Result<usize, NoSlot> {
 }
 
 /// In the child: puts its slot in place of its parent's.
-fn adopt(mapped: Mapped, runtime: &Runtime, number: usize) -> Result<(), NoSlot> {
+pub(super) fn take_slot(mapped: Mapped, runtime: &Runtime, number: usize) -> Result<(), NoSlot> {
     let directory = mapped.directory();
     let slot = &directory.slot[number];
     let parent = mapped.control();
@@ -78,8 +78,18 @@ fn adopt(mapped: Mapped, runtime: &Runtime, number: usize) -> Result<(), NoSlot>
         &parent.follow,
         &parent.foreign,
         &parent.counters,
+        &parent.window,
+        &parent.window_skip,
     ];
-    let [kinds, host_pid, follow, foreign, counters] = words.map(|word| word.load(Relaxed));
+    let [
+        kinds,
+        host_pid,
+        follow,
+        foreign,
+        counters,
+        window,
+        window_skip,
+    ] = words.map(|word| word.load(Relaxed));
     let start = slot_start(0) as u64;
     // SAFETY: the directory is mapped from the start of the file; what is replaced is the parent's
     // slot, which this process has no use for.
@@ -105,6 +115,8 @@ fn adopt(mapped: Mapped, runtime: &Runtime, number: usize) -> Result<(), NoSlot>
     control.follow.store(follow, Relaxed);
     control.foreign.store(foreign, Relaxed);
     control.counters.store(counters, Relaxed);
+    control.window.store(window, Relaxed);
+    control.window_skip.store(window_skip, Relaxed);
     control.slot.store(number as u32, Relaxed);
     control.threads.store(1, Relaxed);
     control.paths.store(paths, Relaxed);
@@ -177,7 +189,7 @@ impl Thread {
             // SAFETY: taken by this thread's parent before the call; the copy is this thread's.
             let mut runtime = unsafe { process.runtime.held() };
             let number = self.fork_slot.take().ok_or(NoSlot)?;
-            adopt(process.queue.mapped(), &runtime, number)?;
+            take_slot(process.queue.mapped(), &runtime, number)?;
             process.queue.start_over();
             self.alone(&mut runtime);
             self.own_tables(&mut runtime).map_err(|_| NoSlot)?;
@@ -229,7 +241,7 @@ impl Thread {
     }
 
     /// Gives the thread tables of indirect targets that are not its parent's.
-    fn own_tables(&self, runtime: &mut Runtime) -> Result<(), sys::Errno> {
+    pub(super) fn own_tables(&self, runtime: &mut Runtime) -> Result<(), sys::Errno> {
         const BYTES: usize = INDIRECT_BYTES + SECOND_BYTES;
         let shared = core::mem::take(&mut runtime.shared_tables);
         if shared != 0 {

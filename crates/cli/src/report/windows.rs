@@ -1,0 +1,80 @@
+//! What a profile that is made of windows rests on: what was to be paid, what was, and what was seen.
+
+use std::io::{self, Write};
+
+use trommel_profile::sampled::Windows;
+
+use crate::json::Json;
+use crate::output::{duration, grouped};
+
+/// The lines of a report's header, each with what it is about.
+pub(crate) fn lines(windows: &Windows) -> Vec<(&'static str, String)> {
+    let wanted = match windows.budget > 0.0 {
+        true => format!("{} % of the run", windows.budget),
+        false => "none: rate and length were given".to_owned(),
+    };
+    let paid = format!(
+        "{:.2} %: {:.2} % of the program's CPU time ({} in windows, {} for signals), {:.2} % of the run by trommel ({})",
+        windows.cost(),
+        windows.cost_of_target(),
+        duration(windows.in_windows),
+        duration(windows.in_kernel),
+        windows.cost_of_host(),
+        duration(windows.host),
+    );
+    let taken = format!(
+        "{}, {} of them counted, {} instructions; {} whole, {} cut by a system call, {} by a signal, {} by what cannot be controlled; {} did not begin",
+        grouped(windows.taken),
+        grouped(windows.counted),
+        grouped(windows.instructions),
+        grouped(windows.whole),
+        grouped(windows.calls),
+        grouped(windows.signals),
+        grouped(windows.refused),
+        grouped(windows.skipped),
+    );
+    let last = format!(
+        "{:.0} a second of CPU time, {} instructions each; {}",
+        windows.rate, windows.length, windows.pacing
+    );
+    let coverage = format!("{:.4} % of the program's CPU time", windows.coverage());
+    vec![
+        ("budget", wanted),
+        ("paid", paid),
+        ("windows", taken),
+        ("in the end", last),
+        ("coverage", coverage),
+    ]
+}
+
+/// The member `windows` of a report.
+pub(super) fn json<W: Write>(json: &mut Json<W>, windows: &Windows) -> io::Result<()> {
+    json.member_object("windows")?;
+    json.real("budget_percent", windows.budget)?;
+    json.real("paid_percent", windows.cost())?;
+    json.real("paid_target_percent", windows.cost_of_target())?;
+    json.real("paid_host_percent", windows.cost_of_host())?;
+    json.real("coverage_percent", windows.coverage())?;
+    for (name, number) in [
+        ("taken", windows.taken),
+        ("counted", windows.counted),
+        ("whole", windows.whole),
+        ("cut_by_calls", windows.calls),
+        ("cut_by_signals", windows.signals),
+        ("refused", windows.refused),
+        ("skipped", windows.skipped),
+        ("instructions", windows.instructions),
+        ("cpu_ns", windows.cpu),
+        ("wall_ns", windows.wall),
+        ("in_windows_ns", windows.in_windows),
+        ("in_kernel_ns", windows.in_kernel),
+        ("host_ns", windows.host),
+        ("covered_ns", windows.covered),
+        ("length", windows.length.into()),
+    ] {
+        json.number(name, number)?;
+    }
+    json.real("rate", windows.rate)?;
+    json.text("pacing", &windows.pacing)?;
+    json.end_object()
+}

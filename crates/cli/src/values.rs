@@ -1,0 +1,307 @@
+//! `trommel values`: loads that are hot and nearly always load the same, by what specialising them could save.
+//!
+//! # What a specialisation saves
+//! A load of a value that is nearly always v becomes a comparison with v and code in which it is a constant (seed 003,
+//! section 1). Each execution then pays for the comparison; one that finds v does without the load, whose
+//! result everything behind it waits for; one that does not may have been predicted wrongly. With the share s of v:
+//!
+//! saved = executions · (s · LOAD − COMPARE − min(s, 1 − s) · MISPREDICTED) cycles
+//!
+//! which is above 0 from about 80 % on. What the constant makes superfluous behind it is not in it, so it orders
+//! places and does not promise. Under sampling s is the lower limit of the share: what is not known well comes
+//! later.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use trommel_profile::confidence::Confidence;
+use trommel_profile::{Module, Profile};
+use trommel_symbol::{Files, Symbols};
+use trommel_tuple::Kind;
+
+use crate::args::ValuesArgs;
+use crate::json::Json;
+use crate::output::{self, grouped, percent};
+use crate::report::processes;
+use crate::report::text::{Style, Table};
+use crate::report::view::{Values, View};
+use crate::report::windows;
+
+/// Cycles from a load that hits the first cache to the use of its value, on processors of this decade.
+const LOAD: f64 = 5.0;
+/// Cycles of a comparison and a branch that is predicted.
+const COMPARE: f64 = 1.0;
+/// Cycles of a branch that is not.
+const MISPREDICTED: f64 = 15.0;
+/// Places that people are shown unless they ask for more.
+const DEFAULT_TOP: usize = 20;
+/// The schema's name. Fields may be added to it; none is removed or changed.
+const SCHEMA: &str = "trommel.values/1";
+
+/// A place with the value that it is specialised for.
+struct Candidate<'p> {
+    values: Values<'p>,
+    value: u64,
+    share: f64,
+    /// Limits of the share; both are the share where it is exact.
+    limits: (f64, f64),
+    /// Cycles.
+    saved: f64,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &ValuesArgs) -> Result<ExitCode> {
+    let profiles = trommel_store::read(&args.file)?;
+    let Some((profile, rows)) = processes::merge(profiles) else {
+        bail!("{}: holds no process", args.file.display());
+    };
+    if !profile.kinds.contains_key(&Kind::Value) {
+        bail!(
+            "{}: holds no loaded values; record them with `trommel record -e value --budget 1 -- PROGRAM`",
+            args.file.display()
+        );
+    }
+    let confidence = Confidence::of_processes(&profile, rows.len());
+    let files = Files::new();
+    let symbols = Symbols::new(&files, &profile.modules);
+    let mut view = View::new(&profile, symbols, confidence);
+    let all = view.values(Kind::Value);
+    let executions = all
+        .iter()
+        .fold(0_u64, |sum, v| sum.saturating_add(v.executions));
+    let mut found: Vec<Candidate<'_>> = all
+        .into_iter()
+        .filter_map(|values| candidate(&mut view, values))
+        .filter(|c| c.share >= args.share / 100.0)
+        .collect();
+    found.sort_by(|a, b| b.saved.total_cmp(&a.saved));
+    let top = match (args.top, args.json) {
+        (Some(0), _) | (None, true) => usize::MAX,
+        (Some(n), _) => n,
+        (None, false) => DEFAULT_TOP,
+    };
+    let mut out = output::stdout();
+    if args.json {
+        json(&mut out, &mut view, &found, executions, top)?;
+    } else {
+        let style = Style::new(output::colours(&io::stdout()));
+        text(&mut out, &mut view, &found, executions, top, style)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The place, if it pays.
+fn candidate<'p>(view: &mut View<'p>, values: Values<'p>) -> Option<Candidate<'p>> {
+    let (value, count) = values.top(1).first().copied()?;
+    let share = count as f64 / values.executions.max(1) as f64;
+    let share = share.min(1.0);
+    let limits = match view.executions(&values) {
+        Some(executions) => {
+            let limits = executions.share(values.position(value), count);
+            (limits.low, limits.high)
+        }
+        None => (share, share),
+    };
+    let saved = saved(values.executions, limits.0);
+    (saved > 0.0).then_some(Candidate {
+        values,
+        value,
+        share,
+        limits,
+        saved,
+    })
+}
+
+/// Cycles that are saved where so many executions have the value in this share of them.
+fn saved(executions: u64, share: f64) -> f64 {
+    let missed = share.min(1.0 - share);
+    executions as f64 * (share * LOAD - COMPARE - missed * MISPREDICTED)
+}
+
+/// What a value is, as code uses it: an address with a name, text, or a number.
+fn shown(view: &mut View<'_>, value: u64) -> String {
+    if let Some(name) = view.name_of_address(value) {
+        return format!("{value:#x} <{name}>");
+    }
+    if let Some(text) = as_text(value) {
+        return format!("{value:#x} {text:?}");
+    }
+    let float = f64::from_bits(value);
+    let plausible = float.is_finite() && (1e-6..1e9).contains(&float.abs());
+    match value {
+        0..=9 => value.to_string(),
+        // What is not a small number nor an address that programs have is one.
+        _ if plausible && value >> 52 != 0 && value >> 48 != 0xffff => {
+            format!("{value:#x} {float}")
+        }
+        10..=0xffff_ffff => format!("{value:#x} {value}"),
+        _ => match value as i64 {
+            negative @ -0x8000_0000..0 => format!("{value:#x} {negative}"),
+            _ => format!("{value:#x}"),
+        },
+    }
+}
+
+/// The bytes of a value that are printable up to the end or a zero, if there are four or more.
+fn as_text(value: u64) -> Option<String> {
+    const FEW: usize = 4;
+    let bytes = value.to_le_bytes();
+    let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+    let rest = bytes.get(end..).unwrap_or_default();
+    let printable = |b: &u8| b.is_ascii_graphic() || *b == b' ';
+    let is = end >= FEW && bytes[..end].iter().all(printable) && rest.iter().all(|b| *b == 0);
+    is.then(|| String::from_utf8_lossy(&bytes[..end]).into_owned())
+}
+
+fn text(
+    out: &mut impl Write,
+    view: &mut View<'_>,
+    found: &[Candidate<'_>],
+    executions: u64,
+    top: usize,
+    style: Style,
+) -> io::Result<()> {
+    if let Some(data) = &view.profile.windows {
+        for (name, text) in windows::lines(data) {
+            writeln!(out, "# {name:<11} {text}")?;
+        }
+    }
+    let sum: f64 = found.iter().map(|c| c.saved).sum();
+    writeln!(
+        out,
+        "# Loads worth specialising: {} of them, {} cycles to save; {} loads executed",
+        grouped(found.len() as u64),
+        cycles(sum),
+        grouped(executions),
+    )?;
+    let mut table = Table::new([
+        "saves",
+        "% of loads",
+        "executions",
+        "load",
+        "value",
+        "share",
+        "source",
+        "module",
+    ]);
+    for entry in found.iter().take(top) {
+        let at = entry.values.at;
+        let (low, high) = entry.limits;
+        let doubt = 100.0 * (high - entry.share).max(entry.share - low);
+        let doubt = match view.has_limits() {
+            true => format!("±{doubt:.1}"),
+            false => String::new(),
+        };
+        let value = shown(view, entry.value);
+        table.row([
+            cycles(entry.saved),
+            format!("{:.2}%", percent(entry.values.executions, executions)),
+            grouped(entry.values.executions),
+            view.name(at),
+            value,
+            format!("{:.1}%{doubt}", 100.0 * entry.share),
+            view.source(at),
+            view.module(at),
+        ]);
+    }
+    table.write(out, style)?;
+    let rest = found.len().saturating_sub(top);
+    if rest > 0 {
+        writeln!(
+            out,
+            "# … and {} more: --top N shows N, --top 0 all",
+            grouped(rest as u64)
+        )?;
+    }
+    out.flush()
+}
+
+/// In three digits.
+fn cycles(number: f64) -> String {
+    match number {
+        n if n >= 1e9 => format!("{:.2}G", n / 1e9),
+        n if n >= 1e6 => format!("{:.1}M", n / 1e6),
+        n if n >= 1e3 => format!("{:.1}k", n / 1e3),
+        n => format!("{n:.0}"),
+    }
+}
+
+fn json(
+    out: &mut impl Write,
+    view: &mut View<'_>,
+    found: &[Candidate<'_>],
+    executions: u64,
+    top: usize,
+) -> io::Result<()> {
+    let mut json = Json::new(out);
+    json.object()?;
+    json.text("schema", SCHEMA)?;
+    json.text("basis", view.basis().name())?;
+    json.number("executions", executions)?;
+    json.member_array("modules")?;
+    for module in modules(view.profile) {
+        json.object()?;
+        json.number("id", module.id.0)?;
+        json.text("path", &String::from_utf8_lossy(&module.path))?;
+        json.end_object()?;
+    }
+    json.end_array()?;
+    json.member_array("loads")?;
+    for entry in found.iter().take(top) {
+        let at = entry.values.at;
+        let location = view.locate(at);
+        json.object()?;
+        json.member_object("at")?;
+        json.number("module", at.module().0)?;
+        json.number("vaddr", at.vaddr().0)?;
+        json.optional_text("function", location.function.as_deref())?;
+        json.optional_text("file", location.file.as_deref())?;
+        match location.line {
+            Some(line) => json.number("line", line)?,
+            None => json.null("line")?,
+        }
+        json.end_object()?;
+        json.number("executions", entry.values.executions)?;
+        json.number("value", entry.value)?;
+        json.text("shown", &shown(view, entry.value))?;
+        json.real("share", entry.share)?;
+        json.real("share_low", entry.limits.0)?;
+        json.real("share_high", entry.limits.1)?;
+        json.real("saved_cycles", entry.saved)?;
+        json.end_object()?;
+    }
+    json.end_array()?;
+    json.end_object()?;
+    json.finish()
+}
+
+fn modules(profile: &Profile) -> impl Iterator<Item = &Module> {
+    let mut all: Vec<&Module> = profile.modules.iter().collect();
+    all.sort_by_key(|m| Reverse(m.id.0));
+    all.into_iter().rev()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_nearly_always_the_same_saves_nothing() {
+        assert!(saved(1000, 1.0) > saved(1000, 0.95) && saved(1000, 0.95) > 0.0);
+        assert!(saved(1000, 0.7) < 0.0 && saved(1000, 0.0) < 0.0);
+        assert!((saved(100, 1.0) - 400.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn text_is_told_from_numbers() {
+        assert_eq!(
+            as_text(u64::from_le_bytes(*b"select\0\0")).as_deref(),
+            Some("select")
+        );
+        assert_eq!(as_text(u64::from_le_bytes(*b"ab\0\0\0\0\0\0")), None);
+        assert_eq!(as_text(u64::from_le_bytes(*b"abcd\0x\0\0")), None);
+        assert_eq!(as_text(0), None);
+    }
+}

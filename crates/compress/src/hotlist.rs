@@ -1,0 +1,244 @@
+//! Hotlists: the values that are most frequent in a stream, in constant space.
+//!
+//! # Problem
+//! The values of one instruction may be as many as its executions. Those that are worth anything are
+//! few, and which they are is not known before.
+//!
+//! # Strategy
+//! The *counting samples* of Gibbons and Matias as section 2.2 of seed 003 gives them. A list holds at most
+//! N values, each with a counter C, and a probability p, at first 1. Of each value of the stream one is
+//! added to its counter with probability p. Where that makes N + 1 values, p is divided by
+//! f = N/(N − 1) and each instance that was counted is kept with probability 1/f, until a value is gone.
+//!
+//! # Invariants
+//! * C/p is an unbiased estimate of how often the value was seen, whatever the stream.
+//! * While no more than N different values have come, p is 1 and the counts are exact.
+//! * Nothing is allocated but the list itself.
+//!
+//! # Why it is correct
+//! Whether an instance is in its counter is decided by coins that know nothing of its value or of
+//! other instances: one of probability p when it comes, one of 1/f whenever p is divided. At any time
+//! each instance that has come is therefore in with probability p, independently.
+
+use crate::random::SplitMix64;
+
+/// Values in a list of the paper's.
+pub const PAPERS: usize = 16;
+
+/// A list of at most `N` values, `N` at least 2.
+#[derive(Clone, Debug)]
+pub struct Hotlist<const N: usize = PAPERS> {
+    entries: [(u64, u64); N],
+    used: usize,
+    probability: f64,
+    random: SplitMix64,
+}
+
+impl<const N: usize> Hotlist<N> {
+    /// What p is divided by.
+    pub const FACTOR: f64 = N as f64 / (N as f64 - 1.0);
+
+    /// An empty list. Lists with the same seed toss the same coins.
+    pub const fn new(seed: u64) -> Self {
+        assert!(N >= 2, "a factor needs two values at least");
+        Self {
+            entries: [(0, 0); N],
+            used: 0,
+            probability: 1.0,
+            random: SplitMix64::new(seed),
+        }
+    }
+
+    /// The next value of the stream.
+    #[inline]
+    pub fn add(&mut self, value: u64) {
+        if self.probability < 1.0 && !self.coin(self.probability) {
+            return;
+        }
+        self.count(value);
+    }
+
+    /// The next value of the stream, so many times in a row.
+    pub fn add_times(&mut self, value: u64, times: u64) {
+        (0..times).for_each(|_| self.add(value));
+    }
+
+    fn count(&mut self, value: u64) {
+        let known = self.entries[..self.used]
+            .iter_mut()
+            .find(|(v, _)| *v == value);
+        match known {
+            Some((_, count)) => *count += 1,
+            None if self.used < N => {
+                self.entries[self.used] = (value, 1);
+                self.used += 1;
+            }
+            None => self.make_room(value),
+        }
+    }
+
+    /// Values whose counters are not zero, in no order, with these.
+    pub fn entries(&self) -> &[(u64, u64)] {
+        &self.entries[..self.used]
+    }
+
+    /// The probability with which an instance is in its counter, above 0.
+    pub const fn probability(&self) -> f64 {
+        self.probability
+    }
+
+    /// How often a value with this counter is estimated to have been in the stream.
+    pub fn estimate(&self, count: u64) -> f64 {
+        count as f64 / self.probability
+    }
+
+    fn coin(&mut self, probability: f64) -> bool {
+        const UNIT: f64 = 1.0 / (1_u64 << 53) as f64;
+        ((self.random.draw() >> 11) as f64 * UNIT) < probability
+    }
+
+    /// One value more than there is room for.
+    #[cold]
+    fn make_room(&mut self, value: u64) {
+        let mut extra = Some(value);
+        loop {
+            self.probability /= Self::FACTOR;
+            if extra.is_some() && !self.coin(1.0 / Self::FACTOR) {
+                extra = None;
+            }
+            let mut kept = 0;
+            for n in 0..self.used {
+                let (value, count) = self.entries[n];
+                let count = self.heads(count);
+                if count != 0 {
+                    self.entries[kept] = (value, count);
+                    kept += 1;
+                }
+            }
+            self.used = kept;
+            match extra {
+                None => return,
+                Some(value) if self.used < N => {
+                    self.entries[self.used] = (value, 1);
+                    self.used += 1;
+                    return;
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Heads among as many coins of probability 1/f.
+    fn heads(&mut self, coins: u64) -> u64 {
+        (0..coins).filter(|_| self.coin(1.0 / Self::FACTOR)).count() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::collections::HashMap;
+    use std::vec::Vec;
+
+    use super::*;
+
+    /// A skewed stream of about `distinct` values.
+    fn stream(seed: u64, events: usize, distinct: u64) -> Vec<u64> {
+        let mut random = SplitMix64::new(seed);
+        let value = |random: &mut SplitMix64| {
+            let bound = 1 + random.below(distinct);
+            random.below(bound)
+        };
+        (0..events).map(|_| value(&mut random)).collect()
+    }
+
+    fn counts(stream: &[u64]) -> HashMap<u64, u64> {
+        let mut counts = HashMap::new();
+        for value in stream {
+            *counts.entry(*value).or_default() += 1;
+        }
+        counts
+    }
+
+    #[test]
+    fn a_stream_of_few_values_is_counted_exactly() {
+        for seed in 0..50 {
+            let stream = stream(seed, 1000, 1 + seed % 16);
+            let mut list = Hotlist::<16>::new(seed);
+            stream.iter().for_each(|v| list.add(*v));
+            let told: HashMap<u64, u64> = list.entries().iter().copied().collect();
+            assert_eq!(told, counts(&stream));
+            assert_eq!(list.probability().to_bits(), 1.0_f64.to_bits());
+        }
+    }
+
+    #[test]
+    fn there_are_never_more_values_than_room_nor_counters_that_are_zero() {
+        for seed in 0..30 {
+            let mut list = Hotlist::<4>::new(seed);
+            for value in stream(seed, 2000, 300) {
+                list.add(value);
+                let entries = list.entries();
+                assert!(entries.len() <= 4 && entries.iter().all(|(_, count)| *count > 0));
+                let mut values: Vec<u64> = entries.iter().map(|(v, _)| *v).collect();
+                values.sort_unstable();
+                values.dedup();
+                assert_eq!(values.len(), entries.len(), "each value is there once");
+            }
+            assert!(list.probability() < 1.0);
+        }
+    }
+
+    /// Over many seeds the mean of the estimates is the count, of hot values and of one that was seen
+    /// once, within five standard errors; and so is the variance what independent coins of
+    /// probability p at least make it.
+    #[test]
+    fn estimates_are_unbiased() {
+        const RUNS: u64 = 4000;
+        let mut stream = stream(99, 600, 60);
+        stream.push(1_000_000);
+        let exact = counts(&stream);
+        let mut sums: HashMap<u64, (f64, f64)> = HashMap::new();
+        for seed in 0..RUNS {
+            let mut list = Hotlist::<16>::new(seed * 7919 + 1);
+            stream.iter().for_each(|v| list.add(*v));
+            for &(value, count) in list.entries() {
+                let estimate = list.estimate(count);
+                let sum = sums.entry(value).or_default();
+                sum.0 += estimate;
+                sum.1 += estimate * estimate;
+            }
+        }
+        for (value, count) in exact {
+            let runs = RUNS as f64;
+            let (sum, squares) = sums.get(&value).copied().unwrap_or_default();
+            let mean = sum / runs;
+            let error = ((squares / runs - mean * mean).max(0.0) / runs).sqrt();
+            let off = (mean - count as f64).abs();
+            assert!(
+                off <= 5.0 * error + 1e-9,
+                "{value}: {mean} for {count} ± {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_hot_is_in_the_list() {
+        let mut random = SplitMix64::new(5);
+        let mut list = Hotlist::<16>::new(1);
+        const EVENTS: u64 = 200_000;
+        for n in 0..EVENTS {
+            list.add(if n % 3 == 0 { 42 } else { random.draw() });
+        }
+        let hot = list.entries().iter().find(|(value, _)| *value == 42);
+        let estimate = hot.map_or(0.0, |(_, count)| list.estimate(*count));
+        let third = EVENTS as f64 / 3.0;
+        // Of third·p instances the counter is off by its root, of which five.
+        let off = 5.0 * third / (third * list.probability()).sqrt();
+        assert!(
+            (estimate - third).abs() < off,
+            "{estimate} for {third} ± {off}"
+        );
+    }
+}

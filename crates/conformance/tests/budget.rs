@@ -1,0 +1,319 @@
+//! Profiles made of windows within a budget (`record --budget`): what they say is true within the limits that they print, the
+//! program notices nothing, and no more is paid than was said.
+//!
+//! Where the kernel allows this user no perf events there are no windows, and nothing is tested.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use libtest_mimic::{Arguments, Trial};
+use serde_json::Value;
+use trommel_conformance::exec::{Scratch, cache_dir, trommel, workspace};
+use trommel_conformance::program::compile;
+
+fn main() {
+    let args = Arguments::from_args();
+    if let Some(why) = no_windows() {
+        eprintln!("skipped: {why}");
+        return;
+    }
+    let trials = vec![
+        Trial::test("a slow instruction is not seen more often", || Ok(skid()?)),
+        Trial::test("shares of values are within their limits", || Ok(shares()?)),
+        Trial::test("shares of branches are within their limits", || {
+            Ok(branches()?)
+        }),
+        Trial::test("no system call is interrupted", || Ok(waits()?)),
+        Trial::test("forked processes are seen", || Ok(forks()?)),
+        Trial::test("no more is paid than was said", || Ok(paid()?)),
+        Trial::test("values that pay are ranked", || Ok(ranked()?)),
+    ];
+    libtest_mimic::run(&args, trials).exit();
+}
+
+fn bin() -> &'static Path {
+    trommel().expect("the command")
+}
+
+/// What `record` says where the kernel refuses perf events.
+fn no_windows() -> Option<String> {
+    let words = ["record", "--budget", "5", "-o", "/dev/null", "--", "true"];
+    let done = Command::new(bin()).args(words).output();
+    let stderr = done.expect("the command runs").stderr;
+    let stderr = String::from_utf8_lossy(&stderr).into_owned();
+    let line = stderr.lines().find(|l| l.contains("no windows"));
+    line.map(str::to_owned)
+}
+
+/// A program of `tests/budget`.
+fn built(name: &str) -> Result<PathBuf, String> {
+    let dir = cache_dir().join("budget");
+    std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
+    let out = dir.join(name);
+    let flags = ["-O2", "-g", "-pthread"].map(str::to_owned);
+    let source = workspace().join(format!("tests/budget/{name}.c"));
+    compile(&source, &flags, &out)?;
+    std::fs::canonicalize(out).map_err(|e| e.to_string())
+}
+
+fn output(command: &mut Command) -> Result<String, String> {
+    let done = command.output().map_err(|e| e.to_string())?;
+    if !done.status.success() {
+        let stderr = String::from_utf8_lossy(&done.stderr);
+        return Err(format!("{command:?}: {}:\n{stderr}", done.status));
+    }
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+}
+
+/// Records a program, which must say what it says natively, and gives the report.
+fn record(options: &[&str], program: &Path, argument: &str) -> Result<Value, String> {
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let data = scratch.path("data");
+    let native = output(Command::new(program).arg(argument))?;
+    let mut command = Command::new(bin());
+    command.arg("record").args(options).arg("-o").arg(&data);
+    let seen = output(command.arg("--").arg(program).arg(argument))?;
+    if native != seen {
+        return Err(format!("{seen:?} in place of {native:?}"));
+    }
+    let report = output(Command::new(bin()).args(["report", "--json"]).arg(&data))?;
+    serde_json::from_str(&report).map_err(|e| e.to_string())
+}
+
+fn real(value: &Value, name: &str) -> f64 {
+    value[name].as_f64().unwrap_or(f64::NAN)
+}
+
+fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
+    value[name].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// The loads of `main` in a report.
+fn loads(report: &Value) -> impl Iterator<Item = &Value> {
+    let all = list(report, "values").iter();
+    all.filter(|v| v["at"]["function"] == "main")
+}
+
+/// The most of a sample's numbers over the least, of the loads behind a division.
+fn unevenness(skip: &str) -> Result<f64, String> {
+    let program = built("skid")?;
+    let options = [
+        "--rate", "4000", "--window", "2", "--skip", skip, "-e", "value",
+    ];
+    let report = record(&options, &program, "15000000")?;
+    let samples: Vec<f64> = loads(&report).map(|v| real(v, "samples")).collect();
+    let most = samples.iter().copied().fold(0.0, f64::max);
+    let least = samples.iter().copied().fold(f64::INFINITY, f64::min);
+    let seen: f64 = samples.iter().sum();
+    match (samples.len(), seen) {
+        (13, 400.0..) => Ok(most / least),
+        // Without skipping most are never seen.
+        (1..13, 400.0..) if skip == "1" => Ok(f64::INFINITY),
+        (loads, _) => Err(format!("{loads} loads, {seen} samples")),
+    }
+}
+
+fn skid() -> Result<(), String> {
+    let (without, with) = (unevenness("1")?, unevenness("256")?);
+    // By chance alone, 13 counts of 50 or more are within a factor of two or so.
+    match without > 4.0 && with < 2.5 {
+        true => Ok(()),
+        false => Err(format!(
+            "most over least: {without:.2} without passing instructions, {with:.2} with"
+        )),
+    }
+}
+
+/// Of every load and value, the exact share.
+fn exact(program: &Path, argument: &str) -> Result<BTreeMap<(u64, u64), f64>, String> {
+    let report = record(&["-e", "value"], program, argument)?;
+    let mut shares = BTreeMap::new();
+    for load in loads(&report) {
+        let at = load["at"]["vaddr"].as_u64().ok_or("a load")?;
+        for top in list(load, "top") {
+            let value = top["value"].as_u64().ok_or("a value")?;
+            shares.insert((at, value), real(top, "share"));
+        }
+    }
+    Ok(shares)
+}
+
+/// The part of all limits that hold the truth is at least 90 of 100: 95, but for chance, as those of one load stand or fall
+/// together.
+fn judge(held: usize, all: usize, least: usize) -> Result<(), String> {
+    match all >= least && 100 * held >= 90 * all {
+        true => Ok(()),
+        false => Err(format!("{held} of {all} limits hold")),
+    }
+}
+
+fn shares() -> Result<(), String> {
+    let program = built("values")?;
+    // The shares do not depend on how many turns there are.
+    let exact = exact(&program, "1000000")?;
+    let argument = "60000000";
+    let (mut held, mut all) = (0, 0);
+    for _ in 0..3 {
+        let report = record(&["--budget", "10", "-e", "value"], &program, argument)?;
+        for load in loads(&report) {
+            let at = load["at"]["vaddr"].as_u64().ok_or("a load")?;
+            for top in list(load, "top") {
+                let value = top["value"].as_u64().ok_or("a value")?;
+                let share = exact.get(&(at, value)).copied().unwrap_or(0.0);
+                if share < 0.01 {
+                    continue;
+                }
+                all += 1;
+                let limits = real(top, "share_low")..=real(top, "share_high");
+                held += usize::from(limits.contains(&share));
+            }
+        }
+    }
+    judge(held, all, 45)
+}
+
+/// Of every conditional branch of a program's own, the share that is taken, and its limits.
+fn taken(report: &Value) -> BTreeMap<u64, (f64, f64)> {
+    let mut counts: BTreeMap<u64, [f64; 2]> = BTreeMap::new();
+    let mut draws: BTreeMap<u64, f64> = BTreeMap::new();
+    for edge in list(report, "edges") {
+        let from = &edge["from"];
+        let own = ["main", "one", "two", "three"];
+        let function = from["function"].as_str().unwrap_or("");
+        let (Some(at), true) = (from["vaddr"].as_u64(), own.contains(&function)) else {
+            continue;
+        };
+        let way = match edge["kind"].as_str() {
+            Some("taken") => 0,
+            Some("fallthrough") => 1,
+            _ => continue,
+        };
+        counts.entry(at).or_default()[way] += real(edge, "count");
+        draws.insert(at, real(edge, "draws_of_site"));
+    }
+    let share = |(at, [taken, not]): (u64, [f64; 2])| (at, (taken / (taken + not), draws[&at]));
+    counts.into_iter().map(share).collect()
+}
+
+fn branches() -> Result<(), String> {
+    let program = built_work()?;
+    let exact = taken(&record(&["-e", "edge"], &program, "20")?);
+    let (mut held, mut all) = (0, 0);
+    for _ in 0..3 {
+        let seen = taken(&record(&["--budget", "10", "-e", "edge"], &program, "60")?);
+        for (at, (share, draws)) in seen {
+            let Some(&(truth, _)) = exact.get(&at) else {
+                continue;
+            };
+            // Once at the start or the end.
+            if draws < 20.0 {
+                continue;
+            }
+            all += 1;
+            // Wilson's interval.
+            let z2 = 1.96 * 1.96 / draws;
+            let middle = (share + z2 / 2.0) / (1.0 + z2);
+            let off = 1.96 * (share * (1.0 - share) / draws + z2 / draws / 4.0).sqrt() / (1.0 + z2);
+            held += usize::from((truth - middle).abs() <= off + 1e-9);
+        }
+    }
+    judge(held, all, 9)
+}
+
+/// The program of the tests of windows.
+fn built_work() -> Result<PathBuf, String> {
+    let dir = cache_dir().join("budget");
+    std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
+    let out = dir.join("work");
+    let source = workspace().join("tests/windows/work.c");
+    compile(&source, &["-O1", "-g"].map(str::to_owned), &out)?;
+    std::fs::canonicalize(out).map_err(|e| e.to_string())
+}
+
+fn waits() -> Result<(), String> {
+    // The output is compared with that of a native run, which has none.
+    let report = record(
+        &["--rate", "4000", "--window", "64"],
+        &built("waits")?,
+        "60",
+    )?;
+    match (
+        real(&report["windows"], "counted"),
+        real(&report["threads"], "started"),
+    ) {
+        (100.0.., 4.0) => Ok(()),
+        other => Err(format!("windows and threads: {other:?}")),
+    }
+}
+
+fn forks() -> Result<(), String> {
+    let report = record(&["--budget", "10"], &built("forks")?, "50000000")?;
+    let processes = list(&report, "processes").len();
+    let of = |name: &str| -> f64 {
+        let edges = list(&report, "edges").iter();
+        let own = edges.filter(|e| {
+            let function = e["from"]["function"].as_str().unwrap_or("");
+            function.starts_with(name)
+        });
+        own.map(|e| real(e, "count")).sum()
+    };
+    let (parent, child) = (of("parent"), of("child"));
+    // Eight times the work, but for what is done before they are found.
+    match processes == 3 && (4.0..16.0).contains(&(child / parent)) {
+        true => Ok(()),
+        false => Err(format!(
+            "{processes} processes, {parent} and {child} branches"
+        )),
+    }
+}
+
+fn paid() -> Result<(), String> {
+    let program = built_work()?;
+    for budget in [1.0, 3.0, 10.0] {
+        let text = budget.to_string();
+        let report = record(&["--budget", &text], &program, "130")?;
+        let windows = &report["windows"];
+        let paid = real(windows, "paid_percent");
+        let sum = real(windows, "paid_target_percent") + real(windows, "paid_host_percent");
+        let shown = real(windows, "budget_percent").total_cmp(&budget).is_eq();
+        if !(shown && paid <= budget + 1.0 && paid > budget / 4.0 && (paid - sum).abs() < 0.01) {
+            return Err(format!("{budget}: {windows}"));
+        }
+    }
+    Ok(())
+}
+
+/// `trommel values` of a windows profile and of an exact one: both put the same loads first, and neither has those
+/// that do not pay.
+fn ranked() -> Result<(), String> {
+    let program = built("values")?;
+    let mut lists = Vec::new();
+    for (options, turns) in [
+        (&["-e", "value"][..], "1000000"),
+        (&["-e", "value", "--budget", "10"], "20000000"),
+    ] {
+        let scratch = Scratch::new().map_err(|e| e.to_string())?;
+        let data = scratch.path("data");
+        let mut command = Command::new(bin());
+        command.arg("record").args(options).arg("-o").arg(&data);
+        output(command.arg("--").arg(&program).arg(turns))?;
+        let text = output(Command::new(bin()).args(["values", "--json"]).arg(&data))?;
+        let all: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+        let in_main = list(&all, "loads").iter();
+        let found: Vec<u64> = in_main
+            .filter(|v| v["at"]["function"] == "main")
+            .filter_map(|v| v["value"].as_u64())
+            .take(2)
+            .collect();
+        let people = output(Command::new(bin()).arg("values").arg(&data))?;
+        if !people.contains("worth specialising") {
+            return Err(people);
+        }
+        lists.push(found);
+    }
+    match lists.iter().all(|found| found[..] == [42, 7]) {
+        true => Ok(()),
+        false => Err(format!("values {lists:?}")),
+    }
+}

@@ -1,0 +1,432 @@
+//! Records of windows: each window is one sample of the program.
+//!
+//! # Problem
+//! Windows are drawn at moments of CPU time. What a window counts for depends on how often windows were taken
+//! when it was, and on how long it is; and it counts only when it has ended.
+//!
+//! # Strategy
+//! What a thread has recorded waits here until its window's end is there. What it recorded in front
+//! of the mark where the window begins is dropped. Then the window's events are counted, each with the window's
+//! weight: the CPU time from one window to the next over the time of a whole window's instructions. How long these take
+//! natively nobody can tell without hardware counters, and under control they take many times as long; so they are taken to be
+//! executed at one rate, one a cycle of the time stamp counter. Counts therefore compare as the *time* spent around
+//! their places does: of two places that are executed together they are in the right proportion, a place in slow code is
+//! counted too high against one in fast code, and all of them may be off by one factor. A window that a system call cuts short
+//! counts as part of a whole one.
+//!
+//! Values of loads, and method tables, go to a hotlist for each instruction, as many times as their window's weight has
+//! units: a value that is there while windows are rare is not worth less; branches and calls have a
+//! count for each destination. Counting a window takes no memory but for instructions that are new.
+//!
+//! # Invariants
+//! * A window is counted once, whole, or not at all.
+//! * What is kept of an instruction with values is of constant size.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use trommel_compress::hotlist::Hotlist;
+use trommel_compress::random::SplitMix64;
+use trommel_profile::KindProfile;
+use trommel_profile::sampled::{Sampled, Windows};
+use trommel_queue::dict::TargetPc;
+use trommel_queue::{CAPTURE_MARK, END_MARK, END_WORDS};
+use trommel_tuple::{Kind, Place};
+
+use super::{Folder, damaged};
+use crate::dictionary::Step;
+use crate::modules::Modules;
+use crate::shared::{Damaged, Shared};
+
+/// What happens to a site's event.
+#[derive(Clone, Copy)]
+enum Op {
+    /// To a destination that is known: of the site, one of its own.
+    Known(u32, u32),
+    /// The record's next word is the destination.
+    Destination(u32),
+    /// The record's next word is the value.
+    Value(u32),
+    /// The record's next word is of no interest.
+    Word,
+}
+
+/// What is known of an instruction.
+struct Site {
+    kind: Kind,
+    place: Place,
+    /// The window that it was seen in last, and how often.
+    window: u64,
+    in_window: u64,
+    weight: f64,
+    samples: u64,
+    executions: f64,
+    variance: f64,
+    seen: Seen,
+}
+
+enum Seen {
+    /// Where it goes, with weights.
+    Destinations(Vec<(u64, f64)>),
+    /// Values, and how many units of weight have gone to the list.
+    Values(Box<Hotlist>, u64),
+}
+
+impl Site {
+    fn new(kind: Kind, place: Place) -> Self {
+        let seen = match kind.value_is_place() {
+            true => Seen::Destinations(Vec::new()),
+            false => Seen::Values(Box::new(Hotlist::new(place.word() ^ kind as u64)), 0),
+        };
+        Self {
+            kind,
+            place,
+            window: 0,
+            in_window: 0,
+            weight: 0.0,
+            samples: 0,
+            executions: 0.0,
+            variance: 0.0,
+            seen,
+        }
+    }
+
+    /// An event in a window of this number and weight.
+    #[inline]
+    fn event(&mut self, window: u64, weight: f64) {
+        if self.window != window {
+            self.settle();
+            self.window = window;
+            self.weight = weight;
+        }
+        self.in_window += 1;
+    }
+
+    /// Adds the window that it was seen in last.
+    fn settle(&mut self) {
+        let n = std::mem::take(&mut self.in_window);
+        self.samples += n;
+        let weight = n as f64 * self.weight;
+        self.executions += weight;
+        self.variance += weight * weight;
+    }
+
+    fn destination(&mut self, word: u64) -> usize {
+        let Seen::Destinations(all) = &mut self.seen else {
+            return 0;
+        };
+        if let Some(n) = all.iter().position(|(to, _)| *to == word) {
+            return n;
+        }
+        all.push((word, 0.0));
+        all.len() - 1
+    }
+
+    fn goes(&mut self, to: usize, weight: f64) {
+        if let Seen::Destinations(all) = &mut self.seen
+            && let Some((_, sum)) = all.get_mut(to)
+        {
+            *sum += weight;
+        }
+    }
+}
+
+/// Whole units of weight, for what counts in instances: as many as a weight has, the rest by chance.
+struct Units {
+    one: f64,
+    random: SplitMix64,
+}
+
+impl Default for Units {
+    fn default() -> Self {
+        Self {
+            one: 0.0,
+            random: SplitMix64::new(1),
+        }
+    }
+}
+
+impl Units {
+    fn draw(&mut self, weight: f64) -> u64 {
+        /// In the first weight. Few, and the rest that is left to chance is much.
+        const FIRST: f64 = 4.0;
+        const UNIT: f64 = 1.0 / (1_u64 << 53) as f64;
+        if self.one <= 0.0 {
+            self.one = weight / FIRST;
+        }
+        let chance = (self.random.draw() >> 11) as f64 * UNIT;
+        (weight / self.one + chance) as u64
+    }
+}
+
+/// Folds windows.
+#[derive(Default)]
+pub(super) struct Windowed {
+    /// By thread, what its window has recorded so far.
+    open: BTreeMap<u32, Vec<u8>>,
+    /// By path met: where its ops are.
+    paths: Vec<(u32, u32)>,
+    ops: Vec<Op>,
+    sites: Vec<Site>,
+    site_of: FxHashMap<(Kind, Place), u32>,
+    units: Units,
+    /// Nanoseconds of CPU time between two windows, now.
+    period: f64,
+    /// Nanoseconds of a cycle.
+    cycle: f64,
+    counted: u64,
+    /// Nanoseconds in them.
+    covered: f64,
+}
+
+impl Windowed {
+    /// `cycle`: nanoseconds of one.
+    pub(super) fn new(cycle: f64) -> Self {
+        Self {
+            cycle,
+            ..Self::default()
+        }
+    }
+
+    /// Nanoseconds of CPU time between two windows from now on.
+    pub(super) fn set_period(&mut self, period: f64) {
+        self.period = period;
+    }
+
+    fn site(&mut self, kind: Kind, place: Place) -> u32 {
+        let next = self.sites.len() as u32;
+        let site = *self.site_of.entry((kind, place)).or_insert(next);
+        if site == next {
+            self.sites.push(Site::new(kind, place));
+        }
+        site
+    }
+
+    /// Works out what a path does; `number` is the next.
+    fn learn(&mut self, steps: impl Iterator<Item = Step>) {
+        let first = self.ops.len() as u32;
+        for step in steps {
+            let op = match step {
+                Step::Static(kind, tuple) => {
+                    let site = self.site(kind, tuple.pc);
+                    let to = self.sites[site as usize].destination(tuple.value);
+                    Op::Known(site, to as u32)
+                }
+                Step::Dynamic(kind, place) => {
+                    let site = self.site(kind, place);
+                    match kind.value_is_place() {
+                        true => Op::Destination(site),
+                        false => Op::Value(site),
+                    }
+                }
+                Step::UnselectedWord => Op::Word,
+                Step::Unselected => continue,
+            };
+            self.ops.push(op);
+        }
+        self.paths.push((first, self.ops.len() as u32));
+    }
+
+    /// A window that executed some of the instructions that were wanted begins; its weight.
+    fn begin(&mut self, [executed, wanted]: [u64; END_WORDS]) -> f64 {
+        self.counted += 1;
+        self.covered += self.cycle * executed as f64;
+        self.period / (self.cycle * wanted.max(executed) as f64)
+    }
+
+    fn path(&mut self, met: usize, words: &[u8], weight: f64, modules: &Modules) {
+        let (first, end) = self.paths[met];
+        let window = self.counted;
+        let mut words = words.as_chunks::<8>().0.iter();
+        let mut word = || words.next().map_or(0, |w| u64::from_le_bytes(*w));
+        for op in &self.ops[first as usize..end as usize] {
+            match *op {
+                Op::Known(site, to) => {
+                    let site = &mut self.sites[site as usize];
+                    site.event(window, weight);
+                    site.goes(to as usize, weight);
+                }
+                Op::Destination(site) => {
+                    let site = &mut self.sites[site as usize];
+                    site.event(window, weight);
+                    let to = modules.place_at(TargetPc(word())).word();
+                    let to = site.destination(to);
+                    site.goes(to, weight);
+                }
+                Op::Value(site) => {
+                    let site = &mut self.sites[site as usize];
+                    site.event(window, weight);
+                    let value = word();
+                    if let Seen::Values(list, units) = &mut site.seen {
+                        let times = self.units.draw(weight);
+                        *units += times;
+                        list.add_times(value, times);
+                    }
+                }
+                Op::Word => drop(word()),
+            }
+        }
+    }
+
+    /// What all windows come to.
+    pub(super) fn finish(mut self, kinds: &mut BTreeMap<Kind, KindProfile>, windows: &mut Windows) {
+        // Signals came at as many periods as there were, but not all of them led to a window that counts.
+        let came = (windows.taken + windows.skipped).max(self.counted);
+        let scale = came as f64 / self.counted.max(1) as f64;
+        windows.counted = self.counted;
+        windows.covered = self.covered as u64;
+        for site in &mut self.sites {
+            site.settle();
+            if site.samples == 0 {
+                continue;
+            }
+            let executions = site.executions * scale;
+            let mut sampled = Sampled {
+                samples: site.samples,
+                executions,
+                variance: site.variance * scale * scale,
+                probability: 1.0,
+            };
+            let mut counts: Vec<(u64, u64)> = match &site.seen {
+                Seen::Destinations(all) => {
+                    let gone = all.iter().filter(|(_, weight)| *weight > 0.0);
+                    gone.map(|&(to, weight)| (to, rounded(weight * scale)))
+                        .collect()
+                }
+                Seen::Values(list, units) => {
+                    sampled.probability = list.probability();
+                    let share = |count| list.estimate(count) / (*units).max(1) as f64;
+                    let estimate = |&(value, count): &(u64, u64)| {
+                        (value, rounded(executions * share(count).min(1.0)))
+                    };
+                    list.entries().iter().map(estimate).collect()
+                }
+            };
+            counts.sort_unstable();
+            let profile = kinds.entry(site.kind).or_default();
+            profile.messages += site.samples;
+            profile.seen += rounded(executions);
+            profile.counts.insert(site.place, counts);
+            let sites = windows.sites.entry(site.kind).or_default();
+            sites.insert(site.place, sampled);
+        }
+    }
+}
+
+/// A count that is estimated of something that was seen.
+fn rounded(count: f64) -> u64 {
+    (count.round() as u64).max(1)
+}
+
+/// What a thread has recorded, record by record.
+struct Records<'a>(&'a [u8]);
+
+enum Record<'a> {
+    Path(usize, &'a [u8]),
+    Capture,
+    End([u64; END_WORDS]),
+    /// The rest is still to come.
+    Part,
+}
+
+impl<'a> Records<'a> {
+    fn next(&mut self, folder: &mut Folder, shared: &Shared) -> Result<Record<'a>, Damaged> {
+        let Some((number, after)) = self.0.split_first_chunk::<4>() else {
+            return Ok(Record::Part);
+        };
+        let number = u32::from_le_bytes(*number);
+        let (record, after) = match number {
+            CAPTURE_MARK => (Record::Capture, after),
+            END_MARK => {
+                let Some((words, after)) = after.split_at_checked(8 * END_WORDS) else {
+                    return Ok(Record::Part);
+                };
+                let words = words.as_chunks::<8>().0;
+                let word = |n| words.get(n).map_or(0, |w| u64::from_le_bytes(*w));
+                (Record::End(std::array::from_fn(word)), after)
+            }
+            _ => {
+                let met = folder.path(shared, number)?;
+                let bytes = 8 * usize::from(folder.paths[met].values);
+                let Some((words, after)) = after.split_at_checked(bytes) else {
+                    return Ok(Record::Part);
+                };
+                (Record::Path(met, words), after)
+            }
+        };
+        self.0 = after;
+        Ok(record)
+    }
+}
+
+/// A window that waits for its end, in bytes. Longer ones are damage.
+const MOST: usize = 16 << 20;
+
+impl Folder {
+    /// The way of windows.
+    pub(super) fn windows(
+        &mut self,
+        shared: &Shared,
+        thread: u32,
+        bytes: &[u8],
+    ) -> Result<(), Damaged> {
+        // Taken out while the paths are worked on, and back whatever happens.
+        let Some(mut windowed) = self.windowed.take() else {
+            return Ok(());
+        };
+        let mut open = windowed.open.remove(&thread).unwrap_or_default();
+        open.extend_from_slice(bytes);
+        let done = self.whole_windows(&mut windowed, shared, &open);
+        if let Ok(used) = done {
+            open.drain(..used);
+            windowed.open.insert(thread, open);
+        }
+        self.windowed = Some(windowed);
+        done.map(drop)
+    }
+
+    /// Counts the windows that have ended; how many bytes they take.
+    fn whole_windows(
+        &mut self,
+        windowed: &mut Windowed,
+        shared: &Shared,
+        bytes: &[u8],
+    ) -> Result<usize, Damaged> {
+        let mut used = 0;
+        let mut begins = None;
+        let mut records = Records(bytes);
+        loop {
+            match records.next(self, shared)? {
+                Record::Part if bytes.len() - used > MOST => return Err(damaged(END_MARK)),
+                Record::Part => return Ok(used),
+                Record::Path(..) => {}
+                Record::Capture => begins = Some(records.0),
+                Record::End(words) => {
+                    if let Some(from) = begins.take().filter(|_| words[0] != 0) {
+                        let weight = windowed.begin(words);
+                        self.count_window(windowed, shared, Records(from), weight)?;
+                    }
+                    used = bytes.len() - records.0.len();
+                }
+            }
+        }
+    }
+
+    fn count_window(
+        &mut self,
+        windowed: &mut Windowed,
+        shared: &Shared,
+        mut records: Records<'_>,
+        weight: f64,
+    ) -> Result<(), Damaged> {
+        while let Record::Path(met, words) = records.next(self, shared)? {
+            while windowed.paths.len() <= met {
+                let path = &self.paths[windowed.paths.len()];
+                let steps = self.dictionary.steps(path).iter().chain(&path.tail);
+                windowed.learn(steps.copied());
+            }
+            windowed.path(met, words, weight, &self.dictionary.modules);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,252 @@
+//! Windows within a budget: how often, how long, and what they have cost.
+//!
+//! # Problem
+//! What a window costs depends on the machine, on the program's code and on how much of it is translated already, and
+//! changes while the program runs. The user says what may be paid, in percent, and it must be kept.
+//!
+//! # Strategy
+//! Each process has a controller. Every few milliseconds it asks what has been paid: the runtime adds up the CPU time from where
+//! the handler of a signal begins to where the thread is native again; what the kernel needs around that was measured
+//! at the start ([`crate::toll`]); the host's own CPU time is known. The rest of the program's CPU time is what it
+//! would have taken without us. What may be paid of that, less what has been paid, is *credit*; the rate is
+//! such that the budget is paid from now on, and the credit spent, or the debt worked off, within a time that
+//! is in proportion to the run. A debt that no rate works off stops windows until it is.
+//!
+//! A long window sees more for its way in and out, but what is seen in it belongs together and says less than the
+//! same in several. So the length stays what it is while there are neither very few windows nor very
+//! many.
+//!
+//! # Why the budget is kept
+//! Each look takes the whole account since the beginning, so errors of a look are made good by the next; between two looks
+//! no more can be spent than the rate and the cost of a window, as it was, allow.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
+use trommel_profile::sampled::Windows;
+use trommel_queue::{Control, MAX_SKIP};
+
+use crate::series::cpu_of;
+use crate::toll::Toll;
+
+/// From one look to the next.
+pub const OFTEN: Duration = Duration::from_millis(40);
+/// Windows in a second of CPU time, if a budget decides.
+const RATES: (f64, f64) = (10.0, 20_000.0);
+/// Instructions of a window, if a budget decides.
+const LENGTHS: (u32, u32) = (256, 4096);
+/// Instructions of a window at first.
+const LENGTH: u32 = 2048;
+/// Below and above which rates the length changes.
+const RATES_OF_LENGTH: (f64, f64) = (40.0, 4000.0);
+/// The part of the budget that is aimed at. What the program's own code loses of the processor's caches to windows shows in
+/// no clock: on the corpus it is up to two fifths of what does (`cargo xtask budget`).
+const AIM: f64 = 0.72;
+/// Nanoseconds that a window costs before one has been seen.
+const GUESS: f64 = 40_000.0;
+/// The rate where no windows are to be.
+const NEVER: f64 = 0.5;
+
+/// What the user wants.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Sampling {
+    /// Percent that may be paid; 0: rate and length are fixed.
+    pub budget: f64,
+    /// Windows in a second of CPU time, if that is fixed.
+    pub rate: Option<f64>,
+    /// Instructions of a window, if that is fixed.
+    pub length: Option<u32>,
+    /// Below how many instructions are passed in front of a window, at random.
+    pub skip: u32,
+}
+
+impl Sampling {
+    /// Instructions of a window at first.
+    pub fn first_length(&self) -> u32 {
+        self.length.unwrap_or(LENGTH)
+    }
+
+    /// What the runtime is told of how many it may pass: it puts marks only where that is not 0.
+    pub fn skip(&self) -> u32 {
+        self.skip.clamp(1, MAX_SKIP)
+    }
+}
+
+/// The controller of one process.
+#[derive(Debug)]
+pub struct Controller {
+    wanted: Sampling,
+    toll: Toll,
+    pid: Pid,
+    /// When windows could begin, and the process's CPU time then.
+    began: Option<(Instant, Duration)>,
+    looked: Option<Instant>,
+    rate: f64,
+    length: u32,
+    /// Nanoseconds of a window, lately.
+    cost: f64,
+    paid: Paid,
+    /// CPU time of the process when it was last there.
+    cpu: Duration,
+    wall: Duration,
+    host: Duration,
+}
+
+/// What the program has paid.
+#[derive(Clone, Copy, Debug, Default)]
+struct Paid {
+    windows: u64,
+    /// In windows.
+    inside: u64,
+    /// What the kernel needed beyond that.
+    outside: u64,
+}
+
+impl Paid {
+    fn read(control: &Control, toll: &Toll) -> Self {
+        let windows = &control.windows;
+        let ended = windows.ended.load(Relaxed);
+        let all = ended + windows.skipped.load(Relaxed);
+        Self {
+            windows: ended,
+            inside: windows.nanos.load(Relaxed),
+            outside: all * toll.signal.as_nanos() as u64,
+        }
+    }
+
+    fn all(&self) -> f64 {
+        (self.inside + self.outside) as f64
+    }
+}
+
+impl Controller {
+    /// Of a process that has no windows yet.
+    pub fn new(wanted: Sampling, toll: Toll, pid: Pid) -> Self {
+        let mut new = Self {
+            wanted,
+            toll,
+            pid,
+            began: None,
+            looked: None,
+            rate: NEVER,
+            length: wanted.first_length(),
+            cost: GUESS,
+            paid: Paid::default(),
+            cpu: Duration::ZERO,
+            wall: Duration::ZERO,
+            host: Duration::ZERO,
+        };
+        new.decide();
+        new
+    }
+
+    /// The mean CPU time from one window to the next.
+    pub fn period(&self) -> Duration {
+        Duration::from_secs_f64(1.0 / self.rate)
+    }
+
+    /// Whether it is time to look at the account.
+    pub fn is_time(&self) -> bool {
+        self.looked.is_none_or(|at| at.elapsed() >= OFTEN)
+    }
+
+    /// Looks at the account, given the host's own CPU time since the run began.
+    pub fn look(&mut self, control: &Control, host: Duration) {
+        self.looked = Some(Instant::now());
+        self.take(control, host);
+        self.decide();
+        control.window.store(self.length, Relaxed);
+    }
+
+    fn take(&mut self, control: &Control, host: Duration) {
+        let cpu = cpu_of(self.pid).unwrap_or(self.cpu).max(self.cpu);
+        let (began, _) = *self.began.get_or_insert((Instant::now(), cpu));
+        self.cpu = cpu;
+        self.wall = began.elapsed();
+        self.host = host;
+        let paid = Paid::read(control, &self.toll);
+        let new = paid.windows.saturating_sub(self.paid.windows);
+        // A few windows say little, the more the older ones are forgotten.
+        const ENOUGH: u64 = 4;
+        if new >= ENOUGH {
+            let cost = (paid.all() - self.paid.all()) / new as f64;
+            const NEW: f64 = 0.5;
+            self.cost += NEW * (cost - self.cost);
+            self.paid = paid;
+        }
+    }
+
+    /// What the program would have used without us so far, in nanoseconds.
+    fn native(&self, paid: &Paid) -> f64 {
+        let before = self.began.map_or(Duration::ZERO, |(_, cpu)| cpu);
+        (self.cpu.saturating_sub(before).as_nanos() as f64 - paid.all()).max(0.0)
+    }
+
+    fn decide(&mut self) {
+        if let Some(rate) = self.wanted.rate {
+            self.rate = rate;
+            return;
+        }
+        let budget = self.wanted.budget / 100.0 * AIM;
+        let native = self.native(&self.paid);
+        let host = match self.wall.is_zero() {
+            true => 0.0,
+            false => self.host.as_secs_f64() / self.wall.as_secs_f64(),
+        };
+        // What the host takes at the start is spread over the run to come.
+        let share = (budget - host).max(budget / 4.0);
+        let credit = share * native - self.paid.all();
+        let horizon = (native / 4.0).max(5e8);
+        let rate = (share + credit / horizon) / self.cost * 1e9;
+        if self.wanted.length.is_none() {
+            self.fit_length(rate);
+        }
+        self.rate = match rate >= RATES.0 {
+            true => rate.min(RATES.1),
+            false if rate > 0.0 && self.length == LENGTHS.0 => rate.max(NEVER),
+            false => NEVER.max(rate),
+        };
+    }
+
+    fn fit_length(&mut self, rate: f64) {
+        let (least, most) = LENGTHS;
+        let (few, many) = RATES_OF_LENGTH;
+        if rate < few && self.length > least && self.paid.windows > 0 {
+            self.length /= 2;
+        } else if rate > many && self.length < most {
+            self.length *= 2;
+        }
+    }
+
+    /// What it has come to.
+    pub fn finish(mut self, control: &Control, host: Duration) -> Windows {
+        self.take(control, host);
+        let windows = &control.windows;
+        let load = |word: &std::sync::atomic::AtomicU64| word.load(Relaxed);
+        let paid = Paid::read(control, &self.toll);
+        let skip = self.wanted.skip();
+        Windows {
+            budget: self.wanted.budget,
+            taken: load(&windows.ended),
+            whole: load(&windows.whole),
+            calls: load(&windows.calls),
+            signals: load(&windows.signals),
+            refused: load(&windows.refused),
+            skipped: load(&windows.skipped),
+            instructions: load(&windows.instructions),
+            length: self.length,
+            rate: self.rate,
+            cpu: self.native(&paid) as u64,
+            wall: self.wall.as_nanos() as u64,
+            in_windows: paid.inside,
+            in_kernel: paid.outside,
+            host: self.host.as_nanos() as u64,
+            pacing: format!(
+                "perf cpu-clock, at random intervals, up to {} instructions passed first",
+                skip - 1
+            ),
+            ..Windows::default()
+        }
+    }
+}

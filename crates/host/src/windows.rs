@@ -1,0 +1,85 @@
+//! The windows of one process: begun, paid for, and ended.
+
+use std::io;
+use std::sync::atomic::Ordering::Acquire;
+use std::time::Duration;
+
+use nix::unistd::Pid;
+use trommel_profile::sampled;
+
+use crate::pacer::Pacer;
+use crate::sampling::{Controller, OFTEN, Sampling};
+use crate::shared::Shared;
+use crate::toll::Toll;
+
+/// See the module.
+pub struct Windows {
+    /// None once windows are to end.
+    pacer: Option<Pacer>,
+    /// None where a test sets the pace.
+    controller: Option<Controller>,
+}
+
+impl Windows {
+    /// In a process that is about to start, as often as a test says.
+    pub fn at_pace(pid: Pid, period: Option<Duration>) -> Self {
+        Self {
+            pacer: Some(Pacer::new(pid, period)),
+            controller: None,
+        }
+    }
+
+    /// As often as is to be paid for.
+    pub fn within(wanted: Sampling, toll: Toll, pid: Pid) -> Self {
+        let controller = Controller::new(wanted, toll, pid);
+        Self {
+            pacer: Some(Pacer::new(pid, Some(controller.period())).at_random(OFTEN)),
+            controller: Some(controller),
+        }
+    }
+
+    /// Adapts the pace and finds new threads, when it is time. `host`: our own CPU time so far. The period
+    /// from now on, if it has changed.
+    ///
+    /// # Errors
+    /// The kernel refuses; told once.
+    pub fn look(
+        &mut self,
+        shared: &Shared,
+        host: impl FnOnce() -> Duration,
+    ) -> io::Result<Option<Duration>> {
+        let Some(pacer) = &mut self.pacer else {
+            return Ok(None);
+        };
+        let control = shared.control();
+        if control.windows_ready.load(Acquire) == 0 {
+            return Ok(None);
+        }
+        let mut period = None;
+        if let Some(controller) = &mut self.controller
+            && controller.is_time()
+        {
+            controller.look(control, host());
+            pacer.set_period(controller.period());
+            period = Some(controller.period());
+        }
+        pacer.look(shared.pages().family())?;
+        Ok(period)
+    }
+
+    /// The mean time between two of them, where they are paid for.
+    pub fn period(&self) -> Option<Duration> {
+        self.controller.as_ref().map(Controller::period)
+    }
+
+    /// No window begins any more: all events are gone when this returns.
+    pub fn stop(&mut self) {
+        self.pacer = None;
+    }
+
+    /// What they have come to, if that is known.
+    pub fn finish(self, shared: &Shared, host: Duration) -> Option<sampled::Windows> {
+        let controller = self.controller?;
+        Some(controller.finish(shared.control(), host))
+    }
+}

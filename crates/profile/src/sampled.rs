@@ -1,0 +1,278 @@
+//! What a profile that was made of windows rests on, and how far its figures may be off.
+//!
+//! # Problem
+//! A profile made of short looks at a program has few events and says something about many. The
+//! events of one look are not independent: a loop of which a window sees forty turns with one value
+//! says little more than one turn would.
+//!
+//! # Strategy
+//! Windows are the units that were drawn at random, and each is a *cluster* of events (Cochran, *Sampling
+//! techniques*, chapters 9 and 11) with a weight. For each instruction the sum of its weights w in windows is kept, and that
+//! of their squares.
+//!
+//! * A *count* is the sum of w over windows, each drawn with a small probability: a Poisson sum with
+//!   variance Σw².
+//! * A *share* of the executions (a value of a load, a way of a branch) has the limits that Wilson (1927) gives for
+//!   (Σw)²/Σw² independent draws (Kish, *Survey sampling*, 1965). That is exact where all that one window sees has
+//!   one value, and too wide otherwise: of all variables on [0, w] with a mean of pw the one
+//!   that is 0 or w has the largest variance.
+//!
+//! Where a [hotlist](trommel_compress::hotlist) has thinned what it counts, to a probability p, a count C
+//! in it has the further variance C(1 − p)/p².
+
+use std::collections::BTreeMap;
+
+use trommel_tuple::{Kind, Place};
+
+use crate::confidence::Limits;
+
+/// How windows were taken, and what that cost. Times are in nanoseconds.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Windows {
+    /// What the user was ready to pay, in percent of the run; 0: rate and length were given.
+    pub budget: f64,
+    /// Windows that were taken.
+    pub taken: u64,
+    /// Of them, those with events that count.
+    pub counted: u64,
+    /// Those that came to their last instruction.
+    pub whole: u64,
+    /// Those that ended in front of a system call.
+    pub calls: u64,
+    /// Those that ended at a signal.
+    pub signals: u64,
+    /// Those that ended in front of what cannot be executed under control.
+    pub refused: u64,
+    /// Signals that began none.
+    pub skipped: u64,
+    /// Instructions executed in windows, but for those passed in front of them.
+    pub instructions: u64,
+    /// Instructions of a window in the end.
+    pub length: u32,
+    /// Windows in a second of CPU time in the end.
+    pub rate: f64,
+    /// CPU time of the program in which windows could be taken, without what they cost.
+    pub cpu: u64,
+    /// Time from the beginning of that to its end.
+    pub wall: u64,
+    /// CPU time that the program spent in windows, and on the way in and out.
+    pub in_windows: u64,
+    /// What the kernel needed beyond that for signals, by measurement on this machine.
+    pub in_kernel: u64,
+    /// CPU time of trommel's own meanwhile.
+    pub host: u64,
+    /// CPU time that the instructions in windows would take natively, at one a cycle.
+    pub covered: u64,
+    /// How the windows were paced, in words.
+    pub pacing: String,
+    /// Of each instruction.
+    pub sites: BTreeMap<Kind, BTreeMap<Place, Sampled>>,
+}
+
+/// What is known of the samples at one instruction.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Sampled {
+    /// Samples.
+    pub samples: u64,
+    /// How often it was executed, estimated.
+    pub executions: f64,
+    /// The variance of that.
+    pub variance: f64,
+    /// The probability with which a sample is in its counter.
+    pub probability: f64,
+}
+
+/// The normal quantile of limits that hold in 95 of 100 cases.
+const Z: f64 = 1.959_964;
+
+impl Windows {
+    /// What the program paid, in percent of its CPU time.
+    pub fn cost_of_target(&self) -> f64 {
+        percent(self.in_windows + self.in_kernel, self.cpu)
+    }
+
+    /// What trommel used beside it, in percent of the run.
+    pub fn cost_of_host(&self) -> f64 {
+        percent(self.host, self.wall)
+    }
+
+    /// Both.
+    pub fn cost(&self) -> f64 {
+        self.cost_of_target() + self.cost_of_host()
+    }
+
+    /// The part of the program's CPU time that was seen, in percent.
+    pub fn coverage(&self) -> f64 {
+        percent(self.covered, self.cpu)
+    }
+
+    /// What is known of an instruction.
+    pub fn at(&self, kind: Kind, place: Place) -> Option<&Sampled> {
+        self.sites.get(&kind)?.get(&place)
+    }
+
+    /// Adds those of another process.
+    pub fn add(&mut self, other: &Self) {
+        for (sum, more) in [
+            (&mut self.taken, other.taken),
+            (&mut self.counted, other.counted),
+            (&mut self.whole, other.whole),
+            (&mut self.calls, other.calls),
+            (&mut self.signals, other.signals),
+            (&mut self.refused, other.refused),
+            (&mut self.skipped, other.skipped),
+            (&mut self.instructions, other.instructions),
+            (&mut self.cpu, other.cpu),
+            (&mut self.in_windows, other.in_windows),
+            (&mut self.in_kernel, other.in_kernel),
+            (&mut self.covered, other.covered),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+        // They ran side by side, beside one host.
+        self.wall = self.wall.max(other.wall);
+        self.host = self.host.max(other.host);
+    }
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    match whole {
+        0 => 0.0,
+        _ => 100.0 * part as f64 / whole as f64,
+    }
+}
+
+impl Sampled {
+    /// Adds what another process's say of the same instruction.
+    pub fn add(&mut self, other: &Self) {
+        // Counters of both were scaled by their own; the smaller one gives the wider limits.
+        self.probability = match self.samples {
+            0 => other.probability,
+            _ => self.probability.min(other.probability),
+        };
+        self.samples += other.samples;
+        self.executions += other.executions;
+        self.variance += other.variance;
+    }
+
+    /// Independent draws that tell as much as the samples do at least.
+    pub fn draws(&self) -> f64 {
+        match self.variance > 0.0 {
+            true => self.executions.powi(2) / self.variance,
+            false => 0.0,
+        }
+    }
+
+    /// Limits of the number of executions.
+    pub fn limits(&self) -> Limits {
+        self.around(self.executions, self.variance, self.draws())
+    }
+
+    /// Limits of how often something happened that is `share` of the executions.
+    pub fn limits_of(&self, share: f64) -> Limits {
+        let draws = self.draws() * share;
+        // Its windows are part of the windows, with the same weights.
+        self.around(
+            self.executions * share,
+            self.variance * share + self.thinned(share) * self.executions.powi(2),
+            draws,
+        )
+    }
+
+    fn around(&self, count: f64, variance: f64, draws: f64) -> Limits {
+        // Few draws: those of the logarithm, which are not symmetric and not below 0.
+        let relative = (variance.sqrt() / count.max(1.0)).max(1.0 / draws.max(1.0).sqrt());
+        let factor = (Z * relative).exp();
+        Limits {
+            low: (count / factor).max(1.0_f64.min(count)),
+            high: count * factor,
+        }
+    }
+
+    /// Limits of a share of the executions (Wilson).
+    pub fn share(&self, share: f64) -> Limits {
+        let n = self.draws().max(1.0);
+        let z2 = Z * Z / n;
+        let middle = (share + z2 / 2.0) / (1.0 + z2);
+        let own = share * (1.0 - share) / n + z2 / n / 4.0;
+        let off = Z * (own + self.thinned(share)).sqrt() / (1.0 + z2);
+        Limits {
+            low: (middle - off).max(0.0).min(share),
+            high: (middle + off).min(1.0).max(share),
+        }
+    }
+
+    /// The variance of a share that comes of the hotlist's coins.
+    fn thinned(&self, share: f64) -> f64 {
+        let p = self.probability;
+        if p <= 0.0 || p >= 1.0 {
+            return 0.0;
+        }
+        share * (1.0 - p) / (p * (self.samples as f64).max(1.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trommel_compress::random::SplitMix64;
+
+    /// Windows of `per` events at a place, all with one value or each with its own, of which `percent`
+    /// in 100 are looked for: how often the limits of the share hold it.
+    fn held(windows: u64, per: u64, percent: u64, together: bool) -> u32 {
+        let mut random = SplitMix64::new(11 + percent);
+        let truth = percent as f64 / 100.0;
+        let mut held = 0;
+        for _ in 0..1000 {
+            let mut hits = 0;
+            let mut of_window = false;
+            let mut sampled = Sampled {
+                probability: 1.0,
+                ..Sampled::default()
+            };
+            for _ in 0..windows {
+                for n in 0..per {
+                    if n == 0 || !together {
+                        of_window = random.below(100) < percent;
+                    }
+                    hits += u64::from(of_window);
+                }
+                sampled.samples += per;
+                sampled.executions += per as f64;
+                sampled.variance += (per * per) as f64;
+            }
+            let limits = sampled.share(hits as f64 / sampled.samples as f64);
+            held += u32::from((limits.low..=limits.high).contains(&truth));
+        }
+        held
+    }
+
+    #[test]
+    fn limits_of_shares_hold_in_95_of_100_cases_also_where_windows_see_one_value() {
+        for windows in [10, 40, 300] {
+            for percent in [5, 20, 50, 90] {
+                for together in [false, true] {
+                    let held = held(windows, 20, percent, together);
+                    assert!(
+                        held >= 930,
+                        "{windows} {percent} {together}: {held} of 1000"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn limits_are_not_wider_than_they_must_be() {
+        let one = Sampled {
+            samples: 400,
+            executions: 4e6,
+            variance: 4e10,
+            probability: 1.0,
+        };
+        let Limits { low, high } = one.share(0.5);
+        assert!((0.44..0.46).contains(&low) && (0.54..0.56).contains(&high));
+        let Limits { low, high } = one.limits();
+        assert!((3.5e6..3.7e6).contains(&low) && (4.3e6..4.5e6).contains(&high));
+    }
+}
