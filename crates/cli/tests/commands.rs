@@ -95,6 +95,7 @@ fn profile() -> Profile {
         origin: Default::default(),
         command: vec![b"/bin/true".to_vec(), b"two words".to_vec()],
         compressor: "exact".into(),
+        counted: trommel_profile::Counted::Code,
         modules: vec![
             Module {
                 path: b"[anon]".to_vec(),

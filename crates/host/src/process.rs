@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
-use trommel_profile::{Origin, Profile, Run, Threads};
+use trommel_profile::{Counted, Origin, Profile, Run, Threads};
 use trommel_queue::{LetGo, State};
 use trommel_tuple::KindSet;
 
@@ -254,6 +254,7 @@ impl Process {
         }
         let mut done = Ok(());
         if let Some(asked) = asked {
+            folder.learn(shared);
             done = folder.banks(shared, false);
             shared.settled(asked);
         }
@@ -416,6 +417,10 @@ impl Process {
                 },
                 command: identity.command.clone(),
                 compressor: compressor.to_owned(),
+                counted: match shared.has_banks() {
+                    true => Counted::Code,
+                    false => Counted::Service,
+                },
                 modules: folded.modules.list,
                 kinds: folded.kinds,
                 sites: folded.sites,

@@ -22,6 +22,8 @@ pub struct Profile {
     pub command: Vec<Vec<u8>>,
     /// The compressor's spec, as its parser prints it.
     pub compressor: String,
+    /// Who counted the events.
+    pub counted: Counted,
     /// Modules in the order of their numbers; entry 0 is `[anon]`.
     pub modules: Vec<Module>,
     /// What was collected, per kind.
@@ -32,6 +34,26 @@ pub struct Profile {
     pub run: Run,
     /// Its threads.
     pub threads: Threads,
+}
+
+/// Who counted the events: the first that sees each of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Counted {
+    /// Trommel's service thread, all threads in one compressor.
+    #[default]
+    Service,
+    /// The program's own generated code, each thread by itself.
+    Code,
+}
+
+impl Counted {
+    /// In words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Service => "in the service thread",
+            Self::Code => "in the generated code",
+        }
+    }
 }
 
 /// Which process it was. One that executes another program is another afterwards, with the same

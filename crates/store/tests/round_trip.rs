@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use proptest::prelude::*;
-use trommel_profile::{KindProfile, Loaded, Module, Origin, Profile, Run, Site, Thread, Threads};
+use trommel_profile::{
+    Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Site, Thread, Threads,
+};
 use trommel_store::{StoreError, decode, encode};
 use trommel_tuple::{Kind, ModuleId, Place};
 
@@ -96,6 +98,10 @@ fn profile() -> impl Strategy<Value = Profile> {
                 Profile {
                     origin: Origin { pid, parent, exec },
                     command,
+                    counted: match pid % 2 {
+                        0 => Counted::Code,
+                        _ => Counted::Service,
+                    },
                     compressor,
                     modules,
                     kinds,
@@ -157,6 +163,7 @@ fn example() -> Profile {
         },
         command: vec![b"./app".to_vec(), b"--fast".to_vec()],
         compressor: "exact".into(),
+        counted: Counted::Code,
         modules: vec![Module::default()],
         kinds: [(Kind::Edge, kind.clone()), (Kind::Value, kind)].into(),
         sites: places.map(|p| (p, Site::IndirectJump)).collect(),
@@ -191,7 +198,7 @@ fn other_versions_and_foreign_files_are_named() {
     bytes[8] = 9;
     let error = decode(&bytes).expect_err("version 9").to_string();
     assert!(
-        error.contains("version 9") && error.contains("reads version 3"),
+        error.contains("version 9") && error.contains("reads version 4"),
         "{error}"
     );
     for (content, words) in [

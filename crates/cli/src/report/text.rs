@@ -123,6 +123,7 @@ fn header(out: &mut impl Write, profile: &Profile, style: Style) -> io::Result<(
     };
     writeln!(out, "# lost        {dropped}{waits}")?;
     writeln!(out, "# compressor  {}", printable(&profile.compressor))?;
+    writeln!(out, "# counted     {}", profile.counted.words())?;
     writeln!(out, "# error       {}", error_bounds(&profile.compressor))?;
     if run.undercount > 0 {
         writeln!(
