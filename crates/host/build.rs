@@ -30,6 +30,7 @@ fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     for watched in [
         "crates/runtime",
+        "crates/compress",
         "crates/queue",
         "crates/tuple",
         "Cargo.lock",

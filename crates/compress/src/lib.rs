@@ -14,6 +14,7 @@
 //! | `exact` | every event is a message | [`sample`] |
 //! | `P256` `R256` `D256` `CR256` | samplers | [`sample`] |
 //! | `H[P256]2048` | hash-based splitter over any sampler | [`sample`] |
+//! | `P256` `H[P256]2048` | what they are, for who counts in another way | `strata.rs` |
 //! | `…+A16` | associative counter table behind any of them | [`table`] |
 //! | `D16+…` | a sampler in front of any of them | [`thin`] |
 //! | `T[256]2048/2way/2bit` | tagged stratified compressor | [`tagged`] |
@@ -47,6 +48,7 @@ pub mod random;
 pub mod sample;
 pub mod sketch;
 mod spec;
+mod strata;
 pub mod table;
 pub mod tagged;
 pub mod thin;
@@ -56,3 +58,4 @@ pub use spec::{
     Algorithm, Estimate, IntervalSpec, Level, Percent, Sampler, Spec, SpecError, Start, TaggedSpec,
     note,
 };
+pub use strata::{MAX_RATE, MAX_SUBSTREAMS, Strata};

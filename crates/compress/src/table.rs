@@ -15,22 +15,33 @@
 
 use alloc::vec::Vec;
 
-use trommel_tuple::Message;
+use trommel_tuple::{Kind, Message, Tuple};
 
 use crate::Sink;
 
 /// Messages that one entry counts before it is sent on.
 pub const FULL: u32 = 255;
 
-/// The table.
+/// The table, of messages about whatever `K` names.
 #[derive(Clone, Debug)]
-pub struct CounterTable {
+pub struct Recent<K> {
     capacity: usize,
     /// Most recently used first.
-    entries: Vec<Message>,
+    entries: Vec<Told<K>>,
 }
 
-impl CounterTable {
+/// Messages about the same, added up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Told<K> {
+    /// What they are about.
+    pub about: K,
+    /// Events that they stand for.
+    pub count: u64,
+    /// How many they are.
+    pub samples: u32,
+}
+
+impl<K: Copy + PartialEq> Recent<K> {
     /// A table of `capacity` entries.
     pub fn new(capacity: u32) -> Self {
         assert!(capacity > 0, "a table has entries");
@@ -40,52 +51,92 @@ impl CounterTable {
         }
     }
 
+    /// A message from the first level: what is sent on because of it, if anything is.
+    #[inline]
+    pub fn add(&mut self, told: Told<K>) -> Option<Told<K>> {
+        let Some(at) = self.entries.iter().position(|e| e.about == told.about) else {
+            if told.samples >= FULL {
+                return Some(told);
+            }
+            let oldest = match self.entries.len() == self.capacity {
+                true => self.entries.pop(),
+                false => None,
+            };
+            self.entries.insert(0, told);
+            return oldest;
+        };
+        let entry = &mut self.entries[at];
+        entry.count += told.count;
+        entry.samples += told.samples;
+        if entry.samples >= FULL {
+            return Some(self.entries.remove(at));
+        }
+        if at != 0 {
+            self.entries[..=at].rotate_right(1);
+        }
+        None
+    }
+
+    /// Takes the entry that was used least recently.
+    pub fn take(&mut self) -> Option<Told<K>> {
+        self.entries.pop()
+    }
+}
+
+/// The table of messages about tuples.
+#[derive(Clone, Debug)]
+pub struct CounterTable(Recent<(Kind, Tuple)>);
+
+impl CounterTable {
+    /// A table of `capacity` entries.
+    pub fn new(capacity: u32) -> Self {
+        Self(Recent::new(capacity))
+    }
+
     /// A message from the first level.
     pub fn message<S: Sink + ?Sized>(&mut self, message: Message, out: &mut S) {
-        let same = |e: &Message| e.tuple == message.tuple && e.kind == message.kind;
-        let combined = match self.entries.iter().position(same) {
-            Some(at) => {
-                let entry = self.entries.remove(at);
-                Message {
-                    count: entry.count + message.count,
-                    samples: entry.samples + message.samples,
-                    ..message
-                }
-            }
-            None => message,
+        let told = Told {
+            about: (message.kind, message.tuple),
+            count: message.count,
+            samples: message.samples,
         };
-        if combined.samples >= FULL {
-            out.message(combined);
-            return;
+        if let Some(told) = self.0.add(told) {
+            out.message(told.into());
         }
-        if self.entries.len() == self.capacity
-            && let Some(oldest) = self.entries.pop()
-        {
-            out.message(oldest);
-        }
-        self.entries.insert(0, combined);
     }
 
     /// Sends what is inside, least recently used first, and empties the table.
     pub fn finish<S: Sink + ?Sized>(&mut self, out: &mut S) {
-        while let Some(entry) = self.entries.pop() {
-            out.message(entry);
+        while let Some(told) = self.0.take() {
+            out.message(told.into());
         }
     }
 
     /// Entries in use.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.0.entries.len()
     }
 
     /// Whether no entry is in use.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.0.entries.is_empty()
     }
 
     /// Events counted by the messages inside.
     pub fn held(&self) -> u64 {
-        self.entries.iter().map(|e| e.count).sum()
+        self.0.entries.iter().map(|e| e.count).sum()
+    }
+}
+
+impl From<Told<(Kind, Tuple)>> for Message {
+    fn from(told: Told<(Kind, Tuple)>) -> Self {
+        let (kind, tuple) = told.about;
+        Self {
+            kind,
+            tuple,
+            count: told.count,
+            samples: told.samples,
+        }
     }
 }
 

@@ -73,11 +73,24 @@ impl Job {
         data: &Path,
         limit: Duration,
     ) -> io::Result<Outcome> {
+        self.record_by(trommel, (mix, "exact"), data, limit)
+    }
+
+    /// Runs it under `trommel record -e MIX -c SPEC -o DATA`.
+    pub fn record_by(
+        &self,
+        trommel: &Path,
+        (mix, spec): (&str, &str),
+        data: &Path,
+        limit: Duration,
+    ) -> io::Result<Outcome> {
         let head = [
             trommel.as_os_str(),
             "record".as_ref(),
             "-e".as_ref(),
             mix.as_ref(),
+            "-c".as_ref(),
+            spec.as_ref(),
             "-o".as_ref(),
             data.as_os_str(),
             "--".as_ref(),

@@ -3,8 +3,8 @@
 //! * `stepper …`: our own small programs, single-stepped; edges, calls and loaded values.
 //! * `callgrind …`: real programs and two of our own; edges and calls.
 //! * `threads …`: a program's threads against the same work in one thread, and against callgrind.
-//! * `counters …`: paths counted in generated code against records of them, in the same program, with
-//!   code dropped, cut up and moved.
+//! * `counters …`: paths, and events by a sampler, counted in generated code against records of them, in the same
+//!   program, with code dropped, cut up and moved.
 //! * `oracles …`: the two oracles against each other, with no trommel at all.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -112,6 +112,12 @@ fn main() {
         }));
     }
     for (name, argument) in COUNTED {
+        let title = format!("sampled {name} {argument}");
+        trials.push(Trial::test(title.trim_end(), move || {
+            Ok(sampled(name, argument)?)
+        }));
+    }
+    for (name, argument) in COUNTED {
         let title = format!("counters {name} {argument}");
         trials.push(Trial::test(title.trim_end(), move || {
             Ok(counters(name, argument)?)
@@ -168,12 +174,24 @@ fn recorded_to(
     dir: &Path,
     code: Option<i32>,
 ) -> Result<Counts, String> {
+    recorded_by(bin, argv, (mix, "exact"), env, dir, code)
+}
+
+/// The same, with kinds of events and a compressor.
+fn recorded_by(
+    bin: &Path,
+    argv: &[String],
+    (mix, spec): (&str, &str),
+    env: Vec<(OsString, OsString)>,
+    dir: &Path,
+    code: Option<i32>,
+) -> Result<Counts, String> {
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let data = scratch.path("data");
     let mut job = Job::new(argv.to_vec(), dir);
     job.env = env;
     let run = job
-        .record(bin, mix, &data, Duration::from_secs(120))
+        .record_by(bin, (mix, spec), &data, Duration::from_secs(120))
         .map_err(|e| e.to_string())?;
     if run.code != code {
         return Err(format!("record ended with {run:?}"));
@@ -368,6 +386,42 @@ fn counters(name: &str, argument: &str) -> Result<(), String> {
         "far",
     ] {
         same(&expected, &run(stress)?).map_err(|e| format!("`{stress}`: {e}"))?;
+    }
+    Ok(())
+}
+
+/// What a sampler in generated code tells, is what it makes of the events that would have been recorded. One that
+/// tells every event tells what was executed.
+fn sampled(name: &str, argument: &str) -> Result<(), String> {
+    let path = build(name)?.to_string_lossy().into_owned();
+    let Some(bin) = trommel() else {
+        return Ok(());
+    };
+    let argv: Vec<String> = [path.as_str(), argument]
+        .into_iter()
+        .filter(|word| !word.is_empty())
+        .map(str::to_owned)
+        .collect();
+    let code = (argument != "segv").then_some(0);
+    let run = |stress: &str, spec: &str| {
+        let env = vec![("TROMMEL_STRESS".into(), stress.into())];
+        recorded_by(bin, &argv, ("edge,call", spec), env, Path::new("/"), code)
+    };
+    let every = run("events", "exact")?;
+    if every.branches.is_empty() && every.calls.is_empty() {
+        return Err("nothing was recorded".into());
+    }
+    // With as long a word in the environment as below: the dynamic linker looks at each letter.
+    let some = run("events,,", "H[P3]64+A4")?;
+    // Deep recursion, translated again and again, takes minutes.
+    let deep = name.starts_with("exceptions_deep");
+    let all = ["far=0000", "insns=03", "evict=97", "insns=2,pages=24"];
+    for stress in &all[..if deep { 2 } else { 4 }] {
+        same(&every, &run(stress, "H[P1]64")?).map_err(|e| format!("`{stress}`: {e}"))?;
+        // Of several threads each has counters of its own.
+        if !name.contains("pthread") && stress.len() == "events,,".len() {
+            same(&some, &run(stress, "H[P3]64+A4")?).map_err(|e| format!("`{stress}`: {e}"))?;
+        }
     }
     Ok(())
 }

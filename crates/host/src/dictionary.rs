@@ -42,6 +42,8 @@ pub struct Path {
     pub tables: u32,
     /// The exit's own event.
     pub tail: Option<Step>,
+    /// It is a message about that.
+    pub message: bool,
 }
 
 /// A block, as ranges of the dictionary's lists.
@@ -99,7 +101,8 @@ impl Dictionary {
             None => self.block(shared, header.block)?,
         };
         let Block { events, tables, .. } = self.blocks[block as usize];
-        if u32::from(header.events) > events || tail.is_some_and(|t| t.is_dynamic()) {
+        let dynamic = tail.is_some_and(|t| t.is_dynamic());
+        if u32::from(header.events) > events || dynamic && !header.message {
             return Err(Damaged {
                 what: "a path number",
                 number: number.into(),
@@ -111,9 +114,11 @@ impl Dictionary {
             values: 0,
             tables,
             tail: tail.map(|event| self.resolve(&event)),
+            message: header.message,
         };
         let words = |s: &&Step| matches!(s, Step::Dynamic(..) | Step::UnselectedWord);
-        path.values = self.steps(&path).iter().filter(words).count() as u16;
+        let steps = self.steps(&path).iter().chain(&path.tail);
+        path.values = steps.filter(words).count() as u16;
         Ok(path)
     }
 
@@ -187,7 +192,8 @@ impl Dictionary {
         Ok(number)
     }
 
-    fn resolve(&mut self, event: &Event) -> Step {
+    /// What an event stands for.
+    pub fn resolve(&mut self, event: &Event) -> Step {
         let pc = match *event {
             Event::Branch { pc, .. }
             | Event::Call { pc, .. }

@@ -9,7 +9,8 @@
 //! Two ways, chosen by the spec. Under `exact` with no stream to write, order does not matter:
 //! paths are counted, as [`crate::exact`] says, and expanded once at the end. Otherwise each record
 //! is expanded at once into tuples, in order, which go in blocks through the compressor and to the
-//! stream file. What a path expands to is worked out when its number is first seen.
+//! stream file. What a path expands to is worked out when its number is first seen. A third way is that of
+//! messages which the target sends by itself ([`messages`]), beside the second, for what it records nevertheless.
 //!
 //! # Invariants
 //! * Both ways give the same profile under `exact`.
@@ -19,6 +20,7 @@
 //!   counts that hold run-time addresses are settled ([`Folder::settle`]).
 
 mod banks;
+mod messages;
 mod ordered;
 mod settled;
 mod windowed;
@@ -35,6 +37,7 @@ use trommel_queue::SPAWNED;
 use trommel_queue::dict::TargetPc;
 use trommel_tuple::{Kind, KindSet, Place, Tuple};
 
+use self::messages::Messages;
 use self::ordered::{BLOCK, Ordered};
 use self::settled::Settled;
 use self::windowed::Windowed;
@@ -43,7 +46,7 @@ use crate::exact::{Lost, Tables, UNSELECTED};
 use crate::memory::Budget;
 use crate::modules::{Images, Modules};
 use crate::only::Selection;
-use crate::shared::{Damaged, Filled, Shared};
+use crate::shared::{Counts, Damaged, Filled, Shared};
 use crate::stream::StreamFile;
 
 /// The stream file could not be written; the profile does not need it.
@@ -91,6 +94,8 @@ pub struct Folder {
     counters: Vec<Counter>,
     paths: Vec<Path>,
     tables: Tables,
+    /// As `paths`, as far as needed: the kind and number of the tuple that messages are about.
+    told: Vec<Option<(Kind, u32)>>,
     /// As `paths`, as far as needed: events in a record, per kind.
     sizes: Vec<Sizes>,
     /// By number, the threads but for the first: their ids and events, per kind.
@@ -105,9 +110,11 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// A folder for `spec`; with `stream`, all events are written there too, up to its limit.
+    /// A folder for `spec`, of which the target counts what `counts` says; with `stream`, all events are written
+    /// there too, up to its limit.
     pub fn new(
         spec: &Spec,
+        counts: Counts,
         stream: Option<(io::Result<StreamFile>, Option<u64>)>,
         selection: Selection,
         images: Images,
@@ -119,13 +126,18 @@ impl Folder {
             Err(error) => (None, Some(StreamError(error))),
         };
         let exact = is_exact(spec) && stream.is_none() && stream_error.is_none();
-        let ordered = (!exact).then(|| Ordered::new(spec, stream, stream_error, limit));
+        let messages = match counts {
+            Counts::Strata(strata) => Some(Messages::new(strata, spec.table)),
+            Counts::Nothing | Counts::Paths => None,
+        };
+        let ordered = (!exact).then(|| Ordered::new(spec, messages, stream, stream_error, limit));
         Self {
             dictionary: Dictionary::new(selection, images),
             met: Vec::new(),
             counters: Vec::new(),
             paths: Vec::new(),
             tables: Tables::new(budget),
+            told: Vec::new(),
             sizes: Vec::new(),
             threads: BTreeMap::new(),
             first_tid: 0,
@@ -206,18 +218,29 @@ impl Folder {
         self.ordered.as_mut()?.stream_error.take()
     }
 
+    /// Whether the target sends messages.
+    fn has_messages(&self) -> bool {
+        let ordered = self.ordered.as_ref();
+        ordered.is_some_and(|ordered| ordered.messages.is_some())
+    }
+
     /// Reads what the dictionary says beyond what is known.
-    fn learn(&mut self, shared: &Shared) {
+    pub fn learn(&mut self, shared: &Shared) {
         let regions = shared.regions();
         while self.regions < regions {
             let region = shared.region(self.regions);
             if self.dictionary.modules.replaces(&region) {
-                if shared.has_banks() {
+                if shared.has_banks() && !self.has_messages() {
                     self.meet_all(shared, region.paths);
                 }
                 self.settle();
             }
             self.dictionary.modules.add(&region);
+            if self.has_messages() {
+                let start = region.range.start;
+                let place = self.dictionary.modules.place_at(TargetPc(start)).word();
+                shared.set_bias(self.regions, place.wrapping_sub(start));
+            }
             self.regions += 1;
         }
         self.met.resize(shared.paths(), NEVER);
@@ -333,9 +356,15 @@ impl Folder {
         let mut joined = ordered.rest.remove(&thread).unwrap_or_default();
         joined.extend_from_slice(bytes);
         let mut rest = &joined[..];
+        let sender = ordered.messages.as_mut().map_or(0, |m| m.thread(thread));
         while let Some((number, after)) = rest.split_first_chunk::<4>() {
             let number = u32::from_le_bytes(*number);
             let met = self.path(shared, number)?;
+            if let Some(&Some((kind, about))) = self.told.get(met) {
+                ordered.message(sender, kind, about);
+                rest = after;
+                continue;
+            }
             let path = self.paths[met];
             let (words, after) = after
                 .split_at_checked(8 * usize::from(path.values))
@@ -366,8 +395,17 @@ impl Folder {
                     }
                     Step::Unselected => continue,
                 };
-                ordered.tuples.push(tuple);
-                ordered.kinds.push(kind);
+                if path.message {
+                    let about = ordered.number(kind, tuple);
+                    ordered.message(sender, kind, about);
+                    if path.values == 0 {
+                        self.told.resize(self.paths.len(), None);
+                        self.told[met] = Some((kind, about));
+                    }
+                } else {
+                    ordered.tuples.push(tuple);
+                    ordered.kinds.push(kind);
+                }
             }
             if ordered.tuples.len() >= BLOCK {
                 ordered.block(&self.dictionary.modules);

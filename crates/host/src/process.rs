@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
-use trommel_profile::{Origin, Profile, Run, Threads};
+use trommel_profile::{Counted, Origin, Profile, Run, Threads};
 use trommel_queue::{LetGo, State};
 use trommel_tuple::KindSet;
 
@@ -288,6 +288,7 @@ impl Process {
         }
         let mut done = Ok(());
         if let Some(asked) = asked {
+            folder.learn(shared);
             done = folder.banks(shared, false);
             shared.settled(asked);
         }
@@ -456,6 +457,10 @@ impl Process {
                 compressor: match is_sampled {
                     true => WINDOWS.to_owned(),
                     false => compressor.to_owned(),
+                },
+                counted: match shared.has_banks() {
+                    true => Counted::Code,
+                    false => Counted::Service,
                 },
                 modules: folded.modules.list,
                 kinds: folded.kinds,

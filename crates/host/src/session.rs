@@ -29,6 +29,7 @@ use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
+use trommel_compress::Strata;
 use trommel_profile::Profile;
 use trommel_queue::{Request, State, Unfollowed};
 use trommel_symbol::Files;
@@ -50,7 +51,7 @@ use crate::record::{Engine, RecordError, RecordOptions, Recording};
 use crate::relatives::Relatives;
 use crate::sampling;
 use crate::series::{self, Series};
-use crate::shared::{Asked, Shared, Terms};
+use crate::shared::{Asked, Counts, Shared, Terms};
 use crate::stream::{Pending, StreamFile};
 use crate::toll::Toll;
 use crate::windows::Windows;
@@ -108,21 +109,29 @@ pub struct Session<'a> {
     limited: bool,
 }
 
-/// Whether the program itself counts paths: the order of events does not matter, and none is of a
-/// kind that all have run-time values.
-fn is_counted(options: &RecordOptions) -> bool {
+/// What the program itself counts. Paths, where the order of events does not matter; the events of a
+/// stratified sampler, where all are wanted and nowhere else; neither where some are of a kind that all have
+/// run-time values.
+fn counts(options: &RecordOptions) -> Counts {
     let kinds = options.kinds;
     let transfers = kinds
         .iter()
         .all(|kind| matches!(kind, Kind::Edge | Kind::Call));
-    let ordered = !is_exact(&options.compressor) || options.stream.is_some();
     let stress = &options.stress;
-    !kinds.is_empty()
-        && transfers
-        && !ordered
-        && stress.window == 0
-        && !stress.events
-        && options.sampling.is_none()
+    if kinds.is_empty()
+        || !transfers
+        || options.stream.is_some()
+        || stress.window != 0
+        || stress.events
+        || options.sampling.is_some()
+    {
+        return Counts::Nothing;
+    }
+    match Strata::of(&options.compressor) {
+        _ if is_exact(&options.compressor) => Counts::Paths,
+        Some(strata) if options.only.is_empty() => Counts::Strata(strata),
+        _ => Counts::Nothing,
+    }
 }
 
 const BRIEF: Duration = Duration::from_millis(2);
@@ -142,7 +151,7 @@ impl<'a> Session<'a> {
             others,
             terms: Terms {
                 kinds: options.kinds,
-                counters: is_counted(options),
+                counts: counts(options),
                 options: options.stress.options,
                 window: match options.sampling {
                     Some(sampling) => sampling.first_length(),
@@ -196,7 +205,9 @@ impl<'a> Session<'a> {
         let selection = Selection::new(self.options.only.clone(), program, self.files);
         let images = self.images.clone();
         let budget = Rc::clone(&self.budget);
-        let mut folder = Folder::new(&self.options.compressor, stream, selection, images, budget);
+        let spec = &self.options.compressor;
+        let counts = self.terms.counts;
+        let mut folder = Folder::new(spec, counts, stream, selection, images, budget);
         let first = self.started == 0;
         let tracing = &self.options.tracing;
         let series = tracing.series.then(Series::begin);

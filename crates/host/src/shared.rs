@@ -11,17 +11,19 @@ use std::mem::offset_of;
 use std::ptr;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicU32, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 use nix::unistd::Pid;
+use trommel_compress::hash::HashKind;
+use trommel_compress::{Start, Strata};
 use trommel_queue::dict::{Event, MAX_BLOCK_EVENTS, MAX_EVENT_WORDS, PathHeader};
 use trommel_queue::{
-    BANK_BYTES, BANK_COUNTERS, BANK_TABLE_OFFSET, BANKS, BANKS_OFFSET, Bank, CHUNK, CHUNKS,
-    CHUNKS_OFFSET, CONTROL_OFFSET, Chunk, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET,
-    DIRECTORY_BYTES, GIVEN_BACK_OFFSET, LAYOUT_VERSION, MAGIC, MAX_CHUNK_BYTES, MAX_PATHS,
-    MAX_REGIONS, MAX_THREADS, MAX_WORDS, POOL_OFFSET, PUBLISHED_OFFSET, REGION_OFFSET,
-    REQUEST_OFFSET, RegionRecord, Request, SLOT_BYTES, State, THREAD_PAGE, THREAD_PAGES_OFFSET,
-    Unfollowed, chunk_start,
+    BANK_BYTES, BANK_COUNTERS, BANK_TABLE_OFFSET, BANKS, BANKS_OFFSET, BIASES_OFFSET, Bank, CHUNK,
+    CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET, COUNTS_NOTHING, COUNTS_PATHS, COUNTS_STRATA, Chunk,
+    Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES, GIVEN_BACK_OFFSET,
+    LAYOUT_VERSION, MAGIC, MAX_CHUNK_BYTES, MAX_PATHS, MAX_REGIONS, MAX_THREADS, MAX_WORDS,
+    POOL_OFFSET, PUBLISHED_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request,
+    SLOT_BYTES, State, THREAD_PAGE, THREAD_PAGES_OFFSET, Unfollowed, chunk_start,
 };
 use trommel_tuple::KindSet;
 
@@ -36,8 +38,8 @@ pub const SIZE: usize = DIRECTORY_BYTES + SLOT_BYTES;
 pub struct Terms {
     /// Events to collect.
     pub kinds: KindSet,
-    /// Paths without run-time values are counted by the target.
-    pub counters: bool,
+    /// What the target counts by itself.
+    pub counts: Counts,
     /// Stress options, see `docs/testing.md`.
     pub options: u64,
     /// Instructions that control lasts for at a time; 0: for good.
@@ -48,6 +50,41 @@ pub struct Terms {
     pub follow: bool,
     /// Traces.
     pub tracing: Tracing,
+}
+
+/// What a target counts by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Counts {
+    /// Nothing: it records.
+    Nothing,
+    /// Executions of paths.
+    Paths,
+    /// Events, in the counters of a sampler; it records messages.
+    Strata(Strata),
+}
+
+impl Counts {
+    fn write(self, control: &Control) {
+        let counters = match self {
+            Self::Nothing => COUNTS_NOTHING,
+            Self::Paths => COUNTS_PATHS,
+            Self::Strata(_) => COUNTS_STRATA,
+        };
+        if let Self::Strata(strata) = self {
+            let to = &control.strata;
+            let hash = match strata.hash {
+                HashKind::Paper => 0,
+                HashKind::Crc => 1,
+                HashKind::Multiply => 2,
+            };
+            to.substreams.store(strata.substreams, Relaxed);
+            to.rate.store(strata.rate.into(), Relaxed);
+            to.phase
+                .store((strata.start == Start::Random).into(), Relaxed);
+            to.hash.store(hash, Relaxed);
+        }
+        control.counters.store(counters, Relaxed);
+    }
 }
 
 impl Asked {
@@ -144,7 +181,7 @@ impl Shared {
         control.magic.store(MAGIC, Relaxed);
         control.version.store(LAYOUT_VERSION, Relaxed);
         control.kinds.store(u32::from(terms.kinds.bits()), Relaxed);
-        control.counters.store(terms.counters.into(), Relaxed);
+        terms.counts.write(control);
         control.options.store(terms.options, Relaxed);
         control.window.store(terms.window, Relaxed);
         control.window_skip.store(terms.window_skip, Relaxed);
@@ -518,9 +555,17 @@ impl Shared {
         Ok(events)
     }
 
-    /// Whether the target counts paths.
+    /// Whether the target counts.
     pub fn has_banks(&self) -> bool {
-        self.control().counters.load(Relaxed) != 0
+        self.control().counters.load(Relaxed) != COUNTS_NOTHING
+    }
+
+    /// Tells the target by how much words of places of a region differ from its addresses.
+    pub fn set_bias(&self, region: usize, bias: u64) {
+        let offset = BIASES_OFFSET + 8 * region.min(MAX_REGIONS - 1);
+        // SAFETY: inside the mapping, aligned, and every value is valid.
+        let word = unsafe { &*self.pages.map.as_ptr().add(offset).cast::<AtomicU64>() };
+        word.store(bias.wrapping_add(1), Release);
     }
 
     /// Whose counters a bank holds; `None` when it is free.

@@ -32,8 +32,8 @@ use trommel_compress::hash::{Hash, Layout};
 use trommel_compress::{Algorithm, IntervalSpec, Level, Sampler, Seeds, Spec, Start};
 use trommel_tuple::Tuple;
 
-use crate::Profile;
 use crate::sampled::Sampled;
+use crate::{Counted, Profile};
 
 /// The share of entries whose limits are meant to hold.
 pub const LEVEL: f64 = 0.95;
@@ -153,18 +153,30 @@ impl Confidence {
         let Ok(spec) = profile.compressor.parse::<Spec>() else {
             return Self::of(Basis::Unknown, Rule::Unknown);
         };
-        Self::for_spec(&spec, Seeds::default(), events, tuples())
+        let one = Self::for_spec(&spec, Seeds::default(), events, tuples());
+        // Each thread has counters of its own then.
+        let threads = profile.threads.started.max(1) as usize;
+        match profile.counted {
+            Counted::Code if threads > 1 => one.of_several(),
+            _ => one,
+        }
+    }
+
+    /// Limits for sums of the counts of several such compressors.
+    fn of_several(self) -> Self {
+        match self.basis() {
+            Basis::Stratum | Basis::Bound => Self::of(Basis::Unknown, Rule::Unknown),
+            _ => self,
+        }
     }
 
     /// Limits for the counts of several processes added up, each of which had a compressor of its own.
     /// Those that rest on what one compressor saw in all do not hold for the sum.
     pub fn of_processes(profile: &Profile, processes: usize) -> Self {
         let one = Self::new(profile);
-        match one.basis() {
-            Basis::Stratum | Basis::Bound if processes > 1 => {
-                Self::of(Basis::Unknown, Rule::Unknown)
-            }
-            _ => one,
+        match processes {
+            0 | 1 => one,
+            _ => one.of_several(),
         }
     }
 

@@ -25,6 +25,8 @@ pub struct Profile {
     pub command: Vec<Vec<u8>>,
     /// The compressor's spec, as its parser prints it.
     pub compressor: String,
+    /// Who counted the events.
+    pub counted: Counted,
     /// Modules in the order of their numbers; entry 0 is `[anon]`.
     pub modules: Vec<Module>,
     /// What was collected, per kind.
@@ -37,6 +39,26 @@ pub struct Profile {
     pub threads: Threads,
     /// How it was sampled, where windows are all that was seen: counts are estimates then.
     pub windows: Option<Windows>,
+}
+
+/// Who counted the events: the first that sees each of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Counted {
+    /// Trommel's service thread, all threads in one compressor.
+    #[default]
+    Service,
+    /// The program's own generated code, each thread by itself.
+    Code,
+}
+
+impl Counted {
+    /// In words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Service => "in the service thread",
+            Self::Code => "in the generated code",
+        }
+    }
 }
 
 /// Which process it was. One that executes another program is another afterwards, with the same

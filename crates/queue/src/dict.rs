@@ -6,8 +6,11 @@
 //! the event of the exit itself, if any. So a path costs two or three words and expands to all
 //! events of one pass through the fragment.
 //!
+//! Where the target samples by itself, a path may be a *message*: of the stratified sampler that the file is for,
+//! about its only event, which is its tail.
+//!
 //! Words are `u64`. A block is a header word (`events`) followed by its events; a path is a header
-//! word (`block`, `events`, `tail`) followed by its tail event, if there is one. An event is
+//! word (`block`, `events`, `tail`, `message`) followed by its tail event, if there is one. An event is
 //! one word, two for those with a static address.
 
 use trommel_tuple::Kind;
@@ -154,12 +157,15 @@ pub struct PathHeader {
     pub events: u16,
     /// Whether a tail event follows.
     pub tail: bool,
+    /// Whether it is a message.
+    pub message: bool,
 }
 
 impl PathHeader {
     /// The header as a word.
     pub const fn encode(self) -> u64 {
-        self.block as u64 | (self.events as u64) << 32 | (self.tail as u64) << 48
+        let flags = (self.tail as u64) | (self.message as u64) << 1;
+        self.block as u64 | (self.events as u64) << 32 | flags << 48
     }
 
     /// The header of a word.
@@ -168,6 +174,7 @@ impl PathHeader {
             block: word as u32,
             events: (word >> 32) as u16,
             tail: word >> 48 & 1 != 0,
+            message: word >> 49 & 1 != 0,
         }
     }
 }
@@ -220,11 +227,14 @@ mod tests {
 
     #[test]
     fn headers_round_trip() {
-        let header = PathHeader {
-            block: 0xdead_beef,
-            events: 0x1ff,
-            tail: true,
-        };
-        assert_eq!(PathHeader::decode(header.encode()), header);
+        for (tail, message) in [(true, false), (true, true), (false, false)] {
+            let header = PathHeader {
+                block: 0xdead_beef,
+                events: 0x1ff,
+                tail,
+                message,
+            };
+            assert_eq!(PathHeader::decode(header.encode()), header);
+        }
     }
 }

@@ -60,10 +60,14 @@ pub const BANKS: usize = 64;
 pub const BANK_COUNTERS: usize = 1 << 20;
 /// Bytes of a bank: a `u64` for each path number.
 pub const BANK_BYTES: usize = BANK_COUNTERS * 8;
+/// What the host says of each region, for hashing: a `u64`, the word of the place of its first address less that
+/// address, plus one; 0 while it has said nothing.
+pub const BIASES_OFFSET: usize =
+    (BANK_TABLE_OFFSET + BANKS * size_of::<Bank>()).next_multiple_of(64);
 /// A page for each thread, which is also the first page of its thread area (see the runtime's
 /// `area`): a [`Desk`](crate::desk::Desk).
 pub const THREAD_PAGES_OFFSET: usize =
-    (BANK_TABLE_OFFSET + BANKS * size_of::<Bank>()).next_multiple_of(THREAD_PAGE);
+    (BIASES_OFFSET + MAX_REGIONS * 8).next_multiple_of(THREAD_PAGE);
 /// Bytes of a thread's page.
 pub const THREAD_PAGE: usize = 0x1000;
 /// [`RegionRecord`]s.
@@ -239,6 +243,26 @@ impl LetGo {
     }
 }
 
+/// In [`Control::counters`]: there are no banks.
+pub const COUNTS_NOTHING: u32 = 0;
+/// Banks hold a `u64` for each path: how often it was executed.
+pub const COUNTS_PATHS: u32 = 1;
+/// Banks hold a `u16` for each substream of a stratified sampler: events to come before it sends a message.
+pub const COUNTS_STRATA: u32 = 2;
+
+/// A stratified periodic sampler. The host's to write.
+#[repr(C)]
+pub struct Strata {
+    /// Substreams, a power of two.
+    pub substreams: AtomicU32,
+    /// Events that a message stands for, below 65536.
+    pub rate: AtomicU32,
+    /// Whether counters start at random.
+    pub phase: AtomicU32,
+    /// The hash function: 0 the papers', 1 `:crc`, 2 `:mul`.
+    pub hash: AtomicU32,
+}
+
 /// The words both sides use to keep in step.
 #[repr(C, align(64))]
 pub struct Control {
@@ -248,8 +272,10 @@ pub struct Control {
     pub version: AtomicU32,
     /// The event kinds to collect, `KindSet::bits`.
     pub kinds: AtomicU32,
-    /// Paths without run-time values are counted in banks, not recorded. The host's to write.
+    /// What banks hold, [`COUNTS_NOTHING`] and so on. The host's to write.
     pub counters: AtomicU32,
+    /// With [`COUNTS_STRATA`]: by which sampler.
+    pub strata: Strata,
     /// Stress options for tests, see the runtime's `options`.
     pub options: AtomicU64,
     /// The host's process, as the host sees itself.

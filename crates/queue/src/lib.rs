@@ -35,7 +35,8 @@
 //!
 //! Where nobody asks for the order of events, a path without run-time values is not recorded: its
 //! counter in the thread's *bank* is incremented, which is all that the host wants to know of it.
-//! Both can be met in one process, and add up.
+//! Both can be met in one process, and add up. Where a stratified sampler is asked for, a bank holds its counters in
+//! place of those of paths, and what is recorded are its messages.
 //!
 //! A process made by `fork` goes on with its parent's code cache, so the path numbers, regions and
 //! dictionary words that were there at the `fork` are its own too: [`Slot`] says how many, and they
@@ -66,15 +67,15 @@ pub mod marks;
 pub mod work;
 
 pub use layout::{
-    BACKLOG, BANK_BYTES, BANK_COUNTERS, BANK_TABLE_OFFSET, BANKS, BANKS_OFFSET, Bank, CAPTURE_MARK,
-    CHUNK, CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET, Chunk, Control, DICT_INDEX_OFFSET,
-    DICT_WORDS_OFFSET, DIRECTORY_BYTES, Directory, END_MARK, END_WORDS, FAILURE_STACK,
-    FIRST_RECORD, FULL_WINDOW, Failure, GIVEN_BACK_OFFSET, LAST_WINDOWS, LAYOUT_VERSION,
-    LastWindow, LetGo, MAGIC, MAX_CHUNK_BYTES, MAX_PATHS, MAX_RECORD, MAX_REGIONS, MAX_SKIP,
-    MAX_SLOTS, MAX_THREADS, MAX_VALUES, MAX_WINDOW, MAX_WORDS, Optimise, POOL_BYTES, POOL_OFFSET,
-    PUBLISHED_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request, SLOT_BYTES, SPAWNED,
-    Slot, State, THREAD_PAGE, THREAD_PAGES_OFFSET, Unfollowed, WINDOW_SIGNAL, Windows, chunk_start,
-    slot_start,
+    BACKLOG, BANK_BYTES, BANK_COUNTERS, BANK_TABLE_OFFSET, BANKS, BANKS_OFFSET, BIASES_OFFSET,
+    Bank, CAPTURE_MARK, CHUNK, CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET, COUNTS_NOTHING, COUNTS_PATHS,
+    COUNTS_STRATA, Chunk, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES,
+    Directory, END_MARK, END_WORDS, FAILURE_STACK, FIRST_RECORD, FULL_WINDOW, Failure,
+    GIVEN_BACK_OFFSET, LAST_WINDOWS, LAYOUT_VERSION, LastWindow, LetGo, MAGIC, MAX_CHUNK_BYTES,
+    MAX_PATHS, MAX_RECORD, MAX_REGIONS, MAX_SKIP, MAX_SLOTS, MAX_THREADS, MAX_VALUES, MAX_WINDOW,
+    MAX_WORDS, Optimise, POOL_BYTES, POOL_OFFSET, PUBLISHED_OFFSET, REGION_OFFSET, REQUEST_OFFSET,
+    RegionRecord, Request, SLOT_BYTES, SPAWNED, Slot, State, Strata, THREAD_PAGE,
+    THREAD_PAGES_OFFSET, Unfollowed, WINDOW_SIGNAL, Windows, chunk_start, slot_start,
 };
 
 /// Test options in the control words, see `docs/testing.md`.

@@ -44,6 +44,7 @@ fn main() {
             optimise: false,
         },
         None,
+        None,
     );
     let mut todo = vec![AppPc(Translator::translate as *const () as u64)];
     let mut seen = BTreeSet::new();

@@ -131,6 +131,12 @@ pub struct Context {
     pub second_key: u64,
     /// The key of the indirect branch to `next_pc`, see [`crate::pairs`].
     pub key: u64,
+    /// What a message is about, while it is sent: where its site says so.
+    pub message: u64,
+    /// Saved `rdx` meanwhile.
+    pub message_rdx: u64,
+    /// Events that a message stands for, for the dispatcher.
+    pub rate: u64,
     /// Entry points of the runtime, as generated code jumps to them.
     pub entry: Entries,
     /// Top of the runtime's stack.
@@ -170,6 +176,8 @@ pub struct Entries {
     pub changed: u64,
     /// [`Reason::Hot`].
     pub hot: u64,
+    /// A counter has come to its end; rcx leads to what is known of it and is spilled.
+    pub message: u64,
     /// From the checked entry of a retired fragment; rcx holds the target, rcx and rdx are spilled.
     pub absent: u64,
 }

@@ -34,7 +34,7 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use trommel_queue::work::Flush;
-use trommel_queue::{BANK_BYTES, BANK_COUNTERS, BANKS, FULL_WINDOW};
+use trommel_queue::{BANK_BYTES, BANK_COUNTERS, BANKS, COUNTS_PATHS, FULL_WINDOW};
 
 use crate::area::COUNTERS_OFFSET;
 use crate::deliver::Mapped;
@@ -78,7 +78,12 @@ impl Thread {
         let (from, to) = (mapped.counters(bank), self.area() + COUNTERS_OFFSET as u64);
         // SAFETY: in the area of this thread, which executes nothing yet.
         match unsafe { sys::map_again(from, BANK_BYTES, to) } {
-            Ok(_) => self.bank = Some(bank),
+            Ok(_) => {
+                self.bank = Some(bank);
+                if let Some(sampler) = runtime.translator.sampler() {
+                    self.start_counters(sampler);
+                }
+            }
             Err(_) => {
                 mapped.bank(bank).thread.store(0, Release);
                 runtime.stop_counting();
@@ -105,7 +110,8 @@ impl Thread {
 
     /// Counts an execution of a path; false when it is to be recorded.
     fn count(&self, path: u32) -> bool {
-        let (Some(_), Some(counter)) = (self.bank, counter(path)) else {
+        let paths = self.process.queue.control().counters.load(Relaxed) == COUNTS_PATHS;
+        let (Some(_), Some(counter)) = (self.bank.filter(|_| paths), counter(path)) else {
             return false;
         };
         let at = (self.area() + u64::from(counter.0)) as *mut u64;
@@ -119,9 +125,13 @@ impl Thread {
     /// Counts an execution of a path, or records it with values that are in place. A chunk that this
     /// fills is to be published when the lock is free.
     pub fn count_or_record(&mut self, path: u32, values: u8) {
-        if values == 0 && self.count(path) {
-            return;
+        if values != 0 || !self.count(path) {
+            self.append(path, values);
         }
+    }
+
+    /// Appends a record whose values are in place, likewise.
+    pub fn append(&mut self, path: u32, values: u8) {
         let at = self.writer.at();
         // SAFETY: the write pointer leads to room for a whole record.
         unsafe { (at as *mut u32).write_unaligned(path) };

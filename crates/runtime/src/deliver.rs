@@ -15,11 +15,11 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use trommel_queue::dict::{Event, MAX_BLOCK_EVENTS, MAX_EVENT_WORDS, PathHeader};
 use trommel_queue::{
-    BACKLOG, BANK_BYTES, BANK_TABLE_OFFSET, BANKS, BANKS_OFFSET, Bank, CHUNK, CHUNKS,
-    CHUNKS_OFFSET, Chunk, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES,
-    Directory, FIRST_RECORD, GIVEN_BACK_OFFSET, MAX_PATHS, MAX_REGIONS, MAX_WORDS, POOL_OFFSET,
-    PUBLISHED_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request, State, THREAD_PAGE,
-    THREAD_PAGES_OFFSET, chunk_start,
+    BACKLOG, BANK_BYTES, BANK_TABLE_OFFSET, BANKS, BANKS_OFFSET, BIASES_OFFSET, Bank, CHUNK,
+    CHUNKS, CHUNKS_OFFSET, COUNTS_STRATA, Chunk, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET,
+    DIRECTORY_BYTES, Directory, FIRST_RECORD, GIVEN_BACK_OFFSET, MAX_PATHS, MAX_REGIONS, MAX_WORDS,
+    POOL_OFFSET, PUBLISHED_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request, State,
+    THREAD_PAGE, THREAD_PAGES_OFFSET, chunk_start,
 };
 
 use crate::region::Mapping;
@@ -230,16 +230,32 @@ impl Shared {
         events: u16,
         tail: Option<Event>,
     ) -> Result<u32, DictionaryFull> {
+        let header = PathHeader {
+            block,
+            events,
+            tail: tail.is_some(),
+            message: false,
+        };
+        self.number(header, tail)
+    }
+
+    /// Numbers messages about an event. `block` has no events.
+    pub fn message(&mut self, block: u32, event: Event) -> Result<u32, DictionaryFull> {
+        let header = PathHeader {
+            block,
+            events: 0,
+            tail: true,
+            message: true,
+        };
+        self.number(header, Some(event))
+    }
+
+    fn number(&mut self, header: PathHeader, tail: Option<Event>) -> Result<u32, DictionaryFull> {
         if self.paths as usize >= MAX_PATHS {
             return Err(DictionaryFull);
         }
         self.reserve(1 + MAX_EVENT_WORDS)?;
         let at = self.words;
-        let header = PathHeader {
-            block,
-            events,
-            tail: tail.is_some(),
-        };
         self.put(at, header.encode());
         self.words += 1;
         if let Some(event) = tail {
@@ -256,8 +272,21 @@ impl Shared {
         Ok(number)
     }
 
-    /// Tells the host about a region.
-    pub fn region(&mut self, mapping: &Mapping) -> Result<(), DictionaryFull> {
+    /// Whether the host says what it calls regions.
+    pub fn names(&self) -> bool {
+        self.control().counters.load(Relaxed) == COUNTS_STRATA
+    }
+
+    /// By how much the words of places in a region differ from its addresses, once the host has said so.
+    pub fn bias(&self, region: u32) -> Option<u64> {
+        let at = BIASES_OFFSET + 8 * (region as usize).min(MAX_REGIONS - 1);
+        // SAFETY: inside the mapping, aligned.
+        let word = unsafe { &*((self.mapped.base + at as u64) as *const AtomicU64) };
+        word.load(Acquire).checked_sub(1)
+    }
+
+    /// Tells the host about a region. Gives its number.
+    pub fn region(&mut self, mapping: &Mapping) -> Result<u32, DictionaryFull> {
         if self.regions as usize >= MAX_REGIONS {
             return Err(DictionaryFull);
         }
@@ -276,7 +305,7 @@ impl Shared {
         record.path[..n].copy_from_slice(&mapping.path[..n]);
         self.regions += 1;
         self.control().regions.store(self.regions, Release);
-        Ok(())
+        Ok(self.regions - 1)
     }
 }
 

@@ -11,15 +11,16 @@ use core::sync::atomic::Ordering::Relaxed;
 use trommel_queue::LetGo;
 use trommel_queue::work::{self, Flush, LONG, Part};
 
+use crate::arch::Landmarks;
 use crate::area::{Context, Reason};
 use crate::aware::Hints;
 use crate::balance::{Balance, Clocks};
 use crate::cache::{AppPc, Cache, CachePc, Way};
-use crate::deliver::{DictionaryFull, Shared};
+use crate::deliver::Shared;
 use crate::emit::{Code, Reg};
 use crate::native;
 use crate::pages::Pages;
-use crate::pairs::{Counted, Key, Pairs};
+use crate::pairs::{Counted, Key, Pairs, Uncounted};
 use crate::phase::Phases;
 use crate::region::Regions;
 use crate::signal::{self, Actions};
@@ -394,6 +395,11 @@ impl Runtime {
             Err(Refusal::Restartable) => self.let_go(thread, context, LetGo::Restartable),
             Err(Refusal::Gs) => self.let_go(thread, context, LetGo::GsBase),
             Err(Refusal::NoMaps) => self.let_go(thread, context, LetGo::NoMaps),
+            Err(Refusal::Unnamed) => {
+                // Comes back when the host has been asked, with the lock free.
+                thread.unnamed = true;
+                context.target = CachePc(Landmarks::sigreturned());
+            }
             // The last two are met in windows only.
             Err(Refusal::OutOfSpace | Refusal::CacheFull | Refusal::Call | Refusal::Moved(_)) => {
                 self.let_go(thread, context, LetGo::OutOfSpace);
@@ -453,6 +459,9 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
     let process = thread.process;
     let control = process.queue.control();
     control.dispatches.fetch_add(1, Relaxed);
+    if core::mem::take(&mut thread.unnamed) && process.queue.settle().is_err() {
+        native::host_gone(thread, context);
+    }
     // Where the app goes on is not known yet, should the runtime fail.
     context.at_boundary = 0;
     stress::fail(Place::Dispatch);
@@ -511,10 +520,22 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
         r if r == Reason::Indirect as u32 => {
             control.indirect_misses.fetch_add(1, Relaxed);
             let pc = context.next_pc;
-            match runtime.count_pair(thread, Key::in_context(context), pc) {
+            let key = Key::in_context(context);
+            let mut counted = runtime.count_pair(thread, key, pc);
+            if counted == Err(Uncounted::Unnamed) {
+                drop(runtime);
+                let _ = process.queue.settle();
+                runtime = process.runtime.lock();
+                counted = runtime.count_pair(thread, key, pc);
+            }
+            match counted {
                 Ok(None) => runtime.go(thread, context, pc, None, true),
                 Ok(Some(Counted { exit })) => runtime.go(thread, context, pc, exit, false),
-                Err(DictionaryFull) => runtime.let_go(thread, context, LetGo::OutOfSpace),
+                // There is no host to say what it calls the target.
+                Err(Uncounted::Unnamed) => runtime.go(thread, context, pc, None, true),
+                Err(Uncounted::DictionaryFull) => {
+                    runtime.let_go(thread, context, LetGo::OutOfSpace);
+                }
             }
             runtime.worked(entered);
             drop(runtime);

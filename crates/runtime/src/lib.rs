@@ -74,6 +74,7 @@ pub mod phase;
 pub mod region;
 pub mod signal;
 pub mod start;
+pub mod strata;
 pub mod stress;
 pub mod sys;
 pub mod syscall;

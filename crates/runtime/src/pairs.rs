@@ -40,10 +40,10 @@ use crate::area::Context;
 use crate::cache::{AppPc, CachePc, Exit};
 use crate::deliver::DictionaryFull;
 use crate::dispatch::Runtime;
-use crate::emit::{Code, Reg};
+use crate::emit::{Code, GsOffset, Reg};
 use crate::slot;
 use crate::thread::Thread;
-use crate::translate::{Translator, pair_check};
+use crate::translate::{Refusal, Translator, pair_check};
 
 /// An indirect branch's number in the tables; 0 for those that are not counted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -102,8 +102,10 @@ pub struct Branch {
 /// A branch and a target of it.
 #[derive(Clone, Copy)]
 struct Pair {
-    /// The path that ends there.
+    /// The path that ends there, or that of messages about it.
     path: u32,
+    /// Where the sampler counts it, if that is what counts.
+    sampled: Option<GsOffset>,
     /// Its code, and the exit at the end of that.
     code: Option<(CachePc, u32)>,
 }
@@ -144,7 +146,23 @@ impl Pairs {
     }
 }
 
+/// Why a branch was not counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Uncounted {
+    /// There is no room in the dictionary.
+    DictionaryFull,
+    /// The host must say first what it calls the target.
+    Unnamed,
+}
+
+impl From<DictionaryFull> for Uncounted {
+    fn from(_: DictionaryFull) -> Self {
+        Self::DictionaryFull
+    }
+}
+
 /// Where a branch that was counted goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Counted {
     /// Its exit, if that can be linked.
     pub exit: Option<u32>,
@@ -158,7 +176,7 @@ impl Runtime {
         thread: &mut Thread,
         key: Key,
         to: AppPc,
-    ) -> Result<Option<Counted>, DictionaryFull> {
+    ) -> Result<Option<Counted>, Uncounted> {
         let Some(branch) = self.pairs.branch(key) else {
             return Ok(None);
         };
@@ -171,17 +189,32 @@ impl Runtime {
                     call: branch.call,
                 };
                 // The host finds out what is there when it meets the path.
-                let _ = Translator::region(&mut self.site().1, to);
-                let (block, events) = branch.block;
-                let path = self.shared.path(block, events, Some(tail))?;
-                Pair { path, code: None }
+                let (translator, mut site) = self.site();
+                let region = Translator::region(&mut site, to);
+                if region == Err(Refusal::Unnamed) {
+                    return Err(Uncounted::Unnamed);
+                }
+                let (path, sampled) = match translator.message(&mut site, tail)? {
+                    Some((counter, path)) => (path, Some(counter)),
+                    None => {
+                        let (block, events) = branch.block;
+                        (site.shared.path(block, events, Some(tail))?, None)
+                    }
+                };
+                let code = None;
+                Pair {
+                    path,
+                    sampled,
+                    code,
+                }
             }
         };
-        let code = pair
-            .code
-            .or_else(|| self.place_pair(branch, key, to, pair.path));
+        let code = pair.code.or_else(|| self.place_pair(branch, key, to, pair));
         self.pairs.known.insert((key, to.0), Pair { code, ..pair });
-        thread.count_or_record(pair.path, 0);
+        match pair.sampled {
+            Some(counter) => thread.count_event(counter, pair.path),
+            None => thread.count_or_record(pair.path, 0),
+        }
         if let Some((at, _)) = code {
             self.targets[thread.targets].put(to, key, at);
         }
@@ -195,10 +228,13 @@ impl Runtime {
         branch: Branch,
         key: Key,
         to: AppPc,
-        path: u32,
+        pair: Pair,
     ) -> Option<(CachePc, u32)> {
-        const ROOM: usize = 160;
-        let counter = self.translator.counter(path)?;
+        const ROOM: usize = 224;
+        let counter = match pair.sampled {
+            Some(counter) => counter,
+            None => self.translator.counter(pair.path)?,
+        };
         let near = |pc| self.regions.range_of(pc);
         let region = near(to).or_else(|| near(branch.pc))?;
         let arena = self.cache.arena_for(region)?;
@@ -209,7 +245,13 @@ impl Runtime {
         let mut bytes = [0; ROOM];
         let mut code = Code::new(at, &mut bytes);
         pair_check(&mut code, to, key);
-        code.count_with(Reg::RDX, counter);
+        let mut ends = None;
+        if pair.sampled.is_some() {
+            let end = code.count_down_with_rcx(counter);
+            ends = Some((end, code.at(code.here())));
+        } else {
+            code.count_with(Reg::RDX, counter);
+        }
         code.load_gs(Reg::RDX, slot!(spill_rdx));
         code.load_gs(Reg::RCX, slot!(spill_rcx));
         code.patchable(1);
@@ -224,6 +266,11 @@ impl Runtime {
         });
         code.store_gs_imm32(slot!(exit), exit);
         code.jmp_gs(slot!(entry.exit));
+        if let Some((end, back)) = ends {
+            code.bind(end, code.here());
+            let start = self.translator.sampler().map_or(0, |s| s.rate());
+            code.send_message(true, [counter.0, pair.path, start], back);
+        }
         self.cache.place_stub(arena, code.bytes());
         Some((at, exit))
     }

@@ -68,6 +68,17 @@ pub struct Mapping {
     pub path: Vec<u8>,
     /// Pages known to be readable, counted from the start of the range.
     pub verified: Vec<bool>,
+    /// What the host calls its addresses.
+    pub named: Named,
+}
+
+/// What the host calls the addresses of a region: the words of their places are the addresses and a *bias*.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Named {
+    /// With this bias: 0 for memory without a file, whose addresses are their own places.
+    Bias(u64),
+    /// The host was told about it, as its region of this number.
+    Told(u32),
 }
 
 impl Mapping {
@@ -197,6 +208,7 @@ pub fn parse_line(line: &[u8]) -> Option<Mapping> {
         inode,
         path: path[start..].to_vec(),
         verified: Vec::new(),
+        named: Named::Bias(0),
     })
 }
 
@@ -248,6 +260,7 @@ fn query(pc: AppPc) -> Result<Option<Mapping>, sys::Errno> {
         inode: m.inode,
         path: path.unwrap_or_default().to_vec(),
         verified: Vec::new(),
+        named: Named::Bias(0),
     }))
 }
 
@@ -346,6 +359,14 @@ impl Regions {
     /// again.
     pub fn doubt(&mut self) {
         self.fresh.get_or_insert_default().clear();
+    }
+
+    /// The word of the place of an address, as far as the host has said what it calls its region.
+    pub fn word(&self, pc: AppPc) -> u64 {
+        match self.index_of(pc).map(|i| self.known[i].named) {
+            Some(Named::Bias(bias)) => pc.0.wrapping_add(bias),
+            _ => pc.0,
+        }
     }
 
     /// The host is done with all records of code in `range`, which is other code now.

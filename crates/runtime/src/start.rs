@@ -13,7 +13,8 @@ use alloc::vec;
 
 use linux_raw_sys::general as nr;
 use trommel_queue::{
-    CHUNK, DIRECTORY_BYTES, MAX_WINDOW, Optimise, POOL_OFFSET, SLOT_BYTES, State, options,
+    CHUNK, COUNTS_PATHS, DIRECTORY_BYTES, MAX_WINDOW, Optimise, POOL_OFFSET, SLOT_BYTES, State,
+    options,
 };
 use trommel_tuple::KindSet;
 
@@ -33,6 +34,7 @@ use crate::pairs::Pairs;
 use crate::phase::Phases;
 use crate::region::{Range, Regions};
 use crate::signal::{self, Actions};
+use crate::strata::Sampler;
 use crate::sys;
 use crate::targets::Targets;
 use crate::thread::{Process, Thread};
@@ -116,6 +118,7 @@ pub fn entries() -> Entries {
         absent: Landmarks::absent(),
         changed: arch::changed as *const () as u64,
         hot: arch::hot as *const () as u64,
+        message: Landmarks::message().start,
     }
 }
 
@@ -186,7 +189,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
             _ => insns,
         },
         windows: window != 0,
-        counters: control.counters.load(Relaxed) != 0,
+        counters: control.counters.load(Relaxed) == COUNTS_PATHS,
         optimise: optimise != Optimise::Off,
         trace_insns: if threshold == 0 { 0 } else { trace::MAX_INSNS },
         whole_jumps: wants_whole_jumps(),
@@ -202,7 +205,11 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     let mut code_pages = Pages::default();
     code_pages.unsteady = stress & options::GUARD != 0;
     let runtime = Runtime {
-        translator: Translator::new(config, (args.entry != 0).then_some(AppPc(args.entry))),
+        translator: Translator::new(
+            config,
+            Sampler::of(control),
+            (args.entry != 0).then_some(AppPc(args.entry)),
+        ),
         cache,
         regions: Regions::default(),
         code_pages,

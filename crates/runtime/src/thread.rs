@@ -167,6 +167,8 @@ pub struct Thread {
     pub single: Option<AppPc>,
     /// Its chunk is full.
     pub full: bool,
+    /// The host must be asked what it calls the code that comes next.
+    pub unnamed: bool,
     /// What the system call answered that was made in the app's name and is not finished.
     pub made: Option<i64>,
     /// Its bank of counters.
@@ -288,6 +290,7 @@ impl Thread {
             stepping_there: false,
             single: None,
             full: false,
+            unnamed: false,
             made: None,
             bank: None,
             forking: false,

@@ -58,10 +58,12 @@ mod counts;
 mod exits;
 mod flags;
 mod jumps;
+mod liveness;
 mod looped;
 mod made;
 mod operands;
 mod path;
+mod probes;
 mod restartable;
 mod second;
 
@@ -81,7 +83,8 @@ use crate::deliver::{DictionaryFull, Shared};
 use crate::emit::{Code, Reg, Rel32};
 use crate::pages::{PAGE, Pages};
 use crate::pairs::Pairs;
-use crate::region::{Lookup, Nature, Range, Regions};
+use crate::region::{Lookup, Named, Nature, Range, Regions};
+use crate::strata::Sampler;
 use crate::stress::{self, Place};
 
 /// App instructions in one fragment.
@@ -90,7 +93,7 @@ pub const MAX_INSNS: usize = 48;
 const BRIEF_INSNS: usize = 8;
 /// Room a fragment and its stubs may need at most, in bytes.
 const MAX_FRAGMENT: u64 = 48 << 10;
-const MAX_STUBS: u64 = 8 << 10;
+const MAX_STUBS: u64 = 12 << 10;
 
 /// Why an address got no fragment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -119,6 +122,8 @@ pub enum Refusal {
     Moved(Range),
     /// What memory is code cannot be found out.
     NoMaps,
+    /// The host must say what it calls code that is counted.
+    Unnamed,
 }
 
 impl From<DictionaryFull> for Refusal {
@@ -170,6 +175,8 @@ struct Tail {
 /// The translator's working memory, kept between fragments.
 pub struct Translator {
     config: Config,
+    /// What counts events, where they are counted.
+    sampler: Option<Sampler>,
     /// Fragments are brief until that of this address is made.
     brief_until: Option<AppPc>,
     /// As many as a fragment has at most; the first `count` are of the fragment being made.
@@ -270,9 +277,10 @@ fn readable(regions: &mut Regions, pc: AppPc, region: usize) -> Option<&'static 
 impl Translator {
     /// A translator with room for one fragment. `brief_until` is where the program itself starts,
     /// behind its dynamic linker.
-    pub fn new(config: Config, brief_until: Option<AppPc>) -> Self {
+    pub fn new(config: Config, sampler: Option<Sampler>, brief_until: Option<AppPc>) -> Self {
         Self {
             config,
+            sampler,
             brief_until,
             insns: alloc::vec![Insn::plain(); config.max_insns],
             count: 0,
@@ -401,7 +409,11 @@ impl Translator {
     /// in a transfer of its own. Chooses the register to steal, if one is needed.
     fn collect(&mut self, site: &mut Site<'_>, app: AppPc) -> Result<Option<AppPc>, Refusal> {
         site.shared.open_block()?;
-        self.pairs = self.config.counters && site.pairs.have_room();
+        self.pairs = self.counts() && site.pairs.have_room();
+        if self.samples() && !self.pairs {
+            self.stop_counting();
+            return Err(Refusal::CacheFull);
+        }
         self.span = Range {
             start: app.0,
             end: app.0 + 1,
@@ -427,6 +439,7 @@ impl Translator {
                 match self.open(site, pc) {
                     Ok(r) => reader = Some(r),
                     Err(Refusal::Made) => break Some(pc),
+                    Err(Refusal::Unnamed) => return Err(Refusal::Unnamed),
                     Err(refusal) if n == 0 => return Err(refusal),
                     Err(_) => break Some(pc),
                 }
@@ -482,8 +495,14 @@ impl Translator {
                 values += usize::from(insn.load.is_some()) + usize::from(types);
                 needs_register |= insn.load.is_some() || types;
             }
-            self.config.list_events(insn, self.pairs, site.shared);
             let insn = *insn;
+            if !self.samples() {
+                self.config.list_events(&insn, self.pairs, site.shared);
+            } else if let Some(to) = self.leads_to(&insn)
+                && Self::region(site, to) == Err(Refusal::Unnamed)
+            {
+                return Err(Refusal::Unnamed);
+            }
             let next = insn.next();
             self.note_pages(&insn);
             self.count = n + 1;
@@ -553,7 +572,14 @@ impl Translator {
         match site.regions.find(pc, site.pages) {
             (Lookup::Code(region), new) => {
                 if new && site.regions.tell(region) {
-                    site.shared.region(&site.regions.known[region])?;
+                    let number = site.shared.region(&site.regions.known[region])?;
+                    site.regions.known[region].named = Named::Told(number);
+                }
+                if let Named::Told(number) = site.regions.known[region].named
+                    && site.shared.names()
+                {
+                    let bias = site.shared.bias(number).ok_or(Refusal::Unnamed)?;
+                    site.regions.known[region].named = Named::Bias(bias);
                 }
                 Ok(region)
             }

@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use trommel_profile::sampled::{Sampled, Windows};
-use trommel_profile::{KindProfile, Loaded, Module, Origin, Profile, Run, Site, Thread};
+use trommel_profile::{Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Site, Thread};
 use trommel_tuple::{Kind, ModuleId, Place};
 
 use crate::chunk::{Chunk, Reader, Tag};
@@ -107,6 +107,11 @@ fn head(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
         profile.command.push(cursor.bytes()?.to_vec());
     }
     profile.compressor = text(cursor)?;
+    profile.counted = match cursor.byte()? {
+        0 => Counted::Service,
+        1 => Counted::Code,
+        _ => return Err("who counted is malformed"),
+    };
     let mut run = Run::default();
     for field in [
         &mut run.started,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use trommel_profile::sampled::Windows;
-use trommel_profile::{Origin, Profile, Run, Site, Threads};
+use trommel_profile::{Counted, Origin, Profile, Run, Site, Threads};
 use trommel_tuple::{Kind, Place};
 
 use crate::chunk::{TARGET, Tag, Writer};
@@ -137,6 +137,7 @@ fn head(profile: &Profile) -> Vec<u8> {
         put_bytes(&mut raw, argument);
     }
     put_bytes(&mut raw, profile.compressor.as_bytes());
+    raw.push((profile.counted == Counted::Code).into());
     let Run {
         started,
         wall,

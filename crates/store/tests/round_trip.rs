@@ -5,7 +5,9 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use trommel_profile::sampled::{Sampled, Windows};
-use trommel_profile::{KindProfile, Loaded, Module, Origin, Profile, Run, Site, Thread, Threads};
+use trommel_profile::{
+    Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Site, Thread, Threads,
+};
 use trommel_store::{StoreError, decode, encode};
 use trommel_tuple::{Kind, ModuleId, Place};
 
@@ -142,6 +144,10 @@ fn profile() -> impl Strategy<Value = Profile> {
                 Profile {
                     origin: Origin { pid, parent, exec },
                     command,
+                    counted: match pid % 2 {
+                        0 => Counted::Code,
+                        _ => Counted::Service,
+                    },
                     compressor,
                     modules,
                     kinds,
@@ -204,6 +210,7 @@ fn example() -> Profile {
         },
         command: vec![b"./app".to_vec(), b"--fast".to_vec()],
         compressor: "exact".into(),
+        counted: Counted::Code,
         modules: vec![Module::default()],
         kinds: [(Kind::Edge, kind.clone()), (Kind::Value, kind)].into(),
         sites: places.map(|p| (p, Site::IndirectJump)).collect(),

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use trommel_profile::confidence::{LEVEL, Limits};
-use trommel_profile::{Run, Threads};
+use trommel_profile::{Counted, Run, Threads};
 use trommel_tuple::{Kind, Place};
 
 use super::processes::{self, Row};
@@ -52,6 +52,11 @@ fn head<W: Write>(json: &mut Json<W>, view: &View<'_>) -> io::Result<()> {
     }
     json.end_array()?;
     json.text("compressor", &profile.compressor)?;
+    let counted = match profile.counted {
+        Counted::Service => "service",
+        Counted::Code => "code",
+    };
+    json.text("counted", counted)?;
     json.member_object("limits")?;
     json.text("basis", view.basis().name())?;
     json.real("level", LEVEL)?;

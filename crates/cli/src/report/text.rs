@@ -131,6 +131,7 @@ fn header(out: &mut impl Write, profile: &Profile, style: Style) -> io::Result<(
         }
         None => {
             writeln!(out, "# compressor  {}", printable(&profile.compressor))?;
+            writeln!(out, "# counted     {}", profile.counted.words())?;
             writeln!(out, "# error       {}", error_bounds(&profile.compressor))?;
         }
     }

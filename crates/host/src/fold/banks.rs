@@ -1,12 +1,14 @@
-//! The way of paths that the target counts by itself.
+//! The way of what the target counts by itself: paths, or the events of a stratified sampler.
 //!
 //! A bank is read when its thread has ended and another may need it, or the program has. What its
 //! counters mean has been worked out by then, if other code was found in the place of theirs: a region
 //! says how many paths there were before it.
 
 use trommel_queue::{BANK_COUNTERS, BANKS};
+use trommel_tuple::Kind;
 
 use super::{Folder, NEVER, Sizes, damaged, is_first};
+use crate::dictionary::Step;
 use crate::shared::{Counting, Damaged, Shared};
 
 /// Counters read at a time.
@@ -36,6 +38,9 @@ impl Folder {
         if !other && of.thread == super::FIRST_THREAD {
             self.first_tid = of.tid;
         }
+        if self.has_messages() {
+            return self.held(shared, number, of, other);
+        }
         let mut events = [0_u64; 8];
         let mut words = vec![0_u64; PIECE];
         let paths = self.met.len().min(BANK_COUNTERS);
@@ -51,6 +56,54 @@ impl Folder {
         if other {
             self.threads.entry(of.thread).or_default().0 = of.tid;
             self.add_to(of.thread, events);
+        }
+        Ok(())
+    }
+
+    /// Adds what a thread's sampler has counted and not told.
+    fn held(
+        &mut self,
+        shared: &Shared,
+        number: usize,
+        of: &Counting,
+        other: bool,
+    ) -> Result<(), Damaged> {
+        // Taken out while paths are resolved, and back whatever happens.
+        let Some(mut ordered) = self.ordered.take() else {
+            return Ok(());
+        };
+        let mut held = Ok([0; Kind::ALL.len()]);
+        if let Some(messages) = &mut ordered.messages {
+            for path in messages.looked_at..shared.paths() {
+                if let Ok((header, Some(tail))) = shared.path(path)
+                    && header.message
+                {
+                    match self.dictionary.resolve(&tail) {
+                        Step::Static(kind, tuple) => messages.may_count(kind, tuple),
+                        Step::Dynamic(kind, _) => messages.may_count_anywhere(kind),
+                        Step::Unselected | Step::UnselectedWord => {}
+                    }
+                }
+            }
+            messages.looked_at = shared.paths();
+            let mut words = vec![0_u64; messages.counters().div_ceil(4)];
+            held = shared.read_bank(number, 0, &mut words).map(|()| {
+                let left: Vec<u16> = words.iter().flat_map(|w| halves(*w)).collect();
+                messages.held(&left, &ordered.seen)
+            });
+            if let Ok(held) = &held {
+                for (seen, held) in ordered.seen.iter_mut().zip(held) {
+                    *seen = seen.saturating_add_signed(*held);
+                }
+            }
+        }
+        self.ordered = Some(ordered);
+        if other {
+            let (tid, events) = self.threads.entry(of.thread).or_default();
+            *tid = of.tid;
+            for (seen, held) in events.iter_mut().zip(held?) {
+                *seen = seen.saturating_add_signed(held);
+            }
         }
         Ok(())
     }
@@ -92,4 +145,9 @@ impl Folder {
             }
         }
     }
+}
+
+/// The four numbers of 16 bits in a word, in the order of memory.
+fn halves(word: u64) -> [u16; 4] {
+    std::array::from_fn(|n| (word >> (16 * n)) as u16)
 }

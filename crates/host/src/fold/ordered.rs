@@ -2,18 +2,22 @@
 
 use std::collections::BTreeMap;
 
+use trommel_compress::table::Told;
 use trommel_compress::{Compressor, Seeds, Sink, Spec};
 use trommel_profile::KindProfile;
 use trommel_profile::accuracy::{Estimator, PerKind, Tuples};
 use trommel_tuple::{Events, Kind, Message, Tuple};
 
 use super::StreamError;
+use super::messages::Messages;
 use crate::modules::Modules;
 use crate::stream::StreamFile;
 
 /// Everything that needs events in order.
 pub(super) struct Ordered {
     compressor: Compressor,
+    /// Those that the target sends by itself; what it records goes through the compressor.
+    pub(super) messages: Option<Messages>,
     estimate: Estimate,
     stream: Option<StreamFile>,
     /// What ended the stream early, until somebody asks.
@@ -35,6 +39,20 @@ struct Estimate {
     messages: PerKind,
 }
 
+impl Estimate {
+    fn told(&mut self, told: Told<u32>) {
+        let (kind, tuple) = self.tuples.tuple(told.about as usize);
+        let message = Message {
+            kind,
+            tuple,
+            count: told.count,
+            samples: told.samples,
+        };
+        self.messages[kind as usize] += 1;
+        self.estimator.message(&message, told.about as usize);
+    }
+}
+
 impl Sink for Estimate {
     fn message(&mut self, message: Message) {
         let number = self.tuples.number(message.kind, message.tuple);
@@ -50,12 +68,14 @@ impl Ordered {
     /// For `spec` and a stream file; `limit` is how many events are wanted.
     pub(super) fn new(
         spec: &Spec,
+        messages: Option<Messages>,
         stream: Option<StreamFile>,
         stream_error: Option<StreamError>,
         limit: Option<u64>,
     ) -> Self {
         Self {
             compressor: spec.build(Seeds::default()),
+            messages,
             estimate: Estimate {
                 tuples: Tuples::default(),
                 estimator: Estimator::new(spec, Seeds::default()),
@@ -69,6 +89,22 @@ impl Ordered {
             kinds: Vec::with_capacity(2 * BLOCK),
             rest: BTreeMap::new(),
             wanted: limit.unwrap_or(u64::MAX),
+        }
+    }
+
+    /// The number of a tuple in messages.
+    pub(super) fn number(&mut self, kind: Kind, tuple: Tuple) -> u32 {
+        self.estimate.tuples.number(kind, tuple) as u32
+    }
+
+    /// A message of a thread, by [`Messages::thread`] and [`Self::number`].
+    #[inline]
+    pub(super) fn message(&mut self, thread: usize, kind: Kind, about: u32) {
+        if let Some(messages) = &mut self.messages {
+            self.seen[kind as usize] += messages.rate();
+            if let Some(told) = messages.message(thread, about) {
+                self.estimate.told(told);
+            }
         }
     }
 
@@ -107,6 +143,9 @@ impl Ordered {
         folded: &mut BTreeMap<Kind, KindProfile>,
     ) -> Option<StreamError> {
         self.block(modules);
+        while let Some(told) = self.messages.as_mut().and_then(Messages::rest) {
+            self.estimate.told(told);
+        }
         self.compressor.finish(&mut self.estimate);
         if let Some(stream) = self.stream.take() {
             self.stream_error = stream.finish().err().map(StreamError);

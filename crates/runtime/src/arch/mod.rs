@@ -129,6 +129,7 @@ macro_rules! save_vectors {
 }
 
 mod calls;
+mod message;
 
 pub use calls::{CALLED_OFF, sigreturn, unless_pending};
 
@@ -184,6 +185,11 @@ entry! {
 entry! {
     /// The parent comes back from starting a process.
     cloned, Reason::Cloned, []
+}
+
+entry! {
+    /// A full chunk, where the context says already where to go on.
+    filled, Reason::Full, []
 }
 
 /// A full chunk: rcx says where to go on, the app's rcx is already saved by the fragment.
@@ -418,6 +424,11 @@ impl Landmarks {
     /// The lookup in the second table, which may lead straight back into the cache.
     pub fn lookup() -> core::ops::Range<u64> {
         mismatch as *const () as u64..trommel_mismatch_end as *const () as u64
+    }
+
+    /// Sending a message, which leads straight back into the cache.
+    pub fn message() -> core::ops::Range<u64> {
+        message::message as *const () as u64..message::trommel_message_end as *const () as u64
     }
 
     /// The landing place of `rt_sigreturn`: all registers are the app's there.

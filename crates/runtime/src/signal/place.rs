@@ -33,6 +33,7 @@ pub(super) fn in_runtime(process: &Process, pc: u64) -> bool {
     process.image.holds(AppPc(pc))
         && pc != Landmarks::sigreturned()
         && !Landmarks::lookup().contains(&pc)
+        && !Landmarks::message().contains(&pc)
         && !(Landmarks::resume_start()..=Landmarks::resume_end()).contains(&pc)
 }
 
@@ -41,7 +42,7 @@ pub(super) fn place(runtime: &Runtime, context: &Context, pc: u64) -> Where {
     if pc == Landmarks::sigreturned() {
         return Where::Boundary(context.next_pc, None);
     }
-    if Landmarks::lookup().contains(&pc) {
+    if Landmarks::lookup().contains(&pc) || Landmarks::message().contains(&pc) {
         return Where::Lead;
     }
     let Some((fragment, steps)) = runtime.cache.fragment_at(CachePc(pc)) else {

@@ -9,14 +9,15 @@ use crate::counters;
 use crate::emit::{Code, GsOffset, Reg};
 
 impl Translator {
-    /// Whether paths are counted.
+    /// Whether paths are counted, or events.
     pub fn counts(&self) -> bool {
-        self.config.counters
+        self.config.counters || self.samples()
     }
 
     /// Paths are recorded from now on.
     pub fn stop_counting(&mut self) {
         self.config.counters = false;
+        self.sampler = None;
     }
 
     /// Where executions of a path are counted, unless they are recorded.

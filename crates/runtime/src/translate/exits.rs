@@ -188,7 +188,8 @@ impl Translator {
         events: usize,
         values: usize,
     ) -> Result<Spilled, DictionaryFull> {
-        let mut events = events;
+        // Those before it are counted already where they are counted one by one.
+        let mut events = if self.samples() { 0 } else { events };
         let mut values = values;
         if insn.class == Class::CallIndirect
             && self.wants(Kind::Type)

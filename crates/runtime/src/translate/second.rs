@@ -208,6 +208,11 @@ impl Translator {
                     self.fork(n, insn.pc(), condition, to);
                     self.is_work(from_here);
                 }
+                Class::Jcc(condition, to)
+                    if to <= insn.pc() && self.samples() && self.wants(Kind::Edge) =>
+                {
+                    self.branch_back(site, insn, condition, to)?;
+                }
                 Class::Jcc(condition, to) => {
                     self.room_for_jump(6);
                     if self.leaves_directly(events) {
@@ -216,6 +221,7 @@ impl Translator {
                     let from = self.code.jcc(condition);
                     self.is_work(from_here);
                     events += self.branch(site, insn, from, to, events, values);
+                    self.probe_passed(site, insn, to)?;
                 }
                 Class::ShortBranch(to) => {
                     let len = insn.size();
@@ -231,6 +237,7 @@ impl Translator {
                     let from = self.code.jmp();
                     self.is_work(from_here);
                     events += self.branch(site, insn, from, to, events, values);
+                    self.probe_passed(site, insn, to)?;
                 }
                 Class::Call(to) => {
                     self.push_return(insn.next());
@@ -241,7 +248,10 @@ impl Translator {
                     if self.wants(Kind::Call) {
                         events += 1;
                     }
-                    self.leave(site, to, block, events, values, None)?;
+                    match self.counted_call(insn, to) {
+                        Some(event) => self.leave_counted(site, event, to)?,
+                        None => self.leave(site, to, block, events, values, None)?,
+                    }
                 }
                 Class::JmpIndirect | Class::CallIndirect | Class::Ret(_) => {
                     let at_fault = match self.turn_of(n) {
@@ -287,6 +297,10 @@ impl Translator {
             self.class = Class::Plain;
             let here = self.code.here();
             self.code.bind(from, here);
+            if let Some(event) = event.filter(|_| self.samples()) {
+                self.leave_counted(site, event, target)?;
+                continue;
+            }
             let block = match block {
                 None if event.is_some() => Some(site.shared.empty_block()?),
                 other => other,

@@ -1,0 +1,159 @@
+//! The way of messages of a stratified sampler whose counters are the target's own.
+//!
+//! Each thread has its counters, and what stands behind them (`+A16`) is the thread's too. A message comes
+//! when a counter has counted to its end; what is in the counters when the thread has ended, or the program, is
+//! *held*: counted + held = events. Which kind held events are of is known where all that is counted in a counter is of
+//! one kind; else they are taken to be of the kinds in it as messages are.
+
+use std::collections::BTreeMap;
+
+use trommel_compress::hash::Hash;
+use trommel_compress::table::{Recent, Told};
+use trommel_compress::{Seeds, Strata};
+use trommel_profile::accuracy::PerKind;
+use trommel_tuple::{Kind, Tuple};
+
+/// Kinds as bits.
+type Bits = u8;
+
+/// What stands behind the target's counters.
+pub(super) struct Messages {
+    strata: Strata,
+    /// Entries of the table behind the counters, if there is one.
+    table: Option<u32>,
+    /// Of each thread, by the number that it has here: what it tells, by number of the tuple.
+    tables: Vec<(u32, Option<Recent<u32>>)>,
+    hash: Hash<u32>,
+    /// Counters before the first event.
+    start: Vec<u16>,
+    /// By counter: kinds that are counted in it, as far as paths were looked at.
+    kinds: Vec<Bits>,
+    /// Paths that were looked at for that.
+    pub(super) looked_at: usize,
+}
+
+impl Messages {
+    /// Those of a sampler with a table of `table` entries behind it.
+    pub(super) fn new(strata: Strata, table: Option<u32>) -> Self {
+        let seeds = Seeds::default();
+        let start: Vec<u16> = strata.table(seeds).collect();
+        Self {
+            strata,
+            table,
+            tables: Vec::new(),
+            hash: strata.hash(seeds),
+            kinds: vec![0; start.len()],
+            start,
+            looked_at: 0,
+        }
+    }
+
+    /// Events that a message stands for.
+    pub(super) fn rate(&self) -> u64 {
+        self.strata.rate.into()
+    }
+
+    /// Counters of a thread.
+    pub(super) fn counters(&self) -> usize {
+        self.start.len()
+    }
+
+    /// The number of a thread here.
+    pub(super) fn thread(&mut self, thread: u32) -> usize {
+        if let Some(n) = self.tables.iter().position(|(t, _)| *t == thread) {
+            return n;
+        }
+        self.tables.push((thread, self.table.map(Recent::new)));
+        self.tables.len() - 1
+    }
+
+    /// A message of a thread about the tuple of this number: what is sent on because of it, if anything is.
+    #[inline]
+    pub(super) fn message(&mut self, thread: usize, about: u32) -> Option<Told<u32>> {
+        let told = Told {
+            about,
+            count: self.rate(),
+            samples: 1,
+        };
+        match &mut self.tables[thread].1 {
+            None => Some(told),
+            Some(table) => table.add(told),
+        }
+    }
+
+    /// What is left at the end of all threads, one after the other.
+    pub(super) fn rest(&mut self) -> Option<Told<u32>> {
+        let mut tables = self.tables.iter_mut().filter_map(|(_, t)| t.as_mut());
+        tables.find_map(Recent::take)
+    }
+
+    /// Events of a tuple may be counted.
+    pub(super) fn may_count(&mut self, kind: Kind, tuple: Tuple) {
+        self.kinds[self.hash.index(tuple) as usize] |= 1 << kind as u8;
+    }
+
+    /// Events of a kind may be counted in any counter.
+    pub(super) fn may_count_anywhere(&mut self, kind: Kind) {
+        for bits in &mut self.kinds {
+            *bits |= 1 << kind as u8;
+        }
+    }
+
+    /// How many events a thread's counters have seen beyond its messages, per kind; `seen` is what messages
+    /// stand for. With counters that start at random it may be fewer than none.
+    pub(super) fn held(&self, left: &[u16], seen: &PerKind) -> [i64; Kind::ALL.len()] {
+        let mut held = [0_i64; Kind::ALL.len()];
+        // By the kinds in a counter: events in all such counters.
+        let mut mixed: BTreeMap<Bits, i64> = BTreeMap::new();
+        for ((&start, &left), &bits) in self.start.iter().zip(left).zip(&self.kinds) {
+            *mixed.entry(bits).or_default() += i64::from(start) - i64::from(left);
+        }
+        for (bits, events) in mixed {
+            let of = |k: &usize| bits >> k & 1 != 0;
+            let kinds: Vec<usize> = (0..held.len()).filter(of).collect();
+            let all: u64 = kinds.iter().map(|&k| seen[k]).sum();
+            let mut rest = events;
+            for (n, &k) in kinds.iter().enumerate() {
+                let share = match all {
+                    _ if n + 1 == kinds.len() => rest,
+                    0 => events / kinds.len() as i64,
+                    _ => (i128::from(events) * i128::from(seen[k]) / i128::from(all)) as i64,
+                };
+                held[k] += share;
+                rest -= share;
+            }
+        }
+        held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trommel_tuple::Place;
+
+    #[test]
+    fn what_is_held_is_of_the_kinds_that_are_counted() {
+        let strata = Strata::of(&"H[P10]4".parse().unwrap()).unwrap();
+        let mut messages = Messages::new(strata, None);
+        let mut seen = PerKind::default();
+        // A tuple of each counter.
+        let tuple = |index| {
+            let mut hash = strata.hash(Seeds::default());
+            let all = (0..).map(|n| Tuple::new(Place::from_word(0x1000 + n), 7));
+            all.into_iter()
+                .find(|t| hash.index(*t) == index)
+                .expect("a hash reaches all")
+        };
+        messages.may_count(Kind::Edge, tuple(0));
+        messages.may_count(Kind::Call, tuple(1));
+        messages.may_count(Kind::Edge, tuple(2));
+        messages.may_count(Kind::Call, tuple(2));
+        seen[Kind::Edge as usize] = 30;
+        seen[Kind::Call as usize] = 10;
+        let held = messages.held(&[7, 8, 2, 10], &seen);
+        assert_eq!(held[Kind::Edge as usize], 3 + 6);
+        assert_eq!(held[Kind::Call as usize], 2 + 2);
+        assert_eq!(held.iter().sum::<i64>(), 13);
+    }
+}

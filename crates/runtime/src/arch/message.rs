@@ -1,0 +1,62 @@
+//! Messages of counters in generated code.
+#![allow(unsafe_code)] // reason: assembly.
+
+use core::arch::naked_asm;
+use core::mem::offset_of;
+
+use crate::area::{CONTEXT_OFFSET, Context, WRITE_POINTER};
+
+macro_rules! at {
+    ($($field:tt)+) => { CONTEXT_OFFSET + offset_of!(Context, $($field)+) };
+}
+
+/// A counter has come to its end: starts it again and appends the message. rcx leads to four numbers of 32
+/// bits: the counter's offset from GS, the number of its path, how far behind the first of them the
+/// code goes on, and what the counter starts with; the app's rcx is spilled. No flag is touched, as some of those who come here have live ones.
+///
+/// A signal that arrives here is delivered at the end of the way: all of this counts as code of the cache.
+///
+/// # Safety
+/// Only generated code may jump here, with GS at the area of a thread with a bank.
+#[unsafe(naked)]
+pub(super) unsafe extern "C" fn message() {
+    naked_asm!(
+        "mov gs:[{message}], rcx",
+        "mov gs:[{saved}], rdx",
+        "mov edx, [rcx + 4]",
+        "mov rcx, gs:[{pointer}]",
+        "mov [rcx], edx",
+        "lea rcx, [rcx + 4]",
+        "mov gs:[{pointer}], rcx",
+        "mov rcx, gs:[{message}]",
+        "movsxd rdx, dword ptr [rcx + 8]",
+        "lea rdx, [rdx + rcx]",
+        "mov gs:[{target}], rdx",
+        "mov edx, [rcx]",
+        "mov ecx, [rcx + 12]",
+        "mov gs:[rdx], cx",
+        "mov rdx, gs:[{saved}]",
+        "mov rcx, gs:[{pointer}]",
+        "movzx ecx, ch",
+        "jrcxz 2f",
+        "mov rcx, gs:[{spill_rcx}]",
+        "jmp gs:[{target}]",
+        "2:",
+        "mov rcx, gs:[{spill_rcx}]",
+        "jmp {filled}",
+        ".globl trommel_message_end",
+        "trommel_message_end:",
+        "ud2",
+        message = const at!(message),
+        saved = const at!(message_rdx),
+        pointer = const WRITE_POINTER.0,
+        target = const at!(target),
+        spill_rcx = const at!(spill_rcx),
+        filled = sym super::filled,
+    )
+}
+
+unsafe extern "C" {
+    /// Behind the last instruction of [`message`]. A label, not a function.
+    pub(super) safe fn trommel_message_end();
+}
