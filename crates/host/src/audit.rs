@@ -250,7 +250,7 @@ mod tests {
         for (found, bad) in [
             (of(GROUP - 1, 0), 0),
             (of(0, 1), 0),
-            (of(205, 50), 0),
+            (of(100, 155), 0),
             (of(0, 1), 1),
             (of(GROUP, 0), 0),
             (of(0, GROUP), 1),
