@@ -40,8 +40,8 @@ const LENGTHS: (u32, u32) = (256, 4096);
 const LENGTH: u32 = 2048;
 /// Below and above which rates the length changes.
 const RATES_OF_LENGTH: (f64, f64) = (40.0, 4000.0);
-/// The part of the budget that is aimed at. What the program's own code loses of the processor's caches to windows shows in
-/// no clock: on the corpus it is up to two fifths of what does (`cargo xtask budget`).
+/// The part of the budget that is aimed at: what the program's own code loses of the processor's caches to windows shows in
+/// no clock. A guess, from runs that differ by as much as they are to tell (`cargo xtask budget`).
 const AIM: f64 = 0.72;
 /// Nanoseconds that a window costs before one has been seen.
 const GUESS: f64 = 40_000.0;
