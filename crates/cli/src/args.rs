@@ -70,7 +70,6 @@ Examples:
   trommel record --only libz.so.1 -- ./app       only code of one library
   trommel record -- sh -c './app; ./app'         a script, with every process that it starts
   trommel record --budget 1 -- ./app             short looks, for 1 % of the run: estimates
-  trommel record --budget 1 -p PID               the same of a program that runs already
 
 `trommel record -p PID` takes a process that runs already, and lets it go again.
 The program's input, output, exit status and terminating signal are its own.")]

@@ -12,7 +12,7 @@ use libtest_mimic::{Arguments, Trial};
 use trommel_conformance::exec::{Scratch, trommel, workspace};
 
 /// `cargo` and its words that documents may show.
-const CARGO: [&str; 16] = [
+const CARGO: [&str; 17] = [
     "cargo run --release -- record -- ",
     "cargo test --workspace",
     "cargo test -p trommel-conformance --test ",
@@ -20,6 +20,7 @@ const CARGO: [&str; 16] = [
     "cargo xtask corpus",
     "cargo xtask instructions",
     "cargo xtask bench",
+    "cargo xtask budget",
     "cargo xtask changes",
     "cargo xtask conform",
     "cargo xtask startup",
@@ -31,9 +32,10 @@ const CARGO: [&str; 16] = [
     "cargo bench -p trommel-runtime",
 ];
 
-const COMMANDS: [&str; 10] = [
+const COMMANDS: [&str; 11] = [
     "record",
     "report",
+    "values",
     "stream",
     "compress",
     "query",
@@ -76,6 +78,8 @@ fn stage() -> Result<Scratch, String> {
     let script = r#"set -e
         printf 'int main(void) { volatile int n = 0; while (n < 1000) n = n + 1; return 0; }' > app.c
         cc -o app app.c
+        sed s/1000/100000000/ app.c > server.c
+        cc -o server server.c
         head -c 100000 /dev/urandom > big.tar
         trommel record --quiet --stream app.tstream -- ./app
         cp trommel.data other.data

@@ -34,6 +34,7 @@ use trommel_queue::Control;
 use trommel_queue::marks::{self, ARENA_BYTES, CODE_BYTES, MARKS_OFFSET};
 
 use crate::perf::Sampler;
+use crate::process::IDLE;
 
 /// Samples that are judged together.
 const GROUP: u64 = 256;
@@ -47,9 +48,9 @@ const THREADS: usize = 16;
 const AT_FIRST: Duration = Duration::from_micros(250);
 const LATER: Duration = Duration::from_millis(4);
 /// Groups after which samples are seldom.
-const TRIED: u32 = 4;
-/// How often it is looked.
-pub const OFTEN: Duration = Duration::from_millis(10);
+const TRIED: u32 = 2;
+/// How often it is looked at first.
+const OFTEN: Duration = Duration::from_millis(10);
 /// From one attempt to fetch threads to the next.
 const FETCH_AGAIN: Duration = Duration::from_millis(50);
 
@@ -111,13 +112,24 @@ impl Audit {
         self.total
     }
 
+    /// From one look to the next.
+    pub fn pause(&self) -> Duration {
+        match self.refused || self.groups >= TRIED && self.bad == 0 {
+            true => IDLE,
+            false => OFTEN,
+        }
+    }
+
     /// Looks at a process that is under control, if it is time. Whether threads are to be fetched.
     pub fn look(&mut self, control: &Control) -> bool {
         let now = Instant::now();
-        if self.looked.is_some_and(|at| now - at < OFTEN) || self.refused {
+        if self.looked.is_some_and(|at| now - at < self.pause()) {
             return false;
         }
         self.looked = Some(now);
+        if self.refused {
+            return false;
+        }
         self.find_threads();
         let map = Map::of(control);
         let mut found = Shares::default();

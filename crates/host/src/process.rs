@@ -208,6 +208,11 @@ impl Process {
         (self.clock.elapsed() / 16).clamp(SHORTEST, IDLE)
     }
 
+    /// How long it may be before its samples are looked at.
+    pub fn audit_pause(&self) -> Duration {
+        self.audit.as_ref().map_or(IDLE, Audit::pause)
+    }
+
     /// What it says that it exits with.
     pub fn exit_status(&self) -> Option<i32> {
         let said = self.shared.control().exit_status.load(Relaxed);

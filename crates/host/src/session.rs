@@ -35,7 +35,7 @@ use trommel_queue::{Request, State, Unfollowed};
 use trommel_symbol::Files;
 use trommel_tuple::Kind;
 
-use crate::audit::{self, Audit};
+use crate::audit::Audit;
 use crate::bell;
 use crate::family::{Family, Newcomer};
 use crate::fold::{Folder, is_exact};
@@ -245,7 +245,6 @@ impl<'a> Session<'a> {
             (1.., None, _) => pacer::OFTEN,
             (1.., Some(_), _) => nap.min(sampling::OFTEN),
             (0, _, true) => series::PERIOD,
-            (0, _, false) if self.options.tracing.audits() => audit::OFTEN,
             (0, _, false) => nap,
         };
         let mut looked = Instant::now();
@@ -306,7 +305,10 @@ impl<'a> Session<'a> {
             }
             let processes = &self.processes;
             let families = &self.families;
-            let pause = processes.iter().map(|(_, p)| p.pause()).min();
+            let pause = processes
+                .iter()
+                .map(|(_, p)| p.pause().min(p.audit_pause()));
+            let pause = pause.min();
             let pause = match self.ended {
                 Some(_) => BRIEF,
                 None => pause.unwrap_or(IDLE),
