@@ -218,7 +218,19 @@ const TURNS: &str = "1000000";
 /// The same, where each causes a fault.
 const FAULTS: &str = "100000";
 
+/// On a busy machine a run can be over before windows begin: those runs are made again.
 fn exact(length: u32, fault: bool) -> Result<(), String> {
+    const TRIES: usize = 4;
+    for _ in 1..TRIES {
+        match exactly(length, fault) {
+            Err(words) if words.starts_with("0 of 1 windows") => {}
+            done => return done,
+        }
+    }
+    exactly(length, fault)
+}
+
+fn exactly(length: u32, fault: bool) -> Result<(), String> {
     let program = built("period")?;
     let mut args = vec![if fault { FAULTS } else { TURNS }];
     args.extend(fault.then_some("fault"));
