@@ -1,8 +1,8 @@
 //! Events counted in generated code: `record -c SPEC` comes to the messages that `compress -c SPEC` makes of the
 //! stream of another run which does the same, message for message and tuple for tuple.
 
-#[allow(dead_code, reason = "shared with other tests")]
-mod common;
+#[path = "common/dir.rs"]
+mod dir;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use trommel_profile::accuracy::{Options, evaluate};
 use trommel_profile::{Counted, KindProfile, Profile};
 use trommel_tuple::{Kind, stream};
 
-use common::Dir;
+use dir::Dir;
 
 /// Runs `trommel record` so that the program does the same each time: at fixed addresses, in a small environment.
 fn record(dir: &Dir, options: &[&str], program: &[&str]) -> Profile {

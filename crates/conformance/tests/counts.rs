@@ -357,18 +357,20 @@ fn threads_with(
     Ok(())
 }
 
+/// A program of ours with its argument, if it has one, and what it exits with.
+fn command(name: &str, argument: &str) -> Result<(Vec<String>, Option<i32>), String> {
+    let path = build(name)?.to_string_lossy().into_owned();
+    let argv = [path.as_str(), argument].into_iter();
+    let argv = argv.filter(|word| !word.is_empty()).map(str::to_owned);
+    Ok((argv.collect(), (argument != "segv").then_some(0)))
+}
+
 /// What is counted in generated code is what would have been recorded.
 fn counters(name: &str, argument: &str) -> Result<(), String> {
-    let path = build(name)?.to_string_lossy().into_owned();
     let Some(bin) = trommel() else {
         return Ok(());
     };
-    let argv: Vec<String> = [path.as_str(), argument]
-        .into_iter()
-        .filter(|word| !word.is_empty())
-        .map(str::to_owned)
-        .collect();
-    let code = (argument != "segv").then_some(0);
+    let (argv, code) = command(name, argument)?;
     let run = |stress: &str| {
         let env = vec![("TROMMEL_STRESS".into(), stress.into())];
         recorded_to(bin, &argv, "edge,call", env, Path::new("/"), code)
@@ -393,16 +395,10 @@ fn counters(name: &str, argument: &str) -> Result<(), String> {
 /// What a sampler in generated code tells, is what it makes of the events that would have been recorded. One that
 /// tells every event tells what was executed.
 fn sampled(name: &str, argument: &str) -> Result<(), String> {
-    let path = build(name)?.to_string_lossy().into_owned();
     let Some(bin) = trommel() else {
         return Ok(());
     };
-    let argv: Vec<String> = [path.as_str(), argument]
-        .into_iter()
-        .filter(|word| !word.is_empty())
-        .map(str::to_owned)
-        .collect();
-    let code = (argument != "segv").then_some(0);
+    let (argv, code) = command(name, argument)?;
     let run = |stress: &str, spec: &str| {
         let env = vec![("TROMMEL_STRESS".into(), stress.into())];
         recorded_by(bin, &argv, ("edge,call", spec), env, Path::new("/"), code)

@@ -19,12 +19,9 @@
 //! # Why nothing else is hit
 //! An event is enabled when the runtime has been seen in the process behind it, and the kernel
 //! removes it when the process becomes another program.
-// `perf_event_open` is in no library, nor are the commands that lead its signal to a thread.
-#![allow(unsafe_code)]
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
@@ -32,6 +29,7 @@ use trommel_compress::random::SplitMix64;
 use trommel_queue::WINDOW_SIGNAL;
 
 use crate::family::Family;
+use crate::perf::Clock;
 use crate::series::stamp;
 
 /// User time between two signals, usually.
@@ -42,7 +40,7 @@ pub const OFTEN: Duration = Duration::from_millis(5);
 /// The events of one process's threads.
 pub struct Pacer {
     pid: Pid,
-    events: HashMap<i32, Event>,
+    events: HashMap<i32, Clock>,
     looked: Option<Instant>,
     refused: bool,
     period: Duration,
@@ -100,7 +98,7 @@ impl Pacer {
                 }
                 continue;
             }
-            match Event::open(tid, period, WINDOW_SIGNAL) {
+            match Clock::signalling(tid, period, WINDOW_SIGNAL) {
                 Ok(event) => {
                     // The runtime may not have come as far, or be gone.
                     if family.is_mapped_by(Pid::from_raw(tid)) {
@@ -126,72 +124,5 @@ impl Pacer {
                 Duration::from_nanos(mean - mean / 8 + random.below(mean / 4))
             }
         }
-    }
-}
-
-/// A perf event of a thread's CPU clock.
-pub(crate) struct Event(OwnedFd);
-
-impl Event {
-    /// One that is not enabled, and sends the thread a signal.
-    pub(crate) fn open(tid: i32, period: Duration, signal: i32) -> io::Result<Self> {
-        const BYTES: usize = 128;
-        const TYPE_SOFTWARE: u64 = 1;
-        const CPU_CLOCK: u64 = 0;
-        const DISABLED: u64 = 1;
-        const EXCLUDE_KERNEL: u64 = 1 << 5;
-        const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
-        const REMOVE_ON_EXEC: u64 = 1 << 36;
-        const CLOEXEC: u64 = 8;
-        const F_SETSIG: i32 = 10;
-        const F_SETOWN_EX: i32 = 15;
-        const OWNER_THREAD: i32 = 0;
-        // struct perf_event_attr: type and size, config, period, sample type, read format, flags.
-        let mut attributes = [0_u64; BYTES / 8];
-        attributes[0] = TYPE_SOFTWARE | (BYTES as u64) << 32;
-        attributes[1] = CPU_CLOCK;
-        attributes[2] = period.as_nanos() as u64;
-        attributes[5] = DISABLED | EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR | REMOVE_ON_EXEC;
-        // SAFETY: attributes of the size that they say; the descriptor is checked before it is owned.
-        let fd = unsafe {
-            libc::syscall(
-                libc::SYS_perf_event_open,
-                attributes.as_ptr(),
-                tid,
-                -1,
-                -1,
-                CLOEXEC,
-            )
-        };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: just made, nobody else's.
-        let event = Self(unsafe { OwnedFd::from_raw_fd(fd as i32) });
-        let fd = event.0.as_raw_fd();
-        let owner = [OWNER_THREAD, tid];
-        // SAFETY: a descriptor of ours, and an owner that lives here.
-        let failed = unsafe {
-            libc::fcntl(fd, F_SETSIG, signal) < 0
-                || libc::fcntl(fd, F_SETOWN_EX, owner.as_ptr()) < 0
-                || libc::fcntl(fd, libc::F_SETFL, libc::O_RDWR | libc::O_ASYNC) < 0
-        };
-        match failed {
-            true => Err(io::Error::last_os_error()),
-            false => Ok(event),
-        }
-    }
-
-    pub(crate) fn enable(&self) {
-        const ENABLE: libc::c_ulong = 0x2400;
-        // SAFETY: a descriptor of ours; no memory is involved.
-        unsafe { libc::ioctl(self.0.as_raw_fd(), ENABLE, 0) };
-    }
-
-    fn set_period(&self, period: Duration) {
-        const PERIOD: libc::c_ulong = 0x4008_2404;
-        let nanos = period.as_nanos() as u64;
-        // SAFETY: a descriptor of ours, and a number that the kernel reads.
-        unsafe { libc::ioctl(self.0.as_raw_fd(), PERIOD, &raw const nanos) };
     }
 }

@@ -1,7 +1,7 @@
-//! Program counters of a thread, sampled by the kernel's CPU clock.
+//! The kernel's CPU clock of a thread: program counters sampled, or signals sent.
 //!
-//! A perf event with a ring of samples that we read: the thread notices nothing, gets no signal, and needs no
-//! privilege from us but that we may trace it. Only user time counts.
+//! A perf event that counts user time only. Its descriptor is ours, and it needs no privilege but that we may trace the
+//! thread. A [`Sampler`] has a ring of program counters that we read: the thread notices nothing.
 // `perf_event_open` and its ring are in no library that is not larger than what is needed of them.
 #![allow(unsafe_code)]
 
@@ -22,22 +22,41 @@ const RING: usize = PAGE;
 const HEAD: usize = 1024;
 const TAIL: usize = 1032;
 
-/// Samples of one thread.
-pub struct Sampler {
-    event: OwnedFd,
-    ring: NonNull<u8>,
-}
+/// A thread's clock.
+pub struct Clock(OwnedFd);
 
-impl Sampler {
-    /// Samples a thread each `period` of its user time.
+impl Clock {
+    /// One that overflows each `period` of user time, and sends the thread a signal then. It does nothing before
+    /// it is enabled.
     ///
     /// # Errors
     /// The kernel does not allow it, or the thread is gone.
-    pub fn open(tid: i32, period: Duration) -> io::Result<Self> {
+    pub fn signalling(tid: i32, period: Duration, signal: i32) -> io::Result<Self> {
+        const DISABLED: u64 = 1;
+        const NOTHING: u64 = 0;
+        const F_SETSIG: i32 = 10;
+        const F_SETOWN_EX: i32 = 15;
+        const OWNER_THREAD: i32 = 0;
+        let clock = Self::open(tid, period, NOTHING, DISABLED)?;
+        let fd = clock.0.as_raw_fd();
+        let owner = [OWNER_THREAD, tid];
+        // SAFETY: a descriptor of ours, and an owner that lives here.
+        let failed = unsafe {
+            libc::fcntl(fd, F_SETSIG, signal) < 0
+                || libc::fcntl(fd, F_SETOWN_EX, owner.as_ptr()) < 0
+                || libc::fcntl(fd, libc::F_SETFL, libc::O_RDWR | libc::O_ASYNC) < 0
+        };
+        match failed {
+            true => Err(io::Error::last_os_error()),
+            false => Ok(clock),
+        }
+    }
+
+    /// `sample`: what is put into a ring, if there is one. `flags`: beside those that all have.
+    fn open(tid: i32, period: Duration, sample: u64, flags: u64) -> io::Result<Self> {
         const BYTES: usize = 128;
         const TYPE_SOFTWARE: u64 = 1;
         const CPU_CLOCK: u64 = 0;
-        const SAMPLE_IP: u64 = 1;
         const EXCLUDE_KERNEL: u64 = 1 << 5;
         const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
         const REMOVE_ON_EXEC: u64 = 1 << 36;
@@ -47,8 +66,8 @@ impl Sampler {
         attributes[0] = TYPE_SOFTWARE | (BYTES as u64) << 32;
         attributes[1] = CPU_CLOCK;
         attributes[2] = period.as_nanos() as u64;
-        attributes[3] = SAMPLE_IP;
-        attributes[5] = EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR | REMOVE_ON_EXEC;
+        attributes[3] = sample;
+        attributes[5] = flags | EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR | REMOVE_ON_EXEC;
         // SAFETY: attributes of the size that they say; the descriptor is checked before it is owned.
         let fd = unsafe {
             libc::syscall(
@@ -64,23 +83,52 @@ impl Sampler {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: just made, nobody else's.
-        let event = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
+    }
+
+    /// It goes from now on.
+    pub fn enable(&self) {
+        const ENABLE: libc::c_ulong = 0x2400;
+        // SAFETY: a descriptor of ours; no memory is involved.
+        unsafe { libc::ioctl(self.0.as_raw_fd(), ENABLE, 0) };
+    }
+
+    /// It overflows less or more often from now on.
+    pub fn set_period(&self, period: Duration) {
+        const PERIOD: libc::c_ulong = 0x4008_2404;
+        let nanos = period.as_nanos() as u64;
+        // SAFETY: a descriptor of ours, and a number that the kernel reads.
+        unsafe { libc::ioctl(self.0.as_raw_fd(), PERIOD, &raw const nanos) };
+    }
+}
+
+/// Samples of one thread.
+pub struct Sampler {
+    clock: Clock,
+    ring: NonNull<u8>,
+}
+
+impl Sampler {
+    /// Samples a thread each `period` of its user time.
+    ///
+    /// # Errors
+    /// The kernel does not allow it, or the thread is gone.
+    pub fn open(tid: i32, period: Duration) -> io::Result<Self> {
+        const SAMPLE_IP: u64 = 1;
+        let clock = Clock::open(tid, period, SAMPLE_IP, 0)?;
         let len = NonZeroUsize::new(PAGE + RING).unwrap_or(NonZeroUsize::MIN);
         let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new mapping, where the kernel likes it.
-        let ring = unsafe { mmap(None, len, rights, MapFlags::MAP_SHARED, &event, 0) };
+        let ring = unsafe { mmap(None, len, rights, MapFlags::MAP_SHARED, &clock.0, 0) };
         Ok(Self {
-            event,
+            clock,
             ring: ring?.cast(),
         })
     }
 
     /// Samples less or more often from now on.
     pub fn set_period(&self, period: Duration) {
-        const PERIOD: libc::c_ulong = 0x4008_2404;
-        let nanos = period.as_nanos() as u64;
-        // SAFETY: a descriptor of ours, and a word to read from.
-        unsafe { libc::ioctl(self.event.as_raw_fd(), PERIOD, &raw const nanos) };
+        self.clock.set_period(period);
     }
 
     fn word(&self, at: usize) -> &AtomicU64 {

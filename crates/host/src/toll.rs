@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::gettid;
 
-use crate::pacer::Event;
+use crate::perf::Clock;
 use crate::series::stamp;
 
 /// The time between two signals of a measurement.
@@ -44,7 +44,7 @@ extern "C" fn nothing(_: i32) {}
 /// What the kernel says.
 pub fn measure() -> std::io::Result<Toll> {
     let signal = libc::SIGRTMIN();
-    let event = Event::open(gettid().as_raw(), PERIOD, signal)?;
+    let event = Clock::signalling(gettid().as_raw(), PERIOD, signal)?;
     let (began, first) = (Instant::now(), stamp());
     // SAFETY: all-zero is a valid action.
     let mut action: libc::sigaction = unsafe { zeroed() };

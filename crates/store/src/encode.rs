@@ -109,9 +109,7 @@ fn windows<W: Write>(windows: &Windows, out: &mut Writer<W>) -> io::Result<()> {
             for real in [sampled.executions, sampled.variance, sampled.probability] {
                 put_real(&mut raw, real);
             }
-            if raw.len() >= TARGET {
-                out.chunk(Tag::Sampled, &raw)?;
-                raw.truncate(1);
+            if is_cut(Tag::Sampled, &mut raw, out)? {
                 before = 0;
             }
         }
@@ -120,6 +118,16 @@ fn windows<W: Write>(windows: &Windows, out: &mut Writer<W>) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Ends a chunk that is long enough, and begins another with its first byte. Whether it was.
+fn is_cut<W: Write>(tag: Tag, raw: &mut Vec<u8>, out: &mut Writer<W>) -> io::Result<bool> {
+    let long = raw.len() >= TARGET;
+    if long {
+        out.chunk(tag, raw)?;
+        raw.truncate(1);
+    }
+    Ok(long)
 }
 
 fn put_real(raw: &mut Vec<u8>, real: f64) {
@@ -204,9 +212,7 @@ fn counts<W: Write>(
                 put(&mut raw, count);
                 last = value;
             }
-            if raw.len() >= TARGET {
-                out.chunk(Tag::Counts, &raw)?;
-                raw.truncate(1);
+            if is_cut(Tag::Counts, &mut raw, out)? {
                 before = 0;
             }
         }

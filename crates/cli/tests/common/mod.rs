@@ -1,23 +1,14 @@
 //! A directory of a test's own, and the command run in it.
 
-use std::path::PathBuf;
+mod dir;
+
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-/// Removed with all that is in it when dropped.
-pub(crate) struct Dir(pub(crate) PathBuf);
+pub(crate) use dir::Dir;
 
 impl Dir {
-    /// An empty one.
-    pub(crate) fn new(name: &str) -> Self {
-        let name = format!("trommel-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).expect("temp dir");
-        Self(path)
-    }
-
     /// What `trommel` with `args` writes, which must succeed.
     pub(crate) fn trommel(&self, args: &[&str]) -> Vec<u8> {
         let out = Command::new(env!("CARGO_BIN_EXE_trommel"))
@@ -34,11 +25,5 @@ impl Dir {
     /// The same as JSON.
     pub(crate) fn json(&self, args: &[&str]) -> Value {
         serde_json::from_slice(&self.trommel(args)).expect("JSON")
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
