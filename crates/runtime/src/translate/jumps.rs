@@ -4,7 +4,8 @@
 //! Intel's processors from Skylake to Comet Lake, with the microcode that mends their erratum about
 //! conditional jumps (SKX102; "Mitigations for Jump Conditional Code Erratum", Intel, November 2019), do not
 //! keep a line of 32 bytes in the cache of decoded instructions when a jump crosses its end or ends there. A
-//! compiler's loop has short jumps, of two bytes; ours have five and six, and cross three times as often.
+//! compiler's loop has short jumps, of two bytes; ours have five and six, which by their length alone touch
+//! an end three times as often.
 //!
 //! # Strategy
 //! On those processors a jump, with the comparison in front of it that is decoded as one with it, is put
