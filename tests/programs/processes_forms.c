@@ -105,8 +105,9 @@ static void signals(void) {
   sigset_t m, o; sigemptyset(&m); sigaddset(&m, SIGUSR1); sigprocmask(SIG_BLOCK, &m, &o); pid_t p = fork(); if (!p) { sigsuspend(&o); _exit(got); } kill(p, SIGUSR1); printf("%d\n", status_of(p) == SIGUSR1); sigprocmask(SIG_SETMASK, &o, 0);
   p = fork(); if (!p) { raise(SIGSTOP); _exit(12); } int st; waitpid(p, &st, WUNTRACED); printf("%d ", WIFSTOPPED(st)); kill(p, SIGCONT); printf("%d\n", status_of(p));
   // Signals to a process group that forks and executes all the time.
-  p = fork(); if (!p) { setpgid(0, 0); signal(SIGUSR2, on); for (int i = 0; i < 40; i++) { pid_t q = fork(); if (!q) { signal(SIGUSR2, SIG_IGN); execl("/bin/true", "true", (char *)0); _exit(1); } if (status_of(q)) _exit(100 + i); } _exit(40); }
-  setpgid(p, p); usleep(20000); int r, sent = 0; while ((r = waitpid(p, &st, WNOHANG)) == 0) { kill(p, SIGUSR2); sent++; usleep(500); } printf("%d %d\n", WIFEXITED(st) && WEXITSTATUS(st) == 40, sent > 0);
+  int ready[2]; char byte = 0; if (pipe(ready)) return;
+  p = fork(); if (!p) { setpgid(0, 0); signal(SIGUSR2, on); if (write(ready[1], &byte, 1) != 1) _exit(99); for (int i = 0; i < 40; i++) { pid_t q = fork(); if (!q) { signal(SIGUSR2, SIG_IGN); execl("/bin/true", "true", (char *)0); _exit(1); } if (status_of(q)) _exit(100 + i); } _exit(40); }
+  setpgid(p, p); if (read(ready[0], &byte, 1) != 1) return; int r, sent = 0; while ((r = waitpid(p, &st, WNOHANG)) == 0) { kill(p, SIGUSR2); sent++; usleep(500); } printf("%d %d\n", WIFEXITED(st) && WEXITSTATUS(st) == 40, sent > 0);
 }
 static void areas(void) { // Fork by threads that have come and gone, children that start some.
   for (int r = 0; r < 15; r++) { pthread_t t[4]; for (size_t i = 0; i < 4; i++) pthread_create(&t[i], 0, child_thread, (void *)i); pid_t p = fork(); if (!p) { pthread_t u; void *v; pthread_create(&u, 0, child_thread, (void *)(size_t)r); pthread_join(u, &v); _exit((int)(size_t)v); } for (int i = 0; i < 4; i++) pthread_join(t[i], 0); printf("%d ", status_of(p)); } puts("");

@@ -1,5 +1,6 @@
 // build: -O0 | -O2
-// A stack that another process writes to: a loop waits for its own local variable to change, many times over.
+// A stack that another process writes to: a loop waits for its own local variable to change, many times over. It looks at
+// it several times a turn and writes to no memory, so that the variable would be worth a register.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <sys/mman.h>
@@ -12,13 +13,17 @@ static volatile int *volatile *where;
 static long turns;
 static void waits(void) {
   volatile int turn = 0;
+  register long n = 0;
   *where = &turn;
   for (int i = 1; i <= ROUNDS; i++) {
-    while (turn != 2 * i - 1) turns++;
+    register int mine = 2 * i - 1;
+    while (turn != mine && turn != mine && turn != mine && turn != mine) n++;
     turn = 2 * i;
   }
+  turns = n;
 }
 int main(void) {
+  alarm(10);
   char *stack = mmap(0, 1 << 17, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   where = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (!fork()) {

@@ -68,6 +68,7 @@ Examples:
   trommel record -c 'H[P256]2048+A16' -- ./app   stratified sampling: a fraction of the cost
   trommel record --stream s.tstream -- ./app     also keep every event, in order
   trommel record --only libz.so.1 -- ./app       only code of one library
+  trommel record -q stores.rpa -- ./app          what a relational query asks (docs/query.md)
   trommel record -- sh -c './app; ./app'         a script, with every process that it starts
   trommel record --budget 1 -- ./app             short looks, for 1 % of the run: estimates
 
@@ -75,8 +76,17 @@ Examples:
 The program's input, output, exit status and terminating signal are its own.")]
 pub(crate) struct RecordArgs {
     /// Events to collect: edge, call, value, type, separated by commas; `none` for the engine alone
-    #[arg(short, long, value_name = "KINDS", default_value = "edge,call,value", value_parser = parse_kinds)]
-    pub(crate) events: KindSet,
+    /// [default: edge,call,value, and with --query none]
+    #[arg(short, long, value_name = "KINDS", value_parser = parse_kinds)]
+    pub(crate) events: Option<KindSet>,
+
+    /// Put the relational queries in FILE to the program, a text or assembled (docs/query.md)
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["pid", "budget", "rate", "window"])]
+    pub(crate) query: Option<PathBuf>,
+
+    /// Also write each message of the queries to FILE, a line of JSON each, in the order of each thread
+    #[arg(long, value_name = "FILE", requires = "query")]
+    pub(crate) messages: Option<PathBuf>,
 
     /// Compressor: exact, P256, R256, CR256, H[P256]2048, each with +A16 behind it if wanted
     #[arg(short, long = "compress", value_name = "SPEC", default_value = "exact")]
@@ -95,7 +105,7 @@ pub(crate) struct RecordArgs {
     pub(crate) only: Vec<Only>,
 
     /// Memory for the counts of values, with k, M or G; where it is too small seldom values are
-    /// dropped, and the report says so [default: a quarter of what is available]
+    /// dropped, and the report says so [default: a quarter of what is available, at most 2G]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub(crate) memory: Option<u64>,
 

@@ -9,11 +9,13 @@ use trommel_compress::Spec;
 use trommel_host::interrupt::Guard;
 use trommel_host::launch::Inherited;
 use trommel_host::only;
+use trommel_host::queries::Question;
 use trommel_host::record::{self, Engine, RecordError, RecordOptions, Recording};
 use trommel_host::running::{self, Refusal};
 use trommel_host::sampling::Sampling;
 use trommel_host::tracing::Tracing;
 use trommel_profile::Profile;
+use trommel_query::Program as Query;
 use trommel_symbol::launch::Program;
 use trommel_tuple::{KindSet, Vaddr};
 
@@ -24,6 +26,9 @@ use crate::output;
 
 /// Options of the runtime for tests, from the environment: see `docs/testing.md`.
 const STRESS: &str = "TROMMEL_STRESS";
+
+/// What random numbers of queries start from.
+const QUERY_SEED: u64 = 1;
 
 /// What to record. Everything in it has been checked as far as possible without running anything.
 #[derive(Clone, Debug)]
@@ -38,6 +43,10 @@ pub(crate) struct Options {
     pub(crate) kinds: KindSet,
     /// The compressor.
     pub(crate) compressor: Spec,
+    /// What is asked by queries.
+    pub(crate) question: Option<Query>,
+    /// Where messages of queries go.
+    pub(crate) messages: Option<PathBuf>,
     /// Where every event goes, in order.
     pub(crate) stream: Option<PathBuf>,
     /// Ends the program once the stream has this many events.
@@ -99,6 +108,11 @@ fn to_host(options: Options) -> Result<RecordOptions> {
         inherited: options.inherited,
         kinds: options.kinds,
         compressor: options.compressor,
+        question: options.question.map(|program| -> &'static Question {
+            let seed = QUERY_SEED;
+            Box::leak(Box::new(Question { program, seed }))
+        }),
+        messages: options.messages,
         stream: options.stream,
         stream_limit: options.stream_limit,
         memory: options.memory,

@@ -12,8 +12,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
+use trommel_host::queries;
 use trommel_query::disassemble::disassemble;
-use trommel_query::{Assembly, Diagnostic, Severity, assemble, format, image, parse};
+use trommel_query::{Assembly, Diagnostic, Program, Severity, assemble, format, image, parse};
 
 use crate::args::QueryCommand;
 use crate::output::{self, printable};
@@ -104,6 +105,11 @@ fn text(path: &Path) -> Result<String> {
             name(path)
         );
     }
+    text_of(path, bytes)
+}
+
+/// The text of a file's bytes.
+fn text_of(path: &Path, bytes: Vec<u8>) -> Result<String> {
     // A character may be cut in two at the limit, which is then told by its own message.
     if bytes.len() > trommel_query::MAX_TEXT {
         bail!(
@@ -121,6 +127,30 @@ fn text(path: &Path) -> Result<String> {
             name(path)
         )
     })
+}
+
+/// The program in a file that is to be put to a running program, a text or assembled.
+pub(crate) fn question(path: &Path) -> Result<Program> {
+    let bytes = bytes(path, trommel_query::MAX_TEXT)?;
+    let program = match bytes.starts_with(&image::MAGIC) {
+        true => image::decode(&bytes)
+            .map_err(|error| anyhow!("{}: not an assembled query: {error}", name(path)))?,
+        false => {
+            let text = text_of(path, bytes)?;
+            let assembled = assemble(&text);
+            let found = match &assembled {
+                Ok(assembly) => &assembly.warnings,
+                Err(found) => found,
+            };
+            complain(&name(path), &text, found);
+            match assembled {
+                Ok(assembly) => assembly.program,
+                Err(_) => bail!("{}: nothing was run", name(path)),
+            }
+        }
+    };
+    queries::check(&program).map_err(|why| anyhow!("{}: {why}", name(path)))?;
+    Ok(program)
 }
 
 fn check(files: &[impl AsRef<Path>], json: bool) -> Result<ExitCode> {

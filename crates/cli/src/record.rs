@@ -9,13 +9,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use trommel_host::interrupt;
 use trommel_host::sampling::Sampling;
 use trommel_host::tracing::Tracing;
 use trommel_profile::Profile;
 use trommel_store::Written;
 use trommel_symbol::launch;
+use trommel_tuple::{Kind, KindSet};
 
 use crate::args::RecordArgs;
 use crate::compress;
@@ -24,14 +25,29 @@ use crate::host::{self, Options};
 use crate::inherited;
 use crate::others::Others;
 use crate::output;
+use crate::query;
 use crate::report::summary;
 
 /// Windows in a second where only their length is given.
 const USUAL_RATE: f64 = 1000.0;
 
+/// Events where none are named and no queries are put.
+const USUAL_KINDS: [Kind; 3] = [Kind::Edge, Kind::Call, Kind::Value];
+
 /// Runs the command.
 pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     let compressor = compress::parse(&args.compressor)?;
+    let question = args.query.as_deref().map(query::question).transpose()?;
+    let kinds = args.events.unwrap_or(match question {
+        None => USUAL_KINDS.into_iter().collect(),
+        Some(_) => KindSet::NONE,
+    });
+    if question.is_some() && [Kind::Value, Kind::Type].into_iter().any(|k| kinds.has(k)) {
+        bail!(
+            "--query goes with the kinds edge and call only: ask for loaded values with a query on \
+             opLOAD that collects pc and res1, or record them by a run of their own"
+        );
+    }
     let (program, arguments) = match args.pid {
         None => {
             let path = std::env::var_os("PATH");
@@ -57,7 +73,9 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         program,
         arguments,
         inherited: inherited::inherited(),
-        kinds: args.events,
+        kinds,
+        question,
+        messages: args.messages,
         compressor,
         stream: args.stream,
         stream_limit: args.stream_limit,
@@ -68,7 +86,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         tracing: Tracing::NONE,
     };
     let guard = interrupt::guard();
-    let mut others = Others::default();
+    let mut others = Others::beside(&args.output);
     let (recording, outcome) = match args.pid {
         None => host::record(options, &guard, &mut others)?,
         Some(pid) => host::record_running(options, pid, args.duration, &guard)?,

@@ -35,6 +35,8 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
     let program = launch::resolve(&args.program[0], path.as_deref())?;
     let to = args.stats.as_deref().map(open).transpose()?;
     let options = Options {
+        question: None,
+        messages: None,
         program,
         arguments: args.program,
         inherited: inherited::inherited(),

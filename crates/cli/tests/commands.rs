@@ -94,6 +94,7 @@ fn profile() -> Profile {
     Profile {
         origin: Default::default(),
         windows: None,
+        queries: None,
         command: vec![b"/bin/true".to_vec(), b"two words".to_vec()],
         compressor: "exact".into(),
         counted: trommel_profile::Counted::Code,

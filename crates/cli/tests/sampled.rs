@@ -8,14 +8,21 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use trommel_compress::{Seeds, Spec, Strata};
 use trommel_profile::accuracy::{Options, evaluate};
 use trommel_profile::{Counted, KindProfile, Profile};
-use trommel_tuple::{Kind, stream};
+use trommel_tuple::stream::{self, Block};
+use trommel_tuple::{Kind, Tuple};
 
 use dir::Dir;
 
 /// Runs `trommel record` so that the program does the same each time: at fixed addresses, in a small environment.
 fn record(dir: &Dir, options: &[&str], program: &[&str]) -> Profile {
+    record_under(dir, "", options, program)
+}
+
+/// Under stress, as `TROMMEL_STRESS` says.
+fn record_under(dir: &Dir, stress: &str, options: &[&str], program: &[&str]) -> Profile {
     let trommel = env!("CARGO_BIN_EXE_trommel");
     let head = ["-R", trommel, "record", "--no-follow", "--quiet"];
     let out = Command::new("setarch")
@@ -24,6 +31,9 @@ fn record(dir: &Dir, options: &[&str], program: &[&str]) -> Profile {
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .env("PERL_HASH_SEED", "0")
+        // What is in the environment moves the stack.
+        .env("TROMMEL_STRESS", stress)
+        .env("PADDING", "-".repeat(40 - stress.len()))
         .stdin(Stdio::null())
         .output()
         .expect("setarch, of util-linux");
@@ -62,15 +72,24 @@ fn agrees(name: &str, program: &[&str], specs: &[(&str, &str)]) {
     }
 }
 
-fn agrees_now(name: &str, program: &[&str], (spec, mix): (&str, &str)) -> Result<(), String> {
+fn agrees_now(name: &str, program: &[&str], case: (&str, &str)) -> Result<(), String> {
+    agrees_under(name, "", program, case)
+}
+
+fn agrees_under(
+    name: &str,
+    stress: &str,
+    program: &[&str],
+    (spec, mix): (&str, &str),
+) -> Result<(), String> {
     let dir = Dir::new(name);
     let options = ["-e", mix, "-c", "exact", "--stream", "s.tstream"];
     record(&dir, &options, program);
-    let what = format!("{name} -e {mix} -c {spec}");
+    let what = format!("{name} {stress} -e {mix} -c {spec}");
     let parsed = [spec.parse().expect("spec")];
     let mut reader = stream::open(dir.0.join("s.tstream")).expect("stream");
     let of_stream = evaluate(&parsed, Options::default(), &mut reader).expect("whole");
-    let counted = record(&dir, &["-e", mix, "-c", spec], program);
+    let counted = record_under(&dir, stress, &["-e", mix, "-c", spec], program);
     assert_eq!(counted.counted, Counted::Code, "{what}");
     let (here, there) = (told(&counted.kinds), told(&of_stream[0].kinds));
     assert!(!here.is_empty(), "{what}");
@@ -125,6 +144,132 @@ fn of_interpreters() {
     }
 }
 
+/// Every form of load, in a program that does the same each time.
+#[test]
+fn of_all_loads() {
+    let dir = Dir::new("sampled-loads");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/common/loads.S");
+    let program = dir.0.join("loads");
+    let built = Command::new("cc")
+        .args(["-nostdlib", "-static", "-no-pie", "-o"])
+        .args([&program, &source])
+        .status();
+    assert!(built.expect("a C compiler").success());
+    let program = [program.to_str().expect("UTF-8")];
+    const ALL: &str = "edge,call,value,type";
+    for (stress, spec, mix) in [
+        ("", "H:crc[P256]2048+A16", ALL),
+        ("", "H:crc[P3]64+A4", "value"),
+        ("", "H:mul[P10]128", ALL),
+        ("", "H:mul[P5:phase]2048", "value,type"),
+        ("", "H:crc[P7:phase]65536+A2", "call,value"),
+        ("", "H:crc[P2]256", "type"),
+        ("", "H:mul[P1]2", "value"),
+        ("", "P11", "value"),
+        ("", "P3+A16", ALL),
+        ("insns=1", "H:crc[P5]512", ALL),
+        ("insns=2,pages=8", "H:crc[P9]2048", ALL),
+        ("insns=3,evict=50", "H:mul[P9]1024", "value"),
+        ("far", "H:crc[P4]1024", "value,type"),
+        ("guard", "H:crc[P6]32", ALL),
+        ("guard,insns=4", "P2", "value"),
+    ] {
+        let done = agrees_under("sampled-all-loads", stress, &program, (spec, mix));
+        done.unwrap_or_else(|differs| panic!("{differs}"));
+    }
+}
+
+/// What happens in each substream of a stream: how many events, and a number that tells their order.
+fn substreams(dir: &Dir, spec: &Spec) -> Vec<(u64, u64)> {
+    let strata = Strata::of(spec).expect("a stratified sampler");
+    let mut hash = strata.hash(Seeds::default());
+    let mut all = vec![(0, 0_u64); strata.substreams as usize];
+    let mut reader = stream::open(dir.0.join("s.tstream")).expect("stream");
+    let mut block = Block::default();
+    while reader.next_block(&mut block).expect("whole") {
+        block.events().for_each(|kind, tuple| {
+            let (count, order) = &mut all[hash.index(tuple) as usize];
+            *count += 1;
+            for word in [kind as u64, tuple.pc.word(), tuple.value] {
+                *order = (*order ^ word)
+                    .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                    .rotate_left(29);
+            }
+        });
+    }
+    all
+}
+
+/// Programs that load what differs from run to run (the time, what the kernel gives for random): when they are counted in
+/// code, messages differ from those of a stream in no more substreams than the streams of two runs do.
+#[test]
+fn of_values_of_programs() {
+    let input = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/main.rs");
+    let input = input.to_str().expect("UTF-8");
+    let perl = "my %h; for (1..3000) { $h{$_ % 97} .= chr(65 + $_ % 26) } print length $h{5}";
+    // Lua hashes with a seed of the time.
+    let sql = "with recursive c(x) as (select 1 union all select x + 1 from c where x < 3000)
+        select sum(x), max(x % 97) from c;";
+    for (program, spec, mix) in [
+        (&["gzip", "-c", input][..], "H:crc[P10]2048", "value"),
+        (&["sort", input], "H:crc[P10]2048", "edge,call,value,type"),
+        (
+            &["perl", "-e", perl],
+            "H:crc[P7]4096",
+            "edge,call,value,type",
+        ),
+        (
+            &["sqlite3", ":memory:", sql],
+            "H:mul[P20]4096",
+            "value,type",
+        ),
+    ] {
+        if Command::new(program[0]).arg("--version").output().is_err() {
+            eprintln!("skipped: {} is not installed", program[0]);
+            continue;
+        }
+        let dir = Dir::new(&format!("sampled-values-{}", program[0]));
+        let what = format!("{} -e {mix} -c {spec}", program[0]);
+        let parsed: Spec = spec.parse().expect("spec");
+        let options = ["-e", mix, "-c", "exact", "--stream", "s.tstream"];
+        record(&dir, &options, program);
+        let first = substreams(&dir, &parsed);
+        let mut reader = stream::open(dir.0.join("s.tstream")).expect("stream");
+        let of_stream = evaluate(
+            std::slice::from_ref(&parsed),
+            Options::default(),
+            &mut reader,
+        );
+        let of_stream = of_stream.expect("whole");
+        let counted = record(&dir, &["-e", mix, "-c", spec], program);
+        assert_eq!(counted.counted, Counted::Code, "{what}");
+        record(&dir, &options, program);
+        let second = substreams(&dir, &parsed);
+        let strata = Strata::of(&parsed).expect("a stratified sampler");
+        let mut hash = strata.hash(Seeds::default());
+        // By substream, what was told.
+        let mut told = |kinds: &BTreeMap<Kind, KindProfile>| {
+            let mut told = vec![Vec::new(); first.len()];
+            for (kind, k) in kinds {
+                for (pc, values) in &k.counts {
+                    for (value, count) in values {
+                        let tuple = Tuple::new(*pc, *value);
+                        told[hash.index(tuple) as usize].push((*kind, tuple, *count));
+                    }
+                }
+            }
+            told
+        };
+        let (here, there) = (told(&counted.kinds), told(&of_stream[0].kinds));
+        let differ = first.iter().zip(&second).filter(|(a, b)| a != b).count();
+        let wrong = here.iter().zip(&there).filter(|(a, b)| a != b).count();
+        let tuples: usize = here.iter().map(Vec::len).sum();
+        let what = format!("{what}: {tuples} tuples, {differ} and {wrong} substreams");
+        assert!(tuples > 1000 && differ < first.len() / 2, "{what}");
+        assert!(wrong <= differ + differ / 4 + 8, "{what}");
+    }
+}
+
 /// Threads that do the same, one after the other.
 const THREADS: &str = "
 #include <pthread.h>
@@ -156,15 +301,20 @@ fn of_threads() {
         .current_dir(&dir.0)
         .status();
     assert!(built.expect("a C compiler").success());
-    let events = ["-e", "edge,call", "-c"];
-    let exact = record(&dir, &[&events[..], &["exact"]].concat(), &["./app"]);
+    for events in ["edge,call", "edge,call,value,type"] {
+        threads_agree(&dir, ["-e", events, "-c"]);
+    }
+}
+
+fn threads_agree(dir: &Dir, events: [&str; 3]) {
+    let exact = record(dir, &[&events[..], &["exact"]].concat(), &["./app"]);
     let each = |profile: &Profile| -> Vec<u64> {
         let threads = profile.threads.each.iter();
         threads.map(|t| t.seen.values().sum()).collect()
     };
     assert_eq!(each(&exact).len(), 4);
-    for spec in ["H[P256]2048+A16", "H[P7]64", "P1"] {
-        let counted = record(&dir, &[&events[..], &[spec]].concat(), &["./app"]);
+    for spec in ["H:crc[P256]2048+A16", "H:mul[P7]64", "P1"] {
+        let counted = record(dir, &[&events[..], &[spec]].concat(), &["./app"]);
         assert_eq!(counted.counted, Counted::Code);
         // The first one waits for the others, and what that takes depends on when they end.
         assert_eq!(each(&counted)[1..], each(&exact)[1..], "{spec}");
@@ -186,10 +336,14 @@ fn of_threads() {
         let rows = edges.filter(|(place, _)| main(place)).flat_map(|(_, v)| v);
         let hot: Vec<u64> = rows.map(|(_, n)| *n).filter(|n| *n > 10_000).collect();
         assert!(!hot.is_empty(), "{spec}");
+        if events[1].contains("value") && spec != "P1" {
+            // The threads load different values, and edges share counters with those.
+            continue;
+        }
         // Three threads with the same messages each, of as many events each.
         let rate: u64 = if spec == "P1" {
             1
-        } else if spec == "H[P7]64" {
+        } else if spec == "H:mul[P7]64" {
             7
         } else {
             256

@@ -26,7 +26,7 @@ use trommel_tuple::Tuple;
 
 use crate::random::SplitMix64;
 
-pub use cheap::Cheap;
+pub use cheap::{Cheap, OfPlace};
 pub use folded::Folded;
 
 /// The widest index.

@@ -55,6 +55,12 @@ impl Strata {
         })
     }
 
+    /// Whether the substream of a value is told in a few instructions: there is but one, or the hash function is
+    /// one for software.
+    pub fn is_cheap(&self) -> bool {
+        self.substreams == 1 || self.hash != HashKind::Paper
+    }
+
     /// The function that tells a tuple's substream.
     pub fn hash(&self, seeds: Seeds) -> Hash<u32> {
         let layout = Layout::single(self.substreams.trailing_zeros());

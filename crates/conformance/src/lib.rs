@@ -4,6 +4,7 @@
 //! *same behaviour* ([`exec`], [`program`]), *same state* ([`generate`]) and *same counts*
 //! ([`stepper`] by `ptrace`, [`callgrind`] by valgrind). See `docs/conformance.md`.
 
+pub mod asked;
 pub mod callgrind;
 pub mod counts;
 pub mod elf;

@@ -225,7 +225,7 @@ impl Stepper {
     }
 }
 
-fn is_rep(i: &Instruction) -> bool {
+pub(crate) fn is_rep(i: &Instruction) -> bool {
     (i.has_rep_prefix() || i.has_repne_prefix()) && i.is_string_instruction()
 }
 
@@ -319,7 +319,7 @@ impl FpuLoad for Instruction {
     }
 }
 
-fn register(regs: &libc::user_regs_struct, register: Register) -> u64 {
+pub(crate) fn register(regs: &libc::user_regs_struct, register: Register) -> u64 {
     let value = match register.full_register() {
         Register::RAX => regs.rax,
         Register::RBX => regs.rbx,
@@ -349,7 +349,7 @@ fn register(regs: &libc::user_regs_struct, register: Register) -> u64 {
 }
 
 /// Waits for a stop; `None` when the child ended.
-fn wait(pid: i32) -> io::Result<Option<i32>> {
+pub(crate) fn wait(pid: i32) -> io::Result<Option<i32>> {
     let mut status = 0;
     // SAFETY: waits for our own child; `status` outlives the call.
     if unsafe { libc::waitpid(pid, &raw mut status, 0) } != pid {
@@ -358,7 +358,7 @@ fn wait(pid: i32) -> io::Result<Option<i32>> {
     Ok(libc::WIFSTOPPED(status).then(|| libc::WSTOPSIG(status)))
 }
 
-fn registers(pid: i32) -> io::Result<libc::user_regs_struct> {
+pub(crate) fn registers(pid: i32) -> io::Result<libc::user_regs_struct> {
     let mut regs = std::mem::MaybeUninit::<libc::user_regs_struct>::zeroed();
     // SAFETY: the kernel fills exactly one user_regs_struct.
     let done = unsafe { libc::ptrace(libc::PTRACE_GETREGS, pid, 0, regs.as_mut_ptr()) };

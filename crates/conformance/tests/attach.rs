@@ -139,6 +139,11 @@ impl Running {
         Ok(format!("{}\n{files:?}\n", all.join("\n")))
     }
 
+    /// How many mappings it has.
+    fn mappings(&self) -> Result<usize, String> {
+        Ok(self.file("maps")?.lines().count())
+    }
+
     fn resident(&self) -> Result<u64, String> {
         let status = self.file("status")?;
         let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"));
@@ -354,6 +359,7 @@ fn redis() -> Result<(), String> {
     std::thread::sleep(Duration::from_millis(500));
     let stop = AtomicBool::new(false);
     let mut sizes = Vec::new();
+    let mut requests = 0;
     let done = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..4)
             .map(|n| {
@@ -365,6 +371,7 @@ fn redis() -> Result<(), String> {
             .collect();
         std::thread::sleep(Duration::from_millis(200));
         let attached = (|| {
+            let before = (server.traces()?, server.mappings()?);
             for cycle in 1..=number_of_cycles() {
                 let output = record(&scratch, &["-p", &server.pid(), "--duration", "0.05"])?;
                 well(&output).map_err(|e| format!("cycle {cycle}: {e}"))?;
@@ -373,18 +380,29 @@ fn redis() -> Result<(), String> {
                 }
                 sizes.push(server.resident()?);
             }
-            Ok(())
+            // While the clients are connected, as they were before.
+            let after = (server.traces()?, server.mappings()?);
+            match before.0 == after.0 && after.1 <= before.1 + 2 {
+                true => Ok(after),
+                false => Err(format!("left behind: {before:?} became {after:?}")),
+            }
         })();
         stop.store(true, Relaxed);
         for client in clients {
-            client.join().map_err(|_| "a client failed")??;
+            requests += client.join().map_err(|_| "a client failed")??;
         }
         attached
     });
-    done?;
+    let (_, mappings) = done?;
     if !server.is_there() {
         return Err("the server has ended".to_owned());
     }
+    println!(
+        "redis-server: {} cycles, {requests} requests answered, {mappings} mappings, {} KiB at first, {} at last",
+        sizes.len(),
+        sizes.first().unwrap_or(&0),
+        sizes.last().unwrap_or(&0),
+    );
     match sizes[..] {
         [_, first, .., last] if last > first + 2048 => Err(format!("it grew: {sizes:?} KiB")),
         _ => Ok(()),

@@ -5,12 +5,10 @@
 //! events get that count in the end. Only run-time values are counted one by one, in one small hash
 //! table for each place that has them.
 //!
-//! Most values are those that the place had the time before. A run of equal values is counted
-//! beside the table, and enters it when it ends.
-//!
-//! Places with many values make tables larger than the caches, and each run would wait for
-//! memory. So runs wait in a short queue instead: when one enters, its slot is prefetched, and it
-//! is counted when [`DELAY`] others have entered.
+//! Whether a value is the one before, or was seen lately, is a branch that cannot be foretold, and costs more than the
+//! counting. And places with many values make tables larger than the caches, where each value would wait for memory. So
+//! the values of a busy place are kept in a buffer of its own, and counted when it is full: all are prefetched, then all are
+//! counted, with nothing else in between. Places that were seen a few times only have no buffer.
 //!
 //! All tables have a budget. Where a table would grow beyond it, the values that were counted least are dropped,
 //! of all places that have many: once, then at most twice, four times … until half of the memory is free. This is
@@ -19,7 +17,7 @@
 //!
 //! # Invariants
 //! * A table is at most half full, so that a search ends.
-//! * What a place has seen is its table, its runs in the queue, and its current run.
+//! * What a place has seen is its table, its current run, and its buffer.
 // Prefetching, and asking for huge pages, take a pointer.
 #![allow(unsafe_code)]
 
@@ -31,7 +29,12 @@ use crate::memory::Budget;
 /// The table for values of places that are not selected.
 pub const UNSELECTED: u32 = 0;
 
-const DELAY: usize = 32;
+/// Values in a buffer.
+const BUFFER: usize = 64;
+/// Slots of a table that is likely to be in the caches.
+const CACHED: usize = 256;
+/// Events after which a place has a buffer.
+const BUSY: u32 = 64;
 const SMALLEST: usize = 4;
 /// Slots above which a table doubles when it grows, and below which it is quadrupled: less memory, less time.
 const LARGE: usize = 1 << 14;
@@ -44,7 +47,12 @@ const SLOT: u64 = size_of::<(u64, u64)>() as u64;
 /// Counts of the values seen at one place. Open addressing.
 #[derive(Clone, Debug, Default)]
 struct ValueCounts {
-    /// The value seen last, and how often without another between.
+    /// Values to be counted, the first `filled`; or no room for any.
+    buffer: Box<[u64]>,
+    filled: u32,
+    /// Without a buffer: events so far.
+    seen: u32,
+    /// Without a buffer: the value seen last, and how often without another between.
     last: u64,
     run: u64,
     /// (value, count); a count of 0 is an empty slot. None, or a power of two of them.
@@ -53,9 +61,12 @@ struct ValueCounts {
 }
 
 impl ValueCounts {
-    fn home(&self, value: u64) -> usize {
+    fn hash(value: u64) -> usize {
         (value.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
-            & self.slots.len().wrapping_sub(1)
+    }
+
+    fn home(&self, value: u64) -> usize {
+        Self::hash(value) & self.slots.len().wrapping_sub(1)
     }
 
     fn prefetch(&self, value: u64) {
@@ -84,7 +95,34 @@ impl ValueCounts {
         slot.0 = value;
         slot.1 += count;
         self.used += usize::from(new);
-        new && self.used * 2 > self.slots.len()
+        new && self.is_full()
+    }
+
+    /// Counts values, once each, until the table is to grow. How many they were.
+    fn add_some(&mut self, values: &[u64]) -> usize {
+        let slots = &mut self.slots[..];
+        let mask = slots.len() - 1;
+        let most = slots.len() / 2;
+        for (n, &value) in values.iter().enumerate() {
+            let mut at = Self::hash(value) & mask;
+            loop {
+                let slot = &mut slots[at & mask];
+                if slot.0 == value && slot.1 != 0 {
+                    slot.1 += 1;
+                    break;
+                }
+                if slot.1 == 0 {
+                    *slot = (value, 1);
+                    self.used += 1;
+                    if self.used > most {
+                        return n + 1;
+                    }
+                    break;
+                }
+                at += 1;
+            }
+        }
+        values.len()
     }
 
     fn bytes(&self) -> u64 {
@@ -93,11 +131,16 @@ impl ValueCounts {
 
     /// The smallest tables are not in the budget: most places have one, and will never have a larger one.
     fn in_budget(&self) -> u64 {
-        if self.slots.len() > SMALLEST {
+        let slots = if self.slots.len() > SMALLEST {
             self.bytes()
         } else {
             0
-        }
+        };
+        slots + size_of_val(&self.buffer[..]) as u64
+    }
+
+    fn is_full(&self) -> bool {
+        self.used * 2 > self.slots.len()
     }
 
     /// Slots of the next size.
@@ -146,9 +189,6 @@ fn slots(number: usize) -> Vec<(u64, u64)> {
 /// The tables of all places.
 pub struct Tables {
     tables: Vec<ValueCounts>,
-    /// Runs on their way to a table; those with a count of 0 are none.
-    queue: [(u32, u64, u64); DELAY],
-    next: usize,
     budget: Rc<Budget>,
     /// Bytes of the slots of all tables but the smallest, which are in the budget.
     bytes: u64,
@@ -179,8 +219,6 @@ impl Tables {
     pub fn new(budget: Rc<Budget>) -> Self {
         Self {
             tables: Vec::new(),
-            queue: [(UNSELECTED, 0, 0); DELAY],
-            next: 0,
             budget,
             bytes: 0,
             enough: 0,
@@ -205,19 +243,73 @@ impl Tables {
     #[inline]
     pub fn add(&mut self, table: u32, value: u64) {
         let counts = &mut self.tables[table as usize];
+        match counts.buffer.get_mut(counts.filled as usize) {
+            Some(place) => {
+                *place = value;
+                counts.filled += 1;
+                if counts.filled as usize == BUFFER {
+                    self.empty(table as usize);
+                }
+            }
+            None => self.add_early(table as usize, value),
+        }
+    }
+
+    /// One event of a place without a buffer.
+    fn add_early(&mut self, table: usize, value: u64) {
+        let counts = &mut self.tables[table];
+        counts.seen += 1;
         if counts.last == value {
             counts.run += 1;
+        } else {
+            let ended = std::mem::replace(&mut counts.last, value);
+            let run = std::mem::replace(&mut counts.run, 1);
+            if run != 0 && counts.add(ended, run) {
+                self.grow(table);
+            }
+        }
+        let counts = &mut self.tables[table];
+        if counts.seen >= BUSY {
+            let before = counts.in_budget();
+            counts.buffer = vec![0; BUFFER].into();
+            let now = self.bytes + counts.in_budget() - before;
+            self.account(now);
+        }
+    }
+
+    /// Counts what is in a buffer.
+    #[inline(never)]
+    fn empty(&mut self, table: usize) {
+        let counts = &mut self.tables[table];
+        let number = std::mem::take(&mut counts.filled) as usize;
+        // Taken out while they are counted, and put back.
+        let buffer = std::mem::take(&mut counts.buffer);
+        let values = &buffer[..number];
+        let Some(&first) = values.first() else {
+            counts.buffer = buffer;
             return;
+        };
+        if values.iter().all(|v| *v == first) {
+            if counts.add(first, number as u64) {
+                self.grow(table);
+            }
+        } else {
+            if counts.slots.len() > CACHED {
+                values.iter().for_each(|value| counts.prefetch(*value));
+            }
+            if counts.slots.is_empty() {
+                counts.slots = slots(SMALLEST);
+            }
+            let mut rest = values;
+            while !rest.is_empty() {
+                let done = self.tables[table].add_some(rest);
+                rest = &rest[done..];
+                if !rest.is_empty() || self.tables[table].is_full() {
+                    self.grow(table);
+                }
+            }
         }
-        let ended = std::mem::replace(&mut counts.last, value);
-        let run = std::mem::replace(&mut counts.run, 1);
-        counts.prefetch(ended);
-        let entry = &mut self.queue[self.next];
-        let (oldest, value, count) = std::mem::replace(entry, (table, ended, run));
-        self.next = (self.next + 1) % DELAY;
-        if count != 0 && self.tables[oldest as usize].add(value, count) {
-            self.grow(oldest as usize);
-        }
+        self.tables[table].buffer = buffer;
     }
 
     #[cold]
@@ -233,7 +325,7 @@ impl Tables {
             }
         }
         let counts = &mut self.tables[table];
-        if counts.used * 2 > counts.slots.len() {
+        if counts.is_full() {
             let before = counts.in_budget();
             counts.resize(counts.larger());
             let now = self.bytes + counts.in_budget() - before;
@@ -271,19 +363,17 @@ impl Tables {
         self.enough = 2 * self.bytes;
     }
 
-    /// Counts what waits in the queue.
+    /// Counts what waits in buffers.
     pub fn flush(&mut self) {
-        for n in 0..DELAY {
-            let (table, value, count) = self.queue[n];
-            self.queue[n].2 = 0;
-            if count != 0 && self.tables[table as usize].add(value, count) {
-                self.grow(table as usize);
+        for table in 0..self.tables.len() {
+            if self.tables[table].filled != 0 {
+                self.empty(table);
             }
         }
     }
 
-    /// All values of a table with their counts, in no order; empties it. Values that wait in the
-    /// queue are not among them.
+    /// All values of a table with their counts, in no order; empties it. Values that wait in its
+    /// buffer are not among them.
     pub fn take(&mut self, table: u32) -> Vec<(u64, u64)> {
         let Some(counts) = self.tables.get_mut(table as usize) else {
             return Vec::new();

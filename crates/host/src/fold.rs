@@ -31,10 +31,12 @@ use std::rc::Rc;
 
 use trommel_compress::{Level, Spec};
 use trommel_profile::accuracy::PerKind;
+use trommel_profile::queries::Queries;
 use trommel_profile::sampled::Windows;
 use trommel_profile::{KindProfile, Site, Thread};
-use trommel_queue::SPAWNED;
 use trommel_queue::dict::TargetPc;
+use trommel_queue::queries::{Header, MESSAGE_WORDS};
+use trommel_queue::{MAX_PATHS, SPAWNED};
 use trommel_tuple::{Kind, KindSet, Place, Tuple};
 
 use self::messages::Messages;
@@ -46,6 +48,7 @@ use crate::exact::{Lost, Tables, UNSELECTED};
 use crate::memory::Budget;
 use crate::modules::{Images, Modules};
 use crate::only::Selection;
+use crate::queries::Answers;
 use crate::shared::{Counts, Damaged, Filled, Shared};
 use crate::stream::StreamFile;
 
@@ -107,6 +110,9 @@ pub struct Folder {
     settled: Settled,
     ordered: Option<Ordered>,
     windowed: Option<Windowed>,
+    answers: Option<Answers>,
+    /// There were more ranges with tags than can be told, and that was not said yet.
+    crowded: bool,
 }
 
 impl Folder {
@@ -145,6 +151,8 @@ impl Folder {
             settled: Settled::default(),
             ordered,
             windowed: None,
+            answers: None,
+            crowded: false,
         }
     }
 
@@ -152,6 +160,40 @@ impl Folder {
     pub fn of_windows(mut self, cycle: f64) -> Self {
         self.windowed = Some(Windowed::new(cycle));
         self
+    }
+
+    /// There are messages of queries among the records.
+    pub fn of_queries(mut self, answers: Answers) -> Self {
+        self.answers = Some(answers);
+        self
+    }
+
+    /// Whether code lacks tags for want of room; told once.
+    pub fn is_crowded(&mut self) -> bool {
+        std::mem::take(&mut self.crowded)
+    }
+
+    /// The message that a record is, and what follows it.
+    #[cold]
+    fn message<'b>(
+        &mut self,
+        thread: u32,
+        number: u32,
+        rest: &'b [u8],
+    ) -> Result<&'b [u8], Damaged> {
+        let answers = self.answers.as_mut();
+        let (Some(answers), Some(header)) = (answers, Header::decode(number)) else {
+            return Err(damaged(number));
+        };
+        let (words, after) = (rest.split_at_checked(8 * usize::from(header.words)))
+            .ok_or_else(|| damaged(number))?;
+        let mut all = [0; MESSAGE_WORDS];
+        for (to, from) in all.iter_mut().zip(words.as_chunks::<8>().0) {
+            *to = u64::from_le_bytes(*from);
+        }
+        let words = &all[..usize::from(header.words)];
+        answers.message(thread, header, words, &self.dictionary.modules);
+        Ok(after)
     }
 
     /// Nanoseconds of CPU time from a window to the next, of those that are folded from now on.
@@ -186,11 +228,11 @@ impl Folder {
             self.expand(shared, from.thread, bytes, false)
         } else if other {
             let mut sizes = Sizes::default();
-            let done = self.count::<true>(shared, bytes, &mut sizes);
+            let done = self.count::<true>(shared, from.thread, bytes, &mut sizes);
             self.add_to(from.thread, sizes.map(u64::from));
             done
         } else {
-            self.count::<false>(shared, bytes, &mut Sizes::default())
+            self.count::<false>(shared, from.thread, bytes, &mut Sizes::default())
         }
     }
 
@@ -234,9 +276,19 @@ impl Folder {
                     self.meet_all(shared, region.paths);
                 }
                 self.settle();
+                if let Some(answers) = &mut self.answers {
+                    answers.settle(&self.dictionary.modules);
+                }
             }
             self.dictionary.modules.add(&region);
-            if self.has_messages() {
+            let tagged = self.answers.as_mut().filter(|answers| answers.is_tagged());
+            let waits = tagged.is_some();
+            if let Some(answers) = tagged {
+                let modules = &self.dictionary.modules;
+                let range = region.range.clone();
+                self.crowded |= !answers.tell(shared.queries(), range, modules);
+            }
+            if waits || self.has_messages() {
                 let start = region.range.start;
                 let place = self.dictionary.modules.place_at(TargetPc(start)).word();
                 shared.set_bias(self.regions, place.wrapping_sub(start));
@@ -290,12 +342,17 @@ impl Folder {
     fn count<const SPLIT: bool>(
         &mut self,
         shared: &Shared,
+        thread: u32,
         bytes: &[u8],
         events: &mut Sizes,
     ) -> Result<(), Damaged> {
         let mut rest = bytes;
         while let Some((number, after)) = rest.split_first_chunk::<4>() {
             let number = u32::from_le_bytes(*number);
+            if number >= MAX_PATHS as u32 {
+                rest = self.message(thread, number, after)?;
+                continue;
+            }
             let met = self.path(shared, number)?;
             if SPLIT {
                 if self.sizes.len() <= met {
@@ -359,6 +416,10 @@ impl Folder {
         let sender = ordered.messages.as_mut().map_or(0, |m| m.thread(thread));
         while let Some((number, after)) = rest.split_first_chunk::<4>() {
             let number = u32::from_le_bytes(*number);
+            if number >= MAX_PATHS as u32 {
+                rest = self.message(thread, number, after)?;
+                continue;
+            }
             let met = self.path(shared, number)?;
             if let Some(&Some((kind, about))) = self.told.get(met) {
                 ordered.message(sender, kind, about);
@@ -450,7 +511,10 @@ impl Folder {
 
     /// The profile of everything folded, and the stream file finished. `windows`: what they cost, where
     /// there were any.
-    pub fn finish(mut self, kinds: KindSet, windows: Option<Windows>) -> Folded {
+    pub fn finish(mut self, shared: &Shared, kinds: KindSet, windows: Option<Windows>) -> Folded {
+        let queries = self.answers.take();
+        let modules = &self.dictionary.modules;
+        let queries = queries.map(|answers| answers.finish(shared.queries(), modules));
         let mut stream_error = None;
         let mut folded: BTreeMap<Kind, KindProfile> =
             kinds.iter().map(|k| (k, KindProfile::default())).collect();
@@ -493,6 +557,7 @@ impl Folder {
             threads,
             modules: self.dictionary.modules,
             windows,
+            queries,
             stream_error,
             lost: self.tables.lost(),
         }
@@ -541,6 +606,8 @@ pub struct Folded {
     pub modules: Modules,
     /// The windows, where it was made of those.
     pub windows: Option<Windows>,
+    /// What queries came to, if any were put.
+    pub queries: Option<Queries>,
     /// Why the stream file lacks its end, unless that was told before.
     pub stream_error: Option<StreamError>,
     /// What was dropped to save memory.

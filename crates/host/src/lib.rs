@@ -31,6 +31,7 @@
 //! | [`stream`] | events into a file |
 //! | [`pids`] | process numbers in other namespaces |
 //! | [`process`] | one process served, from its first record to its profile |
+//! | [`queries`], [`service`] | relational queries: what is asked, and what is done with messages |
 //! | [`follow`] | processes that become other programs |
 //! | [`session`] | all processes of a run |
 //! | [`record`] | all of it, for a program and what it starts |
@@ -59,11 +60,13 @@ pub mod pacer;
 pub mod perf;
 pub mod pids;
 pub mod process;
+pub mod queries;
 pub mod record;
 pub mod relatives;
 pub mod running;
 pub mod sampling;
 pub mod series;
+pub mod service;
 pub mod session;
 pub mod shared;
 pub mod stream;

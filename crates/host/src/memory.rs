@@ -2,7 +2,11 @@
 //!
 //! Counts of values are exact as long as they fit: a program that loads pointers and checksums sees
 //! hundreds of millions of different ones. All that a run counts has one budget, by default a
-//! quarter of the memory that is available when the counts begin to be large.
+//! quarter of the memory that is available when the counts begin to be large, and not more than
+//! [`MOST`]: what a profiler takes should not depend on how long a build runs.
+
+// The allocator's own call.
+#![allow(unsafe_code)]
 
 use std::cell::Cell;
 use std::fs;
@@ -10,8 +14,8 @@ use std::path::Path;
 
 /// Below this nobody asks what the machine has.
 const SMALL: u64 = 64 << 20;
-/// The budget where the system does not tell what it has.
-const UNKNOWN: u64 = 1 << 30;
+/// The largest budget that is taken without being asked for.
+const MOST: u64 = 2 << 30;
 
 /// The budget of a run, in bytes.
 #[derive(Debug, Default)]
@@ -34,6 +38,11 @@ impl Budget {
         self.used.set(self.used.get().saturating_sub(before) + now);
     }
 
+    /// Whether so much is used that what was given back should go back to the system too.
+    pub fn is_large(&self) -> bool {
+        self.used.get() > SMALL
+    }
+
     /// Whether `more` would be too much.
     pub fn is_exceeded_by(&self, more: u64) -> bool {
         let wanted = self.used.get() + more;
@@ -51,10 +60,19 @@ impl Budget {
         let there = [of_machine(), of_group()].into_iter().flatten().min();
         // What is used already was available before.
         let there = there.map(|free| (free.saturating_add(self.used.get())) / 4);
-        let limit = there.unwrap_or(UNKNOWN).max(SMALL);
+        let limit = there.unwrap_or(MOST).clamp(SMALL, MOST);
         self.limit.set(Some(limit));
         limit
     }
+}
+
+/// Gives memory that was freed back to the system, which the allocator does for the end of its heap only.
+pub fn give_back() {
+    // SAFETY: has no effect but on memory that is free.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0)
+    };
 }
 
 fn number(path: &Path) -> Option<u64> {
@@ -92,7 +110,7 @@ mod tests {
         let budget = Budget::default();
         assert!(!budget.is_exceeded_by(SMALL));
         assert!(budget.is_exceeded_by(1 << 50));
-        assert!(budget.limit() >= SMALL && budget.limit() < 1 << 50);
+        assert!((SMALL..=MOST).contains(&budget.limit()));
         let budget = Budget::new(Some(1000));
         budget.change(0, 600);
         assert!(budget.is_exceeded_by(401) && !budget.is_exceeded_by(400));

@@ -344,6 +344,12 @@ impl Process {
                 },
             ));
         }
+        if folder.is_crowded() {
+            notice(&format!(
+                "code has more than {} ranges with profile tags: what comes behind them has tag 0",
+                crate::queries::RANGES
+            ));
+        }
         if over {
             let done = folder.end(shared);
             report(done, folder, served, notice);
@@ -376,7 +382,7 @@ impl Process {
         });
         let windows = windows.and_then(|w| w.finish(&shared, host));
         let is_sampled = windows.is_some();
-        let folded = folder.finish(kinds, windows);
+        let folded = folder.finish(&shared, kinds, windows);
         let control = shared.control();
         let mut let_go = served.let_go;
         if self.end != End::Exec && shared.state() == Some(State::Exec) {
@@ -473,6 +479,7 @@ impl Process {
                 run,
                 threads,
                 windows: folded.windows,
+                queries: folded.queries,
             },
             engine,
             stream_whole: !served.stream_failed,

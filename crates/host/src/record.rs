@@ -24,6 +24,7 @@ use crate::interrupt::Guard;
 use crate::launch::{Command, Ended, Inherited, LaunchFailure, launch};
 use crate::only::Only;
 use crate::process::Identity;
+use crate::queries::Question;
 use crate::sampling::Sampling;
 use crate::series::{Figures, Sample};
 use crate::session::Session;
@@ -50,12 +51,16 @@ pub struct RecordOptions {
     pub stream: Option<PathBuf>,
     /// Ends the program once the stream has this many events.
     pub stream_limit: Option<u64>,
-    /// Bytes that counts of values may take; by default a quarter of what is available.
+    /// Bytes that counts of values may take; by default a quarter of what is available, at most 2 GiB.
     pub memory: Option<u64>,
     /// What to observe; everything when empty.
     pub only: Vec<Only>,
     /// Children and the programs that they execute are observed too.
     pub follow: bool,
+    /// What is asked by queries; kept for as long as symbols are.
+    pub question: Option<&'static Question>,
+    /// Where their messages are written, too.
+    pub messages: Option<PathBuf>,
     /// Traces. With events there are none.
     pub tracing: Tracing,
     /// Looks at the program in windows only.
@@ -153,6 +158,14 @@ pub enum RecordError {
         "no windows can be begun: the kernel refuses perf events: {0}; sysctl kernel.perf_event_paranoid must be 2 or less, or give this command CAP_PERFMON"
     )]
     Windows(std::io::Error),
+    /// No file for messages.
+    #[error("{}: cannot write messages: {error}", .path.display())]
+    Messages {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
     /// No stream file.
     #[error("{}: cannot write the event stream: {error}", .path.display())]
     Stream {
@@ -179,7 +192,7 @@ pub fn record(
 ) -> Result<Recording, RecordError> {
     let toll = toll(options)?;
     let family = Family::new().map_err(RecordError::Shared)?;
-    let mut session = Session::new(options, toll, notice, others);
+    let mut session = Session::new(options, toll, notice, others)?;
     let shared = Shared::first(&family, session.terms()).map_err(RecordError::Shared)?;
     let stream = stream_for(options)?;
     let clock = Instant::now();

@@ -18,6 +18,7 @@
 //! * What a process published before it ended is folded, whoever ends first.
 //! * A process whose slot is closed or whose family is dropped runs on natively.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
@@ -41,16 +42,18 @@ use crate::family::{Family, Newcomer};
 use crate::fold::{Folder, is_exact};
 use crate::follow::{self, Change};
 use crate::launch::Ended;
-use crate::memory::Budget;
+use crate::memory::{self, Budget};
 use crate::modules::Images;
 use crate::only::Selection;
 use crate::pacer;
 use crate::pids;
 use crate::process::{Ancestor, Done, End, IDLE, Identity, Process};
+use crate::queries::{Answers, Question};
 use crate::record::{Engine, RecordError, RecordOptions, Recording};
 use crate::relatives::Relatives;
 use crate::sampling;
 use crate::series::{self, Series};
+use crate::service::Write;
 use crate::shared::{Asked, Counts, Shared, Terms};
 use crate::stream::{Pending, StreamFile};
 use crate::toll::Toll;
@@ -107,19 +110,18 @@ pub struct Session<'a> {
     host_before: Duration,
     /// We ended the first program, as its stream had all the events that were wanted.
     limited: bool,
+    /// Where messages of queries are written.
+    messages: Option<Rc<RefCell<Write>>>,
 }
 
-/// What the program itself counts. Paths, where the order of events does not matter; the events of a
-/// stratified sampler, where all are wanted and nowhere else; neither where some are of a kind that all have
-/// run-time values.
+/// What the program itself counts. Paths, where the order of events does not matter, and none is of a kind that all
+/// have run-time values; the events of a stratified sampler, where all are wanted and nowhere else, and values need not be
+/// hashed with the papers' function.
 fn counts(options: &RecordOptions) -> Counts {
     let kinds = options.kinds;
-    let transfers = kinds
-        .iter()
-        .all(|kind| matches!(kind, Kind::Edge | Kind::Call));
+    let transfers = kinds.iter().all(Kind::value_is_place);
     let stress = &options.stress;
     if kinds.is_empty()
-        || !transfers
         || options.stream.is_some()
         || stress.window != 0
         || stress.events
@@ -128,10 +130,25 @@ fn counts(options: &RecordOptions) -> Counts {
         return Counts::Nothing;
     }
     match Strata::of(&options.compressor) {
-        _ if is_exact(&options.compressor) => Counts::Paths,
-        Some(strata) if options.only.is_empty() => Counts::Strata(strata),
+        _ if is_exact(&options.compressor) && transfers => Counts::Paths,
+        Some(strata) if options.only.is_empty() && (transfers || strata.is_cheap()) => {
+            Counts::Strata(strata)
+        }
         _ => Counts::Nothing,
     }
+}
+
+/// The file for messages, if they are to be written.
+fn messages_for(options: &RecordOptions) -> Result<Option<Rc<RefCell<Write>>>, RecordError> {
+    let (Some(path), Some(question)) = (&options.messages, options.question) else {
+        return Ok(None);
+    };
+    let write = Write::create(path, &question.program);
+    let write = write.map_err(|error| RecordError::Messages {
+        path: path.clone(),
+        error,
+    })?;
+    Ok(Some(Rc::new(RefCell::new(write))))
 }
 
 const BRIEF: Duration = Duration::from_millis(2);
@@ -144,8 +161,9 @@ impl<'a> Session<'a> {
         toll: Option<Toll>,
         notice: &'a mut dyn FnMut(&str),
         others: &'a mut dyn FnMut(Profile, Engine),
-    ) -> Self {
-        Self {
+    ) -> Result<Self, RecordError> {
+        let messages = messages_for(options)?;
+        Ok(Self {
             options,
             notice,
             others,
@@ -160,6 +178,7 @@ impl<'a> Session<'a> {
                 window_skip: options.sampling.map_or(0, |sampling| sampling.skip()),
                 follow: options.follow,
                 tracing: options.tracing,
+                question: options.question,
             },
             images: Images::default(),
             budget: Rc::new(Budget::new(options.memory)),
@@ -179,7 +198,8 @@ impl<'a> Session<'a> {
             relatives: Relatives::default(),
             host_before: host_cpu(),
             limited: false,
-        }
+            messages,
+        })
     }
 
     /// What processes of this run are told.
@@ -214,6 +234,11 @@ impl<'a> Session<'a> {
         let audit = tracing
             .audits()
             .then(|| Audit::begin(identity.pid, !tracing.stay));
+        if let Some(question) = self.options.question {
+            let write = self.messages.clone();
+            let pid = identity.pid.as_raw() as u32;
+            folder = folder.of_queries(Answers::new(question, program, self.files, write, pid));
+        }
         let windows = self.windows(identity.pid, first);
         self.relatives.has_begun(identity.pid);
         if let Some(toll) = self.toll {
@@ -443,7 +468,8 @@ impl<'a> Session<'a> {
             )
         });
         // Asked for only where it matters: most processes live for a millisecond.
-        let program = match self.options.only.is_empty() {
+        let tagged = self.options.question.is_some_and(Question::is_tagged);
+        let program = match self.options.only.is_empty() && !tagged {
             true => None,
             false => program_of(identity.pid),
         };
@@ -588,11 +614,15 @@ impl<'a> Session<'a> {
             let compressor = self.options.compressor.to_string();
             let host = host_cpu().saturating_sub(self.host_before);
             let kinds = self.options.kinds;
+            let large = self.budget.is_large();
             let (done, ancestor) = process.finish(&compressor, kinds, host, self.notice);
             self.stream_whole &= done.stream_whole;
             match number {
                 0 => self.done = Some(done),
                 _ => (self.others)(done.profile, done.engine),
+            }
+            if large {
+                memory::give_back();
             }
             self.ancestors.push(ancestor);
         }
@@ -635,6 +665,13 @@ impl<'a> Session<'a> {
                 program: self.options.program.path.clone(),
             });
         };
+        if let Some(messages) = &self.messages
+            && let Err(error) = messages.borrow_mut().finish()
+        {
+            (self.notice)(&format!(
+                "messages are missing in their file: {error}; the profile has all of them"
+            ));
+        }
         let engine = done.engine;
         let mut first = done.profile;
         let limited = self.limited && ended.status == Some(-libc::SIGKILL);

@@ -17,17 +17,19 @@ use nix::unistd::Pid;
 use trommel_compress::hash::HashKind;
 use trommel_compress::{Start, Strata};
 use trommel_queue::dict::{Event, MAX_BLOCK_EVENTS, MAX_EVENT_WORDS, PathHeader};
+use trommel_queue::queries::Queries;
 use trommel_queue::{
     BANK_BYTES, BANK_COUNTERS, BANK_TABLE_OFFSET, BANKS, BANKS_OFFSET, BIASES_OFFSET, Bank, CHUNK,
     CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET, COUNTS_NOTHING, COUNTS_PATHS, COUNTS_STRATA, Chunk,
     Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES, GIVEN_BACK_OFFSET,
     LAYOUT_VERSION, MAGIC, MAX_CHUNK_BYTES, MAX_PATHS, MAX_REGIONS, MAX_THREADS, MAX_WORDS,
-    POOL_OFFSET, PUBLISHED_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request,
-    SLOT_BYTES, State, THREAD_PAGE, THREAD_PAGES_OFFSET, Unfollowed, chunk_start,
+    POOL_OFFSET, PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord,
+    Request, SLOT_BYTES, State, THREAD_PAGE, THREAD_PAGES_OFFSET, Unfollowed, chunk_start,
 };
 use trommel_tuple::KindSet;
 
 use crate::family::{Family, Known, Newcomer, Pages};
+use crate::queries::Question;
 use crate::tracing::Tracing;
 
 /// Bytes of the file of one process. It is sparse: only what is used takes memory.
@@ -50,6 +52,8 @@ pub struct Terms {
     pub follow: bool,
     /// Traces.
     pub tracing: Tracing,
+    /// What is asked by queries.
+    pub question: Option<&'static Question>,
 }
 
 /// What a target counts by itself.
@@ -189,6 +193,9 @@ impl Shared {
         terms.tracing.write(control);
         control.host_pid.store(std::process::id(), Relaxed);
         control.build.store(crate::image::build(), Relaxed);
+        if let Some(question) = terms.question {
+            question.write(shared.queries());
+        }
         Ok(shared)
     }
 
@@ -566,6 +573,19 @@ impl Shared {
         // SAFETY: inside the mapping, aligned, and every value is valid.
         let word = unsafe { &*self.pages.map.as_ptr().add(offset).cast::<AtomicU64>() };
         word.store(bias.wrapping_add(1), Release);
+    }
+
+    /// What is asked, and counted of that.
+    pub fn queries(&self) -> &Queries {
+        // SAFETY: inside the mapping, aligned, all atomics.
+        unsafe {
+            &*self
+                .pages
+                .map
+                .as_ptr()
+                .add(QUERIES_OFFSET)
+                .cast::<Queries>()
+        }
     }
 
     /// Whose counters a bank holds; `None` when it is free.

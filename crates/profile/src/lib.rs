@@ -8,12 +8,14 @@
 pub mod accuracy;
 pub mod confidence;
 pub mod merge;
+pub mod queries;
 pub mod sampled;
 
 use std::collections::BTreeMap;
 
 use trommel_tuple::{Kind, ModuleId, Place, Vaddr};
 
+use crate::queries::Queries;
 use crate::sampled::Windows;
 
 /// One observed process.
@@ -39,6 +41,8 @@ pub struct Profile {
     pub threads: Threads,
     /// How it was sampled, where windows are all that was seen: counts are estimates then.
     pub windows: Option<Windows>,
+    /// What relational queries came to, if any were put.
+    pub queries: Option<Queries>,
 }
 
 /// Who counted the events: the first that sees each of them.

@@ -77,6 +77,14 @@ impl Merged {
                 }
             }
         }
+        if let Some(queries) = other.queries {
+            let place = |word| renumbered.place(Place::from_word(word)).word();
+            match &mut self.profile.queries {
+                Some(sums) => sums.add(queries, place),
+                // The first process is of the run that all are of: it has what the others have.
+                None => self.profile.queries = Some(queries),
+            }
+        }
         let Run {
             dropped,
             undercount,

@@ -41,6 +41,11 @@ impl Operation {
         Self::System,
     ];
 
+    /// Whether it decides where control goes.
+    pub const fn is_transfer(self) -> bool {
+        matches!(self, Self::Jump | Self::Branch)
+    }
+
     /// The mnemonic.
     pub const fn name(self) -> &'static str {
         match self {

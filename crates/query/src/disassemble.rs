@@ -46,6 +46,11 @@ pub fn clause(instruction: &Instruction, fields: FieldSet) -> String {
     clause_words(instruction, fields).join(" ")
 }
 
+/// The text of a rule for tags.
+pub fn rule(rule: &Rule) -> String {
+    tag_words(rule).join(" ")
+}
+
 fn target(instruction: &Instruction) -> Option<usize> {
     let branches = [instruction.matched, instruction.otherwise].contains(&Next::Branch);
     branches.then(|| instruction.target.number())

@@ -34,7 +34,7 @@
 //!
 //! # Whose state
 //! An engine is the state of one thread: countdowns, generators, counters and the n of `send` are its own.
-//! Threads have different seeds.
+//! Threads have different seeds ([`thread_seed`]).
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -49,6 +49,11 @@ use crate::record::{Facts, Record};
 
 /// The value of a counter at which it is read and set to 0: 15/16 of its range.
 pub const NEARLY_FULL: u16 = 15 << (COUNTER_BITS - 4);
+
+/// The seed of the engine of a thread, of those of a run with `seed`. Threads are numbered from 1.
+pub const fn thread_seed(seed: u64, thread: u32) -> u64 {
+    SplitMix64::apart(seed.wrapping_add(thread as u64), *b"rpathrd\0").draw()
+}
 
 /// Where the actions of queries go.
 pub trait Sink {
@@ -125,6 +130,26 @@ impl<'p> Engine<'p> {
         self.sampling[entry.number()]
             .draw(control.rate)
             .then(|| (control.start, Record::pack(facts, control.fields)))
+    }
+
+    /// Executions up to the next that is profiled, that one included, of an entry that is sampled. Who counts
+    /// them down by itself, in place of [`Self::offer`], calls [`Self::profiled`] when they come to 0.
+    pub fn countdown(&self, entry: Entry) -> Option<u64> {
+        let control = self.program.table().get(entry)?;
+        (control.rate != Rate::ALWAYS).then(|| self.sampling[entry.number()].left)
+    }
+
+    /// The execution that a countdown led to: draws the next countdown.
+    pub fn profiled(&mut self, entry: Entry) -> Option<u64> {
+        let control = self.program.table().get(entry)?;
+        self.sampling[entry.number()].reset(control.rate);
+        self.countdown(entry)
+    }
+
+    /// What an instruction has counted and not told: it is told with this, and counted anew.
+    pub fn take_counted(&mut self, pc: QueryPc) -> u16 {
+        let state = self.state.get_mut(pc.number());
+        state.map_or(0, |s| core::mem::take(&mut s.counter))
     }
 
     /// Step 3.

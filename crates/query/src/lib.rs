@@ -24,7 +24,7 @@
 //! | [`instruction`], [`control`], [`program`], [`image`] | the assembled form, bit by bit, and its file |
 //! | [`assemble`], [`disassemble`] | from text to program and back |
 //! | [`record`], [`engine`] | records and the reference interpreter |
-//! | [`x86`] | the class of an x86-64 instruction |
+//! | [`x86`], [`observe`] | the class of an x86-64 instruction; where its operands and results are |
 //!
 //! The language, the encoding and their reasons are described for users in `docs/query.md`.
 //!
@@ -57,6 +57,7 @@ pub mod image;
 pub mod instruction;
 mod lex;
 mod lower;
+pub mod observe;
 mod parse;
 pub mod program;
 pub mod rate;

@@ -57,6 +57,21 @@ pub struct Query {
     pub code: Range<usize>,
 }
 
+impl Query {
+    /// Which words of its records are addresses of code, by bit: `pc`, and of control transfers the
+    /// address executed next.
+    pub fn code_words(&self) -> u8 {
+        let transfers = self.entries.iter().all(|entry| match entry.subject() {
+            Subject::Class(class) => class.operation.is_transfer(),
+            Subject::Event(_) => false,
+        });
+        let next = Some(Field::Res1).filter(|_| transfers);
+        let words = [Some(Field::Pc), next].into_iter().flatten();
+        let words = words.filter_map(|field| self.fields.word_of(field));
+        words.fold(0, |bits, word| bits | 1 << word)
+    }
+}
+
 /// An assembled program.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Program {

@@ -6,12 +6,13 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::desk::Attached;
 use crate::marks::ARENAS;
+use crate::queries::Queries;
 use crate::work::Work;
 
 /// "TROMMELQ", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TROMMELQ");
 /// Changes with every change to this file.
-pub const LAYOUT_VERSION: u32 = 8;
+pub const LAYOUT_VERSION: u32 = 9;
 
 /// Bytes of one chunk. The full test of generated code depends on it being 64 KiB.
 pub const CHUNK: usize = 1 << 16;
@@ -64,10 +65,13 @@ pub const BANK_BYTES: usize = BANK_COUNTERS * 8;
 /// address, plus one; 0 while it has said nothing.
 pub const BIASES_OFFSET: usize =
     (BANK_TABLE_OFFSET + BANKS * size_of::<Bank>()).next_multiple_of(64);
+/// [`Queries`].
+pub const QUERIES_OFFSET: usize =
+    (BIASES_OFFSET + MAX_REGIONS * 8).next_multiple_of(align_of::<Queries>());
 /// A page for each thread, which is also the first page of its thread area (see the runtime's
 /// `area`): a [`Desk`](crate::desk::Desk).
 pub const THREAD_PAGES_OFFSET: usize =
-    (BIASES_OFFSET + MAX_REGIONS * 8).next_multiple_of(THREAD_PAGE);
+    (QUERIES_OFFSET + size_of::<Queries>()).next_multiple_of(THREAD_PAGE);
 /// Bytes of a thread's page.
 pub const THREAD_PAGE: usize = 0x1000;
 /// [`RegionRecord`]s.

@@ -21,6 +21,7 @@
 //! | thread pages | both | the write pointer of each thread, which generated code advances; its [`desk`] |
 //! | [`dict`] | target | paths, blocks and regions: what a record's number stands for |
 //! | pool | target | records, in [`CHUNK`]-byte chunks |
+//! | [`queries::Queries`] | both | what is asked of the program, and counted of that |
 //! | [`Bank`]s | target | a counter for each path and thread, where paths are counted and not recorded |
 //!
 //! A *record* is one execution of one *path* through a fragment: a 32-bit path number, then one
@@ -37,6 +38,9 @@
 //! counter in the thread's *bank* is incremented, which is all that the host wants to know of it.
 //! Both can be met in one process, and add up. Where a stratified sampler is asked for, a bank holds its counters in
 //! place of those of paths, and what is recorded are its messages.
+//!
+//! A *message* of a query is a record too: its number says so, and whose it is ([`queries::Header`]); its words
+//! follow. So messages of a thread stand among its records in the order in which they were sent.
 //!
 //! A process made by `fork` goes on with its parent's code cache, so the path numbers, regions and
 //! dictionary words that were there at the `fork` are its own too: [`Slot`] says how many, and they
@@ -64,6 +68,7 @@ pub mod desk;
 pub mod dict;
 mod layout;
 pub mod marks;
+pub mod queries;
 pub mod work;
 
 pub use layout::{
@@ -73,8 +78,8 @@ pub use layout::{
     Directory, END_MARK, END_WORDS, FAILURE_STACK, FIRST_RECORD, FULL_WINDOW, Failure,
     GIVEN_BACK_OFFSET, LAST_WINDOWS, LAYOUT_VERSION, LastWindow, LetGo, MAGIC, MAX_CHUNK_BYTES,
     MAX_PATHS, MAX_RECORD, MAX_REGIONS, MAX_SKIP, MAX_SLOTS, MAX_THREADS, MAX_VALUES, MAX_WINDOW,
-    MAX_WORDS, Optimise, POOL_BYTES, POOL_OFFSET, PUBLISHED_OFFSET, REGION_OFFSET, REQUEST_OFFSET,
-    RegionRecord, Request, SLOT_BYTES, SPAWNED, Slot, State, Strata, THREAD_PAGE,
+    MAX_WORDS, Optimise, POOL_BYTES, POOL_OFFSET, PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET,
+    REQUEST_OFFSET, RegionRecord, Request, SLOT_BYTES, SPAWNED, Slot, State, Strata, THREAD_PAGE,
     THREAD_PAGES_OFFSET, Unfollowed, WINDOW_SIGNAL, Windows, chunk_start, slot_start,
 };
 

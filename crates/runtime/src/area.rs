@@ -18,6 +18,7 @@
 use core::mem::offset_of;
 
 use trommel_queue::BANK_BYTES;
+use trommel_queue::queries;
 
 use crate::cache::{AppPc, CachePc};
 use crate::emit::GsOffset;
@@ -94,6 +95,8 @@ pub enum Reason {
     Window = 8,
     /// The fragment of the exit's target was entered so often that a trace is worth it.
     Hot = 9,
+    /// The probe of a query; rcx leads to a [`crate::query::Crossing`].
+    Query = 10,
 }
 
 /// The app's state while the runtime runs, and what both need to find each other.
@@ -137,6 +140,20 @@ pub struct Context {
     pub message_rdx: u64,
     /// Events that a message stands for, for the dispatcher.
     pub rate: u64,
+    /// The value that an event is about: until it is hashed, and while its message is sent.
+    pub value: u64,
+    /// The counter of that message, by its number in the bank.
+    pub value_counter: u64,
+    /// Saved `rax`, while that holds the app's flags.
+    pub spill_flags: u64,
+    /// Saved `rcx`, while a message is sent by code that needs it afterwards.
+    pub held_rcx: u64,
+    /// Factors of a sampler's hash function.
+    pub factors: [u64; 2],
+    /// By table entry of what is asked: executions up to the next that is profiled.
+    pub left: [u32; queries::ENTRIES],
+    /// Not 0: something was seen in front of an instruction, and is to be seen behind it.
+    pub begun: u64,
     /// Entry points of the runtime, as generated code jumps to them.
     pub entry: Entries,
     /// Top of the runtime's stack.
@@ -178,6 +195,10 @@ pub struct Entries {
     pub hot: u64,
     /// A counter has come to its end; rcx leads to what is known of it and is spilled.
     pub message: u64,
+    /// The same, of an event with a value.
+    pub value_message: u64,
+    /// [`Reason::Query`]; rcx is spilled.
+    pub query: u64,
     /// From the checked entry of a retired fragment; rcx holds the target, rcx and rdx are spilled.
     pub absent: u64,
 }

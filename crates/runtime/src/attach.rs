@@ -118,6 +118,7 @@ pub fn prepare(
         stop_for_host()
     }
     first.take_bank(&mut runtime);
+    first.take_queries(&mut runtime);
     runtime.threads.push(&raw const *first);
     for _ in 1..args.threads {
         Thread::make(process, &mut runtime)?.enlist(&mut runtime);

@@ -120,6 +120,10 @@ pub struct Spilled {
     pub rcx: bool,
     /// `rdx`
     pub rdx: bool,
+    /// That of [`Fragment::stolen`].
+    pub stolen: bool,
+    /// `rax`, which holds the app's status flags: in `ah` all but the overflow flag, which is `al`.
+    pub flags: bool,
     /// Those of [`Fragment::homes`].
     pub homes: bool,
 }
@@ -129,13 +133,15 @@ impl Spilled {
     pub const NONE: Self = Self {
         rcx: false,
         rdx: false,
+        stolen: false,
+        flags: false,
         homes: false,
     };
     /// `rcx` and `rdx` are not.
     pub const BOTH: Self = Self {
         rcx: true,
         rdx: true,
-        homes: false,
+        ..Self::NONE
     };
 }
 
@@ -151,7 +157,7 @@ pub struct Fragment {
     pub checked: Option<CachePc>,
     /// Behind its last byte.
     pub end: CachePc,
-    /// The register stolen from the first step to each exit, if any.
+    /// The register that is stolen where steps say so, if any.
     pub stolen: Option<u8>,
     /// Registers that hold what slots of the stack frame hold, in the loop of a trace.
     pub homes: u16,

@@ -14,12 +14,13 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use trommel_queue::dict::{Event, MAX_BLOCK_EVENTS, MAX_EVENT_WORDS, PathHeader};
+use trommel_queue::queries::Queries;
 use trommel_queue::{
     BACKLOG, BANK_BYTES, BANK_TABLE_OFFSET, BANKS, BANKS_OFFSET, BIASES_OFFSET, Bank, CHUNK,
     CHUNKS, CHUNKS_OFFSET, COUNTS_STRATA, Chunk, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET,
     DIRECTORY_BYTES, Directory, FIRST_RECORD, GIVEN_BACK_OFFSET, MAX_PATHS, MAX_REGIONS, MAX_WORDS,
-    POOL_OFFSET, PUBLISHED_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request, State,
-    THREAD_PAGE, THREAD_PAGES_OFFSET, chunk_start,
+    POOL_OFFSET, PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord,
+    Request, State, THREAD_PAGE, THREAD_PAGES_OFFSET, chunk_start,
 };
 
 use crate::region::Mapping;
@@ -55,6 +56,12 @@ impl Mapped {
     pub fn directory(&self) -> &'static Directory {
         // SAFETY: mapped in front of the slot, for good; all atomics.
         unsafe { &*((self.base - DIRECTORY_BYTES as u64) as *const Directory) }
+    }
+
+    /// What is asked of the program.
+    pub fn queries(&self) -> &'static Queries {
+        // SAFETY: inside the mapping, which is ours for good; all atomics.
+        unsafe { &*((self.base + QUERIES_OFFSET as u64) as *const Queries) }
     }
 
     /// The request to the host.
@@ -137,6 +144,11 @@ impl Shared {
     /// The control words.
     pub fn control(&self) -> &'static Control {
         self.mapped.control()
+    }
+
+    /// The slot.
+    pub fn mapped(&self) -> Mapped {
+        self.mapped
     }
 
     /// How much the dictionary holds: paths, words, regions.
@@ -272,9 +284,10 @@ impl Shared {
         Ok(number)
     }
 
-    /// Whether the host says what it calls regions.
+    /// Whether the host says what it calls regions, and which tags code has.
     pub fn names(&self) -> bool {
-        self.control().counters.load(Relaxed) == COUNTS_STRATA
+        let tagged = &self.mapped.queries().tagged;
+        self.control().counters.load(Relaxed) == COUNTS_STRATA || tagged.load(Relaxed) != 0
     }
 
     /// By how much the words of places in a region differ from its addresses, once the host has said so.

@@ -22,6 +22,7 @@ use crate::native;
 use crate::pages::Pages;
 use crate::pairs::{Counted, Key, Pairs, Uncounted};
 use crate::phase::Phases;
+use crate::query;
 use crate::region::Regions;
 use crate::signal::{self, Actions};
 use crate::slot;
@@ -456,6 +457,14 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
 }
 
 fn work_for(thread: &mut Thread, context: &mut Context) {
+    if context.reason == Reason::Query as u32 {
+        context.at_boundary = 0;
+        stress::delay();
+        if query::crossed(thread, context).is_err() {
+            native::host_gone(thread, context);
+        }
+        return;
+    }
     let process = thread.process;
     let control = process.queue.control();
     control.dispatches.fetch_add(1, Relaxed);

@@ -13,7 +13,7 @@
 //!
 //! * [`Context::at_boundary`] is set: at `next_pc`, which the dispatcher had found out, or in front of a
 //!   system call that was not made.
-//! * It is not, and a chunk was full: in the middle of a step, which is led on to its end first.
+//! * It is not, and a chunk was full, or the probe of a query has crossed over: in the middle of a step, which is led on to its end first.
 //! * It is not otherwise: where the exit goes that was taken.
 //! * A system call was made in the app's name ([`Thread::made`]): behind it, with its answer.
 //!
@@ -145,7 +145,7 @@ fn settle(thread: &mut Thread, context: &mut Context) {
         context.next_pc = next;
         context.at_boundary = 1;
     }
-    if context.at_boundary != 0 || is(Reason::Full) {
+    if context.at_boundary != 0 || is(Reason::Full) || is(Reason::Query) {
         return;
     }
     // SAFETY: exits are only added, and the one taken is there; a list that another thread is just

@@ -26,6 +26,7 @@
 //! | [`aware`] | requests of programs that know of us |
 //! | [`counters`] | paths that are counted where they are executed |
 //! | [`pairs`] | indirect branches that are counted |
+//! | [`query`] | relational queries |
 //! | [`deliver`] | the target's side of the queue and the dictionary |
 //! | [`syscall`] | system calls the runtime must see |
 //! | [`signal`] | the app's handlers under control, at exact places |
@@ -71,6 +72,7 @@ pub mod own;
 pub mod pages;
 pub mod pairs;
 pub mod phase;
+pub mod query;
 pub mod region;
 pub mod signal;
 pub mod start;

@@ -82,6 +82,7 @@ use crate::cache::{AppPc, CachePc, Fragment, STATUS, Spilled, Step};
 use crate::dispatch::Runtime;
 use crate::failure::{self, Fault};
 use crate::native::{self, PENDING};
+use crate::query;
 use crate::stress::{self, Place};
 use crate::sys;
 use crate::thread::{Process, Thread};
@@ -169,6 +170,10 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
     let thread = unsafe { Thread::of(context) };
     let caused = is_synchronous(signal) && info.code > 0;
     let pc = frame.rip;
+    if caused && Landmarks::peek().contains(&pc) {
+        frame.rip = Landmarks::peek_failed();
+        return 0;
+    }
     let trace = caused && signal == SIGTRAP && info.code == TRAP_TRACE;
     if trace && thread.stepping && process.image.holds(AppPc(pc)) {
         // The flag works from the moment it is loaded: first come traps on the way there.
@@ -289,6 +294,9 @@ fn found(
     if signal == SIGTRAP && caused && info.code == TRAP_TRACE && steps {
         return stepped(runtime, thread, context, frame);
     }
+    if caused {
+        query::forget(context);
+    }
     if caused && written::resolve(runtime, thread, context, info, frame) {
         return;
     }
@@ -306,11 +314,7 @@ fn found(
             );
         }
         Where::Inside(fragment, step) if caused => {
-            let app = if info.code > 0 && signal == SIGTRAP {
-                AppPc(step.app.0 + 1)
-            } else {
-                step.app
-            };
+            let app = trap_address(runtime, info, step.app, frame, caused);
             if let Some(far) = step.far {
                 *frame.reg(far.0) = context.spill_far;
             }
@@ -412,7 +416,7 @@ fn trap_address(
         return app;
     }
     // In the cache the next step begins there, but its app address may be elsewhere (a followed
-    // jump); the breakpoint itself is one byte before.
+    // jump), or the fragment ends there, behind several instructions; the breakpoint itself is one byte before.
     match runtime.cache.fragment_at(CachePc(frame.rip - 1)) {
         Some((fragment, steps)) => {
             let offset = frame.rip - 1 - fragment.entry.0;
@@ -581,10 +585,16 @@ fn to_app_state(
         frame.eflags |= ALIGNMENT_CHECK;
     }
     let Some((fragment, step)) = at else { return };
-    if let Some(n) = fragment.stolen {
+    if let Some(n) = fragment.stolen.filter(|_| step.spilled.stolen) {
         *frame.reg(n) = context.spill_stolen;
     }
     unspill(context, frame, step.spilled);
+    if step.spilled.flags {
+        let kept = *frame.reg(0);
+        let flags = kept >> 8 & 0xff | (kept & 1) << 11;
+        frame.eflags = frame.eflags & !STATUS | flags & STATUS;
+        *frame.reg(0) = context.spill_flags;
+    }
     if step.spilled.homes {
         for n in (0..16).filter(|n| fragment.homes >> n & 1 != 0) {
             *frame.reg(n) = context.spill_homes[usize::from(n)];

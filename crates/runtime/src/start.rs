@@ -32,6 +32,7 @@ use crate::heap::Heap;
 use crate::pages::Pages;
 use crate::pairs::Pairs;
 use crate::phase::Phases;
+use crate::query::Asked;
 use crate::region::{Range, Regions};
 use crate::signal::{self, Actions};
 use crate::strata::Sampler;
@@ -119,6 +120,8 @@ pub fn entries() -> Entries {
         changed: arch::changed as *const () as u64,
         hot: arch::hot as *const () as u64,
         message: Landmarks::message().start,
+        value_message: Landmarks::value_message(),
+        query: arch::query as *const () as u64,
     }
 }
 
@@ -208,6 +211,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         translator: Translator::new(
             config,
             Sampler::of(control),
+            Asked::of(mapped),
             (args.entry != 0).then_some(AppPc(args.entry)),
         ),
         cache,
@@ -264,6 +268,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     process.runtime.hold_on(thread.stacks().start);
     thread.take_bank(&mut runtime);
     thread.name_bank();
+    thread.take_queries(&mut runtime);
     runtime.threads.push(&raw const *thread);
     runtime.actions = Actions::install();
     if window != 0 {

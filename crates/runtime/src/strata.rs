@@ -9,8 +9,9 @@
 //! For an edge or a direct call the tuple is known when it is translated, so its counter is a
 //! constant: the event is a decrement of two bytes at a constant offset from GS, and a branch that is taken
 //! once in as many events as a message stands for (`translate/probes.rs`). An indirect branch counts in the code of the pair
-//! of branch and target ([`crate::pairs`]). There a few instructions out of line start the counter again and append the
-//! message, which is a record of its path, to the thread's chunk (`arch::message`).
+//! of branch and target ([`crate::pairs`]). A value, or the method table of a call, is hashed where it is loaded
+//! (`translate/values.rs`). At a counter's end a few instructions out of line start it again and append the
+//! message, which is a record of its path and the value, if it has one, to the thread's chunk (`arch::message`).
 //!
 //! Each thread has a table of its own, in its *bank* ([`crate::counters`]): so no update is lost, and the host reads
 //! what is held when the thread has ended, or the program, in whichever way.
@@ -30,7 +31,7 @@
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
-use trommel_compress::hash::{Hash, HashKind};
+use trommel_compress::hash::{Hash, HashKind, OfPlace};
 use trommel_compress::{MAX_RATE, MAX_SUBSTREAMS, Seeds, Start, Strata};
 use trommel_queue::dict::Event;
 use trommel_queue::{BANK_BYTES, COUNTS_STRATA, Control};
@@ -106,6 +107,25 @@ impl Sampler {
         let tuple = Tuple::new(place, regions.word(AppPc(to)));
         GsOffset(COUNTERS_OFFSET as u32 + 2 * self.hash.index(tuple))
     }
+
+    /// How the counter is told of an event at `pc` whose value is known when it happens. `None`: there is but one
+    /// counter.
+    pub fn of_place(&self, regions: &Regions, pc: AppPc) -> Option<OfPlace> {
+        self.of_word(regions.word(pc))
+    }
+
+    fn of_word(&self, word: u64) -> Option<OfPlace> {
+        match &self.hash {
+            Hash::Cheap(hash) => hash.of_place(Place::from_word(word)),
+            // The host asks for values with one counter or a cheap function alone.
+            _ => None,
+        }
+    }
+
+    /// Whether values are hashed.
+    pub fn hashes_values(&self) -> bool {
+        self.strata.substreams > 1
+    }
 }
 
 const _: () = assert!(2 * MAX_SUBSTREAMS as usize <= BANK_BYTES);
@@ -121,6 +141,10 @@ impl Thread {
         let context = (self.area() + CONTEXT_OFFSET as u64) as *mut Context;
         // SAFETY: a word of the thread's own context, which is not in use by generated code.
         unsafe { (&raw mut (*context).rate).write(sampler.strata.rate.into()) };
+        if let Some(OfPlace::Product { factors, .. }) = sampler.of_word(0) {
+            // SAFETY: likewise.
+            unsafe { (&raw mut (*context).factors).write(factors) };
+        }
     }
 
     /// Counts an event in the dispatcher. A chunk that a message fills is to be published when the lock is free.

@@ -51,6 +51,7 @@ use crate::dispatch::Runtime;
 use crate::kernel_writes;
 use crate::lock::Lock;
 use crate::native;
+use crate::query::Asking;
 use crate::region::Range;
 use crate::signal::{self, Actions, AltStack, Pending};
 use crate::slot;
@@ -171,6 +172,8 @@ pub struct Thread {
     pub unnamed: bool,
     /// What the system call answered that was made in the app's name and is not finished.
     pub made: Option<i64>,
+    /// What it is asked.
+    pub asking: Option<Box<Asking>>,
     /// Its bank of counters.
     pub bank: Option<u32>,
     /// It holds the runtime's lock while it starts a process.
@@ -292,6 +295,7 @@ impl Thread {
             full: false,
             unnamed: false,
             made: None,
+            asking: None,
             bank: None,
             forking: false,
             fork_mask: 0,
@@ -415,14 +419,23 @@ impl Thread {
         self.desk().tid.store(self.writer.tid, Relaxed);
     }
 
-    /// Numbers the thread, gives it a bank, and puts it on the list.
+    /// Numbers the thread, gives it a bank and its queries, and puts it on the list.
     pub fn enlist(&mut self, runtime: &mut Runtime) {
         self.seen.store(runtime.cache.epoch(), Relaxed);
         self.see(runtime.watched());
         runtime.numbers += 1;
         self.writer.number = runtime.numbers;
         self.take_bank(runtime);
+        self.take_queries(runtime);
         runtime.threads.push(&raw const *self);
+    }
+
+    /// Starts its queries, if anything is asked.
+    pub fn take_queries(&mut self, runtime: &mut Runtime) {
+        let slot = self.process.queue.control().slot.load(Relaxed);
+        if let Some(asked) = runtime.translator.asked() {
+            self.start_queries(asked, slot);
+        }
     }
 
     /// Starts a thread with the app's system call, which is behind `next`. Returns the kernel's

@@ -14,7 +14,7 @@
 //! ```text
 //!   entry           direct links come in here
 //!   checked entry   tag check for indirect branches (see below)
-//!   steal           with a stolen register: spill it, load the write pointer
+//!   steal           with a stolen register for records: spill it, load the write pointer
 //!   steps           one for each app instruction, probes in front or behind
 //!   tails           taken branches that have something to record on their way out
 //! ```
@@ -43,7 +43,8 @@
 //! *Events*: what is known now goes to the dictionary; the fragment stores only run-time values,
 //! and at each exit the number of the path taken, as `trommel_queue` describes. With loads or types
 //! to record, a register that no instruction of the fragment uses is *stolen* and holds the write
-//! pointer; a fragment ends early rather than use them all.
+//! pointer; a fragment ends early rather than use them all. Where events are counted in the code (`values.rs`), it is stolen
+//! later, by the first load that needs a register.
 //!
 //! # Why it is correct
 //! * Copied instructions see the app's registers: a stolen register is used by none of them, and
@@ -64,8 +65,10 @@ mod made;
 mod operands;
 mod path;
 mod probes;
+mod queried;
 mod restartable;
 mod second;
+mod values;
 
 use alloc::vec::Vec;
 
@@ -83,6 +86,7 @@ use crate::deliver::{DictionaryFull, Shared};
 use crate::emit::{Code, Reg, Rel32};
 use crate::pages::{PAGE, Pages};
 use crate::pairs::Pairs;
+use crate::query::Asked;
 use crate::region::{Lookup, Named, Nature, Range, Regions};
 use crate::strata::Sampler;
 use crate::stress::{self, Place};
@@ -177,6 +181,8 @@ pub struct Translator {
     config: Config,
     /// What counts events, where they are counted.
     sampler: Option<Sampler>,
+    /// What is asked of the process.
+    asked: Option<Asked>,
     /// Fragments are brief until that of this address is made.
     brief_until: Option<AppPc>,
     /// As many as a fragment has at most; the first `count` are of the fragment being made.
@@ -277,10 +283,16 @@ fn readable(regions: &mut Regions, pc: AppPc, region: usize) -> Option<&'static 
 impl Translator {
     /// A translator with room for one fragment. `brief_until` is where the program itself starts,
     /// behind its dynamic linker.
-    pub fn new(config: Config, sampler: Option<Sampler>, brief_until: Option<AppPc>) -> Self {
+    pub fn new(
+        config: Config,
+        sampler: Option<Sampler>,
+        asked: Option<Asked>,
+        brief_until: Option<AppPc>,
+    ) -> Self {
         Self {
             config,
             sampler,
+            asked,
             brief_until,
             insns: alloc::vec![Insn::plain(); config.max_insns],
             count: 0,
@@ -428,6 +440,9 @@ impl Translator {
         let mut used_all = 0u16;
         let mut pc = app;
         let mut needs_register = false;
+        // Where events are counted, flags are parked in it.
+        let samples = self.samples();
+        let kept = if samples { Reg::RAX.bit() } else { 0 };
         let mut reader: Option<Reader<'_>> = None;
         let end = loop {
             let n = self.count;
@@ -482,7 +497,8 @@ impl Translator {
                 insn.load = None;
             }
             if self.config.wants_values() {
-                if values + 3 > MAX_VALUES || stealable(used_all | insn.used).is_none() {
+                let room = samples || values + 3 <= MAX_VALUES;
+                if !room || stealable(used_all | insn.used | kept).is_none() {
                     if n == 0 {
                         return Err(Refusal::Native);
                     }
@@ -532,7 +548,7 @@ impl Translator {
             }
         };
         self.stolen = if needs_register {
-            stealable(used_all)
+            stealable(used_all | kept)
         } else {
             None
         };

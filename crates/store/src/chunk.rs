@@ -30,10 +30,14 @@ pub(crate) enum Tag {
     Windows = 8,
     /// What is known of the samples of a kind.
     Sampled = 9,
+    /// What queries came to.
+    Queries = 10,
+    /// Their messages.
+    Messages = 11,
 }
 
 impl Tag {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 11] = [
         Self::Head,
         Self::Modules,
         Self::Kind,
@@ -43,6 +47,8 @@ impl Tag {
         Self::Threads,
         Self::Windows,
         Self::Sampled,
+        Self::Queries,
+        Self::Messages,
     ];
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use trommel_profile::queries::{Acted, Queries, Seen, Told};
 use trommel_profile::sampled::{Sampled, Windows};
 use trommel_profile::{Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Site, Thread};
 use trommel_tuple::{Kind, ModuleId, Place};
@@ -39,6 +40,8 @@ pub(crate) fn decode(input: impl Read) -> Result<Vec<Profile>, DecodeError> {
             Tag::Threads => threads(&mut cursor, profile),
             Tag::Windows => windows(&mut cursor, profile),
             Tag::Sampled => sampled(&mut cursor, profile),
+            Tag::Queries => queries(&mut cursor, profile),
+            Tag::Messages => messages(&mut cursor, profile),
             Tag::End => end(&mut cursor, input.number()),
         }
         .map_err(corrupt)?;
@@ -300,6 +303,59 @@ fn sampled(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
         };
         if sites.insert(Place::from_word(word), sampled).is_some() {
             return Err("the samples of a place are there twice");
+        }
+    }
+    Ok(())
+}
+
+fn queries(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
+    let mut queries = Queries {
+        program: cursor.bytes()?.to_vec(),
+        places: cursor.bytes()?.to_vec(),
+        untabulated: cursor.number()?,
+        ..Queries::default()
+    };
+    for _ in 0..cursor.number()? {
+        let rule = cursor.number()?;
+        let rule = u16::try_from(rule).map_err(|_| "the number of a rule is too large")?;
+        queries.unmet.push(rule);
+    }
+    for _ in 0..cursor.number()? {
+        let entry = cursor.byte()?;
+        let seen = Seen {
+            executed: cursor.number()?,
+            profiled: cursor.number()?,
+            acted: cursor.number()?,
+        };
+        if queries.seen.insert(entry, seen).is_some() {
+            return Err("a table entry is there twice");
+        }
+    }
+    for _ in 0..cursor.number()? {
+        queries.done.push(Acted {
+            sent: cursor.number()?,
+            dropped: cursor.number()?,
+            counted: cursor.number()?,
+        });
+    }
+    match profile.queries.replace(queries) {
+        None => Ok(()),
+        Some(_) => Err("queries are there twice"),
+    }
+}
+
+fn messages(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
+    let queries = profile.queries.as_mut();
+    let queries = queries.ok_or("messages come before their queries")?;
+    while !cursor.is_empty() {
+        let (at, queue, length) = (cursor.byte()?, cursor.byte()?, cursor.byte()?);
+        let mut words = Vec::with_capacity(length.into());
+        for _ in 0..length {
+            words.push(cursor.number()?);
+        }
+        let told = Told { at, queue, words };
+        if queries.messages.insert(told, cursor.number()?).is_some() {
+            return Err("a message is there twice");
         }
     }
     Ok(())

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use trommel_profile::queries::{Queries, Told};
 use trommel_profile::sampled::Windows;
 use trommel_profile::{Counted, Origin, Profile, Run, Site, Threads};
 use trommel_tuple::{Kind, Place};
@@ -46,9 +47,53 @@ fn one<W: Write>(profile: &Profile, out: &mut Writer<W>) -> io::Result<()> {
     }
     sites(&profile.sites, out)?;
     threads(&profile.threads, out)?;
-    match &profile.windows {
-        Some(data) => windows(data, out),
+    if let Some(data) = &profile.windows {
+        windows(data, out)?;
+    }
+    match &profile.queries {
+        Some(data) => queries(data, out),
         None => Ok(()),
+    }
+}
+
+fn queries<W: Write>(queries: &Queries, out: &mut Writer<W>) -> io::Result<()> {
+    let mut raw = Vec::new();
+    put_bytes(&mut raw, &queries.program);
+    put_bytes(&mut raw, &queries.places);
+    put(&mut raw, queries.untabulated);
+    put(&mut raw, queries.unmet.len() as u64);
+    for rule in &queries.unmet {
+        put(&mut raw, (*rule).into());
+    }
+    put(&mut raw, queries.seen.len() as u64);
+    for (entry, seen) in &queries.seen {
+        raw.push(*entry);
+        for number in [seen.executed, seen.profiled, seen.acted] {
+            put(&mut raw, number);
+        }
+    }
+    put(&mut raw, queries.done.len() as u64);
+    for done in &queries.done {
+        for number in [done.sent, done.dropped, done.counted] {
+            put(&mut raw, number);
+        }
+    }
+    out.chunk(Tag::Queries, &raw)?;
+    raw.clear();
+    for (Told { at, queue, words }, count) in &queries.messages {
+        raw.extend([*at, *queue, words.len() as u8]);
+        for word in words {
+            put(&mut raw, *word);
+        }
+        put(&mut raw, *count);
+        if raw.len() >= TARGET {
+            out.chunk(Tag::Messages, &raw)?;
+            raw.clear();
+        }
+    }
+    match raw.is_empty() {
+        true => Ok(()),
+        false => out.chunk(Tag::Messages, &raw),
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use proptest::prelude::*;
+use trommel_profile::queries::{Acted, Queries, Seen, Told};
 use trommel_profile::sampled::{Sampled, Windows};
 use trommel_profile::{
     Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Site, Thread, Threads,
@@ -90,6 +91,43 @@ fn windows() -> impl Strategy<Value = Windows> {
         })
 }
 
+fn queries() -> impl Strategy<Value = Queries> {
+    let blob = || prop::collection::vec(any::<u8>(), 0..20);
+    let seen = any::<[u64; 3]>().prop_map(|[executed, profiled, acted]| Seen {
+        executed,
+        profiled,
+        acted,
+    });
+    let done = any::<[u64; 3]>().prop_map(|[sent, dropped, counted]| Acted {
+        sent,
+        dropped,
+        counted,
+    });
+    let words = prop::collection::vec(any::<u64>(), 0..8);
+    let told = (any::<u8>(), any::<u8>(), words);
+    let told = told.prop_map(|(at, queue, words)| Told { at, queue, words });
+    (
+        blob(),
+        blob(),
+        prop::collection::vec(any::<u16>(), 0..3),
+        prop::collection::btree_map(any::<u8>(), seen, 0..4),
+        prop::collection::vec(done, 0..4),
+        prop::collection::btree_map(told, any::<u64>(), 0..20),
+        any::<u64>(),
+    )
+        .prop_map(
+            |(program, places, unmet, seen, done, messages, untabulated)| Queries {
+                program,
+                places,
+                unmet,
+                seen,
+                done,
+                messages,
+                untabulated,
+            },
+        )
+}
+
 fn profile() -> impl Strategy<Value = Profile> {
     let blob = || prop::collection::vec(any::<u8>(), 0..40);
     let module = (any::<u16>(), blob(), blob(), any::<Option<[u64; 3]>>()).prop_map(
@@ -136,10 +174,20 @@ fn profile() -> impl Strategy<Value = Profile> {
         run,
         threads,
         any::<(u32, u32, bool)>(),
-        prop::option::of(windows()),
+        (prop::option::of(windows()), prop::option::of(queries())),
     )
         .prop_map(
-            |(command, compressor, modules, kinds, sites, run, threads, origin, windows)| {
+            |(
+                command,
+                compressor,
+                modules,
+                kinds,
+                sites,
+                run,
+                threads,
+                origin,
+                (windows, queries),
+            )| {
                 let (pid, parent, exec) = origin;
                 Profile {
                     origin: Origin { pid, parent, exec },
@@ -155,6 +203,7 @@ fn profile() -> impl Strategy<Value = Profile> {
                     run,
                     threads,
                     windows,
+                    queries,
                 }
             },
         )
@@ -217,6 +266,7 @@ fn example() -> Profile {
         run: Run::default(),
         threads: Threads::default(),
         windows: None,
+        queries: None,
     }
 }
 
@@ -246,7 +296,7 @@ fn other_versions_and_foreign_files_are_named() {
     bytes[8] = 9;
     let error = decode(&bytes).expect_err("version 9").to_string();
     assert!(
-        error.contains("version 9") && error.contains("reads version 4"),
+        error.contains("version 9") && error.contains("reads version 5"),
         "{error}"
     );
     for (content, words) in [

@@ -97,6 +97,15 @@ impl<'a> Symbols<'a> {
         location
     }
 
+    /// Where in a module the functions of a name are, as it is in the file or demangled.
+    pub fn ranges_of(&self, module: ModuleId, name: &str) -> Vec<std::ops::Range<u64>> {
+        let source = self.modules.get(usize::from(module.0));
+        match source.map(|source| source.opened(self.files)) {
+            Some(Ok(opened)) => opened.index(self.files).ranges_of(name),
+            _ => Vec::new(),
+        }
+    }
+
     /// Why a module gives no names although it was asked about; `None` when all is well.
     pub fn problem(&self, module: ModuleId) -> Option<&str> {
         match self.modules.get(usize::from(module.0))?.opened.get()? {

@@ -13,6 +13,7 @@ use object::LittleEndian as LE;
 use object::elf;
 use object::read::elf::{SectionHeader, Sym};
 
+use crate::demangle::demangle;
 use crate::object_file::{ObjectFile, Table};
 use crate::plt;
 
@@ -97,6 +98,28 @@ impl<'a> SymbolIndex<'a> {
     pub(crate) fn find(&self, address: u64) -> Option<Symbol> {
         self.find_in_tables(address)
             .or_else(|| self.find_in_plt(address))
+    }
+
+    /// The bytes of the functions of a name, as it is in the file or demangled.
+    pub(crate) fn ranges_of(&self, name: &str) -> Vec<std::ops::Range<u64>> {
+        let called = |entry: &&Entry| {
+            self.rank(entry).is_some_and(|r| {
+                r.kind != 1 && (r.name == name.as_bytes() || demangle(r.name) == name)
+            })
+        };
+        let mut all: Vec<_> = (self.entries.iter().filter(called))
+            .map(|entry| {
+                let behind = self.entries.partition_point(|e| e.start <= entry.start);
+                let next = self.entries.get(behind).map_or(u64::MAX, |e| e.start);
+                let end = match entry.size {
+                    0 => next.min(self.end_of_section(entry.start)),
+                    size => entry.start.saturating_add(size),
+                };
+                entry.start..end
+            })
+            .collect();
+        all.dedup();
+        all
     }
 
     fn find_in_plt(&self, address: u64) -> Option<Symbol> {

@@ -15,7 +15,7 @@ use trommel_conformance::exec::Scratch;
 use crate::corpus::{names, script};
 
 /// How a workload is run: event kinds for `record` and its options, or `run` and its options.
-const CONFIGURATIONS: [&str; 14] = [
+const CONFIGURATIONS: [&str; 16] = [
     "native",
     "run",
     "run --no-traces",
@@ -28,8 +28,10 @@ const CONFIGURATIONS: [&str; 14] = [
     "edge,call",
     "edge,call -c H[P256]2048+A16",
     "value",
+    "value -c H:crc[P256]2048+A16",
     "type",
     "edge,call,value,type",
+    "edge,call,value,type -c H:crc[P256]2048+A16",
 ];
 
 /// Each of the engine's means turned off, one at a time, of programs that are kept: what each is worth.

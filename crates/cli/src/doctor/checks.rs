@@ -189,19 +189,26 @@ fn yama() -> Check {
             "nothing beyond the usual permissions is asked for",
             "",
         ),
-        (Some(scope @ ("0" | "1")), _) => check(
+        (Some(scope @ "0"), _) => check(
             name,
             Good,
             scope,
-            "programs can be launched: they are children",
+            "programs can be launched, and your own be attached to (-p)",
             "",
         ),
-        (Some(scope @ "2"), true) => check(
+        (Some(scope @ ("1" | "2")), true) => check(
             name,
             Good,
             format!("{scope}, and you may trace (CAP_SYS_PTRACE)"),
-            "programs can be launched",
+            "programs can be launched and attached to (-p)",
             "",
+        ),
+        (Some(scope @ "1"), false) => check(
+            name,
+            Warn,
+            scope,
+            "programs can be launched, as they are children; -p is refused without CAP_SYS_PTRACE",
+            "for -p: be root, or sysctl kernel.yama.ptrace_scope=0",
         ),
         (Some(scope @ "2"), false) => check(
             name,
@@ -349,7 +356,7 @@ fn rseq() -> Check {
         "rseq",
         Good,
         found,
-        "glibc's registration is left alone; a program's own sequences do not restart while observed",
+        "glibc's registration is left alone; a program with sequences of its own runs natively from the first",
         "",
     )
 }
@@ -387,6 +394,8 @@ fn recording() -> Check {
         return failed("no compressor".into());
     };
     let options = Options {
+        question: None,
+        messages: None,
         program,
         arguments: vec!["/bin/true".into()],
         inherited: inherited::inherited(),

@@ -5,6 +5,7 @@
 //! was found, what it means for Trommel, and what to do about it.
 
 mod checks;
+mod limits;
 mod probe;
 mod surroundings;
 
@@ -16,6 +17,8 @@ use anyhow::Result;
 use crate::args::DoctorArgs;
 use crate::json::Json;
 use crate::output;
+
+use limits::NOT_SUPPORTED;
 
 /// How a check came out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,66 +53,6 @@ pub(crate) struct Check {
     /// What to do; empty where there is nothing to do.
     pub(crate) fix: &'static str,
 }
-
-/// What Trommel does not do, and why: said here, not found out.
-const NOT_SUPPORTED: &[(&str, &str)] = &[
-    (
-        "32-bit and x32 programs",
-        "the translator knows 64-bit mode only",
-    ),
-    (
-        "other architectures",
-        "events are defined by x86-64 instructions",
-    ),
-    (
-        "setuid, setgid and file capabilities",
-        "the kernel drops them for a traced program, so it runs natively; run trommel as that user",
-    ),
-    (
-        "restartable sequences (rseq) of a program's own",
-        "the kernel would not restart them in the code cache, so the program is let go in front of the first",
-    ),
-    (
-        "programs that single-step themselves with the trap flag",
-        "they would see each instruction of the code cache, so they are let go where they set it",
-    ),
-    (
-        "breakpoints that a debugger sets while a program is observed",
-        "they are in the program's own code, which is not executed",
-    ),
-    (
-        "more than 4096 threads at a time",
-        "the mappings that each needs would be missing in the program, which is let go",
-    ),
-    (
-        "children of a program that was let go",
-        "it has nothing of ours any more that would follow them",
-    ),
-    (
-        "more than 1024 processes at a time that came of one program by fork",
-        "each has a slot in a file that they share; further ones run natively",
-    ),
-    (
-        "processes that go on when the first program has ended",
-        "they are let go, as the command ends when the program does",
-    ),
-    (
-        "seccomp filters set for all threads at once that refuse arch_prctl or futex",
-        "a program is let go when it sets a filter, but its other threads need these calls to leave",
-    ),
-    (
-        "the rest of a timeout in epoll_wait, sigtimedwait and sockets with one, when -p takes or lets go the thread",
-        "the kernel does not tell how much is left, so the call is made again with all of it",
-    ),
-    (
-        "record -p of programs that are stopped, restrict their system calls, or use GS or a shadow stack",
-        "they are refused, and stay as they are",
-    ),
-    (
-        "programs that a debugger or strace holds",
-        "a process has one tracer",
-    ),
-];
 
 /// Runs the command.
 pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
@@ -151,8 +94,11 @@ fn text(checks: &[Check]) -> std::io::Result<()> {
         }
     }
     writeln!(out, "\nNot supported:")?;
-    for (what, why) in NOT_SUPPORTED {
-        writeln!(out, "      {what}: {why}")?;
+    for section in NOT_SUPPORTED {
+        writeln!(out, "  {}", section.heading.replace('`', ""))?;
+        for (what, why) in section.rows {
+            writeln!(out, "      {what}: {why}")?;
+        }
     }
     let count = |status| checks.iter().filter(|c| c.status == status).count();
     writeln!(
@@ -185,7 +131,7 @@ fn json(checks: &[Check]) -> std::io::Result<()> {
     }
     json.end_array()?;
     json.member_array("not_supported")?;
-    for (what, why) in NOT_SUPPORTED {
+    for (what, why) in NOT_SUPPORTED.iter().flat_map(|section| section.rows) {
         json.object()?;
         json.text("what", what)?;
         json.text("why", why)?;

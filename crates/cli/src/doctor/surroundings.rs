@@ -205,14 +205,14 @@ pub(super) fn sampling() -> Check {
             name,
             Good,
             "perf events of the CPU clock are allowed",
-            "`run` finds out whether control pays while a program stays in its code cache",
+            "--budget works; `run` finds out whether control pays while a program stays in its code cache",
             "",
         ),
         Err(error) => check(
             name,
             Warn,
             format!("perf events are refused: {error}"),
-            "`run` keeps a program that stays in its code cache, whether that pays or not",
+            "--budget is refused; `run` keeps a program that stays in its code cache, whether that pays or not",
             "sysctl kernel.perf_event_paranoid=2; in a container, allow perf_event_open in its seccomp profile",
         ),
     }

@@ -7,6 +7,7 @@ use trommel_profile::{Counted, Run, Threads};
 use trommel_tuple::{Kind, Place};
 
 use super::processes::{self, Row};
+use super::queries;
 use super::view::View;
 use super::windows;
 use crate::json::Json;
@@ -40,6 +41,7 @@ pub(super) fn write(
             values(&mut json, view, kind, name, top)?;
         }
     }
+    queries::json(&mut json, view, top, place)?;
     json.end_object()?;
     json.finish()
 }

@@ -2,6 +2,7 @@
 
 mod json;
 pub(crate) mod processes;
+mod queries;
 pub(crate) mod summary;
 pub(crate) mod text;
 pub(crate) mod view;

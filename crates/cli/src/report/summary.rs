@@ -11,6 +11,7 @@ use trommel_symbol::{Files, Symbols};
 use trommel_tuple::Kind;
 
 use super::processes::{self, Row};
+use super::queries;
 use super::text::{self, Style, Table};
 use super::view::{Values, View};
 use super::windows;
@@ -41,7 +42,11 @@ pub(crate) fn write(out: &mut impl Write, first: &Profile, others: &Others) -> i
     processes::table(out, &rows, PROCESSES, style)?;
     if others::tuples(first) + others.tuples() > MOST_TUPLES {
         let seen = rows.iter().map(Row::seen).fold(0, u64::saturating_add);
-        return cost(out, first, seen);
+        let told = std::iter::once(others::told(first)).chain(others.told());
+        return match processes::merge(told) {
+            Some((merged, _)) => cost(out, &merged, seen),
+            None => Ok(()),
+        };
     }
     let all = std::iter::once(first.clone()).chain(others.profiles());
     match processes::merge(all) {
@@ -72,7 +77,7 @@ fn one(out: &mut impl Write, profile: &Profile, processes: usize) -> io::Result<
             text::values(out, &mut view, kind, ROWS, style)?;
         }
     }
-    Ok(())
+    queries::write(out, &mut view, ROWS, style)
 }
 
 fn cost(out: &mut impl Write, profile: &Profile, seen: u64) -> io::Result<()> {

@@ -11,6 +11,7 @@ use trommel_profile::{KindProfile, Profile, Thread};
 use trommel_tuple::{Kind, Place};
 
 use super::processes::{self, Row};
+use super::queries;
 use super::view::{Transfer, Values, View};
 use super::windows;
 use crate::output::{command_line, duration, grouped, percent, printable};
@@ -80,6 +81,10 @@ pub(super) fn write(
             let all = values(out, view, kind, top, style)?;
             more(out, all, top)?;
         }
+    }
+    if view.profile.queries.is_some() {
+        writeln!(out)?;
+        queries::write(out, view, top, style)?;
     }
     problems(out, view)?;
     out.flush()

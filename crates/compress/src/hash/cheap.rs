@@ -15,10 +15,34 @@
 //!
 //! a, b and c are the outputs of splitmix64 whose state starts at the seed, with the lowest bit set.
 
-use trommel_tuple::Tuple;
+use trommel_tuple::{Place, Tuple};
 
 use super::{HashKind, Lanes, Layout, crc32c};
 use crate::random::SplitMix64;
+
+/// The one index of all tuples of a place, as a function of the value alone: for code that is generated for
+/// a place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OfPlace {
+    /// `:crc`: the CRC-32C of the value's eight bytes, least significant first, that starts at `start`; the
+    /// index is what `mask` leaves of it.
+    Sum {
+        /// The sum of the place.
+        start: u32,
+        /// Bits of the index.
+        mask: u32,
+    },
+    /// `:mul`: with halves of the value exchanged, w = value · `factors[0]` + `offset`, then
+    /// w = (w ^ w >> 32) · `factors[1]`; the index is w >> `shift`, which is at most 63.
+    Product {
+        /// What the place adds.
+        offset: u64,
+        /// Of the value, and of what is mixed.
+        factors: [u64; 2],
+        /// Bits below the index.
+        shift: u32,
+    },
+}
 
 /// A cheap hash function.
 #[derive(Clone, Debug)]
@@ -100,6 +124,26 @@ impl Cheap {
         W::place(word & self.mask, 0)
     }
 
+    /// What is left to do for a tuple of this place. `None`: there are several indices, or one of no bits.
+    pub fn of_place(&self, pc: Place) -> Option<OfPlace> {
+        let Layout { lanes, bits, .. } = self.layout;
+        if lanes != 1 || bits == 0 {
+            return None;
+        }
+        let [a, b, c] = self.multipliers;
+        Some(match self.kind {
+            HashKind::Crc => OfPlace::Sum {
+                start: crc32c::portable(self.seed, pc.word().rotate_left(self.rotate)),
+                mask: self.mask as u32,
+            },
+            _ => OfPlace::Product {
+                offset: pc.word().wrapping_mul(a),
+                factors: [b, c],
+                shift: 64 - bits,
+            },
+        })
+    }
+
     /// The indices of a tuple.
     #[inline]
     pub fn index<W: Lanes>(&self, tuple: Tuple) -> W {
@@ -143,5 +187,48 @@ impl<W: Lanes> crc32c::Work for Summing<'_, W> {
         for (tuple, out) in self.tuples.iter().zip(self.out) {
             *out = self.hash.of_summed(*tuple, &crc);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As generated code does it.
+    fn finish(of: OfPlace, value: u64) -> u64 {
+        match of {
+            OfPlace::Sum { start, mask } => u64::from(crc32c::portable(start, value) & mask),
+            OfPlace::Product {
+                offset,
+                factors: [b, c],
+                shift,
+            } => {
+                let w = value.rotate_left(32).wrapping_mul(b).wrapping_add(offset);
+                (w ^ w >> 32).wrapping_mul(c) >> shift
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_left_for_a_place_comes_to_the_same_index() {
+        let mut random = SplitMix64::new(3);
+        for kind in [HashKind::Crc, HashKind::Multiply] {
+            for bits in 0..=16 {
+                let hash = Cheap::new(kind, 7, Layout::single(bits));
+                for n in 0..200 {
+                    let tuple = Tuple::new(
+                        Place::from_word(random.draw() >> (n % 40)),
+                        random.draw() >> (n % 64),
+                    );
+                    let index = u64::from(hash.index::<u32>(tuple));
+                    match hash.of_place(tuple.pc) {
+                        Some(left) => assert_eq!(finish(left, tuple.value), index),
+                        None => assert_eq!((bits, index), (0, 0)),
+                    }
+                }
+            }
+        }
+        let rows = Cheap::new(HashKind::Crc, 7, Layout::rows(4, 9));
+        assert_eq!(rows.of_place(Place::from_word(1)), None);
     }
 }

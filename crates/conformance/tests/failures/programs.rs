@@ -189,7 +189,11 @@ fn other_limits(bin: &Path) -> Result<(), String> {
     ended.refused(1, &["trommel doctor"])?;
     nothing_left(&place, &[])?;
     for files in [4, 5, 6, 8, 20] {
-        let script = format!("ulimit -n {files}; exec \"$T\" record --quiet -- /bin/echo hello");
+        // What was inherited would be of the number.
+        let script = format!(
+            "for f in /proc/self/fd/*; do f=${{f##*/}}; [ $f -le 2 ] || eval \"exec $f>&-\"; done
+             ulimit -n {files}; exec \"$T\" record --quiet -- /bin/echo hello"
+        );
         let ended = place.run(&mut place.shell(&script)?)?;
         if ended.status.success() && ended.stdout == b"hello\n" {
             place.report("trommel.data")?;

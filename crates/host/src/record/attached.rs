@@ -66,7 +66,7 @@ pub fn record_running(
     let mut said = Vec::new();
     let mut no_others = |_, _| ();
     let toll = toll(options)?;
-    let mut session = Session::new(options, toll, notice, &mut no_others);
+    let mut session = Session::new(options, toll, notice, &mut no_others)?;
     let terms = session.terms();
     let mut made = None;
     let prepare = |file: OwnedFd| -> io::Result<()> {

@@ -4,7 +4,7 @@
 use core::arch::naked_asm;
 use core::mem::offset_of;
 
-use crate::area::{CONTEXT_OFFSET, Context, WRITE_POINTER};
+use crate::area::{CONTEXT_OFFSET, COUNTERS_OFFSET, Context, WRITE_POINTER};
 
 macro_rules! at {
     ($($field:tt)+) => { CONTEXT_OFFSET + offset_of!(Context, $($field)+) };
@@ -44,6 +44,37 @@ pub(super) unsafe extern "C" fn message() {
         "2:",
         "mov rcx, gs:[{spill_rcx}]",
         "jmp {filled}",
+        // Of an event with a value: rcx leads to the number of its path, and how far behind that the code goes on.
+        ".globl trommel_value_message",
+        "trommel_value_message:",
+        "mov gs:[{message}], rcx",
+        "mov gs:[{saved}], rdx",
+        "mov edx, gs:[{counter}]",
+        "mov ecx, gs:[{rate}]",
+        "mov gs:[rdx * 2 + {counters}], cx",
+        "mov rdx, gs:[{message}]",
+        "mov edx, [rdx]",
+        "mov rcx, gs:[{pointer}]",
+        "mov [rcx], edx",
+        "mov edx, gs:[{value}]",            // in halves, which are aligned
+        "mov [rcx + 4], edx",
+        "mov edx, gs:[{value} + 4]",
+        "mov [rcx + 8], edx",
+        "lea rcx, [rcx + 12]",
+        "mov gs:[{pointer}], rcx",
+        "mov rcx, gs:[{message}]",
+        "movsxd rdx, dword ptr [rcx + 4]",
+        "lea rdx, [rdx + rcx]",
+        "mov gs:[{target}], rdx",
+        "mov rdx, gs:[{saved}]",
+        "mov rcx, gs:[{pointer}]",
+        "movzx ecx, ch",
+        "jrcxz 3f",
+        "mov rcx, gs:[{spill_rcx}]",
+        "jmp gs:[{target}]",
+        "3:",
+        "mov rcx, gs:[{spill_rcx}]",
+        "jmp {filled}",
         ".globl trommel_message_end",
         "trommel_message_end:",
         "ud2",
@@ -53,10 +84,16 @@ pub(super) unsafe extern "C" fn message() {
         target = const at!(target),
         spill_rcx = const at!(spill_rcx),
         filled = sym super::filled,
+        counter = const at!(value_counter),
+        rate = const at!(rate),
+        value = const at!(value),
+        counters = const COUNTERS_OFFSET,
     )
 }
 
 unsafe extern "C" {
+    /// As [`message`], for an event with a value in the context, and the number of its counter. A label, not a function.
+    pub(super) safe fn trommel_value_message();
     /// Behind the last instruction of [`message`]. A label, not a function.
     pub(super) safe fn trommel_message_end();
 }

@@ -130,8 +130,10 @@ macro_rules! save_vectors {
 
 mod calls;
 mod message;
+mod peek;
 
 pub use calls::{CALLED_OFF, sigreturn, unless_pending};
+pub use peek::peek;
 
 /// Defines an entry that notes its reason and goes on in [`enter`].
 macro_rules! entry {
@@ -185,6 +187,11 @@ entry! {
 entry! {
     /// The parent comes back from starting a process.
     cloned, Reason::Cloned, []
+}
+
+entry! {
+    /// The probe of a query.
+    query, Reason::Query, []
 }
 
 entry! {
@@ -431,6 +438,21 @@ impl Landmarks {
         message::message as *const () as u64..message::trommel_message_end as *const () as u64
     }
 
+    /// Where the message of an event with a value is sent, in the same range.
+    pub fn value_message() -> u64 {
+        message::trommel_value_message as *const () as u64
+    }
+
+    /// Reading what may not be there.
+    pub fn peek() -> core::ops::Range<u64> {
+        peek::peek as *const () as u64..Self::peek_failed()
+    }
+
+    /// Where that goes on when it is not.
+    pub fn peek_failed() -> u64 {
+        peek::trommel_peek_failed as *const () as u64
+    }
+
     /// The landing place of `rt_sigreturn`: all registers are the app's there.
     pub fn sigreturned() -> u64 {
         sigreturned as *const () as u64
@@ -614,12 +636,22 @@ pub unsafe extern "C" fn on_signal() {
 /// The GS base, as the kernel knows it.
 pub fn gs_base() -> u64 {
     const ARCH_GET_GS: u64 = 0x1004;
+    base(ARCH_GET_GS)
+}
+
+/// The FS base, which is the app's.
+pub fn fs_base() -> u64 {
+    const ARCH_GET_FS: u64 = 0x1003;
+    base(ARCH_GET_FS)
+}
+
+fn base(which: u64) -> u64 {
     let mut base = 0u64;
     // SAFETY: a valid word to write to.
     let _ = unsafe {
         crate::sys::call(
             linux_raw_sys::general::__NR_arch_prctl,
-            [ARCH_GET_GS, &raw mut base as u64, 0, 0, 0, 0],
+            [which, &raw mut base as u64, 0, 0, 0, 0],
         )
     };
     base

@@ -7,8 +7,8 @@ use super::AppPc;
 /// Open addressing with linear probing, at most half full. Keys are never removed but by rebuild; a
 /// retired fragment leaves its key with no fragment.
 ///
-/// Most questions are about addresses where no fragment starts: `filter` has a bit for a hash of
-/// every key, so that they are answered from a cache line that is there.
+/// Most questions are about addresses where no fragment starts: `filter` has three bits for every key, in one word, so
+/// that they are answered from a cache line that is there.
 pub(super) struct Table {
     slots: Vec<(u64, u32)>,
     used: usize,
@@ -54,16 +54,17 @@ impl Table {
     }
 
     /// Word and mask of a key in the filter.
-    fn bit(&self, key: u64) -> (usize, u64) {
+    fn bits(&self, key: u64) -> (usize, u64) {
         let hash = Self::hash(key);
         let word = (hash >> 40) as usize & (self.filter.len() - 1);
-        (word, 1 << (hash >> 34 & 63))
+        let bit = |at: u32| 1 << (hash >> at & 63);
+        (word, bit(34) | bit(28) | bit(22))
     }
 
     #[inline]
     pub(super) fn get(&self, app: AppPc) -> Option<u32> {
-        let (word, mask) = self.bit(app.0);
-        if self.filter[word] & mask == 0 {
+        let (word, mask) = self.bits(app.0);
+        if self.filter[word] & mask != mask {
             return None;
         }
         let (k, id) = self.slots[self.slot(app.0)];
@@ -86,7 +87,7 @@ impl Table {
         let i = self.slot(key);
         self.used += usize::from(self.slots[i].0 == EMPTY);
         self.slots[i] = (key, id);
-        let (word, mask) = self.bit(key);
+        let (word, mask) = self.bits(key);
         self.filter[word] |= mask;
     }
 

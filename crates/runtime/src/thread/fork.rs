@@ -90,6 +90,11 @@ pub(super) fn take_slot(mapped: Mapped, runtime: &Runtime, number: usize) -> Res
         window,
         window_skip,
     ] = words.map(|word| word.load(Relaxed));
+    let of_parent = mapped.queries();
+    let [tagged, seed] = [
+        u64::from(of_parent.tagged.load(Relaxed)),
+        of_parent.seed.load(Relaxed),
+    ];
     let start = slot_start(0) as u64;
     // SAFETY: the directory is mapped from the start of the file; what is replaced is the parent's
     // slot, which this process has no use for.
@@ -109,6 +114,9 @@ pub(super) fn take_slot(mapped: Mapped, runtime: &Runtime, number: usize) -> Res
     // SAFETY: all of the slot is mapped there, behind the directory.
     let control = unsafe { Mapped::new(mapped.base()) }.control();
     let (paths, words, regions) = runtime.shared.extent();
+    let queries = mapped.queries();
+    queries.tagged.store(tagged as u32, Relaxed);
+    queries.seed.store(seed, Relaxed);
     control.options.store(options, Relaxed);
     control.kinds.store(kinds, Relaxed);
     control.host_pid.store(host_pid, Relaxed);
@@ -200,6 +208,10 @@ impl Thread {
                 self.take_bank(&mut runtime);
                 self.name_bank();
             }
+            if let Some(asked) = runtime.translator.asked() {
+                asked.in_new_slot();
+            }
+            self.take_queries(&mut runtime);
             if core::mem::take(&mut self.clear_handlers) {
                 runtime.actions.cleared();
             }

@@ -125,7 +125,9 @@ impl Translator {
 
     /// Loads the stolen register's own value.
     pub(super) fn give_back(&mut self) {
-        if let Some(p) = self.stolen {
+        if core::mem::take(&mut self.spilled.stolen)
+            && let Some(p) = self.stolen
+        {
             self.code.load_gs(p, slot!(spill_stolen));
         }
     }
@@ -193,7 +195,8 @@ impl Translator {
         let mut values = values;
         if insn.class == Class::CallIndirect
             && self.wants(Kind::Type)
-            && let (Some(table), Some(p)) = (insn.method_table(), self.stolen)
+            && let (Some(table), Some(p), false) =
+                (insn.method_table(), self.stolen, self.samples())
         {
             self.code.store(p, 4 + 8 * values as i32, table);
             events += 1;
@@ -264,6 +267,9 @@ impl Translator {
         } else {
             self.give_back();
             self.spill_rdx();
+            if insn.class == Class::CallIndirect {
+                self.sample_type(site, insn)?;
+            }
             if let Some(counter) = counter {
                 self.code.count_with(Reg::RDX, counter);
             }

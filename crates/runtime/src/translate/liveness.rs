@@ -2,8 +2,8 @@
 //!
 //! # Strategy
 //! From an app address on, instructions are looked at one after the other, through direct jumps and calls, until one gives
-//! all status flags but the carry new values, or looks at one of them, or leads to where nobody knows. Only the encodings
-//! that programs mostly consist of are known; all others count as ones that look.
+//! all status flags but the carry new values, or looks at one of them, or leads to where nobody knows; and where the carry matters
+//! too, until one does that with it. Only the encodings that programs mostly consist of are known; all others count as ones that look.
 //!
 //! # Why it is correct
 //! The code that is looked at belongs to files and is not writable. The fragment is listed under its pages, as if it
@@ -18,7 +18,7 @@ use crate::region::{Lookup, Nature};
 /// Instructions that are looked at.
 const FAR: usize = 12;
 
-/// What an instruction has to do with the status flags but the carry.
+/// What an instruction has to do with the status flags but the carry, or with the carry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Use {
     /// It gives all of them new values without a look at them.
@@ -29,9 +29,73 @@ enum Use {
     Looks,
 }
 
+/// Which flags have not been overwritten yet.
+#[derive(Clone, Copy)]
+struct Left {
+    /// Any but the carry.
+    others: bool,
+    carry: bool,
+}
+
+impl Left {
+    /// Goes on behind an instruction. `Some`: whether they all were overwritten.
+    fn behind(&mut self, bytes: &[u8]) -> Option<bool> {
+        for (left, uses) in [
+            (&mut self.others, uses as fn(&[u8]) -> Use),
+            (&mut self.carry, uses_of_carry),
+        ] {
+            if *left {
+                match uses(bytes) {
+                    Use::Overwrites => *left = false,
+                    Use::Looks => return Some(false),
+                    Use::Ignores => {}
+                }
+            }
+        }
+        (!self.others && !self.carry).then_some(true)
+    }
+}
+
 impl Translator {
     /// Whether the app's flags, the carry aside, are overwritten from `pc` on before they are looked at.
     pub(super) fn flags_are_dead(&mut self, site: &mut Site<'_>, pc: AppPc) -> bool {
+        let left = Left {
+            others: true,
+            carry: false,
+        };
+        self.are_dead(site, pc, left)
+    }
+
+    /// Whether all of the app's flags are overwritten before they are looked at, from where the rest of the fragment's main line
+    /// begins; that leads on to `end`, or ends in a transfer.
+    pub(super) fn all_flags_are_dead(
+        &mut self,
+        site: &mut Site<'_>,
+        rest: &[Insn],
+        end: Option<AppPc>,
+    ) -> bool {
+        let mut left = Left {
+            others: true,
+            carry: true,
+        };
+        for (n, insn) in rest.iter().enumerate() {
+            if n == FAR {
+                return false;
+            }
+            match insn.class {
+                Class::Plain => {}
+                Class::Jmp(_) => continue,
+                Class::Call(to) => return self.are_dead(site, to, left),
+                _ => return false,
+            }
+            if let Some(dead) = left.behind(self.bytes_of(insn)) {
+                return dead;
+            }
+        }
+        end.is_some_and(|end| self.are_dead(site, end, left))
+    }
+
+    fn are_dead(&mut self, site: &mut Site<'_>, pc: AppPc, mut left: Left) -> bool {
         if self.from.made {
             return false;
         }
@@ -77,10 +141,8 @@ impl Translator {
                 }
                 _ => break,
             }
-            match uses(&code[..size]) {
-                Use::Overwrites => return true,
-                Use::Looks => break,
-                Use::Ignores => {}
+            if let Some(dead) = left.behind(&code[..size]) {
+                return dead;
             }
             code = &code[size..];
             pc = insn.next();
@@ -100,8 +162,8 @@ fn pages_before(translator: &Translator) -> Noted {
     }
 }
 
-/// What a plain instruction does.
-fn uses(bytes: &[u8]) -> Use {
+/// The opcode of a plain instruction, and what follows it.
+fn opcode_of(bytes: &[u8]) -> Option<(u8, &[u8])> {
     let mut rest = bytes;
     let mut legacy = true;
     while let [first, after @ ..] = rest {
@@ -112,7 +174,54 @@ fn uses(bytes: &[u8]) -> Use {
         }
         rest = after;
     }
-    let Some((&opcode, rest)) = rest.split_first() else {
+    rest.split_first().map(|(opcode, rest)| (*opcode, rest))
+}
+
+/// Whether an instruction has nothing to do with any status flag.
+pub(super) fn leaves_flags(bytes: &[u8]) -> bool {
+    let Some((opcode, rest)) = opcode_of(bytes) else {
+        return false;
+    };
+    match opcode {
+        // Moves and hints; movzx, movsx, bswap.
+        0x0f => matches!(
+            rest.first(),
+            Some(0x10..=0x17 | 0x1f | 0x28 | 0x29 | 0x6e | 0x6f | 0x7e | 0x7f | 0xb6 | 0xb7)
+                | Some(0xbe | 0xbf | 0xc8..=0xcf | 0xd6)
+        ),
+        // push, pop, movsxd, push, xchg, mov, lea, nop, cbw, cwd
+        0x50..=0x5f | 0x63 | 0x68 | 0x6a | 0x86..=0x8b | 0x8d | 0x90..=0x99 => true,
+        // movs, stos, lods, mov, leave
+        0xa4 | 0xa5 | 0xaa..=0xad | 0xb0..=0xbf | 0xc6 | 0xc7 | 0xc9 => true,
+        _ => false,
+    }
+}
+
+/// What a plain instruction does with the carry.
+fn uses_of_carry(bytes: &[u8]) -> Use {
+    let Some((opcode, rest)) = opcode_of(bytes) else {
+        return Use::Looks;
+    };
+    let modrm = rest.first().copied().unwrap_or_default();
+    let field = modrm >> 3 & 7;
+    match (opcode, uses(bytes)) {
+        (_, Use::Looks) => Use::Looks,
+        // cmovb, cmovae, setb, setae
+        (0x0f, _) if matches!(modrm, 0x42 | 0x43 | 0x92 | 0x93) => Use::Looks,
+        // adc, sbb
+        (0x10..=0x1f, _) => Use::Looks,
+        (0x80 | 0x81 | 0x83, _) if matches!(field, 2 | 3) => Use::Looks,
+        // rcl, rcr
+        (0xc0 | 0xc1 | 0xd0..=0xd3, _) if matches!(field, 2 | 3) => Use::Looks,
+        // inc, dec
+        (0xfe | 0xff, _) => Use::Ignores,
+        (_, uses) => uses,
+    }
+}
+
+/// What a plain instruction does with all flags but the carry.
+fn uses(bytes: &[u8]) -> Use {
+    let Some((opcode, rest)) = opcode_of(bytes) else {
         return Use::Looks;
     };
     let modrm = rest.first().copied().unwrap_or_default();
@@ -182,7 +291,7 @@ mod tests {
     /// What is said of an instruction holds for what another decoder says of it.
     #[test]
     fn nothing_is_said_that_another_decoder_denies() {
-        let (mut overwrites, mut ignores) = (0, 0);
+        let (mut overwrites, mut ignores, mut leaves, mut carry) = (0, 0, 0, 0);
         for start in 0..=0xffff_u16 {
             for (prefix, third) in [
                 (&[][..], 0x12),
@@ -205,10 +314,26 @@ mod tests {
                         continue;
                     }
                     let said = uses(&bytes[..i.len()]);
+                    if leaves_flags(&bytes[..i.len()]) {
+                        leaves += 1;
+                        let touched = i.rflags_modified() | i.rflags_read();
+                        assert!(touched & (STATUS | RflagsBits::CF) == 0, "{bytes:x?}");
+                    }
                     let new = i.rflags_written()
                         | i.rflags_cleared()
                         | i.rflags_set()
                         | i.rflags_undefined();
+                    match uses_of_carry(&bytes[..i.len()]) {
+                        Use::Looks => {}
+                        Use::Overwrites => {
+                            carry += 1;
+                            assert!(new & RflagsBits::CF != 0, "{bytes:x?}");
+                            assert!(i.rflags_read() & RflagsBits::CF == 0, "{bytes:x?}");
+                        }
+                        Use::Ignores => {
+                            assert!(i.rflags_read() & RflagsBits::CF == 0, "{bytes:x?}");
+                        }
+                    }
                     match said {
                         Use::Looks => continue,
                         Use::Overwrites => {
@@ -225,5 +350,6 @@ mod tests {
             overwrites > 20_000 && ignores > 50_000,
             "{overwrites} {ignores}"
         );
+        assert!(leaves > 20_000 && carry > 20_000, "{leaves} {carry}");
     }
 }

@@ -34,7 +34,7 @@ impl Translator {
     }
 
     /// Loads the operand of `xlat`: the byte at `rbx` + `al`.
-    fn load_table_byte(&mut self, operand: &Operand, to: Reg) {
+    pub(super) fn load_table_byte(&mut self, operand: &Operand, to: Reg) {
         let rex = 0x40 | (u8::from(to.0 >= 8)) << 2;
         // movzx to, al
         self.code.raw(&[rex, 0x0f, 0xb6, 0xc0 | (to.0 & 7) << 3]);
@@ -100,6 +100,12 @@ impl Translator {
             }
             Load::Before(_) | Load::BeforeStack(_) | Load::Xlat => {}
         }
+    }
+
+    /// The bytes of an instruction of the fragment being made.
+    pub(super) fn bytes_of(&self, insn: &Insn) -> &'static [u8] {
+        // SAFETY: the instruction was decoded from these bytes, and they are used before the app runs again.
+        unsafe { core::slice::from_raw_parts(self.from.at(insn.pc()), insn.size()) }
     }
 
     /// Appends the bytes of an instruction as they are.

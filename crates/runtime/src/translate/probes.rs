@@ -16,7 +16,7 @@ use crate::emit::{Code, GsOffset, Reg, Rel32};
 use crate::slot;
 use crate::strata::Sampler;
 
-const ZERO: u8 = 4;
+pub(super) const ZERO: u8 = 4;
 const NOT_ZERO: u8 = 5;
 
 impl Translator {
@@ -39,13 +39,25 @@ impl Translator {
         let Some(sampler) = self.sampler.as_mut() else {
             return Ok(None);
         };
-        let block = match sampler.block {
+        let counter = sampler.counter(site.regions, &event);
+        Ok(Some((counter, self.message_path(site, event)?)))
+    }
+
+    /// The path of messages about an event, where events are counted.
+    pub(super) fn message_path(
+        &mut self,
+        site: &mut Site<'_>,
+        event: Event,
+    ) -> Result<u32, DictionaryFull> {
+        let known = self.sampler.as_ref().and_then(|sampler| sampler.block);
+        let block = match known {
             Some(block) => block,
             None => site.shared.empty_block()?,
         };
-        sampler.block = Some(block);
-        let path = site.shared.message(block, event)?;
-        Ok(Some((sampler.counter(site.regions, &event), path)))
+        if let Some(sampler) = &mut self.sampler {
+            sampler.block = Some(block);
+        }
+        site.shared.message(block, event)
     }
 
     /// Counts an event, if events are counted; the app goes on at `next`.
@@ -91,7 +103,7 @@ impl Translator {
         event: Event,
         to: AppPc,
     ) -> Result<(), DictionaryFull> {
-        if self.stolen.is_some() || !self.flags_are_dead(site, to) {
+        if !self.flags_are_dead(site, to) {
             self.probe(site, event, to)?;
             return self.leave(site, to, None, 0, 0, None);
         }
@@ -100,6 +112,7 @@ impl Translator {
         };
         self.unspill_rdx();
         self.unspill_rcx();
+        self.give_back();
         let again = self.code.at(self.code.here());
         self.code.decrement_gs16(counter);
         self.code.patchable(2);
@@ -178,7 +191,7 @@ impl Translator {
 
 impl Code<'_> {
     /// `dec word gs:[slot]`, which changes all status flags but the carry.
-    fn decrement_gs16(&mut self, slot: GsOffset) {
+    pub(super) fn decrement_gs16(&mut self, slot: GsOffset) {
         self.raw(&[0x66, 0x65, 0xff, 0x0c, 0x25]);
         self.raw(&slot.0.to_le_bytes());
     }

@@ -86,9 +86,10 @@ impl Translator {
         }
         let first_step = site.cache.steps.len();
         let block = site.shared.close_block();
-        if let Some(p) = self.stolen {
+        if let (Some(p), false) = (self.stolen, self.samples()) {
             self.code.store_gs(slot!(spill_stolen), p);
             self.code.load_gs(p, WRITE_POINTER);
+            self.spilled.stolen = true;
         }
         let mut events = 0;
         let mut values = 0;
@@ -125,6 +126,7 @@ impl Translator {
             }
             let mut overwritten = None;
             if self.spilled != Spilled::NONE {
+                self.unpark_for(insn);
                 if insn.class == Class::Plain {
                     overwritten = insn.overwrites;
                 }
@@ -151,14 +153,28 @@ impl Translator {
                 }
                 continue;
             }
+            let about = self.query_about(site, insn);
+            if let Some(about) = about
+                && insn.class == Class::Plain
+            {
+                let far = self.copy_queried(site, insn, about);
+                site.cache.steps.push(Step { far, ..step });
+                continue;
+            }
             if insn.class == Class::Plain {
                 let slot = 4 + 8 * values as i32;
-                let probe = insn.load.zip(self.stolen);
+                let sampled = insn.load.filter(|_| self.samples());
+                let probe = insn.load.zip(self.stolen).filter(|_| sampled.is_none());
                 if let Some((load, p)) = probe {
                     self.probe_before(insn, load, p, slot);
                 }
+                if let Some(load) = sampled {
+                    self.read_value(insn, load);
+                }
+                let at_fault = self.spilled;
                 let next = (!last).then(|| &insns[n + 1]);
-                if probe.is_none() {
+                let probed = probe.is_some() || sampled.is_some();
+                if !probed {
                     self.room_for_pair(insn, next);
                 }
                 // A gap is in the step of what follows it: behind what is in front, that is at a boundary.
@@ -168,13 +184,11 @@ impl Translator {
                 self.is_work(from_here);
                 let len = insn.size() as u16;
                 match site.cache.steps[first_step..].last_mut() {
-                    Some(before)
-                        if !gap && probe.is_none() && far.is_none() && before.goes_on(&step) =>
-                    {
+                    Some(before) if !gap && !probed && far.is_none() && before.goes_on(&step) => {
                         before.copied += len;
                     }
                     _ => {
-                        let copied = if !gap && probe.is_none() && far.is_none() {
+                        let copied = if !gap && !probed && far.is_none() {
                             len
                         } else {
                             0
@@ -182,6 +196,7 @@ impl Translator {
                         site.cache.steps.push(Step {
                             copied,
                             far,
+                            at_fault,
                             ..step
                         });
                     }
@@ -195,9 +210,14 @@ impl Translator {
                     events += 1;
                     values += 1;
                 }
+                if let Some(load) = sampled {
+                    let rest = &insns[n + 1..self.count];
+                    self.sample(site, insn, load, rest, end)?;
+                }
                 continue;
             }
             site.cache.steps.push(step);
+            self.query_before(site, insn, about);
             match insn.class {
                 Class::Jmp(_) => {}
                 Class::Jcc(condition, to) if closes && to == app => {
@@ -266,6 +286,7 @@ impl Translator {
                 Class::Popf => {
                     self.pop_flags(site, insn, events, values);
                     self.is_work(from_here);
+                    self.query_after(site, insn, about);
                 }
                 Class::Plain | Class::Unknown | Class::Unsupported | Class::Gs | Class::Request => {
                 }
@@ -278,6 +299,7 @@ impl Translator {
             self.end_way(site, app)?;
         } else if let Some(to) = end {
             self.make_flags();
+            self.unpark();
             self.leave(site, to, block, events, values, None)?;
         }
         for n in 0..self.tails.len() {
@@ -370,7 +392,7 @@ impl Translator {
     /// Whether a taken branch has nothing to do on its way out.
     fn leaves_directly(&self, events: usize) -> bool {
         let nothing = !self.wants(Kind::Edge) && events == 0;
-        nothing && !self.config.windows && self.stolen.is_none() && self.spilled == Spilled::NONE
+        nothing && !self.config.windows && self.spilled == Spilled::NONE
     }
 
     /// A conditional branch whose taken side leaves from `from`. Returns how many events the main

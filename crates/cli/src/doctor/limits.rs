@@ -1,0 +1,230 @@
+//! What Trommel does not do, and why: said here, not found out.
+//!
+//! The short form of `docs/limits.md`, by its headings: every one of them has a row here.
+
+/// Rows of one heading.
+pub(super) struct Section {
+    /// The heading in `docs/limits.md`.
+    pub(super) heading: &'static str,
+    /// What, and why.
+    pub(super) rows: &'static [(&'static str, &'static str)],
+}
+
+/// All of them.
+pub(super) const NOT_SUPPORTED: &[Section] = &[
+    Section {
+        heading: "Programs that run natively",
+        rows: &[
+            (
+                "32-bit and x32 programs",
+                "the translator knows 64-bit mode only",
+            ),
+            (
+                "other architectures",
+                "events are defined by x86-64 instructions",
+            ),
+            (
+                "setuid, setgid and file capabilities",
+                "the kernel drops them for a traced program, so it runs natively; run trommel as that user",
+            ),
+            (
+                "programs that may not be read",
+                "the runtime cannot be put into them",
+            ),
+            (
+                "programs that a debugger or strace holds",
+                "a process has one tracer",
+            ),
+        ],
+    },
+    Section {
+        heading: "Programs that are let go when they do this",
+        rows: &[
+            (
+                "programs that use GS, or set its base",
+                "the runtime finds its thread by it, so they are let go there",
+            ),
+            (
+                "programs that restrict their own system calls (seccomp)",
+                "the runtime's might be refused, so they are let go when they set the filter",
+            ),
+            (
+                "seccomp filters set for all threads at once that refuse arch_prctl or futex",
+                "the other threads need these calls to leave, and the filter is upon them before that",
+            ),
+            (
+                "programs that turn on their shadow stack",
+                "fragments do not return where they were called from, so they are let go there",
+            ),
+            (
+                "restartable sequences (rseq) of a program's own",
+                "the kernel would not restart them in the code cache, so the program is let go in front of the first",
+            ),
+            (
+                "programs that single-step themselves with the trap flag",
+                "they would see each instruction of the code cache, so they are let go where they set it",
+            ),
+            (
+                "xbegin, far transfers and what only the kernel may execute",
+                "what they do depends on where they are, so the program is let go in front of them",
+            ),
+            (
+                "more than 4096 threads at a time",
+                "the mappings that each needs would be missing in the program, which is let go",
+            ),
+            (
+                "processes that share the program's memory and run on beside it, with --no-follow",
+                "they would use the code cache of a program that is observed, which is let go",
+            ),
+            (
+                "code with new bytes without end",
+                "33 million paths of fragments can be numbered; then the program is let go",
+            ),
+        ],
+    },
+    Section {
+        heading: "Processes",
+        rows: &[
+            (
+                "processes that go on when the first program has ended",
+                "they are let go, as the command ends when the program does",
+            ),
+            (
+                "more than 1024 processes at a time that came of one program by fork",
+                "each has a slot in a file that they share; further ones run natively",
+            ),
+            (
+                "children of a program that was let go",
+                "it has nothing of ours any more that would follow them",
+            ),
+        ],
+    },
+    Section {
+        heading: "Relational queries",
+        rows: &[
+            (
+                "queries for events, facts of a pipeline, results of system calls, and interrupt",
+                "only a model of hardware knows the first, and interrupt is not done yet; they are refused",
+            ),
+            (
+                "queries with -p, --budget and the kinds value and type",
+                "no probe of a query is made there; they are refused",
+            ),
+            (
+                "registers of x87, MMX, masks, xmm16 to xmm31, gathers and scatters in queries",
+                "they are not read, and told as 0",
+            ),
+            (
+                "what a query tells of memory that another thread writes at the same time",
+                "it is read behind the instruction",
+            ),
+        ],
+    },
+    Section {
+        heading: "Threads and signals",
+        rows: &[
+            (
+                "breakpoints that a debugger sets while a program is observed",
+                "they are in the program's own code, which is not executed",
+            ),
+            (
+                "real-time priorities, to keep others from the processor",
+                "a thread whose records the host has not yet taken waits, and others run",
+            ),
+            (
+                "alignment checks (AC) while SIGBUS is blocked, where values are recorded",
+                "the runtime's stores are checked too, and the kernel ends the program",
+            ),
+        ],
+    },
+    Section {
+        heading: "Code that changes",
+        rows: &[(
+            "code that another process, a device or io_uring changes",
+            "no store instruction and no system call of the program tells of it",
+        )],
+    },
+    Section {
+        heading: "Attaching (`record -p`)",
+        rows: &[
+            (
+                "record -p of programs that are stopped, restrict their system calls, or use GS or a shadow stack",
+                "they are refused, and stay as they are",
+            ),
+            (
+                "processes that a program starts while record -p has it",
+                "one process is taken, and let go again",
+            ),
+            (
+                "the rest of a timeout in epoll_wait, sigtimedwait, semtimedop, io_getevents and sockets with one, when -p takes or lets go the thread",
+                "the kernel does not tell how much is left, so the call is made again with all of it",
+            ),
+        ],
+    },
+    Section {
+        heading: "Windows",
+        rows: &[
+            (
+                "programs that a process executes, with --budget",
+                "it executes them while it is native, when nobody is asked",
+            ),
+            (
+                "windows in programs that cancel threads, or handle or ignore signal 32 themselves",
+                "that signal begins them",
+            ),
+            (
+                "what lies shortly behind system calls, as often as the rest, with --budget",
+                "windows end in front of them",
+            ),
+        ],
+    },
+    Section {
+        heading: "Memory and machine",
+        rows: &[
+            (
+                "exact counts of more values than fit into --memory",
+                "seldom ones are dropped; the report tells how many, and how far off counts may be",
+            ),
+            (
+                "--budget where the kernel refuses perf events",
+                "they begin the windows, so it is refused",
+            ),
+        ],
+    },
+    Section {
+        heading: "Failures of the runtime",
+        rows: &[(
+            "programs that block SIGSEGV or SIGILL while the runtime fails",
+            "the kernel ends them; others are let go and run on",
+        )],
+    },
+    Section {
+        heading: "Traces (`trommel run`)",
+        rows: &[
+            (
+                "traces of code that a program makes while it runs",
+                "it may change",
+            ),
+            (
+                "variables in registers once a program has a second thread",
+                "another thread may write to the stack frame; --opt aggressive says that none does",
+            ),
+        ],
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_heading_of_the_document_has_rows() {
+        let document = include_str!("../../../../docs/limits.md");
+        let theirs: Vec<&str> = (document.lines())
+            .filter_map(|line| line.strip_prefix("## "))
+            .collect();
+        let ours: Vec<&str> = NOT_SUPPORTED.iter().map(|s| s.heading).collect();
+        assert_eq!(theirs, ours);
+        assert!(NOT_SUPPORTED.iter().all(|s| !s.rows.is_empty()));
+    }
+}

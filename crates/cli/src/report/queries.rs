@@ -1,0 +1,296 @@
+//! What relational queries came to.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+
+use trommel_profile::queries::{Queries, Told};
+use trommel_query::disassemble::{clause, rule};
+use trommel_query::program::Query;
+use trommel_query::{Field, Program, Rate, image};
+use trommel_tuple::Place;
+
+use super::text::Style;
+use super::view::View;
+use crate::json::Json;
+use crate::output::{grouped, percent, printable};
+
+/// A query, and what it came to.
+struct Answer<'p> {
+    query: Query,
+    /// Executions of its instructions, records made, and those that were not filtered out.
+    seen: [u64; 3],
+    /// Messages sent and dropped, records counted.
+    done: [u64; 3],
+    /// Most frequent first.
+    messages: Vec<(&'p Told, u64)>,
+}
+
+fn answers<'p>(program: &Program, known: &'p Queries) -> Vec<Answer<'p>> {
+    let all = program.queries().into_iter();
+    let answer = |query: Query| {
+        let mut seen = [0_u64; 3];
+        for entry in query.entries.iter() {
+            if let Some(of) = known.seen.get(&(entry.number() as u8)) {
+                for (sum, n) in seen.iter_mut().zip([of.executed, of.profiled, of.acted]) {
+                    *sum = sum.saturating_add(n);
+                }
+            }
+        }
+        let mut done = [0_u64; 3];
+        for of in known
+            .done
+            .iter()
+            .skip(query.code.start)
+            .take(query.code.len())
+        {
+            for (sum, n) in done.iter_mut().zip([of.sent, of.dropped, of.counted]) {
+                *sum = sum.saturating_add(n);
+            }
+        }
+        let own = |told: &Told| query.code.contains(&usize::from(told.at));
+        let messages = known.messages.iter().filter(|(told, _)| own(told));
+        let mut messages: Vec<(&Told, u64)> = messages.map(|(told, n)| (told, *n)).collect();
+        messages.sort_by_key(|(told, n)| (Reverse(*n), *told));
+        Answer {
+            query,
+            seen,
+            done,
+            messages,
+        }
+    };
+    all.map(answer).collect()
+}
+
+fn header(query: &Query) -> String {
+    let fields: Vec<&str> = query.fields.iter().map(Field::name).collect();
+    let selectors = query.entries.selectors().join(" ");
+    format!(
+        "for {selectors} {} collect {}",
+        query.rate,
+        fields.join(" ")
+    )
+}
+
+/// Writes a table for each query, with `top` messages.
+pub(super) fn write(
+    out: &mut impl Write,
+    view: &mut View<'_>,
+    top: usize,
+    style: Style,
+) -> io::Result<()> {
+    let Some(queries) = &view.profile.queries else {
+        return Ok(());
+    };
+    let Ok(program) = image::decode(&queries.program) else {
+        return writeln!(out, "# queries: their program cannot be read");
+    };
+    for answer in answers(&program, queries) {
+        let [executed, profiled, acted] = answer.seen.map(grouped);
+        let filtered = grouped(answer.seen[1].saturating_sub(answer.seen[2]));
+        let [sent, dropped, counted] = answer.done;
+        writeln!(
+            out,
+            "# {}",
+            style.strong(&printable(&header(&answer.query)))
+        )?;
+        let up_to = match answer.query.rate {
+            Rate::ALWAYS => "",
+            _ => " up to the last profiled",
+        };
+        write!(
+            out,
+            "#   {executed} executed{up_to}, {profiled} profiled, {filtered} filtered out, {acted} acted on: {} sent",
+            grouped(sent)
+        )?;
+        if dropped > 0 {
+            write!(out, ", {} DROPPED", grouped(dropped))?;
+        }
+        writeln!(out)?;
+        if counted > 0 {
+            let counts = answer
+                .query
+                .code
+                .clone()
+                .zip(&queries.done[answer.query.code.start..]);
+            for (at, done) in counts.filter(|(_, done)| done.counted > 0) {
+                let text = clause(&program.code()[at], answer.query.fields);
+                writeln!(
+                    out,
+                    "#   {} counted by {}",
+                    grouped(done.counted),
+                    printable(&text)
+                )?;
+            }
+        }
+        messages(out, view, queries, &answer, top, style)?;
+    }
+    if queries.untabulated > 0 {
+        writeln!(
+            out,
+            "# {} MESSAGES ARE NOT SHOWN: more different ones than are told apart; collect fewer fields, or use --messages",
+            grouped(queries.untabulated)
+        )?;
+    }
+    for rule in unmet(&program, queries) {
+        writeln!(out, "# no code was met of: {}", printable(&rule))?;
+    }
+    Ok(())
+}
+
+fn unmet(program: &Program, queries: &Queries) -> Vec<String> {
+    let rules = queries.unmet.iter();
+    let rules = rules.filter_map(|n| program.tags().get(usize::from(*n)));
+    rules.map(rule).collect()
+}
+
+fn messages(
+    out: &mut impl Write,
+    view: &mut View<'_>,
+    queries: &Queries,
+    answer: &Answer<'_>,
+    top: usize,
+    style: Style,
+) -> io::Result<()> {
+    if answer.messages.is_empty() {
+        return Ok(());
+    }
+    let all = answer
+        .messages
+        .iter()
+        .map(|(_, n)| *n)
+        .fold(0, u64::saturating_add);
+    let titles = ["messages", "%", "queue"].map(str::to_owned).into_iter();
+    let fields = answer.query.fields.iter().map(|f| f.name().to_owned());
+    let mut rows: Vec<Vec<String>> = vec![titles.chain(fields).collect()];
+    for (told, count) in answer.messages.iter().take(top) {
+        let first = [
+            grouped(*count),
+            format!("{:.1}", percent(*count, all)),
+            told.queue.to_string(),
+        ];
+        let places = places(queries, told);
+        let words = told
+            .words
+            .iter()
+            .enumerate()
+            .map(|(n, word)| match places >> n & 1 {
+                0 => format!("{word:#x}"),
+                _ => printable(&view.name(Place::from_word(*word))),
+            });
+        rows.push(first.into_iter().chain(words).collect());
+    }
+    columns(out, &rows, style)?;
+    let more = answer.messages.len().saturating_sub(top);
+    match more {
+        0 => Ok(()),
+        n => writeln!(out, "# and {} more kinds of messages", grouped(n as u64)),
+    }
+}
+
+/// Aligned to the left, but for the first three, which are numbers.
+fn columns(out: &mut impl Write, rows: &[Vec<String>], style: Style) -> io::Result<()> {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |n: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(n));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..count).map(width).collect();
+    for (number, row) in rows.iter().enumerate() {
+        let mut line = String::new();
+        for (n, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            match n {
+                0..3 => line.push_str(&format!("  {cell:>width$}")),
+                _ => line.push_str(&format!("  {cell:<width$}")),
+            }
+        }
+        let line = line.trim_end();
+        match number {
+            0 => writeln!(out, "{}", style.strong(line))?,
+            _ => writeln!(out, "{line}")?,
+        }
+    }
+    Ok(())
+}
+
+fn places(queries: &Queries, told: &Told) -> u8 {
+    let places = queries.places.get(usize::from(told.at));
+    places.copied().unwrap_or(0)
+}
+
+/// Writes the member `queries`, if any were put; `top` limits messages.
+pub(super) fn json<W: Write>(
+    json: &mut Json<W>,
+    view: &mut View<'_>,
+    top: usize,
+    mut place: impl FnMut(&mut Json<W>, &mut View<'_>, &str, Place) -> io::Result<()>,
+) -> io::Result<()> {
+    let Some(queries) = &view.profile.queries else {
+        return Ok(());
+    };
+    let Ok(program) = image::decode(&queries.program) else {
+        return Ok(());
+    };
+    json.member_array("queries")?;
+    for answer in answers(&program, queries) {
+        json.object()?;
+        json.text("header", &header(&answer.query))?;
+        json.member_array("fields")?;
+        for field in answer.query.fields.iter() {
+            json.element(field.name())?;
+        }
+        json.end_array()?;
+        let [executed, profiled, acted] = answer.seen;
+        let [sent, dropped, counted] = answer.done;
+        for (name, number) in [
+            ("executed", executed),
+            ("profiled", profiled),
+            ("filtered", profiled.saturating_sub(acted)),
+            ("sent", sent),
+            ("dropped", dropped),
+            ("counted", counted),
+        ] {
+            json.number(name, number)?;
+        }
+        json.member_array("instructions")?;
+        for at in answer.query.code.clone() {
+            json.object()?;
+            json.number("instruction", at as u64)?;
+            json.text("clause", &clause(&program.code()[at], answer.query.fields))?;
+            let done = queries.done.get(at).copied().unwrap_or_default();
+            json.number("sent", done.sent)?;
+            json.number("dropped", done.dropped)?;
+            json.number("counted", done.counted)?;
+            json.end_object()?;
+        }
+        json.end_array()?;
+        json.member_array("messages")?;
+        for (told, count) in answer.messages.iter().take(top) {
+            json.object()?;
+            json.number("count", *count)?;
+            json.number("queue", told.queue)?;
+            json.number("instruction", told.at)?;
+            let places = places(queries, told);
+            for ((n, word), field) in told
+                .words
+                .iter()
+                .enumerate()
+                .zip(answer.query.fields.iter())
+            {
+                match places >> n & 1 {
+                    0 => json.number(field.name(), *word)?,
+                    _ => place(json, view, field.name(), Place::from_word(*word))?,
+                }
+            }
+            json.end_object()?;
+        }
+        json.end_array()?;
+        json.end_object()?;
+    }
+    json.end_array()?;
+    json.number("messages_not_told_apart", queries.untabulated)?;
+    json.member_array("tags_without_code")?;
+    for rule in unmet(&program, queries) {
+        json.element(&rule)?;
+    }
+    json.end_array()
+}

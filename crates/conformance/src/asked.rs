@@ -1,0 +1,203 @@
+//! What relational queries ask, answered by single-stepping: an exact and slow oracle.
+//!
+//! Every instruction that a program executes is looked at with `ptrace` before and after, and the facts of
+//! each are given to the reference engine. Where memory and registers are looked at *only* before or only after,
+//! as the runtime does, an instruction's facts must come out the same.
+//!
+//! The program runs where the kernel puts programs that ask for no randomness, with no environment, so that
+//! all its registers and memory are what they are in another such run.
+#![allow(unsafe_code, reason = "ptrace has no safe form")]
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic};
+use trommel_query::engine::{Log, thread_seed};
+use trommel_query::observe::{Machine, Observation, Segment};
+use trommel_query::{Class, Engine, Entry, Facts, Field, FieldSet, Operation, Program, Subject};
+
+use crate::stepper::{is_rep, registers, wait};
+
+/// The number of the only thread.
+const THREAD: u32 = 1;
+
+/// A command whose program runs at the same addresses, with the same memory, each time.
+pub fn steady(argv: &[&Path]) -> Command {
+    let mut command = Command::new(argv[0]);
+    command.args(&argv[1..]).env_clear();
+    command.stdin(Stdio::null()).stderr(Stdio::null());
+    // SAFETY: the closure runs between fork and exec and makes one system call.
+    unsafe {
+        command.pre_exec(
+            || match libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) {
+                -1 => Err(io::Error::last_os_error()),
+                _ => Ok(()),
+            },
+        );
+    }
+    command
+}
+
+/// What the queries of `question` do in a run of `program`, at most `limit` instructions long, whose code
+/// has the tags that `tag` says. The engine's seed is `seed`.
+pub fn answers(
+    program: &Path,
+    question: &Program,
+    seed: u64,
+    tag: impl Fn(u64) -> u8,
+    limit: u64,
+) -> io::Result<Log> {
+    let mut command = steady(&[program]);
+    command.stdout(Stdio::null());
+    // SAFETY: as above.
+    unsafe {
+        command.pre_exec(|| match libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        });
+    }
+    let mut child = command.spawn()?;
+    let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
+    let result = walk(pid, question, seed, tag, limit);
+    let _ = child.kill();
+    let _ = child.wait();
+    result
+}
+
+fn walk(
+    pid: i32,
+    question: &Program,
+    seed: u64,
+    tag: impl Fn(u64) -> u8,
+    limit: u64,
+) -> io::Result<Log> {
+    wait(pid)?;
+    let memory = File::open(format!("/proc/{pid}/mem"))?;
+    let mut engine = Engine::new(question, thread_seed(seed, THREAD));
+    let mut log = Log::default();
+    let mut info = InstructionInfoFactory::new();
+    let mut decoded: HashMap<(u64, [u8; 15]), (Instruction, Observation)> = HashMap::new();
+    let every: FieldSet = (Field::ALL.into_iter())
+        .filter(|field| !field.is_of_pipeline())
+        .collect();
+    let mut now = State::of(pid, &memory)?;
+    // Of a repeated instruction, from the first time on.
+    let mut begun: Option<Facts> = None;
+    for _ in 0..limit {
+        let pc = now.general.rip;
+        let mut bytes = [0; 15];
+        memory.read_at(&mut bytes, pc)?;
+        let (instruction, observation) = decoded.entry((pc, bytes)).or_insert_with(|| {
+            let i = Decoder::with_ip(64, &bytes, pc, DecoderOptions::NONE).decode();
+            let observation = Observation::of(&mut info, &i, every);
+            (i, observation)
+        });
+        let before = begun.take().unwrap_or_else(|| observation.before(&now));
+        let mut offer = |facts: Facts| {
+            let class = Class::new(observation.operation(), tag(pc)).expect("a tag below 4");
+            let facts = facts.with(Field::Thread, THREAD.into());
+            engine.offer(Entry::of(Subject::Class(class)), &facts, &mut log);
+        };
+        // The last one of a program has no after.
+        let is_call = instruction.mnemonic() == Mnemonic::Syscall;
+        if is_call {
+            offer(before);
+        }
+        // SAFETY: a ptrace request on our stopped child, with no memory of ours.
+        if unsafe { libc::ptrace(libc::PTRACE_SINGLESTEP, pid, 0, 0) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let Some(stop) = wait(pid)? else {
+            engine.finish(&mut log);
+            return Ok(log);
+        };
+        if stop != libc::SIGTRAP {
+            return Err(io::Error::other(format!("signal {stop} at {pc:#x}")));
+        }
+        now = State::of(pid, &memory)?;
+        if is_rep(instruction) && now.general.rip == pc {
+            begun = Some(before);
+            continue;
+        }
+        if is_call {
+            continue;
+        }
+        let transfers = [Operation::Branch, Operation::Jump];
+        let facts = match transfers.contains(&observation.operation()) {
+            true => before,
+            false => observation.late(&now, before),
+        };
+        if transfers.contains(&observation.operation()) && facts.get(Field::Res1) != now.general.rip
+        {
+            return Err(io::Error::other(format!("{pc:#x} leads elsewhere")));
+        }
+        offer(facts);
+    }
+    Err(io::Error::other(format!("more than {limit} instructions")))
+}
+
+/// Registers of the stopped program, and its memory.
+struct State<'a> {
+    general: libc::user_regs_struct,
+    vectors: [[u64; 2]; 16],
+    memory: &'a File,
+}
+
+impl<'a> State<'a> {
+    fn of(pid: i32, memory: &'a File) -> io::Result<Self> {
+        let mut fp = std::mem::MaybeUninit::<libc::user_fpregs_struct>::zeroed();
+        // SAFETY: the kernel fills exactly one user_fpregs_struct.
+        if unsafe { libc::ptrace(libc::PTRACE_GETFPREGS, pid, 0, fp.as_mut_ptr()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: an integer-only struct, zeroed and then filled.
+        let fp = unsafe { fp.assume_init() };
+        let mut vectors = [[0; 2]; 16];
+        for (vector, words) in vectors.iter_mut().zip(fp.xmm_space.chunks(4)) {
+            let half = |n: usize| u64::from(words[n]) | u64::from(words[n + 1]) << 32;
+            *vector = [half(0), half(2)];
+        }
+        Ok(Self {
+            general: registers(pid)?,
+            vectors,
+            memory,
+        })
+    }
+}
+
+impl Machine for State<'_> {
+    fn general(&self, number: u8) -> u64 {
+        let r = &self.general;
+        [
+            r.rax, r.rcx, r.rdx, r.rbx, r.rsp, r.rbp, r.rsi, r.rdi, r.r8, r.r9, r.r10, r.r11,
+            r.r12, r.r13, r.r14, r.r15,
+        ][usize::from(number)]
+    }
+
+    fn vector(&self, number: u8) -> [u64; 2] {
+        self.vectors[usize::from(number)]
+    }
+
+    fn flags(&self) -> u64 {
+        self.general.eflags
+    }
+
+    fn segment(&self, segment: Segment) -> u64 {
+        match segment {
+            Segment::Fs => self.general.fs_base,
+            Segment::Gs => self.general.gs_base,
+        }
+    }
+
+    fn memory(&self, address: u64, size: u8) -> Option<u64> {
+        let mut bytes = [0; 8];
+        let wanted = &mut bytes[..usize::from(size)];
+        self.memory.read_exact_at(wanted, address).ok()?;
+        Some(u64::from_le_bytes(bytes))
+    }
+}

@@ -1,0 +1,313 @@
+//! Same answers: what `record -q` sends and counts is what the reference engine does with the facts that a
+//! single-stepper sees, message by message, for random queries over all classes and fields.
+//!
+//! `TROMMEL_QUERY_SEED` adds a seed of your own; a failure names the seed and the query.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use libtest_mimic::{Arguments, Trial};
+use serde_json::Value;
+use trommel_compress::random::SplitMix64;
+use trommel_conformance::asked::{answers, steady};
+use trommel_conformance::exec::{Scratch, cache_dir, trommel, workspace};
+use trommel_conformance::program::compile;
+use trommel_query::engine::{Effect, Log};
+use trommel_query::tag::Where;
+use trommel_query::{Field, Operation, Program, assemble};
+
+/// Seeds of random queries.
+const SEEDS: u64 = 12;
+const LIMIT: u64 = 1_000_000;
+/// What `record` starts from.
+const ENGINE_SEED: u64 = 1;
+/// Optimisations that the program is built with.
+const BUILDS: [&str; 2] = ["-O2", "-O0"];
+
+fn main() {
+    let args = Arguments::from_args();
+    let own = std::env::var("TROMMEL_QUERY_SEED").ok();
+    let own = own.map(|seed| seed.parse::<u64>().expect("a number"));
+    let mut trials: Vec<Trial> = (0..SEEDS)
+        .chain(own)
+        .map(|seed| {
+            let check = move || Ok(same(seed, &query(seed))?);
+            Trial::test(format!("random queries, seed {seed}"), check)
+        })
+        .collect();
+    for (name, text) in [
+        (
+            "edges",
+            "for opBRANCH * every 16 collect pc misc; send 1 stop;",
+        ),
+        (
+            "stores",
+            "tag 1 symbol store_reference;\n\
+             for opSTORE 1 always collect op1 op2 op3; if op1 <> 0 then send 3 stop else stop;",
+        ),
+        (
+            "everything",
+            "for opJMP * opBRANCH * opLOAD * opSTORE * opALU * opMULT * opFLOAT * opSYS * \
+             always collect pc op1 op2 op3 misc; send 1..3; if pc bset 1 then count; stop;",
+        ),
+    ] {
+        trials.push(Trial::test(name, move || {
+            (0..BUILDS.len() as u64).try_for_each(|seed| Ok(same(seed, text)?))
+        }));
+    }
+    libtest_mimic::run(&args, trials).exit();
+}
+
+fn build(flag: &str) -> Result<PathBuf, String> {
+    let dir = cache_dir().join("queries");
+    fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
+    let out = dir.join(format!("mixed{flag}"));
+    let flags = [
+        flag,
+        "-static",
+        "-nostdlib",
+        "-no-pie",
+        "-fno-builtin",
+        "-fno-stack-protector",
+        "-fno-tree-loop-distribute-patterns",
+        "-fcf-protection=none",
+    ];
+    let source = workspace().join("tests/queries/mixed.c");
+    compile(&source, &flags.map(str::to_owned), &out)?;
+    Ok(out)
+}
+
+/// Functions of a program: where they are.
+fn functions(program: &Path) -> Result<BTreeMap<String, (u64, u64)>, String> {
+    let said = Command::new("nm").arg("-S").arg(program).output();
+    let said = said.map_err(|e| format!("nm: {e}"))?;
+    let hex = |s: &str| u64::from_str_radix(s, 16).ok();
+    let lines = String::from_utf8_lossy(&said.stdout).into_owned();
+    Ok(lines
+        .lines()
+        .filter_map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [start, size, _, name] = words[..] else {
+                return None;
+            };
+            Some((name.to_owned(), (hex(start)?, hex(start)? + hex(size)?)))
+        })
+        .collect())
+}
+
+/// One message, or what an instruction counted.
+type Line = (u64, u64, Vec<u64>);
+
+fn same(seed: u64, text: &str) -> Result<(), String> {
+    let program = build(BUILDS[seed as usize % BUILDS.len()])?;
+    let describe = |what: &str| format!("{what}\n{text}");
+    let question = assemble(text).map_err(|found| describe(&format!("{found:?}")))?;
+    let question = question.program;
+    let functions = functions(&program)?;
+    let rules = question.tags();
+    let tag = |pc: u64| {
+        let rule = rules.iter().rev().find(|rule| match &rule.place {
+            Where::Symbol(name) => {
+                let range = functions.get(name);
+                range.is_some_and(|(from, to)| (*from..*to).contains(&pc))
+            }
+            Where::Range { from, to, .. } => (*from..*to).contains(&pc),
+            Where::Module(name) => program.file_name().is_some_and(|f| f == name.as_str()),
+        });
+        rule.map_or(0, |rule| rule.tag)
+    };
+    let log = answers(&program, &question, ENGINE_SEED, tag, LIMIT);
+    let log = log.map_err(|e| describe(&format!("stepping: {e}")))?;
+    let Some(bin) = trommel() else {
+        return Err("there is no trommel".into());
+    };
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let (file, data) = (scratch.path("q.rpa"), scratch.path("data"));
+    let messages = scratch.path("messages");
+    fs::write(&file, text).map_err(|e| e.to_string())?;
+    let argv: [&Path; 10] = [
+        bin,
+        Path::new("record"),
+        Path::new("-q"),
+        &file,
+        Path::new("--messages"),
+        &messages,
+        Path::new("-o"),
+        &data,
+        Path::new("--"),
+        &program,
+    ];
+    let done = steady(&argv).stdout(Stdio::null()).status();
+    done.map_err(|e| e.to_string())?;
+    let sent = fs::read_to_string(&messages).map_err(|e| describe(&format!("no messages: {e}")))?;
+    let sent: Vec<Line> = sent.lines().map(line).collect::<Result<_, _>>()?;
+    compare(&question, &log, &sent).map_err(|what| describe(&what))?;
+    let report = report(bin, &data)?;
+    totals(&question, &log, &report).map_err(|what| describe(&what))
+}
+
+/// A line of the messages: queue, instruction, words.
+fn line(text: &str) -> Result<Line, String> {
+    let line: Value = serde_json::from_str(text).map_err(|e| format!("{text}: {e}"))?;
+    let number = |value: &Value| value.as_u64().or_else(|| value["address"].as_u64());
+    let words =
+        (Field::ALL.iter()).filter_map(|field| line["words"].get(field.name()).and_then(number));
+    let of = |name: &str| line[name].as_u64().ok_or(format!("{text}: no {name}"));
+    Ok((of("queue")?, of("instruction")?, words.collect()))
+}
+
+fn compare(question: &Program, log: &Log, sent: &[Line]) -> Result<(), String> {
+    let fields = |at: usize| {
+        let queries = question.queries();
+        let query = queries.into_iter().find(|query| query.code.contains(&at));
+        query.map_or(0, |query| query.fields.len())
+    };
+    let expected = log.0.iter().filter_map(|effect| match effect {
+        Effect::Message {
+            at, queue, record, ..
+        } => {
+            let words = record.0[..fields(at.number())].to_vec();
+            Some((u64::from(*queue), at.number() as u64, words))
+        }
+        _ => None,
+    });
+    let expected: Vec<Line> = expected.collect();
+    let differs = expected.iter().zip(sent).position(|(a, b)| a != b);
+    if let Some(n) = differs {
+        let (a, b) = (&expected[n], &sent[n]);
+        return Err(format!("message {n} is {b:x?} and should be {a:x?}"));
+    }
+    match expected.len() == sent.len() {
+        true => Ok(()),
+        false => Err(format!(
+            "there are {} messages and should be {}; the first beyond: {:x?}",
+            sent.len(),
+            expected.len(),
+            expected.get(sent.len()).or(sent.get(expected.len())),
+        )),
+    }
+}
+
+fn report(bin: &Path, data: &Path) -> Result<Value, String> {
+    let said = Command::new(bin)
+        .arg("report")
+        .arg("--json")
+        .arg(data)
+        .output();
+    let said = said.map_err(|e| e.to_string())?;
+    serde_json::from_slice(&said.stdout).map_err(|e| e.to_string())
+}
+
+/// The sums that are reported are those of the messages and of what was counted.
+fn totals(question: &Program, log: &Log, report: &Value) -> Result<(), String> {
+    let counted = log.counts(question);
+    let queries = report["queries"].as_array().ok_or("no queries")?;
+    for instruction in queries
+        .iter()
+        .flat_map(|q| q["instructions"].as_array())
+        .flatten()
+    {
+        let at = instruction["instruction"].as_u64().ok_or("no number")?;
+        let sends =
+            |e: &&Effect| matches!(e, Effect::Message { at: a, .. } if a.number() as u64 == at);
+        let sent = log.0.iter().filter(sends).count() as u64;
+        let expected = (Some(sent), Some(counted[at as usize]));
+        let said = (
+            instruction["sent"].as_u64(),
+            instruction["counted"].as_u64(),
+        );
+        if said != expected {
+            return Err(format!(
+                "instruction {at}: {said:?}, and should be {expected:?}"
+            ));
+        }
+    }
+    for query in queries {
+        let of = |name: &str| query[name].as_u64();
+        let messages = query["messages"].as_array().into_iter().flatten();
+        let sum: u64 = messages.filter_map(|m| m["count"].as_u64()).sum();
+        if of("sent") != Some(sum) || of("dropped") != Some(0) {
+            return Err(format!("{sum} messages are told of in {query}"));
+        }
+    }
+    Ok(())
+}
+
+/// Random queries about what a program can be seen to do.
+fn query(seed: u64) -> String {
+    let mut random = SplitMix64::new(seed);
+    let mut below = move |bound: usize| random.below(bound as u64) as usize;
+    let places = [
+        "symbol sort",
+        "symbol hash",
+        "symbol oddities",
+        "symbol store_reference",
+        "symbol _start",
+        "pc 0x401000..0x401100",
+        "module \"mixed-O2\"",
+    ];
+    let mut text = String::new();
+    for _ in 0..below(4) {
+        let (tag, place) = (below(4), places[below(places.len())]);
+        text.push_str(&format!("tag {tag} {place};\n"));
+    }
+    let mut free: Vec<(Operation, usize)> = (Operation::ALL.into_iter())
+        .flat_map(|operation| (0..4).map(move |tag| (operation, tag)))
+        .collect();
+    for _ in 0..1 + below(4) {
+        let mut system = false;
+        text.push_str("for");
+        for _ in 0..1 + below(6) {
+            // Mostly tag 0, which most code has.
+            let own = free
+                .iter()
+                .position(|(_, tag)| *tag == 0)
+                .filter(|_| below(3) > 0);
+            let (operation, tag) = match own {
+                Some(_) => {
+                    let zero: Vec<usize> = (0..free.len()).filter(|n| free[*n].1 == 0).collect();
+                    free.swap_remove(zero[below(zero.len())])
+                }
+                None => free.swap_remove(below(free.len())),
+            };
+            system |= operation == Operation::System;
+            text.push_str(&format!(" {} {tag}", operation.name()));
+        }
+        let rate = ["always", "always", "every 2", "every 7", "every 100"][below(5)];
+        text.push_str(&format!(" {rate} collect"));
+        let is_result = |f: &Field| matches!(f, Field::Res1 | Field::Res1Up);
+        let mut fields: Vec<Field> = (Field::ALL.into_iter())
+            .filter(|f| !(f.is_of_pipeline() || system && is_result(f)))
+            .collect();
+        while fields.len() > 7 || fields.len() > 1 && below(4) > 0 {
+            fields.remove(below(fields.len()));
+        }
+        for field in &fields {
+            text.push_str(&format!(" {}", field.name()));
+        }
+        text.push_str(";\n");
+        for _ in 0..below(3) {
+            let field = fields[below(fields.len())].name();
+            let condition = match below(8) {
+                0 => format!("filter {}", [2, 4, 16][below(3)]),
+                1 => format!("{field}.u8@{} < {}", below(8), below(256)),
+                2 => format!("{field} bset {:#x}", 1 << below(12)),
+                3 => format!("{field}.i32 < 0"),
+                4 => format!("{field}.u16@2 >= {}", below(2)),
+                _ => format!("{field} <> 0"),
+            };
+            let action = ["count", "send 9", "send 4..6", "stop", "send 2 stop"][below(5)];
+            text.push_str(&format!("    if {condition} then {action};\n"));
+        }
+        text.push_str(
+            [
+                "    send 1 stop;\n",
+                "    count stop;\n",
+                "    send 7 or drop stop;\n",
+            ][below(3)],
+        );
+    }
+    text
+}

@@ -1,0 +1,88 @@
+//! What relational queries came to.
+
+use std::collections::BTreeMap;
+
+/// Of one process, or several.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Queries {
+    /// The program, as assembled (`docs/query.md`).
+    pub program: Vec<u8>,
+    /// By instruction: which words of its messages are those of places, by bit.
+    pub places: Vec<u8>,
+    /// By number, the rules for tags of which no code was met.
+    pub unmet: Vec<u16>,
+    /// By the number of a table entry: executions of its instructions.
+    pub seen: BTreeMap<u8, Seen>,
+    /// By instruction: what it did.
+    pub done: Vec<Acted>,
+    /// How many messages there were of each kind.
+    pub messages: BTreeMap<Told, u64>,
+    /// Messages beyond those that memory was kept for: they were not told apart.
+    pub untabulated: u64,
+}
+
+/// Executions of the instructions that a table entry is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Seen {
+    /// All, up to the last in each thread of which a record was made.
+    pub executed: u64,
+    /// Those of which a record was made.
+    pub profiled: u64,
+    /// Of those, the ones that some action was done for; the others were filtered out.
+    pub acted: u64,
+}
+
+/// Actions of an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Acted {
+    /// Messages sent.
+    pub sent: u64,
+    /// Messages dropped, their queue being full.
+    pub dropped: u64,
+    /// Records counted.
+    pub counted: u64,
+}
+
+/// Equal messages.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Told {
+    /// The instruction that sent them.
+    pub at: u8,
+    /// The queue.
+    pub queue: u8,
+    /// Their words; an address of code is the word of its place.
+    pub words: Vec<u64>,
+}
+
+impl Queries {
+    /// Adds what the same queries came to in another process. `place` gives words of places their meaning
+    /// here.
+    pub fn add(&mut self, other: Self, place: impl Fn(u64) -> u64) {
+        self.unmet.retain(|n| other.unmet.contains(n));
+        for (entry, seen) in other.seen {
+            let sum = self.seen.entry(entry).or_default();
+            sum.executed = sum.executed.saturating_add(seen.executed);
+            sum.profiled = sum.profiled.saturating_add(seen.profiled);
+            sum.acted = sum.acted.saturating_add(seen.acted);
+        }
+        let more = other.done.len().max(self.done.len());
+        self.done.resize(more, Acted::default());
+        for (sum, done) in self.done.iter_mut().zip(other.done) {
+            sum.sent = sum.sent.saturating_add(done.sent);
+            sum.dropped = sum.dropped.saturating_add(done.dropped);
+            sum.counted = sum.counted.saturating_add(done.counted);
+        }
+        for (mut told, count) in other.messages {
+            let bits = self.places.get(usize::from(told.at)).copied();
+            let bits = bits.unwrap_or(0);
+            for (n, word) in told.words.iter_mut().enumerate() {
+                if bits >> n & 1 != 0 {
+                    *word = place(*word);
+                }
+            }
+            let sum = self.messages.entry(told).or_default();
+            *sum = sum.saturating_add(count);
+        }
+        self.untabulated = self.untabulated.saturating_add(other.untabulated);
+    }
+}

@@ -1,0 +1,134 @@
+//! Relational queries between host and target: the program that the host hands over, the tags of code, what
+//! the target counts, and messages.
+//!
+//! The program is the assembled image of `trommel_query` without its rules for tags: those name modules
+//! and functions, which the host knows. When the target comes to new code it tells the host of the region
+//! and waits; the host gives the ranges with tags in it, in the order of the rules, so that of those that
+//! hold an address the last one counts. What is counted is in shared memory, so that it is exact however
+//! the program ends.
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Bytes of a program without rules at most, as words.
+pub const PROGRAM_WORDS: usize = 256;
+/// Table entries of a program.
+pub const ENTRIES: usize = 35;
+/// Instructions of a program at most.
+pub const INSTRUCTIONS: usize = 128;
+/// Ranges of code with tags that there can be.
+pub const MAX_RANGES: usize = 1 << 15;
+/// Words of a message at most.
+pub const MESSAGE_WORDS: usize = 7;
+
+/// What is asked.
+#[repr(C, align(64))]
+pub struct Queries {
+    /// Bytes of the program; 0: nothing is asked. The host's to write.
+    pub bytes: AtomicU32,
+    /// Some code has tags: the host is to be asked about new code. The host's to write.
+    pub tagged: AtomicU32,
+    /// What random numbers start from. The host's to write.
+    pub seed: AtomicU64,
+    /// The program. The host's to write.
+    pub program: [AtomicU64; PROGRAM_WORDS],
+    /// Ranges with tags, so far. The host's to write, behind the ranges.
+    pub ranges: AtomicU32,
+    pad: AtomicU32,
+    /// By table entry, what was seen.
+    pub seen: [Seen; ENTRIES],
+    /// By instruction, what it did.
+    pub done: [Acted; INSTRUCTIONS],
+    /// The ranges. The host's to write.
+    pub range: [Range; MAX_RANGES],
+}
+
+/// Executions of a class.
+#[repr(C)]
+pub struct Seen {
+    /// Those that countdowns have come by, the one included that they led to.
+    pub executed: AtomicU64,
+    /// Of those, the ones of which a record was made.
+    pub profiled: AtomicU64,
+    /// Of those, the ones that some action of their query was done for.
+    pub acted: AtomicU64,
+}
+
+/// Actions of a query instruction.
+#[repr(C)]
+pub struct Acted {
+    /// Messages sent.
+    pub sent: AtomicU64,
+    /// Messages dropped, as their queue was full.
+    pub dropped: AtomicU64,
+    /// Records counted.
+    pub counted: AtomicU64,
+}
+
+/// Run-time addresses of code with a tag.
+#[repr(C)]
+pub struct Range {
+    /// The first.
+    pub start: AtomicU64,
+    /// Behind the last.
+    pub end: AtomicU64,
+    /// The tag.
+    pub tag: AtomicU64,
+}
+
+/// What stands in place of the path number in the record of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// The instruction that sends it.
+    pub at: u8,
+    /// The queue.
+    pub queue: u8,
+    /// Words that follow.
+    pub words: u8,
+}
+
+impl Header {
+    /// Path numbers are smaller.
+    const MESSAGE: u32 = 1 << 31;
+
+    /// The number.
+    pub const fn encode(self) -> u32 {
+        Self::MESSAGE | self.queue as u32 | (self.at as u32) << 8 | (self.words as u32) << 16
+    }
+
+    /// The header of a number, if it is one.
+    pub const fn decode(number: u32) -> Option<Self> {
+        let header = Self {
+            at: (number >> 8) as u8,
+            queue: number as u8,
+            words: (number >> 16) as u8,
+        };
+        let is_one = header.encode() == number
+            && (header.at as usize) < INSTRUCTIONS
+            && header.words as usize <= MESSAGE_WORDS;
+        if is_one { Some(header) } else { None }
+    }
+}
+
+const _: () = assert!(crate::MAX_PATHS <= Header::MESSAGE as usize);
+const _: () = assert!(4 + 8 * MESSAGE_WORDS <= crate::MAX_RECORD);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_no_path_numbers() {
+        for (at, queue, words) in [(0, 0, 0), (127, 255, 7), (3, 1, 2)] {
+            let header = Header { at, queue, words };
+            assert_eq!(Header::decode(header.encode()), Some(header));
+        }
+        for number in [
+            0,
+            crate::MAX_PATHS as u32,
+            1 << 31 | 8 << 16,
+            1 << 31 | 1 << 30,
+        ] {
+            assert_eq!(Header::decode(number), None, "{number:x}");
+        }
+    }
+}

@@ -1,0 +1,452 @@
+//! Relational queries about the program, answered in the target (`docs/query.md`).
+//!
+//! # Problem
+//! A query selects instructions by what they do and where they are, wants facts about single executions
+//! of them, filters those, and sends what is left to numbered queues. What is not selected must cost
+//! nothing, and what the queries do must be what `trommel_query::Engine` does, message by message.
+//!
+//! # Strategy
+//! When an instruction is translated, its class and tag tell whether a table entry of the program is about it
+//! ([`Asked::site`]). Only then is it given a *probe* (`translate/queried.rs`), and a [`Site`] that says where
+//! its operands and results are. A probe counts down the executions up to the next that is profiled, inline; of
+//! `always` each is. A profiled one crosses into the runtime, where the thread's own engine is given the
+//! record: the reference engine itself, so there is one meaning.
+//!
+//! A message is a record in the thread's chunk (`trommel_queue::queries`): in order, and never lost; a full
+//! queue makes the thread wait, or drop where the query says so. What instructions of queries count is added
+//! up in shared memory at once.
+//!
+//! # Why it is correct
+//! * A probe stands at the boundary in front of its instruction, or behind it within its step: a signal is
+//!   delivered in front of both or behind both. Of an instruction that faults, the part behind it is not reached, and what
+//!   the part in front of it had noted is forgotten ([`forget`]).
+//! * All registers are the app's there but for `rcx` and `rdx`, of which the probe says where they are.
+//! * The engine of a thread is used by that thread alone, and makes no memory.
+#![allow(unsafe_code)] // reason: reads the app's memory and data of probes, shares memory with the host.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory};
+use trommel_compress::random::SplitMix64;
+use trommel_query::engine::thread_seed;
+use trommel_query::instruction::Action;
+use trommel_query::observe::{Machine, Observation, Segment, When};
+use trommel_query::{
+    Class as Selected, Control, Engine, Entry, Facts, Field, Operation, Program, QueryPc, Rate,
+    Record, Sink, Subject, image, x86,
+};
+use trommel_queue::FULL_WINDOW;
+use trommel_queue::queries::{ENTRIES, Header, MAX_RANGES, PROGRAM_WORDS, Queries};
+
+use crate::arch;
+use crate::area::{CONTEXT_OFFSET, Context};
+use crate::cache::{AppPc, CachePc};
+use crate::decode::Class;
+use crate::deliver::{HostGone, Mapped, Queue, Writer};
+use crate::emit::GsOffset;
+use crate::region::Range;
+use crate::slot;
+use crate::thread::Thread;
+
+/// Both sides of a crossing number table entries alike.
+const _: () = assert!(ENTRIES == trommel_query::class::ENTRIES);
+
+/// What is asked of a process.
+pub struct Asked {
+    program: &'static Program,
+    /// Its instructions that count.
+    counting: &'static [QueryPc],
+    /// The kinds of instructions that any table entry is about, by bit.
+    kinds: u8,
+    info: InstructionInfoFactory,
+    /// Code with tags; of those that hold an address the last one counts.
+    ranges: Vec<(Range, u8)>,
+    /// Of them, those that the slot in use tells of: the first of the others is the next to be read.
+    read: usize,
+    /// By address. They stay: code that leads to them may be executed at any time.
+    sites: BTreeMap<AppPc, &'static Site>,
+}
+
+/// An instruction that a table entry is about.
+#[derive(PartialEq, Eq)]
+pub struct Site {
+    entry: Entry,
+    control: Control,
+    observation: Observation,
+}
+
+impl Site {
+    /// When to look.
+    pub const fn when(&self) -> When {
+        self.observation.when()
+    }
+
+    /// Where executions up to the next that is profiled are counted down; none where all are.
+    pub fn countdown(&self) -> Option<GsOffset> {
+        let number = self.entry.number() as u32;
+        let sampled = self.control.rate != Rate::ALWAYS;
+        sampled.then(|| GsOffset(slot!(left).0 + 4 * number))
+    }
+}
+
+impl Asked {
+    /// What the host asks, if it does.
+    pub fn of(mapped: Mapped) -> Option<Self> {
+        let area = mapped.queries();
+        let bytes = area.bytes.load(Acquire) as usize;
+        if bytes == 0 {
+            return None;
+        }
+        let words = area.program[..bytes.div_ceil(8).min(PROGRAM_WORDS)].iter();
+        let mut program: Vec<u8> = words.flat_map(|w| w.load(Relaxed).to_le_bytes()).collect();
+        program.truncate(bytes);
+        // The host has written what it had assembled.
+        let program: &'static Program = Box::leak(Box::new(image::decode(&program).ok()?));
+        let counts = |at: &QueryPc| program.code()[at.number()].action == Action::Count;
+        let all = (0..program.code().len()).filter_map(QueryPc::new);
+        let mut kinds = 0;
+        for (entry, _) in program.table().entries() {
+            if let Subject::Class(class) = entry.subject() {
+                kinds |= 1 << class.operation as u8;
+            }
+        }
+        Some(Self {
+            program,
+            counting: Box::leak(all.filter(counts).collect()),
+            kinds,
+            info: InstructionInfoFactory::new(),
+            ranges: Vec::new(),
+            read: 0,
+            sites: BTreeMap::new(),
+        })
+    }
+
+    /// The site of an instruction whose bytes are `code`, if a table entry is about it.
+    pub fn site(
+        &mut self,
+        mapped: Mapped,
+        pc: AppPc,
+        class: Class,
+        code: &[u8],
+    ) -> Option<&'static Site> {
+        let known = match class {
+            Class::Jcc(..) | Class::ShortBranch(_) => Some(Operation::Branch),
+            Class::Jmp(_)
+            | Class::Call(_)
+            | Class::JmpIndirect
+            | Class::CallIndirect
+            | Class::Ret(_) => Some(Operation::Jump),
+            Class::Syscall => Some(Operation::System),
+            _ => None,
+        };
+        const TRANSFERS: u8 = 1 << Operation::Branch as u8 | 1 << Operation::Jump as u8;
+        let possible = match known {
+            Some(operation) => 1 << operation as u8,
+            None => !TRANSFERS,
+        };
+        if self.kinds & possible == 0 {
+            return None;
+        }
+        let decoded = Decoder::with_ip(64, code, pc.0, DecoderOptions::NONE).decode();
+        let operation = match known {
+            Some(operation) => operation,
+            None => x86::operation(&mut self.info, &decoded),
+        };
+        if self.kinds >> operation as u8 & 1 == 0 {
+            return None;
+        }
+        let tag = self.tag(mapped, pc);
+        let entry = Entry::of(Subject::Class(Selected::new(operation, tag)?));
+        let control = self.program.table().get(entry)?;
+        let site = Site {
+            entry,
+            control,
+            observation: Observation::of(&mut self.info, &decoded, control.fields),
+        };
+        // Made for another fragment, of the same bytes.
+        if let Some(known) = self.sites.get(&pc).filter(|known| ***known == site) {
+            return Some(known);
+        }
+        let site: &'static Site = Box::leak(Box::new(site));
+        self.sites.insert(pc, site);
+        Some(site)
+    }
+
+    /// The tag of the code at an address, of which the host was asked.
+    fn tag(&mut self, mapped: Mapped, pc: AppPc) -> u8 {
+        let area = mapped.queries();
+        let told = (area.ranges.load(Acquire) as usize).min(MAX_RANGES);
+        while self.read < told {
+            let range = &area.range[self.read];
+            let span = Range {
+                start: range.start.load(Relaxed),
+                end: range.end.load(Relaxed),
+            };
+            self.ranges.push((span, range.tag.load(Relaxed) as u8 & 3));
+            self.read += 1;
+        }
+        let last = self.ranges.iter().rev().find(|(range, _)| range.holds(pc));
+        last.map_or(0, |(_, tag)| *tag)
+    }
+
+    /// The process goes on in a slot of its own, in which nothing is told yet.
+    pub fn in_new_slot(&mut self) {
+        self.read = 0;
+    }
+}
+
+/// The queries of one thread.
+pub struct Asking {
+    engine: Engine<'static>,
+    counting: &'static [QueryPc],
+    /// What countdowns started with.
+    drawn: [u32; ENTRIES],
+    /// What was seen in front of an instruction that is not done yet.
+    begun: Option<(&'static Site, Facts)>,
+}
+
+impl Thread {
+    /// Starts the queries of the thread, which has its number and executes nothing yet. `slot`: of its
+    /// process.
+    pub fn start_queries(&mut self, asked: &Asked, slot: u32) {
+        let mapped = self.process.queue.mapped();
+        let seed = mapped.queries().seed.load(Relaxed);
+        let seed = match slot {
+            0 => seed,
+            n => SplitMix64::apart(seed.wrapping_add(n.into()), *b"rpaslot\0").draw(),
+        };
+        let engine = Engine::new(asked.program, thread_seed(seed, self.writer.number));
+        let mut drawn = [0; ENTRIES];
+        for (entry, _) in asked.program.table().entries() {
+            drawn[entry.number()] = engine.countdown(entry).unwrap_or(0) as u32;
+        }
+        let context = (self.area() + CONTEXT_OFFSET as u64) as *mut Context;
+        // SAFETY: words of the thread's own context, which is not in use by generated code.
+        unsafe {
+            (&raw mut (*context).left).write(drawn);
+            (&raw mut (*context).begun).write(0);
+        }
+        self.asking = Some(Box::new(Asking {
+            engine,
+            counting: asked.counting,
+            drawn,
+            begun: None,
+        }));
+    }
+}
+
+/// What a probe's crossing comes with, in its code.
+#[repr(C, packed)]
+#[derive(Clone, Copy)]
+pub struct Crossing {
+    /// Address of the [`Site`].
+    pub site: u64,
+    /// How far behind this the code goes on.
+    pub behind: i32,
+    /// [`Crossing::RDX_IN_SLOT`] and so on.
+    pub flags: u32,
+}
+
+impl Crossing {
+    /// The app's `rdx` is in its slot.
+    pub const RDX_IN_SLOT: u32 = 1;
+    /// The instruction follows, and then another crossing.
+    pub const FIRST: u32 = 2;
+    /// The second crossing of an instruction.
+    pub const SECOND: u32 = 4;
+}
+
+/// An instruction caused a signal: it is not executed, or not yet.
+pub fn forget(context: &mut Context) {
+    context.begun = 0;
+}
+
+/// A probe has crossed over.
+pub fn crossed(thread: &mut Thread, context: &mut Context) -> Result<(), HostGone> {
+    let at = context.regs[1];
+    // SAFETY: rcx leads to what the translator wrote behind the crossing, which stays as long as a
+    // thread may execute it.
+    let crossing = unsafe { (at as *const Crossing).read_unaligned() };
+    context.target = CachePc(at.wrapping_add_signed(crossing.behind.into()));
+    context.regs[1] = context.spill_rcx;
+    // SAFETY: sites stay.
+    let site: &'static Site = unsafe { &*(crossing.site as *const Site) };
+    let Some(asking) = thread.asking.as_deref_mut() else {
+        return Ok(());
+    };
+    let machine = AtProbe {
+        context,
+        rdx: match crossing.flags & Crossing::RDX_IN_SLOT {
+            0 => context.regs[2],
+            _ => context.spill_rdx,
+        },
+    };
+    let area = thread.process.queue.mapped().queries();
+    if crossing.flags & Crossing::SECOND != 0 {
+        // Begun by another instruction that has not come to its end.
+        let Some((_, facts)) = asking
+            .begun
+            .take_if(|(begun, _)| core::ptr::eq(*begun, site))
+        else {
+            context.begun = 0;
+            return Ok(());
+        };
+        let facts = site.observation.late(&machine, facts);
+        context.begun = 0;
+        return asking.ask(site, facts, &mut thread.writer, &thread.process.queue, area);
+    }
+    let seen = &area.seen[site.entry.number()];
+    let left = asking.engine.profiled(site.entry).unwrap_or(0) as u32;
+    let number = site.entry.number();
+    let executed = core::mem::replace(&mut asking.drawn[number], left).max(1);
+    add(&seen.executed, executed.into());
+    add(&seen.profiled, 1);
+    let facts = site.observation.early(&machine);
+    let facts = facts.with(Field::Thread, thread.writer.number.into());
+    if crossing.flags & Crossing::FIRST != 0 {
+        asking.begun = Some((site, facts));
+        context.begun = 1;
+        context.left[number] = left;
+        return Ok(());
+    }
+    let facts = match site.when() {
+        When::After => site.observation.late(&machine, facts),
+        When::Before | When::Both => facts,
+    };
+    context.left[number] = left;
+    asking.ask(site, facts, &mut thread.writer, &thread.process.queue, area)
+}
+
+impl Asking {
+    /// Executes the query.
+    fn ask(
+        &mut self,
+        site: &Site,
+        facts: Facts,
+        writer: &mut Writer,
+        queue: &Queue,
+        area: &Queries,
+    ) -> Result<(), HostGone> {
+        let record = Record::pack(&facts, site.control.fields);
+        let mut out = Out {
+            writer,
+            queue,
+            area,
+            words: site.control.fields.len() as u8,
+            gone: Ok(()),
+            acted: false,
+        };
+        self.engine.query(site.control.start, &record, &mut out);
+        let Out {
+            gone, mut acted, ..
+        } = out;
+        for at in self.counting {
+            let counted = self.engine.take_counted(*at);
+            if counted != 0 {
+                add(&area.done[at.number()].counted, counted.into());
+                acted = true;
+            }
+        }
+        if acted {
+            add(&area.seen[site.entry.number()].acted, 1);
+        }
+        gone
+    }
+}
+
+fn add(to: &AtomicU64, n: u64) {
+    to.fetch_add(n, Ordering::Relaxed);
+}
+
+/// Where messages go.
+struct Out<'a> {
+    writer: &'a mut Writer,
+    queue: &'a Queue,
+    area: &'a Queries,
+    words: u8,
+    gone: Result<(), HostGone>,
+    /// An action was done.
+    acted: bool,
+}
+
+impl Sink for Out<'_> {
+    fn message(&mut self, at: QueryPc, queue: u8, record: &Record, drop: bool) {
+        let done = &self.area.done[at.number()];
+        self.acted = true;
+        if drop && self.queue.is_behind() {
+            return add(&done.dropped, 1);
+        }
+        if self.gone.is_err() {
+            return;
+        }
+        let header = Header {
+            at: at.number() as u8,
+            queue,
+            words: self.words,
+        };
+        let to = self.writer.at();
+        // SAFETY: the write pointer leads to room for a whole record.
+        unsafe { (to as *mut u32).write_unaligned(header.encode()) };
+        let mut next = to + 4;
+        for word in &record.0[..usize::from(self.words)] {
+            // SAFETY: as above.
+            unsafe { (next as *mut u64).write_unaligned(*word) };
+            next += 8;
+        }
+        self.writer.set(next);
+        add(&done.sent, 1);
+        if next as usize & 0xffff < FULL_WINDOW {
+            self.gone = self.queue.publish(self.writer);
+        }
+    }
+
+    /// The host hands over no program that interrupts.
+    fn interrupt(&mut self, _: QueryPc, _: &Record, _: bool) {}
+
+    fn counted(&mut self, at: QueryPc, records: u64) {
+        self.acted = true;
+        add(&self.area.done[at.number()].counted, records);
+    }
+}
+
+/// The app's registers at a probe, and its memory.
+struct AtProbe<'a> {
+    context: &'a Context,
+    rdx: u64,
+}
+
+impl Machine for AtProbe<'_> {
+    fn general(&self, number: u8) -> u64 {
+        match number {
+            2 => self.rdx,
+            n => self.context.regs[usize::from(n & 15)],
+        }
+    }
+
+    fn vector(&self, number: u8) -> [u64; 2] {
+        self.context.xmm[usize::from(number & 15)]
+    }
+
+    fn flags(&self) -> u64 {
+        self.context.flags
+    }
+
+    fn segment(&self, segment: Segment) -> u64 {
+        match segment {
+            Segment::Fs => arch::fs_base(),
+            // Code with it is not run in the cache.
+            Segment::Gs => 0,
+        }
+    }
+
+    fn memory(&self, address: u64, size: u8) -> Option<u64> {
+        let mut value = 0;
+        // SAFETY: a word to write to; what cannot be read is told.
+        let read = unsafe { arch::peek(address, size.into(), &raw mut value) };
+        (read != 0).then_some(value)
+    }
+}

@@ -1,0 +1,162 @@
+//! Probes of relational queries ([`crate::query`]).
+//!
+//! ```text
+//!   always       jmp over
+//!   every N      dec [left]; jz over          where nobody looks at the flags
+//!                rcx ← [left] − 1 → [left]; jrcxz over
+//!   second       rcx ← [begun]; jrcxz behind; jmp over
+//!   over:        (beside the exit stubs) rcx → what is known of the site; jmp [entry.query]
+//! ```
+//! The way back leads behind the probe, with all registers the app's.
+#![allow(unsafe_code)] // reason: reads the app's code.
+
+use trommel_query::observe::When;
+
+use super::{Site, Translator};
+use crate::cache::AppPc;
+use crate::decode::{Class, Insn};
+use crate::emit::{Code, GsOffset, Reg, Rel32};
+use crate::query::{self, Asked, Crossing};
+use crate::slot;
+
+const ZERO: u8 = 4;
+
+impl Translator {
+    /// What is asked of the process, if anything is.
+    pub fn asked(&mut self) -> Option<&mut Asked> {
+        self.asked.as_mut()
+    }
+
+    /// What is asked about an instruction.
+    pub(super) fn query_about(
+        &mut self,
+        site: &Site<'_>,
+        insn: &Insn,
+    ) -> Option<&'static query::Site> {
+        let asked = self.asked.as_mut()?;
+        // SAFETY: the instruction was decoded from these bytes.
+        let bytes = unsafe { core::slice::from_raw_parts(self.from.at(insn.pc()), insn.size()) };
+        asked.site(site.shared.mapped(), insn.pc(), insn.class, bytes)
+    }
+
+    /// The probe in front of an instruction, if it has one there.
+    pub(super) fn query_before(
+        &mut self,
+        site: &mut Site<'_>,
+        insn: &Insn,
+        about: Option<&'static query::Site>,
+    ) {
+        match about.map(|about| (about, about.when())) {
+            Some((about, When::Before)) => self.query(site, about, 0, insn.pc()),
+            Some((about, When::Both)) => self.query(site, about, Crossing::FIRST, insn.pc()),
+            Some((_, When::After)) | None => {}
+        }
+    }
+
+    /// The probe behind an instruction, if it has one there.
+    pub(super) fn query_after(
+        &mut self,
+        site: &mut Site<'_>,
+        insn: &Insn,
+        about: Option<&'static query::Site>,
+    ) {
+        match about.map(|about| (about, about.when())) {
+            Some((about, When::After)) => self.query(site, about, 0, insn.next()),
+            Some((about, When::Both)) => self.query(site, about, Crossing::SECOND, insn.next()),
+            Some((_, When::Before)) | None => {}
+        }
+    }
+
+    /// A probe; the app goes on at `next`.
+    fn query(&mut self, site: &mut Site<'_>, about: &'static query::Site, flags: u32, next: AppPc) {
+        let spilled = self.spilled.rcx;
+        let second = flags & Crossing::SECOND != 0;
+        let from = match about.countdown().filter(|_| !second) {
+            _ if second => {
+                self.spill_rcx();
+                self.code.load_gs(Reg::RCX, slot!(begun));
+                let behind = self.code.jrcxz();
+                let from = self.code.jmp();
+                self.code.bind8_here(behind);
+                from
+            }
+            None => self.code.jmp(),
+            Some(left) if self.flags_are_dead(site, next) => {
+                self.code.decrement_gs32(left);
+                self.code.jcc(ZERO)
+            }
+            Some(left) => {
+                self.spill_rcx();
+                self.code.count_down_32(left)
+            }
+        };
+        let back = self.code.at(self.code.here());
+        let stub = self.stubs.at(self.stubs.here());
+        let rel = stub.0 as i64 - self.code.at(from.0).0 as i64 - 4;
+        self.code.put_u32(from.0, rel as i32 as u32);
+        if !self.spilled.rcx {
+            self.stubs.store_gs(slot!(spill_rcx), Reg::RCX);
+        }
+        let rel = self.stubs.lea_rcx_rip();
+        self.stubs.jmp_gs(slot!(entry.query));
+        let here = self.stubs.here();
+        self.stubs.bind(rel, here);
+        let behind = back.0.wrapping_sub(self.stubs.at(here).0) as u32;
+        let in_slot = match self.spilled.rdx {
+            true => Crossing::RDX_IN_SLOT,
+            false => 0,
+        };
+        self.stubs.u64(&raw const *about as u64);
+        self.stubs.raw(&behind.to_le_bytes());
+        self.stubs.raw(&(flags | in_slot).to_le_bytes());
+        if !spilled {
+            self.unspill_rcx();
+        }
+    }
+
+    /// Copies an instruction with its probes.
+    pub(super) fn copy_queried(
+        &mut self,
+        site: &mut Site<'_>,
+        insn: &Insn,
+        about: &'static query::Site,
+    ) -> Option<Reg> {
+        self.query_before(site, insn, Some(about));
+        let far = self.copy(insn);
+        if insn.class == Class::Plain
+            && let Some(overwritten) = insn.overwrites
+        {
+            self.spilled.rcx &= overwritten != Reg::RCX;
+            self.spilled.rdx &= overwritten != Reg::RDX;
+        }
+        self.query_after(site, insn, Some(about));
+        far
+    }
+}
+
+impl Code<'_> {
+    /// `dec dword gs:[slot]`, which changes all status flags but the carry.
+    fn decrement_gs32(&mut self, slot: GsOffset) {
+        self.raw(&[0x65, 0xff, 0x0c, 0x25]);
+        self.raw(&slot.0.to_le_bytes());
+    }
+
+    /// Takes one from a counter of 32 bits through `rcx`, with no flag touched. Returns a jump that is
+    /// executed when nothing is left.
+    fn count_down_32(&mut self, counter: GsOffset) -> Rel32 {
+        // mov ecx, gs:[counter]
+        self.raw(&[0x65, 0x8b, 0x0c, 0x25]);
+        self.raw(&counter.0.to_le_bytes());
+        // lea ecx, [rcx - 1]
+        self.raw(&[0x8d, 0x49, 0xff]);
+        // mov gs:[counter], ecx
+        self.raw(&[0x65, 0x89, 0x0c, 0x25]);
+        self.raw(&counter.0.to_le_bytes());
+        let end = self.jrcxz();
+        let over = self.jmp_short();
+        self.bind8_here(end);
+        let from = self.jmp();
+        self.bind8_here(over);
+        from
+    }
+}

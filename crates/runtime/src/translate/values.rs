@@ -1,0 +1,414 @@
+//! Values and types counted in generated code, in the counters of a stratified sampler.
+//!
+//! # Problem
+//! The counter of an event with a run-time value depends on that value: it must be hashed where it is loaded, in a few
+//! instructions, with no register and no flag of the app's lost.
+//!
+//! # Strategy
+//! The hash functions that a sampler can have here ([`OfPlace`]) are known for a place up to the value. Behind a load,
+//! one register is enough for what is left:
+//!
+//! ```text
+//!   mov    s, start          what the place has made of the sum
+//!   crc32  s, loaded
+//!   and    s, mask
+//!   dec    word gs:[2 * s + counters]
+//!   jz     message           out of line, once in as many events as a message stands for
+//! ```
+//!
+//! *The register* is `rcx` or `rdx` where one of them waits in its slot anyway, as in fragments that an indirect branch has led to.
+//! Else it is one that no instruction of the fragment uses. It is stolen at the first load that needs it and
+//! given back at each exit behind that.
+//!
+//! *The flags* are destroyed where the app overwrites them before it looks at them ([`super::liveness`]). Elsewhere they are *parked*:
+//! `rax` goes to its slot, and `lahf` and `seto` put the flags there, until an instruction has to do with flags or `rax`, or
+//! leaves the main line. Loads behind each other, as at the end of a function, park them once.
+//!
+//! *A value that no register holds afterwards* is read in front of its instruction, as it is for records, and waits in a slot;
+//! it is counted behind the instruction.
+//!
+//! # Why it is correct
+//! * An event is counted when its instruction is done: one that faults has not been counted, and the fault finds all
+//!   registers as its [`Step`](crate::cache::Step) says.
+//! * Parked flags are part of what a step says: whoever looks at the app's state at a boundary gets them out of `rax`.
+//! * What is hashed is what the dictionary's message tells: the value is taken once, and kept until it is sent.
+
+use trommel_compress::hash::OfPlace;
+use trommel_queue::dict::Event;
+use trommel_tuple::Kind;
+
+use super::probes::ZERO;
+use super::{Site, Translator, liveness, target};
+use crate::area::COUNTERS_OFFSET;
+use crate::cache::AppPc;
+use crate::decode::{Class, Insn, Load, Rm};
+use crate::deliver::DictionaryFull;
+use crate::emit::{Code, GsOffset, Reg, Rel32};
+use crate::slot;
+
+/// Where an event's value is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Value {
+    /// In a general register.
+    Register(Reg),
+    /// In a slot.
+    Slot(GsOffset),
+}
+
+impl Translator {
+    /// Puts aside the value of a load that no general register holds afterwards, as far as it is to be read in front.
+    pub(super) fn read_value(&mut self, insn: &Insn, load: Load) {
+        if !matches!(load, Load::Before(_) | Load::BeforeStack(_) | Load::Xlat) {
+            return;
+        }
+        let Some(s) = self.scratch(insn.used) else {
+            return;
+        };
+        match (load, insn.rm) {
+            (Load::BeforeStack(size), _) => {
+                self.code.load(s, Reg::RSP, 0);
+                if size == 2 {
+                    self.zero_extend_16(s);
+                }
+            }
+            (Load::Before(size), Rm::Memory(operand)) => self.load_operand(&operand, s, size),
+            (Load::Xlat, Rm::Memory(operand)) => self.load_table_byte(&operand, s),
+            _ => {}
+        }
+        self.code.store_gs(slot!(value), s);
+    }
+
+    /// Counts a load that has been executed; `rest` is what follows it in the fragment, as in
+    /// [`Translator::all_flags_are_dead`].
+    pub(super) fn sample(
+        &mut self,
+        site: &mut Site<'_>,
+        insn: &Insn,
+        load: Load,
+        rest: &[Insn],
+        end: Option<AppPc>,
+    ) -> Result<(), DictionaryFull> {
+        let value = match load {
+            Load::After(register) => Value::Register(register),
+            Load::AfterXmm(n) => {
+                self.code.store_xmm_low_gs(slot!(value), n);
+                Value::Slot(slot!(value))
+            }
+            Load::AfterPartRax(size) => {
+                if let Some(s) = self.scratch(Reg::RAX.bit()) {
+                    self.code.low_of_rax(s, size);
+                    self.code.store_gs(slot!(value), s);
+                }
+                Value::Slot(slot!(value))
+            }
+            Load::Before(_) | Load::BeforeStack(_) | Load::Xlat => Value::Slot(slot!(value)),
+        };
+        let avoid = match value {
+            Value::Register(r) => r.bit(),
+            Value::Slot(_) => 0,
+        };
+        let scratch = self.scratch(avoid);
+        let dead = self.spilled.flags || self.all_flags_are_dead(site, rest, end);
+        let event = Event::Dynamic {
+            kind: Kind::Value,
+            pc: target(insn.pc()),
+        };
+        let ended = self.count_value(site, insn.pc(), value, scratch, !dead);
+        self.send_value(site, event, value, ended, false)
+    }
+
+    /// Counts a call by a method table, if that is counted: its target is in `rcx`, and the app's `rcx` and `rdx` in their slots.
+    pub(super) fn sample_type(
+        &mut self,
+        site: &mut Site<'_>,
+        insn: &Insn,
+    ) -> Result<(), DictionaryFull> {
+        let Some(table) = insn
+            .method_table()
+            .filter(|_| self.samples() && self.wants(Kind::Type))
+        else {
+            return Ok(());
+        };
+        let value = match table {
+            Reg::RCX => Value::Slot(slot!(spill_rcx)),
+            Reg::RDX => Value::Slot(slot!(spill_rdx)),
+            table => Value::Register(table),
+        };
+        let event = Event::Dynamic {
+            kind: Kind::Type,
+            pc: target(insn.pc()),
+        };
+        let ended = self.count_value(site, insn.pc(), value, Some(Reg::RDX), true);
+        self.send_value(site, event, value, ended, true)?;
+        self.unpark();
+        Ok(())
+    }
+
+    /// Takes one from the counter of an event. `live`: flags are looked at afterwards, and are not parked. Gives the jump that is
+    /// executed when nothing is left, and the register that then says which counter it was; there is none
+    /// where there is but one.
+    fn count_value(
+        &mut self,
+        site: &mut Site<'_>,
+        pc: AppPc,
+        value: Value,
+        scratch: Option<Reg>,
+        live: bool,
+    ) -> (Rel32, Option<Reg>) {
+        let of = self.sampler.as_ref();
+        let of = of.and_then(|sampler| sampler.of_place(site.regions, pc));
+        let (Some(of), Some(s)) = (of, scratch) else {
+            if live {
+                self.park();
+            }
+            self.code.decrement_gs16(GsOffset(COUNTERS_OFFSET as u32));
+            return (self.code.jcc(ZERO), None);
+        };
+        match of {
+            OfPlace::Sum { start, mask } => {
+                self.code.mov_imm(s, start.into());
+                self.code.crc32(s, value);
+                // What is masked with no flag touched can be looked at where flags live.
+                if live {
+                    self.park();
+                }
+                self.code.mask(s, mask);
+            }
+            OfPlace::Product { offset, shift, .. } => {
+                match value {
+                    Value::Register(r) => self.code.mov(s, r),
+                    Value::Slot(slot) => self.code.load_gs(s, slot),
+                }
+                if live {
+                    self.park();
+                }
+                self.code.rotate_by_32(s);
+                self.code.multiply_gs(s, slot!(factors));
+                let rel = self.code.add_rip(s);
+                self.constants.push((rel, offset));
+                self.code.store_gs(slot!(value_counter), s);
+                self.code.shift_right(s, 32);
+                self.code.xor_gs(s, slot!(value_counter));
+                let GsOffset(first) = slot!(factors);
+                self.code.multiply_gs(s, GsOffset(first + 8));
+                self.code.shift_right(s, shift as u8);
+            }
+        }
+        self.code.decrement_counter(s);
+        (self.code.jcc(ZERO), Some(s))
+    }
+
+    /// Out of line, a counter having come to its end: sends the message. `holds`: `rcx` is not the app's, and needed afterwards.
+    fn send_value(
+        &mut self,
+        site: &mut Site<'_>,
+        event: Event,
+        value: Value,
+        (from, counter): (Rel32, Option<Reg>),
+        holds: bool,
+    ) -> Result<(), DictionaryFull> {
+        let path = self.message_path(site, event)?;
+        let back = self.code.at(self.code.here());
+        let stub = self.stubs.at(self.stubs.here());
+        let rel = stub.0 as i64 - self.code.at(from.0).0 as i64 - 4;
+        self.code.put_u32(from.0, rel as i32 as u32);
+        let c = &mut self.stubs;
+        match counter {
+            Some(s) => c.store_gs(slot!(value_counter), s),
+            None => c.store_gs_imm32(slot!(value_counter), 0),
+        }
+        let parked = self.spilled.flags && value == Value::Register(Reg::RAX);
+        let value = match parked {
+            true => Value::Slot(slot!(spill_flags)),
+            false => value,
+        };
+        if holds {
+            c.store_gs(slot!(held_rcx), Reg::RCX);
+        } else if !self.spilled.rcx {
+            c.store_gs(slot!(spill_rcx), Reg::RCX);
+        }
+        match value {
+            Value::Register(r) => c.store_gs(slot!(value), r),
+            Value::Slot(slot) if slot != slot!(value) => {
+                c.load_gs(Reg::RCX, slot);
+                c.store_gs(slot!(value), Reg::RCX);
+            }
+            Value::Slot(_) => {}
+        }
+        let rel = c.lea_rcx_rip();
+        c.jmp_gs(slot!(entry.value_message));
+        let here = c.here();
+        c.bind(rel, here);
+        let from = c.at(here).0;
+        // Two numbers of four bytes, and behind them the way back where that is not the main line.
+        let to = if holds { from + 8 } else { back.0 };
+        c.raw(&path.to_le_bytes());
+        c.raw(&(to.wrapping_sub(from) as u32).to_le_bytes());
+        if holds {
+            c.load_gs(Reg::RCX, slot!(held_rcx));
+            let jump = c.jmp();
+            let rel = back.0 as i64 - c.at(jump.0).0 as i64 - 4;
+            c.put_u32(jump.0, rel as i32 as u32);
+        }
+        Ok(())
+    }
+
+    /// A register whose app value is in its slot, and not one of `avoid`.
+    fn scratch(&mut self, avoid: u16) -> Option<Reg> {
+        if self.spilled.rcx && avoid & Reg::RCX.bit() == 0 {
+            return Some(Reg::RCX);
+        }
+        if self.spilled.rdx && avoid & Reg::RDX.bit() == 0 {
+            return Some(Reg::RDX);
+        }
+        let p = self.stolen?;
+        if !self.spilled.stolen {
+            self.code.store_gs(slot!(spill_stolen), p);
+            self.spilled.stolen = true;
+        }
+        Some(p)
+    }
+
+    /// The flags to `rax`, and that to its slot.
+    fn park(&mut self) {
+        if !self.spilled.flags {
+            self.code.store_gs(slot!(spill_flags), Reg::RAX);
+            self.code.raw(&[0x9f, 0x0f, 0x90, 0xc0]); // lahf; seto al
+            self.spilled.flags = true;
+        }
+    }
+
+    /// Makes flags and `rax` the app's again.
+    pub(super) fn unpark(&mut self) {
+        if core::mem::take(&mut self.spilled.flags) {
+            self.code.raw(&[0x04, 0x7f, 0x9e]); // add al, 127; sahf
+            self.code.load_gs(Reg::RAX, slot!(spill_flags));
+        }
+    }
+
+    /// Does so in front of an instruction that has to do with them.
+    pub(super) fn unpark_for(&mut self, insn: &Insn) {
+        if !self.spilled.flags {
+            return;
+        }
+        let passes = match insn.class {
+            Class::Jmp(_) => true,
+            Class::Plain => {
+                insn.used & Reg::RAX.bit() == 0 && liveness::leaves_flags(self.bytes_of(insn))
+            }
+            _ => false,
+        };
+        if !passes {
+            self.unpark();
+        }
+    }
+}
+
+impl Code<'_> {
+    /// `crc32 sum, value` (64 bits)
+    fn crc32(&mut self, sum: Reg, value: Value) {
+        let (r, low) = (sum.0 >> 3 << 2, (sum.0 & 7) << 3);
+        match value {
+            Value::Register(v) => {
+                let rex = 0x48 | r | v.0 >> 3;
+                self.raw(&[0xf2, rex, 0x0f, 0x38, 0xf1, 0xc0 | low | v.0 & 7]);
+            }
+            Value::Slot(slot) => {
+                self.raw(&[0x65, 0xf2, 0x48 | r, 0x0f, 0x38, 0xf1, low | 4, 0x25]);
+                self.raw(&slot.0.to_le_bytes());
+            }
+        }
+    }
+
+    /// Leaves of a sum of 32 bits what a mask of the lowest does. Changes flags.
+    fn mask(&mut self, sum: Reg, mask: u32) {
+        let (low, high) = (sum.0 & 7, sum.0 >> 3);
+        match mask {
+            0xffff => self.zero_extend(sum),
+            0..0x80 => {
+                // and sum, imm8
+                self.raw(&[0x40 | high, 0x83, 0xe0 | low, mask as u8]);
+            }
+            _ => {
+                // and sum, imm32
+                if high != 0 {
+                    self.raw(&[0x41]);
+                }
+                self.raw(&[0x81, 0xe0 | low]);
+                self.raw(&mask.to_le_bytes());
+            }
+        }
+    }
+
+    /// `movzx r, r` of 16 bits
+    fn zero_extend(&mut self, r: Reg) {
+        let (low, high) = (r.0 & 7, r.0 >> 3);
+        self.raw(&[0x40 | high << 2 | high, 0x0f, 0xb7, 0xc0 | low << 3 | low]);
+    }
+
+    /// `dec word gs:[2 * index + counters]`
+    fn decrement_counter(&mut self, index: Reg) {
+        self.raw(&[0x66, 0x65]);
+        if index.0 >= 8 {
+            self.raw(&[0x42]);
+        }
+        self.raw(&[0xff, 0x0c, 0x45 | (index.0 & 7) << 3]);
+        self.raw(&(COUNTERS_OFFSET as u32).to_le_bytes());
+    }
+
+    /// `movq gs:[slot], xmmN`, of the low half
+    fn store_xmm_low_gs(&mut self, slot: GsOffset, xmm: u8) {
+        self.raw(&[
+            0x65,
+            0x66,
+            0x40 | xmm >> 3 << 2,
+            0x0f,
+            0xd6,
+            (xmm & 7) << 3 | 4,
+        ]);
+        self.raw(&[0x25]);
+        self.raw(&slot.0.to_le_bytes());
+    }
+
+    /// `movzx to, al`, or `ax` with two bytes
+    fn low_of_rax(&mut self, to: Reg, bytes: u8) {
+        let opcode = if bytes == 1 { 0xb6 } else { 0xb7 };
+        self.raw(&[0x40 | to.0 >> 3 << 2, 0x0f, opcode, 0xc0 | (to.0 & 7) << 3]);
+    }
+
+    /// `rol r, 32`
+    fn rotate_by_32(&mut self, r: Reg) {
+        self.raw(&[0x48 | r.0 >> 3, 0xc1, 0xc0 | r.0 & 7, 32]);
+    }
+
+    /// `shr r, by`
+    fn shift_right(&mut self, r: Reg, by: u8) {
+        self.raw(&[0x48 | r.0 >> 3, 0xc1, 0xe8 | r.0 & 7, by]);
+    }
+
+    /// `imul r, gs:[slot]`
+    fn multiply_gs(&mut self, r: Reg, slot: GsOffset) {
+        self.raw(&[
+            0x65,
+            0x48 | r.0 >> 3 << 2,
+            0x0f,
+            0xaf,
+            (r.0 & 7) << 3 | 4,
+            0x25,
+        ]);
+        self.raw(&slot.0.to_le_bytes());
+    }
+
+    /// `xor r, gs:[slot]`
+    fn xor_gs(&mut self, r: Reg, slot: GsOffset) {
+        self.raw(&[0x65, 0x48 | r.0 >> 3 << 2, 0x33, (r.0 & 7) << 3 | 4, 0x25]);
+        self.raw(&slot.0.to_le_bytes());
+    }
+
+    /// `add r, [rip + …]`
+    fn add_rip(&mut self, r: Reg) -> Rel32 {
+        self.raw(&[0x48 | r.0 >> 3 << 2, 0x03, (r.0 & 7) << 3 | 5]);
+        self.raw(&[0; 4]);
+        Rel32(self.here() - 4)
+    }
+}
