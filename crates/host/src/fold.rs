@@ -16,8 +16,10 @@
 //! * Both ways give the same profile under `exact`.
 //! * A record's values belong to the path's dynamic events in order; a record cut off by the end of
 //!   a chunk is damage, and said.
-//! * Places are resolved while the code they name is mapped: before a region is replaced, all
-//!   counts that hold run-time addresses are settled ([`Folder::settle`]).
+//! * Places are resolved while the code they name is mapped: before it changes that, the target asks
+//!   for all counts that hold run-time addresses to be settled ([`Folder::asked`]). So what has not been when a region
+//!   takes the place of another is of the new one: a transfer is recorded before the runtime looks at where it leads,
+//!   and may be folded before that is told.
 
 mod banks;
 mod messages;
@@ -243,10 +245,27 @@ impl Folder {
         }
     }
 
+    /// Resolves all that was recorded so far, as the target is to change what it names.
+    pub fn asked(&mut self, shared: &Shared) -> Result<(), Damaged> {
+        self.learn(shared);
+        if self.ordered.is_none() && self.windowed.is_none() {
+            self.settle();
+        }
+        if let Some(answers) = &mut self.answers {
+            answers.settle(&self.dictionary.modules);
+        }
+        self.banks(shared, false)?;
+        self.kept_back(shared)
+    }
+
     /// Folds what was kept back, and what was counted: no more will come.
     pub fn end(&mut self, shared: &Shared) -> Result<(), Damaged> {
         self.learn(shared);
         self.banks(shared, true)?;
+        self.kept_back(shared)
+    }
+
+    fn kept_back(&mut self, shared: &Shared) -> Result<(), Damaged> {
         let rest = self.ordered.as_ref().map(|o| o.rest.keys().copied());
         let mut threads: Vec<u32> = rest.into_iter().flatten().collect();
         threads.sort_unstable();
@@ -271,14 +290,11 @@ impl Folder {
         let regions = shared.regions();
         while self.regions < regions {
             let region = shared.region(self.regions);
-            if self.dictionary.modules.replaces(&region) {
-                if shared.has_banks() && !self.has_messages() {
-                    self.meet_all(shared, region.paths);
-                }
-                self.settle();
-                if let Some(answers) = &mut self.answers {
-                    answers.settle(&self.dictionary.modules);
-                }
+            if self.dictionary.modules.replaces(&region)
+                && shared.has_banks()
+                && !self.has_messages()
+            {
+                self.meet_all(shared, region.paths);
             }
             self.dictionary.modules.add(&region);
             let tagged = self.answers.as_mut().filter(|answers| answers.is_tagged());

@@ -2,7 +2,7 @@
 //!
 //! The runtime reports each region of code before the first fragment made from it; this module
 //! finds the file behind it and the `vaddr` of its bytes. Modules are numbered in the order in
-//! which their code first ran. A later region replaces earlier ones that it overlaps: the runtime
+//! which their code first ran. A later region takes the place of what it overlaps of earlier ones: the runtime
 //! waits until all records of the old code are folded before it lets that happen.
 
 use std::cell::{OnceCell, RefCell};
@@ -97,8 +97,7 @@ impl Modules {
 
     /// Takes note of a region.
     pub fn add(&mut self, region: &Region) {
-        self.known
-            .retain(|k| k.range.end <= region.range.start || region.range.end <= k.range.start);
+        self.cut(&region.range);
         let module = self.module(region);
         let vaddr = match &self.images[usize::from(module.0)].2 {
             Some(image) => image
@@ -127,6 +126,28 @@ impl Modules {
             vaddr,
         });
         self.last = 0;
+    }
+
+    /// Forgets what is in a range. What is beside it is known still.
+    fn cut(&mut self, range: &std::ops::Range<u64>) {
+        let beside = |k: &Known| {
+            let part = |start: u64, end: u64| Known {
+                range: start..end,
+                module: k.module,
+                vaddr: k.vaddr.wrapping_add(start - k.range.start),
+            };
+            let low = part(
+                k.range.start,
+                k.range.end.min(range.start.max(k.range.start)),
+            );
+            let high = part(k.range.start.max(range.end.min(k.range.end)), k.range.end);
+            match range.start < k.range.end && k.range.start < range.end {
+                true => [Some(low), Some(high)],
+                false => [Some(part(k.range.start, k.range.end)), None],
+            }
+        };
+        let known = self.known.iter().flat_map(beside).flatten();
+        self.known = known.filter(|k| !k.range.is_empty()).collect();
     }
 
     fn module(&mut self, region: &Region) -> ModuleId {
@@ -221,6 +242,20 @@ mod tests {
         assert_eq!(
             m.place(TargetPc(0x9000)),
             Place::new(ModuleId::ANON, Vaddr(0x9000))
+        );
+        // What is beside it stays: a part of /a before it, and, when it is cut itself, of /c behind that.
+        assert_eq!(
+            m.place(TargetPc(0x1010)),
+            Place::new(ModuleId(1), Vaddr(0x10))
+        );
+        m.add(&region(0x3000..0x4000, b"/b", 2));
+        assert_eq!(
+            m.place(TargetPc(0x2010)),
+            Place::new(ModuleId(3), Vaddr(0x10))
+        );
+        assert_eq!(
+            m.place(TargetPc(0x4010)),
+            Place::new(ModuleId(3), Vaddr(0x2010))
         );
         m.add(&region(0x8000..0xa000, b"", 0));
         assert_eq!(

@@ -293,8 +293,7 @@ impl Process {
         }
         let mut done = Ok(());
         if let Some(asked) = asked {
-            folder.learn(shared);
-            done = folder.banks(shared, false);
+            done = folder.asked(shared);
             shared.settled(asked);
         }
         report(done, folder, served, notice);

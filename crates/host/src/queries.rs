@@ -241,7 +241,7 @@ impl Answers {
         }
     }
 
-    /// A region is about to be replaced: what names its addresses is given its place.
+    /// Regions are about to be replaced: what names their addresses is given its place.
     pub fn settle(&mut self, modules: &Modules) {
         self.tabulate.settle(modules);
     }

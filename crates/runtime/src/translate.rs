@@ -512,12 +512,15 @@ impl Translator {
                 needs_register |= insn.load.is_some() || types;
             }
             let insn = *insn;
-            if !self.samples() {
-                self.config.list_events(&insn, self.pairs, site.shared);
-            } else if let Some(to) = self.leads_to(&insn)
+            // Told where it leads before it can be recorded: the host may fold that record before code
+            // there is made, and would take the place for memory without a file.
+            if let Some(to) = self.leads_to(&insn)
                 && Self::region(site, to) == Err(Refusal::Unnamed)
             {
                 return Err(Refusal::Unnamed);
+            }
+            if !self.samples() {
+                self.config.list_events(&insn, self.pairs, site.shared);
             }
             let next = insn.next();
             self.note_pages(&insn);
