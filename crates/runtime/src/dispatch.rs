@@ -243,10 +243,8 @@ impl Runtime {
     pub fn make(&mut self, pc: AppPc, shape: Shape) -> Result<(u32, bool), Refusal> {
         /// Bytes of dead code that are not worth a flush.
         const LITTLE: u64 = 16 << 20;
-        let bytes = self.cache.bytes();
-        let full = self.cache_limit != 0 && bytes > self.cache_limit;
         let dead = self.cache.dead_bytes();
-        if !full && (dead < LITTLE || dead < bytes / 2) {
+        if !self.is_full() && (dead < LITTLE || dead < self.cache.bytes() / 2) {
             match self.translate(pc, shape) {
                 Err(Refusal::CacheFull) => {}
                 made => return made.map(|id| (id, false)),
@@ -257,6 +255,11 @@ impl Runtime {
             Err(Refusal::CacheFull) => Err(Refusal::OutOfSpace),
             made => made.map(|id| (id, true)),
         }
+    }
+
+    /// Whether the cache has reached the size that it may have.
+    fn is_full(&self) -> bool {
+        self.cache_limit != 0 && self.cache.bytes() > self.cache_limit
     }
 
     /// Drops all fragments, for a thread that is out of the cache.
@@ -521,7 +524,10 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
             let exit = runtime.cache.exit(context.exit);
             let target = exit.target;
             if exit.counts && thread.recording.is_none() && runtime.cache.counts_down(target) {
-                runtime.start_recording(thread, target);
+                match runtime.is_full() {
+                    true => runtime.flush(Flush::Full),
+                    false => runtime.start_recording(thread, target),
+                }
             }
             runtime.go(thread, context, target, Some(context.exit), false);
             runtime.worked(entered);
@@ -589,9 +595,10 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
                 true => context.next_pc,
                 false => exit.target,
             };
-            match site {
-                true => runtime.start_unrolled(thread, context.exit, pc),
-                false => runtime.start_recording(thread, pc),
+            match (runtime.is_full(), site) {
+                (true, _) => runtime.flush(Flush::Full),
+                (_, true) => runtime.start_unrolled(thread, context.exit, pc),
+                (_, false) => runtime.start_recording(thread, pc),
             }
             runtime.go(thread, context, pc, None, site);
             runtime.worked(entered);
