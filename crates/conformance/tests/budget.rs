@@ -291,7 +291,7 @@ fn ranked() -> Result<(), String> {
     let mut lists = Vec::new();
     for (options, turns) in [
         (&["-e", "value"][..], "1000000"),
-        (&["-e", "value", "--budget", "10"], "20000000"),
+        (&["-e", "value", "--budget", "10"], "80000000"),
     ] {
         let scratch = Scratch::new().map_err(|e| e.to_string())?;
         let data = scratch.path("data");

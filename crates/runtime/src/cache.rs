@@ -7,7 +7,7 @@
 //!
 //! # Strategy
 //! Code lives in *arenas* of [`ARENA_BYTES`] of address space, one for each cluster, reserved in a
-//! gap close to it. Fragments fill an arena from the bottom, exit stubs from [`STUB_OFFSET`] on, so
+//! gap close to it. Fragments, and what leads to them, fill an arena from the bottom, exit stubs from [`STUB_OFFSET`] on, so
 //! that code which is executed once stays away from code which is executed often.
 //!
 //! A dense open-addressing table leads from app addresses to fragments. Nothing is ever moved.
@@ -409,12 +409,7 @@ impl Cache {
         fragment: Fragment,
         pages: &[u64],
     ) -> u32 {
-        /// What is hot is made anew, as a trace: the rest is packed.
-        const PACKED: u64 = 16;
-        let line = match self.heads.threshold != 0 && fragment.head != Head::Trace {
-            true => PACKED,
-            false => LINE,
-        };
+        let line = self.line(fragment.head == Head::Trace);
         let a = &mut self.arenas[arena];
         a.stubs.take(stubs as u64, 1);
         stress::delay();
@@ -427,6 +422,16 @@ impl Cache {
             self.index.add(id, pages);
         }
         id
+    }
+
+    /// What follows a fragment begins at a multiple of this.
+    fn line(&self, trace: bool) -> u64 {
+        /// What is hot is made anew, as a trace: the rest is packed.
+        const PACKED: u64 = 16;
+        match self.heads.threshold != 0 && !trace {
+            true => PACKED,
+            false => LINE,
+        }
     }
 
     /// Marks what does the app's work in `len` bytes of code at `at`.
@@ -444,16 +449,12 @@ impl Cache {
         self.arenas[arena].code.take(0, LINE);
     }
 
-    /// Where a stub will be that [`Self::place_stub`] places next, at a multiple of eight bytes.
-    pub fn align_stub(&mut self, arena: usize) -> CachePc {
-        let stubs = &mut self.arenas[arena].stubs;
-        stubs.next = stubs.next.next_multiple_of(8);
-        CachePc(stubs.next)
-    }
-
-    /// Places code that belongs to no fragment (a tag check made later, a jump to another arena).
-    pub fn place_stub(&mut self, arena: usize, code: &[u8]) -> CachePc {
-        CachePc(self.arenas[arena].stubs.put(code))
+    /// Places code on the way to a fragment that is not part of it (a tag check made later, a jump to another
+    /// arena, what counts a pair) where [`Arena::next`] says: among the fragments, as it is executed as often
+    /// as they are. Jumps from where the stubs are and back cost ten nanoseconds each on some processors.
+    pub fn place_lead(&mut self, arena: usize, code: &[u8]) -> CachePc {
+        let line = self.line(false);
+        CachePc(self.arenas[arena].code.put(code, line))
     }
 
     /// Numbers an exit of the current generation.
@@ -562,11 +563,11 @@ impl Cache {
         };
         let rel = match (distance(entry), self.arena_of(exit.patch)) {
             (Ok(rel), _) => rel,
-            (Err(_), Some(arena)) if self.arenas[arena].stub_room() >= FAR_JUMP => {
+            (Err(_), Some(arena)) if self.arenas[arena].room() >= FAR_JUMP => {
                 let mut bytes = [0; FAR_JUMP as usize];
-                let mut code = Code::new(self.arenas[arena].next_stub(), &mut bytes);
+                let mut code = Code::new(self.arenas[arena].next(), &mut bytes);
                 code.jmp_far(entry.0);
-                let at = self.place_stub(arena, code.bytes());
+                let at = self.place_lead(arena, code.bytes());
                 let Ok(rel) = distance(at) else { return };
                 rel
             }

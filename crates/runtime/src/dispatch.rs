@@ -294,10 +294,10 @@ impl Runtime {
             return fragment.checked;
         }
         let arena = self.cache.arena_of(fragment.entry)?;
-        if self.cache.arena(arena).stub_room() < 64 {
+        if self.cache.arena(arena).room() < 64 {
             return None;
         }
-        let at = self.cache.align_stub(arena);
+        let at = self.cache.arena(arena).next();
         let mut bytes = [0; 64];
         let mut code = Code::new(at, &mut bytes);
         tag_check(&mut code, fragment.app);
@@ -306,7 +306,7 @@ impl Runtime {
         let from = code.jmp();
         let rel = fragment.entry.0 as i64 - code.at(from.0).0 as i64 - 4;
         code.put_u32(from.0, rel as i32 as u32);
-        self.cache.place_stub(arena, code.bytes());
+        self.cache.place_lead(arena, code.bytes());
         self.cache.fragments[id as usize].checked = Some(at);
         Some(at)
     }

@@ -238,10 +238,10 @@ impl Runtime {
         let near = |pc| self.regions.range_of(pc);
         let region = near(to).or_else(|| near(branch.pc))?;
         let arena = self.cache.arena_for(region)?;
-        if to.0 >> 47 != 0 || self.cache.arena(arena).stub_room() < ROOM as u64 {
+        if to.0 >> 47 != 0 || self.cache.arena(arena).room() < ROOM as u64 {
             return None;
         }
-        let at = self.cache.align_stub(arena);
+        let at = self.cache.arena(arena).next();
         let mut bytes = [0; ROOM];
         let mut code = Code::new(at, &mut bytes);
         pair_check(&mut code, to, key);
@@ -271,7 +271,7 @@ impl Runtime {
             let start = self.translator.sampler().map_or(0, |s| s.rate());
             code.send_message(true, [counter.0, pair.path, start], back);
         }
-        self.cache.place_stub(arena, code.bytes());
+        self.cache.place_lead(arena, code.bytes());
         Some((at, exit))
     }
 }

@@ -9,6 +9,7 @@ mod counts;
 mod instructions;
 mod latency;
 mod real;
+mod returns;
 mod startup;
 mod tidy;
 mod unoptimised;
@@ -28,6 +29,7 @@ cargo xtask latency [SAMPLES]      how long signals take to their handlers
 cargo xtask windows                what a window of N instructions costs
 cargo xtask budget [--rounds N] [NAME…]   what `record --budget` costs, on long runs of the corpus
 cargo xtask changes                what it costs when code changes
+cargo xtask returns                what calls and returns cost, in each way of treating them
 cargo xtask instructions           instructions a tuple of each compressor, under valgrind
 cargo xtask real [NAME…]           servers, build systems, JITs, debuggers: same behaviour
 cargo xtask conform gcc|ltp|posix [--from DIR] [NAME…]   public conformance suites: same results
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         "windows" => windows::run(),
         "budget" => budget::run(&rest),
         "changes" => changes::run(),
+        "returns" => returns::run(),
         "instructions" => instructions::run(),
         "real" => real::run(&rest),
         "conform" => conform::run(&rest),

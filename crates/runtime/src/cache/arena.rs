@@ -79,8 +79,8 @@ impl Area {
         at
     }
 
-    /// Copies `bytes` to `next` and goes on behind them.
-    pub(super) fn put(&mut self, bytes: &[u8]) -> u64 {
+    /// Copies `bytes` to `next` and goes on behind them, at a multiple of `align`.
+    pub(super) fn put(&mut self, bytes: &[u8], align: u64) -> u64 {
         let len = bytes.len() as u64;
         self.make_present(len);
         // SAFETY: unused memory of the area: between `next` and `limit` there is nothing, and who
@@ -88,7 +88,7 @@ impl Area {
         unsafe {
             core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.next as *mut u8, bytes.len())
         };
-        self.take(len, 1)
+        self.take(len, align)
     }
 
     fn room(&self) -> u64 {
@@ -246,11 +246,6 @@ impl Arena {
     /// Where the next fragment will be.
     pub fn next(&self) -> CachePc {
         CachePc(self.code.next)
-    }
-
-    /// Where the next stub will be.
-    pub fn next_stub(&self) -> CachePc {
-        CachePc(self.stubs.next)
     }
 
     /// Bytes left for fragments.

@@ -174,12 +174,12 @@ impl Cache {
     fn make_counted_entry(&mut self, id: u32) -> Option<CachePc> {
         let fragment = self.fragments[id as usize];
         let n = self.arena_of(fragment.entry)?;
-        if self.arenas[n].stub_room() < ROOM {
+        if self.arenas[n].room() < ROOM {
             return None;
         }
         let (counter, address) = self.arenas[n].take_counter()?;
         let exit = self.new_exit(Exit::fixed(fragment.app));
-        let at = self.arenas[n].next_stub();
+        let at = self.arenas[n].next();
         let mut bytes = [0; ROOM as usize];
         let mut code = Code::new(at, &mut bytes);
         code.store_gs(slot!(spill_rcx), Reg::RCX);
@@ -195,7 +195,7 @@ impl Cache {
         code.load_gs(Reg::RCX, slot!(spill_rcx));
         code.store_gs_imm32(slot!(exit), exit);
         code.jmp_gs(slot!(entry.hot));
-        self.place_stub(n, code.bytes());
+        self.place_lead(n, code.bytes());
         self.fragments[id as usize].head = Head::Counted(at, counter);
         self.count_again(id);
         Some(at)
