@@ -76,7 +76,7 @@ impl Translator {
             Some(block) => {
                 let path = site.shared.path(block, events as u16, tail)?;
                 match self.counter(path) {
-                    Some(counter) => self.count(counter),
+                    Some(counter) => self.count(site, counter, to),
                     None => {
                         self.spill_rcx();
                         full = Some(self.record(path, values, None));
