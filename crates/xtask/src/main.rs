@@ -8,6 +8,7 @@ mod corpus;
 mod counts;
 mod instructions;
 mod latency;
+mod queries;
 mod real;
 mod returns;
 mod startup;
@@ -29,6 +30,7 @@ cargo xtask latency [SAMPLES]      how long signals take to their handlers
 cargo xtask windows                what a window of N instructions costs
 cargo xtask budget [--rounds N] [NAME…]   what `record --budget` costs, on long runs of the corpus
 cargo xtask changes                what it costs when code changes
+cargo xtask queries                what queries cost, by what they ask
 cargo xtask returns                what calls and returns cost, in each way of treating them
 cargo xtask instructions           instructions a tuple of each compressor, under valgrind
 cargo xtask real [NAME…]           servers, build systems, JITs, debuggers: same behaviour
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         "windows" => windows::run(),
         "budget" => budget::run(&rest),
         "changes" => changes::run(),
+        "queries" => queries::run(),
         "returns" => returns::run(),
         "instructions" => instructions::run(),
         "real" => real::run(&rest),
