@@ -101,7 +101,7 @@ fn unevenness(skip: &str) -> Result<f64, String> {
     let options = [
         "--rate", "4000", "--window", "2", "--skip", skip, "-e", "value",
     ];
-    let report = record(&options, &program, "15000000")?;
+    let report = record(&options, &program, "60000000")?;
     let samples: Vec<f64> = loads(&report).map(|v| real(v, "samples")).collect();
     let most = samples.iter().copied().fold(0.0, f64::max);
     let least = samples.iter().copied().fold(f64::INFINITY, f64::min);
