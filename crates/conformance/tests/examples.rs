@@ -12,7 +12,7 @@ use libtest_mimic::{Arguments, Trial};
 use trommel_conformance::exec::{Scratch, trommel, workspace};
 
 /// `cargo` and its words that documents may show.
-const CARGO: [&str; 17] = [
+const CARGO: [&str; 19] = [
     "cargo run --release -- record -- ",
     "cargo test --workspace",
     "cargo test -p trommel-conformance --test ",
@@ -22,6 +22,8 @@ const CARGO: [&str; 17] = [
     "cargo xtask bench",
     "cargo xtask budget",
     "cargo xtask changes",
+    "cargo xtask queries",
+    "cargo xtask returns",
     "cargo xtask conform",
     "cargo xtask startup",
     "cargo xtask windows",
