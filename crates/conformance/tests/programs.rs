@@ -13,17 +13,31 @@ fn main() {
     let trials = all()
         .into_iter()
         .flat_map(|variant| {
-            variant.runs.clone().into_iter().map(move |run| {
-                let variant = variant.clone();
-                let name = [&[variant.name.clone()][..], &run].concat().join(" ");
-                Trial::test(name, move || Ok(check(&variant, &run)?))
+            variant.runs.clone().into_iter().flat_map(move |run| {
+                let ways = ["", "breakpoints"].into_iter();
+                let ways = ways.filter(|way| way.is_empty() || has_traps(&variant));
+                let trial = |way: &'static str| {
+                    let (variant, run) = (variant.clone(), run.clone());
+                    let name = [&[variant.name.clone()][..], &run].concat().join(" ");
+                    let name = match way {
+                        "" => name,
+                        way => format!("{name} with {way}"),
+                    };
+                    Trial::test(name, move || Ok(check(&variant, &run, way)?))
+                };
+                ways.map(trial).collect::<Vec<_>>()
             })
         })
         .collect();
     libtest_mimic::run(&args, trials).exit();
 }
 
-fn check(variant: &Variant, run: &[String]) -> Result<(), String> {
+/// Whether signals find a program in the cache, where steps lead to the next boundary.
+fn has_traps(variant: &Variant) -> bool {
+    variant.name.starts_with("signal_") || variant.name.starts_with("threads_signals")
+}
+
+fn check(variant: &Variant, run: &[String], stress: &str) -> Result<(), String> {
     let missing = variant.missing();
     if !missing.is_empty() {
         eprintln!(
@@ -36,6 +50,9 @@ fn check(variant: &Variant, run: &[String]) -> Result<(), String> {
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let mut job = Job::new([program], scratch.dir());
     job.argv.extend(run.iter().map(Into::into));
+    if !stress.is_empty() {
+        job.env.push(("TROMMEL_STRESS".into(), stress.into()));
+    }
     let limit = Duration::from_secs(20);
     match trommel() {
         Some(bin) => {

@@ -4,7 +4,7 @@
 
 use trommel_queue::{MAX_WINDOW, options};
 
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 17] = [
     "events",
     "window",
     "pace",
@@ -12,6 +12,7 @@ const NAMES: [&str; 16] = [
     "far",
     "guard",
     "trace",
+    "breakpoints",
     "pages",
     "delay",
     "evict",
@@ -71,6 +72,7 @@ pub fn parse(text: &str) -> Result<Stress, String> {
             "far" => (1, options::FAR.trailing_zeros(), 0),
             "guard" => (1, options::GUARD.trailing_zeros(), 0),
             "trace" => (1, options::TRACE.trailing_zeros(), 0),
+            "breakpoints" => (1, options::BREAKPOINTS.trailing_zeros(), 0),
             "pages" => (0xffff, options::CACHE_SHIFT, 0),
             "delay" => (0xff, options::DELAY_SHIFT, 0),
             "evict" => (0xfff, options::EVICT_SHIFT, 0),
@@ -107,6 +109,7 @@ mod tests {
         assert_eq!(options("pages=4"), Ok(4 << options::CACHE_SHIFT));
         assert_eq!(options("guard"), Ok(options::GUARD));
         assert_eq!(options("trace=1"), Ok(options::TRACE));
+        assert_eq!(options("breakpoints"), Ok(options::BREAKPOINTS));
         assert_eq!(
             options("evict=7,leave=9,delay=3"),
             Ok(7 << options::EVICT_SHIFT | 9 << options::END_SHIFT | 3 << options::DELAY_SHIFT)

@@ -48,7 +48,7 @@ pub enum Class {
     Syscall,
     /// `popf`, which may set the trap flag.
     Popf,
-    /// Runs natively, alone, and the CPU decides: unknown encodings.
+    /// Runs natively, alone, and the CPU decides: unknown encodings, and `int1`.
     Unknown,
     /// Cannot run in the cache: far transfers, 32-bit system calls, anything with GS.
     Unsupported,

@@ -56,12 +56,16 @@ pub fn panicked(at: Option<&'static Location<'static>>) {
 pub struct Fault {
     /// Its number.
     pub signal: i32,
+    /// Its code.
+    pub code: i32,
     /// Its address, as the kernel gives it.
     pub address: u64,
     /// The instruction.
     pub pc: u64,
     /// The stack pointer.
     pub rsp: u64,
+    /// The flags.
+    pub flags: u64,
 }
 
 /// A line for standard error.
@@ -173,6 +177,8 @@ fn tell(thread: &Thread, context: &Context, fault: &Fault, sound: bool) {
     let (n, tid) = (thread.writer.number, sys::gettid());
     let mut line = Line::new();
     line.decimal(b"internal error: signal ", fault.signal as u64)
+        .decimal(b", code ", fault.code as u64)
+        .hex(b", flags 0x", fault.flags)
         .hex(b" at address 0x", fault.address)
         .hex(b", in the runtime at +0x", offset);
     let location = LOCATION.swap(core::ptr::null_mut(), AcqRel);

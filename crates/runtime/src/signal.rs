@@ -103,6 +103,7 @@ const ALL_BUT_SYNCHRONOUS: u64 =
 pub const SIGNALS: usize = 65;
 const TRAP_FLAG: u64 = 0x100;
 const ALIGNMENT_CHECK: u64 = 0x4_0000;
+const TRAP_BRKPT: i32 = 1;
 const TRAP_TRACE: i32 = 2;
 const SA_SIGINFO: u64 = 4;
 const SA_ONSTACK: u64 = 0x0800_0000;
@@ -174,7 +175,18 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
         frame.rip = Landmarks::peek_failed();
         return 0;
     }
-    let trace = caused && signal == SIGTRAP && info.code == TRAP_TRACE;
+    let told;
+    let step = caused && signal == SIGTRAP && info.code == TRAP_TRACE;
+    let info = if step && stress::tells_breakpoints() {
+        told = Info {
+            code: TRAP_BRKPT,
+            ..*info
+        };
+        &told
+    } else {
+        info
+    };
+    let trace = caused && may_be_step(info);
     if trace && thread.stepping && process.image.holds(AppPc(pc)) {
         // The flag works from the moment it is loaded: first come traps on the way there.
         return 0;
@@ -291,7 +303,8 @@ fn found(
         return landed(runtime, thread, context, frame);
     }
     let steps = thread.stepping || thread.signals.rolling;
-    if signal == SIGTRAP && caused && info.code == TRAP_TRACE && steps {
+    let apps = thread.stepping && thread.stepping_there && is_int1(context.target.0);
+    if caused && may_be_step(info) && steps && !apps {
         return stepped(runtime, thread, context, frame);
     }
     if caused {
@@ -540,13 +553,29 @@ fn stepped(
     }
 }
 
+/// Whether a signal is that of an instruction executed with the trap flag, or may be: in some virtual machines
+/// the processor's word for a step is lost now and then, and what is left looks like `int1`, which is never in the cache.
+fn may_be_step(info: &Info) -> bool {
+    info.signo == SIGTRAP && matches!(info.code, TRAP_TRACE | TRAP_BRKPT)
+}
+
 /// Whether the instruction at `pc`, which was executed, is `popf`: the flag is then not ours.
 fn is_popf(pc: u64) -> bool {
+    opcode(pc) == Some(0x9d)
+}
+
+/// Whether the instruction at `pc`, which was executed, is `int1`: the trap is then not ours.
+fn is_int1(pc: u64) -> bool {
+    opcode(pc) == Some(0xf1)
+}
+
+/// The first byte behind the usual prefixes of the instruction at `pc`.
+fn opcode(pc: u64) -> Option<u8> {
     let mut bytes = [0; 4];
     // Its last bytes may lie in front of memory that is not there.
     let _ = sys::copy_checked(pc, &mut bytes) || sys::copy_checked(pc, &mut bytes[..1]);
-    let prefix = |b: &&u8| **b == 0x66 || **b & 0xf0 == 0x40;
-    bytes.iter().find(|b| !prefix(b)) == Some(&0x9d)
+    let prefix = |b: &u8| *b == 0x66 || *b & 0xf0 == 0x40;
+    bytes.into_iter().find(|b| !prefix(b))
 }
 
 /// At a boundary with something to do: leave, deliver what was kept, or just go on.
@@ -684,6 +713,8 @@ fn deliver(
 fn failed(thread: &mut Thread, context: &mut Context, info: &Info, frame: &mut Ucontext) {
     let fault = Fault {
         signal: info.signo,
+        code: info.code,
+        flags: frame.eflags,
         address: info.fields[0],
         pc: frame.rip,
         rsp: *frame.rsp(),

@@ -36,7 +36,7 @@ pub enum Place {
 /// Takes note of the options.
 pub fn set(all: u64) {
     const OTHERS: u64 = (1 << options::DELAY_SHIFT) - 1;
-    if all & !OTHERS != 0 {
+    if all & (!OTHERS | options::BREAKPOINTS) != 0 {
         OPTIONS.store(all, Relaxed);
         RANDOM.store(cycles() | 1, Relaxed);
     }
@@ -75,6 +75,11 @@ pub fn delay() {
             core::hint::spin_loop();
         }
     }
+}
+
+/// Whether steps are told as breakpoints.
+pub fn tells_breakpoints() -> bool {
+    OPTIONS.load(Relaxed) & options::BREAKPOINTS != 0
 }
 
 /// What is to happen at a crossing into the dispatcher.

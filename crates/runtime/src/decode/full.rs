@@ -187,8 +187,10 @@ fn classify(i: &Instruction) -> Class {
             C::Retnq_imm16 => Class::Ret(i.immediate16()),
             _ => Class::Unsupported,
         },
-        // `int3` and `ud2` fault at their copies; `int n` may be a 32-bit system call.
-        FlowControl::Interrupt if matches!(i.code(), C::Int3 | C::Int1) => Class::Plain,
+        // `int3` and `ud2` fault at their copies; `int n` may be a 32-bit system call. The trap of `int1` in
+        // the cache could not be told from that of a step.
+        FlowControl::Interrupt if i.code() == C::Int3 => Class::Plain,
+        FlowControl::Interrupt if i.code() == C::Int1 => Class::Unknown,
         FlowControl::Exception => {
             if i.code() == C::INVALID {
                 Class::Unknown
