@@ -255,6 +255,18 @@ impl Tables {
         }
     }
 
+    /// Several events with one value.
+    pub fn add_times(&mut self, table: u32, value: u64, count: u64) {
+        /// As many go through the buffer one by one.
+        const FEW: u64 = 3;
+        if count <= FEW {
+            return (0..count).for_each(|_| self.add(table, value));
+        }
+        if self.tables[table as usize].add(value, count) {
+            self.grow(table as usize);
+        }
+    }
+
     /// One event of a place without a buffer.
     fn add_early(&mut self, table: usize, value: u64) {
         let counts = &mut self.tables[table];

@@ -197,6 +197,8 @@ pub struct Entries {
     pub message: u64,
     /// The same, of an event with a value.
     pub value_message: u64,
+    /// A tally is of another value, or full; rcx leads to what is known of the event and is spilled.
+    pub tally: u64,
     /// [`Reason::Query`]; rcx is spilled.
     pub query: u64,
     /// From the checked entry of a retired fragment; rcx holds the target, rcx and rdx are spilled.

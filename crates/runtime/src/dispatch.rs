@@ -264,8 +264,21 @@ impl Runtime {
 
     /// Drops all fragments, for a thread that is out of the cache.
     pub fn flush(&mut self, why: Flush) {
+        self.drop_all(why, self.threads.len() == 1);
+    }
+
+    /// Chunks were published, so many in all: values may be worth another treatment from now on.
+    fn published(&mut self, chunks: u64) {
+        if self.translator.start_tallies(chunks) {
+            self.shared.control().tallies.store(1, Relaxed);
+            // The calling thread goes on in its fragment.
+            self.drop_all(Flush::Full, false);
+        }
+    }
+
+    /// Drops all fragments. `alone`: no thread is in the cache.
+    fn drop_all(&mut self, why: Flush, alone: bool) {
         let began = Began::long();
-        let alone = self.threads.len() == 1;
         let epoch = self.cache.next_generation(alone);
         let control = self.shared.control();
         control.invalidations.fetch_add(1, Relaxed);
@@ -487,6 +500,9 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
     if context.reason == Reason::Full as u32 {
         if thread.publish().is_err() {
             native::host_gone(thread, context);
+        } else {
+            let published = control.published.0.load(Relaxed);
+            process.runtime.lock().published(published);
         }
         return;
     }

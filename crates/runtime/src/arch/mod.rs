@@ -443,6 +443,11 @@ impl Landmarks {
         message::trommel_value_message as *const () as u64
     }
 
+    /// Where another value takes a tally's place, in the same range.
+    pub fn tally() -> u64 {
+        message::trommel_tally as *const () as u64
+    }
+
     /// Reading what may not be there.
     pub fn peek() -> core::ops::Range<u64> {
         peek::peek as *const () as u64..Self::peek_failed()

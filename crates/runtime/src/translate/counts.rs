@@ -10,9 +10,36 @@ use crate::counters;
 use crate::emit::{Code, GsOffset, Reg};
 
 impl Translator {
-    /// Whether paths are counted, or events.
+    /// Whether paths are counted, or events, or may be from some time on.
     pub fn counts(&self) -> bool {
         self.config.counters || self.samples()
+    }
+
+    /// Whether paths are counted now.
+    fn counts_paths(&self) -> bool {
+        self.config.counters && (self.tallies || !self.config.wants_values())
+    }
+
+    /// Whether paths or events are counted now.
+    pub(super) fn counts_now(&self) -> bool {
+        self.counts_paths() || self.samples()
+    }
+
+    /// Whether events with values are counted where they happen.
+    pub(super) fn counts_values(&self) -> bool {
+        self.samples() || self.counts_paths() && self.config.wants_values()
+    }
+
+    /// Chunks were published, in all so many. Whether values are tallied from now on, and were recorded before: then what
+    /// was translated is to be dropped. To tally them takes more code and a table for each thread, and is worth that when there are many.
+    pub fn start_tallies(&mut self, published: u64) -> bool {
+        const MANY: u64 = 64;
+        let starts = self.config.counters
+            && self.config.wants_values()
+            && !self.tallies
+            && published >= MANY;
+        self.tallies |= starts;
+        starts
     }
 
     /// Paths are recorded from now on.
@@ -23,7 +50,7 @@ impl Translator {
 
     /// Where executions of a path are counted, unless they are recorded.
     pub fn counter(&self, path: u32) -> Option<GsOffset> {
-        counters::counter(path).filter(|_| self.config.counters)
+        counters::counter(path).filter(|_| self.counts_paths())
     }
 
     /// Counts on the way out to `to`, with all registers but `rcx` the app's.

@@ -1,0 +1,163 @@
+//! Exact counts of values and types in generated code.
+//!
+//! # Problem
+//! Exact counts of values have a table of all pairs of a place and a value behind them, larger than any cache, which the
+//! service thread keeps. To send it a record for each event costs more than all else. But most events repeat a pair that was met
+//! just before.
+//!
+//! # Strategy
+//! Each thread has a table of *tallies* in its bank, direct-mapped: a value, the path that is a message about its event, and
+//! how often it was seen. Behind a load:
+//!
+//! ```text
+//!   mov    s, start                    made of the path
+//!   crc32  s, loaded
+//!   and    s, mask
+//!   cmp    gs:[s + value], loaded
+//!   jne    other                       out of line
+//!   cmp    dword gs:[s + path], path
+//!   jne    other
+//!   inc    dword gs:[s + count]
+//!   js     full
+//! ```
+//!
+//! Another value takes the tally's place (`arch/message.rs`): what was there becomes a record of path, value and count among the
+//! others. At the end the host reads what is left. Registers and flags are had as for a sampler ([`super::values`]).
+//!
+//! A process starts with records ([`Translator::start_tallies`]).
+//!
+//! # Why it is correct
+//! * Every event is in one count: that of its tally, or of a record that was one. A count of 2³¹ is taken back, recorded, and
+//!   begun again.
+//! * A pair that an empty tally happens to hold is counted in it from 0 on.
+//! * A tally becomes a record before it is emptied; the host knows one that is both (`host/src/fold/banks.rs`).
+
+use core::mem::offset_of;
+
+use trommel_queue::dict::Event;
+use trommel_queue::{TALLIES, Tally};
+
+use super::probes::NOT_ZERO;
+use super::values::Value;
+use super::{Site, Translator};
+use crate::counters;
+use crate::deliver::DictionaryFull;
+use crate::emit::{Code, GsOffset, Reg};
+use crate::slot;
+
+/// The condition that a number is negative.
+const NEGATIVE: u8 = 8;
+
+impl Translator {
+    /// Adds one to the tally of an event with its value. `scratch`: a register for its index that is not the app's now. `live`: flags are
+    /// looked at afterwards, and are not parked. `holds`: `rcx` is not the app's, and needed afterwards.
+    pub(super) fn tally(
+        &mut self,
+        site: &mut Site<'_>,
+        event: Event,
+        value: Value,
+        scratch: Option<Reg>,
+        live: bool,
+        holds: bool,
+    ) -> Result<(), DictionaryFull> {
+        const MASK: u32 = (TALLIES as u32 - 1) * size_of::<Tally>() as u32;
+        let path = self.message_path(site, event)?;
+        let s = match scratch {
+            Some(s) => s,
+            None if value == Value::Register(Reg::RCX) => {
+                self.spill_rdx();
+                Reg::RDX
+            }
+            None => {
+                self.spill_rcx();
+                Reg::RCX
+            }
+        };
+        let mut value = value;
+        if live {
+            self.park();
+        }
+        if self.spilled.flags && value == Value::Register(Reg::RAX) {
+            value = Value::Slot(slot!(spill_flags));
+        }
+        self.code.mov_imm(s, path.wrapping_mul(0x9e37_79b1).into());
+        self.code.crc32(s, value);
+        self.code.mask(s, MASK);
+        let mut misses = [None; 2];
+        match value {
+            Value::Register(r) => self.code.compare_tally(s, r),
+            Value::Slot(slot) => {
+                self.code.store_gs(slot!(value_counter), s);
+                self.code.load_tally(s);
+                self.code.compare_gs(s, slot);
+            }
+        }
+        misses[0] = Some(self.code.jcc(NOT_ZERO));
+        if let Value::Slot(_) = value {
+            self.code.load_gs(s, slot!(value_counter));
+        }
+        self.code.compare_tally_path(s, path);
+        misses[1] = Some(self.code.jcc(NOT_ZERO));
+        self.code.step_tally(s, true);
+        let full = self.code.jcc(NEGATIVE);
+        let back = self.code.at(self.code.here());
+        // One that is full was counted already: that is taken back, and counted in the next.
+        self.lead_to_stub(full);
+        self.stubs.step_tally(s, false);
+        for miss in misses.into_iter().flatten() {
+            self.lead_to_stub(miss);
+        }
+        if let Value::Register(_) = value {
+            self.stubs.store_gs(slot!(value_counter), s);
+        }
+        self.go_with_value(value, holds);
+        let rel = self.stubs.lea_rcx_rip();
+        self.stubs.jmp_gs(slot!(entry.tally));
+        self.come_back(rel, path, back, holds);
+        Ok(())
+    }
+}
+
+impl Code<'_> {
+    /// An instruction on a field of the tally whose bytes are `index` into the table.
+    fn on_tally(&mut self, wide: bool, opcode: u8, reg: u8, index: Reg, field: usize) {
+        let rex = 0x40 | u8::from(wide) << 3 | reg >> 3 << 2 | index.0 >> 3 << 1;
+        let GsOffset(first) = counters::TALLIES;
+        self.raw(&[
+            0x65,
+            rex,
+            opcode,
+            (reg & 7) << 3 | 4,
+            (index.0 & 7) << 3 | 5,
+        ]);
+        self.raw(&(first + field as u32).to_le_bytes());
+    }
+
+    /// `cmp gs:[index + value], r`
+    fn compare_tally(&mut self, index: Reg, r: Reg) {
+        self.on_tally(true, 0x39, r.0, index, offset_of!(Tally, value));
+    }
+
+    /// `mov r, gs:[r + value]`
+    fn load_tally(&mut self, r: Reg) {
+        self.on_tally(true, 0x8b, r.0, r, offset_of!(Tally, value));
+    }
+
+    /// `cmp dword gs:[index + path], path`
+    fn compare_tally_path(&mut self, index: Reg, path: u32) {
+        self.on_tally(false, 0x81, 7, index, offset_of!(Tally, path));
+        self.raw(&path.to_le_bytes());
+    }
+
+    /// `inc dword gs:[index + count]`, or `dec`
+    fn step_tally(&mut self, index: Reg, up: bool) {
+        let down = u8::from(!up);
+        self.on_tally(false, 0xff, down, index, offset_of!(Tally, count));
+    }
+
+    /// `cmp r, gs:[slot]`
+    fn compare_gs(&mut self, r: Reg, slot: GsOffset) {
+        self.raw(&[0x65, 0x48 | r.0 >> 3 << 2, 0x3b, (r.0 & 7) << 3 | 4, 0x25]);
+        self.raw(&slot.0.to_le_bytes());
+    }
+}
