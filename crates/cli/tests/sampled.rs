@@ -216,7 +216,7 @@ fn exact_values_are_those_that_are_recorded() {
             record_under(&dir, &stress, &["-e", mix], &[&program]).kinds
         };
         let recorded = run("events");
-        // From the first one on, and from the 64th chunk of records on.
+        // From the first one on, and from the 256th chunk of records on.
         for how in ["tally", "tally=0"] {
             let tallied = run(how);
             for (kind, expected) in &recorded {

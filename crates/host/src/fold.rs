@@ -72,6 +72,9 @@ struct Counter {
     tallies: bool,
 }
 
+/// Values that are counted together.
+const TOGETHER: usize = 32;
+
 /// In `met`: not met.
 const NEVER: u32 = u32::MAX;
 
@@ -372,6 +375,8 @@ impl Folder {
     ) -> Result<(), Damaged> {
         let mut rest = bytes;
         let mut last = None;
+        let mut waiting = [(UNSELECTED, 0, 0); TOGETHER];
+        let mut waits = 0;
         while let Some((number, after)) = rest.split_first_chunk::<4>() {
             let number = u32::from_le_bytes(*number);
             if number >= MAX_PATHS as u32 {
@@ -401,8 +406,16 @@ impl Folder {
                     path: number,
                     count: u32::from_le_bytes(*count),
                 };
-                let split = if SPLIT { Some(&mut *events) } else { None };
-                self.tallied(met, &tally, split);
+                let count = u64::from(tally.count);
+                waiting[waits] = (counter.tables, tally.value, count);
+                waits += 1;
+                if waits == TOGETHER {
+                    self.tables.add_all(&waiting);
+                    waits = 0;
+                }
+                if SPLIT {
+                    self.add_to_kind(met, count, events);
+                }
                 last = Some(tally);
                 rest = &after[12..];
                 continue;
@@ -421,6 +434,7 @@ impl Folder {
                 rest = after;
             }
         }
+        self.tables.add_all(&waiting[..waits]);
         if let Some(last) = last {
             self.last_tallies.insert(thread, last);
         } else if !bytes.is_empty() {
@@ -433,7 +447,14 @@ impl Folder {
     fn tallied(&mut self, met: usize, tally: &Tally, events: Option<&mut Sums>) {
         let (counter, count) = (&self.counters[met], u64::from(tally.count));
         self.tables.add_times(counter.tables, tally.value, count);
-        if let (Some(events), Some(Step::Dynamic(kind, _))) = (events, self.paths[met].tail) {
+        if let Some(events) = events {
+            self.add_to_kind(met, count, events);
+        }
+    }
+
+    /// Adds to the events of the kind that a message is about.
+    fn add_to_kind(&self, met: usize, count: u64, events: &mut Sums) {
+        if let Some(Step::Dynamic(kind, _)) = self.paths[met].tail {
             events[kind as usize] += count;
         }
     }

@@ -215,7 +215,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         (args.entry != 0).then_some(AppPc(args.entry)),
     );
     if stress & options::TALLY != 0 {
-        translator.start_tallies(u64::MAX);
+        translator.always_tally();
         control.tallies.store(1, Relaxed);
     }
     let runtime = Runtime {

@@ -81,6 +81,7 @@ use trommel_queue::MAX_VALUES;
 use trommel_queue::dict::{Event, TargetPc};
 use trommel_tuple::{Kind, KindSet};
 
+use self::tallies::Tallying;
 use crate::cache::{AppPc, Cache, CachePc, Spilled};
 use crate::counters;
 use crate::decode::{Class, Insn, Reader};
@@ -183,8 +184,8 @@ pub struct Translator {
     config: Config,
     /// What counts events, where they are counted.
     sampler: Option<Sampler>,
-    /// Values are tallied, where paths are counted.
-    tallies: bool,
+    /// Whether values are tallied, where paths are counted.
+    tallying: Tallying,
     /// A block without events in the dictionary, once messages are about one.
     no_events: Option<u32>,
     /// What is asked of the process.
@@ -298,7 +299,7 @@ impl Translator {
         Self {
             config,
             sampler,
-            tallies: false,
+            tallying: Tallying::default(),
             no_events: None,
             asked,
             brief_until,

@@ -1,4 +1,4 @@
-# Loads of more values than there are tallies, in two rounds, and of one value as often.
+# Loads of more values than there are tallies, in 24 rounds, long enough for both ways of counting to be tried, and of one value as often.
 .intel_syntax noprefix
 .data
 cell:
@@ -8,7 +8,7 @@ seven:
 .text
 .globl _start
 _start:
-    mov r14d, 2
+    mov r14d, 24
 round:
     mov r15d, 150000
     mov eax, 1

@@ -81,13 +81,19 @@ pub(super) unsafe extern "C" fn message() {
         // An event with a value that its tally is not of: rcx as before. What is there becomes a record, unless it is
         // empty, and the tally empty once that is there. A process that is killed in between has a tally like its last
         // record, which the host does not count twice.
+        "6:",
+        "jmp 4f",
         ".globl trommel_tally",
         "trommel_tally:",
         "mov gs:[{message}], rcx",
         "mov gs:[{saved}], rdx",
         "mov edx, gs:[{counter}]",
         "mov ecx, gs:[rdx + {tallies} + {count}]",
-        "jrcxz 4f",
+        "jrcxz 6b",
+        "mov rdx, gs:[{evicted}]",
+        "lea rdx, [rdx + rcx]",
+        "mov gs:[{evicted}], rdx",
+        "mov edx, gs:[{counter}]",
         "mov rcx, gs:[{pointer}]",
         "mov edx, gs:[rdx + {tallies} + {path}]",
         "mov [rcx], edx",
@@ -139,6 +145,7 @@ pub(super) unsafe extern "C" fn message() {
         value = const at!(value),
         counters = const COUNTERS_OFFSET,
         tallies = const TALLIES.0,
+        evicted = const at!(evicted),
         of = const offset_of!(Tally, value),
         path = const offset_of!(Tally, path),
         count = const offset_of!(Tally, count),

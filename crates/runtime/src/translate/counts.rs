@@ -4,6 +4,7 @@
 //! ([`liveness`](super::liveness)), and else through a register: the addition is a `lea` then, which touches no flag. At a return,
 //! a system call and in the code of a pair a register is free; elsewhere `rcx` waits in its slot.
 
+use super::tallies::Tallying;
 use super::{Site, Translator};
 use crate::cache::AppPc;
 use crate::counters;
@@ -17,7 +18,7 @@ impl Translator {
 
     /// Whether paths are counted now.
     fn counts_paths(&self) -> bool {
-        self.config.counters && (self.tallies || !self.config.wants_values())
+        self.config.counters && (self.tallying.is_on() || !self.config.wants_values())
     }
 
     /// Whether paths or events are counted now.
@@ -30,16 +31,16 @@ impl Translator {
         self.samples() || self.counts_paths() && self.config.wants_values()
     }
 
-    /// Chunks were published, in all so many. Whether values are tallied from now on, and were recorded before: then what
-    /// was translated is to be dropped. To tally them takes more code and a table for each thread, and is worth that when there are many.
-    pub fn start_tallies(&mut self, published: u64) -> bool {
-        const MANY: u64 = 64;
-        let starts = self.config.counters
-            && self.config.wants_values()
-            && !self.tallies
-            && published >= MANY;
-        self.tallies |= starts;
-        starts
+    /// A thread took `nanos` to fill a chunk, and tallies of `evicted` events became records in it. Whether values are to be counted
+    /// in another way from now on: then what was translated is to be dropped.
+    pub fn chunk_filled(&mut self, evicted: u64, nanos: u64) -> bool {
+        let counted = self.config.counters && self.config.wants_values();
+        counted && self.tallying.chunk_filled(evicted, nanos)
+    }
+
+    /// Values are tallied from now on, always.
+    pub fn always_tally(&mut self) {
+        self.tallying = Tallying::always();
     }
 
     /// Paths are recorded from now on.
