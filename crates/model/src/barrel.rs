@@ -1,0 +1,238 @@
+//! The query engine: a barrel of four queries, a pipeline of four stages (section 3.4.2, Figure 5).
+//!
+//! # What happens when
+//! Each cycle belongs to one of four slots, in turns. In its cycle a slot's query instruction is fetched; it is decoded
+//! and reads its two words in the next, compares in the third, and acts and drives the next query PC in the fourth, just
+//! before the slot's turn comes again: nothing ever waits for anything. An empty slot takes the oldest record that waits.
+//!
+//! A message leaves the buffer two words a cycle, one of each bank: four cycles, one message at a time. The slot is
+//! free for the next record when its query has ended, the buffer when its last message has been written. A query whose
+//! queue is full stays in its slot and tries again when its turn comes.
+//!
+//! # Why it is right
+//! What a query instruction does is what the reference interpreter does: [`Engine::step`] is called once for
+//! each. The model decides when, and nothing else. The step is made when the instruction is fetched and its effects
+//! are put off to the last stage, which changes nothing, as a slot has one instruction in the pipeline at a time.
+
+use std::collections::VecDeque;
+
+use trommel_query::engine::{Effect, Log};
+use trommel_query::{Engine, Program, QueryPc, Record};
+
+use crate::queue::{Message, Queue};
+
+/// Queries executed at a time, and stages of the pipeline.
+pub const SLOTS: usize = 4;
+
+/// A record that was filled, with the query that waits for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Filled {
+    /// Where the query starts.
+    pub start: QueryPc,
+    /// The record.
+    pub record: Record,
+    /// Retirement waits for its end.
+    pub synchronous: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Running {
+    filled: Filled,
+    at: Option<QueryPc>,
+    /// Effects of the last instruction that have not happened, oldest first.
+    pending: VecDeque<Effect>,
+    /// When the last message of the query has been written.
+    written: u64,
+    /// The cycle of the last stage of its instruction.
+    acts: u64,
+}
+
+/// What the engine did in a cycle that others have to know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Done {
+    /// Buffers that are free from now on.
+    pub buffers: usize,
+    /// Queries for which retirement waited that have ended.
+    pub synchronous: usize,
+    /// Interrupts of the program.
+    pub interrupts: u64,
+}
+
+/// The engine.
+#[derive(Clone, Debug)]
+pub struct Barrel {
+    slots: [Option<Running>; SLOTS],
+    waiting: VecDeque<Filled>,
+    /// When buffers become free that are being written.
+    leaving: VecDeque<u64>,
+    /// When the next message can be written.
+    port: u64,
+    message: u64,
+    poll: u64,
+    /// Query instructions executed.
+    pub instructions: u64,
+    /// Turns in which a full queue was waited for.
+    pub blocked: u64,
+    /// Messages that were dropped.
+    pub dropped: u64,
+    /// Everything that queries did, where that is wanted.
+    pub log: Option<Log>,
+}
+
+impl Barrel {
+    /// An idle engine whose messages take `message` cycles, and an access to memory `poll`.
+    pub fn new(message: u64, poll: u64) -> Self {
+        Self {
+            slots: [const { None }; SLOTS],
+            waiting: VecDeque::new(),
+            leaving: VecDeque::new(),
+            port: 0,
+            message,
+            poll,
+            instructions: 0,
+            blocked: 0,
+            dropped: 0,
+            log: None,
+        }
+    }
+
+    /// A record has been filled.
+    pub fn add(&mut self, filled: Filled) {
+        self.waiting.push_back(filled);
+    }
+
+    /// Whether nothing is left to do.
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.leaving.is_empty() && self.slots.iter().all(Option::is_none)
+    }
+
+    /// One cycle.
+    pub fn cycle(
+        &mut self,
+        now: u64,
+        engine: &mut Engine<'_>,
+        queues: &mut [Option<Queue>],
+    ) -> Done {
+        let mut done = Done::default();
+        while self.leaving.front().is_some_and(|at| *at <= now) {
+            self.leaving.pop_front();
+            done.buffers += 1;
+        }
+        let turn = (now % SLOTS as u64) as usize;
+        let mut running = match self.slots[turn].take() {
+            Some(running) => running,
+            None => match self.waiting.pop_front() {
+                Some(filled) => Running {
+                    at: Some(filled.start),
+                    pending: VecDeque::new(),
+                    written: 0,
+                    acts: 0,
+                    filled,
+                },
+                None => return done,
+            },
+        };
+        if !self.act(&mut running, now, queues, &mut done) {
+            self.slots[turn] = Some(running);
+            return done;
+        }
+        let Some(pc) = running.at else {
+            done.synchronous += usize::from(running.filled.synchronous);
+            // Messages are written one after the other: buffers are freed in that order.
+            match running.written {
+                at if at > now => self.leaving.push_back(at),
+                _ => done.buffers += 1,
+            }
+            // The slot takes the next record at once.
+            if let Some(filled) = self.waiting.pop_front() {
+                let next = Running {
+                    at: Some(filled.start),
+                    pending: VecDeque::new(),
+                    written: 0,
+                    acts: 0,
+                    filled,
+                };
+                self.slots[turn] = Some(self.step(next, filled.start, now, engine));
+            }
+            return done;
+        };
+        self.slots[turn] = Some(self.step(running, pc, now, engine));
+        done
+    }
+
+    /// Executes the instruction at `pc`; its effects come in its last stage.
+    fn step(
+        &mut self,
+        mut running: Running,
+        pc: QueryPc,
+        now: u64,
+        engine: &mut Engine<'_>,
+    ) -> Running {
+        let mut log = Log::default();
+        running.at = engine.step(pc, &running.filled.record, &mut log);
+        running.acts = now + SLOTS as u64 - 1;
+        self.instructions += 1;
+        running.pending.extend(log.0);
+        running
+    }
+
+    /// Lets what a slot's last instruction did happen. Whether all of it has.
+    fn act(
+        &mut self,
+        running: &mut Running,
+        now: u64,
+        queues: &mut [Option<Queue>],
+        done: &mut Done,
+    ) -> bool {
+        while let Some(effect) = running.pending.front() {
+            match *effect {
+                Effect::Message {
+                    queue,
+                    record,
+                    drop,
+                    ..
+                } => {
+                    let room = match queues.get_mut(usize::from(queue)) {
+                        Some(Some(queue)) => {
+                            let room = queue.has_room(now, self.poll);
+                            if room {
+                                let from = self.port.max(running.acts + 1);
+                                self.port = from + self.message;
+                                running.written = self.port;
+                                queue.write(Message {
+                                    ready: self.port,
+                                    words: record.0,
+                                });
+                            }
+                            room
+                        }
+                        _ => true,
+                    };
+                    if !room && !drop {
+                        self.blocked += 1;
+                        return false;
+                    }
+                    self.dropped += u64::from(!room);
+                }
+                Effect::Interrupt { .. } | Effect::Counted { .. } => done.interrupts += 1,
+            }
+            let effect = running.pending.pop_front();
+            if let (Some(log), Some(effect)) = (&mut self.log, effect) {
+                log.0.push(effect);
+            }
+        }
+        true
+    }
+}
+
+/// For each query instruction, whether its query can interrupt synchronously.
+pub fn synchronous(program: &Program) -> Vec<bool> {
+    use trommel_query::instruction::Action;
+    let mut all = vec![false; program.code().len()];
+    for query in program.queries() {
+        let code = &program.code()[query.code.clone()];
+        let any = (code.iter()).any(|i| matches!(i.action, Action::Interrupt { sync: true }));
+        all[query.code].fill(any);
+    }
+    all
+}

@@ -1,0 +1,111 @@
+//! The memory that the core sees: first-level caches, the second level, TLBs.
+
+use trommel_query::Event;
+
+use crate::cache::{Cache, Found};
+use crate::parameters::Core;
+
+/// Caches and TLBs of the core.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    first: [Cache; 2],
+    second: Option<(Cache, u32)>,
+    tlbs: Option<([Cache; 2], u32)>,
+    round_trip: u32,
+}
+
+/// For what memory is accessed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// Instructions.
+    Code = 0,
+    /// Data.
+    Data = 1,
+}
+
+/// What an access came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Outcome {
+    /// Cycles beyond those of a hit.
+    pub wait: u32,
+    /// Events, a bit for each.
+    pub events: u8,
+}
+
+impl Outcome {
+    const fn with(mut self, wait: u32, event: Option<Event>) -> Self {
+        self.wait += wait;
+        if let Some(event) = event {
+            self.events |= 1 << event as u8;
+        }
+        self
+    }
+}
+
+impl Memory {
+    /// Empty caches.
+    pub fn new(core: &Core) -> Self {
+        Self {
+            first: core.first.map(Cache::new),
+            second: core.second.map(|s| (Cache::new(s.cache), s.memory)),
+            tlbs: (core.translation).map(|t| ([t.pages; 2].map(Cache::new), t.walk)),
+            round_trip: core.round_trip,
+        }
+    }
+
+    /// An access to the line of `address`.
+    pub fn access(&mut self, side: Side, address: u64, now: u64) -> Outcome {
+        let mut outcome = Outcome::default();
+        if let Some((tlbs, walk)) = &mut self.tlbs {
+            let tlb = &mut tlbs[side as usize];
+            let page = tlb.line(address);
+            if tlb.look(page, now) == Found::Miss {
+                tlb.fill(page, now);
+                let event = match side {
+                    Side::Code => Event::ItlbMiss,
+                    Side::Data => Event::DtlbMiss,
+                };
+                outcome = outcome.with(*walk, Some(event));
+            }
+        }
+        let cache = &mut self.first[side as usize];
+        let line = cache.line(address);
+        match cache.look(line, now) {
+            Found::Hit => outcome,
+            Found::Coming(at) => outcome.with((at - now) as u32, None),
+            Found::Miss => {
+                let mut miss = Outcome::default().with(self.round_trip, None);
+                if let Some((second, memory)) = &mut self.second {
+                    let line = second.line(address);
+                    miss = match second.look(line, now) {
+                        Found::Hit => miss,
+                        Found::Coming(at) => {
+                            Outcome::default().with(self.round_trip.max((at - now) as u32), None)
+                        }
+                        Found::Miss => {
+                            let wait = self.round_trip + *memory;
+                            second.fill(line, now + u64::from(wait));
+                            let event = (side == Side::Data).then_some(Event::L2DataMiss);
+                            Outcome::default().with(wait, event)
+                        }
+                    };
+                }
+                cache.fill(line, now + u64::from(miss.wait));
+                Outcome {
+                    wait: outcome.wait + miss.wait,
+                    events: outcome.events | miss.events,
+                }
+            }
+        }
+    }
+
+    /// The number of the line of an address.
+    pub const fn line(&self, side: Side, address: u64) -> u64 {
+        self.first[side as usize].line(address)
+    }
+
+    /// Misses of the first level: instructions, data.
+    pub fn misses(&self) -> [u64; 2] {
+        [self.first[0].misses, self.first[1].misses]
+    }
+}

@@ -1,0 +1,260 @@
+//! The profile hardware beside the core: control table, networks, buffers, query engine, queues (sections 3.4 and 4).
+//!
+//! # What happens when
+//! * *Dispatch.* Each instruction whose class has an entry counts it down. One that is selected needs a buffer for its
+//!   record, and a network that carries information there; where one is missing dispatch stalls, and so does all
+//!   behind it.
+//! * *Retirement.* The network is free. The record is complete and waits for the query engine.
+//! * *End of the query.* The buffer is free, when the last message has left it.
+//!
+//! A *cheap* profile (section 6.3) holds only what is known when the instruction retires, and takes a buffer but no
+//! network.
+//!
+//! # Decisions
+//! * An instruction that causes an event is known late: its record takes a buffer at retirement and no network. If there
+//!   is no free one it is lost and counted; waiting could wait for ever, for buffers that younger instructions hold.
+//! * After `interrupt sync` retirement waits until the query has ended, from the retirement of the instruction on.
+//! * What is free is free from the next cycle on.
+
+use trommel_query::record::misc;
+use trommel_query::{
+    Class, Engine, Entry, Facts, Field, FieldSet, Operation, Program, QueryPc, Record, Subject,
+};
+
+use crate::barrel::{Barrel, Filled, synchronous};
+use crate::instruction::Instruction;
+use crate::parameters::{Cheap, Parameters};
+use crate::queue::Queue;
+use crate::service::{Processor, Service};
+use crate::trace::{Execution, FIELDS};
+
+/// Service processors, as of Table 5.
+pub const PROCESSORS: usize = 3;
+
+/// The number of the only thread.
+pub const THREAD: u64 = 1;
+
+/// A profiled execution.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Selected {
+    start: QueryPc,
+    fields: FieldSet,
+    cheap: bool,
+}
+
+/// What dispatch waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lack {
+    /// A profile network.
+    Network,
+    /// A profile buffer.
+    Buffer,
+}
+
+/// What was profiled.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Executions that were profiled, events included.
+    pub records: u64,
+    /// Records of events for which there was no buffer.
+    pub lost: u64,
+    /// Cycles in which so many networks were in use, and so many buffers.
+    pub networks: Vec<u64>,
+    /// Likewise.
+    pub buffers: Vec<u64>,
+    /// Interrupts.
+    pub interrupts: u64,
+}
+
+/// The hardware.
+pub struct Unit<'p> {
+    program: &'p Program,
+    engine: Engine<'p>,
+    /// For each query instruction, whether its query can interrupt synchronously.
+    synchronous: Vec<bool>,
+    parameters: Parameters,
+    networks: usize,
+    buffers: usize,
+    /// Queries that retirement waits for.
+    awaited: usize,
+    /// The query engine.
+    pub barrel: Barrel,
+    /// The queues, by number.
+    pub queues: Vec<Option<Queue>>,
+    /// The service processors.
+    pub processors: Vec<Processor>,
+    /// What was done.
+    pub counts: Counts,
+}
+
+impl<'p> Unit<'p> {
+    /// Idle hardware, loaded with a program of queries, and service threads spread over the processors.
+    pub fn new(program: &'p Program, parameters: Parameters, services: &[Service]) -> Self {
+        let profiling = parameters.profiling;
+        let queue = |n: u8| {
+            let served = services.iter().any(|s| s.0 == n);
+            Some(Queue::new(n, profiling.queue, served))
+        };
+        let each = services.len().div_ceil(PROCESSORS).max(1);
+        let processors = services.chunks(each);
+        Self {
+            program,
+            engine: Engine::new(program, profiling.seed),
+            synchronous: synchronous(program),
+            parameters,
+            networks: 0,
+            buffers: 0,
+            awaited: 0,
+            barrel: Barrel::new(profiling.message, parameters.service.round_trip),
+            queues: (0..=u8::MAX).map(queue).collect(),
+            processors: processors
+                .map(|services| Processor::new(parameters.service, services))
+                .collect(),
+            counts: Counts {
+                networks: vec![0; profiling.networks + 1],
+                buffers: vec![0; profiling.buffers + 1],
+                ..Counts::default()
+            },
+        }
+    }
+
+    /// Whether executions of this instruction are counted at all.
+    pub fn concerns(&self, instruction: &Instruction) -> bool {
+        class_of(instruction).is_some_and(|entry| self.program.table().get(entry).is_some())
+    }
+
+    /// An instruction comes to dispatch: whether it is profiled. To be asked once.
+    pub fn select(&mut self, instruction: &Instruction, facts: &Facts) -> Option<Selected> {
+        let entry = class_of(instruction)?;
+        let fields = self.program.table().get(entry)?.fields;
+        let (start, _) = self.engine.select(entry, facts)?;
+        let cheap = is_cheap(self.parameters.profiling.cheap, instruction, fields);
+        Some(Selected {
+            start,
+            fields,
+            cheap,
+        })
+    }
+
+    /// Takes what a profiled instruction needs.
+    ///
+    /// # Errors
+    /// What there is none of.
+    pub fn admit(&mut self, selected: &Selected) -> Result<(), Lack> {
+        let profiling = &self.parameters.profiling;
+        if !selected.cheap && self.networks == profiling.networks {
+            return Err(Lack::Network);
+        }
+        if self.buffers == profiling.buffers {
+            return Err(Lack::Buffer);
+        }
+        self.networks += usize::from(!selected.cheap);
+        self.buffers += 1;
+        self.counts.records += 1;
+        Ok(())
+    }
+
+    /// Whether retirement waits for the end of its query.
+    pub fn is_synchronous(&self, selected: &Selected) -> bool {
+        self.synchronous.get(selected.start.number()) == Some(&true)
+    }
+
+    /// A profiled instruction has retired.
+    pub fn retire(&mut self, selected: &Selected, facts: &Facts) {
+        self.networks -= usize::from(!selected.cheap);
+        self.fill(selected.start, Record::pack(facts, selected.fields));
+    }
+
+    /// An instruction has retired that caused an event.
+    pub fn event(&mut self, event: trommel_query::Event, facts: &Facts) {
+        let entry = Entry::of(Subject::Event(event));
+        let Some((start, record)) = self.engine.select(entry, facts) else {
+            return;
+        };
+        if self.buffers == self.parameters.profiling.buffers {
+            self.counts.lost += 1;
+            return;
+        }
+        self.buffers += 1;
+        self.counts.records += 1;
+        self.fill(start, record);
+    }
+
+    fn fill(&mut self, start: QueryPc, record: Record) {
+        let synchronous = self.synchronous.get(start.number()) == Some(&true);
+        self.awaited += usize::from(synchronous);
+        self.barrel.add(Filled {
+            start,
+            record,
+            synchronous,
+        });
+    }
+
+    /// Whether retirement waits for a query.
+    pub const fn holds_retirement(&self) -> bool {
+        self.awaited > 0
+    }
+
+    /// Ends a cycle: counts what is in use, and lets the query engine and the service processors do theirs. Returns
+    /// the cycles for which the program is interrupted.
+    pub fn cycle(&mut self, now: u64) -> u64 {
+        self.counts.networks[self.networks] += 1;
+        self.counts.buffers[self.buffers] += 1;
+        let done = (self.barrel).cycle(now, &mut self.engine, &mut self.queues);
+        self.buffers -= done.buffers;
+        self.awaited -= done.synchronous;
+        for processor in &mut self.processors {
+            processor.cycle(now, &mut self.queues);
+        }
+        self.counts.interrupts += done.interrupts;
+        done.interrupts * u64::from(self.parameters.profiling.interrupt)
+    }
+
+    /// Whether all queries have ended.
+    pub fn is_idle(&self) -> bool {
+        self.barrel.is_idle()
+    }
+
+    /// What clauses have counted and not told.
+    pub fn finish(&mut self) {
+        let mut log = trommel_query::engine::Log::default();
+        self.engine.finish(&mut log);
+        if let Some(all) = &mut self.barrel.log {
+            all.0.extend(log.0);
+        }
+    }
+}
+
+fn class_of(instruction: &Instruction) -> Option<Entry> {
+    let class = Class::new(instruction.operation, instruction.tag)?;
+    Some(Entry::of(Subject::Class(class)))
+}
+
+/// Whether all of `fields` is there when the instruction retires.
+fn is_cheap(cheap: Cheap, instruction: &Instruction, fields: FieldSet) -> bool {
+    use Field as F;
+    let operation = instruction.operation;
+    let transfers = operation.is_transfer();
+    fields.iter().all(|field| match field {
+        _ if cheap == Cheap::Nothing => false,
+        F::Pc | F::Thread | F::Misc | F::Res2 | F::RetireTime | F::RetireRate => true,
+        F::Res1 => transfers,
+        F::Op1 | F::Op1Up => cheap == Cheap::Stores && operation == Operation::Store,
+        // The parts of a store's address: their sum is.
+        F::Op2 | F::Op3 => cheap == Cheap::Stores && operation == Operation::Store,
+        _ => false,
+    })
+}
+
+/// What is known of an execution apart from its times.
+pub fn facts_of(instruction: &Instruction, execution: &Execution, mispredicted: bool) -> Facts {
+    let mut facts = Facts::NONE
+        .with(Field::Pc, instruction.pc)
+        .with(Field::Thread, THREAD);
+    for (field, word) in FIELDS.into_iter().zip(execution.words) {
+        facts = facts.with(field, word);
+    }
+    let taken = if execution.taken { misc::TAKEN } else { 0 };
+    let wrong = if mispredicted { misc::MISPREDICTED } else { 0 };
+    facts.with(Field::Misc, taken | wrong)
+}

@@ -1,0 +1,315 @@
+//! The service processors: scalar, in order, three threads in turns (section 5.4).
+//!
+//! # Problem
+//! How fast messages are read decides whether queues fill up. Service threads are programs; the paper does not print
+//! them, and they run on processors of their own.
+//!
+//! # Strategy
+//! A thread serves one queue. For each message it executes a [`Step`] list, written here as a compiler would make it
+//! of the loop that section 5 describes: poll the ready word, read the record, do the work, clear the ready word,
+//! and store how many were read, every sixteen messages and when there are no more. Steps are timed on the processor: each cycle one thread
+//! that can go on executes one; a load that hits is used two cycles later, a miss takes a round trip, a taken branch
+//! costs four cycles more, as there is no prediction. Where there is nothing to read, a thread polls.
+//!
+//! The third processor runs the garbage collector, which nothing here waits for: with a perfect second level it
+//! takes nothing away from anybody, and it is left out.
+
+use crate::cache::{Cache, Found};
+use crate::parameters::ServiceProcessor;
+use crate::queue::Queue;
+
+/// Where a thread's own data lie: tables, mark bits, a list of what is to be traced.
+const DATA: u64 = 0x2_0000_0000;
+/// Messages after which the read status is stored.
+const TELL: u64 = 16;
+/// Cycles from a load that hits to its use.
+const USE: u64 = 2;
+
+/// One instruction of a service thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Computes.
+    Alu,
+    /// Loads a word of the message; 7 is the ready word.
+    Word(u8),
+    /// Loads from a table of so many bytes, where a word of the record says.
+    Load(u8, u64),
+    /// Stores there.
+    Store(u8, u64),
+    /// Clears the ready word.
+    Clear,
+    /// Stores the read status, where it is time to.
+    Tell,
+    /// A branch that is not taken.
+    Passed,
+    /// A branch that is taken.
+    Taken,
+}
+
+/// Tabulates branches: `counts[hash(pc)][outcome] += 1`.
+pub const EDGES: &[Step] = {
+    use Step::{Alu, Clear, Load, Passed, Store, Taken, Tell, Word};
+    &[
+        Word(7),
+        Passed,
+        Word(0),
+        Word(1),
+        Alu,
+        Alu,
+        Alu,
+        Load(0, 1 << 16),
+        Passed,
+        Alu,
+        Store(0, 1 << 16),
+        Clear,
+        Alu,
+        Alu,
+        Tell,
+        Taken,
+    ]
+};
+
+/// A store barrier: marks the object whose reference was stored, and puts it on a list if it was not marked.
+pub const BARRIER: &[Step] = {
+    use Step::{Alu, Clear, Load, Passed, Store, Taken, Tell, Word};
+    &[
+        Word(7),
+        Passed,
+        Word(0),
+        Alu,
+        Alu,
+        Load(0, 1 << 22),
+        Alu,
+        Passed,
+        Store(0, 1 << 22),
+        Alu,
+        Store(0, 1 << 12),
+        Clear,
+        Alu,
+        Alu,
+        Tell,
+        Taken,
+    ]
+};
+
+/// Who serves a queue: its number, and what is done with a message.
+pub type Service = (u8, &'static [Step]);
+
+#[derive(Clone, Debug)]
+struct Thread {
+    queue: u8,
+    steps: &'static [Step],
+    at: usize,
+    ready: u64,
+    served: u64,
+    words: [u64; 7],
+    address: u64,
+}
+
+/// A service processor.
+#[derive(Clone, Debug)]
+pub struct Processor {
+    parameters: ServiceProcessor,
+    caches: [Cache; 2],
+    threads: Vec<Thread>,
+    turn: usize,
+    /// Instructions executed for messages.
+    pub instructions: u64,
+    /// Messages served.
+    pub messages: u64,
+}
+
+impl Processor {
+    /// A processor whose threads serve these queues, at most three.
+    pub fn new(parameters: ServiceProcessor, services: &[Service]) -> Self {
+        let thread = |(queue, steps): &Service| Thread {
+            queue: *queue,
+            steps,
+            at: 0,
+            ready: 0,
+            served: 0,
+            words: [0; 7],
+            address: 0,
+        };
+        Self {
+            parameters,
+            caches: parameters.caches.map(Cache::new),
+            threads: services.iter().map(thread).collect(),
+            turn: 0,
+            instructions: 0,
+            messages: 0,
+        }
+    }
+
+    /// Whether all threads wait for messages.
+    pub fn is_idle(&self) -> bool {
+        self.threads.iter().all(|t| t.at == 0)
+    }
+
+    /// One cycle: the next thread that can go on executes a step.
+    pub fn cycle(&mut self, now: u64, queues: &mut [Option<Queue>]) {
+        let n = self.threads.len();
+        for offset in 0..n {
+            let number = (self.turn + offset) % n;
+            if self.threads[number].ready > now {
+                continue;
+            }
+            let at = usize::from(self.threads[number].queue);
+            if let Some(Some(queue)) = queues.get_mut(at) {
+                self.execute(number, now, queue);
+                self.turn = (number + 1) % n;
+                return;
+            }
+            self.threads[number].ready = u64::MAX;
+        }
+    }
+
+    fn execute(&mut self, number: usize, now: u64, queue: &mut Queue) {
+        let thread = &mut self.threads[number];
+        if thread.at == 0 {
+            let Some((message, address)) = queue.front(now) else {
+                // Nothing to do: a good time to say how many were read. Then ready word and branch back, at that rate.
+                queue.tell();
+                let period = USE + 1 + self.parameters.penalty;
+                thread.ready = now + period;
+                return;
+            };
+            thread.words = message.words;
+            thread.address = address;
+            // What the engine wrote is in no cache.
+            let data = &mut self.caches[1];
+            let line = data.line(address);
+            data.drop_line(line);
+        }
+        // Steps are instructions of four bytes, each thread's in a place of its own.
+        let pc = 0x1000 * (number as u64 + 1) + 4 * thread.at as u64;
+        let fetch = touch(&mut self.caches[0], pc, now, self.parameters.round_trip);
+        if fetch > 0 {
+            thread.ready = now + fetch;
+            return;
+        }
+        let step = thread.steps[thread.at];
+        let own = DATA + (u64::from(thread.queue) << 28);
+        let place = |word: u8, size: u64| {
+            let value = thread.words[usize::from(word % 7)];
+            own + (value ^ value >> 17) % size / 4 * 4
+        };
+        let (address, uses) = match step {
+            Step::Word(word) => (Some(thread.address + 4 * u64::from(word)), true),
+            Step::Load(word, size) => (Some(place(word, size)), true),
+            Step::Store(word, size) => (Some(place(word, size)), false),
+            Step::Clear => (Some(thread.address + 28), false),
+            Step::Tell if thread.served % TELL == TELL - 1 => (Some(queue.status()), false),
+            Step::Alu | Step::Passed | Step::Taken | Step::Tell => (None, false),
+        };
+        let mut time = if uses { USE } else { 1 };
+        if let Some(address) = address {
+            let wait = touch(
+                &mut self.caches[1],
+                address,
+                now,
+                self.parameters.round_trip,
+            );
+            // Stores go to a buffer.
+            time += if uses { wait } else { 0 };
+        }
+        match step {
+            Step::Taken => time += self.parameters.penalty,
+            Step::Clear => queue.read(),
+            Step::Tell if address.is_some() => queue.tell(),
+            _ => {}
+        }
+        self.instructions += 1;
+        thread.ready = now + time;
+        thread.at += 1;
+        if thread.at == thread.steps.len() {
+            thread.at = 0;
+            thread.served += 1;
+            self.messages += 1;
+        }
+    }
+}
+
+/// Cycles that an access waits; the line is brought in.
+fn touch(cache: &mut Cache, address: u64, now: u64, round_trip: u64) -> u64 {
+    let line = cache.line(address);
+    match cache.look(line, now) {
+        Found::Hit => 0,
+        Found::Coming(at) => at - now,
+        Found::Miss => {
+            cache.fill(line, now + round_trip);
+            round_trip
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parameters::Parameters;
+    use crate::queue::Message;
+
+    fn queues(messages: u64) -> Vec<Option<Queue>> {
+        let mut queue = Queue::new(0, 128, true);
+        for _ in 0..messages {
+            queue.write(Message {
+                ready: 0,
+                words: [0x40_1000; 7],
+            });
+        }
+        vec![Some(queue)]
+    }
+
+    /// Cycles until all messages were served.
+    fn cycles(processor: &mut Processor, queues: &mut [Option<Queue>], messages: u64) -> u64 {
+        let mut now = 0;
+        while processor.messages < messages {
+            processor.cycle(now, queues);
+            now += 1;
+            assert!(now < 100_000);
+        }
+        now
+    }
+
+    #[test]
+    fn a_message_takes_the_cycles_of_its_steps() {
+        use Step::{Alu, Clear, Taken, Word};
+        let parameters = Parameters::TABLE_5.service;
+        let mut processor = Processor::new(parameters, &[(0, &[Word(7), Alu, Clear, Taken])]);
+        // The first instruction misses the instruction cache: 12. The ready word misses: its load is fetched at
+        // 12 and used at 12 + 2 + 12 = 26, so the addition is at 26, the store at 27, the branch at 28.
+        assert_eq!(cycles(&mut processor, &mut queues(1), 1), 29);
+        // The next one starts when the branch has been taken, five cycles after it. Its instructions are there, its
+        // message is not: 2 + 12, then 1, 1, and the branch.
+        let mut processor = Processor::new(parameters, &[(0, &[Word(7), Alu, Clear, Taken])]);
+        assert_eq!(
+            cycles(&mut processor, &mut queues(2), 2),
+            28 + 5 + 14 + 2 + 1
+        );
+    }
+
+    #[test]
+    fn threads_share_the_pipeline() {
+        use Step::{Alu, Clear};
+        const STEPS: &[Step] = &[Alu, Alu, Alu, Alu, Alu, Alu, Alu, Clear];
+        let parameters = Parameters::TABLE_5.service;
+        let alone = cycles(
+            &mut Processor::new(parameters, &[(0, STEPS)]),
+            &mut queues(50),
+            50,
+        );
+        let mut two = queues(50);
+        two.push(two[0].clone());
+        let together = cycles(
+            &mut Processor::new(parameters, &[(0, STEPS), (1, STEPS)]),
+            &mut two,
+            100,
+        );
+        // One instruction a cycle in all.
+        assert_eq!(alone, 12 + 8 * 50);
+        assert!(
+            (2 * 8 * 50..2 * 8 * 50 + 30).contains(&together),
+            "{together}"
+        );
+    }
+}

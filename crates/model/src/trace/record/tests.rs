@@ -1,0 +1,87 @@
+//! Recordings of a small program that is on every machine.
+
+use std::process::Stdio;
+
+use trommel_query::Operation;
+
+use super::*;
+use crate::instruction::{Flow, Instruction};
+
+fn of_true(wanted: &Wanted) -> Trace {
+    let mut command = Command::new("/bin/true");
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    record(&mut command, wanted).expect("it can be traced")
+}
+
+#[test]
+fn control_goes_where_the_next_execution_is_and_memory_holds_what_was_stored() {
+    let wanted = Wanted {
+        instructions: 20_000,
+        ..Wanted::default()
+    };
+    let trace = of_true(&wanted);
+    assert_eq!(trace.len(), 20_000);
+    let mut info = InstructionInfoFactory::new();
+    let code: Vec<Instruction> = (trace.code().iter())
+        .map(|c| Instruction::decode(&mut info, c.pc, c.bytes()))
+        .collect();
+    let all: Vec<Execution> = trace.replay().collect();
+    let (mut branches, mut loads) = (0, 0);
+    for pair in all.windows(2) {
+        let (this, next) = (&code[pair[0].code as usize], &code[pair[1].code as usize]);
+        let falls = this.flow == Flow::Next || this.flow == Flow::Conditional && !pair[0].taken;
+        assert!(!falls || next.pc == this.end(), "at {:#x}", this.pc);
+        if this.operation.is_transfer() {
+            // The first result of a transfer is where it goes.
+            assert_eq!(pair[0].words[5], next.pc, "at {:#x}", this.pc);
+        }
+        branches += u32::from(this.operation == Operation::Branch);
+        if this.operation == Operation::Load && this.accesses.len() == 1 {
+            assert_eq!(pair[0].words[7], pair[0].addresses[0], "at {:#x}", this.pc);
+            loads += 1;
+        }
+    }
+    assert!(branches > 1000 && loads > 1000, "{branches} {loads}");
+    let mut memory: HashMap<u64, u64> = HashMap::new();
+    let mut compared = 0;
+    for execution in &all {
+        let this = &code[execution.code as usize];
+        let whole = this.accesses.len() == 1 && this.accesses[0].size == 8 && !this.repeats;
+        let at = execution.addresses[0];
+        if this.operation == Operation::Load && whole {
+            if let Some(value) = memory.get(&at) {
+                assert_eq!(*value, execution.words[5], "at {:#x}", this.pc);
+                compared += 1;
+            }
+        } else if this.operation == Operation::System || this.repeats {
+            memory.clear();
+        } else if this.accesses.iter().any(|a| a.writes) {
+            // Whatever it overlaps is forgotten.
+            for at in execution.addresses {
+                memory.retain(|a, _| a.abs_diff(at) >= 64);
+            }
+            if this.operation == Operation::Store && whole {
+                memory.insert(at, execution.words[0]);
+            }
+        }
+    }
+    assert!(compared > 100, "{compared}");
+}
+
+#[test]
+fn recording_starts_behind_the_file_and_ends_with_the_program() {
+    let wanted = |from: Option<&str>, skip| Wanted {
+        from: from.map(PathBuf::from),
+        skip,
+        instructions: 2000,
+    };
+    assert_eq!(of_true(&wanted(Some("/no/such/file"), 0)).len(), 0);
+    let from_start = of_true(&wanted(None, 0));
+    let later = of_true(&wanted(None, 500));
+    // Without randomness of addresses one recording is the other, but for what the kernel draws.
+    let pcs = |trace: &Trace| -> Vec<u64> {
+        let pc = |e: Execution| trace.code()[e.code as usize].pc;
+        trace.replay().map(pc).collect()
+    };
+    assert_eq!(pcs(&from_start)[500..], pcs(&later)[..1500]);
+}
