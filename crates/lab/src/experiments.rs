@@ -22,6 +22,14 @@ mod multihash_11;
 mod multihash_12;
 mod multihash_13;
 mod multihash_14;
+mod rpa;
+mod rpa_07;
+mod rpa_08a;
+mod rpa_08b;
+mod rpa_08c;
+mod rpa_cheap;
+mod rpa_table_1;
+mod rpa_table_6;
 mod sketches;
 mod stratified_04;
 mod stratified_07;
@@ -46,6 +54,8 @@ pub enum Paper {
     MultiHash,
     /// *Dynamo: A Transparent Dynamic Optimization System* (seed 002).
     Dynamo,
+    /// *Relational Profiling* (seed 004).
+    Relational,
     /// Our own questions.
     Ours,
 }
@@ -57,6 +67,7 @@ impl Paper {
             Self::Stratified => "Stratified sampling",
             Self::MultiHash => "Multi-hash",
             Self::Dynamo => "Dynamo",
+            Self::Relational => "Relational profiling",
             Self::Ours => "Beyond the papers",
         }
     }
@@ -78,7 +89,7 @@ pub struct Experiment {
 }
 
 /// All experiments, in the order of the papers.
-pub static EXPERIMENTS: [Experiment; 25] = [
+pub static EXPERIMENTS: [Experiment; 32] = [
     stratified_04::EXPERIMENT,
     stratified_07::EXPERIMENT,
     stratified_08::EXPERIMENT,
@@ -99,6 +110,13 @@ pub static EXPERIMENTS: [Experiment; 25] = [
     dynamo_07::EXPERIMENT,
     dynamo_08::EXPERIMENT,
     dynamo_09::EXPERIMENT,
+    rpa_07::EXPERIMENT,
+    rpa_08a::EXPERIMENT,
+    rpa_08b::EXPERIMENT,
+    rpa_08c::EXPERIMENT,
+    rpa_table_1::EXPERIMENT,
+    rpa_table_6::EXPERIMENT,
+    rpa_cheap::EXPERIMENT,
     adaptive::EXPERIMENT,
     sketches::EXPERIMENT,
     thinning::EXPERIMENT,

@@ -16,6 +16,7 @@
 
 mod experiments;
 mod findings;
+mod machines;
 mod plan;
 pub mod plot;
 mod programs;

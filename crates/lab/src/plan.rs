@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use trommel_compress::{Seeds, Spec};
 use trommel_profile::accuracy::{Evaluation, Evaluator, Options};
 
+use crate::machines::Machines;
 use crate::programs::PROGRAMS;
 use crate::streams::{Feed, program};
 use crate::{Lab, LabError};
@@ -64,6 +65,8 @@ const TOGETHER: usize = 48;
 #[derive(Default)]
 pub struct Results {
     evaluations: BTreeMap<(&'static str, Feed), Vec<Evaluation>>,
+    /// Runs on the modelled machine, made when they are first asked for.
+    pub(crate) machines: Machines,
 }
 
 impl Results {

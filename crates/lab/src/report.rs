@@ -112,6 +112,7 @@ fn text(lab: &Lab<'_>, done: &[(&'static Experiment, Findings)]) -> String {
         Paper::Stratified,
         Paper::MultiHash,
         Paper::Dynamo,
+        Paper::Relational,
         Paper::Ours,
     ] {
         let _ = writeln!(out, "\n## {}", paper.title());
@@ -201,6 +202,7 @@ fn html(lab: &Lab<'_>, done: &[(&'static Experiment, Findings)]) -> String {
         Paper::Stratified,
         Paper::MultiHash,
         Paper::Dynamo,
+        Paper::Relational,
         Paper::Ours,
     ] {
         let mut of_paper = done.iter().filter(|(e, _)| e.paper == paper).peekable();

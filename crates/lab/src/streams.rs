@@ -217,7 +217,7 @@ fn recorded(cache: &Path, program: &str, feed: Feed, wanted: u64) -> Option<Path
 }
 
 /// Makes the directory, for its owner alone.
-fn make_private(dir: &Path) -> Result<(), LabError> {
+pub(crate) fn make_private(dir: &Path) -> Result<(), LabError> {
     let made = fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)

@@ -84,7 +84,7 @@ impl Program {
         &self,
         parameters: Parameters,
         queries: &Queries,
-        services: &[Service],
+        services: &[&[Service]],
         log: bool,
     ) -> Outcome {
         let mut unit = Unit::new(queries, parameters, services);

@@ -88,15 +88,13 @@ pub struct Unit<'p> {
 }
 
 impl<'p> Unit<'p> {
-    /// Idle hardware, loaded with a program of queries, and service threads spread over the processors.
-    pub fn new(program: &'p Program, parameters: Parameters, services: &[Service]) -> Self {
+    /// Idle hardware, loaded with a program of queries, and for each service processor its threads.
+    pub fn new(program: &'p Program, parameters: Parameters, services: &[&[Service]]) -> Self {
         let profiling = parameters.profiling;
         let queue = |n: u8| {
-            let served = services.iter().any(|s| s.0 == n);
+            let served = services.iter().copied().flatten().any(|s| s.0 == n);
             Some(Queue::new(n, profiling.queue, served))
         };
-        let each = services.len().div_ceil(PROCESSORS).max(1);
-        let processors = services.chunks(each);
         Self {
             program,
             engine: Engine::new(program, profiling.seed),
@@ -107,7 +105,9 @@ impl<'p> Unit<'p> {
             awaited: 0,
             barrel: Barrel::new(profiling.message, parameters.service.round_trip),
             queues: (0..=u8::MAX).map(queue).collect(),
-            processors: processors
+            processors: services
+                .iter()
+                .take(PROCESSORS)
                 .map(|services| Processor::new(parameters.service, services))
                 .collect(),
             counts: Counts {

@@ -19,7 +19,7 @@ use crate::parameters::ServiceProcessor;
 use crate::queue::Queue;
 
 /// Where a thread's own data lie: tables, mark bits, a list of what is to be traced.
-const DATA: u64 = 0x2_0000_0000;
+const DATA: u64 = 0x20_0000_0000;
 /// Messages after which the read status is stored.
 const TELL: u64 = 16;
 /// Cycles from a load that hits to its use.
@@ -32,10 +32,10 @@ pub enum Step {
     Alu,
     /// Loads a word of the message; 7 is the ready word.
     Word(u8),
-    /// Loads from a table of so many bytes, where a word of the record says.
-    Load(u8, u64),
+    /// Loads from the thread's own data.
+    Load(Place),
     /// Stores there.
-    Store(u8, u64),
+    Store(Place),
     /// Clears the ready word.
     Clear,
     /// Stores the read status, where it is time to.
@@ -46,9 +46,22 @@ pub enum Step {
     Taken,
 }
 
+/// A place in the data of a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// In a table of so many bytes, where the hash of a word of the record says.
+    Table(u8, u64),
+    /// In a bitmap with a bit for each eight bytes of memory: that of the address in a word of the record.
+    Bit(u8),
+    /// At the end of a list that is written round a buffer of so many bytes.
+    End(u64),
+}
+
 /// Tabulates branches: `counts[hash(pc)][outcome] += 1`.
 pub const EDGES: &[Step] = {
+    use Place::Table;
     use Step::{Alu, Clear, Load, Passed, Store, Taken, Tell, Word};
+    const COUNTS: Place = Table(0, 1 << 16);
     &[
         Word(7),
         Passed,
@@ -57,10 +70,10 @@ pub const EDGES: &[Step] = {
         Alu,
         Alu,
         Alu,
-        Load(0, 1 << 16),
+        Load(COUNTS),
         Passed,
         Alu,
-        Store(0, 1 << 16),
+        Store(COUNTS),
         Clear,
         Alu,
         Alu,
@@ -69,8 +82,10 @@ pub const EDGES: &[Step] = {
     ]
 };
 
-/// A store barrier: marks the object whose reference was stored, and puts it on a list if it was not marked.
+/// A store barrier: marks the object whose reference was stored, and puts it on a list. (One that is marked already need
+/// not be put there; here each is.)
 pub const BARRIER: &[Step] = {
+    use Place::{Bit, End};
     use Step::{Alu, Clear, Load, Passed, Store, Taken, Tell, Word};
     &[
         Word(7),
@@ -78,12 +93,12 @@ pub const BARRIER: &[Step] = {
         Word(0),
         Alu,
         Alu,
-        Load(0, 1 << 22),
+        Load(Bit(0)),
         Alu,
         Passed,
-        Store(0, 1 << 22),
+        Store(Bit(0)),
         Alu,
-        Store(0, 1 << 12),
+        Store(End(1 << 12)),
         Clear,
         Alu,
         Alu,
@@ -176,7 +191,7 @@ impl Processor {
             };
             thread.words = message.words;
             thread.address = address;
-            // What the engine wrote is in no cache.
+            // What the engine wrote is in no cache. (A message is a line.)
             let data = &mut self.caches[1];
             let line = data.line(address);
             data.drop_line(line);
@@ -190,14 +205,16 @@ impl Processor {
         }
         let step = thread.steps[thread.at];
         let own = DATA + (u64::from(thread.queue) << 28);
-        let place = |word: u8, size: u64| {
-            let value = thread.words[usize::from(word % 7)];
-            own + (value ^ value >> 17) % size / 4 * 4
+        let word = |word: u8| thread.words[usize::from(word % 7)];
+        let at = |place: Place| match place {
+            Place::Table(number, size) => own + (word(number) ^ word(number) >> 17) % size / 4 * 4,
+            Place::Bit(number) => own + (word(number) >> 6) % (1 << 27),
+            Place::End(size) => own + (1 << 27) + 8 * thread.served % size,
         };
         let (address, uses) = match step {
             Step::Word(word) => (Some(thread.address + 4 * u64::from(word)), true),
-            Step::Load(word, size) => (Some(place(word, size)), true),
-            Step::Store(word, size) => (Some(place(word, size)), false),
+            Step::Load(place) => (Some(at(place)), true),
+            Step::Store(place) => (Some(at(place)), false),
             Step::Clear => (Some(thread.address + 28), false),
             Step::Tell if thread.served % TELL == TELL - 1 => (Some(queue.status()), false),
             Step::Alu | Step::Passed | Step::Taken | Step::Tell => (None, false),

@@ -1,10 +1,10 @@
 //! Recording: a program, single-stepped.
 //!
 //! # Strategy
-//! The program is started with `ptrace`, without randomness of its addresses and without an environment, so
-//! that another recording is nearly the same. It runs by itself until it opens a file, its input, which leaves out the
-//! dynamic linker and its own start; then so many instructions are stepped and skipped, and so many recorded. Then
-//! it is killed.
+//! The program is started with `ptrace`, without randomness of its addresses. It runs by itself for so much CPU time, which leaves out the dynamic linker and its own start: a timer of its own, set before it is
+//! executed, stops it there. Then so many instructions are stepped and recorded, and it is killed.
+//!
+//! Another recording begins within a tick of the kernel's clock of this one: near, and not at the same instruction.
 //!
 //! Of each instruction registers are read before and after it, and memory where its operands are: those that it
 //! reads before, those that it writes after. Vector registers are read where the instruction has some.
@@ -25,9 +25,9 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::Command;
 use std::rc::Rc;
+use std::time::Duration;
 
 use iced_x86::{Decoder, DecoderOptions, Instruction as X86, InstructionInfoFactory, Register};
 use libc::user_regs_struct as Registers;
@@ -44,30 +44,32 @@ use super::{Code, Execution, FIELDS, Region, Trace, Use, Writer};
 use crate::instruction::{self, ACCESSES};
 
 /// What to record.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
-    /// The program runs by itself until it opens this file; without one, recording starts at its first
+    /// The program runs by itself for so much CPU time of its own; if that is nothing, recording starts at its first
     /// instruction.
-    pub from: Option<PathBuf>,
-    /// Instructions behind that which are not recorded.
-    pub skip: u64,
-    /// Instructions that are.
+    pub after: Duration,
+    /// Instructions to be recorded.
     pub instructions: u64,
 }
 
-/// Runs `command`, whose standard streams the caller chose, and records it. The trace is shorter than wanted
+/// Runs `command`, whose streams and environment the caller chose, and records it. The trace is shorter than wanted
 /// if the program ends.
 ///
 /// # Errors
 /// When the program cannot be started or traced.
 pub fn record(command: &mut Command, wanted: &Wanted) -> io::Result<Trace> {
-    command.env_clear();
-    // SAFETY: the closure runs between fork and exec, and makes three system calls.
+    let after = wanted.after;
+    // SAFETY: the closure runs between fork and exec, and makes system calls only.
     unsafe {
-        command.pre_exec(|| {
+        command.pre_exec(move || {
             let persona = personality::get()?;
             personality::set(persona | Persona::ADDR_NO_RANDOMIZE)?;
-            Ok(ptrace::traceme()?)
+            ptrace::traceme()?;
+            match after {
+                Duration::ZERO => Ok(()),
+                after => stop_after(after),
+            }
         });
     }
     let mut child = command.spawn()?;
@@ -76,6 +78,26 @@ pub fn record(command: &mut Command, wanted: &Wanted) -> io::Result<Trace> {
     let _ = child.kill();
     let _ = child.wait();
     done
+}
+
+/// Has a signal sent to this process, and to what it executes, when it has used so much CPU time itself.
+fn stop_after(after: Duration) -> io::Result<()> {
+    let zero = libc::timeval {
+        tv_sec: 0,
+        tv_usec: 0,
+    };
+    let timer = libc::itimerval {
+        it_interval: zero,
+        it_value: libc::timeval {
+            tv_sec: libc::time_t::try_from(after.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_usec: after.subsec_micros().into(),
+        },
+    };
+    // SAFETY: the kernel reads one timer, and writes none.
+    match unsafe { libc::setitimer(libc::ITIMER_VIRTUAL, &raw const timer, std::ptr::null_mut()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// An instruction that was met.
@@ -99,7 +121,6 @@ struct Recorder {
 impl Recorder {
     fn new(pid: Pid) -> io::Result<Self> {
         waitpid(pid, None)?;
-        ptrace::setoptions(pid, ptrace::Options::PTRACE_O_TRACESYSGOOD)?;
         let every = (Field::ALL.into_iter()).filter(|field| !field.is_of_pipeline());
         Ok(Self {
             pid,
@@ -112,37 +133,21 @@ impl Recorder {
     }
 
     fn run(mut self, wanted: &Wanted) -> io::Result<Trace> {
-        let started = match &wanted.from {
-            Some(file) => self.run_to(file.as_os_str().as_encoded_bytes())?,
-            None => true,
-        };
-        if started {
-            self.step(wanted)?;
+        if wanted.after.is_zero() || self.run_to_timer()? {
+            self.step(wanted.instructions)?;
         }
         // Of a program that has ended the kernel tells no more.
         let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
         Ok(self.writer.finish(regions(&maps)))
     }
 
-    /// Lets the program run until it is about to open a file of this name. Whether it did.
-    fn run_to(&self, name: &[u8]) -> io::Result<bool> {
+    /// Lets the program run until its timer stops it. Whether it does.
+    fn run_to_timer(&self) -> io::Result<bool> {
         let mut signal = None;
         loop {
-            ptrace::syscall(self.pid, signal.take())?;
+            ptrace::cont(self.pid, signal.take())?;
             match waitpid(self.pid, None)? {
-                WaitStatus::PtraceSyscall(_) => {
-                    let at = ptrace::getregs(self.pid)?;
-                    let path = match at.orig_rax as libc::c_long {
-                        libc::SYS_open => at.rdi,
-                        libc::SYS_openat => at.rsi,
-                        _ => continue,
-                    };
-                    let mut bytes = vec![0; name.len() + 1];
-                    let read = self.memory.read_exact_at(&mut bytes, path);
-                    if read.is_ok() && bytes.strip_suffix(&[0]) == Some(name) {
-                        return Ok(true);
-                    }
-                }
+                WaitStatus::Stopped(_, Signal::SIGVTALRM) => return Ok(true),
                 WaitStatus::Stopped(_, stop) => signal = passed_on(stop),
                 WaitStatus::Exited(..) | WaitStatus::Signaled(..) => return Ok(false),
                 _ => {}
@@ -150,18 +155,12 @@ impl Recorder {
         }
     }
 
-    fn step(&mut self, wanted: &Wanted) -> io::Result<()> {
+    fn step(&mut self, instructions: u64) -> io::Result<()> {
         let mut signal = None;
-        for _ in 0..wanted.skip {
-            match self.one(signal)? {
-                Some(next) => signal = next,
-                None => return Ok(()),
-            }
-        }
         let mut now = State::of(self.pid, &self.memory)?;
         // Of a repeated instruction: what was known before the first time, and times.
         let mut begun: Option<(Facts, [u64; ACCESSES], u32)> = None;
-        while self.writer.len() < wanted.instructions {
+        while self.writer.len() < instructions {
             let pc = now.general.rip;
             let met = self.meet(pc)?;
             if met.vectors {

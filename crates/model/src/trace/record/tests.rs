@@ -69,19 +69,31 @@ fn control_goes_where_the_next_execution_is_and_memory_holds_what_was_stored() {
 }
 
 #[test]
-fn recording_starts_behind_the_file_and_ends_with_the_program() {
-    let wanted = |from: Option<&str>, skip| Wanted {
-        from: from.map(PathBuf::from),
-        skip,
+fn recordings_begin_where_they_should() {
+    let from_start = Wanted {
         instructions: 2000,
+        ..Wanted::default()
     };
-    assert_eq!(of_true(&wanted(Some("/no/such/file"), 0)).len(), 0);
-    let from_start = of_true(&wanted(None, 0));
-    let later = of_true(&wanted(None, 500));
     // Without randomness of addresses one recording is the other, but for what the kernel draws.
     let pcs = |trace: &Trace| -> Vec<u64> {
         let pc = |e: Execution| trace.code()[e.code as usize].pc;
         trace.replay().map(pc).collect()
     };
-    assert_eq!(pcs(&from_start)[500..], pcs(&later)[..1500]);
+    assert_eq!(pcs(&of_true(&from_start)), pcs(&of_true(&from_start)));
+    // A program that ends before its time is up leaves nothing.
+    let late = Wanted {
+        after: Duration::from_secs(100),
+        instructions: 2000,
+    };
+    assert!(of_true(&late).is_empty());
+    let mut endless = Command::new("/bin/sh");
+    endless.args(["-c", "while :; do :; done"]);
+    let wanted = Wanted {
+        after: Duration::from_millis(30),
+        instructions: 2000,
+    };
+    let trace = record(&mut endless, &wanted).expect("it can be traced");
+    assert_eq!(trace.len(), 2000);
+    // The loop was met, not the start: few instructions, again and again.
+    assert!(trace.code().len() < 1000, "{}", trace.code().len());
 }

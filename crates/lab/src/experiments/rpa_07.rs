@@ -1,0 +1,139 @@
+//! Relational profiling figure 7: buffers and networks in use when there are enough of both.
+
+use trommel_model::Outcome;
+
+use super::rpa::{NOTE, each, figure, line, runs};
+use super::{Experiment, Paper, exceptions, percent};
+use crate::Lab;
+use crate::findings::{Findings, Table, Verdict};
+use crate::machines::Setup;
+use crate::plan::Results;
+use crate::plot::Axis;
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "rpa-fig7",
+    paper: Paper::Relational,
+    title: "Figure 7: profile buffers and profiled instructions in flight, with 32 of each",
+    needs: Vec::new,
+    run,
+};
+
+/// Up to so many are shown.
+const SHOWN: usize = 16;
+/// What is exceeded so seldom is sufficient.
+const SELDOM: f64 = 0.01;
+
+fn run(lab: &Lab<'_>, results: &Results) -> Findings {
+    let mut found = Findings::default();
+    let all = runs(lab, results, &[Setup::unrestricted(256)]);
+    let part = |of: &Outcome, n: usize| {
+        [&of.profile.buffers, &of.profile.networks].map(|h| Outcome::at_least(h, n))
+    };
+    let mut table = Table::new(
+        "",
+        &[
+            "program",
+            "at least",
+            "buffers in use, % of cycles",
+            "networks in use, % of cycles",
+        ],
+    );
+    let mut panels = Vec::new();
+    for (name, runs) in &all {
+        let mut lines = [Vec::new(), Vec::new()];
+        for n in 1..=SHOWN {
+            let parts = part(&runs[0], n);
+            let [buffers, networks] = parts.map(|p| 100.0 * p);
+            table.row([
+                (*name).into(),
+                (n as u64).into(),
+                buffers.into(),
+                networks.into(),
+            ]);
+            lines[0].push((n as f64, buffers));
+            lines[1].push((n as f64, networks));
+        }
+        let [buffers, networks] = lines;
+        panels.push((
+            (*name).to_owned(),
+            vec![
+                line("buffers in use", buffers),
+                line("profiled instructions in flight", networks),
+            ],
+        ));
+    }
+    found.tables.push(table);
+    let axes = [
+        Axis::linear("at least so many"),
+        Axis::linear("% of cycles"),
+    ];
+    figure(
+        &mut found,
+        "Profile resources in use; one branch in 256, every reference",
+        axes,
+        panels,
+    );
+    let of = |n: usize, which: usize| -> Vec<(&str, f64)> {
+        let value = |(name, runs): &(&'static str, Vec<std::sync::Arc<Outcome>>)| {
+            (*name, part(&runs[0], n)[which])
+        };
+        all.iter().map(value).collect()
+    };
+    let seldom = |values: &[(&str, f64)]| -> (usize, String) {
+        let cases: Vec<_> = values.iter().map(|(n, v)| (*n, *v < SELDOM)).collect();
+        exceptions(&cases)
+    };
+    let shown = |values: &[(&str, f64)]| each(values, |v| percent(100.0 * v));
+    let beyond = of(9, 0);
+    let (n, not) = seldom(&beyond);
+    found.claim(
+        "Eight profile buffers are sufficient: one program at most can use more.",
+        format!(
+            "More than eight in use: {} of cycles. Less than 1 % on {n} of {}{not} (rule: all but one).",
+            shown(&beyond),
+            beyond.len()
+        ),
+        Verdict::when((!beyond.is_empty()).then_some(n + 1 >= beyond.len())),
+    );
+    let more = of(2, 0);
+    let (n, not) = seldom(&more);
+    found.claim(
+        "Half of the programs rarely use more than a single buffer, the others load the hardware more heavily.",
+        format!(
+            "Two or more buffers: {} of cycles. Less than 1 % on {n} of {}{not} (rule: on a third of them to two thirds).",
+            shown(&more),
+            more.len()
+        ),
+        Verdict::when((!more.is_empty()).then_some(3 * n >= more.len() && 3 * n <= 2 * more.len())),
+    );
+    let four = of(5, 1);
+    let (n, not) = seldom(&four);
+    found.claim(
+        "Four networks are enough for all but one program, which seems to need eight.",
+        format!(
+            "More than four profiled instructions in flight: {} of cycles. Less than 1 % on {n} of {}{not} (rule: all but one).",
+            shown(&four),
+            four.len()
+        ),
+        Verdict::when((!four.is_empty()).then_some(n + 1 >= four.len())),
+    );
+    let lower = |(name, runs): &(&'static str, Vec<std::sync::Arc<Outcome>>)| {
+        let below = (1..=32).all(|n| {
+            let [buffers, networks] = part(&runs[0], n);
+            networks <= buffers
+        });
+        (*name, below)
+    };
+    let cases: Vec<_> = all.iter().map(lower).collect();
+    let (n, not) = exceptions(&cases);
+    found.claim(
+        "Fewer instructions are in flight than buffers in use, as buffers stay allocated longer.",
+        format!(
+            "At every number on {n} of {}{not} (rule: all).",
+            cases.len()
+        ),
+        Verdict::of_cases(n, cases.len()),
+    );
+    found.notes.push(NOTE.into());
+    found
+}

@@ -1,0 +1,264 @@
+//! Programs on the modelled machine of *Relational Profiling*: recorded, run, and remembered.
+//!
+//! Problem: a figure of that paper is a dozen runs of each program on machines that differ in little, and several figures
+//! share them.
+//!
+//! Strategy: a program is recorded once, instruction by instruction (`trommel_model::trace`), a million of them from
+//! the middle of its run; the recording is kept in the cache directory. A [`Setup`] says which machine and which
+//! queries; what it came to is kept until the lab ends. Runs that are missing are made in parallel.
+//!
+//! The queries are those of Figure 2 that the paper's section 6 simulates: a, edges, one branch in so many, and c, stores
+//! of references that are not null. Edges go to one service thread, the stores in turns to three on a processor of
+//! their own: one thread could not keep up with a burst of them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use trommel_model::machine::queries;
+use trommel_model::parameters::Cheap;
+use trommel_model::service::{BARRIER, EDGES, Service};
+use trommel_model::trace::Trace;
+use trommel_model::trace::record::{Wanted, record};
+use trommel_model::{Outcome, Parameters, Program as Recorded};
+
+use crate::Lab;
+use crate::programs::{PROGRAMS, Program};
+use crate::streams::make_private;
+
+/// Instructions of each program.
+const INSTRUCTIONS: u64 = 1_000_000;
+/// When the lab is only being tried out.
+const FEW: u64 = 50_000;
+/// CPU time of each program's start that is left out.
+const AFTER: Duration = Duration::from_millis(200);
+
+/// Who reads which queue, by processor.
+const SERVICES: [&[Service]; 2] = [&[(1, EDGES)], &[(3, BARRIER), (4, BARRIER), (5, BARRIER)]];
+
+/// A machine and its queries.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Setup {
+    /// Profile networks.
+    pub(crate) networks: usize,
+    /// Profile buffers.
+    pub(crate) buffers: usize,
+    /// What needs no network.
+    pub(crate) cheap: Cheap,
+    /// The queries.
+    pub(crate) asked: Asked,
+}
+
+/// Queries.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Asked {
+    /// None at all.
+    Nothing,
+    /// One branch in so many, and all stores of references.
+    Both(u32),
+}
+
+impl Setup {
+    /// Both queries on a machine with so many networks and eight buffers.
+    pub(crate) const fn eight(networks: usize, rate: u32) -> Self {
+        Self {
+            networks,
+            buffers: 8,
+            cheap: Cheap::Nothing,
+            asked: Asked::Both(rate),
+        }
+    }
+
+    /// Both queries on a machine that has enough of everything, as in section 6.1.
+    pub(crate) const fn unrestricted(rate: u32) -> Self {
+        Self {
+            networks: 32,
+            buffers: 32,
+            ..Self::eight(32, rate)
+        }
+    }
+
+    /// The machine without queries.
+    pub(crate) const UNPROFILED: Self = Self {
+        asked: Asked::Nothing,
+        ..Self::eight(4, 1)
+    };
+
+    fn text(&self) -> String {
+        match self.asked {
+            Asked::Nothing => String::new(),
+            Asked::Both(rate) => format!(
+                "for opBRANCH * every {rate} collect pc misc; send 1 stop;\n\
+                 for opSTORE 1 always collect op1 op2 op3; \
+                 if op1 <> 0 then send 3..5 stop else stop;"
+            ),
+        }
+    }
+}
+
+type Key = (&'static str, Setup);
+
+/// What was recorded and run so far.
+#[derive(Default)]
+pub(crate) struct Machines {
+    recorded: Mutex<BTreeMap<&'static str, Option<Arc<Recorded>>>>,
+    outcomes: Mutex<BTreeMap<Key, Arc<Outcome>>>,
+}
+
+/// A program's outcomes, in the order of the setups.
+pub(crate) type Runs = Vec<(&'static str, Vec<Arc<Outcome>>)>;
+
+impl Lab<'_> {
+    /// Runs all programs that there are, with each of the setups.
+    pub(crate) fn machines(&self, machines: &Machines, setups: &[Setup]) -> Runs {
+        let programs = self.each(PROGRAMS.iter().collect(), |program| {
+            Some((program.name, self.recorded(machines, program)?))
+        });
+        let programs: Vec<_> = programs.into_iter().flatten().collect();
+        let mut missing = Vec::new();
+        {
+            let known = lock(&machines.outcomes);
+            for (name, recorded) in &programs {
+                for setup in setups {
+                    if !known.contains_key(&(*name, *setup)) {
+                        missing.push((*name, *setup, Arc::clone(recorded)));
+                    }
+                }
+            }
+        }
+        self.each(missing, |(name, setup, recorded)| {
+            (self.progress)(&format!("{name} on the modelled machine"));
+            let mut parameters = Parameters::TABLE_5.with(setup.networks, setup.buffers);
+            parameters.profiling.cheap = setup.cheap;
+            let done = recorded.run(parameters, &queries(&setup.text()), &SERVICES, false);
+            lock(&machines.outcomes).insert((name, setup), Arc::new(done));
+        });
+        let known = lock(&machines.outcomes);
+        let of = |name: &'static str| {
+            let runs = setups.iter().filter_map(|s| known.get(&(name, *s)));
+            (name, runs.map(Arc::clone).collect())
+        };
+        programs.iter().map(|(name, _)| of(name)).collect()
+    }
+
+    /// Does a thing for each, in as many threads as the lab may use; results in the order of `items`.
+    fn each<T: Clone + Send + Sync, R: Send>(
+        &self,
+        items: Vec<T>,
+        work: impl Fn(T) -> R + Sync,
+    ) -> Vec<R> {
+        let next = AtomicUsize::new(0);
+        let done = Mutex::new(Vec::new());
+        let worker = || {
+            loop {
+                let at = next.fetch_add(1, Relaxed);
+                let Some(item) = items.get(at) else { return };
+                let result = work(item.clone());
+                lock(&done).push((at, result));
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..self.threads.min(items.len()) {
+                scope.spawn(worker);
+            }
+            worker();
+        });
+        let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+        done.sort_by_key(|d| d.0);
+        done.into_iter().map(|d| d.1).collect()
+    }
+
+    /// A program's recording, made now if need be; `None`, and said, when that cannot be.
+    fn recorded(&self, machines: &Machines, program: &Program) -> Option<Arc<Recorded>> {
+        if let Some(known) = lock(&machines.recorded).get(program.name) {
+            return known.clone();
+        }
+        let path = self.trace(program);
+        let trace = path.and_then(|path| {
+            let read = fs::read(&path).map_err(|e| e.to_string());
+            let trace = read.and_then(|b| Trace::decode(&b).map_err(|e| e.to_string()));
+            if let Err(error) = &trace {
+                let file = path.display();
+                (self.say)(&format!(
+                    "{file}: {error}; delete it, and it will be recorded again"
+                ));
+            }
+            trace.ok()
+        });
+        let recorded = trace.map(|trace| Arc::new(Recorded::new(trace)));
+        lock(&machines.recorded).insert(program.name, recorded.clone());
+        recorded
+    }
+
+    /// The file of a program's recording.
+    fn trace(&self, program: &Program) -> Option<PathBuf> {
+        let wanted = if self.is_quick() { FEW } else { INSTRUCTIONS };
+        let file = |n: u64| self.cache.join(format!("{}-{n}.itrace", program.name));
+        let known = [wanted, INSTRUCTIONS].map(file);
+        if let Some(path) = known.into_iter().find(|path| path.exists()) {
+            return Some(path);
+        }
+        self.trommel.as_ref()?;
+        let made = self.make_trace(program, wanted, &file(wanted));
+        if let Err(error) = &made {
+            let name = program.name;
+            (self.say)(&format!(
+                "{name} could not be recorded instruction by instruction and is left out: {error}"
+            ));
+        }
+        made.ok()?.then(|| file(wanted))
+    }
+
+    /// Records a program. Whether it is there, and ran long enough.
+    fn make_trace(&self, program: &Program, wanted: u64, path: &Path) -> Result<bool, String> {
+        make_private(&self.cache).map_err(|e| e.to_string())?;
+        let named = |e: std::io::Error| format!("{}: {e}", path.display());
+        let ready = program.prepare(&self.cache.join("inputs")).map_err(named)?;
+        let Some(ready) = ready else {
+            (self.say)(&format!(
+                "{} is not installed and is left out (package {})",
+                program.name, program.package
+            ));
+            return Ok(false);
+        };
+        (self.progress)(&format!(
+            "recording {wanted} instructions of {}",
+            program.name
+        ));
+        let mut command = Command::new(&ready.command[0]);
+        command
+            .args(&ready.command[1..])
+            .env_clear()
+            .env("LC_ALL", "C")
+            .env("PERL_HASH_SEED", "0")
+            .env("PYTHONHASHSEED", "0")
+            .current_dir(&self.cache)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let trace = record(
+            &mut command,
+            &Wanted {
+                after: AFTER,
+                instructions: wanted,
+            },
+        );
+        let trace = trace.map_err(|e| e.to_string())?;
+        if trace.is_empty() {
+            return Err(format!("it ends within {} ms", AFTER.as_millis()));
+        }
+        let half = path.with_extension(format!("{}.half", std::process::id()));
+        fs::write(&half, trace.encode())
+            .and_then(|()| fs::rename(&half, path))
+            .map_err(named)?;
+        Ok(true)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
