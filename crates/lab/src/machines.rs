@@ -3,8 +3,8 @@
 //! Problem: a figure of that paper is a dozen runs of each program on machines that differ in little, and several figures
 //! share them.
 //!
-//! Strategy: a program is recorded once, instruction by instruction (`trommel_model::trace`), a million of them from
-//! the middle of its run; the recording is kept in the cache directory. A [`Setup`] says which machine and which
+//! Strategy: a program is recorded once, instruction by instruction (`trommel_model::trace`), in ten stretches of a hundred
+//! thousand that are spread evenly over its run; the recording is kept in the cache directory. A [`Setup`] says which machine and which
 //! queries; what it came to is kept until the lab ends. Runs that are missing are made in parallel.
 //!
 //! The queries are those of Figure 2 that the paper's section 6 simulates: a, edges, one branch in so many, and c, stores
@@ -23,7 +23,7 @@ use trommel_model::machine::queries;
 use trommel_model::parameters::Cheap;
 use trommel_model::service::{BARRIER, EDGES, Service};
 use trommel_model::trace::Trace;
-use trommel_model::trace::record::{Wanted, record};
+use trommel_model::trace::record::{Wanted, cpu_time, record};
 use trommel_model::{Outcome, Parameters, Program as Recorded};
 
 use crate::Lab;
@@ -34,8 +34,10 @@ use crate::streams::make_private;
 const INSTRUCTIONS: u64 = 1_000_000;
 /// When the lab is only being tried out.
 const FEW: u64 = 50_000;
-/// CPU time of each program's start that is left out.
-const AFTER: Duration = Duration::from_millis(200);
+/// In so many stretches.
+const STRETCHES: u32 = 10;
+/// CPU time between two stretches at least: ticks of the kernel's clock are not much shorter.
+const LEAST: Duration = Duration::from_millis(10);
 
 /// Who reads which queue, by processor.
 const SERVICES: [&[Service]; 2] = [&[(1, EDGES)], &[(3, BARRIER), (4, BARRIER), (5, BARRIER)]];
@@ -229,27 +231,32 @@ impl Lab<'_> {
             "recording {wanted} instructions of {}",
             program.name
         ));
-        let mut command = Command::new(&ready.command[0]);
-        command
-            .args(&ready.command[1..])
-            .env_clear()
-            .env("LC_ALL", "C")
-            .env("PERL_HASH_SEED", "0")
-            .env("PYTHONHASHSEED", "0")
-            .current_dir(&self.cache)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let trace = record(
-            &mut command,
-            &Wanted {
-                after: AFTER,
-                instructions: wanted,
-            },
-        );
-        let trace = trace.map_err(|e| e.to_string())?;
+        let command = || {
+            let mut command = Command::new(&ready.command[0]);
+            command
+                .args(&ready.command[1..])
+                .env_clear()
+                .env("LC_ALL", "C")
+                .env("PERL_HASH_SEED", "0")
+                .env("PYTHONHASHSEED", "0")
+                .current_dir(&self.cache)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
+            command
+        };
+        let told = |e: std::io::Error| e.to_string();
+        let whole = cpu_time(&mut command()).map_err(told)?;
+        let every = (whole / (STRETCHES + 1)).max(LEAST);
+        let instructions = wanted / u64::from(STRETCHES);
+        let wanted = Wanted {
+            every,
+            stretches: STRETCHES,
+            instructions,
+        };
+        let trace = record(&mut command(), &wanted).map_err(told)?;
         if trace.is_empty() {
-            return Err(format!("it ends within {} ms", AFTER.as_millis()));
+            return Err(format!("it ends within {} ms", every.as_millis()));
         }
         let half = path.with_extension(format!("{}.half", std::process::id()));
         fs::write(&half, trace.encode())

@@ -1,10 +1,13 @@
 //! Recording: a program, single-stepped.
 //!
 //! # Strategy
-//! The program is started with `ptrace`, without randomness of its addresses. It runs by itself for so much CPU time, which leaves out the dynamic linker and its own start: a timer of its own, set before it is
-//! executed, stops it there. Then so many instructions are stepped and recorded, and it is killed.
+//! The program is started with `ptrace`, without randomness of its addresses. A timer of its own CPU time, set before it
+//! is executed, stops it again and again; there a stretch of instructions is stepped and recorded, and then it runs by
+//! itself to the next stop. So a recording of few instructions is of all of a run: the dynamic linker's share in it is
+//! what it is in the run. Where stretches are joined, control goes on elsewhere.
 //!
-//! Another recording begins within a tick of the kernel's clock of this one: near, and not at the same instruction.
+//! In another recording each stretch begins within a tick of the kernel's clock of this one's: near, and not at the same
+//! instruction.
 //!
 //! Of each instruction registers are read before and after it, and memory where its operands are: those that it
 //! reads before, those that it writes after. Vector registers are read where the instruction has some.
@@ -34,7 +37,7 @@ use libc::user_regs_struct as Registers;
 use nix::sys::personality::{self, Persona};
 use nix::sys::ptrace;
 use nix::sys::signal::Signal;
-use nix::sys::wait::{WaitStatus, waitpid};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
 use trommel_query::observe::{Machine, Observation, Segment};
 use trommel_query::record::misc;
@@ -46,11 +49,33 @@ use crate::instruction::{self, ACCESSES};
 /// What to record.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
-    /// The program runs by itself for so much CPU time of its own; if that is nothing, recording starts at its first
-    /// instruction.
-    pub after: Duration,
-    /// Instructions to be recorded.
+    /// CPU time of the program from one stretch to the next, and before the first. If it is nothing, the only stretch
+    /// starts at the first instruction.
+    pub every: Duration,
+    /// Stretches.
+    pub stretches: u32,
+    /// Instructions of a stretch.
     pub instructions: u64,
+}
+
+/// The CPU time that a program takes, without the kernel's for it, in ticks of the kernel's clock.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn cpu_time(command: &mut Command) -> io::Result<Duration> {
+    /// Ticks that the kernel counts for others, whatever its own are.
+    const TICKS: u32 = 100;
+    let mut child = command.spawn()?;
+    let pid = Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?);
+    // What has ended and was not waited for is still told of.
+    waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT)?;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+    child.wait()?;
+    let stat = stat?;
+    // Behind the name, which may hold anything.
+    let fields = stat.rsplit(')').next().unwrap_or("").split_whitespace();
+    let ticks: u32 = fields.skip(11).find_map(|f| f.parse().ok()).unwrap_or(0);
+    Ok(Duration::from_secs(1) * ticks / TICKS)
 }
 
 /// Runs `command`, whose streams and environment the caller chose, and records it. The trace is shorter than wanted
@@ -59,16 +84,16 @@ pub struct Wanted {
 /// # Errors
 /// When the program cannot be started or traced.
 pub fn record(command: &mut Command, wanted: &Wanted) -> io::Result<Trace> {
-    let after = wanted.after;
+    let every = wanted.every;
     // SAFETY: the closure runs between fork and exec, and makes system calls only.
     unsafe {
         command.pre_exec(move || {
             let persona = personality::get()?;
             personality::set(persona | Persona::ADDR_NO_RANDOMIZE)?;
             ptrace::traceme()?;
-            match after {
+            match every {
                 Duration::ZERO => Ok(()),
-                after => stop_after(after),
+                every => stop_every(every),
             }
         });
     }
@@ -80,18 +105,15 @@ pub fn record(command: &mut Command, wanted: &Wanted) -> io::Result<Trace> {
     done
 }
 
-/// Has a signal sent to this process, and to what it executes, when it has used so much CPU time itself.
-fn stop_after(after: Duration) -> io::Result<()> {
-    let zero = libc::timeval {
-        tv_sec: 0,
-        tv_usec: 0,
+/// Has a signal sent to this process, and to what it executes, whenever it has used so much CPU time itself.
+fn stop_every(time: Duration) -> io::Result<()> {
+    let time = libc::timeval {
+        tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_usec: time.subsec_micros().into(),
     };
     let timer = libc::itimerval {
-        it_interval: zero,
-        it_value: libc::timeval {
-            tv_sec: libc::time_t::try_from(after.as_secs()).unwrap_or(libc::time_t::MAX),
-            tv_usec: after.subsec_micros().into(),
-        },
+        it_interval: time,
+        it_value: time,
     };
     // SAFETY: the kernel reads one timer, and writes none.
     match unsafe { libc::setitimer(libc::ITIMER_VIRTUAL, &raw const timer, std::ptr::null_mut()) } {
@@ -133,11 +155,23 @@ impl Recorder {
     }
 
     fn run(mut self, wanted: &Wanted) -> io::Result<Trace> {
-        if wanted.after.is_zero() || self.run_to_timer()? {
-            self.step(wanted.instructions)?;
+        let mut maps = String::new();
+        for stretch in 1..=wanted.stretches {
+            let at_start = wanted.every.is_zero();
+            if at_start && stretch > 1 || !at_start && !self.run_to_timer()? {
+                break;
+            }
+            let more = self.step(wanted.instructions)?;
+            // Of a program that has ended the kernel tells no more.
+            if let Ok(now) = fs::read_to_string(format!("/proc/{}/maps", self.pid))
+                && !now.is_empty()
+            {
+                maps = now;
+            }
+            if !more {
+                break;
+            }
         }
-        // Of a program that has ended the kernel tells no more.
-        let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
         Ok(self.writer.finish(regions(&maps)))
     }
 
@@ -155,12 +189,14 @@ impl Recorder {
         }
     }
 
-    fn step(&mut self, instructions: u64) -> io::Result<()> {
+    /// Records so many instructions. Whether the program goes on then.
+    fn step(&mut self, instructions: u64) -> io::Result<bool> {
+        let until = self.writer.len() + instructions;
         let mut signal = None;
         let mut now = State::of(self.pid, &self.memory)?;
         // Of a repeated instruction: what was known before the first time, and times.
         let mut begun: Option<(Facts, [u64; ACCESSES], u32)> = None;
-        while self.writer.len() < instructions {
+        while self.writer.len() < until {
             let pc = now.general.rip;
             let met = self.meet(pc)?;
             if met.vectors {
@@ -174,12 +210,14 @@ impl Recorder {
                 }
                 (met.observation.before(&now), addresses, 0)
             });
+            let passed = signal.is_some();
             let Some(next) = self.one(signal)? else {
-                return Ok(());
+                return Ok(false);
             };
             signal = next;
             now = State::of(self.pid, &self.memory)?;
-            if signal.is_some() && now.general.rip == pc {
+            if passed || signal.is_some() {
+                // The handler was entered, or the signal came before the step: the instruction is still to be executed.
                 continue;
             }
             if met.repeats && now.general.rip == pc {
@@ -187,7 +225,7 @@ impl Recorder {
                 continue;
             }
             let facts = if met.observation.operation().is_transfer() {
-                if signal.is_none() && before.get(Field::Res1) != now.general.rip {
+                if before.get(Field::Res1) != now.general.rip {
                     let words = format!("the instruction at {pc:#x} led elsewhere than expected");
                     return Err(io::Error::other(words));
                 }
@@ -206,17 +244,21 @@ impl Recorder {
                 words: FIELDS.map(|field| facts.get(field)),
             });
         }
-        Ok(())
+        Ok(true)
     }
 
     /// One step. Returns the signal to pass on with the next; nothing when the program has ended.
-    fn one(&self, signal: Option<Signal>) -> io::Result<Option<Option<Signal>>> {
-        ptrace::step(self.pid, signal)?;
-        Ok(match waitpid(self.pid, None)? {
-            WaitStatus::Stopped(_, stop) => Some(passed_on(stop)),
-            WaitStatus::Exited(..) | WaitStatus::Signaled(..) => None,
-            _ => Some(None),
-        })
+    fn one(&self, mut signal: Option<Signal>) -> io::Result<Option<Option<Signal>>> {
+        loop {
+            ptrace::step(self.pid, signal.take())?;
+            match waitpid(self.pid, None)? {
+                // It came before the step.
+                WaitStatus::Stopped(_, Signal::SIGVTALRM) => {}
+                WaitStatus::Stopped(_, stop) => return Ok(Some(passed_on(stop))),
+                WaitStatus::Exited(..) | WaitStatus::Signaled(..) => return Ok(None),
+                _ => return Ok(Some(None)),
+            }
+        }
     }
 
     /// The instruction at `pc`, as it is in memory now.
@@ -253,9 +295,9 @@ fn has_vectors(info: &mut InstructionInfoFactory, i: &X86) -> bool {
     used.into_iter().any(|r| r.register().is_vector_register())
 }
 
-/// Of stops, which are signals of the program's.
+/// Of stops, which are signals of the program's: steps and the timer are ours.
 fn passed_on(stop: Signal) -> Option<Signal> {
-    (stop != Signal::SIGTRAP).then_some(stop)
+    (!matches!(stop, Signal::SIGTRAP | Signal::SIGVTALRM)).then_some(stop)
 }
 
 fn regions(maps: &str) -> Vec<Region> {

@@ -9,16 +9,14 @@ use crate::instruction::{Flow, Instruction};
 
 fn of_true(wanted: &Wanted) -> Trace {
     let mut command = Command::new("/bin/true");
+    command.env_clear();
     command.stdin(Stdio::null()).stdout(Stdio::null());
     record(&mut command, wanted).expect("it can be traced")
 }
 
 #[test]
 fn control_goes_where_the_next_execution_is_and_memory_holds_what_was_stored() {
-    let wanted = Wanted {
-        instructions: 20_000,
-        ..Wanted::default()
-    };
+    let wanted = from_start(20_000);
     let trace = of_true(&wanted);
     assert_eq!(trace.len(), 20_000);
     let mut info = InstructionInfoFactory::new();
@@ -57,8 +55,9 @@ fn control_goes_where_the_next_execution_is_and_memory_holds_what_was_stored() {
             memory.clear();
         } else if this.accesses.iter().any(|a| a.writes) {
             // Whatever it overlaps is forgotten.
+            let size = this.accesses.iter().map(|a| a.size).max().unwrap_or(0);
             for at in execution.addresses {
-                memory.retain(|a, _| a.abs_diff(at) >= 64);
+                memory.retain(|a, _| a.abs_diff(at) >= size.max(8).into());
             }
             if this.operation == Operation::Store && whole {
                 memory.insert(at, execution.words[0]);
@@ -68,32 +67,52 @@ fn control_goes_where_the_next_execution_is_and_memory_holds_what_was_stored() {
     assert!(compared > 100, "{compared}");
 }
 
+fn from_start(instructions: u64) -> Wanted {
+    Wanted {
+        every: Duration::ZERO,
+        stretches: 1,
+        instructions,
+    }
+}
+
 #[test]
 fn recordings_begin_where_they_should() {
-    let from_start = Wanted {
-        instructions: 2000,
-        ..Wanted::default()
-    };
     // Without randomness of addresses one recording is the other, but for what the kernel draws.
     let pcs = |trace: &Trace| -> Vec<u64> {
         let pc = |e: Execution| trace.code()[e.code as usize].pc;
         trace.replay().map(pc).collect()
     };
-    assert_eq!(pcs(&of_true(&from_start)), pcs(&of_true(&from_start)));
+    let wanted = from_start(2000);
+    assert_eq!(pcs(&of_true(&wanted)), pcs(&of_true(&wanted)));
     // A program that ends before its time is up leaves nothing.
     let late = Wanted {
-        after: Duration::from_secs(100),
+        every: Duration::from_secs(100),
+        stretches: 3,
         instructions: 2000,
     };
     assert!(of_true(&late).is_empty());
     let mut endless = Command::new("/bin/sh");
     endless.args(["-c", "while :; do :; done"]);
     let wanted = Wanted {
-        after: Duration::from_millis(30),
-        instructions: 2000,
+        every: Duration::from_millis(20),
+        stretches: 3,
+        instructions: 1000,
     };
     let trace = record(&mut endless, &wanted).expect("it can be traced");
-    assert_eq!(trace.len(), 2000);
+    assert_eq!(trace.len(), 3000);
     // The loop was met, not the start: few instructions, again and again.
-    assert!(trace.code().len() < 1000, "{}", trace.code().len());
+    assert!(trace.code().len() < 2000, "{}", trace.code().len());
+    assert!(trace.regions().iter().any(|r| r.used == Use::Stack));
+}
+
+#[test]
+fn cpu_time_is_the_program_s_own() {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done"]);
+    let time = cpu_time(&mut command).expect("it can be started");
+    assert!(
+        time > Duration::ZERO && time < Duration::from_secs(20),
+        "{time:?}"
+    );
+    assert!(cpu_time(&mut Command::new("/bin/true")).expect("it can be started") < time);
 }
