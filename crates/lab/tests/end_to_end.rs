@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use trommel_lab::{EXPERIMENTS, Experiment, Findings, Lab, Verdict, write};
+use trommel_model::trace;
 use trommel_tuple::stream::Writer;
 use trommel_tuple::{Kind, ModuleId, Place, Tuple, Vaddr};
 
@@ -45,10 +46,56 @@ fn stream(path: &Path, kinds: &[Kind], events: u64, seed: u64) {
     fs::write(path, writer.finish().expect("memory")).expect("stream");
 }
 
+/// A recording of instructions: turns of a loop that loads, stores references now and then, and branches.
+fn instructions(path: &Path, turns: u64, every: u64) {
+    let code: [&[u8]; 5] = [
+        &[0x48, 0x8b, 0x1f],                   // mov rbx, [rdi]
+        &[0x48, 0x01, 0xc0],                   // add rax, rax
+        &[0x48, 0x89, 0x07],                   // mov [rdi], rax
+        &[0x48, 0xff, 0xc9],                   // dec rcx
+        &[0x0f, 0x85, 0xee, 0xff, 0xff, 0xff], // jne
+    ];
+    let mut writer = trace::Writer::default();
+    let mut pc = 0x40_1000;
+    for bytes in code {
+        let mut code = trace::Code {
+            pc,
+            length: bytes.len() as u8,
+            bytes: [0; 15],
+        };
+        code.bytes[..bytes.len()].copy_from_slice(bytes);
+        pc += bytes.len() as u64;
+        writer.code(code);
+    }
+    for turn in 0..turns {
+        for code in 0..5 {
+            let address = 0x7000_0000 + turn % 512 * 8;
+            let reference = if turn % every == 0 { 0x7000_0100 } else { 0 };
+            let mut execution = trace::Execution {
+                code,
+                repeats: 1,
+                taken: code == 4,
+                addresses: [address, 0],
+                ..trace::Execution::default()
+            };
+            execution.words[0] = if code == 2 { reference } else { turn };
+            execution.words[7] = address;
+            writer.push(&execution);
+        }
+    }
+    let heap = trace::Region {
+        from: 0x7000_0000,
+        to: 0x7010_0000,
+        used: trace::Use::Heap,
+    };
+    fs::write(path, writer.finish(vec![heap]).encode()).expect("file");
+}
+
 /// A cache with recordings of three programs.
 fn cache(dir: &Path) {
     for (n, name) in ["gcc", "lua", "gzip"].into_iter().enumerate() {
         let seed = 11 + n as u64;
+        instructions(&dir.join(format!("{name}-50000.itrace")), 10_000, 2 + seed);
         stream(
             &dir.join(format!("{name}-{EVENTS}.value.tstream")),
             &[Kind::Value],

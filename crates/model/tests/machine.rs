@@ -88,7 +88,7 @@ const TEXTS: [&str; 5] = [
     "for opBRANCH * every 16 collect pc res1; send 1 stop; for opSTORE 1 always collect op1 op2 op3; if op1 <> 0 then send 3 stop else stop;",
     "for opLOAD * always collect pc res1 res2; if res1.u8@0 = 0 then send 3; if res2 bset 8 then count; stop;",
     "for opALU * every 7 collect pc op1 op2 res1; if op1 < op2 then send 0 stop else if res1 = 0 then send 1 stop else send 2 stop;",
-    "for opJMP * always collect pc res1 misc; if filter 16 then send 9; stop;",
+    "for opJMP * always collect pc res1; if filter 16 then send 9; stop;",
     "for opSTORE * opLOAD * always collect pc res2; send 4..7 stop;",
 ];
 
