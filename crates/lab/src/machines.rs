@@ -53,6 +53,8 @@ pub(crate) struct Setup {
     pub(crate) cheap: Cheap,
     /// The queries.
     pub(crate) asked: Asked,
+    /// Service threads read the messages; otherwise they vanish, as if readers were infinitely fast.
+    pub(crate) served: bool,
 }
 
 /// Queries.
@@ -62,6 +64,17 @@ pub(crate) enum Asked {
     Nothing,
     /// One branch in so many, and all stores of references.
     Both(u32),
+    /// One load in so many, its value sent to a queue or brought by an interrupt.
+    Loads(u32, Brought),
+}
+
+/// How software gets what was profiled.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Brought {
+    /// By a message.
+    Message,
+    /// By an interrupt.
+    Interrupt,
 }
 
 impl Setup {
@@ -72,6 +85,7 @@ impl Setup {
             buffers: 8,
             cheap: Cheap::Nothing,
             asked: Asked::Both(rate),
+            served: true,
         }
     }
 
@@ -98,6 +112,13 @@ impl Setup {
                  for opSTORE 1 always collect op1 op2 op3; \
                  if op1 <> 0 then send 3..5 stop else stop;"
             ),
+            Asked::Loads(rate, brought) => {
+                let action = match brought {
+                    Brought::Message => "send 1",
+                    Brought::Interrupt => "interrupt",
+                };
+                format!("for opLOAD * every {rate} collect pc res1; {action} stop;")
+            }
         }
     }
 }
@@ -136,7 +157,8 @@ impl Lab<'_> {
             (self.progress)(&format!("{name} on the modelled machine"));
             let mut parameters = Parameters::TABLE_5.with(setup.networks, setup.buffers);
             parameters.profiling.cheap = setup.cheap;
-            let done = recorded.run(parameters, &queries(&setup.text()), &SERVICES, false);
+            let services: &[&[Service]] = if setup.served { &SERVICES } else { &[] };
+            let done = recorded.run(parameters, &queries(&setup.text()), services, false);
             lock(&machines.outcomes).insert((name, setup), Arc::new(done));
         });
         let known = lock(&machines.outcomes);
