@@ -1,7 +1,7 @@
 //! What the figures of *Relational Profiling* have in common.
 
 use crate::Lab;
-use crate::findings::Findings;
+use crate::findings::{Findings, Verdict};
 use crate::machines::{Runs, Setup};
 use crate::plan::Results;
 use crate::plot::{Axis, Content, Figure, Line, Panel};
@@ -61,4 +61,12 @@ pub(super) fn each<T>(all: &[(&str, T)], words: impl Fn(&T) -> String) -> String
         .iter()
         .map(|(name, value)| format!("{name} {}", words(value)));
     each.collect::<Vec<_>>().join(", ")
+}
+
+/// A claim about all programs but one: it holds in part when it does on some.
+pub(super) fn all_but_one(holding: usize, all: usize) -> Verdict {
+    match Verdict::of_cases(holding, all) {
+        Verdict::Partly if holding + 1 == all => Verdict::Holds,
+        other => other,
+    }
 }

@@ -18,10 +18,7 @@
 //! * Only the first thread is followed, and no child.
 //!
 //! Architecture invariant: only this file knows ptrace.
-#![allow(
-    unsafe_code,
-    reason = "what happens between fork and exec has no safe form"
-)]
+#![allow(unsafe_code, reason = "between fork and exec there is no safe form")]
 
 use std::collections::HashMap;
 use std::fs::{self, File};
