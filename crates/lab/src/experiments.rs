@@ -28,6 +28,7 @@ mod rpa_08a;
 mod rpa_08b;
 mod rpa_08c;
 mod rpa_cheap;
+mod rpa_cpi;
 mod rpa_interrupts;
 mod rpa_table_1;
 mod rpa_table_6;
@@ -90,7 +91,7 @@ pub struct Experiment {
 }
 
 /// All experiments, in the order of the papers.
-pub static EXPERIMENTS: [Experiment; 33] = [
+pub static EXPERIMENTS: [Experiment; 34] = [
     stratified_04::EXPERIMENT,
     stratified_07::EXPERIMENT,
     stratified_08::EXPERIMENT,
@@ -118,6 +119,7 @@ pub static EXPERIMENTS: [Experiment; 33] = [
     rpa_table_1::EXPERIMENT,
     rpa_table_6::EXPERIMENT,
     rpa_cheap::EXPERIMENT,
+    rpa_cpi::EXPERIMENT,
     rpa_interrupts::EXPERIMENT,
     adaptive::EXPERIMENT,
     sketches::EXPERIMENT,

@@ -19,12 +19,15 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use trommel_model::core::MAX_WINDOW;
 use trommel_model::machine::queries;
 use trommel_model::parameters::Cheap;
 use trommel_model::service::{BARRIER, EDGES, Service};
 use trommel_model::trace::Trace;
 use trommel_model::trace::record::{Wanted, cpu_time, record};
 use trommel_model::{Outcome, Parameters, Program as Recorded};
+use trommel_query::Operation;
+use trommel_query::engine::Effect;
 
 use crate::Lab;
 use crate::programs::{PROGRAMS, Program};
@@ -34,6 +37,8 @@ use crate::streams::make_private;
 const INSTRUCTIONS: u64 = 1_000_000;
 /// When the lab is only being tried out.
 const FEW: u64 = 50_000;
+/// More buffers than there are instructions.
+const EVERYTHING: usize = 1 << 21;
 /// In so many stretches.
 const STRETCHES: u32 = 10;
 /// CPU time between two stretches at least: ticks of the kernel's clock are not much shorter.
@@ -169,6 +174,30 @@ impl Lab<'_> {
         programs.iter().map(|(name, _)| of(name)).collect()
     }
 
+    /// Cycles by address of instruction, of each program: as retirement records of all instructions tell them on a machine
+    /// whose profile hardware never stalls, and as those of one in `rate` do on that of Table 5.
+    pub(crate) fn cycles(
+        &self,
+        machines: &Machines,
+        rate: u32,
+    ) -> Vec<(&'static str, [Cycles; 2])> {
+        let of = |program: &'static Program| {
+            let recorded = self.recorded(machines, program)?;
+            (self.progress)(&format!("cycles of {}", program.name));
+            let mut free = Parameters::TABLE_5.with(MAX_WINDOW, EVERYTHING);
+            free.profiling.message = 0;
+            let ways = [(free, 1), (Parameters::TABLE_5, rate)];
+            let told = ways.map(|(parameters, rate)| {
+                let queries = queries(&retirements(rate));
+                let run = recorded.run(parameters, &queries, &[], true);
+                Cycles::of(&run, rate)
+            });
+            Some((program.name, told))
+        };
+        let done = self.each(PROGRAMS.iter().collect(), of);
+        done.into_iter().flatten().collect()
+    }
+
     /// Does a thing for each, in as many threads as the lab may use; results in the order of `items`.
     fn each<T: Clone + Send + Sync, R: Send>(
         &self,
@@ -285,6 +314,49 @@ impl Lab<'_> {
             .and_then(|()| fs::rename(&half, path))
             .map_err(named)?;
         Ok(true)
+    }
+}
+
+/// What retirement records say.
+#[derive(Debug, Default)]
+pub(crate) struct Cycles {
+    /// Cycles by address.
+    pub(crate) by_pc: BTreeMap<u64, f64>,
+    /// Of all of them.
+    pub(crate) total: f64,
+    /// Of the whole run, as the machine counts them.
+    pub(crate) run: u64,
+}
+
+/// Figure 2d: of all instructions one in `rate`.
+fn retirements(rate: u32) -> String {
+    let rate = if rate == 1 {
+        "always".to_owned()
+    } else {
+        format!("every {rate}")
+    };
+    let classes = Operation::ALL.map(|o| format!("{} *", o.name()));
+    let classes = classes.join(" ");
+    format!("for {classes} {rate} collect pc rrate; send 4 stop;")
+}
+
+impl Cycles {
+    /// An instruction took C = c + 1/n (section 3.2), and stands for `rate` of them.
+    fn of(run: &Outcome, rate: u32) -> Self {
+        let mut cycles = Self {
+            run: run.core.cycles,
+            ..Self::default()
+        };
+        for effect in run.log.iter().flat_map(|log| &log.0) {
+            if let Effect::Message { record, .. } = effect {
+                let [pc, word, ..] = record.0;
+                let took = (word >> 32) as f64 + 1.0 / (word & 0xffff) as f64;
+                let all = took * f64::from(rate);
+                *cycles.by_pc.entry(pc).or_default() += all;
+                cycles.total += all;
+            }
+        }
+        cycles
     }
 }
 

@@ -236,3 +236,61 @@ pub fn synchronous(program: &Program) -> Vec<bool> {
     }
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::queries;
+
+    /// Cycles at the end of which a buffer became free, for records that come in cycle 0.
+    fn freed(text: &str, records: usize, capacity: u64) -> (Vec<u64>, Barrel) {
+        let program = queries(text);
+        let mut engine = Engine::new(&program, 1);
+        let mut queues: Vec<Option<Queue>> = vec![None, Some(Queue::new(1, capacity, true))];
+        let mut barrel = Barrel::new(4, 12);
+        for n in 0..records {
+            barrel.add(Filled {
+                start: QueryPc::FIRST,
+                record: Record([n as u64; 7]),
+                synchronous: false,
+            });
+        }
+        let mut all = Vec::new();
+        for now in 0..200 {
+            let done = barrel.cycle(now, &mut engine, &mut queues);
+            all.extend(std::iter::repeat_n(now, done.buffers));
+            // The reader comes late.
+            if now == 99
+                && let Some(queue) = &mut queues[1]
+            {
+                queue.read();
+                queue.tell();
+            }
+        }
+        (all, barrel)
+    }
+
+    #[test]
+    fn queries_take_turns_of_four_cycles() {
+        let (all, barrel) = freed("for opALU * always collect pc; stop;", 6, 128);
+        assert_eq!(all, [4, 5, 6, 7, 8, 9]);
+        assert_eq!((barrel.instructions, barrel.is_idle()), (6, true));
+        // Messages leave one after the other, in four cycles each.
+        let (all, _) = freed("for opALU * always collect pc; send 1 stop;", 6, 128);
+        assert_eq!(all, [8, 12, 16, 20, 24, 28]);
+    }
+
+    #[test]
+    fn a_full_queue_keeps_a_query_in_its_slot() {
+        // The first message fills the queue. The second query waits in slot 1 and looks, which takes 12 cycles, again and
+        // again; when it sees that the message was read its own leaves, in four cycles.
+        let (all, barrel) = freed("for opALU * always collect pc; send 1 stop;", 2, 1);
+        assert_eq!(all.len(), 2);
+        assert_eq!(all[0], 8);
+        assert!((100..=100 + 16 + 12 + 4).contains(&all[1]), "{all:?}");
+        assert!(barrel.blocked >= 20 && barrel.dropped == 0);
+        let (all, barrel) = freed("for opALU * always collect pc; send 1 or drop stop;", 2, 1);
+        // What is dropped is not written.
+        assert_eq!((all, barrel.dropped), (vec![5, 8], 1));
+    }
+}

@@ -109,3 +109,50 @@ impl Memory {
         [self.first[0].misses, self.first[1].misses]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parameters::{Geometry, Parameters, SecondLevel, Translation};
+
+    #[test]
+    fn each_level_adds_what_it_takes() {
+        let mut core = Parameters::TABLE_5.core;
+        core.second = Some(SecondLevel {
+            cache: Geometry {
+                bytes: 1 << 16,
+                ways: 4,
+                line: 64,
+            },
+            memory: 80,
+        });
+        core.translation = Some(Translation {
+            pages: Geometry {
+                bytes: 4 << 12,
+                ways: 4,
+                line: 4096,
+            },
+            walk: 30,
+        });
+        let mut memory = Memory::new(&core);
+        let bit = |event: Event| 1 << event as u8;
+        let mut at = |side, address, now| {
+            let Outcome { wait, events } = memory.access(side, address, now);
+            (wait, events)
+        };
+        let (data, code) = (Side::Data, Side::Code);
+        let all = bit(Event::DtlbMiss) | bit(Event::L2DataMiss);
+        assert_eq!(at(data, 0x9000, 0), (30 + 12 + 80, all));
+        // The line, on its way and there; the other half of the second level's line.
+        assert_eq!(at(data, 0x9008, 50), (42, 0));
+        assert_eq!(at(data, 0x9008, 92), (0, 0));
+        assert_eq!(at(data, 0x9020, 100), (12, 0));
+        // Misses of code are no events of data.
+        assert_eq!(at(code, 0x5000, 200), (122, bit(Event::ItlbMiss)));
+        // The fifth page takes the place of the first.
+        for page in 0xa..0xe {
+            assert_eq!(at(data, page << 12, 300).1, all);
+        }
+        assert_eq!(at(data, 0x9000, 900), (30, bit(Event::DtlbMiss)));
+    }
+}

@@ -258,3 +258,33 @@ pub fn facts_of(instruction: &Instruction, execution: &Execution, mispredicted: 
     let wrong = if mispredicted { misc::MISPREDICTED } else { 0 };
     facts.with(Field::Misc, taken | wrong)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iced_x86::InstructionInfoFactory;
+
+    #[test]
+    fn cheap_is_what_is_there_at_retirement() {
+        let decode =
+            |bytes: &[u8]| Instruction::decode(&mut InstructionInfoFactory::new(), 0, bytes);
+        let (branch, load) = (decode(&[0x74, 0]), decode(&[0x48, 0x8b, 0x07]));
+        let store = decode(&[0x48, 0x89, 0x07]);
+        use Cheap::{Nothing, Retirement, Stores};
+        use Field as F;
+        let cases: [(&Instruction, &[Field], [bool; 3]); 7] = [
+            (&branch, &[F::Pc, F::Misc], [false, true, true]),
+            (&branch, &[F::Pc, F::Res1], [false, true, true]),
+            (&load, &[F::Pc, F::Res2], [false, true, true]),
+            (&load, &[F::Res1], [false, false, false]),
+            (&load, &[F::Pc, F::IssueRate], [false, false, false]),
+            (&store, &[F::Op1, F::Op2, F::Op3], [false, false, true]),
+            (&store, &[F::Pc, F::RetireRate], [false, true, true]),
+        ];
+        for (instruction, fields, expected) in cases {
+            let fields: FieldSet = fields.iter().copied().collect();
+            let is = [Nothing, Retirement, Stores].map(|c| is_cheap(c, instruction, fields));
+            assert_eq!(is, expected, "{:?} {fields:?}", instruction.operation);
+        }
+    }
+}

@@ -20,6 +20,10 @@ fn run(lab: &Lab<'_>, results: &Results) -> Findings {
     let mut found = Findings::default();
     let mut setups = vec![Setup::unrestricted(256), Setup::UNPROFILED];
     setups.extend(NETWORKS.map(|n| Setup::eight(n, 256)));
+    setups.push(Setup {
+        served: false,
+        ..Setup::eight(4, 256)
+    });
     let all = runs(lab, results, &setups);
     let mut table = Table::new(
         "",
@@ -38,7 +42,7 @@ fn run(lab: &Lab<'_>, results: &Results) -> Findings {
     for (name, runs) in &all {
         let mut points = Vec::new();
         let mut of = [0.0; 4];
-        for (n, run) in runs[2..].iter().enumerate() {
+        for (n, run) in runs[2..6].iter().enumerate() {
             of[n] = 100.0 * run.slowdown(&runs[0]);
             table.row([
                 (*name).into(),
@@ -102,21 +106,42 @@ fn run(lab: &Lab<'_>, results: &Results) -> Findings {
         ),
         Verdict::when((!covered.is_empty()).then_some((0.35..=0.65).contains(&share))),
     );
-    let none: Vec<(&str, f64)> = all
+    let none: Vec<(&str, [f64; 2])> = all
         .iter()
-        .map(|(name, runs)| (*name, 100.0 * runs[5].slowdown(&runs[1])))
+        .map(|(name, runs)| {
+            (
+                *name,
+                [5, 6].map(|n: usize| 100.0 * runs[n].slowdown(&runs[1])),
+            )
+        })
         .collect();
-    let cases: Vec<_> = none.iter().map(|(name, of)| (*name, *of < 0.5)).collect();
-    let (n, not) = exceptions(&cases);
-    found.claim(
-        "(Abstract.) Profiling costs less than 0.5 % for concurrent garbage collection and edge profiling.",
-        format!(
-            "With four networks and eight buffers, against no profiling at all: {}. Below 0.5 % on {n} of {}{not} (rule: all).",
-            each(&none, |of| format!("{of:.2} %")),
-            cases.len()
+    for (at, paper, how) in [
+        (
+            0,
+            "(Abstract.) Profiling costs less than 0.5 % for concurrent garbage collection and edge profiling.",
+            "against no profiling at all",
         ),
-        Verdict::of_cases(n, cases.len()),
-    );
+        (
+            1,
+            "(Ours.) Where it costs more it is service threads that do not keep up.",
+            "against no profiling at all, if messages are read at once",
+        ),
+    ] {
+        let cases: Vec<_> = none
+            .iter()
+            .map(|(name, of)| (*name, of[at] < 0.5))
+            .collect();
+        let (n, not) = exceptions(&cases);
+        found.claim(
+            paper,
+            format!(
+                "With four networks and eight buffers, {how}: {}. Below 0.5 % on {n} of {}{not} (rule: all).",
+                each(&none, |of| format!("{:.2} %", of[at])),
+                cases.len()
+            ),
+            Verdict::of_cases(n, cases.len()),
+        );
+    }
     found.notes.push(NOTE.into());
     found
 }

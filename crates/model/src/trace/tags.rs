@@ -54,3 +54,57 @@ pub fn tag_references(trace: &Trace, code: &mut [Instruction]) -> usize {
     }
     tagged
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Program;
+    use crate::trace::{Code, Region, Writer};
+
+    #[test]
+    fn a_store_of_references_stores_addresses_of_the_heap_and_nulls_only() {
+        let store: &[u8] = &[0x48, 0x89, 0x07]; // mov [rdi], rax
+        let push: &[u8] = &[0x50]; // push rax
+        let add: &[u8] = &[0x48, 0x01, 0x07]; // add [rdi], rax
+        let (heap, stack) = (0x10_0040, 0x20_0040);
+        // What each stores, where, and whether it is one.
+        let cases: [(&[u8], &[u64], u64, bool); 7] = [
+            (store, &[0, heap, 0], heap, true),
+            (store, &[heap], 0x30_0000, true),
+            (store, &[0, 0], heap, false),
+            (store, &[heap, 7], heap, false),
+            (store, &[heap], stack, false),
+            (push, &[heap], stack, false),
+            (add, &[heap], heap, false),
+        ];
+        let mut writer = Writer::default();
+        for (n, (bytes, values, at, _)) in cases.iter().enumerate() {
+            let mut code = Code {
+                pc: 0x1000 + 8 * n as u64,
+                length: bytes.len() as u8,
+                bytes: [0; 15],
+            };
+            code.bytes[..bytes.len()].copy_from_slice(bytes);
+            let code = writer.code(code);
+            for value in *values {
+                let mut execution = Execution {
+                    code,
+                    repeats: 1,
+                    ..Execution::default()
+                };
+                execution.words[STORED] = *value;
+                execution.words[ADDRESS] = *at;
+                writer.push(&execution);
+            }
+        }
+        let region = |from, used| Region {
+            from,
+            to: from + 0x1000,
+            used,
+        };
+        let regions = vec![region(0x20_0000, Use::Stack), region(0x10_0000, Use::Heap)];
+        let program = Program::new(writer.finish(regions));
+        let tagged: Vec<bool> = program.code().iter().map(|i| i.tag == REFERENCES).collect();
+        assert_eq!(tagged, cases.map(|c| c.3));
+    }
+}
