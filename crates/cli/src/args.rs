@@ -432,7 +432,7 @@ Examples:
   trommel lab stratified-8 multihash-12  some of them
   trommel lab multihash-9 --out figures
 
-Programs are recorded when they are first needed (about 250 MB in $XDG_CACHE_HOME/trommel/lab, else
+Programs are recorded when they are first needed (about 280 MB in $XDG_CACHE_HOME/trommel/lab, else
 ~/.cache/trommel/lab; delete it at will). Those that are not installed are left out, and named.")]
 pub(crate) struct LabArgs {
     /// Experiments, `all`, or `list`

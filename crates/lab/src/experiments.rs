@@ -29,6 +29,7 @@ mod rpa_08b;
 mod rpa_08c;
 mod rpa_cheap;
 mod rpa_cpi;
+mod rpa_decisions;
 mod rpa_interrupts;
 mod rpa_table_1;
 mod rpa_table_6;
@@ -91,7 +92,7 @@ pub struct Experiment {
 }
 
 /// All experiments, in the order of the papers.
-pub static EXPERIMENTS: [Experiment; 34] = [
+pub static EXPERIMENTS: [Experiment; 35] = [
     stratified_04::EXPERIMENT,
     stratified_07::EXPERIMENT,
     stratified_08::EXPERIMENT,
@@ -121,6 +122,7 @@ pub static EXPERIMENTS: [Experiment; 34] = [
     rpa_cheap::EXPERIMENT,
     rpa_cpi::EXPERIMENT,
     rpa_interrupts::EXPERIMENT,
+    rpa_decisions::EXPERIMENT,
     adaptive::EXPERIMENT,
     sketches::EXPERIMENT,
     thinning::EXPERIMENT,

@@ -60,6 +60,23 @@ pub(crate) struct Setup {
     pub(crate) asked: Asked,
     /// Service threads read the messages; otherwise they vanish, as if readers were infinitely fast.
     pub(crate) served: bool,
+    /// Something that the paper leaves open, decided otherwise.
+    pub(crate) otherwise: Option<Otherwise>,
+}
+
+/// What the paper leaves open, and another decision than the model's.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Otherwise {
+    /// A message leaves its buffer in one cycle.
+    QuickMessages,
+    /// In eight.
+    SlowMessages,
+    /// Two memory accesses a cycle.
+    TwoPorts,
+    /// A load that hits takes four cycles with its address.
+    SlowLoads,
+    /// Stores of references are read by one thread.
+    OneThread,
 }
 
 /// Queries.
@@ -91,6 +108,7 @@ impl Setup {
             cheap: Cheap::Nothing,
             asked: Asked::Both(rate),
             served: true,
+            otherwise: None,
         }
     }
 
@@ -109,14 +127,33 @@ impl Setup {
         ..Self::eight(4, 1)
     };
 
+    fn parameters(&self) -> Parameters {
+        let mut parameters = Parameters::TABLE_5.with(self.networks, self.buffers);
+        parameters.profiling.cheap = self.cheap;
+        match self.otherwise {
+            Some(Otherwise::QuickMessages) => parameters.profiling.message = 1,
+            Some(Otherwise::SlowMessages) => parameters.profiling.message = 8,
+            Some(Otherwise::TwoPorts) => parameters.core.ports = 2,
+            Some(Otherwise::SlowLoads) => parameters.core.hit = 3,
+            Some(Otherwise::OneThread) | None => {}
+        }
+        parameters
+    }
+
     fn text(&self) -> String {
         match self.asked {
             Asked::Nothing => String::new(),
-            Asked::Both(rate) => format!(
-                "for opBRANCH * every {rate} collect pc misc; send 1 stop;\n\
-                 for opSTORE 1 always collect op1 op2 op3; \
-                 if op1 <> 0 then send 3..5 stop else stop;"
-            ),
+            Asked::Both(rate) => {
+                let queues = match self.otherwise {
+                    Some(Otherwise::OneThread) => "3",
+                    _ => "3..5",
+                };
+                format!(
+                    "for opBRANCH * every {rate} collect pc misc; send 1 stop;\n\
+                     for opSTORE 1 always collect op1 op2 op3; \
+                     if op1 <> 0 then send {queues} stop else stop;"
+                )
+            }
             Asked::Loads(rate, brought) => {
                 let action = match brought {
                     Brought::Message => "send 1",
@@ -160,8 +197,7 @@ impl Lab<'_> {
         }
         self.each(missing, |(name, setup, recorded)| {
             (self.progress)(&format!("{name} on the modelled machine"));
-            let mut parameters = Parameters::TABLE_5.with(setup.networks, setup.buffers);
-            parameters.profiling.cheap = setup.cheap;
+            let parameters = setup.parameters();
             let services: &[&[Service]] = if setup.served { &SERVICES } else { &[] };
             let done = recorded.run(parameters, &queries(&setup.text()), services, false);
             lock(&machines.outcomes).insert((name, setup), Arc::new(done));

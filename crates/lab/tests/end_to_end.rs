@@ -305,3 +305,29 @@ fn a_damaged_recording_is_named() {
         "{error}"
     );
 }
+
+#[test]
+fn a_damaged_recording_of_instructions_is_named_and_left_out() {
+    let streams = Dir::new("instructions");
+    cache(&streams.0);
+    let path = streams.0.join("lua-50000.itrace");
+    let mut bytes = fs::read(&path).expect("it was made");
+    bytes[1000] ^= 1;
+    fs::write(&path, bytes).expect("file");
+    let said = Mutex::new(Vec::new());
+    let say = |text: &str| said.lock().expect("not poisoned").push(text.to_owned());
+    let one: Vec<_> = EXPERIMENTS
+        .iter()
+        .filter(|e| e.name == "rpa-table1")
+        .collect();
+    let done = lab(&streams.0, &say).run(&one).expect("the lab runs");
+    let programs: Vec<String> = (done[0].1.tables[0].rows.iter())
+        .map(|row| row[0].text())
+        .collect();
+    assert_eq!(programs, ["gcc", "gzip"]);
+    let said = said.lock().expect("not poisoned").join("\n");
+    assert!(
+        said.contains("lua-50000.itrace") && said.contains("delete it"),
+        "{said}"
+    );
+}
