@@ -3,7 +3,7 @@
 //! Problem: a figure of that paper is a dozen runs of each program on machines that differ in little, and several figures
 //! share them.
 //!
-//! Strategy: a program is recorded once, instruction by instruction (`trommel_model::trace`), in ten stretches of a hundred
+//! Strategy: a program is recorded once, instruction by instruction (`trommel_model::trace`), in 25 stretches of forty
 //! thousand that are spread evenly over its run; the recording is kept in the cache directory. A [`Setup`] says which machine and which
 //! queries; what it came to is kept until the lab ends. Runs that are missing are made in parallel.
 //!
@@ -40,9 +40,9 @@ const FEW: u64 = 50_000;
 /// More buffers than there are instructions.
 const EVERYTHING: usize = 1 << 21;
 /// In so many stretches.
-const STRETCHES: u32 = 10;
+const STRETCHES: u32 = 25;
 /// CPU time between two stretches at least: ticks of the kernel's clock are not much shorter.
-const LEAST: Duration = Duration::from_millis(10);
+const LEAST: Duration = Duration::from_millis(4);
 
 /// Who reads which queue, by processor.
 const SERVICES: [&[Service]; 2] = [&[(1, EDGES)], &[(3, BARRIER), (4, BARRIER), (5, BARRIER)]];
