@@ -47,7 +47,9 @@ void safepoint_slow(struct mutator *m) {
 /* There is no memory: stands still until a collection that begins from here on has ended. */
 void wait_for_cycle(struct mutator *m) {
     long enough = heap.cycles + 2;
-    heap.taken += heap.blocks * BLOCK;
+    pthread_mutex_lock(&lock);
+    if (heap.wanted < enough) heap.wanted = enough;
+    pthread_mutex_unlock(&lock);
     while (heap.cycles < enough) {
         safepoint(m);
         usleep(50);
@@ -56,10 +58,10 @@ void wait_for_cycle(struct mutator *m) {
 
 void mutator_begin(struct mutator *m) {
     self = m;
+    m->flushed = 1;
     if (!m->shaded) m->shaded = malloc(heap.blocks * (BLOCK / GRANULE) * sizeof(ref));
     pthread_mutex_lock(&lock);
     while (heap.stop) pthread_cond_wait(&go, &lock);
-    m->flushed = 1;
     running++;
     pthread_mutex_unlock(&lock);
 }
@@ -141,7 +143,7 @@ static int stop_world(int marking) {
     }
     while (receive(marking)) {}
     int sound = 1;
-    for (int k = 0; k < MUTATORS; k++) sound &= mutators[k].flushed || !mutators[k].shaded;
+    for (int k = 0; k < MUTATORS; k++) sound &= mutators[k].flushed || mutators[k].stores == 0;
     return sound;
 }
 
@@ -199,7 +201,8 @@ static void mark_concurrently(void) {
     heap.marking = 0;
     if (sound) return;
     /* Stores were not seen: Trommel has let the program go. All is marked again, now and from here on. */
-    mode = STOPPED, figures.again++;
+    trommel_close(QUEUE);
+    mode = STOPPED;
     for (long n = 0; n < heap.blocks * BLOCK / GRANULE; n++) if (heap.colour[n] == live) heap.colour[n] = dead;
     shade_roots();
     trace(-1);
@@ -246,7 +249,7 @@ static void *collect(void *argument) {
     while (!finish) {
         /* Often, where each is checked. */
         long enough = heap.blocks * BLOCK / (checking ? 64 : 4);
-        if (heap.taken > enough) cycle();
+        if (heap.taken > enough || heap.cycles < heap.wanted) cycle();
         /* Nobody hurries: who finds no room in the queue waits so long. */
         else receive(0), usleep(200);
     }

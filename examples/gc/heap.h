@@ -67,6 +67,7 @@ struct heap {
     volatile long taken;   /* bytes handed to mutators since the last collection */
     volatile long live;    /* bytes that the last collection left */
     volatile long cycles;  /* collections */
+    volatile long wanted;  /* as many at least */
     volatile int crowded;  /* times that the program is to forget what it has */
 };
 extern struct heap heap;
@@ -83,7 +84,7 @@ int is_object(uint64_t word);
 enum mode { STOPPED, COMPILED, BY_QUERY };
 extern enum mode mode;
 extern int checking, forgetful;
-extern struct figures { long checked, lost, messages, reachable, marked, pauses, again; double paused, longest; } figures;
+extern struct figures { long checked, lost, messages, reachable, marked, pauses; double paused, longest; } figures;
 void collector_start(void);
 void collector_end(void);
 void mutator_begin(struct mutator *);

@@ -110,8 +110,8 @@ int main(int argc, char **argv) {
     }
     collector_end();
     static const char *names[] = {"stopped", "compiled", "query"};
-    printf("barrier %s\nstores %ld\nobjects %ld\ncollections %ld\nchecked %ld\nlost %ld\n", names[begun], all, objects, heap.cycles, figures.checked, figures.lost);
-    fprintf(stderr, "%s: %ld messages, %ld pauses, %.3f ms on average, %.3f ms at most; %ld of %ld marked could be reached; again %ld\n", names[mode],
-            figures.messages, figures.pauses, figures.pauses ? figures.paused / figures.pauses * 1e3 : 0, figures.longest * 1e3, figures.reachable, figures.marked, figures.again);
+    printf("barrier %s\nended %s\nstores %ld\nobjects %ld\ncollections %ld\nmessages %ld\n", names[begun], names[mode], all, objects, heap.cycles, figures.messages);
+    printf("pauses %ld\npause_mean_us %.0f\npause_most_us %.0f\n", figures.pauses, figures.pauses ? figures.paused / figures.pauses * 1e6 : 0, figures.longest * 1e6);
+    printf("checked %ld\nlost %ld\nmarked %ld\nreachable %ld\n", figures.checked, figures.lost, figures.marked, figures.reachable);
     return figures.lost != 0;
 }

@@ -137,11 +137,8 @@ impl Runtime {
             Request::Stop => self.pause(true),
             Request::Start => self.pause(false),
             Request::Counts => return self.write_counts(a, b),
-            Request::Present
-            | Request::Leave
-            | Request::Open
-            | Request::Close
-            | Request::Flush => {}
+            Request::Present | Request::Leave | Request::Open | Request::Close | Request::Flush => {
+            }
         }
         Answer::Done
     }

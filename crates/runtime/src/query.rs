@@ -315,9 +315,7 @@ impl Asking {
         let area = thread.process.queue.mapped().queries();
         if crossing.flags & Crossing::SECOND != 0 {
             // Begun by another instruction that has not come to its end.
-            let Some((_, facts)) = self
-                .begun
-                .take_if(|(begun, _)| core::ptr::eq(*begun, site))
+            let Some((_, facts)) = self.begun.take_if(|(begun, _)| core::ptr::eq(*begun, site))
             else {
                 context.begun = 0;
                 return Ok(());

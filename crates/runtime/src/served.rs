@@ -55,10 +55,10 @@ const SPILLED: usize = 1 << 10;
 /// Nanoseconds after which who waits looks whether there still is somebody to wait for.
 const NAP: u64 = 50_000_000;
 
-const READ: u64 = core::mem::offset_of!(Header, served) as u64
-    + core::mem::offset_of!(Served, read) as u64;
-const SLEEPS: u64 = core::mem::offset_of!(Header, served) as u64
-    + core::mem::offset_of!(Served, sleeps) as u64;
+const READ: u64 =
+    core::mem::offset_of!(Header, served) as u64 + core::mem::offset_of!(Served, read) as u64;
+const SLEEPS: u64 =
+    core::mem::offset_of!(Header, served) as u64 + core::mem::offset_of!(Served, sleeps) as u64;
 const STATE: u64 =
     core::mem::offset_of!(Header, told) as u64 + core::mem::offset_of!(Told, state) as u64;
 const WAITING: u64 =

@@ -387,14 +387,7 @@ pub fn futex_wake(word: &AtomicU32, count: u32, private: bool) {
 pub unsafe fn wait_there(address: u64, value: u32, nanos: u64, pending: *const u32) {
     let spec = [0, nanos];
     let operation = u64::from(nr::FUTEX_WAIT);
-    let args = [
-        address,
-        operation,
-        value.into(),
-        spec.as_ptr() as u64,
-        0,
-        0,
-    ];
+    let args = [address, operation, value.into(), spec.as_ptr() as u64, 0, 0];
     // SAFETY: the kernel looks whether the word is there; the caller answers for `pending`.
     let _ = unsafe { arch::unless_pending(u64::from(nr::__NR_futex), &raw const args, pending) };
 }

@@ -98,8 +98,9 @@ fn queries() -> impl Strategy<Value = Queries> {
         profiled,
         acted,
     });
-    let done = any::<[u64; 3]>().prop_map(|[sent, dropped, counted]| Acted {
+    let done = any::<[u64; 4]>().prop_map(|[sent, served, dropped, counted]| Acted {
         sent,
+        served,
         dropped,
         counted,
     });
