@@ -23,6 +23,7 @@ const CARGO: [&str; 19] = [
     "cargo xtask budget",
     "cargo xtask changes",
     "cargo xtask queries",
+    "cargo xtask gc",
     "cargo xtask returns",
     "cargo xtask conform",
     "cargo xtask startup",
