@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 use trommel_aware::Answer;
@@ -234,7 +236,7 @@ fn a_rust_program_serves_a_queue() {
             assert_eq!(message.words[1], u64::from(message.thread()));
             messages += 1;
         }
-        assert!(queue.wait(std::time::Duration::from_millis(5)));
+        assert!(queue.wait(Duration::from_millis(5)));
     }
     other.join().expect("it flushed");
     messages += std::iter::from_fn(|| queue.receive()).count();
@@ -287,6 +289,40 @@ fn a_collector_that_forgets_what_its_barrier_tells_is_caught() {
     let said = figures(&String::from_utf8_lossy(&done.stdout));
     assert_eq!(done.status.code(), Some(1), "{said:?}");
     assert!(said["lost"].parse::<u64>().expect("a number") > 0);
+}
+
+/// When trommel is killed the messages end, which the next flush tells: the program is stopped and marked, and goes on so.
+#[test]
+fn a_collector_outlives_trommel() {
+    let program = collector("outlives", &[]);
+    let scratch = Scratch::new().expect("directory");
+    let file = scratch.path("q.rpa");
+    fs::write(&file, barrier()).expect("query");
+    for delay in [300, 500] {
+        let mut command = Command::new(trommel().expect("trommel is built"));
+        command.args(["record", "--quiet", "-q"]).arg(&file);
+        command.arg("-o").arg(scratch.path("data")).arg("--");
+        command.arg(&program).args(["4000000", "3", "8", "check"]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        std::thread::sleep(Duration::from_millis(delay));
+        child.kill().expect("it is there");
+        child.wait().expect("it ends");
+        let mut out = child.stdout.take().expect("a pipe");
+        let (said, heard) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let mut text = String::new();
+            let _ = out.read_to_string(&mut text);
+            let _ = said.send(text);
+        });
+        let text = heard.recv_timeout(Duration::from_secs(100));
+        let said = figures(&text.expect("the program ends"));
+        assert_eq!(
+            (said["ended"].as_str(), said["lost"].as_str()),
+            ("stopped", "0"),
+            "{said:?}"
+        );
+    }
 }
 
 /// Without the query, and when the program is let go in between, it stops the program to mark it.

@@ -125,6 +125,7 @@ pub struct Errand {
 }
 
 /// A queue that is open.
+#[repr(align(64))]
 struct Entry {
     /// Where; 0 while none is.
     base: AtomicU64,
@@ -140,7 +141,6 @@ struct Entry {
     number: AtomicU8,
     /// Nobody else may open it here.
     taken: AtomicU8,
-    pad: [u64; 2],
 }
 
 /// The queues that the app serves.
@@ -192,7 +192,6 @@ impl Queues {
                     limit: AtomicU64::new(0),
                     number: AtomicU8::new(0),
                     taken: AtomicU8::new(0),
-                    pad: [0; 2],
                 }
             }; OPEN_AT_A_TIME],
         }
@@ -381,21 +380,40 @@ impl Process {
             return Answer::Unasked;
         }
         let queues = &self.served;
-        let taken = queues.entry.iter().position(|entry| {
-            let free = entry.taken.compare_exchange(0, 1, SeqCst, Relaxed);
-            free.is_ok()
-        });
-        let Some(n) = taken else {
+        let free = |entry: &Entry| {
+            let taken = &entry.taken;
+            taken.compare_exchange(0, 1, SeqCst, Relaxed).is_ok()
+        };
+        // Nothing is written where a queue may be open.
+        let free = match queues.find(number) {
+            None => queues.entry.iter().position(free),
+            Some(_) => None,
+        };
+        let Some(n) = free else {
             return Answer::Busy;
         };
         let entry = &queues.entry[n];
         // Those that came by when its memory had gone.
         self.wait_for_senders(n);
-        let zero: Message = [0; MESSAGE_WORDS + 1];
-        let mut there = poke(at + READ, 64, zero.as_ptr()) && poke(at + STATE, 64, zero.as_ptr());
-        for slot in 0..room {
-            let to = at + HEADER_BYTES + slot * MESSAGE_BYTES;
-            there = there && poke(to, MESSAGE_BYTES, zero.as_ptr());
+        let answer = match clear(at, room) {
+            true => self.publish(n, number, thread, at, room),
+            false => Answer::Wrong,
+        };
+        if answer != Answer::Done {
+            poke_word(at + STATE, 0);
+            entry.taken.store(0, SeqCst);
+        }
+        answer
+    }
+
+    /// Puts a queue in the table.
+    fn publish(&self, n: usize, number: u8, thread: u64, at: u64, room: u64) -> Answer {
+        let entry = &self.served.entry[n];
+        // Who ends meanwhile closes what is its own.
+        let _lock = self.runtime.lock();
+        let of = &self.served.of[usize::from(number)];
+        if of.load(SeqCst) != 0 {
+            return Answer::Busy;
         }
         entry.room.store(room, Relaxed);
         entry.number.store(number, Relaxed);
@@ -403,39 +421,43 @@ impl Process {
         entry.written.store(0, Relaxed);
         entry.limit.store(room, Relaxed);
         entry.base.store(at, SeqCst);
-        let of = &queues.of[usize::from(number)];
-        let answer = match there && poke_word(at + STATE, OPEN) {
-            false => Answer::Wrong,
-            true => match of.compare_exchange(0, n as u8 + 1, SeqCst, Relaxed) {
-                Ok(_) => return Answer::Done,
-                Err(_) => Answer::Busy,
-            },
-        };
-        poke_word(at + STATE, 0);
-        entry.base.store(0, SeqCst);
-        entry.taken.store(0, SeqCst);
-        answer
-    }
-
-    /// A queue is the host's again.
-    fn close(&self, number: u8) -> Answer {
-        let of = &self.served.of[usize::from(number)];
-        let Some(n) = usize::from(of.swap(0, SeqCst)).checked_sub(1) else {
-            return Answer::Wrong;
-        };
-        let entry = &self.served.entry[n];
-        let base = entry.base.swap(0, SeqCst);
-        if base != 0 {
-            poke_word(base + WAITING, 0);
-            sys::wake_there(base + WAITING, i32::MAX as u32);
-            self.wait_for_senders(n);
-            poke_word(base + STATE, CLOSED);
-            poke_word(base + SLEEPS, 0);
-            sys::wake_there(base + SLEEPS, 1);
-        }
-        entry.taken.store(0, SeqCst);
+        of.store(n as u8 + 1, SeqCst);
         Answer::Done
     }
+
+    /// A queue is the host's again; one that a thread serves, if `server` names it.
+    fn close(&self, number: u8, server: Option<u64>) -> Answer {
+        let of = &self.served.of[usize::from(number)];
+        let (n, base) = {
+            let _lock = self.runtime.lock();
+            let Some(n) = self.served.find(number) else {
+                return Answer::Wrong;
+            };
+            let entry = &self.served.entry[n];
+            let whose = entry.server.load(Relaxed);
+            let taken = || of.compare_exchange(n as u8 + 1, 0, SeqCst, Relaxed).is_ok();
+            if server.is_some_and(|server| server != whose) || !taken() {
+                return Answer::Wrong;
+            }
+            (n, entry.base.swap(0, SeqCst))
+        };
+        poke_word(base + WAITING, 0);
+        sys::wake_there(base + WAITING, i32::MAX as u32);
+        self.wait_for_senders(n);
+        poke_word(base + STATE, CLOSED);
+        poke_word(base + SLEEPS, 0);
+        sys::wake_there(base + SLEEPS, 1);
+        self.served.entry[n].taken.store(0, SeqCst);
+        Answer::Done
+    }
+}
+
+/// Makes the memory of a queue that of one that is open; whether it can be written.
+fn clear(at: u64, room: u64) -> bool {
+    let zero: Message = [0; MESSAGE_WORDS + 1];
+    let write = |at: u64| poke(at, MESSAGE_BYTES, zero.as_ptr());
+    let mut slots = (0..room).map(|slot| at + HEADER_BYTES + slot * MESSAGE_BYTES);
+    write(at + READ) && write(at + STATE) && slots.all(write) && poke_word(at + STATE, OPEN)
 }
 
 impl Thread {
@@ -505,11 +527,9 @@ impl Thread {
     /// The thread comes to its end: it serves no queue any more.
     pub fn serve_no_more(&mut self) {
         let this = &raw const *self as u64;
-        let served = &self.process.served;
-        for entry in &served.entry {
-            let open = entry.base.load(SeqCst) != 0 && entry.server.load(Relaxed) == this;
-            if open {
-                self.process.close(entry.number.load(Relaxed));
+        for entry in &self.process.served.entry {
+            if entry.base.load(SeqCst) != 0 && entry.server.load(Relaxed) == this {
+                self.process.close(entry.number.load(Relaxed), Some(this));
             }
         }
         let _ = self.send_spilled(Full::WaitOn);
@@ -538,7 +558,7 @@ impl Thread {
             // Another process, which may end between two steps.
             _ if self.spawned => Answer::Wrong,
             (Request::Open, _) => self.process.open(this, a, b),
-            (Request::Close, Some(number)) => self.process.close(number),
+            (Request::Close, Some(number)) => self.process.close(number, None),
             (Request::Flush, Some(number)) => match self.send_spilled(Full::Wait) {
                 // The signal first, and then the request again.
                 Ok(false) => {

@@ -7,6 +7,17 @@ fn instruction(word: u64) -> Instruction {
 }
 
 #[test]
+fn queues_hold_those_from_the_first_on() {
+    let queues = Queues {
+        first: 4,
+        count: 3,
+        drop: false,
+    };
+    let held: Vec<u8> = (0..=255).filter(|n| queues.hold(*n)).collect();
+    assert_eq!(held, [4, 5, 6]);
+}
+
+#[test]
 fn bits_are_where_the_manual_says() {
     // if op1 <> 0 then send 3 stop else stop, op1 in word 0.
     let word = 2 | 14 << 4 | 2 << 45 | 2 << 47 | 1 << 49 | 3 << 52;
