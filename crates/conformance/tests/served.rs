@@ -12,7 +12,6 @@ use serde_json::Value;
 use trommel_aware::Answer;
 use trommel_aware::queue::{HEADER_BYTES, Memory, Queue, Refused, flush};
 use trommel_conformance::exec::{Scratch, cache_dir, trommel, workspace};
-use trommel_conformance::program::compile;
 
 /// Figure 2(c) of the paper (Heil and Smith, MICRO 2000).
 const STORES: &str = "tag 1 symbol store_reference;\n\
@@ -20,23 +19,16 @@ const STORES: &str = "tag 1 symbol store_reference;\n\
 /// What makes rare things common.
 const STRESSES: [&str; 4] = ["", "delay=20", "evict=97,insns=3", "pages=64,delay=5"];
 
-/// A program of the repository. Each test builds its own, as they run side by side.
+/// A program of the repository. Each test builds its own, as they run side by side, and anew: from several files.
 fn built(test: &str, sources: &[&str], flags: &[&str]) -> PathBuf {
     let dir = cache_dir().join("served");
     fs::create_dir_all(&dir).expect("a directory");
     let out = dir.join(test);
-    let (last, others) = sources.split_last().expect("a source");
-    let mut all: Vec<String> = ["-O2", "-g", "-pthread", "-Wall", "-Werror"]
-        .iter()
-        .chain(flags)
-        .map(|flag| (*flag).to_owned())
-        .collect();
-    all.extend(
-        others
-            .iter()
-            .map(|s| workspace().join(s).display().to_string()),
-    );
-    compile(&workspace().join(last), &all, &out).expect("it compiles");
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-g", "-pthread", "-Wall", "-Wextra", "-Werror"]);
+    cc.args(flags).arg("-o").arg(&out);
+    cc.args(sources.iter().map(|file| workspace().join(file)));
+    assert!(cc.status().expect("a C compiler").success(), "{test}");
     out
 }
 
