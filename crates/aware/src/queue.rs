@@ -29,6 +29,7 @@
 //! * Messages of one thread are in the order in which it sent them.
 //! * [`Answer::Done`] of [`flush`] means that the thread is under control now, so has been since the queue was opened: no message is missing.
 //! * Once [`Queue::close`] has returned, nothing writes to the memory.
+#![allow(unsafe_code)] // reason: a system call.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
