@@ -297,7 +297,7 @@ fn other_versions_and_foreign_files_are_named() {
     bytes[8] = 9;
     let error = decode(&bytes).expect_err("version 9").to_string();
     assert!(
-        error.contains("version 9") && error.contains("reads version 5"),
+        error.contains("version 9") && error.contains("reads version 6"),
         "{error}"
     );
     for (content, words) in [
