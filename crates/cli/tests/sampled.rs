@@ -1,5 +1,6 @@
 //! Events counted in generated code: `record -c SPEC` comes to the messages that `compress -c SPEC` makes of the
-//! stream of another run which does the same, message for message and tuple for tuple.
+//! stream of another run which does the same, message for message and tuple for tuple; and exact counts are those of a run in
+//! which each event is recorded.
 
 #[path = "common/dir.rs"]
 mod dir;
@@ -148,14 +149,8 @@ fn of_interpreters() {
 #[test]
 fn of_all_loads() {
     let dir = Dir::new("sampled-loads");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/common/loads.S");
-    let program = dir.0.join("loads");
-    let built = Command::new("cc")
-        .args(["-nostdlib", "-static", "-no-pie", "-o"])
-        .args([&program, &source])
-        .status();
-    assert!(built.expect("a C compiler").success());
-    let program = [program.to_str().expect("UTF-8")];
+    let program = built(&dir, "loads");
+    let program = [&program[..]];
     const ALL: &str = "edge,call,value,type";
     for (stress, spec, mix) in [
         ("", "H:crc[P256]2048+A16", ALL),
@@ -176,6 +171,63 @@ fn of_all_loads() {
     ] {
         let done = agrees_under("sampled-all-loads", stress, &program, (spec, mix));
         done.unwrap_or_else(|differs| panic!("{differs}"));
+    }
+}
+
+/// Builds a program of `tests/common` that has no library.
+fn built(dir: &Dir, name: &str) -> String {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/common/{name}.S"));
+    let program = dir.0.join(name);
+    let built = Command::new("cc")
+        .args(["-nostdlib", "-static", "-no-pie", "-o"])
+        .args([&program, &source])
+        .status();
+    assert!(built.expect("a C compiler").success());
+    program.to_str().expect("UTF-8").to_owned()
+}
+
+/// Exact counts of every form of load, and of more values than there are tallies.
+#[test]
+fn exact_values_are_those_that_are_recorded() {
+    const ALL: &str = "edge,call,value,type";
+    let dir = Dir::new("tallied");
+    for (name, stress, mix) in [
+        ("loads", "", ALL),
+        ("loads", "", "value"),
+        ("loads", "", "type"),
+        ("loads", "", "call,value"),
+        ("loads", "insns=1", ALL),
+        ("loads", "insns=2,pages=8", ALL),
+        ("loads", "insns=3,evict=50", "edge,value"),
+        ("loads", "far", "value,type"),
+        ("loads", "guard", ALL),
+        ("loads", "guard,insns=4", "value"),
+        ("loads", "delay=20", ALL),
+        ("many", "", "edge,value"),
+        ("many", "insns=3", "value"),
+        ("many", "evict=20", "value"),
+    ] {
+        let program = built(&dir, name);
+        let run = |how: &str| {
+            let stress = match stress {
+                "" => how.to_owned(),
+                stress => format!("{how},{stress}"),
+            };
+            record_under(&dir, &stress, &["-e", mix], &[&program]).kinds
+        };
+        let recorded = run("events");
+        // From the first one on, and from the 256th chunk of records on.
+        for how in ["tally", "tally=0"] {
+            let tallied = run(how);
+            for (kind, expected) in &recorded {
+                let got = &tallied[kind];
+                let what = format!("{name} {how} {stress} {mix}: {kind:?}");
+                assert!(expected.seen > 0, "{what}");
+                assert_eq!(got.seen, expected.seen, "{what}");
+                assert!(got.counts == expected.counts, "{what}");
+            }
+            assert_eq!(recorded.len(), tallied.len());
+        }
     }
 }
 

@@ -38,7 +38,7 @@ pub struct Path {
     pub events: u16,
     /// 64-bit words in its records.
     pub values: u16,
-    /// Where the tables of these words start in [`Dictionary::tables`].
+    /// Where the tables of these words start in [`Dictionary::tables`]; of a message the number of the table itself.
     pub tables: u32,
     /// The exit's own event.
     pub tail: Option<Step>,
@@ -119,6 +119,12 @@ impl Dictionary {
         let words = |s: &&Step| matches!(s, Step::Dynamic(..) | Step::UnselectedWord);
         let steps = self.steps(&path).iter().chain(&path.tail);
         path.values = steps.filter(words).count() as u16;
+        if path.message {
+            path.tables = match path.tail {
+                Some(Step::Dynamic(kind, place)) => self.table(kind, place),
+                _ => UNSELECTED,
+            };
+        }
         Ok(path)
     }
 
@@ -162,6 +168,16 @@ impl Dictionary {
         }
     }
 
+    /// The table of the values of an event.
+    fn table(&mut self, kind: Kind, place: Place) -> u32 {
+        let next = self.table_count() as u32;
+        let table = *self.table_of.entry((kind, place)).or_insert(next);
+        if table == next {
+            self.dynamic.push((kind, place));
+        }
+        table
+    }
+
     fn block(&mut self, shared: &Shared, at: u32) -> Result<u32, Damaged> {
         let events = shared.block(at)?;
         let first = self.steps.len() as u32;
@@ -170,11 +186,7 @@ impl Dictionary {
             let step = self.resolve(event);
             match step {
                 Step::Dynamic(kind, place) => {
-                    let next = self.table_count() as u32;
-                    let table = *self.table_of.entry((kind, place)).or_insert(next);
-                    if table == next {
-                        self.dynamic.push((kind, place));
-                    }
+                    let table = self.table(kind, place);
                     self.tables.push(table);
                 }
                 Step::UnselectedWord => self.tables.push(UNSELECTED),

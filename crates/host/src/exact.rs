@@ -49,6 +49,8 @@ const SLOT: u64 = size_of::<(u64, u64)>() as u64;
 struct ValueCounts {
     /// Values to be counted, the first `filled`; or no room for any.
     buffer: Box<[u64]>,
+    /// How often each of them, once that was not always 1.
+    times: Box<[u64]>,
     filled: u32,
     /// Without a buffer: events so far.
     seen: u32,
@@ -98,21 +100,24 @@ impl ValueCounts {
         new && self.is_full()
     }
 
-    /// Counts values, once each, until the table is to grow. How many they were.
-    fn add_some(&mut self, values: &[u64]) -> usize {
+    /// Counts values with how often they were seen, until the table is to grow. How many values they were.
+    #[inline(always)]
+    fn add_some(&mut self, values: impl Iterator<Item = (u64, u64)>) -> usize {
         let slots = &mut self.slots[..];
         let mask = slots.len() - 1;
         let most = slots.len() / 2;
-        for (n, &value) in values.iter().enumerate() {
+        let mut number = 0;
+        for (n, (value, times)) in values.enumerate() {
+            number = n + 1;
             let mut at = Self::hash(value) & mask;
             loop {
                 let slot = &mut slots[at & mask];
                 if slot.0 == value && slot.1 != 0 {
-                    slot.1 += 1;
+                    slot.1 += times;
                     break;
                 }
                 if slot.1 == 0 {
-                    *slot = (value, 1);
+                    *slot = (value, times);
                     self.used += 1;
                     if self.used > most {
                         return n + 1;
@@ -122,7 +127,7 @@ impl ValueCounts {
                 at += 1;
             }
         }
-        values.len()
+        number
     }
 
     fn bytes(&self) -> u64 {
@@ -136,7 +141,8 @@ impl ValueCounts {
         } else {
             0
         };
-        slots + size_of_val(&self.buffer[..]) as u64
+        let buffers = size_of_val(&self.buffer[..]) + size_of_val(&self.times[..]);
+        slots + buffers as u64
     }
 
     fn is_full(&self) -> bool {
@@ -246,24 +252,82 @@ impl Tables {
         match counts.buffer.get_mut(counts.filled as usize) {
             Some(place) => {
                 *place = value;
+                if let Some(times) = counts.times.get_mut(counts.filled as usize) {
+                    *times = 1;
+                }
                 counts.filled += 1;
                 if counts.filled as usize == BUFFER {
                     self.empty(table as usize);
                 }
             }
-            None => self.add_early(table as usize, value),
+            None => self.add_early(table as usize, value, 1),
         }
     }
 
-    /// One event of a place without a buffer.
-    fn add_early(&mut self, table: usize, value: u64) {
+    /// Several events with one value.
+    #[inline]
+    pub fn add_times(&mut self, table: u32, value: u64, count: u64) {
+        let counts = &mut self.tables[table as usize];
+        let filled = counts.filled as usize;
+        match counts.buffer.get_mut(filled) {
+            Some(place) => {
+                *place = value;
+                match counts.times.get_mut(filled) {
+                    Some(times) => *times = count,
+                    None => self.have_times(table as usize, count),
+                }
+                let counts = &mut self.tables[table as usize];
+                counts.filled += 1;
+                if counts.filled as usize == BUFFER {
+                    self.empty(table as usize);
+                }
+            }
+            None => self.add_early(table as usize, value, count),
+        }
+    }
+
+    /// As [`Self::add_times`] for each. Their places are all over memory, so each is led there in steps, beside the others.
+    pub fn add_all(&mut self, seen: &[(u32, u64, u64)]) {
+        let prefetch = |at: *const u8| {
+            // SAFETY: a prefetch has no effect but on the caches, whatever the address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+        };
+        for &(table, ..) in seen {
+            let counts: *const ValueCounts = self.tables.as_ptr().wrapping_add(table as usize);
+            prefetch(counts.cast());
+            prefetch(counts.wrapping_add(1).cast::<u8>().wrapping_sub(1));
+        }
+        for &(table, ..) in seen {
+            let counts = &self.tables[table as usize];
+            let filled = counts.filled as usize;
+            prefetch(counts.buffer.as_ptr().wrapping_add(filled).cast());
+            prefetch(counts.times.as_ptr().wrapping_add(filled).cast());
+        }
+        for &(table, value, count) in seen {
+            self.add_times(table, value, count);
+        }
+    }
+
+    /// What is in a buffer was seen once each, and what comes next `count` times.
+    #[cold]
+    fn have_times(&mut self, table: usize, count: u64) {
+        let counts = &mut self.tables[table];
+        let before = counts.in_budget();
+        counts.times = vec![1; BUFFER].into();
+        counts.times[counts.filled as usize] = count;
+        let now = self.bytes + counts.in_budget() - before;
+        self.account(now);
+    }
+
+    /// Events of a place without a buffer.
+    fn add_early(&mut self, table: usize, value: u64, count: u64) {
         let counts = &mut self.tables[table];
         counts.seen += 1;
         if counts.last == value {
-            counts.run += 1;
+            counts.run += count;
         } else {
             let ended = std::mem::replace(&mut counts.last, value);
-            let run = std::mem::replace(&mut counts.run, 1);
+            let run = std::mem::replace(&mut counts.run, count);
             if run != 0 && counts.add(ended, run) {
                 self.grow(table);
             }
@@ -284,32 +348,42 @@ impl Tables {
         let number = std::mem::take(&mut counts.filled) as usize;
         // Taken out while they are counted, and put back.
         let buffer = std::mem::take(&mut counts.buffer);
+        let times = std::mem::take(&mut counts.times);
         let values = &buffer[..number];
-        let Some(&first) = values.first() else {
-            counts.buffer = buffer;
-            return;
-        };
-        if values.iter().all(|v| *v == first) {
-            if counts.add(first, number as u64) {
-                self.grow(table);
-            }
-        } else {
-            if counts.slots.len() > CACHED {
-                values.iter().for_each(|value| counts.prefetch(*value));
-            }
-            if counts.slots.is_empty() {
-                counts.slots = slots(SMALLEST);
-            }
-            let mut rest = values;
-            while !rest.is_empty() {
-                let done = self.tables[table].add_some(rest);
-                rest = &rest[done..];
-                if !rest.is_empty() || self.tables[table].is_full() {
+        match values.first() {
+            Some(&first) if values.iter().all(|v| *v == first) => {
+                let all = match times.get(..number) {
+                    Some(times) => times.iter().sum(),
+                    None => number as u64,
+                };
+                if counts.add(first, all) {
                     self.grow(table);
                 }
             }
+            Some(_) => {
+                if counts.slots.len() > CACHED {
+                    values.iter().for_each(|value| counts.prefetch(*value));
+                }
+                if counts.slots.is_empty() {
+                    counts.slots = slots(SMALLEST);
+                }
+                let mut first = 0;
+                while first < number {
+                    let counts = &mut self.tables[table];
+                    let rest = buffer[first..number].iter().copied();
+                    first += match times.get(first..number) {
+                        Some(times) => counts.add_some(rest.zip(times.iter().copied())),
+                        None => counts.add_some(rest.map(|value| (value, 1))),
+                    };
+                    if first < number || counts.is_full() {
+                        self.grow(table);
+                    }
+                }
+            }
+            None => {}
         }
-        self.tables[table].buffer = buffer;
+        let counts = &mut self.tables[table];
+        (counts.buffer, counts.times) = (buffer, times);
     }
 
     #[cold]
@@ -451,8 +525,13 @@ mod tests {
                 _ => n >> 10,
             };
             let at = table[(x >> 20) as usize % 3];
-            tables.add(at, value);
-            *map.entry((at, value)).or_default() += 1;
+            let times = if x & 0x1000 != 0 { 1 } else { x % 9 };
+            match times {
+                0 => continue,
+                1 => tables.add(at, value),
+                times => tables.add_times(at, value, times),
+            }
+            *map.entry((at, value)).or_default() += times;
         }
         tables.flush();
         for at in table {

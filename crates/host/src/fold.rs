@@ -38,7 +38,7 @@ use trommel_profile::sampled::Windows;
 use trommel_profile::{KindProfile, Site, Thread};
 use trommel_queue::dict::TargetPc;
 use trommel_queue::queries::{Header, MESSAGE_WORDS};
-use trommel_queue::{MAX_PATHS, SPAWNED};
+use trommel_queue::{MAX_PATHS, SPAWNED, Tally};
 use trommel_tuple::{Kind, KindSet, Place, Tuple};
 
 use self::messages::Messages;
@@ -68,13 +68,20 @@ struct Counter {
     tables: u32,
     /// 64-bit words in its records.
     values: u16,
+    /// Its records are tallies: a value, and how often.
+    tallies: bool,
 }
+
+/// Values that are counted together.
+const TOGETHER: usize = 32;
 
 /// In `met`: not met.
 const NEVER: u32 = u32::MAX;
 
-/// Events per kind of one record, or of those of one chunk.
+/// Events per kind of one record.
 type Sizes = [u32; 8];
+/// Of those of a thread.
+type Sums = [u64; 8];
 
 /// Number of the thread that a program starts with. What it did is the rest of what all did.
 const FIRST_THREAD: u32 = 1;
@@ -105,6 +112,8 @@ pub struct Folder {
     sizes: Vec<Sizes>,
     /// By number, the threads but for the first: their ids and events, per kind.
     threads: BTreeMap<u32, (u32, PerKind)>,
+    /// The tallies that are the last records of threads.
+    last_tallies: BTreeMap<u32, Tally>,
     /// The first thread's id.
     first_tid: u32,
     regions: usize,
@@ -148,6 +157,7 @@ impl Folder {
             told: Vec::new(),
             sizes: Vec::new(),
             threads: BTreeMap::new(),
+            last_tallies: BTreeMap::new(),
             first_tid: 0,
             regions: 0,
             settled: Settled::default(),
@@ -229,12 +239,12 @@ impl Folder {
         } else if self.ordered.is_some() {
             self.expand(shared, from.thread, bytes, false)
         } else if other {
-            let mut sizes = Sizes::default();
-            let done = self.count::<true>(shared, from.thread, bytes, &mut sizes);
-            self.add_to(from.thread, sizes.map(u64::from));
+            let mut sums = Sums::default();
+            let done = self.count::<true>(shared, from.thread, bytes, &mut sums);
+            self.add_to(from.thread, sums);
             done
         } else {
-            self.count::<false>(shared, from.thread, bytes, &mut Sizes::default())
+            self.count::<false>(shared, from.thread, bytes, &mut Sums::default())
         }
     }
 
@@ -334,6 +344,7 @@ impl Folder {
             count: 0,
             tables: path.tables,
             values: path.values,
+            tallies: path.message,
         });
         self.paths.push(path);
         self.met[number as usize] = met as u32;
@@ -360,9 +371,12 @@ impl Folder {
         shared: &Shared,
         thread: u32,
         bytes: &[u8],
-        events: &mut Sizes,
+        events: &mut Sums,
     ) -> Result<(), Damaged> {
         let mut rest = bytes;
+        let mut last = None;
+        let mut waiting = [(UNSELECTED, 0, 0); TOGETHER];
+        let mut waits = 0;
         while let Some((number, after)) = rest.split_first_chunk::<4>() {
             let number = u32::from_le_bytes(*number);
             if number >= MAX_PATHS as u32 {
@@ -370,15 +384,42 @@ impl Folder {
                 continue;
             }
             let met = self.path(shared, number)?;
-            if SPLIT {
+            last = None;
+            if SPLIT && !self.counters[met].tallies {
                 if self.sizes.len() <= met {
                     self.measure();
                 }
                 for (sum, n) in events.iter_mut().zip(self.sizes[met]) {
-                    *sum += n;
+                    *sum += u64::from(n);
                 }
             }
             let counter = &mut self.counters[met];
+            if counter.tallies {
+                let (Some(value), Some(count)) = (
+                    after.first_chunk::<8>(),
+                    after.get(8..12).and_then(|c| c.first_chunk::<4>()),
+                ) else {
+                    return Err(damaged(number));
+                };
+                let tally = Tally {
+                    value: u64::from_le_bytes(*value),
+                    path: number,
+                    count: u32::from_le_bytes(*count),
+                };
+                let count = u64::from(tally.count);
+                waiting[waits] = (counter.tables, tally.value, count);
+                waits += 1;
+                if waits == TOGETHER {
+                    self.tables.add_all(&waiting);
+                    waits = 0;
+                }
+                if SPLIT {
+                    self.add_to_kind(met, count, events);
+                }
+                last = Some(tally);
+                rest = &after[12..];
+                continue;
+            }
             counter.count += 1;
             rest = after;
             if counter.values != 0 {
@@ -393,7 +434,29 @@ impl Folder {
                 rest = after;
             }
         }
+        self.tables.add_all(&waiting[..waits]);
+        if let Some(last) = last {
+            self.last_tallies.insert(thread, last);
+        } else if !bytes.is_empty() {
+            self.last_tallies.remove(&thread);
+        }
         Ok(())
+    }
+
+    /// A message's event was seen so often with a value. Adds that, by kind, to `events`.
+    fn tallied(&mut self, met: usize, tally: &Tally, events: Option<&mut Sums>) {
+        let (counter, count) = (&self.counters[met], u64::from(tally.count));
+        self.tables.add_times(counter.tables, tally.value, count);
+        if let Some(events) = events {
+            self.add_to_kind(met, count, events);
+        }
+    }
+
+    /// Adds to the events of the kind that a message is about.
+    fn add_to_kind(&self, met: usize, count: u64, events: &mut Sums) {
+        if let Some(Step::Dynamic(kind, _)) = self.paths[met].tail {
+            events[kind as usize] += count;
+        }
     }
 
     /// The way for everything else.

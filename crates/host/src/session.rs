@@ -114,8 +114,7 @@ pub struct Session<'a> {
     messages: Option<Rc<RefCell<Write>>>,
 }
 
-/// What the program itself counts. Paths, where the order of events does not matter, and none is of a kind that all
-/// have run-time values; the events of a stratified sampler, where all are wanted and nowhere else, and values need not be
+/// What the program itself counts. Paths and values, where the order of events does not matter; the events of a stratified sampler, where all are wanted and nowhere else, and values need not be
 /// hashed with the papers' function.
 fn counts(options: &RecordOptions) -> Counts {
     let kinds = options.kinds;
@@ -130,7 +129,7 @@ fn counts(options: &RecordOptions) -> Counts {
         return Counts::Nothing;
     }
     match Strata::of(&options.compressor) {
-        _ if is_exact(&options.compressor) && transfers => Counts::Paths,
+        _ if is_exact(&options.compressor) => Counts::Paths,
         Some(strata) if options.only.is_empty() && (transfers || strata.is_cheap()) => {
             Counts::Strata(strata)
         }

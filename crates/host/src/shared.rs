@@ -24,7 +24,8 @@ use trommel_queue::{
     Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES, GIVEN_BACK_OFFSET,
     LAYOUT_VERSION, MAGIC, MAX_CHUNK_BYTES, MAX_PATHS, MAX_REGIONS, MAX_THREADS, MAX_WORDS,
     POOL_OFFSET, PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord,
-    Request, SLOT_BYTES, State, THREAD_PAGE, THREAD_PAGES_OFFSET, Unfollowed, chunk_start,
+    Request, SLOT_BYTES, State, TALLIES, TALLIES_OFFSET, THREAD_PAGE, THREAD_PAGES_OFFSET, Tally,
+    Unfollowed, chunk_start,
 };
 use trommel_tuple::KindSet;
 
@@ -618,6 +619,34 @@ impl Shared {
             what: "a bank of counters",
             number: number as u64,
         })
+    }
+
+    /// The tallies of a bank.
+    pub fn tallies(&self, number: usize) -> Result<Vec<Tally>, Damaged> {
+        assert!(number < BANKS);
+        if self.control().tallies.load(Relaxed) == 0 {
+            return Ok(Vec::new());
+        }
+        let mut bytes = vec![0; TALLIES * size_of::<Tally>()];
+        let at = BANKS_OFFSET + number * BANK_BYTES + TALLIES_OFFSET;
+        let read = self.pages.read(at, &mut bytes);
+        read.map_err(|_| Damaged {
+            what: "a bank of tallies",
+            number: number as u64,
+        })?;
+        let half = |bytes: &[u8], at| {
+            let half = bytes[at..]
+                .first_chunk()
+                .map(|half| u32::from_le_bytes(*half));
+            half.unwrap_or_default()
+        };
+        let each = bytes.chunks_exact(size_of::<Tally>());
+        let each = each.map(|bytes| Tally {
+            value: u64::from(half(bytes, 0)) | u64::from(half(bytes, 4)) << 32,
+            path: half(bytes, offset_of!(Tally, path)),
+            count: half(bytes, offset_of!(Tally, count)),
+        });
+        Ok(each.collect())
     }
 
     /// Makes a bank zero, which its thread has left, and gives it back to the target.

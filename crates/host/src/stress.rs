@@ -4,7 +4,7 @@
 
 use trommel_queue::{MAX_WINDOW, options};
 
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 18] = [
     "events",
     "window",
     "pace",
@@ -12,6 +12,7 @@ const NAMES: [&str; 17] = [
     "far",
     "guard",
     "trace",
+    "tally",
     "breakpoints",
     "pages",
     "delay",
@@ -73,6 +74,7 @@ pub fn parse(text: &str) -> Result<Stress, String> {
             "guard" => (1, options::GUARD.trailing_zeros(), 0),
             "trace" => (1, options::TRACE.trailing_zeros(), 0),
             "breakpoints" => (1, options::BREAKPOINTS.trailing_zeros(), 0),
+            "tally" => (1, options::TALLY.trailing_zeros(), 0),
             "pages" => (0xffff, options::CACHE_SHIFT, 0),
             "delay" => (0xff, options::DELAY_SHIFT, 0),
             "evict" => (0xfff, options::EVICT_SHIFT, 0),

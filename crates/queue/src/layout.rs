@@ -57,10 +57,27 @@ pub const GIVEN_BACK_OFFSET: usize = PUBLISHED_OFFSET + CHUNKS * 4;
 pub const BANK_TABLE_OFFSET: usize = (GIVEN_BACK_OFFSET + CHUNKS * 4).next_multiple_of(64);
 /// Banks of counters: one for each thread, and those of threads that have ended and were not yet read.
 pub const BANKS: usize = 64;
-/// Counters in a bank. Paths with higher numbers are recorded.
-pub const BANK_COUNTERS: usize = 1 << 20;
-/// Bytes of a bank: a `u64` for each path number.
-pub const BANK_BYTES: usize = BANK_COUNTERS * 8;
+/// Bytes of a bank: a `u64` for each path number, and then a table of tallies.
+pub const BANK_BYTES: usize = 8 << 20;
+/// Tallies in a bank, a power of two: how often an event with a run-time value was seen with one value, of values seen lately.
+pub const TALLIES: usize = 1 << 16;
+/// Where they begin in a bank.
+pub const TALLIES_OFFSET: usize = BANK_BYTES - TALLIES * size_of::<Tally>();
+/// Counters of paths in a bank. Paths with higher numbers are recorded.
+pub const BANK_COUNTERS: usize = TALLIES_OFFSET / 8;
+
+/// How often an event was seen with a value.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// The value.
+    pub value: u64,
+    /// Number of the path that is a message about the event.
+    pub path: u32,
+    /// How often; 0 where there is none yet. When another takes its place, all of it is a record: the path, the value,
+    /// and this.
+    pub count: u32,
+}
 /// What the host says of each region, for hashing: a `u64`, the word of the place of its first address less that
 /// address, plus one; 0 while it has said nothing.
 pub const BIASES_OFFSET: usize =
@@ -278,6 +295,8 @@ pub struct Control {
     pub kinds: AtomicU32,
     /// What banks hold, [`COUNTS_NOTHING`] and so on. The host's to write.
     pub counters: AtomicU32,
+    /// Set when values are tallied, from some time on. Written by the target.
+    pub tallies: AtomicU32,
     /// With [`COUNTS_STRATA`]: by which sampler.
     pub strata: Strata,
     /// Stress options for tests, see the runtime's `options`.

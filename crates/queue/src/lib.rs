@@ -79,8 +79,9 @@ pub use layout::{
     GIVEN_BACK_OFFSET, LAST_WINDOWS, LAYOUT_VERSION, LastWindow, LetGo, MAGIC, MAX_CHUNK_BYTES,
     MAX_PATHS, MAX_RECORD, MAX_REGIONS, MAX_SKIP, MAX_SLOTS, MAX_THREADS, MAX_VALUES, MAX_WINDOW,
     MAX_WORDS, Optimise, POOL_BYTES, POOL_OFFSET, PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET,
-    REQUEST_OFFSET, RegionRecord, Request, SLOT_BYTES, SPAWNED, Slot, State, Strata, THREAD_PAGE,
-    THREAD_PAGES_OFFSET, Unfollowed, WINDOW_SIGNAL, Windows, chunk_start, slot_start,
+    REQUEST_OFFSET, RegionRecord, Request, SLOT_BYTES, SPAWNED, Slot, State, Strata, TALLIES,
+    TALLIES_OFFSET, THREAD_PAGE, THREAD_PAGES_OFFSET, Tally, Unfollowed, WINDOW_SIGNAL, Windows,
+    chunk_start, slot_start,
 };
 
 /// Test options in the control words, see `docs/testing.md`.
@@ -93,6 +94,8 @@ pub mod options {
     pub const GUARD: u64 = 1 << 9;
     /// A trace may start where a fragment is entered the first time.
     pub const TRACE: u64 = 1 << 10;
+    /// Values are tallied from the first one.
+    pub const TALLY: u64 = 1 << 11;
     /// Steps are told as some virtual machines tell them: as breakpoints.
     pub const BREAKPOINTS: u64 = 1 << 15;
     /// Bits 16–31: pages of code cache before everything is flushed (0: no limit but the arena).

@@ -144,6 +144,8 @@ pub struct Context {
     pub value: u64,
     /// The counter of that message, by its number in the bank.
     pub value_counter: u64,
+    /// Events of tallies that have become records since the thread's last chunk was filled.
+    pub evicted: u64,
     /// Saved `rax`, while that holds the app's flags.
     pub spill_flags: u64,
     /// Saved `rcx`, while a message is sent by code that needs it afterwards.
@@ -197,6 +199,8 @@ pub struct Entries {
     pub message: u64,
     /// The same, of an event with a value.
     pub value_message: u64,
+    /// A tally is of another value, or full; rcx leads to what is known of the event and is spilled.
+    pub tally: u64,
     /// [`Reason::Query`]; rcx is spilled.
     pub query: u64,
     /// From the checked entry of a retired fragment; rcx holds the target, rcx and rdx are spilled.

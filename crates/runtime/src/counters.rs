@@ -34,7 +34,7 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use trommel_queue::work::Flush;
-use trommel_queue::{BANK_BYTES, BANK_COUNTERS, BANKS, COUNTS_PATHS, FULL_WINDOW};
+use trommel_queue::{BANK_BYTES, BANK_COUNTERS, BANKS, COUNTS_PATHS, FULL_WINDOW, TALLIES_OFFSET};
 
 use crate::area::COUNTERS_OFFSET;
 use crate::deliver::Mapped;
@@ -49,6 +49,15 @@ pub const fn counter(path: u32) -> Option<GsOffset> {
         return None;
     }
     Some(GsOffset((COUNTERS_OFFSET + 8 * path as usize) as u32))
+}
+
+/// The tallies of a thread.
+pub const TALLIES: GsOffset = GsOffset((COUNTERS_OFFSET + TALLIES_OFFSET) as u32);
+
+/// Whether many more paths have counters, when `paths` are numbered.
+pub const fn have_room(paths: u32) -> bool {
+    const MANY: usize = 1 << 12;
+    paths as usize + MANY <= BANK_COUNTERS
 }
 
 /// Claims a bank for a thread of this number.

@@ -284,6 +284,11 @@ impl Shared {
         Ok(number)
     }
 
+    /// Paths numbered so far.
+    pub fn paths(&self) -> u32 {
+        self.paths
+    }
+
     /// Whether the host says what it calls regions, and which tags code has.
     pub fn names(&self) -> bool {
         let tagged = &self.mapped.queries().tagged;

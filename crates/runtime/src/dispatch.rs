@@ -8,8 +8,8 @@
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
-use trommel_queue::LetGo;
 use trommel_queue::work::{self, Flush, LONG, Part};
+use trommel_queue::{COUNTS_PATHS, LetGo};
 
 use crate::arch::Landmarks;
 use crate::area::{Context, Reason};
@@ -265,8 +265,21 @@ impl Runtime {
 
     /// Drops all fragments, for a thread that is out of the cache.
     pub fn flush(&mut self, why: Flush) {
+        self.drop_all(why, self.threads.len() == 1);
+    }
+
+    /// A thread took `nanos` to fill a chunk; tallies of `evicted` events became records in it.
+    fn chunk_filled(&mut self, evicted: u64, nanos: u64) {
+        if self.translator.chunk_filled(evicted, nanos) {
+            self.shared.control().tallies.store(1, Relaxed);
+            // The calling thread goes on in its fragment.
+            self.drop_all(Flush::Full, false);
+        }
+    }
+
+    /// Drops all fragments. `alone`: no thread is in the cache.
+    fn drop_all(&mut self, why: Flush, alone: bool) {
         let began = Began::long();
-        let alone = self.threads.len() == 1;
         let epoch = self.cache.next_generation(alone);
         let control = self.shared.control();
         control.invalidations.fetch_add(1, Relaxed);
@@ -461,6 +474,28 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
     }
 }
 
+/// A chunk is full, inside a fragment.
+fn fill_up(thread: &mut Thread, context: &mut Context) {
+    let process = thread.process;
+    // Where paths are counted, records are of values, which may better be tallied.
+    if process.queue.control().counters.load(Relaxed) != COUNTS_PATHS {
+        if thread.publish().is_err() {
+            native::host_gone(thread, context);
+        }
+        return;
+    }
+    let filled = sys::thread_cpu();
+    let began = sys::monotonic();
+    if thread.publish().is_err() {
+        return native::host_gone(thread, context);
+    }
+    let waited = sys::monotonic() - began;
+    let before = core::mem::replace(&mut thread.filled, filled);
+    let evicted = core::mem::take(&mut context.evicted);
+    let mut runtime = process.runtime.lock();
+    runtime.chunk_filled(evicted, filled.saturating_sub(before) + waited);
+}
+
 fn work_for(thread: &mut Thread, context: &mut Context) {
     if context.reason == Reason::Query as u32 {
         context.at_boundary = 0;
@@ -487,9 +522,7 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
         return;
     }
     if context.reason == Reason::Full as u32 {
-        if thread.publish().is_err() {
-            native::host_gone(thread, context);
-        }
+        fill_up(thread, context);
         return;
     }
     if core::mem::take(&mut thread.forking) {

@@ -121,6 +121,7 @@ pub fn entries() -> Entries {
         hot: arch::hot as *const () as u64,
         message: Landmarks::message().start,
         value_message: Landmarks::value_message(),
+        tally: Landmarks::tally(),
         query: arch::query as *const () as u64,
     }
 }
@@ -207,13 +208,18 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     };
     let mut code_pages = Pages::default();
     code_pages.unsteady = stress & options::GUARD != 0;
+    let mut translator = Translator::new(
+        config,
+        Sampler::of(control),
+        Asked::of(mapped),
+        (args.entry != 0).then_some(AppPc(args.entry)),
+    );
+    if stress & options::TALLY != 0 {
+        translator.always_tally();
+        control.tallies.store(1, Relaxed);
+    }
     let runtime = Runtime {
-        translator: Translator::new(
-            config,
-            Sampler::of(control),
-            Asked::of(mapped),
-            (args.entry != 0).then_some(AppPc(args.entry)),
-        ),
+        translator,
         cache,
         regions: Regions::default(),
         code_pages,

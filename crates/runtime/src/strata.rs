@@ -49,8 +49,6 @@ pub struct Sampler {
     hash: Hash<u32>,
     /// Counters before the first event.
     start: Vec<u16>,
-    /// A block without events in the dictionary, once there is one.
-    pub block: Option<u32>,
 }
 
 impl Sampler {
@@ -79,7 +77,6 @@ impl Sampler {
             strata,
             hash: strata.hash(seeds),
             start: strata.table(seeds).collect(),
-            block: None,
         })
     }
 

@@ -68,6 +68,7 @@ mod probes;
 mod queried;
 mod restartable;
 mod second;
+mod tallies;
 mod values;
 
 use alloc::vec::Vec;
@@ -80,7 +81,9 @@ use trommel_queue::MAX_VALUES;
 use trommel_queue::dict::{Event, TargetPc};
 use trommel_tuple::{Kind, KindSet};
 
+use self::tallies::Tallying;
 use crate::cache::{AppPc, Cache, CachePc, Spilled};
+use crate::counters;
 use crate::decode::{Class, Insn, Reader};
 use crate::deliver::{DictionaryFull, Shared};
 use crate::emit::{Code, Reg, Rel32};
@@ -181,6 +184,10 @@ pub struct Translator {
     config: Config,
     /// What counts events, where they are counted.
     sampler: Option<Sampler>,
+    /// Whether values are tallied, where paths are counted.
+    tallying: Tallying,
+    /// A block without events in the dictionary, once messages are about one.
+    no_events: Option<u32>,
     /// What is asked of the process.
     asked: Option<Asked>,
     /// Fragments are brief until that of this address is made.
@@ -292,6 +299,8 @@ impl Translator {
         Self {
             config,
             sampler,
+            tallying: Tallying::default(),
+            no_events: None,
             asked,
             brief_until,
             insns: alloc::vec![Insn::plain(); config.max_insns],
@@ -421,8 +430,9 @@ impl Translator {
     /// in a transfer of its own. Chooses the register to steal, if one is needed.
     fn collect(&mut self, site: &mut Site<'_>, app: AppPc) -> Result<Option<AppPc>, Refusal> {
         site.shared.open_block()?;
-        self.pairs = self.counts() && site.pairs.have_room();
-        if self.samples() && !self.pairs {
+        self.pairs = self.counts_now() && site.pairs.have_room();
+        let values = self.counts_values() && counters::have_room(site.shared.paths());
+        if self.samples() && !self.pairs || self.counts_values() && !(self.pairs && values) {
             self.stop_counting();
             return Err(Refusal::CacheFull);
         }
@@ -441,8 +451,8 @@ impl Translator {
         let mut pc = app;
         let mut needs_register = false;
         // Where events are counted, flags are parked in it.
-        let samples = self.samples();
-        let kept = if samples { Reg::RAX.bit() } else { 0 };
+        let counted = self.counts_values();
+        let kept = if counted { Reg::RAX.bit() } else { 0 };
         let mut reader: Option<Reader<'_>> = None;
         let end = loop {
             let n = self.count;
@@ -497,7 +507,7 @@ impl Translator {
                 insn.load = None;
             }
             if self.config.wants_values() {
-                let room = samples || values + 3 <= MAX_VALUES;
+                let room = counted || values + 3 <= MAX_VALUES;
                 if !room || stealable(used_all | insn.used | kept).is_none() {
                     if n == 0 {
                         return Err(Refusal::Native);
@@ -520,7 +530,8 @@ impl Translator {
                 return Err(Refusal::Unnamed);
             }
             if !self.samples() {
-                self.config.list_events(&insn, self.pairs, site.shared);
+                self.config
+                    .list_events(&insn, self.pairs, !counted, site.shared);
             }
             let next = insn.next();
             self.note_pages(&insn);

@@ -1,4 +1,4 @@
-//! The way of what the target counts by itself: paths, or the events of a stratified sampler.
+//! The way of what the target counts by itself: paths and values, or the events of a stratified sampler.
 //!
 //! A bank is read when its thread has ended and another may need it, or the program has. What its
 //! counters mean has been worked out by then, if other code was found in the place of theirs: a region
@@ -51,6 +51,18 @@ impl Folder {
                 if count != 0 {
                     self.executed(shared, path, count, other.then_some(&mut events))?;
                 }
+            }
+        }
+        // A process that is killed while it makes a record of a tally may have both.
+        let recorded = self.last_tallies.remove(&of.thread);
+        for tally in shared.tallies(number)? {
+            if tally.count != 0 && Some(tally) != recorded {
+                let met = self.path(shared, tally.path)?;
+                if !self.counters[met].tallies {
+                    return Err(damaged(tally.path));
+                }
+                let split = other.then_some(&mut events);
+                self.tallied(met, &tally, split);
             }
         }
         if other {
@@ -117,7 +129,7 @@ impl Folder {
         events: Option<&mut [u64; 8]>,
     ) -> Result<(), Damaged> {
         let met = self.path(shared, path)?;
-        if self.counters[met].values != 0 {
+        if self.counters[met].values != 0 || self.counters[met].tallies {
             return Err(damaged(path));
         }
         let sum = &mut self.counters[met].count;

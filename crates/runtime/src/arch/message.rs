@@ -4,7 +4,10 @@
 use core::arch::naked_asm;
 use core::mem::offset_of;
 
+use trommel_queue::Tally;
+
 use crate::area::{CONTEXT_OFFSET, COUNTERS_OFFSET, Context, WRITE_POINTER};
+use crate::counters::TALLIES;
 
 macro_rules! at {
     ($($field:tt)+) => { CONTEXT_OFFSET + offset_of!(Context, $($field)+) };
@@ -75,6 +78,59 @@ pub(super) unsafe extern "C" fn message() {
         "3:",
         "mov rcx, gs:[{spill_rcx}]",
         "jmp {filled}",
+        // An event with a value that its tally is not of: rcx as before. What is there becomes a record, unless it is
+        // empty, and the tally empty once that is there. A process that is killed in between has a tally like its last
+        // record, which the host does not count twice.
+        "6:",
+        "jmp 4f",
+        ".globl trommel_tally",
+        "trommel_tally:",
+        "mov gs:[{message}], rcx",
+        "mov gs:[{saved}], rdx",
+        "mov edx, gs:[{counter}]",
+        "mov ecx, gs:[rdx + {tallies} + {count}]",
+        "jrcxz 6b",
+        "mov rdx, gs:[{evicted}]",
+        "lea rdx, [rdx + rcx]",
+        "mov gs:[{evicted}], rdx",
+        "mov edx, gs:[{counter}]",
+        "mov rcx, gs:[{pointer}]",
+        "mov edx, gs:[rdx + {tallies} + {path}]",
+        "mov [rcx], edx",
+        "mov edx, gs:[{counter}]",
+        "mov edx, gs:[rdx + {tallies} + {of}]",
+        "mov [rcx + 4], edx",
+        "mov edx, gs:[{counter}]",
+        "mov edx, gs:[rdx + {tallies} + {of} + 4]",
+        "mov [rcx + 8], edx",
+        "mov edx, gs:[{counter}]",
+        "mov edx, gs:[rdx + {tallies} + {count}]",
+        "mov [rcx + 12], edx",
+        "lea rcx, [rcx + 16]",
+        "mov gs:[{pointer}], rcx",
+        "mov edx, gs:[{counter}]",
+        "mov dword ptr gs:[rdx + {tallies} + {count}], 0",
+        "4:",
+        "mov edx, gs:[{counter}]",
+        "mov rcx, gs:[{value}]",
+        "mov gs:[rdx + {tallies} + {of}], rcx",
+        "mov rcx, gs:[{message}]",
+        "mov ecx, [rcx]",
+        "mov gs:[rdx + {tallies} + {path}], ecx",
+        "mov dword ptr gs:[rdx + {tallies} + {count}], 1",
+        "mov rcx, gs:[{message}]",
+        "movsxd rdx, dword ptr [rcx + 4]",
+        "lea rdx, [rdx + rcx]",
+        "mov gs:[{target}], rdx",
+        "mov rdx, gs:[{saved}]",
+        "mov rcx, gs:[{pointer}]",
+        "movzx ecx, ch",
+        "jrcxz 5f",
+        "mov rcx, gs:[{spill_rcx}]",
+        "jmp gs:[{target}]",
+        "5:",
+        "mov rcx, gs:[{spill_rcx}]",
+        "jmp {filled}",
         ".globl trommel_message_end",
         "trommel_message_end:",
         "ud2",
@@ -88,12 +144,19 @@ pub(super) unsafe extern "C" fn message() {
         rate = const at!(rate),
         value = const at!(value),
         counters = const COUNTERS_OFFSET,
+        tallies = const TALLIES.0,
+        evicted = const at!(evicted),
+        of = const offset_of!(Tally, value),
+        path = const offset_of!(Tally, path),
+        count = const offset_of!(Tally, count),
     )
 }
 
 unsafe extern "C" {
     /// As [`message`], for an event with a value in the context, and the number of its counter. A label, not a function.
     pub(super) safe fn trommel_value_message();
+    /// As that, where values are tallied. A label, not a function.
+    pub(super) safe fn trommel_tally();
     /// Behind the last instruction of [`message`]. A label, not a function.
     pub(super) safe fn trommel_message_end();
 }

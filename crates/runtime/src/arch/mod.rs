@@ -443,6 +443,11 @@ impl Landmarks {
         message::trommel_value_message as *const () as u64
     }
 
+    /// Where another value takes a tally's place, in the same range.
+    pub fn tally() -> u64 {
+        message::trommel_tally as *const () as u64
+    }
+
     /// Where an access to what may not be there goes on when it is not, if `pc` is one.
     pub fn missed(pc: u64) -> Option<u64> {
         let peek = peek::peek as *const () as u64..peek::trommel_peek_failed as *const () as u64;

@@ -76,7 +76,10 @@ impl Translator {
             Some(block) => {
                 let path = site.shared.path(block, events as u16, tail)?;
                 match self.counter(path) {
-                    Some(counter) => self.count(site, counter, to),
+                    Some(counter) => {
+                        self.give_back();
+                        self.count(site, counter, to);
+                    }
                     None => {
                         self.spill_rcx();
                         full = Some(self.record(path, values, None));
@@ -196,7 +199,7 @@ impl Translator {
         if insn.class == Class::CallIndirect
             && self.wants(Kind::Type)
             && let (Some(table), Some(p), false) =
-                (insn.method_table(), self.stolen, self.samples())
+                (insn.method_table(), self.stolen, self.counts_values())
         {
             self.code.store(p, 4 + 8 * values as i32, table);
             events += 1;

@@ -17,7 +17,7 @@ use crate::slot;
 use crate::strata::Sampler;
 
 pub(super) const ZERO: u8 = 4;
-const NOT_ZERO: u8 = 5;
+pub(super) const NOT_ZERO: u8 = 5;
 
 impl Translator {
     /// Whether events are counted one by one.
@@ -49,14 +49,11 @@ impl Translator {
         site: &mut Site<'_>,
         event: Event,
     ) -> Result<u32, DictionaryFull> {
-        let known = self.sampler.as_ref().and_then(|sampler| sampler.block);
-        let block = match known {
+        let block = match self.no_events {
             Some(block) => block,
             None => site.shared.empty_block()?,
         };
-        if let Some(sampler) = &mut self.sampler {
-            sampler.block = Some(block);
-        }
+        self.no_events = Some(block);
         site.shared.message(block, event)
     }
 

@@ -17,12 +17,12 @@ impl Config {
     /// in which [`Translator::emit`] passes them. With `pairs`, indirect branches are counted and are
     /// none of them.
     #[inline]
-    pub(super) fn list_events(&self, insn: &Insn, pairs: bool, to: &mut Shared) {
+    pub(super) fn list_events(&self, insn: &Insn, pairs: bool, values: bool, to: &mut Shared) {
         let pc = target(insn.pc());
         let kinds = self.kinds;
         let dynamic = |kind| Event::Dynamic { kind, pc };
         match insn.class {
-            Class::Plain if insn.load.is_some() => to.event(dynamic(Kind::Value)),
+            Class::Plain if values && insn.load.is_some() => to.event(dynamic(Kind::Value)),
             Class::Jcc(_, taken_to) | Class::ShortBranch(taken_to) if kinds.has(Kind::Edge) => {
                 to.event(Event::Branch {
                     pc,
@@ -39,7 +39,7 @@ impl Config {
                 });
             }
             Class::CallIndirect => {
-                if kinds.has(Kind::Type) && insn.method_table().is_some() {
+                if values && kinds.has(Kind::Type) && insn.method_table().is_some() {
                     to.event(dynamic(Kind::Type));
                 }
                 if kinds.has(Kind::Call) && !pairs {
@@ -86,7 +86,7 @@ impl Translator {
         }
         let first_step = site.cache.steps.len();
         let block = site.shared.close_block();
-        if let (Some(p), false) = (self.stolen, self.samples()) {
+        if let (Some(p), false) = (self.stolen, self.counts_values()) {
             self.code.store_gs(slot!(spill_stolen), p);
             self.code.load_gs(p, WRITE_POINTER);
             self.spilled.stolen = true;
@@ -163,7 +163,7 @@ impl Translator {
             }
             if insn.class == Class::Plain {
                 let slot = 4 + 8 * values as i32;
-                let sampled = insn.load.filter(|_| self.samples());
+                let sampled = insn.load.filter(|_| self.counts_values());
                 let probe = insn.load.zip(self.stolen).filter(|_| sampled.is_none());
                 if let Some((load, p)) = probe {
                     self.probe_before(insn, load, p, slot);
@@ -495,6 +495,7 @@ impl Translator {
                 match self.counter(path) {
                     // The call overwrites it.
                     Some(counter) => {
+                        self.give_back();
                         self.code.count_with(Reg::RCX, counter);
                         None
                     }

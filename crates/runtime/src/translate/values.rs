@@ -1,4 +1,4 @@
-//! Values and types counted in generated code, in the counters of a stratified sampler.
+//! Values and types counted in generated code, in the counters of a stratified sampler; exactly in [`super::tallies`].
 //!
 //! # Problem
 //! The counter of an event with a run-time value depends on that value: it must be hashed where it is loaded, in a few
@@ -40,7 +40,7 @@ use trommel_tuple::Kind;
 use super::probes::ZERO;
 use super::{Site, Translator, liveness, target};
 use crate::area::COUNTERS_OFFSET;
-use crate::cache::AppPc;
+use crate::cache::{AppPc, CachePc};
 use crate::decode::{Class, Insn, Load, Rm};
 use crate::deliver::DictionaryFull;
 use crate::emit::{Code, GsOffset, Reg, Rel32};
@@ -48,7 +48,7 @@ use crate::slot;
 
 /// Where an event's value is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Value {
+pub(super) enum Value {
     /// In a general register.
     Register(Reg),
     /// In a slot.
@@ -113,6 +113,9 @@ impl Translator {
             kind: Kind::Value,
             pc: target(insn.pc()),
         };
+        if !self.samples() {
+            return self.tally(site, event, value, scratch, !dead, false);
+        }
         let ended = self.count_value(site, insn.pc(), value, scratch, !dead);
         self.send_value(site, event, value, ended, false)
     }
@@ -125,7 +128,7 @@ impl Translator {
     ) -> Result<(), DictionaryFull> {
         let Some(table) = insn
             .method_table()
-            .filter(|_| self.samples() && self.wants(Kind::Type))
+            .filter(|_| self.counts_values() && self.wants(Kind::Type))
         else {
             return Ok(());
         };
@@ -138,10 +141,57 @@ impl Translator {
             kind: Kind::Type,
             pc: target(insn.pc()),
         };
-        let ended = self.count_value(site, insn.pc(), value, Some(Reg::RDX), true);
-        self.send_value(site, event, value, ended, true)?;
+        if self.samples() {
+            let ended = self.count_value(site, insn.pc(), value, Some(Reg::RDX), true);
+            self.send_value(site, event, value, ended, true)?;
+        } else {
+            self.tally(site, event, value, Some(Reg::RDX), true, true)?;
+        }
         self.unpark();
         Ok(())
+    }
+
+    /// Leads a jump to the next stub.
+    pub(super) fn lead_to_stub(&mut self, from: Rel32) {
+        let stub = self.stubs.at(self.stubs.here());
+        let rel = stub.0 as i64 - self.code.at(from.0).0 as i64 - 4;
+        self.code.put_u32(from.0, rel as i32 as u32);
+    }
+
+    /// In a stub: the value goes to its slot, and `rcx` to one of its own.
+    pub(super) fn go_with_value(&mut self, value: Value, holds: bool) {
+        let c = &mut self.stubs;
+        if holds {
+            c.store_gs(slot!(held_rcx), Reg::RCX);
+        } else if !self.spilled.rcx {
+            c.store_gs(slot!(spill_rcx), Reg::RCX);
+        }
+        match value {
+            Value::Register(r) => c.store_gs(slot!(value), r),
+            Value::Slot(slot) if slot != slot!(value) => {
+                c.load_gs(Reg::RCX, slot);
+                c.store_gs(slot!(value), Reg::RCX);
+            }
+            Value::Slot(_) => {}
+        }
+    }
+
+    /// In a stub: what is known of the event, to which `rel` leads, and the way back to the main line.
+    pub(super) fn come_back(&mut self, rel: Rel32, path: u32, back: CachePc, holds: bool) {
+        let c = &mut self.stubs;
+        let here = c.here();
+        c.bind(rel, here);
+        let from = c.at(here).0;
+        // Two numbers of four bytes, and behind them the way back where that is not the main line.
+        let to = if holds { from + 8 } else { back.0 };
+        c.raw(&path.to_le_bytes());
+        c.raw(&(to.wrapping_sub(from) as u32).to_le_bytes());
+        if holds {
+            c.load_gs(Reg::RCX, slot!(held_rcx));
+            let jump = c.jmp();
+            let rel = back.0 as i64 - c.at(jump.0).0 as i64 - 4;
+            c.put_u32(jump.0, rel as i32 as u32);
+        }
     }
 
     /// Takes one from the counter of an event. `live`: flags are looked at afterwards, and are not parked. Gives the jump that is
@@ -209,9 +259,7 @@ impl Translator {
     ) -> Result<(), DictionaryFull> {
         let path = self.message_path(site, event)?;
         let back = self.code.at(self.code.here());
-        let stub = self.stubs.at(self.stubs.here());
-        let rel = stub.0 as i64 - self.code.at(from.0).0 as i64 - 4;
-        self.code.put_u32(from.0, rel as i32 as u32);
+        self.lead_to_stub(from);
         let c = &mut self.stubs;
         match counter {
             Some(s) => c.store_gs(slot!(value_counter), s),
@@ -222,34 +270,10 @@ impl Translator {
             true => Value::Slot(slot!(spill_flags)),
             false => value,
         };
-        if holds {
-            c.store_gs(slot!(held_rcx), Reg::RCX);
-        } else if !self.spilled.rcx {
-            c.store_gs(slot!(spill_rcx), Reg::RCX);
-        }
-        match value {
-            Value::Register(r) => c.store_gs(slot!(value), r),
-            Value::Slot(slot) if slot != slot!(value) => {
-                c.load_gs(Reg::RCX, slot);
-                c.store_gs(slot!(value), Reg::RCX);
-            }
-            Value::Slot(_) => {}
-        }
-        let rel = c.lea_rcx_rip();
-        c.jmp_gs(slot!(entry.value_message));
-        let here = c.here();
-        c.bind(rel, here);
-        let from = c.at(here).0;
-        // Two numbers of four bytes, and behind them the way back where that is not the main line.
-        let to = if holds { from + 8 } else { back.0 };
-        c.raw(&path.to_le_bytes());
-        c.raw(&(to.wrapping_sub(from) as u32).to_le_bytes());
-        if holds {
-            c.load_gs(Reg::RCX, slot!(held_rcx));
-            let jump = c.jmp();
-            let rel = back.0 as i64 - c.at(jump.0).0 as i64 - 4;
-            c.put_u32(jump.0, rel as i32 as u32);
-        }
+        self.go_with_value(value, holds);
+        let rel = self.stubs.lea_rcx_rip();
+        self.stubs.jmp_gs(slot!(entry.value_message));
+        self.come_back(rel, path, back, holds);
         Ok(())
     }
 
@@ -270,7 +294,7 @@ impl Translator {
     }
 
     /// The flags to `rax`, and that to its slot.
-    fn park(&mut self) {
+    pub(super) fn park(&mut self) {
         if !self.spilled.flags {
             self.code.store_gs(slot!(spill_flags), Reg::RAX);
             self.code.raw(&[0x9f, 0x0f, 0x90, 0xc0]); // lahf; seto al
@@ -306,7 +330,7 @@ impl Translator {
 
 impl Code<'_> {
     /// `crc32 sum, value` (64 bits)
-    fn crc32(&mut self, sum: Reg, value: Value) {
+    pub(super) fn crc32(&mut self, sum: Reg, value: Value) {
         let (r, low) = (sum.0 >> 3 << 2, (sum.0 & 7) << 3);
         match value {
             Value::Register(v) => {
@@ -321,7 +345,7 @@ impl Code<'_> {
     }
 
     /// Leaves of a sum of 32 bits what a mask of the lowest does. Changes flags.
-    fn mask(&mut self, sum: Reg, mask: u32) {
+    pub(super) fn mask(&mut self, sum: Reg, mask: u32) {
         let (low, high) = (sum.0 & 7, sum.0 >> 3);
         match mask {
             0xffff => self.zero_extend(sum),
