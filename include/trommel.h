@@ -27,7 +27,9 @@ extern "C" {
 #define TROMMEL_ABSENT 0   /* not under Trommel */
 #define TROMMEL_DONE 1     /* done */
 #define TROMMEL_UNKNOWN -1 /* Trommel does not know this request or version */
-#define TROMMEL_WRONG -2   /* a range that ends before it starts, memory that cannot be written */
+#define TROMMEL_WRONG -2   /* a range that ends before it starts, memory that cannot be written, a queue that is not open */
+#define TROMMEL_UNASKED -3 /* no query of this run sends to the queue */
+#define TROMMEL_BUSY -4    /* the queue is open already, or too many others are */
 
 /* What the engine has done so far in this process. */
 struct trommel_counts {
@@ -50,7 +52,10 @@ enum trommel_number {
     TROMMEL_START = 6,
     TROMMEL_LEAVE = 7,
     TROMMEL_COUNTS = 8,
-    TROMMEL_CHANGED = 9
+    TROMMEL_CHANGED = 9,
+    TROMMEL_OPEN = 10,
+    TROMMEL_CLOSE = 11,
+    TROMMEL_FLUSH = 12
 };
 
 static inline long trommel_request(enum trommel_number number, uintptr_t a, uintptr_t b)
@@ -114,6 +119,133 @@ static inline long trommel_leave(void) { return trommel_request(TROMMEL_LEAVE, 0
 static inline long trommel_counts(struct trommel_counts *counts)
 {
     return trommel_request(TROMMEL_COUNTS, (uintptr_t)counts, sizeof *counts);
+}
+
+/* Queues of relational queries that the program serves itself (docs/aware.md).
+ *
+ *   static struct trommel_queue *queue;            TROMMEL_QUEUE_BYTES(1024) bytes, of aligned_alloc(64, ...)
+ *   if (trommel_open(queue, 3, 1024) == TROMMEL_DONE)
+ *       do {
+ *           struct trommel_message m;
+ *           while (trommel_receive(queue, &m)) serve(&m);
+ *       } while (trommel_wait(queue, 1000));
+ *
+ * The thread that opens a queue serves it. Nothing else calls trommel_receive and trommel_wait for it. */
+
+struct trommel_message {
+    uint64_t word[7]; /* of the record, as the query collects them; the others are 0 */
+    uint64_t ready;   /* bits 0-7: the queue; 8-15: the instruction that sent it; 16-19: words collected; 31: set;
+                         32-63: the thread that sent it, as the field `thread` numbers it */
+};
+
+/* What is in front of a queue's messages. */
+struct trommel_queue {
+    uint64_t number;   /* of the queue */
+    uint64_t messages; /* that there is room for: a power of two, 2 to 65536 */
+    uint64_t pad0[6];
+    uint64_t read;   /* messages read so far: the service thread's */
+    uint32_t sleeps; /* the service thread sleeps upon this word */
+    uint32_t pad1[13];
+    uint32_t state;   /* Trommel's: TROMMEL_QUEUE_OPEN, TROMMEL_QUEUE_CLOSED, or 0 */
+    uint32_t waiting; /* 1: threads sleep upon this word until there is room; the service thread clears it */
+    uint64_t lost;    /* Trommel's: messages that were dropped, as the queue was full */
+    uint64_t pad2[6];
+};
+
+#define TROMMEL_QUEUE_OPEN 1
+#define TROMMEL_QUEUE_CLOSED 2
+#define TROMMEL_QUEUE_BYTES(messages) (sizeof(struct trommel_queue) + (messages) * sizeof(struct trommel_message))
+
+/* Opens a queue for the calling thread to serve: what queries send to its number goes there, and not to Trommel. `queue` is
+ * memory of TROMMEL_QUEUE_BYTES(messages) bytes, aligned to 64. */
+static inline long trommel_open(struct trommel_queue *queue, unsigned number, unsigned messages)
+{
+    queue->number = number;
+    queue->messages = messages;
+    return trommel_request(TROMMEL_OPEN, (uintptr_t)queue, TROMMEL_QUEUE_BYTES((uintptr_t)messages));
+}
+
+/* Queues are Trommel's again. When it returns nothing writes to the memory any more. Any thread may say so. */
+static inline long trommel_close(unsigned number) { return trommel_request(TROMMEL_CLOSE, number, 0); }
+
+/* TROMMEL_DONE: all that the calling thread has sent to the queue since it was opened is there to be received, or was,
+ * and nothing of it got lost. Any other answer: the queue is not open (any more), or there is no Trommel (any more). */
+static inline long trommel_flush(unsigned number) { return trommel_request(TROMMEL_FLUSH, number, 0); }
+
+/* Whether messages may come still. Those that have come can be received in any case. */
+static inline int trommel_is_open(struct trommel_queue *queue)
+{
+    return __atomic_load_n(&queue->state, __ATOMIC_ACQUIRE) == TROMMEL_QUEUE_OPEN && trommel_present() != 0;
+}
+
+static inline void trommel_futex(uint32_t *word, long operation, long value, long milliseconds)
+{
+#if defined(__x86_64__) && defined(__LP64__) && defined(__linux__)
+    long spec[2];
+    long number = 202;
+    register long *at __asm__("r10") = spec;
+    register long r8 __asm__("r8") = 0;
+    register long r9 __asm__("r9") = 0;
+    spec[0] = milliseconds / 1000;
+    spec[1] = milliseconds % 1000 * 1000000;
+    __asm__ volatile("syscall"
+                     : "+a"(number)
+                     : "D"(word), "S"(operation), "d"(value), "r"(at), "r"(r8), "r"(r9)
+                     : "rcx", "r11", "memory");
+#else
+    (void)word, (void)operation, (void)value, (void)milliseconds;
+#endif
+}
+
+/* Wakes threads that wait for room. */
+static inline void trommel_make_room(struct trommel_queue *queue)
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&queue->waiting, __ATOMIC_RELAXED) != 0) {
+        __atomic_store_n(&queue->waiting, 0, __ATOMIC_SEQ_CST);
+        trommel_futex(&queue->waiting, 1, 0x7fffffff, 0);
+    }
+}
+
+static inline struct trommel_message *trommel_next(struct trommel_queue *queue)
+{
+    return (struct trommel_message *)(queue + 1) + (queue->read & (queue->messages - 1));
+}
+
+/* The next message, if there is one: 1, else 0. */
+static inline int trommel_receive(struct trommel_queue *queue, struct trommel_message *message)
+{
+    struct trommel_message *next = trommel_next(queue);
+    uint64_t ready = __atomic_load_n(&next->ready, __ATOMIC_ACQUIRE), read;
+    int n;
+    if (ready == 0) {
+        trommel_make_room(queue);
+        return 0;
+    }
+    for (n = 0; n < 7; n++) message->word[n] = next->word[n];
+    message->ready = ready;
+    __atomic_store_n(&next->ready, 0, __ATOMIC_RELAXED);
+    read = queue->read + 1;
+    __atomic_store_n(&queue->read, read, __ATOMIC_RELEASE);
+    if ((read & (queue->messages / 2 - 1)) == 0) trommel_make_room(queue);
+    return 1;
+}
+
+/* Sleeps until there is a message, for so long at most. 0: there is none, and no more will come. */
+static inline int trommel_wait(struct trommel_queue *queue, long milliseconds)
+{
+    uint64_t *ready = &trommel_next(queue)->ready;
+    while (milliseconds > 0) {
+        long nap = milliseconds < 50 ? milliseconds : 50;
+        trommel_make_room(queue);
+        __atomic_store_n(&queue->sleeps, 1, __ATOMIC_SEQ_CST);
+        if (__atomic_load_n(ready, __ATOMIC_SEQ_CST) != 0 || !trommel_is_open(queue)) break;
+        trommel_futex(&queue->sleeps, 0, 1, nap);
+        milliseconds -= nap;
+    }
+    __atomic_store_n(&queue->sleeps, 0, __ATOMIC_RELAXED);
+    /* The queue first: what was sent before it was closed is there then. */
+    return trommel_is_open(queue) || __atomic_load_n(ready, __ATOMIC_ACQUIRE) != 0;
 }
 
 #ifdef __cplusplus

@@ -17,6 +17,8 @@
 #![no_std]
 #![allow(unsafe_code)] // reason: one instruction of assembly.
 
+pub mod queue;
+
 use core::ops::Range;
 
 /// Version of the interface. A request of a later one than Trommel knows is refused.
@@ -48,6 +50,12 @@ pub enum Request {
     Counts = 8,
     /// Code in a range is not what it was.
     Changed = 9,
+    /// The calling thread serves a queue, at an address, of so many bytes.
+    Open = 10,
+    /// The program serves the queue of a number no more.
+    Close = 11,
+    /// What the calling thread has sent to the queue of a number is to be in it.
+    Flush = 12,
 }
 
 impl Request {
@@ -66,6 +74,9 @@ impl Request {
             7 => Self::Leave,
             8 => Self::Counts,
             9 => Self::Changed,
+            10 => Self::Open,
+            11 => Self::Close,
+            12 => Self::Flush,
             _ => return None,
         })
     }
@@ -80,8 +91,12 @@ pub enum Answer {
     Done,
     /// Trommel does not know this request or version.
     Unknown,
-    /// A range that ends before it starts, or memory that cannot be written.
+    /// A range that ends before it starts, memory that cannot be written, a queue that is not open.
     Wrong,
+    /// No query of this run sends to the queue.
+    Unasked,
+    /// The queue is open already, or too many others are.
+    Busy,
 }
 
 impl Answer {
@@ -92,6 +107,8 @@ impl Answer {
             Self::Done => 1,
             Self::Unknown => -1,
             Self::Wrong => -2,
+            Self::Unasked => -3,
+            Self::Busy => -4,
         }
     }
 
@@ -100,6 +117,8 @@ impl Answer {
             0 => Self::Absent,
             -1 => Self::Unknown,
             -2 => Self::Wrong,
+            -3 => Self::Unasked,
+            -4 => Self::Busy,
             _ => Self::Done,
         }
     }
@@ -225,10 +244,17 @@ mod tests {
     fn numbers_are_told_from_others() {
         let number = |version: u64, n: u64| Request::from_number(version << 32 | n);
         assert_eq!(number(1, 8), Some(Request::Counts));
-        for wrong in [number(1, 10), number(1, 0), number(0, 1), number(2, 1)] {
+        for wrong in [number(1, 13), number(1, 0), number(0, 1), number(2, 1)] {
             assert_eq!(wrong, None);
         }
-        for answer in [Answer::Absent, Answer::Done, Answer::Unknown, Answer::Wrong] {
+        for answer in [
+            Answer::Absent,
+            Answer::Done,
+            Answer::Unknown,
+            Answer::Wrong,
+            Answer::Unasked,
+            Answer::Busy,
+        ] {
             assert_eq!(Answer::of(answer.number()), answer);
         }
     }

@@ -12,7 +12,7 @@ use libtest_mimic::{Arguments, Trial};
 use trommel_conformance::exec::{Scratch, trommel, workspace};
 
 /// `cargo` and its words that documents may show.
-const CARGO: [&str; 19] = [
+const CARGO: [&str; 20] = [
     "cargo run --release -- record -- ",
     "cargo test --workspace",
     "cargo test -p trommel-conformance --test ",
@@ -23,6 +23,7 @@ const CARGO: [&str; 19] = [
     "cargo xtask budget",
     "cargo xtask changes",
     "cargo xtask queries",
+    "cargo xtask gc",
     "cargo xtask returns",
     "cargo xtask conform",
     "cargo xtask startup",

@@ -274,6 +274,7 @@ impl Answers {
                 .take(program.code().len().min(INSTRUCTIONS)))
             .map(|done| Acted {
                 sent: done.sent.load(Relaxed),
+                served: done.served.load(Relaxed),
                 dropped: done.dropped.load(Relaxed),
                 counted: done.counted.load(Relaxed),
             })

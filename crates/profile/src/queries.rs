@@ -37,6 +37,8 @@ pub struct Seen {
 pub struct Acted {
     /// Messages sent.
     pub sent: u64,
+    /// Of them, those to queues that the program served itself.
+    pub served: u64,
     /// Messages dropped, their queue being full.
     pub dropped: u64,
     /// Records counted.
@@ -69,6 +71,7 @@ impl Queries {
         self.done.resize(more, Acted::default());
         for (sum, done) in self.done.iter_mut().zip(other.done) {
             sum.sent = sum.sent.saturating_add(done.sent);
+            sum.served = sum.served.saturating_add(done.served);
             sum.dropped = sum.dropped.saturating_add(done.dropped);
             sum.counted = sum.counted.saturating_add(done.counted);
         }

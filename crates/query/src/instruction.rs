@@ -48,6 +48,14 @@ pub struct Queues {
 impl Queues {
     /// Queues of one instruction at most.
     pub const MOST: u8 = 8;
+
+    /// Whether a queue is one of them.
+    pub const fn hold(self, queue: u8) -> bool {
+        match queue.checked_sub(self.first) {
+            Some(n) => n < self.count,
+            None => false,
+        }
+    }
 }
 
 /// What is done with a record that matches.

@@ -58,6 +58,8 @@ pub struct Seen {
 pub struct Acted {
     /// Messages sent.
     pub sent: AtomicU64,
+    /// Of them, those to queues that the program serves itself.
+    pub served: AtomicU64,
     /// Messages dropped, as their queue was full.
     pub dropped: AtomicU64,
     /// Records counted.

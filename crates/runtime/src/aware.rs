@@ -24,6 +24,7 @@
 //! | changed | fragments of the range are compared with the code before they are executed again |
 //! | stop, start | no events are collected and no paths recorded in between: everything is made anew |
 //! | leave | the process is let go |
+//! | open, close, flush | as [`crate::served`] says: they may wait, so they are answered when the lock is free |
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
@@ -38,7 +39,9 @@ use crate::cache::{AppPc, CachePc};
 use crate::dispatch::Runtime;
 use crate::pages::whole;
 use crate::region::Range;
+use crate::served::Errand;
 use crate::sys;
+use crate::thread::Thread;
 
 /// What the counters of fragments start at that are said to be hot.
 pub const SOON: u32 = 16;
@@ -87,13 +90,21 @@ impl Ranges {
 
 impl Runtime {
     /// Answers the request at `pc`; the app goes on behind it. Whether the process is to be let go.
-    pub fn request(&mut self, context: &mut Context, pc: AppPc) -> bool {
+    pub fn request(&mut self, thread: &mut Thread, context: &mut Context, pc: AppPc) -> bool {
         context.next_pc = AppPc(pc.0.wrapping_add(MARK.len() as u64));
         context.target = CachePc(arch::special as *const () as u64);
         let [number, a, b] = [context.regs[7], context.regs[6], context.regs[2]];
         work::add(&self.shared.control().work.requests, 1);
         let request = Request::from_number(number);
         let answer = match request {
+            Some(request @ (Request::Open | Request::Close | Request::Flush)) => {
+                thread.take_errand(Errand {
+                    request,
+                    args: [a, b],
+                    pc,
+                });
+                Answer::Absent.number()
+            }
             Some(Request::Present) => i64::from(VERSION),
             Some(request) => self.answer(request, a, b).number(),
             None => Answer::Unknown.number(),
@@ -126,7 +137,8 @@ impl Runtime {
             Request::Stop => self.pause(true),
             Request::Start => self.pause(false),
             Request::Counts => return self.write_counts(a, b),
-            Request::Present | Request::Leave => {}
+            Request::Present | Request::Leave | Request::Open | Request::Close | Request::Flush => {
+            }
         }
         Answer::Done
     }

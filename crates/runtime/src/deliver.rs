@@ -380,6 +380,11 @@ impl Writer {
         unsafe { self.pointer.read_volatile() }
     }
 
+    /// Not 0 where a signal is kept for the thread.
+    pub const fn pending(&self) -> *const u32 {
+        self.pending
+    }
+
     /// Whether a signal is kept for the thread.
     fn has_signal(&self) -> bool {
         // SAFETY: a word of the thread's own context.

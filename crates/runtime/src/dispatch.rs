@@ -24,6 +24,7 @@ use crate::pairs::{Counted, Key, Pairs, Uncounted};
 use crate::phase::Phases;
 use crate::query;
 use crate::region::Regions;
+use crate::served::Full;
 use crate::signal::{self, Actions};
 use crate::slot;
 use crate::stress::{self, Crossing, Place};
@@ -404,7 +405,7 @@ impl Runtime {
                 self.go(thread, context, next, None, false);
             }
             Err(Refusal::Request) => {
-                if self.request(context, pc) {
+                if self.request(thread, context, pc) {
                     self.let_go(thread, context, LetGo::Asked);
                 }
             }
@@ -465,6 +466,7 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
     // SAFETY: entered once at a time by each thread; the context is a started thread's.
     let thread = unsafe { Thread::of(context) };
     work_for(thread, context);
+    thread.run_errand(context);
     // A mark may have filled the chunk.
     if thread.window.is_some() && core::mem::take(&mut thread.full) && thread.publish_now().is_err()
     {
@@ -536,6 +538,12 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
         && !entering
         && context.reason == Reason::Sigreturn as u32
         && process.queue.catch_up(&mut thread.writer).is_err()
+    {
+        native::host_gone(thread, context);
+    }
+    if context.reason == Reason::Sigreturn as u32
+        && !entering
+        && thread.send_spilled(Full::Wait).is_err()
     {
         native::host_gone(thread, context);
     }

@@ -27,6 +27,7 @@
 //! | [`counters`] | paths that are counted where they are executed |
 //! | [`pairs`] | indirect branches that are counted |
 //! | [`query`] | relational queries |
+//! | [`served`] | their queues that the program serves itself |
 //! | [`deliver`] | the target's side of the queue and the dictionary |
 //! | [`syscall`] | system calls the runtime must see |
 //! | [`signal`] | the app's handlers under control, at exact places |
@@ -74,6 +75,7 @@ pub mod pairs;
 pub mod phase;
 pub mod query;
 pub mod region;
+pub mod served;
 pub mod signal;
 pub mod start;
 pub mod strata;

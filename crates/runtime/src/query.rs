@@ -13,7 +13,8 @@
 //! record: the reference engine itself, so there is one meaning.
 //!
 //! A message is a record in the thread's chunk (`trommel_queue::queries`): in order, and never lost; a full
-//! queue makes the thread wait, or drop where the query says so. What instructions of queries count is added
+//! queue makes the thread wait, or drop where the query says so. To queues that the program serves it goes another way
+//! ([`crate::served`]). What instructions of queries count is added
 //! up in shared memory at once.
 //!
 //! # Why it is correct
@@ -40,7 +41,9 @@ use trommel_query::{
     Record, Sink, Subject, image, x86,
 };
 use trommel_queue::FULL_WINDOW;
-use trommel_queue::queries::{ENTRIES, Header, MAX_RANGES, PROGRAM_WORDS, Queries};
+use trommel_queue::queries::{
+    Acted, ENTRIES, Header, MAX_RANGES, MESSAGE_WORDS, PROGRAM_WORDS, Queries,
+};
 
 use crate::arch;
 use crate::area::{CONTEXT_OFFSET, Context};
@@ -49,6 +52,7 @@ use crate::decode::Class;
 use crate::deliver::{HostGone, Mapped, Queue, Writer};
 use crate::emit::GsOffset;
 use crate::region::Range;
+use crate::served::{Message, Sent};
 use crate::slot;
 use crate::thread::Thread;
 
@@ -193,6 +197,15 @@ impl Asked {
         last.map_or(0, |(_, tag)| *tag)
     }
 
+    /// Whether any message goes to a queue.
+    pub fn sends_to(&self, queue: u8) -> bool {
+        let to = |action: Action| match action {
+            Action::Send(queues) => queues.hold(queue),
+            _ => false,
+        };
+        self.program.code().iter().any(|i| to(i.action))
+    }
+
     /// The process goes on in a slot of its own, in which nothing is told yet.
     pub fn in_new_slot(&mut self) {
         self.read = 0;
@@ -275,66 +288,75 @@ pub fn crossed(thread: &mut Thread, context: &mut Context) -> Result<(), HostGon
     context.regs[1] = context.spill_rcx;
     // SAFETY: sites stay.
     let site: &'static Site = unsafe { &*(crossing.site as *const Site) };
-    let Some(asking) = thread.asking.as_deref_mut() else {
+    let Some(mut asking) = thread.asking.take() else {
         return Ok(());
     };
-    let machine = AtProbe {
-        context,
-        rdx: match crossing.flags & Crossing::RDX_IN_SLOT {
-            0 => context.regs[2],
-            _ => context.spill_rdx,
-        },
-    };
-    let area = thread.process.queue.mapped().queries();
-    if crossing.flags & Crossing::SECOND != 0 {
-        // Begun by another instruction that has not come to its end.
-        let Some((_, facts)) = asking
-            .begun
-            .take_if(|(begun, _)| core::ptr::eq(*begun, site))
-        else {
-            context.begun = 0;
-            return Ok(());
-        };
-        let facts = site.observation.late(&machine, facts);
-        context.begun = 0;
-        return asking.ask(site, facts, &mut thread.writer, &thread.process.queue, area);
-    }
-    let seen = &area.seen[site.entry.number()];
-    let left = asking.engine.profiled(site.entry).unwrap_or(0) as u32;
-    let number = site.entry.number();
-    let executed = core::mem::replace(&mut asking.drawn[number], left).max(1);
-    add(&seen.executed, executed.into());
-    add(&seen.profiled, 1);
-    let facts = site.observation.early(&machine);
-    let facts = facts.with(Field::Thread, thread.writer.number.into());
-    if crossing.flags & Crossing::FIRST != 0 {
-        asking.begun = Some((site, facts));
-        context.begun = 1;
-        context.left[number] = left;
-        return Ok(());
-    }
-    let facts = match site.when() {
-        When::After => site.observation.late(&machine, facts),
-        When::Before | When::Both => facts,
-    };
-    context.left[number] = left;
-    asking.ask(site, facts, &mut thread.writer, &thread.process.queue, area)
+    let done = asking.crossed(thread, context, site, crossing);
+    thread.asking = Some(asking);
+    done
 }
 
 impl Asking {
+    /// A probe of the thread's own has crossed over.
+    fn crossed(
+        &mut self,
+        thread: &mut Thread,
+        context: &mut Context,
+        site: &'static Site,
+        crossing: Crossing,
+    ) -> Result<(), HostGone> {
+        let machine = AtProbe {
+            context,
+            rdx: match crossing.flags & Crossing::RDX_IN_SLOT {
+                0 => context.regs[2],
+                _ => context.spill_rdx,
+            },
+        };
+        let area = thread.process.queue.mapped().queries();
+        if crossing.flags & Crossing::SECOND != 0 {
+            // Begun by another instruction that has not come to its end.
+            let Some((_, facts)) = self.begun.take_if(|(begun, _)| core::ptr::eq(*begun, site))
+            else {
+                context.begun = 0;
+                return Ok(());
+            };
+            let facts = site.observation.late(&machine, facts);
+            context.begun = 0;
+            return self.ask(site, facts, thread, area);
+        }
+        let seen = &area.seen[site.entry.number()];
+        let left = self.engine.profiled(site.entry).unwrap_or(0) as u32;
+        let number = site.entry.number();
+        let executed = core::mem::replace(&mut self.drawn[number], left).max(1);
+        add(&seen.executed, executed.into());
+        add(&seen.profiled, 1);
+        let facts = site.observation.early(&machine);
+        let facts = facts.with(Field::Thread, thread.writer.number.into());
+        if crossing.flags & Crossing::FIRST != 0 {
+            self.begun = Some((site, facts));
+            context.begun = 1;
+            context.left[number] = left;
+            return Ok(());
+        }
+        let facts = match site.when() {
+            When::After => site.observation.late(&machine, facts),
+            When::Before | When::Both => facts,
+        };
+        context.left[number] = left;
+        self.ask(site, facts, thread, area)
+    }
+
     /// Executes the query.
     fn ask(
         &mut self,
         site: &Site,
         facts: Facts,
-        writer: &mut Writer,
-        queue: &Queue,
+        thread: &mut Thread,
         area: &Queries,
     ) -> Result<(), HostGone> {
         let record = Record::pack(&facts, site.control.fields);
         let mut out = Out {
-            writer,
-            queue,
+            thread,
             area,
             words: site.control.fields.len() as u8,
             gone: Ok(()),
@@ -362,10 +384,29 @@ fn add(to: &AtomicU64, n: u64) {
     to.fetch_add(n, Ordering::Relaxed);
 }
 
+/// Writes a message to the thread's chunk, for the host.
+pub fn to_host(writer: &mut Writer, queue: &Queue, message: &Message) -> Result<(), HostGone> {
+    let number = message[MESSAGE_WORDS] as u32;
+    let words = Header::decode(number).map_or(0, |header| usize::from(header.words));
+    let to = writer.at();
+    // SAFETY: the write pointer leads to room for a whole record.
+    unsafe { (to as *mut u32).write_unaligned(number) };
+    let mut next = to + 4;
+    for word in &message[..words] {
+        // SAFETY: as above.
+        unsafe { (next as *mut u64).write_unaligned(*word) };
+        next += 8;
+    }
+    writer.set(next);
+    match (next as usize & 0xffff) < FULL_WINDOW {
+        true => queue.publish(writer),
+        false => Ok(()),
+    }
+}
+
 /// Where messages go.
 struct Out<'a> {
-    writer: &'a mut Writer,
-    queue: &'a Queue,
+    thread: &'a mut Thread,
     area: &'a Queries,
     words: u8,
     gone: Result<(), HostGone>,
@@ -373,13 +414,29 @@ struct Out<'a> {
     acted: bool,
 }
 
+impl Out<'_> {
+    /// Sends a message to whoever serves its queue.
+    fn send(&mut self, done: &Acted, message: &Message, drop: bool) -> Result<(), HostGone> {
+        let queue = &self.thread.process.queue;
+        match self.thread.send(message, drop)? {
+            Sent::There | Sent::Later => {
+                add(&done.served, 1);
+                add(&done.sent, 1);
+            }
+            Sent::Dropped => add(&done.dropped, 1),
+            Sent::NotOpen if drop && queue.is_behind() => add(&done.dropped, 1),
+            Sent::NotOpen => {
+                add(&done.sent, 1);
+                to_host(&mut self.thread.writer, queue, message)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Sink for Out<'_> {
     fn message(&mut self, at: QueryPc, queue: u8, record: &Record, drop: bool) {
-        let done = &self.area.done[at.number()];
         self.acted = true;
-        if drop && self.queue.is_behind() {
-            return add(&done.dropped, 1);
-        }
         if self.gone.is_err() {
             return;
         }
@@ -388,20 +445,12 @@ impl Sink for Out<'_> {
             queue,
             words: self.words,
         };
-        let to = self.writer.at();
-        // SAFETY: the write pointer leads to room for a whole record.
-        unsafe { (to as *mut u32).write_unaligned(header.encode()) };
-        let mut next = to + 4;
-        for word in &record.0[..usize::from(self.words)] {
-            // SAFETY: as above.
-            unsafe { (next as *mut u64).write_unaligned(*word) };
-            next += 8;
-        }
-        self.writer.set(next);
-        add(&done.sent, 1);
-        if next as usize & 0xffff < FULL_WINDOW {
-            self.gone = self.queue.publish(self.writer);
-        }
+        let mut message = [0; MESSAGE_WORDS + 1];
+        message[..MESSAGE_WORDS].copy_from_slice(&record.0);
+        let sender = u64::from(self.thread.writer.number) << 32;
+        message[MESSAGE_WORDS] = sender | u64::from(header.encode());
+        let done = &self.area.done[at.number()];
+        self.gone = self.send(done, &message, drop);
     }
 
     /// The host hands over no program that interrupts.

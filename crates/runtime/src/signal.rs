@@ -171,8 +171,8 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
     let thread = unsafe { Thread::of(context) };
     let caused = is_synchronous(signal) && info.code > 0;
     let pc = frame.rip;
-    if caused && Landmarks::peek().contains(&pc) {
-        frame.rip = Landmarks::peek_failed();
+    if caused && let Some(failed) = Landmarks::missed(pc) {
+        frame.rip = failed;
         return 0;
     }
     let told;

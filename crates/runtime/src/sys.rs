@@ -380,6 +380,32 @@ pub fn futex_wake(word: &AtomicU32, count: u32, private: bool) {
     futex(word, nr::FUTEX_WAKE, count, None, private);
 }
 
+/// As [`futex_wait_unless`], on a word of the app's that may not be there.
+///
+/// # Safety
+/// `pending` must be valid.
+pub unsafe fn wait_there(address: u64, value: u32, nanos: u64, pending: *const u32) {
+    let spec = [0, nanos];
+    let operation = u64::from(nr::FUTEX_WAIT);
+    let args = [address, operation, value.into(), spec.as_ptr() as u64, 0, 0];
+    // SAFETY: the kernel looks whether the word is there; the caller answers for `pending`.
+    let _ = unsafe { arch::unless_pending(u64::from(nr::__NR_futex), &raw const args, pending) };
+}
+
+/// As [`futex_wake`], on a word of the app's that may not be there.
+pub fn wake_there(address: u64, count: u32) {
+    let args = [
+        address,
+        u64::from(nr::FUTEX_WAKE),
+        u64::from(count),
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: no memory is written.
+    let _ = unsafe { call(nr::__NR_futex, args) };
+}
+
 /// Nanoseconds of the monotonic clock.
 pub fn monotonic() -> u64 {
     clock(nr::CLOCK_MONOTONIC)

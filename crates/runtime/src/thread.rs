@@ -53,6 +53,7 @@ use crate::lock::Lock;
 use crate::native;
 use crate::query::Asking;
 use crate::region::Range;
+use crate::served::{Queues, Serving};
 use crate::signal::{self, Actions, AltStack, Pending};
 use crate::slot;
 use crate::start;
@@ -70,6 +71,8 @@ pub struct Process {
     pub runtime: Lock<Runtime>,
     /// The queue.
     pub queue: Queue,
+    /// Queues that the app serves.
+    pub served: Queues,
     /// The runtime's own code.
     pub image: Range,
     /// The process that has windows.
@@ -88,6 +91,7 @@ impl Process {
         Self {
             runtime: Lock::new(runtime),
             queue,
+            served: Queues::new(),
             image,
             pid: AtomicU32::new(0),
             leaving: AtomicU32::new(0),
@@ -176,6 +180,8 @@ pub struct Thread {
     pub made: Option<i64>,
     /// What it is asked.
     pub asking: Option<Box<Asking>>,
+    /// Its part of queues that the app serves.
+    pub serving: Serving,
     /// Its bank of counters.
     pub bank: Option<u32>,
     /// It holds the runtime's lock while it starts a process.
@@ -299,6 +305,7 @@ impl Thread {
             filled: 0,
             made: None,
             asking: None,
+            serving: Serving::default(),
             bank: None,
             forking: false,
             fork_mask: 0,
@@ -499,6 +506,7 @@ impl Thread {
             return self.exit_spawned(number, status);
         }
         let process = self.process;
+        self.serve_no_more();
         process.queue.hand_in(&mut self.writer);
         self.end_bank();
         let last = {
@@ -571,6 +579,7 @@ pub unsafe extern "C" fn begin(context: &mut Context) {
     }
     let pc = context.next_pc;
     process.runtime.lock().go(thread, context, pc, None, false);
+    thread.run_errand(context);
 }
 
 const _: () = {

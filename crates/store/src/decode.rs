@@ -334,6 +334,7 @@ fn queries(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
     for _ in 0..cursor.number()? {
         queries.done.push(Acted {
             sent: cursor.number()?,
+            served: cursor.number()?,
             dropped: cursor.number()?,
             counted: cursor.number()?,
         });

@@ -74,7 +74,7 @@ fn queries<W: Write>(queries: &Queries, out: &mut Writer<W>) -> io::Result<()> {
     }
     put(&mut raw, queries.done.len() as u64);
     for done in &queries.done {
-        for number in [done.sent, done.dropped, done.counted] {
+        for number in [done.sent, done.served, done.dropped, done.counted] {
             put(&mut raw, number);
         }
     }

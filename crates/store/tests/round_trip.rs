@@ -98,8 +98,9 @@ fn queries() -> impl Strategy<Value = Queries> {
         profiled,
         acted,
     });
-    let done = any::<[u64; 3]>().prop_map(|[sent, dropped, counted]| Acted {
+    let done = any::<[u64; 4]>().prop_map(|[sent, served, dropped, counted]| Acted {
         sent,
+        served,
         dropped,
         counted,
     });
@@ -296,7 +297,7 @@ fn other_versions_and_foreign_files_are_named() {
     bytes[8] = 9;
     let error = decode(&bytes).expect_err("version 9").to_string();
     assert!(
-        error.contains("version 9") && error.contains("reads version 5"),
+        error.contains("version 9") && error.contains("reads version 6"),
         "{error}"
     );
     for (content, words) in [

@@ -6,6 +6,7 @@ mod changes;
 mod conform;
 mod corpus;
 mod counts;
+mod gc;
 mod instructions;
 mod latency;
 mod queries;
@@ -31,6 +32,8 @@ cargo xtask windows                what a window of N instructions costs
 cargo xtask budget [--rounds N] [NAME…]   what `record --budget` costs, on long runs of the corpus
 cargo xtask changes                what it costs when code changes
 cargo xtask queries                what queries cost, by what they ask
+cargo xtask gc [--rounds N]        what a store barrier by query costs, beside one that is compiled in
+cargo xtask gc stress [STORES]     such a collector checked against one that stops the program
 cargo xtask returns                what calls and returns cost, in each way of treating them
 cargo xtask instructions           instructions a tuple of each compressor, under valgrind
 cargo xtask real [NAME…]           servers, build systems, JITs, debuggers: same behaviour
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         "budget" => budget::run(&rest),
         "changes" => changes::run(),
         "queries" => queries::run(),
+        "gc" => gc::run(&rest),
         "returns" => returns::run(),
         "instructions" => instructions::run(),
         "real" => real::run(&rest),

@@ -118,6 +118,10 @@ pub(super) const NOT_SUPPORTED: &[Section] = &[
                 "what a query tells of memory that another thread writes at the same time",
                 "it is read behind the instruction",
             ),
+            (
+                "more than 16 queues at a time that a program serves itself",
+                "each thread that sends is looked for in a table of them when one is closed",
+            ),
         ],
     },
     Section {

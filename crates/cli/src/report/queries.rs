@@ -19,8 +19,8 @@ struct Answer<'p> {
     query: Query,
     /// Executions of its instructions, records made, and those that were not filtered out.
     seen: [u64; 3],
-    /// Messages sent and dropped, records counted.
-    done: [u64; 3],
+    /// Messages sent, those of them that the program served itself, and those dropped; records counted.
+    done: [u64; 4],
     /// Most frequent first.
     messages: Vec<(&'p Told, u64)>,
 }
@@ -36,14 +36,15 @@ fn answers<'p>(program: &Program, known: &'p Queries) -> Vec<Answer<'p>> {
                 }
             }
         }
-        let mut done = [0_u64; 3];
+        let mut done = [0_u64; 4];
         for of in known
             .done
             .iter()
             .skip(query.code.start)
             .take(query.code.len())
         {
-            for (sum, n) in done.iter_mut().zip([of.sent, of.dropped, of.counted]) {
+            let numbers = [of.sent, of.served, of.dropped, of.counted];
+            for (sum, n) in done.iter_mut().zip(numbers) {
                 *sum = sum.saturating_add(n);
             }
         }
@@ -87,7 +88,7 @@ pub(super) fn write(
     for answer in answers(&program, queries) {
         let [executed, profiled, acted] = answer.seen.map(grouped);
         let filtered = grouped(answer.seen[1].saturating_sub(answer.seen[2]));
-        let [sent, dropped, counted] = answer.done;
+        let [sent, served, dropped, counted] = answer.done;
         writeln!(
             out,
             "# {}",
@@ -102,6 +103,9 @@ pub(super) fn write(
             "#   {executed} executed{up_to}, {profiled} profiled, {filtered} filtered out, {acted} acted on: {} sent",
             grouped(sent)
         )?;
+        if served > 0 {
+            write!(out, ", {} of them to the program itself", grouped(served))?;
+        }
         if dropped > 0 {
             write!(out, ", {} DROPPED", grouped(dropped))?;
         }
@@ -240,12 +244,13 @@ pub(super) fn json<W: Write>(
         }
         json.end_array()?;
         let [executed, profiled, acted] = answer.seen;
-        let [sent, dropped, counted] = answer.done;
+        let [sent, served, dropped, counted] = answer.done;
         for (name, number) in [
             ("executed", executed),
             ("profiled", profiled),
             ("filtered", profiled.saturating_sub(acted)),
             ("sent", sent),
+            ("served_by_program", served),
             ("dropped", dropped),
             ("counted", counted),
         ] {
@@ -258,6 +263,7 @@ pub(super) fn json<W: Write>(
             json.text("clause", &clause(&program.code()[at], answer.query.fields))?;
             let done = queries.done.get(at).copied().unwrap_or_default();
             json.number("sent", done.sent)?;
+            json.number("served_by_program", done.served)?;
             json.number("dropped", done.dropped)?;
             json.number("counted", done.counted)?;
             json.end_object()?;

@@ -7,6 +7,16 @@ fn instruction(word: u64) -> Instruction {
 }
 
 #[test]
+fn queues_hold_those_from_the_first_on() {
+    let queues = Queues {
+        first: 4,
+        count: 3,
+        drop: false,
+    };
+    assert!((0..=255).all(|n| queues.hold(n) == (4..7).contains(&n)));
+}
+
+#[test]
 fn bits_are_where_the_manual_says() {
     // if op1 <> 0 then send 3 stop else stop, op1 in word 0.
     let word = 2 | 14 << 4 | 2 << 45 | 2 << 47 | 1 << 49 | 3 << 52;

@@ -133,7 +133,7 @@ mod message;
 mod peek;
 
 pub use calls::{CALLED_OFF, sigreturn, unless_pending};
-pub use peek::peek;
+pub use peek::{peek, poke};
 
 /// Defines an entry that notes its reason and goes on in [`enter`].
 macro_rules! entry {
@@ -448,14 +448,13 @@ impl Landmarks {
         message::trommel_tally as *const () as u64
     }
 
-    /// Reading what may not be there.
-    pub fn peek() -> core::ops::Range<u64> {
-        peek::peek as *const () as u64..Self::peek_failed()
-    }
-
-    /// Where that goes on when it is not.
-    pub fn peek_failed() -> u64 {
-        peek::trommel_peek_failed as *const () as u64
+    /// Where an access to what may not be there goes on when it is not, if `pc` is one.
+    pub fn missed(pc: u64) -> Option<u64> {
+        let peek = peek::peek as *const () as u64..peek::trommel_peek_failed as *const () as u64;
+        let poke = peek::poke as *const () as u64..peek::trommel_poke_failed as *const () as u64;
+        let accesses = [peek, poke];
+        let found = accesses.into_iter().find(|access| access.contains(&pc));
+        found.map(|access| access.end)
     }
 
     /// The landing place of `rt_sigreturn`: all registers are the app's there.

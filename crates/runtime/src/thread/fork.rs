@@ -200,6 +200,8 @@ impl Thread {
             take_slot(process.queue.mapped(), &runtime, number)?;
             process.queue.start_over();
             self.alone(&mut runtime);
+            process.served.forget();
+            self.forget_spilled();
             self.own_tables(&mut runtime).map_err(|_| NoSlot)?;
             self.writer.number = 1;
             self.writer.tid = sys::gettid() as u32;
@@ -227,6 +229,7 @@ impl Thread {
         signal::set_mask(self.fork_mask);
         let next = context.next_pc;
         process.runtime.lock().go(self, context, next, None, false);
+        self.run_errand(context);
         Ok(())
     }
 
