@@ -21,6 +21,7 @@ mod query;
 mod record;
 mod report;
 mod run;
+mod services;
 mod stats;
 mod stream;
 mod values;
