@@ -69,6 +69,7 @@ Examples:
   trommel record --stream s.tstream -- ./app     also keep every event, in order
   trommel record --only libz.so.1 -- ./app       only code of one library
   trommel record -q stores.rpa -- ./app          what a relational query asks (docs/query.md)
+  trommel record -q edges.rpa --service 1=./edges.so -- ./app   its messages for queue 1 to a library
   trommel record -- sh -c './app; ./app'         a script, with every process that it starts
   trommel record --budget 1 -- ./app             short looks, for 1 % of the run: estimates
 

@@ -17,6 +17,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
 use std::mem::ManuallyDrop;
@@ -104,7 +105,7 @@ pub enum NotLoaded {
     File(io::Error),
     /// The loader refuses it.
     #[error("it is not a library that can be loaded: {0}; build it with -shared -fPIC")]
-    Library(libloading::Error),
+    Library(String),
     /// Another kind of library.
     #[error(
         "it is a library, but no service: it does not export the function {SYMBOL}, see include/trommel_service.h"
@@ -156,7 +157,7 @@ impl Foreign {
         // they may do.
         let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) };
         // What it has started or registered may outlive any use of ours.
-        let library = ManuallyDrop::new(library.map_err(NotLoaded::Library)?);
+        let library = ManuallyDrop::new(library.map_err(refusal)?);
         // SAFETY: the function has this type: that is the contract of the name.
         let exported =
             unsafe { library.get::<unsafe extern "C" fn() -> *const RawHead>(SYMBOL.as_bytes()) };
@@ -181,6 +182,12 @@ impl Foreign {
     pub fn name(&self) -> &str {
         &self.name
     }
+}
+
+/// What the loader says.
+fn refusal(error: libloading::Error) -> NotLoaded {
+    let said = error.source().map(ToString::to_string);
+    NotLoaded::Library(said.unwrap_or_else(|| error.to_string()))
 }
 
 /// Checks the table that a library has returned.
