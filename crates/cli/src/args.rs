@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// Run a program and collect its events into a profile.
-    Record(RecordArgs),
+    Record(Box<RecordArgs>),
     /// Run a program faster: its hot paths are found and laid out anew while it runs.
     Run(RunArgs),
     /// Show a profile: the hottest branches, calls and values.
