@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// Run a program and collect its events into a profile.
-    Record(RecordArgs),
+    Record(Box<RecordArgs>),
     /// Run a program faster: its hot paths are found and laid out anew while it runs.
     Run(RunArgs),
     /// Show a profile: the hottest branches, calls and values.
@@ -69,6 +69,7 @@ Examples:
   trommel record --stream s.tstream -- ./app     also keep every event, in order
   trommel record --only libz.so.1 -- ./app       only code of one library
   trommel record -q stores.rpa -- ./app          what a relational query asks (docs/query.md)
+  trommel record -q edges.rpa --service 1=./edges.so -- ./app   its messages for queue 1 to a library
   trommel record -- sh -c './app; ./app'         a script, with every process that it starts
   trommel record --budget 1 -- ./app             short looks, for 1 % of the run: estimates
 
@@ -87,6 +88,11 @@ pub(crate) struct RecordArgs {
     /// Also write each message of the queries to FILE, a line of JSON each, in the order of each thread
     #[arg(long, value_name = "FILE", requires = "query")]
     pub(crate) messages: Option<PathBuf>,
+
+    /// Also give the messages for queue QUEUE to the service in the library LIB, which gets ARGUMENT as it is
+    /// (docs/query.md); can be repeated
+    #[arg(long, value_name = "QUEUE=LIB[:ARGUMENT]", requires = "query", value_parser = parse_service)]
+    pub(crate) service: Vec<ServiceSpec>,
 
     /// Compressor: exact, P256, R256, CR256, H[P256]2048, each with +A16 behind it if wanted
     #[arg(short, long = "compress", value_name = "SPEC", default_value = "exact")]
@@ -523,6 +529,36 @@ fn parse_number(text: &str) -> Result<u64, String> {
 
 fn parse_kind(text: &str) -> Result<Kind, String> {
     text.parse::<Kind>().map_err(|e| e.to_string())
+}
+
+/// A service named on the command line.
+#[derive(Clone, Debug)]
+pub(crate) struct ServiceSpec {
+    /// As it was written.
+    pub(crate) name: String,
+    pub(crate) queue: u8,
+    pub(crate) library: PathBuf,
+    pub(crate) argument: String,
+}
+
+fn parse_service(text: &str) -> Result<ServiceSpec, String> {
+    let form = "write QUEUE=LIB or QUEUE=LIB:ARGUMENT, such as 1=./edges.so";
+    let Some((queue, rest)) = text.split_once('=') else {
+        return Err(form.into());
+    };
+    let queue = queue
+        .parse()
+        .map_err(|_| format!("`{queue}` is not the number of a queue, 0 to 255: {form}"))?;
+    let (library, argument) = rest.split_once(':').unwrap_or((rest, ""));
+    match library {
+        "" => Err(format!("no library is named: {form}")),
+        _ => Ok(ServiceSpec {
+            name: text.to_owned(),
+            queue,
+            library: library.into(),
+            argument: argument.to_owned(),
+        }),
+    }
 }
 
 fn parse_kinds(text: &str) -> Result<KindSet, String> {

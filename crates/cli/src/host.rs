@@ -13,6 +13,7 @@ use trommel_host::queries::Question;
 use trommel_host::record::{self, Engine, RecordError, RecordOptions, Recording};
 use trommel_host::running::{self, Refusal};
 use trommel_host::sampling::Sampling;
+use trommel_host::service::Foreign;
 use trommel_host::tracing::Tracing;
 use trommel_profile::Profile;
 use trommel_query::Program as Query;
@@ -47,6 +48,8 @@ pub(crate) struct Options {
     pub(crate) question: Option<Query>,
     /// Where messages of queries go.
     pub(crate) messages: Option<PathBuf>,
+    /// What else they go to.
+    pub(crate) services: Vec<Foreign>,
     /// Where every event goes, in order.
     pub(crate) stream: Option<PathBuf>,
     /// Ends the program once the stream has this many events.
@@ -113,6 +116,7 @@ fn to_host(options: Options) -> Result<RecordOptions> {
             Box::leak(Box::new(Question { program, seed }))
         }),
         messages: options.messages,
+        services: options.services,
         stream: options.stream,
         stream_limit: options.stream_limit,
         memory: options.memory,

@@ -21,6 +21,7 @@ mod query;
 mod record;
 mod report;
 mod run;
+mod services;
 mod stats;
 mod stream;
 mod values;
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
         Err(answer) => return said(&answer),
     };
     let done = match arguments.command {
-        Command::Record(args) => record::run(args),
+        Command::Record(args) => record::run(*args),
         Command::Run(args) => run::run(args),
         Command::Report(args) => report::run(&args),
         Command::Values(args) => values::run(&args),

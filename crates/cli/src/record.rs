@@ -27,6 +27,7 @@ use crate::others::Others;
 use crate::output;
 use crate::query;
 use crate::report::summary;
+use crate::services;
 
 /// Windows in a second where only their length is given.
 const USUAL_RATE: f64 = 1000.0;
@@ -38,6 +39,10 @@ const USUAL_KINDS: [Kind; 3] = [Kind::Edge, Kind::Call, Kind::Value];
 pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     let compressor = compress::parse(&args.compressor)?;
     let question = args.query.as_deref().map(query::question).transpose()?;
+    let services = match &question {
+        None => Vec::new(),
+        Some(question) => services::load(&args.service, question)?,
+    };
     let kinds = args.events.unwrap_or(match question {
         None => USUAL_KINDS.into_iter().collect(),
         Some(_) => KindSet::NONE,
@@ -76,6 +81,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         kinds,
         question,
         messages: args.messages,
+        services,
         compressor,
         stream: args.stream,
         stream_limit: args.stream_limit,

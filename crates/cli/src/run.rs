@@ -37,6 +37,7 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
     let options = Options {
         question: None,
         messages: None,
+        services: Vec::new(),
         program,
         arguments: args.program,
         inherited: inherited::inherited(),

@@ -89,7 +89,10 @@ fn stage() -> Result<Scratch, String> {
         mkdir -p docs/lab
         trommel stream convert -e value app.tstream gcc.value.raw16.zst
         printf 'for opSTORE 1 always collect op1;\n    send 3 stop;\n' > stores.rpa
-        trommel query asm -o stores.bin stores.rpa"#;
+        trommel query asm -o stores.bin stores.rpa
+        printf 'for opBRANCH * every 256 collect pc misc;\n    send 1 stop;\n' > edges.rpa
+        ln -s "$WORKSPACE/include" "$WORKSPACE/examples" .
+        cc -O2 -shared -fPIC -I include -o edges.so examples/service/edges.c"#;
     let ended = shell(script, scratch.dir())?;
     match ended.status.success() {
         true => Ok(scratch),
@@ -104,6 +107,7 @@ fn shell(script: &str, dir: &Path) -> Result<Output, String> {
         .args(["300", "bash", "-c", script])
         .current_dir(dir)
         .env("PATH", format!("{}:{path}", bin.display()))
+        .env("WORKSPACE", workspace())
         .env("XDG_CACHE_HOME", dir.join("cache"))
         .stdin(Stdio::null())
         .output()

@@ -24,7 +24,7 @@ use trommel_queue::queries::{self as shared, Header, INSTRUCTIONS, MAX_RANGES};
 use trommel_symbol::{Files, Symbols};
 
 use crate::modules::Modules;
-use crate::service::{Message, Service, Tabulate, Write};
+use crate::service::{Instance, Message, Service, Tabulate, Write};
 
 /// What is asked in a run.
 #[derive(Clone, Debug)]
@@ -130,16 +130,19 @@ pub struct Answers {
     met: Vec<bool>,
     tabulate: Tabulate,
     write: Option<Rc<RefCell<Write>>>,
+    services: Vec<Instance>,
     pid: u32,
 }
 
 impl Answers {
-    /// Those of the process `pid`, which runs the program file `main`. `write`: where messages are written.
+    /// Those of the process `pid`, which runs the program file `main`. `write`: where messages are written; `services`: those of
+    /// libraries.
     pub fn new(
         asked: &'static Question,
         main: &Path,
         files: &'static Files,
         write: Option<Rc<RefCell<Write>>>,
+        services: Vec<Instance>,
         pid: u32,
     ) -> Self {
         let mut places = vec![0; asked.program.code().len()];
@@ -157,6 +160,7 @@ impl Answers {
             told: 0,
             tabulate: Tabulate::default(),
             write,
+            services,
             pid,
         }
     }
@@ -239,6 +243,9 @@ impl Answers {
         if let Some(write) = &self.write {
             write.borrow_mut().message(&message, modules);
         }
+        for service in &mut self.services {
+            service.message(&message, modules);
+        }
     }
 
     /// Regions are about to be replaced: what names their addresses is given its place.
@@ -281,6 +288,9 @@ impl Answers {
             .collect(),
             messages,
             untabulated,
+            services: (self.services.into_iter())
+                .map(|service| service.finish(self.pid, modules))
+                .collect(),
         }
     }
 }

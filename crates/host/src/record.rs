@@ -27,6 +27,7 @@ use crate::process::Identity;
 use crate::queries::Question;
 use crate::sampling::Sampling;
 use crate::series::{Figures, Sample};
+use crate::service::Foreign;
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::stream::Pending;
@@ -61,6 +62,8 @@ pub struct RecordOptions {
     pub question: Option<&'static Question>,
     /// Where their messages are written, too.
     pub messages: Option<PathBuf>,
+    /// What else they go to.
+    pub services: Vec<Foreign>,
     /// Traces. With events there are none.
     pub tracing: Tracing,
     /// Looks at the program in windows only.
@@ -165,6 +168,14 @@ pub enum RecordError {
         path: PathBuf,
         /// Why.
         error: std::io::Error,
+    },
+    /// A service that cannot do its work.
+    #[error("service {name}: {why}")]
+    Service {
+        /// What it is called.
+        name: String,
+        /// As it says.
+        why: String,
     },
     /// No stream file.
     #[error("{}: cannot write the event stream: {error}", .path.display())]

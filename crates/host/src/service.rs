@@ -1,5 +1,7 @@
 //! Services: what is done with the messages of queries.
 
+mod foreign;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -12,6 +14,8 @@ use trommel_queue::dict::TargetPc;
 use trommel_queue::queries::{Header, MESSAGE_WORDS};
 
 use crate::modules::Modules;
+
+pub use foreign::{Foreign, Instance, NotLoaded};
 
 /// A message.
 #[derive(Clone, Copy, Debug)]

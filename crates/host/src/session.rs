@@ -53,7 +53,7 @@ use crate::record::{Engine, RecordError, RecordOptions, Recording};
 use crate::relatives::Relatives;
 use crate::sampling;
 use crate::series::{self, Series};
-use crate::service::Write;
+use crate::service::{Instance, Write};
 use crate::shared::{Asked, Counts, Shared, Terms};
 use crate::stream::{Pending, StreamFile};
 use crate::toll::Toll;
@@ -112,6 +112,8 @@ pub struct Session<'a> {
     limited: bool,
     /// Where messages of queries are written.
     messages: Option<Rc<RefCell<Write>>>,
+    /// Services of libraries for the first process, until it begins.
+    services: Option<Vec<Instance>>,
 }
 
 /// What the program itself counts. Paths and values, where the order of events does not matter; the events of a stratified sampler, where all are wanted and nowhere else, and values need not be
@@ -150,6 +152,21 @@ fn messages_for(options: &RecordOptions) -> Result<Option<Rc<RefCell<Write>>>, R
     Ok(Some(Rc::new(RefCell::new(write))))
 }
 
+/// Services of libraries for the first process.
+fn first_services(options: &RecordOptions) -> Result<Vec<Instance>, RecordError> {
+    let begin = |of| {
+        let instance = Instance::begin(of);
+        match instance.failure() {
+            None => Ok(instance),
+            Some(why) => Err(RecordError::Service {
+                name: of.name().to_owned(),
+                why: why.to_owned(),
+            }),
+        }
+    };
+    options.services.iter().map(begin).collect()
+}
+
 const BRIEF: Duration = Duration::from_millis(2);
 
 impl<'a> Session<'a> {
@@ -162,6 +179,7 @@ impl<'a> Session<'a> {
         others: &'a mut dyn FnMut(Profile, Engine),
     ) -> Result<Self, RecordError> {
         let messages = messages_for(options)?;
+        let services = Some(first_services(options)?);
         Ok(Self {
             options,
             notice,
@@ -198,6 +216,7 @@ impl<'a> Session<'a> {
             host_before: host_cpu(),
             limited: false,
             messages,
+            services,
         })
     }
 
@@ -236,7 +255,11 @@ impl<'a> Session<'a> {
         if let Some(question) = self.options.question {
             let write = self.messages.clone();
             let pid = identity.pid.as_raw() as u32;
-            folder = folder.of_queries(Answers::new(question, program, self.files, write, pid));
+            let services = self.services.take();
+            let services = services
+                .unwrap_or_else(|| self.options.services.iter().map(Instance::begin).collect());
+            let answers = Answers::new(question, program, self.files, write, services, pid);
+            folder = folder.of_queries(answers);
         }
         let windows = self.windows(identity.pid, first);
         self.relatives.has_begun(identity.pid);

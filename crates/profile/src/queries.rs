@@ -19,6 +19,27 @@ pub struct Queries {
     pub messages: BTreeMap<Told, u64>,
     /// Messages beyond those that memory was kept for: they were not told apart.
     pub untabulated: u64,
+    /// What services in libraries made of them.
+    pub services: Vec<Served>,
+}
+
+/// What a service in a library made of its messages: a table, of rows that have a count.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Served {
+    /// As it was named to the command.
+    pub name: String,
+    /// Messages that it was given.
+    pub messages: u64,
+    /// Titles of the words of its rows.
+    pub columns: Vec<String>,
+    /// Which of them are those of places, by bit.
+    pub places: u8,
+    /// Counts of its rows.
+    pub rows: BTreeMap<Vec<u64>, u64>,
+    /// Counts of rows that were not kept.
+    pub lost: u64,
+    /// When it failed, and why.
+    pub failures: Vec<String>,
 }
 
 /// Executions of the instructions that a table entry is about.
@@ -87,5 +108,45 @@ impl Queries {
             *sum = sum.saturating_add(count);
         }
         self.untabulated = self.untabulated.saturating_add(other.untabulated);
+        for served in other.services {
+            self.serve(served, &place);
+        }
+    }
+
+    /// Adds a table to that of the same service, if it has the same columns.
+    fn serve(&mut self, mut served: Served, place: impl Fn(u64) -> u64) {
+        let rows = std::mem::take(&mut served.rows);
+        let same = |s: &Served| {
+            // Of an instance that could not be created there are none.
+            let none = s.columns.is_empty() || served.columns.is_empty();
+            s.name == served.name
+                && (none || (&s.columns, s.places) == (&served.columns, served.places))
+        };
+        let sum = match self.services.iter().position(same) {
+            Some(n) => {
+                let sum = &mut self.services[n];
+                if sum.columns.is_empty() {
+                    (sum.columns, sum.places) = (served.columns, served.places);
+                }
+                sum.messages = sum.messages.saturating_add(served.messages);
+                sum.lost = sum.lost.saturating_add(served.lost);
+                sum.failures.append(&mut served.failures);
+                sum
+            }
+            None => {
+                self.services.push(served);
+                let last = self.services.len() - 1;
+                &mut self.services[last]
+            }
+        };
+        for (mut row, count) in rows {
+            for (n, word) in row.iter_mut().enumerate() {
+                if sum.places >> n & 1 != 0 {
+                    *word = place(*word);
+                }
+            }
+            let all = sum.rows.entry(row).or_default();
+            *all = all.saturating_add(count);
+        }
     }
 }

@@ -34,10 +34,14 @@ pub(crate) enum Tag {
     Queries = 10,
     /// Their messages.
     Messages = 11,
+    /// What a service in a library made of them.
+    Service = 12,
+    /// Rows of that service.
+    Rows = 13,
 }
 
 impl Tag {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 13] = [
         Self::Head,
         Self::Modules,
         Self::Kind,
@@ -49,6 +53,8 @@ impl Tag {
         Self::Sampled,
         Self::Queries,
         Self::Messages,
+        Self::Service,
+        Self::Rows,
     ];
 }
 

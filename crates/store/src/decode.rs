@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use trommel_profile::queries::{Acted, Queries, Seen, Told};
+use trommel_profile::queries::{Acted, Queries, Seen, Served, Told};
 use trommel_profile::sampled::{Sampled, Windows};
 use trommel_profile::{Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Site, Thread};
 use trommel_tuple::{Kind, ModuleId, Place};
@@ -42,6 +42,8 @@ pub(crate) fn decode(input: impl Read) -> Result<Vec<Profile>, DecodeError> {
             Tag::Sampled => sampled(&mut cursor, profile),
             Tag::Queries => queries(&mut cursor, profile),
             Tag::Messages => messages(&mut cursor, profile),
+            Tag::Service => service(&mut cursor, profile),
+            Tag::Rows => rows(&mut cursor, profile),
             Tag::End => end(&mut cursor, input.number()),
         }
         .map_err(corrupt)?;
@@ -357,6 +359,46 @@ fn messages(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
         let told = Told { at, queue, words };
         if queries.messages.insert(told, cursor.number()?).is_some() {
             return Err("a message is there twice");
+        }
+    }
+    Ok(())
+}
+
+fn service(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
+    fn text(cursor: &mut Cursor<'_>) -> Inside<String> {
+        let text = cursor.bytes()?.to_vec();
+        String::from_utf8(text).map_err(|_| "a text of a service is malformed")
+    }
+    let mut served = Served {
+        name: text(cursor)?,
+        ..Served::default()
+    };
+    for texts in [&mut served.columns, &mut served.failures] {
+        for _ in 0..cursor.number()? {
+            texts.push(text(cursor)?);
+        }
+    }
+    served.places = cursor.byte()?;
+    served.messages = cursor.number()?;
+    served.lost = cursor.number()?;
+    let queries = profile.queries.as_mut();
+    let queries = queries.ok_or("a service comes before its queries")?;
+    queries.services.push(served);
+    Ok(())
+}
+
+fn rows(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
+    let services = profile.queries.as_mut().map(|q| &mut q.services);
+    let served = services.and_then(|s| s.last_mut());
+    let served = served.ok_or("rows come before their service")?;
+    while !cursor.is_empty() {
+        let length = cursor.byte()?;
+        let mut words = Vec::with_capacity(length.into());
+        for _ in 0..length {
+            words.push(cursor.number()?);
+        }
+        if served.rows.insert(words, cursor.number()?).is_some() {
+            return Err("a row is there twice");
         }
     }
     Ok(())

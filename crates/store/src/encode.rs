@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use trommel_profile::queries::{Queries, Told};
+use trommel_profile::queries::{Queries, Served, Told};
 use trommel_profile::sampled::Windows;
 use trommel_profile::{Counted, Origin, Profile, Run, Site, Threads};
 use trommel_tuple::{Kind, Place};
@@ -91,9 +91,40 @@ fn queries<W: Write>(queries: &Queries, out: &mut Writer<W>) -> io::Result<()> {
             raw.clear();
         }
     }
+    if !raw.is_empty() {
+        out.chunk(Tag::Messages, &raw)?;
+    }
+    queries.services.iter().try_for_each(|of| served(of, out))
+}
+
+fn served<W: Write>(of: &Served, out: &mut Writer<W>) -> io::Result<()> {
+    let mut raw = Vec::new();
+    put_bytes(&mut raw, of.name.as_bytes());
+    for texts in [&of.columns, &of.failures] {
+        put(&mut raw, texts.len() as u64);
+        for text in texts {
+            put_bytes(&mut raw, text.as_bytes());
+        }
+    }
+    raw.push(of.places);
+    put(&mut raw, of.messages);
+    put(&mut raw, of.lost);
+    out.chunk(Tag::Service, &raw)?;
+    raw.clear();
+    for (words, count) in &of.rows {
+        raw.push(words.len() as u8);
+        for word in words {
+            put(&mut raw, *word);
+        }
+        put(&mut raw, *count);
+        if raw.len() >= TARGET {
+            out.chunk(Tag::Rows, &raw)?;
+            raw.clear();
+        }
+    }
     match raw.is_empty() {
         true => Ok(()),
-        false => out.chunk(Tag::Messages, &raw),
+        false => out.chunk(Tag::Rows, &raw),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use proptest::prelude::*;
-use trommel_profile::queries::{Acted, Queries, Seen, Told};
+use trommel_profile::queries::{Acted, Queries, Seen, Served, Told};
 use trommel_profile::sampled::{Sampled, Windows};
 use trommel_profile::{
     Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Site, Thread, Threads,
@@ -91,6 +91,29 @@ fn windows() -> impl Strategy<Value = Windows> {
         })
 }
 
+fn served() -> impl Strategy<Value = Served> {
+    let texts = || prop::collection::vec(any::<String>(), 0..4);
+    let words = prop::collection::vec(any::<u64>(), 0..8);
+    (
+        any::<String>(),
+        any::<(u64, u8, u64)>(),
+        texts(),
+        prop::collection::btree_map(words, any::<u64>(), 0..20),
+        texts(),
+    )
+        .prop_map(
+            |(name, (messages, places, lost), columns, rows, failures)| Served {
+                name,
+                messages,
+                columns,
+                places,
+                rows,
+                lost,
+                failures,
+            },
+        )
+}
+
 fn queries() -> impl Strategy<Value = Queries> {
     let blob = || prop::collection::vec(any::<u8>(), 0..20);
     let seen = any::<[u64; 3]>().prop_map(|[executed, profiled, acted]| Seen {
@@ -115,9 +138,10 @@ fn queries() -> impl Strategy<Value = Queries> {
         prop::collection::vec(done, 0..4),
         prop::collection::btree_map(told, any::<u64>(), 0..20),
         any::<u64>(),
+        prop::collection::vec(served(), 0..3),
     )
         .prop_map(
-            |(program, places, unmet, seen, done, messages, untabulated)| Queries {
+            |(program, places, unmet, seen, done, messages, untabulated, services)| Queries {
                 program,
                 places,
                 unmet,
@@ -125,6 +149,7 @@ fn queries() -> impl Strategy<Value = Queries> {
                 done,
                 messages,
                 untabulated,
+                services,
             },
         )
 }

@@ -396,6 +396,7 @@ fn recording() -> Check {
     let options = Options {
         question: None,
         messages: None,
+        services: Vec::new(),
         program,
         arguments: vec!["/bin/true".into()],
         inherited: inherited::inherited(),

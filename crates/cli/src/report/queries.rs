@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use trommel_profile::queries::{Queries, Told};
+use trommel_profile::queries::{Queries, Served, Told};
 use trommel_query::disassemble::{clause, rule};
 use trommel_query::program::Query;
 use trommel_query::{Field, Program, Rate, image};
@@ -138,7 +138,65 @@ pub(super) fn write(
     for rule in unmet(&program, queries) {
         writeln!(out, "# no code was met of: {}", printable(&rule))?;
     }
+    for served in &queries.services {
+        service(out, view, served, top, style)?;
+    }
     Ok(())
+}
+
+/// Rows of a service, largest counts first.
+fn sorted(served: &Served) -> Vec<(&Vec<u64>, u64)> {
+    let mut rows: Vec<(&Vec<u64>, u64)> = served.rows.iter().map(|(row, n)| (row, *n)).collect();
+    rows.sort_by_key(|(row, n)| (Reverse(*n), *row));
+    rows
+}
+
+fn service(
+    out: &mut impl Write,
+    view: &mut View<'_>,
+    served: &Served,
+    top: usize,
+    style: Style,
+) -> io::Result<()> {
+    let title = format!("service {}", printable(&served.name));
+    let messages = grouped(served.messages);
+    writeln!(out, "# {}", style.strong(&title))?;
+    writeln!(out, "#   was given {messages} messages")?;
+    for why in &served.failures {
+        writeln!(out, "#   FAILED {}", printable(why))?;
+    }
+    if served.lost > 0 {
+        let lost = grouped(served.lost);
+        writeln!(
+            out,
+            "#   ROWS WERE NOT KEPT, of a count of {lost}: there were too many"
+        )?;
+    }
+    if served.rows.is_empty() {
+        return Ok(());
+    }
+    let all = served.rows.values().copied().fold(0, u64::saturating_add);
+    let titles = ["count", "%", ""].map(str::to_owned).into_iter();
+    let own = served.columns.iter().map(|title| printable(title));
+    let mut table: Vec<Vec<String>> = vec![titles.chain(own).collect()];
+    for (row, count) in sorted(served).into_iter().take(top) {
+        let first = [
+            grouped(count),
+            format!("{:.1}", percent(count, all)),
+            String::new(),
+        ];
+        let words = row.iter().enumerate();
+        let words = words.map(|(n, word)| match served.places >> n & 1 {
+            0 => format!("{word:#x}"),
+            _ => printable(&view.name(Place::from_word(*word))),
+        });
+        table.push(first.into_iter().chain(words).collect());
+    }
+    columns(out, &table, style)?;
+    match served.rows.len().saturating_sub(top) {
+        0 => Ok(()),
+        n => writeln!(out, "# and {} more rows", grouped(n as u64)),
+    }
 }
 
 fn unmet(program: &Program, queries: &Queries) -> Vec<String> {
@@ -297,6 +355,35 @@ pub(super) fn json<W: Write>(
     json.member_array("tags_without_code")?;
     for rule in unmet(&program, queries) {
         json.element(&rule)?;
+    }
+    json.end_array()?;
+    json.member_array("services")?;
+    for served in &queries.services {
+        json.object()?;
+        json.text("name", &served.name)?;
+        json.number("messages", served.messages)?;
+        json.number("count_not_kept", served.lost)?;
+        for (name, texts) in [("failures", &served.failures), ("columns", &served.columns)] {
+            json.member_array(name)?;
+            for text in texts {
+                json.element(text)?;
+            }
+            json.end_array()?;
+        }
+        json.member_array("rows")?;
+        for (row, count) in sorted(served).into_iter().take(top) {
+            json.object()?;
+            json.number("count", count)?;
+            for ((n, word), title) in row.iter().enumerate().zip(&served.columns) {
+                match served.places >> n & 1 {
+                    0 => json.number(title, *word)?,
+                    _ => place(json, view, title, Place::from_word(*word))?,
+                }
+            }
+            json.end_object()?;
+        }
+        json.end_array()?;
+        json.end_object()?;
     }
     json.end_array()
 }

@@ -1,0 +1,207 @@
+//! Services in libraries: what they make of messages is what `record` makes of them; each thing that can be wrong
+//! with one is told; one that fails does not disturb the program.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use trommel_conformance::exec::{Scratch, cache_dir, trommel, workspace};
+use trommel_conformance::program::compile;
+
+const EDGES: &str = "for opBRANCH * every 16 collect pc misc; send 1 stop;";
+
+/// A library from a C source, built with further flags.
+fn library(source: &str, name: &str, more: &[&str]) -> PathBuf {
+    let dir = cache_dir().join("services");
+    fs::create_dir_all(&dir).expect("a directory");
+    let out = dir.join(name);
+    let include = format!("-I{}", workspace().join("include").display());
+    let flags = ["-O2", "-shared", "-fPIC", &include];
+    let flags: Vec<String> = flags.iter().chain(more).map(|&f| f.to_owned()).collect();
+    compile(&workspace().join(source), &flags, &out).expect("it compiles");
+    out
+}
+
+fn wrong(what: &str) -> PathBuf {
+    let define = format!("-DWRONG_{what}");
+    library("tests/queries/wrong.c", &format!("{what}.so"), &[&define])
+}
+
+/// The example in Rust, by the compiler that builds us.
+fn rust(dir: &Path) -> PathBuf {
+    let out = dir.join("libedges.so");
+    let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let done = Command::new(compiler)
+        .args([
+            "--edition",
+            "2024",
+            "--crate-type",
+            "cdylib",
+            "--crate-name",
+            "edges",
+        ])
+        .args(["-O", "-D", "warnings", "-o"])
+        .arg(&out)
+        .arg(workspace().join("examples/service-rs/src/lib.rs"))
+        .output()
+        .expect("rustc");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{said}");
+    out
+}
+
+/// `record -q QUERY --service …`, of a command.
+fn record(scratch: &Scratch, query: &str, services: &[String], command: &[&str]) -> Output {
+    let file = scratch.path("q.rpa");
+    fs::write(&file, query).expect("written");
+    let mut record = Command::new(trommel().expect("the command"));
+    record.arg("record").arg("-q").arg(&file);
+    for service in services {
+        record.arg("--service").arg(service);
+    }
+    record.arg("-o").arg(scratch.path("data")).arg("--");
+    record.args(command).output().expect("it runs")
+}
+
+fn report(scratch: &Scratch) -> Value {
+    let mut report = Command::new(trommel().expect("the command"));
+    report.args(["report", "--top", "1000000", "--json"]);
+    let said = report.arg(scratch.path("data")).output().expect("it runs");
+    assert!(said.status.success());
+    serde_json::from_slice(&said.stdout).expect("JSON")
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Counts of (place, outcome) among rows.
+fn edges(rows: &Value, place: &str, outcome: &str) -> BTreeMap<(String, u64), u64> {
+    let mut edges = BTreeMap::new();
+    for row in rows.as_array().expect("rows") {
+        let taken = row[outcome].as_u64().expect("a number") & 1;
+        let key = (row[place].to_string(), taken);
+        *edges.entry(key).or_default() += row["count"].as_u64().expect("a count");
+    }
+    edges
+}
+
+#[test]
+fn tables_in_c_and_rust_are_that_of_record() {
+    let scratch = Scratch::new().expect("a directory");
+    let warnings = ["-Wall", "-Wextra", "-pedantic", "-Werror"];
+    let c = library("examples/service/edges.c", "edges.so", &warnings);
+    let c = format!("1={}", c.display());
+    let rust = format!("1={}", rust(scratch.dir()).display());
+    let text = scratch.path("text");
+    let lines: Vec<String> = (0..5000)
+        .map(|n| format!("{} {n}\n", n * n % 977))
+        .collect();
+    fs::write(&text, lines.concat()).expect("written");
+    let text = text.to_string_lossy().into_owned();
+    // One process, and several.
+    let both = format!("gzip -c {text} > {text}.gz; gzip -d -c {text}.gz > {text}.2");
+    for command in [&["gzip", "-9", "-c", &text][..], &["sh", "-c", &both]] {
+        let done = record(&scratch, EDGES, &[c.clone(), rust.clone()], command);
+        assert!(done.status.success(), "{}", errors(&done));
+        assert!(
+            errors(&done).contains(&format!("# service {c}\n")),
+            "{}",
+            errors(&done)
+        );
+        let report = report(&scratch);
+        let messages = edges(&report["queries"][0]["messages"], "pc", "misc");
+        assert!(messages.len() > 100, "{}", messages.len());
+        let services = report["services"].as_array().expect("services");
+        let names: Vec<&Value> = services.iter().map(|s| &s["name"]).collect();
+        assert_eq!(names, [&c, &rust]);
+        for service in services {
+            assert_eq!(edges(&service["rows"], "branch", "taken"), messages);
+            assert_eq!(service["messages"], report["queries"][0]["sent"]);
+            assert_eq!(service["columns"], serde_json::json!(["branch", "taken"]));
+            assert_eq!(service["failures"], serde_json::json!([]));
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_service_is_told_before_the_program_starts() {
+    let scratch = Scratch::new().expect("a directory");
+    let edges = library("examples/service/edges.c", "edges-2.so", &[]);
+    let edges = edges.display();
+    let text = scratch.path("text.so");
+    fs::write(&text, "no library\n").expect("written");
+    let built = |what: &str| format!("1={}", wrong(what).display());
+    let cases = [
+        ("1=/nonexistent/x.so".into(), "cannot read it: No such file"),
+        (
+            format!("1={}", text.display()),
+            "it is not a library that can be loaded: ",
+        ),
+        (
+            built("SYMBOL"),
+            "it does not export the function trommel_service",
+        ),
+        (
+            built("TABLE"),
+            "its function trommel_service returned no table",
+        ),
+        (
+            built("VERSION"),
+            "it is built for version 2 of the interface",
+        ),
+        (built("SIZE"), "its table has 16 bytes and should have 40"),
+        (built("NULL"), "its table has no function `finish`"),
+        (built("CREATE"), "no luck today"),
+        (built("SILENT"), "its function create returned NULL"),
+        (format!("1={edges}:argument"), "it takes no argument"),
+        (format!("2={edges}"), "no query sends to queue 2"),
+        (format!("{edges}"), "write QUEUE=LIB"),
+        (format!("256={edges}"), "`256` is not the number of a queue"),
+        ("1=".into(), "no library is named"),
+    ];
+    for (service, expected) in cases {
+        let done = record(&scratch, EDGES, &[service], &["echo", "it ran"]);
+        let said = errors(&done);
+        assert!(said.contains(expected), "{expected}: {said}");
+        assert!(
+            !done.status.success() && done.stdout.is_empty(),
+            "{expected}"
+        );
+    }
+}
+
+#[test]
+fn the_program_goes_on_when_a_service_fails() {
+    let scratch = Scratch::new().expect("a directory");
+    let service = format!("1={}:a:b", wrong("MESSAGE").display());
+    let edges = library("examples/service/edges.c", "edges-3.so", &[]);
+    let edges = format!("1={}", edges.display());
+    let query = "for opJMP * always collect pc; send 1 stop;";
+    let done = record(&scratch, query, &[service, edges], &["echo", "it ran"]);
+    let said = errors(&done);
+    assert!(
+        done.status.success() && done.stdout == b"it ran\n",
+        "{said}"
+    );
+    assert!(
+        said.contains("FAILED after 10 messages of process ") && said.contains(": ten are enough"),
+        "{said}"
+    );
+    assert!(
+        said.contains("should be on opBRANCH and collect pc and misc"),
+        "{said}"
+    );
+    let report = report(&scratch);
+    let services = &report["services"];
+    assert_eq!(services[0]["messages"], 10);
+    // What it had by then is kept.
+    assert_eq!(
+        services[0]["rows"],
+        serde_json::json!([{"count": 18, "n": 7}])
+    );
+    assert_eq!(services[1]["messages"], 1);
+    assert_eq!(services[1]["failures"].as_array().map(Vec::len), Some(1));
+}

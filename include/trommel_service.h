@@ -1,0 +1,79 @@
+/* Services: libraries that are given the messages of relational queries while a program runs.
+ *
+ *   trommel record -q edges.rpa --service 1=./edges.so -- ./app
+ *   trommel record -q edges.rpa --service 1=./edges.so:argument -- ./app
+ *
+ * The library exports one function, trommel_service(), which returns a table that lives as long as the
+ * library does. Trommel makes an instance for each process of the run, gives it each message for its queue,
+ * in the order of each thread, and lets it write the rows of a table when the process has ended; the table is
+ * in the profile, and the report shows it. What is promised and what must not be done is in docs/query.md.
+ *
+ * Structures that Trommel passes say their size first, in bytes; later versions of Trommel may add members
+ * behind the ones known here. The interface is for Linux on x86-64.
+ */
+#ifndef TROMMEL_SERVICE_H
+#define TROMMEL_SERVICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Version of this interface. A library of another one is refused. */
+#define TROMMEL_SERVICE_VERSION 1
+
+/* Words of a message, and columns of a table, at most. */
+#define TROMMEL_WORDS 7
+
+struct trommel_message {
+    uint32_t size;
+    uint32_t pid;    /* process that sent it */
+    uint32_t thread; /* its thread, by number */
+    uint8_t queue;
+    uint8_t instruction; /* query instruction that sent it, see `trommel query asm` */
+    uint8_t words;       /* number of words */
+    uint8_t addresses;   /* bit n: word n is an address of code */
+    uint64_t word[TROMMEL_WORDS];
+};
+
+/* What Trommel does for an instance, within calls of the instance's functions only. */
+struct trommel_host {
+    uint32_t size;
+    uint32_t version;
+    /* Place of an address of code in the process: what is there at this point of the run, as a number that stays
+     * valid when the code goes. Meant for message(); in create() nothing is anywhere. */
+    uint64_t (*place)(const struct trommel_host *host, uint64_t address);
+    /* In create(): titles of the columns of rows, 1 to TROMMEL_WORDS of them; bit n of `places`: column n has
+     * places. Returns 0, or -1 when they were given before or cannot be titles: see docs/query.md. */
+    int (*columns)(const struct trommel_host *host, const char *const *titles, size_t count, uint32_t places);
+    /* Adds `count` to the row with these words, one for each column. Returns 0; 1 when the row was not kept, there
+     * being too many; -1 without columns. */
+    int (*row)(const struct trommel_host *host, const uint64_t *words, uint64_t count);
+    /* Says why the function that is running fails, in UTF-8; the text is copied. */
+    void (*fail)(const struct trommel_host *host, const char *text);
+};
+
+struct trommel_service {
+    uint32_t version; /* TROMMEL_SERVICE_VERSION */
+    uint32_t size;    /* sizeof(struct trommel_service) */
+    /* An instance, or NULL when there can be none. `host` is valid until destroy() returns, `argument` until
+     * create() does; it is empty where none was given. */
+    void *(*create)(const struct trommel_host *host, const char *argument);
+    /* A message, valid during the call. Other than 0: the instance fails, and is given no more. */
+    int (*message)(void *instance, const struct trommel_message *message);
+    /* The process has ended; not called for an instance that has failed. Other than 0: it fails. */
+    int (*finish)(void *instance);
+    /* The last call, for each instance that was created. */
+    void (*destroy)(void *instance);
+};
+
+/* What a library exports. */
+__attribute__((visibility("default"))) const struct trommel_service *trommel_service(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
