@@ -3,9 +3,7 @@
 //! An instruction fetched in cycle 0 is dispatched in 6, issued in 7, done in 8 if it takes one, and retires in 8: nine
 //! cycles. `F`, `D`, `I`, `R` below are the cycles of fetch, dispatch, issue and retirement.
 
-mod common;
-
-use common::*;
+use crate::listing::*;
 use trommel_model::Parameters;
 use trommel_model::parameters::Cheap;
 

@@ -1,8 +1,6 @@
 //! What holds for any trace, any machine and any queries.
 
-mod common;
-
-use common::*;
+use crate::listing::*;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;

@@ -1,5 +1,4 @@
 //! Traces written by hand.
-#![allow(dead_code, reason = "each test uses its part")]
 
 use trommel_model::machine::queries;
 use trommel_model::service::Service;

@@ -1,0 +1,5 @@
+//! The model driven by traces.
+
+mod cycles;
+mod listing;
+mod machine;
