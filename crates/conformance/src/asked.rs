@@ -15,13 +15,15 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::rc::Rc;
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic};
+use trommel_model::trace::stopped::Stopped;
 use trommel_query::engine::{Log, thread_seed};
-use trommel_query::observe::{Machine, Observation, Segment};
+use trommel_query::observe::Observation;
 use trommel_query::{Class, Engine, Entry, Facts, Field, FieldSet, Operation, Program, Subject};
 
-use crate::stepper::{is_rep, registers, wait};
+use crate::stepper::{is_rep, wait};
 
 /// The number of the only thread.
 const THREAD: u32 = 1;
@@ -77,7 +79,7 @@ fn walk(
     limit: u64,
 ) -> io::Result<Log> {
     wait(pid)?;
-    let memory = File::open(format!("/proc/{pid}/mem"))?;
+    let memory = Rc::new(File::open(format!("/proc/{pid}/mem"))?);
     let mut engine = Engine::new(question, thread_seed(seed, THREAD));
     let mut log = Log::default();
     let mut info = InstructionInfoFactory::new();
@@ -85,7 +87,11 @@ fn walk(
     let every: FieldSet = (Field::ALL.into_iter())
         .filter(|field| !field.is_of_pipeline())
         .collect();
-    let mut now = State::of(pid, &memory)?;
+    let look = || {
+        let mut stopped = Stopped::of(pid, &memory)?;
+        stopped.read_vectors().map(|()| stopped)
+    };
+    let mut now = look()?;
     // Of a repeated instruction, from the first time on.
     let mut begun: Option<Facts> = None;
     for _ in 0..limit {
@@ -119,7 +125,7 @@ fn walk(
         if stop != libc::SIGTRAP {
             return Err(io::Error::other(format!("signal {stop} at {pc:#x}")));
         }
-        now = State::of(pid, &memory)?;
+        now = look()?;
         if is_rep(instruction) && now.general.rip == pc {
             begun = Some(before);
             continue;
@@ -139,65 +145,4 @@ fn walk(
         offer(facts);
     }
     Err(io::Error::other(format!("more than {limit} instructions")))
-}
-
-/// Registers of the stopped program, and its memory.
-struct State<'a> {
-    general: libc::user_regs_struct,
-    vectors: [[u64; 2]; 16],
-    memory: &'a File,
-}
-
-impl<'a> State<'a> {
-    fn of(pid: i32, memory: &'a File) -> io::Result<Self> {
-        let mut fp = std::mem::MaybeUninit::<libc::user_fpregs_struct>::zeroed();
-        // SAFETY: the kernel fills exactly one user_fpregs_struct.
-        if unsafe { libc::ptrace(libc::PTRACE_GETFPREGS, pid, 0, fp.as_mut_ptr()) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: an integer-only struct, zeroed and then filled.
-        let fp = unsafe { fp.assume_init() };
-        let mut vectors = [[0; 2]; 16];
-        for (vector, words) in vectors.iter_mut().zip(fp.xmm_space.chunks(4)) {
-            let half = |n: usize| u64::from(words[n]) | u64::from(words[n + 1]) << 32;
-            *vector = [half(0), half(2)];
-        }
-        Ok(Self {
-            general: registers(pid)?,
-            vectors,
-            memory,
-        })
-    }
-}
-
-impl Machine for State<'_> {
-    fn general(&self, number: u8) -> u64 {
-        let r = &self.general;
-        [
-            r.rax, r.rcx, r.rdx, r.rbx, r.rsp, r.rbp, r.rsi, r.rdi, r.r8, r.r9, r.r10, r.r11,
-            r.r12, r.r13, r.r14, r.r15,
-        ][usize::from(number)]
-    }
-
-    fn vector(&self, number: u8) -> [u64; 2] {
-        self.vectors[usize::from(number)]
-    }
-
-    fn flags(&self) -> u64 {
-        self.general.eflags
-    }
-
-    fn segment(&self, segment: Segment) -> u64 {
-        match segment {
-            Segment::Fs => self.general.fs_base,
-            Segment::Gs => self.general.gs_base,
-        }
-    }
-
-    fn memory(&self, address: u64, size: u8) -> Option<u64> {
-        let mut bytes = [0; 8];
-        let wanted = &mut bytes[..usize::from(size)];
-        self.memory.read_exact_at(wanted, address).ok()?;
-        Some(u64::from_le_bytes(bytes))
-    }
 }

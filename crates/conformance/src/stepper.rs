@@ -358,7 +358,7 @@ pub(crate) fn wait(pid: i32) -> io::Result<Option<i32>> {
     Ok(libc::WIFSTOPPED(status).then(|| libc::WSTOPSIG(status)))
 }
 
-pub(crate) fn registers(pid: i32) -> io::Result<libc::user_regs_struct> {
+fn registers(pid: i32) -> io::Result<libc::user_regs_struct> {
     let mut regs = std::mem::MaybeUninit::<libc::user_regs_struct>::zeroed();
     // SAFETY: the kernel fills exactly one user_regs_struct.
     let done = unsafe { libc::ptrace(libc::PTRACE_GETREGS, pid, 0, regs.as_mut_ptr()) };

@@ -24,6 +24,7 @@
 
 mod file;
 pub mod record;
+pub mod stopped;
 pub mod tags;
 
 pub use file::TraceError;

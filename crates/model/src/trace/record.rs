@@ -29,17 +29,17 @@ use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
 
-use iced_x86::{Decoder, DecoderOptions, Instruction as X86, InstructionInfoFactory, Register};
-use libc::user_regs_struct as Registers;
+use iced_x86::{Decoder, DecoderOptions, Instruction as X86, InstructionInfoFactory};
 use nix::sys::personality::{self, Persona};
 use nix::sys::ptrace;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
-use trommel_query::observe::{Machine, Observation, Segment};
+use trommel_query::observe::Observation;
 use trommel_query::record::misc;
 use trommel_query::{Facts, Field, FieldSet};
 
+use super::stopped::Stopped;
 use super::{Code, Execution, FIELDS, Region, Trace, Use, Writer};
 use crate::instruction::{self, ACCESSES};
 
@@ -190,7 +190,7 @@ impl Recorder {
     fn step(&mut self, instructions: u64) -> io::Result<bool> {
         let until = self.writer.len() + instructions;
         let mut signal = None;
-        let mut now = State::of(self.pid, &self.memory)?;
+        let mut now = Stopped::of(self.pid.as_raw(), &self.memory)?;
         // Of a repeated instruction: what was known before the first time, and times.
         let mut begun: Option<(Facts, [u64; ACCESSES], u32)> = None;
         while self.writer.len() < until {
@@ -212,7 +212,7 @@ impl Recorder {
                 return Ok(false);
             };
             signal = next;
-            now = State::of(self.pid, &self.memory)?;
+            now = Stopped::of(self.pid.as_raw(), &self.memory)?;
             if passed || signal.is_some() {
                 // The handler was entered, or the signal came before the step: the instruction is still to be executed.
                 continue;
@@ -316,84 +316,6 @@ fn regions(maps: &str) -> Vec<Region> {
         })
     };
     maps.lines().filter_map(region).collect()
-}
-
-/// Registers of the stopped program, and its memory.
-struct State {
-    pid: Pid,
-    general: Registers,
-    vectors: Option<Box<[[u64; 2]; 16]>>,
-    memory: Rc<File>,
-}
-
-impl State {
-    fn of(pid: Pid, memory: &Rc<File>) -> io::Result<Self> {
-        Ok(Self {
-            pid,
-            general: ptrace::getregs(pid)?,
-            vectors: None,
-            memory: Rc::clone(memory),
-        })
-    }
-
-    fn read_vectors(&mut self) -> io::Result<()> {
-        if self.vectors.is_some() {
-            return Ok(());
-        }
-        let state = ptrace::getregset::<ptrace::regset::NT_PRFPREG>(self.pid)?;
-        let mut vectors = [[0; 2]; 16];
-        for (vector, words) in vectors.iter_mut().zip(state.xmm_space.chunks(4)) {
-            let half = |n: usize| u64::from(words[n]) | u64::from(words[n + 1]) << 32;
-            *vector = [half(0), half(2)];
-        }
-        self.vectors = Some(Box::new(vectors));
-        Ok(())
-    }
-
-    fn address(&self, memory: &iced_x86::UsedMemory) -> u64 {
-        let value = |register: Register, _, _| {
-            Some(match register {
-                Register::FS => self.general.fs_base,
-                Register::GS => self.general.gs_base,
-                r if r.is_gpr32() => self.general(r.number() as u8) & 0xffff_ffff,
-                r if r.is_gpr() => self.general(r.full_register().number() as u8),
-                _ => 0,
-            })
-        };
-        memory.virtual_address(0, value).unwrap_or(0)
-    }
-}
-
-impl Machine for State {
-    fn general(&self, number: u8) -> u64 {
-        let r = &self.general;
-        [
-            r.rax, r.rcx, r.rdx, r.rbx, r.rsp, r.rbp, r.rsi, r.rdi, r.r8, r.r9, r.r10, r.r11,
-            r.r12, r.r13, r.r14, r.r15,
-        ][usize::from(number)]
-    }
-
-    fn vector(&self, number: u8) -> [u64; 2] {
-        (self.vectors.as_ref()).map_or([0; 2], |v| v[usize::from(number)])
-    }
-
-    fn flags(&self) -> u64 {
-        self.general.eflags
-    }
-
-    fn segment(&self, segment: Segment) -> u64 {
-        match segment {
-            Segment::Fs => self.general.fs_base,
-            Segment::Gs => self.general.gs_base,
-        }
-    }
-
-    fn memory(&self, address: u64, size: u8) -> Option<u64> {
-        let mut bytes = [0; 8];
-        let wanted = &mut bytes[..usize::from(size)];
-        self.memory.read_exact_at(wanted, address).ok()?;
-        Some(u64::from_le_bytes(bytes))
-    }
 }
 
 #[cfg(test)]
