@@ -21,6 +21,15 @@ pub(super) fn runs(lab: &Lab<'_>, results: &Results, setups: &[Setup]) -> Runs {
     lab.machines(&results.machines, setups)
 }
 
+/// A figure of slow-downs by the number of networks.
+pub(super) fn slowdowns(found: &mut Findings, title: &str, panels: Vec<(String, Vec<Line>)>) {
+    let axes = [
+        Axis::linear("profile networks"),
+        Axis::linear("slow-down in %"),
+    ];
+    figure(found, title, axes, panels);
+}
+
 /// A figure with a panel for each program.
 pub(super) fn figure(
     found: &mut Findings,

@@ -1,12 +1,11 @@
 //! Relational profiling figure 8b: how much slower programs become.
 
-use super::rpa::{NETWORKS, NOTE, each, figure, line, runs};
+use super::rpa::{NETWORKS, NOTE, each, line, runs, slowdowns};
 use super::{Experiment, Paper, exceptions, mean, percent};
 use crate::Lab;
 use crate::findings::{Findings, Table, Verdict};
 use crate::machines::Setup;
 use crate::plan::Results;
-use crate::plot::Axis;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "rpa-fig8b",
@@ -61,14 +60,9 @@ fn run(lab: &Lab<'_>, results: &Results) -> Findings {
         slow.push((name, of));
     }
     found.tables.push(table);
-    let axes = [
-        Axis::linear("profile networks"),
-        Axis::linear("slow-down in %"),
-    ];
-    figure(
+    slowdowns(
         &mut found,
         "Slow-down against the unrestricted machine",
-        axes,
         panels,
     );
     for (n, limit, words) in [

@@ -1,12 +1,11 @@
 //! Relational profiling figure 8c: slow-down by sampling rate.
 
-use super::rpa::{NETWORKS, NOTE, RATES, each, figure, line, runs};
+use super::rpa::{NETWORKS, NOTE, RATES, each, line, runs, slowdowns};
 use super::{Experiment, Paper, exceptions};
 use crate::Lab;
 use crate::findings::{Findings, Table, Verdict};
 use crate::machines::Setup;
 use crate::plan::Results;
-use crate::plot::Axis;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "rpa-fig8c",
@@ -51,14 +50,9 @@ fn run(lab: &Lab<'_>, results: &Results) -> Findings {
         ends.push((name, [3, 0].map(|n| [slow(0, n), slow(3, n)])));
     }
     found.tables.push(table);
-    let axes = [
-        Axis::linear("profile networks"),
-        Axis::linear("slow-down in %"),
-    ];
-    figure(
+    slowdowns(
         &mut found,
         "Slow-down by sampling rate, against the unrestricted machine at 1/256",
-        axes,
         panels,
     );
     for (at, networks) in [(0, "four networks"), (1, "one network")] {
