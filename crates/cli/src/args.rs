@@ -137,6 +137,10 @@ pub(crate) struct RecordArgs {
     #[arg(long)]
     pub(crate) no_follow: bool,
 
+    /// With `-e none`: make all fragments anew, and keep none for the next run
+    #[arg(long)]
+    pub(crate) no_persist: bool,
+
     /// File for the profile; an earlier one becomes FILE.old
     #[arg(short, long, value_name = "FILE", default_value = trommel_store::DEFAULT_FILE)]
     pub(crate) output: PathBuf,
@@ -171,7 +175,7 @@ pub(crate) enum Opt {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  trommel run -- ./app its arguments          nothing is observed, nothing is written
+  trommel run -- ./app its arguments          nothing is observed
   trommel run --stats stats.json -- ./app     what the engine did (docs/json.md)
 
 The program's input, output, exit status and terminating signal are its own.")]
@@ -183,6 +187,10 @@ pub(crate) struct RunArgs {
     /// Make no traces: what is executed is translated as it is come by
     #[arg(long)]
     pub(crate) no_traces: bool,
+
+    /// Make all fragments anew, and keep none for the next run
+    #[arg(long)]
+    pub(crate) no_persist: bool,
 
     /// Lay traces out, and do not optimise them
     #[arg(long)]

@@ -9,6 +9,7 @@ use trommel_compress::Spec;
 use trommel_host::interrupt::Guard;
 use trommel_host::launch::Inherited;
 use trommel_host::only;
+use trommel_host::persist::Store;
 use trommel_host::queries::Question;
 use trommel_host::record::{self, Engine, RecordError, RecordOptions, Recording};
 use trommel_host::running::{self, Refusal};
@@ -21,6 +22,7 @@ use trommel_symbol::launch::Program;
 use trommel_tuple::{KindSet, Vaddr};
 
 use crate::args::Only;
+use crate::caches;
 use crate::exit::Outcome;
 use crate::others::Others;
 use crate::output;
@@ -60,6 +62,8 @@ pub(crate) struct Options {
     pub(crate) only: Vec<Only>,
     /// Observe children and the programs that they execute too.
     pub(crate) follow: bool,
+    /// Keep fragments for the next run.
+    pub(crate) persist: bool,
     /// Looks at the program in windows only.
     pub(crate) sampling: Option<Sampling>,
     /// Traces.
@@ -122,6 +126,9 @@ fn to_host(options: Options) -> Result<RecordOptions> {
         memory: options.memory,
         only: options.only.iter().map(only).collect(),
         follow: options.follow,
+        persist: caches::directory()
+            .filter(|_| options.persist)
+            .and_then(|caches| Store::open(&caches.join("fragments"))),
         sampling: options.sampling,
         tracing: options.tracing,
         stress: stress()?,

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use trommel_lab::{EXPERIMENTS, Experiment, Lab, named, write};
 
 use crate::args::LabArgs;
+use crate::caches;
 use crate::output;
 
 /// Streams simulated for each point, as in the paper.
@@ -114,14 +115,7 @@ fn find(name: &str) -> Result<&'static Experiment> {
 
 /// The lab's part of the user's cache directory.
 fn cache() -> Result<PathBuf> {
-    let set = |name| {
-        std::env::var_os(name)
-            .filter(|v| !v.is_empty())
-            .map(PathBuf::from)
-    };
-    let caches = set("XDG_CACHE_HOME").filter(|p| p.is_absolute());
-    let caches = caches.or_else(|| set("HOME").map(|home| home.join(".cache")));
-    let caches = caches
+    let caches = caches::directory()
         .context("neither XDG_CACHE_HOME nor HOME is set: where should recordings be kept?")?;
-    Ok(caches.join("trommel/lab"))
+    Ok(caches.join("lab"))
 }

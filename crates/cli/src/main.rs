@@ -7,6 +7,7 @@
 //! A closed stdout (`trommel report | head`) is no error: the command ends and says nothing.
 
 mod args;
+mod caches;
 mod compress;
 mod doctor;
 mod exit;

@@ -88,6 +88,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         memory: args.memory,
         only: args.only,
         follow: !args.no_follow,
+        persist: !args.no_persist,
         sampling,
         tracing: Tracing::NONE,
     };

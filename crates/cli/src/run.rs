@@ -48,6 +48,7 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
         memory: None,
         only: Vec::new(),
         follow: true,
+        persist: !args.no_persist,
         sampling: None,
         tracing: Tracing {
             threshold: if args.no_traces { 0 } else { THRESHOLD },

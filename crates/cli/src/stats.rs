@@ -60,6 +60,7 @@ fn process<W: Write>(json: &mut Json<W>, profile: &Profile, engine: &Engine) -> 
     for (name, value) in [
         ("fragments", engine.fragments),
         ("fragment_instructions", engine.instructions),
+        ("kept_fragments", engine.kept_fragments),
         ("fragment_app_bytes", figures.fragment_app_bytes),
         ("fragment_bytes", figures.fragment_bytes),
         ("traces", engine.traces),

@@ -126,6 +126,38 @@ impl Job {
         Ok(())
     }
 
+    /// Requires that a run which makes all fragments anew, and one that has those of the first, show what a native run
+    /// shows. `caches`: a directory for this alone.
+    pub fn check_kept(&self, trommel: &Path, caches: &Path, limit: Duration) -> Result<(), String> {
+        let mut job = self.clone();
+        job.env.push(("XDG_CACHE_HOME".into(), caches.into()));
+        let native = job.native(limit).map_err(|e| format!("native: {e}"))?;
+        let scratch = Scratch::new().map_err(|e| e.to_string())?;
+        let data = scratch.path("data").into_os_string();
+        let record = [
+            "record".into(),
+            "-e".into(),
+            "none".into(),
+            "-o".into(),
+            data,
+        ];
+        for way in [&record[..], &["run".into()]] {
+            for what in ["anew", "with fragments of the run before"] {
+                let mut argv = vec![trommel.as_os_str().to_owned()];
+                argv.extend_from_slice(way);
+                argv.push("--".into());
+                argv.extend(job.argv.iter().cloned());
+                let seen = job
+                    .run(&argv, limit * 10)
+                    .map_err(|e| format!("{}: {e}", trommel.display()))?;
+                native
+                    .compare(&seen)
+                    .map_err(|e| format!("{} {what}: {e}", way[0].display()))?;
+            }
+        }
+        Ok(())
+    }
+
     fn run(&self, argv: &[OsString], limit: Duration) -> io::Result<Outcome> {
         let scratch = Scratch::new()?;
         let (out, err) = (scratch.path("stdout"), scratch.path("stderr"));

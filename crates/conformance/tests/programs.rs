@@ -57,7 +57,8 @@ fn check(variant: &Variant, run: &[String], stress: &str) -> Result<(), String> 
     match trommel() {
         Some(bin) => {
             job.check(bin, limit)?;
-            job.check_traced(bin, limit)
+            job.check_traced(bin, limit)?;
+            job.check_kept(bin, &scratch.path("caches"), limit)
         }
         None => {
             eprintln!("skipped under trommel: this workspace has no crates/cli yet");

@@ -191,6 +191,7 @@ fn start(loan: &Loan<'_>, pid: Pid, base: u64, threads: usize, prepare: Prepare<
             .and_then(|opened| prepare(opened.into()))
             .map_err(system("opening the memory shared with it"))?;
         let start = Start {
+            kept_file: -1,
             file,
             image_file: -1,
             app_pc: 0,

@@ -309,6 +309,19 @@ impl Pages {
         }
     }
 
+    /// Writes a part of it, not through the mapping.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn write(&self, offset: usize, bytes: &[u8]) -> io::Result<()> {
+        assert!(offset + bytes.len() <= SLOT_BYTES);
+        let at = (slot_start(self.slot) + offset) as i64;
+        match nix::sys::uio::pwrite(&self.family.file, bytes, at)? {
+            n if n == bytes.len() => Ok(()),
+            _ => Err(io::ErrorKind::WriteZero.into()),
+        }
+    }
+
     /// Gives a part back to the system: it is zero then.
     pub fn discard(&self, range: std::ops::Range<usize>) {
         self.family.discard(self.slot, range);

@@ -26,7 +26,7 @@ use nix::errno::Errno;
 use nix::sys::ptrace::{self, Options};
 use nix::unistd::Pid;
 
-use crate::inject::{self, File};
+use crate::inject::{self, File, Kept};
 use crate::launch::Ended;
 
 /// What has become of a child of ours, or of a thread that is traced.
@@ -119,7 +119,7 @@ fn wait_for_stop(tid: Pid) -> io::Result<()> {
 pub fn take_over(
     pid: Pid,
     mask: u64,
-    take: &mut dyn FnMut(OwnedFd) -> io::Result<()>,
+    take: &mut dyn FnMut(OwnedFd) -> io::Result<Option<Kept>>,
 ) -> io::Result<()> {
     let led_out = || -> io::Result<()> {
         ptrace::interrupt(pid)?;

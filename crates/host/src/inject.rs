@@ -15,8 +15,10 @@
 // The signal mask of a traced process is not in `nix`.
 #![allow(unsafe_code)]
 
+use std::ffi::CString;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 
 use nix::sys::ptrace;
 use nix::sys::signal::Signal;
@@ -25,6 +27,9 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::image;
+
+/// Bytes at the end of the runtime's stack in which a path may lie before it starts.
+const PATH_ROOM: u64 = 4096 + 64;
 
 /// What the runtime's `start` is told; the same layout as its `StartArgs`.
 #[repr(C)]
@@ -39,6 +44,7 @@ struct StartArgs {
     base: u64,
     stack_top: u64,
     threads: u64,
+    kept_file: u64,
 }
 
 impl StartArgs {
@@ -54,6 +60,7 @@ impl StartArgs {
             self.base,
             self.stack_top,
             self.threads,
+            self.kept_file,
         ]
         .iter()
         .flat_map(|w| w.to_le_bytes())
@@ -75,6 +82,8 @@ pub(crate) struct Start {
     pub(crate) entry: u64,
     /// Threads of a process that has been running, else 0.
     pub(crate) threads: usize,
+    /// The image of kept fragments there, or -1.
+    pub(crate) kept_file: i32,
 }
 
 impl Start {
@@ -93,6 +102,7 @@ impl Start {
             base,
             stack_top,
             threads: self.threads as u64,
+            kept_file: i64::from(self.kept_file) as u64,
         }
         .bytes();
         let args_at = (stack_top - args.len() as u64 - 64) & !15;
@@ -104,12 +114,42 @@ fn other(e: nix::Error) -> io::Error {
     io::Error::from_raw_os_error(e as i32)
 }
 
-/// The file that a program is to share with us.
+/// The files that a program is to share with us.
 pub enum File<'a> {
-    /// A descriptor of the target.
-    Inherited(i32),
-    /// The target makes an empty one; this is given our descriptor, before the runtime starts.
-    Made(&'a mut dyn FnMut(OwnedFd) -> io::Result<()>),
+    /// Descriptors of the target: of the shared file, and of kept fragments, if there are any.
+    Inherited(i32, Option<i32>),
+    /// The target makes an empty one; this is given our descriptor, before the runtime starts. It may name a file of
+    /// kept fragments.
+    Made(&'a mut dyn FnMut(OwnedFd) -> io::Result<Option<Kept>>),
+}
+
+/// A file of kept fragments, as the target is to find it.
+#[derive(Debug)]
+pub struct Kept {
+    /// Where it is.
+    pub path: CString,
+    /// Its device and inode.
+    pub is: (u64, u64),
+}
+
+/// Makes the stopped process open a file for reading. `path_at`: memory of the runtime's.
+fn open_kept(pid: Pid, kept: &Kept, path_at: u64) -> Option<i32> {
+    let path = kept.path.as_bytes_with_nul();
+    if path.len() as u64 > PATH_ROOM {
+        return None;
+    }
+    write(pid, path, path_at).ok()?;
+    let flags = (libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOFOLLOW) as u64;
+    let fd = remote_call(pid, libc::SYS_open, [path_at, flags, 0, 0, 0, 0]).ok()?;
+    // It may see another file there.
+    let there = std::fs::metadata(format!("/proc/{pid}/fd/{fd}"));
+    match there.is_ok_and(|file| (file.dev(), file.ino()) == kept.is) {
+        true => i32::try_from(fd).ok(),
+        false => {
+            let _ = remote_call(pid, libc::SYS_close, [fd, 0, 0, 0, 0, 0]);
+            None
+        }
+    }
 }
 
 /// Makes the stopped process make a file; its descriptor there, and ours. `name_at`: memory of the
@@ -254,15 +294,20 @@ pub fn inject(
         write(pid, &moved.bytes, base + moved.offset as u64)?;
     }
     let stack_top = base + image::bytes().len() as u64;
-    let file = match file {
-        File::Inherited(fd) => fd,
+    let (file, kept) = match file {
+        File::Inherited(fd, kept) => (fd, kept),
         File::Made(take) => {
             let (fd, file) = make_file(pid, stack_top - 64)?;
-            if let Err(error) = take(file) {
-                remote_call(pid, libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0])?;
-                return Err(error);
+            match take(file) {
+                Ok(kept) => {
+                    let at = stack_top - PATH_ROOM;
+                    (fd, kept.and_then(|kept| open_kept(pid, &kept, at)))
+                }
+                Err(error) => {
+                    remote_call(pid, libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0])?;
+                    return Err(error);
+                }
             }
-            fd
         }
     };
     let start = Start {
@@ -272,6 +317,7 @@ pub fn inject(
         app_sp: app.rsp,
         entry: entry(pid).filter(|&at| at != app.rip).unwrap_or(0),
         threads: 0,
+        kept_file: kept.unwrap_or(-1),
     };
     let (args, args_at) = start.place(base);
     write(pid, &args, args_at)?;

@@ -171,13 +171,15 @@ impl Child<'_> {
     }
 }
 
-/// Starts a program, stops it at its first instruction, puts the runtime in, and lets it run. Does
+/// Starts a program, stops it at its first instruction, puts the runtime in, and lets it run. It shares a file with us,
+/// and is given `kept`, fragments of an earlier run. Does
 /// `meanwhile` while the kernel loads the program.
 ///
 /// Must be called while the process has one thread, which then is the tracer.
 pub fn launch(
     command: &Command<'_>,
     shared: BorrowedFd<'_>,
+    kept: Option<BorrowedFd<'_>>,
     meanwhile: impl FnOnce(),
 ) -> Result<Pid, LaunchFailure> {
     let nul = |e: std::ffi::NulError| {
@@ -197,6 +199,7 @@ pub fn launch(
     let stack = memmap2::MmapOptions::new().len(CHILD_STACK).map_anon();
     let stack = memmap2::MmapRaw::from(stack.map_err(system("memory"))?);
     let inherited = inheritable(shared).map_err(system("a descriptor for the target"))?;
+    let kept = kept.and_then(|file| inheritable(file).ok());
     // Without it the image is written.
     let image = image::file().and_then(|(file, at)| Some((inheritable(file.as_fd()).ok()?, at)));
     let child = Child {
@@ -209,14 +212,15 @@ pub fn launch(
     // child stops behind its `exec`, or has ended.
     let pid = unsafe { child.spawn(&stack) };
     let shared = inherited.as_raw_fd();
+    let kept_file = kept.as_ref().map(AsRawFd::as_raw_fd);
     let image_file = image.as_ref().map(|(fd, offset)| ImageFile {
         fd: fd.as_raw_fd(),
         offset: *offset,
     });
-    drop((inherited, image));
+    drop((inherited, image, kept));
     let pid = pid.map_err(|e| system("a new process")(e.into()))?;
     meanwhile();
-    let started = take_over(pid, shared, image_file);
+    let started = take_over(pid, (shared, kept_file), image_file);
     if started.is_err() {
         // It has not run anything yet; nobody will miss it.
         let _ = ptrace::kill(pid);
@@ -233,9 +237,13 @@ fn inheritable(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Waits for the program's `exec`, puts the runtime in, and lets it run. `shared` is the shared file
-/// in the child.
-fn take_over(child: Pid, shared: i32, image_file: Option<ImageFile>) -> Result<(), LaunchFailure> {
+/// Waits for the program's `exec`, puts the runtime in, and lets it run. `files` are the shared file and that of kept
+/// fragments in the child.
+fn take_over(
+    child: Pid,
+    files: (i32, Option<i32>),
+    image_file: Option<ImageFile>,
+) -> Result<(), LaunchFailure> {
     loop {
         match waitpid(child, None).map_err(|e| system("waiting for the program")(e.into()))? {
             WaitStatus::Stopped(_, Signal::SIGTRAP) => break,
@@ -258,6 +266,6 @@ fn take_over(child: Pid, shared: i32, image_file: Option<ImageFile>) -> Result<(
     if regs.cs != CODE_SEGMENT_64 {
         return Err(LaunchFailure::NotNative);
     }
-    inject(child, File::Inherited(shared), image_file, None)
+    inject(child, File::Inherited(files.0, files.1), image_file, None)
         .map_err(system("putting the runtime into the program"))
 }

@@ -58,6 +58,7 @@ pub mod modules;
 pub mod only;
 pub mod pacer;
 pub mod perf;
+pub mod persist;
 pub mod pids;
 pub mod process;
 pub mod queries;

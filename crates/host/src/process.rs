@@ -428,6 +428,7 @@ impl Process {
         let engine = Engine {
             shares,
             fragments: control.fragments.load(Relaxed),
+            kept_fragments: control.kept_fragments.load(Relaxed),
             instructions: control.instructions.load(Relaxed),
             traces: control.trace.made.load(Relaxed),
             trace_instructions: control.trace.instructions.load(Relaxed),

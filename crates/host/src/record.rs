@@ -7,6 +7,7 @@ mod attached;
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use trommel_compress::Spec;
@@ -23,6 +24,7 @@ use crate::family::Family;
 use crate::interrupt::Guard;
 use crate::launch::{Command, Ended, Inherited, LaunchFailure, launch};
 use crate::only::Only;
+use crate::persist::{Keeping, Store};
 use crate::process::Identity;
 use crate::queries::Question;
 use crate::sampling::Sampling;
@@ -70,6 +72,8 @@ pub struct RecordOptions {
     pub sampling: Option<Sampling>,
     /// Stress options of the runtime, see `docs/testing.md`.
     pub stress: Stress,
+    /// Where fragments are kept for later runs.
+    pub persist: Option<Store>,
 }
 
 /// A finished run.
@@ -94,6 +98,8 @@ pub struct Engine {
     pub fragments: u64,
     /// App instructions in them.
     pub instructions: u64,
+    /// Fragments taken from earlier runs.
+    pub kept_fragments: u64,
     /// Traces made.
     pub traces: u64,
     /// App instructions in them.
@@ -214,7 +220,12 @@ pub fn record(
         inherited: options.inherited,
         guard,
     };
-    let launched = launch(&command, family.fd(), || shared.warm());
+    let keeping = session.kept(&options.program.elf);
+    if keeping.is_some() {
+        shared.control().persist.store(1, Relaxed);
+    }
+    let kept = keeping.as_ref().and_then(Keeping::file);
+    let launched = launch(&command, family.fd(), kept, || shared.warm());
     let pid = launched.map_err(|failure| RecordError::Launch {
         program: options.program.path.clone(),
         failure,
@@ -223,6 +234,9 @@ pub fn record(
     let watch = bell::watch();
     let stream = stream.map(|(file, limit)| (file.begin(), limit));
     let identity = Identity::first(pid, &options.arguments);
+    if let Some(keeping) = keeping {
+        session.will_keep(&shared, keeping);
+    }
     session.first(identity, shared, stream);
     session.serve(None);
     guard.ended();

@@ -26,7 +26,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
@@ -41,11 +41,13 @@ use crate::bell;
 use crate::family::{Family, Newcomer};
 use crate::fold::{Folder, is_exact};
 use crate::follow::{self, Change};
+use crate::inject::Kept;
 use crate::launch::Ended;
 use crate::memory::{self, Budget};
 use crate::modules::Images;
 use crate::only::Selection;
 use crate::pacer;
+use crate::persist::{self, Keeping};
 use crate::pids;
 use crate::process::{Ancestor, Done, End, IDLE, Identity, Process};
 use crate::queries::{Answers, Question};
@@ -114,6 +116,8 @@ pub struct Session<'a> {
     messages: Option<Rc<RefCell<Write>>>,
     /// Services of libraries for the first process, until it begins.
     services: Option<Vec<Instance>>,
+    /// Where fragments of processes are kept that executed their programs in a family.
+    keeping: Vec<(Rc<Family>, Keeping)>,
 }
 
 /// What the program itself counts. Paths and values, where the order of events does not matter; the events of a stratified sampler, where all are wanted and nowhere else, and values need not be
@@ -217,6 +221,7 @@ impl<'a> Session<'a> {
             limited: false,
             messages,
             services,
+            keeping: Vec::new(),
         })
     }
 
@@ -231,6 +236,31 @@ impl<'a> Session<'a> {
         self.families.push(Rc::clone(shared.pages().family()));
         let program = &self.options.program.elf;
         self.observe(identity, shared, stream, program);
+    }
+
+    /// What was kept of a program's fragments, if they are kept.
+    pub fn kept(&self, program: &Path) -> Option<Keeping> {
+        self.options.persist.as_ref()?.of(&self.terms, program)
+    }
+
+    /// Fragments of a process that is about to execute a program are to be kept.
+    pub fn will_keep(&mut self, shared: &Shared, keeping: Keeping) {
+        shared.control().persist.store(1, Relaxed);
+        let family = Rc::clone(shared.pages().family());
+        self.keeping.push((family, keeping));
+    }
+
+    /// Keeps what a process has made that has ended.
+    fn keep(&mut self, process: &Process) {
+        let pages = process.shared.pages();
+        let of = |(family, _): &(Rc<Family>, _)| Rc::ptr_eq(family, pages.family());
+        if pages.slot() == 0
+            && let Some(n) = self.keeping.iter().position(of)
+            && let Some(store) = &self.options.persist
+        {
+            let (_, keeping) = self.keeping.swap_remove(n);
+            store.keep(&keeping, &process.shared);
+        }
     }
 
     fn observe(
@@ -592,13 +622,22 @@ impl<'a> Session<'a> {
         }
         let terms = self.terms;
         let mut made = None;
-        let mut take = |file: OwnedFd| -> io::Result<()> {
+        let alike = !foreign && persist::is_like_us(pid);
+        let mut take = |file: OwnedFd| -> io::Result<Option<Kept>> {
             let family = Family::of(file)?;
             let shared = Shared::first(&family, terms)?;
             shared.warm();
             shared.set_foreign(foreign);
+            let keeping = match alike {
+                true => program_of(pid).and_then(|program| self.kept(&program)),
+                false => None,
+            };
+            let kept = keeping.as_ref().and_then(Keeping::kept);
+            if let Some(keeping) = keeping {
+                self.will_keep(&shared, keeping);
+            }
             made = Some((family, shared));
-            Ok(())
+            Ok(kept)
         };
         let taken = follow::take_over(pid, mask, &mut take);
         let identity = Identity {
@@ -633,6 +672,7 @@ impl<'a> Session<'a> {
             // What came between the last look and its end.
             process.serve(self.notice);
             process.shared.close();
+            self.keep(&process);
             let compressor = self.options.compressor.to_string();
             let host = host_cpu().saturating_sub(self.host_before);
             let kinds = self.options.kinds;
@@ -698,7 +738,7 @@ impl<'a> Session<'a> {
         let mut first = done.profile;
         let limited = self.limited && ended.status == Some(-libc::SIGKILL);
         let nothing = first.kinds.values().all(|kind| kind.seen == 0);
-        if engine.fragments == 0 && nothing && first.run.let_go.is_empty() {
+        if engine.fragments + engine.kept_fragments == 0 && nothing && first.run.let_go.is_empty() {
             if ended.status == Some(NOT_STARTED) {
                 return Err(RecordError::NotStarted {
                     program: self.options.program.path.clone(),

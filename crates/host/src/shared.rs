@@ -17,15 +17,16 @@ use nix::unistd::Pid;
 use trommel_compress::hash::HashKind;
 use trommel_compress::{Start, Strata};
 use trommel_queue::dict::{Event, MAX_BLOCK_EVENTS, MAX_EVENT_WORDS, PathHeader};
+use trommel_queue::persist::Made;
 use trommel_queue::queries::Queries;
 use trommel_queue::{
     BANK_BYTES, BANK_COUNTERS, BANK_TABLE_OFFSET, BANKS, BANKS_OFFSET, BIASES_OFFSET, Bank, CHUNK,
     CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET, COUNTS_NOTHING, COUNTS_PATHS, COUNTS_STRATA, Chunk,
     Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES, GIVEN_BACK_OFFSET,
-    LAYOUT_VERSION, MAGIC, MAX_CHUNK_BYTES, MAX_PATHS, MAX_REGIONS, MAX_THREADS, MAX_WORDS,
-    POOL_OFFSET, PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord,
-    Request, SLOT_BYTES, State, TALLIES, TALLIES_OFFSET, THREAD_PAGE, THREAD_PAGES_OFFSET, Tally,
-    Unfollowed, chunk_start,
+    LAYOUT_VERSION, MADE_OFFSET, MAGIC, MAX_CHUNK_BYTES, MAX_PATHS, MAX_REGIONS, MAX_THREADS,
+    MAX_WORDS, POOL_OFFSET, PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET, REQUEST_OFFSET,
+    RegionRecord, Request, SLOT_BYTES, State, TALLIES, TALLIES_OFFSET, THREAD_PAGE,
+    THREAD_PAGES_OFFSET, Tally, Unfollowed, chunk_start,
 };
 use trommel_tuple::KindSet;
 
@@ -268,6 +269,12 @@ impl Shared {
                 .add(CONTROL_OFFSET)
                 .cast::<Control>()
         }
+    }
+
+    /// What the target says it has made.
+    pub(crate) fn made(&self) -> &Made {
+        // SAFETY: inside the mapping, aligned, all atomics.
+        unsafe { &*self.pages.map.as_ptr().add(MADE_OFFSET).cast::<Made>() }
     }
 
     /// State of the request.

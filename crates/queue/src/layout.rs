@@ -6,13 +6,14 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::desk::Attached;
 use crate::marks::ARENAS;
+use crate::persist::PERSIST_BYTES;
 use crate::queries::Queries;
 use crate::work::Work;
 
 /// "TROMMELQ", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TROMMELQ");
 /// Changes with every change to this file.
-pub const LAYOUT_VERSION: u32 = 11;
+pub const LAYOUT_VERSION: u32 = 12;
 
 /// Bytes of one chunk. The full test of generated code depends on it being 64 KiB.
 pub const CHUNK: usize = 1 << 16;
@@ -109,8 +110,10 @@ pub const POOL_OFFSET: usize = (DICT_WORDS_OFFSET + MAX_WORDS * 8).next_multiple
 pub const POOL_BYTES: usize = CHUNKS * CHUNK + CHUNK;
 /// Banks of counters.
 pub const BANKS_OFFSET: usize = POOL_OFFSET + POOL_BYTES;
+/// Fragments for later runs ([`crate::persist`]).
+pub const MADE_OFFSET: usize = BANKS_OFFSET + BANKS * BANK_BYTES;
 /// One slot; sparse, so only what is used takes memory.
-pub const SLOT_BYTES: usize = BANKS_OFFSET + BANKS * BANK_BYTES;
+pub const SLOT_BYTES: usize = MADE_OFFSET + PERSIST_BYTES;
 /// Bytes of records that a chunk holds at most, the last of which may run over its end.
 pub const MAX_CHUNK_BYTES: usize = CHUNK + MAX_RECORD + FULL_WINDOW - FIRST_RECORD;
 
@@ -352,6 +355,12 @@ pub struct Control {
     /// Dictionary words used.
     pub words: AtomicU64,
 
+    /// Fragments are kept for later runs, and taken from earlier ones. The host's to write.
+    pub persist: AtomicU32,
+    /// The shape of fragments that this process can use of an image. Written by the target.
+    pub persist_shape: AtomicU32,
+    /// Fragments taken from an earlier run.
+    pub kept_fragments: AtomicU64,
     /// Fragments translated.
     pub fragments: AtomicU64,
     /// App instructions translated.

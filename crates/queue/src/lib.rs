@@ -23,6 +23,7 @@
 //! | pool | target | records, in [`CHUNK`]-byte chunks |
 //! | [`queries::Queries`] | both | what is asked of the program, and counted of that |
 //! | [`Bank`]s | target | a counter for each path and thread, where paths are counted and not recorded |
+//! | [`persist`] | target | fragments for later runs |
 //!
 //! A *record* is one execution of one *path* through a fragment: a 32-bit path number, then one
 //! 64-bit word for each run-time value on that path, in order. All that is known at translation
@@ -68,6 +69,7 @@ pub mod desk;
 pub mod dict;
 mod layout;
 pub mod marks;
+pub mod persist;
 pub mod queries;
 pub mod work;
 
@@ -76,12 +78,12 @@ pub use layout::{
     Bank, CAPTURE_MARK, CHUNK, CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET, COUNTS_NOTHING, COUNTS_PATHS,
     COUNTS_STRATA, Chunk, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES,
     Directory, END_MARK, END_WORDS, FAILURE_STACK, FIRST_RECORD, FULL_WINDOW, Failure,
-    GIVEN_BACK_OFFSET, LAST_WINDOWS, LAYOUT_VERSION, LastWindow, LetGo, MAGIC, MAX_CHUNK_BYTES,
-    MAX_PATHS, MAX_RECORD, MAX_REGIONS, MAX_SKIP, MAX_SLOTS, MAX_THREADS, MAX_VALUES, MAX_WINDOW,
-    MAX_WORDS, Optimise, POOL_BYTES, POOL_OFFSET, PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET,
-    REQUEST_OFFSET, RegionRecord, Request, SLOT_BYTES, SPAWNED, Slot, State, Strata, TALLIES,
-    TALLIES_OFFSET, THREAD_PAGE, THREAD_PAGES_OFFSET, Tally, Unfollowed, WINDOW_SIGNAL, Windows,
-    chunk_start, slot_start,
+    GIVEN_BACK_OFFSET, LAST_WINDOWS, LAYOUT_VERSION, LastWindow, LetGo, MADE_OFFSET, MAGIC,
+    MAX_CHUNK_BYTES, MAX_PATHS, MAX_RECORD, MAX_REGIONS, MAX_SKIP, MAX_SLOTS, MAX_THREADS,
+    MAX_VALUES, MAX_WINDOW, MAX_WORDS, Optimise, POOL_BYTES, POOL_OFFSET, PUBLISHED_OFFSET,
+    QUERIES_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request, SLOT_BYTES, SPAWNED,
+    Slot, State, Strata, TALLIES, TALLIES_OFFSET, THREAD_PAGE, THREAD_PAGES_OFFSET, Tally,
+    Unfollowed, WINDOW_SIGNAL, Windows, chunk_start, slot_start,
 };
 
 /// Test options in the control words, see `docs/testing.md`.

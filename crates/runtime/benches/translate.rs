@@ -61,6 +61,7 @@ fn main() {
             pages: &mut pages,
             shared: &mut shared,
             pairs: &mut pairs,
+            persist: &mut None,
         };
         let shape = match seen.len() % 4 {
             0 => Shape::Checked,

@@ -356,6 +356,11 @@ impl Cache {
         }
     }
 
+    /// So many fragments are likely to be made.
+    pub fn expect(&mut self, fragments: usize) {
+        self.table = Table::of((2 * fragments + 2).next_power_of_two().max(1 << 12));
+    }
+
     /// The arena for code in `range`, made if there is none; `None` when there is no room.
     pub fn arena_for(&mut self, range: Range) -> Option<usize> {
         if let Some(i) = self
@@ -449,6 +454,13 @@ impl Cache {
         self.arenas[arena].code.take(0, LINE);
     }
 
+    /// The next fragment of an arena begins so many bytes behind the start of a cache line.
+    pub fn align_to(&mut self, arena: usize, phase: u64) {
+        let code = &mut self.arenas[arena].code;
+        let gap = phase.wrapping_sub(code.next) % LINE;
+        code.take(gap, 1);
+    }
+
     /// Places code on the way to a fragment that is not part of it (a tag check made later, a jump to another
     /// arena, what counts a pair) where [`Arena::next`] says: among the fragments, as it is executed as often
     /// as they are. Jumps from where the stubs are and back cost ten nanoseconds each on some processors.
@@ -459,9 +471,23 @@ impl Cache {
 
     /// Numbers an exit of the current generation.
     pub fn new_exit(&mut self, exit: Exit) -> u32 {
-        let number = self.first_exit.wrapping_add(self.exits.len() as u32);
+        let number = self.next_exit();
         self.exits.push(exit);
         number
+    }
+
+    /// Links exits from an index on to what there is already, but for those where a trace may start.
+    pub fn link_among(&mut self, from: usize) {
+        for n in from..self.exits.len() {
+            let exit = self.exits[n];
+            if exit.stub != 0
+                && (!exit.counts || self.heads.threshold == 0)
+                && exit.to == UNLINKED
+                && let Some(id) = self.lookup(exit.target)
+            {
+                self.link(self.first_exit.wrapping_add(n as u32), id);
+            }
+        }
     }
 
     /// Tells where the system call is that an exit of the current generation is in front of.

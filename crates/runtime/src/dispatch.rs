@@ -21,6 +21,7 @@ use crate::emit::{Code, Reg};
 use crate::native;
 use crate::pages::Pages;
 use crate::pairs::{Counted, Key, Pairs, Uncounted};
+use crate::persist::Persist;
 use crate::phase::Phases;
 use crate::query;
 use crate::region::Regions;
@@ -33,7 +34,7 @@ use crate::syscall;
 use crate::targets::Targets;
 use crate::thread::{Process, Thread};
 use crate::trace::Path;
-use crate::translate::{Refusal, Shape, Site, Translator, tag_check};
+use crate::translate::{AHEAD, Refusal, Shape, Site, Translator, tag_check};
 use crate::window::{self, Windows};
 
 /// What threads use one at a time, see [`crate::lock`].
@@ -86,6 +87,10 @@ pub struct Runtime {
     pub numbers: u32,
     /// Control for a number of instructions at a time.
     pub windows: Windows,
+    /// What earlier runs have left, and what this one leaves.
+    pub persist: Option<Persist>,
+    /// Fragments that were taken from there and to which indirect branches may lead.
+    pub loaded: Vec<u32>,
 }
 
 /// When a part of the runtime's work began.
@@ -131,6 +136,7 @@ impl Runtime {
             pages: &mut self.code_pages,
             shared: &mut self.shared,
             pairs: &mut self.pairs,
+            persist: &mut self.persist,
         };
         (&mut self.translator, site)
     }
@@ -154,6 +160,27 @@ impl Runtime {
         }
         self.spent_in(Part::Translate, began);
         made
+    }
+
+    /// Takes the fragment of `pc` from an earlier run.
+    fn load(&mut self, pc: AppPc) -> Option<u32> {
+        self.persist.as_ref()?;
+        let began = Began::short();
+        let mut loaded = core::mem::take(&mut self.loaded);
+        let before = loaded.len();
+        let limited = self.cache_limit != 0;
+        let (translator, mut site) = self.site();
+        // A small cache is for what is executed.
+        let ahead = if limited { 0 } else { AHEAD };
+        let found = translator.load(&mut site, pc, ahead, &mut loaded);
+        let control = self.shared.control();
+        let count = loaded.len() - before;
+        control.kept_fragments.fetch_add(count as u64, Relaxed);
+        control.cache_bytes.store(self.cache.bytes(), Relaxed);
+        loaded.retain(|&id| self.cache.fragments[id as usize].checked.is_some());
+        self.loaded = loaded;
+        self.spent_in(Part::Translate, began);
+        found
     }
 
     /// Makes the trace of a path. `checked`: indirect branches lead to its start.
@@ -246,6 +273,11 @@ impl Runtime {
         const LITTLE: u64 = 16 << 20;
         let dead = self.cache.dead_bytes();
         if !self.is_full() && (dead < LITTLE || dead < self.cache.bytes() / 2) {
+            if matches!(shape, Shape::Usual | Shape::Checked)
+                && let Some(id) = self.load(pc)
+            {
+                return Ok((id, false));
+            }
             match self.translate(pc, shape) {
                 Err(Refusal::CacheFull) => {}
                 made => return made.map(|id| (id, false)),
@@ -280,6 +312,7 @@ impl Runtime {
     /// Drops all fragments. `alone`: no thread is in the cache.
     fn drop_all(&mut self, why: Flush, alone: bool) {
         let began = Began::long();
+        self.loaded.clear();
         let epoch = self.cache.next_generation(alone);
         let control = self.shared.control();
         control.invalidations.fetch_add(1, Relaxed);
@@ -349,6 +382,12 @@ impl Runtime {
         }
         if checked && let Some(at) = self.checked_entry(id) {
             self.targets[thread.targets].put(pc, Key::NONE, at);
+        }
+        for id in core::mem::take(&mut self.loaded) {
+            let fragment = &self.cache.fragments[id as usize];
+            if let Some(at) = fragment.checked {
+                self.targets[thread.targets].put(fragment.app, Key::NONE, at);
+            }
         }
     }
 

@@ -72,6 +72,7 @@ mod optimise;
 pub mod own;
 pub mod pages;
 pub mod pairs;
+pub mod persist;
 pub mod phase;
 pub mod query;
 pub mod region;

@@ -31,6 +31,7 @@ use crate::dispatch::Runtime;
 use crate::heap::Heap;
 use crate::pages::Pages;
 use crate::pairs::Pairs;
+use crate::persist::{self, Persist};
 use crate::phase::Phases;
 use crate::query::Asked;
 use crate::region::{Range, Regions};
@@ -68,6 +69,8 @@ pub struct StartArgs {
     pub stack_top: u64,
     /// Threads of the process, all of them stopped; 0 in a process that is about to start.
     pub threads: u64,
+    /// An image of kept fragments, as `image_file`.
+    pub kept_file: u64,
 }
 
 const PAGE: u64 = 4096;
@@ -155,6 +158,10 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     if args.image_file != u64::MAX {
         sys::close(args.image_file as i32);
     }
+    let kept = match args.kept_file {
+        u64::MAX => &[],
+        file => persist::map(file as i32),
+    };
     let shared_at = shared_at?;
     sys::populate(shared_at + POOL_OFFSET as u64, CHUNK as u64);
     // SAFETY: mapped as required.
@@ -218,6 +225,10 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         translator.always_tally();
         control.tallies.store(1, Relaxed);
     }
+    let persist = Persist::open(mapped, &config, kept);
+    if let Some(persist) = &persist {
+        cache.expect(persist.records());
+    }
     let runtime = Runtime {
         translator,
         cache,
@@ -246,6 +257,8 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         pages: 1,
         numbers: 1,
         windows: Windows::of(window),
+        persist: persist,
+        loaded: vec![],
     };
     let image = Range {
         start: args.image_start,

@@ -25,6 +25,8 @@ impl Errno {
     pub const ENOENT: Self = Self(2);
     /// A request that this file, or this kernel, does not know.
     pub const ENOTTY: Self = Self(25);
+    /// A file is too large.
+    pub const EFBIG: Self = Self(27);
 }
 
 /// Does a system call.
@@ -139,6 +141,32 @@ pub fn anonymous(len: usize) -> Result<u64, Errno> {
         })
     }
     .inspect(|at| own::add(*at, pages))
+}
+
+/// Maps a file for reading, if it has at most so many bytes: where, and how many.
+pub fn map_file(fd: i32, most: usize) -> Result<(u64, usize), Errno> {
+    let mut stat = [0_u64; 18];
+    let args = [fd as u64, stat.as_mut_ptr() as u64, 0, 0, 0, 0];
+    // SAFETY: room for what the kernel writes.
+    unsafe { checked(nr::__NR_fstat, args) }?;
+    // As `struct stat` has it.
+    let len = usize::try_from(stat[6])
+        .ok()
+        .filter(|&len| 0 < len && len <= most);
+    let len = len.ok_or(Errno::EFBIG)?;
+    let at = anonymous(len)?;
+    // SAFETY: in place of the reservation just made.
+    let at = unsafe {
+        mmap(&Map {
+            at,
+            len,
+            prot: nr::PROT_READ,
+            flags: nr::MAP_PRIVATE | nr::MAP_FIXED,
+            fd,
+            offset: 0,
+        })
+    }?;
+    Ok((at, len))
 }
 
 /// Takes note that memory of [`anonymous`] is unmapped.

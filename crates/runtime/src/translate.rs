@@ -64,6 +64,7 @@ mod looped;
 mod made;
 mod operands;
 mod path;
+mod persisted;
 mod probes;
 mod queried;
 mod restartable;
@@ -76,6 +77,7 @@ use alloc::vec::Vec;
 pub use exits::{pair_check, tag_check};
 pub use jumps::wants_whole_jumps;
 pub use made::{prepare, with_keys_lifted};
+pub use persisted::AHEAD;
 
 use trommel_queue::MAX_VALUES;
 use trommel_queue::dict::{Event, TargetPc};
@@ -89,6 +91,7 @@ use crate::deliver::{DictionaryFull, Shared};
 use crate::emit::{Code, Reg, Rel32};
 use crate::pages::{PAGE, Pages};
 use crate::pairs::Pairs;
+use crate::persist::Persist;
 use crate::query::Asked;
 use crate::region::{Lookup, Named, Nature, Range, Regions};
 use crate::strata::Sampler;
@@ -230,6 +233,8 @@ pub struct Translator {
     looped: looped::Looped,
     /// With [`Config::audit`], what does the app's work in the code being made.
     work: Vec<(u32, u32)>,
+    /// What of it depends on addresses.
+    notes: persisted::Notes,
     /// The instruction that the second pass is at.
     here: AppPc,
     /// What it is.
@@ -248,6 +253,8 @@ pub struct Site<'a> {
     pub shared: &'a mut Shared,
     /// Indirect branches that are counted.
     pub pairs: &'a mut Pairs,
+    /// What earlier runs have left, and what this one leaves.
+    pub persist: &'a mut Option<Persist>,
 }
 
 /// What a fragment is to be like.
@@ -325,6 +332,7 @@ impl Translator {
             misses: Vec::new(),
             looped: looped::Looped::default(),
             work: Vec::new(),
+            notes: persisted::Notes::default(),
             here: AppPc(0),
             class: Class::Plain,
         }
@@ -411,8 +419,11 @@ impl Translator {
         self.misses.clear();
         self.work.clear();
         self.arena = arena;
+        self.notes
+            .begin((site.cache.exits.len(), site.cache.next_exit()));
         let mut fragment = self.emit(site, app, end, checked)?;
         self.keep_source(site.cache, &mut fragment);
+        self.keep(site, &fragment);
         stress::fail(Place::Translate);
         let (code, stubs) = (self.code.here(), self.stubs.here());
         if self.config.audit {

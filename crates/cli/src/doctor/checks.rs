@@ -407,6 +407,7 @@ fn recording() -> Check {
         memory: None,
         only: Vec::new(),
         follow: false,
+        persist: false,
         sampling: None,
         tracing: Tracing::NONE,
     };

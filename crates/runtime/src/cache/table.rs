@@ -28,7 +28,8 @@ impl Table {
         Self::of(1 << 8)
     }
 
-    fn of(slots: usize) -> Self {
+    /// One with so many places, a power of two.
+    pub(super) fn of(slots: usize) -> Self {
         Self {
             slots: alloc::vec![(EMPTY, GONE); slots],
             used: 0,

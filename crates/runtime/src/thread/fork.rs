@@ -201,6 +201,9 @@ impl Thread {
             process.queue.start_over();
             self.alone(&mut runtime);
             process.served.forget();
+            if let Some(persist) = &mut runtime.persist {
+                persist.in_new_slot();
+            }
             self.forget_spilled();
             self.own_tables(&mut runtime).map_err(|_| NoSlot)?;
             self.writer.number = 1;

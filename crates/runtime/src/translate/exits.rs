@@ -4,6 +4,7 @@ use trommel_queue::dict::Event;
 use trommel_tuple::Kind;
 
 use super::looped::give_homes_back;
+use super::persisted::Field;
 use super::{Site, Translator};
 use crate::area::{INDIRECT_TABLE, WRITE_POINTER};
 use crate::cache::{AppPc, Spilled};
@@ -174,7 +175,10 @@ impl Translator {
     /// Pushes the app's return address.
     pub(super) fn push_return(&mut self, next: AppPc) {
         match i32::try_from(next.0) {
-            Ok(small) => self.code.push_imm32(small),
+            Ok(small) => {
+                self.code.push_imm32(small);
+                self.note(Field::Low, self.code.here() - 4);
+            }
             Err(_) => {
                 // One store of eight bytes, so that the return's load is forwarded.
                 let rel = self.code.push_rip();

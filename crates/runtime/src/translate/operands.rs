@@ -1,6 +1,7 @@
 //! App instructions copied, and their memory operands read for probes.
 #![allow(unsafe_code)] // reason: reads the app's code.
 
+use super::persisted::Field;
 use super::{PAGE, Translator};
 use crate::decode::{self, Base, Insn, Load, Operand, Rm, Segment};
 use crate::emit::{Mem, Reg};
@@ -11,6 +12,7 @@ impl Translator {
     pub(super) fn load_operand(&mut self, operand: &Operand, to: Reg, size: u8) {
         let fs = operand.segment == Segment::Fs;
         if operand.base == Base::Rip && !fs && self.code.load_rip(to, size, operand.disp) {
+            self.note(Field::Relative, self.code.here() - 4);
             return;
         }
         let disp = i32::try_from(operand.disp as i64);
@@ -26,6 +28,9 @@ impl Translator {
         };
         if matches!(operand.base, Base::Rip | Base::Eip) || disp.is_err() {
             // Out of reach, or an absolute 64-bit address: through the register itself.
+            if matches!(operand.base, Base::Rip | Base::Eip) {
+                self.is_unfit();
+            }
             self.code.mov_imm(to, operand.disp);
             mem.base = Some(to);
             mem.disp = 0;
@@ -137,10 +142,12 @@ impl Translator {
         let rel = disp.wrapping_sub(self.code.at(at + len).0) as i64;
         if let (Ok(rel), false) = (i32::try_from(rel), base == Base::Eip) {
             self.copy_bytes(insn);
-            self.code
-                .put_u32(at + usize::from(insn.rip_disp), rel as u32);
+            let field = at + usize::from(insn.rip_disp);
+            self.code.put_u32(field, rel as u32);
+            self.note(Field::Relative, field);
             return None;
         }
+        self.is_unfit();
         let pointer = free_register(insn.used | self.stolen.map_or(0, Reg::bit));
         // SAFETY: the instruction was decoded from these bytes.
         let bytes = unsafe { core::slice::from_raw_parts(self.from.at(insn.pc()), len) };

@@ -4,6 +4,7 @@
 use trommel_queue::dict::Event;
 use trommel_tuple::Kind;
 
+use super::persisted::Field;
 use super::{Config, Site, Tail, Translator, tag_check, target};
 use crate::area::{SYSCALL_TABLE, WRITE_POINTER};
 use crate::cache::{AppPc, Cache, Exit, Fragment, Head, Spilled, Step, UNLINKED, Way};
@@ -77,6 +78,7 @@ impl Translator {
             let over = self.code.jmp_short();
             self.code.align8();
             checked_entry = Some(self.code.at(self.code.here()));
+            self.note(Field::Negative, self.code.here() + 2);
             tag_check(&mut self.code, app);
             self.code.bind8_here(over);
             self.spilled = Spilled::BOTH;
@@ -335,6 +337,7 @@ impl Translator {
             let (from, value) = self.constants[n];
             let here = self.code.here();
             self.code.bind(from, here);
+            self.note(Field::Absolute, here);
             self.code.u64(value);
         }
         Ok(Fragment {
@@ -513,6 +516,7 @@ impl Translator {
         // Where the app goes on, whether the runtime makes the call or it is made in place.
         let exit = site.cache.new_exit(Exit::fixed(next));
         self.code.store_gs_imm32(slot!(exit), exit);
+        self.note(Field::Exit, self.code.here() - 4);
         self.code.jmp_gs(slot!(entry.syscall));
         if let Some(full) = full {
             self.full(full);
@@ -521,6 +525,7 @@ impl Translator {
         site.cache.call_is_at(exit, self.code.at(self.code.here()));
         self.code.raw(&[0x0f, 0x05]);
         self.code.mov_imm(Reg::RCX, next.0);
+        self.note_immediate(next);
         self.code.patchable(1);
         let from = self.code.jmp();
         self.stub(site.cache, from, next);

@@ -1,0 +1,287 @@
+//! Records do not depend on where code lies, and fragments made of them are those that the translator makes.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use linux_raw_sys::general as nr;
+use trommel_queue::{DIRECTORY_BYTES, SLOT_BYTES};
+use trommel_tuple::KindSet;
+
+use super::*;
+use crate::cache::Cache;
+use crate::deliver::{Mapped, Shared};
+use crate::pages::Pages;
+use crate::pairs::Pairs;
+use crate::persist::Persist;
+use crate::region::Regions;
+use crate::sys;
+use crate::translate::{Config, MAX_INSNS, Shape};
+
+/// What a process translates with.
+struct World {
+    translator: Translator,
+    cache: Cache,
+    regions: Regions,
+    pages: Pages,
+    pairs: Pairs,
+    shared: Shared,
+    persist: Option<Persist>,
+}
+
+impl World {
+    fn new(traces: bool) -> Self {
+        let base = sys::anonymous(DIRECTORY_BYTES + SLOT_BYTES).expect("memory");
+        // SAFETY: as long as the file, writable, for good.
+        let mapped = unsafe { Mapped::new(base + DIRECTORY_BYTES as u64) };
+        mapped
+            .control()
+            .persist
+            .store(1, core::sync::atomic::Ordering::Relaxed);
+        let config = Config {
+            kinds: KindSet::NONE,
+            max_insns: MAX_INSNS,
+            counters: false,
+            windows: false,
+            trace_insns: if traces { crate::trace::MAX_INSNS } else { 0 },
+            audit: traces,
+            whole_jumps: false,
+            optimise: traces,
+        };
+        let mut cache = Cache::new();
+        cache.make_traces(u32::from(traces) * 50);
+        Self {
+            translator: Translator::new(config, None, None, None),
+            cache,
+            regions: Regions::default(),
+            pages: Pages::default(),
+            pairs: Pairs::default(),
+            shared: Shared::new(mapped),
+            persist: Persist::open(mapped, &config, &[]),
+        }
+    }
+
+    fn site(&mut self) -> (&mut Translator, Site<'_>) {
+        let site = Site {
+            cache: &mut self.cache,
+            regions: &mut self.regions,
+            pages: &mut self.pages,
+            shared: &mut self.shared,
+            pairs: &mut self.pairs,
+            persist: &mut self.persist,
+        };
+        (&mut self.translator, site)
+    }
+
+    /// The code of a fragment, with its exits and steps.
+    fn parts(&self, id: u32, first_exit: usize) -> (Fragment, Vec<u8>, Vec<Exit>, Vec<Step>) {
+        let fragment = self.cache.fragments[id as usize];
+        let start = fragment.entry;
+        let len = (fragment.end.0 - start.0) as usize;
+        // SAFETY: code of the cache.
+        let code = unsafe { core::slice::from_raw_parts(start.0 as *const u8, len) };
+        let steps = &self.cache.steps[fragment.first_step as usize..];
+        let exits = &self.cache.exits[first_exit..];
+        (fragment, code.to_vec(), exits.to_vec(), steps.to_vec())
+    }
+}
+
+/// The C library's code, mapped once more.
+struct Library {
+    range: region::Range,
+}
+
+fn library() -> Vec<Library> {
+    let all = region::read_all().expect("the kernel's list");
+    let here = all
+        .iter()
+        .find(|m| m.executable && m.path.ends_with(b"/libc.so.6"))
+        .expect("the C library is mapped");
+    let path = alloc::ffi::CString::new(here.path.clone()).expect("a path");
+    let file = sys::open(&path).expect("the C library can be read");
+    let len = (here.range.end - here.range.start) as usize;
+    let again = |_| {
+        // SAFETY: no fixed address.
+        let at = unsafe {
+            sys::mmap(&sys::Map {
+                at: 0,
+                len,
+                prot: nr::PROT_READ | nr::PROT_EXEC,
+                flags: nr::MAP_PRIVATE,
+                fd: file,
+                offset: here.offset,
+            })
+        };
+        let start = at.expect("memory");
+        Library {
+            range: region::Range {
+                start,
+                end: start + len as u64,
+            },
+        }
+    };
+    (0..3)
+        .map(again)
+        .scan(0, |gap, library| {
+            // Mappings that follow each other are one entry of the kernel's list where their offsets go on; these do
+            // not. The gap keeps their distance from being a multiple of anything.
+            *gap += 1;
+            sys::anonymous(*gap << 12).ok()?;
+            Some(library)
+        })
+        .collect()
+}
+
+fn origin_in(world: &mut World, at: AppPc) -> (Origin, region::Range) {
+    let (_, mut site) = world.site();
+    let region = Translator::region(&mut site, at).expect("code");
+    let mapping = site.regions.known[region].clone();
+    let origin = world.persist.as_mut().and_then(|p| p.origin(&mapping));
+    (origin.expect("a file"), mapping.range)
+}
+
+fn translated(traces: bool) {
+    const WANTED: usize = 6000;
+    let [one, other, third] = library().try_into().ok().expect("three");
+    let mut worlds = [World::new(traces), World::new(traces), World::new(traces)];
+    let mut todo: Vec<u64> = (0..one.range.end - one.range.start)
+        .step_by(0x700)
+        .collect();
+    todo.reverse();
+    let mut seen = BTreeSet::new();
+    let (mut same, mut unfit) = (0, 0);
+    while let Some(at) = todo.pop() {
+        if same >= WANTED || at >= one.range.end - one.range.start || !seen.insert(at) {
+            continue;
+        }
+        let shape = match seen.len() % 3 {
+            0 => Shape::Checked,
+            _ => Shape::Usual,
+        };
+        let mut records = Vec::new();
+        let mut fresh = None;
+        for (world, library) in worlds.iter_mut().zip([&one, &other]) {
+            let app = AppPc(library.range.start + at);
+            let first_exit = world.cache.exits.len();
+            let (translator, mut site) = world.site();
+            let Ok(id) = translator.translate(&mut site, app, shape) else {
+                continue;
+            };
+            let (origin, range) = origin_in(world, app);
+            let (fragment, code, exits, steps) = world.parts(id, first_exit);
+            let mut record = Vec::new();
+            let t = &world.translator;
+            let kept = t.put_together(&mut record, &fragment, origin, range, &steps, &exits);
+            let fit = kept.is_some() && !t.notes.unfit;
+            records.push(fit.then_some(record));
+            let span = fragment.span;
+            fresh = Some((fragment, code, exits, steps));
+            todo.push(span.end - library.range.start);
+        }
+        let [record, again] = records.as_slice() else {
+            assert!(
+                records.is_empty(),
+                "{at:#x} can be made at one address and not at another"
+            );
+            continue;
+        };
+        assert!(record == again, "{at:#x} depends on its address");
+        let Some(record) = record else {
+            unfit += 1;
+            continue;
+        };
+        if let Some((.., exits, _)) = &fresh {
+            let targets = exits.iter().map(|exit| exit.target.0);
+            todo.extend(targets.map(|to| to - other.range.start));
+        }
+        // What is made of the record elsewhere is, but for addresses, what was translated.
+        let world = &mut worlds[2];
+        let app = AppPc(third.range.start + at);
+        let (origin, range) = origin_in(world, app);
+        let parts = Parts::of(&record[Head::BYTES..]).expect("a record");
+        let first = (world.cache.exits.len(), world.cache.next_exit());
+        let (translator, mut site) = world.site();
+        let region = Translator::region(&mut site, app).expect("code");
+        let id = translator
+            .bring_back(&mut site, &parts, app, origin, region)
+            .expect("the record can be used");
+        let (fragment, mut code, exits, steps) = world.parts(id, first.0);
+        let translator = &worlds[1].translator;
+        let (fresh, fresh_code, fresh_exits, fresh_steps) = fresh.expect("made above");
+        let moved = app.0.wrapping_sub(other.range.start + at);
+        let here = |pc: AppPc| AppPc(pc.0.wrapping_add(moved));
+        let len = (fragment.end.0 - fragment.entry.0) as usize;
+        assert_eq!(len, code.len());
+        without_addresses(
+            &mut code,
+            fragment.entry,
+            &translator.notes,
+            first.1,
+            origin,
+            &exits,
+        )
+        .expect("fields are where they were");
+        assert!(code == parts.code, "{at:#x}");
+        assert_eq!(code.len(), fresh_code.len());
+        assert_eq!(fragment.app, here(fresh.app));
+        assert_eq!((fragment.insns, fragment.steps), (fresh.insns, fresh.steps));
+        assert_eq!(fragment.span.start, fresh.span.start.wrapping_add(moved));
+        assert_eq!(fragment.span.end, fresh.span.end.wrapping_add(moved));
+        let check = |f: &Fragment| f.checked.map(|c| c.0 as i64 - f.entry.0 as i64);
+        assert_eq!(check(&fragment), check(&fresh));
+        for (step, fresh) in steps.iter().zip(&fresh_steps) {
+            let app = here(fresh.app);
+            assert_eq!(*step, Step { app, ..*fresh });
+        }
+        assert_eq!(
+            (steps.len(), exits.len()),
+            (fresh_steps.len(), fresh_exits.len())
+        );
+        for (exit, fresh_exit) in exits.iter().zip(&fresh_exits) {
+            let told = |e: &Exit, f: &Fragment| {
+                let patch = e.patch.0.checked_sub(f.entry.0);
+                (patch, e.insns, e.way, e.counts, e.stub != 0)
+            };
+            assert_eq!(told(exit, &fragment), told(fresh_exit, &fresh));
+            assert_eq!(exit.target, here(fresh_exit.target));
+        }
+        let _ = range;
+        same += 1;
+    }
+    assert!(same >= WANTED && unfit < same / 20, "{same} {unfit}");
+}
+
+#[test]
+fn fragments_come_back_as_they_are_made() {
+    translated(false);
+}
+
+#[test]
+fn fragments_that_traces_start_in_do_too() {
+    translated(true);
+}
+
+#[test]
+fn what_is_not_a_record_is_told() {
+    let mut bytes = [0_u8; 256];
+    let mut x = 1_u64;
+    let mut whole = 0;
+    for _ in 0..200_000 {
+        for (n, byte) in bytes.iter_mut().enumerate() {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            // Small numbers make lists that fit.
+            *byte = (x >> 56) as u8
+                & match n {
+                    _ if n >= 2 * COUNTS => 0xff,
+                    _ if n % 2 == 0 => 7,
+                    _ => 0,
+                };
+        }
+        if let Some(parts) = Parts::of(&bytes) {
+            whole += 1;
+            for field in parts.fields().map_while(|field| field) {
+                assert!(field.1 + 4 <= parts.code.len());
+            }
+        }
+    }
+    assert!(whole > 100, "{whole}");
+}
