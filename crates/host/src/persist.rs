@@ -24,7 +24,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::SystemTime;
@@ -43,7 +43,7 @@ use crate::shared::{Counts, Shared, Terms};
 /// Bytes of all files.
 const MOST: u64 = 256 << 20;
 /// What was made is kept when it is at least this part of what was there.
-const WORTH: usize = 16;
+const WORTH: u64 = 16;
 const SUFFIX: &str = "fragments";
 
 /// Where fragments are kept.
@@ -68,6 +68,13 @@ impl Keeping {
             path: CString::new(self.path.as_os_str().as_bytes()).ok()?,
             is: (data.dev(), data.ino()),
         })
+    }
+
+    /// Whether what was kept can be used by runtimes with this build and shape.
+    fn is_of(&self, key: [u64; 2]) -> bool {
+        let mut header = [0; HEADER];
+        let read = (self.image.as_ref()).map(|image| image.read_exact_at(&mut header, 0));
+        matches!(read, Some(Ok(()))) && Image::key(&header) == Some(key)
     }
 
     /// The same, open.
@@ -244,6 +251,13 @@ fn merged(keeping: &Keeping, shared: &Shared) -> Option<Vec<u8>> {
         image::build(),
         shared.control().persist_shape.load(Relaxed).into(),
     ];
+    let there = keeping
+        .image
+        .as_ref()
+        .and_then(|image| image.metadata().ok());
+    if there.is_some_and(|there| bytes as u64 <= there.len() / WORTH) && keeping.is_of(key) {
+        return None;
+    }
     let mut kept = Vec::new();
     if let Some(mut image) = keeping.image.as_ref() {
         image.read_to_end(&mut kept).ok()?;
@@ -253,9 +267,6 @@ fn merged(keeping: &Keeping, shared: &Shared) -> Option<Vec<u8>> {
     let image = image.filter(|_| there.is_some());
     let mut all = there.unwrap_or_default();
     let old = image.map_or(&[][..], |image| image.records());
-    if bytes < old.len() / WORTH {
-        return None;
-    }
     let mut new = vec![0; MADE_RECORDS - size_of::<Made>() + bytes];
     pages.read(MADE_OFFSET + size_of::<Made>(), &mut new).ok()?;
     for module in new.chunks_exact(MODULE_BYTES).take(modules) {

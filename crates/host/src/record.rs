@@ -94,11 +94,11 @@ pub struct Recording {
 /// The engine's own figures.
 #[derive(Clone, Debug, Default)]
 pub struct Engine {
-    /// Fragments translated.
+    /// Fragments made.
     pub fragments: u64,
     /// App instructions in them.
     pub instructions: u64,
-    /// Fragments taken from earlier runs.
+    /// Of them, those taken from earlier runs.
     pub kept_fragments: u64,
     /// Traces made.
     pub traces: u64,

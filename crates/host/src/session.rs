@@ -738,7 +738,7 @@ impl<'a> Session<'a> {
         let mut first = done.profile;
         let limited = self.limited && ended.status == Some(-libc::SIGKILL);
         let nothing = first.kinds.values().all(|kind| kind.seen == 0);
-        if engine.fragments + engine.kept_fragments == 0 && nothing && first.run.let_go.is_empty() {
+        if engine.fragments == 0 && nothing && first.run.let_go.is_empty() {
             if ended.status == Some(NOT_STARTED) {
                 return Err(RecordError::NotStarted {
                     program: self.options.program.path.clone(),

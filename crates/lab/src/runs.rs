@@ -262,6 +262,8 @@ impl Lab<'_> {
         if let Some(options) = options {
             words.push(self.trommel.clone()?);
             words.push("run".into());
+            // What is counted does not depend on earlier runs.
+            words.push("--no-persist".into());
             words.extend(options.split_whitespace().map(PathBuf::from));
             words.push("--".into());
         }

@@ -359,11 +359,11 @@ pub struct Control {
     pub persist: AtomicU32,
     /// The shape of fragments that this process can use of an image. Written by the target.
     pub persist_shape: AtomicU32,
-    /// Fragments taken from an earlier run.
+    /// Of the fragments, those taken from earlier runs.
     pub kept_fragments: AtomicU64,
-    /// Fragments translated.
+    /// Fragments made, traces not.
     pub fragments: AtomicU64,
-    /// App instructions translated.
+    /// App instructions in them.
     pub instructions: AtomicU64,
     /// Times control came back to the dispatcher.
     pub dispatches: AtomicU64,

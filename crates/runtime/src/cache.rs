@@ -542,6 +542,12 @@ impl Cache {
         self.table.get(app)
     }
 
+    /// A fragment of an app address will be placed soon.
+    #[inline]
+    pub fn prefetch(&self, app: AppPc) {
+        self.table.prefetch(app);
+    }
+
     /// The fragment that a cache address is in, from its tag check to its end, with its steps.
     pub fn fragment_at(&self, pc: CachePc) -> Option<(Fragment, &[Step])> {
         let arena = self.arena_of(pc)?;

@@ -174,9 +174,19 @@ impl Runtime {
         let ahead = if limited { 0 } else { AHEAD };
         let found = translator.load(&mut site, pc, ahead, &mut loaded);
         let control = self.shared.control();
-        let count = loaded.len() - before;
-        control.kept_fragments.fetch_add(count as u64, Relaxed);
+        let count = (loaded.len() - before) as u64;
+        control.kept_fragments.fetch_add(count, Relaxed);
+        control.fragments.fetch_add(count, Relaxed);
         control.cache_bytes.store(self.cache.bytes(), Relaxed);
+        let all = loaded[before..].iter();
+        let all = all.map(|&id| &self.cache.fragments[id as usize]);
+        let (insns, bytes) = all.fold((0, 0), |(insns, bytes), f| {
+            (insns + u64::from(f.insns), bytes + f.end.0 - f.entry.0)
+        });
+        control.instructions.fetch_add(insns, Relaxed);
+        work::add(&control.work.fragment_bytes, bytes);
+        let app = self.translator.loaded_app_bytes();
+        work::add(&control.work.fragment_app_bytes, app);
         loaded.retain(|&id| self.cache.fragments[id as usize].checked.is_some());
         self.loaded = loaded;
         self.spent_in(Part::Translate, began);

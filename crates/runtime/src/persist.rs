@@ -205,6 +205,11 @@ impl Persist {
         self.image?.find(origin.module, origin.offset(pc)?)
     }
 
+    /// Where in its file the code of a record is.
+    pub fn offset(&self, at: usize) -> Option<u32> {
+        Some(self.image?.record(at)?.0.at)
+    }
+
     /// A record by where it is: what it is of, what follows its head if that is whole, and where the next is.
     pub fn record(&self, at: usize) -> Option<(Head, Option<&'static [u8]>, usize)> {
         let (head, rest, next) = self.image?.record(at)?;

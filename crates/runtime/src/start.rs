@@ -257,7 +257,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         pages: 1,
         numbers: 1,
         windows: Windows::of(window),
-        persist: persist,
+        persist,
         loaded: vec![],
     };
     let image = Range {

@@ -1,5 +1,5 @@
-//! How long programs take to start: wall time natively, with the engine alone and with the default
-//! events.
+//! How long programs take to start: wall time natively, with the engine alone, without and with fragments of the run
+//! before, and with the default events.
 //!
 //! Rounds are interleaved (each program natively, then each way, then again), as the machine's speed
 //! changes from minute to minute. Of each the median and the least are told: the least is what the work
@@ -12,16 +12,22 @@ use trommel_conformance::exec::{Scratch, which};
 
 use crate::bench::median;
 
-/// Arguments of `record`: natively, the engine alone, the default events.
-const WAYS: [Option<&[&str]>; 3] = [None, Some(&["-e", "none"]), Some(&[])];
+/// Arguments of `record`: natively, the engine alone in a first run and in a later one, the default events.
+const WAYS: [Option<&[&str]>; 4] = [
+    None,
+    Some(&["-e", "none", "--no-persist"]),
+    Some(&["-e", "none"]),
+    Some(&[]),
+];
 
 /// What is started; `Hello` is compiled first, `repo` made.
-const PROGRAMS: [&str; 9] = [
+const PROGRAMS: [&str; 10] = [
     "/bin/true",
     "ls /usr",
     "git -C repo status -s",
     "perl -e 0",
     "/usr/bin/python3 -c 0",
+    "gcc -O2 -c hello.c",
     "node -e 0",
     "java -version",
     "java -cp . Hello",
@@ -30,6 +36,7 @@ const PROGRAMS: [&str; 9] = [
 
 const PREPARE: &str = r#"
 mkdir repo; cd repo; git init -q .; for i in $(seq 50); do echo $i >f$i; done; git add .; cd ..
+printf '#include <stdio.h>\nint main(void) { puts("hello"); return 0; }\n' >hello.c
 command -v javac >/dev/null || exit 0
 echo 'public class Hello { public static void main(String[] a) { System.out.println("hello"); } }' >Hello.java; javac Hello.java
 "#;
@@ -82,6 +89,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
                 let status = Command::new(words[0])
                     .args(&words[1..])
                     .current_dir(scratch.dir())
+                    .env("XDG_CACHE_HOME", scratch.dir())
                     .stdin(Stdio::null())
                     .stdout(Stdio::null())
                     .stderr(Stdio::null())
@@ -98,17 +106,19 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         }
     }
     println!(
-        "| program | native ms | `-e none` | ratio | default events | ratio |\n|---|---|---|---|---|---|"
+        "| program | native ms | `-e none`, first run | ratio | later runs | ratio | default events | ratio |\n|---|---|---|---|---|---|---|---|"
     );
     for (program, times) in programs.iter().zip(&mut times) {
-        let [native, none, events] = times.each_mut().map(|list| (median(list), list[0]));
+        let [native, first, later, events] = times.each_mut().map(|list| (median(list), list[0]));
         let time = |(m, least): (f64, f64)| format!("{m:.1} / {least:.1}");
         let ratio = |of: (f64, f64)| format!("{:.1} ({:.1})", of.0 / native.0, of.1 / native.1);
         println!(
-            "| `{program}` | {} | {} | {} | {} | {} |",
+            "| `{program}` | {} | {} | {} | {} | {} | {} | {} |",
             time(native),
-            time(none),
-            ratio(none),
+            time(first),
+            ratio(first),
+            time(later),
+            ratio(later),
             time(events),
             ratio(events)
         );

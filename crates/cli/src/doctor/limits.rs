@@ -190,6 +190,10 @@ pub(super) const NOT_SUPPORTED: &[Section] = &[
                 "seldom ones are dropped; the report tells how many, and how far off counts may be",
             ),
             (
+                "fragments kept for the next run of a program (run, record -e none)",
+                "whoever takes such a program over can write to what its next run under trommel executes; --no-persist",
+            ),
+            (
                 "--budget where the kernel refuses perf events",
                 "they begin the windows, so it is refused",
             ),

@@ -68,6 +68,8 @@ pub(super) struct Notes {
     first_exit: (usize, u32),
     /// The record being made.
     record: Vec<u8>,
+    /// Bytes of app code in what was loaded last.
+    loaded_app_bytes: u64,
 }
 
 /// Numbers in front of a record's lists.
@@ -408,12 +410,16 @@ impl Translator {
         let mut at = persist.find(origin, app)?;
         let first_exit = site.cache.exits.len();
         let mut wanted = None;
+        self.notes.loaded_app_bytes = 0;
         for n in 0..=ahead {
             let Some((head, record, next)) = site.persist.as_ref().and_then(|p| p.record(at))
             else {
                 break;
             };
             at = next;
+            if let Some(next) = site.persist.as_ref().and_then(|p| p.offset(next)) {
+                site.cache.prefetch(origin.address(next));
+            }
             let pc = origin.address(head.at);
             let other = head.module != origin.module || !range.holds(pc);
             if other || n != 0 && site.cache.lookup(pc).is_some() {
@@ -431,6 +437,11 @@ impl Translator {
         }
         site.cache.link_among(first_exit);
         wanted
+    }
+
+    /// Bytes of app code in what was loaded last.
+    pub fn loaded_app_bytes(&self) -> u64 {
+        self.notes.loaded_app_bytes
     }
 
     /// The fragment of a record, in the cache.
@@ -485,6 +496,7 @@ impl Translator {
             return None;
         }
         stress::fail(Place::Translate);
+        self.notes.loaded_app_bytes += parts.app.len() as u64;
         self.pages.clear();
         for page in parts.pages.as_chunks::<4>().0 {
             self.pages.push(origin.address(u32::from_le_bytes(*page)).0);

@@ -1,4 +1,5 @@
 //! Records do not depend on where code lies, and fragments made of them are those that the translator makes.
+#![allow(unsafe_code)] // reason: maps files and reads code.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

@@ -1,0 +1,222 @@
+//! Fragments of earlier runs: used where they are of the same code, and of no consequence where they are not.
+
+#[path = "common/dir.rs"]
+mod dir;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use dir::Dir;
+
+/// A program with a table of functions, whose answer is in its code.
+const PROGRAM: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static int by(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+int main(int argc, char **argv) {
+    char *words[400];
+    for (int i = 0; i < 400; i++) {
+        words[i] = malloc(32);
+        snprintf(words[i], 32, "%d-%s", (i * 7919) % 1000 + ADDED, argc > 1 ? argv[1] : "");
+    }
+    qsort(words, 400, sizeof *words, by);
+    for (int i = 0; i < 400; i += 50) puts(words[i]);
+    return 3;
+}
+"#;
+
+/// Compiles it, so that it adds a number.
+fn compile(dir: &Dir, added: u32) -> PathBuf {
+    let (source, program) = (dir.0.join("p.c"), dir.0.join("p"));
+    fs::write(&source, PROGRAM).expect("a file");
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O1", &format!("-DADDED={added}"), "-o"]);
+    let done = gcc.arg(&program).arg(&source).status();
+    assert!(done.expect("gcc runs").success());
+    program
+}
+
+fn caches(dir: &Dir) -> PathBuf {
+    dir.0.join("caches")
+}
+
+fn images(dir: &Dir) -> Vec<PathBuf> {
+    let entries = fs::read_dir(caches(dir).join("trommel/fragments"));
+    let entries = entries.into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
+fn native(program: &Path) -> Output {
+    Command::new(program).output().expect("the program runs")
+}
+
+/// Runs it under `trommel run`, which must not show, and tells how many fragments it had and how many of them were kept.
+fn run(dir: &Dir, program: &Path, options: &[&str]) -> (u64, u64) {
+    let stats = dir.0.join("stats");
+    let out = Command::new(env!("CARGO_BIN_EXE_trommel"))
+        .args(["run", "--no-bail-out", "--stats"])
+        .arg(&stats)
+        .args(options)
+        .arg("--")
+        .arg(program)
+        .env("XDG_CACHE_HOME", caches(dir))
+        .stdin(Stdio::null())
+        .output()
+        .expect("trommel runs");
+    let said = String::from_utf8_lossy(&out.stderr);
+    let native = native(program);
+    assert_eq!(out.status.code(), native.status.code(), "{said}");
+    assert!(out.stdout == native.stdout && said.is_empty(), "{said}");
+    let stats = fs::read(stats).expect("statistics");
+    let stats: serde_json::Value = serde_json::from_slice(&stats).expect("JSON");
+    let of = |name: &str| stats["processes"][0][name].as_u64().expect("a number");
+    (of("fragments"), of("kept_fragments"))
+}
+
+#[test]
+fn the_second_run_takes_fragments_of_the_first() {
+    let dir = Dir::new("kept-second");
+    let program = compile(&dir, 0);
+    let (made, kept) = run(&dir, &program, &[]);
+    assert!(made > 500 && kept == 0, "{made} {kept}");
+    let (all, kept) = run(&dir, &program, &[]);
+    assert!(kept > all * 9 / 10, "{kept} of {all}");
+    assert_eq!(run(&dir, &program, &["--no-persist"]).1, 0);
+    // What traces are made of is laid out otherwise.
+    assert_eq!(run(&dir, &program, &["--no-traces"]).1, 0);
+    let (all, kept) = run(&dir, &program, &["--no-traces"]);
+    assert!(kept > all * 9 / 10, "{kept} of {all}");
+    assert_eq!(images(&dir).len(), 2);
+    let nobody = images(&dir).iter().all(|image| {
+        let mode = fs::metadata(image).expect("there").permissions().mode();
+        mode & 0o77 == 0
+    });
+    assert!(nobody, "others may read what is kept");
+}
+
+#[test]
+fn a_program_that_was_made_anew_is_what_is_executed() {
+    let dir = Dir::new("kept-anew");
+    let program = compile(&dir, 0);
+    run(&dir, &program, &[]);
+    let before = native(&program);
+    // In place, so that it has the inode of the old one.
+    let other = Dir::new("kept-other");
+    let new = compile(&other, 1000);
+    fs::write(&program, fs::read(new).expect("there")).expect("written");
+    assert!(native(&program).stdout != before.stdout);
+    let (all, kept) = run(&dir, &program, &[]);
+    assert!(
+        0 < kept && kept < all,
+        "libraries are the same: {kept} of {all}"
+    );
+    let (all, kept) = run(&dir, &program, &[]);
+    assert!(kept > all * 9 / 10, "{kept} of {all}");
+}
+
+#[test]
+fn what_is_damaged_is_made_anew() {
+    let dir = Dir::new("kept-damaged");
+    let program = compile(&dir, 0);
+    run(&dir, &program, &[]);
+    let image = images(&dir).pop().expect("kept");
+    let whole = fs::read(&image).expect("there");
+    let mut x = 7_u64;
+    let mut some = 0;
+    for n in 0..40 {
+        let mut bytes = whole.clone();
+        // A few bits anywhere, many in the front, or the end cut off.
+        for _ in 0..1 << (n % 7) {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let range = if n % 2 == 0 { bytes.len() } else { 4096 };
+            bytes[(x >> 20) as usize % range] ^= 1 << (x >> 60 & 7);
+        }
+        if n % 5 == 4 {
+            bytes.truncate((x >> 20) as usize % whole.len());
+        }
+        // A new file each time, as who keeps them makes one.
+        fs::remove_file(&image).expect("there");
+        fs::write(&image, bytes).expect("written");
+        fs::set_permissions(&image, fs::Permissions::from_mode(0o600)).expect("ours");
+        some += u64::from(run(&dir, &program, &[]).1 > 0);
+    }
+    assert!(some > 5, "what is whole is used: {some}");
+}
+
+#[test]
+fn what_others_can_write_to_is_not_used() {
+    let dir = Dir::new("kept-others");
+    let program = compile(&dir, 0);
+    run(&dir, &program, &[]);
+    let image = images(&dir).pop().expect("kept");
+    let mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
+    };
+    mode(&image, 0o622);
+    assert_eq!(run(&dir, &program, &[]).1, 0);
+    let image = images(&dir).pop().expect("kept");
+    mode(&image, 0o600);
+    assert!(run(&dir, &program, &[]).1 > 0);
+    let directory = image.parent().expect("it has one").to_owned();
+    mode(&directory, 0o777);
+    assert_eq!(run(&dir, &program, &[]).1, 0);
+    mode(&directory, 0o700);
+    // A link to an image is none.
+    let elsewhere = dir.0.join("elsewhere");
+    fs::rename(&image, &elsewhere).expect("moved");
+    std::os::unix::fs::symlink(&elsewhere, &image).expect("a link");
+    assert_eq!(run(&dir, &program, &[]).1, 0);
+    // No directory can be made.
+    let file = Dir::new("kept-file");
+    fs::write(caches(&file), "").expect("written");
+    assert_eq!(run(&file, &program, &[]).1, 0);
+}
+
+#[test]
+fn children_have_fragments_of_their_own_programs() {
+    let dir = Dir::new("kept-children");
+    let program = compile(&dir, 0);
+    let stats = dir.0.join("stats");
+    let script = format!("{} a; {} b; true", program.display(), program.display());
+    let mut kept = Vec::new();
+    for _ in 0..2 {
+        let out = Command::new(env!("CARGO_BIN_EXE_trommel"))
+            .args(["run", "--no-bail-out", "--stats"])
+            .arg(&stats)
+            .args(["--", "sh", "-c", &script])
+            .env("XDG_CACHE_HOME", caches(&dir))
+            .stdin(Stdio::null())
+            .output()
+            .expect("trommel runs");
+        assert!(out.status.success() && out.stderr.is_empty(), "{out:?}");
+        let stats = fs::read(&stats).expect("statistics");
+        let stats: serde_json::Value = serde_json::from_slice(&stats).expect("JSON");
+        let processes = stats["processes"].as_array().expect("a list");
+        let of = |p: &serde_json::Value| p["kept_fragments"].as_u64().expect("a number");
+        let by_program = |p: &&serde_json::Value| {
+            let word = p["command"][0].as_str().expect("a word");
+            Path::new(word) == program
+        };
+        kept.push(
+            processes
+                .iter()
+                .filter(by_program)
+                .map(of)
+                .collect::<Vec<_>>(),
+        );
+    }
+    // The second child of the first run has those of the first child.
+    let [first, second] = kept.try_into().expect("two runs");
+    assert!(
+        first.len() >= 2 && second.len() >= 2,
+        "{first:?} {second:?}"
+    );
+    assert!(first.iter().max() > Some(&100), "{first:?}");
+    assert!(
+        second.iter().filter(|&&n| n > 100).count() >= 2,
+        "{second:?}"
+    );
+}
