@@ -20,6 +20,7 @@
 //! | [`translate`] | fragments from app code |
 //! | [`cache`] | arenas, fragments and the way from app addresses to them |
 //! | [`dispatch`] | what happens when control leaves the cache: translate, link, look up |
+//! | [`persist`] | fragments of earlier runs, and for later ones |
 //! | [`trace`] | hot paths, found and recorded |
 //! | [`balance`] | whether control pays |
 //! | [`phase`] | when the working set changes |

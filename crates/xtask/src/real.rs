@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use trommel_conformance::exec::{Job, Outcome, Scratch, cache_dir, difference, which, workspace};
 
-/// Arguments of `record`.
-const WAYS: [&str; 2] = ["-e none", "-e edge,call"];
+/// Arguments of `record`: with fragments made anew, kept, and taken from the run before, and with events.
+const WAYS: [&str; 4] = ["-e none --no-persist", "-e none", "-e none", "-e edge,call"];
 
 /// Stress options for `run`, and its arguments: as users have it, traces kept where they do not pay, and traces of
 /// whatever is executed twice, dropped again and again.
