@@ -175,48 +175,51 @@ fn what_others_can_write_to_is_not_used() {
     assert_eq!(run(&file, &program, &[]).1, 0);
 }
 
+/// Runs a script, and tells how many fragments each process of `program` in it had from earlier runs.
+fn kept_in(dir: &Dir, script: &str, program: &Path) -> Vec<u64> {
+    let stats = dir.0.join("stats");
+    let out = Command::new(env!("CARGO_BIN_EXE_trommel"))
+        .args(["run", "--no-bail-out", "--stats"])
+        .arg(&stats)
+        .args(["--", "sh", "-c", script])
+        .env("XDG_CACHE_HOME", caches(dir))
+        .stdin(Stdio::null())
+        .output()
+        .expect("trommel runs");
+    assert!(out.status.success() && out.stderr.is_empty(), "{out:?}");
+    let stats = fs::read(&stats).expect("statistics");
+    let stats: serde_json::Value = serde_json::from_slice(&stats).expect("JSON");
+    let processes = stats["processes"].as_array().expect("a list");
+    let of = |p: &serde_json::Value| p["kept_fragments"].as_u64().expect("a number");
+    let by_program = |p: &&serde_json::Value| {
+        let word = p["command"][0].as_str().expect("a word");
+        Path::new(word) == program
+    };
+    processes.iter().filter(by_program).map(of).collect()
+}
+
 #[test]
 fn children_have_fragments_of_their_own_programs() {
     let dir = Dir::new("kept-children");
     let program = compile(&dir, 0);
-    let stats = dir.0.join("stats");
     let script = format!("{} a; {} b; true", program.display(), program.display());
-    let mut kept = Vec::new();
-    for _ in 0..2 {
-        let out = Command::new(env!("CARGO_BIN_EXE_trommel"))
-            .args(["run", "--no-bail-out", "--stats"])
-            .arg(&stats)
-            .args(["--", "sh", "-c", &script])
-            .env("XDG_CACHE_HOME", caches(&dir))
-            .stdin(Stdio::null())
-            .output()
-            .expect("trommel runs");
-        assert!(out.status.success() && out.stderr.is_empty(), "{out:?}");
-        let stats = fs::read(&stats).expect("statistics");
-        let stats: serde_json::Value = serde_json::from_slice(&stats).expect("JSON");
-        let processes = stats["processes"].as_array().expect("a list");
-        let of = |p: &serde_json::Value| p["kept_fragments"].as_u64().expect("a number");
-        let by_program = |p: &&serde_json::Value| {
-            let word = p["command"][0].as_str().expect("a word");
-            Path::new(word) == program
-        };
-        kept.push(
-            processes
-                .iter()
-                .filter(by_program)
-                .map(of)
-                .collect::<Vec<_>>(),
-        );
-    }
+    let first = kept_in(&dir, &script, &program);
+    let second = kept_in(&dir, &script, &program);
     // The second child of the first run has those of the first child.
-    let [first, second] = kept.try_into().expect("two runs");
-    assert!(
-        first.len() >= 2 && second.len() >= 2,
-        "{first:?} {second:?}"
-    );
     assert!(first.iter().max() > Some(&100), "{first:?}");
     assert!(
         second.iter().filter(|&&n| n > 100).count() >= 2,
         "{second:?}"
     );
+}
+
+#[test]
+fn nothing_is_kept_of_a_child_with_other_rights() {
+    let dir = Dir::new("kept-rights");
+    let program = compile(&dir, 0);
+    let script = format!("setpriv --no-new-privs {} a; true", program.display());
+    for _ in 0..2 {
+        let kept = kept_in(&dir, &script, &program);
+        assert!(!kept.is_empty() && kept.iter().all(|&n| n == 0), "{kept:?}");
+    }
 }

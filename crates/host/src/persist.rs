@@ -14,8 +14,8 @@
 //! # Invariants
 //! * What was made is read out of the slot once, and then checked: whatever a program has written there, a file is well
 //!   formed, or is not written.
-//! * Nothing is kept of processes that run as another user or in other namespaces than we do: what they can do to their slot must
-//!   not reach one that may do more.
+//! * Nothing is kept of processes with other rights than ours (user, group, capabilities, namespaces, root directory): what they
+//!   can do to their slot must not reach one that may do more.
 //! * Every failure has one consequence: fragments are made anew.
 
 use std::collections::HashSet;
@@ -26,6 +26,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::SystemTime;
 
@@ -154,15 +155,32 @@ fn is_ours(data: &fs::Metadata) -> bool {
     data.uid() == geteuid().as_raw() && data.mode() & OTHERS_WRITE == 0
 }
 
-/// Whether a process runs as we do. Asked before it executes anything of its program.
+/// What the kernel says of the rights of a process, as far as they may differ.
+fn rights(who: &str) -> Option<Vec<String>> {
+    const SAID: [&str; 7] = [
+        "Uid:",
+        "Gid:",
+        "CapPrm:",
+        "CapEff:",
+        "CapBnd:",
+        "NoNewPrivs:",
+        "Seccomp:",
+    ];
+    let status = fs::read_to_string(format!("/proc/{who}/status")).ok()?;
+    let said = |line: &&str| SAID.iter().any(|name| line.starts_with(name));
+    let mut rights: Vec<String> = status.lines().filter(said).map(str::to_owned).collect();
+    for link in ["root", "ns/user", "ns/mnt", "ns/pid"] {
+        let to = fs::read_link(format!("/proc/{who}/{link}")).ok()?;
+        rights.push(to.to_string_lossy().into_owned());
+    }
+    Some(rights)
+}
+
+/// Whether a process may do what we may, and no more. Asked before it executes anything of its program.
 pub(crate) fn is_like_us(pid: Pid) -> bool {
-    let owner = fs::metadata(format!("/proc/{pid}"));
-    let same = |name: &str| {
-        let of = |who: String| fs::read_link(format!("/proc/{who}/ns/{name}")).ok();
-        of(pid.to_string()).is_some_and(|theirs| Some(theirs) == of("self".to_owned()))
-    };
-    owner.is_ok_and(|data| data.uid() == geteuid().as_raw())
-        && ["user", "mnt", "pid"].into_iter().all(same)
+    static OURS: OnceLock<Option<Vec<String>>> = OnceLock::new();
+    let ours = OURS.get_or_init(|| rights("self"));
+    ours.is_some() && rights(&pid.to_string()) == *ours
 }
 
 /// What makes fragments differ, of what we know of a run; `None` where they are not kept: they count or record
