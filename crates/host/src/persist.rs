@@ -44,7 +44,7 @@ use crate::shared::{Counts, Shared, Terms};
 /// Bytes of all files.
 const MOST: u64 = 256 << 20;
 /// What was made is kept when it is at least this part of what was there.
-const WORTH: u64 = 16;
+const WORTH: u64 = 4;
 const SUFFIX: &str = "fragments";
 
 /// Where fragments are kept.
