@@ -36,6 +36,7 @@ struct trommel_message {
     uint8_t words;       /* number of words */
     uint8_t addresses;   /* bit n: word n is an address of code */
     uint64_t word[TROMMEL_WORDS];
+    uint64_t stands_for; /* executions: N of `every N`, the rate in force under `every auto`, else 1 */
 };
 
 /* What Trommel does for an instance, within calls of the instance's functions only. */

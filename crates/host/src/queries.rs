@@ -19,7 +19,7 @@ use trommel_profile::Module;
 use trommel_profile::queries::{Acted, Queries, Seen};
 use trommel_query::instruction::Action;
 use trommel_query::tag::Where;
-use trommel_query::{Entry, Field, Operation, Program, Subject, image};
+use trommel_query::{Entry, Field, Operation, Program, Rate, Sampling, Subject, image};
 use trommel_queue::queries::{self as shared, Header, INSTRUCTIONS, MAX_RANGES};
 use trommel_symbol::{Files, Symbols};
 
@@ -33,6 +33,8 @@ pub struct Question {
     pub program: Program,
     /// What random numbers start from.
     pub seed: u64,
+    /// Rates of `every auto` do not depend on time.
+    pub rehearsed: bool,
 }
 
 /// Why a program of queries cannot be answered by looking at a program that runs.
@@ -106,6 +108,7 @@ impl Question {
             word.store(u64::from_le_bytes(eight), Relaxed);
         }
         to.seed.store(self.seed, Relaxed);
+        to.rehearsed.store(self.rehearsed.into(), Relaxed);
         to.tagged.store(self.is_tagged().into(), Relaxed);
         to.bytes.store(bytes.len() as u32, Release);
     }
@@ -121,6 +124,8 @@ pub struct Answers {
     asked: &'static Question,
     /// By instruction, which words of its messages are addresses of code, by bit.
     places: Vec<u8>,
+    /// By instruction, how the executions were sampled that its messages are about.
+    sampling: Vec<Sampling>,
     /// The program file.
     main: Vec<u8>,
     files: &'static Files,
@@ -146,8 +151,10 @@ impl Answers {
         pid: u32,
     ) -> Self {
         let mut places = vec![0; asked.program.code().len()];
+        let mut sampling = vec![Sampling::ALWAYS; places.len()];
         for query in asked.program.queries() {
             let code = query.code_words();
+            sampling[query.code.clone()].fill(query.sampling);
             places[query.code].fill(code);
         }
         let main = std::fs::canonicalize(main).unwrap_or_else(|_| main.to_owned());
@@ -155,6 +162,7 @@ impl Answers {
             met: vec![false; asked.program.tags().len()],
             asked,
             places,
+            sampling,
             main: main.as_os_str().as_bytes().to_vec(),
             files,
             told: 0,
@@ -231,13 +239,19 @@ impl Answers {
 
     /// A message of a thread.
     pub fn message(&mut self, thread: u32, header: Header, words: &[u64], modules: &Modules) {
-        let places = self.places.get(usize::from(header.at));
+        let at = usize::from(header.at);
+        let places = self.places.get(at);
+        let rate = match self.sampling.get(at) {
+            Some(Sampling::Every(rate)) => *rate,
+            _ => Rate::of_rank(header.rank.into()),
+        };
         let message = Message {
             pid: self.pid,
             thread,
             header,
             words,
             places: places.copied().unwrap_or(0),
+            stands_for: rate.one_in().into(),
         };
         self.tabulate.message(&message, modules);
         if let Some(write) = &self.write {
@@ -284,6 +298,7 @@ impl Answers {
                 served: done.served.load(Relaxed),
                 dropped: done.dropped.load(Relaxed),
                 counted: done.counted.load(Relaxed),
+                counted_for: done.counted_for.load(Relaxed),
             })
             .collect(),
             messages,

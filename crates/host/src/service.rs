@@ -8,7 +8,7 @@ use std::io::{self, BufWriter};
 use std::path::Path;
 
 use rustc_hash::FxHashMap;
-use trommel_profile::queries::Told;
+use trommel_profile::queries::{Count, Told};
 use trommel_query::Program;
 use trommel_queue::dict::TargetPc;
 use trommel_queue::queries::{Header, MESSAGE_WORDS};
@@ -30,6 +30,8 @@ pub struct Message<'a> {
     pub words: &'a [u64],
     /// Those of them that are addresses of code, by bit.
     pub places: u8,
+    /// Executions that its record stands for.
+    pub stands_for: u64,
 }
 
 /// Is given the messages of a run: those of each thread in the order in which it sent them.
@@ -44,9 +46,9 @@ type Words = [u64; MESSAGE_WORDS];
 #[derive(Default)]
 pub struct Tabulate {
     /// With run-time addresses.
-    counts: FxHashMap<(u32, u8, Words), u64>,
+    counts: FxHashMap<(Header, u8, Words), Count>,
     /// With places in their stead.
-    settled: BTreeMap<Told, u64>,
+    settled: BTreeMap<Told, Count>,
     untabulated: u64,
 }
 
@@ -56,10 +58,7 @@ impl Tabulate {
 
     /// Gives what names addresses its places.
     pub fn settle(&mut self, modules: &Modules) {
-        for ((number, places, words), count) in self.counts.drain() {
-            let Some(header) = Header::decode(number) else {
-                continue;
-            };
+        for ((header, places, words), count) in self.counts.drain() {
             let mut words = words[..usize::from(header.words)].to_vec();
             for (n, word) in words.iter_mut().enumerate() {
                 if places >> n & 1 != 0 {
@@ -71,12 +70,12 @@ impl Tabulate {
                 queue: header.queue,
                 words,
             };
-            *self.settled.entry(told).or_default() += count;
+            self.settled.entry(told).or_default().add(count);
         }
     }
 
     /// What was counted, and messages that were not told apart.
-    pub fn into_counts(self) -> (BTreeMap<Told, u64>, u64) {
+    pub fn into_counts(self) -> (BTreeMap<Told, Count>, u64) {
         (self.settled, self.untabulated)
     }
 }
@@ -87,11 +86,20 @@ impl Service for Tabulate {
         for (to, from) in words.iter_mut().zip(message.words) {
             *to = *from;
         }
-        let key = (message.header.encode(), message.places, words);
+        // Whatever the rate was in force.
+        let header = Header {
+            rank: 0,
+            ..message.header
+        };
+        let key = (header, message.places, words);
+        let one = Count {
+            messages: 1,
+            executions: message.stands_for,
+        };
         if let Some(count) = self.counts.get_mut(&key) {
-            *count += 1;
+            count.add(one);
         } else if self.counts.len() + self.settled.len() < Self::MOST {
-            self.counts.insert(key, 1);
+            self.counts.insert(key, one);
         } else {
             self.untabulated += 1;
         }
@@ -142,12 +150,13 @@ impl Write {
             pid,
             thread,
             header,
+            stands_for,
             ..
         } = message;
         let out = &mut self.out;
         write!(
             out,
-            "{{\"pid\":{pid},\"thread\":{thread},\"queue\":{},\"instruction\":{},\"words\":{{",
+            "{{\"pid\":{pid},\"thread\":{thread},\"queue\":{},\"instruction\":{},\"stands_for\":{stands_for},\"words\":{{",
             header.queue, header.at
         )?;
         let names = self.names.get(usize::from(header.at));

@@ -100,7 +100,7 @@ impl Began {
     /// What takes microseconds.
     pub fn short() -> Self {
         Self {
-            cycles: stress::cycles(),
+            cycles: sys::ticks(),
             cpu: None,
         }
     }
@@ -182,7 +182,7 @@ impl Runtime {
 
     /// A part of what the runtime does has taken from `began` until now.
     pub fn spent_in(&mut self, part: Part, began: Began) {
-        let cycles = stress::cycles().saturating_sub(began.cycles);
+        let cycles = sys::ticks().saturating_sub(began.cycles);
         self.parts += cycles;
         let spent = match began.cpu {
             Some(cpu) => sys::thread_cpu().saturating_sub(cpu),
@@ -193,7 +193,7 @@ impl Runtime {
 
     /// The runtime has worked since `entered`.
     fn worked(&mut self, entered: u64) {
-        let cycles = stress::cycles().saturating_sub(entered);
+        let cycles = sys::ticks().saturating_sub(entered);
         let rest = cycles.saturating_sub(core::mem::take(&mut self.parts));
         let work = &self.shared.control().work;
         work::add(&work.spent[Part::Dispatch as usize], rest.min(LONG));
@@ -505,6 +505,7 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
         }
         return;
     }
+    query::look(thread, context);
     let process = thread.process;
     let control = process.queue.control();
     control.dispatches.fetch_add(1, Relaxed);
@@ -551,7 +552,7 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
         native::host_gone(thread, context);
     }
     let mut runtime = process.runtime.lock();
-    let entered = stress::cycles();
+    let entered = sys::ticks();
     match stress::crossing() {
         Crossing::Usual => {}
         Crossing::Evict => runtime.evict = Some(Flush::Asked),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use proptest::prelude::*;
-use trommel_profile::queries::{Acted, Queries, Seen, Served, Told};
+use trommel_profile::queries::{Acted, Count, Queries, Seen, Served, Told};
 use trommel_profile::sampled::{Sampled, Windows};
 use trommel_profile::{
     Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Site, Thread, Threads,
@@ -121,11 +121,16 @@ fn queries() -> impl Strategy<Value = Queries> {
         profiled,
         acted,
     });
-    let done = any::<[u64; 4]>().prop_map(|[sent, served, dropped, counted]| Acted {
+    let done = any::<[u64; 5]>().prop_map(|[sent, served, dropped, counted, counted_for]| Acted {
         sent,
         served,
         dropped,
         counted,
+        counted_for,
+    });
+    let count = any::<[u64; 2]>().prop_map(|[messages, executions]| Count {
+        messages,
+        executions,
     });
     let words = prop::collection::vec(any::<u64>(), 0..8);
     let told = (any::<u8>(), any::<u8>(), words);
@@ -136,7 +141,7 @@ fn queries() -> impl Strategy<Value = Queries> {
         prop::collection::vec(any::<u16>(), 0..3),
         prop::collection::btree_map(any::<u8>(), seen, 0..4),
         prop::collection::vec(done, 0..4),
-        prop::collection::btree_map(told, any::<u64>(), 0..20),
+        prop::collection::btree_map(told, count, 0..20),
         any::<u64>(),
         prop::collection::vec(served(), 0..3),
     )

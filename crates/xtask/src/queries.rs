@@ -2,9 +2,11 @@
 //! filtered out, what is counted, and what is sent and tabulated.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use serde_json::Value;
 use trommel_conformance::exec::Scratch;
 
 use crate::bench::median;
@@ -104,5 +106,64 @@ pub(crate) fn run() -> Result<(), String> {
         println!("| {name} | {time:.3} | {each} |");
     }
     println!("\nMedians of {ROUNDS} interleaved rounds; {STORES} stores, and as many branches.");
+    budgets(&scratch, &program)
+}
+
+/// Rounds, and branches, for what `every auto` costs.
+const BUDGET_ROUNDS: usize = 9;
+const BRANCHES: u64 = 600_000_000;
+/// What is compared with: the countdown, and next to no records.
+const COUNTDOWN: &str = "every 999424";
+const AUTO: [&str; 4] = [
+    "every auto 1%",
+    "every auto 5%",
+    "every auto 20%",
+    "every auto 50%",
+];
+
+/// What `every auto` makes of its budget: least CPU times of the program, of interleaved rounds.
+fn budgets(scratch: &Scratch, program: &Path) -> Result<(), String> {
+    let (file, data) = (scratch.path("auto.rpa"), scratch.path("auto"));
+    let rates = [COUNTDOWN].into_iter().chain(AUTO);
+    let rates: Vec<&str> = rates.collect();
+    let mut least = vec![(u64::MAX, 0); rates.len()];
+    for _ in 0..BUDGET_ROUNDS {
+        for (rate, least) in rates.iter().zip(&mut least) {
+            let text = format!("for opBRANCH * {rate} collect pc misc; send 1 stop;");
+            fs::write(&file, text).map_err(|e| e.to_string())?;
+            let mut record = Command::new(super::trommel()?);
+            record.args(["record", "--quiet", "-e", "none", "-q"]);
+            record.arg(&file).arg("-o").arg(&data).arg("--");
+            record.arg(program).arg(BRANCHES.to_string());
+            let done = record.stdout(Stdio::null()).status();
+            if !done.map_err(|e| e.to_string())?.success() {
+                return Err(format!("{rate}: it failed"));
+            }
+            let mut report = Command::new(super::trommel()?);
+            let report = report.args(["report", "--json"]).arg(&data).output();
+            let report = report.map_err(|e| e.to_string())?.stdout;
+            let report: Value = serde_json::from_slice(&report).map_err(|e| e.to_string())?;
+            let time = report["run"]["target_cpu_ns"].as_u64();
+            let profiled = report["queries"][0]["profiled"].as_u64();
+            let both = time.zip(profiled).ok_or("no times")?;
+            *least = both.min(*least);
+        }
+    }
+    println!(
+        "\n| rate | CPU s | share of records, % | records | nanoseconds a record |\n|---|---|---|---|---|"
+    );
+    let base = least[0].0 as f64;
+    for (rate, (time, records)) in rates.iter().zip(&least) {
+        let over = *time as f64 - base;
+        println!(
+            "| `{rate}` | {:.3} | {:.1} | {records} | {:.0} |",
+            *time as f64 / 1e9,
+            100.0 * over / *time as f64,
+            over / *records as f64,
+        );
+    }
+    println!(
+        "\nLeast CPU times of the program of {BUDGET_ROUNDS} interleaved rounds; {BRANCHES} branches."
+    );
     Ok(())
 }

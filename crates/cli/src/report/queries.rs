@@ -3,10 +3,10 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use trommel_profile::queries::{Queries, Served, Told};
+use trommel_profile::queries::{Count, Queries, Served, Told};
 use trommel_query::disassemble::{clause, rule};
 use trommel_query::program::Query;
-use trommel_query::{Field, Program, Rate, image};
+use trommel_query::{Field, Program, Sampling, image};
 use trommel_tuple::Place;
 
 use super::text::Style;
@@ -22,7 +22,7 @@ struct Answer<'p> {
     /// Messages sent, those of them that the program served itself, and those dropped; records counted.
     done: [u64; 4],
     /// Most frequent first.
-    messages: Vec<(&'p Told, u64)>,
+    messages: Vec<(&'p Told, Count)>,
 }
 
 fn answers<'p>(program: &Program, known: &'p Queries) -> Vec<Answer<'p>> {
@@ -50,8 +50,8 @@ fn answers<'p>(program: &Program, known: &'p Queries) -> Vec<Answer<'p>> {
         }
         let own = |told: &Told| query.code.contains(&usize::from(told.at));
         let messages = known.messages.iter().filter(|(told, _)| own(told));
-        let mut messages: Vec<(&Told, u64)> = messages.map(|(told, n)| (told, *n)).collect();
-        messages.sort_by_key(|(told, n)| (Reverse(*n), *told));
+        let mut messages: Vec<(&Told, Count)> = messages.map(|(told, n)| (told, *n)).collect();
+        messages.sort_by_key(|(told, n)| (Reverse((n.executions, n.messages)), *told));
         Answer {
             query,
             seen,
@@ -67,7 +67,7 @@ fn header(query: &Query) -> String {
     let selectors = query.entries.selectors().join(" ");
     format!(
         "for {selectors} {} collect {}",
-        query.rate,
+        query.sampling,
         fields.join(" ")
     )
 }
@@ -94,8 +94,8 @@ pub(super) fn write(
             "# {}",
             style.strong(&printable(&header(&answer.query)))
         )?;
-        let up_to = match answer.query.rate {
-            Rate::ALWAYS => "",
+        let up_to = match answer.query.sampling {
+            Sampling::ALWAYS => "",
             _ => " up to the last profiled",
         };
         write!(
@@ -118,9 +118,13 @@ pub(super) fn write(
                 .zip(&queries.done[answer.query.code.start..]);
             for (at, done) in counts.filter(|(_, done)| done.counted > 0) {
                 let text = clause(&program.code()[at], answer.query.fields);
+                let stands_for = match done.counted_for == done.counted {
+                    true => String::new(),
+                    false => format!(" (for some {} executions)", grouped(done.counted_for)),
+                };
                 writeln!(
                     out,
-                    "#   {} counted by {}",
+                    "#   {} counted{stands_for} by {}",
                     grouped(done.counted),
                     printable(&text)
                 )?;
@@ -216,20 +220,24 @@ fn messages(
     if answer.messages.is_empty() {
         return Ok(());
     }
-    let all = answer
-        .messages
-        .iter()
-        .map(|(_, n)| *n)
-        .fold(0, u64::saturating_add);
+    let sum = |n: fn(&Count) -> u64| {
+        let all = answer.messages.iter().map(|(_, count)| n(count));
+        all.fold(0, u64::saturating_add)
+    };
+    // Where messages stand for executions, it is those that say how frequent each is.
+    let sampled = answer.query.sampling != Sampling::ALWAYS;
+    let all = sum(|count| count.executions);
     let titles = ["messages", "%", "queue"].map(str::to_owned).into_iter();
+    let stands_for = sampled.then(|| "stand for".to_owned());
     let fields = answer.query.fields.iter().map(|f| f.name().to_owned());
-    let mut rows: Vec<Vec<String>> = vec![titles.chain(fields).collect()];
+    let mut rows: Vec<Vec<String>> = vec![titles.chain(stands_for).chain(fields).collect()];
     for (told, count) in answer.messages.iter().take(top) {
         let first = [
-            grouped(*count),
-            format!("{:.1}", percent(*count, all)),
+            grouped(count.messages),
+            format!("{:.1}", percent(count.executions, all)),
             told.queue.to_string(),
         ];
+        let stands_for = sampled.then(|| grouped(count.executions));
         let places = places(queries, told);
         let words = told
             .words
@@ -239,7 +247,7 @@ fn messages(
                 0 => format!("{word:#x}"),
                 _ => printable(&view.name(Place::from_word(*word))),
             });
-        rows.push(first.into_iter().chain(words).collect());
+        rows.push(first.into_iter().chain(stands_for).chain(words).collect());
     }
     columns(out, &rows, style)?;
     let more = answer.messages.len().saturating_sub(top);
@@ -324,13 +332,15 @@ pub(super) fn json<W: Write>(
             json.number("served_by_program", done.served)?;
             json.number("dropped", done.dropped)?;
             json.number("counted", done.counted)?;
+            json.number("counted_for", done.counted_for)?;
             json.end_object()?;
         }
         json.end_array()?;
         json.member_array("messages")?;
         for (told, count) in answer.messages.iter().take(top) {
             json.object()?;
-            json.number("count", *count)?;
+            json.number("count", count.messages)?;
+            json.number("stands_for", count.executions)?;
             json.number("queue", told.queue)?;
             json.number("instruction", told.at)?;
             let places = places(queries, told);

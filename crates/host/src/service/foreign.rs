@@ -56,6 +56,7 @@ struct RawMessage {
     words: u8,
     addresses: u8,
     word: [u64; WORDS],
+    stands_for: u64,
 }
 
 /// `struct trommel_host`.
@@ -351,6 +352,7 @@ impl Service for Instance {
             words: message.words.len().min(WORDS) as u8,
             addresses: message.places,
             word,
+            stands_for: message.stands_for,
         };
         self.messages += 1;
         self.call("message", modules, |functions, this| {
