@@ -6,7 +6,8 @@
 //! waits until it has been told which ranges have tags.
 //!
 //! Messages come among the records of each thread, in the order in which that sent them, and go to the
-//! *services* ([`crate::service`]), all of them to each.
+//! *services* ([`crate::service`]), all of them to each. So do interrupts, for which the target makes us look at once; of
+//! `interrupt sync` it waits until we have.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -17,10 +18,9 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use trommel_profile::Module;
 use trommel_profile::queries::{Acted, Queries, Seen};
-use trommel_query::instruction::Action;
 use trommel_query::tag::Where;
 use trommel_query::{Entry, Field, Operation, Program, Rate, Sampling, Subject, image};
-use trommel_queue::queries::{self as shared, Header, INSTRUCTIONS, MAX_RANGES};
+use trommel_queue::queries::{self as shared, Header, INSTRUCTIONS, MAX_RANGES, Sort};
 use trommel_symbol::{Files, Symbols};
 
 use crate::modules::Modules;
@@ -58,12 +58,6 @@ pub enum Unanswerable {
          collect op1 (rax), op2 (rdi) and op3 (rsi), and query other classes for results in a query of their own"
     )]
     Result(&'static str),
-    /// An action.
-    #[error(
-        "`interrupt` is not done by `record` yet: a program is not stopped for a query; use `send`, and act on the \
-         messages (--messages)"
-    )]
-    Interrupt,
 }
 
 /// Checks that `record` can answer a program.
@@ -86,11 +80,7 @@ pub fn check(program: &Program) -> Result<(), Unanswerable> {
             return Err(Unanswerable::Result(field.name()));
         }
     }
-    let interrupts = |action| matches!(action, Action::Interrupt { .. });
-    match program.code().iter().any(|i| interrupts(i.action)) {
-        true => Err(Unanswerable::Interrupt),
-        false => Ok(()),
-    }
+    Ok(())
 }
 
 impl Question {
@@ -253,12 +243,18 @@ impl Answers {
             places: places.copied().unwrap_or(0),
             stands_for: rate.one_in().into(),
         };
-        self.tabulate.message(&message, modules);
-        if let Some(write) = &self.write {
-            write.borrow_mut().message(&message, modules);
-        }
-        for service in &mut self.services {
-            service.message(&message, modules);
+        let mut write = self.write.as_ref().map(|write| write.borrow_mut());
+        let write = write
+            .iter_mut()
+            .map(|write| &mut **write as &mut dyn Service);
+        let services = self.services.iter_mut().map(|s| s as &mut dyn Service);
+        let all = [&mut self.tabulate as &mut dyn Service].into_iter();
+        for service in all.chain(write).chain(services) {
+            match header.sort {
+                Sort::Message => service.message(&message, modules),
+                Sort::Interrupt => service.interrupt(&message, false, modules),
+                Sort::Synchronous => service.interrupt(&message, true, modules),
+            }
         }
     }
 
@@ -299,6 +295,7 @@ impl Answers {
                 dropped: done.dropped.load(Relaxed),
                 counted: done.counted.load(Relaxed),
                 counted_for: done.counted_for.load(Relaxed),
+                interrupted: done.interrupted.load(Relaxed),
             })
             .collect(),
             messages,

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use trommel_profile::queries::{Count, Told};
 use trommel_query::Program;
 use trommel_queue::dict::TargetPc;
-use trommel_queue::queries::{Header, MESSAGE_WORDS};
+use trommel_queue::queries::{Header, MESSAGE_WORDS, Sort};
 
 use crate::modules::Modules;
 
@@ -38,6 +38,9 @@ pub struct Message<'a> {
 pub trait Service {
     /// The next message. `modules` tells what is where in its process at that time.
     fn message(&mut self, message: &Message<'_>, modules: &Modules);
+
+    /// A query has interrupted a thread: `message` is its record, of no queue. With `sync` the thread waits until this has returned.
+    fn interrupt(&mut self, message: &Message<'_>, sync: bool, modules: &Modules);
 }
 
 type Words = [u64; MESSAGE_WORDS];
@@ -104,6 +107,9 @@ impl Service for Tabulate {
             self.untabulated += 1;
         }
     }
+
+    /// They are counted where they happen.
+    fn interrupt(&mut self, _: &Message<'_>, _: bool, _: &Modules) {}
 }
 
 /// Writes messages to a file, a line of JSON each.
@@ -154,10 +160,15 @@ impl Write {
             ..
         } = message;
         let out = &mut self.out;
+        let to = match header.sort {
+            Sort::Message => format!("\"queue\":{}", header.queue),
+            Sort::Interrupt => "\"interrupt\":\"async\"".to_owned(),
+            Sort::Synchronous => "\"interrupt\":\"sync\"".to_owned(),
+        };
         write!(
             out,
-            "{{\"pid\":{pid},\"thread\":{thread},\"queue\":{},\"instruction\":{},\"stands_for\":{stands_for},\"words\":{{",
-            header.queue, header.at
+            "{{\"pid\":{pid},\"thread\":{thread},{to},\"instruction\":{},\"stands_for\":{stands_for},\"words\":{{",
+            header.at
         )?;
         let names = self.names.get(usize::from(header.at));
         let words = message.words.iter().enumerate();
@@ -188,5 +199,9 @@ impl Service for Write {
         {
             self.error = Some(error);
         }
+    }
+
+    fn interrupt(&mut self, message: &Message<'_>, _: bool, modules: &Modules) {
+        self.message(message, modules);
     }
 }

@@ -483,10 +483,25 @@ impl Shared {
         futex_wake(done);
     }
 
+    /// Up to which of the target's interrupts nothing is done yet, if any were asked for.
+    pub fn interrupts_asked(&self) -> Option<u32> {
+        let queries = self.queries();
+        let asked = queries.asked.load(SeqCst);
+        (asked != queries.answered.load(Relaxed)).then_some(asked)
+    }
+
+    /// Services have done what they do about them.
+    pub fn interrupts_answered(&self, asked: u32) {
+        let answered = &self.queries().answered;
+        answered.store(asked, SeqCst);
+        futex_wake(answered);
+    }
+
     /// Whether there is nothing to do: no chunk beyond `taken`, and nothing is asked.
     pub fn is_idle(&self, taken: u64) -> bool {
         self.control().published.0.load(SeqCst) == taken
             && self.settle_asked().is_none()
+            && self.interrupts_asked().is_none()
             && !matches!(
                 self.request_state().load(SeqCst),
                 Request::ASKED | Request::FAILED

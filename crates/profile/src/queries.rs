@@ -66,6 +66,8 @@ pub struct Acted {
     pub counted: u64,
     /// Executions that those stand for.
     pub counted_for: u64,
+    /// Interrupts.
+    pub interrupted: u64,
 }
 
 /// How many messages were equal.
@@ -115,6 +117,7 @@ impl Queries {
             sum.dropped = sum.dropped.saturating_add(done.dropped);
             sum.counted = sum.counted.saturating_add(done.counted);
             sum.counted_for = sum.counted_for.saturating_add(done.counted_for);
+            sum.interrupted = sum.interrupted.saturating_add(done.interrupted);
         }
         for (mut told, count) in other.messages {
             let bits = self.places.get(usize::from(told.at)).copied();

@@ -354,6 +354,8 @@ pub struct Writer {
     pub page: u32,
     /// It has taken a chunk while too many waited, for a signal's sake, and waits later.
     pub overdrawn: bool,
+    /// Its interrupt by a query that the host has not answered, while a signal handler runs that has ended the wait.
+    pub awaits: Option<u32>,
     /// `Context::pending` of the thread.
     pending: *const u32,
     chunk: u32,
@@ -369,6 +371,7 @@ impl Writer {
             tid: 0,
             page,
             overdrawn: false,
+            awaits: None,
             pending,
             chunk: 0,
         }
@@ -585,6 +588,38 @@ impl Queue {
         let waited = sys::monotonic() - started;
         control.wait_nanos.fetch_add(waited, Relaxed);
         done
+    }
+
+    /// Makes the host look at what was recorded so far. Returns what it will answer.
+    pub fn interrupt(&self) -> u32 {
+        let queries = self.mapped.queries();
+        let asked = queries.asked.fetch_add(1, SeqCst).wrapping_add(1);
+        self.wake_host();
+        asked
+    }
+
+    /// Waits until the host has answered what the thread awaits, if it does. A signal that is to be delivered ends the
+    /// wait, which goes on when the thread is back from the handler.
+    pub fn answered(&self, writer: &mut Writer) -> Result<(), HostGone> {
+        let Some(asked) = writer.awaits else {
+            return Ok(());
+        };
+        let word = &self.mapped.queries().answered;
+        loop {
+            let answered = word.load(SeqCst);
+            if answered.wrapping_sub(asked) as i32 >= 0 {
+                writer.awaits = None;
+                return Ok(());
+            }
+            if writer.has_signal() {
+                return Ok(());
+            }
+            // SAFETY: a word of the thread's own context.
+            unsafe { sys::futex_wait_unless(word, answered, NAP, writer.pending) };
+            if word.load(SeqCst) == answered {
+                self.host_is_there()?;
+            }
+        }
     }
 
     /// Whether there is a host, and it serves this process.

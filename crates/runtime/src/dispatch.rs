@@ -548,6 +548,12 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
     {
         native::host_gone(thread, context);
     }
+    if context.reason == Reason::Sigreturn as u32
+        && !entering
+        && process.queue.answered(&mut thread.writer).is_err()
+    {
+        native::host_gone(thread, context);
+    }
     if context.reason == Reason::Window as u32 && window::make_room(thread).is_err() {
         native::host_gone(thread, context);
     }

@@ -15,7 +15,8 @@
 //! A message is a record in the thread's chunk (`trommel_queue::queries`): in order, and never lost; a full
 //! queue makes the thread wait, or drop where the query says so. To queues that the program serves it goes another way
 //! ([`crate::served`]). What instructions of queries count is added
-//! up in shared memory at once.
+//! up in shared memory at once. An interrupt is a record, too, for which the host is made to look at once; after `interrupt sync` the thread
+//! waits until the host has done what it does about it. A signal ends that wait, and its handler runs; when it is back the wait goes on.
 //!
 //! Of `every auto`, a thread notes how long each of its records takes, from the crossing on, and its own
 //! [`Throttle`] says which rates to put in force, behind a record. No other thread has a part in it.
@@ -46,7 +47,7 @@ use trommel_query::{
 };
 use trommel_queue::FULL_WINDOW;
 use trommel_queue::queries::{
-    Acted, ENTRIES, Header, MAX_RANGES, MESSAGE_WORDS, PROGRAM_WORDS, Queries,
+    Acted, ENTRIES, Header, MAX_RANGES, MESSAGE_WORDS, PROGRAM_WORDS, Queries, Sort,
 };
 
 use crate::arch;
@@ -494,11 +495,25 @@ impl Asking {
             rank,
             gone: Ok(()),
             acted: false,
+            interrupted: false,
+            waits: false,
         };
         self.engine.query(site.control.start, &record, &mut out);
         let Out {
-            gone, mut acted, ..
+            mut gone,
+            mut acted,
+            interrupted,
+            waits,
+            ..
         } = out;
+        // The query has ended, and what it has sent is there.
+        if interrupted && gone.is_ok() {
+            let asked = thread.process.queue.interrupt();
+            if waits {
+                thread.writer.awaits = Some(asked);
+                gone = thread.process.queue.answered(&mut thread.writer);
+            }
+        }
         for at in self.counting {
             let counted = self.engine.take_counted(*at);
             if counted != 0 {
@@ -550,9 +565,29 @@ struct Out<'a> {
     gone: Result<(), HostGone>,
     /// An action was done.
     acted: bool,
+    /// Somebody is to look at once.
+    interrupted: bool,
+    /// And the thread waits for that.
+    waits: bool,
 }
 
 impl Out<'_> {
+    /// A record as it is sent.
+    fn record(&self, at: QueryPc, queue: u8, record: &Record, sort: Sort) -> Message {
+        let header = Header {
+            at: at.number() as u8,
+            queue,
+            words: self.words,
+            rank: self.rank,
+            sort,
+        };
+        let mut message = [0; MESSAGE_WORDS + 1];
+        message[..MESSAGE_WORDS].copy_from_slice(&record.0);
+        let sender = u64::from(self.thread.writer.number) << 32;
+        message[MESSAGE_WORDS] = sender | u64::from(header.encode());
+        message
+    }
+
     /// Sends a message to whoever serves its queue.
     fn send(&mut self, done: &Acted, message: &Message, drop: bool) -> Result<(), HostGone> {
         let queue = &self.thread.process.queue;
@@ -578,22 +613,28 @@ impl Sink for Out<'_> {
         if self.gone.is_err() {
             return;
         }
-        let header = Header {
-            at: at.number() as u8,
-            queue,
-            words: self.words,
-            rank: self.rank,
-        };
-        let mut message = [0; MESSAGE_WORDS + 1];
-        message[..MESSAGE_WORDS].copy_from_slice(&record.0);
-        let sender = u64::from(self.thread.writer.number) << 32;
-        message[MESSAGE_WORDS] = sender | u64::from(header.encode());
+        let message = self.record(at, queue, record, Sort::Message);
         let done = &self.area.done[at.number()];
         self.gone = self.send(done, &message, drop);
     }
 
-    /// The host hands over no program that interrupts.
-    fn interrupt(&mut self, _: QueryPc, _: &Record, _: bool) {}
+    /// The record goes the way of messages, so that it is told in its place among them.
+    fn interrupt(&mut self, at: QueryPc, record: &Record, sync: bool) {
+        self.acted = true;
+        if self.gone.is_err() {
+            return;
+        }
+        let sort = match sync {
+            false => Sort::Interrupt,
+            true => Sort::Synchronous,
+        };
+        let message = self.record(at, 0, record, sort);
+        add(&self.area.done[at.number()].interrupted, 1);
+        let process = self.thread.process;
+        self.gone = to_host(&mut self.thread.writer, &process.queue, &message);
+        self.interrupted = true;
+        self.waits |= sync;
+    }
 
     /// Counters are read behind each query, so none comes close to overflowing.
     fn counted(&mut self, _: QueryPc, _: u64) {}

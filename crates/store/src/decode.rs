@@ -340,6 +340,7 @@ fn queries(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
             dropped: cursor.number()?,
             counted: cursor.number()?,
             counted_for: cursor.number()?,
+            interrupted: cursor.number()?,
         });
     }
     match profile.queries.replace(queries) {

@@ -80,8 +80,9 @@ fn queries<W: Write>(queries: &Queries, out: &mut Writer<W>) -> io::Result<()> {
             dropped,
             counted,
             counted_for,
+            interrupted,
         } = *done;
-        for number in [sent, served, dropped, counted, counted_for] {
+        for number in [sent, served, dropped, counted, counted_for, interrupted] {
             put(&mut raw, number);
         }
     }

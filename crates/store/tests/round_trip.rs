@@ -121,13 +121,16 @@ fn queries() -> impl Strategy<Value = Queries> {
         profiled,
         acted,
     });
-    let done = any::<[u64; 5]>().prop_map(|[sent, served, dropped, counted, counted_for]| Acted {
-        sent,
-        served,
-        dropped,
-        counted,
-        counted_for,
-    });
+    let done = any::<[u64; 6]>().prop_map(
+        |[sent, served, dropped, counted, counted_for, interrupted]| Acted {
+            sent,
+            served,
+            dropped,
+            counted,
+            counted_for,
+            interrupted,
+        },
+    );
     let count = any::<[u64; 2]>().prop_map(|[messages, executions]| Count {
         messages,
         executions,
@@ -327,7 +330,7 @@ fn other_versions_and_foreign_files_are_named() {
     bytes[8] = 9;
     let error = decode(&bytes).expect_err("version 9").to_string();
     assert!(
-        error.contains("version 9") && error.contains("reads version 6"),
+        error.contains("version 9") && error.contains("reads version 7"),
         "{error}"
     );
     for (content, words) in [

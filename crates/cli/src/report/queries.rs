@@ -19,8 +19,8 @@ struct Answer<'p> {
     query: Query,
     /// Executions of its instructions, records made, and those that were not filtered out.
     seen: [u64; 3],
-    /// Messages sent, those of them that the program served itself, and those dropped; records counted.
-    done: [u64; 4],
+    /// Messages sent, those of them that the program served itself, and those dropped; records counted; interrupts.
+    done: [u64; 5],
     /// Most frequent first.
     messages: Vec<(&'p Told, Count)>,
 }
@@ -36,14 +36,14 @@ fn answers<'p>(program: &Program, known: &'p Queries) -> Vec<Answer<'p>> {
                 }
             }
         }
-        let mut done = [0_u64; 4];
+        let mut done = [0_u64; 5];
         for of in known
             .done
             .iter()
             .skip(query.code.start)
             .take(query.code.len())
         {
-            let numbers = [of.sent, of.served, of.dropped, of.counted];
+            let numbers = [of.sent, of.served, of.dropped, of.counted, of.interrupted];
             for (sum, n) in done.iter_mut().zip(numbers) {
                 *sum = sum.saturating_add(n);
             }
@@ -88,7 +88,7 @@ pub(super) fn write(
     for answer in answers(&program, queries) {
         let [executed, profiled, acted] = answer.seen.map(grouped);
         let filtered = grouped(answer.seen[1].saturating_sub(answer.seen[2]));
-        let [sent, served, dropped, counted] = answer.done;
+        let [sent, served, dropped, counted, interrupts] = answer.done;
         writeln!(
             out,
             "# {}",
@@ -108,6 +108,11 @@ pub(super) fn write(
         }
         if dropped > 0 {
             write!(out, ", {} DROPPED", grouped(dropped))?;
+        }
+        match interrupts {
+            0 => {}
+            1 => write!(out, "; 1 interrupt")?,
+            n => write!(out, "; {} interrupts", grouped(n))?,
         }
         writeln!(out)?;
         if counted > 0 {
@@ -310,7 +315,7 @@ pub(super) fn json<W: Write>(
         }
         json.end_array()?;
         let [executed, profiled, acted] = answer.seen;
-        let [sent, served, dropped, counted] = answer.done;
+        let [sent, served, dropped, counted, interrupts] = answer.done;
         for (name, number) in [
             ("executed", executed),
             ("profiled", profiled),
@@ -319,6 +324,7 @@ pub(super) fn json<W: Write>(
             ("served_by_program", served),
             ("dropped", dropped),
             ("counted", counted),
+            ("interrupts", interrupts),
         ] {
             json.number(name, number)?;
         }
@@ -333,6 +339,7 @@ pub(super) fn json<W: Write>(
             json.number("dropped", done.dropped)?;
             json.number("counted", done.counted)?;
             json.number("counted_for", done.counted_for)?;
+            json.number("interrupts", done.interrupted)?;
             json.end_object()?;
         }
         json.end_array()?;

@@ -202,6 +202,7 @@ impl Thread {
             self.alone(&mut runtime);
             process.served.forget();
             self.forget_spilled();
+            self.writer.awaits = None;
             self.own_tables(&mut runtime).map_err(|_| NoSlot)?;
             self.writer.number = 1;
             self.writer.tid = sys::gettid() as u32;
