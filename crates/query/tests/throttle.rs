@@ -201,7 +201,7 @@ fn the_budget_holds_whatever_the_phases() {
                 (Operation::Store, every()),
                 (Operation::Alu, every()),
             ];
-            let length = PERIOD / 50 << random.below(10);
+            let length = (PERIOD / 50) << random.below(10);
             let _ = thread.phase(length, each);
         }
         let share = 100.0 * thread.spent as f64 / thread.now as f64;

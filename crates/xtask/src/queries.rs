@@ -2,7 +2,7 @@
 //! filtered out, what is counted, and what is sent and tabulated.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -13,6 +13,8 @@ use crate::bench::median;
 
 const ROUNDS: usize = 5;
 const STORES: u64 = 20_000_000;
+/// Stores, where each waits for a service.
+const SYNCHRONOUS: u64 = 100_000;
 
 /// What is asked, and of how many events: one a store, or none.
 const ASKED: [(&str, &str, u64); 6] = [
@@ -67,10 +69,28 @@ pub(crate) fn run() -> Result<(), String> {
         let options = vec!["-q".to_owned(), file.to_string_lossy().into_owned()];
         ways.push((name, Some(options), events));
     }
+    let library = service(&scratch)?;
+    let sent = scratch.path(&format!("{}.rpa", ASKED.len() - 1));
+    for (name, query) in [
+        ("and given to a service in a library", sent.clone()),
+        (
+            "each store, `interrupt sync`, by such a service",
+            interrupts(&scratch)?,
+        ),
+    ] {
+        let service = format!("3={}", library.display());
+        let query = query.to_string_lossy().into_owned();
+        let options = ["-q".to_owned(), query, "--service".to_owned(), service];
+        let events = match name.contains("sync") {
+            true => SYNCHRONOUS,
+            false => STORES,
+        };
+        ways.push((name, Some(options.into()), events));
+    }
     let mut times = vec![Vec::new(); ways.len()];
     let mut outputs = Vec::new();
     for _ in 0..ROUNDS {
-        for ((_, options, _), list) in ways.iter().zip(&mut times) {
+        for ((_, options, events), list) in ways.iter().zip(&mut times) {
             let mut command = match options {
                 None => Command::new(&program),
                 Some(options) => {
@@ -81,8 +101,9 @@ pub(crate) fn run() -> Result<(), String> {
                 }
             };
             let clock = Instant::now();
+            let stores = if *events == 0 { STORES } else { *events };
             let output = command
-                .arg(STORES.to_string())
+                .arg(stores.to_string())
                 .stderr(Stdio::inherit())
                 .output()
                 .map_err(|e| e.to_string())?;
@@ -107,6 +128,28 @@ pub(crate) fn run() -> Result<(), String> {
     }
     println!("\nMedians of {ROUNDS} interleaved rounds; {STORES} stores, and as many branches.");
     budgets(&scratch, &program)
+}
+
+/// A service that looks at each message and no more.
+fn service(scratch: &Scratch) -> Result<PathBuf, String> {
+    let [source, library] = ["service.c", "service.so"].map(|name| scratch.path(name));
+    fs::write(&source, include_str!("service.c")).map_err(|e| e.to_string())?;
+    let include = trommel_conformance::exec::workspace().join("include");
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-shared", "-fPIC", "-I"]).arg(include);
+    cc.arg("-o").arg(&library).arg(&source);
+    match cc.status().map_err(|e| format!("cc: {e}"))?.success() {
+        true => Ok(library),
+        false => Err("cc failed".into()),
+    }
+}
+
+/// The query that interrupts at each store.
+fn interrupts(scratch: &Scratch) -> Result<PathBuf, String> {
+    let file = scratch.path("interrupts.rpa");
+    let text = "tag 1 symbol store_reference; for opSTORE 1 always collect op1 op2 op3; interrupt sync stop;";
+    fs::write(&file, text).map_err(|e| e.to_string())?;
+    Ok(file)
 }
 
 /// Rounds, and branches, for what `every auto` costs.
