@@ -36,6 +36,7 @@ struct trommel_message {
     uint8_t words;       /* number of words */
     uint8_t addresses;   /* bit n: word n is an address of code */
     uint64_t word[TROMMEL_WORDS];
+    uint64_t stands_for; /* executions: N of `every N`, the rate in force under `every auto`, else 1 */
 };
 
 /* What Trommel does for an instance, within calls of the instance's functions only. */
@@ -53,6 +54,9 @@ struct trommel_host {
     int (*row)(const struct trommel_host *host, const uint64_t *words, uint64_t count);
     /* Says why the function that is running fails, in UTF-8; the text is copied. */
     void (*fail)(const struct trommel_host *host, const char *text);
+    /* What a word of the messages that a query instruction sends is called, "pc" or "res1"; valid until destroy() returns. NULL where
+     * there is none. Not there where `size` is too small for it. */
+    const char *(*field)(const struct trommel_host *host, uint32_t instruction, uint32_t word);
 };
 
 struct trommel_service {
@@ -67,6 +71,9 @@ struct trommel_service {
     int (*finish)(void *instance);
     /* The last call, for each instance that was created. */
     void (*destroy)(void *instance);
+    /* May be NULL. A query has interrupted a thread: `message` is its record, of no queue. With `sync` the thread waits until this
+     * returns. Other than 0: the instance fails. Called for all queries, whatever the queue of the instance. */
+    int (*interrupt)(void *instance, const struct trommel_message *message, int sync);
 };
 
 /* What a library exports. */

@@ -30,7 +30,9 @@ fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     for watched in [
         "crates/runtime",
+        "crates/aware",
         "crates/compress",
+        "crates/query",
         "crates/queue",
         "crates/tuple",
         "Cargo.lock",

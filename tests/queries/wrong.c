@@ -24,6 +24,13 @@ static void *create(const struct trommel_host *host, const char *argument) {
         host->columns(host, titles, TROMMEL_WORDS + 1, 0) != -1 || host->columns(host, good, 1, 2) != -1 ||
         host->columns(host, good, 1, 0) != 0 || host->columns(host, good, 1, 0) != -1)
         return NULL;
+#ifdef WRONG_LATER
+    static int created;
+    if (created++ != 0) {
+        host->fail(host, "one is enough");
+        return NULL;
+    }
+#endif
     wrong = calloc(1, sizeof *wrong);
     wrong->host = host;
     return wrong;
@@ -34,6 +41,19 @@ static int message(void *instance, const struct trommel_message *message) {
     uint64_t word = 7;
     if (message->size < sizeof *message || message->queue != 1)
         return -3;
+#if defined WRONG_FINISH || defined WRONG_LATER
+    return wrong->host->row(wrong->host, &word, 1);
+#endif
+#ifdef WRONG_ROWS
+    /* Room for 1048576 different rows, and five more; those that are there go on. */
+    if (wrong->messages++ != 0)
+        return 0;
+    for (word = 0; word < (1 << 20) + 5; word++)
+        if (wrong->host->row(wrong->host, &word, 3) != (word >= 1 << 20))
+            return -4;
+    word = 7;
+    return wrong->host->row(wrong->host, &word, 1);
+#endif
     if (++wrong->messages == 10) {
 #ifdef WRONG_MESSAGE
         wrong->host->fail(wrong->host, "ten are enough");
@@ -47,6 +67,16 @@ static int message(void *instance, const struct trommel_message *message) {
 }
 
 static int finish(void *instance) {
+#ifdef WRONG_FINISH
+    struct wrong *wrong = instance;
+    uint64_t word = 8;
+    wrong->host->row(wrong->host, &word, 1);
+    wrong->host->fail(wrong->host, "the last page is missing");
+    return 5;
+#endif
+#if defined WRONG_LATER || defined WRONG_ROWS
+    return 0;
+#endif
     (void)instance;
     abort();
 }

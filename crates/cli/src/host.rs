@@ -109,6 +109,7 @@ fn to_host(options: Options) -> Result<RecordOptions> {
         Only::Name(name) => only::Only::Name(name.clone()),
         Only::Range(low, high) => only::Only::Range(Vaddr(*low), Vaddr(*high)),
     };
+    let stress = stress()?;
     Ok(RecordOptions {
         program: options.program,
         arguments: options.arguments,
@@ -117,7 +118,11 @@ fn to_host(options: Options) -> Result<RecordOptions> {
         compressor: options.compressor,
         question: options.question.map(|program| -> &'static Question {
             let seed = QUERY_SEED;
-            Box::leak(Box::new(Question { program, seed }))
+            Box::leak(Box::new(Question {
+                program,
+                seed,
+                rehearsed: stress.rates,
+            }))
         }),
         messages: options.messages,
         services: options.services,
@@ -131,7 +136,7 @@ fn to_host(options: Options) -> Result<RecordOptions> {
             .and_then(|caches| Store::open(&caches.join("fragments"))),
         sampling: options.sampling,
         tracing: options.tracing,
-        stress: stress()?,
+        stress,
     })
 }
 

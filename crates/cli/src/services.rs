@@ -21,6 +21,8 @@ fn one(spec: &ServiceSpec, question: &Program) -> Result<Foreign> {
         Action::Send(Queues { first, count, .. }) => {
             (first..=first.saturating_add(count - 1)).contains(&spec.queue)
         }
+        // Interrupts go to all of them.
+        Action::Interrupt { .. } => true,
         _ => false,
     };
     if !question.code().iter().any(|i| sends(i.action)) {
@@ -28,7 +30,13 @@ fn one(spec: &ServiceSpec, question: &Program) -> Result<Foreign> {
     }
     // Words of a command line hold none.
     let argument = CString::new(spec.argument.as_str()).unwrap_or_default();
-    let loaded = Foreign::load(&spec.library, spec.name.clone(), spec.queue, argument);
+    let loaded = Foreign::load(
+        &spec.library,
+        spec.name.clone(),
+        spec.queue,
+        argument,
+        question,
+    );
     loaded.map_err(|why| {
         let library = spec.library.display().to_string();
         anyhow!("service {name}: {}: {why}", printable(&library))

@@ -19,19 +19,23 @@ use std::rc::Rc;
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic};
 use trommel_model::trace::stopped::Stopped;
-use trommel_query::engine::{Log, thread_seed};
+use trommel_query::engine::{Effect, Log, thread_seed};
 use trommel_query::observe::Observation;
-use trommel_query::{Class, Engine, Entry, Facts, Field, FieldSet, Operation, Program, Subject};
+use trommel_query::throttle::Rehearsal;
+use trommel_query::{
+    Class, Engine, Entry, Facts, Field, FieldSet, Operation, Program, QueryPc, Rate, Subject,
+};
 
 use crate::stepper::{is_rep, wait};
 
 /// The number of the only thread.
 const THREAD: u32 = 1;
 
-/// A command whose program runs at the same addresses, with the same memory, each time.
+/// A command whose program runs at the same addresses, with the same memory, each time. Rates of `every auto` are rehearsed.
 pub fn steady(argv: &[&Path]) -> Command {
     let mut command = Command::new(argv[0]);
     command.args(&argv[1..]).env_clear();
+    command.env("TROMMEL_STRESS", "rates");
     command.stdin(Stdio::null()).stderr(Stdio::null());
     // SAFETY: the closure runs between fork and exec and makes one system call.
     unsafe {
@@ -45,15 +49,24 @@ pub fn steady(argv: &[&Path]) -> Command {
     command
 }
 
+/// What queries did.
+#[derive(Clone, Debug, Default)]
+pub struct Answers {
+    /// In order.
+    pub log: Log,
+    /// The rates in force at each.
+    pub rates: Vec<Rate>,
+}
+
 /// What the queries of `question` do in a run of `program`, at most `limit` instructions long, whose code
-/// has the tags that `tag` says. The engine's seed is `seed`.
+/// has the tags that `tag` says. The engine's seed is `seed`; rates of `every auto` are rehearsed.
 pub fn answers(
     program: &Path,
     question: &Program,
     seed: u64,
     tag: impl Fn(u64) -> u8,
     limit: u64,
-) -> io::Result<Log> {
+) -> io::Result<Answers> {
     let mut command = steady(&[program]);
     command.stdout(Stdio::null());
     // SAFETY: as above.
@@ -77,11 +90,12 @@ fn walk(
     seed: u64,
     tag: impl Fn(u64) -> u8,
     limit: u64,
-) -> io::Result<Log> {
+) -> io::Result<Answers> {
     wait(pid)?;
     let memory = Rc::new(File::open(format!("/proc/{pid}/mem"))?);
     let mut engine = Engine::new(question, thread_seed(seed, THREAD));
-    let mut log = Log::default();
+    let mut answers = Answers::default();
+    let mut rehearsal = Rehearsal::default();
     let mut info = InstructionInfoFactory::new();
     let mut decoded: HashMap<(u64, [u8; 15]), (Instruction, Observation)> = HashMap::new();
     let every: FieldSet = (Field::ALL.into_iter())
@@ -107,7 +121,20 @@ fn walk(
         let mut offer = |facts: Facts| {
             let class = Class::new(observation.operation(), tag(pc)).expect("a tag below 4");
             let facts = facts.with(Field::Thread, THREAD.into());
-            engine.offer(Entry::of(Subject::Class(class)), &facts, &mut log);
+            let entry = Entry::of(Subject::Class(class));
+            let rate = engine.rate(entry);
+            let Some((start, record)) = engine.select(entry, &facts) else {
+                return;
+            };
+            engine.query(start, &record, &mut answers.log);
+            for at in (0..question.code().len()).filter_map(QueryPc::new) {
+                let records = engine.take_counted(at).into();
+                if records > 0 {
+                    answers.log.0.push(Effect::Counted { at, records });
+                }
+            }
+            answers.rates.resize(answers.log.0.len(), rate);
+            engine.pace(entry, rehearsal.next(entry));
         };
         // The last one of a program has no after.
         let is_call = instruction.mnemonic() == Mnemonic::Syscall;
@@ -119,8 +146,7 @@ fn walk(
             return Err(io::Error::last_os_error());
         }
         let Some(stop) = wait(pid)? else {
-            engine.finish(&mut log);
-            return Ok(log);
+            return Ok(answers);
         };
         if stop != libc::SIGTRAP {
             return Err(io::Error::other(format!("signal {stop} at {pc:#x}")));

@@ -11,10 +11,10 @@ use std::process::{Command, Stdio};
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
 use trommel_compress::random::SplitMix64;
-use trommel_conformance::asked::{answers, steady};
+use trommel_conformance::asked::{Answers, answers, steady};
 use trommel_conformance::exec::{Scratch, cache_dir, trommel, workspace};
 use trommel_conformance::program::compile;
-use trommel_query::engine::{Effect, Log};
+use trommel_query::engine::Effect;
 use trommel_query::tag::Where;
 use trommel_query::{Field, Operation, Program, assemble};
 
@@ -48,6 +48,10 @@ fn main() {
              for opSTORE 1 always collect op1 op2 op3; if op1 <> 0 then send 3 stop else stop;",
         ),
         (
+            "rates that change",
+            "for opALU * opLOAD * opSTORE * every auto collect pc op1 res1; send 1 or drop; if filter 4 then count stop else stop;",
+        ),
+        (
             "everything",
             "for opJMP * opBRANCH * opLOAD * opSTORE * opALU * opMULT * opFLOAT * opSYS * \
              always collect pc op1 op2 op3 misc; send 1..3; if pc bset 1 then count; stop;",
@@ -57,6 +61,9 @@ fn main() {
             (0..BUILDS.len() as u64).try_for_each(|seed| Ok(same(seed, text)?))
         }));
     }
+    trials.push(Trial::test("rates follow the phases of a program", || {
+        Ok(phases()?)
+    }));
     libtest_mimic::run(&args, trials).exit();
 }
 
@@ -97,8 +104,8 @@ fn functions(program: &Path) -> Result<BTreeMap<String, (u64, u64)>, String> {
         .collect())
 }
 
-/// One message, or what an instruction counted.
-type Line = (u64, u64, Vec<u64>);
+/// Of one message the queue, the instruction, the executions that it stands for, and the words.
+type Line = (u64, u64, u64, Vec<u64>);
 
 fn same(seed: u64, text: &str) -> Result<(), String> {
     let program = build(BUILDS[seed as usize % BUILDS.len()])?;
@@ -118,8 +125,8 @@ fn same(seed: u64, text: &str) -> Result<(), String> {
         });
         rule.map_or(0, |rule| rule.tag)
     };
-    let log = answers(&program, &question, ENGINE_SEED, tag, LIMIT);
-    let log = log.map_err(|e| describe(&format!("stepping: {e}")))?;
+    let answers = answers(&program, &question, ENGINE_SEED, tag, LIMIT);
+    let answers = answers.map_err(|e| describe(&format!("stepping: {e}")))?;
     let Some(bin) = trommel() else {
         return Err("there is no trommel".into());
     };
@@ -143,9 +150,9 @@ fn same(seed: u64, text: &str) -> Result<(), String> {
     done.map_err(|e| e.to_string())?;
     let sent = fs::read_to_string(&messages).map_err(|e| describe(&format!("no messages: {e}")))?;
     let sent: Vec<Line> = sent.lines().map(line).collect::<Result<_, _>>()?;
-    compare(&question, &log, &sent).map_err(|what| describe(&what))?;
+    compare(&question, &answers, &sent).map_err(|what| describe(&what))?;
     let report = report(bin, &data)?;
-    totals(&question, &log, &report).map_err(|what| describe(&what))
+    totals(&question, &answers, &report).map_err(|what| describe(&what))
 }
 
 /// A line of the messages: queue, instruction, words.
@@ -155,21 +162,29 @@ fn line(text: &str) -> Result<Line, String> {
     let words =
         (Field::ALL.iter()).filter_map(|field| line["words"].get(field.name()).and_then(number));
     let of = |name: &str| line[name].as_u64().ok_or(format!("{text}: no {name}"));
-    Ok((of("queue")?, of("instruction")?, words.collect()))
+    let stands_for = of("stands_for")?;
+    Ok((
+        of("queue")?,
+        of("instruction")?,
+        stands_for,
+        words.collect(),
+    ))
 }
 
-fn compare(question: &Program, log: &Log, sent: &[Line]) -> Result<(), String> {
+fn compare(question: &Program, answers: &Answers, sent: &[Line]) -> Result<(), String> {
     let fields = |at: usize| {
         let queries = question.queries();
         let query = queries.into_iter().find(|query| query.code.contains(&at));
         query.map_or(0, |query| query.fields.len())
     };
-    let expected = log.0.iter().filter_map(|effect| match effect {
+    let effects = answers.log.0.iter().zip(&answers.rates);
+    let expected = effects.filter_map(|(effect, rate)| match effect {
         Effect::Message {
             at, queue, record, ..
         } => {
             let words = record.0[..fields(at.number())].to_vec();
-            Some((u64::from(*queue), at.number() as u64, words))
+            let (queue, rate) = (u64::from(*queue), u64::from(rate.one_in()));
+            Some((queue, at.number() as u64, rate, words))
         }
         _ => None,
     });
@@ -201,8 +216,15 @@ fn report(bin: &Path, data: &Path) -> Result<Value, String> {
 }
 
 /// The sums that are reported are those of the messages and of what was counted.
-fn totals(question: &Program, log: &Log, report: &Value) -> Result<(), String> {
+fn totals(question: &Program, answers: &Answers, report: &Value) -> Result<(), String> {
+    let log = &answers.log;
     let counted = log.counts(question);
+    let mut counted_for = vec![0; counted.len()];
+    for (effect, rate) in log.0.iter().zip(&answers.rates) {
+        if let Effect::Counted { at, records } = effect {
+            counted_for[at.number()] += records * u64::from(rate.one_in());
+        }
+    }
     let queries = report["queries"].as_array().ok_or("no queries")?;
     for instruction in queries
         .iter()
@@ -213,11 +235,8 @@ fn totals(question: &Program, log: &Log, report: &Value) -> Result<(), String> {
         let sends =
             |e: &&Effect| matches!(e, Effect::Message { at: a, .. } if a.number() as u64 == at);
         let sent = log.0.iter().filter(sends).count() as u64;
-        let expected = (Some(sent), Some(counted[at as usize]));
-        let said = (
-            instruction["sent"].as_u64(),
-            instruction["counted"].as_u64(),
-        );
+        let expected = [sent, counted[at as usize], counted_for[at as usize]].map(Some);
+        let said = ["sent", "counted", "counted_for"].map(|name| instruction[name].as_u64());
         if said != expected {
             return Err(format!(
                 "instruction {at}: {said:?}, and should be {expected:?}"
@@ -230,6 +249,62 @@ fn totals(question: &Program, log: &Log, report: &Value) -> Result<(), String> {
         let sum: u64 = messages.filter_map(|m| m["count"].as_u64()).sum();
         if of("sent") != Some(sum) || of("dropped") != Some(0) {
             return Err(format!("{sum} messages are told of in {query}"));
+        }
+    }
+    Ok(())
+}
+
+/// Of stores that are rare each is told of; of those that are frequent some, and which phase has how many is estimated rightly.
+fn phases() -> Result<(), String> {
+    const TEXT: &str = "tag 1 symbol store; for opSTORE 1 every auto collect op1; send 1 stop;";
+    const RARE: u64 = 20_000;
+    const FREQUENT: u64 = 100_000_000;
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let [program, file, data, messages] =
+        ["phases", "q.rpa", "data", "messages"].map(|name| scratch.path(name));
+    let source = workspace().join("tests/queries/phases.c");
+    compile(&source, &["-O2".to_owned()], &program)?;
+    fs::write(&file, TEXT).map_err(|e| e.to_string())?;
+    let bin = trommel().ok_or("there is no trommel")?;
+    let mut record = Command::new(bin);
+    record.arg("record").arg("-q").arg(&file).arg("--messages");
+    record.arg(&messages).arg("-o").arg(&data).arg("--");
+    record
+        .arg(&program)
+        .args([RARE, FREQUENT].map(|n| n.to_string()));
+    let done = record.output().map_err(|e| e.to_string())?;
+    if !done.status.success() {
+        return Err(String::from_utf8_lossy(&done.stderr).into_owned());
+    }
+    // By phase: records, executions they stand for, the variance of that, and N of the last one.
+    let mut all = [[0_u64; 4]; 4];
+    // Rare stores of the later half of their phase that are told of.
+    let mut late = [0_u64; 4];
+    let sent = fs::read_to_string(&messages).map_err(|e| e.to_string())?;
+    for text in sent.lines() {
+        let (_, _, n, words) = line(text)?;
+        let (phase, number) = ((words[0] >> 32) as usize, words[0] & 0xffff_ffff);
+        let sums = all.get_mut(phase).ok_or(format!("{text}: no phase"))?;
+        *sums = [sums[0] + 1, sums[1] + n, sums[2] + n * (n - 1), n];
+        late[phase] += u64::from(number >= RARE / 2);
+    }
+    let whole = late[0] == RARE / 2 && late[2] == RARE / 2;
+    let ends = all.map(|[.., n]| n);
+    if !whole || ends[0] != 1 || ends[2] != 1 || ends[1] < 8 || ends[3] < 8 {
+        return Err(format!(
+            "{late:?} of {RARE} rare stores, N in the end: {ends:?}"
+        ));
+    }
+    for (phase, [records, stand_for, variance, _]) in all.into_iter().enumerate() {
+        let executed = if phase % 2 == 0 { RARE } else { FREQUENT };
+        let error = stand_for.abs_diff(executed) as f64;
+        if error > 5.0 * (variance as f64).sqrt() + 100_000.0 {
+            return Err(format!(
+                "phase {phase}: {records} records for {stand_for} stores"
+            ));
+        }
+        if phase % 2 == 1 && records > FREQUENT / 8 {
+            return Err(format!("{records} records were made"));
         }
     }
     Ok(())
@@ -275,7 +350,15 @@ fn query(seed: u64) -> String {
             system |= operation == Operation::System;
             text.push_str(&format!(" {} {tag}", operation.name()));
         }
-        let rate = ["always", "always", "every 2", "every 7", "every 100"][below(5)];
+        let rate = [
+            "always",
+            "always",
+            "every 2",
+            "every 7",
+            "every 100",
+            "every auto",
+            "every auto 20%",
+        ][below(7)];
         text.push_str(&format!(" {rate} collect"));
         let is_result = |f: &Field| matches!(f, Field::Res1 | Field::Res1Up);
         let mut fields: Vec<Field> = (Field::ALL.into_iter())

@@ -3,8 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use serde_json::Value;
 use trommel_conformance::exec::{Scratch, cache_dir, trommel, workspace};
@@ -204,4 +208,180 @@ fn the_program_goes_on_when_a_service_fails() {
     );
     assert_eq!(services[1]["messages"], 1);
     assert_eq!(services[1]["failures"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn a_service_may_fail_at_its_end() {
+    let scratch = Scratch::new().expect("a directory");
+    let service = format!("1={}:a", wrong("FINISH").display());
+    let query = "for opJMP * always collect pc; send 1 stop;";
+    let done = record(&scratch, query, &[service], &["echo", "it ran"]);
+    assert!(done.status.success() && done.stdout == b"it ran\n");
+    let report = report(&scratch);
+    let service = &report["services"][0];
+    assert_eq!(service["messages"], report["queries"][0]["sent"]);
+    let failures = service["failures"].as_array().expect("failures");
+    let [failure] = &failures[..] else {
+        panic!("{failures:?}");
+    };
+    let failure = failure.as_str().expect("a text");
+    assert!(failure.ends_with(": the last page is missing"), "{failure}");
+    // Its rows are kept, the last one too.
+    let rows = serde_json::json!([
+        {"count": service["messages"], "n": 7},
+        {"count": 1, "n": 8},
+    ]);
+    assert_eq!(service["rows"], rows);
+}
+
+#[test]
+fn a_service_may_be_refused_to_a_later_process() {
+    let scratch = Scratch::new().expect("a directory");
+    let service = format!("1={}:a", wrong("LATER").display());
+    let query = "for opJMP * always collect pc; send 1 stop;";
+    let done = record(
+        &scratch,
+        query,
+        &[service],
+        &["sh", "-c", "echo one; (echo two); echo three"],
+    );
+    assert!(done.status.success() && done.stdout == b"one\ntwo\nthree\n");
+    let report = report(&scratch);
+    let service = &report["services"][0];
+    let sent = report["queries"][0]["sent"].as_u64().expect("a number");
+    let messages = service["messages"].as_u64().expect("a number");
+    assert!(0 < messages && messages < sent, "{messages} of {sent}");
+    let rows = serde_json::json!([{"count": messages, "n": 7}]);
+    assert_eq!(service["rows"], rows);
+    let failures = service["failures"].as_array().expect("failures");
+    let [failure] = &failures[..] else {
+        panic!("{failures:?}");
+    };
+    let failure = failure.as_str().expect("a text");
+    assert!(
+        failure.starts_with("after 0 messages of process "),
+        "{failure}"
+    );
+    assert!(failure.ends_with(": one is enough"), "{failure}");
+}
+
+#[test]
+fn rows_beyond_the_limit_are_told() {
+    let scratch = Scratch::new().expect("a directory");
+    let service = format!("1={}:a", wrong("ROWS").display());
+    let query = "for opJMP * always collect pc; send 1 stop;";
+    let done = record(&scratch, query, &[service], &["echo", "it ran"]);
+    let said = errors(&done);
+    assert!(done.status.success(), "{said}");
+    assert!(
+        said.contains("ROWS WERE NOT KEPT, of a count of 15"),
+        "{said}"
+    );
+    let report = report(&scratch);
+    let service = &report["services"][0];
+    assert_eq!(service["failures"], serde_json::json!([]));
+    assert_eq!(service["count_not_kept"], 15);
+    let first = serde_json::json!({"count": 4, "n": 7});
+    assert_eq!(service["rows"][0], first);
+}
+
+/// The program that interrupts, and its file for a service.
+fn interrupted(scratch: &Scratch) -> (String, String) {
+    let program = scratch.path("interrupted");
+    let flags = ["-O2", "-pthread"].map(str::to_owned);
+    compile(
+        &workspace().join("tests/queries/interrupted.c"),
+        &flags,
+        &program,
+    )
+    .expect("it compiles");
+    let file = scratch.path("file");
+    fs::write(&file, [0; 64]).expect("written");
+    let text = |path: PathBuf| path.to_string_lossy().into_owned();
+    (text(program), text(file))
+}
+
+fn interrupts(how: &str) -> String {
+    format!("tag 1 symbol store; for opSTORE 1 always collect op1; interrupt{how} stop;")
+}
+
+#[test]
+fn a_service_is_told_of_interrupts_at_once() {
+    let scratch = Scratch::new().expect("a directory");
+    let (program, file) = interrupted(&scratch);
+    let library = library("tests/queries/interrupting.c", "interrupting.so", &[]);
+    let service = format!("0={}:{file}", library.display());
+    for (how, mode, stores) in [(" sync", "sync", 500_u64), ("", "async", 20_000)] {
+        let query = interrupts(how);
+        let number = stores.to_string();
+        let command = [&program[..], &file, &number, mode];
+        let done = record(&scratch, &query, std::slice::from_ref(&service), &command);
+        let said = errors(&done);
+        // Of two threads and a child, no store that the service had not been told of in time.
+        assert_eq!(done.stdout, b"0\n0\n0\n", "{mode}: {said}");
+        assert!(done.status.success(), "{said}");
+        let report = report(&scratch);
+        assert_eq!(report["queries"][0]["interrupts"], 3 * stores);
+        let kind = u64::from(mode == "sync");
+        let rows = serde_json::json!([{"count": 3 * stores, "sync": kind}]);
+        assert_eq!(report["services"][0]["rows"], rows, "each, in order");
+        assert_eq!(report["services"][0]["failures"], serde_json::json!([]));
+    }
+}
+
+#[test]
+fn nobody_waits_for_a_service_that_has_failed() {
+    let scratch = Scratch::new().expect("a directory");
+    let (program, file) = interrupted(&scratch);
+    let flags = ["-DFAILS=10"];
+    let library = library("tests/queries/interrupting.c", "interrupting-10.so", &flags);
+    let service = format!("0={}:{file}", library.display());
+    let command = [&program[..], &file, "2000", "sync"];
+    let done = record(&scratch, &interrupts(" sync"), &[service], &command);
+    assert!(done.status.success(), "{}", errors(&done));
+    let report = report(&scratch);
+    assert_eq!(report["queries"][0]["interrupts"], 6000);
+    // One in each process.
+    let failures = &report["services"][0]["failures"];
+    assert_eq!(failures.as_array().map(Vec::len), Some(2), "{failures}");
+    // And nobody waits for one that knows nothing of interrupts.
+    let old = format!("1={}:a", wrong("ROWS").display());
+    let done = record(&scratch, &interrupts(" sync"), &[old], &command);
+    assert!(done.status.success(), "{}", errors(&done));
+}
+
+#[test]
+fn a_thread_that_waits_for_a_service_goes_on_when_trommel_is_killed() {
+    let scratch = Scratch::new().expect("a directory");
+    let (program, file) = interrupted(&scratch);
+    let flags = ["-DPAUSE=100000000"];
+    let library = library(
+        "tests/queries/interrupting.c",
+        "interrupting-long.so",
+        &flags,
+    );
+    let query = scratch.path("q.rpa");
+    fs::write(&query, interrupts(" sync")).expect("written");
+    let mut record = Command::new(trommel().expect("the command"));
+    record.arg("record").arg("-q").arg(&query).arg("--service");
+    record.arg(format!("0={}:{file}", library.display()));
+    record.arg("-o").arg(scratch.path("data")).arg("--");
+    record.args([&program, &file, "1000", "sync"]);
+    let mut running = record.stdout(Stdio::piped()).spawn().expect("it runs");
+    let mut out = running.stdout.take().expect("piped");
+    let (send, receive) = mpsc::channel();
+    let reader = thread::spawn(move || {
+        let mut said = String::new();
+        let _ = out.read_to_string(&mut said);
+        let _ = send.send(said);
+    });
+    // By then the service sleeps, for minutes.
+    let early = receive.recv_timeout(Duration::from_secs(2));
+    assert!(early.is_err(), "it did not wait: {early:?}");
+    running.kill().expect("killed");
+    running.wait().expect("waited for");
+    // Natively, nothing is written into the file: all are wrong.
+    let said = receive.recv_timeout(Duration::from_secs(60));
+    assert_eq!(said.as_deref(), Ok("1000\n1000\n1000\n"));
+    reader.join().expect("it has ended");
 }

@@ -275,6 +275,7 @@ impl Process {
             ..
         } = self;
         let asked = shared.settle_asked();
+        let interrupts = shared.interrupts_asked();
         // No further: threads may publish as fast as this folds.
         let until = shared.published_count();
         while queue.taken < until && queue.take(shared, over, folder, served, notice) {
@@ -282,7 +283,7 @@ impl Process {
                 break;
             }
         }
-        if over || asked.is_some() || early {
+        if over || asked.is_some() || interrupts.is_some() || early {
             // What was not published, or only just: for each thread the chunk it has, or had when it
             // asked or ended.
             for chunk in shared.oldest(queue.taken) {
@@ -290,6 +291,9 @@ impl Process {
                     queue.rest(shared, filled, folder, served, notice);
                 }
             }
+        }
+        if let Some(asked) = interrupts {
+            shared.interrupts_answered(asked);
         }
         let mut done = Ok(());
         if let Some(asked) = asked {

@@ -6,7 +6,8 @@
 //! waits until it has been told which ranges have tags.
 //!
 //! Messages come among the records of each thread, in the order in which that sent them, and go to the
-//! *services* ([`crate::service`]), all of them to each.
+//! *services* ([`crate::service`]), all of them to each. So do interrupts, for which the target makes us look at once; of
+//! `interrupt sync` it waits until we have.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -17,10 +18,9 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use trommel_profile::Module;
 use trommel_profile::queries::{Acted, Queries, Seen};
-use trommel_query::instruction::Action;
 use trommel_query::tag::Where;
-use trommel_query::{Entry, Field, Operation, Program, Subject, image};
-use trommel_queue::queries::{self as shared, Header, INSTRUCTIONS, MAX_RANGES};
+use trommel_query::{Entry, Field, Operation, Program, Rate, Sampling, Subject, image};
+use trommel_queue::queries::{self as shared, Header, INSTRUCTIONS, MAX_RANGES, Sort};
 use trommel_symbol::{Files, Symbols};
 
 use crate::modules::Modules;
@@ -33,6 +33,8 @@ pub struct Question {
     pub program: Program,
     /// What random numbers start from.
     pub seed: u64,
+    /// Rates of `every auto` do not depend on time.
+    pub rehearsed: bool,
 }
 
 /// Why a program of queries cannot be answered by looking at a program that runs.
@@ -56,12 +58,6 @@ pub enum Unanswerable {
          collect op1 (rax), op2 (rdi) and op3 (rsi), and query other classes for results in a query of their own"
     )]
     Result(&'static str),
-    /// An action.
-    #[error(
-        "`interrupt` is not done by `record` yet: a program is not stopped for a query; use `send`, and act on the \
-         messages (--messages)"
-    )]
-    Interrupt,
 }
 
 /// Checks that `record` can answer a program.
@@ -84,11 +80,7 @@ pub fn check(program: &Program) -> Result<(), Unanswerable> {
             return Err(Unanswerable::Result(field.name()));
         }
     }
-    let interrupts = |action| matches!(action, Action::Interrupt { .. });
-    match program.code().iter().any(|i| interrupts(i.action)) {
-        true => Err(Unanswerable::Interrupt),
-        false => Ok(()),
-    }
+    Ok(())
 }
 
 impl Question {
@@ -106,6 +98,7 @@ impl Question {
             word.store(u64::from_le_bytes(eight), Relaxed);
         }
         to.seed.store(self.seed, Relaxed);
+        to.rehearsed.store(self.rehearsed.into(), Relaxed);
         to.tagged.store(self.is_tagged().into(), Relaxed);
         to.bytes.store(bytes.len() as u32, Release);
     }
@@ -121,6 +114,8 @@ pub struct Answers {
     asked: &'static Question,
     /// By instruction, which words of its messages are addresses of code, by bit.
     places: Vec<u8>,
+    /// By instruction, how the executions were sampled that its messages are about.
+    sampling: Vec<Sampling>,
     /// The program file.
     main: Vec<u8>,
     files: &'static Files,
@@ -146,8 +141,10 @@ impl Answers {
         pid: u32,
     ) -> Self {
         let mut places = vec![0; asked.program.code().len()];
+        let mut sampling = vec![Sampling::ALWAYS; places.len()];
         for query in asked.program.queries() {
             let code = query.code_words();
+            sampling[query.code.clone()].fill(query.sampling);
             places[query.code].fill(code);
         }
         let main = std::fs::canonicalize(main).unwrap_or_else(|_| main.to_owned());
@@ -155,6 +152,7 @@ impl Answers {
             met: vec![false; asked.program.tags().len()],
             asked,
             places,
+            sampling,
             main: main.as_os_str().as_bytes().to_vec(),
             files,
             told: 0,
@@ -231,20 +229,32 @@ impl Answers {
 
     /// A message of a thread.
     pub fn message(&mut self, thread: u32, header: Header, words: &[u64], modules: &Modules) {
-        let places = self.places.get(usize::from(header.at));
+        let at = usize::from(header.at);
+        let places = self.places.get(at);
+        let rate = match self.sampling.get(at) {
+            Some(Sampling::Every(rate)) => *rate,
+            _ => Rate::of_rank(header.rank.into()),
+        };
         let message = Message {
             pid: self.pid,
             thread,
             header,
             words,
             places: places.copied().unwrap_or(0),
+            stands_for: rate.one_in().into(),
         };
-        self.tabulate.message(&message, modules);
-        if let Some(write) = &self.write {
-            write.borrow_mut().message(&message, modules);
-        }
-        for service in &mut self.services {
-            service.message(&message, modules);
+        let mut write = self.write.as_ref().map(|write| write.borrow_mut());
+        let write = write
+            .iter_mut()
+            .map(|write| &mut **write as &mut dyn Service);
+        let services = self.services.iter_mut().map(|s| s as &mut dyn Service);
+        let all = [&mut self.tabulate as &mut dyn Service].into_iter();
+        for service in all.chain(write).chain(services) {
+            match header.sort {
+                Sort::Message => service.message(&message, modules),
+                Sort::Interrupt => service.interrupt(&message, false, modules),
+                Sort::Synchronous => service.interrupt(&message, true, modules),
+            }
         }
     }
 
@@ -284,6 +294,8 @@ impl Answers {
                 served: done.served.load(Relaxed),
                 dropped: done.dropped.load(Relaxed),
                 counted: done.counted.load(Relaxed),
+                counted_for: done.counted_for.load(Relaxed),
+                interrupted: done.interrupted.load(Relaxed),
             })
             .collect(),
             messages,

@@ -8,10 +8,10 @@ use std::io::{self, BufWriter};
 use std::path::Path;
 
 use rustc_hash::FxHashMap;
-use trommel_profile::queries::Told;
+use trommel_profile::queries::{Count, Told};
 use trommel_query::Program;
 use trommel_queue::dict::TargetPc;
-use trommel_queue::queries::{Header, MESSAGE_WORDS};
+use trommel_queue::queries::{Header, MESSAGE_WORDS, Sort};
 
 use crate::modules::Modules;
 
@@ -30,12 +30,17 @@ pub struct Message<'a> {
     pub words: &'a [u64],
     /// Those of them that are addresses of code, by bit.
     pub places: u8,
+    /// Executions that its record stands for.
+    pub stands_for: u64,
 }
 
 /// Is given the messages of a run: those of each thread in the order in which it sent them.
 pub trait Service {
     /// The next message. `modules` tells what is where in its process at that time.
     fn message(&mut self, message: &Message<'_>, modules: &Modules);
+
+    /// A query has interrupted a thread: `message` is its record, of no queue. With `sync` the thread waits until this has returned.
+    fn interrupt(&mut self, message: &Message<'_>, sync: bool, modules: &Modules);
 }
 
 type Words = [u64; MESSAGE_WORDS];
@@ -44,9 +49,9 @@ type Words = [u64; MESSAGE_WORDS];
 #[derive(Default)]
 pub struct Tabulate {
     /// With run-time addresses.
-    counts: FxHashMap<(u32, u8, Words), u64>,
+    counts: FxHashMap<(Header, u8, Words), Count>,
     /// With places in their stead.
-    settled: BTreeMap<Told, u64>,
+    settled: BTreeMap<Told, Count>,
     untabulated: u64,
 }
 
@@ -56,10 +61,7 @@ impl Tabulate {
 
     /// Gives what names addresses its places.
     pub fn settle(&mut self, modules: &Modules) {
-        for ((number, places, words), count) in self.counts.drain() {
-            let Some(header) = Header::decode(number) else {
-                continue;
-            };
+        for ((header, places, words), count) in self.counts.drain() {
             let mut words = words[..usize::from(header.words)].to_vec();
             for (n, word) in words.iter_mut().enumerate() {
                 if places >> n & 1 != 0 {
@@ -71,12 +73,12 @@ impl Tabulate {
                 queue: header.queue,
                 words,
             };
-            *self.settled.entry(told).or_default() += count;
+            self.settled.entry(told).or_default().add(count);
         }
     }
 
     /// What was counted, and messages that were not told apart.
-    pub fn into_counts(self) -> (BTreeMap<Told, u64>, u64) {
+    pub fn into_counts(self) -> (BTreeMap<Told, Count>, u64) {
         (self.settled, self.untabulated)
     }
 }
@@ -87,15 +89,27 @@ impl Service for Tabulate {
         for (to, from) in words.iter_mut().zip(message.words) {
             *to = *from;
         }
-        let key = (message.header.encode(), message.places, words);
+        // Whatever the rate was in force.
+        let header = Header {
+            rank: 0,
+            ..message.header
+        };
+        let key = (header, message.places, words);
+        let one = Count {
+            messages: 1,
+            executions: message.stands_for,
+        };
         if let Some(count) = self.counts.get_mut(&key) {
-            *count += 1;
+            count.add(one);
         } else if self.counts.len() + self.settled.len() < Self::MOST {
-            self.counts.insert(key, 1);
+            self.counts.insert(key, one);
         } else {
             self.untabulated += 1;
         }
     }
+
+    /// They are counted where they happen.
+    fn interrupt(&mut self, _: &Message<'_>, _: bool, _: &Modules) {}
 }
 
 /// Writes messages to a file, a line of JSON each.
@@ -142,13 +156,19 @@ impl Write {
             pid,
             thread,
             header,
+            stands_for,
             ..
         } = message;
         let out = &mut self.out;
+        let to = match header.sort {
+            Sort::Message => format!("\"queue\":{}", header.queue),
+            Sort::Interrupt => "\"interrupt\":\"async\"".to_owned(),
+            Sort::Synchronous => "\"interrupt\":\"sync\"".to_owned(),
+        };
         write!(
             out,
-            "{{\"pid\":{pid},\"thread\":{thread},\"queue\":{},\"instruction\":{},\"words\":{{",
-            header.queue, header.at
+            "{{\"pid\":{pid},\"thread\":{thread},{to},\"instruction\":{},\"stands_for\":{stands_for},\"words\":{{",
+            header.at
         )?;
         let names = self.names.get(usize::from(header.at));
         let words = message.words.iter().enumerate();
@@ -179,5 +199,9 @@ impl Service for Write {
         {
             self.error = Some(error);
         }
+    }
+
+    fn interrupt(&mut self, message: &Message<'_>, _: bool, modules: &Modules) {
+        self.message(message, modules);
     }
 }

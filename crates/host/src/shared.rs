@@ -18,6 +18,7 @@ use trommel_compress::hash::HashKind;
 use trommel_compress::{Start, Strata};
 use trommel_queue::dict::{Event, MAX_BLOCK_EVENTS, MAX_EVENT_WORDS, PathHeader};
 use trommel_queue::persist::Made;
+use trommel_queue::protocol;
 use trommel_queue::queries::Queries;
 use trommel_queue::{
     BANK_BYTES, BANK_COUNTERS, BANK_TABLE_OFFSET, BANKS, BANKS_OFFSET, BIASES_OFFSET, Bank, CHUNK,
@@ -437,15 +438,15 @@ impl Shared {
             });
         }
         for _ in 0..waiting {
-            let entry = self.ring_entry(PUBLISHED_OFFSET, *taken).load(Acquire);
-            match entry.checked_sub(1) {
+            let entry = self.ring_entry(PUBLISHED_OFFSET, *taken);
+            match protocol::published(entry) {
                 None if over => *taken += 1,
                 None => return Ok(None),
                 Some(chunk) => {
                     let filled = self.filled(chunk).filter(|_| chunk < CHUNKS as u32);
                     return filled.map(Some).ok_or(Damaged {
                         what: "a chunk number",
-                        number: entry.into(),
+                        number: chunk.into(),
                     });
                 }
             }
@@ -462,38 +463,47 @@ impl Shared {
         let words = self.chunk(chunk);
         words.published.store(0, Relaxed);
         words.thread.store(0, Relaxed);
-        self.ring_entry(PUBLISHED_OFFSET, *taken).store(0, Relaxed);
-        self.ring_entry(GIVEN_BACK_OFFSET, *taken)
-            .store(chunk, Relaxed);
-        *taken += 1;
         let control = self.control();
-        control.consumed.0.store(*taken, SeqCst);
+        let published = self.ring_entry(PUBLISHED_OFFSET, *taken);
+        let given_back = self.ring_entry(GIVEN_BACK_OFFSET, *taken);
+        protocol::give_back(published, given_back, &control.consumed.0, taken, chunk);
         // Threads that wait for room are woken when there is plenty, not for each chunk.
         let waiting = control.published.0.load(Acquire).saturating_sub(*taken);
-        if waiting <= trommel_queue::BACKLOG as u64 / 2 && control.target_sleeps.load(SeqCst) != 0 {
-            control.target_sleeps.store(0, SeqCst);
-            futex_wake(&control.target_sleeps);
+        if waiting <= trommel_queue::BACKLOG as u64 / 2 {
+            let sleeps = &control.target_sleeps;
+            protocol::rouse(sleeps, || futex_wake(sleeps));
         }
     }
 
     /// The target's request, not yet answered, that everything recorded be folded.
     pub fn settle_asked(&self) -> Option<u32> {
         let control = self.control();
-        let asked = control.settle_asked.load(SeqCst);
-        (asked != control.settle_done.load(Relaxed)).then_some(asked)
+        protocol::asked(&control.settle_asked, &control.settle_done)
     }
 
     /// Answers the request.
     pub fn settled(&self, asked: u32) {
         let done = &self.control().settle_done;
-        done.store(asked, SeqCst);
-        futex_wake(done);
+        protocol::answer(done, asked, || futex_wake(done));
+    }
+
+    /// Up to which of the target's interrupts nothing is done yet, if any were asked for.
+    pub fn interrupts_asked(&self) -> Option<u32> {
+        let queries = self.queries();
+        protocol::asked(&queries.asked, &queries.answered)
+    }
+
+    /// Services have done what they do about them.
+    pub fn interrupts_answered(&self, asked: u32) {
+        let answered = &self.queries().answered;
+        protocol::answer(answered, asked, || futex_wake(answered));
     }
 
     /// Whether there is nothing to do: no chunk beyond `taken`, and nothing is asked.
     pub fn is_idle(&self, taken: u64) -> bool {
         self.control().published.0.load(SeqCst) == taken
             && self.settle_asked().is_none()
+            && self.interrupts_asked().is_none()
             && !matches!(
                 self.request_state().load(SeqCst),
                 Request::ASKED | Request::FAILED

@@ -96,6 +96,8 @@ pub struct Profiling {
     pub queue: u64,
     /// The seed of the query engine.
     pub seed: u64,
+    /// Cycles after which rates of `every auto` are adapted to the cycles in which dispatch has stalled for them; 0: they are rehearsed.
+    pub period: u64,
 }
 
 /// A service processor.
@@ -155,6 +157,7 @@ impl Parameters {
             message: 4,
             queue: 128,
             seed: 1,
+            period: 40_000,
         },
         service: ServiceProcessor {
             caches: [cache(1, 4), cache(2, 4)],

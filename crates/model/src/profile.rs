@@ -3,7 +3,7 @@
 //! # What happens when
 //! * *Dispatch.* Each instruction whose class has an entry counts it down. One that is selected needs a buffer for its
 //!   record, and a network that carries information there; where one is missing dispatch stalls, and so does all
-//!   behind it.
+//!   behind it. Cycles in which it does are what `every auto` has a budget of, as section 6.2 suggests.
 //! * *Retirement.* The network is free. The record is complete and waits for the query engine.
 //! * *End of the query.* The buffer is free, when the last message has left it.
 //!
@@ -17,6 +17,7 @@
 //! * What is free is free from the next cycle on.
 
 use trommel_query::record::misc;
+use trommel_query::throttle::{Rehearsal, Throttle};
 use trommel_query::{
     Class, Engine, Entry, Facts, Field, FieldSet, Operation, Program, QueryPc, Record, Subject,
 };
@@ -37,6 +38,7 @@ pub const THREAD: u64 = 1;
 /// A profiled execution.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Selected {
+    entry: Entry,
     start: QueryPc,
     fields: FieldSet,
     cheap: bool,
@@ -66,10 +68,21 @@ pub struct Counts {
     pub interrupts: u64,
 }
 
+/// Who chooses the rates of `every auto`.
+enum Rates {
+    /// Nothing asks for one.
+    Fixed,
+    /// Stalls.
+    Throttled(Box<Throttle>),
+    /// A test.
+    Rehearsed(Box<Rehearsal>),
+}
+
 /// The hardware.
 pub struct Unit<'p> {
     program: &'p Program,
     engine: Engine<'p>,
+    rates: Rates,
     /// For each query instruction, whether its query can interrupt synchronously.
     synchronous: Vec<bool>,
     parameters: Parameters,
@@ -98,6 +111,11 @@ impl<'p> Unit<'p> {
         Self {
             program,
             engine: Engine::new(program, profiling.seed),
+            rates: match Throttle::new(program, profiling.period, 0) {
+                None => Rates::Fixed,
+                Some(_) if profiling.period == 0 => Rates::Rehearsed(Box::default()),
+                Some(throttle) => Rates::Throttled(Box::new(throttle)),
+            },
             synchronous: synchronous(program),
             parameters,
             networks: 0,
@@ -127,26 +145,46 @@ impl<'p> Unit<'p> {
     pub fn select(&mut self, instruction: &Instruction, facts: &Facts) -> Option<Selected> {
         let entry = class_of(instruction)?;
         let fields = self.program.table().get(entry)?.fields;
-        let (start, _) = self.engine.select(entry, facts)?;
+        let (start, _) = self.sample(entry, facts)?;
         let cheap = is_cheap(self.parameters.profiling.cheap, instruction, fields);
         Some(Selected {
+            entry,
             start,
             fields,
             cheap,
         })
     }
 
-    /// Takes what a profiled instruction needs.
+    /// The record of an execution, if one is made; the next one may be at another rate.
+    fn sample(&mut self, entry: Entry, facts: &Facts) -> Option<(QueryPc, Record)> {
+        let executed = self.engine.passed(entry) + 1;
+        let selected = self.engine.select(entry, facts)?;
+        match &mut self.rates {
+            Rates::Fixed => {}
+            Rates::Throttled(throttle) => throttle.record(entry, executed),
+            Rates::Rehearsed(rehearsal) => self.engine.pace(entry, rehearsal.next(entry)),
+        }
+        Some(selected)
+    }
+
+    /// Takes what a profiled instruction needs. To be asked once a cycle, until there is all.
     ///
     /// # Errors
     /// What there is none of.
     pub fn admit(&mut self, selected: &Selected) -> Result<(), Lack> {
         let profiling = &self.parameters.profiling;
-        if !selected.cheap && self.networks == profiling.networks {
-            return Err(Lack::Network);
-        }
-        if self.buffers == profiling.buffers {
-            return Err(Lack::Buffer);
+        let lack = if !selected.cheap && self.networks == profiling.networks {
+            Some(Lack::Network)
+        } else if self.buffers == profiling.buffers {
+            Some(Lack::Buffer)
+        } else {
+            None
+        };
+        if let Some(lack) = lack {
+            if let Rates::Throttled(throttle) = &mut self.rates {
+                throttle.spend(selected.entry, 1);
+            }
+            return Err(lack);
         }
         self.networks += usize::from(!selected.cheap);
         self.buffers += 1;
@@ -168,7 +206,7 @@ impl<'p> Unit<'p> {
     /// An instruction has retired that caused an event.
     pub fn event(&mut self, event: trommel_query::Event, facts: &Facts) {
         let entry = Entry::of(Subject::Event(event));
-        let Some((start, record)) = self.engine.select(entry, facts) else {
+        let Some((start, record)) = self.sample(entry, facts) else {
             return;
         };
         if self.buffers == self.parameters.profiling.buffers {
@@ -205,6 +243,11 @@ impl<'p> Unit<'p> {
         self.awaited -= done.synchronous;
         for processor in &mut self.processors {
             processor.cycle(now, &mut self.queues);
+        }
+        if let Rates::Throttled(throttle) = &mut self.rates
+            && throttle.is_due(now)
+        {
+            throttle.adjust(now, &mut self.engine);
         }
         self.counts.interrupts += done.interrupts;
         done.interrupts * u64::from(self.parameters.profiling.interrupt)

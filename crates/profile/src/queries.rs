@@ -16,7 +16,7 @@ pub struct Queries {
     /// By instruction: what it did.
     pub done: Vec<Acted>,
     /// How many messages there were of each kind.
-    pub messages: BTreeMap<Told, u64>,
+    pub messages: BTreeMap<Told, Count>,
     /// Messages beyond those that memory was kept for: they were not told apart.
     pub untabulated: u64,
     /// What services in libraries made of them.
@@ -64,6 +64,27 @@ pub struct Acted {
     pub dropped: u64,
     /// Records counted.
     pub counted: u64,
+    /// Executions that those stand for.
+    pub counted_for: u64,
+    /// Interrupts.
+    pub interrupted: u64,
+}
+
+/// How many messages were equal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Count {
+    /// The messages.
+    pub messages: u64,
+    /// Executions that their records stand for: an estimate, where not all were profiled.
+    pub executions: u64,
+}
+
+impl Count {
+    /// Adds others.
+    pub const fn add(&mut self, other: Self) {
+        self.messages = self.messages.saturating_add(other.messages);
+        self.executions = self.executions.saturating_add(other.executions);
+    }
 }
 
 /// Equal messages.
@@ -95,6 +116,8 @@ impl Queries {
             sum.served = sum.served.saturating_add(done.served);
             sum.dropped = sum.dropped.saturating_add(done.dropped);
             sum.counted = sum.counted.saturating_add(done.counted);
+            sum.counted_for = sum.counted_for.saturating_add(done.counted_for);
+            sum.interrupted = sum.interrupted.saturating_add(done.interrupted);
         }
         for (mut told, count) in other.messages {
             let bits = self.places.get(usize::from(told.at)).copied();
@@ -104,8 +127,7 @@ impl Queries {
                     *word = place(*word);
                 }
             }
-            let sum = self.messages.entry(told).or_default();
-            *sum = sum.saturating_add(count);
+            self.messages.entry(told).or_default().add(count);
         }
         self.untabulated = self.untabulated.saturating_add(other.untabulated);
         for served in other.services {

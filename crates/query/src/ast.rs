@@ -107,12 +107,23 @@ pub struct Query {
     pub comments: Comments,
     /// What it is about.
     pub selectors: Vec<Selector>,
-    /// `every N`; `always` without.
-    pub every: Option<Number>,
+    /// How often.
+    pub every: Every,
     /// What is collected.
     pub fields: Vec<Name>,
     /// What is done with it.
     pub clauses: Vec<Clause>,
+}
+
+/// Which executions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Every {
+    /// `always`
+    Always,
+    /// `every 256`
+    Number(Number),
+    /// `every auto`, `every auto 5%`
+    Auto(Option<Number>),
 }
 
 /// `opLOAD 1`, `opLOAD *`

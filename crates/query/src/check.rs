@@ -11,14 +11,14 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use crate::ast::{self, File, Item, Name, Number, Place, Selector};
+use crate::ast::{self, Every, File, Item, Name, Number, Place, Selector};
 use crate::class::{Class, ENTRIES, Entry, EntrySet, Event, Operation, Subject, TAGS};
 use crate::diagnostic::{Diagnostic, Position, Severity, Span, closest};
 use crate::field::{Field, FieldSet};
 use crate::image::{MAX_RULES, rule_bytes};
 use crate::instruction::{Action, Test};
 use crate::program::MAX_INSTRUCTIONS;
-use crate::rate::Rate;
+use crate::rate::{Budget, Rate, Sampling};
 use crate::record::RECORD_WORDS;
 use crate::tag::{Rule, Where};
 
@@ -32,7 +32,7 @@ pub(crate) struct Query {
     /// The header.
     pub(crate) span: Span,
     pub(crate) entries: EntrySet,
-    pub(crate) rate: Rate,
+    pub(crate) sampling: Sampling,
     pub(crate) fields: FieldSet,
     pub(crate) clauses: Vec<Clause>,
 }
@@ -250,7 +250,7 @@ impl Checker<'_> {
         let checked = Query {
             span: query.span,
             entries,
-            rate: self.rate(query.every.as_ref()),
+            sampling: self.sampling(&query.every),
             fields,
             clauses: (0..query.clauses.len())
                 .map(|at| self.clause(at, &mut clauses))
@@ -341,10 +341,25 @@ impl Checker<'_> {
         tags.filter_map(class).collect()
     }
 
-    fn rate(&mut self, every: Option<&Number>) -> Rate {
-        let Some(number) = every else {
-            return Rate::ALWAYS;
-        };
+    fn sampling(&mut self, every: &Every) -> Sampling {
+        match every {
+            Every::Always => Sampling::ALWAYS,
+            Every::Number(number) => Sampling::Every(self.rate(number)),
+            Every::Auto(None) => Sampling::Auto(Budget::USUAL),
+            Every::Auto(Some(number)) => Sampling::Auto(self.budget(number)),
+        }
+    }
+
+    fn budget(&mut self, number: &Number) -> Budget {
+        let percent = u64::try_from(number.value).unwrap_or(0);
+        Budget::new(percent).unwrap_or_else(|| {
+            let message = format!("{}% is no budget", number.text());
+            self.error(number.span, message, "budgets go from 1% to 100%");
+            Budget::USUAL
+        })
+    }
+
+    fn rate(&mut self, number: &Number) -> Rate {
         let n = u64::try_from(number.value).unwrap_or(0);
         Rate::new(n).unwrap_or_else(|| {
             let (below, above) = Rate::around(n);

@@ -2,7 +2,7 @@
 //! 35 entries, 280 bytes as in the paper.
 //!
 //! ```text
-//! register 2e      bits 0–18 the fields of Table 2, in its order; 19–31 the rate (see `rate`)
+//! register 2e      bits 0–18 the fields of Table 2, in its order; 19–31 the rate or budget (see `rate`)
 //! register 2e + 1  bits 0–6 the query PC; 7–31 zero
 //! ```
 //! Both are 0 where nothing is profiled.
@@ -10,7 +10,7 @@
 use crate::class::{ENTRIES, Entry};
 use crate::field::{Field, FieldSet};
 use crate::program::QueryPc;
-use crate::rate::Rate;
+use crate::rate::{Rate, Sampling};
 use crate::record::RECORD_WORDS;
 
 /// Registers of the table.
@@ -23,7 +23,7 @@ const _: () = assert!(FIELD_BITS + Rate::BITS == 32 && REGISTERS * 4 == 280);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Control {
     /// How often.
-    pub rate: Rate,
+    pub sampling: Sampling,
     /// What is collected: one to seven fields.
     pub fields: FieldSet,
     /// Where the query starts.
@@ -34,7 +34,7 @@ impl Control {
     /// The two registers.
     pub const fn registers(self) -> [u32; 2] {
         [
-            self.fields.bits() | self.rate.encode() << FIELD_BITS,
+            self.fields.bits() | self.sampling.encode() << FIELD_BITS,
             self.start.number() as u32,
         ]
     }
@@ -49,7 +49,8 @@ impl Control {
             return Err("a record has one to seven fields");
         }
         Ok(Self {
-            rate: Rate::decode(first >> FIELD_BITS).ok_or("its rate is not in the normal form")?,
+            sampling: Sampling::decode(first >> FIELD_BITS)
+                .ok_or("its rate is not in the normal form")?,
             fields,
             start: QueryPc::new(second as usize).ok_or("its query PC is out of range")?,
         })

@@ -73,7 +73,7 @@ fn tag_words(rule: &Rule) -> Vec<String> {
 fn header_words(query: &Query) -> Vec<String> {
     let mut words = alloc::vec!["for".to_string()];
     words.extend(query.entries.selectors());
-    words.push(query.rate.to_string());
+    words.push(query.sampling.to_string());
     words.push("collect".to_string());
     words.extend(query.fields.iter().map(|f| f.name().to_string()));
     words

@@ -12,6 +12,8 @@
 //!    is profiled, and a new countdown is drawn uniformly from 1 to 2N − 1. Its mean is N. (ProfileMe, from
 //!    which the paper takes simple random sampling, resets a counter to random values in the same way. The
 //!    cost of an execution that is not profiled is a decrement.) Of `always` every execution is profiled.
+//!    Of `every auto` N is 1 until another one is put in force ([`Engine::pace`]), and the countdown is drawn from a geometric
+//!    distribution of mean N: each execution is profiled with probability 1/N ([`crate::throttle`] says why).
 //! 2. *Record.* The fields of the entry are packed ([`Record::pack`]).
 //! 3. *Query.* Instructions are executed from the entry's query PC on ([`Engine::step`]) until one stops.
 //!
@@ -44,7 +46,7 @@ use trommel_compress::random::SplitMix64;
 use crate::class::{ENTRIES, Entry};
 use crate::instruction::{Action, COUNTER_BITS, Comparison, Next, Queues};
 use crate::program::{Program, QueryPc};
-use crate::rate::Rate;
+use crate::rate::{Rate, Sampling};
 use crate::record::{Facts, Record};
 
 /// The value of a counter at which it is read and set to 0: 15/16 of its range.
@@ -77,6 +79,10 @@ pub struct Engine<'p> {
 #[derive(Clone, Debug)]
 struct Sampler {
     random: SplitMix64,
+    sampling: Sampling,
+    /// In force.
+    rate: Rate,
+    drawn: u64,
     left: u64,
 }
 
@@ -97,13 +103,17 @@ impl<'p> Engine<'p> {
         };
         let mut sampling = [0; ENTRIES].map(|_| Sampler {
             random: SplitMix64::new(0),
+            sampling: Sampling::ALWAYS,
+            rate: Rate::ALWAYS,
+            drawn: 0,
             left: 0,
         });
         for (entry, control) in program.table().entries() {
-            let random = stream(b'e', entry.number(), 0);
-            let mut sampler = Sampler { random, left: 0 };
-            sampler.reset(control.rate);
-            sampling[entry.number()] = sampler;
+            let sampler = &mut sampling[entry.number()];
+            sampler.random = stream(b'e', entry.number(), 0);
+            sampler.sampling = control.sampling;
+            sampler.rate = control.sampling.rate().unwrap_or(Rate::ALWAYS);
+            sampler.reset();
         }
         let state = |at| State {
             filters: [stream(b'f', at, 0), stream(b'f', at, 1)],
@@ -128,7 +138,7 @@ impl<'p> Engine<'p> {
     pub fn select(&mut self, entry: Entry, facts: &Facts) -> Option<(QueryPc, Record)> {
         let control = self.program.table().get(entry)?;
         self.sampling[entry.number()]
-            .draw(control.rate)
+            .draw()
             .then(|| (control.start, Record::pack(facts, control.fields)))
     }
 
@@ -136,14 +146,34 @@ impl<'p> Engine<'p> {
     /// them down by itself, in place of [`Self::offer`], calls [`Self::profiled`] when they come to 0.
     pub fn countdown(&self, entry: Entry) -> Option<u64> {
         let control = self.program.table().get(entry)?;
-        (control.rate != Rate::ALWAYS).then(|| self.sampling[entry.number()].left)
+        (control.sampling != Sampling::ALWAYS).then(|| self.sampling[entry.number()].left)
     }
 
     /// The execution that a countdown led to: draws the next countdown.
     pub fn profiled(&mut self, entry: Entry) -> Option<u64> {
-        let control = self.program.table().get(entry)?;
-        self.sampling[entry.number()].reset(control.rate);
+        self.program.table().get(entry)?;
+        self.sampling[entry.number()].reset();
         self.countdown(entry)
+    }
+
+    /// Executions of an entry since its countdown was drawn.
+    pub fn passed(&self, entry: Entry) -> u64 {
+        let sampler = &self.sampling[entry.number()];
+        sampler.drawn - sampler.left
+    }
+
+    /// The rate in force: a record that is made at it stands for N executions.
+    pub fn rate(&self, entry: Entry) -> Rate {
+        self.sampling[entry.number()].rate
+    }
+
+    /// Puts a rate in force for an entry of `every auto`, by another countdown.
+    pub fn pace(&mut self, entry: Entry, rate: Rate) {
+        let sampler = &mut self.sampling[entry.number()];
+        if sampler.sampling.rate().is_none() && sampler.rate != rate {
+            sampler.rate = rate;
+            sampler.reset();
+        }
     }
 
     /// What an instruction has counted and not told: it is told with this, and counted anew.
@@ -212,24 +242,44 @@ impl<'p> Engine<'p> {
 
 impl Sampler {
     /// Whether the next execution is profiled.
-    fn draw(&mut self, rate: Rate) -> bool {
-        if rate == Rate::ALWAYS {
-            return true;
-        }
+    fn draw(&mut self) -> bool {
         self.left -= 1;
         if self.left > 0 {
             return false;
         }
-        self.reset(rate);
+        self.reset();
         true
     }
 
     /// Draws a countdown: for N = 1 that is 1, and nothing need be drawn.
-    fn reset(&mut self, rate: Rate) {
-        if rate != Rate::ALWAYS {
-            self.left = 1 + self.random.below(2 * u64::from(rate.one_in()) - 1);
-        }
+    fn reset(&mut self) {
+        let n = u64::from(self.rate.one_in());
+        self.drawn = match self.sampling {
+            _ if n == 1 => 1,
+            Sampling::Every(_) => 1 + self.random.below(2 * n - 1),
+            Sampling::Auto(_) => 1 + failures(&mut self.random, n),
+        };
+        self.left = self.drawn;
     }
+}
+
+/// How often what succeeds once in `n` times fails before it does: geometric. The binary digits of such a number are
+/// independent: with q = 1 − 1/n that of 2^j is 1 with probability Q / (1 + Q), where Q is q to the power of 2^j. Integers only, as the
+/// program's modes of rounding may be in force.
+fn failures(random: &mut SplitMix64, n: u64) -> u64 {
+    let mut failures = 0;
+    // Q, of 2^64.
+    let mut q = u64::MAX - u64::MAX / n;
+    let mut digit = 1;
+    while q > 0 {
+        let drawn = u128::from(random.draw() >> 1);
+        if drawn * ((1 << 64) + u128::from(q)) < u128::from(q) << 63 {
+            failures += digit;
+        }
+        q = ((u128::from(q) * u128::from(q)) >> 64) as u64;
+        digit <<= 1;
+    }
+    failures
 }
 
 impl State {

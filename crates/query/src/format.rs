@@ -9,8 +9,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::ast::{
-    ActionKind, Body, Clause, Comments, Comparand, ConditionKind, File, Item, Name, Next, Operand,
-    Place, Query, Tag,
+    ActionKind, Body, Clause, Comments, Comparand, ConditionKind, Every, File, Item, Name, Next,
+    Operand, Place, Query, Tag,
 };
 use crate::class::{Event, Operation};
 use crate::field::Field;
@@ -137,8 +137,10 @@ fn header_words(query: &Query) -> Vec<String> {
         words.push(format!("{} {tag}", mnemonic(&selector.name)));
     }
     words.push(match query.every {
-        Some(n) => format!("every {}", n.text()),
-        None => "always".to_string(),
+        Every::Always => "always".to_string(),
+        Every::Number(n) => format!("every {}", n.text()),
+        Every::Auto(None) => "every auto".to_string(),
+        Every::Auto(Some(budget)) => format!("every auto {}%", budget.text()),
     });
     words.push("collect".to_string());
     words.extend(query.fields.iter().map(mnemonic));

@@ -29,8 +29,8 @@ pub(crate) enum Kind {
 }
 
 /// Longer signs before those that they begin with.
-const SIGNS: [&str; 15] = [
-    "<>", "<=", ">=", "..", "<", ">", "=", ";", ":", ",", "*", "@", ".", "-", "#",
+const SIGNS: [&str; 16] = [
+    "<>", "<=", ">=", "..", "<", ">", "=", ";", ":", ",", "*", "@", ".", "-", "#", "%",
 ];
 
 /// What other languages write, and how it is written here.

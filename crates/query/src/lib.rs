@@ -24,6 +24,7 @@
 //! | [`instruction`], [`control`], [`program`], [`image`] | the assembled form, bit by bit, and its file |
 //! | [`assemble`], [`disassemble`] | from text to program and back |
 //! | [`record`], [`engine`] | records and the reference interpreter |
+//! | [`throttle`] | rates for `every auto` |
 //! | [`x86`], [`observe`] | the class of an x86-64 instruction; where its operands and results are |
 //!
 //! The language, the encoding and their reasons are described for users in `docs/query.md`.
@@ -63,6 +64,7 @@ pub mod program;
 pub mod rate;
 pub mod record;
 pub mod tag;
+pub mod throttle;
 pub mod x86;
 
 pub use assemble::{Assembly, assemble};
@@ -74,5 +76,5 @@ pub use field::{Field, FieldSet};
 pub use instruction::Instruction;
 pub use parse::{MAX_TEXT, parse};
 pub use program::{Program, QueryPc};
-pub use rate::Rate;
+pub use rate::{Budget, Rate, Sampling};
 pub use record::{Facts, Record};

@@ -51,7 +51,7 @@ pub(crate) fn lower(
             &mut table,
             query.entries,
             |start| Control {
-                rate: query.rate,
+                sampling: query.sampling,
                 fields: query.fields,
                 start,
             },

@@ -7,7 +7,7 @@
 //! place     = "module" name | "symbol" name | "pc" number ".." number [ "in" name ] .
 //! query     = "for" selector { selector } rate "collect" field { field } ";" clause { clause } .
 //! selector  = class ( "*" | number ) .
-//! rate      = "every" number | "always" .
+//! rate      = "every" ( number | "auto" [ number "%" ] ) | "always" .
 //! clause    = [ label ":" ] ( { "if" condition [ "and" condition ] "then" body "else" } body
 //!           | "if" condition [ "and" condition ] "then" body { "else" "if" … } ) ";" .
 //! body      = action { action } [ next ] | next .
@@ -29,8 +29,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::ast::{
-    Action, ActionKind, Arm, Body, Clause, Comments, Comparand, Condition, ConditionKind, File,
-    Item, Name, Next, Number, Operand, Part, Place, Query, Selector, Tag,
+    Action, ActionKind, Arm, Body, Clause, Comments, Comparand, Condition, ConditionKind, Every,
+    File, Item, Name, Next, Number, Operand, Part, Place, Query, Selector, Tag,
 };
 use crate::class::ENTRIES;
 use crate::diagnostic::{Diagnostic, Span, closest};
@@ -282,6 +282,19 @@ impl Parser<'_> {
         })
     }
 
+    /// What stands behind `auto`, if anything does.
+    fn budget(&mut self) -> Result<Option<Number>> {
+        if !matches!(self.token().kind, Kind::Number(..)) {
+            return Ok(None);
+        }
+        const FIX: &str = "a budget is a percentage of the program's time: `every auto 5%`";
+        let budget = self.number("a budget", FIX)?;
+        match self.take_sign("%") {
+            true => Ok(Some(budget)),
+            false => self.expected("`%`", FIX),
+        }
+    }
+
     fn query(&mut self) -> Result<Query> {
         const HEADER: &str =
             "a header is written `for opLOAD * opSTORE 1 every 256 collect pc res2;`";
@@ -310,10 +323,14 @@ impl Parser<'_> {
             return self.expected("a class of instructions or an event", HEADER);
         }
         let every = match self.take_word("every") {
-            true => Some(self.number("a sampling rate", "write `every 256`, or `always`")?),
+            true if self.take_word("auto") => Every::Auto(self.budget()?),
+            true => {
+                let fix = "write `every 256`, `every auto 5%`, or `always`";
+                Every::Number(self.number("a sampling rate", fix)?)
+            }
             false => {
                 self.at += 1;
-                None
+                Every::Always
             }
         };
         if !self.take_word("collect") {

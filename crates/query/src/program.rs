@@ -14,7 +14,7 @@ use crate::class::{Entry, EntrySet, Subject};
 use crate::control::{Control, Table};
 use crate::field::{Field, FieldSet};
 use crate::instruction::{Instruction, Next};
-use crate::rate::Rate;
+use crate::rate::Sampling;
 use crate::record::RECORD_WORDS;
 use crate::tag::Rule;
 
@@ -50,7 +50,7 @@ pub struct Query {
     /// What it is about.
     pub entries: EntrySet,
     /// How often.
-    pub rate: Rate,
+    pub sampling: Sampling,
     /// What is collected.
     pub fields: FieldSet,
     /// Its instructions.
@@ -129,7 +129,7 @@ impl Program {
             let Some(query) = queries.iter().find(same) else {
                 continue;
             };
-            if (query.rate, query.fields) != (control.rate, control.fields) {
+            if (query.sampling, query.fields) != (control.sampling, control.fields) {
                 return overall(format!(
                     "{entry} shares its query with {}, and collects at another rate or other fields",
                     query
@@ -210,7 +210,7 @@ impl Program {
                 .filter(|(_, c)| c.start == first.start)
                 .map(|(entry, _)| entry)
                 .collect(),
-            rate: first.rate,
+            sampling: first.sampling,
             fields: first.fields,
             code: first.start.number()..end,
         };

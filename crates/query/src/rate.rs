@@ -3,6 +3,10 @@
 //! A rate stands in 13 bits of a profile control register, the rest of which Table 2 takes: a mantissa
 //! of 9 bits, shifted left by an exponent of 4. So every N up to 511 is a rate, and above it those with
 //! enough factors of two, up to 511 · 2^15. Each rate has one form: the smallest exponent.
+//!
+//! `every auto` has no rate of its own but a [`Budget`], by which rates are chosen while the program runs
+//! ([`crate::throttle`]). Mantissas below 256 with the largest exponent are the form of no rate: those of 1 to 100
+//! are budgets.
 
 /// One in so many.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -11,6 +15,8 @@ pub struct Rate(u32);
 const MANTISSA_BITS: u32 = 9;
 const MANTISSA: u32 = (1 << MANTISSA_BITS) - 1;
 const EXPONENT_MOST: u32 = 15;
+/// Of the lowest rate that is a power of two.
+pub const MOST_RANK: u32 = MANTISSA_BITS + EXPONENT_MOST - 1;
 
 impl Rate {
     /// Every one.
@@ -43,6 +49,11 @@ impl Rate {
         let n = n as u32;
         let below = n >> exponent(n) << exponent(n);
         (Self(below), Self(below + (1 << exponent(n))))
+    }
+
+    /// The rate of 2^`rank`; the lowest one of that kind where there is none.
+    pub const fn of_rank(rank: u32) -> Self {
+        Self(1 << if rank < MOST_RANK { rank } else { MOST_RANK })
     }
 
     /// N.
@@ -81,6 +92,82 @@ impl core::fmt::Display for Rate {
     }
 }
 
+/// What records may cost, in percent of the time of the program.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Budget(u8);
+
+impl Budget {
+    /// Where none is given.
+    pub const USUAL: Self = Self(5);
+    /// All of it.
+    pub const MOST: Self = Self(100);
+
+    /// So many percent, from 1 to 100.
+    pub const fn new(percent: u64) -> Option<Self> {
+        match percent {
+            1..=100 => Some(Self(percent as u8)),
+            _ => None,
+        }
+    }
+
+    /// In percent.
+    pub const fn percent(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+/// Which executions are profiled.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Sampling {
+    /// One in so many.
+    Every(Rate),
+    /// As many as the budget allows, and of what is rare all.
+    Auto(Budget),
+}
+
+impl Sampling {
+    /// Every one.
+    pub const ALWAYS: Self = Self::Every(Rate::ALWAYS);
+
+    /// The 13 bits: of a rate its own; of a budget the percentage below, and the largest exponent above.
+    pub const fn encode(self) -> u32 {
+        match self {
+            Self::Every(rate) => rate.encode(),
+            Self::Auto(budget) => budget.0 as u32 | EXPONENT_MOST << MANTISSA_BITS,
+        }
+    }
+
+    /// What 13 bits say, if they are the form of something.
+    pub const fn decode(bits: u32) -> Option<Self> {
+        if let Some(rate) = Rate::decode(bits) {
+            return Some(Self::Every(rate));
+        }
+        match (Budget::new((bits & MANTISSA) as u64), bits >> MANTISSA_BITS) {
+            (Some(budget), EXPONENT_MOST) => Some(Self::Auto(budget)),
+            _ => None,
+        }
+    }
+
+    /// The rate, where there is one for good.
+    pub const fn rate(self) -> Option<Rate> {
+        match self {
+            Self::Every(rate) => Some(rate),
+            Self::Auto(_) => None,
+        }
+    }
+}
+
+impl core::fmt::Display for Sampling {
+    /// As a query's header has it.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match *self {
+            Self::Every(rate) => rate.fmt(f),
+            Self::Auto(Budget::USUAL) => f.write_str("every auto"),
+            Self::Auto(Budget(percent)) => write!(f, "every auto {percent}%"),
+        }
+    }
+}
+
 /// The smallest exponent with which `n` fits.
 const fn exponent(n: u32) -> u32 {
     (u32::BITS - n.leading_zeros()).saturating_sub(MANTISSA_BITS)
@@ -99,12 +186,29 @@ mod tests {
                 assert_eq!(rate.encode(), bits);
                 assert_eq!(Rate::new(rate.one_in().into()), Some(rate));
             }
+            match Sampling::decode(bits) {
+                Some(sampling) => assert_eq!(sampling.encode(), bits),
+                None => assert_eq!(Rate::decode(bits), None),
+            }
         }
+        let budgets = (0..1 << Rate::BITS).filter_map(Sampling::decode);
+        assert_eq!(budgets.filter(|s| s.rate().is_none()).count(), 100);
         // 511 without an exponent, and with each of the others those with the top bit set.
         assert_eq!(forms, 511 + 15 * 256);
         for n in [1, 256, 511, 512, 1000, 1024, 488 << 11, 511 << 15] {
             assert_eq!(Rate::new(n).map(Rate::one_in), Some(n as u32));
         }
+    }
+
+    #[test]
+    fn ranks_are_rates() {
+        for rank in 0..=MOST_RANK {
+            let rate = Rate::of_rank(rank);
+            assert_eq!(Rate::decode(rate.encode()), Some(rate));
+            assert_eq!(rate.one_in(), 1 << rank);
+        }
+        assert_eq!(Rate::of_rank(MOST_RANK + 1), Rate::of_rank(MOST_RANK));
+        assert!(Rate::new(1 << (MOST_RANK + 1)).is_none());
     }
 
     #[test]

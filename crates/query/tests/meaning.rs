@@ -5,9 +5,10 @@ mod common;
 
 use proptest::prelude::*;
 use trommel_compress::random::SplitMix64;
-use trommel_query::ast::{self, ActionKind, Comparand, ConditionKind, Item, Next, Operand};
+use trommel_query::ast::{self, ActionKind, Comparand, ConditionKind, Every, Item, Next, Operand};
 use trommel_query::engine::{Effect, Log, NEARLY_FULL};
 use trommel_query::instruction::{Chance, Test};
+use trommel_query::throttle::Rehearsal;
 use trommel_query::{
     Assembly, Class, Engine, Entry, Event, Facts, Field, Operation, Record, Subject, assemble,
     parse,
@@ -22,6 +23,39 @@ enum Done {
     Interrupted(Record, bool),
 }
 
+/// Of an entry.
+struct Sampler {
+    random: SplitMix64,
+    /// Executions to the next record.
+    left: u64,
+    /// One in so many.
+    n: u64,
+}
+
+impl Sampler {
+    /// Draws a countdown: uniformly, or geometrically where it adapts itself.
+    fn draw(&mut self, adapts: bool) {
+        let mut failures = 0;
+        if !adapts && self.n > 1 {
+            failures = self.random.below(2 * self.n - 1);
+        }
+        let mut not = match adapts && self.n > 1 {
+            true => u64::MAX - u64::MAX / self.n,
+            false => 0,
+        };
+        for digit in 0.. {
+            if not == 0 {
+                break;
+            }
+            let all = (1_u128 << 64) + u128::from(not);
+            let share = (u128::from(not) << 63).div_ceil(all);
+            failures |= u64::from(u128::from(self.random.draw() >> 1) < share) << digit;
+            not = ((u128::from(not) * u128::from(not)) >> 64) as u64;
+        }
+        self.left = failures + 1;
+    }
+}
+
 /// Interprets trees. Actions and comparisons with filters are numbered in the order of the text, which
 /// is that of their instructions.
 struct Reader<'a> {
@@ -29,7 +63,8 @@ struct Reader<'a> {
     /// For each `if` with filters, in order, their generators.
     filters: Vec<Vec<SplitMix64>>,
     /// Countdowns of the entries.
-    sampling: Vec<(SplitMix64, u64)>,
+    sampling: Vec<Sampler>,
+    rehearsal: Rehearsal,
     sent: Vec<u64>,
     counts: Vec<u64>,
     done: Vec<Done>,
@@ -57,19 +92,19 @@ impl<'a> Reader<'a> {
             file,
             filters,
             sampling: Vec::new(),
+            rehearsal: Rehearsal::default(),
             sent: vec![0; 1000],
             counts: vec![0; 1000],
             done: Vec::new(),
         };
         for entry in Entry::all() {
-            let mut random = generator(seed, b'e', entry.number(), 0);
-            let n = reader.query(entry).map_or(1, |(query, ..)| rate(query));
-            let left = if n > 1 {
-                1 + random.below(2 * n - 1)
-            } else {
-                0
+            let mut sampler = Sampler {
+                random: generator(seed, b'e', entry.number(), 0),
+                left: 0,
+                n: reader.query(entry).map_or(1, |(query, ..)| rate(query)),
             };
-            reader.sampling.push((random, left));
+            sampler.draw(false);
+            reader.sampling.push(sampler);
         }
         reader
     }
@@ -96,14 +131,19 @@ impl<'a> Reader<'a> {
         let Some((query, mut first)) = self.query(entry) else {
             return;
         };
-        let n = rate(query);
-        if n > 1 {
-            let (random, left) = &mut self.sampling[entry.number()];
-            *left -= 1;
-            if *left > 0 {
-                return;
+        let adapts = matches!(query.every, Every::Auto(_));
+        let sampler = &mut self.sampling[entry.number()];
+        sampler.left -= 1;
+        if sampler.left > 0 {
+            return;
+        }
+        sampler.draw(adapts);
+        if adapts {
+            let n = self.rehearsal.next(entry).one_in().into();
+            if n != sampler.n {
+                sampler.n = n;
+                sampler.draw(true);
             }
-            *left = 1 + random.below(2 * n - 1);
         }
         // The record: what is collected, in the order of Table 2.
         let mut words = [0; 7];
@@ -204,8 +244,12 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// The rate that is in force at first.
 fn rate(query: &ast::Query) -> u64 {
-    query.every.map_or(1, |n| n.value as u64)
+    match query.every {
+        Every::Number(n) => n.value as u64,
+        Every::Always | Every::Auto(_) => 1,
+    }
 }
 
 fn selects(selector: &ast::Selector, entry: Entry) -> bool {
@@ -315,10 +359,14 @@ fn agree(text: &str, seed: u64, executions: usize) {
     let mut log = Log::default();
     let mut choice = Choice::new(seed);
     let entries: Vec<Entry> = Entry::all().collect();
+    let mut rehearsal = Rehearsal::default();
     for _ in 0..executions {
         let entry = *choice.of(&entries);
         let facts = facts(&mut choice);
-        engine.offer(entry, &facts, &mut log);
+        if let Some((start, record)) = engine.select(entry, &facts) {
+            engine.query(start, &record, &mut log);
+            engine.pace(entry, rehearsal.next(entry));
+        }
         reader.offer(entry, &facts);
     }
     engine.finish(&mut log);

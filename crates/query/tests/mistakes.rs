@@ -68,6 +68,24 @@ fn each_mistake_has_its_own_message_at_its_place() {
             "16744448",
         ),
         (
+            "for opLOAD * every auto 0% collect pc; stop;",
+            (1, 25),
+            "0% is no budget",
+            "from 1% to 100%",
+        ),
+        (
+            "for opLOAD * every auto 101% collect pc; stop;",
+            (1, 25),
+            "101% is no budget",
+            "from 1% to 100%",
+        ),
+        (
+            "for opLOAD * every auto 5 collect pc; stop;",
+            (1, 27),
+            "expected `%`, found `collect`",
+            "every auto 5%",
+        ),
+        (
             "for opLOAD * always collect op4; stop;",
             (1, 29),
             "`op4` is no field",

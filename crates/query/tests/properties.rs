@@ -64,7 +64,7 @@ fn round_trip(program: &Program) {
 
 /// A text of tokens that are at home in queries.
 fn soup() -> impl Strategy<Value = String> {
-    const TOKENS: [&str; 62] = [
+    const TOKENS: [&str; 64] = [
         "for",
         "opLOAD",
         "opSTORE",
@@ -73,6 +73,8 @@ fn soup() -> impl Strategy<Value = String> {
         "0",
         "1",
         "every",
+        "auto",
+        "%",
         "always",
         "collect",
         "pc",

@@ -61,6 +61,8 @@
 //! * The host reads with bounds checks only: a number, length or offset out of range is an error
 //!   of the stream, never of the host.
 //!
+//! What both sides do with the words that chunks go by and threads sleep upon is in [`protocol`].
+//!
 //! Architecture invariant: this crate does no system call and allocates nothing.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -70,6 +72,7 @@ pub mod dict;
 mod layout;
 pub mod marks;
 pub mod persist;
+pub mod protocol;
 pub mod queries;
 pub mod work;
 

@@ -20,6 +20,9 @@ pub const MAX_RANGES: usize = 1 << 15;
 /// Words of a message at most.
 pub const MESSAGE_WORDS: usize = 7;
 
+/// Ranks of rates that there can be.
+pub const RANKS: u8 = 32;
+
 /// What is asked.
 #[repr(C, align(64))]
 pub struct Queries {
@@ -29,11 +32,16 @@ pub struct Queries {
     pub tagged: AtomicU32,
     /// What random numbers start from. The host's to write.
     pub seed: AtomicU64,
+    /// How often threads have asked that the host do what was recorded so far: for interrupts.
+    pub asked: AtomicU32,
+    /// Futex: up to which of those it has.
+    pub answered: AtomicU32,
     /// The program. The host's to write.
     pub program: [AtomicU64; PROGRAM_WORDS],
     /// Ranges with tags, so far. The host's to write, behind the ranges.
     pub ranges: AtomicU32,
-    pad: AtomicU32,
+    /// Rates of `every auto` are rehearsed, and not what costs say. The host's to write.
+    pub rehearsed: AtomicU32,
     /// By table entry, what was seen.
     pub seen: [Seen; ENTRIES],
     /// By instruction, what it did.
@@ -64,6 +72,10 @@ pub struct Acted {
     pub dropped: AtomicU64,
     /// Records counted.
     pub counted: AtomicU64,
+    /// Executions that those stand for.
+    pub counted_for: AtomicU64,
+    /// Interrupts.
+    pub interrupted: AtomicU64,
 }
 
 /// Run-time addresses of code with a tag.
@@ -77,8 +89,19 @@ pub struct Range {
     pub tag: AtomicU64,
 }
 
+/// What a record of a query is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Sort {
+    /// A message.
+    Message,
+    /// An interrupt of no queue: `interrupt`.
+    Interrupt,
+    /// Likewise, for which the thread waits: `interrupt sync`.
+    Synchronous,
+}
+
 /// What stands in place of the path number in the record of a message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Header {
     /// The instruction that sends it.
     pub at: u8,
@@ -86,6 +109,10 @@ pub struct Header {
     pub queue: u8,
     /// Words that follow.
     pub words: u8,
+    /// Under `every auto`, the rank of the rate in force; else 0.
+    pub rank: u8,
+    /// What it is.
+    pub sort: Sort,
 }
 
 impl Header {
@@ -94,7 +121,12 @@ impl Header {
 
     /// The number.
     pub const fn encode(self) -> u32 {
-        Self::MESSAGE | self.queue as u32 | (self.at as u32) << 8 | (self.words as u32) << 16
+        Self::MESSAGE
+            | self.queue as u32
+            | (self.at as u32) << 8
+            | (self.words as u32) << 16
+            | (self.rank as u32) << 24
+            | (self.sort as u32) << 29
     }
 
     /// The header of a number, if it is one.
@@ -103,6 +135,12 @@ impl Header {
             at: (number >> 8) as u8,
             queue: number as u8,
             words: (number >> 16) as u8,
+            rank: (number >> 24) as u8 & (RANKS - 1),
+            sort: match number >> 29 & 3 {
+                0 => Sort::Message,
+                1 => Sort::Interrupt,
+                _ => Sort::Synchronous,
+            },
         };
         let is_one = header.encode() == number
             && (header.at as usize) < INSTRUCTIONS
@@ -120,15 +158,23 @@ mod tests {
 
     #[test]
     fn headers_are_no_path_numbers() {
-        for (at, queue, words) in [(0, 0, 0), (127, 255, 7), (3, 1, 2)] {
-            let header = Header { at, queue, words };
-            assert_eq!(Header::decode(header.encode()), Some(header));
+        for (at, queue, words, rank) in [(0, 0, 0, 0), (127, 255, 7, 31), (3, 1, 2, 5)] {
+            for sort in [Sort::Message, Sort::Interrupt, Sort::Synchronous] {
+                let header = Header {
+                    at,
+                    queue,
+                    words,
+                    rank,
+                    sort,
+                };
+                assert_eq!(Header::decode(header.encode()), Some(header));
+            }
         }
         for number in [
             0,
             crate::MAX_PATHS as u32,
             1 << 31 | 8 << 16,
-            1 << 31 | 1 << 30,
+            1 << 31 | 3 << 29,
         ] {
             assert_eq!(Header::decode(number), None, "{number:x}");
         }

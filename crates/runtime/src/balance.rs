@@ -26,7 +26,6 @@
 
 use trommel_queue::work::LONG as MOST;
 
-use crate::stress;
 use crate::sys;
 
 /// Cycles of work that are looked at together, about a millisecond.
@@ -51,7 +50,7 @@ impl Clocks {
     /// As they are.
     pub fn now() -> Self {
         Self {
-            cycles: stress::cycles(),
+            cycles: sys::ticks(),
             wall: sys::monotonic(),
             cpu: sys::process_cpu(),
         }

@@ -14,6 +14,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use trommel_queue::dict::{Event, MAX_BLOCK_EVENTS, MAX_EVENT_WORDS, PathHeader};
+use trommel_queue::protocol;
 use trommel_queue::queries::Queries;
 use trommel_queue::{
     BACKLOG, BANK_BYTES, BANK_TABLE_OFFSET, BANKS, BANKS_OFFSET, BIASES_OFFSET, Bank, CHUNK,
@@ -354,6 +355,8 @@ pub struct Writer {
     pub page: u32,
     /// It has taken a chunk while too many waited, for a signal's sake, and waits later.
     pub overdrawn: bool,
+    /// Its interrupt by a query that the host has not answered, while a signal handler runs that has ended the wait.
+    pub awaits: Option<u32>,
     /// `Context::pending` of the thread.
     pending: *const u32,
     chunk: u32,
@@ -369,6 +372,7 @@ impl Writer {
             tid: 0,
             page,
             overdrawn: false,
+            awaits: None,
             pending,
             chunk: 0,
         }
@@ -401,10 +405,9 @@ impl Writer {
 /// Makes the host look at what there is.
 pub fn ring(directory: &Directory) {
     let sleeps = &directory.bell;
-    if sleeps.load(SeqCst) != 0 {
-        sleeps.store(0, SeqCst);
+    protocol::rouse(sleeps, || {
         sys::futex_wake(sleeps, 1, false);
-    }
+    });
 }
 
 impl Queue {
@@ -443,10 +446,8 @@ impl Queue {
         chunk.published.store(used as u32 + 1, Release);
         stress::delay();
         writer.set(0);
-        let n = control.published.0.fetch_add(1, SeqCst);
-        self.mapped
-            .ring_entry(PUBLISHED_OFFSET, n)
-            .store(writer.chunk + 1, SeqCst);
+        let entry = |n| self.mapped.ring_entry(PUBLISHED_OFFSET, n);
+        protocol::publish(&control.published.0, entry, writer.chunk);
         self.wake_host();
     }
 
@@ -512,20 +513,9 @@ impl Queue {
     /// A chunk that nobody has, and whether it was never used before.
     fn free(&self) -> Option<(u32, bool)> {
         let control = self.control();
-        loop {
-            let n = self.recycled.load(Acquire);
-            if n == control.consumed.0.load(Acquire) {
-                break;
-            }
-            let chunk = self.mapped.ring_entry(GIVEN_BACK_OFFSET, n).load(Relaxed);
-            // Read before it is ours to read: if it was overwritten, another has taken it meanwhile.
-            if self
-                .recycled
-                .compare_exchange(n, n + 1, SeqCst, Relaxed)
-                .is_ok()
-            {
-                return Some((chunk % CHUNKS as u32, false));
-            }
+        let entry = |n| self.mapped.ring_entry(GIVEN_BACK_OFFSET, n);
+        if let Some(chunk) = protocol::recycle(&self.recycled, &control.consumed.0, entry) {
+            return Some((chunk % CHUNKS as u32, false));
         }
         let more = |n: u32| (n < CHUNKS as u32).then_some(n + 1);
         let number = self.fresh.fetch_update(Relaxed, Relaxed, more).ok()?;
@@ -572,19 +562,54 @@ impl Queue {
                 writer.overdrawn = true;
                 break;
             }
-            self.control().target_sleeps.store(1, SeqCst);
-            if self.backlog() >= ENOUGH {
-                let word = &self.control().target_sleeps;
+            let word = &self.control().target_sleeps;
+            let has_room = || self.backlog() < ENOUGH;
+            protocol::doze(word, has_room, || {
                 // SAFETY: a word of the thread's own context.
                 unsafe { sys::futex_wait_unless(word, 1, NAP, writer.pending) };
                 done = self.host_is_there();
-            }
+            });
         }
         let control = self.control();
         control.waits.fetch_add(1, Relaxed);
         let waited = sys::monotonic() - started;
         control.wait_nanos.fetch_add(waited, Relaxed);
         done
+    }
+
+    /// Makes the host look at what was recorded so far. Returns what it will answer.
+    pub fn interrupt(&self) -> u32 {
+        let queries = self.mapped.queries();
+        let asked = protocol::ask(&queries.asked);
+        self.wake_host();
+        asked
+    }
+
+    /// Waits until the host has answered what the thread awaits, if it does. A signal that is to be delivered ends the
+    /// wait, which goes on when the thread is back from the handler.
+    pub fn answered(&self, writer: &mut Writer) -> Result<(), HostGone> {
+        let Some(asked) = writer.awaits else {
+            return Ok(());
+        };
+        let word = &self.mapped.queries().answered;
+        let done = protocol::wait_for(word, asked, |answered| {
+            if writer.has_signal() {
+                return Err(None);
+            }
+            // SAFETY: a word of the thread's own context.
+            unsafe { sys::futex_wait_unless(word, answered, NAP, writer.pending) };
+            match word.load(SeqCst) == answered {
+                true => self.host_is_there().map_err(Some),
+                false => Ok(()),
+            }
+        });
+        match done {
+            Ok(()) => writer.awaits = None,
+            // It is interrupted.
+            Err(None) => {}
+            Err(Some(gone)) => return Err(gone),
+        }
+        Ok(())
     }
 
     /// Whether there is a host, and it serves this process.
@@ -597,17 +622,14 @@ impl Queue {
     /// Waits until the host has folded everything that any thread has recorded so far.
     pub fn settle(&self) -> Result<(), HostGone> {
         let control = self.control();
-        let asked = control.settle_asked.fetch_add(1, SeqCst).wrapping_add(1);
+        let asked = protocol::ask(&control.settle_asked);
         self.wake_host();
-        loop {
-            let done = control.settle_done.load(SeqCst);
-            if done.wrapping_sub(asked) as i32 >= 0 {
-                return Ok(());
-            }
+        protocol::wait_for(&control.settle_done, asked, |done| {
             sys::futex_wait(&control.settle_done, done, Some(NAP), false);
-            if control.settle_done.load(SeqCst) == done {
-                self.host_is_there()?;
+            match control.settle_done.load(SeqCst) == done {
+                true => self.host_is_there(),
+                false => Ok(()),
             }
-        }
+        })
     }
 }

@@ -105,7 +105,7 @@ impl Began {
     /// What takes microseconds.
     pub fn short() -> Self {
         Self {
-            cycles: stress::cycles(),
+            cycles: sys::ticks(),
             cpu: None,
         }
     }
@@ -219,7 +219,7 @@ impl Runtime {
 
     /// A part of what the runtime does has taken from `began` until now.
     pub fn spent_in(&mut self, part: Part, began: Began) {
-        let cycles = stress::cycles().saturating_sub(began.cycles);
+        let cycles = sys::ticks().saturating_sub(began.cycles);
         self.parts += cycles;
         let spent = match began.cpu {
             Some(cpu) => sys::thread_cpu().saturating_sub(cpu),
@@ -230,7 +230,7 @@ impl Runtime {
 
     /// The runtime has worked since `entered`.
     fn worked(&mut self, entered: u64) {
-        let cycles = stress::cycles().saturating_sub(entered);
+        let cycles = sys::ticks().saturating_sub(entered);
         let rest = cycles.saturating_sub(core::mem::take(&mut self.parts));
         let work = &self.shared.control().work;
         work::add(&work.spent[Part::Dispatch as usize], rest.min(LONG));
@@ -554,6 +554,7 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
         }
         return;
     }
+    query::look(thread, context);
     let process = thread.process;
     let control = process.queue.control();
     control.dispatches.fetch_add(1, Relaxed);
@@ -596,11 +597,17 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
     {
         native::host_gone(thread, context);
     }
+    if context.reason == Reason::Sigreturn as u32
+        && !entering
+        && process.queue.answered(&mut thread.writer).is_err()
+    {
+        native::host_gone(thread, context);
+    }
     if context.reason == Reason::Window as u32 && window::make_room(thread).is_err() {
         native::host_gone(thread, context);
     }
     let mut runtime = process.runtime.lock();
-    let entered = stress::cycles();
+    let entered = sys::ticks();
     match stress::crossing() {
         Crossing::Usual => {}
         Crossing::Evict => runtime.evict = Some(Flush::Asked),

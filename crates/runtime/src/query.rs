@@ -15,7 +15,11 @@
 //! A message is a record in the thread's chunk (`trommel_queue::queries`): in order, and never lost; a full
 //! queue makes the thread wait, or drop where the query says so. To queues that the program serves it goes another way
 //! ([`crate::served`]). What instructions of queries count is added
-//! up in shared memory at once.
+//! up in shared memory at once. An interrupt is a record, too, for which the host is made to look at once; after `interrupt sync` the thread
+//! waits until the host has done what it does about it. A signal ends that wait, and its handler runs; when it is back the wait goes on.
+//!
+//! Of `every auto`, a thread notes how long each of its records takes, from the crossing on, and its own
+//! [`Throttle`] says which rates to put in force, behind a record. No other thread has a part in it.
 //!
 //! # Why it is correct
 //! * A probe stands at the boundary in front of its instruction, or behind it within its step: a signal is
@@ -36,13 +40,14 @@ use trommel_compress::random::SplitMix64;
 use trommel_query::engine::thread_seed;
 use trommel_query::instruction::Action;
 use trommel_query::observe::{Machine, Observation, Segment, When};
+use trommel_query::throttle::{Paced, Rehearsal, Throttle};
 use trommel_query::{
     Class as Selected, Control, Engine, Entry, Facts, Field, Operation, Program, QueryPc, Rate,
-    Record, Sink, Subject, image, x86,
+    Record, Sampling, Sink, Subject, image, x86,
 };
 use trommel_queue::FULL_WINDOW;
 use trommel_queue::queries::{
-    Acted, ENTRIES, Header, MAX_RANGES, MESSAGE_WORDS, PROGRAM_WORDS, Queries,
+    Acted, ENTRIES, Header, MAX_RANGES, MESSAGE_WORDS, PROGRAM_WORDS, Queries, Sort,
 };
 
 use crate::arch;
@@ -54,6 +59,7 @@ use crate::emit::GsOffset;
 use crate::region::Range;
 use crate::served::{Message, Sent};
 use crate::slot;
+use crate::sys;
 use crate::thread::Thread;
 
 /// Both sides of a crossing number table entries alike.
@@ -92,7 +98,7 @@ impl Site {
     /// Where executions up to the next that is profiled are counted down; none where all are.
     pub fn countdown(&self) -> Option<GsOffset> {
         let number = self.entry.number() as u32;
-        let sampled = self.control.rate != Rate::ALWAYS;
+        let sampled = self.control.sampling != Sampling::ALWAYS;
         sampled.then(|| GsOffset(slot!(left).0 + 4 * number))
     }
 }
@@ -218,8 +224,51 @@ pub struct Asking {
     counting: &'static [QueryPc],
     /// What countdowns started with.
     drawn: [u32; ENTRIES],
-    /// What was seen in front of an instruction that is not done yet.
-    begun: Option<(&'static Site, Facts)>,
+    /// What was seen in front of an instruction that is not done yet, and the rank of the rate it was chosen at.
+    begun: Option<(&'static Site, Facts, u8)>,
+    /// Who chooses rates, if anybody.
+    rates: Rates,
+}
+
+/// Who chooses the rates of `every auto`.
+enum Rates {
+    /// Nothing asks for one.
+    Fixed,
+    /// Their cost.
+    Throttled(Box<Throttle>),
+    /// A test.
+    Rehearsed(Box<Rehearsal>),
+}
+
+/// Ticks of a period of a throttle.
+const PERIOD: u64 = 1 << 21;
+/// Ticks of a record outside of [`crossed`], where its time is measured: saving and loading the app's state.
+const AROUND: u64 = 60;
+
+/// An engine whose countdowns are in a context.
+struct InForce<'a> {
+    engine: &'a mut Engine<'static>,
+    drawn: &'a mut [u32; ENTRIES],
+    left: &'a mut [u32; ENTRIES],
+    area: &'a Queries,
+}
+
+impl Paced for InForce<'_> {
+    fn passed(&self, entry: Entry) -> u64 {
+        let number = entry.number();
+        u64::from(self.drawn[number] - self.left[number])
+    }
+
+    fn pace(&mut self, entry: Entry, rate: Rate) {
+        if self.engine.rate(entry) == rate {
+            return;
+        }
+        let number = entry.number();
+        add(&self.area.seen[number].executed, self.passed(entry));
+        self.engine.pace(entry, rate);
+        let left = self.engine.countdown(entry).unwrap_or(0) as u32;
+        (self.drawn[number], self.left[number]) = (left, left);
+    }
 }
 
 impl Thread {
@@ -243,11 +292,20 @@ impl Thread {
             (&raw mut (*context).left).write(drawn);
             (&raw mut (*context).begun).write(0);
         }
+        let throttle = Throttle::new(asked.program, PERIOD, sys::ticks());
+        let rates = match throttle {
+            None => Rates::Fixed,
+            Some(_) if mapped.queries().rehearsed.load(Relaxed) != 0 => {
+                Rates::Rehearsed(Box::default())
+            }
+            Some(throttle) => Rates::Throttled(Box::new(throttle)),
+        };
         self.asking = Some(Box::new(Asking {
             engine,
             counting: asked.counting,
             drawn,
             begun: None,
+            rates,
         }));
     }
 }
@@ -278,6 +336,14 @@ pub fn forget(context: &mut Context) {
     context.begun = 0;
 }
 
+/// The thread has come to the runtime for some other reason: rates may be due that no record has led to.
+pub fn look(thread: &mut Thread, context: &mut Context) {
+    if let Some(asking) = &mut thread.asking {
+        let area = thread.process.queue.mapped().queries();
+        asking.look(context, area);
+    }
+}
+
 /// A probe has crossed over.
 pub fn crossed(thread: &mut Thread, context: &mut Context) -> Result<(), HostGone> {
     let at = context.regs[1];
@@ -291,7 +357,12 @@ pub fn crossed(thread: &mut Thread, context: &mut Context) -> Result<(), HostGon
     let Some(mut asking) = thread.asking.take() else {
         return Ok(());
     };
+    let adapts = site.control.sampling.rate().is_none();
+    let from = if adapts { sys::ticks() } else { 0 };
     let done = asking.crossed(thread, context, site, crossing);
+    if adapts {
+        asking.adapt(thread, context, site, crossing, from);
+    }
     thread.asking = Some(asking);
     done
 }
@@ -315,25 +386,36 @@ impl Asking {
         let area = thread.process.queue.mapped().queries();
         if crossing.flags & Crossing::SECOND != 0 {
             // Begun by another instruction that has not come to its end.
-            let Some((_, facts)) = self.begun.take_if(|(begun, _)| core::ptr::eq(*begun, site))
-            else {
+            let begun = self
+                .begun
+                .take_if(|(begun, ..)| core::ptr::eq(*begun, site));
+            let Some((_, facts, rank)) = begun else {
                 context.begun = 0;
                 return Ok(());
             };
             let facts = site.observation.late(&machine, facts);
             context.begun = 0;
-            return self.ask(site, facts, thread, area);
+            return self.ask(site, facts, rank, thread, area);
         }
         let seen = &area.seen[site.entry.number()];
+        let rate = self.engine.rate(site.entry);
+        // Of other queries everybody knows it.
+        let rank = match site.control.sampling {
+            Sampling::Every(_) => 0,
+            Sampling::Auto(_) => rate.one_in().trailing_zeros() as u8,
+        };
         let left = self.engine.profiled(site.entry).unwrap_or(0) as u32;
         let number = site.entry.number();
         let executed = core::mem::replace(&mut self.drawn[number], left).max(1);
+        if let Rates::Throttled(throttle) = &mut self.rates {
+            throttle.record(site.entry, executed.into());
+        }
         add(&seen.executed, executed.into());
         add(&seen.profiled, 1);
         let facts = site.observation.early(&machine);
         let facts = facts.with(Field::Thread, thread.writer.number.into());
         if crossing.flags & Crossing::FIRST != 0 {
-            self.begun = Some((site, facts));
+            self.begun = Some((site, facts, rank));
             context.begun = 1;
             context.left[number] = left;
             return Ok(());
@@ -343,7 +425,57 @@ impl Asking {
             When::Before | When::Both => facts,
         };
         context.left[number] = left;
-        self.ask(site, facts, thread, area)
+        self.ask(site, facts, rank, thread, area)
+    }
+
+    /// Puts rates in force that are due.
+    fn look(&mut self, context: &mut Context, area: &Queries) {
+        let Rates::Throttled(throttle) = &mut self.rates else {
+            return;
+        };
+        let now = sys::ticks();
+        if throttle.is_due(now) {
+            let mut paced = InForce {
+                engine: &mut self.engine,
+                drawn: &mut self.drawn,
+                left: &mut context.left,
+                area,
+            };
+            throttle.adjust(now, &mut paced);
+        }
+    }
+
+    /// A crossing of the site's is done with, which began at `from`.
+    fn adapt(
+        &mut self,
+        thread: &Thread,
+        context: &mut Context,
+        site: &Site,
+        crossing: Crossing,
+        from: u64,
+    ) {
+        let area = thread.process.queue.mapped().queries();
+        match &mut self.rates {
+            Rates::Fixed => {}
+            Rates::Throttled(throttle) => {
+                let lasted = sys::ticks().saturating_sub(from);
+                throttle.spend(site.entry, lasted + AROUND);
+                self.look(context, area);
+            }
+            Rates::Rehearsed(rehearsal) => {
+                if crossing.flags & Crossing::SECOND != 0 {
+                    return;
+                }
+                let rate = rehearsal.next(site.entry);
+                let mut paced = InForce {
+                    engine: &mut self.engine,
+                    drawn: &mut self.drawn,
+                    left: &mut context.left,
+                    area,
+                };
+                paced.pace(site.entry, rate);
+            }
+        }
     }
 
     /// Executes the query.
@@ -351,6 +483,7 @@ impl Asking {
         &mut self,
         site: &Site,
         facts: Facts,
+        rank: u8,
         thread: &mut Thread,
         area: &Queries,
     ) -> Result<(), HostGone> {
@@ -359,17 +492,36 @@ impl Asking {
             thread,
             area,
             words: site.control.fields.len() as u8,
+            rank,
             gone: Ok(()),
             acted: false,
+            interrupted: false,
+            waits: false,
         };
         self.engine.query(site.control.start, &record, &mut out);
         let Out {
-            gone, mut acted, ..
+            mut gone,
+            mut acted,
+            interrupted,
+            waits,
+            ..
         } = out;
+        // The query has ended, and what it has sent is there.
+        if interrupted && gone.is_ok() {
+            let asked = thread.process.queue.interrupt();
+            if waits {
+                thread.writer.awaits = Some(asked);
+                gone = thread.process.queue.answered(&mut thread.writer);
+            }
+        }
         for at in self.counting {
             let counted = self.engine.take_counted(*at);
             if counted != 0 {
-                add(&area.done[at.number()].counted, counted.into());
+                let rate = site.control.sampling.rate();
+                let rate = rate.unwrap_or(Rate::of_rank(rank.into())).one_in();
+                let done = &area.done[at.number()];
+                add(&done.counted, counted.into());
+                add(&done.counted_for, u64::from(counted) * u64::from(rate));
                 acted = true;
             }
         }
@@ -409,12 +561,33 @@ struct Out<'a> {
     thread: &'a mut Thread,
     area: &'a Queries,
     words: u8,
+    rank: u8,
     gone: Result<(), HostGone>,
     /// An action was done.
     acted: bool,
+    /// Somebody is to look at once.
+    interrupted: bool,
+    /// And the thread waits for that.
+    waits: bool,
 }
 
 impl Out<'_> {
+    /// A record as it is sent.
+    fn record(&self, at: QueryPc, queue: u8, record: &Record, sort: Sort) -> Message {
+        let header = Header {
+            at: at.number() as u8,
+            queue,
+            words: self.words,
+            rank: self.rank,
+            sort,
+        };
+        let mut message = [0; MESSAGE_WORDS + 1];
+        message[..MESSAGE_WORDS].copy_from_slice(&record.0);
+        let sender = u64::from(self.thread.writer.number) << 32;
+        message[MESSAGE_WORDS] = sender | u64::from(header.encode());
+        message
+    }
+
     /// Sends a message to whoever serves its queue.
     fn send(&mut self, done: &Acted, message: &Message, drop: bool) -> Result<(), HostGone> {
         let queue = &self.thread.process.queue;
@@ -440,26 +613,31 @@ impl Sink for Out<'_> {
         if self.gone.is_err() {
             return;
         }
-        let header = Header {
-            at: at.number() as u8,
-            queue,
-            words: self.words,
-        };
-        let mut message = [0; MESSAGE_WORDS + 1];
-        message[..MESSAGE_WORDS].copy_from_slice(&record.0);
-        let sender = u64::from(self.thread.writer.number) << 32;
-        message[MESSAGE_WORDS] = sender | u64::from(header.encode());
+        let message = self.record(at, queue, record, Sort::Message);
         let done = &self.area.done[at.number()];
         self.gone = self.send(done, &message, drop);
     }
 
-    /// The host hands over no program that interrupts.
-    fn interrupt(&mut self, _: QueryPc, _: &Record, _: bool) {}
-
-    fn counted(&mut self, at: QueryPc, records: u64) {
+    /// The record goes the way of messages, so that it is told in its place among them.
+    fn interrupt(&mut self, at: QueryPc, record: &Record, sync: bool) {
         self.acted = true;
-        add(&self.area.done[at.number()].counted, records);
+        if self.gone.is_err() {
+            return;
+        }
+        let sort = match sync {
+            false => Sort::Interrupt,
+            true => Sort::Synchronous,
+        };
+        let message = self.record(at, 0, record, sort);
+        add(&self.area.done[at.number()].interrupted, 1);
+        let process = self.thread.process;
+        self.gone = to_host(&mut self.thread.writer, &process.queue, &message);
+        self.interrupted = true;
+        self.waits |= sync;
     }
+
+    /// Counters are read behind each query, so none comes close to overflowing.
+    fn counted(&mut self, _: QueryPc, _: u64) {}
 }
 
 /// The app's registers at a probe, and its memory.

@@ -171,6 +171,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     let control = mapped.control();
     attach::tell(&control.attached, &args);
     let stress = control.options.load(Relaxed);
+    sys::find_clock();
     crate::stress::set(stress);
     let kinds = KindSet::from_bits(control.kinds.load(Relaxed) as u8);
     if args.threads == 0 {

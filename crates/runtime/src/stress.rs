@@ -12,6 +12,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use trommel_queue::options;
 
 use crate::signal;
+use crate::sys;
 
 /// Options that this module acts on; 0 without any.
 static OPTIONS: AtomicU64 = AtomicU64::new(0);
@@ -38,16 +39,8 @@ pub fn set(all: u64) {
     const OTHERS: u64 = (1 << options::DELAY_SHIFT) - 1;
     if all & (!OTHERS | options::BREAKPOINTS) != 0 {
         OPTIONS.store(all, Relaxed);
-        RANDOM.store(cycles() | 1, Relaxed);
+        RANDOM.store(sys::ticks() | 1, Relaxed);
     }
-}
-
-/// The time stamp counter.
-pub fn cycles() -> u64 {
-    let (low, high): (u64, u64);
-    // SAFETY: reads the time stamp counter.
-    unsafe { asm!("rdtsc", out("rax") low, out("rdx") high, options(nomem, nostack)) };
-    high << 32 | low
 }
 
 /// A number that several threads at a time make less random still.
@@ -70,8 +63,8 @@ pub fn delay() {
     }
     let chance = random();
     if chance >> 60 < 2 {
-        let until = cycles() + chance % (most * CYCLES);
-        while cycles() < until {
+        let until = sys::ticks() + chance % (most * CYCLES);
+        while sys::ticks() < until {
             core::hint::spin_loop();
         }
     }

@@ -232,7 +232,12 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
             if a[0] == PR_SET_SECCOMP {
                 return let_go(thread, context, LetGo::Seccomp);
             }
-            pass(thread, context, number)
+            let result = pass(thread, context, number);
+            const PR_SET_TSC: u64 = 26;
+            if a[0] == PR_SET_TSC && result == 0 {
+                sys::find_clock();
+            }
+            result
         }
         nr::__NR_seccomp => return let_go(thread, context, LetGo::Seccomp),
         _ if WAITS.contains(&number) => match signal::wait(thread, context, number, &a) {

@@ -416,6 +416,7 @@ impl Thread {
         child.clear_handlers = false;
         child.made = None;
         child.writer.overdrawn = false;
+        child.writer.awaits = None;
         child.interrupted = None;
         child.recording = None;
         child.enlist(runtime);

@@ -83,7 +83,6 @@ use crate::dispatch::Runtime;
 use crate::native;
 use crate::region::Range;
 use crate::signal::{self, Info, Pending, Ucontext};
-use crate::stress;
 use crate::sys;
 use crate::thread::{Process, Thread, copied};
 use crate::translate::{Refusal, Shape};
@@ -202,7 +201,7 @@ impl Windows {
     pub fn of(length: u32) -> Self {
         Self {
             on: length != 0,
-            random: stress::cycles(),
+            random: sys::ticks(),
             ..Self::default()
         }
     }

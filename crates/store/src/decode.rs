@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use trommel_profile::queries::{Acted, Queries, Seen, Served, Told};
+use trommel_profile::queries::{Acted, Count, Queries, Seen, Served, Told};
 use trommel_profile::sampled::{Sampled, Windows};
 use trommel_profile::{Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Site, Thread};
 use trommel_tuple::{Kind, ModuleId, Place};
@@ -339,6 +339,8 @@ fn queries(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
             served: cursor.number()?,
             dropped: cursor.number()?,
             counted: cursor.number()?,
+            counted_for: cursor.number()?,
+            interrupted: cursor.number()?,
         });
     }
     match profile.queries.replace(queries) {
@@ -357,7 +359,11 @@ fn messages(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
             words.push(cursor.number()?);
         }
         let told = Told { at, queue, words };
-        if queries.messages.insert(told, cursor.number()?).is_some() {
+        let count = Count {
+            messages: cursor.number()?,
+            executions: cursor.number()?,
+        };
+        if queries.messages.insert(told, count).is_some() {
             return Err("a message is there twice");
         }
     }

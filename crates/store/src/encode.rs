@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use trommel_profile::queries::{Queries, Served, Told};
+use trommel_profile::queries::{Acted, Queries, Served, Told};
 use trommel_profile::sampled::Windows;
 use trommel_profile::{Counted, Origin, Profile, Run, Site, Threads};
 use trommel_tuple::{Kind, Place};
@@ -74,7 +74,15 @@ fn queries<W: Write>(queries: &Queries, out: &mut Writer<W>) -> io::Result<()> {
     }
     put(&mut raw, queries.done.len() as u64);
     for done in &queries.done {
-        for number in [done.sent, done.served, done.dropped, done.counted] {
+        let Acted {
+            sent,
+            served,
+            dropped,
+            counted,
+            counted_for,
+            interrupted,
+        } = *done;
+        for number in [sent, served, dropped, counted, counted_for, interrupted] {
             put(&mut raw, number);
         }
     }
@@ -85,7 +93,8 @@ fn queries<W: Write>(queries: &Queries, out: &mut Writer<W>) -> io::Result<()> {
         for word in words {
             put(&mut raw, *word);
         }
-        put(&mut raw, *count);
+        put(&mut raw, count.messages);
+        put(&mut raw, count.executions);
         if raw.len() >= TARGET {
             out.chunk(Tag::Messages, &raw)?;
             raw.clear();

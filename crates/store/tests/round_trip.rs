@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use proptest::prelude::*;
-use trommel_profile::queries::{Acted, Queries, Seen, Served, Told};
+use trommel_profile::queries::{Acted, Count, Queries, Seen, Served, Told};
 use trommel_profile::sampled::{Sampled, Windows};
 use trommel_profile::{
     Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Site, Thread, Threads,
@@ -121,11 +121,19 @@ fn queries() -> impl Strategy<Value = Queries> {
         profiled,
         acted,
     });
-    let done = any::<[u64; 4]>().prop_map(|[sent, served, dropped, counted]| Acted {
-        sent,
-        served,
-        dropped,
-        counted,
+    let done = any::<[u64; 6]>().prop_map(
+        |[sent, served, dropped, counted, counted_for, interrupted]| Acted {
+            sent,
+            served,
+            dropped,
+            counted,
+            counted_for,
+            interrupted,
+        },
+    );
+    let count = any::<[u64; 2]>().prop_map(|[messages, executions]| Count {
+        messages,
+        executions,
     });
     let words = prop::collection::vec(any::<u64>(), 0..8);
     let told = (any::<u8>(), any::<u8>(), words);
@@ -136,7 +144,7 @@ fn queries() -> impl Strategy<Value = Queries> {
         prop::collection::vec(any::<u16>(), 0..3),
         prop::collection::btree_map(any::<u8>(), seen, 0..4),
         prop::collection::vec(done, 0..4),
-        prop::collection::btree_map(told, any::<u64>(), 0..20),
+        prop::collection::btree_map(told, count, 0..20),
         any::<u64>(),
         prop::collection::vec(served(), 0..3),
     )
@@ -322,7 +330,7 @@ fn other_versions_and_foreign_files_are_named() {
     bytes[8] = 9;
     let error = decode(&bytes).expect_err("version 9").to_string();
     assert!(
-        error.contains("version 9") && error.contains("reads version 6"),
+        error.contains("version 9") && error.contains("reads version 7"),
         "{error}"
     );
     for (content, words) in [

@@ -2,15 +2,19 @@
 //! filtered out, what is counted, and what is sent and tabulated.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use serde_json::Value;
 use trommel_conformance::exec::Scratch;
 
 use crate::bench::median;
 
 const ROUNDS: usize = 5;
 const STORES: u64 = 20_000_000;
+/// Stores, where each waits for a service.
+const SYNCHRONOUS: u64 = 100_000;
 
 /// What is asked, and of how many events: one a store, or none.
 const ASKED: [(&str, &str, u64); 6] = [
@@ -65,10 +69,28 @@ pub(crate) fn run() -> Result<(), String> {
         let options = vec!["-q".to_owned(), file.to_string_lossy().into_owned()];
         ways.push((name, Some(options), events));
     }
+    let library = service(&scratch)?;
+    let sent = scratch.path(&format!("{}.rpa", ASKED.len() - 1));
+    for (name, query) in [
+        ("and given to a service in a library", sent.clone()),
+        (
+            "each store, `interrupt sync`, by such a service",
+            interrupts(&scratch)?,
+        ),
+    ] {
+        let service = format!("3={}", library.display());
+        let query = query.to_string_lossy().into_owned();
+        let options = ["-q".to_owned(), query, "--service".to_owned(), service];
+        let events = match name.contains("sync") {
+            true => SYNCHRONOUS,
+            false => STORES,
+        };
+        ways.push((name, Some(options.into()), events));
+    }
     let mut times = vec![Vec::new(); ways.len()];
     let mut outputs = Vec::new();
     for _ in 0..ROUNDS {
-        for ((_, options, _), list) in ways.iter().zip(&mut times) {
+        for ((_, options, events), list) in ways.iter().zip(&mut times) {
             let mut command = match options {
                 None => Command::new(&program),
                 Some(options) => {
@@ -79,8 +101,9 @@ pub(crate) fn run() -> Result<(), String> {
                 }
             };
             let clock = Instant::now();
+            let stores = if *events == 0 { STORES } else { *events };
             let output = command
-                .arg(STORES.to_string())
+                .arg(stores.to_string())
                 .stderr(Stdio::inherit())
                 .output()
                 .map_err(|e| e.to_string())?;
@@ -104,5 +127,86 @@ pub(crate) fn run() -> Result<(), String> {
         println!("| {name} | {time:.3} | {each} |");
     }
     println!("\nMedians of {ROUNDS} interleaved rounds; {STORES} stores, and as many branches.");
+    budgets(&scratch, &program)
+}
+
+/// A service that looks at each message and no more.
+fn service(scratch: &Scratch) -> Result<PathBuf, String> {
+    let [source, library] = ["service.c", "service.so"].map(|name| scratch.path(name));
+    fs::write(&source, include_str!("service.c")).map_err(|e| e.to_string())?;
+    let include = trommel_conformance::exec::workspace().join("include");
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-shared", "-fPIC", "-I"]).arg(include);
+    cc.arg("-o").arg(&library).arg(&source);
+    match cc.status().map_err(|e| format!("cc: {e}"))?.success() {
+        true => Ok(library),
+        false => Err("cc failed".into()),
+    }
+}
+
+/// The query that interrupts at each store.
+fn interrupts(scratch: &Scratch) -> Result<PathBuf, String> {
+    let file = scratch.path("interrupts.rpa");
+    let text = "tag 1 symbol store_reference; for opSTORE 1 always collect op1 op2 op3; interrupt sync stop;";
+    fs::write(&file, text).map_err(|e| e.to_string())?;
+    Ok(file)
+}
+
+/// Rounds, and branches, for what `every auto` costs.
+const BUDGET_ROUNDS: usize = 9;
+const BRANCHES: u64 = 600_000_000;
+/// What is compared with: the countdown, and next to no records.
+const COUNTDOWN: &str = "every 999424";
+const AUTO: [&str; 4] = [
+    "every auto 1%",
+    "every auto 5%",
+    "every auto 20%",
+    "every auto 50%",
+];
+
+/// What `every auto` makes of its budget: least CPU times of the program, of interleaved rounds.
+fn budgets(scratch: &Scratch, program: &Path) -> Result<(), String> {
+    let (file, data) = (scratch.path("auto.rpa"), scratch.path("auto"));
+    let rates = [COUNTDOWN].into_iter().chain(AUTO);
+    let rates: Vec<&str> = rates.collect();
+    let mut least = vec![(u64::MAX, 0); rates.len()];
+    for _ in 0..BUDGET_ROUNDS {
+        for (rate, least) in rates.iter().zip(&mut least) {
+            let text = format!("for opBRANCH * {rate} collect pc misc; send 1 stop;");
+            fs::write(&file, text).map_err(|e| e.to_string())?;
+            let mut record = Command::new(super::trommel()?);
+            record.args(["record", "--quiet", "-e", "none", "-q"]);
+            record.arg(&file).arg("-o").arg(&data).arg("--");
+            record.arg(program).arg(BRANCHES.to_string());
+            let done = record.stdout(Stdio::null()).status();
+            if !done.map_err(|e| e.to_string())?.success() {
+                return Err(format!("{rate}: it failed"));
+            }
+            let mut report = Command::new(super::trommel()?);
+            let report = report.args(["report", "--json"]).arg(&data).output();
+            let report = report.map_err(|e| e.to_string())?.stdout;
+            let report: Value = serde_json::from_slice(&report).map_err(|e| e.to_string())?;
+            let time = report["run"]["target_cpu_ns"].as_u64();
+            let profiled = report["queries"][0]["profiled"].as_u64();
+            let both = time.zip(profiled).ok_or("no times")?;
+            *least = both.min(*least);
+        }
+    }
+    println!(
+        "\n| rate | CPU s | share of records, % | records | nanoseconds a record |\n|---|---|---|---|---|"
+    );
+    let base = least[0].0 as f64;
+    for (rate, (time, records)) in rates.iter().zip(&least) {
+        let over = *time as f64 - base;
+        println!(
+            "| `{rate}` | {:.3} | {:.1} | {records} | {:.0} |",
+            *time as f64 / 1e9,
+            100.0 * over / *time as f64,
+            over / *records as f64,
+        );
+    }
+    println!(
+        "\nLeast CPU times of the program of {BUDGET_ROUNDS} interleaved rounds; {BRANCHES} branches."
+    );
     Ok(())
 }

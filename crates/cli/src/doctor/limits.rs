@@ -103,8 +103,8 @@ pub(super) const NOT_SUPPORTED: &[Section] = &[
         heading: "Relational queries",
         rows: &[
             (
-                "queries for events, facts of a pipeline, results of system calls, and interrupt",
-                "only a model of hardware knows the first, and interrupt is not done yet; they are refused",
+                "queries for events, facts of a pipeline and results of system calls",
+                "only a model of hardware knows the first two, and calls are looked at before they are made; they are refused",
             ),
             (
                 "queries with -p, --budget and the kinds value and type",

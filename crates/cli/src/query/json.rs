@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use trommel_query::disassemble::clause;
 use trommel_query::tag::Where;
-use trommel_query::{Assembly, Diagnostic, Field, Position};
+use trommel_query::{Assembly, Diagnostic, Field, Position, Rate, Sampling};
 
 use super::Source;
 use super::listing;
@@ -80,7 +80,11 @@ fn queries(text: &str, assembly: &Assembly) -> Vec<Value> {
             json!({
                 "line": listing::line(text, Some(header)),
                 "entries": query.entries.selectors(),
-                "every": query.rate.one_in(),
+                "every": query.sampling.rate().map(Rate::one_in),
+                "budget_percent": match query.sampling {
+                    Sampling::Every(_) => None,
+                    Sampling::Auto(budget) => Some(budget.percent()),
+                },
                 "fields": query.fields.iter().map(Field::name).collect::<Vec<_>>(),
                 "start": query.code.start,
                 "instructions": query.code.len(),

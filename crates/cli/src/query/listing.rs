@@ -34,7 +34,7 @@ pub(crate) fn summary(
             out,
             "  line {line}: {}, {}, collects {}",
             query.entries.selectors().join(", "),
-            query.rate,
+            query.sampling,
             fields(query)
         )?;
         let only = only_modelled(query);
@@ -59,7 +59,7 @@ pub(crate) fn program(out: &mut impl Write, text: &str, assembly: &Assembly) -> 
         writeln!(
             out,
             "pcr {number:>2}  {first:08x}  {entry}: {}, {}",
-            control.rate,
+            control.sampling,
             names.join(" ")
         )?;
         let start = control.start.number();

@@ -3,10 +3,10 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use trommel_profile::queries::{Queries, Served, Told};
+use trommel_profile::queries::{Count, Queries, Served, Told};
 use trommel_query::disassemble::{clause, rule};
 use trommel_query::program::Query;
-use trommel_query::{Field, Program, Rate, image};
+use trommel_query::{Field, Program, Sampling, image};
 use trommel_tuple::Place;
 
 use super::text::Style;
@@ -19,10 +19,10 @@ struct Answer<'p> {
     query: Query,
     /// Executions of its instructions, records made, and those that were not filtered out.
     seen: [u64; 3],
-    /// Messages sent, those of them that the program served itself, and those dropped; records counted.
-    done: [u64; 4],
+    /// Messages sent, those of them that the program served itself, and those dropped; records counted; interrupts.
+    done: [u64; 5],
     /// Most frequent first.
-    messages: Vec<(&'p Told, u64)>,
+    messages: Vec<(&'p Told, Count)>,
 }
 
 fn answers<'p>(program: &Program, known: &'p Queries) -> Vec<Answer<'p>> {
@@ -36,22 +36,22 @@ fn answers<'p>(program: &Program, known: &'p Queries) -> Vec<Answer<'p>> {
                 }
             }
         }
-        let mut done = [0_u64; 4];
+        let mut done = [0_u64; 5];
         for of in known
             .done
             .iter()
             .skip(query.code.start)
             .take(query.code.len())
         {
-            let numbers = [of.sent, of.served, of.dropped, of.counted];
+            let numbers = [of.sent, of.served, of.dropped, of.counted, of.interrupted];
             for (sum, n) in done.iter_mut().zip(numbers) {
                 *sum = sum.saturating_add(n);
             }
         }
         let own = |told: &Told| query.code.contains(&usize::from(told.at));
         let messages = known.messages.iter().filter(|(told, _)| own(told));
-        let mut messages: Vec<(&Told, u64)> = messages.map(|(told, n)| (told, *n)).collect();
-        messages.sort_by_key(|(told, n)| (Reverse(*n), *told));
+        let mut messages: Vec<(&Told, Count)> = messages.map(|(told, n)| (told, *n)).collect();
+        messages.sort_by_key(|(told, n)| (Reverse((n.executions, n.messages)), *told));
         Answer {
             query,
             seen,
@@ -67,7 +67,7 @@ fn header(query: &Query) -> String {
     let selectors = query.entries.selectors().join(" ");
     format!(
         "for {selectors} {} collect {}",
-        query.rate,
+        query.sampling,
         fields.join(" ")
     )
 }
@@ -88,14 +88,14 @@ pub(super) fn write(
     for answer in answers(&program, queries) {
         let [executed, profiled, acted] = answer.seen.map(grouped);
         let filtered = grouped(answer.seen[1].saturating_sub(answer.seen[2]));
-        let [sent, served, dropped, counted] = answer.done;
+        let [sent, served, dropped, counted, interrupts] = answer.done;
         writeln!(
             out,
             "# {}",
             style.strong(&printable(&header(&answer.query)))
         )?;
-        let up_to = match answer.query.rate {
-            Rate::ALWAYS => "",
+        let up_to = match answer.query.sampling {
+            Sampling::ALWAYS => "",
             _ => " up to the last profiled",
         };
         write!(
@@ -109,6 +109,11 @@ pub(super) fn write(
         if dropped > 0 {
             write!(out, ", {} DROPPED", grouped(dropped))?;
         }
+        match interrupts {
+            0 => {}
+            1 => write!(out, "; 1 interrupt")?,
+            n => write!(out, "; {} interrupts", grouped(n))?,
+        }
         writeln!(out)?;
         if counted > 0 {
             let counts = answer
@@ -118,9 +123,13 @@ pub(super) fn write(
                 .zip(&queries.done[answer.query.code.start..]);
             for (at, done) in counts.filter(|(_, done)| done.counted > 0) {
                 let text = clause(&program.code()[at], answer.query.fields);
+                let stands_for = match done.counted_for == done.counted {
+                    true => String::new(),
+                    false => format!(" (for some {} executions)", grouped(done.counted_for)),
+                };
                 writeln!(
                     out,
-                    "#   {} counted by {}",
+                    "#   {} counted{stands_for} by {}",
                     grouped(done.counted),
                     printable(&text)
                 )?;
@@ -216,20 +225,24 @@ fn messages(
     if answer.messages.is_empty() {
         return Ok(());
     }
-    let all = answer
-        .messages
-        .iter()
-        .map(|(_, n)| *n)
-        .fold(0, u64::saturating_add);
+    let sum = |n: fn(&Count) -> u64| {
+        let all = answer.messages.iter().map(|(_, count)| n(count));
+        all.fold(0, u64::saturating_add)
+    };
+    // Where messages stand for executions, it is those that say how frequent each is.
+    let sampled = answer.query.sampling != Sampling::ALWAYS;
+    let all = sum(|count| count.executions);
     let titles = ["messages", "%", "queue"].map(str::to_owned).into_iter();
+    let stands_for = sampled.then(|| "stand for".to_owned());
     let fields = answer.query.fields.iter().map(|f| f.name().to_owned());
-    let mut rows: Vec<Vec<String>> = vec![titles.chain(fields).collect()];
+    let mut rows: Vec<Vec<String>> = vec![titles.chain(stands_for).chain(fields).collect()];
     for (told, count) in answer.messages.iter().take(top) {
         let first = [
-            grouped(*count),
-            format!("{:.1}", percent(*count, all)),
+            grouped(count.messages),
+            format!("{:.1}", percent(count.executions, all)),
             told.queue.to_string(),
         ];
+        let stands_for = sampled.then(|| grouped(count.executions));
         let places = places(queries, told);
         let words = told
             .words
@@ -239,7 +252,7 @@ fn messages(
                 0 => format!("{word:#x}"),
                 _ => printable(&view.name(Place::from_word(*word))),
             });
-        rows.push(first.into_iter().chain(words).collect());
+        rows.push(first.into_iter().chain(stands_for).chain(words).collect());
     }
     columns(out, &rows, style)?;
     let more = answer.messages.len().saturating_sub(top);
@@ -302,7 +315,7 @@ pub(super) fn json<W: Write>(
         }
         json.end_array()?;
         let [executed, profiled, acted] = answer.seen;
-        let [sent, served, dropped, counted] = answer.done;
+        let [sent, served, dropped, counted, interrupts] = answer.done;
         for (name, number) in [
             ("executed", executed),
             ("profiled", profiled),
@@ -311,6 +324,7 @@ pub(super) fn json<W: Write>(
             ("served_by_program", served),
             ("dropped", dropped),
             ("counted", counted),
+            ("interrupts", interrupts),
         ] {
             json.number(name, number)?;
         }
@@ -324,13 +338,16 @@ pub(super) fn json<W: Write>(
             json.number("served_by_program", done.served)?;
             json.number("dropped", done.dropped)?;
             json.number("counted", done.counted)?;
+            json.number("counted_for", done.counted_for)?;
+            json.number("interrupts", done.interrupted)?;
             json.end_object()?;
         }
         json.end_array()?;
         json.member_array("messages")?;
         for (told, count) in answer.messages.iter().take(top) {
             json.object()?;
-            json.number("count", *count)?;
+            json.number("count", count.messages)?;
+            json.number("stands_for", count.executions)?;
             json.number("queue", told.queue)?;
             json.number("instruction", told.at)?;
             let places = places(queries, told);

@@ -23,9 +23,11 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::ptr::{self, NonNull};
+use std::rc::Rc;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use trommel_profile::queries::Served;
+use trommel_query::Program;
 use trommel_queue::dict::TargetPc;
 use trommel_tuple::{ModuleId, Place, Vaddr};
 
@@ -56,6 +58,7 @@ struct RawMessage {
     words: u8,
     addresses: u8,
     word: [u64; WORDS],
+    stands_for: u64,
 }
 
 /// `struct trommel_host`.
@@ -67,6 +70,7 @@ struct RawHost {
     columns: unsafe extern "C" fn(*const Ours, *const *const c_char, usize, u32) -> c_int,
     row: unsafe extern "C" fn(*const Ours, *const u64, u64) -> c_int,
     fail: unsafe extern "C" fn(*const Ours, *const c_char),
+    field: extern "C" fn(*const Ours, u32, u32) -> *const c_char,
 }
 
 /// The first members of `struct trommel_service`, in every version.
@@ -88,13 +92,24 @@ struct RawService {
     destroy: Option<unsafe extern "C" fn(*mut c_void)>,
 }
 
-/// The functions of a service, all there.
+/// What `struct trommel_service` has behind that, if it is as large.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct RawMore {
+    first: RawService,
+    interrupt: Option<Interrupt>,
+}
+
+type Interrupt = unsafe extern "C" fn(*mut c_void, *const RawMessage, c_int) -> c_int;
+
+/// The functions of a service, all there but for those that came later.
 #[derive(Clone, Copy, Debug)]
 struct Functions {
     create: unsafe extern "C" fn(*const Ours, *const c_char) -> *mut c_void,
     message: unsafe extern "C" fn(*mut c_void, *const RawMessage) -> c_int,
     finish: unsafe extern "C" fn(*mut c_void) -> c_int,
     destroy: unsafe extern "C" fn(*mut c_void),
+    interrupt: Option<Interrupt>,
 }
 
 /// Why a library is not a service.
@@ -137,10 +152,25 @@ pub struct Foreign {
     queue: u8,
     argument: CString,
     functions: Functions,
+    /// By query instruction, what the words of its messages are called.
+    fields: Rc<[Vec<CString>]>,
+}
+
+/// What the words of messages are called, by the instruction that sends them.
+fn fields(program: &Program) -> Rc<[Vec<CString>]> {
+    let mut fields = vec![Vec::new(); program.code().len()];
+    for query in program.queries() {
+        let names = query.fields.iter().map(|field| field.name());
+        // Names hold no 0.
+        let names = names.map(|name| CString::new(name).unwrap_or_default());
+        fields[query.code].fill(names.collect());
+    }
+    fields.into()
 }
 
 impl Foreign {
-    /// Loads the library at `path`, for good. The report calls it `name`; it is to have messages of `queue`.
+    /// Loads the library at `path`, for good. The report calls it `name`; it is to have messages of `queue`, of the queries of
+    /// `program`.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -149,6 +179,7 @@ impl Foreign {
         name: String,
         queue: u8,
         argument: CString,
+        program: &Program,
     ) -> Result<Self, NotLoaded> {
         // The loader would look for a name without a slash elsewhere.
         let path = std::fs::canonicalize(path).map_err(NotLoaded::File)?;
@@ -170,6 +201,7 @@ impl Foreign {
             queue,
             argument,
             functions,
+            fields: fields(program),
         })
     }
 
@@ -205,11 +237,17 @@ fn table(head: *const RawHead) -> Result<Functions, NotLoaded> {
     }
     // SAFETY: the table says that it is that large, and of this version; entries may be null.
     let raw = unsafe { head.cast::<RawService>().read_unaligned() };
+    let interrupt = match size as usize >= size_of::<RawMore>() {
+        // SAFETY: likewise.
+        true => unsafe { head.cast::<RawMore>().read_unaligned() }.interrupt,
+        false => None,
+    };
     Ok(Functions {
         create: raw.create.ok_or(NotLoaded::Null("create"))?,
         message: raw.message.ok_or(NotLoaded::Null("message"))?,
         finish: raw.finish.ok_or(NotLoaded::Null("finish"))?,
         destroy: raw.destroy.ok_or(NotLoaded::Null("destroy"))?,
+        interrupt,
     })
 }
 
@@ -219,6 +257,7 @@ struct Ours {
     host: RawHost,
     /// Where everything is, while a function is called that may ask.
     modules: Cell<*const Modules>,
+    fields: Rc<[Vec<CString>]>,
     /// Why the function that is called fails, as it says.
     said: RefCell<Option<String>>,
     columns: RefCell<Vec<String>>,
@@ -248,10 +287,12 @@ impl Instance {
             columns,
             row,
             fail,
+            field,
         };
         let ours = Box::new(Ours {
             host,
             modules: Cell::new(ptr::null()),
+            fields: of.fields.clone(),
             said: RefCell::default(),
             columns: RefCell::default(),
             places: Cell::new(0),
@@ -333,29 +374,46 @@ impl Instance {
     }
 }
 
+/// A message as the interface has it.
+fn raw(message: &Message<'_>) -> RawMessage {
+    let mut word = [0; WORDS];
+    for (to, from) in word.iter_mut().zip(message.words) {
+        *to = *from;
+    }
+    RawMessage {
+        size: size_of::<RawMessage>() as u32,
+        pid: message.pid,
+        thread: message.thread,
+        queue: message.header.queue,
+        instruction: message.header.at,
+        words: message.words.len().min(WORDS) as u8,
+        addresses: message.places,
+        word,
+        stands_for: message.stands_for,
+    }
+}
+
 impl Service for Instance {
     fn message(&mut self, message: &Message<'_>, modules: &Modules) {
         if message.header.queue != self.of.queue || self.failed.is_some() {
             return;
         }
-        let mut word = [0; WORDS];
-        for (to, from) in word.iter_mut().zip(message.words) {
-            *to = *from;
-        }
-        let raw = RawMessage {
-            size: size_of::<RawMessage>() as u32,
-            pid: message.pid,
-            thread: message.thread,
-            queue: message.header.queue,
-            instruction: message.header.at,
-            words: message.words.len().min(WORDS) as u8,
-            addresses: message.places,
-            word,
-        };
+        let raw = raw(message);
         self.messages += 1;
         self.call("message", modules, |functions, this| {
             // SAFETY: the instance was created, has not failed, and is not destroyed yet.
             unsafe { (functions.message)(this, &raw) }
+        });
+    }
+
+    fn interrupt(&mut self, message: &Message<'_>, sync: bool, modules: &Modules) {
+        let Some(interrupt) = self.of.functions.interrupt else {
+            return;
+        };
+        let raw = raw(message);
+        self.call("interrupt", modules, |_, this| {
+            // SAFETY: as above, and the function is the library's own.
+            unsafe { interrupt(this, &raw, sync.into()) }
         });
     }
 }
@@ -448,6 +506,14 @@ unsafe extern "C" fn row(ours: *const Ours, words: *const u64, count: u64) -> c_
     let sum = rows.entry(words).or_default();
     *sum = sum.saturating_add(count);
     0
+}
+
+extern "C" fn field(ours: *const Ours, instruction: u32, word: u32) -> *const c_char {
+    // SAFETY: as in `place`.
+    let ours = unsafe { &*ours };
+    let names = ours.fields.get(instruction as usize);
+    let name = names.and_then(|names| names.get(word as usize));
+    name.map_or(ptr::null(), |name| name.as_ptr())
 }
 
 unsafe extern "C" fn fail(ours: *const Ours, said: *const c_char) {

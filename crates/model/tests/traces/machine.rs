@@ -14,6 +14,7 @@ use trommel_model::trace::Trace;
 use trommel_model::trace::record::{Wanted, record};
 use trommel_model::{Outcome, Program};
 use trommel_query::engine::{Effect, Log};
+use trommel_query::throttle::Rehearsal;
 use trommel_query::{Class, Engine, Entry, Field, Subject};
 
 /// A real program's start.
@@ -58,11 +59,16 @@ fn reference(program: &Program, text: &str, seed: u64) -> Log {
     let queries = queries(text);
     let mut engine = Engine::new(&queries, seed);
     let mut log = Log::default();
+    let mut rehearsal = Rehearsal::default();
     for execution in program.trace().replay() {
         let instruction = &program.code()[execution.code as usize];
         let class = Class::new(instruction.operation, instruction.tag).expect("a tag below 4");
         let facts = facts_of(instruction, &execution, false);
-        engine.offer(Entry::of(Subject::Class(class)), &facts, &mut log);
+        let entry = Entry::of(Subject::Class(class));
+        if let Some((start, record)) = engine.select(entry, &facts) {
+            engine.query(start, &record, &mut log);
+            engine.pace(entry, rehearsal.next(entry));
+        }
     }
     engine.finish(&mut log);
     log
@@ -82,12 +88,13 @@ fn sorted(log: &Log) -> (Vec<String>, u64) {
     (messages, counted)
 }
 
-const TEXTS: [&str; 5] = [
+const TEXTS: [&str; 6] = [
     "for opBRANCH * every 16 collect pc res1; send 1 stop; for opSTORE 1 always collect op1 op2 op3; if op1 <> 0 then send 3 stop else stop;",
     "for opLOAD * always collect pc res1 res2; if res1.u8@0 = 0 then send 3; if res2 bset 8 then count; stop;",
     "for opALU * every 7 collect pc op1 op2 res1; if op1 < op2 then send 0 stop else if res1 = 0 then send 1 stop else send 2 stop;",
     "for opJMP * always collect pc res1; if filter 16 then send 9; stop;",
     "for opSTORE * opLOAD * always collect pc res2; send 4..7 stop;",
+    "for opSTORE * opALU * every auto collect pc res2; send 4 stop;",
 ];
 
 #[test]
@@ -98,6 +105,7 @@ fn messages_are_those_of_the_reference_interpreter_on_every_machine() {
         assert!(!expected.0.is_empty(), "{text}");
         for (networks, buffers) in [(1, 1), (2, 8), (32, 32)] {
             let mut parameters = Parameters::TABLE_5.with(networks, buffers);
+            parameters.profiling.period = 0;
             parameters.profiling.cheap =
                 [Cheap::Nothing, Cheap::Retirement, Cheap::Stores][(n + networks) % 3];
             let run = program.run(parameters, &queries(text), &[], true);
@@ -105,6 +113,35 @@ fn messages_are_those_of_the_reference_interpreter_on_every_machine() {
             assert!(sorted(log) == expected, "{text} with {networks}, {buffers}");
         }
     }
+}
+
+#[test]
+fn rates_are_throttled_back_when_dispatch_stalls() {
+    let program = Program::new(random(3, 200_000));
+    let run = |rate: &str, networks: usize, period: u64| {
+        let text = format!(
+            "for opALU * opLOAD * opSTORE * opBRANCH * {rate} collect pc res1; send 1 stop;"
+        );
+        let mut parameters = Parameters::TABLE_5.with(networks, networks);
+        parameters.profiling.period = period;
+        let run = program.run(parameters, &queries(&text), &[], false);
+        let stalled: u64 = run.core.stalled.iter().sum();
+        (stalled as f64 / run.core.cycles as f64, run.profile.records)
+    };
+    let (always, all) = run("always", 1, 40_000);
+    assert!(always > 0.3, "{always}");
+    for percent in [2, 10] {
+        let (share, records) = run(&format!("every auto {percent}%"), 1, 40_000);
+        let budget = f64::from(percent) / 100.0;
+        assert!(share < 1.5 * budget, "{share} of {budget}");
+        assert!(
+            records < all / 4 && records > all / 1000,
+            "{records} of {all}"
+        );
+    }
+    // What costs nothing is not thinned.
+    let (share, records) = run("every auto 2%", 200, 40_000);
+    assert_eq!((share, records), (0.0, all));
 }
 
 #[test]

@@ -86,7 +86,15 @@ pub(crate) fn text(choice: &mut Choice) -> String {
                 out.push_str(&format!(" {entry}"));
             }
         }
-        let rates = ["always", "every 1", "every 2", "every 7", "every 1k"];
+        let rates = [
+            "always",
+            "every 1",
+            "every 2",
+            "every 7",
+            "every 1k",
+            "every auto",
+            "every auto 12%",
+        ];
         out.push_str(&format!(" {} collect", choice.of(&rates)));
         let mut fields: Vec<Field> = Field::ALL.to_vec();
         fields.retain(|f| !is_event || f.is_of_events());

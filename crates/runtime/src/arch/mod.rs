@@ -22,7 +22,7 @@
 //! of vector registers alone, so saving the low halves of xmm0–15 saves all that can change.
 #![allow(unsafe_code)] // reason: assembly.
 
-use core::arch::naked_asm;
+use core::arch::{asm, naked_asm};
 use core::mem::offset_of;
 
 use crate::area::{
@@ -641,6 +641,14 @@ pub unsafe extern "C" fn on_signal() {
 pub fn gs_base() -> u64 {
     const ARCH_GET_GS: u64 = 0x1004;
     base(ARCH_GET_GS)
+}
+
+/// The time stamp counter.
+pub fn time_stamp() -> u64 {
+    let (low, high): (u64, u64);
+    // SAFETY: reads the time stamp counter.
+    unsafe { asm!("rdtsc", out("rax") low, out("rdx") high, options(nomem, nostack)) };
+    high << 32 | low
 }
 
 /// The FS base, which is the app's.

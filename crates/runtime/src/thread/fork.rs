@@ -205,6 +205,7 @@ impl Thread {
                 persist.in_new_slot();
             }
             self.forget_spilled();
+            self.writer.awaits = None;
             self.own_tables(&mut runtime).map_err(|_| NoSlot)?;
             self.writer.number = 1;
             self.writer.tid = sys::gettid() as u32;

@@ -1,0 +1,225 @@
+//! `every auto`: what is estimated is right, what is spent is kept to the budget, and what is rare is all there.
+
+use trommel_compress::random::SplitMix64;
+use trommel_query::throttle::{Rehearsal, Throttle};
+use trommel_query::{
+    Class, Engine, Entry, Facts, Field, Operation, Program, Rate, Subject, assemble,
+};
+
+fn entry(operation: Operation) -> Entry {
+    Entry::of(Subject::Class(Class::new(operation, 0).expect("a tag")))
+}
+
+fn program(text: &str) -> Program {
+    assemble(text).expect(text).program
+}
+
+#[test]
+fn countdowns_are_geometric() {
+    let program = program("for opLOAD * every auto collect pc; send 1 stop;");
+    let load = entry(Operation::Load);
+    for rank in [1, 4, 8] {
+        let mut engine = Engine::new(&program, 3);
+        engine.pace(load, Rate::of_rank(rank));
+        let n = f64::from(1 << rank);
+        let draws = 40_000;
+        let mut all: Vec<f64> = (0..draws)
+            .map(|_| {
+                let countdown = engine.countdown(load).expect("it is sampled") as f64;
+                engine.profiled(load);
+                countdown
+            })
+            .collect();
+        // Mean n, deviation almost n.
+        let mean = all.iter().sum::<f64>() / f64::from(draws);
+        assert!(
+            (mean - n).abs() < 5.0 * n / f64::from(draws).sqrt(),
+            "{mean} of {n}"
+        );
+        // More than k executions pass with probability (1 − 1/n)^k, at every k.
+        all.sort_by(f64::total_cmp);
+        for k in [1.0, n / 4.0, n, 2.0 * n, 5.0 * n] {
+            let more = all.iter().filter(|c| **c > k.floor()).count() as f64;
+            let expected = (1.0 - 1.0 / n).powf(k.floor()) * f64::from(draws);
+            assert!(
+                (more - expected).abs() < 5.0 * expected.sqrt(),
+                "{k} of {n}: {more}, {expected}"
+            );
+        }
+    }
+}
+
+/// The sum of N over the records of each of the executions, over many seeds, is one for each execution, also where the rate
+/// changes after each few records and in the midst of countdowns.
+#[test]
+fn each_execution_is_told_of_once_on_the_average() {
+    let program = program("for opLOAD * every auto collect op1; send 1 stop;");
+    let load = entry(Operation::Load);
+    const EXECUTIONS: usize = 60;
+    const SEEDS: u64 = 20_000;
+    let mut told = [0.0; EXECUTIONS];
+    for seed in 0..SEEDS {
+        let mut engine = Engine::new(&program, seed);
+        engine.pace(load, Rate::of_rank(3));
+        let mut rehearsal = Rehearsal::default();
+        for (n, told) in told.iter_mut().enumerate() {
+            if n == 20 {
+                engine.pace(load, Rate::of_rank(2));
+            }
+            let weight = engine.rate(load).one_in();
+            if engine.select(load, &Facts::NONE).is_some() {
+                *told += f64::from(weight);
+                engine.pace(load, rehearsal.next(load));
+            }
+        }
+    }
+    for (n, told) in told.iter().enumerate() {
+        let mean = told / SEEDS as f64;
+        // N is 32 at most, so the variance of one is below 31.
+        let deviation = (31.0 / SEEDS as f64).sqrt();
+        assert!(
+            (mean - 1.0).abs() < 5.0 * deviation,
+            "execution {n}: {mean}"
+        );
+    }
+}
+
+/// A thread whose instructions are executed at rates that change.
+struct Thread<'p> {
+    engine: Engine<'p>,
+    throttle: Throttle,
+    random: SplitMix64,
+    now: u64,
+    spent: u64,
+    /// What a record costs.
+    cost: u64,
+}
+
+const PERIOD: u64 = 1 << 18;
+
+impl<'p> Thread<'p> {
+    fn new(program: &'p Program, cost: u64) -> Self {
+        Self {
+            engine: Engine::new(program, 1),
+            throttle: Throttle::new(program, PERIOD, 0).expect("it wants one"),
+            random: SplitMix64::new(9),
+            now: 0,
+            spent: 0,
+            cost,
+        }
+    }
+
+    /// For so many ticks of its own work each of the operations is executed once in so many ticks. Returns executions of each, their
+    /// records and the sum of N.
+    fn phase<const N: usize>(&mut self, ticks: u64, each: [(Operation, u64); N]) -> [[u64; 3]; N] {
+        let mut seen = [[0; 3]; N];
+        let fastest = each.iter().map(|(_, every)| *every).min().expect("one");
+        for _ in 0..ticks / fastest {
+            self.now += fastest;
+            for ((operation, every), seen) in each.iter().zip(&mut seen) {
+                if self.random.below(*every) >= fastest {
+                    continue;
+                }
+                seen[0] += 1;
+                let of = entry(*operation);
+                let (passed, n) = (self.engine.passed(of) + 1, self.engine.rate(of).one_in());
+                let facts = Facts::NONE.with(Field::Pc, 1);
+                if self.engine.select(of, &facts).is_none() {
+                    continue;
+                }
+                seen[1] += 1;
+                seen[2] += u64::from(n);
+                self.now += self.cost;
+                self.spent += self.cost;
+                self.throttle.record(of, passed);
+                self.throttle.spend(of, self.cost);
+                self.look();
+            }
+        }
+        seen
+    }
+
+    fn look(&mut self) {
+        if self.throttle.is_due(self.now) {
+            self.throttle.adjust(self.now, &mut self.engine);
+        }
+    }
+
+    fn rate(&self, operation: Operation) -> u32 {
+        self.engine.rate(entry(operation)).one_in()
+    }
+}
+
+#[test]
+fn rare_classes_are_all_recorded_and_frequent_ones_within_the_budget() {
+    let text = "for opLOAD * opMULT * every auto 5% collect pc; send 1 stop;";
+    let program = program(text);
+    let mut thread = Thread::new(&program, 150);
+    let [loads, multiplications] = thread.phase(
+        100 * PERIOD,
+        [(Operation::Load, 8), (Operation::Multiply, 40_000)],
+    );
+    assert_eq!(multiplications[0], multiplications[1], "all that is rare");
+    assert_eq!(thread.rate(Operation::Multiply), 1);
+    // A record of 150 ticks in each 3000 is one load in 375.
+    assert!((256..=1024).contains(&thread.rate(Operation::Load)));
+    let share = thread.spent as f64 / thread.now as f64;
+    assert!((0.024..0.052).contains(&share), "{share}");
+    let error = loads[2] as f64 / loads[0] as f64 - 1.0;
+    assert!(error.abs() < 5.0 / (loads[1] as f64).sqrt(), "{error}");
+
+    // Loads become rare: they are all recorded again as soon as the thread looks, at a record or at another time.
+    let _ = thread.phase(2 * PERIOD, [(Operation::Load, 5_000)]);
+    thread.look();
+    let _ = thread.phase(2 * PERIOD, [(Operation::Load, 5_000)]);
+    thread.look();
+    assert_eq!(thread.rate(Operation::Load), 1);
+    let [loads] = thread.phase(100 * PERIOD, [(Operation::Load, 5_000)]);
+    assert_eq!(loads[0], loads[1]);
+    // And frequent again.
+    let spent = thread.spent;
+    let _ = thread.phase(PERIOD, [(Operation::Load, 8)]);
+    assert!(thread.rate(Operation::Load) >= 128);
+    let spent = thread.spent - spent;
+    assert!(spent < PERIOD / 4, "{spent} of {PERIOD}");
+}
+
+#[test]
+fn the_budget_holds_whatever_the_phases() {
+    for seed in 0..12 {
+        let mut random = SplitMix64::new(seed);
+        let percent = 1 + random.below(20);
+        let text = format!(
+            "for opLOAD * opSTORE * opALU * every auto {percent}% collect pc; send 1 stop;"
+        );
+        let program = program(&text);
+        let mut thread = Thread::new(&program, 80 + random.below(2000));
+        while thread.now < 60 * PERIOD {
+            let mut every = || 16 << random.below(14);
+            let each = [
+                (Operation::Load, every()),
+                (Operation::Store, every()),
+                (Operation::Alu, every()),
+            ];
+            let length = (PERIOD / 50) << random.below(10);
+            let _ = thread.phase(length, each);
+        }
+        let share = 100.0 * thread.spent as f64 / thread.now as f64;
+        assert!(
+            share < 1.1 * percent as f64 + 0.2,
+            "seed {seed}: {share} % of {percent} %"
+        );
+    }
+}
+
+#[test]
+fn what_has_no_budget_is_left_alone() {
+    let program = program(
+        "for opLOAD * every 16 collect pc; send 1 stop; for opALU * always collect pc; send 1 stop;",
+    );
+    assert!(Throttle::new(&program, PERIOD, 0).is_none());
+    let mut engine = Engine::new(&program, 1);
+    engine.pace(entry(Operation::Load), Rate::of_rank(9));
+    assert_eq!(engine.rate(entry(Operation::Load)).one_in(), 16);
+    assert_eq!(engine.rate(entry(Operation::Alu)), Rate::ALWAYS);
+}

@@ -1,0 +1,173 @@
+//! What target and host do with the words that they share, apart from where those words are.
+//!
+//! # Problem
+//! Chunks go from threads to the host and back, both sides sleep until the other one has something for them, and a
+//! thread that asks the host for something waits for the answer. Each of these is a handful of loads and stores, in an order on which it depends that
+//! no chunk has two owners and nobody sleeps for ever.
+//!
+//! # Strategy
+//! They are written down here once, over any kind of [`Word`]: both sides execute them on shared memory, and
+//! `tests/interleavings.rs` on words of loom, which tries all orders in which threads may come to execute them, and all that
+//! each may come to read.
+//!
+//! | who | does | |
+//! |---|---|---|
+//! | thread | [`publish`] | hands a chunk to the host |
+//! | host | [`published`], [`give_back`] | takes them in that order, and gives each back |
+//! | thread | [`recycle`] | takes one that was given back |
+//! | both | [`doze`], [`rouse`] | sleep upon a word until there is something; wake who does |
+//! | thread | [`ask`], [`wait_for`] | asks for something, and waits until it is done |
+//! | host | [`asked`], [`answer`] | does it |
+//!
+//! # Invariants
+//! * The entry of a ring for the n-th chunk is written by who has made n of the count, and used again only when the chunk has come around.
+//! * Who is about to sleep says so before it looks for the last time; who has something to say says it before it looks whether
+//!   anybody sleeps. So one of the two sees the other.
+//! * An answer covers what was asked before it: what an asker has written before it asked is there for who answers.
+
+use core::sync::atomic::Ordering::{self, Acquire, Relaxed, SeqCst};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+/// A number that several threads use at a time.
+pub trait Word {
+    /// Its values.
+    type Value: Copy + PartialEq;
+    /// Reads it.
+    fn load(&self, order: Ordering) -> Self::Value;
+    /// Writes it.
+    fn store(&self, value: Self::Value, order: Ordering);
+    /// Adds to it. Returns what it was.
+    fn fetch_add(&self, n: Self::Value, order: Ordering) -> Self::Value;
+    /// Replaces `now` by `next`; whether it was `now`.
+    fn replace(&self, now: Self::Value, next: Self::Value) -> bool;
+}
+
+macro_rules! word {
+    ($atomic:ty, $value:ty) => {
+        impl Word for $atomic {
+            type Value = $value;
+
+            #[inline]
+            fn load(&self, order: Ordering) -> $value {
+                self.load(order)
+            }
+
+            #[inline]
+            fn store(&self, value: $value, order: Ordering) {
+                self.store(value, order);
+            }
+
+            #[inline]
+            fn fetch_add(&self, n: $value, order: Ordering) -> $value {
+                self.fetch_add(n, order)
+            }
+
+            #[inline]
+            fn replace(&self, now: $value, next: $value) -> bool {
+                self.compare_exchange(now, next, SeqCst, Relaxed).is_ok()
+            }
+        }
+    };
+}
+
+word!(AtomicU32, u32);
+word!(AtomicU64, u64);
+
+/// Hands over a chunk that the thread has filled. `entry`: of the ring of published chunks, by number.
+pub fn publish<'a, E: Word<Value = u32> + 'a>(
+    count: &impl Word<Value = u64>,
+    entry: impl FnOnce(u64) -> &'a E,
+    chunk: u32,
+) {
+    let n = count.fetch_add(1, SeqCst);
+    entry(n).store(chunk + 1, SeqCst);
+}
+
+/// The chunk that an entry of the ring of published chunks names, unless who has counted it is about to name it still.
+pub fn published(entry: &impl Word<Value = u32>) -> Option<u32> {
+    entry.load(Acquire).checked_sub(1)
+}
+
+/// Gives back the chunk after `taken` others, by its entries in both rings.
+pub fn give_back<E: Word<Value = u32>>(
+    published: &E,
+    given_back: &E,
+    consumed: &impl Word<Value = u64>,
+    taken: &mut u64,
+    chunk: u32,
+) {
+    published.store(0, Relaxed);
+    given_back.store(chunk, Relaxed);
+    *taken += 1;
+    consumed.store(*taken, SeqCst);
+}
+
+/// A chunk that was given back, for the thread. `entry`: of the ring of those.
+pub fn recycle<'a, E: Word<Value = u32> + 'a>(
+    recycled: &impl Word<Value = u64>,
+    consumed: &impl Word<Value = u64>,
+    entry: impl Fn(u64) -> &'a E,
+) -> Option<u32> {
+    loop {
+        let n = recycled.load(Acquire);
+        if n == consumed.load(Acquire) {
+            return None;
+        }
+        // Read before it is ours to read: if it was overwritten, another has taken it meanwhile.
+        let chunk = entry(n).load(Relaxed);
+        if recycled.replace(n, n + 1) {
+            return Some(chunk);
+        }
+    }
+}
+
+/// Sleeps upon a word, if there is nothing to do. `sleep` returns when the word is not 1, and may return at any time.
+pub fn doze(sleeps: &impl Word<Value = u32>, busy: impl FnOnce() -> bool, sleep: impl FnOnce()) {
+    sleeps.store(1, SeqCst);
+    if !busy() {
+        sleep();
+    }
+}
+
+/// Wakes who sleeps upon a word.
+pub fn rouse(sleeps: &impl Word<Value = u32>, wake: impl FnOnce()) {
+    if sleeps.load(SeqCst) != 0 {
+        sleeps.store(0, SeqCst);
+        wake();
+    }
+}
+
+/// Asks for something. Returns the number of the request.
+pub fn ask(asked: &impl Word<Value = u32>) -> u32 {
+    asked.fetch_add(1, SeqCst).wrapping_add(1)
+}
+
+/// The last request, if it was not answered.
+pub fn asked<A: Word<Value = u32>>(asked: &A, answered: &A) -> Option<u32> {
+    let last = asked.load(SeqCst);
+    (last != answered.load(Relaxed)).then_some(last)
+}
+
+/// All that was asked up to a request is done.
+pub fn answer(answered: &impl Word<Value = u32>, request: u32, wake: impl FnOnce()) {
+    answered.store(request, SeqCst);
+    wake();
+}
+
+/// Waits until a request is answered. `sleep` sleeps upon the word while it is what it is told.
+///
+/// # Errors
+/// What `sleep` says.
+pub fn wait_for<E>(
+    answered: &impl Word<Value = u32>,
+    request: u32,
+    mut sleep: impl FnMut(u32) -> Result<(), E>,
+) -> Result<(), E> {
+    loop {
+        let now = answered.load(SeqCst);
+        if now.wrapping_sub(request) as i32 >= 0 {
+            return Ok(());
+        }
+        sleep(now)?;
+    }
+}
