@@ -64,6 +64,8 @@ pub(crate) struct Options {
     pub(crate) sampling: Option<Sampling>,
     /// Traces.
     pub(crate) tracing: Tracing,
+    /// What misses by a regular distance is prefetched.
+    pub(crate) prefetch: bool,
 }
 
 /// What a running process executes, and its arguments.
@@ -124,6 +126,7 @@ fn to_host(options: Options) -> Result<RecordOptions> {
         follow: options.follow,
         sampling: options.sampling,
         tracing: options.tracing,
+        prefetch: options.prefetch,
         stress: stress()?,
     })
 }

@@ -90,6 +90,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         follow: !args.no_follow,
         sampling,
         tracing: Tracing::NONE,
+        prefetch: false,
     };
     let guard = interrupt::guard();
     let mut others = Others::beside(&args.output);

@@ -59,6 +59,7 @@ pub mod only;
 pub mod pacer;
 pub mod perf;
 pub mod pids;
+pub mod prefetch;
 pub mod process;
 pub mod queries;
 pub mod record;

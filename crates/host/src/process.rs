@@ -282,6 +282,7 @@ impl Process {
                 break;
             }
         }
+        folder.answer(shared);
         if over || asked.is_some() || early {
             // What was not published, or only just: for each thread the chunk it has, or had when it
             // asked or ended.
@@ -443,6 +444,7 @@ impl Process {
             record_bytes: served.bytes,
             figures: Figures::read(control),
             series: series.unwrap_or_default(),
+            prefetch: folded.prefetch,
         };
         let started = u64::from(control.threads.load(Relaxed));
         let threads = Threads {

@@ -4,8 +4,9 @@
 
 use trommel_queue::{MAX_WINDOW, options};
 
-const NAMES: [&str; 18] = [
+const NAMES: [&str; 19] = [
     "events",
+    "prefetch",
     "window",
     "pace",
     "insns",
@@ -36,6 +37,8 @@ pub struct Stress {
     pub pace: u32,
     /// All events are recorded, also where it is enough to count paths.
     pub events: bool,
+    /// Prefetches of no use are put everywhere.
+    pub prefetch: bool,
 }
 
 /// The options of a text.
@@ -47,6 +50,7 @@ pub fn parse(text: &str) -> Result<Stress, String> {
     let mut window = 0;
     let mut pace = 0;
     let mut events = false;
+    let mut prefetch = false;
     for item in text.split(',').filter(|i| !i.is_empty()) {
         let (name, value) = item.split_once('=').unwrap_or((item, "1"));
         let number: u64 = value
@@ -61,6 +65,10 @@ pub fn parse(text: &str) -> Result<Stress, String> {
         }
         if name == "events" {
             events = number != 0;
+            continue;
+        }
+        if name == "prefetch" {
+            prefetch = number != 0;
             continue;
         }
         if name == "pace" {
@@ -96,6 +104,7 @@ pub fn parse(text: &str) -> Result<Stress, String> {
         window,
         pace,
         events,
+        prefetch,
     })
 }
 
@@ -129,6 +138,7 @@ mod tests {
             })
         );
         assert_eq!(parse("insns=2,events").map(|s| s.events), Ok(true));
+        assert_eq!(parse("prefetch,far").map(|s| s.prefetch), Ok(true));
         for wrong in [
             "insns=0",
             "insns=256",

@@ -278,7 +278,7 @@ impl Runtime {
     }
 
     /// Drops all fragments. `alone`: no thread is in the cache.
-    fn drop_all(&mut self, why: Flush, alone: bool) {
+    pub fn drop_all(&mut self, why: Flush, alone: bool) {
         let began = Began::long();
         let epoch = self.cache.next_generation(alone);
         let control = self.shared.control();
@@ -552,6 +552,7 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
     }
     let mut runtime = process.runtime.lock();
     let entered = stress::cycles();
+    runtime.ask_if_due(entered);
     match stress::crossing() {
         Crossing::Usual => {}
         Crossing::Evict => runtime.evict = Some(Flush::Asked),
@@ -567,6 +568,7 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
             if exit.counts && thread.recording.is_none() && runtime.cache.counts_down(target) {
                 match runtime.is_full() {
                     true => runtime.flush(Flush::Full),
+                    false if runtime.asks_first(entered) => {}
                     false => runtime.start_recording(thread, target),
                 }
             }
@@ -638,6 +640,7 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
             };
             match (runtime.is_full(), site) {
                 (true, _) => runtime.flush(Flush::Full),
+                _ if runtime.asks_first(entered) => {}
                 (_, true) => runtime.start_unrolled(thread, context.exit, pc),
                 (_, false) => runtime.start_recording(thread, pc),
             }

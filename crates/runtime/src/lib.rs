@@ -73,6 +73,7 @@ pub mod own;
 pub mod pages;
 pub mod pairs;
 pub mod phase;
+pub mod prefetch;
 pub mod query;
 pub mod region;
 pub mod served;

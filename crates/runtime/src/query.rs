@@ -41,6 +41,7 @@ use trommel_query::{
     Record, Sink, Subject, image, x86,
 };
 use trommel_queue::FULL_WINDOW;
+use trommel_queue::prefetch::MISSES;
 use trommel_queue::queries::{
     Acted, ENTRIES, Header, MAX_RANGES, MESSAGE_WORDS, PROGRAM_WORDS, Queries,
 };
@@ -51,9 +52,11 @@ use crate::cache::{AppPc, CachePc};
 use crate::decode::Class;
 use crate::deliver::{HostGone, Mapped, Queue, Writer};
 use crate::emit::GsOffset;
+use crate::prefetch::{self, Bursts, Turn};
 use crate::region::Range;
 use crate::served::{Message, Sent};
 use crate::slot;
+use crate::stress;
 use crate::thread::Thread;
 
 /// Both sides of a crossing number table entries alike.
@@ -64,6 +67,8 @@ pub struct Asked {
     program: &'static Program,
     /// Its instructions that count.
     counting: &'static [QueryPc],
+    /// Its table's entries.
+    entries: &'static [Entry],
     /// The kinds of instructions that any table entry is about, by bit.
     kinds: u8,
     info: InstructionInfoFactory,
@@ -71,6 +76,8 @@ pub struct Asked {
     ranges: Vec<(Range, u8)>,
     /// Of them, those that the slot in use tells of: the first of the others is the next to be read.
     read: usize,
+    /// Executions are profiled in bursts ([`crate::prefetch`]).
+    in_bursts: bool,
     /// By address. They stay: code that leads to them may be executed at any time.
     sites: BTreeMap<AppPc, &'static Site>,
 }
@@ -121,10 +128,12 @@ impl Asked {
         Some(Self {
             program,
             counting: Box::leak(all.filter(counts).collect()),
+            entries: Box::leak(program.table().entries().map(|(entry, _)| entry).collect()),
             kinds,
             info: InstructionInfoFactory::new(),
             ranges: Vec::new(),
             read: 0,
+            in_bursts: mapped.prefetch().wanted.load(Acquire) == MISSES,
             sites: BTreeMap::new(),
         })
     }
@@ -220,6 +229,10 @@ pub struct Asking {
     drawn: [u32; ENTRIES],
     /// What was seen in front of an instruction that is not done yet.
     begun: Option<(&'static Site, Facts)>,
+    /// Where executions are profiled in bursts, the thread's.
+    bursts: Option<Bursts>,
+    /// What is asked about.
+    entries: &'static [Entry],
 }
 
 impl Thread {
@@ -248,6 +261,8 @@ impl Thread {
             counting: asked.counting,
             drawn,
             begun: None,
+            bursts: asked.in_bursts.then(Bursts::default),
+            entries: asked.entries,
         }));
     }
 }
@@ -305,13 +320,6 @@ impl Asking {
         site: &'static Site,
         crossing: Crossing,
     ) -> Result<(), HostGone> {
-        let machine = AtProbe {
-            context,
-            rdx: match crossing.flags & Crossing::RDX_IN_SLOT {
-                0 => context.regs[2],
-                _ => context.spill_rdx,
-            },
-        };
         let area = thread.process.queue.mapped().queries();
         if crossing.flags & Crossing::SECOND != 0 {
             // Begun by another instruction that has not come to its end.
@@ -320,16 +328,36 @@ impl Asking {
                 context.begun = 0;
                 return Ok(());
             };
-            let facts = site.observation.late(&machine, facts);
+            let facts = site.observation.late(&AtProbe::of(context, crossing), facts);
             context.begun = 0;
             return self.ask(site, facts, thread, area);
         }
         let seen = &area.seen[site.entry.number()];
-        let left = self.engine.profiled(site.entry).unwrap_or(0) as u32;
         let number = site.entry.number();
-        let executed = core::mem::replace(&mut self.drawn[number], left).max(1);
-        add(&seen.executed, executed.into());
+        let mut round = false;
+        let left = if let Some(mut bursts) = self.bursts {
+            let turn = bursts.turn(thread.process.queue.mapped().prefetch());
+            self.bursts = Some(bursts);
+            self.count_down(turn, context);
+            match turn {
+                Turn::Pass => return Ok(()),
+                Turn::Over => {
+                    let mut runtime = thread.process.runtime.lock();
+                    runtime.end_round(stress::cycles());
+                    return Ok(());
+                }
+                Turn::Send => {}
+                Turn::Last { round: last } => round = last,
+            }
+            self.drawn[number]
+        } else {
+            let left = self.engine.profiled(site.entry).unwrap_or(0) as u32;
+            let executed = core::mem::replace(&mut self.drawn[number], left).max(1);
+            add(&seen.executed, executed.into());
+            left
+        };
         add(&seen.profiled, 1);
+        let machine = AtProbe::of(context, crossing);
         let facts = site.observation.early(&machine);
         let facts = facts.with(Field::Thread, thread.writer.number.into());
         if crossing.flags & Crossing::FIRST != 0 {
@@ -343,7 +371,27 @@ impl Asking {
             When::Before | When::Both => facts,
         };
         context.left[number] = left;
-        self.ask(site, facts, thread, area)
+        self.ask(site, facts, thread, area)?;
+        if round {
+            let queue = &thread.process.queue;
+            queue.publish(&mut thread.writer)?;
+            prefetch::sent(queue);
+        }
+        Ok(())
+    }
+
+    /// Countdowns of all entries, where executions are profiled in bursts.
+    fn count_down(&mut self, turn: Turn, context: &mut Context) {
+        for entry in self.entries {
+            let left = match turn {
+                Turn::Send => 1,
+                Turn::Pass | Turn::Over | Turn::Last { .. } => {
+                    self.engine.profiled(*entry).unwrap_or(0) as u32
+                }
+            };
+            self.drawn[entry.number()] = left;
+            context.left[entry.number()] = left;
+        }
     }
 
     /// Executes the query.
@@ -466,6 +514,18 @@ impl Sink for Out<'_> {
 struct AtProbe<'a> {
     context: &'a Context,
     rdx: u64,
+}
+
+impl<'a> AtProbe<'a> {
+    fn of(context: &'a Context, crossing: Crossing) -> Self {
+        Self {
+            context,
+            rdx: match crossing.flags & Crossing::RDX_IN_SLOT {
+                0 => context.regs[2],
+                _ => context.spill_rdx,
+            },
+        }
+    }
 }
 
 impl Machine for AtProbe<'_> {

@@ -213,7 +213,7 @@ impl Runtime {
             return;
         };
         self.cache.count_again(id);
-        if !self.hints.paused && !self.cache.is_trace(id) {
+        if !self.hints.paused && !self.asks() && !self.cache.is_trace(id) {
             thread.recording = Some(self.path_from(head, false));
         }
     }
@@ -228,7 +228,7 @@ impl Runtime {
             self.balance.fickle();
         }
         let there = self.cache.lookup(next);
-        if !self.hints.paused && !there.is_some_and(|id| self.cache.is_trace(id)) {
+        if !self.hints.paused && !self.asks() && !there.is_some_and(|id| self.cache.is_trace(id)) {
             thread.recording = Some(self.path_from(next, true));
         }
     }

@@ -409,6 +409,7 @@ fn recording() -> Check {
         follow: false,
         sampling: None,
         tracing: Tracing::NONE,
+        prefetch: false,
     };
     let guard = trommel_host::interrupt::guard();
     match host::record(options, &guard, &mut Others::default()) {
