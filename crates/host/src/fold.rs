@@ -190,10 +190,10 @@ impl Folder {
         self
     }
 
-    /// Tells the target what to prefetch, if it waits for that.
-    pub fn answer(&mut self, shared: &Shared) {
+    /// Tells the target what to prefetch, if it waits for that: of `round` all messages are folded.
+    pub fn answer(&mut self, shared: &Shared, round: u32) {
         if let Some(prefetch) = &mut self.prefetch {
-            prefetch.answer(shared.prefetch(), &self.dictionary.modules);
+            prefetch.answer(shared.prefetch(), round, &self.dictionary.modules);
         }
     }
 

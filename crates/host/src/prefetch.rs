@@ -26,11 +26,13 @@
 //! bounded ([`MOST`], [`THREADS`]).
 
 pub mod cache;
+pub mod knock;
 pub mod stride;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
+use nix::unistd::Pid;
 use rustc_hash::FxHashMap;
 use trommel_queue::dict::TargetPc;
 use trommel_queue::prefetch::{EVERYWHERE, MAX_PLACES, MISSES, NOWHERE, Prefetch as Told};
@@ -40,13 +42,14 @@ use crate::modules::Modules;
 use crate::queries::Question;
 
 use cache::{Cache, Geometry};
+use knock::Knocks;
 use stride::Strides;
 
 /// What is asked: loads go to queue 0, stores to queue 1.
 pub const QUERIES: &str = "\
-for opLOAD 0 every 524288 collect pc res2;
+for opLOAD 0 every 131072 collect pc res2;
     send 0 stop;
-for opSTORE 0 every 524288 collect pc res2;
+for opSTORE 0 every 131072 collect pc res2;
     send 1 stop;
 ";
 
@@ -173,6 +176,7 @@ struct History {
 
 /// The service of one process.
 pub struct Prefetch {
+    knocks: Option<Knocks>,
     geometry: Geometry,
     caches: FxHashMap<u32, Cache>,
     /// Of the round that goes on, by thread and instruction.
@@ -196,6 +200,7 @@ impl Prefetch {
     /// One that has seen nothing, with a cache like that.
     pub fn new(geometry: Geometry) -> Self {
         Self {
+            knocks: None,
             geometry,
             caches: FxHashMap::default(),
             histories: FxHashMap::default(),
@@ -205,6 +210,12 @@ impl Prefetch {
             rounds: 0,
             known: BTreeMap::new(),
         }
+    }
+
+    /// Calls the process back when it is to be asked again.
+    pub fn calling(mut self, pid: Pid) -> Self {
+        self.knocks = Some(Knocks::of(pid));
+        self
     }
 
     /// An access of a thread.
@@ -232,10 +243,12 @@ impl Prefetch {
         history.strides.add(address, *clock);
     }
 
-    /// Answers the target, if it has sent a round.
-    pub fn answer(&mut self, told: &Told, modules: &Modules) {
-        let sent = told.rounds.load(Acquire);
-        if told.answered.load(Relaxed) == sent {
+    /// Answers the target, if it has sent `round` and that is not done, and sees to it that it begins the next.
+    pub fn answer(&mut self, told: &Told, round: u32, modules: &Modules) {
+        if let Some(knocks) = &mut self.knocks {
+            knocks.look(told);
+        }
+        if told.answered.load(Relaxed) == round {
             return;
         }
         self.conclude(|pc| modules.place_at(TargetPc(pc)));
@@ -253,7 +266,7 @@ impl Prefetch {
             places += 1;
         }
         told.places.store(places, Relaxed);
-        told.answered.store(sent, Release);
+        told.answered.store(round, Release);
     }
 
     /// The round is over. What it says of an instruction replaces what an earlier one did.

@@ -40,6 +40,8 @@ pub struct Prefetch {
     pub answered: AtomicU32,
     /// Places in the table.
     pub places: AtomicU32,
+    /// When the next round is to begin, by the time stamp counter; 0: that is not known. The target's to write.
+    pub due: AtomicU64,
     /// Times that code with probes was dropped, as its round was over. The target's to write.
     pub dropped: AtomicU64,
     /// Prefetches put into code, all in all. The target's to write.
@@ -58,6 +60,7 @@ impl Default for Prefetch {
             rounds: AtomicU32::new(0),
             answered: AtomicU32::new(0),
             places: AtomicU32::new(0),
+            due: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             put: AtomicU64::new(0),
             place: core::array::from_fn(|_| Ahead::default()),

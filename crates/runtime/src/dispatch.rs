@@ -175,6 +175,7 @@ impl Runtime {
             work::add(&work.trace_app_bytes, self.translator.app_bytes());
             if self.phases.made(sys::process_cpu()) {
                 self.evict = Some(Flush::Phase);
+                self.ask_soon(stress::cycles());
             }
         }
         made

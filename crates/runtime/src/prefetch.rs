@@ -14,9 +14,12 @@
 //! has answered, and goes on. When it has, all code is dropped; what is made from then on has no probe, but prefetches
 //! where the host's table says so, and traces are made of what is hot.
 //!
-//! The first round begins where the first trace would: a program with nothing hot is not asked. Another begins when the
-//! runtime is entered [`PAUSE`] times as long after a round as that took: so rounds take a
-//! few percent of the time at most, and a program that has turned to other work is asked again.
+//! The first round begins where the first trace would: a program with nothing hot is not asked. The next is due twice as
+//! long after it as it took; each round that changes nothing in what is prefetched doubles that, up to [`LONGEST`] times, and one
+//! that does makes it [`PAUSE`] times. So rounds soon take a few percent of the time and less, and a program that turns to
+//! other work is asked again:
+//! when it enters the runtime, or when the host, which is told when a round is due, has sent it a signal.
+//! When the working set changes ([`crate::phase`]) the next round is due at once.
 //!
 //! A prefetch is the instruction's own operand with a displacement added, in front of it, at its boundary.
 //!
@@ -28,19 +31,26 @@
 //! * To drop code while threads execute it is what [`Runtime::drop_all`] is for.
 
 use alloc::collections::BTreeMap;
+use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind, Register};
-use trommel_queue::prefetch::{BURST, BURSTS, EVERYWHERE, MAX_PLACES, NOWHERE, Prefetch as Asked};
+use trommel_queue::prefetch::{
+    BURST, BURSTS, EVERYWHERE, MAX_PLACES, MISSES, NOWHERE, Prefetch as Asked,
+};
 use trommel_queue::work::Flush;
 
 use crate::cache::AppPc;
-use crate::deliver::{Mapped, Queue};
+use crate::deliver::{HostGone, Mapped, Queue, Writer};
 use crate::dispatch::Runtime;
 use crate::emit::{Mem, Reg};
+use crate::signal::Info;
 
-/// From the end of a round to the next, in times that it took.
-const PAUSE: u64 = 20;
+/// From the end of a round to the next, in times that it took: before the first, if it has changed something,
+/// and at most.
+const FIRST: u64 = 1;
+const PAUSE: u64 = 8;
+const LONGEST: u64 = 128;
 
 /// Prefetches in a fragment at most, so that its steps are within 64 KiB.
 pub const MOST: usize = 256;
@@ -70,16 +80,28 @@ pub struct Prefetch {
     stage: Stage,
     ahead: BTreeMap<AppPc, Ahead>,
     everywhere: bool,
+    /// From the last round to the next, in times that that took.
+    pause: u64,
+}
+
+/// Some program is asked: a signal may be the host's.
+static ASKED: AtomicBool = AtomicBool::new(false);
+
+/// Whether a signal says that the host waits for a round. The kernel sends it in the name of a clock.
+pub fn is_knock(info: &Info) -> bool {
+    info.is_trap_of_descriptor() && ASKED.load(Relaxed)
 }
 
 impl Prefetch {
     /// As the host wants them, if it does.
     pub fn of(mapped: Mapped) -> Option<Self> {
         let wanted = mapped.prefetch().wanted.load(Acquire);
+        ASKED.store(wanted == MISSES, Relaxed);
         (wanted != NOWHERE).then(|| Self {
             stage: Stage::Cold,
             ahead: BTreeMap::new(),
             everywhere: wanted == EVERYWHERE,
+            pause: FIRST,
         })
     }
 
@@ -111,9 +133,9 @@ impl Prefetch {
         mapped.prefetch().begun.store(self.asks().into(), Relaxed);
     }
 
-    /// Reads the host's table.
-    fn read(&mut self, told: &Asked) {
-        self.ahead.clear();
+    /// Reads the host's table. Whether it says anything new.
+    fn read(&mut self, told: &Asked) -> bool {
+        let before = core::mem::take(&mut self.ahead);
         let places = (told.places.load(Relaxed) as usize).min(MAX_PLACES);
         for place in &told.place[..places] {
             if let Ok(by) = i32::try_from(place.by.load(Relaxed)) {
@@ -122,6 +144,7 @@ impl Prefetch {
                 self.ahead.insert(pc, Ahead { by, written });
             }
         }
+        self.ahead.keys().ne(before.keys())
     }
 }
 
@@ -224,10 +247,12 @@ impl Bursts {
     }
 }
 
-/// All of a round was published.
-pub fn sent(queue: &Queue) {
+/// Publishes what a thread has recorded, which ends the round.
+pub fn sent(queue: &Queue, writer: &mut Writer) -> Result<(), HostGone> {
+    queue.publish(writer)?;
     queue.mapped().prefetch().rounds.fetch_add(1, Release);
     queue.wake_host();
+    Ok(())
 }
 
 impl Runtime {
@@ -249,10 +274,34 @@ impl Runtime {
 
     /// Asks the program again, if it is time to.
     pub fn ask_if_due(&mut self, now: u64) {
-        let due = |p: &Prefetch| matches!(p.stage, Stage::Answered(at) if now >= at);
-        if self.translator.prefetch.as_ref().is_some_and(due) && self.evict.is_none() {
+        if self.is_due(now) && self.evict.is_none() {
             self.ask(now);
         }
+    }
+
+    /// A thread in the cache was called, for a round.
+    pub fn knocked(&mut self, now: u64) {
+        if self.is_due(now) {
+            self.ask(now);
+            self.evict = None;
+            // The thread goes on in its fragment.
+            self.drop_all(Flush::Asked, false);
+        }
+    }
+
+    /// The working set has changed.
+    pub fn ask_soon(&mut self, now: u64) {
+        if let Some(prefetch) = &mut self.translator.prefetch
+            && let Stage::Answered(at) = prefetch.stage
+        {
+            prefetch.stage = Stage::Answered(at.min(now));
+            self.shared.mapped().prefetch().due.store(at.min(now), Release);
+        }
+    }
+
+    fn is_due(&self, now: u64) -> bool {
+        let due = |p: &Prefetch| matches!(p.stage, Stage::Answered(at) if now >= at);
+        self.translator.prefetch.as_ref().is_some_and(due)
     }
 
     fn ask(&mut self, now: u64) {
@@ -278,9 +327,14 @@ impl Runtime {
         if told.answered.load(Acquire) != told.begun.load(Relaxed) {
             return;
         }
-        prefetch.read(told);
-        let pause = now.saturating_sub(since).saturating_mul(PAUSE);
-        prefetch.stage = Stage::Answered(now.saturating_add(pause));
+        prefetch.pause = match prefetch.read(told) {
+            true => PAUSE,
+            false => (prefetch.pause * 2).min(LONGEST),
+        };
+        let took = now.saturating_sub(since);
+        let due = now.saturating_add(took.saturating_mul(prefetch.pause));
+        prefetch.stage = Stage::Answered(due);
+        told.due.store(due, Release);
         told.dropped.fetch_add(1, Relaxed);
         // The calling thread goes on in its fragment.
         self.drop_all(Flush::Asked, false);

@@ -231,6 +231,8 @@ pub struct Asking {
     begun: Option<(&'static Site, Facts)>,
     /// Where executions are profiled in bursts, the thread's.
     bursts: Option<Bursts>,
+    /// The last message of a round was sent, or is about to be.
+    last_of_round: bool,
     /// What is asked about.
     entries: &'static [Entry],
 }
@@ -262,6 +264,7 @@ impl Thread {
             drawn,
             begun: None,
             bursts: asked.in_bursts.then(Bursts::default),
+            last_of_round: false,
             entries: asked.entries,
         }));
     }
@@ -306,7 +309,11 @@ pub fn crossed(thread: &mut Thread, context: &mut Context) -> Result<(), HostGon
     let Some(mut asking) = thread.asking.take() else {
         return Ok(());
     };
-    let done = asking.crossed(thread, context, site, crossing);
+    let mut done = asking.crossed(thread, context, site, crossing);
+    // What was seen in front of the last execution is sent behind it.
+    if done.is_ok() && asking.begun.is_none() && core::mem::take(&mut asking.last_of_round) {
+        done = prefetch::sent(&thread.process.queue, &mut thread.writer);
+    }
     thread.asking = Some(asking);
     done
 }
@@ -334,7 +341,6 @@ impl Asking {
         }
         let seen = &area.seen[site.entry.number()];
         let number = site.entry.number();
-        let mut round = false;
         let left = if let Some(mut bursts) = self.bursts {
             let turn = bursts.turn(thread.process.queue.mapped().prefetch());
             self.bursts = Some(bursts);
@@ -347,7 +353,7 @@ impl Asking {
                     return Ok(());
                 }
                 Turn::Send => {}
-                Turn::Last { round: last } => round = last,
+                Turn::Last { round } => self.last_of_round = round,
             }
             self.drawn[number]
         } else {
@@ -371,13 +377,7 @@ impl Asking {
             When::Before | When::Both => facts,
         };
         context.left[number] = left;
-        self.ask(site, facts, thread, area)?;
-        if round {
-            let queue = &thread.process.queue;
-            queue.publish(&mut thread.writer)?;
-            prefetch::sent(queue);
-        }
-        Ok(())
+        self.ask(site, facts, thread, area)
     }
 
     /// Countdowns of all entries, where executions are profiled in bursts.

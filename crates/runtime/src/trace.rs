@@ -239,6 +239,9 @@ impl Runtime {
         let Some(mut recording) = thread.recording.take() else {
             return;
         };
+        if self.asks() {
+            return self.abandon();
+        }
         let (first, count) = recording.exits;
         let of_fragment = context.exit.wrapping_sub(first) < count;
         let exit = self.cache.exit(context.exit);

@@ -102,10 +102,9 @@ fn the_target_is_answered_once_a_round_and_told_no_more_than_there_is_room_for()
         let pc = n % 300;
         service.access(1, pc, (pc << 40) + n * 5000, pc % 2 == 1);
     }
-    service.answer(&told, &modules);
+    service.answer(&told, 0, &modules);
     assert_eq!(told.places.load(Relaxed), 0, "no round is over");
-    told.rounds.store(1, Relaxed);
-    service.answer(&told, &modules);
+    service.answer(&told, 1, &modules);
     assert_eq!(told.answered.load(Relaxed), 1);
     assert_eq!(told.places.load(Relaxed) as usize, MAX_PLACES);
     let first = &told.place[0];
