@@ -71,7 +71,12 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
     let guard = interrupt::guard();
     let mut others = Vec::new();
     let (recording, outcome) = host::run(options, &guard, &mut |profile, engine| {
-        if to.is_some() || engine.prefetch.as_ref().is_some_and(|report| report.rounds != 0) {
+        if to.is_some()
+            || engine
+                .prefetch
+                .as_ref()
+                .is_some_and(|report| report.rounds != 0)
+        {
             others.push((profile, engine));
         }
     })?;
@@ -98,7 +103,10 @@ fn tables(first: &Recording, others: &[(Profile, Engine)]) -> Result<Vec<u8>> {
         }
     }
     if text.is_empty() {
-        writeln!(text, "# prefetches: none; nothing ran long enough to be asked")?;
+        writeln!(
+            text,
+            "# prefetches: none; nothing ran long enough to be asked"
+        )?;
     }
     Ok(text)
 }

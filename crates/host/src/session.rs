@@ -273,7 +273,8 @@ impl<'a> Session<'a> {
             folder = folder.of_queries(answers);
         }
         if self.terms.prefetch == Wanted::Misses {
-            folder = folder.of_prefetches(Prefetch::new(Geometry::of_machine()).calling(identity.pid));
+            folder =
+                folder.of_prefetches(Prefetch::new(Geometry::of_machine()).calling(identity.pid));
         }
         let windows = self.windows(identity.pid, first);
         self.relatives.has_begun(identity.pid);

@@ -304,8 +304,7 @@ impl<'a> Code<'a> {
         }
         let index = mem.index.is_some_and(|(r, _)| r.high());
         let base = mem.base.is_some_and(Reg::high);
-        let rex =
-            (wide as u8) << 3 | (to.high() as u8) << 2 | (index as u8) << 1 | (base as u8);
+        let rex = (wide as u8) << 3 | (to.high() as u8) << 2 | (index as u8) << 1 | (base as u8);
         if rex != 0 {
             self.raw(&[0x40 | rex]);
         }

@@ -295,7 +295,11 @@ impl Runtime {
             && let Stage::Answered(at) = prefetch.stage
         {
             prefetch.stage = Stage::Answered(at.min(now));
-            self.shared.mapped().prefetch().due.store(at.min(now), Release);
+            self.shared
+                .mapped()
+                .prefetch()
+                .due
+                .store(at.min(now), Release);
         }
     }
 
@@ -389,14 +393,14 @@ mod tests {
         let double = [0xf2, 0x41, 0x0f, 0x10, 0x45, 0xf8];
         assert_eq!(by(&double, -64), Some((Some(13), None, -72)));
         for other in [
-            &[0x48, 0x8b, 0x05, 1, 0, 0, 0][..],             // mov rax, [rip + 1]
-            &[0x48, 0x89, 0xc8],                             // mov rax, rcx
-            &[0x67, 0x8b, 0x07],                             // mov eax, [edi]
-            &[0xd7],                                         // xlat
-            &[0xa4],                                         // movsb
-            &[0x8b, 0x04, 0x25, 0, 0x10, 0, 0],              // mov eax, [0x1000]
-            &[0x65, 0x8b, 0x07],                             // mov eax, gs:[rdi]
-            &[0xc4, 0xe2, 0x6d, 0x90, 0x04, 0x0f],           // vpgatherdd ymm0, [rdi + ymm1], ymm2
+            &[0x48, 0x8b, 0x05, 1, 0, 0, 0][..],   // mov rax, [rip + 1]
+            &[0x48, 0x89, 0xc8],                   // mov rax, rcx
+            &[0x67, 0x8b, 0x07],                   // mov eax, [edi]
+            &[0xd7],                               // xlat
+            &[0xa4],                               // movsb
+            &[0x8b, 0x04, 0x25, 0, 0x10, 0, 0],    // mov eax, [0x1000]
+            &[0x65, 0x8b, 0x07],                   // mov eax, gs:[rdi]
+            &[0xc4, 0xe2, 0x6d, 0x90, 0x04, 0x0f], // vpgatherdd ymm0, [rdi + ymm1], ymm2
         ] {
             assert_eq!(by(other, 64), None, "{other:x?}");
         }

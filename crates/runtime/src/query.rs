@@ -335,7 +335,9 @@ impl Asking {
                 context.begun = 0;
                 return Ok(());
             };
-            let facts = site.observation.late(&AtProbe::of(context, crossing), facts);
+            let facts = site
+                .observation
+                .late(&AtProbe::of(context, crossing), facts);
             context.begun = 0;
             return self.ask(site, facts, thread, area);
         }

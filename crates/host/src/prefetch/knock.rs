@@ -84,7 +84,10 @@ impl Knocks {
             .collect();
         let before = std::mem::replace(&mut self.used, now);
         let lately = |tid: &i32, used: u64| used - before.get(tid).copied().unwrap_or(0).min(used);
-        let busiest = self.used.iter().max_by_key(|(tid, used)| lately(tid, **used));
+        let busiest = self
+            .used
+            .iter()
+            .max_by_key(|(tid, used)| lately(tid, **used));
         busiest.map(|(tid, _)| *tid)
     }
 }

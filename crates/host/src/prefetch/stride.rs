@@ -112,7 +112,10 @@ mod tests {
     #[test]
     fn rows_that_end_count_against_what_is_far_ahead() {
         let rows = of((0..1000).map(|n| n / 10 * 1_000_000 + n % 10 * 5000));
-        let share = |ahead| rows.most(ahead).map(|(by, share)| (by, (share * 10.0).round()));
+        let share = |ahead| {
+            rows.most(ahead)
+                .map(|(by, share)| (by, (share * 10.0).round()))
+        };
         assert_eq!(share(1), Some((5000, 9.0)));
         assert_eq!(share(4), Some((20_000, 6.0)));
     }

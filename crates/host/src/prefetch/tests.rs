@@ -69,7 +69,13 @@ fn long_rounds_are_prefetched_less_far_ahead() {
 fn a_walk_that_starts_again_often_is_not_prefetched_beyond_its_end() {
     let walk = |n| (1 << 40) + (random(n / 4) & !0xffff) + n % 4 * 20_000;
     let found = verdicts(&[&walk]);
-    assert_eq!(found[&0].verdict, Verdict::Placed { ahead: 2, by: 40_000 });
+    assert_eq!(
+        found[&0].verdict,
+        Verdict::Placed {
+            ahead: 2,
+            by: 40_000
+        }
+    );
 }
 
 #[test]
@@ -108,9 +114,15 @@ fn the_target_is_answered_once_a_round_and_told_no_more_than_there_is_room_for()
     assert_eq!(told.answered.load(Relaxed), 1);
     assert_eq!(told.places.load(Relaxed) as usize, MAX_PLACES);
     let first = &told.place[0];
-    assert_eq!(first.written.load(Relaxed), u32::from(first.pc.load(Relaxed) % 2 == 1));
+    assert_eq!(
+        first.written.load(Relaxed),
+        u32::from(first.pc.load(Relaxed) % 2 == 1)
+    );
     let report = service.report(&told);
-    let crowded = report.found.iter().filter(|f| f.verdict == Verdict::Crowded);
+    let crowded = report
+        .found
+        .iter()
+        .filter(|f| f.verdict == Verdict::Crowded);
     assert_eq!(crowded.count(), 300 - MAX_PLACES);
     assert_eq!((report.rounds, report.accesses), (1, ROUND * 8));
 }
