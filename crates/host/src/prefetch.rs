@@ -67,8 +67,8 @@ const ENOUGH: u64 = 64;
 const WORTH: u64 = 1024;
 /// One execution in so many has to miss.
 const OFTEN: u64 = 4;
-/// Distances up to this are left to the processor, which sees them within a page.
-const NEAR: u64 = 2048;
+/// Distances up to this are left to the processor, which sees them while they repeat within a page.
+const NEAR: u64 = 512;
 /// The share of executions at which the distance has to be right.
 const REGULAR: f64 = 0.5;
 /// Prefetches reach so far at most, as displacements do.

@@ -15,8 +15,8 @@
 //! where the host's table says so, and traces are made of what is hot.
 //!
 //! The first round begins where the first trace would: a program with nothing hot is not asked. The next is due twice as
-//! long after it as it took; each round that changes nothing in what is prefetched doubles that, up to [`LONGEST`] times, and one
-//! that does makes it [`PAUSE`] times. So rounds soon take a few percent of the time and less, and a program that turns to
+//! long after it as it took; each round that finds nothing more to prefetch doubles that, up to [`LONGEST`] times, and one
+//! that does halves it, to no less than [`PAUSE`] times. So rounds soon take a few percent of the time and less, and a program that turns to
 //! other work is asked again:
 //! when it enters the runtime, or when the host, which is told when a round is due, has sent it a signal.
 //! When the working set changes ([`crate::phase`]) the next round is due at once.
@@ -46,7 +46,7 @@ use crate::dispatch::Runtime;
 use crate::emit::{Mem, Reg};
 use crate::signal::Info;
 
-/// From the end of a round to the next, in times that it took: before the first, if it has changed something,
+/// From the end of a round to the next, in times that it took: before the first, at least if it has found something,
 /// and at most.
 const FIRST: u64 = 1;
 const PAUSE: u64 = 8;
@@ -133,7 +133,7 @@ impl Prefetch {
         mapped.prefetch().begun.store(self.asks().into(), Relaxed);
     }
 
-    /// Reads the host's table. Whether it says anything new.
+    /// Reads the host's table. Whether it names a place that it did not name before.
     fn read(&mut self, told: &Asked) -> bool {
         let before = core::mem::take(&mut self.ahead);
         let places = (told.places.load(Relaxed) as usize).min(MAX_PLACES);
@@ -144,7 +144,7 @@ impl Prefetch {
                 self.ahead.insert(pc, Ahead { by, written });
             }
         }
-        self.ahead.keys().ne(before.keys())
+        self.ahead.keys().any(|pc| !before.contains_key(pc))
     }
 }
 
@@ -332,7 +332,7 @@ impl Runtime {
             return;
         }
         prefetch.pause = match prefetch.read(told) {
-            true => PAUSE,
+            true => PAUSE.max(prefetch.pause / 2),
             false => (prefetch.pause * 2).min(LONGEST),
         };
         let took = now.saturating_sub(since);
