@@ -177,12 +177,18 @@ pub(crate) enum Opt {
 Examples:
   trommel run -- ./app its arguments          nothing is observed
   trommel run --stats stats.json -- ./app     what the engine did (docs/json.md)
+  trommel run --prefetch -- ./app             what misses by a regular distance is prefetched (docs/prefetch.md)
 
 The program's input, output, exit status and terminating signal are its own.")]
 pub(crate) struct RunArgs {
     /// Write what the engine did, as JSON, when the program has ended; `-` is the standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) stats: Option<PathBuf>,
+
+    /// Find loads and stores that miss by a regular distance, and prefetch what they come to; ends with a table of
+    /// them. The program is kept under control as with --no-bail-out (docs/prefetch.md)
+    #[arg(long, conflicts_with = "no_traces")]
+    pub(crate) prefetch: bool,
 
     /// Make no traces: what is executed is translated as it is come by
     #[arg(long)]

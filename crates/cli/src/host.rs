@@ -68,6 +68,8 @@ pub(crate) struct Options {
     pub(crate) sampling: Option<Sampling>,
     /// Traces.
     pub(crate) tracing: Tracing,
+    /// What misses by a regular distance is prefetched.
+    pub(crate) prefetch: bool,
 }
 
 /// What a running process executes, and its arguments.
@@ -136,6 +138,7 @@ fn to_host(options: Options) -> Result<RecordOptions> {
             .and_then(|caches| Store::open(&caches.join("fragments"))),
         sampling: options.sampling,
         tracing: options.tracing,
+        prefetch: options.prefetch,
         stress,
     })
 }

@@ -18,6 +18,7 @@ mod json;
 mod lab;
 mod others;
 mod output;
+mod prefetches;
 mod query;
 mod record;
 mod report;

@@ -91,6 +91,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         persist: !args.no_persist,
         sampling,
         tracing: Tracing::NONE,
+        prefetch: false,
     };
     let guard = interrupt::guard();
     let mut others = Others::beside(&args.output);

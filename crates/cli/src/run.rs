@@ -11,8 +11,9 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use trommel_compress::Spec;
 use trommel_host::interrupt;
-use trommel_host::record::Optimise;
+use trommel_host::record::{Engine, Optimise, Recording};
 use trommel_host::tracing::Tracing;
+use trommel_profile::Profile;
 use trommel_symbol::launch;
 use trommel_tuple::KindSet;
 
@@ -21,6 +22,9 @@ use crate::compress;
 use crate::exit;
 use crate::host::{self, Options};
 use crate::inherited;
+use crate::output;
+use crate::prefetches;
+use crate::report::text::Style;
 use crate::stats;
 
 /// Times that a start of a trace is come by before one is made.
@@ -59,15 +63,21 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
             },
             link: !args.no_link,
             returns: !args.no_returns,
-            stay: args.no_bail_out,
+            stay: args.no_bail_out || args.prefetch,
             cache: args.cache.unwrap_or(0),
             series: to.is_some(),
         },
+        prefetch: args.prefetch,
     };
     let guard = interrupt::guard();
     let mut others = Vec::new();
     let (recording, outcome) = host::run(options, &guard, &mut |profile, engine| {
-        if to.is_some() {
+        if to.is_some()
+            || engine
+                .prefetch
+                .as_ref()
+                .is_some_and(|report| report.rounds != 0)
+        {
             others.push((profile, engine));
         }
     })?;
@@ -76,8 +86,30 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
         stats::write(BufWriter::new(out), &recording, &others)
             .with_context(|| format!("{name}"))?;
     }
+    if args.prefetch {
+        let _ = io::stderr().write_all(&tables(&recording, &others)?);
+    }
     drop(guard);
     Ok(exit::like(outcome))
+}
+
+/// What was prefetched in each process that was asked.
+fn tables(first: &Recording, others: &[(Profile, Engine)]) -> Result<Vec<u8>> {
+    let style = Style::new(output::colours(&io::stderr()));
+    let mut text = Vec::new();
+    let others = others.iter().map(|(profile, engine)| (profile, engine));
+    for (profile, engine) in std::iter::once((&first.profile, &first.engine)).chain(others) {
+        if let Some(report) = engine.prefetch.as_ref().filter(|r| r.rounds != 0) {
+            prefetches::table(&mut text, profile, report, style)?;
+        }
+    }
+    if text.is_empty() {
+        writeln!(
+            text,
+            "# prefetches: none; nothing ran long enough to be asked"
+        )?;
+    }
+    Ok(text)
 }
 
 fn exact() -> Result<Spec> {

@@ -8,6 +8,7 @@ use trommel_host::series::{Figures, Sample};
 use trommel_profile::Profile;
 
 use crate::json::Json;
+use crate::prefetches;
 
 /// Parts of the runtime, as `trommel_queue::work::Part` numbers them.
 const PARTS: [&str; 4] = ["translate_ns", "trace_ns", "flush_ns", "dispatch_ns"];
@@ -86,6 +87,9 @@ fn process<W: Write>(json: &mut Json<W>, profile: &Profile, engine: &Engine) -> 
         json.number("samples_app", shares.app)?;
         json.number("samples_added", shares.added)?;
         json.number("samples_runtime", shares.runtime)?;
+    }
+    if let Some(report) = &engine.prefetch {
+        prefetches::json(json, profile, report)?;
     }
     json.member_array("trace_lengths")?;
     for (class, count) in figures.lengths.iter().enumerate().filter(|(_, n)| **n != 0) {

@@ -50,6 +50,7 @@ use crate::exact::{Lost, Tables, UNSELECTED};
 use crate::memory::Budget;
 use crate::modules::{Images, Modules};
 use crate::only::Selection;
+use crate::prefetch::{self, Prefetch};
 use crate::queries::Answers;
 use crate::shared::{Counts, Damaged, Filled, Shared};
 use crate::stream::StreamFile;
@@ -122,6 +123,8 @@ pub struct Folder {
     ordered: Option<Ordered>,
     windowed: Option<Windowed>,
     answers: Option<Answers>,
+    /// What messages go to where they are about prefetches.
+    prefetch: Option<Prefetch>,
     /// There were more ranges with tags than can be told, and that was not said yet.
     crowded: bool,
 }
@@ -164,6 +167,7 @@ impl Folder {
             ordered,
             windowed: None,
             answers: None,
+            prefetch: None,
             crowded: false,
         }
     }
@@ -180,6 +184,19 @@ impl Folder {
         self
     }
 
+    /// There are messages about prefetches among the records.
+    pub fn of_prefetches(mut self, prefetch: Prefetch) -> Self {
+        self.prefetch = Some(prefetch);
+        self
+    }
+
+    /// Tells the target what to prefetch, if it waits for that: of `round` all messages are folded.
+    pub fn answer(&mut self, shared: &Shared, round: u32) {
+        if let Some(prefetch) = &mut self.prefetch {
+            prefetch.answer(shared.prefetch(), round, &self.dictionary.modules);
+        }
+    }
+
     /// Whether code lacks tags for want of room; told once.
     pub fn is_crowded(&mut self) -> bool {
         std::mem::take(&mut self.crowded)
@@ -193,8 +210,7 @@ impl Folder {
         number: u32,
         rest: &'b [u8],
     ) -> Result<&'b [u8], Damaged> {
-        let answers = self.answers.as_mut();
-        let (Some(answers), Some(header)) = (answers, Header::decode(number)) else {
+        let Some(header) = Header::decode(number) else {
             return Err(damaged(number));
         };
         let (words, after) = (rest.split_at_checked(8 * usize::from(header.words)))
@@ -204,7 +220,15 @@ impl Folder {
             *to = u64::from_le_bytes(*from);
         }
         let words = &all[..usize::from(header.words)];
-        answers.message(thread, header, words, &self.dictionary.modules);
+        let modules = &self.dictionary.modules;
+        match (&mut self.answers, &mut self.prefetch) {
+            (_, Some(prefetch)) if header.words == 2 => {
+                let store = header.queue == prefetch::STORES;
+                prefetch.access(thread, words[0], words[1], store);
+            }
+            (Some(answers), None) => answers.message(thread, header, words, modules),
+            _ => return Err(damaged(number)),
+        }
         Ok(after)
     }
 
@@ -594,6 +618,7 @@ impl Folder {
         let queries = self.answers.take();
         let modules = &self.dictionary.modules;
         let queries = queries.map(|answers| answers.finish(shared.queries(), modules));
+        let prefetch = self.prefetch.take().map(|p| p.report(shared.prefetch()));
         let mut stream_error = None;
         let mut folded: BTreeMap<Kind, KindProfile> =
             kinds.iter().map(|k| (k, KindProfile::default())).collect();
@@ -637,6 +662,7 @@ impl Folder {
             modules: self.dictionary.modules,
             windows,
             queries,
+            prefetch,
             stream_error,
             lost: self.tables.lost(),
         }
@@ -687,6 +713,8 @@ pub struct Folded {
     pub windows: Option<Windows>,
     /// What queries came to, if any were put.
     pub queries: Option<Queries>,
+    /// What was found to prefetch, if that was wanted.
+    pub prefetch: Option<prefetch::Report>,
     /// Why the stream file lacks its end, unless that was told before.
     pub stream_error: Option<StreamError>,
     /// What was dropped to save memory.

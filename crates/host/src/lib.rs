@@ -60,6 +60,7 @@ pub mod pacer;
 pub mod perf;
 pub mod persist;
 pub mod pids;
+pub mod prefetch;
 pub mod process;
 pub mod queries;
 pub mod record;

@@ -93,6 +93,13 @@ impl Clock {
         unsafe { libc::ioctl(self.0.as_raw_fd(), ENABLE, 0) };
     }
 
+    /// It goes from now on up to its first overflow.
+    pub fn enable_once(&self) {
+        const REFRESH: libc::c_ulong = 0x2402;
+        // SAFETY: a descriptor of ours; no memory is involved.
+        unsafe { libc::ioctl(self.0.as_raw_fd(), REFRESH, 1) };
+    }
+
     /// It overflows less or more often from now on.
     pub fn set_period(&self, period: Duration) {
         const PERIOD: libc::c_ulong = 0x4008_2404;

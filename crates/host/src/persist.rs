@@ -39,6 +39,7 @@ use trommel_queue::{MADE_OFFSET, options};
 
 use crate::image;
 use crate::inject::Kept;
+use crate::prefetch::Wanted;
 use crate::shared::{Counts, Shared, Terms};
 
 /// Bytes of all files.
@@ -191,6 +192,7 @@ fn shape(terms: &Terms) -> Option<u64> {
         && terms.counts == Counts::Nothing
         && terms.window == 0
         && terms.question.is_none()
+        && terms.prefetch == Wanted::Nothing
         && terms.options & FAILING == 0;
     let word = |bit: bool, at: u32| u64::from(bit) << at;
     plain.then(|| {

@@ -12,7 +12,7 @@
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant, SystemTime};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -276,12 +276,17 @@ impl Process {
         } = self;
         let asked = shared.settle_asked();
         let interrupts = shared.interrupts_asked();
+        // All of its messages are published.
+        let round = shared.prefetch().rounds.load(Acquire);
         // No further: threads may publish as fast as this folds.
         let until = shared.published_count();
         while queue.taken < until && queue.take(shared, over, folder, served, notice) {
             if folder.is_full() && !over {
                 break;
             }
+        }
+        if !over && shared.state() == Some(State::Controlled) {
+            folder.answer(shared, round);
         }
         if over || asked.is_some() || interrupts.is_some() || early {
             // What was not published, or only just: for each thread the chunk it has, or had when it
@@ -448,6 +453,7 @@ impl Process {
             record_bytes: served.bytes,
             figures: Figures::read(control),
             series: series.unwrap_or_default(),
+            prefetch: folded.prefetch,
         };
         let started = u64::from(control.threads.load(Relaxed));
         let threads = Threads {

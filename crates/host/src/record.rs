@@ -25,6 +25,7 @@ use crate::interrupt::Guard;
 use crate::launch::{Command, Ended, Inherited, LaunchFailure, launch};
 use crate::only::Only;
 use crate::persist::{Keeping, Store};
+use crate::prefetch;
 use crate::process::Identity;
 use crate::queries::Question;
 use crate::sampling::Sampling;
@@ -70,6 +71,8 @@ pub struct RecordOptions {
     pub tracing: Tracing,
     /// Looks at the program in windows only.
     pub sampling: Option<Sampling>,
+    /// What misses by a regular distance is prefetched. With queries nothing is.
+    pub prefetch: bool,
     /// Stress options of the runtime, see `docs/testing.md`.
     pub stress: Stress,
     /// Where fragments are kept for later runs.
@@ -130,6 +133,8 @@ pub struct Engine {
     pub series: Vec<Sample>,
     /// What samples of its program counters found, if some were taken.
     pub shares: Option<Shares>,
+    /// What was found to prefetch, if that was asked for.
+    pub prefetch: Option<prefetch::Report>,
 }
 
 /// Why a run could not be recorded at all.

@@ -49,6 +49,8 @@ use crate::only::Selection;
 use crate::pacer;
 use crate::persist::{self, Keeping};
 use crate::pids;
+use crate::prefetch::cache::Geometry;
+use crate::prefetch::{self, Prefetch, Wanted};
 use crate::process::{Ancestor, Done, End, IDLE, Identity, Process};
 use crate::queries::{Answers, Question};
 use crate::record::{Engine, RecordError, RecordOptions, Recording};
@@ -184,6 +186,11 @@ impl<'a> Session<'a> {
     ) -> Result<Self, RecordError> {
         let messages = messages_for(options)?;
         let services = Some(first_services(options)?);
+        let prefetch = match (options.stress.prefetch, options.prefetch) {
+            (true, _) => Wanted::Everywhere,
+            (false, true) => Wanted::Misses,
+            (false, false) => Wanted::Nothing,
+        };
         Ok(Self {
             options,
             notice,
@@ -199,7 +206,11 @@ impl<'a> Session<'a> {
                 window_skip: options.sampling.map_or(0, |sampling| sampling.skip()),
                 follow: options.follow,
                 tracing: options.tracing,
-                question: options.question,
+                question: match prefetch {
+                    Wanted::Misses => Some(Box::leak(Box::new(prefetch::question()))),
+                    Wanted::Nothing | Wanted::Everywhere => options.question,
+                },
+                prefetch,
             },
             images: Images::default(),
             budget: Rc::new(Budget::new(options.memory)),
@@ -290,6 +301,10 @@ impl<'a> Session<'a> {
                 .unwrap_or_else(|| self.options.services.iter().map(Instance::begin).collect());
             let answers = Answers::new(question, program, self.files, write, services, pid);
             folder = folder.of_queries(answers);
+        }
+        if self.terms.prefetch == Wanted::Misses {
+            folder =
+                folder.of_prefetches(Prefetch::new(Geometry::of_machine()).calling(identity.pid));
         }
         let windows = self.windows(identity.pid, first);
         self.relatives.has_begun(identity.pid);

@@ -18,6 +18,7 @@ use trommel_compress::hash::HashKind;
 use trommel_compress::{Start, Strata};
 use trommel_queue::dict::{Event, MAX_BLOCK_EVENTS, MAX_EVENT_WORDS, PathHeader};
 use trommel_queue::persist::Made;
+use trommel_queue::prefetch::Prefetch;
 use trommel_queue::protocol;
 use trommel_queue::queries::Queries;
 use trommel_queue::{
@@ -25,13 +26,14 @@ use trommel_queue::{
     CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET, COUNTS_NOTHING, COUNTS_PATHS, COUNTS_STRATA, Chunk,
     Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES, GIVEN_BACK_OFFSET,
     LAYOUT_VERSION, MADE_OFFSET, MAGIC, MAX_CHUNK_BYTES, MAX_PATHS, MAX_REGIONS, MAX_THREADS,
-    MAX_WORDS, POOL_OFFSET, PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET, REQUEST_OFFSET,
-    RegionRecord, Request, SLOT_BYTES, State, TALLIES, TALLIES_OFFSET, THREAD_PAGE,
+    MAX_WORDS, POOL_OFFSET, PREFETCH_OFFSET, PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET,
+    REQUEST_OFFSET, RegionRecord, Request, SLOT_BYTES, State, TALLIES, TALLIES_OFFSET, THREAD_PAGE,
     THREAD_PAGES_OFFSET, Tally, Unfollowed, chunk_start,
 };
 use trommel_tuple::KindSet;
 
 use crate::family::{Family, Known, Newcomer, Pages};
+use crate::prefetch::Wanted;
 use crate::queries::Question;
 use crate::tracing::Tracing;
 
@@ -57,6 +59,8 @@ pub struct Terms {
     pub tracing: Tracing,
     /// What is asked by queries.
     pub question: Option<&'static Question>,
+    /// Prefetches.
+    pub prefetch: Wanted,
 }
 
 /// What a target counts by itself.
@@ -199,6 +203,7 @@ impl Shared {
         if let Some(question) = terms.question {
             question.write(shared.queries());
         }
+        terms.prefetch.write(shared.prefetch());
         Ok(shared)
     }
 
@@ -603,6 +608,19 @@ impl Shared {
                 .as_ptr()
                 .add(QUERIES_OFFSET)
                 .cast::<Queries>()
+        }
+    }
+
+    /// What is asked and answered about prefetches.
+    pub fn prefetch(&self) -> &Prefetch {
+        // SAFETY: inside the mapping, aligned, all atomics.
+        unsafe {
+            &*self
+                .pages
+                .map
+                .as_ptr()
+                .add(PREFETCH_OFFSET)
+                .cast::<Prefetch>()
         }
     }
 

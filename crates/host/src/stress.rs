@@ -4,9 +4,10 @@
 
 use trommel_queue::{MAX_WINDOW, options};
 
-const NAMES: [&str; 19] = [
+const NAMES: [&str; 20] = [
     "events",
     "rates",
+    "prefetch",
     "window",
     "pace",
     "insns",
@@ -39,6 +40,8 @@ pub struct Stress {
     pub events: bool,
     /// Rates of `every auto` are rehearsed (`trommel_query::throttle::Rehearsal`).
     pub rates: bool,
+    /// Prefetches of no use are put everywhere.
+    pub prefetch: bool,
 }
 
 /// The options of a text.
@@ -51,6 +54,7 @@ pub fn parse(text: &str) -> Result<Stress, String> {
     let mut pace = 0;
     let mut events = false;
     let mut rates = false;
+    let mut prefetch = false;
     for item in text.split(',').filter(|i| !i.is_empty()) {
         let (name, value) = item.split_once('=').unwrap_or((item, "1"));
         let number: u64 = value
@@ -69,6 +73,10 @@ pub fn parse(text: &str) -> Result<Stress, String> {
         }
         if name == "rates" {
             rates = number != 0;
+            continue;
+        }
+        if name == "prefetch" {
+            prefetch = number != 0;
             continue;
         }
         if name == "pace" {
@@ -105,6 +113,7 @@ pub fn parse(text: &str) -> Result<Stress, String> {
         pace,
         events,
         rates,
+        prefetch,
     })
 }
 
@@ -138,6 +147,7 @@ mod tests {
             })
         );
         assert_eq!(parse("insns=2,events").map(|s| s.events), Ok(true));
+        assert_eq!(parse("prefetch,far").map(|s| s.prefetch), Ok(true));
         for wrong in [
             "insns=0",
             "insns=256",

@@ -7,13 +7,14 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use crate::desk::Attached;
 use crate::marks::ARENAS;
 use crate::persist::PERSIST_BYTES;
+use crate::prefetch::Prefetch;
 use crate::queries::Queries;
 use crate::work::Work;
 
 /// "TROMMELQ", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TROMMELQ");
 /// Changes with every change to this file.
-pub const LAYOUT_VERSION: u32 = 13;
+pub const LAYOUT_VERSION: u32 = 14;
 
 /// Bytes of one chunk. The full test of generated code depends on it being 64 KiB.
 pub const CHUNK: usize = 1 << 16;
@@ -86,10 +87,13 @@ pub const BIASES_OFFSET: usize =
 /// [`Queries`].
 pub const QUERIES_OFFSET: usize =
     (BIASES_OFFSET + MAX_REGIONS * 8).next_multiple_of(align_of::<Queries>());
+/// [`Prefetch`].
+pub const PREFETCH_OFFSET: usize =
+    (QUERIES_OFFSET + size_of::<Queries>()).next_multiple_of(align_of::<Prefetch>());
 /// A page for each thread, which is also the first page of its thread area (see the runtime's
 /// `area`): a [`Desk`](crate::desk::Desk).
 pub const THREAD_PAGES_OFFSET: usize =
-    (QUERIES_OFFSET + size_of::<Queries>()).next_multiple_of(THREAD_PAGE);
+    (PREFETCH_OFFSET + size_of::<Prefetch>()).next_multiple_of(THREAD_PAGE);
 /// Bytes of a thread's page.
 pub const THREAD_PAGE: usize = 0x1000;
 /// [`RegionRecord`]s.

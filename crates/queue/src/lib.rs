@@ -72,6 +72,7 @@ pub mod dict;
 mod layout;
 pub mod marks;
 pub mod persist;
+pub mod prefetch;
 pub mod protocol;
 pub mod queries;
 pub mod work;
@@ -83,10 +84,10 @@ pub use layout::{
     Directory, END_MARK, END_WORDS, FAILURE_STACK, FIRST_RECORD, FULL_WINDOW, Failure,
     GIVEN_BACK_OFFSET, LAST_WINDOWS, LAYOUT_VERSION, LastWindow, LetGo, MADE_OFFSET, MAGIC,
     MAX_CHUNK_BYTES, MAX_PATHS, MAX_RECORD, MAX_REGIONS, MAX_SKIP, MAX_SLOTS, MAX_THREADS,
-    MAX_VALUES, MAX_WINDOW, MAX_WORDS, Optimise, POOL_BYTES, POOL_OFFSET, PUBLISHED_OFFSET,
-    QUERIES_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request, SLOT_BYTES, SPAWNED,
-    Slot, State, Strata, TALLIES, TALLIES_OFFSET, THREAD_PAGE, THREAD_PAGES_OFFSET, Tally,
-    Unfollowed, WINDOW_SIGNAL, Windows, chunk_start, slot_start,
+    MAX_VALUES, MAX_WINDOW, MAX_WORDS, Optimise, POOL_BYTES, POOL_OFFSET, PREFETCH_OFFSET,
+    PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request,
+    SLOT_BYTES, SPAWNED, Slot, State, Strata, TALLIES, TALLIES_OFFSET, THREAD_PAGE,
+    THREAD_PAGES_OFFSET, Tally, Unfollowed, WINDOW_SIGNAL, Windows, chunk_start, slot_start,
 };
 
 /// Test options in the control words, see `docs/testing.md`.

@@ -212,6 +212,7 @@ impl Runtime {
             work::add(&work.trace_app_bytes, self.translator.app_bytes());
             if self.phases.made(sys::process_cpu()) {
                 self.evict = Some(Flush::Phase);
+                self.ask_soon(sys::ticks());
             }
         }
         made
@@ -320,7 +321,7 @@ impl Runtime {
     }
 
     /// Drops all fragments. `alone`: no thread is in the cache.
-    fn drop_all(&mut self, why: Flush, alone: bool) {
+    pub fn drop_all(&mut self, why: Flush, alone: bool) {
         let began = Began::long();
         self.loaded.clear();
         let epoch = self.cache.next_generation(alone);
@@ -608,6 +609,7 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
     }
     let mut runtime = process.runtime.lock();
     let entered = sys::ticks();
+    runtime.ask_if_due(entered);
     match stress::crossing() {
         Crossing::Usual => {}
         Crossing::Evict => runtime.evict = Some(Flush::Asked),
@@ -623,6 +625,7 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
             if exit.counts && thread.recording.is_none() && runtime.cache.counts_down(target) {
                 match runtime.is_full() {
                     true => runtime.flush(Flush::Full),
+                    false if runtime.asks_first(entered) => {}
                     false => runtime.start_recording(thread, target),
                 }
             }
@@ -694,6 +697,7 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
             };
             match (runtime.is_full(), site) {
                 (true, _) => runtime.flush(Flush::Full),
+                _ if runtime.asks_first(entered) => {}
                 (_, true) => runtime.start_unrolled(thread, context.exit, pc),
                 (_, false) => runtime.start_recording(thread, pc),
             }

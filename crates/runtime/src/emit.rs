@@ -277,22 +277,43 @@ impl<'a> Code<'a> {
 
     /// Loads 1, 2, 4 or 8 bytes of a memory operand, zero-extended.
     pub fn load_mem(&mut self, to: Reg, size: u8, mem: &Mem) {
+        self.prefixes(to, size == 8, mem);
+        self.load_opcode(size);
+        self.operand(to, mem);
+    }
+
+    /// `prefetcht0 mem`, or `prefetchw mem`
+    pub fn prefetch(&mut self, written: bool, mem: &Mem) {
+        // In place of a register, which of the instructions of this opcode is meant.
+        const FIRST: Reg = Reg(1);
+        self.prefixes(FIRST, false, mem);
+        match written {
+            false => self.raw(&[0x0f, 0x18]),
+            true => self.raw(&[0x0f, 0x0d]),
+        }
+        self.operand(FIRST, mem);
+    }
+
+    /// The prefixes of an instruction with a register and an operand in memory.
+    fn prefixes(&mut self, to: Reg, wide: bool, mem: &Mem) {
         if mem.fs {
             self.raw(&[0x64]);
         }
         if mem.short {
             self.raw(&[0x67]);
         }
-        let index = mem.index.map_or(Reg::RSP, |(r, _)| r);
-        let base = mem.base.unwrap_or(Reg::RBP);
-        let rex = ((size == 8) as u8 * 8)
-            | (to.high() as u8) << 2
-            | (index.high() as u8) << 1
-            | (mem.base.is_some() && base.high()) as u8;
+        let index = mem.index.is_some_and(|(r, _)| r.high());
+        let base = mem.base.is_some_and(Reg::high);
+        let rex = (wide as u8) << 3 | (to.high() as u8) << 2 | (index as u8) << 1 | (base as u8);
         if rex != 0 {
             self.raw(&[0x40 | rex]);
         }
-        self.load_opcode(size);
+    }
+
+    /// Behind the opcode, a register and an operand in memory.
+    fn operand(&mut self, to: Reg, mem: &Mem) {
+        let index = mem.index.map_or(Reg::RSP, |(r, _)| r);
+        let base = mem.base.unwrap_or(Reg::RBP);
         let small = i8::try_from(mem.disp).ok().filter(|_| mem.base.is_some());
         let mode = match (mem.base, small) {
             (None, _) => 0,

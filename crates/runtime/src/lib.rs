@@ -75,6 +75,7 @@ pub mod pages;
 pub mod pairs;
 pub mod persist;
 pub mod phase;
+pub mod prefetch;
 pub mod query;
 pub mod region;
 pub mod served;

@@ -46,6 +46,7 @@ use trommel_query::{
     Record, Sampling, Sink, Subject, image, x86,
 };
 use trommel_queue::FULL_WINDOW;
+use trommel_queue::prefetch::MISSES;
 use trommel_queue::queries::{
     Acted, ENTRIES, Header, MAX_RANGES, MESSAGE_WORDS, PROGRAM_WORDS, Queries, Sort,
 };
@@ -56,6 +57,7 @@ use crate::cache::{AppPc, CachePc};
 use crate::decode::Class;
 use crate::deliver::{HostGone, Mapped, Queue, Writer};
 use crate::emit::GsOffset;
+use crate::prefetch::{self, Bursts, Turn};
 use crate::region::Range;
 use crate::served::{Message, Sent};
 use crate::slot;
@@ -70,6 +72,8 @@ pub struct Asked {
     program: &'static Program,
     /// Its instructions that count.
     counting: &'static [QueryPc],
+    /// Its table's entries.
+    entries: &'static [Entry],
     /// The kinds of instructions that any table entry is about, by bit.
     kinds: u8,
     info: InstructionInfoFactory,
@@ -77,6 +81,8 @@ pub struct Asked {
     ranges: Vec<(Range, u8)>,
     /// Of them, those that the slot in use tells of: the first of the others is the next to be read.
     read: usize,
+    /// Executions are profiled in bursts ([`crate::prefetch`]).
+    in_bursts: bool,
     /// By address. They stay: code that leads to them may be executed at any time.
     sites: BTreeMap<AppPc, &'static Site>,
 }
@@ -127,10 +133,12 @@ impl Asked {
         Some(Self {
             program,
             counting: Box::leak(all.filter(counts).collect()),
+            entries: Box::leak(program.table().entries().map(|(entry, _)| entry).collect()),
             kinds,
             info: InstructionInfoFactory::new(),
             ranges: Vec::new(),
             read: 0,
+            in_bursts: mapped.prefetch().wanted.load(Acquire) == MISSES,
             sites: BTreeMap::new(),
         })
     }
@@ -228,6 +236,12 @@ pub struct Asking {
     begun: Option<(&'static Site, Facts, u8)>,
     /// Who chooses rates, if anybody.
     rates: Rates,
+    /// Where executions are profiled in bursts, the thread's.
+    bursts: Option<Bursts>,
+    /// The last message of a round was sent, or is about to be.
+    last_of_round: bool,
+    /// What is asked about.
+    entries: &'static [Entry],
 }
 
 /// Who chooses the rates of `every auto`.
@@ -306,6 +320,9 @@ impl Thread {
             drawn,
             begun: None,
             rates,
+            bursts: asked.in_bursts.then(Bursts::default),
+            last_of_round: false,
+            entries: asked.entries,
         }));
     }
 }
@@ -359,9 +376,13 @@ pub fn crossed(thread: &mut Thread, context: &mut Context) -> Result<(), HostGon
     };
     let adapts = site.control.sampling.rate().is_none();
     let from = if adapts { sys::ticks() } else { 0 };
-    let done = asking.crossed(thread, context, site, crossing);
+    let mut done = asking.crossed(thread, context, site, crossing);
     if adapts {
         asking.adapt(thread, context, site, crossing, from);
+    }
+    // What was seen in front of the last execution is sent behind it.
+    if done.is_ok() && asking.begun.is_none() && core::mem::take(&mut asking.last_of_round) {
+        done = prefetch::sent(&thread.process.queue, &mut thread.writer);
     }
     thread.asking = Some(asking);
     done
@@ -376,13 +397,6 @@ impl Asking {
         site: &'static Site,
         crossing: Crossing,
     ) -> Result<(), HostGone> {
-        let machine = AtProbe {
-            context,
-            rdx: match crossing.flags & Crossing::RDX_IN_SLOT {
-                0 => context.regs[2],
-                _ => context.spill_rdx,
-            },
-        };
         let area = thread.process.queue.mapped().queries();
         if crossing.flags & Crossing::SECOND != 0 {
             // Begun by another instruction that has not come to its end.
@@ -393,7 +407,9 @@ impl Asking {
                 context.begun = 0;
                 return Ok(());
             };
-            let facts = site.observation.late(&machine, facts);
+            let facts = site
+                .observation
+                .late(&AtProbe::of(context, crossing), facts);
             context.begun = 0;
             return self.ask(site, facts, rank, thread, area);
         }
@@ -404,14 +420,33 @@ impl Asking {
             Sampling::Every(_) => 0,
             Sampling::Auto(_) => rate.one_in().trailing_zeros() as u8,
         };
-        let left = self.engine.profiled(site.entry).unwrap_or(0) as u32;
         let number = site.entry.number();
-        let executed = core::mem::replace(&mut self.drawn[number], left).max(1);
-        if let Rates::Throttled(throttle) = &mut self.rates {
-            throttle.record(site.entry, executed.into());
-        }
-        add(&seen.executed, executed.into());
+        let left = if let Some(mut bursts) = self.bursts {
+            let turn = bursts.turn(thread.process.queue.mapped().prefetch());
+            self.bursts = Some(bursts);
+            self.count_down(turn, context);
+            match turn {
+                Turn::Pass => return Ok(()),
+                Turn::Over => {
+                    let mut runtime = thread.process.runtime.lock();
+                    runtime.end_round(sys::ticks());
+                    return Ok(());
+                }
+                Turn::Send => {}
+                Turn::Last { round } => self.last_of_round = round,
+            }
+            self.drawn[number]
+        } else {
+            let left = self.engine.profiled(site.entry).unwrap_or(0) as u32;
+            let executed = core::mem::replace(&mut self.drawn[number], left).max(1);
+            if let Rates::Throttled(throttle) = &mut self.rates {
+                throttle.record(site.entry, executed.into());
+            }
+            add(&seen.executed, executed.into());
+            left
+        };
         add(&seen.profiled, 1);
+        let machine = AtProbe::of(context, crossing);
         let facts = site.observation.early(&machine);
         let facts = facts.with(Field::Thread, thread.writer.number.into());
         if crossing.flags & Crossing::FIRST != 0 {
@@ -475,6 +510,20 @@ impl Asking {
                 };
                 paced.pace(site.entry, rate);
             }
+        }
+    }
+
+    /// Countdowns of all entries, where executions are profiled in bursts.
+    fn count_down(&mut self, turn: Turn, context: &mut Context) {
+        for entry in self.entries {
+            let left = match turn {
+                Turn::Send => 1,
+                Turn::Pass | Turn::Over | Turn::Last { .. } => {
+                    self.engine.profiled(*entry).unwrap_or(0) as u32
+                }
+            };
+            self.drawn[entry.number()] = left;
+            context.left[entry.number()] = left;
         }
     }
 
@@ -644,6 +693,18 @@ impl Sink for Out<'_> {
 struct AtProbe<'a> {
     context: &'a Context,
     rdx: u64,
+}
+
+impl<'a> AtProbe<'a> {
+    fn of(context: &'a Context, crossing: Crossing) -> Self {
+        Self {
+            context,
+            rdx: match crossing.flags & Crossing::RDX_IN_SLOT {
+                0 => context.regs[2],
+                _ => context.spill_rdx,
+            },
+        }
+    }
 }
 
 impl Machine for AtProbe<'_> {

@@ -82,6 +82,7 @@ use crate::cache::{AppPc, CachePc, Fragment, STATUS, Spilled, Step};
 use crate::dispatch::Runtime;
 use crate::failure::{self, Fault};
 use crate::native::{self, PENDING};
+use crate::prefetch;
 use crate::query;
 use crate::stress::{self, Place};
 use crate::sys;
@@ -165,6 +166,13 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
             None => hand_on(process, info, frame),
         };
     }
+    if prefetch::is_knock(info) {
+        let own = process.has_area(arch::gs_base());
+        if own && !in_runtime(process, frame.rip) && !is_resuming(frame.rip) {
+            process.runtime.lock().knocked(sys::ticks());
+        }
+        return 0;
+    }
     let context = context();
     // SAFETY: the thread is this one, and where it was
     // interrupted itself only words that it reads once are changed.
@@ -191,7 +199,7 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
         // The flag works from the moment it is loaded: first come traps on the way there.
         return 0;
     }
-    let resuming = (Landmarks::resume_start()..Landmarks::resume_end()).contains(&pc);
+    let resuming = is_resuming(pc);
     if resuming || in_runtime(process, pc) {
         if trace && thread.signals.rolling {
             thread.signals.rolling = false;
@@ -551,6 +559,11 @@ fn stepped(
         }
         Where::Inside(..) | Where::Lead => {}
     }
+}
+
+/// Whether the thread is on its way back to the cache.
+fn is_resuming(pc: u64) -> bool {
+    (Landmarks::resume_start()..Landmarks::resume_end()).contains(&pc)
 }
 
 /// Whether a signal is that of an instruction executed with the trap flag, or may be: in some virtual machines

@@ -33,6 +33,7 @@ use crate::pages::Pages;
 use crate::pairs::Pairs;
 use crate::persist::{self, Persist};
 use crate::phase::Phases;
+use crate::prefetch::Prefetch;
 use crate::query::Asked;
 use crate::region::{Range, Regions};
 use crate::signal::{self, Actions};
@@ -220,6 +221,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         config,
         Sampler::of(control),
         Asked::of(mapped),
+        Prefetch::of(mapped),
         (args.entry != 0).then_some(AppPc(args.entry)),
     );
     if stress & options::TALLY != 0 {

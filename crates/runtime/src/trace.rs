@@ -213,7 +213,7 @@ impl Runtime {
             return;
         };
         self.cache.count_again(id);
-        if !self.hints.paused && !self.cache.is_trace(id) {
+        if !self.hints.paused && !self.asks() && !self.cache.is_trace(id) {
             thread.recording = Some(self.path_from(head, false));
         }
     }
@@ -228,7 +228,7 @@ impl Runtime {
             self.balance.fickle();
         }
         let there = self.cache.lookup(next);
-        if !self.hints.paused && !there.is_some_and(|id| self.cache.is_trace(id)) {
+        if !self.hints.paused && !self.asks() && !there.is_some_and(|id| self.cache.is_trace(id)) {
             thread.recording = Some(self.path_from(next, true));
         }
     }
@@ -239,6 +239,9 @@ impl Runtime {
         let Some(mut recording) = thread.recording.take() else {
             return;
         };
+        if self.asks() {
+            return self.abandon();
+        }
         let (first, count) = recording.exits;
         let of_fragment = context.exit.wrapping_sub(first) < count;
         let exit = self.cache.exit(context.exit);

@@ -73,6 +73,7 @@ mod tallies;
 mod values;
 
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
 
 pub use exits::{pair_check, tag_check};
 pub use jumps::wants_whole_jumps;
@@ -92,6 +93,7 @@ use crate::emit::{Code, Reg, Rel32};
 use crate::pages::{PAGE, Pages};
 use crate::pairs::Pairs;
 use crate::persist::Persist;
+use crate::prefetch::{self, Prefetch};
 use crate::query::Asked;
 use crate::region::{Lookup, Named, Nature, Range, Regions};
 use crate::strata::Sampler;
@@ -193,6 +195,10 @@ pub struct Translator {
     no_events: Option<u32>,
     /// What is asked of the process.
     asked: Option<Asked>,
+    /// Prefetches, where they are wanted.
+    pub prefetch: Option<Prefetch>,
+    /// Those put into the fragment being made.
+    prefetches: usize,
     /// Fragments are brief until that of this address is made.
     brief_until: Option<AppPc>,
     /// As many as a fragment has at most; the first `count` are of the fragment being made.
@@ -301,6 +307,7 @@ impl Translator {
         config: Config,
         sampler: Option<Sampler>,
         asked: Option<Asked>,
+        prefetch: Option<Prefetch>,
         brief_until: Option<AppPc>,
     ) -> Self {
         Self {
@@ -309,6 +316,8 @@ impl Translator {
             tallying: Tallying::default(),
             no_events: None,
             asked,
+            prefetch,
+            prefetches: 0,
             brief_until,
             insns: alloc::vec![Insn::plain(); config.max_insns],
             count: 0,
@@ -421,9 +430,14 @@ impl Translator {
         self.arena = arena;
         self.notes
             .begin((site.cache.exits.len(), site.cache.next_exit()));
+        self.prefetches = 0;
         let mut fragment = self.emit(site, app, end, checked)?;
         self.keep_source(site.cache, &mut fragment);
         self.keep(site, &fragment);
+        if self.prefetches != 0 {
+            let told = site.shared.mapped().prefetch();
+            told.put.fetch_add(self.prefetches as u64, Relaxed);
+        }
         stress::fail(Place::Translate);
         let (code, stubs) = (self.code.here(), self.stubs.here());
         if self.config.audit {

@@ -410,6 +410,7 @@ fn recording() -> Check {
         persist: false,
         sampling: None,
         tracing: Tracing::NONE,
+        prefetch: false,
     };
     let guard = trommel_host::interrupt::guard();
     match host::record(options, &guard, &mut Others::default()) {

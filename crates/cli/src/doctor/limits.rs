@@ -125,6 +125,31 @@ pub(super) const NOT_SUPPORTED: &[Section] = &[
         ],
     },
     Section {
+        heading: "Prefetches (`trommel run --prefetch`)",
+        rows: &[
+            (
+                "prefetches of objects that pointers lead to at random",
+                "a pointer ahead must be loaded to know its object, which may fault; only regular distances are prefetched",
+            ),
+            (
+                "asking a program again that stays in its code cache, where the kernel refuses perf events",
+                "it is asked when it comes by the runtime",
+            ),
+            (
+                "a SIGTRAP that a program has sent to itself by F_SETSIG, with --prefetch",
+                "the kernel's clock that calls the program back sends the same, and it is taken for that",
+            ),
+            (
+                "prefetches by what threads beyond the 16th access",
+                "each has a simulated cache of its own",
+            ),
+            (
+                "prefetches for operands relative to RIP, absolute, of strings, gathers and scatters",
+                "they have no displacement that could be added to, or no single address",
+            ),
+        ],
+    },
+    Section {
         heading: "Threads and signals",
         rows: &[
             (

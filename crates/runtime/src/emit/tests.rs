@@ -36,6 +36,27 @@ fn loads_of_every_operand_decode_to_it() {
                 assert_eq!(i.op0_register().full_register(), R::RAX + u32::from(to.0));
                 assert!(i.op0_register().size() >= 4);
                 assert_eq!(i.memory_size().size(), usize::from(size));
+                let mut bytes = [0; 256];
+                let mut c = Code::new(CachePc(0x1000), &mut bytes);
+                c.prefetch(n % 2 == 1, &mem);
+                let p = Decoder::with_ip(64, c.bytes(), 0x1000, DecoderOptions::NONE).decode();
+                let code = match n % 2 {
+                    0 => iced_x86::Code::Prefetcht0_m8,
+                    _ => iced_x86::Code::Prefetchw_m8,
+                };
+                assert_eq!((p.code(), p.len()), (code, c.here()), "{mem:?}");
+                let parts = |i: &Instruction| {
+                    let scale = i.memory_index_scale();
+                    let disp = i.memory_displacement64();
+                    (
+                        i.memory_base(),
+                        i.memory_index(),
+                        scale,
+                        disp,
+                        i.segment_prefix(),
+                    )
+                };
+                assert_eq!(parts(&p), parts(&i), "{mem:?}");
             }
         }
     }

@@ -44,6 +44,12 @@ pub struct Info {
 }
 
 impl Info {
+    /// Whether it is a SIGTRAP that the kernel has sent for an open file.
+    pub fn is_trap_of_descriptor(&self) -> bool {
+        const SI_SIGIO: i32 = -5;
+        self.signo == super::SIGTRAP && self.code == SI_SIGIO
+    }
+
     /// Room for one.
     pub const fn none() -> Self {
         Self {

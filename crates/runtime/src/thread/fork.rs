@@ -217,6 +217,9 @@ impl Thread {
             if let Some(asked) = runtime.translator.asked() {
                 asked.in_new_slot();
             }
+            if let Some(prefetch) = &runtime.translator.prefetch {
+                prefetch.in_new_slot(process.queue.mapped());
+            }
             self.take_queries(&mut runtime);
             if core::mem::take(&mut self.clear_handlers) {
                 runtime.actions.cleared();

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // reason: reads the app's code.
 
 use super::persisted::Field;
-use super::{PAGE, Translator};
+use super::{PAGE, Translator, prefetch};
 use crate::decode::{self, Base, Insn, Load, Operand, Rm, Segment};
 use crate::emit::{Mem, Reg};
 use crate::slot;
@@ -51,6 +51,20 @@ impl Translator {
             short: operand.short,
         };
         self.code.load_mem(to, 1, &mem);
+    }
+
+    /// What is to be prefetched in front of an instruction, whose registers are the app's.
+    pub(super) fn prefetch(&mut self, insn: &Insn) {
+        let Some(prefetch) = self.prefetch.as_ref().filter(|p| !p.is_empty()) else {
+            return;
+        };
+        if self.prefetches < prefetch::MOST
+            && let Some(ahead) = prefetch.ahead(insn.pc())
+            && let Some(mem) = ahead.of(self.bytes_of(insn), insn.pc())
+        {
+            self.code.prefetch(ahead.written, &mem);
+            self.prefetches += 1;
+        }
     }
 
     pub(super) fn probe_before(&mut self, insn: &Insn, load: Load, p: Reg, slot: i32) {

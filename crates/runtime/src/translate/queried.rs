@@ -33,6 +33,9 @@ impl Translator {
         site: &Site<'_>,
         insn: &Insn,
     ) -> Option<&'static query::Site> {
+        if self.prefetch.as_ref().is_some_and(|p| p.hides_probes()) {
+            return None;
+        }
         let asked = self.asked.as_mut()?;
         // SAFETY: the instruction was decoded from these bytes.
         let bytes = unsafe { core::slice::from_raw_parts(self.from.at(insn.pc()), insn.size()) };

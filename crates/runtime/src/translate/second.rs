@@ -176,6 +176,7 @@ impl Translator {
                 let at_fault = self.spilled;
                 let next = (!last).then(|| &insns[n + 1]);
                 let probed = probe.is_some() || sampled.is_some();
+                self.prefetch(insn);
                 if !probed {
                     self.room_for_pair(insn, next);
                 }

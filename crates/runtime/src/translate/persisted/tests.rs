@@ -51,7 +51,7 @@ impl World {
         let mut cache = Cache::new();
         cache.make_traces(u32::from(traces) * 50);
         Self {
-            translator: Translator::new(config, None, None, None),
+            translator: Translator::new(config, None, None, None, None),
             cache,
             regions: Regions::default(),
             pages: Pages::default(),

@@ -1,0 +1,82 @@
+//! Prefetches between host and target: where the program's misses are is found out by queries, and what is
+//! done about them is told here.
+//!
+//! The target samples memory accesses in *rounds* of [`BURSTS`] bursts, each a stretch of executions one behind the
+//! other. When the last message of a round was published the target counts [`Prefetch::rounds`] up; the host
+//! looks at what it was sent, writes the table, and then the number of the round to [`Prefetch::answered`].
+//! Until the next round ends it does not write the table again, so the target reads it whole.
+//!
+//! Nothing in the table can do harm: a place is an address that is compared with those of instructions, and
+//! how far ahead to prefetch is a displacement that the target checks. The worst prefetch is of no use.
+
+use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
+
+/// Bursts of a round.
+pub const BURSTS: u32 = 8;
+/// Executions of a burst.
+pub const BURST: u32 = 16 << 10;
+/// Places with prefetches at most.
+pub const MAX_PLACES: usize = 256;
+
+/// [`Prefetch::wanted`]: there are none.
+pub const NOWHERE: u32 = 0;
+/// [`Prefetch::wanted`]: where rounds find misses.
+pub const MISSES: u32 = 1;
+/// [`Prefetch::wanted`]: in front of each instruction with an operand in memory, of addresses of no use. For tests.
+pub const EVERYWHERE: u32 = 2;
+
+/// What is asked and answered.
+#[repr(C, align(64))]
+pub struct Prefetch {
+    /// [`NOWHERE`] and so on. The host's to write.
+    pub wanted: AtomicU32,
+    /// Rounds that were begun. The target's to write, as are the next ones.
+    pub begun: AtomicU32,
+    /// Bursts that were made of the last one.
+    pub bursts: AtomicU32,
+    /// Rounds all of whose messages were published.
+    pub rounds: AtomicU32,
+    /// The last of them that the host has answered. The host's to write, as are the next ones.
+    pub answered: AtomicU32,
+    /// Places in the table.
+    pub places: AtomicU32,
+    /// When the next round is to begin, by the time stamp counter; 0: that is not known. The target's to write.
+    pub due: AtomicU64,
+    /// Times that code with probes was dropped, as its round was over. The target's to write.
+    pub dropped: AtomicU64,
+    /// Prefetches put into code, all in all. The target's to write.
+    pub put: AtomicU64,
+    /// The places.
+    pub place: [Ahead; MAX_PLACES],
+}
+
+impl Default for Prefetch {
+    /// As in a fresh slot.
+    fn default() -> Self {
+        Self {
+            wanted: AtomicU32::new(NOWHERE),
+            begun: AtomicU32::new(0),
+            bursts: AtomicU32::new(0),
+            rounds: AtomicU32::new(0),
+            answered: AtomicU32::new(0),
+            places: AtomicU32::new(0),
+            due: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            put: AtomicU64::new(0),
+            place: core::array::from_fn(|_| Ahead::default()),
+        }
+    }
+}
+
+/// What to prefetch in front of an instruction.
+#[derive(Default)]
+#[repr(C)]
+pub struct Ahead {
+    /// Its address.
+    pub pc: AtomicU64,
+    /// How far behind its operand.
+    pub by: AtomicI64,
+    /// It is going to be written.
+    pub written: AtomicU32,
+    pad: AtomicU32,
+}
