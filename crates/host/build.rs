@@ -31,6 +31,7 @@ fn main() {
     for watched in [
         "crates/runtime",
         "crates/compress",
+        "crates/query",
         "crates/queue",
         "crates/tuple",
         "Cargo.lock",

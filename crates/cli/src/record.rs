@@ -32,6 +32,10 @@ use crate::services;
 /// Windows in a second where only their length is given.
 const USUAL_RATE: f64 = 1000.0;
 
+/// Instructions of a window in which latencies are measured, where nothing is said: what beginning it has displaced in the
+/// first cache is a small part of what it sees.
+const TIMED_WINDOW: u32 = 4096;
+
 /// Events where none are named and no queries are put.
 const USUAL_KINDS: [Kind; 3] = [Kind::Edge, Kind::Call, Kind::Value];
 
@@ -53,6 +57,8 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
              opLOAD that collects pc and res1, or record them by a run of their own"
         );
     }
+    let by_windows = args.budget.is_some() || args.rate.is_some() || args.window.is_some();
+    check_kinds(kinds, by_windows, !args.only.is_empty())?;
     let (program, arguments) = match args.pid {
         None => {
             let path = std::env::var_os("PATH");
@@ -66,12 +72,12 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         trommel_store::check_destination(stream)?;
     }
     let stream = args.stream.clone();
-    let by_windows = args.budget.is_some() || args.rate.is_some() || args.window.is_some();
+    let timed = kinds.has(Kind::Latency).then_some(TIMED_WINDOW);
     let sampling = by_windows.then(|| Sampling {
         // Where rate or length is given and no budget, that is what is wanted, whatever it costs.
         budget: args.budget.unwrap_or(0.0),
         rate: args.rate.or(args.budget.is_none().then_some(USUAL_RATE)),
-        length: args.window,
+        length: args.window.or(timed),
         skip: args.skip,
     });
     let options = Options {
@@ -118,6 +124,30 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         }
         outcome => Ok(exit::like(outcome)),
     }
+}
+
+/// Checks that the kinds go together, and with how the program is looked at.
+fn check_kinds(kinds: KindSet, by_windows: bool, in_part: bool) -> Result<()> {
+    let memory = [Kind::Address, Kind::Latency];
+    if let Some(kind) = memory
+        .into_iter()
+        .find(|kind| kinds.has(*kind) && !by_windows)
+    {
+        bail!("`{kind}` is recorded in windows only: say what they may cost, as in --budget 3");
+    }
+    if kinds.has(Kind::Latency) && kinds.has(Kind::Value) {
+        bail!(
+            "latency and value do not go together: some values are loaded a second time to be recorded, \
+             and found in the cache then; make two recordings"
+        );
+    }
+    if kinds.has(Kind::Address) && in_part {
+        bail!(
+            "--only does not go with the kind address: what a load meets may have been stored elsewhere; \
+             record all of the program, and look at the part in the report"
+        );
+    }
+    Ok(())
 }
 
 /// The first process, and those that came of it.

@@ -25,6 +25,7 @@
 //! | [`assemble`], [`disassemble`] | from text to program and back |
 //! | [`record`], [`engine`] | records and the reference interpreter |
 //! | [`x86`], [`observe`] | the class of an x86-64 instruction; where its operands and results are |
+//! | [`access`] | what memory one accesses, and how data goes through it |
 //!
 //! The language, the encoding and their reasons are described for users in `docs/query.md`.
 //!
@@ -43,6 +44,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod access;
 pub mod assemble;
 pub mod ast;
 mod check;

@@ -239,6 +239,12 @@ impl<'a> Code<'a> {
         self.base_disp(reg.0, base, disp);
     }
 
+    /// `mov [base + disp], reg` (32 bits)
+    pub fn store_32(&mut self, base: Reg, disp: i32, reg: Reg) {
+        self.raw(&[0x40 | (reg.high() as u8) << 2 | base.high() as u8, 0x89]);
+        self.base_disp(reg.0, base, disp);
+    }
+
     /// `mov dword [base + disp], imm`
     pub fn store_imm32(&mut self, base: Reg, disp: i32, imm: u32) {
         if base.high() {
@@ -280,19 +286,29 @@ impl<'a> Code<'a> {
         if mem.fs {
             self.raw(&[0x64]);
         }
+        self.operand_form(to, size == 8, mem, |code| code.load_opcode(size));
+    }
+
+    /// `lea to, mem`: its address, without the segment's base.
+    pub fn lea_mem(&mut self, to: Reg, mem: &Mem) {
+        self.operand_form(to, true, mem, |code| code.raw(&[0x8d]));
+    }
+
+    /// An instruction with a register, of 64 bits if `wide`, and a memory operand.
+    fn operand_form(&mut self, to: Reg, wide: bool, mem: &Mem, opcode: impl FnOnce(&mut Self)) {
         if mem.short {
             self.raw(&[0x67]);
         }
         let index = mem.index.map_or(Reg::RSP, |(r, _)| r);
         let base = mem.base.unwrap_or(Reg::RBP);
-        let rex = ((size == 8) as u8 * 8)
+        let rex = (wide as u8 * 8)
             | (to.high() as u8) << 2
             | (index.high() as u8) << 1
             | (mem.base.is_some() && base.high()) as u8;
         if rex != 0 {
             self.raw(&[0x40 | rex]);
         }
-        self.load_opcode(size);
+        opcode(self);
         let small = i8::try_from(mem.disp).ok().filter(|_| mem.base.is_some());
         let mode = match (mem.base, small) {
             (None, _) => 0,

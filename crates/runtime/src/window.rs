@@ -86,7 +86,7 @@ use crate::signal::{self, Info, Pending, Ucontext};
 use crate::stress;
 use crate::sys;
 use crate::thread::{Process, Thread, copied};
-use crate::translate::{Refusal, Shape};
+use crate::translate::{MOST_WORDS, Refusal, Shape};
 
 /// Instructions of the longest fragment.
 pub const LONGEST: usize = 16;
@@ -97,8 +97,8 @@ const PARTS: u8 = 3;
 const BEYOND: u64 = 256 - LONGEST as u64;
 const _: () = assert!(MAX_WINDOW as u64 + BEYOND < 1 << 16 && 1 << PARTS < LONGEST);
 
-/// Bytes that an instruction records at most, two words and its path.
-const RECORDED: u64 = 20;
+/// Bytes that an instruction records at most, its words and its path.
+const RECORDED: u64 = 4 + 8 * MOST_WORDS as u64;
 /// Room for what is passed and the mark behind it, so that no mark fills a chunk but the last of a window.
 const ROOM: u64 = MAX_SKIP as u64 * RECORDED + MAX_RECORD as u64;
 const _: () = assert!(4 + 8 * END_WORDS <= FULL_WINDOW && ROOM < CHUNK as u64 / 2);
