@@ -288,7 +288,7 @@ pub(crate) struct ValuesArgs {
 Examples:
   trommel record --budget 3 -e latency -- ./app   estimates, for 3 % of the run
   trommel latency                                 the 20 loads that lose most cycles
-  trommel latency --json other.data               all of them, for scripts (docs/json.md)
+  trommel latency --json                          all of them, for scripts (docs/json.md)
 
 Cycles lost are those beyond a hit in the first cache, as if nothing else were done meanwhile: an upper
 limit of what can be won (docs/memory.md).")]
@@ -323,7 +323,7 @@ impl MemoryArgs {
 Examples:
   trommel record --budget 3 -e address -- ./app   estimates, for 3 % of the run
   trommel replay                                  the 20 pairs that are met most
-  trommel replay --share 50 --json other.data     what most executions of a load meet, for scripts
+  trommel replay --share 50 --json                what most executions of a load meet, for scripts
 
 What is in a load's way: a store of a part of its bytes (size), one whose address is known late (order),
 one of other bytes 4 KiB, or a multiple of that, away (synonym). See docs/memory.md.")]

@@ -58,7 +58,8 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         );
     }
     let by_windows = args.budget.is_some() || args.rate.is_some() || args.window.is_some();
-    check_kinds(kinds, by_windows, !args.only.is_empty())?;
+    let in_windows = by_windows || host::stress()?.window != 0;
+    check_kinds(kinds, in_windows, !args.only.is_empty())?;
     let (program, arguments) = match args.pid {
         None => {
             let path = std::env::var_os("PATH");
@@ -127,11 +128,11 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
 }
 
 /// Checks that the kinds go together, and with how the program is looked at.
-fn check_kinds(kinds: KindSet, by_windows: bool, in_part: bool) -> Result<()> {
+fn check_kinds(kinds: KindSet, in_windows: bool, in_part: bool) -> Result<()> {
     let memory = [Kind::Address, Kind::Latency];
     if let Some(kind) = memory
         .into_iter()
-        .find(|kind| kinds.has(*kind) && !by_windows)
+        .find(|kind| kinds.has(*kind) && !in_windows)
     {
         bail!("`{kind}` is recorded in windows only: say what they may cost, as in --budget 3");
     }

@@ -2,7 +2,7 @@
 //! time, and native in between (the stress option `window=N`).
 //!
 //! * `same …`: each program of `tests/programs` behaves as natively. `TROMMEL_WINDOWS=64,1024` gives the
-//!   lengths of windows; natively and with one mix of events.
+//!   lengths of windows; natively and with two mixes of events.
 //! * `exact …`: each window of a program that does the same again and again, of which one turn is
 //!   single-stepped, goes exactly as far as it says.
 //! * `part …`: what is counted in windows is part of what the whole run counts.
@@ -25,6 +25,8 @@ use trommel_conformance::stepper;
 const EXACT: [u32; 14] = [
     1, 2, 3, 7, 15, 16, 17, 31, 64, 100, 1000, 4095, 4096, 20_000,
 ];
+/// What is collected: latencies do not go with values.
+const MIXES: [&str; 2] = ["edge,call,value,type", "edge,call,type,address,latency"];
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn main() {
@@ -108,10 +110,16 @@ fn same(variant: &Variant, run: &[String], stress: &str) -> Result<(), String> {
     // Natively too: programs look at their environment.
     job.env.push(("TROMMEL_STRESS".into(), stress.into()));
     let native = job.native(LIMIT).map_err(|e| e.to_string())?;
-    let seen = job
-        .record(bin(), "edge,call,value,type", &scratch.path("data"), LIMIT)
-        .map_err(|e| e.to_string())?;
-    told(native).compare(&told(seen))
+    let native = told(native);
+    for mix in MIXES {
+        let seen = job
+            .record(bin(), mix, &scratch.path("data"), LIMIT)
+            .map_err(|e| e.to_string())?;
+        native
+            .compare(&told(seen))
+            .map_err(|differs| format!("{mix}: {differs}"))?;
+    }
+    Ok(())
 }
 
 /// The signal of windows is ignored in programs that `posix_spawn` starts, and not in those that they
