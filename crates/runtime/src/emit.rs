@@ -412,6 +412,15 @@ impl<'a> Code<'a> {
         }
     }
 
+    /// Makes room so that the next `len` bytes are in one line of the instruction cache, or begin one.
+    pub fn keep_in_line(&mut self, len: usize) {
+        const LINE: usize = 64;
+        let at = self.at(self.len).0 as usize % LINE;
+        if at != 0 && at + len > LINE {
+            self.do_nothing(LINE - at);
+        }
+    }
+
     /// Instructions that do nothing, as few as there are, of `len` bytes in all.
     fn do_nothing(&mut self, mut len: usize) {
         // The forms that Intel's manual recommends, by length.

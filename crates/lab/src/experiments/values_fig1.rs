@@ -64,7 +64,7 @@ fn run(lab: &Lab<'_>, _: &Results) -> Findings {
         _ => None,
     };
     found.claim(
-        "From the latencies of both loads that a multiplication waits for it is clear that one usually hits, and that the other usually goes out to memory.",
+        "Latencies tell which of two loads a multiplication waits for: one mostly hits, the other is mostly served by memory.",
         match both {
             Some((near, far)) => format!(
                 "{} of the first load's executions hit the first cache, {} of the second's are found in neither of the first two (rule: more than half of each).",

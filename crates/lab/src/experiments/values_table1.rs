@@ -56,7 +56,7 @@ fn run(lab: &Lab<'_>, _: &Results) -> Findings {
     found.tables.push(table);
     let usual = measured[1];
     found.claim(
-        "About 90 % of the first cache's lines are never displaced by the profiler, a small number almost always.",
+        "Nine of ten lines of the first cache stay there while the program is looked at; a few are displaced nearly always.",
         match usual {
             Some(parts) => format!(
                 "In windows of 4096 instructions {} of 512 lines are never missed, {} in one to 20 of 100 loads, {} in more than 80 (rule: over 80 %, and under 5 %).",
@@ -69,7 +69,7 @@ fn run(lab: &Lab<'_>, _: &Results) -> Findings {
         Verdict::when(usual.map(|parts| parts[0] > 80.0 && parts[5] < 5.0)),
     );
     found.claim(
-        "Most load-latency values are correct.",
+        "So most latencies are right.",
         match usual {
             Some(parts) => format!(
                 "{} of the lines are missed in at most 20 of 100 loads (rule: more than half).",

@@ -1,5 +1,5 @@
-// A load for each of 512 lines, which are 32 KB and so fit into the first cache, again and again; their order is such that no prefetcher
-// follows it. Works for as many turns as its argument says, in thousands.
+// A load for each of 512 lines, which are 32 KB and so fit into the first cache, again and again; their order is that of a random number
+// generator of that period, which no prefetcher follows. Works for as many turns as its argument says, in thousands.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +10,8 @@ __attribute__((noinline)) static void turn(void)
 {
     __asm__ volatile(".set block, 0\n\t"
                      ".rept 512\n\t"
-                     "movl (block * 197 %% 512) * 64(%0), %%eax\n\t"
-                     ".set block, block + 1\n\t"
+                     "movl block * 64(%0), %%eax\n\t"
+                     ".set block, (block * 301 + 77) %% 512\n\t"
                      ".endr"
                      :
                      : "r"(lines)

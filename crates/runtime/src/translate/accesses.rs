@@ -25,7 +25,8 @@
 //!   slots → rax, rdx
 //! ```
 //!
-//! The host subtracts what this takes without a load, measured by the same instructions (`levels.rs` there). 32 bits
+//! From one `rdtsc` to the other the code is in one line where it fits: what of it is not in the instruction cache is
+//! waited for in front. The host subtracts what this takes without a load, measured by the same instructions (`levels.rs` there). 32 bits
 //! of each stamp are enough for any load that is not interrupted.
 //!
 //! # Why it is correct
@@ -118,16 +119,21 @@ impl Translator {
         accesses.count()
     }
 
-    /// In front of a load whose time is taken.
-    pub(super) fn time_begins(&mut self, slot: i32) {
+    /// In front of a load of so many bytes whose time is taken.
+    pub(super) fn time_begins(&mut self, len: usize, slot: i32) {
+        /// Bytes of code from one reading to the other, but for the load.
+        const AROUND: usize = 53;
         let Some(p) = self.stolen else {
             return;
         };
         self.code.store_gs(slot!(spill_scratch), Reg::RAX);
         self.code.store_gs(slot!(value), Reg::RDX);
         self.code.load_fence();
+        self.code.keep_in_line(AROUND + len);
+        let from = self.code.here();
         self.code.stamp(p, slot);
         self.code.load_fence();
+        debug_assert!(self.code.here() - from + 23 <= AROUND);
     }
 
     /// Behind it.

@@ -185,7 +185,7 @@ impl Translator {
                 let next = (!last).then(|| &insns[n + 1]);
                 let probed = probe.is_some() || sampled.is_some() || more != 0;
                 if timed {
-                    self.time_begins(time_slot);
+                    self.time_begins(insn.size(), time_slot);
                 }
                 if !probed {
                     self.room_for_pair(insn, next);
