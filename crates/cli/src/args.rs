@@ -75,9 +75,9 @@ Examples:
   trommel record -q stores.rpa -- ./app          what a relational query asks (docs/query.md)
   trommel record -q edges.rpa --service 1=./edges.so -- ./app   its messages for queue 1 to a library
   trommel record -- sh -c './app; ./app'         a script, with every process that it starts
+  trommel record --budget 3 -e latency -- ./app   how long loads take, for `trommel latency`
+  trommel record --budget 3 -e address -- ./app   what is accessed, for `trommel replay`
   trommel record --budget 1 -- ./app             short looks, for 1 % of the run: estimates
-  trommel record --budget 3 -e latency -- ./app  how long loads take: trommel latency
-  trommel record --budget 3 -e address -- ./app  what is accessed: trommel replay
 
 `trommel record -p PID` takes a process that runs already, and lets it go again.
 The program's input, output, exit status and terminating signal are its own.")]

@@ -111,7 +111,13 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     let stream = stream.filter(|_| recording.stream_whole);
     if !args.quiet {
         if let Some(written) = &written {
-            next_steps(&mut text, &path, written, stream.as_deref())?;
+            next_steps(
+                &mut text,
+                &path,
+                written,
+                stream.as_deref(),
+                shown_by(kinds),
+            )?;
         }
         // In one piece, so that it does not mix with what else is written there.
         let _ = std::io::stderr().write_all(&text);
@@ -201,11 +207,21 @@ fn save(path: &Path, (first, others): Profiles<'_>) -> (PathBuf, Option<Written>
     }
 }
 
+/// The command that shows what was recorded.
+fn shown_by(kinds: KindSet) -> &'static str {
+    match (kinds.has(Kind::Latency), kinds.has(Kind::Address)) {
+        (true, _) => "latency",
+        (false, true) => "replay",
+        (false, false) => "report",
+    }
+}
+
 fn next_steps(
     out: &mut impl Write,
     path: &Path,
     written: &Written,
     stream: Option<&Path>,
+    command: &str,
 ) -> std::io::Result<()> {
     let shown = output::printable(&path.display().to_string());
     let old = written
@@ -232,7 +248,7 @@ fn next_steps(
             output::command_line(&[path.as_os_str().as_encoded_bytes().to_vec()])
         ),
     };
-    writeln!(out, "trommel: next: trommel report{argument}")
+    writeln!(out, "trommel: next: trommel {command}{argument}")
 }
 
 #[cfg(test)]
@@ -260,7 +276,7 @@ mod tests {
             old: Some("x.data.old".into()),
         };
         let mut text = Vec::new();
-        next_steps(&mut text, Path::new("my x.data"), &written, None).expect("memory");
+        next_steps(&mut text, Path::new("my x.data"), &written, None, "report").expect("memory");
         let text = String::from_utf8(text).expect("UTF-8");
         assert!(
             text.contains("1 234 bytes") && text.contains("x.data.old"),
