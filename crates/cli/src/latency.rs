@@ -124,7 +124,7 @@ fn text(
         }
     }
     writeln!(out, "# {:<11} {}", "levels", limits_in_words(levels))?;
-    let sum: f64 = loads.iter().map(|l| l.lost).sum();
+    let sum = loads.iter().fold(0.0, |sum, load| sum + load.lost);
     let executions = loads
         .iter()
         .fold(0, |n: u64, l| n.saturating_add(l.values.executions));
