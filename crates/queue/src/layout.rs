@@ -419,8 +419,10 @@ pub struct Windows {
 }
 
 /// In place of a path number: what the thread has recorded since the last [`END_MARK`] was passed only, and
-/// the window proper begins. No words follow.
+/// the window proper begins. [`CAPTURE_WORDS`] 64-bit words follow: cycles that looking at a load takes, where latencies are wanted.
 pub const CAPTURE_MARK: u32 = u32::MAX - 1;
+/// See [`CAPTURE_MARK`].
+pub const CAPTURE_WORDS: usize = 1;
 /// In place of a path number: the window has ended. [`END_WORDS`] 64-bit words follow: instructions executed since the
 /// [`CAPTURE_MARK`], and those that were wanted.
 pub const END_MARK: u32 = u32::MAX;

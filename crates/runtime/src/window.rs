@@ -70,9 +70,11 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use linux_raw_sys::general as nr;
 use trommel_queue::{
-    CAPTURE_MARK, CHUNK, END_MARK, END_WORDS, FULL_WINDOW, LAST_WINDOWS, MAX_RECORD, MAX_SKIP,
-    MAX_WINDOW, State, WINDOW_SIGNAL,
+    CAPTURE_MARK, CAPTURE_WORDS, CHUNK, END_MARK, END_WORDS, FULL_WINDOW, LAST_WINDOWS, MAX_RECORD,
+    MAX_SKIP, MAX_WINDOW, State, WINDOW_SIGNAL,
 };
+
+use trommel_tuple::{Kind, KindSet};
 
 use crate::arch;
 use crate::area::Context;
@@ -591,7 +593,13 @@ fn begins(thread: &mut Thread, context: &mut Context) -> bool {
     }
     window.phase = Phase::Begun;
     set_left(context, window.length.into());
-    mark(thread, CAPTURE_MARK, &[]);
+    let kinds = thread.process.queue.control().kinds.load(Relaxed);
+    let own = match KindSet::from_bits(kinds as u8).has(Kind::Latency) {
+        true => arch::own_cycles(),
+        false => 0,
+    };
+    let words: [u64; CAPTURE_WORDS] = [own];
+    mark(thread, CAPTURE_MARK, &words);
     true
 }
 

@@ -33,7 +33,7 @@ use trommel_profile::KindProfile;
 use trommel_profile::memory::{Levels, Pair, rounded as kept};
 use trommel_profile::sampled::{Sampled, Windows};
 use trommel_queue::dict::TargetPc;
-use trommel_queue::{CAPTURE_MARK, END_MARK, END_WORDS};
+use trommel_queue::{CAPTURE_MARK, CAPTURE_WORDS, END_MARK, END_WORDS};
 use trommel_tuple::{Kind, Place};
 
 use super::{Folder, damaged};
@@ -210,6 +210,8 @@ pub(super) struct Windowed {
     cycle: f64,
     /// By what latencies are told apart.
     levels: Option<Levels>,
+    /// Cycles that looking at a load takes in the window that is counted.
+    own: u64,
     counted: u64,
     /// Nanoseconds in them.
     covered: f64,
@@ -302,8 +304,7 @@ impl Windowed {
                     self.accesses.address(address);
                 }
                 Op::Latency(site) => {
-                    let own = self.levels.as_ref().map_or(0, |levels| levels.own);
-                    let cycles = kept(levels::between(word()).saturating_sub(own));
+                    let cycles = kept(levels::between(word()).saturating_sub(self.own));
                     let site = &mut self.sites[site as usize];
                     site.draws.seen(window, weight);
                     let to = site.destination(cycles);
@@ -435,7 +436,7 @@ struct Records<'a>(&'a [u8]);
 
 enum Record<'a> {
     Path(usize, &'a [u8]),
-    Capture,
+    Capture([u64; CAPTURE_WORDS]),
     End([u64; END_WORDS]),
     /// The rest is still to come.
     Part,
@@ -448,7 +449,14 @@ impl<'a> Records<'a> {
         };
         let number = u32::from_le_bytes(*number);
         let (record, after) = match number {
-            CAPTURE_MARK => (Record::Capture, after),
+            CAPTURE_MARK => {
+                let Some((words, after)) = after.split_at_checked(8 * CAPTURE_WORDS) else {
+                    return Ok(Record::Part);
+                };
+                let words = words.as_chunks::<8>().0;
+                let word = |n| words.get(n).map_or(0, |w| u64::from_le_bytes(*w));
+                (Record::Capture(std::array::from_fn(word)), after)
+            }
             END_MARK => {
                 let Some((words, after)) = after.split_at_checked(8 * END_WORDS) else {
                     return Ok(Record::Part);
@@ -512,9 +520,10 @@ impl Folder {
                 Record::Part if bytes.len() - used > MOST => return Err(damaged(END_MARK)),
                 Record::Part => return Ok(used),
                 Record::Path(..) => {}
-                Record::Capture => begins = Some(records.0),
+                Record::Capture([own]) => begins = Some((records.0, own)),
                 Record::End(words) => {
-                    if let Some(from) = begins.take().filter(|_| words[0] != 0) {
+                    if let Some((from, own)) = begins.take().filter(|_| words[0] != 0) {
+                        windowed.own = own;
                         let weight = windowed.begin(words);
                         self.count_window(windowed, shared, Records(from), weight)?;
                     }

@@ -26,7 +26,7 @@
 //! ```
 //!
 //! From one `rdtsc` to the other the code is in one line where it fits: what of it is not in the instruction cache is
-//! waited for in front. The host subtracts what this takes without a load, measured by the same instructions (`levels.rs` there). 32 bits
+//! waited for in front. The host subtracts what this takes without a load, measured by the same instructions when the window begins ([`crate::arch::own_cycles`]). 32 bits
 //! of each stamp are enough for any load that is not interrupted.
 //!
 //! # Why it is correct
