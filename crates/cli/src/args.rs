@@ -35,6 +35,10 @@ pub(crate) enum Command {
     Report(ReportArgs),
     /// Show the loads that nearly always load the same, by what specialising them could save.
     Values(ValuesArgs),
+    /// Show how long loads take, and which caches they find their bytes in.
+    Latency(MemoryArgs),
+    /// Show stores that are in the way of loads behind them.
+    Replay(ReplayArgs),
     /// Look at streams of events and convert them.
     Stream(StreamArgs),
     /// Put a stream through compressors and tell how good their profiles are.
@@ -71,12 +75,15 @@ Examples:
   trommel record -q stores.rpa -- ./app          what a relational query asks (docs/query.md)
   trommel record -q edges.rpa --service 1=./edges.so -- ./app   its messages for queue 1 to a library
   trommel record -- sh -c './app; ./app'         a script, with every process that it starts
+  trommel record --budget 3 -e latency -- ./app   how long loads take, for `trommel latency`
+  trommel record --budget 3 -e address -- ./app   what is accessed, for `trommel replay`
   trommel record --budget 1 -- ./app             short looks, for 1 % of the run: estimates
 
 `trommel record -p PID` takes a process that runs already, and lets it go again.
 The program's input, output, exit status and terminating signal are its own.")]
 pub(crate) struct RecordArgs {
-    /// Events to collect: edge, call, value, type, separated by commas; `none` for the engine alone
+    /// Events to collect: edge, call, value, type, separated by commas; `none` for the engine alone; in
+    /// windows also address and latency (docs/memory.md)
     /// [default: edge,call,value, and with --query none]
     #[arg(short, long, value_name = "KINDS", value_parser = parse_kinds)]
     pub(crate) events: Option<KindSet>,
@@ -287,6 +294,60 @@ pub(crate) struct ValuesArgs {
     /// Write JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Arguments of `latency`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trommel record --budget 3 -e latency -- ./app   estimates, for 3 % of the run
+  trommel latency                                 the 20 loads that lose most cycles
+  trommel latency --json                          all of them, for scripts (docs/json.md)
+
+Cycles lost are those beyond a hit in the first cache, as if nothing else were done meanwhile: an upper
+limit of what can be won (docs/memory.md).")]
+pub(crate) struct MemoryArgs {
+    /// The profile, of windows (--budget, --rate, --window)
+    #[arg(value_name = "FILE", default_value = trommel_store::DEFAULT_FILE)]
+    pub(crate) file: PathBuf,
+
+    /// Entries [default: 20, with --json all]; 0 means all
+    #[arg(long, value_name = "N")]
+    pub(crate) top: Option<usize>,
+
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl MemoryArgs {
+    /// How many entries are wanted; people want so many.
+    pub(crate) fn top(&self, people: usize) -> usize {
+        match (self.top, self.json) {
+            (Some(0), _) | (None, true) => usize::MAX,
+            (Some(n), _) => n,
+            (None, false) => people,
+        }
+    }
+}
+
+/// Arguments of `replay`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trommel record --budget 3 -e address -- ./app   estimates, for 3 % of the run
+  trommel replay                                  the 20 pairs that are met most
+  trommel replay --share 50 --json                what most executions of a load meet, for scripts
+
+What is in a load's way: a store of a part of its bytes (size), one whose address is known late (order),
+one of other bytes 4 KiB, or a multiple of that, away (synonym). See docs/memory.md.")]
+pub(crate) struct ReplayArgs {
+    #[command(flatten)]
+    pub(crate) common: MemoryArgs,
+
+    /// Only pairs that at least this part of the load's executions meet, in percent
+    #[arg(long, value_name = "PCT", default_value = "5", value_parser = parse_share)]
+    pub(crate) share: f64,
 }
 
 /// Arguments of `stream`.
@@ -582,18 +643,21 @@ fn parse_kinds(text: &str) -> Result<KindSet, String> {
     let mut set = KindSet::NONE;
     for name in text.split(',') {
         match name.parse() {
-            Ok(kind @ (Kind::Edge | Kind::Call | Kind::Value | Kind::Type)) => set = set.with(kind),
-            Ok(kind) => {
-                return Err(format!(
-                    "`{kind}` cannot be recorded without a query; use edge, call, value, type or none"
-                ));
+            Ok(Kind::Result) => {
+                return Err(
+                    "`result` cannot be recorded without a query; use edge, call, value, type, none, or in \
+                     windows address and latency"
+                        .into(),
+                );
             }
+            Ok(kind) => set = set.with(kind),
             Err(_) if name == "none" => {
                 return Err("`none` cannot be combined with other events".into());
             }
             Err(_) => {
                 return Err(format!(
-                    "`{name}` is no event; use edge, call, value, type or none, separated by commas"
+                    "`{name}` is no event; use edge, call, value, type or none, in windows also address and latency, \
+                     separated by commas"
                 ));
             }
         }

@@ -172,7 +172,8 @@ pub(crate) fn run(
     Ok((recording, outcome))
 }
 
-fn stress() -> Result<trommel_host::stress::Stress> {
+/// What tests make common.
+pub(crate) fn stress() -> Result<trommel_host::stress::Stress> {
     match std::env::var(STRESS) {
         Ok(text) => {
             trommel_host::stress::parse(&text).map_err(|e| anyhow::anyhow!("{STRESS}: {e}"))

@@ -16,11 +16,13 @@ mod host;
 mod inherited;
 mod json;
 mod lab;
+mod latency;
 mod others;
 mod output;
 mod prefetches;
 mod query;
 mod record;
+mod replay;
 mod report;
 mod run;
 mod services;
@@ -44,6 +46,8 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Report(args) => report::run(&args),
         Command::Values(args) => values::run(&args),
+        Command::Latency(args) => latency::run(&args),
+        Command::Replay(args) => replay::run(&args),
         Command::Stream(args) => stream::run(&args),
         Command::Compress(args) => compress::run(&args),
         Command::Query(args) => query::run(&args.command),

@@ -196,6 +196,8 @@ pub(crate) fn told(profile: &Profile) -> Profile {
         windows: profile.windows.as_ref().map(|windows| Windows {
             pacing: windows.pacing.clone(),
             sites: BTreeMap::new(),
+            pairs: BTreeMap::new(),
+            levels: None,
             ..*windows
         }),
         ..Profile::default()

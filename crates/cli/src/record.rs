@@ -32,6 +32,10 @@ use crate::services;
 /// Windows in a second where only their length is given.
 const USUAL_RATE: f64 = 1000.0;
 
+/// Instructions of a window in which latencies are measured, where nothing is said: what beginning it has displaced in the
+/// first cache is a small part of what it sees.
+const TIMED_WINDOW: u32 = 4096;
+
 /// Events where none are named and no queries are put.
 const USUAL_KINDS: [Kind; 3] = [Kind::Edge, Kind::Call, Kind::Value];
 
@@ -53,6 +57,9 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
              opLOAD that collects pc and res1, or record them by a run of their own"
         );
     }
+    let by_windows = args.budget.is_some() || args.rate.is_some() || args.window.is_some();
+    let in_windows = by_windows || host::stress()?.window != 0;
+    check_kinds(kinds, in_windows, !args.only.is_empty())?;
     let (program, arguments) = match args.pid {
         None => {
             let path = std::env::var_os("PATH");
@@ -66,12 +73,12 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         trommel_store::check_destination(stream)?;
     }
     let stream = args.stream.clone();
-    let by_windows = args.budget.is_some() || args.rate.is_some() || args.window.is_some();
+    let timed = kinds.has(Kind::Latency).then_some(TIMED_WINDOW);
     let sampling = by_windows.then(|| Sampling {
         // Where rate or length is given and no budget, that is what is wanted, whatever it costs.
         budget: args.budget.unwrap_or(0.0),
         rate: args.rate.or(args.budget.is_none().then_some(USUAL_RATE)),
-        length: args.window,
+        length: args.window.or(timed),
         skip: args.skip,
     });
     let options = Options {
@@ -106,7 +113,13 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     let stream = stream.filter(|_| recording.stream_whole);
     if !args.quiet {
         if let Some(written) = &written {
-            next_steps(&mut text, &path, written, stream.as_deref())?;
+            next_steps(
+                &mut text,
+                &path,
+                written,
+                stream.as_deref(),
+                shown_by(kinds),
+            )?;
         }
         // In one piece, so that it does not mix with what else is written there.
         let _ = std::io::stderr().write_all(&text);
@@ -120,6 +133,30 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         }
         outcome => Ok(exit::like(outcome)),
     }
+}
+
+/// Checks that the kinds go together, and with how the program is looked at.
+fn check_kinds(kinds: KindSet, in_windows: bool, in_part: bool) -> Result<()> {
+    let memory = [Kind::Address, Kind::Latency];
+    if let Some(kind) = memory
+        .into_iter()
+        .find(|kind| kinds.has(*kind) && !in_windows)
+    {
+        bail!("`{kind}` is recorded in windows only: say what they may cost, as in --budget 3");
+    }
+    if kinds.has(Kind::Latency) && kinds.has(Kind::Value) {
+        bail!(
+            "latency and value do not go together: some values are loaded a second time to be recorded, \
+             and found in the cache then; make two recordings"
+        );
+    }
+    if kinds.has(Kind::Address) && in_part {
+        bail!(
+            "--only does not go with the kind address: what a load meets may have been stored elsewhere; \
+             record all of the program, and look at the part in the report"
+        );
+    }
+    Ok(())
 }
 
 /// The first process, and those that came of it.
@@ -172,11 +209,21 @@ fn save(path: &Path, (first, others): Profiles<'_>) -> (PathBuf, Option<Written>
     }
 }
 
+/// The command that shows what was recorded.
+fn shown_by(kinds: KindSet) -> &'static str {
+    match (kinds.has(Kind::Latency), kinds.has(Kind::Address)) {
+        (true, _) => "latency",
+        (false, true) => "replay",
+        (false, false) => "report",
+    }
+}
+
 fn next_steps(
     out: &mut impl Write,
     path: &Path,
     written: &Written,
     stream: Option<&Path>,
+    command: &str,
 ) -> std::io::Result<()> {
     let shown = output::printable(&path.display().to_string());
     let old = written
@@ -203,7 +250,7 @@ fn next_steps(
             output::command_line(&[path.as_os_str().as_encoded_bytes().to_vec()])
         ),
     };
-    writeln!(out, "trommel: next: trommel report{argument}")
+    writeln!(out, "trommel: next: trommel {command}{argument}")
 }
 
 #[cfg(test)]
@@ -231,7 +278,7 @@ mod tests {
             old: Some("x.data.old".into()),
         };
         let mut text = Vec::new();
-        next_steps(&mut text, Path::new("my x.data"), &written, None).expect("memory");
+        next_steps(&mut text, Path::new("my x.data"), &written, None, "report").expect("memory");
         let text = String::from_utf8(text).expect("UTF-8");
         assert!(
             text.contains("1 234 bytes") && text.contains("x.data.old"),

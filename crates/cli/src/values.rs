@@ -219,7 +219,7 @@ fn text(
 }
 
 /// In three digits.
-fn cycles(number: f64) -> String {
+pub(crate) fn cycles(number: f64) -> String {
     match number {
         n if n >= 1e9 => format!("{:.2}G", n / 1e9),
         n if n >= 1e6 => format!("{:.1}M", n / 1e6),
@@ -277,7 +277,8 @@ fn json(
     json.finish()
 }
 
-fn modules(profile: &Profile) -> impl Iterator<Item = &Module> {
+/// In the order of their numbers.
+pub(crate) fn modules(profile: &Profile) -> impl Iterator<Item = &Module> {
     let mut all: Vec<&Module> = profile.modules.iter().collect();
     all.sort_by_key(|m| Reverse(m.id.0));
     all.into_iter().rev()

@@ -343,9 +343,14 @@ fn wrong_arguments_are_explained() {
         &["jumps", "edge, call, value, type"],
     );
     dir.refused(
-        &["record", "-e", "latency", "--", "true"],
+        &["record", "-e", "result", "--", "true"],
         2,
-        &["latency", "query"],
+        &["result", "query"],
+    );
+    dir.refused(
+        &["record", "-e", "latency", "--", "true"],
+        1,
+        &["latency", "windows", "--budget"],
     );
     dir.refused(
         &["record", "--only", "20-10", "--", "true"],

@@ -35,10 +35,12 @@ const CARGO: [&str; 20] = [
     "cargo bench -p trommel-runtime",
 ];
 
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 13] = [
     "record",
     "report",
     "values",
+    "latency",
+    "replay",
     "stream",
     "compress",
     "query",

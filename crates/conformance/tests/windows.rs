@@ -2,7 +2,9 @@
 //! time, and native in between (the stress option `window=N`).
 //!
 //! * `same …`: each program of `tests/programs` behaves as natively. `TROMMEL_WINDOWS=64,1024` gives the
-//!   lengths of windows; natively and with one mix of events.
+//!   lengths of windows; natively and with two mixes of events.
+//! * `state …`: random instruction sequences end in the same registers, flags and memory, on an alternate stack: signals change
+//!   what is below the stack pointer.
 //! * `exact …`: each window of a program that does the same again and again, of which one turn is
 //!   single-stepped, goes exactly as far as it says.
 //! * `part …`: what is counted in windows is part of what the whole run counts.
@@ -18,6 +20,7 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Trial};
 use trommel_conformance::counts::{Counts, Transfers};
 use trommel_conformance::exec::{Job, Outcome, Scratch, cache_dir, trommel, workspace};
+use trommel_conformance::generate::{Features, build, program, seeds};
 use trommel_conformance::program::{Variant, all, compile};
 use trommel_conformance::stepper;
 
@@ -25,6 +28,8 @@ use trommel_conformance::stepper;
 const EXACT: [u32; 14] = [
     1, 2, 3, 7, 15, 16, 17, 31, 64, 100, 1000, 4095, 4096, 20_000,
 ];
+/// What is collected: latencies do not go with values.
+const MIXES: [&str; 2] = ["edge,call,value,type", "edge,call,type,address,latency"];
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn main() {
@@ -51,6 +56,11 @@ fn main() {
                 }));
             }
         }
+    }
+    for seed in seeds().take(3) {
+        trials.push(Trial::test(format!("state {seed}"), move || {
+            Ok(state(seed)?)
+        }));
     }
     for length in EXACT {
         for fault in [false, true] {
@@ -108,10 +118,51 @@ fn same(variant: &Variant, run: &[String], stress: &str) -> Result<(), String> {
     // Natively too: programs look at their environment.
     job.env.push(("TROMMEL_STRESS".into(), stress.into()));
     let native = job.native(LIMIT).map_err(|e| e.to_string())?;
-    let seen = job
-        .record(bin(), "edge,call,value,type", &scratch.path("data"), LIMIT)
-        .map_err(|e| e.to_string())?;
-    told(native).compare(&told(seen))
+    let native = told(native);
+    for mix in MIXES {
+        let seen = job
+            .record(bin(), mix, &scratch.path("data"), LIMIT)
+            .map_err(|e| e.to_string())?;
+        native
+            .compare(&told(seen))
+            .map_err(|differs| format!("{mix}: {differs}"))?;
+    }
+    Ok(())
+}
+
+fn state(seed: u64) -> Result<(), String> {
+    const EACH: u64 = 500;
+    let text = program(seed, EACH, Features::here());
+    let binary = build("sequences", seed, &text, include_str!("../src/driver.c"))?;
+    let dir = cache_dir().join("windows");
+    std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
+    let alternate = dir.join(format!("alternate{seed}.so"));
+    let source = workspace().join("tests/windows/alternate.c");
+    compile(
+        &source,
+        &["-shared", "-fPIC"].map(str::to_owned),
+        &alternate,
+    )?;
+    let alternate = std::fs::canonicalize(alternate).map_err(|e| e.to_string())?;
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let mut job = Job::new([binary], scratch.dir());
+    job.argv.push(seed.to_string().into());
+    job.env.push(("LD_PRELOAD".into(), alternate.into()));
+    let native = job.native(LIMIT).map_err(|e| e.to_string())?;
+    for (mix, window) in MIXES
+        .into_iter()
+        .zip(["pace=100,window=300", "pace=100,window=60000"])
+    {
+        let mut job = job.clone();
+        job.env.push(("TROMMEL_STRESS".into(), window.into()));
+        let seen = job
+            .record(bin(), mix, &scratch.path("data"), LIMIT)
+            .map_err(|e| e.to_string())?;
+        native
+            .compare(&seen)
+            .map_err(|differs| format!("{mix}: {differs}"))?;
+    }
+    Ok(())
 }
 
 /// The signal of windows is ignored in programs that `posix_spawn` starts, and not in those that they

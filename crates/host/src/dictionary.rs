@@ -8,7 +8,7 @@
 
 use rustc_hash::FxHashMap;
 use trommel_profile::Site;
-use trommel_queue::dict::{Event, TargetPc};
+use trommel_queue::dict::{Event, MAX_INSTRUCTION, TargetPc};
 use trommel_tuple::{Kind, Place, Tuple};
 
 use crate::exact::UNSELECTED;
@@ -27,6 +27,30 @@ pub enum Step {
     Unselected,
     /// Not selected, and a word of the record belongs to it.
     UnselectedWord,
+    /// An instruction, by its number in [`Dictionary::instructions`].
+    Instruction(u32),
+}
+
+/// An instruction that is executed in windows.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Instruction {
+    /// Where it is.
+    pub place: Place,
+    pc: u64,
+    len: u8,
+    bytes: [u8; MAX_INSTRUCTION],
+}
+
+impl Instruction {
+    /// Where it was when it was executed.
+    pub const fn pc(&self) -> u64 {
+        self.pc
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len).min(MAX_INSTRUCTION)]
+    }
 }
 
 /// A path that was met.
@@ -66,6 +90,9 @@ pub struct Dictionary {
     table_of: FxHashMap<(Kind, Place), u32>,
     /// The table of each word of each block.
     pub tables: Vec<u32>,
+    /// The instructions met.
+    pub instructions: Vec<Instruction>,
+    instruction_at: FxHashMap<Instruction, u32>,
     selection: Selection,
     blocks: Vec<Block>,
     block_at: FxHashMap<u32, u32>,
@@ -81,6 +108,8 @@ impl Dictionary {
             dynamic: Vec::new(),
             table_of: FxHashMap::default(),
             tables: Vec::new(),
+            instructions: Vec::new(),
+            instruction_at: FxHashMap::default(),
             selection,
             blocks: Vec::new(),
             block_at: FxHashMap::default(),
@@ -190,7 +219,7 @@ impl Dictionary {
                     self.tables.push(table);
                 }
                 Step::UnselectedWord => self.tables.push(UNSELECTED),
-                Step::Static(..) | Step::Unselected => {}
+                Step::Static(..) | Step::Unselected | Step::Instruction(_) => {}
             }
             self.steps.push(step);
         }
@@ -210,9 +239,20 @@ impl Dictionary {
             Event::Branch { pc, .. }
             | Event::Call { pc, .. }
             | Event::Indirect { pc, .. }
-            | Event::Dynamic { pc, .. } => pc,
+            | Event::Dynamic { pc, .. }
+            | Event::Instruction { pc, .. } => pc,
         };
         let place = self.modules.place(pc);
+        // Whatever is selected: what lies between counts too.
+        if let Event::Instruction { len, bytes, .. } = *event {
+            let pc = pc.0;
+            return Step::Instruction(self.instruction(Instruction {
+                place,
+                pc,
+                len,
+                bytes,
+            }));
+        }
         if !self.selection.has(place, &self.modules.list) {
             return match event.is_dynamic() {
                 true => Step::UnselectedWord,
@@ -257,6 +297,17 @@ impl Dictionary {
                 }
                 Step::Dynamic(kind, place)
             }
+            Event::Instruction { .. } => Step::Unselected,
         }
+    }
+
+    /// The number of an instruction.
+    fn instruction(&mut self, instruction: Instruction) -> u32 {
+        let next = self.instructions.len() as u32;
+        let number = *self.instruction_at.entry(instruction).or_insert(next);
+        if number == next {
+            self.instructions.push(instruction);
+        }
+        number
     }
 }

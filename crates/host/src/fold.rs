@@ -33,6 +33,7 @@ use std::rc::Rc;
 
 use trommel_compress::{Level, Spec};
 use trommel_profile::accuracy::PerKind;
+use trommel_profile::memory::Levels;
 use trommel_profile::queries::Queries;
 use trommel_profile::sampled::Windows;
 use trommel_profile::{KindProfile, Site, Thread};
@@ -172,9 +173,9 @@ impl Folder {
         }
     }
 
-    /// All records are of windows with marks; `cycle`: nanoseconds of one.
-    pub fn of_windows(mut self, cycle: f64) -> Self {
-        self.windowed = Some(Windowed::new(cycle));
+    /// All records are of windows with marks; `cycle`: nanoseconds of one. `levels`: by what latencies are told apart.
+    pub fn of_windows(mut self, cycle: f64, levels: Option<Levels>) -> Self {
+        self.windowed = Some(Windowed::new(cycle, levels));
         self
     }
 
@@ -557,7 +558,7 @@ impl Folder {
                         words.next();
                         continue;
                     }
-                    Step::Unselected => continue,
+                    Step::Unselected | Step::Instruction(_) => continue,
                 };
                 if path.message {
                     let about = ordered.number(kind, tuple);

@@ -22,6 +22,8 @@
 //! | [`pacer`] | signals that begin windows |
 //! | [`toll`] | what such a signal costs |
 //! | [`sampling`] | how many windows a budget allows |
+//! | [`conflicts`] | what windows tell of stores and loads in each other's way |
+//! | [`levels`] | how long loads take on this machine |
 //! | [`windows`] | those of one process |
 //! | [`relatives`] | processes that are forked between windows |
 //! | [`stress`] | options for tests |
@@ -41,6 +43,7 @@
 pub mod attach;
 pub mod audit;
 pub mod bell;
+pub mod conflicts;
 pub mod detach;
 pub mod dictionary;
 pub mod exact;
@@ -53,6 +56,7 @@ pub mod inject;
 pub mod interrupt;
 pub mod keeper;
 pub mod launch;
+pub mod levels;
 pub mod memory;
 pub mod modules;
 pub mod only;

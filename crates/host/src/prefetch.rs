@@ -108,6 +108,7 @@ pub fn question() -> Question {
     Question {
         program: assembly.map_or_else(|_| unreachable!("checked by a test"), |a| a.program),
         seed: SEED,
+        rehearsed: false,
     }
 }
 

@@ -32,6 +32,7 @@ use std::time::{Duration, Instant};
 use nix::unistd::Pid;
 use trommel_compress::Strata;
 use trommel_profile::Profile;
+use trommel_profile::memory::Levels;
 use trommel_queue::{Request, State, Unfollowed};
 use trommel_symbol::Files;
 use trommel_tuple::Kind;
@@ -43,6 +44,7 @@ use crate::fold::{Folder, is_exact};
 use crate::follow::{self, Change};
 use crate::inject::Kept;
 use crate::launch::Ended;
+use crate::levels;
 use crate::memory::{self, Budget};
 use crate::modules::Images;
 use crate::only::Selection;
@@ -108,6 +110,8 @@ pub struct Session<'a> {
     ended: Option<(Ended, Instant)>,
     /// What a signal that begins a window costs, where there are any within a budget.
     toll: Option<Toll>,
+    /// By what latencies are told apart, where they are wanted.
+    levels: Option<Levels>,
     /// Processes that are forked between windows.
     relatives: Relatives,
     /// Our CPU time when the run began.
@@ -191,6 +195,9 @@ impl<'a> Session<'a> {
             (false, true) => Wanted::Misses,
             (false, false) => Wanted::Nothing,
         };
+        let timed = toll.filter(|_| options.kinds.has(Kind::Latency));
+        // Before the account of what the run costs begins.
+        let levels = timed.map(|toll| levels::measure(toll.cycle));
         Ok(Self {
             options,
             notice,
@@ -227,6 +234,7 @@ impl<'a> Session<'a> {
             main: None,
             ended: None,
             toll,
+            levels,
             relatives: Relatives::default(),
             host_before: host_cpu(),
             limited: false,
@@ -309,7 +317,7 @@ impl<'a> Session<'a> {
         let windows = self.windows(identity.pid, first);
         self.relatives.has_begun(identity.pid);
         if let Some(toll) = self.toll {
-            folder = folder.of_windows(toll.cycle);
+            folder = folder.of_windows(toll.cycle, self.levels.clone());
         }
         let process = Process::new(identity, shared, folder, first, series, audit, windows);
         self.processes.push((self.started, process));

@@ -540,7 +540,7 @@ impl Shared {
                 0
             }
         };
-        [word(0), word(1)]
+        std::array::from_fn(word)
     }
 
     /// The header of a path, and the event of its exit, if that has one.

@@ -42,6 +42,8 @@ mod stratified_10;
 mod stratified_11;
 mod tables;
 mod thinning;
+mod values_fig1;
+mod values_table1;
 mod variants;
 
 use crate::Lab;
@@ -59,6 +61,8 @@ pub enum Paper {
     Dynamo,
     /// *Relational Profiling* (seed 004).
     Relational,
+    /// Value sampling (seed 003).
+    Values,
     /// Our own questions.
     Ours,
 }
@@ -71,6 +75,7 @@ impl Paper {
             Self::MultiHash => "Multi-hash",
             Self::Dynamo => "Dynamo",
             Self::Relational => "Relational profiling",
+            Self::Values => "Value sampling",
             Self::Ours => "Beyond the papers",
         }
     }
@@ -92,7 +97,7 @@ pub struct Experiment {
 }
 
 /// All experiments, in the order of the papers.
-pub static EXPERIMENTS: [Experiment; 35] = [
+pub static EXPERIMENTS: [Experiment; 37] = [
     stratified_04::EXPERIMENT,
     stratified_07::EXPERIMENT,
     stratified_08::EXPERIMENT,
@@ -123,6 +128,8 @@ pub static EXPERIMENTS: [Experiment; 35] = [
     rpa_cpi::EXPERIMENT,
     rpa_interrupts::EXPERIMENT,
     rpa_decisions::EXPERIMENT,
+    values_fig1::EXPERIMENT,
+    values_table1::EXPERIMENT,
     adaptive::EXPERIMENT,
     sketches::EXPERIMENT,
     thinning::EXPERIMENT,

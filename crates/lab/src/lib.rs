@@ -16,6 +16,7 @@
 
 mod experiments;
 mod findings;
+mod latencies;
 mod machines;
 mod plan;
 pub mod plot;

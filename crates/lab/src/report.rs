@@ -113,6 +113,7 @@ fn text(lab: &Lab<'_>, done: &[(&'static Experiment, Findings)]) -> String {
         Paper::MultiHash,
         Paper::Dynamo,
         Paper::Relational,
+        Paper::Values,
         Paper::Ours,
     ] {
         let _ = writeln!(out, "\n## {}", paper.title());
@@ -203,6 +204,7 @@ fn html(lab: &Lab<'_>, done: &[(&'static Experiment, Findings)]) -> String {
         Paper::MultiHash,
         Paper::Dynamo,
         Paper::Relational,
+        Paper::Values,
         Paper::Ours,
     ] {
         let mut of_paper = done.iter().filter(|(e, _)| e.paper == paper).peekable();

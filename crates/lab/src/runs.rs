@@ -31,13 +31,21 @@ pub(crate) struct Subject {
     command: Vec<PathBuf>,
 }
 
+impl Subject {
+    /// The program and its arguments.
+    pub(crate) fn command(&self) -> &[PathBuf] {
+        &self.command
+    }
+}
+
 /// A program in C.
 pub(crate) struct Kernel {
     /// As figures name it.
     pub(crate) name: &'static str,
-    source: &'static str,
+    /// The program.
+    pub(crate) source: &'static str,
     /// Its argument: as much work as takes half a second at -O2.
-    work: u32,
+    pub(crate) work: u32,
 }
 
 /// The programs in C.

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use trommel_tuple::{Kind, ModuleId, Place};
 
+use crate::memory::Pair;
 use crate::{KindProfile, Module, Profile, Run, Site, Threads};
 
 /// How the modules of one profile are numbered in another.
@@ -75,6 +76,14 @@ impl Merged {
                     let place = renumbered.place(place);
                     all.entry(place).or_default().add(&sampled);
                 }
+            }
+            for (pair, sampled) in windows.pairs {
+                let pair = Pair {
+                    store: renumbered.place(pair.store),
+                    load: renumbered.place(pair.load),
+                    ..pair
+                };
+                sums.pairs.entry(pair).or_default().add(&sampled);
             }
         }
         if let Some(queries) = other.queries {

@@ -25,6 +25,7 @@ use std::collections::BTreeMap;
 use trommel_tuple::{Kind, Place};
 
 use crate::confidence::Limits;
+use crate::memory::{Levels, Pair};
 
 /// How windows were taken, and what that cost. Times are in nanoseconds.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -67,6 +68,10 @@ pub struct Windows {
     pub pacing: String,
     /// Of each instruction.
     pub sites: BTreeMap<Kind, BTreeMap<Place, Sampled>>,
+    /// Pairs of accesses that are in each other's way, and how often they were.
+    pub pairs: BTreeMap<Pair, Sampled>,
+    /// By what latencies are told apart, where they were measured.
+    pub levels: Option<Levels>,
 }
 
 /// What is known of the samples at one instruction.
@@ -128,6 +133,10 @@ impl Windows {
             (&mut self.covered, other.covered),
         ] {
             *sum = sum.saturating_add(more);
+        }
+        // Measured once for all.
+        if self.levels.is_none() {
+            self.levels.clone_from(&other.levels);
         }
         // They ran side by side, beside one host.
         self.wall = self.wall.max(other.wall);

@@ -26,6 +26,7 @@
 //! | [`record`], [`engine`] | records and the reference interpreter |
 //! | [`throttle`] | rates for `every auto` |
 //! | [`x86`], [`observe`] | the class of an x86-64 instruction; where its operands and results are |
+//! | [`access`] | what memory one accesses, and how data goes through it |
 //!
 //! The language, the encoding and their reasons are described for users in `docs/query.md`.
 //!
@@ -44,6 +45,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod access;
 pub mod assemble;
 pub mod ast;
 mod check;

@@ -11,7 +11,7 @@
 //!
 //! Words are `u64`. A block is a header word (`events`) followed by its events; a path is a header
 //! word (`block`, `events`, `tail`, `message`) followed by its tail event, if there is one. An event is
-//! one word, two for those with a static address.
+//! one word, two for those with a static address, three for an instruction.
 
 use trommel_tuple::Kind;
 
@@ -57,7 +57,20 @@ pub enum Event {
         /// The instruction.
         pc: TargetPc,
     },
+    /// An instruction that was executed, whatever it is: where accesses to memory are recorded, what lies
+    /// between them tells how they depend on each other. It is no event of the program's.
+    Instruction {
+        /// Where it is.
+        pc: TargetPc,
+        /// How many bytes it has.
+        len: u8,
+        /// These, and zeros.
+        bytes: [u8; MAX_INSTRUCTION],
+    },
 }
+
+/// Bytes of an instruction at most.
+pub const MAX_INSTRUCTION: usize = 15;
 
 const PC_BITS: u32 = 48;
 const PC_MASK: u64 = (1 << PC_BITS) - 1;
@@ -66,15 +79,16 @@ const TAG_NOT_TAKEN: u64 = 2;
 const TAG_CALL: u64 = 3;
 const TAG_DYNAMIC: u64 = 4;
 const TAG_INDIRECT: u64 = 5;
+const TAG_INSTRUCTION: u64 = 6;
 
 /// Events a block has at most.
 pub const MAX_BLOCK_EVENTS: usize = 1 << 10;
 
 /// Words an event takes at most.
-pub const MAX_EVENT_WORDS: usize = 2;
+pub const MAX_EVENT_WORDS: usize = 3;
 
 impl Event {
-    /// The event as words; the second is meaningful when the count is 2.
+    /// The event as words, and how many of them are meaningful.
     pub fn encode(&self) -> ([u64; MAX_EVENT_WORDS], usize) {
         let head =
             |tag: u64, extra: u8, pc: TargetPc| tag << 60 | u64::from(extra) << 52 | pc.0 & PC_MASK;
@@ -86,13 +100,20 @@ impl Event {
                 taken,
             } => {
                 let tag = if taken { TAG_TAKEN } else { TAG_NOT_TAKEN };
-                ([head(tag, len, pc), target.0], 2)
+                ([head(tag, len, pc), target.0, 0], 2)
             }
-            Self::Call { pc, target } => ([head(TAG_CALL, 0, pc), target.0], 2),
+            Self::Call { pc, target } => ([head(TAG_CALL, 0, pc), target.0, 0], 2),
             Self::Indirect { pc, target, call } => {
-                ([head(TAG_INDIRECT, call.into(), pc), target.0], 2)
+                ([head(TAG_INDIRECT, call.into(), pc), target.0, 0], 2)
             }
-            Self::Dynamic { kind, pc } => ([head(TAG_DYNAMIC, kind as u8, pc), 0], 1),
+            Self::Dynamic { kind, pc } => ([head(TAG_DYNAMIC, kind as u8, pc), 0, 0], 1),
+            Self::Instruction { pc, len, bytes } => {
+                let mut all = [0; 16];
+                all[..MAX_INSTRUCTION].copy_from_slice(&bytes);
+                let both = u128::from_le_bytes(all);
+                let head = head(TAG_INSTRUCTION, len, pc);
+                ([head, both as u64, (both >> 64) as u64], 3)
+            }
         }
     }
 
@@ -138,6 +159,12 @@ impl Event {
                 },
                 1,
             ),
+            TAG_INSTRUCTION => {
+                let both = u128::from(*words.get(1)?) | u128::from(*words.get(2)?) << 64;
+                let bytes = *both.to_le_bytes().first_chunk()?;
+                let len = extra.min(MAX_INSTRUCTION as u8);
+                (Self::Instruction { pc, len, bytes }, 3)
+            }
             _ => return None,
         })
     }
@@ -215,6 +242,11 @@ mod tests {
             Event::Dynamic {
                 kind: Kind::Type,
                 pc,
+            },
+            Event::Instruction {
+                pc,
+                len: 15,
+                bytes: *b"fifteen bytes.\xff",
             },
         ] {
             let (words, n) = event.encode();

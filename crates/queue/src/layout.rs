@@ -14,7 +14,7 @@ use crate::work::Work;
 /// "TROMMELQ", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TROMMELQ");
 /// Changes with every change to this file.
-pub const LAYOUT_VERSION: u32 = 14;
+pub const LAYOUT_VERSION: u32 = 15;
 
 /// Bytes of one chunk. The full test of generated code depends on it being 64 KiB.
 pub const CHUNK: usize = 1 << 16;
@@ -432,8 +432,10 @@ pub struct Windows {
 }
 
 /// In place of a path number: what the thread has recorded since the last [`END_MARK`] was passed only, and
-/// the window proper begins. No words follow.
+/// the window proper begins. [`CAPTURE_WORDS`] 64-bit words follow: cycles that looking at a load takes, where latencies are wanted.
 pub const CAPTURE_MARK: u32 = u32::MAX - 1;
+/// See [`CAPTURE_MARK`].
+pub const CAPTURE_WORDS: usize = 1;
 /// In place of a path number: the window has ended. [`END_WORDS`] 64-bit words follow: instructions executed since the
 /// [`CAPTURE_MARK`], and those that were wanted.
 pub const END_MARK: u32 = u32::MAX;

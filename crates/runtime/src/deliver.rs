@@ -188,8 +188,11 @@ impl Shared {
     fn put_event(&mut self, event: Event) {
         let (words, n) = event.encode();
         self.put(self.words, words[0]);
-        if n == 2 {
+        if n > 1 {
             self.put(self.words + 1, words[1]);
+        }
+        if n > 2 {
+            self.put(self.words + 2, words[2]);
         }
         self.words += n as u64;
     }

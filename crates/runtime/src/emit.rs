@@ -239,6 +239,12 @@ impl<'a> Code<'a> {
         self.base_disp(reg.0, base, disp);
     }
 
+    /// `mov [base + disp], reg` (32 bits)
+    pub fn store_32(&mut self, base: Reg, disp: i32, reg: Reg) {
+        self.raw(&[0x40 | (reg.high() as u8) << 2 | base.high() as u8, 0x89]);
+        self.base_disp(reg.0, base, disp);
+    }
+
     /// `mov dword [base + disp], imm`
     pub fn store_imm32(&mut self, base: Reg, disp: i32, imm: u32) {
         if base.high() {
@@ -277,43 +283,46 @@ impl<'a> Code<'a> {
 
     /// Loads 1, 2, 4 or 8 bytes of a memory operand, zero-extended.
     pub fn load_mem(&mut self, to: Reg, size: u8, mem: &Mem) {
-        self.prefixes(to, size == 8, mem);
-        self.load_opcode(size);
-        self.operand(to, mem);
+        self.segment(mem);
+        self.operand_form(to, size == 8, mem, |code| code.load_opcode(size));
     }
 
     /// `prefetcht0 mem`, or `prefetchw mem`
     pub fn prefetch(&mut self, written: bool, mem: &Mem) {
         // In place of a register, which of the instructions of this opcode is meant.
         const FIRST: Reg = Reg(1);
-        self.prefixes(FIRST, false, mem);
-        match written {
-            false => self.raw(&[0x0f, 0x18]),
-            true => self.raw(&[0x0f, 0x0d]),
-        }
-        self.operand(FIRST, mem);
+        let opcode = if written { 0x0d } else { 0x18 };
+        self.segment(mem);
+        self.operand_form(FIRST, false, mem, |code| code.raw(&[0x0f, opcode]));
     }
 
-    /// The prefixes of an instruction with a register and an operand in memory.
-    fn prefixes(&mut self, to: Reg, wide: bool, mem: &Mem) {
+    /// The prefix that says what an operand is relative to.
+    fn segment(&mut self, mem: &Mem) {
         if mem.fs {
             self.raw(&[0x64]);
         }
+    }
+
+    /// `lea to, mem`: its address, without the segment's base.
+    pub fn lea_mem(&mut self, to: Reg, mem: &Mem) {
+        self.operand_form(to, true, mem, |code| code.raw(&[0x8d]));
+    }
+
+    /// An instruction with a register, of 64 bits if `wide`, and a memory operand.
+    fn operand_form(&mut self, to: Reg, wide: bool, mem: &Mem, opcode: impl FnOnce(&mut Self)) {
         if mem.short {
             self.raw(&[0x67]);
         }
-        let index = mem.index.is_some_and(|(r, _)| r.high());
-        let base = mem.base.is_some_and(Reg::high);
-        let rex = (wide as u8) << 3 | (to.high() as u8) << 2 | (index as u8) << 1 | (base as u8);
+        let index = mem.index.map_or(Reg::RSP, |(r, _)| r);
+        let base = mem.base.unwrap_or(Reg::RBP);
+        let rex = (wide as u8 * 8)
+            | (to.high() as u8) << 2
+            | (index.high() as u8) << 1
+            | (mem.base.is_some() && base.high()) as u8;
         if rex != 0 {
             self.raw(&[0x40 | rex]);
         }
-    }
-
-    /// Behind the opcode, a register and an operand in memory.
-    fn operand(&mut self, to: Reg, mem: &Mem) {
-        let index = mem.index.map_or(Reg::RSP, |(r, _)| r);
-        let base = mem.base.unwrap_or(Reg::RBP);
+        opcode(self);
         let small = i8::try_from(mem.disp).ok().filter(|_| mem.base.is_some());
         let mode = match (mem.base, small) {
             (None, _) => 0,
@@ -413,6 +422,15 @@ impl<'a> Code<'a> {
         const LINE: usize = 32;
         let at = self.at(self.len).0 as usize % LINE;
         if at != 0 && at + len >= LINE {
+            self.do_nothing(LINE - at);
+        }
+    }
+
+    /// Makes room so that the next `len` bytes are in one line of the instruction cache, or begin one.
+    pub fn keep_in_line(&mut self, len: usize) {
+        const LINE: usize = 64;
+        let at = self.at(self.len).0 as usize % LINE;
+        if at != 0 && at + len > LINE {
             self.do_nothing(LINE - at);
         }
     }

@@ -55,6 +55,7 @@
 //! * `rcx` is free at `syscall`, which overwrites it.
 #![allow(unsafe_code)] // reason: reads the app's code, writes to the cache.
 
+mod accesses;
 mod counts;
 mod exits;
 mod flags;
@@ -75,11 +76,13 @@ mod values;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
+pub use accesses::MOST_WORDS;
 pub use exits::{pair_check, tag_check};
 pub use jumps::wants_whole_jumps;
 pub use made::{prepare, with_keys_lifted};
 pub use persisted::AHEAD;
 
+use trommel_query::access::Accesses;
 use trommel_queue::MAX_VALUES;
 use trommel_queue::dict::{Event, TargetPc};
 use trommel_tuple::{Kind, KindSet};
@@ -168,7 +171,9 @@ pub struct Config {
 impl Config {
     /// Whether operands are looked at, not just branches.
     fn wants_values(&self) -> bool {
-        self.kinds.has(Kind::Value) || self.kinds.has(Kind::Type)
+        [Kind::Value, Kind::Type, Kind::Address, Kind::Latency]
+            .into_iter()
+            .any(|kind| self.kinds.has(kind))
     }
 }
 
@@ -204,6 +209,8 @@ pub struct Translator {
     /// As many as a fragment has at most; the first `count` are of the fragment being made.
     insns: Vec<Insn>,
     count: usize,
+    /// What each of them accesses, where that is recorded.
+    accesses: Vec<Accesses>,
     /// Where the fragment being made will be, and its stubs.
     code: Code<'static>,
     stubs: Code<'static>,
@@ -321,6 +328,7 @@ impl Translator {
             brief_until,
             insns: alloc::vec![Insn::plain(); config.max_insns],
             count: 0,
+            accesses: alloc::vec![Accesses::default(); config.max_insns],
             code: Code::new(CachePc(0), &mut []),
             stubs: Code::new(CachePc(0), &mut []),
             tails: Vec::with_capacity(MAX_INSNS),
@@ -475,9 +483,8 @@ impl Translator {
         let mut used_all = 0u16;
         let mut pc = app;
         let mut needs_register = false;
-        // Where events are counted, flags are parked in it.
         let counted = self.counts_values();
-        let kept = if counted { Reg::RAX.bit() } else { 0 };
+        let kept = self.config.kept(counted);
         let mut reader: Option<Reader<'_>> = None;
         let end = loop {
             let n = self.count;
@@ -528,11 +535,15 @@ impl Translator {
                 }
                 break Some(pc);
             }
-            if !self.config.kinds.has(Kind::Value) {
+            if ![Kind::Value, Kind::Latency]
+                .into_iter()
+                .any(|kind| self.config.kinds.has(kind))
+            {
                 insn.load = None;
             }
             if self.config.wants_values() {
-                let room = counted || values + 3 <= MAX_VALUES;
+                // Beside its own words the target of an indirect branch.
+                let room = counted || values + MOST_WORDS < MAX_VALUES;
                 if !room || stealable(used_all | insn.used | kept).is_none() {
                     if n == 0 {
                         return Err(Refusal::Native);
@@ -543,8 +554,9 @@ impl Translator {
                 let types = self.config.kinds.has(Kind::Type)
                     && insn.class == Class::CallIndirect
                     && insn.method_table().is_some();
-                values += usize::from(insn.load.is_some()) + usize::from(types);
-                needs_register |= insn.load.is_some() || types;
+                let loads = insn.load.is_some() && self.config.kinds.has(Kind::Value);
+                values += usize::from(loads) + usize::from(types);
+                needs_register |= loads || types;
             }
             let insn = *insn;
             // Told where it leads before it can be recorded: the host may fold that record before code
@@ -554,6 +566,9 @@ impl Translator {
             {
                 return Err(Refusal::Unnamed);
             }
+            let words = self.list_accesses(n, site.shared);
+            values += words;
+            needs_register |= words != 0;
             if !self.samples() {
                 self.config
                     .list_events(&insn, self.pairs, !counted, site.shared);

@@ -70,9 +70,11 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use linux_raw_sys::general as nr;
 use trommel_queue::{
-    CAPTURE_MARK, CHUNK, END_MARK, END_WORDS, FULL_WINDOW, LAST_WINDOWS, MAX_RECORD, MAX_SKIP,
-    MAX_WINDOW, State, WINDOW_SIGNAL,
+    CAPTURE_MARK, CAPTURE_WORDS, CHUNK, END_MARK, END_WORDS, FULL_WINDOW, LAST_WINDOWS, MAX_RECORD,
+    MAX_SKIP, MAX_WINDOW, State, WINDOW_SIGNAL,
 };
+
+use trommel_tuple::{Kind, KindSet};
 
 use crate::arch;
 use crate::area::Context;
@@ -85,7 +87,7 @@ use crate::region::Range;
 use crate::signal::{self, Info, Pending, Ucontext};
 use crate::sys;
 use crate::thread::{Process, Thread, copied};
-use crate::translate::{Refusal, Shape};
+use crate::translate::{MOST_WORDS, Refusal, Shape};
 
 /// Instructions of the longest fragment.
 pub const LONGEST: usize = 16;
@@ -96,8 +98,8 @@ const PARTS: u8 = 3;
 const BEYOND: u64 = 256 - LONGEST as u64;
 const _: () = assert!(MAX_WINDOW as u64 + BEYOND < 1 << 16 && 1 << PARTS < LONGEST);
 
-/// Bytes that an instruction records at most, two words and its path.
-const RECORDED: u64 = 20;
+/// Bytes that an instruction records at most, its words and its path.
+const RECORDED: u64 = 4 + 8 * MOST_WORDS as u64;
 /// Room for what is passed and the mark behind it, so that no mark fills a chunk but the last of a window.
 const ROOM: u64 = MAX_SKIP as u64 * RECORDED + MAX_RECORD as u64;
 const _: () = assert!(4 + 8 * END_WORDS <= FULL_WINDOW && ROOM < CHUNK as u64 / 2);
@@ -590,7 +592,13 @@ fn begins(thread: &mut Thread, context: &mut Context) -> bool {
     }
     window.phase = Phase::Begun;
     set_left(context, window.length.into());
-    mark(thread, CAPTURE_MARK, &[]);
+    let kinds = thread.process.queue.control().kinds.load(Relaxed);
+    let own = match KindSet::from_bits(kinds as u8).has(Kind::Latency) {
+        true => arch::own_cycles(),
+        false => 0,
+    };
+    let words: [u64; CAPTURE_WORDS] = [own];
+    mark(thread, CAPTURE_MARK, &words);
     true
 }
 

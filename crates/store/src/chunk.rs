@@ -38,10 +38,14 @@ pub(crate) enum Tag {
     Service = 12,
     /// Rows of that service.
     Rows = 13,
+    /// Accesses to memory in each other's way.
+    Pairs = 14,
+    /// By what latencies are told apart.
+    Levels = 15,
 }
 
 impl Tag {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 15] = [
         Self::Head,
         Self::Modules,
         Self::Kind,
@@ -55,6 +59,8 @@ impl Tag {
         Self::Messages,
         Self::Service,
         Self::Rows,
+        Self::Pairs,
+        Self::Levels,
     ];
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use trommel_profile::memory::{Cache, Conflict, Level, Levels, Pair};
 use trommel_profile::queries::{Acted, Count, Queries, Seen, Served, Told};
 use trommel_profile::sampled::{Sampled, Windows};
 use trommel_profile::{Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Site, Thread};
@@ -44,6 +45,8 @@ pub(crate) fn decode(input: impl Read) -> Result<Vec<Profile>, DecodeError> {
             Tag::Messages => messages(&mut cursor, profile),
             Tag::Service => service(&mut cursor, profile),
             Tag::Rows => rows(&mut cursor, profile),
+            Tag::Pairs => pairs(&mut cursor, profile),
+            Tag::Levels => levels(&mut cursor, profile),
             Tag::End => end(&mut cursor, input.number()),
         }
         .map_err(corrupt)?;
@@ -297,17 +300,63 @@ fn sampled(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
             .checked_add(cursor.number()?)
             .ok_or("a place is too large")?;
         before = word;
-        let sampled = Sampled {
-            samples: cursor.number()?,
-            executions: real(cursor)?,
-            variance: real(cursor)?,
-            probability: real(cursor)?,
-        };
+        let sampled = of_samples(cursor)?;
         if sites.insert(Place::from_word(word), sampled).is_some() {
             return Err("the samples of a place are there twice");
         }
     }
     Ok(())
+}
+
+fn of_samples(cursor: &mut Cursor<'_>) -> Inside<Sampled> {
+    Ok(Sampled {
+        samples: cursor.number()?,
+        executions: real(cursor)?,
+        variance: real(cursor)?,
+        probability: real(cursor)?,
+    })
+}
+
+fn pairs(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
+    let windows = profile.windows.as_mut();
+    let windows = windows.ok_or("pairs come before their windows")?;
+    while !cursor.is_empty() {
+        let conflict = Conflict::from_number(cursor.byte()?);
+        let store = cursor.number()?;
+        let pair = Pair {
+            conflict: conflict.ok_or("a conflict that does not exist")?,
+            store: Place::from_word(store),
+            load: Place::from_word(store.wrapping_add_signed(cursor.signed()?)),
+        };
+        let sampled = of_samples(cursor)?;
+        if windows.pairs.insert(pair, sampled).is_some() {
+            return Err("a pair is there twice");
+        }
+    }
+    Ok(())
+}
+
+fn levels(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
+    let windows = profile.windows.as_mut();
+    let windows = windows.ok_or("levels come before their windows")?;
+    let mut levels = Levels {
+        own: cursor.number()?,
+        cycle: real(cursor)?,
+        levels: Vec::new(),
+    };
+    while !cursor.is_empty() {
+        let cache = Cache::from_number(cursor.byte()?);
+        levels.levels.push(Level {
+            cache: cache.ok_or("a level that does not exist")?,
+            typical: cursor.number()?,
+            below: cursor.number()?,
+            mistaken: real(cursor)?,
+        });
+    }
+    match windows.levels.replace(levels) {
+        None => Ok(()),
+        Some(_) => Err("levels are there twice"),
+    }
 }
 
 fn queries(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {

@@ -8,8 +8,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use trommel_profile::memory::Levels;
 use trommel_profile::queries::{Acted, Queries, Served, Told};
-use trommel_profile::sampled::Windows;
+use trommel_profile::sampled::{Sampled, Windows};
 use trommel_profile::{Counted, Origin, Profile, Run, Site, Threads};
 use trommel_tuple::{Kind, Place};
 
@@ -158,6 +159,8 @@ fn windows<W: Write>(windows: &Windows, out: &mut Writer<W>) -> io::Result<()> {
         covered,
         pacing,
         sites,
+        pairs,
+        levels,
     } = windows;
     let mut raw = Vec::new();
     for number in [
@@ -190,10 +193,7 @@ fn windows<W: Write>(windows: &Windows, out: &mut Writer<W>) -> io::Result<()> {
             let word = place.word();
             put(&mut raw, word - before);
             before = word;
-            put(&mut raw, sampled.samples);
-            for real in [sampled.executions, sampled.variance, sampled.probability] {
-                put_real(&mut raw, real);
-            }
+            put_sampled(&mut raw, sampled);
             if is_cut(Tag::Sampled, &mut raw, out)? {
                 before = 0;
             }
@@ -202,7 +202,47 @@ fn windows<W: Write>(windows: &Windows, out: &mut Writer<W>) -> io::Result<()> {
             out.chunk(Tag::Sampled, &raw)?;
         }
     }
-    Ok(())
+    let mut raw = Vec::new();
+    for (pair, sampled) in pairs {
+        raw.push(pair.conflict as u8);
+        put(&mut raw, pair.store.word());
+        put_signed(
+            &mut raw,
+            pair.load.word().wrapping_sub(pair.store.word()) as i64,
+        );
+        put_sampled(&mut raw, sampled);
+        if raw.len() >= TARGET {
+            out.chunk(Tag::Pairs, &raw)?;
+            raw.clear();
+        }
+    }
+    if !raw.is_empty() {
+        out.chunk(Tag::Pairs, &raw)?;
+    }
+    match levels {
+        Some(levels) => out.chunk(Tag::Levels, &self::levels(levels)),
+        None => Ok(()),
+    }
+}
+
+fn levels(levels: &Levels) -> Vec<u8> {
+    let mut raw = Vec::new();
+    put(&mut raw, levels.own);
+    put_real(&mut raw, levels.cycle);
+    for level in &levels.levels {
+        raw.push(level.cache as u8);
+        put(&mut raw, level.typical);
+        put(&mut raw, level.below);
+        put_real(&mut raw, level.mistaken);
+    }
+    raw
+}
+
+fn put_sampled(raw: &mut Vec<u8>, sampled: &Sampled) {
+    put(raw, sampled.samples);
+    for real in [sampled.executions, sampled.variance, sampled.probability] {
+        put_real(raw, real);
+    }
 }
 
 /// Ends a chunk that is long enough, and begins another with its first byte. Whether it was.

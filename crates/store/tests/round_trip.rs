@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use proptest::prelude::*;
+use trommel_profile::memory::{Cache, Conflict, Level, Levels, Pair};
 use trommel_profile::queries::{Acted, Count, Queries, Seen, Served, Told};
 use trommel_profile::sampled::{Sampled, Windows};
 use trommel_profile::{
@@ -50,15 +51,24 @@ fn kind_profile() -> impl Strategy<Value = KindProfile> {
 
 fn windows() -> impl Strategy<Value = Windows> {
     let real = || 0.0..1e18_f64;
-    let sampled = (any::<u64>(), real(), real(), 0.0..=1.0_f64).prop_map(
-        |(samples, executions, variance, probability)| Sampled {
-            samples,
-            executions,
-            variance,
-            probability,
-        },
-    );
-    let sites = prop::collection::btree_map(place(), sampled, 1..20);
+    let sampled = || {
+        (any::<u64>(), real(), real(), 0.0..=1.0_f64).prop_map(
+            |(samples, executions, variance, probability)| Sampled {
+                samples,
+                executions,
+                variance,
+                probability,
+            },
+        )
+    };
+    let conflict = prop::sample::select(Conflict::ALL.to_vec());
+    let pair = (conflict, place(), place()).prop_map(|(conflict, store, load)| Pair {
+        conflict,
+        store,
+        load,
+    });
+    let pairs = prop::collection::btree_map(pair, sampled(), 0..20);
+    let sites = prop::collection::btree_map(place(), sampled(), 1..20);
     let sites = prop::collection::btree_map(prop::sample::select(Kind::ALL.to_vec()), sites, 0..4);
     (
         any::<[u64; 14]>(),
@@ -67,28 +77,51 @@ fn windows() -> impl Strategy<Value = Windows> {
         real(),
         ".{0,9}",
         sites,
+        pairs,
+        prop::option::of(levels()),
     )
-        .prop_map(|(n, length, budget, rate, pacing, sites)| Windows {
-            budget,
-            taken: n[0],
-            counted: n[1],
-            whole: n[2],
-            calls: n[3],
-            signals: n[4],
-            refused: n[5],
-            skipped: n[6],
-            instructions: n[7],
-            length,
-            rate,
-            cpu: n[8],
-            wall: n[9],
-            in_windows: n[10],
-            in_kernel: n[11],
-            host: n[12],
-            covered: n[13],
-            pacing,
-            sites,
-        })
+        .prop_map(
+            |(n, length, budget, rate, pacing, sites, pairs, levels)| Windows {
+                budget,
+                taken: n[0],
+                counted: n[1],
+                whole: n[2],
+                calls: n[3],
+                signals: n[4],
+                refused: n[5],
+                skipped: n[6],
+                instructions: n[7],
+                length,
+                rate,
+                cpu: n[8],
+                wall: n[9],
+                in_windows: n[10],
+                in_kernel: n[11],
+                host: n[12],
+                covered: n[13],
+                pacing,
+                sites,
+                pairs,
+                levels,
+            },
+        )
+}
+
+fn levels() -> impl Strategy<Value = Levels> {
+    let cache = prop::sample::select(Cache::ALL.to_vec());
+    let level = (cache, any::<u64>(), any::<u64>(), 0.0..=1.0_f64);
+    let level = level.prop_map(|(cache, typical, below, mistaken)| Level {
+        cache,
+        typical,
+        below,
+        mistaken,
+    });
+    let levels = prop::collection::vec(level, 0..5);
+    (any::<u64>(), 0.0..1e3_f64, levels).prop_map(|(own, cycle, levels)| Levels {
+        own,
+        cycle,
+        levels,
+    })
 }
 
 fn served() -> impl Strategy<Value = Served> {

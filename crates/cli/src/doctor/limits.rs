@@ -205,6 +205,14 @@ pub(super) const NOT_SUPPORTED: &[Section] = &[
                 "what lies shortly behind system calls, as often as the rest, with --budget",
                 "windows end in front of them",
             ),
+            (
+                "addresses and latencies without --budget, --rate or --window",
+                "what they are needed for looks at short runs of instructions",
+            ),
+            (
+                "addresses of accesses through FS, repeated string instructions, gathers and masked vectors",
+                "they are no sum of general registers, or their size is not known",
+            ),
         ],
     },
     Section {

@@ -214,7 +214,8 @@ fn limits<W: Write>(json: &mut Json<W>, limits: Option<Limits>) -> io::Result<()
     Ok(())
 }
 
-fn place<W: Write>(
+/// A member that is a place, with its names.
+pub(crate) fn place<W: Write>(
     json: &mut Json<W>,
     view: &mut View<'_>,
     name: &str,

@@ -55,6 +55,11 @@ impl Values<'_> {
         all
     }
 
+    /// Its values in order, with their counts.
+    pub(crate) const fn counts(&self) -> &[(u64, u64)] {
+        self.counts
+    }
+
     /// The position of a value among all of the instruction's.
     pub(crate) fn position(&self, value: u64) -> usize {
         let found = self.counts.iter().position(|(v, _)| *v == value);

@@ -16,7 +16,9 @@
 //!
 //! Values of loads, and method tables, go to a hotlist for each instruction, as many times as their window's weight has
 //! units: a value that is there while windows are rare is not worth less; branches and calls have a
-//! count for each destination. Counting a window takes no memory but for instructions that are new.
+//! count for each destination, and so have latencies for each length that is told apart. Counting a window takes no memory
+//! but for instructions that are new. Where accesses to memory are recorded the window's instructions go, in order, to a
+//! model that finds those in each other's way ([`crate::conflicts`]).
 //!
 //! # Invariants
 //! * A window is counted once, whole, or not at all.
@@ -28,13 +30,16 @@ use rustc_hash::FxHashMap;
 use trommel_compress::hotlist::Hotlist;
 use trommel_compress::random::SplitMix64;
 use trommel_profile::KindProfile;
+use trommel_profile::memory::{Levels, Pair, rounded as kept};
 use trommel_profile::sampled::{Sampled, Windows};
 use trommel_queue::dict::TargetPc;
-use trommel_queue::{CAPTURE_MARK, END_MARK, END_WORDS};
+use trommel_queue::{CAPTURE_MARK, CAPTURE_WORDS, END_MARK, END_WORDS};
 use trommel_tuple::{Kind, Place};
 
 use super::{Folder, damaged};
-use crate::dictionary::Step;
+use crate::conflicts::{Known, Run};
+use crate::dictionary::{Instruction, Step};
+use crate::levels;
 use crate::modules::Modules;
 use crate::shared::{Damaged, Shared};
 
@@ -47,14 +52,19 @@ enum Op {
     Destination(u32),
     /// The record's next word is the value.
     Value(u32),
+    /// The record's next word is an address.
+    Access(u32),
+    /// The record's next word is two stamps.
+    Latency(u32),
+    /// An instruction.
+    Instruction(u32),
     /// The record's next word is of no interest.
     Word,
 }
 
-/// What is known of an instruction.
-struct Site {
-    kind: Kind,
-    place: Place,
+/// How often something was seen, window by window.
+#[derive(Default)]
+struct Draws {
     /// The window that it was seen in last, and how often.
     window: u64,
     in_window: u64,
@@ -62,38 +72,12 @@ struct Site {
     samples: u64,
     executions: f64,
     variance: f64,
-    seen: Seen,
 }
 
-enum Seen {
-    /// Where it goes, with weights.
-    Destinations(Vec<(u64, f64)>),
-    /// Values, and how many units of weight have gone to the list.
-    Values(Box<Hotlist>, u64),
-}
-
-impl Site {
-    fn new(kind: Kind, place: Place) -> Self {
-        let seen = match kind.value_is_place() {
-            true => Seen::Destinations(Vec::new()),
-            false => Seen::Values(Box::new(Hotlist::new(place.word() ^ kind as u64)), 0),
-        };
-        Self {
-            kind,
-            place,
-            window: 0,
-            in_window: 0,
-            weight: 0.0,
-            samples: 0,
-            executions: 0.0,
-            variance: 0.0,
-            seen,
-        }
-    }
-
-    /// An event in a window of this number and weight.
+impl Draws {
+    /// Seen in a window of this number and weight.
     #[inline]
-    fn event(&mut self, window: u64, weight: f64) {
+    fn seen(&mut self, window: u64, weight: f64) {
         if self.window != window {
             self.settle();
             self.window = window;
@@ -111,6 +95,46 @@ impl Site {
         self.variance += weight * weight;
     }
 
+    /// What is known by all, each of which stands for `scale`.
+    fn sampled(&self, scale: f64) -> Sampled {
+        Sampled {
+            samples: self.samples,
+            executions: self.executions * scale,
+            variance: self.variance * scale * scale,
+            probability: 1.0,
+        }
+    }
+}
+
+/// What is known of an instruction.
+struct Site {
+    kind: Kind,
+    place: Place,
+    draws: Draws,
+    seen: Seen,
+}
+
+enum Seen {
+    /// Where it goes, or how long it takes, with weights.
+    Destinations(Vec<(u64, f64)>),
+    /// Values, and how many units of weight have gone to the list.
+    Values(Box<Hotlist>, u64),
+}
+
+impl Site {
+    fn new(kind: Kind, place: Place) -> Self {
+        let seen = match kind.value_is_place() || kind == Kind::Latency {
+            true => Seen::Destinations(Vec::new()),
+            false => Seen::Values(Box::new(Hotlist::new(place.word() ^ kind as u64)), 0),
+        };
+        Self {
+            kind,
+            place,
+            draws: Draws::default(),
+            seen,
+        }
+    }
+
     fn destination(&mut self, word: u64) -> usize {
         let Seen::Destinations(all) = &mut self.seen else {
             return 0;
@@ -120,6 +144,15 @@ impl Site {
         }
         all.push((word, 0.0));
         all.len() - 1
+    }
+
+    fn value(&mut self, value: u64, (window, weight): (u64, f64), all: &mut Units) {
+        self.draws.seen(window, weight);
+        if let Seen::Values(list, units) = &mut self.seen {
+            let times = all.draw(weight);
+            *units += times;
+            list.add_times(value, times);
+        }
     }
 
     fn goes(&mut self, to: usize, weight: f64) {
@@ -170,20 +203,26 @@ pub(super) struct Windowed {
     sites: Vec<Site>,
     site_of: FxHashMap<(Kind, Place), u32>,
     units: Units,
+    accesses: Accesses,
     /// Nanoseconds of CPU time between two windows, now.
     period: f64,
     /// Nanoseconds of a cycle.
     cycle: f64,
+    /// By what latencies are told apart.
+    levels: Option<Levels>,
+    /// Cycles that looking at a load takes in the window that is counted.
+    own: u64,
     counted: u64,
     /// Nanoseconds in them.
     covered: f64,
 }
 
 impl Windowed {
-    /// `cycle`: nanoseconds of one.
-    pub(super) fn new(cycle: f64) -> Self {
+    /// `cycle`: nanoseconds of one. `levels`: by what latencies are told apart.
+    pub(super) fn new(cycle: f64, levels: Option<Levels>) -> Self {
         Self {
             cycle,
+            levels,
             ..Self::default()
         }
     }
@@ -214,11 +253,14 @@ impl Windowed {
                 }
                 Step::Dynamic(kind, place) => {
                     let site = self.site(kind, place);
-                    match kind.value_is_place() {
-                        true => Op::Destination(site),
-                        false => Op::Value(site),
+                    match kind {
+                        _ if kind.value_is_place() => Op::Destination(site),
+                        Kind::Address => Op::Access(site),
+                        Kind::Latency => Op::Latency(site),
+                        _ => Op::Value(site),
                     }
                 }
+                Step::Instruction(number) => Op::Instruction(number),
                 Step::UnselectedWord => Op::Word,
                 Step::Unselected => continue,
             };
@@ -243,25 +285,33 @@ impl Windowed {
             match *op {
                 Op::Known(site, to) => {
                     let site = &mut self.sites[site as usize];
-                    site.event(window, weight);
+                    site.draws.seen(window, weight);
                     site.goes(to as usize, weight);
                 }
                 Op::Destination(site) => {
                     let site = &mut self.sites[site as usize];
-                    site.event(window, weight);
+                    site.draws.seen(window, weight);
                     let to = modules.place_at(TargetPc(word())).word();
                     let to = site.destination(to);
                     site.goes(to, weight);
                 }
                 Op::Value(site) => {
+                    self.sites[site as usize].value(word(), (window, weight), &mut self.units);
+                }
+                Op::Access(site) => {
+                    let address = word();
+                    self.sites[site as usize].value(address, (window, weight), &mut self.units);
+                    self.accesses.address(address);
+                }
+                Op::Latency(site) => {
+                    let cycles = kept(levels::between(word()).saturating_sub(self.own));
                     let site = &mut self.sites[site as usize];
-                    site.event(window, weight);
-                    let value = word();
-                    if let Seen::Values(list, units) = &mut site.seen {
-                        let times = self.units.draw(weight);
-                        *units += times;
-                        list.add_times(value, times);
-                    }
+                    site.draws.seen(window, weight);
+                    let to = site.destination(cycles);
+                    site.goes(to, weight);
+                }
+                Op::Instruction(number) => {
+                    self.accesses.instruction(number, (window, weight));
                 }
                 Op::Word => drop(word()),
             }
@@ -276,17 +326,12 @@ impl Windowed {
         windows.counted = self.counted;
         windows.covered = self.covered as u64;
         for site in &mut self.sites {
-            site.settle();
-            if site.samples == 0 {
+            site.draws.settle();
+            let mut sampled = site.draws.sampled(scale);
+            if sampled.samples == 0 {
                 continue;
             }
-            let executions = site.executions * scale;
-            let mut sampled = Sampled {
-                samples: site.samples,
-                executions,
-                variance: site.variance * scale * scale,
-                probability: 1.0,
-            };
+            let executions = sampled.executions;
             let mut counts: Vec<(u64, u64)> = match &site.seen {
                 Seen::Destinations(all) => {
                     let gone = all.iter().filter(|(_, weight)| *weight > 0.0);
@@ -304,11 +349,79 @@ impl Windowed {
             };
             counts.sort_unstable();
             let profile = kinds.entry(site.kind).or_default();
-            profile.messages += site.samples;
+            profile.messages += sampled.samples;
             profile.seen += rounded(executions);
             profile.counts.insert(site.place, counts);
             let sites = windows.sites.entry(site.kind).or_default();
             sites.insert(site.place, sampled);
+        }
+        self.accesses.finish(scale, windows);
+        windows.levels = self.levels;
+    }
+}
+
+/// What accesses have to do with each other.
+#[derive(Default)]
+struct Accesses {
+    /// By number, what was met.
+    known: Vec<(Place, Known)>,
+    run: Run,
+    /// The instruction that is executed, its window, and the addresses that are told of it so far.
+    at: Option<(u32, (u64, f64))>,
+    addresses: Vec<u64>,
+    pairs: FxHashMap<Pair, Draws>,
+}
+
+impl Accesses {
+    fn learn(&mut self, all: &[Instruction]) {
+        for new in &all[self.known.len()..] {
+            let known = Known::of(new.bytes(), new.pc());
+            self.known.push((new.place, known));
+        }
+    }
+
+    /// A window begins.
+    fn begin(&mut self) {
+        self.at = None;
+        self.addresses.clear();
+        self.run.clear();
+    }
+
+    /// The next instruction.
+    fn instruction(&mut self, number: u32, window: (u64, f64)) {
+        self.end();
+        self.at = Some((number, window));
+    }
+
+    /// An address of the one that was next.
+    fn address(&mut self, address: u64) {
+        self.addresses.push(address);
+    }
+
+    /// All is told of the one that was next.
+    fn end(&mut self) {
+        if let Some((number, (window, weight))) = self.at.take()
+            && let Some(&(load, ref known)) = self.known.get(number as usize)
+            && known.accesses() == self.addresses.len()
+        {
+            let (all, pairs) = (&self.known, &mut self.pairs);
+            let found = |conflict, whose: u32| {
+                let pair = Pair {
+                    conflict,
+                    store: all[whose as usize].0,
+                    load,
+                };
+                pairs.entry(pair).or_default().seen(window, weight);
+            };
+            self.run.execute(number, known, &self.addresses, found);
+        }
+        self.addresses.clear();
+    }
+
+    fn finish(self, scale: f64, windows: &mut Windows) {
+        for (pair, mut draws) in self.pairs {
+            draws.settle();
+            windows.pairs.insert(pair, draws.sampled(scale));
         }
     }
 }
@@ -323,7 +436,7 @@ struct Records<'a>(&'a [u8]);
 
 enum Record<'a> {
     Path(usize, &'a [u8]),
-    Capture,
+    Capture([u64; CAPTURE_WORDS]),
     End([u64; END_WORDS]),
     /// The rest is still to come.
     Part,
@@ -336,7 +449,14 @@ impl<'a> Records<'a> {
         };
         let number = u32::from_le_bytes(*number);
         let (record, after) = match number {
-            CAPTURE_MARK => (Record::Capture, after),
+            CAPTURE_MARK => {
+                let Some((words, after)) = after.split_at_checked(8 * CAPTURE_WORDS) else {
+                    return Ok(Record::Part);
+                };
+                let words = words.as_chunks::<8>().0;
+                let word = |n| words.get(n).map_or(0, |w| u64::from_le_bytes(*w));
+                (Record::Capture(std::array::from_fn(word)), after)
+            }
             END_MARK => {
                 let Some((words, after)) = after.split_at_checked(8 * END_WORDS) else {
                     return Ok(Record::Part);
@@ -400,9 +520,10 @@ impl Folder {
                 Record::Part if bytes.len() - used > MOST => return Err(damaged(END_MARK)),
                 Record::Part => return Ok(used),
                 Record::Path(..) => {}
-                Record::Capture => begins = Some(records.0),
+                Record::Capture([own]) => begins = Some((records.0, own)),
                 Record::End(words) => {
-                    if let Some(from) = begins.take().filter(|_| words[0] != 0) {
+                    if let Some((from, own)) = begins.take().filter(|_| words[0] != 0) {
+                        windowed.own = own;
                         let weight = windowed.begin(words);
                         self.count_window(windowed, shared, Records(from), weight)?;
                     }
@@ -419,14 +540,17 @@ impl Folder {
         mut records: Records<'_>,
         weight: f64,
     ) -> Result<(), Damaged> {
+        windowed.accesses.begin();
         while let Record::Path(met, words) = records.next(self, shared)? {
             while windowed.paths.len() <= met {
                 let path = &self.paths[windowed.paths.len()];
                 let steps = self.dictionary.steps(path).iter().chain(&path.tail);
                 windowed.learn(steps.copied());
             }
+            windowed.accesses.learn(&self.dictionary.instructions);
             windowed.path(met, words, weight, &self.dictionary.modules);
         }
+        windowed.accesses.end();
         Ok(())
     }
 }

@@ -131,9 +131,11 @@ macro_rules! save_vectors {
 mod calls;
 mod message;
 mod peek;
+mod stamps;
 
 pub use calls::{CALLED_OFF, sigreturn, unless_pending};
 pub use peek::{peek, poke};
+pub use stamps::own as own_cycles;
 
 /// Defines an entry that notes its reason and goes on in [`enter`].
 macro_rules! entry {

@@ -175,7 +175,7 @@ impl Translator {
 }
 
 /// A register among the first eight that an instruction using `used` does not touch.
-fn free_register(used: u16) -> Reg {
+pub(super) fn free_register(used: u16) -> Reg {
     const ORDER: [u8; 7] = [0, 3, 6, 7, 2, 1, 5];
     ORDER
         .into_iter()

@@ -23,7 +23,9 @@ impl Config {
         let kinds = self.kinds;
         let dynamic = |kind| Event::Dynamic { kind, pc };
         match insn.class {
-            Class::Plain if values && insn.load.is_some() => to.event(dynamic(Kind::Value)),
+            Class::Plain if values && insn.load.is_some() && kinds.has(Kind::Value) => {
+                to.event(dynamic(Kind::Value));
+            }
             Class::Jcc(_, taken_to) | Class::ShortBranch(taken_to) if kinds.has(Kind::Edge) => {
                 to.event(Event::Branch {
                     pc,
@@ -146,6 +148,7 @@ impl Translator {
                 far: None,
                 recipe: site.cache.new_recipe(self.flags.needed()),
             };
+            events += usize::from(self.wants(Kind::Address));
             if second && insn.class == Class::Plain && self.is_rewritten(n) {
                 self.rewritten(site, n, insn, step);
                 self.is_work(from_here);
@@ -164,9 +167,16 @@ impl Translator {
                 continue;
             }
             if insn.class == Class::Plain {
+                let addresses = self.record_addresses(n, insn, 4 + 8 * values as i32);
+                let timed = self.is_timed(insn);
+                let time_slot = 4 + 8 * (values + addresses) as i32;
+                let more = addresses + usize::from(timed);
+                events += more;
+                values += more;
                 let slot = 4 + 8 * values as i32;
-                let sampled = insn.load.filter(|_| self.counts_values());
-                let probe = insn.load.zip(self.stolen).filter(|_| sampled.is_none());
+                let load = insn.load.filter(|_| self.wants(Kind::Value));
+                let sampled = load.filter(|_| self.counts_values());
+                let probe = load.zip(self.stolen).filter(|_| sampled.is_none());
                 if let Some((load, p)) = probe {
                     self.probe_before(insn, load, p, slot);
                 }
@@ -175,8 +185,11 @@ impl Translator {
                 }
                 let at_fault = self.spilled;
                 let next = (!last).then(|| &insns[n + 1]);
-                let probed = probe.is_some() || sampled.is_some();
+                let probed = probe.is_some() || sampled.is_some() || more != 0;
                 self.prefetch(insn);
+                if timed {
+                    self.time_begins(insn.size(), time_slot);
+                }
                 if !probed {
                     self.room_for_pair(insn, next);
                 }
@@ -185,6 +198,9 @@ impl Translator {
                 let from_here = self.code.here();
                 let far = self.copy(insn);
                 self.is_work(from_here);
+                if timed {
+                    self.time_ends(time_slot);
+                }
                 let len = insn.size() as u16;
                 match site.cache.steps[first_step..].last_mut() {
                     Some(before) if !gap && !probed && far.is_none() && before.goes_on(&step) => {

@@ -1,0 +1,327 @@
+//! What windows tell of accesses to memory (`record -e address`, `-e latency`): addresses are those that the program accesses,
+//! `replay` finds pairs that are in each other's way and no others, `latency` tells the caches apart, and the program notices nothing.
+//!
+//! Where the kernel allows this user no perf events there are no windows, and nothing is tested.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use libtest_mimic::{Arguments, Trial};
+use serde_json::Value;
+use trommel_conformance::exec::{Scratch, cache_dir, trommel, workspace};
+use trommel_conformance::program::compile;
+
+fn main() {
+    let args = Arguments::from_args();
+    if let Some(why) = no_windows() {
+        eprintln!("skipped: {why}");
+        return;
+    }
+    let trials = vec![
+        Trial::test("addresses are those that are accessed", || Ok(addresses()?)),
+        Trial::test("loads that are timed do what they do", || Ok(timed()?)),
+        Trial::test("pairs in each other's way are found", || Ok(pairs()?)),
+        Trial::test("mended pairs are not found", || Ok(mended()?)),
+        Trial::test("caches are told apart", || Ok(caches()?)),
+        Trial::test("what cannot be recorded is refused", || Ok(refused()?)),
+    ];
+    libtest_mimic::run(&args, trials).exit();
+}
+
+fn bin() -> &'static Path {
+    trommel().expect("the command")
+}
+
+/// What `record` says where the kernel refuses perf events.
+fn no_windows() -> Option<String> {
+    let words = ["record", "--budget", "5", "-o", "/dev/null", "--", "true"];
+    let done = Command::new(bin()).args(words).output();
+    let stderr = done.expect("the command runs").stderr;
+    let stderr = String::from_utf8_lossy(&stderr).into_owned();
+    let line = stderr.lines().find(|l| l.contains("no windows"));
+    line.map(str::to_owned)
+}
+
+/// A program of `tests/memory`, made with these flags.
+fn built(source: &str, name: &str, flags: &[&str]) -> Result<PathBuf, String> {
+    let dir = cache_dir().join("memory");
+    std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
+    let out = dir.join(name);
+    let flags: Vec<String> = flags.iter().map(|f| (*f).to_owned()).collect();
+    compile(
+        &workspace().join(format!("tests/memory/{source}.c")),
+        &flags,
+        &out,
+    )?;
+    std::fs::canonicalize(out).map_err(|e| e.to_string())
+}
+
+fn output(command: &mut Command) -> Result<String, String> {
+    let done = command.output().map_err(|e| e.to_string())?;
+    if !done.status.success() {
+        let stderr = String::from_utf8_lossy(&done.stderr);
+        return Err(format!("{command:?}: {}:\n{stderr}", done.status));
+    }
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+}
+
+/// Records a program; what it said, and what a command says of it then.
+fn record(
+    options: &[&str],
+    program: &Path,
+    argument: &str,
+    shown: &[&str],
+) -> Result<(String, Value), String> {
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let data = scratch.path("data");
+    let mut command = Command::new(bin());
+    command.arg("record").args(options).arg("-o").arg(&data);
+    let said = output(command.arg("--").arg(program).arg(argument))?;
+    let (name, rest) = shown.split_first().ok_or("no command")?;
+    // For people, too.
+    output(Command::new(bin()).arg(name).arg(&data))?;
+    let json = output(
+        Command::new(bin())
+            .arg(name)
+            .args(rest)
+            .arg("--json")
+            .arg(&data),
+    )?;
+    let json = serde_json::from_str(&json).map_err(|e| e.to_string())?;
+    Ok((said, json))
+}
+
+fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
+    value[name].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn real(value: &Value, name: &str) -> f64 {
+    value[name].as_f64().unwrap_or(f64::NAN)
+}
+
+/// Where the labels of a program are.
+fn labels(program: &Path) -> Result<BTreeMap<String, u64>, String> {
+    let all = output(Command::new("nm").arg(program))?;
+    let label = |line: &str| {
+        let mut words = line.split_whitespace();
+        let (at, _, name) = (words.next()?, words.next()?, words.next()?);
+        let at = u64::from_str_radix(at, 16).ok()?;
+        name.starts_with("at_").then(|| (name.to_owned(), at))
+    };
+    Ok(all.lines().filter_map(label).collect())
+}
+
+/// The program says what each of its instructions accesses.
+fn addresses() -> Result<(), String> {
+    let flags = ["-O1", "-g", "-no-pie", "-fno-pie", "-mno-red-zone"];
+    let program = built("forms", "forms", &flags)?;
+    let labels = labels(&program)?;
+    let options = [
+        "--rate",
+        "2000",
+        "--window",
+        "500",
+        "-e",
+        "address,edge,call",
+    ];
+    let (said, report) = record(&options, &program, "8000000", &["report"])?;
+    let mut seen: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
+    for entry in list(&report, "addresses") {
+        let at = entry["at"]["vaddr"].as_u64().ok_or("a place")?;
+        let all = list(entry, "top")
+            .iter()
+            .filter_map(|t| t["value"].as_u64());
+        seen.entry(at).or_default().extend(all);
+    }
+    let mut told = 0;
+    for line in said.lines().filter(|l| l.starts_with("at_")) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [name, first, second] = words[..] else {
+            return Err(line.to_owned());
+        };
+        let at = labels.get(name).ok_or(name)?;
+        let wanted: BTreeSet<u64> = [first, second]
+            .into_iter()
+            .filter_map(|n| n.parse().ok())
+            .filter(|n| *n != 0)
+            .collect();
+        let found = seen.get(at).cloned().unwrap_or_default();
+        if found != wanted {
+            return Err(format!("{name}: {found:x?} in place of {wanted:x?}"));
+        }
+        told += 1;
+    }
+    match told {
+        20.. => Ok(()),
+        _ => Err(said),
+    }
+}
+
+/// What the program computes does not depend on being looked at.
+fn timed() -> Result<(), String> {
+    let flags = ["-O1", "-g", "-no-pie", "-fno-pie", "-mno-red-zone"];
+    let program = built("forms", "forms", &flags)?;
+    let native = output(Command::new(&program).arg("3000000"))?;
+    for (kinds, window) in [
+        ("latency", "20"),
+        ("address,latency,edge,call,type", "300"),
+        ("latency,address", "4000"),
+    ] {
+        let options = ["--rate", "20000", "--window", window, "-e", kinds];
+        let (said, report) = record(&options, &program, "3000000", &["report"])?;
+        // The rest has addresses on the stack.
+        if !said.lines().take(2).eq(native.lines().take(2)) {
+            return Err(format!("{kinds}: {said:?} in place of {native:?}"));
+        }
+        let loads = list(&report, "latencies").len();
+        if loads < 14 {
+            return Err(format!("{kinds}: {loads} loads"));
+        }
+    }
+    Ok(())
+}
+
+/// Kind, function of the store and function of the load of what meets at least a tenth of the loads.
+fn met(program: &Path) -> Result<BTreeSet<[String; 3]>, String> {
+    let options = ["--rate", "2000", "--window", "1000", "-e", "address"];
+    let native = output(Command::new(program).arg("60000000"))?;
+    let (said, found) = record(&options, program, "60000000", &["replay", "--share", "10"])?;
+    if said != native {
+        return Err(format!("{said:?} in place of {native:?}"));
+    }
+    let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+    let own = |pair: &&Value| text(&pair["load"]["function"]).starts_with("by_");
+    let pair = |pair: &Value| {
+        [
+            text(&pair["kind"]),
+            text(&pair["store"]["function"]),
+            text(&pair["load"]["function"]),
+        ]
+    };
+    let pairs = list(&found, "pairs");
+    let wrong = pairs.iter().find(|p| {
+        let (low, count, high) = (real(p, "low"), real(p, "count"), real(p, "high"));
+        !(low <= count && count <= high && real(p, "share") <= real(p, "share_high"))
+    });
+    match wrong {
+        Some(wrong) => Err(wrong.to_string()),
+        None => Ok(pairs.iter().filter(own).map(pair).collect()),
+    }
+}
+
+fn pairs() -> Result<(), String> {
+    let found = met(&built("conflicts", "conflicts", &["-O2", "-g"])?)?;
+    let planted = ["size", "order", "synonym"];
+    let wanted: BTreeSet<[String; 3]> = planted
+        .into_iter()
+        .map(|kind| [kind.to_owned(), format!("by_{kind}"), format!("by_{kind}")])
+        .collect();
+    match found == wanted {
+        true => Ok(()),
+        false => Err(format!("{found:?}")),
+    }
+}
+
+fn mended() -> Result<(), String> {
+    let found = met(&built("conflicts", "mended", &["-O2", "-g", "-DMENDED"])?)?;
+    match found.is_empty() {
+        true => Ok(()),
+        false => Err(format!("{found:?}")),
+    }
+}
+
+/// By ring, where most of its load's executions find their bytes.
+fn levels_of(found: &Value) -> BTreeMap<String, String> {
+    let loads = list(found, "loads").iter();
+    let own = loads.filter_map(|load| {
+        let function = load["at"]["function"].as_str()?;
+        let levels = list(load, "levels").iter();
+        let most = levels.max_by(|a, b| real(a, "share").total_cmp(&real(b, "share")))?;
+        let ring = function.strip_prefix("in_")?;
+        Some((ring.to_owned(), most["name"].as_str()?.to_owned()))
+    });
+    own.collect()
+}
+
+/// The program knows where its lines should be, and how long a step took: other programs push lines out of caches that they
+/// share. A ring whose steps took longer than its cache does is not judged.
+fn caches() -> Result<(), String> {
+    const TRIES: usize = 4;
+    /// Beside loads there is little else; some of them are of another level.
+    const MORE: f64 = 1.25;
+    let program = built("chase", "chase", &["-O2", "-g"])?;
+    if output(Command::new(&program).arg("1")).is_err() {
+        eprintln!("skipped: the kernel does not tell sizes of caches");
+        return Ok(());
+    }
+    let mut all = Vec::new();
+    for _ in 0..TRIES {
+        let options = ["--budget", "10", "-e", "latency"];
+        let (said, found) = record(&options, &program, "20", &["latency"])?;
+        let told = levels_of(&found);
+        let limit = |level: &str| {
+            let mut levels = list(&found, "levels").iter();
+            let level = levels.find(|l| l["name"] == level);
+            // There is none beyond the last.
+            level.map(|level| level["below_cycles"].as_f64().unwrap_or(f64::INFINITY))
+        };
+        let mut judged = 0;
+        let mut right = true;
+        for (line, level) in said.lines().zip(["L1", "L2", "L3", "memory"]) {
+            let (ring, step) = line.split_once(' ').ok_or("a ring")?;
+            let step: f64 = step.parse().map_err(|_| "a number")?;
+            let step = step / real(&found, "cycle_ns");
+            if limit(level).is_some_and(|limit| MORE * step < limit) {
+                judged += 1;
+                right &= told.get(ring).is_some_and(|told| told == level);
+            }
+        }
+        if right && judged >= 3 {
+            return Ok(());
+        }
+        all.push(format!(
+            "{told:?}, steps of {said:?}, by {}",
+            found["levels"]
+        ));
+    }
+    Err(all.join("\n"))
+}
+
+fn refused() -> Result<(), String> {
+    for (options, words) in [
+        (&["-e", "latency"][..], "--budget"),
+        (&["-e", "address"], "--budget"),
+        (&["-e", "latency,value", "--budget", "5"], "two recordings"),
+        (
+            &["-e", "address", "--budget", "5", "--only", "main"],
+            "--only",
+        ),
+        (&["-e", "result"], "query"),
+    ] {
+        let done = Command::new(bin())
+            .arg("record")
+            .args(options)
+            .args(["--", "true"])
+            .output();
+        let done = done.map_err(|e| e.to_string())?;
+        let said = String::from_utf8_lossy(&done.stderr);
+        if done.status.success() || !said.contains(words) {
+            return Err(format!("{options:?}: {said}"));
+        }
+    }
+    let program = built("conflicts", "conflicts", &["-O2", "-g"])?;
+    for command in ["latency", "replay"] {
+        let found = record(
+            &["-e", "value", "--budget", "5"],
+            &program,
+            "1000",
+            &[command],
+        );
+        match found {
+            Err(said) if said.contains("record them with") => {}
+            other => return Err(format!("{command}: {other:?}")),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! Accesses to memory recorded one by one, and how long loads take, in windows.
+//!
+//! # Problem
+//! What two accesses have to do with each other depends on their order, their addresses, and on what was executed
+//! between them. And how long a load takes must be told apart from what is around it, on processors that
+//! execute what they can as soon as they can; all registers, flags and faults stay the app's.
+//!
+//! # Strategy
+//! *Addresses* ([`Kind::Address`]). Each instruction is an item of the dictionary, with its bytes; each of its accesses
+//! ([`trommel_query::access`], by which the host reads the record) an event whose value is the address, worked out
+//! in front of the instruction by a `lea` into a register that it does not use.
+//!
+//! *Latencies* ([`Kind::Latency`]). Around each load:
+//!
+//! ```text
+//!   rax, rdx → slots
+//!   lfence                    everything in front is done: the load's address is there
+//!   rdtsc; eax → record
+//!   slots → rax, rdx
+//!   lfence                    the time was taken before the load begins
+//!   the load
+//!   lfence                    the load is done
+//!   rax, rdx → slots
+//!   rdtsc; eax → record + 4
+//!   slots → rax, rdx
+//! ```
+//!
+//! From one `rdtsc` to the other the code is in one line where it fits: what of it is not in the instruction cache is
+//! waited for in front. The host subtracts what this takes without a load, measured by the same instructions when the window begins ([`crate::arch::own_cycles`]). 32 bits
+//! of each stamp are enough for any load that is not interrupted.
+//!
+//! # Why it is correct
+//! * Neither `lea`, `mov`, `lfence` nor `rdtsc` touches flags or memory of the app's.
+//! * When the load is executed all registers are the app's but for those that its step says are not; so a
+//!   fault finds what it does without this. The register with the write pointer is not `rax` where loads are timed.
+//! * In a window asynchronous signals are blocked, so `rax` and `rdx` are seen by nobody while they are in slots.
+
+use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory};
+use trommel_query::access::{self, Access, Accesses};
+use trommel_queue::dict::{Event, MAX_INSTRUCTION};
+use trommel_tuple::Kind;
+
+use super::operands::free_register;
+use super::{Config, Translator, target};
+use crate::decode::{Class, Insn};
+use crate::deliver::Shared;
+use crate::emit::{Code, Mem, Reg};
+use crate::slot;
+
+/// Words that an instruction records at most: two addresses, a latency and a value; or a method table and a target.
+pub const MOST_WORDS: usize = access::MOST + 2;
+
+impl Config {
+    /// Registers that cannot hold the write pointer.
+    pub(super) fn kept(&self, counted: bool) -> u16 {
+        match counted || self.kinds.has(Kind::Latency) {
+            true => Reg::RAX.bit(),
+            false => 0,
+        }
+    }
+}
+
+impl Translator {
+    /// First pass: what the instruction of this number accesses, listed in the block that is open. How many words it records.
+    pub(super) fn list_accesses(&mut self, n: usize, to: &mut Shared) -> usize {
+        let insn = self.insns[n];
+        let pc = target(insn.pc());
+        let mut words = 0;
+        if self.wants(Kind::Address) {
+            let bytes = self.bytes_of(&insn);
+            let mut all = [0; MAX_INSTRUCTION];
+            all[..bytes.len()].copy_from_slice(bytes);
+            to.event(Event::Instruction {
+                pc,
+                len: bytes.len() as u8,
+                bytes: all,
+            });
+            let decoded = Decoder::with_ip(64, bytes, pc.0, DecoderOptions::NONE).decode();
+            let accesses = match insn.class {
+                Class::Plain => access::accesses(&mut InstructionInfoFactory::new(), &decoded),
+                _ => Accesses::default(),
+            };
+            for _ in accesses.iter() {
+                let kind = Kind::Address;
+                to.event(Event::Dynamic { kind, pc });
+                words += 1;
+            }
+            self.accesses[n] = accesses;
+        }
+        if self.is_timed(&insn) {
+            let kind = Kind::Latency;
+            to.event(Event::Dynamic { kind, pc });
+            words += 1;
+        }
+        words
+    }
+
+    /// Whether it is looked at how long an instruction takes.
+    pub(super) fn is_timed(&self, insn: &Insn) -> bool {
+        insn.class == Class::Plain && insn.load.is_some() && self.wants(Kind::Latency)
+    }
+
+    /// Second pass, in front of an instruction: its addresses go to the record, from `slot` on. How many there are.
+    pub(super) fn record_addresses(&mut self, n: usize, insn: &Insn, slot: i32) -> usize {
+        let Some(p) = self.stolen.filter(|_| self.wants(Kind::Address)) else {
+            return 0;
+        };
+        let accesses = self.accesses[n];
+        if accesses.count() == 0 {
+            return 0;
+        }
+        let scratch = free_register(insn.used | p.bit());
+        self.code.store_gs(slot!(spill_scratch), scratch);
+        for (k, access) in (0..).zip(accesses.iter()) {
+            self.code.address(scratch, access);
+            self.code.store(p, slot + 8 * k, scratch);
+        }
+        self.code.load_gs(scratch, slot!(spill_scratch));
+        accesses.count()
+    }
+
+    /// In front of a load of so many bytes whose time is taken.
+    pub(super) fn time_begins(&mut self, len: usize, slot: i32) {
+        /// Bytes of code from one reading to the other, but for the load.
+        const AROUND: usize = 53;
+        let Some(p) = self.stolen else {
+            return;
+        };
+        self.code.store_gs(slot!(spill_scratch), Reg::RAX);
+        self.code.store_gs(slot!(value), Reg::RDX);
+        self.code.load_fence();
+        self.code.keep_in_line(AROUND + len);
+        let from = self.code.here();
+        self.code.stamp(p, slot);
+        self.code.load_fence();
+        debug_assert!(self.code.here() - from + 23 <= AROUND);
+    }
+
+    /// Behind it.
+    pub(super) fn time_ends(&mut self, slot: i32) {
+        let Some(p) = self.stolen else {
+            return;
+        };
+        self.code.load_fence();
+        self.code.store_gs(slot!(spill_scratch), Reg::RAX);
+        self.code.store_gs(slot!(value), Reg::RDX);
+        self.code.stamp(p, slot + 4);
+    }
+}
+
+impl Code<'_> {
+    /// `lfence`
+    fn load_fence(&mut self) {
+        self.raw(&[0x0f, 0xae, 0xe8]);
+    }
+
+    /// The time stamp counter's low half to `[p + disp]`; `rax` and `rdx` come back from their slots.
+    fn stamp(&mut self, p: Reg, disp: i32) {
+        self.raw(&[0x0f, 0x31]);
+        self.store_32(p, disp, Reg::RAX);
+        self.load_gs(Reg::RAX, slot!(spill_scratch));
+        self.load_gs(Reg::RDX, slot!(value));
+    }
+
+    /// The address of an access to `to`.
+    fn address(&mut self, to: Reg, access: &Access) {
+        let based = access.base.is_some() || access.index.is_some();
+        let disp = i32::try_from(access.displacement as i64);
+        let (true, Ok(disp)) = (based, disp) else {
+            // Of this instruction, or absolute: nothing has to be added.
+            return self.mov_imm(to, access.displacement);
+        };
+        let mem = Mem {
+            base: access.base.map(Reg),
+            index: access.index.map(|(r, scale)| (Reg(r), scale)),
+            disp,
+            fs: false,
+            short: access.short,
+        };
+        self.lea_mem(to, &mem);
+    }
+}
