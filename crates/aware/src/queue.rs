@@ -136,8 +136,8 @@ impl<const N: usize> Default for Memory<N> {
 pub struct Message {
     /// The words of the record; those that were not collected are 0.
     pub words: [u64; 7],
-    /// The eighth word. Bits 0–7: the queue. 8–15: number of the instruction that sent it. 16–19: words that were collected. 31:
-    /// set. 32–63: number of the thread that sent it.
+    /// The eighth word. Bits 0–7: the queue. 8–15: number of the instruction that sent it. 16–19: words that were collected. 24–28:
+    /// it stands for two to the power of this executions where the query says `every auto`, else 0. 31: set. 32–63: number of the thread that sent it.
     pub ready: u64,
 }
 
