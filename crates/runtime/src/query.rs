@@ -72,6 +72,8 @@ pub struct Asked {
     counting: &'static [QueryPc],
     /// The kinds of instructions that any table entry is about, by bit.
     kinds: u8,
+    /// `rdfsbase` may be executed.
+    rdfsbase: bool,
     info: InstructionInfoFactory,
     /// Code with tags; of those that hold an address the last one counts.
     ranges: Vec<(Range, u8)>,
@@ -128,6 +130,7 @@ impl Asked {
             program,
             counting: Box::leak(all.filter(counts).collect()),
             kinds,
+            rdfsbase: area.rdfsbase.load(Relaxed) != 0,
             info: InstructionInfoFactory::new(),
             ranges: Vec::new(),
             read: 0,
@@ -222,6 +225,8 @@ impl Asked {
 pub struct Asking {
     engine: Engine<'static>,
     counting: &'static [QueryPc],
+    /// `rdfsbase` may be executed.
+    rdfsbase: bool,
     /// What countdowns started with.
     drawn: [u32; ENTRIES],
     /// What was seen in front of an instruction that is not done yet, and the rank of the rate it was chosen at.
@@ -303,6 +308,7 @@ impl Thread {
         self.asking = Some(Box::new(Asking {
             engine,
             counting: asked.counting,
+            rdfsbase: asked.rdfsbase,
             drawn,
             begun: None,
             rates,
@@ -376,14 +382,15 @@ impl Asking {
         site: &'static Site,
         crossing: Crossing,
     ) -> Result<(), HostGone> {
+        let area = thread.process.queue.mapped().queries();
         let machine = AtProbe {
             context,
             rdx: match crossing.flags & Crossing::RDX_IN_SLOT {
                 0 => context.regs[2],
                 _ => context.spill_rdx,
             },
+            rdfsbase: self.rdfsbase,
         };
-        let area = thread.process.queue.mapped().queries();
         if crossing.flags & Crossing::SECOND != 0 {
             // Begun by another instruction that has not come to its end.
             let begun = self
@@ -644,6 +651,8 @@ impl Sink for Out<'_> {
 struct AtProbe<'a> {
     context: &'a Context,
     rdx: u64,
+    /// `rdfsbase` may be executed.
+    rdfsbase: bool,
 }
 
 impl Machine for AtProbe<'_> {
@@ -664,7 +673,12 @@ impl Machine for AtProbe<'_> {
 
     fn segment(&self, segment: Segment) -> u64 {
         match segment {
-            Segment::Fs => arch::fs_base(),
+            // The app may write it at any time, with no system call.
+            Segment::Fs => match self.rdfsbase {
+                // SAFETY: the host says that the kernel has enabled it.
+                true => unsafe { arch::read_fs_base() },
+                false => arch::fs_base(),
+            },
             // Code with it is not run in the cache.
             Segment::Gs => 0,
         }
