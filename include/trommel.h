@@ -134,7 +134,8 @@ static inline long trommel_counts(struct trommel_counts *counts)
 
 struct trommel_message {
     uint64_t word[7]; /* of the record, as the query collects them; the others are 0 */
-    uint64_t ready;   /* bits 0-7: the queue; 8-15: the instruction that sent it; 16-19: words collected; 31: set;
+    uint64_t ready;   /* bits 0-7: the queue; 8-15: the instruction that sent it; 16-19: words collected; 24-28: it stands
+                         for two to the power of this executions where the query says `every auto`, else 0; 31: set;
                          32-63: the thread that sent it, as the field `thread` numbers it */
 };
 

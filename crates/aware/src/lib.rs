@@ -18,6 +18,7 @@
 #![allow(unsafe_code)] // reason: one instruction of assembly.
 
 pub mod queue;
+pub mod ring;
 
 use core::ops::Range;
 

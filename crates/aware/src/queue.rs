@@ -9,7 +9,7 @@
 //! number goes to that memory from then on, and not to Trommel's services. The thread which opens a queue serves it. The ring is
 //! that of Heil and Smith (MICRO 2000, 3.4.2): eight words a message, the eighth tells that it is there (the *ready word*); the
 //! service thread clears it, and tells in the *read status* how many messages it has read. Both sides may sleep, each
-//! upon a word that the other one looks at.
+//! upon a word that the other one looks at. In which order both do what is in [`crate::ring`]; `include/trommel.h` says the same for C.
 //!
 //! | bytes | written by | |
 //! |---|---|---|
@@ -32,10 +32,11 @@
 #![allow(unsafe_code)] // reason: a system call.
 
 use core::marker::PhantomData;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 use core::time::Duration;
 
+use crate::ring::{self, Bed};
 use crate::{Answer, Request, plain, present};
 
 /// Messages that a queue has room for at most. (The paper's hardware: 128.)
@@ -135,8 +136,8 @@ impl<const N: usize> Default for Memory<N> {
 pub struct Message {
     /// The words of the record; those that were not collected are 0.
     pub words: [u64; 7],
-    /// The eighth word. Bits 0–7: the queue. 8–15: number of the instruction that sent it. 16–19: words that were collected. 31:
-    /// set. 32–63: number of the thread that sent it.
+    /// The eighth word. Bits 0–7: the queue. 8–15: number of the instruction that sent it. 16–19: words that were collected. 24–28:
+    /// it stands for two to the power of this executions where the query says `every auto`, else 0. 31: set. 32–63: number of the thread that sent it.
     pub ready: u64,
 }
 
@@ -189,56 +190,35 @@ impl Queue {
 
     /// The next message, if there is one now.
     pub fn receive(&mut self) -> Option<Message> {
-        let slot = &self.slots[self.read as usize & (self.slots.len() - 1)];
-        let ready = slot.ready.load(Acquire);
-        if ready == 0 {
-            self.make_room();
-            return None;
-        }
-        let mut words = [0; 7];
-        for (to, from) in words.iter_mut().zip(&slot.words) {
-            *to = from.load(Relaxed);
-        }
-        slot.ready.store(0, Relaxed);
-        self.read += 1;
-        self.header.served.read.store(self.read, Release);
-        // Seldom enough for who sleeps to have something to do, often enough to keep it going.
-        if self.read & (self.slots.len() as u64 / 2 - 1) == 0 {
-            self.make_room();
-        }
+        let near = Near {
+            header: self.header,
+            slots: self.slots,
+        };
+        let (words, ready) = ring::receive(&near, &mut self.read)?;
         Some(Message { words, ready })
-    }
-
-    /// Wakes threads that wait for room.
-    fn make_room(&self) {
-        let waiting = &self.header.told.waiting;
-        // Who is about to wait has set the word before it looks at the read status the last time.
-        fence(SeqCst);
-        if waiting.load(Relaxed) != 0 {
-            waiting.store(0, SeqCst);
-            futex(waiting, WAKE, i32::MAX as u32, Duration::ZERO);
-        }
     }
 
     /// Sleeps until there is a message, for so long at most. False: there is none, and no more will come.
     pub fn wait(&mut self, most: Duration) -> bool {
         /// After that long it looks whether there is a Trommel still.
         const NAP: Duration = Duration::from_millis(50);
-        let slot = &self.slots[self.read as usize & (self.slots.len() - 1)];
+        let near = Near {
+            header: self.header,
+            slots: self.slots,
+        };
         let sleeps = &self.header.served.sleeps;
         let mut left = most;
         while !left.is_zero() {
-            self.make_room();
-            sleeps.store(1, SeqCst);
-            if slot.ready.load(SeqCst) != 0 || !self.is_open() {
+            let nap = left.min(NAP);
+            let sleep = || futex(sleeps, WAIT, 1, nap);
+            if !ring::rest(&near, self.read, || self.is_open(), sleep) {
                 break;
             }
-            let nap = left.min(NAP);
-            futex(sleeps, WAIT, 1, nap);
             left -= nap;
         }
         sleeps.store(0, Relaxed);
         // The queue first: what was sent before it was closed is there then.
+        let slot = &self.slots[self.read as usize & (self.slots.len() - 1)];
         self.is_open() || slot.ready.load(Acquire) != 0
     }
 
@@ -254,6 +234,59 @@ impl Queue {
 
     /// Closes it: its memory may be used for something else.
     pub fn close(self) {}
+}
+
+/// The memory of a queue, for its service thread.
+struct Near {
+    header: &'static Header,
+    slots: &'static [Slot],
+}
+
+impl Near {
+    fn slot(&self, place: u64) -> &'static Slot {
+        &self.slots[place as usize]
+    }
+}
+
+impl ring::Near for Near {
+    type Long = AtomicU64;
+    type Short = AtomicU32;
+    type Words = [u64; 7];
+
+    fn room(&self) -> u64 {
+        self.slots.len() as u64
+    }
+
+    fn ready(&self, place: u64) -> &AtomicU64 {
+        &self.slot(place).ready
+    }
+
+    fn words(&self, place: u64) -> [u64; 7] {
+        self.slot(place)
+            .words
+            .each_ref()
+            .map(|word| word.load(Relaxed))
+    }
+
+    fn read_status(&self) -> &AtomicU64 {
+        &self.header.served.read
+    }
+
+    fn bed(&self, bed: Bed) -> &AtomicU32 {
+        match bed {
+            Bed::Sleeps => &self.header.served.sleeps,
+            Bed::Waiting => &self.header.told.waiting,
+        }
+    }
+
+    fn fence(&self) {
+        fence(SeqCst);
+    }
+
+    fn wake_senders(&self) {
+        let waiting = &self.header.told.waiting;
+        futex(waiting, WAKE, i32::MAX as u32, Duration::ZERO);
+    }
 }
 
 impl Drop for Queue {

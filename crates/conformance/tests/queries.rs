@@ -64,6 +64,9 @@ fn main() {
     trials.push(Trial::test("rates follow the phases of a program", || {
         Ok(phases()?)
     }));
+    trials.push(Trial::test("addresses relative to FS", || {
+        Ok(relative_to_fs()?)
+    }));
     libtest_mimic::run(&args, trials).exit();
 }
 
@@ -308,6 +311,43 @@ fn phases() -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Whoever has set the base last, and however.
+fn relative_to_fs() -> Result<(), String> {
+    const TEXT: &str =
+        "tag 1 symbol load_relative; for opLOAD 1 always collect res1 res2; send 1 stop;";
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let [program, file, data, messages] =
+        ["segments", "q.rpa", "data", "messages"].map(|name| scratch.path(name));
+    let source = workspace().join("tests/queries/segments.c");
+    let flags = ["-O2", "-fno-stack-protector"].map(str::to_owned);
+    compile(&source, &flags, &program)?;
+    fs::write(&file, TEXT).map_err(|e| e.to_string())?;
+    let bin = trommel().ok_or("there is no trommel")?;
+    let mut record = Command::new(bin);
+    record.arg("record").arg("-q").arg(&file).arg("--messages");
+    record.arg(&messages).arg("-o").arg(&data).arg("--");
+    let done = record.arg(&program).output().map_err(|e| e.to_string())?;
+    if !done.status.success() {
+        return Err(String::from_utf8_lossy(&done.stderr).into_owned());
+    }
+    let printed = String::from_utf8_lossy(&done.stdout).into_owned();
+    let sent = fs::read_to_string(&messages).map_err(|e| e.to_string())?;
+    let told = sent.lines().map(|text| {
+        let (_, _, _, words) = line(text)?;
+        let [loaded, at] = words[..] else {
+            return Err(format!("{text}: not two words"));
+        };
+        Ok(format!("{loaded} {at}\n"))
+    });
+    let told: String = told.collect::<Result<_, String>>()?;
+    match told == printed && told.lines().count() >= 3 {
+        true => Ok(()),
+        false => Err(format!(
+            "the program did\n{printed}and was said to do\n{told}"
+        )),
+    }
 }
 
 /// Random queries about what a program can be seen to do.

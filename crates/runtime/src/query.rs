@@ -76,6 +76,8 @@ pub struct Asked {
     entries: &'static [Entry],
     /// The kinds of instructions that any table entry is about, by bit.
     kinds: u8,
+    /// `rdfsbase` may be executed.
+    rdfsbase: bool,
     info: InstructionInfoFactory,
     /// Code with tags; of those that hold an address the last one counts.
     ranges: Vec<(Range, u8)>,
@@ -135,6 +137,7 @@ impl Asked {
             counting: Box::leak(all.filter(counts).collect()),
             entries: Box::leak(program.table().entries().map(|(entry, _)| entry).collect()),
             kinds,
+            rdfsbase: area.rdfsbase.load(Relaxed) != 0,
             info: InstructionInfoFactory::new(),
             ranges: Vec::new(),
             read: 0,
@@ -230,6 +233,8 @@ impl Asked {
 pub struct Asking {
     engine: Engine<'static>,
     counting: &'static [QueryPc],
+    /// `rdfsbase` may be executed.
+    rdfsbase: bool,
     /// What countdowns started with.
     drawn: [u32; ENTRIES],
     /// What was seen in front of an instruction that is not done yet, and the rank of the rate it was chosen at.
@@ -317,6 +322,7 @@ impl Thread {
         self.asking = Some(Box::new(Asking {
             engine,
             counting: asked.counting,
+            rdfsbase: asked.rdfsbase,
             drawn,
             begun: None,
             rates,
@@ -409,7 +415,7 @@ impl Asking {
             };
             let facts = site
                 .observation
-                .late(&AtProbe::of(context, crossing), facts);
+                .late(&AtProbe::of(context, crossing, self.rdfsbase), facts);
             context.begun = 0;
             return self.ask(site, facts, rank, thread, area);
         }
@@ -446,7 +452,7 @@ impl Asking {
             left
         };
         add(&seen.profiled, 1);
-        let machine = AtProbe::of(context, crossing);
+        let machine = AtProbe::of(context, crossing, self.rdfsbase);
         let facts = site.observation.early(&machine);
         let facts = facts.with(Field::Thread, thread.writer.number.into());
         if crossing.flags & Crossing::FIRST != 0 {
@@ -693,16 +699,19 @@ impl Sink for Out<'_> {
 struct AtProbe<'a> {
     context: &'a Context,
     rdx: u64,
+    /// `rdfsbase` may be executed.
+    rdfsbase: bool,
 }
 
 impl<'a> AtProbe<'a> {
-    fn of(context: &'a Context, crossing: Crossing) -> Self {
+    fn of(context: &'a Context, crossing: Crossing, rdfsbase: bool) -> Self {
         Self {
             context,
             rdx: match crossing.flags & Crossing::RDX_IN_SLOT {
                 0 => context.regs[2],
                 _ => context.spill_rdx,
             },
+            rdfsbase,
         }
     }
 }
@@ -725,7 +734,12 @@ impl Machine for AtProbe<'_> {
 
     fn segment(&self, segment: Segment) -> u64 {
         match segment {
-            Segment::Fs => arch::fs_base(),
+            // The app may write it at any time, with no system call.
+            Segment::Fs => match self.rdfsbase {
+                // SAFETY: the host says that the kernel has enabled it.
+                true => unsafe { arch::read_fs_base() },
+                false => arch::fs_base(),
+            },
             // Code with it is not run in the cache.
             Segment::Gs => 0,
         }

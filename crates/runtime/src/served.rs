@@ -8,7 +8,7 @@
 //!
 //! # Strategy
 //! A table of the [`OPEN_AT_A_TIME`] queues that are open, which takes no lock. A sender takes the number of the next message,
-//! if the read status allows it, and writes it, the ready word last. What is in the app's memory is read and written
+//! if the read status allows it, and writes it, the ready word last (`trommel_aware::ring`). What is in the app's memory is read and written
 //! where a fault is expected (`arch::peek`, `arch::poke`), and believed as far as it cannot lead astray: a read status that no reader
 //! can have written, or memory that is gone, closes the queue.
 //!
@@ -34,10 +34,11 @@
 mod requests;
 
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 use trommel_aware::queue::{CLOSED, HEADER_BYTES, Header, MESSAGE_BYTES, Served, Told};
+use trommel_aware::ring::{self, Bed, Counts, Gone};
 use trommel_queue::queries::MESSAGE_WORDS;
 
 use crate::arch;
@@ -224,22 +225,21 @@ impl Process {
         let Some(at) = self.served.find(number) else {
             return Ok(Sent::NotOpen);
         };
-        serving.sending.swap(at as u32 + 1, SeqCst);
         let entry = &self.served.entry[at];
-        let sent = self.send_to(entry, number, thread, pending, message, full);
-        let of = &self.served.of[usize::from(number)];
-        let mine = at as u8 + 1;
-        // Of those who find that out one closes it, before the entry can be used again.
-        if sent == Ok(None) && of.compare_exchange(mine, 0, SeqCst, Relaxed).is_ok() {
-            let base = entry.base.swap(0, SeqCst);
-            poke_word(base + STATE, CLOSED);
-            entry.taken.store(0, SeqCst);
-        }
-        serving.sending.store(0, Release);
-        sent.map(|sent| sent.unwrap_or(Sent::NotOpen))
+        ring::at_entry(&serving.sending, at as u32 + 1, 0, || {
+            let sent = self.send_to(entry, number, thread, pending, message, full);
+            let of = &self.served.of[usize::from(number)];
+            let mine = at as u8 + 1;
+            // Of those who find that out one closes it, before the entry can be used again.
+            if sent == Ok(Err(Gone)) && of.compare_exchange(mine, 0, SeqCst, Relaxed).is_ok() {
+                let _ = ring::Far::end(&Far(ring::withdraw(&entry.base)));
+                entry.taken.store(0, SeqCst);
+            }
+            sent.map(|sent| sent.unwrap_or(Sent::NotOpen))
+        })
     }
 
-    /// [`Self::send`], with the entry found. `None`: its memory cannot be used any more.
+    /// [`Self::send`], with the entry found. [`Gone`]: its memory cannot be used any more.
     fn send_to(
         &self,
         entry: &Entry,
@@ -248,81 +248,125 @@ impl Process {
         pending: impl Fn() -> *const u32,
         message: &Message,
         full: Full,
-    ) -> Result<Option<Sent>, HostGone> {
+    ) -> Result<Result<Sent, Gone>, HostGone> {
         loop {
-            let base = entry.base.load(SeqCst);
+            let base = ring::place(&entry.base);
             if base == 0 || entry.number.load(Relaxed) != number {
-                return Ok(Some(Sent::NotOpen));
+                return Ok(Ok(Sent::NotOpen));
             }
+            let far = Far(base);
+            let lose = || {
+                let _ = ring::Far::lose(&far);
+                Ok(Ok(Sent::Dropped))
+            };
             if full == Full::Lose {
-                poke(base + LOST, 8, &1);
-                return Ok(Some(Sent::Dropped));
+                return lose();
             }
-            let room = entry.room.load(Relaxed);
-            let n = entry.written.load(Acquire);
-            if n < entry.limit.load(Acquire) {
-                let next = entry.written.compare_exchange(n, n + 1, SeqCst, Relaxed);
-                if next.is_err() {
-                    continue;
-                }
-                stress::delay();
-                let to = base + HEADER_BYTES + (n & (room - 1)) * MESSAGE_BYTES;
-                if !poke(to, MESSAGE_BYTES, message.as_ptr()) {
-                    return Ok(None);
-                }
-                if peek(base + SLEEPS, 4) == Some(1) && poke_word(base + SLEEPS, 0) {
-                    sys::wake_there(base + SLEEPS, 1);
-                }
-                return Ok(Some(Sent::There));
-            }
-            match self.has_room(entry, base, room) {
-                None => return Ok(None),
-                Some(true) => continue,
-                Some(false) => {}
+            let counts = Counts {
+                written: &entry.written,
+                limit: &entry.limit,
+                room: entry.room.load(Relaxed),
+            };
+            match ring::send(&counts, &far, message) {
+                Ok(true) => return Ok(Ok(Sent::There)),
+                Ok(false) => {}
+                Err(gone) => return Ok(Err(gone)),
             }
             let own = entry.server.load(Relaxed) == thread;
             match full {
-                Full::Keep if !own => return Ok(Some(Sent::Later)),
+                Full::Keep if !own => return Ok(Ok(Sent::Later)),
                 Full::Wait | Full::WaitOn if !own => {}
-                _ => {
-                    poke(base + LOST, 8, &1);
-                    return Ok(Some(Sent::Dropped));
-                }
+                _ => return lose(),
             }
-            if !poke_word(base + WAITING, 1) {
-                return Ok(None);
-            }
-            if self.has_room(entry, base, room) == Some(false) && entry.base.load(SeqCst) == base {
-                let never = 0;
-                let pending = match full {
-                    Full::Wait => pending(),
-                    _ => &raw const never,
-                };
-                // SAFETY: a word of the thread's context, or the one above.
-                if unsafe { pending.read_volatile() } != 0 {
-                    return Ok(Some(Sent::Later));
-                }
-                // SAFETY: as above; the kernel looks whether the word is there.
-                unsafe { sys::wait_there(base + WAITING, 1, NAP, pending) };
-                if self.is_leaving() {
-                    return Ok(Some(Sent::Dropped));
-                }
-                self.queue.host_is_there()?;
+            let sleep = || self.sleep(entry, base, &pending, full);
+            match ring::wait_for_room(&counts, &far, sleep) {
+                Ok(None) => {}
+                Ok(Some(None)) => self.queue.host_is_there()?,
+                Ok(Some(Some(sent))) => return Ok(Ok(sent)),
+                Err(gone) => return Ok(Err(gone)),
             }
         }
     }
 
-    /// Whether there is room by what the reader says, which is taken note of. `None`: no reader can have said that.
-    fn has_room(&self, entry: &Entry, base: u64, room: u64) -> Option<bool> {
-        // Others write and read on meanwhile.
-        let before = entry.written.load(SeqCst);
-        let read = peek(base + READ, 8)?;
-        let written = entry.written.load(SeqCst);
-        if read > written || before.saturating_sub(read) > room {
+    /// Sleeps until there may be room in a queue. What became of the message, if it does not have to be tried again.
+    fn sleep(
+        &self,
+        entry: &Entry,
+        base: u64,
+        pending: &impl Fn() -> *const u32,
+        full: Full,
+    ) -> Option<Sent> {
+        if ring::place(&entry.base) != base {
             return None;
         }
-        entry.limit.fetch_max(read + room, SeqCst);
-        Some(written < read + room)
+        let never = 0;
+        let pending = match full {
+            Full::Wait => pending(),
+            _ => &raw const never,
+        };
+        // SAFETY: a word of the thread's context, or the one above.
+        if unsafe { pending.read_volatile() } != 0 {
+            return Some(Sent::Later);
+        }
+        // SAFETY: as above; the kernel looks whether the word is there.
+        unsafe { sys::wait_there(base + WAITING, 1, NAP, pending) };
+        self.is_leaving().then_some(Sent::Dropped)
+    }
+}
+
+/// The memory of a queue, in the app.
+struct Far(u64);
+
+impl Far {
+    const fn at(&self, bed: Bed) -> u64 {
+        self.0
+            + match bed {
+                Bed::Sleeps => SLEEPS,
+                Bed::Waiting => WAITING,
+            }
+    }
+}
+
+fn done(is: bool) -> Result<(), Gone> {
+    if is { Ok(()) } else { Err(Gone) }
+}
+
+impl ring::Far for Far {
+    type Message = Message;
+
+    fn read_status(&self) -> Result<u64, Gone> {
+        peek(self.0 + READ, 8).ok_or(Gone)
+    }
+
+    fn put(&self, place: u64, message: &Message) -> Result<(), Gone> {
+        stress::delay();
+        let to = self.0 + HEADER_BYTES + place * MESSAGE_BYTES;
+        done(poke(to, MESSAGE_BYTES, message.as_ptr()))
+    }
+
+    fn lose(&self) -> Result<(), Gone> {
+        done(poke(self.0 + LOST, 8, &1))
+    }
+
+    fn end(&self) -> Result<(), Gone> {
+        done(poke_word(self.0 + STATE, CLOSED))
+    }
+
+    fn bed(&self, bed: Bed) -> Result<u32, Gone> {
+        peek(self.at(bed), 4).map(|word| word as u32).ok_or(Gone)
+    }
+
+    fn make_bed(&self, bed: Bed, value: u32) -> Result<(), Gone> {
+        done(poke_word(self.at(bed), value))
+    }
+
+    fn wake(&self, bed: Bed) {
+        // The service thread is one.
+        let most = match bed {
+            Bed::Sleeps => 1,
+            Bed::Waiting => i32::MAX as u32,
+        };
+        sys::wake_there(self.at(bed), most);
     }
 }
 

@@ -653,10 +653,21 @@ pub fn time_stamp() -> u64 {
     high << 32 | low
 }
 
-/// The FS base, which is the app's.
+/// The FS base, which is the app's, as the kernel knows it.
 pub fn fs_base() -> u64 {
     const ARCH_GET_FS: u64 = 0x1003;
     base(ARCH_GET_FS)
+}
+
+/// The FS base, as the processor knows it.
+///
+/// # Safety
+/// The kernel must have enabled the instruction.
+pub unsafe fn read_fs_base() -> u64 {
+    let base: u64;
+    // SAFETY: reads a register; the caller answers for its being allowed.
+    unsafe { asm!("rdfsbase {}", out(reg) base, options(nomem, nostack, preserves_flags)) };
+    base
 }
 
 fn base(which: u64) -> u64 {
@@ -696,4 +707,25 @@ pub unsafe extern "C" fn change_stack(new: *const AltStack, elsewhere: u64) {
 #[unsafe(naked)]
 pub unsafe extern "C" fn restorer() {
     naked_asm!("mov eax, 15", "syscall")
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+
+    /// Where the kernel has enabled the instruction, as it says to programs.
+    #[test]
+    fn processor_and_kernel_agree_about_fs() {
+        const AT_HWCAP2: u64 = 26;
+        let vector = std::fs::read("/proc/self/auxv").expect("the kernel's words");
+        let words = vector.as_chunks::<8>().0.as_chunks::<2>().0.iter();
+        let mut words = words.map(|pair| pair.map(u64::from_le_bytes));
+        let enabled = words.any(|[key, value]| key == AT_HWCAP2 && value & 2 != 0);
+        assert_ne!(fs_base(), 0);
+        if enabled {
+            // SAFETY: it is enabled.
+            assert_eq!(unsafe { read_fs_base() }, fs_base());
+        }
+    }
 }

@@ -8,11 +8,12 @@
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use trommel_aware::queue::{CLOSED, HEADER_BYTES, MESSAGE_BYTES, MOST, OPEN};
+use trommel_aware::queue::{HEADER_BYTES, MESSAGE_BYTES, MOST, OPEN};
+use trommel_aware::ring;
 use trommel_aware::{Answer, Request};
 use trommel_queue::queries::MESSAGE_WORDS;
 
-use super::{Entry, Full, Message, NAP, READ, SLEEPS, STATE, WAITING, peek, poke, poke_word};
+use super::{Entry, Far, Full, Message, NAP, READ, STATE, peek, poke, poke_word};
 use crate::area::Context;
 use crate::cache::AppPc;
 use crate::deliver::HostGone;
@@ -40,7 +41,7 @@ impl Process {
             let uses = |thread: &*const Thread| {
                 // SAFETY: listed threads are there; the word is atomic.
                 let sending = unsafe { &(**thread).serving.sending };
-                sending.load(SeqCst) as usize == at + 1
+                ring::is_at(sending, at as u32 + 1)
             };
             if !self.runtime.lock().threads.iter().any(uses) {
                 return;
@@ -125,7 +126,7 @@ impl Process {
     /// A queue is the host's again; one that a thread serves, if `server` names it.
     fn close(&self, number: u8, server: Option<u64>) -> Answer {
         let of = &self.served.of[usize::from(number)];
-        let (n, base) = {
+        let (n, far) = {
             let _lock = self.runtime.lock();
             let Some(n) = self.served.find(number) else {
                 return Answer::Wrong;
@@ -136,14 +137,11 @@ impl Process {
             if server.is_some_and(|server| server != whose) || !taken() {
                 return Answer::Wrong;
             }
-            (n, entry.base.swap(0, SeqCst))
+            (n, Far(ring::withdraw(&entry.base)))
         };
-        poke_word(base + WAITING, 0);
-        sys::wake_there(base + WAITING, i32::MAX as u32);
+        ring::shut(&far);
         self.wait_for_senders(n);
-        poke_word(base + STATE, CLOSED);
-        poke_word(base + SLEEPS, 0);
-        sys::wake_there(base + SLEEPS, 1);
+        ring::closed(&far);
         self.served.entry[n].taken.store(0, SeqCst);
         Answer::Done
     }

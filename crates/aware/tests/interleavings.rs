@@ -1,0 +1,457 @@
+//! What both sides of a queue do with its words (`trommel_aware::ring`), in all the ways in which threads can come to execute it: loom tries
+//! each order of their steps (with a bounded number of preemptions) and each value that a load may have.
+//!
+//! What a model does not allow it reports: words of a message that are read before they are there or written before they were read, an
+//! assertion, and a state in which everybody sleeps. Sleeps end only when somebody wakes them, where the real ones end after some
+//! milliseconds by themselves: it is wrong if anybody needs that.
+//!
+//! loom knows sequential consistency of fences only: what is `SeqCst` stands between two of them, as it does on x86-64, where
+//! such a store is an exchange. So are Trommel's stores to the app's memory; its loads there acquire.
+#![allow(unsafe_code, reason = "messages are in cells that loom watches")]
+
+use std::sync::Arc;
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::Ordering::{self, Acquire, Relaxed, SeqCst};
+use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
+use loom::sync::{Condvar, Mutex};
+use loom::thread;
+use trommel_aware::ring::{self, Bed, Counts, Far, Gone, Near, Word};
+
+struct Half(AtomicU32);
+struct Whole(AtomicU64);
+
+/// What is done between fences if it is to be sequentially consistent.
+fn ordered<T>(order: Ordering, act: impl FnOnce() -> T) -> T {
+    let fenced = || {
+        if order == SeqCst {
+            fence(SeqCst);
+        }
+    };
+    fenced();
+    let done = act();
+    fenced();
+    done
+}
+
+macro_rules! word {
+    ($word:ty, $value:ty) => {
+        impl Word for $word {
+            type Value = $value;
+
+            fn load(&self, order: Ordering) -> $value {
+                ordered(order, || self.0.load(order))
+            }
+
+            fn store(&self, value: $value, order: Ordering) {
+                ordered(order, || self.0.store(value, order));
+            }
+
+            fn swap(&self, value: $value) -> $value {
+                ordered(SeqCst, || self.0.swap(value, SeqCst))
+            }
+
+            fn replace(&self, now: $value, next: $value) -> bool {
+                ordered(SeqCst, || {
+                    self.0.compare_exchange(now, next, SeqCst, Relaxed).is_ok()
+                })
+            }
+
+            fn raise(&self, value: $value) {
+                ordered(SeqCst, || self.0.fetch_max(value, SeqCst));
+            }
+        }
+    };
+}
+
+word!(Half, u32);
+word!(Whole, u64);
+
+fn half(n: u32) -> Half {
+    Half(AtomicU32::new(n))
+}
+
+fn whole(n: u64) -> Whole {
+    Whole(AtomicU64::new(n))
+}
+
+/// A word that threads sleep upon, and the kernel's part in that.
+struct Futex {
+    word: Half,
+    lock: Mutex<()>,
+    woken: Condvar,
+}
+
+impl Futex {
+    fn new() -> Self {
+        Self {
+            word: half(0),
+            lock: Mutex::new(()),
+            woken: Condvar::new(),
+        }
+    }
+
+    /// Sleeps, if the word is 1. The kernel looks and puts to sleep in one.
+    fn wait(&self) {
+        let guard = self.lock.lock().expect("nobody panics");
+        if self.word.load(SeqCst) == 1 {
+            drop(self.woken.wait(guard).expect("nobody panics"));
+        }
+    }
+
+    fn wake(&self) {
+        let _guard = self.lock.lock().expect("nobody panics");
+        self.woken.notify_all();
+    }
+}
+
+fn model(check: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.max_branches = 10_000;
+    builder.check(check);
+}
+
+const OPEN: u32 = 1;
+const CLOSED: u32 = 2;
+/// A ready word.
+const READY: u64 = 1;
+/// The entry, and where its memory is.
+const NAME: u32 = 1;
+const BASE: u64 = 64;
+
+/// A message: its sender, and its number there.
+type Message = (u32, u32);
+
+/// The memory of a queue.
+struct Memory<const ROOM: usize> {
+    read: Whole,
+    sleeps: Futex,
+    state: Half,
+    waiting: Futex,
+    lost: Half,
+    words: [UnsafeCell<Message>; ROOM],
+    ready: [Whole; ROOM],
+}
+
+impl<const ROOM: usize> Memory<ROOM> {
+    fn futex(&self, bed: Bed) -> &Futex {
+        match bed {
+            Bed::Sleeps => &self.sleeps,
+            Bed::Waiting => &self.waiting,
+        }
+    }
+}
+
+/// A queue that is open, and what Trommel knows of it.
+struct Queue<const ROOM: usize> {
+    memory: Memory<ROOM>,
+    written: Whole,
+    limit: Whole,
+    base: Whole,
+    /// Where each sender is.
+    sending: [Half; 2],
+}
+
+impl<const ROOM: usize> Far for Queue<ROOM> {
+    type Message = Message;
+
+    fn read_status(&self) -> Result<u64, Gone> {
+        Ok(self.memory.read.load(Acquire))
+    }
+
+    fn put(&self, place: u64, message: &Message) -> Result<(), Gone> {
+        let place = place as usize;
+        // SAFETY: the sender has the place; loom checks that nobody else has.
+        self.memory.words[place].with_mut(|to| unsafe { *to = *message });
+        let before = self.memory.ready[place].swap(READY);
+        assert_eq!(before, 0, "the place is free");
+        Ok(())
+    }
+
+    fn lose(&self) -> Result<(), Gone> {
+        ordered(SeqCst, || self.memory.lost.0.fetch_add(1, SeqCst));
+        Ok(())
+    }
+
+    fn end(&self) -> Result<(), Gone> {
+        self.memory.state.swap(CLOSED);
+        Ok(())
+    }
+
+    fn bed(&self, bed: Bed) -> Result<u32, Gone> {
+        Ok(self.memory.futex(bed).word.load(Acquire))
+    }
+
+    fn make_bed(&self, bed: Bed, value: u32) -> Result<(), Gone> {
+        self.memory.futex(bed).word.swap(value);
+        Ok(())
+    }
+
+    fn wake(&self, bed: Bed) {
+        self.memory.futex(bed).wake();
+    }
+}
+
+impl<const ROOM: usize> Near for Memory<ROOM> {
+    type Long = Whole;
+    type Short = Half;
+    type Words = Message;
+
+    fn room(&self) -> u64 {
+        ROOM as u64
+    }
+
+    fn ready(&self, place: u64) -> &Whole {
+        &self.ready[place as usize]
+    }
+
+    fn words(&self, place: u64) -> Message {
+        // SAFETY: the message is whole; loom checks that nobody writes to it.
+        self.words[place as usize].with(|from| unsafe { *from })
+    }
+
+    fn read_status(&self) -> &Whole {
+        &self.read
+    }
+
+    fn bed(&self, bed: Bed) -> &Half {
+        &self.futex(bed).word
+    }
+
+    fn fence(&self) {
+        fence(SeqCst);
+    }
+
+    fn wake_senders(&self) {
+        self.waiting.wake();
+    }
+}
+
+// SAFETY: what is not atomic is used by who has the place, which is what loom checks.
+unsafe impl<const ROOM: usize> Sync for Queue<ROOM> {}
+// SAFETY: as above.
+unsafe impl<const ROOM: usize> Send for Queue<ROOM> {}
+
+/// What became of a message.
+#[derive(PartialEq, Eq, Debug)]
+enum Sent {
+    There,
+    Dropped,
+    NotOpen,
+}
+
+impl<const ROOM: usize> Queue<ROOM> {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            memory: Memory {
+                read: whole(0),
+                sleeps: Futex::new(),
+                state: half(OPEN),
+                waiting: Futex::new(),
+                lost: half(0),
+                words: [(0, 0); ROOM].map(UnsafeCell::new),
+                ready: [0; ROOM].map(whole),
+            },
+            written: whole(0),
+            limit: whole(ROOM as u64),
+            base: whole(BASE),
+            sending: [half(0), half(0)],
+        })
+    }
+
+    /// A thread sends a message, as the runtime does.
+    fn send(&self, sender: u32, number: u32, drop: bool) -> Sent {
+        ring::at_entry(&self.sending[sender as usize], NAME, 0, || {
+            loop {
+                if ring::place(&self.base) != BASE {
+                    return Sent::NotOpen;
+                }
+                let counts = Counts {
+                    written: &self.written,
+                    limit: &self.limit,
+                    room: ROOM as u64,
+                };
+                let right = "the read status is right";
+                if ring::send(&counts, self, &(sender, number)).expect(right) {
+                    return Sent::There;
+                }
+                if drop {
+                    self.lose().expect(right);
+                    return Sent::Dropped;
+                }
+                let sleep = || {
+                    if ring::place(&self.base) == BASE {
+                        self.memory.waiting.wait();
+                    }
+                };
+                ring::wait_for_room(&counts, self, sleep).expect(right);
+            }
+        })
+    }
+
+    fn is_open(&self) -> bool {
+        self.memory.state.load(Acquire) == OPEN
+    }
+
+    /// The service thread receives so many messages, or all until no more will come.
+    fn serve(&self, most: usize) -> Vec<Message> {
+        let (mut read, mut seen) = (0, Vec::new());
+        while seen.len() < most {
+            if let Some((message, ready)) = ring::receive(&self.memory, &mut read) {
+                assert_eq!(ready, READY);
+                seen.push(message);
+                continue;
+            }
+            let sleep = || self.memory.sleeps.wait();
+            ring::rest(&self.memory, read, || self.is_open(), sleep);
+            self.memory.sleeps.word.store(0, Relaxed);
+            let place = read as usize & (ROOM - 1);
+            if !self.is_open() && self.memory.ready[place].load(Acquire) == 0 {
+                break;
+            }
+        }
+        seen
+    }
+
+    /// Closes it, which so many threads may be sending to.
+    fn close(&self, senders: usize) {
+        assert_eq!(ring::withdraw(&self.base), BASE);
+        ring::shut(self);
+        while self.sending[..senders]
+            .iter()
+            .any(|at| ring::is_at(at, NAME))
+        {
+            thread::yield_now();
+        }
+        ring::closed(self);
+    }
+
+    /// Uses its memory for something else.
+    fn reuse(&self) {
+        for cell in &self.memory.words {
+            // SAFETY: loom checks that nobody uses it.
+            cell.with_mut(|to| unsafe { *to = (u32::MAX, u32::MAX) });
+        }
+    }
+}
+
+/// The numbers of a sender's messages.
+fn of(sender: u32, seen: &[Message]) -> Vec<u32> {
+    let its = seen.iter().filter(|(from, _)| *from == sender);
+    its.map(|(_, number)| *number).collect()
+}
+
+#[test]
+fn each_message_comes_once_and_in_order() {
+    model(|| {
+        let queue = Queue::<2>::new();
+        let sender = thread::spawn({
+            let queue = queue.clone();
+            move || (0..4).for_each(|n| assert_eq!(queue.send(0, n, false), Sent::There))
+        });
+        assert_eq!(of(0, &queue.serve(4)), [0, 1, 2, 3]);
+        sender.join().expect("it ends");
+    });
+}
+
+/// The service thread wakes nobody while it reads the first message, so nothing else orders what it does about that.
+#[test]
+fn a_place_is_free_when_its_message_was_read() {
+    model(|| {
+        let queue = Queue::<4>::new();
+        let sender = thread::spawn({
+            let queue = queue.clone();
+            move || (0..5).for_each(|n| assert_eq!(queue.send(0, n, false), Sent::There))
+        });
+        assert_eq!(of(0, &queue.serve(5)), [0, 1, 2, 3, 4]);
+        sender.join().expect("it ends");
+    });
+}
+
+#[test]
+fn two_senders_share_a_queue_that_is_full() {
+    model(|| {
+        let queue = Queue::<2>::new();
+        let senders = [0, 1].map(|sender| {
+            let queue = queue.clone();
+            thread::spawn(move || {
+                (0..2).for_each(|n| assert_eq!(queue.send(sender, n, false), Sent::There));
+            })
+        });
+        let seen = queue.serve(4);
+        assert_eq!([of(0, &seen), of(1, &seen)], [[0, 1], [0, 1]]);
+        for sender in senders {
+            sender.join().expect("it ends");
+        }
+    });
+}
+
+#[test]
+fn what_is_dropped_is_counted() {
+    model(|| {
+        let queue = Queue::<2>::new();
+        let sender = thread::spawn({
+            let queue = queue.clone();
+            move || {
+                let there = |n: &u32| match queue.send(0, *n, true) {
+                    Sent::There => true,
+                    Sent::Dropped => false,
+                    Sent::NotOpen => panic!("it is open"),
+                };
+                let there: Vec<u32> = (0..4).filter(there).collect();
+                queue.close(0);
+                there
+            }
+        });
+        let seen = queue.serve(usize::MAX);
+        let there = sender.join().expect("it ends");
+        assert_eq!(of(0, &seen), there);
+        let lost = queue.memory.lost.load(Relaxed) as usize;
+        assert_eq!(there.len() + lost, 4);
+        assert!(there.len() >= 2, "there was room for these");
+    });
+}
+
+#[test]
+fn nobody_writes_to_a_queue_that_was_closed() {
+    model(|| {
+        let queue = Queue::<2>::new();
+        let sender = thread::spawn({
+            let queue = queue.clone();
+            move || {
+                let sent = (0..3).map(|n| queue.send(0, n, false));
+                sent.take_while(|sent| *sent == Sent::There).count()
+            }
+        });
+        // It waits for room, or does not come so far.
+        queue.close(1);
+        let seen = queue.serve(usize::MAX);
+        queue.reuse();
+        let sent = sender.join().expect("it ends");
+        assert_eq!(seen.len(), sent, "what was sent was there before that");
+    });
+}
+
+#[test]
+fn who_serves_is_told_that_a_queue_is_closed() {
+    model(|| {
+        let queue = Queue::<2>::new();
+        let sender = thread::spawn({
+            let queue = queue.clone();
+            move || {
+                (0..2)
+                    .filter(|n| queue.send(0, *n, false) == Sent::There)
+                    .count()
+            }
+        });
+        let closer = thread::spawn({
+            let queue = queue.clone();
+            move || queue.close(1)
+        });
+        let seen = queue.serve(usize::MAX);
+        queue.reuse();
+        assert_eq!(seen.len(), sender.join().expect("it ends"));
+        closer.join().expect("it ends");
+    });
+}
