@@ -358,7 +358,13 @@ impl Cache {
 
     /// So many fragments are likely to be made.
     pub fn expect(&mut self, fragments: usize) {
+        /// Of each, on average.
+        const STEPS: usize = 5;
+        const EXITS: usize = 2;
         self.table = Table::of((2 * fragments + 2).next_power_of_two().max(1 << 12));
+        self.fragments.reserve(fragments);
+        self.steps.reserve(STEPS * fragments);
+        self.exits.reserve(EXITS * fragments);
     }
 
     /// The arena for code in `range`, made if there is none; `None` when there is no room.

@@ -84,7 +84,10 @@ unsafe impl GlobalAlloc for Heap {
         if size > LARGEST {
             let len = whole_pages(layout.size());
             return sys::anonymous(len).map_or(ptr::null_mut(), |p| {
-                sys::populate(p, len.min(STEP) as u64);
+                match len as u64 / sys::HUGE {
+                    0 => sys::populate(p, len.min(STEP) as u64),
+                    huge => sys::huge(p, huge * sys::HUGE),
+                }
                 p as *mut u8
             });
         }

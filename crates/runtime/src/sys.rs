@@ -122,12 +122,17 @@ pub fn own_memory_from(at: u64) {
     OWN_START.store(at, Relaxed);
 }
 
-/// Fresh private memory of the runtime's, readable and writable.
+/// Bytes of a huge page.
+pub const HUGE: u64 = 2 << 20;
+
+/// Fresh private memory of the runtime's, readable and writable. With room for huge pages it begins where one may.
 pub fn anonymous(len: usize) -> Result<u64, Errno> {
     let pages = len.next_multiple_of(4096) as u64;
-    let at = match OWN_MEMORY.load(Relaxed) {
-        0 => 0,
-        _ => OWN_MEMORY.fetch_add(pages, Relaxed),
+    let align = if pages < HUGE { 4096 } else { HUGE };
+    let next = |at: u64| (at != 0).then_some(at.next_multiple_of(align) + pages);
+    let at = match OWN_MEMORY.fetch_update(Relaxed, Relaxed, next) {
+        Ok(at) => at.next_multiple_of(align),
+        Err(_) => 0,
     };
     // SAFETY: no fixed address: the kernel takes another where something is already.
     unsafe {
