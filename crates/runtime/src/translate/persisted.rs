@@ -79,7 +79,7 @@ const STEP: usize = 12;
 const EXIT: usize = 12;
 const SOURCE: usize = 8;
 /// Records that are looked at behind one.
-pub const AHEAD: usize = 512;
+pub const AHEAD: usize = 128;
 /// No register.
 const NONE: u8 = 0xff;
 
