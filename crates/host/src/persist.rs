@@ -232,7 +232,6 @@ fn write(file: &Path, image: &[u8]) -> io::Result<()> {
 struct Record<'a> {
     module: u32,
     at: u32,
-    digest: u32,
     rest: &'a [u8],
 }
 
@@ -242,13 +241,12 @@ impl<'a> Record<'a> {
         let mut records = Vec::new();
         let mut at = 0;
         while let Some((head, rest)) = Head::read(bytes, at) {
-            if digest(rest) != head.digest {
+            if digest(head.module, head.at, rest) != head.digest {
                 break;
             }
             records.push(Self {
                 module: head.module,
                 at: head.at,
-                digest: head.digest,
                 rest,
             });
             at += head.len as usize;
@@ -350,7 +348,7 @@ fn together(
             len: (Head::BYTES + record.rest.len()) as u32,
             module,
             at: record.at,
-            digest: record.digest,
+            digest: digest(module, record.at, record.rest),
         };
         body.extend(head.bytes());
         body.extend(record.rest);

@@ -108,7 +108,7 @@ pub struct Head {
     pub module: u32,
     /// Where its app code starts, from the start of the module's file.
     pub at: u32,
-    /// [`digest`] of what follows.
+    /// [`digest`] of the record.
     pub digest: u32,
 }
 
@@ -140,8 +140,9 @@ impl Head {
     }
 }
 
-/// Tells damaged bytes from those that were written. Their number must be a multiple of eight.
-pub fn digest(bytes: &[u8]) -> u32 {
+/// Tells a damaged record from what was written: of its module, of where its code starts, and of the bytes behind its head,
+/// whose number is a multiple of eight.
+pub fn digest(module: u32, at: u32, bytes: &[u8]) -> u32 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let mix = |sum: u64, word: &[u8; 8]| {
         let mixed = (sum ^ u64::from_le_bytes(*word)).wrapping_mul(ODD);
@@ -149,7 +150,7 @@ pub fn digest(bytes: &[u8]) -> u32 {
     };
     // Four sums, as each step of one waits for the step before.
     let (fours, rest) = bytes.as_chunks::<8>().0.as_chunks::<4>();
-    let mut sums = [1, 2, 3, bytes.len() as u64];
+    let mut sums = [module.into(), at.into(), 3, bytes.len() as u64];
     for four in fours {
         for (sum, word) in sums.iter_mut().zip(four) {
             *sum = mix(*sum, word);

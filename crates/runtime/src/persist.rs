@@ -213,7 +213,7 @@ impl Persist {
     /// A record by where it is: what it is of, what follows its head if that is whole, and where the next is.
     pub fn record(&self, at: usize) -> Option<(Head, Option<&'static [u8]>, usize)> {
         let (head, rest, next) = self.image?.record(at)?;
-        let whole = digest(rest) == head.digest;
+        let whole = digest(head.module, head.at, rest) == head.digest;
         Some((head, whole.then_some(rest), next))
     }
 
@@ -231,7 +231,7 @@ impl Persist {
             len: bytes.len() as u32,
             module: origin.module,
             at,
-            digest: digest(&bytes[Head::BYTES..]),
+            digest: digest(origin.module, at, &bytes[Head::BYTES..]),
         };
         bytes[..Head::BYTES].copy_from_slice(&head.bytes());
         self.write(offset, bytes);
