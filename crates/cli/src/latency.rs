@@ -17,12 +17,11 @@ use trommel_tuple::Kind;
 use crate::args::MemoryArgs;
 use crate::json::Json;
 use crate::output::{self, grouped};
-use crate::report::place;
-use crate::report::processes;
-use crate::report::text::{Style, Table};
+use crate::report::text::{Style, Table, more};
 use crate::report::view::{Values, View};
 use crate::report::windows;
-use crate::values::{cycles, modules};
+use crate::report::{modules, place, processes};
+use crate::values::cycles;
 
 /// Places that people are shown unless they ask for more.
 const DEFAULT_TOP: usize = 20;
@@ -119,9 +118,7 @@ fn text(
     style: Style,
 ) -> io::Result<()> {
     if let Some(data) = &view.profile.windows {
-        for (name, text) in windows::lines(data) {
-            writeln!(out, "# {name:<11} {text}")?;
-        }
+        windows::heading(out, data)?;
     }
     writeln!(out, "# {:<11} {}", "levels", limits_in_words(levels))?;
     let sum = loads.iter().fold(0.0, |sum, load| sum + load.lost);
@@ -172,14 +169,7 @@ fn text(
         ]);
     }
     table.write(out, style)?;
-    let rest = loads.len().saturating_sub(top);
-    if rest > 0 {
-        writeln!(
-            out,
-            "# … and {} more: --top N shows N, --top 0 all",
-            grouped(rest as u64)
-        )?;
-    }
+    more(out, loads.len(), top)?;
     out.flush()
 }
 
@@ -236,14 +226,7 @@ fn json(
         json.end_object()?;
     }
     json.end_array()?;
-    json.member_array("modules")?;
-    for module in modules(view.profile) {
-        json.object()?;
-        json.number("id", module.id.0)?;
-        json.text("path", &String::from_utf8_lossy(&module.path))?;
-        json.end_object()?;
-    }
-    json.end_array()?;
+    modules(&mut json, view.profile)?;
     json.member_array("loads")?;
     for load in loads.iter().take(top) {
         let sampled = view.sampled(Kind::Latency, load.values.at);

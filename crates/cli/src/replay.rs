@@ -17,12 +17,10 @@ use trommel_tuple::Kind;
 use crate::args::ReplayArgs;
 use crate::json::Json;
 use crate::output::{self, grouped};
-use crate::report::place;
-use crate::report::processes;
-use crate::report::text::{Style, Table};
+use crate::report::text::{Style, Table, more};
 use crate::report::view::View;
 use crate::report::windows;
-use crate::values::modules;
+use crate::report::{modules, place, processes};
 
 /// Pairs that people are shown unless they ask for more.
 const DEFAULT_TOP: usize = 20;
@@ -93,9 +91,7 @@ fn text(
     style: Style,
 ) -> io::Result<()> {
     if let Some(data) = &view.profile.windows {
-        for (name, text) in windows::lines(data) {
-            writeln!(out, "# {name:<11} {text}")?;
-        }
+        windows::heading(out, data)?;
     }
     let of = |conflict| {
         let count = pairs.iter().filter(|f| f.pair.conflict == conflict).count();
@@ -129,14 +125,7 @@ fn text(
         ]);
     }
     table.write(out, style)?;
-    let rest = pairs.len().saturating_sub(top);
-    if rest > 0 {
-        writeln!(
-            out,
-            "# … and {} more: --top N shows N, --top 0 all",
-            grouped(rest as u64)
-        )?;
-    }
+    more(out, pairs.len(), top)?;
     out.flush()
 }
 
@@ -145,14 +134,7 @@ fn json(out: &mut impl Write, view: &mut View<'_>, pairs: &[Found], top: usize) 
     json.object()?;
     json.text("schema", SCHEMA)?;
     json.text("basis", view.basis().name())?;
-    json.member_array("modules")?;
-    for module in modules(view.profile) {
-        json.object()?;
-        json.number("id", module.id.0)?;
-        json.text("path", &String::from_utf8_lossy(&module.path))?;
-        json.end_object()?;
-    }
-    json.end_array()?;
+    modules(&mut json, view.profile)?;
     json.member_array("pairs")?;
     for found in pairs.iter().take(top) {
         let Limits { low, high } = found.sampled.limits();

@@ -11,21 +11,20 @@
 //! places and does not promise. Under sampling s is the lower limit of the share: what is not known well comes
 //! later.
 
-use std::cmp::Reverse;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use trommel_profile::confidence::Confidence;
-use trommel_profile::{Module, Profile};
 use trommel_symbol::{Files, Symbols};
 use trommel_tuple::Kind;
 
 use crate::args::ValuesArgs;
 use crate::json::Json;
 use crate::output::{self, grouped, percent};
+use crate::report::modules;
 use crate::report::processes;
-use crate::report::text::{Style, Table};
+use crate::report::text::{Style, Table, more};
 use crate::report::view::{Values, View};
 use crate::report::windows;
 
@@ -164,9 +163,7 @@ fn text(
     style: Style,
 ) -> io::Result<()> {
     if let Some(data) = &view.profile.windows {
-        for (name, text) in windows::lines(data) {
-            writeln!(out, "# {name:<11} {text}")?;
-        }
+        windows::heading(out, data)?;
     }
     let sum: f64 = found.iter().map(|c| c.saved).sum();
     writeln!(
@@ -207,14 +204,7 @@ fn text(
         ]);
     }
     table.write(out, style)?;
-    let rest = found.len().saturating_sub(top);
-    if rest > 0 {
-        writeln!(
-            out,
-            "# … and {} more: --top N shows N, --top 0 all",
-            grouped(rest as u64)
-        )?;
-    }
+    more(out, found.len(), top)?;
     out.flush()
 }
 
@@ -240,14 +230,7 @@ fn json(
     json.text("schema", SCHEMA)?;
     json.text("basis", view.basis().name())?;
     json.number("executions", executions)?;
-    json.member_array("modules")?;
-    for module in modules(view.profile) {
-        json.object()?;
-        json.number("id", module.id.0)?;
-        json.text("path", &String::from_utf8_lossy(&module.path))?;
-        json.end_object()?;
-    }
-    json.end_array()?;
+    modules(&mut json, view.profile)?;
     json.member_array("loads")?;
     for entry in found.iter().take(top) {
         let at = entry.values.at;
@@ -275,13 +258,6 @@ fn json(
     json.end_array()?;
     json.end_object()?;
     json.finish()
-}
-
-/// In the order of their numbers.
-pub(crate) fn modules(profile: &Profile) -> impl Iterator<Item = &Module> {
-    let mut all: Vec<&Module> = profile.modules.iter().collect();
-    all.sort_by_key(|m| Reverse(m.id.0));
-    all.into_iter().rev()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use trommel_profile::confidence::{LEVEL, Limits};
-use trommel_profile::{Counted, Run, Threads};
+use trommel_profile::{Counted, Module, Profile, Run, Threads};
 use trommel_tuple::{Kind, Place};
 
 use super::processes::{self, Row};
@@ -212,6 +212,20 @@ fn limits<W: Write>(json: &mut Json<W>, limits: Option<Limits>) -> io::Result<()
         json.number("high", limits.high.ceil() as u64)?;
     }
     Ok(())
+}
+
+/// The modules of a profile in the order of their numbers, each with its path.
+pub(crate) fn modules<W: Write>(json: &mut Json<W>, profile: &Profile) -> io::Result<()> {
+    let mut all: Vec<&Module> = profile.modules.iter().collect();
+    all.sort_by_key(|module| module.id.0);
+    json.member_array("modules")?;
+    for module in all {
+        json.object()?;
+        json.number("id", module.id.0)?;
+        json.text("path", &String::from_utf8_lossy(&module.path))?;
+        json.end_object()?;
+    }
+    json.end_array()
 }
 
 /// A member that is a place, with its names.

@@ -17,7 +17,7 @@ use trommel_symbol::{Files, Symbols};
 
 use crate::args::ReportArgs;
 use crate::output;
-pub(crate) use json::place;
+pub(crate) use json::{modules, place};
 use view::View;
 
 /// Entries of each kind that people are shown unless they ask for more.

@@ -130,9 +130,7 @@ fn header(out: &mut impl Write, profile: &Profile, style: Style) -> io::Result<(
     writeln!(out, "# lost        {dropped}{waits}")?;
     match &profile.windows {
         Some(data) => {
-            for (name, text) in windows::lines(data) {
-                writeln!(out, "# {name:<11} {text}")?;
-            }
+            windows::heading(out, data)?;
         }
         None => {
             writeln!(out, "# compressor  {}", printable(&profile.compressor))?;
@@ -380,7 +378,8 @@ pub(super) fn value_row(
     ]);
 }
 
-fn more(out: &mut impl Write, all: usize, top: usize) -> io::Result<()> {
+/// What people are not shown.
+pub(crate) fn more(out: &mut impl Write, all: usize, top: usize) -> io::Result<()> {
     match all.checked_sub(top).filter(|n| *n > 0) {
         Some(rest) => writeln!(
             out,

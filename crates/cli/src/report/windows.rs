@@ -47,6 +47,12 @@ pub(crate) fn lines(windows: &Windows) -> Vec<(&'static str, String)> {
     ]
 }
 
+/// The same in front of a table.
+pub(crate) fn heading(out: &mut impl Write, windows: &Windows) -> io::Result<()> {
+    let mut lines = lines(windows).into_iter();
+    lines.try_for_each(|(name, text)| writeln!(out, "# {name:<11} {text}"))
+}
+
 /// The member `windows` of a report.
 pub(super) fn json<W: Write>(json: &mut Json<W>, windows: &Windows) -> io::Result<()> {
     json.member_object("windows")?;
