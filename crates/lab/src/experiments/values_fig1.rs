@@ -5,6 +5,7 @@ use crate::Lab;
 use crate::findings::{Cell, Findings, Table, Verdict};
 use crate::latencies::Load;
 use crate::plan::Results;
+use crate::plot::{Axis, Bar, Bars, Content, Figure, Group, Panel};
 use crate::runs::Kernel;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -58,6 +59,7 @@ fn run(lab: &Lab<'_>, _: &Results) -> Findings {
         ]);
     }
     found.tables.push(table);
+    found.figures.push((String::new(), figure(&loads)));
     let beyond = |load: &Load| load.share("L3") + load.share("memory");
     let both = match &loads[..] {
         [near, far] => Some((near.share("L1"), beyond(far))),
@@ -81,4 +83,38 @@ fn run(lab: &Lab<'_>, _: &Results) -> Findings {
             .into(),
     );
     found
+}
+
+/// Where the loads were served, the paper's and ours.
+fn figure(loads: &[Load]) -> Figure {
+    const LEVELS: [&str; 4] = ["L1", "L2", "L3", "memory"];
+    let group = |label: String, shares: [f64; 4]| Group {
+        label,
+        bars: vec![Bar {
+            label: String::new(),
+            parts: shares.into_iter().enumerate().collect(),
+        }],
+    };
+    let paper = PAPER
+        .map(|(name, first, second, memory)| group(name.to_owned(), [first, second, 0.0, memory]));
+    let ours = loads.iter().enumerate().map(|(n, load)| {
+        let shares = LEVELS.map(|level| 100.0 * load.share(level));
+        group(format!("load {} of the product", n + 1), shares)
+    });
+    Figure {
+        title: "Where the two loads of a product are served".into(),
+        panels: vec![Panel {
+            title: String::new(),
+            x: Axis::linear(""),
+            y: Axis::linear("executions, %"),
+            content: Content::Bars(Bars {
+                series: LEVELS.map(str::to_owned).to_vec(),
+                groups: paper.into_iter().chain(ours).collect(),
+                numbers: false,
+            }),
+            marks: Vec::new(),
+        }],
+        columns: 1,
+        height: 320.0,
+    }
 }

@@ -5,6 +5,7 @@ use crate::Lab;
 use crate::findings::{Findings, Table, Verdict};
 use crate::latencies::Load;
 use crate::plan::Results;
+use crate::plot::{Axis, Bar, Bars, Content, Figure, Group, Panel};
 use crate::runs::Kernel;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -54,6 +55,7 @@ fn run(lab: &Lab<'_>, _: &Results) -> Findings {
         table.row([title.into(), paper.into(), short, usual, long]);
     }
     found.tables.push(table);
+    found.figures.push((String::new(), figure(&measured)));
     let usual = measured[1];
     found.claim(
         "Nine of ten lines of the first cache stay there while the program is looked at; a few are displaced nearly always.",
@@ -85,6 +87,40 @@ fn run(lab: &Lab<'_>, _: &Results) -> Findings {
             .into(),
     );
     found
+}
+
+/// The lines of each class, side by side for the paper and each length of windows.
+fn figure(measured: &[Option<[f64; 6]>; WINDOWS.len()]) -> Figure {
+    let mut series = vec!["the paper".to_owned()];
+    series.extend(WINDOWS.map(|(window, _)| format!("windows of {window}")));
+    let bar = |of: usize, height: f64| Bar {
+        label: String::new(),
+        parts: vec![(of, height)],
+    };
+    let groups = CLASSES.iter().enumerate().map(|(n, (rate, _, paper))| {
+        let ours = measured.iter().enumerate();
+        let ours = ours.filter_map(|(of, parts)| Some(bar(of + 1, (*parts)?[n])));
+        Group {
+            label: (*rate).to_owned(),
+            bars: std::iter::once(bar(0, *paper)).chain(ours).collect(),
+        }
+    });
+    Figure {
+        title: "Lines of the first cache by how often they were displaced".into(),
+        panels: vec![Panel {
+            title: String::new(),
+            x: Axis::linear(""),
+            y: Axis::linear("lines, %"),
+            content: Content::Bars(Bars {
+                series,
+                groups: groups.collect(),
+                numbers: false,
+            }),
+            marks: Vec::new(),
+        }],
+        columns: 1,
+        height: 320.0,
+    }
 }
 
 /// The part of the lines in each class, in percent.
