@@ -28,6 +28,7 @@ use linux_raw_sys::general as nr;
 use trommel_queue::{Request, State, Unfollowed};
 
 use crate::area::Context;
+use crate::native;
 use crate::signal;
 use crate::sys;
 use crate::thread::Thread;
@@ -295,8 +296,8 @@ pub fn exec(thread: &mut Thread, context: &mut Context, number: u32, a: &[u64; 6
         let state = &process.queue.control().state;
         state.store(State::Controlled as u32, Release);
     }
-    if thread.spawned {
-        let _ = process.queue.take(&mut thread.writer);
+    if thread.spawned && process.queue.take(&mut thread.writer).is_err() {
+        native::host_gone(thread, context);
     }
     signal::set_mask(mask);
     Some(result)

@@ -13,8 +13,8 @@ use alloc::vec;
 
 use linux_raw_sys::general as nr;
 use trommel_queue::{
-    CHUNK, COUNTS_PATHS, DIRECTORY_BYTES, MAX_WINDOW, Optimise, POOL_OFFSET, SLOT_BYTES, State,
-    options,
+    CHUNK, COUNTS_PATHS, DIRECTORY_BYTES, LetGo, MAX_WINDOW, Optimise, POOL_OFFSET, SLOT_BYTES,
+    State, options,
 };
 use trommel_tuple::KindSet;
 
@@ -276,8 +276,8 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         return attach::prepare(process, thread, &args);
     }
     thread.is_current();
-    // There is room in an empty queue.
-    let _ = process.queue.take(&mut thread.writer);
+    // There is room in an empty queue, if there is a host.
+    let taken = process.queue.take(&mut thread.writer);
     signal::use_stack(&thread.signals.own_stack);
     // SAFETY: in the area just filled in.
     let context = unsafe { &mut *((area + CONTEXT_OFFSET as u64) as *mut Context) };
@@ -293,10 +293,16 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     thread.take_queries(&mut runtime);
     runtime.threads.push(&raw const *thread);
     runtime.actions = Actions::install();
-    if window != 0 {
-        window::first(&mut runtime, thread, context, AppPc(args.app_pc));
+    let app_pc = AppPc(args.app_pc);
+    if taken.is_err() {
+        context.next_pc = app_pc;
+        runtime.let_go(thread, context, LetGo::HostGone);
+    } else {
+        if window != 0 {
+            window::first(&mut runtime, thread, context, app_pc);
+        }
+        runtime.go(thread, context, app_pc, None, false);
     }
-    runtime.go(thread, context, AppPc(args.app_pc), None, false);
     drop(runtime);
     // SAFETY: the context is complete and GS points to its area.
     unsafe { arch::resume() }
