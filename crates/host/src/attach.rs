@@ -192,6 +192,7 @@ fn start(loan: &Loan<'_>, pid: Pid, base: u64, threads: usize, prepare: Prepare<
             .map_err(system("opening the memory shared with it"))?;
         let start = Start {
             kept_file: -1,
+            kept_is: None,
             file,
             image_file: -1,
             app_pc: 0,

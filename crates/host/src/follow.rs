@@ -7,26 +7,23 @@
 //!
 //! # Strategy
 //! The thread is seized, which does not stop it. If the call succeeds, the kernel stops the process
-//! inside it; it is led out of the call by an interrupt, as `exec` still has its result to write, and
-//! then is as it is at launch. If the call fails the thread says so, and is let go of where an
-//! interrupt stops it.
+//! inside it, and it is led to the landing (`crate::landing`), where it stops once more, at the mark. If the call fails the thread
+//! says so, and is let go of where an interrupt stops it.
 //!
-//! All of the app's signals are blocked meanwhile (`exec` of the runtime); a stop that is sent to the
-//! process is let happen.
+//! Signals that are sent to it meanwhile it gets, and a stop that is sent to the process is let happen. Whatever
+//! becomes of us, it goes on as the program that it is.
 //!
 //! Ptrace belongs to a thread: all of this is for the one that serves.
 // `PTRACE_SEIZE` of a thread, and waiting for any child with its CPU time, are not in `nix`.
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::ptrace::{self, Options};
 use nix::unistd::Pid;
 
-use crate::inject::{self, File, Kept};
 use crate::launch::Ended;
 
 /// What has become of a child of ours, or of a thread that is traced.
@@ -36,6 +33,8 @@ pub enum Change {
     Ended(Pid, Ended),
     /// It is another program now, stopped inside the call.
     Exec(Pid),
+    /// It is at the mark of its landing.
+    Marked(Pid),
 }
 
 /// Traces a thread that is about to execute a program.
@@ -53,8 +52,9 @@ pub fn release(tid: Pid) {
     }
 }
 
-/// The next change, if there is one. Stops that do not concern us are passed over.
-pub fn change() -> Option<Change> {
+/// The next change, if there is one. `is_marked` tells whether a process that stopped for a signal is at its mark. Stops that do
+/// not concern us are passed over.
+pub fn change(is_marked: impl Fn(Pid, i32) -> bool) -> Option<Change> {
     loop {
         let mut status = 0;
         // SAFETY: all-zero is a valid rusage.
@@ -72,6 +72,9 @@ pub fn change() -> Option<Change> {
         if libc::WIFSTOPPED(status) {
             if status >> 16 == libc::PTRACE_EVENT_EXEC {
                 return Some(Change::Exec(pid));
+            }
+            if status >> 16 == 0 && is_marked(pid, libc::WSTOPSIG(status)) {
+                return Some(Change::Marked(pid));
             }
             pass_over(pid, status);
         } else if let Some(ended) = Ended::new(status, &usage) {
@@ -110,31 +113,31 @@ fn wait_for_stop(tid: Pid) -> io::Result<()> {
     }
 }
 
-/// Puts the runtime into a process that is stopped inside its `exec`, and lets it run, with `mask` as its
-/// signal mask. `take` is given the file that it will share with us. When that is not possible the
-/// program runs natively.
-///
-/// # Errors
-/// Why it does.
-pub fn take_over(
-    pid: Pid,
-    mask: u64,
-    take: &mut dyn FnMut(OwnedFd) -> io::Result<Option<Kept>>,
-) -> io::Result<()> {
-    let led_out = || -> io::Result<()> {
-        ptrace::interrupt(pid)?;
-        ptrace::cont(pid, None)?;
-        wait_for_stop(pid)
-    };
-    led_out()?;
-    // Should we be killed now, half a runtime must not run.
-    let _ = ptrace::setoptions(pid, Options::PTRACE_O_EXITKILL);
-    let before = ptrace::getregs(pid)?;
-    inject::inject(pid, File::Made(take), None, Some(mask)).inspect_err(|_| {
-        let _ = inject::set_mask(pid, mask);
-        let _ = ptrace::setregs(pid, before);
-        let _ = ptrace::detach(pid, None);
-    })
+/// Lets a stopped process run, traced.
+pub fn go_on(pid: Pid) {
+    let _ = ptrace::cont(pid, None);
+}
+
+/// Lets a stopped process run.
+pub fn let_go(pid: Pid) {
+    let _ = ptrace::detach(pid, None);
+}
+
+/// Waits a moment for a process that is about to stop or to end: it does so sooner than we would wake.
+pub fn expect(pid: Pid) {
+    const LOOKS: usize = 20;
+    for _ in 0..LOOKS {
+        // SAFETY: all-zero is a valid structure.
+        let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let flags = libc::WEXITED | libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+        // SAFETY: a valid place to write to.
+        let failed =
+            unsafe { libc::waitid(libc::P_PID, pid.as_raw() as u32, &raw mut found, flags) };
+        if failed != 0 || found.si_signo != 0 {
+            return;
+        }
+        std::thread::yield_now();
+    }
 }
 
 impl Ended {

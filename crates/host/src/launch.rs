@@ -23,8 +23,9 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::image;
-use crate::inject::{File, ImageFile, inject};
+use crate::inject::inject;
 use crate::interrupt::Guard;
+use crate::landing::{ImageFile, Landing};
 
 /// What is to be started.
 pub struct Command<'a> {
@@ -237,17 +238,11 @@ fn inheritable(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Waits for the program's `exec`, puts the runtime in, and lets it run. `files` are the shared file and that of kept
-/// fragments in the child.
-fn take_over(
-    child: Pid,
-    files: (i32, Option<i32>),
-    image_file: Option<ImageFile>,
-) -> Result<(), LaunchFailure> {
+/// Waits until the child is stopped for a signal for which `wanted` says so. Others it gets as it would without a tracer.
+fn wait_for(child: Pid, mut wanted: impl FnMut(Signal) -> bool) -> Result<(), LaunchFailure> {
     loop {
         match waitpid(child, None).map_err(|e| system("waiting for the program")(e.into()))? {
-            WaitStatus::Stopped(_, Signal::SIGTRAP) => break,
-            // Sent to it before its `exec`: it gets that, as it would without a tracer.
+            WaitStatus::Stopped(_, signal) if wanted(signal) => return Ok(()),
             WaitStatus::Stopped(_, signal) => {
                 ptrace::cont(child, signal).map_err(|e| system("starting the program")(e.into()))?
             }
@@ -259,13 +254,29 @@ fn take_over(
             status => return Err(LaunchFailure::Lost(status)),
         }
     }
+}
+
+/// Waits for the program's `exec`, puts the runtime in, and lets it run. `files` are the shared file and that of kept
+/// fragments in the child.
+fn take_over(
+    child: Pid,
+    files: (i32, Option<i32>),
+    image_file: Option<ImageFile>,
+) -> Result<(), LaunchFailure> {
+    wait_for(child, |signal| signal == Signal::SIGTRAP)?;
     const CODE_SEGMENT_64: u64 = 0x33;
     let regs = ptrace::getregs(child).map_err(|e| system("reading registers")(e.into()))?;
-    // Should we be killed now, half a runtime must not run.
-    let _ = ptrace::setoptions(child, ptrace::Options::PTRACE_O_EXITKILL);
     if regs.cs != CODE_SEGMENT_64 {
         return Err(LaunchFailure::NotNative);
     }
-    inject(child, File::Inherited(files.0, files.1), image_file, None)
-        .map_err(system("putting the runtime into the program"))
+    const PUTTING: &str = "putting the runtime into the program";
+    let mut landing = Landing::begin(child, Some(files.0), image_file).map_err(system(PUTTING))?;
+    loop {
+        ptrace::cont(child, None).map_err(|e| system("starting the program")(e.into()))?;
+        wait_for(child, |signal| landing.is_at_mark(signal as i32))?;
+        match inject(landing, files.1, None).map_err(system(PUTTING))? {
+            None => return Ok(()),
+            Some(again) => landing = again,
+        }
+    }
 }

@@ -55,6 +55,7 @@ pub mod image;
 pub mod inject;
 pub mod interrupt;
 pub mod keeper;
+pub mod landing;
 pub mod launch;
 pub mod levels;
 pub mod memory;

@@ -42,7 +42,8 @@ use crate::bell;
 use crate::family::{Family, Newcomer};
 use crate::fold::{Folder, is_exact};
 use crate::follow::{self, Change};
-use crate::inject::Kept;
+use crate::inject::{Kept, inject};
+use crate::landing::Landing;
 use crate::launch::Ended;
 use crate::levels;
 use crate::memory::{self, Budget};
@@ -74,7 +75,16 @@ struct Traced {
     number: usize,
     /// It only shares that process's memory.
     spawned: bool,
-    mask: u64,
+}
+
+/// A process that is another program now, on its way to the runtime.
+struct Arrival {
+    landing: Landing,
+    /// Process whose child it is.
+    parent: u32,
+    /// It counts processes in a way of its own.
+    foreign: bool,
+    since: Instant,
 }
 
 /// The stream file of a process, and how many events are wanted in it.
@@ -106,6 +116,7 @@ pub struct Session<'a> {
     /// All of every stream is in its file, so far.
     stream_whole: bool,
     traced: Vec<Traced>,
+    arrivals: Vec<Arrival>,
     main: Option<Pid>,
     ended: Option<(Ended, Instant)>,
     /// What a signal that begins a window costs, where there are any within a budget.
@@ -231,6 +242,7 @@ impl<'a> Session<'a> {
             streams: HashMap::new(),
             stream_whole: true,
             traced: Vec::new(),
+            arrivals: Vec::new(),
             main: None,
             ended: None,
             toll,
@@ -397,7 +409,8 @@ impl<'a> Session<'a> {
                 const SHORT: Duration = Duration::from_millis(50);
                 // A thread that is traced would not be left as it was, and processes that are just
                 // being made are worth a moment.
-                let traced = !self.traced.is_empty() && since < LONG;
+                let coming = !self.traced.is_empty() || !self.arrivals.is_empty();
+                let traced = coming && since < LONG;
                 let expected = since < SHORT && self.expects();
                 if !traced && !expected {
                     return self.leave();
@@ -410,8 +423,8 @@ impl<'a> Session<'a> {
                 .map(|(_, p)| p.pause().min(p.audit_pause()));
             let pause = pause.min();
             let pause = match self.ended {
-                Some(_) => BRIEF,
-                None => pause.unwrap_or(IDLE),
+                None if self.arrivals.is_empty() => pause.unwrap_or(IDLE),
+                _ => BRIEF,
             };
             bell::sleep(families, pause.min(nap), || {
                 let news = |family: &Rc<Family>| {
@@ -461,9 +474,21 @@ impl<'a> Session<'a> {
 
     /// What children of ours have come to.
     fn changes(&mut self) {
-        while let Some(change) = follow::change() {
+        loop {
+            let arrivals = &self.arrivals;
+            let is_marked = |pid, signal| {
+                let on_it = |a: &&Arrival| a.landing.pid() == pid;
+                arrivals
+                    .iter()
+                    .find(on_it)
+                    .is_some_and(|a| a.landing.is_at_mark(signal))
+            };
+            let Some(change) = follow::change(is_marked) else {
+                return self.late();
+            };
             match change {
                 Change::Ended(pid, ended) => {
+                    self.arrivals.retain(|arrival| arrival.landing.pid() != pid);
                     if Some(pid) == self.main {
                         self.ended = Some((ended, Instant::now()));
                     }
@@ -481,6 +506,7 @@ impl<'a> Session<'a> {
                     }
                 }
                 Change::Exec(pid) => self.exec(pid),
+                Change::Marked(pid) => self.arrived(pid),
             }
         }
     }
@@ -601,7 +627,6 @@ impl<'a> Session<'a> {
                     process: pid,
                     number,
                     spawned: asked.spawned,
-                    mask: asked.mask,
                 });
                 Request::GO
             }
@@ -626,10 +651,7 @@ impl<'a> Session<'a> {
             return;
         };
         let Traced {
-            number,
-            spawned,
-            mask,
-            ..
+            number, spawned, ..
         } = self.traced.swap_remove(which);
         let mut parent = 0;
         let mut foreign = false;
@@ -643,10 +665,40 @@ impl<'a> Session<'a> {
                 process.end = End::Exec;
             }
         }
+        match Landing::begin(pid, None, None) {
+            Ok(landing) => {
+                follow::go_on(pid);
+                self.arrivals.push(Arrival {
+                    landing,
+                    parent,
+                    foreign,
+                    since: Instant::now(),
+                });
+                follow::expect(pid);
+            }
+            Err(error) => {
+                follow::let_go(pid);
+                self.runs_natively(pid, parent, Some(&error));
+            }
+        }
+    }
+
+    /// A process has come to the mark.
+    fn arrived(&mut self, pid: Pid) {
+        let on_it = |a: &Arrival| a.landing.pid() == pid;
+        let Some(which) = self.arrivals.iter().position(on_it) else {
+            return;
+        };
+        let Arrival {
+            landing,
+            parent,
+            foreign,
+            since,
+        } = self.arrivals.swap_remove(which);
         let terms = self.terms;
         let mut made = None;
         let alike = !foreign && persist::is_like_us(pid);
-        let mut take = |file: OwnedFd| -> io::Result<Option<Kept>> {
+        let mut prepare = |file: OwnedFd| -> io::Result<Option<Kept>> {
             let family = Family::of(file)?;
             let shared = Shared::first(&family, terms)?;
             shared.warm();
@@ -662,24 +714,45 @@ impl<'a> Session<'a> {
             made = Some((family, shared));
             Ok(kept)
         };
-        let taken = follow::take_over(pid, mask, &mut take);
-        let identity = Identity {
-            pid,
-            parent,
-            command: command_of(pid),
-        };
-        match (taken, made) {
-            (Ok(()), Some((family, shared))) => {
+        match (inject(landing, None, Some(&mut prepare)), made) {
+            (Ok(None), Some((family, shared))) => {
                 self.families.push(family);
+                let identity = identity(pid, parent);
                 self.begin(identity, shared);
             }
-            (taken, _) => {
-                let why = taken.err().map(|e| format!(" ({e})")).unwrap_or_default();
-                (self.notice)(&format!(
-                    "{identity} runs natively: {}{why}",
-                    Unfollowed::NotInjected.words()
-                ));
+            (Ok(Some(landing)), _) => {
+                follow::go_on(pid);
+                self.arrivals.push(Arrival {
+                    landing,
+                    parent,
+                    foreign,
+                    since,
+                });
             }
+            (taken, _) => {
+                follow::let_go(pid);
+                self.runs_natively(pid, parent, taken.err().as_ref());
+            }
+        }
+    }
+
+    fn runs_natively(&mut self, pid: Pid, parent: u32, why: Option<&io::Error>) {
+        let why = why.map(|e| format!(" ({e})")).unwrap_or_default();
+        (self.notice)(&format!(
+            "{} runs natively: {}{why}",
+            identity(pid, parent),
+            Unfollowed::NotInjected.words()
+        ));
+    }
+
+    /// Lets go of processes that have not come to the mark: something keeps them from sending it.
+    fn late(&mut self) {
+        const LATE: Duration = Duration::from_secs(2);
+        while let Some(n) = self.arrivals.iter().position(|a| a.since.elapsed() > LATE) {
+            let arrival = self.arrivals.swap_remove(n);
+            let pid = arrival.landing.pid();
+            follow::release(pid);
+            self.runs_natively(pid, arrival.parent, None);
         }
     }
 
@@ -806,6 +879,15 @@ fn is_known(processes: &[(usize, Process)], family: &Rc<Family>, slot: usize) ->
 /// The program that a process runs.
 fn program_of(pid: Pid) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
+/// Who a process is that has just executed a program.
+fn identity(pid: Pid, parent: u32) -> Identity {
+    Identity {
+        pid,
+        parent,
+        command: command_of(pid),
+    }
 }
 
 /// The arguments of a process.

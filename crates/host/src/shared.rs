@@ -114,8 +114,6 @@ pub struct Asked {
     pub spawned: bool,
     /// Why the program cannot be followed.
     pub why: Option<Unfollowed>,
-    /// Its signal mask.
-    pub mask: u64,
     /// The program's path, as it was given.
     pub path: Vec<u8>,
 }
@@ -309,7 +307,6 @@ impl Shared {
             tid: half(offset_of!(Request, tid)) as i32,
             spawned: half(offset_of!(Request, spawned)) != 0,
             why: Unfollowed::from_number(half(offset_of!(Request, why))),
-            mask: word(offset_of!(Request, mask)),
             path,
         })
     }

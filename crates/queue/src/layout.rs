@@ -14,7 +14,7 @@ use crate::work::Work;
 /// "TROMMELQ", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TROMMELQ");
 /// Changes with every change to this file.
-pub const LAYOUT_VERSION: u32 = 16;
+pub const LAYOUT_VERSION: u32 = 17;
 
 /// Bytes of one chunk. The full test of generated code depends on it being 64 KiB.
 pub const CHUNK: usize = 1 << 16;
@@ -620,12 +620,10 @@ pub struct Request {
     pub spawned: AtomicU32,
     /// [`Unfollowed`], or 0: why the program is not to be observed.
     pub why: AtomicU32,
-    /// The app's signal mask: all are blocked while the program is exchanged.
-    pub mask: AtomicU64,
     /// Bytes of `path` in use.
     pub path_len: AtomicU64,
     /// The program's path, as it was given.
-    pub path: [u8; 4096 - 32],
+    pub path: [u8; 4096 - 24],
 }
 
 impl Request {

@@ -14,8 +14,9 @@
 //! ([`Request`]); when it traces the thread, the call is made. If it fails after all, the host is told
 //! to let go.
 //!
-//! All signals are blocked meanwhile, so that none is taken from the kernel which the new program must
-//! get; the host gives the new program the app's mask. A signal that came before is delivered first.
+//! All signals are blocked while that is arranged. The call is made with the app's own mask, which the new program inherits, and
+//! only if no signal came before: that is delivered first. One that comes later is the new program's, or is delivered when the
+//! call has failed.
 //!
 //! # Invariants
 //! * A program that gets privileges from its file, and one that may not be read, is never traced.
@@ -27,6 +28,7 @@ use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use linux_raw_sys::general as nr;
 use trommel_queue::{Request, State, Unfollowed};
 
+use crate::arch;
 use crate::area::Context;
 use crate::native;
 use crate::signal;
@@ -269,8 +271,8 @@ pub fn exec(thread: &mut Thread, context: &mut Context, number: u32, a: &[u64; 6
     }
     let asked = match verdict {
         Verdict::Unknown => false,
-        Verdict::Observe => request(thread, path, None, mask),
-        Verdict::Native(why) => request(thread, path, Some(why), mask),
+        Verdict::Observe => request(thread, path, None),
+        Verdict::Native(why) => request(thread, path, Some(why)),
     };
     if thread.spawned {
         process.queue.hand_in(&mut thread.writer);
@@ -280,15 +282,15 @@ pub fn exec(thread: &mut Thread, context: &mut Context, number: u32, a: &[u64; 6
         runtime.actions_of(thread).hand_over_ignored(back);
     };
     ignored(thread, false);
-    if !asked {
-        if !thread.spawned {
-            let state = &process.queue.control().state;
-            state.store(State::Exec as u32, Release);
-        }
-        signal::set_mask(mask);
+    if !asked && !thread.spawned {
+        let state = &process.queue.control().state;
+        state.store(State::Exec as u32, Release);
     }
-    // SAFETY: the app's own call with its own arguments.
-    let result = unsafe { sys::call(number, *a) };
+    signal::set_mask(mask);
+    // SAFETY: the app's own call with its own arguments; the word is the context's.
+    let result = unsafe { arch::unless_pending(number.into(), a, &raw const context.pending) };
+    // Not the app's any more, if a signal is kept.
+    let mask = signal::block_all();
     ignored(thread, true);
     if asked {
         failed(thread);
@@ -300,11 +302,11 @@ pub fn exec(thread: &mut Thread, context: &mut Context, number: u32, a: &[u64; 6
         native::host_gone(thread, context);
     }
     signal::set_mask(mask);
-    Some(result)
+    (result != arch::CALLED_OFF).then_some(result)
 }
 
 /// Asks the host to follow; whether it traces the thread now.
-fn request(thread: &Thread, path: u64, why: Option<Unfollowed>, mask: u64) -> bool {
+fn request(thread: &Thread, path: u64, why: Option<Unfollowed>) -> bool {
     let queue = &thread.process.queue;
     let at = queue.mapped().request();
     // SAFETY: inside the mapping; an atomic.
@@ -327,7 +329,6 @@ fn request(thread: &Thread, path: u64, why: Option<Unfollowed>, mask: u64) -> bo
     request.tid.store(thread.writer.tid, Relaxed);
     request.spawned.store(thread.spawned.into(), Relaxed);
     request.why.store(why.map_or(0, |why| why as u32), Relaxed);
-    request.mask.store(mask, Relaxed);
     let mut len = 0;
     // A page at a time, as far as it is there.
     while len < request.path.len() {

@@ -85,6 +85,27 @@ pub fn map(file: i32) -> &'static [u8] {
     unsafe { core::slice::from_raw_parts(at as *const u8, len) }
 }
 
+/// [`map`] of the file at a path, if it is the one with that device and inode.
+///
+/// # Safety
+/// `path` must be the address of a string that ends with a NUL byte.
+pub unsafe fn map_path(path: u64, is: [u64; 2]) -> &'static [u8] {
+    let flags = u64::from(nr::O_RDONLY | nr::O_CLOEXEC | nr::O_NOFOLLOW);
+    // SAFETY: the caller's.
+    let Ok(file) = (unsafe { sys::checked(nr::__NR_open, [path, flags, 0, 0, 0, 0]) }) else {
+        return &[];
+    };
+    let mut stat = [0_u64; 18];
+    let args = [file, stat.as_mut_ptr() as u64, 0, 0, 0, 0];
+    // SAFETY: room for what the kernel writes.
+    let told = unsafe { sys::checked(nr::__NR_fstat, args) };
+    if told.is_err() || stat[..2] != is {
+        sys::close(file as i32);
+        return &[];
+    }
+    map(file as i32)
+}
+
 /// How fragments look besides what they are made from, as far as that differs between processes with one runtime.
 pub fn shape(config: &Config) -> u32 {
     let word = |bit: bool, at: u32| u32::from(bit) << at;

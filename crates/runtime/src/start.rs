@@ -72,6 +72,12 @@ pub struct StartArgs {
     pub threads: u64,
     /// An image of kept fragments, as `image_file`.
     pub kept_file: u64,
+    /// Or where its path is, above the stack pointer; 0 for none.
+    pub kept_path: u64,
+    /// The device of the file with that path.
+    pub kept_device: u64,
+    /// Its inode.
+    pub kept_inode: u64,
 }
 
 const PAGE: u64 = 4096;
@@ -159,9 +165,11 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     if args.image_file != u64::MAX {
         sys::close(args.image_file as i32);
     }
-    let kept = match args.kept_file {
-        u64::MAX => &[],
-        file => persist::map(file as i32),
+    let kept = match (args.kept_file, args.kept_path) {
+        (u64::MAX, 0) => &[],
+        // SAFETY: the host has put a path there.
+        (u64::MAX, path) => unsafe { persist::map_path(path, [args.kept_device, args.kept_inode]) },
+        (file, _) => persist::map(file as i32),
     };
     let shared_at = shared_at?;
     sys::populate(shared_at + POOL_OFFSET as u64, CHUNK as u64);

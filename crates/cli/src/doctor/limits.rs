@@ -35,6 +35,10 @@ pub(super) const NOT_SUPPORTED: &[Section] = &[
                 "programs that a debugger or strace holds",
                 "a process has one tracer",
             ),
+            (
+                "all programs, on a kernel without vDSO (vdso=0)",
+                "the code that takes the runtime in lies behind it",
+            ),
         ],
     },
     Section {
