@@ -19,6 +19,7 @@
 
 pub mod queue;
 pub mod ring;
+pub mod word;
 
 use core::ops::Range;
 

@@ -26,60 +26,9 @@
 //!   sleeps. So one of the two sees the other.
 //! * A sender names its entry before it looks where the memory is, and who closes takes that away before it looks who names the entry.
 
-use core::sync::atomic::Ordering::{self, Acquire, Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
-/// A number that several threads use at a time.
-pub trait Word {
-    /// Its values.
-    type Value: Copy + Ord;
-    /// Reads it.
-    fn load(&self, order: Ordering) -> Self::Value;
-    /// Writes it.
-    fn store(&self, value: Self::Value, order: Ordering);
-    /// Writes it, in front of all that follows. Returns what it was.
-    fn swap(&self, value: Self::Value) -> Self::Value;
-    /// Replaces `now` by `next`; whether it was `now`.
-    fn replace(&self, now: Self::Value, next: Self::Value) -> bool;
-    /// Makes it at least as great as a value.
-    fn raise(&self, value: Self::Value);
-}
-
-macro_rules! word {
-    ($atomic:ty, $value:ty) => {
-        impl Word for $atomic {
-            type Value = $value;
-
-            #[inline]
-            fn load(&self, order: Ordering) -> $value {
-                self.load(order)
-            }
-
-            #[inline]
-            fn store(&self, value: $value, order: Ordering) {
-                self.store(value, order);
-            }
-
-            #[inline]
-            fn swap(&self, value: $value) -> $value {
-                self.swap(value, SeqCst)
-            }
-
-            #[inline]
-            fn replace(&self, now: $value, next: $value) -> bool {
-                self.compare_exchange(now, next, SeqCst, Relaxed).is_ok()
-            }
-
-            #[inline]
-            fn raise(&self, value: $value) {
-                self.fetch_max(value, SeqCst);
-            }
-        }
-    };
-}
-
-word!(AtomicU32, u32);
-word!(AtomicU64, u64);
+use crate::word::Word;
 
 /// The memory cannot be used, or holds what no service thread can have written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

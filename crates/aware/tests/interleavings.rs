@@ -5,112 +5,21 @@
 //! assertion, and a state in which everybody sleeps. Sleeps end only when somebody wakes them, where the real ones end after some
 //! milliseconds by themselves: it is wrong if anybody needs that.
 //!
-//! loom knows sequential consistency of fences only: what is `SeqCst` stands between two of them, as it does on x86-64, where
-//! such a store is an exchange. So are Trommel's stores to the app's memory; its loads there acquire.
+//! Trommel's stores to the app's memory are exchanges; its loads there acquire.
 #![allow(unsafe_code, reason = "messages are in cells that loom watches")]
 
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
-use loom::sync::atomic::Ordering::{self, Acquire, Relaxed, SeqCst};
-use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
-use loom::sync::{Condvar, Mutex};
+use loom::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use loom::sync::atomic::fence;
 use loom::thread;
-use trommel_aware::ring::{self, Bed, Counts, Far, Gone, Near, Word};
+use trommel_aware::ring::{self, Bed, Counts, Far, Gone, Near};
+use trommel_aware::word::Word;
+use words::{Futex, Half, Whole, half, model, whole};
 
-struct Half(AtomicU32);
-struct Whole(AtomicU64);
-
-/// What is done between fences if it is to be sequentially consistent.
-fn ordered<T>(order: Ordering, act: impl FnOnce() -> T) -> T {
-    let fenced = || {
-        if order == SeqCst {
-            fence(SeqCst);
-        }
-    };
-    fenced();
-    let done = act();
-    fenced();
-    done
-}
-
-macro_rules! word {
-    ($word:ty, $value:ty) => {
-        impl Word for $word {
-            type Value = $value;
-
-            fn load(&self, order: Ordering) -> $value {
-                ordered(order, || self.0.load(order))
-            }
-
-            fn store(&self, value: $value, order: Ordering) {
-                ordered(order, || self.0.store(value, order));
-            }
-
-            fn swap(&self, value: $value) -> $value {
-                ordered(SeqCst, || self.0.swap(value, SeqCst))
-            }
-
-            fn replace(&self, now: $value, next: $value) -> bool {
-                ordered(SeqCst, || {
-                    self.0.compare_exchange(now, next, SeqCst, Relaxed).is_ok()
-                })
-            }
-
-            fn raise(&self, value: $value) {
-                ordered(SeqCst, || self.0.fetch_max(value, SeqCst));
-            }
-        }
-    };
-}
-
-word!(Half, u32);
-word!(Whole, u64);
-
-fn half(n: u32) -> Half {
-    Half(AtomicU32::new(n))
-}
-
-fn whole(n: u64) -> Whole {
-    Whole(AtomicU64::new(n))
-}
-
-/// A word that threads sleep upon, and the kernel's part in that.
-struct Futex {
-    word: Half,
-    lock: Mutex<()>,
-    woken: Condvar,
-}
-
-impl Futex {
-    fn new() -> Self {
-        Self {
-            word: half(0),
-            lock: Mutex::new(()),
-            woken: Condvar::new(),
-        }
-    }
-
-    /// Sleeps, if the word is 1. The kernel looks and puts to sleep in one.
-    fn wait(&self) {
-        let guard = self.lock.lock().expect("nobody panics");
-        if self.word.load(SeqCst) == 1 {
-            drop(self.woken.wait(guard).expect("nobody panics"));
-        }
-    }
-
-    fn wake(&self) {
-        let _guard = self.lock.lock().expect("nobody panics");
-        self.woken.notify_all();
-    }
-}
-
-fn model(check: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
-    builder.max_branches = 10_000;
-    builder.check(check);
-}
+#[path = "loom/mod.rs"]
+mod words;
 
 const OPEN: u32 = 1;
 const CLOSED: u32 = 2;
@@ -170,7 +79,7 @@ impl<const ROOM: usize> Far for Queue<ROOM> {
     }
 
     fn lose(&self) -> Result<(), Gone> {
-        ordered(SeqCst, || self.memory.lost.0.fetch_add(1, SeqCst));
+        self.memory.lost.fetch_add(1, SeqCst);
         Ok(())
     }
 
@@ -282,7 +191,7 @@ impl<const ROOM: usize> Queue<ROOM> {
                 }
                 let sleep = || {
                     if ring::place(&self.base) == BASE {
-                        self.memory.waiting.wait();
+                        self.memory.waiting.wait(1);
                     }
                 };
                 ring::wait_for_room(&counts, self, sleep).expect(right);
@@ -303,7 +212,7 @@ impl<const ROOM: usize> Queue<ROOM> {
                 seen.push(message);
                 continue;
             }
-            let sleep = || self.memory.sleeps.wait();
+            let sleep = || self.memory.sleeps.wait(1);
             ring::rest(&self.memory, read, || self.is_open(), sleep);
             self.memory.sleeps.word.store(0, Relaxed);
             let place = read as usize & (ROOM - 1);

@@ -25,53 +25,9 @@
 //!   anybody sleeps. So one of the two sees the other.
 //! * An answer covers what was asked before it: what an asker has written before it asked is there for who answers.
 
-use core::sync::atomic::Ordering::{self, Acquire, Relaxed, SeqCst};
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
-/// A number that several threads use at a time.
-pub trait Word {
-    /// Its values.
-    type Value: Copy + PartialEq;
-    /// Reads it.
-    fn load(&self, order: Ordering) -> Self::Value;
-    /// Writes it.
-    fn store(&self, value: Self::Value, order: Ordering);
-    /// Adds to it. Returns what it was.
-    fn fetch_add(&self, n: Self::Value, order: Ordering) -> Self::Value;
-    /// Replaces `now` by `next`; whether it was `now`.
-    fn replace(&self, now: Self::Value, next: Self::Value) -> bool;
-}
-
-macro_rules! word {
-    ($atomic:ty, $value:ty) => {
-        impl Word for $atomic {
-            type Value = $value;
-
-            #[inline]
-            fn load(&self, order: Ordering) -> $value {
-                self.load(order)
-            }
-
-            #[inline]
-            fn store(&self, value: $value, order: Ordering) {
-                self.store(value, order);
-            }
-
-            #[inline]
-            fn fetch_add(&self, n: $value, order: Ordering) -> $value {
-                self.fetch_add(n, order)
-            }
-
-            #[inline]
-            fn replace(&self, now: $value, next: $value) -> bool {
-                self.compare_exchange(now, next, SeqCst, Relaxed).is_ok()
-            }
-        }
-    };
-}
-
-word!(AtomicU32, u32);
-word!(AtomicU64, u64);
+use trommel_aware::word::Word;
 
 /// Hands over a chunk that the thread has filled. `entry`: of the ring of published chunks, by number.
 pub fn publish<'a, E: Word<Value = u32> + 'a>(

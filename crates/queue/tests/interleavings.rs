@@ -4,111 +4,21 @@
 //! What a model does not allow it reports: a datum that two threads use at a time, an assertion, and a state in which
 //! everybody sleeps. Sleeps end only when somebody wakes them, where the real ones end after some milliseconds by themselves: it is
 //! wrong if anybody needs that.
-//!
-//! loom knows sequential consistency of fences only: what is `SeqCst` stands between two of them, as it does on x86-64, where
-//! such a store is an exchange.
 #![allow(unsafe_code, reason = "records are in cells that loom watches")]
 
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
-use loom::sync::atomic::Ordering::{self, Relaxed, SeqCst};
-use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
-use loom::sync::{Condvar, Mutex};
+use loom::sync::atomic::Ordering::{Relaxed, SeqCst};
 use loom::thread;
+use trommel_aware::word::Word;
 use trommel_queue::protocol::{
-    Word, answer, ask, asked, doze, give_back, publish, published, recycle, rouse, wait_for,
+    answer, ask, asked, doze, give_back, publish, published, recycle, rouse, wait_for,
 };
+use words::{Futex, Half, Whole, half, model, whole};
 
-struct Half(AtomicU32);
-struct Whole(AtomicU64);
-
-/// What is done between fences if it is to be sequentially consistent.
-fn ordered<T>(order: Ordering, act: impl FnOnce() -> T) -> T {
-    let fenced = || {
-        if order == SeqCst {
-            fence(SeqCst);
-        }
-    };
-    fenced();
-    let done = act();
-    fenced();
-    done
-}
-
-macro_rules! word {
-    ($word:ty, $value:ty) => {
-        impl Word for $word {
-            type Value = $value;
-
-            fn load(&self, order: Ordering) -> $value {
-                ordered(order, || self.0.load(order))
-            }
-
-            fn store(&self, value: $value, order: Ordering) {
-                ordered(order, || self.0.store(value, order));
-            }
-
-            fn fetch_add(&self, n: $value, order: Ordering) -> $value {
-                ordered(order, || self.0.fetch_add(n, order))
-            }
-
-            fn replace(&self, now: $value, next: $value) -> bool {
-                ordered(SeqCst, || {
-                    self.0.compare_exchange(now, next, SeqCst, Relaxed).is_ok()
-                })
-            }
-        }
-    };
-}
-
-word!(Half, u32);
-word!(Whole, u64);
-
-fn half(n: u32) -> Half {
-    Half(AtomicU32::new(n))
-}
-
-fn whole(n: u64) -> Whole {
-    Whole(AtomicU64::new(n))
-}
-
-/// A word that threads sleep upon, and the kernel's part in that.
-struct Futex {
-    word: Half,
-    lock: Mutex<()>,
-    woken: Condvar,
-}
-
-impl Futex {
-    fn new() -> Self {
-        Self {
-            word: half(0),
-            lock: Mutex::new(()),
-            woken: Condvar::new(),
-        }
-    }
-
-    /// Sleeps, if the word is what is expected. The kernel looks and puts to sleep in one.
-    fn wait(&self, expected: u32) {
-        let guard = self.lock.lock().expect("nobody panics");
-        if self.word.load(SeqCst) == expected {
-            drop(self.woken.wait(guard).expect("nobody panics"));
-        }
-    }
-
-    fn wake(&self) {
-        let _guard = self.lock.lock().expect("nobody panics");
-        self.woken.notify_all();
-    }
-}
-
-fn model(check: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
-    builder.max_branches = 10_000;
-    builder.check(check);
-}
+#[path = "../../aware/tests/loom/mod.rs"]
+mod words;
 
 /// The pool, with as many chunks as the ring has entries.
 struct Pool<const CHUNKS: usize> {
