@@ -371,6 +371,34 @@ pub fn children_cpu() -> io::Result<f64> {
     crate::stepper::children_cpu()
 }
 
+/// What a command prints that succeeds.
+///
+/// # Errors
+/// How it has ended otherwise, with what it said.
+pub fn output(command: &mut Command) -> Result<String, String> {
+    let done = command.output().map_err(|e| e.to_string())?;
+    if !done.status.success() {
+        let stderr = String::from_utf8_lossy(&done.stderr);
+        return Err(format!("{command:?}: {}:\n{stderr}", done.status));
+    }
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+}
+
+/// What `record` says where the kernel refuses perf events, without which there are no windows.
+///
+/// # Panics
+/// Without a command to test.
+pub fn no_windows() -> Option<String> {
+    let words = ["record", "--budget", "5", "-o", "/dev/null", "--", "true"];
+    let done = Command::new(trommel().expect("the command"))
+        .args(words)
+        .output();
+    let stderr = done.expect("the command runs").stderr;
+    let stderr = String::from_utf8_lossy(&stderr).into_owned();
+    let line = stderr.lines().find(|l| l.contains("no windows"));
+    line.map(str::to_owned)
+}
+
 /// Finds a program on `PATH`.
 pub fn which(name: &str) -> Option<PathBuf> {
     if name.contains('/') {

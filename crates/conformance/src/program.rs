@@ -109,6 +109,21 @@ impl Variant {
     }
 }
 
+/// A program of one file, by its path in the workspace, made with these flags under a name of the caller's: where it is, without links.
+///
+/// # Errors
+/// What the compiler says, or the system.
+pub fn built(source: &str, name: &str, flags: &[&str]) -> Result<PathBuf, String> {
+    let source = workspace().join(source);
+    let room = source.parent().and_then(Path::file_name);
+    let dir = cache_dir().join(room.ok_or("no file")?);
+    fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
+    let out = dir.join(name);
+    let flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
+    compile(&source, &flags, &out)?;
+    fs::canonicalize(out).map_err(|e| e.to_string())
+}
+
 /// Compiles one file with gcc or g++, unless `out` was made from the same text and flags.
 pub fn compile(source: &Path, flags: &[String], out: &Path) -> Result<(), String> {
     let text = fs::read(source).map_err(|e| format!("{}: {e}", source.display()))?;

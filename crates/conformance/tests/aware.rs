@@ -6,17 +6,13 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 use trommel_aware::{Answer, MARK, Request};
-use trommel_conformance::exec::{Scratch, cache_dir, trommel, workspace};
-use trommel_conformance::program::compile;
+use trommel_conformance::exec::{Scratch, trommel, workspace};
+use trommel_conformance::program;
 
 /// The program of `tests/aware`. Each test builds its own, as they run side by side.
 fn built(test: &str) -> PathBuf {
-    let dir = cache_dir().join("aware");
-    std::fs::create_dir_all(&dir).expect("a directory");
-    let out = dir.join(test);
-    let flags = ["-O2", "-static", "-Wall", "-Werror"].map(str::to_owned);
-    compile(&workspace().join("tests/aware/heard.c"), &flags, &out).expect("it compiles");
-    out
+    let flags = ["-O2", "-static", "-Wall", "-Werror"];
+    program::built("tests/aware/heard.c", test, &flags).expect("it compiles")
 }
 
 fn run(command: &mut Command) -> Output {

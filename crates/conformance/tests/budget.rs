@@ -9,8 +9,8 @@ use std::process::Command;
 
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
-use trommel_conformance::exec::{Scratch, cache_dir, trommel, workspace};
-use trommel_conformance::program::compile;
+use trommel_conformance::exec::{Scratch, no_windows, output, trommel};
+use trommel_conformance::program;
 
 fn main() {
     let args = Arguments::from_args();
@@ -36,34 +36,10 @@ fn bin() -> &'static Path {
     trommel().expect("the command")
 }
 
-/// What `record` says where the kernel refuses perf events.
-fn no_windows() -> Option<String> {
-    let words = ["record", "--budget", "5", "-o", "/dev/null", "--", "true"];
-    let done = Command::new(bin()).args(words).output();
-    let stderr = done.expect("the command runs").stderr;
-    let stderr = String::from_utf8_lossy(&stderr).into_owned();
-    let line = stderr.lines().find(|l| l.contains("no windows"));
-    line.map(str::to_owned)
-}
-
 /// A program of `tests/budget`.
 fn built(name: &str) -> Result<PathBuf, String> {
-    let dir = cache_dir().join("budget");
-    std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
-    let out = dir.join(name);
-    let flags = ["-O2", "-g", "-pthread"].map(str::to_owned);
-    let source = workspace().join(format!("tests/budget/{name}.c"));
-    compile(&source, &flags, &out)?;
-    std::fs::canonicalize(out).map_err(|e| e.to_string())
-}
-
-fn output(command: &mut Command) -> Result<String, String> {
-    let done = command.output().map_err(|e| e.to_string())?;
-    if !done.status.success() {
-        let stderr = String::from_utf8_lossy(&done.stderr);
-        return Err(format!("{command:?}: {}:\n{stderr}", done.status));
-    }
-    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+    let source = format!("tests/budget/{name}.c");
+    program::built(&source, name, &["-O2", "-g", "-pthread"])
 }
 
 /// Records a program, which must say what it says natively, and gives the report.
@@ -227,12 +203,7 @@ fn branches() -> Result<(), String> {
 
 /// The program of the tests of windows.
 fn built_work() -> Result<PathBuf, String> {
-    let dir = cache_dir().join("budget");
-    std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
-    let out = dir.join("work");
-    let source = workspace().join("tests/windows/work.c");
-    compile(&source, &["-O1", "-g"].map(str::to_owned), &out)?;
-    std::fs::canonicalize(out).map_err(|e| e.to_string())
+    program::built("tests/windows/work.c", "work-O1", &["-O1", "-g"])
 }
 
 fn waits() -> Result<(), String> {

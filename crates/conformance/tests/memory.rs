@@ -4,13 +4,13 @@
 //! Where the kernel allows this user no perf events there are no windows, and nothing is tested.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
-use trommel_conformance::exec::{Scratch, cache_dir, trommel, workspace};
-use trommel_conformance::program::compile;
+use trommel_conformance::exec::{Scratch, no_windows, output, trommel};
+use trommel_conformance::program::built;
 
 fn main() {
     let args = Arguments::from_args();
@@ -31,39 +31,6 @@ fn main() {
 
 fn bin() -> &'static Path {
     trommel().expect("the command")
-}
-
-/// What `record` says where the kernel refuses perf events.
-fn no_windows() -> Option<String> {
-    let words = ["record", "--budget", "5", "-o", "/dev/null", "--", "true"];
-    let done = Command::new(bin()).args(words).output();
-    let stderr = done.expect("the command runs").stderr;
-    let stderr = String::from_utf8_lossy(&stderr).into_owned();
-    let line = stderr.lines().find(|l| l.contains("no windows"));
-    line.map(str::to_owned)
-}
-
-/// A program of `tests/memory`, made with these flags.
-fn built(source: &str, name: &str, flags: &[&str]) -> Result<PathBuf, String> {
-    let dir = cache_dir().join("memory");
-    std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
-    let out = dir.join(name);
-    let flags: Vec<String> = flags.iter().map(|f| (*f).to_owned()).collect();
-    compile(
-        &workspace().join(format!("tests/memory/{source}.c")),
-        &flags,
-        &out,
-    )?;
-    std::fs::canonicalize(out).map_err(|e| e.to_string())
-}
-
-fn output(command: &mut Command) -> Result<String, String> {
-    let done = command.output().map_err(|e| e.to_string())?;
-    if !done.status.success() {
-        let stderr = String::from_utf8_lossy(&done.stderr);
-        return Err(format!("{command:?}: {}:\n{stderr}", done.status));
-    }
-    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
 /// Records a program; what it said, and what a command says of it then.
@@ -115,7 +82,7 @@ fn labels(program: &Path) -> Result<BTreeMap<String, u64>, String> {
 /// The program says what each of its instructions accesses.
 fn addresses() -> Result<(), String> {
     let flags = ["-O1", "-g", "-no-pie", "-fno-pie", "-mno-red-zone"];
-    let program = built("forms", "forms", &flags)?;
+    let program = built("tests/memory/forms.c", "forms", &flags)?;
     let labels = labels(&program)?;
     let options = [
         "--rate",
@@ -161,7 +128,7 @@ fn addresses() -> Result<(), String> {
 /// What the program computes does not depend on being looked at.
 fn timed() -> Result<(), String> {
     let flags = ["-O1", "-g", "-no-pie", "-fno-pie", "-mno-red-zone"];
-    let program = built("forms", "forms", &flags)?;
+    let program = built("tests/memory/forms.c", "forms", &flags)?;
     let native = output(Command::new(&program).arg("3000000"))?;
     for (kinds, window) in [
         ("latency", "20"),
@@ -211,7 +178,11 @@ fn met(program: &Path) -> Result<BTreeSet<[String; 3]>, String> {
 }
 
 fn pairs() -> Result<(), String> {
-    let found = met(&built("conflicts", "conflicts", &["-O2", "-g"])?)?;
+    let found = met(&built(
+        "tests/memory/conflicts.c",
+        "conflicts",
+        &["-O2", "-g"],
+    )?)?;
     let planted = ["size", "order", "synonym"];
     let wanted: BTreeSet<[String; 3]> = planted
         .into_iter()
@@ -224,7 +195,11 @@ fn pairs() -> Result<(), String> {
 }
 
 fn mended() -> Result<(), String> {
-    let found = met(&built("conflicts", "mended", &["-O2", "-g", "-DMENDED"])?)?;
+    let found = met(&built(
+        "tests/memory/conflicts.c",
+        "mended",
+        &["-O2", "-g", "-DMENDED"],
+    )?)?;
     match found.is_empty() {
         true => Ok(()),
         false => Err(format!("{found:?}")),
@@ -250,7 +225,7 @@ fn caches() -> Result<(), String> {
     const TRIES: usize = 4;
     /// Beside loads there is little else; some of them are of another level.
     const MORE: f64 = 1.25;
-    let program = built("chase", "chase", &["-O2", "-g"])?;
+    let program = built("tests/memory/chase.c", "chase", &["-O2", "-g"])?;
     if output(Command::new(&program).arg("1")).is_err() {
         eprintln!("skipped: the kernel does not tell sizes of caches");
         return Ok(());
@@ -310,7 +285,7 @@ fn refused() -> Result<(), String> {
             return Err(format!("{options:?}: {said}"));
         }
     }
-    let program = built("conflicts", "conflicts", &["-O2", "-g"])?;
+    let program = built("tests/memory/conflicts.c", "conflicts", &["-O2", "-g"])?;
     for command in ["latency", "replay"] {
         let found = record(
             &["-e", "value", "--budget", "5"],

@@ -1,25 +1,21 @@
 //! `run --prefetch`: what misses by a regular distance is found and prefetched, what does not is left alone, and
 //! programs do what they do natively.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use trommel_conformance::exec::{Scratch, cache_dir, trommel, workspace};
-use trommel_conformance::program::compile;
+use trommel_conformance::exec::{Scratch, trommel};
+use trommel_conformance::program;
 
 /// What the target sends in a round, of one thread.
 const ROUND: u64 = 8 * (16 << 10);
 
 fn built(source: &str, flags: &[&str]) -> PathBuf {
-    let dir = cache_dir().join("prefetch");
-    fs::create_dir_all(&dir).expect("a directory");
-    let source = workspace().join(source);
-    let out = dir.join(source.file_stem().expect("a name"));
-    let flags: Vec<String> = flags.iter().map(|&f| f.to_owned()).collect();
-    compile(&source, &flags, &out).expect("it compiles");
-    out
+    let name = Path::new(source).file_stem().and_then(OsStr::to_str);
+    program::built(source, name.expect("a name"), flags).expect("it compiles")
 }
 
 /// Natively, and with prefetches: both outputs, and the first process of the statistics.

@@ -21,7 +21,7 @@ use libtest_mimic::{Arguments, Trial};
 use trommel_conformance::counts::{Counts, Transfers};
 use trommel_conformance::exec::{Job, Outcome, Scratch, cache_dir, trommel, workspace};
 use trommel_conformance::generate::{Features, build, program, seeds};
-use trommel_conformance::program::{Variant, all, compile};
+use trommel_conformance::program::{self, Variant, all, compile};
 use trommel_conformance::stepper;
 
 /// Lengths of windows that come to their end exactly.
@@ -193,13 +193,8 @@ fn bin() -> &'static Path {
 
 /// A program of `tests/windows`, linked statically.
 fn built(name: &str) -> Result<PathBuf, String> {
-    let dir = cache_dir().join("windows");
-    std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
-    let out = dir.join(name);
-    let flags = ["-O2", "-static"].map(str::to_owned);
-    let source = workspace().join(format!("tests/windows/{name}.c"));
-    compile(&source, &flags, &out)?;
-    Ok(out)
+    let source = format!("tests/windows/{name}.c");
+    program::built(&source, name, &["-O2", "-static"])
 }
 
 /// What a run has said of its windows.
