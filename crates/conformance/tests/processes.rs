@@ -342,6 +342,45 @@ fn each_process_has_a_stream() {
     assert!(before.len() > 3);
 }
 
+/// The bytes of the core that a script leaves, run by bash with these words in front of it.
+fn core_of(place: &Place, words: &str, script: &str) -> u64 {
+    let dir = place.path("dumped");
+    fs::create_dir_all(&dir).expect("a directory");
+    let all = format!("ulimit -c unlimited; exec {words} bash -c '{script}'");
+    let done = Command::new("bash")
+        .args(["-c", &all])
+        .current_dir(&dir)
+        .output();
+    let done = done.expect("bash");
+    let mut cores = fs::read_dir(&dir).expect("a directory").flatten();
+    let core = cores.find(|entry| entry.file_name().to_string_lossy().starts_with("core"));
+    let core = core.unwrap_or_else(|| panic!("{words} {script}: no core; {}", said(&done)));
+    let len = core.metadata().expect("a file").len();
+    fs::remove_dir_all(&dir).expect("a directory");
+    len
+}
+
+#[test]
+fn a_core_has_nothing_of_ours() {
+    let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    if !pattern.starts_with("core") {
+        eprintln!("skipped: cores do not go to the directory: {pattern}");
+        return;
+    }
+    let place = Place::new();
+    for script in ["kill -SEGV $$", "(kill -SEGV $BASHPID); true"] {
+        let native = core_of(&place, "", script);
+        let record = format!("{} record --quiet -o ../x.data --", place.bin.display());
+        let seen = core_of(&place, &record, script);
+        // What the kernel maps for the program lies elsewhere each time.
+        let room = 256 << 10;
+        assert!(
+            seen < native + room,
+            "{script}: {seen} bytes in place of {native}"
+        );
+    }
+}
+
 #[test]
 fn a_build_goes_on_when_trommel_is_killed() {
     let place = Place::new();

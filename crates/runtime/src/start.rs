@@ -87,7 +87,7 @@ const BLOCK_BYTES: u64 = 2 << 20;
 const _: () = assert!(STACKS_END + (512 << 10) < BLOCK_BYTES);
 const ARCH_SET_GS: u64 = 0x1001;
 
-/// All of the memory that the host made may be read, written and executed so far.
+/// All of the memory that the host made may be read, written and executed so far, and would be in cores.
 fn protect(args: &StartArgs) {
     let data = nr::PROT_READ | nr::PROT_WRITE;
     sys::protect(
@@ -96,6 +96,7 @@ fn protect(args: &StartArgs) {
     );
     sys::protect(args.base..args.image_start, data);
     sys::protect(args.image_end..args.stack_top, data);
+    sys::keep_out_of_cores(args.base, args.stack_top - args.base);
 }
 
 /// Maps the directory and the first slot behind it; where the slot is.

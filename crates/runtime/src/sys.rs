@@ -89,13 +89,13 @@ pub struct Map {
     pub offset: u64,
 }
 
-/// `mmap`.
+/// `mmap` of memory of the runtime's, which is not to be in the program's cores: there it would be gigabytes.
 ///
 /// # Safety
 /// With `MAP_FIXED`, nothing that is still used may lie in the range.
 pub unsafe fn mmap(map: &Map) -> Result<u64, Errno> {
     // SAFETY: the caller answers for a fixed range; otherwise new memory is taken.
-    unsafe {
+    let at = unsafe {
         checked(
             nr::__NR_mmap,
             [
@@ -107,7 +107,16 @@ pub unsafe fn mmap(map: &Map) -> Result<u64, Errno> {
                 map.offset,
             ],
         )
-    }
+    }?;
+    keep_out_of_cores(at, map.len as u64);
+    Ok(at)
+}
+
+/// A program that dumps core dumps none of this memory, nor of what is mapped from it again.
+pub fn keep_out_of_cores(at: u64, len: u64) {
+    let advice = u64::from(nr::MADV_DONTDUMP);
+    // SAFETY: no byte of memory changes.
+    let _ = unsafe { call(nr::__NR_madvise, [at, len, advice, 0, 0, 0]) };
 }
 
 /// Where the runtime's own memory goes: far from where the kernel puts the app's, so that the app's
