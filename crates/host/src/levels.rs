@@ -25,6 +25,7 @@ use std::arch::x86_64::{_mm_clflush, _mm_mfence};
 
 use trommel_compress::random::SplitMix64;
 use trommel_profile::memory::{Cache, Level, Levels};
+use trommel_queue::timed_load;
 
 /// Bytes of a line of a cache.
 const LINE: usize = 64;
@@ -111,22 +112,7 @@ unsafe fn timed(line: *const Line) -> (*const Line, u64) {
     // SAFETY: the slots are three words, and the line is there; registers that change are named.
     unsafe {
         asm!(
-            "mov [{s}], rax",
-            "mov [{s} + 8], rdx",
-            "lfence",
-            "rdtsc",
-            "mov [{s} + 16], eax",
-            "mov rax, [{s}]",
-            "mov rdx, [{s} + 8]",
-            "lfence",
-            "mov {line}, [{line}]",
-            "lfence",
-            "mov [{s}], rax",
-            "mov [{s} + 8], rdx",
-            "rdtsc",
-            "mov [{s} + 20], eax",
-            "mov rax, [{s}]",
-            "mov rdx, [{s} + 8]",
+            timed_load!("mov {line}, [{line}]"),
             s = in(reg) slots.as_mut_ptr(),
             line = inout(reg) line => next,
             out("rax") _,
@@ -143,21 +129,7 @@ fn untimed() -> u64 {
     // SAFETY: as in `timed`.
     unsafe {
         asm!(
-            "mov [{s}], rax",
-            "mov [{s} + 8], rdx",
-            "lfence",
-            "rdtsc",
-            "mov [{s} + 16], eax",
-            "mov rax, [{s}]",
-            "mov rdx, [{s} + 8]",
-            "lfence",
-            "lfence",
-            "mov [{s}], rax",
-            "mov [{s} + 8], rdx",
-            "rdtsc",
-            "mov [{s} + 20], eax",
-            "mov rax, [{s}]",
-            "mov rdx, [{s} + 8]",
+            timed_load!(""),
             s = in(reg) slots.as_mut_ptr(),
             out("rax") _,
             out("rdx") _,

@@ -75,6 +75,7 @@ pub mod persist;
 pub mod prefetch;
 pub mod protocol;
 pub mod queries;
+pub mod stamps;
 pub mod work;
 
 pub use layout::{

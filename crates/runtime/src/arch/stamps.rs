@@ -5,6 +5,8 @@
 
 use core::arch::asm;
 
+use trommel_queue::timed_load;
+
 /// Cycles of the time stamp counter, the least of a few times: the first may find nothing in the caches.
 pub fn own() -> u64 {
     const TIMES: u32 = 6;
@@ -18,21 +20,7 @@ fn once() -> u32 {
     unsafe {
         asm!(
             ".balign 64",
-            "mov [{s}], rax",
-            "mov [{s} + 8], rdx",
-            "lfence",
-            "rdtsc",
-            "mov [{s} + 16], eax",
-            "mov rax, [{s}]",
-            "mov rdx, [{s} + 8]",
-            "lfence",
-            "lfence",
-            "mov [{s}], rax",
-            "mov [{s} + 8], rdx",
-            "rdtsc",
-            "mov [{s} + 20], eax",
-            "mov rax, [{s}]",
-            "mov rdx, [{s} + 8]",
+            timed_load!(""),
             s = in(reg) slots.as_mut_ptr(),
             out("rax") _,
             out("rdx") _,

@@ -1,0 +1,28 @@
+//! How a load is timed: the instructions around it, which are the same wherever one is timed or the timing itself is.
+
+/// The text of the instructions, for `asm!`: `$load`, text of its own, between two looks at the time stamp counter. `{s}` is a register with
+/// the address of three words; at the third the low halves of both times are left. No register changes but by the load.
+#[macro_export]
+macro_rules! timed_load {
+    ($load:literal) => {
+        concat!(
+            "mov [{s}], rax\n",
+            "mov [{s} + 8], rdx\n",
+            "lfence\n",
+            "rdtsc\n",
+            "mov [{s} + 16], eax\n",
+            "mov rax, [{s}]\n",
+            "mov rdx, [{s} + 8]\n",
+            "lfence\n",
+            $load,
+            "\n",
+            "lfence\n",
+            "mov [{s}], rax\n",
+            "mov [{s} + 8], rdx\n",
+            "rdtsc\n",
+            "mov [{s} + 20], eax\n",
+            "mov rax, [{s}]\n",
+            "mov rdx, [{s} + 8]",
+        )
+    };
+}
