@@ -84,9 +84,10 @@ unsafe impl GlobalAlloc for Heap {
         if size > LARGEST {
             let len = whole_pages(layout.size());
             return sys::anonymous(len).map_or(ptr::null_mut(), |p| {
-                match len as u64 / sys::HUGE {
-                    0 => sys::populate(p, len.min(STEP) as u64),
-                    huge => sys::huge(p, huge * sys::HUGE),
+                match (len as u64) < sys::HUGE {
+                    true => sys::populate(p, len.min(STEP) as u64),
+                    // All of it: a block of two kinds of pages could not be moved as one.
+                    false => sys::huge(p, len as u64),
                 }
                 p as *mut u8
             });
@@ -179,6 +180,39 @@ fn grow(block: *mut u8, old: usize, new: usize) -> *mut u8 {
             // SAFETY: just made, and nobody's.
             unsafe { sys::munmap(to, new) };
             ptr::null_mut()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_keep_what_is_in_them_when_they_grow() {
+        let heap = Heap::new();
+        // With huge pages and a rest, without, and from one to the other.
+        for (from, to) in [
+            (5 << 20 | 4096, 11 << 20),
+            (300 << 10, 700 << 10),
+            (1 << 20, 3 << 20),
+        ] {
+            let layout = Layout::from_size_align(from, 8).expect("a layout");
+            // SAFETY: the block is used within its length, by this thread alone, as the heap is.
+            unsafe {
+                let block = heap.alloc(layout);
+                assert!(!block.is_null());
+                for at in (0..from).step_by(4096) {
+                    block.add(at).write(at as u8 ^ (at >> 12) as u8);
+                }
+                let grown = heap.realloc(block, layout, to);
+                assert!(!grown.is_null(), "{from} to {to}");
+                for at in (0..from).step_by(4096) {
+                    assert_eq!(grown.add(at).read(), at as u8 ^ (at >> 12) as u8);
+                }
+                grown.add(to - 1).write(1);
+                heap.dealloc(grown, Layout::from_size_align(to, 8).expect("a layout"));
+            }
         }
     }
 }
