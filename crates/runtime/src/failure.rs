@@ -17,6 +17,8 @@
 //! * It is not otherwise: where the exit goes that was taken.
 //! * A system call was made in the app's name ([`Thread::made`]): behind it, with its answer.
 //!
+//! Pages that were protected because of code in them become writable at once, so that stores to them do not fault.
+//!
 //! A program that blocks SIGSEGV or SIGILL at that moment is ended by the kernel, which delivers no
 //! fault whose signal is blocked.
 //!
@@ -126,6 +128,9 @@ pub fn failed(thread: &mut Thread, context: &mut Context, fault: &Fault) -> bool
     let sound = !nested && !thread.leaving && process.image.holds(AppPc(fault.pc));
     if sound {
         settle(thread, context);
+        // Natively nobody would open them.
+        // SAFETY: a list of pages that another thread is just changing is the risk of a process that has failed already.
+        unsafe { process.runtime.peek() }.code_pages.unprotect();
     }
     tell(thread, context, fault, sound);
     if !sound {

@@ -283,8 +283,8 @@ impl Pages {
         }
     }
 
-    /// Makes every page writable that is protected, in a copy of the process.
-    pub fn restore_copy(&self) {
+    /// Makes every page writable that is protected, in a copy of the process, or in one that has failed: nothing here changes.
+    pub fn unprotect(&self) {
         for (&start, page) in &self.pages {
             if page.state == State::Protected {
                 let end = start + PAGE;

@@ -33,14 +33,16 @@ pub(crate) const TESTS: &[Test] = &[
     }),
 ];
 
-/// Programs with signals, threads and jumps, and their arguments.
-const PROGRAMS: [(&str, &[&str]); 6] = [
+/// Programs with signals, threads, jumps, and code that they make, and their arguments.
+const PROGRAMS: [(&str, &[&str]); 8] = [
     ("signal_async_delivery", &[]),
     ("signal_frames", &["nested"]),
     ("signal_frames", &["altstack"]),
     ("signal_storm", &[]),
     ("threads_signals", &[]),
     ("longjmp_deep", &[]),
+    ("code_modifies_itself", &[]),
+    ("code_jit_small", &[]),
 ];
 
 /// Each of the programs natively, and under trommel with some stress.

@@ -98,7 +98,7 @@ pub(super) fn landed_as_child(thread: &mut Thread, context: &mut Context, frame:
         .before_child
         .is_some_and(|saved| saved.forking)
     {
-        runtime.code_pages.restore_copy();
+        runtime.code_pages.unprotect();
     }
     become_native(thread, context, frame);
     thread.left = false;
