@@ -27,8 +27,8 @@ extern "C" {
 #define TROMMEL_ABSENT 0   /* not under Trommel */
 #define TROMMEL_DONE 1     /* done */
 #define TROMMEL_UNKNOWN -1 /* Trommel does not know this request or version */
-#define TROMMEL_WRONG -2   /* a range that ends before it starts, memory that cannot be written, a queue that is not open */
-#define TROMMEL_UNASKED -3 /* no query of this run sends to the queue */
+#define TROMMEL_WRONG -2   /* a range that ends before it starts, memory that cannot be written, a queue that is not open, a signal without handler */
+#define TROMMEL_UNASKED -3 /* no query of this run sends to the queue, or interrupts */
 #define TROMMEL_BUSY -4    /* the queue is open already, or too many others are */
 
 /* What the engine has done so far in this process. */
@@ -55,7 +55,8 @@ enum trommel_number {
     TROMMEL_CHANGED = 9,
     TROMMEL_OPEN = 10,
     TROMMEL_CLOSE = 11,
-    TROMMEL_FLUSH = 12
+    TROMMEL_FLUSH = 12,
+    TROMMEL_INTERRUPTS = 13
 };
 
 static inline long trommel_request(enum trommel_number number, uintptr_t a, uintptr_t b)
@@ -120,6 +121,11 @@ static inline long trommel_counts(struct trommel_counts *counts)
 {
     return trommel_request(TROMMEL_COUNTS, (uintptr_t)counts, sizeof *counts);
 }
+
+/* A query that says `interrupt` sends this signal to the thread that has executed the instruction. Its handler runs before that thread's
+ * next instruction, unless the thread blocks the signal; it finds the record's first word in si_value. The program must have a handler
+ * for the signal; one of SIGRTMIN to SIGRTMAX loses none. 0: no more; interrupts are Trommel's again, as in a child made by fork. */
+static inline long trommel_interrupts(int signal) { return trommel_request(TROMMEL_INTERRUPTS, (uintptr_t)signal, 0); }
 
 /* Queues of relational queries that the program serves itself (docs/aware.md).
  *

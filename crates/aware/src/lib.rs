@@ -58,6 +58,8 @@ pub enum Request {
     Close = 11,
     /// What the calling thread has sent to the queue of a number is to be in it.
     Flush = 12,
+    /// Interrupts of queries are a signal to the thread that is interrupted; 0: they are Trommel's.
+    Interrupts = 13,
 }
 
 impl Request {
@@ -79,6 +81,7 @@ impl Request {
             10 => Self::Open,
             11 => Self::Close,
             12 => Self::Flush,
+            13 => Self::Interrupts,
             _ => return None,
         })
     }
@@ -93,9 +96,9 @@ pub enum Answer {
     Done,
     /// Trommel does not know this request or version.
     Unknown,
-    /// A range that ends before it starts, memory that cannot be written, a queue that is not open.
+    /// A range that ends before it starts, memory that cannot be written, a queue that is not open, a signal without handler.
     Wrong,
-    /// No query of this run sends to the queue.
+    /// No query of this run sends to the queue, or interrupts.
     Unasked,
     /// The queue is open already, or too many others are.
     Busy,
@@ -238,6 +241,13 @@ pub fn counts(counts: &mut Counts) -> Answer {
     Answer::of(unsafe { request(Request::Counts, at, bytes) })
 }
 
+/// A query of Trommel's that says `interrupt` sends this signal to the thread that has executed the instruction, whose handler
+/// runs before the next one, and is told of the record's first word (`si_value`). The program must have a handler for the signal. 0: no more;
+/// interrupts are Trommel's again, as they are in a child made by `fork`.
+pub fn interrupts(signal: i32) -> Answer {
+    plain(Request::Interrupts, signal as u64, 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,7 +256,7 @@ mod tests {
     fn numbers_are_told_from_others() {
         let number = |version: u64, n: u64| Request::from_number(version << 32 | n);
         assert_eq!(number(1, 8), Some(Request::Counts));
-        for wrong in [number(1, 13), number(1, 0), number(0, 1), number(2, 1)] {
+        for wrong in [number(1, 14), number(1, 0), number(0, 1), number(2, 1)] {
             assert_eq!(wrong, None);
         }
         for answer in [

@@ -85,6 +85,33 @@ fn report(scratch: &Scratch) -> Value {
 }
 
 #[test]
+fn interrupts_are_handled_behind_the_instruction() {
+    let program = built("handled", &["tests/queries/handled.c"], &[]);
+    let scratch = Scratch::new().expect("directory");
+    let native = Command::new(&program).arg("9").output().expect("it runs");
+    assert_eq!(native.stdout, b"answered 0, 0, 0\n");
+    for stress in STRESSES {
+        for how in ["", " sync"] {
+            let what = format!("{stress}, {how}");
+            let query = format!(
+                "tag 1 symbol store; for opSTORE 1 always collect op1; interrupt{how} stop;"
+            );
+            let done = record(&scratch, &query, stress, &program, &["3000"]);
+            let expected = "answered 1, -2, -2\n\
+                            3000 handled, 0 wrong\n3000 handled, 0 wrong\n3000 handled, 0 wrong\n\
+                            3000 handled in the end, child 0\n";
+            assert_eq!(printed(&done, &what), expected, "{what}");
+            let query = &report(&scratch)["queries"][0];
+            assert_eq!(query["interrupts"], 9002, "{what}");
+            assert_eq!(query["dropped"], 0, "{what}");
+        }
+    }
+    let other = "for opSTORE * every 1000 collect pc; send 3 stop;";
+    let done = record(&scratch, other, "", &program, &["9"]);
+    assert_eq!(printed(&done, "no interrupts"), "answered -3, -3, -3\n");
+}
+
+#[test]
 fn each_message_comes_once_and_in_order() {
     let program = served("order");
     let scratch = Scratch::new().expect("directory");

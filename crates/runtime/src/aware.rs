@@ -25,6 +25,7 @@
 //! | stop, start | no events are collected and no paths recorded in between: everything is made anew |
 //! | leave | the process is let go |
 //! | open, close, flush | as [`crate::served`] says: they may wait, so they are answered when the lock is free |
+//! | interrupts | those of queries are a signal to the thread itself, which the kernel delivers as any other |
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
@@ -106,6 +107,7 @@ impl Runtime {
                 Answer::Absent.number()
             }
             Some(Request::Present) => i64::from(VERSION),
+            Some(Request::Interrupts) => self.interrupt_by(thread, a).number(),
             Some(request) => self.answer(request, a, b).number(),
             None => Answer::Unknown.number(),
         };
@@ -137,9 +139,27 @@ impl Runtime {
             Request::Stop => self.pause(true),
             Request::Start => self.pause(false),
             Request::Counts => return self.write_counts(a, b),
-            Request::Present | Request::Leave | Request::Open | Request::Close | Request::Flush => {
-            }
+            Request::Present
+            | Request::Leave
+            | Request::Open
+            | Request::Close
+            | Request::Flush
+            | Request::Interrupts => {}
         }
+        Answer::Done
+    }
+
+    /// Interrupts are this signal from now on.
+    fn interrupt_by(&mut self, thread: &mut Thread, signal: u64) -> Answer {
+        let asked = self.translator.asked();
+        if !asked.is_some_and(|asked| asked.interrupts()) {
+            return Answer::Unasked;
+        }
+        // Another process, in whose memory the word would stay.
+        if thread.spawned || signal != 0 && !self.actions_of(thread).has_handler(signal) {
+            return Answer::Wrong;
+        }
+        thread.process.served.interrupt_by(signal as u8);
         Answer::Done
     }
 

@@ -60,6 +60,7 @@ use crate::emit::GsOffset;
 use crate::prefetch::{self, Bursts, Turn};
 use crate::region::Range;
 use crate::served::{Message, Sent};
+use crate::signal;
 use crate::slot;
 use crate::sys;
 use crate::thread::Thread;
@@ -221,6 +222,12 @@ impl Asked {
             _ => false,
         };
         self.program.code().iter().any(|i| to(i.action))
+    }
+
+    /// Whether any instruction interrupts.
+    pub fn interrupts(&self) -> bool {
+        let interrupts = |action: Action| matches!(action, Action::Interrupt { .. });
+        self.program.code().iter().any(|i| interrupts(i.action))
     }
 
     /// The process goes on in a slot of its own, in which nothing is told yet.
@@ -552,6 +559,7 @@ impl Asking {
             acted: false,
             interrupted: false,
             waits: false,
+            raised: Raised::default(),
         };
         self.engine.query(site.control.start, &record, &mut out);
         let Out {
@@ -559,8 +567,10 @@ impl Asking {
             mut acted,
             interrupted,
             waits,
+            raised,
             ..
         } = out;
+        raised.send(area);
         // The query has ended, and what it has sent is there.
         if interrupted && gone.is_ok() {
             let asked = thread.process.queue.interrupt();
@@ -624,6 +634,40 @@ struct Out<'a> {
     interrupted: bool,
     /// And the thread waits for that.
     waits: bool,
+    raised: Raised,
+}
+
+/// Interrupts of a query that are the app's, to be sent when it has ended.
+#[derive(Default)]
+struct Raised {
+    signal: i32,
+    /// Instructions, and the first words of their records.
+    by: [(u8, u64); Self::MOST],
+    len: usize,
+}
+
+impl Raised {
+    /// What a record can be matched by one behind the other, and more; those beyond are lost.
+    const MOST: usize = 16;
+
+    fn push(&mut self, signal: i32, at: QueryPc, value: u64) -> bool {
+        self.signal = signal;
+        let Some(place) = self.by.get_mut(self.len) else {
+            return false;
+        };
+        *place = (at.number() as u8, value);
+        self.len += 1;
+        true
+    }
+
+    /// The thread's own handler keeps the first, and it is delivered at the next boundary.
+    fn send(&self, area: &Queries) {
+        for &(at, value) in &self.by[..self.len] {
+            if !signal::raise(self.signal, value) {
+                add(&area.done[usize::from(at)].dropped, 1);
+            }
+        }
+    }
 }
 
 impl Out<'_> {
@@ -684,8 +728,17 @@ impl Sink for Out<'_> {
             true => Sort::Synchronous,
         };
         let message = self.record(at, 0, record, sort);
-        add(&self.area.done[at.number()].interrupted, 1);
         let process = self.thread.process;
+        let done = &self.area.done[at.number()];
+        let apps = process.served.interrupts().filter(|_| !self.thread.spawned);
+        if let Some(signal) = apps {
+            match self.raised.push(signal, at, record.0[0]) {
+                true => add(&done.interrupted, 1),
+                false => add(&done.dropped, 1),
+            }
+            return;
+        }
+        add(&done.interrupted, 1);
         self.gone = to_host(&mut self.thread.writer, &process.queue, &message);
         self.interrupted = true;
         self.waits |= sync;

@@ -12,6 +12,9 @@
 //! where a fault is expected (`arch::peek`, `arch::poke`), and believed as far as it cannot lead astray: a read status that no reader
 //! can have written, or memory that is gone, closes the queue.
 //!
+//! Interrupts of queries may be the app's, too: then they are a signal that the thread sends to itself, and that is delivered as any other, at
+//! the next boundary: behind the instruction, in front of the next.
+//!
 //! What the app asks is in [`requests`].
 //! Messages that a signal keeps from being sent wait in the thread's [`Serving`] and go first as soon as they can.
 //!
@@ -139,6 +142,8 @@ pub struct Queues {
     /// By number, the entry plus one.
     of: [AtomicU8; 256],
     entry: [Entry; OPEN_AT_A_TIME],
+    /// The signal that an interrupt is, or 0.
+    signal: AtomicU8,
 }
 
 /// What became of a message.
@@ -185,6 +190,7 @@ impl Queues {
                     taken: AtomicU8::new(0),
                 }
             }; OPEN_AT_A_TIME],
+            signal: AtomicU8::new(0),
         }
     }
 
@@ -193,10 +199,22 @@ impl Queues {
         for n in &self.of {
             n.store(0, Relaxed);
         }
+        self.signal.store(0, Relaxed);
         for entry in &self.entry {
             entry.base.store(0, Relaxed);
             entry.taken.store(0, Relaxed);
         }
+    }
+
+    /// Interrupts are a signal from now on, or with 0 the host's.
+    pub fn interrupt_by(&self, signal: u8) {
+        self.signal.store(signal, Relaxed);
+    }
+
+    /// The signal that an interrupt is, if the app handles them.
+    pub fn interrupts(&self) -> Option<i32> {
+        let signal = self.signal.load(Relaxed);
+        (signal != 0).then_some(signal.into())
     }
 
     /// Which entry a queue has.

@@ -63,6 +63,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
 pub use frame::{Action, AltStack, Info, UCONTEXT_BYTES, Ucontext};
+pub use handler::raise;
 use handler::{call_handler, die, requeue};
 pub use leave::{again, give_up, hand_on};
 use leave::{landed_as_child, leave};
@@ -509,8 +510,11 @@ fn landed(runtime: &mut Runtime, thread: &mut Thread, context: &mut Context, fra
     context.pending = 0;
     stop_stepping(thread, context, frame);
     if context.at_boundary == 0 {
-        // Inside a step (a chunk was full): on to the boundary.
+        // Inside a step (a chunk was full, a probe has crossed over): on to the boundary, unless that is just there.
         frame.rip = context.target.0;
+        if let Where::Boundary(app, at @ Some(_)) = place(runtime, context, frame.rip) {
+            return arrived(runtime, thread, context, frame, app, at);
+        }
         frame.eflags |= TRAP_FLAG;
         thread.signals.rolling = true;
         return;

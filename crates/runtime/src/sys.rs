@@ -363,6 +363,12 @@ pub fn getpid() -> i32 {
     unsafe { call(nr::__NR_getpid, [0; 6]) as i32 }
 }
 
+/// The user that this process is of.
+pub fn getuid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { call(nr::__NR_getuid, [0; 6]) as u32 }
+}
+
 /// The process that started this one.
 pub fn getppid() -> i32 {
     // SAFETY: no arguments.

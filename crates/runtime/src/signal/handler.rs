@@ -23,14 +23,34 @@ use crate::thread::Thread;
 /// Sends a signal again, for when the handler that does so returns.
 pub(super) fn requeue(info: &Info) {
     block(info.signo);
+    queue(info);
+}
+
+/// Sends this thread a signal; whether the kernel has taken it.
+fn queue(info: &Info) -> bool {
     let (pid, tid) = (sys::getpid() as u64, sys::gettid() as u64);
     // SAFETY: a valid siginfo.
-    let _ = unsafe {
+    let result = unsafe {
         sys::call(
             nr::__NR_rt_tgsigqueueinfo,
             [pid, tid, info.signo as u64, &raw const *info as u64, 0, 0],
         )
     };
+    result == 0
+}
+
+/// Sends this thread a signal with a value, as `sigqueue` would; whether the kernel has taken it.
+pub fn raise(signal: i32, value: u64) -> bool {
+    const SI_QUEUE: i32 = -1;
+    let mut info = Info {
+        signo: signal,
+        code: SI_QUEUE,
+        ..Info::none()
+    };
+    let user = sys::getuid();
+    info.fields[0] = u64::from(sys::getpid() as u32) | u64::from(user) << 32;
+    info.fields[1] = value;
+    queue(&info)
 }
 
 /// The default action of a synchronous signal, on the app's own code: by executing the faulting

@@ -217,6 +217,12 @@ impl Actions {
         Self([DEFAULT; SIGNALS])
     }
 
+    /// Whether a signal has a handler of the app's.
+    pub fn has_handler(&self, signal: u64) -> bool {
+        let action = usize::try_from(signal).ok().and_then(|n| self.0.get(n));
+        action.is_some_and(|action| action.handler > SIG_IGN)
+    }
+
     /// For a process that has the same.
     pub const fn copy(&self) -> Self {
         Self(self.0)
