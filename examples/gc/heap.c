@@ -76,8 +76,10 @@ static int refill(struct mutator *m, int class) {
 }
 
 ref heap_new(struct mutator *m, int class) {
+    /* What a collection frees, others may take before this thread comes by: not at each of so many. */
+    enum { PATIENCE = 200 };
     for (int tries = 0; !m->free[class] && !refill(m, class); tries++) {
-        if (tries == 4) fprintf(stderr, "the heap is full\n"), exit(2);
+        if (tries == PATIENCE) fprintf(stderr, "the heap is full\n"), exit(2);
         wait_for_cycle(m);
     }
     ref o = m->free[class];
