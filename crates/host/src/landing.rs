@@ -208,6 +208,15 @@ fn told(vector: &[u8], key: u64) -> Option<u64> {
     found.map(|[_, value]| word(*value))
 }
 
+/// Writes to memory of a stopped process that it may not write itself, word by word.
+fn poke(pid: Pid, bytes: &[u8], at: u64) -> io::Result<()> {
+    for (n, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
+        let to = (at + 8 * n as u64) as ptrace::AddressType;
+        ptrace::write(pid, to, i64::from_le_bytes(*word)).map_err(other)?;
+    }
+    Ok(())
+}
+
 /// Our executable as the stopped process has it open, and where in it the image is.
 #[derive(Clone, Copy, Debug)]
 pub struct ImageFile {
@@ -282,7 +291,7 @@ impl Landing {
         for (word, to) in words.zip(code[data..].as_chunks_mut::<8>().0) {
             *to = word.to_le_bytes();
         }
-        landing.memory.write_all_at(&code, landing.at)?;
+        landing.write(&code, landing.at)?;
         landing.lead_to(landing.at, landing.app.rsp, 0)?;
         Ok(landing)
     }
@@ -301,6 +310,12 @@ impl Landing {
             fd,
             offset,
         ]
+    }
+
+    /// Writes whole words. A kernel may refuse that by way of the file (`proc_mem.force_override`).
+    fn write(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        let written = self.memory.write_all_at(bytes, at);
+        written.or_else(|_| poke(self.pid, bytes, at))
     }
 
     fn lead_to(&self, pc: u64, sp: u64, argument: u64) -> io::Result<()> {
@@ -345,7 +360,7 @@ impl Landing {
         if refused(regs.r13) && self.image.take().is_some() {
             let bytes: Vec<u8> = self.mapped().iter().flat_map(|w| w.to_le_bytes()).collect();
             let at = offset(&raw const trommel_landing_data) + 2 * size_of::<u64>();
-            self.memory.write_all_at(&bytes, self.at + at as u64)?;
+            self.write(&bytes, self.at + at as u64)?;
             let mut again = regs;
             again.rip = self.at + offset(&raw const trommel_landing_map) as u64;
             ptrace::setregs(self.pid, again).map_err(other)?;
@@ -368,7 +383,7 @@ impl Landing {
         set_mask(self.pid, self.mask)?;
         self.lead_to(pc, argument, argument)?;
         // Nobody looks there, but as it was found is best.
-        let _ = self.memory.write_all_at(&vec![0; code().len()], self.at);
+        let _ = self.write(&vec![0; code().len()], self.at);
         ptrace::detach(self.pid, None).map_err(other)
     }
 }
@@ -471,6 +486,25 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn both_ways_of_writing_lead_there() {
+        let (child, pid) = executed(&["/bin/true"]);
+        let landing = Landing::begin(pid, None, None).expect("there is room");
+        let read = |at: u64| ptrace::read(pid, at as ptrace::AddressType).expect("stopped");
+        let words = code().len() as u64 / 8;
+        let written: Vec<_> = (0..words).map(|n| read(landing.at + 8 * n)).collect();
+        let bytes: Vec<u8> = written.iter().flat_map(|word| word.to_le_bytes()).collect();
+        landing
+            .write(&vec![0; bytes.len()], landing.at)
+            .expect("stopped");
+        assert_eq!(read(landing.at), 0);
+        poke(pid, &bytes, landing.at).expect("stopped");
+        let poked: Vec<_> = (0..words).map(|n| read(landing.at + 8 * n)).collect();
+        assert_eq!(poked, written);
+        ptrace::detach(pid, None).expect("stopped");
+        output(child);
     }
 
     #[test]
