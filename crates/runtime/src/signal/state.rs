@@ -106,16 +106,27 @@ pub(super) fn get_action(signal: i32) -> Action {
     action
 }
 
-pub(super) fn get_mask() -> u64 {
-    let mut mask = 0u64;
-    // SAFETY: a valid word to write to.
+const SIG_BLOCK: u64 = 0;
+const SIG_UNBLOCK: u64 = 1;
+const SIG_SETMASK: u64 = 2;
+
+/// Changes the thread's mask; what it was. In one: a signal that comes between a look and a change has changed the mask itself, and
+/// what was seen would undo that.
+fn change_mask(how: u64, mask: Option<&u64>) -> u64 {
+    let mut old = 0_u64;
+    let new = mask.map_or(0, |mask| &raw const *mask as u64);
+    // SAFETY: a valid word to write to, and one to read or none.
     let _ = unsafe {
         sys::call(
             nr::__NR_rt_sigprocmask,
-            [0, 0, &raw mut mask as u64, 8, 0, 0],
+            [how, new, &raw mut old as u64, 8, 0, 0],
         )
     };
-    mask
+    old
+}
+
+pub(super) fn get_mask() -> u64 {
+    change_mask(SIG_BLOCK, None)
 }
 
 /// Whether a failure of the runtime would not come to its handler: the kernel ends a process for a
@@ -127,9 +138,7 @@ pub fn blocks_failures() -> bool {
 
 /// Blocks every signal. Returns the mask before.
 pub fn block_all() -> u64 {
-    let mask = get_mask();
-    set_mask(!0);
-    mask
+    change_mask(SIG_SETMASK, Some(&!0))
 }
 
 /// The alternate stack that the kernel uses for this thread, which is not on it.
@@ -158,27 +167,12 @@ pub fn use_stack(stack: &AltStack) {
 
 /// Blocks a signal, besides those that are.
 pub(super) fn block(signal: i32) {
-    const SIG_BLOCK: u64 = 0;
-    let mask = bit(signal);
-    // SAFETY: a valid word to read.
-    let _ = unsafe {
-        sys::call(
-            nr::__NR_rt_sigprocmask,
-            [SIG_BLOCK, &raw const mask as u64, 0, 8, 0, 0],
-        )
-    };
+    change_mask(SIG_BLOCK, Some(&bit(signal)));
 }
 
 /// Sets the kernel's mask.
 pub fn set_mask(mask: u64) {
-    const SIG_SETMASK: u64 = 2;
-    // SAFETY: a valid word to read.
-    let _ = unsafe {
-        sys::call(
-            nr::__NR_rt_sigprocmask,
-            [SIG_SETMASK, &raw const mask as u64, 0, 8, 0, 0],
-        )
-    };
+    change_mask(SIG_SETMASK, Some(&mask));
 }
 
 /// What the kernel is told for a signal that the runtime wants to see, given the app's wish.
@@ -198,10 +192,9 @@ pub fn unblock_trap(signals: &mut Pending) {
     if signals.true_mask.is_some() {
         return;
     }
-    let mask = get_mask();
+    let mask = change_mask(SIG_UNBLOCK, Some(&bit(SIGTRAP)));
     if mask & bit(SIGTRAP) != 0 {
         signals.true_mask = Some(mask);
-        set_mask(mask & !bit(SIGTRAP));
     }
 }
 
@@ -438,8 +431,7 @@ impl Pending {
 
     /// Blocks what is blocked in a window.
     pub fn block(&mut self) {
-        self.true_mask = Some(get_mask());
-        set_mask(ALL_BUT_SYNCHRONOUS);
+        self.true_mask = Some(change_mask(SIG_SETMASK, Some(&ALL_BUT_SYNCHRONOUS)));
     }
 
     /// Whether `rsp` is in the memory of the alternate stack.
