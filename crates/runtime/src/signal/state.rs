@@ -192,9 +192,12 @@ pub fn unblock_trap(signals: &mut Pending) {
     if signals.true_mask.is_some() {
         return;
     }
-    let mask = change_mask(SIG_UNBLOCK, Some(&bit(SIGTRAP)));
+    let mask = get_mask();
     if mask & bit(SIGTRAP) != 0 {
+        // First: one that is pending comes at once.
         signals.true_mask = Some(mask);
+        // And nothing else changes: a signal that came since is kept, with all others blocked.
+        change_mask(SIG_UNBLOCK, Some(&bit(SIGTRAP)));
     }
 }
 
@@ -431,7 +434,9 @@ impl Pending {
 
     /// Blocks what is blocked in a window.
     pub fn block(&mut self) {
-        self.true_mask = Some(change_mask(SIG_SETMASK, Some(&ALL_BUT_SYNCHRONOUS)));
+        // First: a synchronous one that is pending comes at once.
+        self.true_mask = Some(get_mask());
+        set_mask(ALL_BUT_SYNCHRONOUS);
     }
 
     /// Whether `rsp` is in the memory of the alternate stack.
