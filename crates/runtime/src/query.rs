@@ -242,6 +242,8 @@ pub struct Asking {
     counting: &'static [QueryPc],
     /// `rdfsbase` may be executed.
     rdfsbase: bool,
+    /// Interrupts of a query that is being executed.
+    raised: Raised,
     /// What countdowns started with.
     drawn: [u32; ENTRIES],
     /// What was seen in front of an instruction that is not done yet, and the rank of the rate it was chosen at.
@@ -330,6 +332,7 @@ impl Thread {
             engine,
             counting: asked.counting,
             rdfsbase: asked.rdfsbase,
+            raised: Raised::default(),
             drawn,
             begun: None,
             rates,
@@ -559,7 +562,7 @@ impl Asking {
             acted: false,
             interrupted: false,
             waits: false,
-            raised: Raised::default(),
+            raised: &mut self.raised,
         };
         self.engine.query(site.control.start, &record, &mut out);
         let Out {
@@ -567,10 +570,9 @@ impl Asking {
             mut acted,
             interrupted,
             waits,
-            raised,
             ..
         } = out;
-        raised.send(area);
+        self.raised.send(area);
         // The query has ended, and what it has sent is there.
         if interrupted && gone.is_ok() {
             let asked = thread.process.queue.interrupt();
@@ -634,7 +636,7 @@ struct Out<'a> {
     interrupted: bool,
     /// And the thread waits for that.
     waits: bool,
-    raised: Raised,
+    raised: &'a mut Raised,
 }
 
 /// Interrupts of a query that are the app's, to be sent when it has ended.
@@ -661,8 +663,8 @@ impl Raised {
     }
 
     /// The thread's own handler keeps the first, and it is delivered at the next boundary.
-    fn send(&self, area: &Queries) {
-        for &(at, value) in &self.by[..self.len] {
+    fn send(&mut self, area: &Queries) {
+        for &(at, value) in &self.by[..core::mem::take(&mut self.len)] {
             if !signal::raise(self.signal, value) {
                 add(&area.done[usize::from(at)].dropped, 1);
             }
