@@ -18,22 +18,23 @@
 //! * What a process published before it ended is folded, whoever ends first.
 //! * A process whose slot is closed or whose family is dropped runs on natively.
 
+mod execs;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 use trommel_compress::Strata;
 use trommel_profile::Profile;
 use trommel_profile::memory::Levels;
-use trommel_queue::{Request, State, Unfollowed};
+use trommel_queue::{Request, State};
 use trommel_symbol::Files;
 use trommel_tuple::Kind;
 
@@ -42,15 +43,13 @@ use crate::bell;
 use crate::family::{Family, Newcomer};
 use crate::fold::{Folder, is_exact};
 use crate::follow::{self, Change};
-use crate::inject::{Kept, inject};
-use crate::landing::Landing;
 use crate::launch::Ended;
 use crate::levels;
 use crate::memory::{self, Budget};
 use crate::modules::Images;
 use crate::only::Selection;
 use crate::pacer;
-use crate::persist::{self, Keeping};
+use crate::persist::Keeping;
 use crate::pids;
 use crate::prefetch::cache::Geometry;
 use crate::prefetch::{self, Prefetch, Wanted};
@@ -61,31 +60,11 @@ use crate::relatives::Relatives;
 use crate::sampling;
 use crate::series::{self, Series};
 use crate::service::{Instance, Write};
-use crate::shared::{Asked, Counts, Shared, Terms};
+use crate::shared::{Counts, Shared, Terms};
 use crate::stream::{Pending, StreamFile};
 use crate::toll::Toll;
 use crate::windows::Windows;
-
-/// A thread that is traced while it becomes another program.
-struct Traced {
-    tid: Pid,
-    /// The process that the thread belongs to.
-    process: Pid,
-    /// Number of the process whose request it was.
-    number: usize,
-    /// It only shares that process's memory.
-    spawned: bool,
-}
-
-/// A process that is another program now, on its way to the runtime.
-struct Arrival {
-    landing: Landing,
-    /// Process whose child it is.
-    parent: u32,
-    /// It counts processes in a way of its own.
-    foreign: bool,
-    since: Instant,
-}
+use execs::{Arrival, Traced};
 
 /// The stream file of a process, and how many events are wanted in it.
 pub type Stream = (io::Result<StreamFile>, Option<u64>);
@@ -578,184 +557,6 @@ impl<'a> Session<'a> {
         self.observe(identity, shared, stream, program.as_ref().unwrap_or(elf));
     }
 
-    /// Threads that want to become other programs, or could not.
-    fn requests(&mut self) {
-        for n in 0..self.processes.len() {
-            let (number, process) = &self.processes[n];
-            let number = *number;
-            if let Some(asked) = process.shared.asked() {
-                let answer = self.asked(number, &asked);
-                self.processes[n].1.shared.answer(answer);
-            } else if process.shared.request_state().load(Acquire) == Request::FAILED {
-                self.traced.retain(|traced| {
-                    let it = traced.number == number;
-                    if it {
-                        follow::release(traced.tid);
-                    }
-                    !it
-                });
-                self.processes[n].1.shared.answer(Request::IDLE);
-            }
-        }
-    }
-
-    fn asked(&mut self, number: usize, asked: &Asked) -> u32 {
-        let Some((_, process)) = self.process(number) else {
-            return Request::NATIVE;
-        };
-        let pid = process.identity.pid;
-        // Nothing is traced that is not what it says.
-        let tid = match (process.shared.is_foreign(), asked.spawned) {
-            (false, false) => Some(asked.tid()).filter(|tid| pids::is_thread_of(*tid, pid)),
-            (true, false) => pids::thread(pid, asked.tid),
-            (false, true) => Some(asked.tid()).filter(|tid| process.family().is_mapped_by(*tid)),
-            (true, true) => pids::process(asked.tid, process.family()),
-        };
-        let pid = match asked.spawned {
-            true => tid.unwrap_or(pid),
-            false => pid,
-        };
-        let why = asked.why.or_else(|| match tid.map(follow::seize) {
-            Some(Ok(())) => None,
-            _ => Some(Unfollowed::NotTraced),
-        });
-        let tid = tid.unwrap_or(pid);
-        match why {
-            None => {
-                self.traced.push(Traced {
-                    tid,
-                    process: pid,
-                    number,
-                    spawned: asked.spawned,
-                });
-                Request::GO
-            }
-            Some(why) => {
-                let path = String::from_utf8_lossy(&asked.path);
-                (self.notice)(&format!(
-                    "{path} (process {pid}) runs natively: {}",
-                    why.words()
-                ));
-                Request::NATIVE
-            }
-        }
-    }
-
-    /// A process is another program, stopped inside the call.
-    fn exec(&mut self, pid: Pid) {
-        let which = self
-            .traced
-            .iter()
-            .position(|t| t.process == pid || t.tid == pid);
-        let Some(which) = which else {
-            return;
-        };
-        let Traced {
-            number, spawned, ..
-        } = self.traced.swap_remove(which);
-        let mut parent = 0;
-        let mut foreign = false;
-        if let Some((_, process)) = self.process(number) {
-            foreign = process.shared.is_foreign();
-            if spawned {
-                parent = process.identity.pid.as_raw() as u32;
-                process.shared.answer(Request::IDLE);
-            } else {
-                parent = process.identity.parent;
-                process.end = End::Exec;
-            }
-        }
-        match Landing::begin(pid, None, None) {
-            Ok(landing) => {
-                follow::go_on(pid);
-                self.arrivals.push(Arrival {
-                    landing,
-                    parent,
-                    foreign,
-                    since: Instant::now(),
-                });
-                follow::expect(pid);
-            }
-            Err(error) => {
-                follow::let_go(pid);
-                self.runs_natively(pid, parent, Some(&error));
-            }
-        }
-    }
-
-    /// A process has come to the mark.
-    fn arrived(&mut self, pid: Pid) {
-        let on_it = |a: &Arrival| a.landing.pid() == pid;
-        let Some(which) = self.arrivals.iter().position(on_it) else {
-            return;
-        };
-        let Arrival {
-            landing,
-            parent,
-            foreign,
-            since,
-        } = self.arrivals.swap_remove(which);
-        let terms = self.terms;
-        let mut made = None;
-        let alike = !foreign && persist::is_like_us(pid);
-        let mut prepare = |file: OwnedFd| -> io::Result<Option<Kept>> {
-            let family = Family::of(file)?;
-            let shared = Shared::first(&family, terms)?;
-            shared.warm();
-            shared.set_foreign(foreign);
-            let keeping = match alike {
-                true => program_of(pid).and_then(|program| self.kept(&program)),
-                false => None,
-            };
-            let kept = keeping.as_ref().and_then(Keeping::kept);
-            if let Some(keeping) = keeping {
-                self.will_keep(&shared, keeping);
-            }
-            made = Some((family, shared));
-            Ok(kept)
-        };
-        match (inject(landing, None, Some(&mut prepare)), made) {
-            (Ok(None), Some((family, shared))) => {
-                self.families.push(family);
-                let identity = identity(pid, parent);
-                self.begin(identity, shared);
-            }
-            (Ok(Some(landing)), _) => {
-                follow::go_on(pid);
-                self.arrivals.push(Arrival {
-                    landing,
-                    parent,
-                    foreign,
-                    since,
-                });
-            }
-            (taken, _) => {
-                follow::let_go(pid);
-                self.runs_natively(pid, parent, taken.err().as_ref());
-            }
-        }
-    }
-
-    fn runs_natively(&mut self, pid: Pid, parent: u32, why: Option<&io::Error>) {
-        let why = why.map(|e| format!(" ({e})")).unwrap_or_default();
-        (self.notice)(&format!(
-            "{} runs natively: {}{why}",
-            identity(pid, parent),
-            Unfollowed::NotInjected.words()
-        ));
-    }
-
-    /// Lets go of processes that have not come to the mark: something keeps them from sending it.
-    fn late(&mut self) {
-        const LATE: Duration = Duration::from_secs(2);
-        while let Some(n) = self.arrivals.iter().position(|a| a.since.elapsed() > LATE) {
-            let arrival = self.arrivals.swap_remove(n);
-            let pid = arrival.landing.pid();
-            follow::release(pid);
-            self.runs_natively(pid, arrival.parent, None);
-        }
-    }
-
     /// Makes profiles of the processes that have ended.
     fn finish(&mut self) {
         let mut n = 0;
@@ -879,15 +680,6 @@ fn is_known(processes: &[(usize, Process)], family: &Rc<Family>, slot: usize) ->
 /// The program that a process runs.
 fn program_of(pid: Pid) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/exe")).ok()
-}
-
-/// Who a process is that has just executed a program.
-fn identity(pid: Pid, parent: u32) -> Identity {
-    Identity {
-        pid,
-        parent,
-        command: command_of(pid),
-    }
 }
 
 /// The arguments of a process.
