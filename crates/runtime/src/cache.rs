@@ -48,6 +48,7 @@ mod suspect;
 mod table;
 
 use alloc::vec::Vec;
+use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
 use arena::Arena;
 pub use head::Head;
@@ -552,6 +553,36 @@ impl Cache {
     #[inline]
     pub fn prefetch(&self, app: AppPc) {
         self.table.prefetch(app);
+    }
+
+    /// Memory that the next fragments of an arena will take is on its way to the processor.
+    pub fn prefetch_room(&self, arena: usize) {
+        /// Fragments ahead, and bytes of each of their parts.
+        const AHEAD: usize = 3;
+        const CODE: usize = 128;
+        const STUBS: usize = 40;
+        let arena = &self.arenas[arena];
+        let code = (arena.code.next as *const u8).wrapping_add(AHEAD * CODE);
+        let stubs = (arena.stubs.next as *const u8).wrapping_add(AHEAD * STUBS);
+        fn end<T>(list: &Vec<T>, ahead: usize) -> *const u8 {
+            list.as_ptr().wrapping_add(list.len() + ahead).cast()
+        }
+        let fragment = end(&self.fragments, AHEAD);
+        let lines = [
+            code,
+            code.wrapping_add(LINE as usize),
+            stubs,
+            fragment,
+            fragment.wrapping_add(LINE as usize),
+            end(&self.steps, 4 * AHEAD),
+            end(&self.steps, 4 * AHEAD + 2),
+            end(&self.exits, 2 * AHEAD),
+            end(&self.exits, 2 * AHEAD + 1),
+        ];
+        for line in lines {
+            // SAFETY: a prefetch reads nothing and does not fault.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
+        }
     }
 
     /// The fragment that a cache address is in, from its tag check to its end, with its steps.

@@ -56,6 +56,7 @@ pub mod area;
 pub mod attach;
 pub mod aware;
 pub mod balance;
+pub mod bytes;
 pub mod cache;
 pub mod change;
 pub mod counters;

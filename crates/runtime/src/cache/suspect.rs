@@ -29,6 +29,7 @@ use core::arch::asm;
 
 use super::table::Table;
 use super::{AppPc, Cache, CachePc, Fragment, FragmentState, UNLINKED, retired_entry};
+use crate::bytes::same;
 use crate::emit::Code;
 use crate::pages::{PAGE, page_of, whole};
 use crate::region::Range;
@@ -228,7 +229,7 @@ impl Cache {
         let kept = &self.sources[source as usize..source as usize + len];
         // SAFETY: the caller's word; other threads may write, and then either answer is right.
         let now = unsafe { core::slice::from_raw_parts(fragment.span.start as *const u8, len) };
-        kept == now
+        same(kept, now)
     }
 
     /// The code that the suspect fragments of an address were made from, if there are any.

@@ -19,10 +19,12 @@
 #![allow(unsafe_code)] // reason: reads the app's code.
 
 use alloc::vec::Vec;
+use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
 use trommel_queue::persist::Head;
 
 use super::{MAX_FRAGMENT, MAX_STUBS, PAGE, Site, Translator};
+use crate::bytes::same;
 use crate::cache::{AppPc, CachePc, Exit, Fragment, FragmentState, Head as Start};
 use crate::cache::{Spilled, Step, UNLINKED, Way};
 use crate::decode::Insn;
@@ -418,7 +420,9 @@ impl Translator {
             };
             at = next;
             if let Some(next) = site.persist.as_ref().and_then(|p| p.offset(next)) {
-                site.cache.prefetch(origin.address(next));
+                let next = origin.address(next);
+                site.cache.prefetch(next);
+                prefetch_code(next);
             }
             let pc = origin.address(head.at);
             let other = head.module != origin.module || !range.holds(pc);
@@ -459,8 +463,9 @@ impl Translator {
             start: within(parts.span[0])?.0,
             end: within(parts.span[1])?.0 + 1,
         };
-        self.compare(site, parts, origin, region)?;
         let arena = site.cache.arena_for(range)?;
+        site.cache.prefetch_room(arena);
+        self.compare(site, parts, origin, region)?;
         let (room, stubs) = {
             let arena = site.cache.arena(arena);
             (arena.room(), arena.stub_room())
@@ -562,7 +567,7 @@ impl Translator {
             }
             // SAFETY: in the region, which is mapped and not writable, and each page can be read.
             let there = unsafe { core::slice::from_raw_parts(start as *const u8, len) };
-            (there == expected).then_some(())?;
+            same(there, expected).then_some(())?;
         }
         Some(())
     }
@@ -570,6 +575,15 @@ impl Translator {
 
 /// Bytes of a cache line.
 const LINE: u64 = 64;
+
+/// Code of the app will be compared soon.
+fn prefetch_code(at: AppPc) {
+    for line in 0..2 {
+        let at = (at.0 + line * LINE) as *const i8;
+        // SAFETY: a prefetch reads nothing and does not fault.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at) };
+    }
+}
 
 fn put32(code: &mut [u8], at: usize, word: u32) {
     code[at..at + 4].copy_from_slice(&word.to_le_bytes());
