@@ -4,8 +4,11 @@
 //! Where the kernel allows this user no perf events there are no windows, and nothing is tested.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
@@ -25,6 +28,7 @@ fn main() {
             Ok(branches()?)
         }),
         Trial::test("no system call is interrupted", || Ok(waits()?)),
+        Trial::test("timers leave nothing behind", || Ok(timers()?)),
         Trial::test("forked processes are seen", || Ok(forks()?)),
         Trial::test("no more is paid than was said", || Ok(paid()?)),
         Trial::test("values that pay are ranked", || Ok(ranked()?)),
@@ -130,8 +134,11 @@ fn shares() -> Result<(), String> {
     let exact = exact(&program, "1000000")?;
     let argument = "60000000";
     let (mut held, mut all) = (0, 0);
-    for _ in 0..3 {
-        let report = record(&["--budget", "10", "-e", "value"], &program, argument)?;
+    // At ticks and in between, and twice at ticks alone.
+    let ways = [["--budget", "10"], ["--rate", "200"], ["--rate", "200"]];
+    for way in ways {
+        let options = [&way[..], &["-e", "value"]].concat();
+        let report = record(&options, &program, argument)?;
         for load in loads(&report) {
             let at = load["at"]["vaddr"].as_u64().ok_or("a load")?;
             for top in list(load, "top") {
@@ -208,18 +215,81 @@ fn built_work() -> Result<PathBuf, String> {
 
 fn waits() -> Result<(), String> {
     // The output is compared with that of a native run, which has none.
-    let report = record(
-        &["--rate", "4000", "--window", "64"],
-        &built("waits")?,
-        "60",
-    )?;
-    match (
-        real(&report["windows"], "counted"),
-        real(&report["threads"], "started"),
-    ) {
-        (100.0.., 4.0) => Ok(()),
-        other => Err(format!("windows and threads: {other:?}")),
+    for (rate, turns, least) in [("4000", "60", 100.0), ("200", "300", 20.0)] {
+        let options = ["--rate", rate, "--window", "64"];
+        let report = record(&options, &built("waits")?, turns)?;
+        let windows = real(&report["windows"], "counted");
+        let threads = real(&report["threads"], "started");
+        if windows < least || threads != 4.0 {
+            return Err(format!(
+                "at {rate}, windows and threads: {windows}, {threads}"
+            ));
+        }
     }
+    Ok(())
+}
+
+/// A process that was let go has none of the timers that began windows, whoever let it go, and lives.
+fn timers() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let data = scratch.path("data");
+    let mut target = Command::new(built("values")?);
+    let target = target.arg("100000000000").stdout(Stdio::null()).spawn();
+    let mut target = target.map_err(|e| e.to_string())?;
+    let pid = target.id();
+    let record = || {
+        let mut command = Command::new(bin());
+        let options = ["record", "--quiet", "--rate", "200", "-e", "edge", "-p"];
+        command
+            .args(options)
+            .arg(pid.to_string())
+            .arg("-o")
+            .arg(&data);
+        command
+    };
+    let timers = || fs::read_to_string(format!("/proc/{pid}/timers")).map_err(|e| e.to_string());
+    let mut check = || -> Result<(), String> {
+        for _ in 0..5 {
+            output(record().args(["--duration", "0.4"]))?;
+            let report = output(Command::new(bin()).args(["report", "--json"]).arg(&data))?;
+            let report: Value = serde_json::from_str(&report).map_err(|e| e.to_string())?;
+            let windows = &report["windows"];
+            let pacing = windows["pacing"].as_str().unwrap_or("");
+            if real(windows, "counted") < 20.0 || !pacing.starts_with("CPU-time timers") {
+                return Err(format!("hardly any windows by timers: {windows}"));
+            }
+            let left = timers()?;
+            if !left.is_empty() {
+                return Err(format!("timers are left:\n{left}"));
+            }
+        }
+        // Killed, while there are timers.
+        let mut command = record().spawn().map_err(|e| e.to_string())?;
+        let began = Instant::now();
+        let wait = |until: fn(&str) -> bool| {
+            while !until(&timers()?) {
+                if began.elapsed() > Duration::from_secs(20) {
+                    return Err(format!("timers: {:?}", timers()));
+                }
+                sleep(Duration::from_millis(10));
+            }
+            Ok(())
+        };
+        let armed = wait(|timers| timers.contains("signal: 32"));
+        command.kill().map_err(|e| e.to_string())?;
+        command.wait().map_err(|e| e.to_string())?;
+        armed?;
+        wait(str::is_empty)?;
+        sleep(Duration::from_millis(50));
+        match target.try_wait() {
+            Ok(None) => Ok(()),
+            ended => Err(format!("the program has ended: {ended:?}")),
+        }
+    };
+    let done = check();
+    target.kill().map_err(|e| e.to_string())?;
+    target.wait().map_err(|e| e.to_string())?;
+    done
 }
 
 fn forks() -> Result<(), String> {

@@ -6,27 +6,35 @@
 //! not keep step with what the program does.
 //!
 //! # Strategy
-//! Each thread has a perf event of the kernel's CPU clock, which counts user time only and sends the
-//! thread a signal at each overflow. The clock ticks in the thread's own code, so the signal arrives there.
-//! The events are ours and so are their descriptors. New threads are found by looking; at each look every
+//! *Ticks.* The kernel interrupts a thread that runs at each of its ticks anyway. Each thread has a timer of its user time, which
+//! it arms itself (`runtime/src/window/timer.rs`), and whose signal costs little more than its delivery. More than one window a tick there
+//! cannot be.
+//!
+//! *Events.* What is wanted beyond that, and each thread's first signal, comes of a perf event of the kernel's CPU clock, which counts
+//! user time only and sends the thread a signal at each overflow. It is exact to microseconds at any rate, and costs the interrupt of a timer and
+//! another that sends the signal. Events are ours and so are their descriptors. New threads are found by looking; at each look every
 //! thread gets another period, drawn uniformly from seven to nine eighths of what is wanted: enough not to keep step with
 //! anything, and little enough for windows to be worth nearly the same.
 //!
-//! Of what Linux has this disturbs least: the high-resolution timer is exact to microseconds at any rate, where timers of
-//! CPU time tick 250 times a second at most (`timer_create`), and a signal sent from outside (`tgkill`) would find
-//! threads in system calls, some of which then fail with EINTR whatever the handler's flags.
+//! Both come in the thread's own code. A signal sent from outside (`tgkill`) would find
+//! threads in system calls, some of which then fail with EINTR whatever the handler's flags. So would a timer's before Linux 5.11,
+//! where there are events only.
 //!
 //! # Why nothing else is hit
 //! An event is enabled when the runtime has been seen in the process behind it, and the kernel
-//! removes it when the process becomes another program.
+//! removes it when the process becomes another program. A process that restricts its system calls gets no more signals: the
+//! runtime's own calls might be refused.
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use nix::sys::utsname::uname;
+use nix::time::{ClockId, clock_getres};
 use nix::unistd::Pid;
 use trommel_compress::random::SplitMix64;
-use trommel_queue::WINDOW_SIGNAL;
+use trommel_queue::{Control, WINDOW_SIGNAL};
 
 use crate::family::Family;
 use crate::perf::Clock;
@@ -36,15 +44,61 @@ use crate::series::stamp;
 const PERIOD: Duration = Duration::from_millis(1);
 /// How often new threads are looked for.
 pub const OFTEN: Duration = Duration::from_millis(5);
+/// How often an event begins a window where timers do.
+const NOW_AND_THEN: Duration = Duration::from_secs(1);
+/// User time to a thread's first signal, where timers begin the others.
+const SOON: Duration = Duration::from_millis(1);
+
+/// Signals in a second of user time.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Rates {
+    /// Of threads' timers.
+    pub ticks: f64,
+    /// Of events.
+    pub events: f64,
+}
+
+impl Rates {
+    /// Both.
+    pub fn all(&self) -> f64 {
+        self.ticks + self.events
+    }
+}
+
+/// The time from one tick of the kernel to the next, where timers of user time interrupt no system calls.
+pub fn tick() -> Option<Duration> {
+    const SINCE: (u32, u32) = (5, 11);
+    let release = uname().ok()?.release().to_str()?.to_owned();
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|n| n.parse::<u32>().unwrap_or(0));
+    let version = (numbers.next()?, numbers.next()?);
+    let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).ok()?;
+    let tick = Duration::from(tick);
+    let is_plausible = (Duration::from_micros(500)..Duration::from_millis(20)).contains(&tick);
+    (version >= SINCE && is_plausible).then_some(tick)
+}
+
+/// A thread's event.
+struct Event {
+    clock: Clock,
+    /// It goes on.
+    steady: bool,
+    /// When it was asked for one signal last.
+    once: Option<Instant>,
+}
 
 /// The events of one process's threads.
 pub struct Pacer {
     pid: Pid,
-    events: HashMap<i32, Clock>,
+    events: HashMap<i32, Event>,
     looked: Option<Instant>,
     refused: bool,
-    period: Duration,
+    rates: Rates,
     often: Duration,
+    tick: Option<Duration>,
+    /// Ours, which programs that we start have too.
+    restrictions: [u32; 2],
     /// Draws periods; none: they are all alike.
     random: Option<SplitMix64>,
 }
@@ -52,13 +106,19 @@ pub struct Pacer {
 impl Pacer {
     /// No events yet. `period`: user time between two signals, if not as usual.
     pub fn new(pid: Pid, period: Option<Duration>) -> Self {
+        let period = period.unwrap_or(PERIOD);
         Self {
             pid,
             events: HashMap::new(),
             looked: None,
             refused: false,
-            period: period.unwrap_or(PERIOD),
+            rates: Rates {
+                ticks: 0.0,
+                events: 1.0 / period.as_secs_f64(),
+            },
             often: OFTEN,
+            tick: tick(),
+            restrictions: restrictions("self"),
             random: None,
         }
     }
@@ -70,20 +130,29 @@ impl Pacer {
         self
     }
 
-    /// The mean time between two signals, from the next look on.
-    pub fn set_period(&mut self, period: Duration) {
-        self.period = period;
+    /// Signals in a second, from the next look on.
+    pub fn set_rates(&mut self, rates: Rates) {
+        self.rates = rates;
     }
 
-    /// Looks for new threads, if it is time. Processes without the memory of `family` are left alone.
+    /// Looks for new threads, if it is time. Processes without the memory of `family` are left alone; those without control words
+    /// of their own have no timers.
     ///
     /// # Errors
-    /// The kernel refuses events; told once.
-    pub fn look(&mut self, family: &Family) -> io::Result<()> {
+    /// The kernel refuses events, or the process its own system calls; told once.
+    pub fn look(&mut self, family: &Family, control: Option<&Control>) -> io::Result<()> {
         if self.looked.is_some_and(|at| at.elapsed() < self.often) || self.refused {
             return Ok(());
         }
         self.looked = Some(Instant::now());
+        if restrictions(&self.pid.to_string()) > self.restrictions {
+            self.refused = true;
+            self.end(control);
+            let what =
+                "it has restricted its own system calls (seccomp), and the runtime needs some";
+            return Err(io::Error::other(what));
+        }
+        let tick = control.and_then(|control| self.tell(control));
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid));
         let names = tasks.into_iter().flatten().flatten();
         let there: Vec<i32> = names
@@ -91,24 +160,29 @@ impl Pacer {
             .collect();
         self.events.retain(|tid, _| there.contains(tid));
         for tid in there {
-            let period = self.draw();
-            if let Some(event) = self.events.get(&tid) {
-                if self.random.is_some() {
-                    event.set_period(period);
-                }
+            let period = self.draw(tick.is_some());
+            if let Some(event) = self.events.get_mut(&tid) {
+                let steady = self.rates.events > 0.0;
+                event.keep_on(steady, self.random.is_some().then_some(period));
                 continue;
             }
             match Clock::signalling(tid, period, WINDOW_SIGNAL) {
-                Ok(event) => {
+                Ok(clock) => {
                     // The runtime may not have come as far, or be gone.
                     if family.is_mapped_by(Pid::from_raw(tid)) {
-                        event.enable();
+                        let mut event = Event {
+                            clock,
+                            steady: false,
+                            once: None,
+                        };
+                        event.keep_on(self.rates.events > 0.0, None);
                         self.events.insert(tid, event);
                     }
                 }
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
                 Err(error) => {
                     self.refused = true;
+                    self.end(control);
                     return Err(error);
                 }
             }
@@ -116,13 +190,68 @@ impl Pacer {
         Ok(())
     }
 
-    fn draw(&mut self) -> Duration {
+    /// Tells the threads how often their timers are to begin windows; the time of a tick, if they are.
+    fn tell(&self, control: &Control) -> Option<Duration> {
+        let windows = &control.windows;
+        let tick = self.tick.filter(|_| self.rates.ticks > 0.0);
+        let mean = tick.map_or(0.0, |tick| 256.0 / (self.rates.ticks * tick.as_secs_f64()));
+        let nanos = tick.map_or(0, |tick| tick.as_nanos() as u32);
+        windows.tick.store(nanos, Relaxed);
+        // A timer that is to go off in an hour is one that never does.
+        windows.ticks.store((mean as u32).min(1 << 24), Relaxed);
+        tick
+    }
+
+    /// No more signals.
+    pub fn end(&mut self, control: Option<&Control>) {
+        self.events.clear();
+        if let Some(control) = control {
+            control.windows.ticks.store(0, Relaxed);
+        }
+    }
+
+    /// User time up to the next signal of an event.
+    fn draw(&mut self, ticks: bool) -> Duration {
+        let mean = match self.rates.events > 0.0 {
+            true => Duration::from_secs_f64(1.0 / self.rates.events),
+            false if ticks => SOON,
+            false => PERIOD,
+        };
         match &mut self.random {
-            None => self.period,
+            None => mean,
             Some(random) => {
-                let mean = self.period.as_nanos() as u64;
+                let mean = mean.as_nanos() as u64;
                 Duration::from_nanos(mean - mean / 8 + random.below(mean / 4))
             }
         }
     }
+}
+
+impl Event {
+    /// Goes on, or comes now and then. `period`: another.
+    fn keep_on(&mut self, steady: bool, period: Option<Duration>) {
+        if let Some(period) = period {
+            self.clock.set_period(period);
+        }
+        match (steady, self.steady) {
+            (true, false) => self.clock.enable(),
+            (false, true) => self.clock.disable(),
+            _ => {}
+        }
+        self.steady = steady;
+        if !steady && self.once.is_none_or(|at| at.elapsed() >= NOW_AND_THEN) {
+            self.once = Some(Instant::now());
+            self.clock.enable_once();
+        }
+    }
+}
+
+/// How far a process's system calls are restricted: the mode, and how many filters there are.
+fn restrictions(process: &str) -> [u32; 2] {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    ["Seccomp:", "Seccomp_filters:"].map(|name| {
+        let mut lines = status.lines().filter_map(|line| line.strip_prefix(name));
+        let number = lines.next().and_then(|number| number.trim().parse().ok());
+        number.unwrap_or(0)
+    })
 }

@@ -93,6 +93,13 @@ impl Clock {
         unsafe { libc::ioctl(self.0.as_raw_fd(), ENABLE, 0) };
     }
 
+    /// It stands still from now on.
+    pub fn disable(&self) {
+        const DISABLE: libc::c_ulong = 0x2401;
+        // SAFETY: a descriptor of ours; no memory is involved.
+        unsafe { libc::ioctl(self.0.as_raw_fd(), DISABLE, 0) };
+    }
+
     /// It goes from now on up to its first overflow.
     pub fn enable_once(&self) {
         const REFRESH: libc::c_ulong = 0x2402;

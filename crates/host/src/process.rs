@@ -160,7 +160,7 @@ impl Process {
         match windows.look(&self.shared, host) {
             Ok(Some(period)) => self.folder.set_period(period.as_nanos() as f64),
             Ok(None) => {}
-            Err(error) => notice(&format!("no windows: perf events: {error}")),
+            Err(error) => notice(&format!("no windows: {error}")),
         }
     }
 
@@ -173,7 +173,7 @@ impl Process {
     /// No window begins any more.
     pub fn stop_windows(&mut self) {
         if let Some(windows) = &mut self.windows {
-            windows.stop();
+            windows.stop(&self.shared);
         }
     }
 

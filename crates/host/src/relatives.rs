@@ -50,7 +50,7 @@ impl Relatives {
             if there {
                 parents.push((*pid, Rc::clone(family), *period));
                 // Where the kernel refuses, it has refused the parent too, and that was told.
-                let _ = pacer.look(family);
+                let _ = pacer.look(family, None);
             }
             there
         });
@@ -61,7 +61,7 @@ impl Relatives {
                     continue;
                 }
                 let mut pacer = Pacer::new(child, Some(period)).at_random(OFTEN);
-                let _ = pacer.look(&family);
+                let _ = pacer.look(&family, None);
                 let family = Rc::clone(&family);
                 self.waiting.insert(child, (pacer, family, period));
             }

@@ -16,6 +16,9 @@
 //! same in several. So the length stays what it is while there are neither very few windows nor very
 //! many.
 //!
+//! Windows at the kernel's ticks cost least ([`crate::pacer`]): others are begun when there are as many of those as there are
+//! ticks, and the budget is for more.
+//!
 //! # Why the budget is kept
 //! Each look takes the whole account since the beginning, so errors of a look are made good by the next; between two looks
 //! no more can be spent than the rate and the cost of a window, as it was, allow.
@@ -27,6 +30,7 @@ use nix::unistd::Pid;
 use trommel_profile::sampled::Windows;
 use trommel_queue::{Control, MAX_SKIP};
 
+use crate::pacer::{Rates, tick};
 use crate::series::cpu_of;
 use crate::toll::Toll;
 
@@ -44,7 +48,7 @@ const RATES_OF_LENGTH: (f64, f64) = (40.0, 4000.0);
 /// no clock. A guess, from runs that differ by as much as they are to tell (`cargo xtask budget`).
 const AIM: f64 = 0.72;
 /// Nanoseconds that a window costs before one has been seen.
-const GUESS: f64 = 40_000.0;
+const GUESS: f64 = 20_000.0;
 /// The rate where no windows are to be.
 const NEVER: f64 = 0.5;
 
@@ -82,9 +86,11 @@ pub struct Controller {
     /// When windows could begin, and the process's CPU time then.
     began: Option<(Instant, Duration)>,
     looked: Option<Instant>,
-    rate: f64,
+    rates: Rates,
+    /// As many windows as there can be at ticks, in a second.
+    ticks: f64,
     length: u32,
-    /// Nanoseconds of a window, lately.
+    /// Nanoseconds in a window, lately.
     cost: f64,
     paid: Paid,
     /// CPU time of the process when it was last there.
@@ -97,6 +103,8 @@ pub struct Controller {
 #[derive(Clone, Copy, Debug, Default)]
 struct Paid {
     windows: u64,
+    /// Signals that came at ticks, with a window or without.
+    ticks: u64,
     /// In windows.
     inside: u64,
     /// What the kernel needed beyond that.
@@ -108,10 +116,14 @@ impl Paid {
         let windows = &control.windows;
         let ended = windows.ended.load(Relaxed);
         let all = ended + windows.skipped.load(Relaxed);
+        let ticks = windows.timed.load(Relaxed).min(all);
+        let outside =
+            (all - ticks) as u128 * toll.signal.as_nanos() + ticks as u128 * toll.tick.as_nanos();
         Self {
             windows: ended,
+            ticks,
             inside: windows.nanos.load(Relaxed),
-            outside: all * toll.signal.as_nanos() as u64,
+            outside: outside as u64,
         }
     }
 
@@ -129,7 +141,8 @@ impl Controller {
             pid,
             began: None,
             looked: None,
-            rate: NEVER,
+            rates: Rates::default(),
+            ticks: tick().map_or(0.0, |tick| 1.0 / tick.as_secs_f64()),
             length: wanted.first_length(),
             cost: GUESS,
             paid: Paid::default(),
@@ -143,7 +156,12 @@ impl Controller {
 
     /// The mean CPU time from one window to the next.
     pub fn period(&self) -> Duration {
-        Duration::from_secs_f64(1.0 / self.rate)
+        Duration::from_secs_f64(1.0 / self.rates.all())
+    }
+
+    /// How many are to begin in a second, and by what.
+    pub fn rates(&self) -> Rates {
+        self.rates
     }
 
     /// Whether it is time to look at the account.
@@ -165,12 +183,15 @@ impl Controller {
         self.cpu = cpu;
         self.wall = began.elapsed();
         self.host = host;
+        if control.windows.refused_timers.load(Relaxed) != 0 {
+            self.ticks = 0.0;
+        }
         let paid = Paid::read(control, &self.toll);
         let new = paid.windows.saturating_sub(self.paid.windows);
         // A few windows say little, the more the older ones are forgotten.
         const ENOUGH: u64 = 4;
         if new >= ENOUGH {
-            let cost = (paid.all() - self.paid.all()) / new as f64;
+            let cost = (paid.inside - self.paid.inside) as f64 / new as f64;
             const NEW: f64 = 0.5;
             self.cost += NEW * (cost - self.cost);
             self.paid = paid;
@@ -185,7 +206,7 @@ impl Controller {
 
     fn decide(&mut self) {
         if let Some(rate) = self.wanted.rate {
-            self.rate = rate;
+            self.rates = self.of_both(rate);
             return;
         }
         let budget = self.wanted.budget / 100.0 * AIM;
@@ -198,15 +219,40 @@ impl Controller {
         let share = (budget - host).max(budget / 4.0);
         let credit = share * native - self.paid.all();
         let horizon = (native / 4.0).max(5e8);
-        let rate = (share + credit / horizon) / self.cost * 1e9;
+        // Nanoseconds to be paid in a second.
+        let pay = (share + credit / horizon) * 1e9;
+        let rate = self.for_pay(pay);
         if self.wanted.length.is_none() {
             self.fit_length(rate);
         }
-        self.rate = match rate >= RATES.0 {
+        self.rates = self.of_both(match rate >= RATES.0 {
             true => rate.min(RATES.1),
             false if rate > 0.0 && self.length == LENGTHS.0 => rate.max(NEVER),
             false => NEVER.max(rate),
-        };
+        });
+    }
+
+    /// Windows in a second that cost so many nanoseconds: those at ticks first.
+    fn for_pay(&self, pay: f64) -> f64 {
+        let of_tick = self.cost + self.toll.tick.as_nanos() as f64;
+        let of_event = self.cost + self.toll.signal.as_nanos() as f64;
+        let ticks = self.ticks * of_tick;
+        match pay > ticks {
+            true => self.ticks + (pay - ticks) / of_event,
+            false => pay / of_tick,
+        }
+    }
+
+    /// As many at ticks as there can be, and the rest by events.
+    fn of_both(&self, rate: f64) -> Rates {
+        /// Events for less than this part of all are not worth their interrupts.
+        const LITTLE: f64 = 0.05;
+        let ticks = rate.min(self.ticks);
+        let events = rate - ticks;
+        Rates {
+            ticks,
+            events: if events > LITTLE * rate { events } else { 0.0 },
+        }
     }
 
     fn fit_length(&mut self, rate: f64) {
@@ -219,12 +265,28 @@ impl Controller {
         }
     }
 
+    /// What began windows, in words.
+    fn pacing(&self, skip: u32) -> String {
+        let Paid { windows, ticks, .. } = self.paid;
+        let how = match ticks {
+            0 => "perf cpu-clock".to_owned(),
+            _ if ticks >= windows => "CPU-time timers".to_owned(),
+            _ => format!(
+                "CPU-time timers ({ticks}), perf cpu-clock ({})",
+                windows - ticks
+            ),
+        };
+        let passed = skip - 1;
+        format!("{how}, at random intervals, up to {passed} instructions passed first")
+    }
+
     /// What it has come to.
     pub fn finish(mut self, control: &Control, host: Duration) -> Windows {
         self.take(control, host);
         let windows = &control.windows;
         let load = |word: &std::sync::atomic::AtomicU64| word.load(Relaxed);
         let paid = Paid::read(control, &self.toll);
+        self.paid = paid;
         let skip = self.wanted.skip();
         Windows {
             budget: self.wanted.budget,
@@ -236,16 +298,13 @@ impl Controller {
             skipped: load(&windows.skipped),
             instructions: load(&windows.instructions),
             length: self.length,
-            rate: self.rate,
+            rate: self.rates.all(),
             cpu: self.native(&paid) as u64,
             wall: self.wall.as_nanos() as u64,
             in_windows: paid.inside,
             in_kernel: paid.outside,
             host: self.host.as_nanos() as u64,
-            pacing: format!(
-                "perf cpu-clock, at random intervals, up to {} instructions passed first",
-                skip - 1
-            ),
+            pacing: self.pacing(skip),
             ..Windows::default()
         }
     }

@@ -32,8 +32,10 @@ impl Windows {
     /// As often as is to be paid for.
     pub fn within(wanted: Sampling, toll: Toll, pid: Pid) -> Self {
         let controller = Controller::new(wanted, toll, pid);
+        let mut pacer = Pacer::new(pid, None);
+        pacer.set_rates(controller.rates());
         Self {
-            pacer: Some(Pacer::new(pid, Some(controller.period())).at_random(OFTEN)),
+            pacer: Some(pacer.at_random(OFTEN)),
             controller: Some(controller),
         }
     }
@@ -60,10 +62,10 @@ impl Windows {
             && controller.is_time()
         {
             controller.look(control, host());
-            pacer.set_period(controller.period());
+            pacer.set_rates(controller.rates());
             period = Some(controller.period());
         }
-        pacer.look(shared.pages().family())?;
+        pacer.look(shared.pages().family(), Some(control))?;
         Ok(period)
     }
 
@@ -72,9 +74,11 @@ impl Windows {
         self.controller.as_ref().map(Controller::period)
     }
 
-    /// No window begins any more: all events are gone when this returns.
-    pub fn stop(&mut self) {
-        self.pacer = None;
+    /// No window begins any more: all events are gone when this returns, and no timer is armed again.
+    pub fn stop(&mut self, shared: &Shared) {
+        if let Some(mut pacer) = self.pacer.take() {
+            pacer.end(Some(shared.control()));
+        }
     }
 
     /// What they have come to, if that is known.

@@ -14,7 +14,7 @@ use crate::work::Work;
 /// "TROMMELQ", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TROMMELQ");
 /// Changes with every change to this file.
-pub const LAYOUT_VERSION: u32 = 17;
+pub const LAYOUT_VERSION: u32 = 18;
 
 /// Bytes of one chunk. The full test of generated code depends on it being 64 KiB.
 pub const CHUNK: usize = 1 << 16;
@@ -427,6 +427,14 @@ pub struct Windows {
     /// Windows that did not begin, since the host was behind or the thread not where it can be
     /// taken under control.
     pub skipped: AtomicU64,
+    /// Signals of threads' own timers, each of which was to begin one.
+    pub timed: AtomicU64,
+    /// The mean number of ticks from one such signal to the next, in parts of 256; 0: no timers.
+    pub ticks: AtomicU32,
+    /// Nanoseconds from one tick of the kernel to the next.
+    pub tick: AtomicU32,
+    /// Threads that got no timer.
+    pub refused_timers: AtomicU32,
     /// The last [`LAST_WINDOWS`] windows, in turn.
     pub last: [LastWindow; LAST_WINDOWS],
 }

@@ -224,7 +224,10 @@ pub fn depart(thread: &Thread) {
 pub unsafe extern "C" fn farewell() -> ! {
     let mut runtime = signal::process().runtime.lock();
     match runtime.has_windows() {
-        true => runtime.actions.give_back_window_signal(),
+        true => {
+            runtime.delete_timers();
+            runtime.actions.give_back_window_signal();
+        }
         false => runtime.actions.give_back(),
     }
     runtime.code_pages.close();

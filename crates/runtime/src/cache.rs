@@ -564,7 +564,7 @@ impl Cache {
         let arena = &self.arenas[arena];
         let code = (arena.code.next as *const u8).wrapping_add(AHEAD * CODE);
         let stubs = (arena.stubs.next as *const u8).wrapping_add(AHEAD * STUBS);
-        fn end<T>(list: &Vec<T>, ahead: usize) -> *const u8 {
+        fn end<T>(list: &[T], ahead: usize) -> *const u8 {
             list.as_ptr().wrapping_add(list.len() + ahead).cast()
         }
         let fragment = end(&self.fragments, AHEAD);

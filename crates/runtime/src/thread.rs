@@ -61,7 +61,7 @@ use crate::sys;
 use crate::syscall;
 use crate::targets::Targets;
 use crate::trace::Recording;
-use crate::window::Window;
+use crate::window::{Timer, Window};
 
 pub use spawn::Flags;
 
@@ -208,6 +208,8 @@ pub struct Thread {
     pub targets: usize,
     /// The window that it is in.
     pub window: Option<Window>,
+    /// What begins the next.
+    pub timer: Timer,
     /// The GS base that it gets back when it leaves.
     pub app_gs: u64,
     /// The host must be done with what was here before windows go on.
@@ -319,6 +321,7 @@ impl Thread {
             recording: None,
             targets,
             window: None,
+            timer: Timer::default(),
             app_gs: 0,
             moved: None,
             area,

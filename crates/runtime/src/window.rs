@@ -7,7 +7,8 @@
 //! different for the program: its signal handlers, masks, stacks, system calls and code are its own.
 //!
 //! # Strategy
-//! *In.* A signal of a number that no program handles ([`WINDOW_SIGNAL`]) finds the thread in its own code.
+//! *In.* A signal of a number that no program handles ([`WINDOW_SIGNAL`]), of an event of the host's or of a timer of the
+//! thread's ([`timer`]), finds the thread in its own code.
 //! The handler finds the thread's area by its id and changes the frame that it returns from: all
 //! signals are blocked but the synchronous ones, the alternate stack and GS are the runtime's, and control comes to
 //! `arch::window`, which is an entry like those from the cache. The kernel's return from the
@@ -65,6 +66,8 @@
 //!   a stack in it.
 #![allow(unsafe_code)] // reason: changes signal frames, sets GS.
 
+mod timer;
+
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -88,6 +91,7 @@ use crate::signal::{self, Info, Pending, Ucontext};
 use crate::sys;
 use crate::thread::{Process, Thread, copied};
 use crate::translate::{MOST_WORDS, Refusal, Shape};
+pub use timer::Timer;
 
 /// Instructions of the longest fragment.
 pub const LONGEST: usize = 16;
@@ -242,7 +246,8 @@ pub unsafe fn signalled(
 ) -> u64 {
     const NO_HANDLER: u64 = 0;
     if info.signo == WINDOW_SIGNAL {
-        if !info.is_from_kernel() {
+        let timed = timer::is_of(process, info);
+        if !timed && !info.is_from_kernel() {
             return signal::hand_on(process, info, frame);
         }
         // Synchronous ones that are sent would interrupt this handler where it has the lock.
@@ -251,7 +256,7 @@ pub unsafe fn signalled(
         if !copied::is_own(process) {
             return NO_HANDLER;
         }
-        if enter(process, frame, gs, began).is_none() {
+        if enter(process, frame, gs, began, timed).is_none() {
             let windows = &process.queue.control().windows;
             windows.skipped.fetch_add(1, Relaxed);
         }
@@ -264,12 +269,15 @@ pub unsafe fn signalled(
     NO_HANDLER
 }
 
-/// Leads a native thread into a window; `None`: not here, or not now.
-fn enter(process: &'static Process, frame: &mut Ucontext, gs: u64, began: u64) -> Option<()> {
+/// Leads a native thread into a window; `None`: not here, or not now. `timed`: by its timer.
+fn enter(
+    process: &'static Process,
+    frame: &mut Ucontext,
+    gs: u64,
+    began: u64,
+    timed: bool,
+) -> Option<()> {
     if process.is_leaving() || !frame.is_plain() || process.image.holds(AppPc(frame.rip)) {
-        return None;
-    }
-    if process.queue.is_behind() {
         return None;
     }
     let tid = sys::gettid() as u32;
@@ -278,6 +286,11 @@ fn enter(process: &'static Process, frame: &mut Ucontext, gs: u64, began: u64) -
     let (length, skip) = lengths(process);
     let passed = runtime.windows.below(skip);
     let thread = runtime.thread_of(process, tid)?;
+    let below = |bound| runtime.windows.below(bound);
+    let begins = thread.timer.go_on(process, tid, timed, began, below);
+    if !begins || process.queue.is_behind() {
+        return None;
+    }
     // While what the app blocks is blocked: it may be sent to the process, and would find the app's handler.
     if runtime.threads.is_empty() {
         runtime.actions.take_synchronous();
@@ -400,6 +413,7 @@ impl Runtime {
                 known.0 = tid;
                 // SAFETY: that of a thread which does not exist any more.
                 let thread = unsafe { &mut *known.1.cast_mut() };
+                thread.timer.delete();
                 process.queue.hand_in(&mut thread.writer);
                 thread
             }
@@ -441,6 +455,14 @@ impl Runtime {
             self.windows.enough = 2 * there;
         }
         found
+    }
+
+    /// No window begins by a timer any more. Only when no thread is in one.
+    pub fn delete_timers(&mut self) {
+        for &(_, area) in &self.windows.areas {
+            // SAFETY: areas stay, and nobody uses them between windows.
+            unsafe { (*area.cast_mut()).timer.delete() };
+        }
     }
 
     /// A thread's first steps in a window.
@@ -521,7 +543,12 @@ impl Runtime {
         if self.threads.is_empty() {
             self.actions.give_back_synchronous();
         }
-        Pending::forget_window_signals();
+        let process = thread.process;
+        if Pending::forget_window_signals(|info| timer::is_of(process, info)) {
+            let below = |bound| self.windows.below(bound);
+            let (tid, now) = (thread.writer.tid, sys::thread_cpu());
+            thread.timer.go_on(process, tid, true, now, below);
+        }
         let executed = window.executed(left(context));
         if window.phase != Phase::Unmarked {
             mark(thread, END_MARK, &[executed, window.length.into()]);

@@ -210,6 +210,14 @@ pub(super) const NOT_SUPPORTED: &[Section] = &[
                 "windows end in front of them",
             ),
             (
+                "what keeps step with the kernel's ticks, as often as the rest, with --budget",
+                "timers that begin windows go off at ticks",
+            ),
+            (
+                "programs that restrict their system calls (seccomp), from then on, with --budget",
+                "the runtime's own calls might be refused",
+            ),
+            (
                 "addresses and latencies without --budget, --rate or --window",
                 "what they are needed for looks at short runs of instructions",
             ),

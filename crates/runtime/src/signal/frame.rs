@@ -66,6 +66,15 @@ impl Info {
         self.code > 0
     }
 
+    /// What a timer of `timer_create` gave it to carry.
+    pub const fn timer_value(&self) -> Option<u64> {
+        const SI_TIMER: i32 = -2;
+        match self.code {
+            SI_TIMER => Some(self.fields[1]),
+            _ => None,
+        }
+    }
+
     /// What `rt_tgsigqueueinfo` gave it to carry.
     pub const fn queued_value(&self) -> Option<u64> {
         const SI_QUEUE: i32 = -1;

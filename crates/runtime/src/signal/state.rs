@@ -404,8 +404,9 @@ impl Pending {
     }
 
     /// A window has ended: signals that were to begin others meanwhile are forgotten, or they would be
-    /// queued without end where windows last longer than the time between them.
-    pub fn forget_window_signals() {
+    /// queued without end where windows last longer than the time between them. Those that are not the kernel's nor
+    /// `ours` are kept; whether there was one of ours.
+    pub fn forget_window_signals(ours: impl Fn(&Info) -> bool) -> bool {
         let set = bit(WINDOW_SIGNAL);
         let none = [0_u64; 2];
         let mut info = Info::none();
@@ -417,12 +418,14 @@ impl Pending {
             0,
             0,
         ];
-        let mut others = None;
+        let (mut others, mut found) = (None, false);
         // SAFETY: a set, a place for what comes with the signal, no time to wait; the signal is blocked.
         while unsafe { sys::call(nr::__NR_rt_sigtimedwait, args) } > 0 {
             // SAFETY: written by the kernel just now.
             let info = unsafe { (&raw const info).read_volatile() };
-            if !info.is_from_kernel() {
+            if ours(&info) {
+                found = true;
+            } else if !info.is_from_kernel() {
                 others = Some(info);
             }
         }
@@ -430,6 +433,7 @@ impl Pending {
         if let Some(info) = others {
             requeue(&info);
         }
+        found
     }
 
     /// Blocks what is blocked in a window.

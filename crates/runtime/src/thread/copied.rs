@@ -95,6 +95,7 @@ fn own(process: &'static Process, runtime: &mut Runtime) -> Result<(), NoSlot> {
     unsafe { sys::map_again(page, sys::PAGE, first.area + THREAD_PAGE as u64) }
         .map_err(|_| NoSlot)?;
     first.window = None;
+    first.timer.forget();
     first.writer.set(0);
     first.writer.number = 1;
     first.writer.tid = sys::gettid() as u32;
