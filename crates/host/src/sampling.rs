@@ -9,8 +9,12 @@
 //! the handler of a signal begins to where the thread is native again; what the kernel needs around that was measured
 //! at the start ([`crate::toll`]); the host's own CPU time is known. The rest of the program's CPU time is what it
 //! would have taken without us. What may be paid of that, less what has been paid, is *credit*; the rate is
-//! such that the budget is paid from now on, and the credit spent, or the debt worked off, within a time that
-//! is in proportion to the run. A debt that no rate works off stops windows until it is.
+//! such that the budget is paid from now on, more of it while there is credit and less while there is debt, in proportion to what
+//! may be paid within a time that is in proportion to the run.
+//!
+//! A window counts for the time since the last one, so estimates rest on as many windows as there are only while
+//! the rate does not change much. So windows are never stopped for a debt, and those that cost a multiple of the
+//! others, as the first do, whose code is still to be translated, do not decide the rate.
 //!
 //! A long window sees more for its way in and out, but what is seen in it belongs together and says less than the
 //! same in several. So the length stays what it is while there are neither very few windows nor very
@@ -43,13 +47,17 @@ const LENGTHS: (u32, u32) = (256, 4096);
 /// Instructions of a window at first.
 const LENGTH: u32 = 2048;
 /// Below and above which rates the length changes.
-const RATES_OF_LENGTH: (f64, f64) = (40.0, 4000.0);
+const RATES_OF_LENGTH: (f64, f64) = (20.0, 4000.0);
+/// How long a run must be before few windows say that they are too long: the first ones say nothing.
+const SETTLED: Duration = Duration::from_secs(1);
 /// The part of the budget that is aimed at: what the program's own code loses of the processor's caches to windows shows in
 /// no clock. A guess, from runs that differ by as much as they are to tell (`cargo xtask budget`).
 const AIM: f64 = 0.72;
-/// Nanoseconds that a window costs before one has been seen.
+/// Nanoseconds in a window before one has been seen.
 const GUESS: f64 = 20_000.0;
-/// The rate where no windows are to be.
+/// Nanoseconds in a window at most, for all that the rate is told.
+const MOST: f64 = 4.0 * GUESS;
+/// The rate where hardly any windows are to be.
 const NEVER: f64 = 0.5;
 
 /// What the user wants.
@@ -219,9 +227,7 @@ impl Controller {
         let share = (budget - host).max(budget / 4.0);
         let credit = share * native - self.paid.all();
         let horizon = (native / 4.0).max(5e8);
-        // Nanoseconds to be paid in a second.
-        let pay = (share + credit / horizon) * 1e9;
-        let rate = self.for_pay(pay);
+        let rate = self.for_pay(share * 1e9 * haste(credit / (share * horizon)));
         if self.wanted.length.is_none() {
             self.fit_length(rate);
         }
@@ -234,8 +240,9 @@ impl Controller {
 
     /// Windows in a second that cost so many nanoseconds: those at ticks first.
     fn for_pay(&self, pay: f64) -> f64 {
-        let of_tick = self.cost + self.toll.tick.as_nanos() as f64;
-        let of_event = self.cost + self.toll.signal.as_nanos() as f64;
+        let cost = self.cost.min(MOST);
+        let of_tick = cost + self.toll.tick.as_nanos() as f64;
+        let of_event = cost + self.toll.signal.as_nanos() as f64;
         let ticks = self.ticks * of_tick;
         match pay > ticks {
             true => self.ticks + (pay - ticks) / of_event,
@@ -258,7 +265,7 @@ impl Controller {
     fn fit_length(&mut self, rate: f64) {
         let (least, most) = LENGTHS;
         let (few, many) = RATES_OF_LENGTH;
-        if rate < few && self.length > least && self.paid.windows > 0 {
+        if rate < few && self.length > least && self.wall > SETTLED {
             self.length /= 2;
         } else if rate > many && self.length < most {
             self.length *= 2;
@@ -307,5 +314,15 @@ impl Controller {
             pacing: self.pacing(skip),
             ..Windows::default()
         }
+    }
+}
+
+/// What part of what may be paid is to be paid from now on, with a credit of so many times what may be paid within the horizon.
+fn haste(credit: f64) -> f64 {
+    /// How hard a debt brakes: where windows cost twice what they are thought to, a quarter of the horizon is owed.
+    const BRAKE: f64 = 4.0;
+    match credit > 0.0 {
+        true => 1.0 + credit.min(1.0),
+        false => 1.0 / (1.0 - BRAKE * credit),
     }
 }

@@ -12,7 +12,7 @@ use trommel_conformance::exec::{Scratch, children_cpu, which};
 use crate::bench::{median, number_of_rounds};
 
 /// Programs of the corpus, in its directory, with arguments for a longer run.
-const WORKLOADS: [(&str, &[&str]); 8] = [
+pub(crate) const WORKLOADS: [(&str, &[&str]); 8] = [
     ("perl", &["perl", "bench.pl", "sqlite3.c", "10"]),
     ("python", &["/usr/bin/python3", "bench.py", "60"]),
     ("lua", &["lua5.4", "bench.lua", "60"]),
@@ -53,11 +53,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
             name => given.push(name),
         }
     }
-    let home = std::env::var_os("HOME").ok_or("no HOME")?;
-    let corpus = std::env::var_os("TROMMEL_CORPUS").map_or_else(
-        || PathBuf::from(home).join(".cache/trommel-corpus"),
-        PathBuf::from,
-    );
+    let corpus = corpus()?;
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let data = scratch.path("data");
     let titles = CONFIGURATIONS[1..].join(" | ");
@@ -117,6 +113,15 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         "{row}\n\nPercent of native CPU time, trommel's own included (as the profile itself says), medians of {rounds}."
     );
     Ok(())
+}
+
+/// Where the corpus is.
+pub(crate) fn corpus() -> Result<PathBuf, String> {
+    let home = std::env::var_os("HOME").ok_or("no HOME")?;
+    Ok(std::env::var_os("TROMMEL_CORPUS").map_or_else(
+        || PathBuf::from(home).join(".cache/trommel-corpus"),
+        PathBuf::from,
+    ))
 }
 
 /// What the profile says was paid, in percent.

@@ -1,5 +1,6 @@
 //! The project's chores, so that people and CI run the same ones.
 
+mod accuracy;
 mod bench;
 mod budget;
 mod changes;
@@ -30,6 +31,7 @@ cargo xtask bench [--rounds N] [--configuration C]… [--ablation] [--csv FILE] 
 cargo xtask latency [SAMPLES]      how long signals take to their handlers
 cargo xtask windows                what a window of N instructions costs
 cargo xtask budget [--rounds N] [NAME…]   what `record --budget` costs, on long runs of the corpus
+cargo xtask accuracy [--budget PCT] [NAME…]   what such profiles know, against exact ones
 cargo xtask changes                what it costs when code changes
 cargo xtask queries                what queries cost, by what they ask
 cargo xtask gc [--rounds N]        what a store barrier by query costs, beside one that is compiled in
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
         "latency" => latency::run(&rest),
         "windows" => windows::run(),
         "budget" => budget::run(&rest),
+        "accuracy" => accuracy::run(&rest),
         "changes" => changes::run(),
         "queries" => queries::run(),
         "gc" => gc::run(&rest),
