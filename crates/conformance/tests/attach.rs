@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
-use trommel_conformance::exec::{Scratch, trommel, which, workspace};
+use trommel_conformance::exec::{Scratch, no_windows, trommel, which, workspace};
 
 /// A program, how it is built, and its arguments; the first is how many seconds it takes.
 type Case = (&'static str, &'static str, &'static [&'static str]);
@@ -49,7 +49,13 @@ fn main() {
     }));
     trials.push(Trial::test("interrupted", || Ok(interrupted()?)));
     if which("redis-server").is_some() {
-        trials.push(Trial::test("a loaded redis-server", || Ok(redis()?)));
+        trials.push(Trial::test("a loaded redis-server", || Ok(redis(&[])?)));
+        if no_windows().is_none() {
+            let within = &["--rate", "400"];
+            trials.push(Trial::test("a loaded redis-server within a budget", || {
+                Ok(redis(within)?)
+            }));
+        }
     }
     trials.push(Trial::test("refusals", || Ok(refusals()?)));
     libtest_mimic::run(&args, trials).exit();
@@ -334,7 +340,8 @@ fn client(socket: &Path, number: usize, stop: &AtomicBool) -> Result<u64, String
     Ok(requests)
 }
 
-fn redis() -> Result<(), String> {
+/// `options` are of each `record`.
+fn redis(options: &[&str]) -> Result<(), String> {
     let scratch = Scratch::new().map_err(text)?;
     let socket = scratch.path("socket");
     let words = [
@@ -373,9 +380,11 @@ fn redis() -> Result<(), String> {
         let attached = (|| {
             let before = (server.traces()?, server.mappings()?);
             for cycle in 1..=number_of_cycles() {
-                let output = record(&scratch, &["-p", &server.pid(), "--duration", "0.05"])?;
+                let pid = server.pid();
+                let all = [options, &["-p", &pid, "--duration", "0.05"]].concat();
+                let output = record(&scratch, &all)?;
                 well(&output).map_err(|e| format!("cycle {cycle}: {e}"))?;
-                if server.file("maps")?.contains("trommel") {
+                if server.file("maps")?.contains("trommel") || !server.file("timers")?.is_empty() {
                     return Err(format!("cycle {cycle}: something is left"));
                 }
                 sizes.push(server.resident()?);
