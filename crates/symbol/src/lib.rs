@@ -20,6 +20,7 @@
 //!
 //! [`elf`] and [`launch`] also serve the launcher: what a file is, and in words why it cannot run.
 
+mod code;
 mod debug;
 mod demangle;
 pub mod elf;
@@ -31,7 +32,8 @@ mod symbols;
 mod table;
 mod vdso;
 
+pub use code::Code;
 pub use demangle::demangle;
 pub use files::Files;
-pub use symbols::{Frame, Location, Symbols};
+pub use symbols::{Frame, Function, Location, Symbols};
 pub use vdso::{build_id_of, own_vdso};

@@ -40,6 +40,11 @@ impl<'a> ObjectFile<'a> {
         Some(Self { bytes, sections })
     }
 
+    /// The whole file.
+    pub(crate) const fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     pub(crate) fn sections(&self) -> impl Iterator<Item = (&'a [u8], &'a Section)> {
         let sections = self.sections;
         sections

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use trommel_profile::Module;
 use trommel_tuple::{ModuleId, Place};
 
+use crate::code::Code;
 use crate::debug::{self, Debug};
 use crate::demangle::demangle;
 use crate::files::Files;
@@ -41,6 +42,15 @@ pub struct Frame {
     pub file: Option<Rc<str>>,
     /// Line in that file.
     pub line: Option<u32>,
+}
+
+/// A function, or a part of one that has a name of its own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Function {
+    /// Its name as it is in the file.
+    pub name: Vec<u8>,
+    /// Its vaddrs.
+    pub range: std::ops::Range<u64>,
 }
 
 /// The symbols of the modules of a profile.
@@ -103,6 +113,31 @@ impl<'a> Symbols<'a> {
         match source.map(|source| source.opened(self.files)) {
             Some(Ok(opened)) => opened.index(self.files).ranges_of(name),
             _ => Vec::new(),
+        }
+    }
+
+    /// All functions of a module in the order of their addresses, each with every name that it has.
+    pub fn functions(&self, module: ModuleId) -> Vec<Function> {
+        let source = self.modules.get(usize::from(module.0));
+        let Some(Ok(opened)) = source.map(|source| source.opened(self.files)) else {
+            return Vec::new();
+        };
+        let functions = opened.index(self.files).functions();
+        let owned = |(name, range): (&[u8], _)| Function {
+            name: name.to_vec(),
+            range,
+        };
+        functions.map(owned).collect()
+    }
+
+    /// The code of a module.
+    ///
+    /// # Errors
+    /// In words: its file is gone, was changed since the recording, or has no code; or there never was a file.
+    pub fn code(&self, module: ModuleId) -> Result<Code<'a>, String> {
+        match self.modules.get(usize::from(module.0)) {
+            Some(source) => source.code(self.files),
+            None => Err("no such module".into()),
         }
     }
 
@@ -188,6 +223,20 @@ impl<'a> Source<'a> {
         self.opened.get_or_init(|| self.open(files))
     }
 
+    fn code(&self, files: &'a Files) -> Result<Code<'a>, String> {
+        let opened = self.opened(files).as_ref().map_err(Clone::clone)?;
+        let path = self.path.display();
+        if opened.in_place {
+            let code = Code::of(opened.file.bytes());
+            return code.ok_or_else(|| format!("{path}: has no code that can be read"));
+        }
+        // Names came from its separate debug file, which has no code.
+        Err(match files.map(&self.path) {
+            Ok(_) => format!("{path}: changed since the recording (other build id)"),
+            Err(error) => format!("{path}: {error}"),
+        })
+    }
+
     fn open(&self, files: &'a Files) -> Result<Opened<'a>, String> {
         let bytes = if let Some(image) = &self.image {
             files.keep(image.clone())
@@ -199,7 +248,7 @@ impl<'a> Source<'a> {
                 // The file is gone; its debug file may still be installed.
                 Err(error) => {
                     return debug::separate_file(&self.build_id, files)
-                        .map(Opened::new)
+                        .map(Opened::debug_file)
                         .ok_or_else(|| format!("{}: {error}", self.path.display()));
                 }
             }
@@ -210,7 +259,7 @@ impl<'a> Source<'a> {
             .ok_or_else(|| format!("{}: no readable section table", self.path.display()))?;
         if !self.build_id.is_empty() && file.build_id() != self.build_id {
             if let Some(file) = debug::separate_file(&self.build_id, files) {
-                return Ok(Opened::new(file));
+                return Ok(Opened::debug_file(file));
             }
             return Err(format!(
                 "{}: changed since the recording (other build id)",
@@ -224,6 +273,8 @@ impl<'a> Source<'a> {
 /// A module whose file was opened; its parts are read when needed.
 struct Opened<'a> {
     file: ObjectFile<'a>,
+    /// It is the module's own file.
+    in_place: bool,
     separate: OnceCell<Option<ObjectFile<'a>>>,
     index: OnceCell<SymbolIndex<'a>>,
     debug: OnceCell<Option<Debug<'a>>>,
@@ -233,9 +284,18 @@ impl<'a> Opened<'a> {
     fn new(file: ObjectFile<'a>) -> Self {
         Self {
             file,
+            in_place: true,
             separate: OnceCell::new(),
             index: OnceCell::new(),
             debug: OnceCell::new(),
+        }
+    }
+
+    /// One whose own file is not there any more.
+    fn debug_file(file: ObjectFile<'a>) -> Self {
+        Self {
+            in_place: false,
+            ..Self::new(file)
         }
     }
 

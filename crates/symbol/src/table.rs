@@ -102,24 +102,29 @@ impl<'a> SymbolIndex<'a> {
 
     /// The bytes of the functions of a name, as it is in the file or demangled.
     pub(crate) fn ranges_of(&self, name: &str) -> Vec<std::ops::Range<u64>> {
-        let called = |entry: &&Entry| {
-            self.rank(entry).is_some_and(|r| {
-                r.kind != 1 && (r.name == name.as_bytes() || demangle(r.name) == name)
-            })
-        };
-        let mut all: Vec<_> = (self.entries.iter().filter(called))
-            .map(|entry| {
-                let behind = self.entries.partition_point(|e| e.start <= entry.start);
-                let next = self.entries.get(behind).map_or(u64::MAX, |e| e.start);
-                let end = match entry.size {
-                    0 => next.min(self.end_of_section(entry.start)),
-                    size => entry.start.saturating_add(size),
-                };
-                entry.start..end
-            })
-            .collect();
+        let called =
+            |(n, _): &(&[u8], _)| *n == name.as_bytes() || demangle(n) == name;
+        let mut all: Vec<_> = (self.functions().filter(called)).map(|(_, r)| r).collect();
         all.dedup();
         all
+    }
+
+    /// The functions and labels of code with the bytes of each, in their order; several may be of the same bytes.
+    pub(crate) fn functions(&self) -> impl Iterator<Item = (&[u8], std::ops::Range<u64>)> {
+        self.entries.iter().filter_map(|entry| {
+            let rank = self.rank(entry).filter(|rank| rank.kind != 1)?;
+            Some((rank.name, self.range(entry)))
+        })
+    }
+
+    fn range(&self, entry: &Entry) -> std::ops::Range<u64> {
+        let behind = self.entries.partition_point(|e| e.start <= entry.start);
+        let next = self.entries.get(behind).map_or(u64::MAX, |e| e.start);
+        let end = match entry.size {
+            0 => next.min(self.end_of_section(entry.start)),
+            size => entry.start.saturating_add(size),
+        };
+        entry.start..end
     }
 
     fn find_in_plt(&self, address: u64) -> Option<Symbol> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use trommel_conformance::exec::workspace;
 
 /// The rooms in the order of `ARCHITECTURE.md`: a crate knows those before it, never those after.
-const ORDER: [&str; 16] = [
+const ORDER: [&str; 17] = [
     "aware",
     "tuple",
     "compress",
@@ -15,6 +15,7 @@ const ORDER: [&str; 16] = [
     "queue",
     "profile",
     "symbol",
+    "code",
     "runtime",
     "host",
     "store",

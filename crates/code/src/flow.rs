@@ -1,0 +1,516 @@
+//! How often each instruction of a function was executed.
+//!
+//! # Problem
+//! Events are of branches, calls and loads. An instruction between them was executed as often as control came by.
+//!
+//! # Strategy
+//! A *run* is a sequence of instructions that are entered at the first and left behind the last: no branch leads into it, nor
+//! out of it, and a call ends it. Its instructions are executed equally often, so one of them that has events of its own tells it
+//! for all: a conditional branch, an indirect jump or a call was executed as often as it went anywhere, a load as often as it
+//! loaded something. To a run without events counts are carried by the flow's conservation:
+//!
+//! 1. what comes in: recorded branches, jumps and calls to its first instruction, the run in front of it, direct jumps (which are no
+//!    events) in this function and in others, and what the call in front of it came back;
+//! 2. else what goes on: the run behind it, less what else came into that. That is preferred where nothing in the code leads to a run, as to a
+//!    function's start, since such code may be entered in ways that are no events: by the kernel, by a `ret`.
+//!
+//! # Why it is right
+//! Every branch with two ways is an event, so each run that has none leaves by one way only, and what comes into all runs is the
+//! solution of a triangular system but for cycles of runs without events, which a program never leaves. That needs every event: of
+//! estimates it makes estimates.
+//!
+//! *Assumed* where a run has no event of its own: that what is called returns, but for functions that never do ([`Events::returned`]),
+//! and that control comes by the ways named above. [`How::Derived`] says so. In exact profiles a fault or an end in the middle of a run
+//! makes a difference between its events: an instruction has the count of the next one that has events.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use iced_x86::{FlowControl, Instruction};
+use trommel_profile::confidence::Limits;
+use trommel_symbol::Code;
+
+use crate::body::{Body, direct_target, falls_through};
+
+/// How a count is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum How {
+    /// By events of an instruction that is executed equally often.
+    Counted,
+    /// By what flows in and out.
+    Derived,
+}
+
+/// How often something was executed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Count {
+    /// Times.
+    pub times: f64,
+    /// How far that may be off, where it is an estimate of which something is known.
+    pub limits: Option<Limits>,
+    /// How it is known.
+    pub how: How,
+}
+
+impl Count {
+    /// Of events of the instruction itself.
+    pub const fn of_events(times: f64, limits: Option<Limits>) -> Self {
+        Self {
+            times,
+            limits,
+            how: How::Counted,
+        }
+    }
+
+    const NONE: Self = Self::of_events(0.0, None);
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let limits = match (self.limits, other.limits) {
+            (Some(a), Some(b)) => Some(Limits {
+                low: a.low + b.low,
+                high: a.high + b.high,
+            }),
+            // Nothing came, which is no estimate.
+            (limits, None) if other.times == 0.0 => limits,
+            (None, limits) if self.times == 0.0 => limits,
+            _ => None,
+        };
+        Self::derived(self.times + other.times, limits)
+    }
+
+    fn less(self, other: Self) -> Self {
+        let limits = match (self.limits, other.limits) {
+            (Some(a), Some(b)) => Some((a.low - b.high, a.high - b.low)),
+            (Some(a), None) if other.times == 0.0 => Some((a.low, a.high)),
+            _ => None,
+        };
+        let limits = limits.map(|(low, high)| Limits {
+            low: low.max(0.0),
+            high: high.max(0.0),
+        });
+        Self::derived((self.times - other.times).max(0.0), limits)
+    }
+
+    const fn derived(times: f64, limits: Option<Limits>) -> Self {
+        Self {
+            times,
+            limits,
+            how: How::Derived,
+        }
+    }
+
+    /// The part that it may be off by.
+    fn doubt(&self) -> f64 {
+        match self.limits {
+            Some(Limits { low, high }) if self.times > 0.0 => (high - low) / self.times,
+            _ => f64::INFINITY,
+        }
+    }
+}
+
+/// What a profile has of one module. `None` where it has no events of the kind that would tell.
+pub trait Events {
+    /// Every count is true.
+    fn exact(&self) -> bool;
+    /// The instructions in a range that have events.
+    fn sites(&mut self, range: &Range<u64>) -> Vec<u64>;
+    /// Where recorded branches, jumps and calls lead to in a range.
+    fn targets(&mut self, range: &Range<u64>) -> Vec<u64>;
+    /// How often an instruction was executed, by its own events.
+    fn executed(&mut self, at: u64, instruction: &Instruction) -> Option<Count>;
+    /// How often recorded branches, jumps and calls led to an instruction.
+    fn arrivals(&mut self, at: u64) -> Option<Count>;
+    /// How often a call that was executed so often came back: not from functions that are known to return never.
+    fn returned(&mut self, at: u64, instruction: &Instruction, executed: Count) -> Count;
+}
+
+/// How often the instructions of a function were executed.
+#[derive(Debug)]
+pub struct Flow {
+    /// The instructions.
+    pub body: Body,
+    counts: Vec<Option<Count>>,
+}
+
+impl Flow {
+    /// Of the function in `ranges`. `functions` are all of the module, in the order of their starts: direct jumps come from them.
+    pub fn new(
+        code: &Code<'_>,
+        functions: &[Range<u64>],
+        ranges: &[Range<u64>],
+        events: &mut dyn Events,
+    ) -> Self {
+        let mut all = All {
+            code,
+            functions,
+            events,
+            known: HashMap::new(),
+        };
+        all.flow(ranges, 0)
+    }
+
+    /// How often the instruction of this number was executed; `None` where the profile does not tell.
+    pub fn count(&self, line: usize) -> Option<Count> {
+        self.counts.get(line).copied().flatten()
+    }
+}
+
+/// So many functions in a row jump to each other, without an event between the jumps.
+const MOST_DEEP: usize = 16;
+
+/// All functions of a module, as far as they are needed.
+struct All<'c, 'a> {
+    code: &'c Code<'a>,
+    functions: &'c [Range<u64>],
+    events: &'c mut dyn Events,
+    /// By start; `None` while it is solved.
+    known: HashMap<u64, Option<Flow>>,
+}
+
+impl All<'_, '_> {
+    fn flow(&mut self, ranges: &[Range<u64>], depth: usize) -> Flow {
+        let mut places = Vec::new();
+        let mut targets = Vec::new();
+        for range in ranges {
+            places.extend(self.events.sites(range));
+            targets.extend(self.events.targets(range));
+        }
+        places.extend(&targets);
+        let body = Body::new(self.code, ranges, &places);
+        let runs = Runs::new(&body, &targets);
+        let counts = Solver {
+            found: vec![None; runs.lines.len()],
+            ends: vec![None; runs.lines.len()],
+            elsewhere: None,
+            body: &body,
+            runs: &runs,
+            depth,
+        }
+        .solve(self);
+        Flow { body, counts }
+    }
+
+    /// How often the direct jump at `at`, in some other function, was executed; `None` where that is not known, and zero where
+    /// there is no jump, but bytes that look like one.
+    fn jump(&mut self, at: u64, depth: usize) -> Option<Count> {
+        let behind = self.functions.partition_point(|f| f.start <= at);
+        let around = self.functions[..behind].iter().rev().take(MOST_DEEP);
+        let Some(range) = around.into_iter().find(|f| f.contains(&at)).cloned() else {
+            return Some(Count::NONE);
+        };
+        self.in_function(range, depth, |flow| {
+            let is = |n: &usize| flow.body.lines()[*n].instruction.is_jmp_short_or_near();
+            match flow.body.index(at).filter(is) {
+                Some(n) => flow.count(n),
+                None => Some(Count::NONE),
+            }
+        })
+    }
+
+    /// How often control fell into the instruction at `start` from the function that ends there.
+    fn fell_into(&mut self, start: u64, depth: usize) -> Option<Count> {
+        let behind = self.functions.partition_point(|f| f.start < start);
+        let before = self.functions[..behind].iter().rev().take(MOST_DEEP);
+        let Some(range) = before.into_iter().find(|f| f.end == start).cloned() else {
+            return Some(Count::NONE);
+        };
+        self.in_function(range, depth, |flow| {
+            let Some(last) = flow.body.lines().len().checked_sub(1) else {
+                return Some(Count::NONE);
+            };
+            // Behind a call that ends a function nothing is meant to be executed; a branch's way on is an event.
+            match is_plain(&flow.body.lines()[last].instruction) {
+                true => flow.count(last),
+                false => Some(Count::NONE),
+            }
+        })
+    }
+
+    fn in_function(
+        &mut self,
+        range: Range<u64>,
+        depth: usize,
+        ask: impl Fn(&Flow) -> Option<Count>,
+    ) -> Option<Count> {
+        if depth >= MOST_DEEP {
+            return None;
+        }
+        let start = range.start;
+        if !self.known.contains_key(&start) {
+            self.known.insert(start, None);
+            let flow = self.flow(&[range], depth + 1);
+            self.known.insert(start, Some(flow));
+        }
+        self.known.get(&start)?.as_ref().and_then(ask)
+    }
+
+    /// Where direct jumps may be that lead into the function from elsewhere, by where they lead.
+    fn jumps_into(&self, body: &Body) -> BTreeMap<u64, Vec<u64>> {
+        let mut found: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        for (start, bytes) in self.code.parts() {
+            for (offset, byte) in bytes.iter().enumerate() {
+                let displacement = match byte {
+                    0xe9 => (bytes.get(offset + 1..).and_then(|b| b.first_chunk()))
+                        .map(|b| (5, i64::from(i32::from_le_bytes(*b)))),
+                    0xeb => bytes.get(offset + 1).map(|b| (2, i64::from(*b as i8))),
+                    _ => continue,
+                };
+                let Some((length, displacement)) = displacement else {
+                    continue;
+                };
+                let at = start.wrapping_add(offset as u64);
+                let to = at.wrapping_add(length).wrapping_add_signed(displacement);
+                if body.contains(to) && !body.contains(at) {
+                    found.entry(to).or_default().push(at);
+                }
+            }
+        }
+        found
+    }
+}
+
+/// An instruction that only ever goes on to the next.
+fn is_plain(instruction: &Instruction) -> bool {
+    falls_through(instruction)
+        && !is_call(instruction)
+        && instruction.flow_control() != FlowControl::ConditionalBranch
+}
+
+/// Not of system calls, which some decoders call so.
+fn is_call(instruction: &Instruction) -> bool {
+    instruction.is_call_near()
+        || instruction.is_call_near_indirect()
+        || instruction.is_call_far()
+        || instruction.is_call_far_indirect()
+}
+
+/// From where control comes to a run, but for what is recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum From {
+    /// From the end of this run.
+    Run(usize),
+    /// Back from the call at the end of this run.
+    Call(usize),
+}
+
+/// The runs of a function.
+struct Runs {
+    /// The lines of each.
+    lines: Vec<Vec<usize>>,
+    /// From where each is entered.
+    from: Vec<Vec<From>>,
+    /// Where each goes on, unless that is elsewhere or recorded.
+    to: Vec<Option<usize>>,
+}
+
+impl Runs {
+    fn new(body: &Body, targets: &[u64]) -> Self {
+        let lines = body.lines();
+        let next: Vec<Option<usize>> = (lines.iter())
+            .map(|line| body.index(line.end()).filter(|_| falls_through(&line.instruction)))
+            .collect();
+        let mut before = vec![0_u32; lines.len()];
+        let mut head = vec![false; lines.len()];
+        for (n, line) in lines.iter().enumerate() {
+            if let Some(next) = next[n] {
+                before[next] += 1;
+                head[next] |= !is_plain(&line.instruction);
+            }
+            if let Some(target) = direct_target(&line.instruction).and_then(|t| body.index(t)) {
+                head[target] = true;
+            }
+        }
+        for at in targets.iter().copied().chain(body.ranges().iter().map(|r| r.start)) {
+            if let Some(n) = body.index(at) {
+                head[n] = true;
+            }
+        }
+        let mut all: Vec<Vec<usize>> = Vec::new();
+        let mut run_of = vec![usize::MAX; lines.len()];
+        for n in 0..lines.len() {
+            if !head[n] && before[n] == 1 {
+                continue;
+            }
+            let mut run = vec![n];
+            let mut last = n;
+            while let Some(next) = next[last].filter(|next| !head[*next] && before[*next] == 1) {
+                run.push(next);
+                last = next;
+            }
+            for line in &run {
+                run_of[*line] = all.len();
+            }
+            all.push(run);
+        }
+        let mut from = vec![Vec::new(); all.len()];
+        let mut to = vec![None; all.len()];
+        for (run, members) in all.iter().enumerate() {
+            let Some(&last) = members.last() else {
+                continue;
+            };
+            let instruction = &lines[last].instruction;
+            let there = match (is_plain(instruction), next[last]) {
+                (true, next) => next,
+                (false, Some(next)) if is_call(instruction) => {
+                    from[run_of[next]].push(From::Call(run));
+                    None
+                }
+                (false, _) if instruction.is_jmp_short_or_near() => {
+                    body.index(instruction.near_branch_target())
+                }
+                _ => None,
+            };
+            if let Some(there) = there.map(|line| run_of[line]) {
+                from[there].push(From::Run(run));
+                to[run] = Some(there);
+            }
+        }
+        Self {
+            lines: all,
+            from,
+            to,
+        }
+    }
+}
+
+struct Solver<'b> {
+    body: &'b Body,
+    runs: &'b Runs,
+    depth: usize,
+    /// How often each run was entered.
+    found: Vec<Option<Count>>,
+    /// How often each came to its last instruction.
+    ends: Vec<Option<Count>>,
+    elsewhere: Option<BTreeMap<u64, Vec<u64>>>,
+}
+
+impl Solver<'_> {
+    /// The count of each line.
+    fn solve(mut self, all: &mut All<'_, '_>) -> Vec<Option<Count>> {
+        let mut counts = vec![None; self.body.lines().len()];
+        for run in 0..self.runs.lines.len() {
+            self.by_events(run, all, &mut counts);
+        }
+        let is_entry = |run: &usize| self.runs.from[*run].is_empty();
+        let (entries, others): (Vec<usize>, Vec<usize>) =
+            (0..self.runs.lines.len()).partition(is_entry);
+        // What is better known first; each step may make more known to those before it.
+        loop {
+            if self.step(&others, |s, run| s.inflow(run, None, all))
+                || self.step(&entries, |s, run| s.outflow(run, all))
+                || self.step(&entries, |s, run| s.inflow(run, None, all))
+                || self.step(&others, |s, run| s.outflow(run, all))
+            {
+                continue;
+            }
+            break;
+        }
+        for (run, members) in self.runs.lines.iter().enumerate() {
+            for line in members {
+                counts[*line] = counts[*line].or(self.found[run]);
+            }
+        }
+        counts
+    }
+
+    /// What the events of a run's own instructions tell.
+    fn by_events(
+        &mut self,
+        run: usize,
+        all: &mut All<'_, '_>,
+        counts: &mut [Option<Count>],
+    ) {
+        let members = &self.runs.lines[run];
+        let lines = self.body.lines();
+        let mut told = Vec::new();
+        for &line in members {
+            let instruction = &lines[line].instruction;
+            if !instruction.is_invalid()
+                && let Some(count) = all.events.executed(lines[line].at, instruction)
+            {
+                told.push((line, count));
+            }
+        }
+        if !all.events.exact() {
+            let seen = || told.iter().map(|(_, c)| *c).filter(|c| c.times > 0.0);
+            let best = seen().min_by(|a, b| a.doubt().total_cmp(&b.doubt()));
+            let count = best.map(|best| match best.limits {
+                Some(_) => best,
+                None => {
+                    let sum: f64 = seen().map(|c| c.times).sum();
+                    Count::of_events(sum / seen().count() as f64, None)
+                }
+            });
+            let count = count.or(told.first().map(|_| Count::NONE));
+            (self.found[run], self.ends[run]) = (count, count);
+            return;
+        }
+        let mut told = told.into_iter().peekable();
+        let mut latest = told.peek().map(|(_, count)| *count);
+        self.found[run] = latest;
+        for &line in members {
+            // Up to the next one that has events its count, behind the last one that of the last.
+            if let Some((_, count)) = told.peek() {
+                latest = Some(*count);
+            }
+            counts[line] = latest;
+            told.next_if(|(at, _)| *at == line);
+        }
+        self.ends[run] = latest;
+    }
+
+    /// Asks of each run that is not known; whether any became known.
+    fn step(&mut self, runs: &[usize], mut ask: impl FnMut(&mut Self, usize) -> Option<Count>) -> bool {
+        let mut some = false;
+        for &run in runs {
+            if self.found[run].is_none()
+                && let Some(count) = ask(self, run)
+            {
+                (self.found[run], self.ends[run]) = (Some(count), Some(count));
+                some = true;
+            }
+        }
+        some
+    }
+
+    /// What came into a run, but for what came from the end of another.
+    fn inflow(&mut self, run: usize, but: Option<usize>, all: &mut All<'_, '_>) -> Option<Count> {
+        let at = self.body.lines()[*self.runs.lines[run].first()?].at;
+        let mut sum = Count::derived(0.0, None);
+        for from in &self.runs.from[run] {
+            let came = match *from {
+                From::Run(other) if Some(other) == but => continue,
+                From::Run(other) => self.ends[other]?,
+                From::Call(caller) => {
+                    let executed = self.ends[caller]?;
+                    let line = &self.body.lines()[*self.runs.lines[caller].last()?];
+                    all.events.returned(line.at, &line.instruction, executed)
+                }
+            };
+            sum = sum.plus(came);
+        }
+        sum = sum.plus(all.events.arrivals(at)?);
+        let elsewhere = match self.elsewhere.take() {
+            Some(known) => known,
+            None => all.jumps_into(self.body),
+        };
+        let jumps = elsewhere.get(&at).cloned().unwrap_or_default();
+        self.elsewhere = Some(elsewhere);
+        for jump in jumps {
+            sum = sum.plus(all.jump(jump, self.depth)?);
+        }
+        if self.body.ranges().iter().any(|range| range.start == at) {
+            sum = sum.plus(all.fell_into(at, self.depth)?);
+        }
+        Some(sum)
+    }
+
+    /// What went on from a run: what came to where it leads, less what came there from elsewhere.
+    fn outflow(&mut self, run: usize, all: &mut All<'_, '_>) -> Option<Count> {
+        let to = self.runs.to[run].filter(|to| *to != run)?;
+        let there = self.found[to]?;
+        Some(there.less(self.inflow(to, Some(run), all)?))
+    }
+}

@@ -1,0 +1,22 @@
+//! Functions as instructions: how often each was executed, and what code does with the values that it loads.
+//!
+//! **Problem.** A profile has counts of branches, calls and loads. People read code: they ask of each instruction how often it was
+//! executed, and of a loaded value what it is. Both follow from the code.
+//!
+//! **Strategy.** [`Body`] finds the instructions of a function in the bytes of its file. [`Flow`] carries counts from the instructions
+//! that have events to all others. [`usage`] looks at what becomes of a loaded value. [`Text`] writes instructions down.
+//!
+//! **Invariants.** Bytes come from files that nobody vouches for, and a profile may be of another program than it says: nothing
+//! panics, and time is bounded by the size of the function. Nothing is executed, and nothing is known of what is not in the bytes.
+#![forbid(unsafe_code)]
+
+mod body;
+mod flow;
+mod text;
+mod usage;
+
+pub use body::{Body, Line, falls_through};
+pub use flow::{Count, Events, Flow, How};
+pub use iced_x86::{FlowControl, Instruction};
+pub use text::Text;
+pub use usage::{Use, usage};

@@ -1,0 +1,79 @@
+//! The code of a module, as its file has it.
+//!
+//! Bytes are found by program headers alone, so a file without sections has code too. What the headers promise and the file
+//! does not have is not there.
+
+use object::LittleEndian as LE;
+use object::elf;
+use object::read::elf::{FileHeader, ProgramHeader};
+
+use crate::object_file::Header;
+
+/// Code by vaddr.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Code<'a> {
+    parts: Vec<(u64, &'a [u8])>,
+}
+
+impl<'a> Code<'a> {
+    /// The executable segments of an ELF file; `None` where it has none.
+    pub(crate) fn of(file: &'a [u8]) -> Option<Self> {
+        let header = Header::parse(file).ok()?;
+        let segments = header.program_headers(LE, file).ok()?;
+        let executable = |s: &&elf::ProgramHeader64<LE>| {
+            s.p_type(LE) == elf::PT_LOAD && s.p_flags(LE) & elf::PF_X != 0
+        };
+        let parts = segments.iter().filter(executable);
+        let parts: Vec<_> = parts
+            .filter_map(|s| Some((s.p_vaddr(LE), s.data(LE, file).ok()?)))
+            .collect();
+        (!parts.is_empty()).then_some(Self { parts })
+    }
+
+    /// Code that is at hand.
+    pub fn new(parts: Vec<(u64, &'a [u8])>) -> Self {
+        Self { parts }
+    }
+
+    /// The bytes from a vaddr to the end of its segment.
+    pub fn at(&self, vaddr: u64) -> Option<&'a [u8]> {
+        self.parts.iter().find_map(|(start, bytes)| {
+            let offset = usize::try_from(vaddr.checked_sub(*start)?).ok()?;
+            bytes.get(offset..).filter(|rest| !rest.is_empty())
+        })
+    }
+
+    /// Its segments: where each begins, and its bytes.
+    pub fn parts(&self) -> &[(u64, &'a [u8])] {
+        &self.parts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_those_of_the_address() {
+        let code = Code::new(vec![(0x1000, &[1, 2, 3][..]), (0x3000, &[9][..])]);
+        assert_eq!(code.at(0x1001), Some(&[2, 3][..]));
+        assert_eq!(code.at(0x3000), Some(&[9][..]));
+        for outside in [0, 0xfff, 0x1003, 0x3001, u64::MAX] {
+            assert_eq!(code.at(outside), None, "{outside:#x}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_file_has_no_code_or_other_code_and_nothing_worse() {
+        let whole = std::fs::read("/proc/self/exe").expect("own file");
+        let start = &whole[..4096.min(whole.len())];
+        assert!(Code::of(&whole).is_some());
+        assert_eq!(Code::of(&[]), None);
+        for at in 0..start.len() {
+            let mut damaged = start.to_vec();
+            damaged[at] ^= 0xff;
+            let _ = Code::of(&damaged);
+            let _ = Code::of(&start[..at]);
+        }
+    }
+}
