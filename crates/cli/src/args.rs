@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Report(ReportArgs),
     /// Show the loads that nearly always load the same, by what specialising them could save.
     Values(ValuesArgs),
+    /// Show a function instruction by instruction: how often each was executed, where branches went, what loads loaded.
+    Annotate(AnnotateArgs),
     /// Show how long loads take, and which caches they find their bytes in.
     Latency(MemoryArgs),
     /// Show stores that are in the way of loads behind them.
@@ -288,6 +290,31 @@ pub(crate) struct ValuesArgs {
     pub(crate) share: f64,
 
     /// Places [default: 20, with --json all]; 0 means all
+    #[arg(long, value_name = "N")]
+    pub(crate) top: Option<usize>,
+
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `annotate`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trommel annotate main                             of the profile trommel.data
+  trommel annotate other.data Stack::push           the last parts of a name are enough
+  trommel annotate libz.so.1.3.1:inflate_fast       the function of one module
+  trommel annotate 0x4010-40a0                      addresses as objdump prints them
+  trommel annotate --json --top 4 main              for scripts (docs/json.md)
+
+Executions of instructions between branches, calls and loads follow from those of these (docs/annotate.md).")]
+pub(crate) struct AnnotateArgs {
+    /// The profile, if it is not trommel.data, and the function: its name, MODULE:NAME, LO-HI or MODULE:LO-HI
+    #[arg(value_names = ["FILE", "FUNCTION"], num_args = 1..=2, required = true)]
+    pub(crate) what: Vec<OsString>,
+
+    /// Values, targets and conflicts of each instruction [default: 3, with --json all]; 0 means all
     #[arg(long, value_name = "N")]
     pub(crate) top: Option<usize>,
 

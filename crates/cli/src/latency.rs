@@ -29,11 +29,11 @@ const DEFAULT_TOP: usize = 20;
 const SCHEMA: &str = "trommel.latency/1";
 
 /// A load, and how long it takes.
-struct Load<'p> {
+pub(crate) struct Load<'p> {
     values: Values<'p>,
     /// Of the executions, by level: their share, with limits.
-    shares: Vec<(f64, Limits)>,
-    median: u64,
+    pub(crate) shares: Vec<(f64, Limits)>,
+    pub(crate) median: u64,
     mean: f64,
     /// Cycles.
     lost: f64,
@@ -70,7 +70,8 @@ pub(crate) fn run(args: &MemoryArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn load<'p>(view: &View<'p>, values: Values<'p>, levels: &Levels) -> Load<'p> {
+/// How long an instruction's loads took, by the levels that were measured.
+pub(crate) fn load<'p>(view: &View<'_>, values: Values<'p>, levels: &Levels) -> Load<'p> {
     let all = values.counts();
     let total: u64 = all.iter().map(|(_, count)| *count).sum();
     let mut of_level = vec![0_u64; levels.levels.len().max(1)];

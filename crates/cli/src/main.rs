@@ -6,6 +6,7 @@
 //!
 //! A closed stdout (`trommel report | head`) is no error: the command ends and says nothing.
 
+mod annotate;
 mod args;
 mod caches;
 mod compress;
@@ -26,6 +27,7 @@ mod replay;
 mod report;
 mod run;
 mod services;
+mod shown;
 mod stats;
 mod stream;
 mod values;
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Report(args) => report::run(&args),
         Command::Values(args) => values::run(&args),
+        Command::Annotate(args) => annotate::run(&args),
         Command::Latency(args) => latency::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Stream(args) => stream::run(&args),

@@ -119,41 +119,6 @@ fn saved(executions: u64, share: f64) -> f64 {
     executions as f64 * (share * LOAD - COMPARE - missed * MISPREDICTED)
 }
 
-/// What a value is, as code uses it: an address with a name, text, or a number.
-fn shown(view: &mut View<'_>, value: u64) -> String {
-    if let Some(name) = view.name_of_address(value) {
-        return format!("{value:#x} <{name}>");
-    }
-    if let Some(text) = as_text(value) {
-        return format!("{value:#x} {text:?}");
-    }
-    let float = f64::from_bits(value);
-    let plausible = float.is_finite() && (1e-6..1e9).contains(&float.abs());
-    match value {
-        0..=9 => value.to_string(),
-        // What is not a small number nor an address that programs have is one.
-        _ if plausible && value >> 52 != 0 && value >> 48 != 0xffff => {
-            format!("{value:#x} {float}")
-        }
-        10..=0xffff_ffff => format!("{value:#x} {value}"),
-        _ => match value as i64 {
-            negative @ -0x8000_0000..0 => format!("{value:#x} {negative}"),
-            _ => format!("{value:#x}"),
-        },
-    }
-}
-
-/// The bytes of a value that are printable up to the end or a zero, if there are four or more.
-fn as_text(value: u64) -> Option<String> {
-    const FEW: usize = 4;
-    let bytes = value.to_le_bytes();
-    let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
-    let rest = bytes.get(end..).unwrap_or_default();
-    let printable = |b: &u8| b.is_ascii_graphic() || *b == b' ';
-    let is = end >= FEW && bytes[..end].iter().all(printable) && rest.iter().all(|b| *b == 0);
-    is.then(|| String::from_utf8_lossy(&bytes[..end]).into_owned())
-}
-
 fn text(
     out: &mut impl Write,
     view: &mut View<'_>,
@@ -191,7 +156,7 @@ fn text(
             true => format!("±{doubt:.1}"),
             false => String::new(),
         };
-        let value = shown(view, entry.value);
+        let value = view.shown(at, entry.value);
         table.row([
             cycles(entry.saved),
             format!("{:.2}%", percent(entry.values.executions, executions)),
@@ -248,7 +213,7 @@ fn json(
         json.end_object()?;
         json.number("executions", entry.values.executions)?;
         json.number("value", entry.value)?;
-        json.text("shown", &shown(view, entry.value))?;
+        json.text("shown", &view.shown(at, entry.value))?;
         json.real("share", entry.share)?;
         json.real("share_low", entry.limits.0)?;
         json.real("share_high", entry.limits.1)?;
@@ -269,16 +234,5 @@ mod tests {
         assert!(saved(1000, 1.0) > saved(1000, 0.95) && saved(1000, 0.95) > 0.0);
         assert!(saved(1000, 0.7) < 0.0 && saved(1000, 0.0) < 0.0);
         assert!((saved(100, 1.0) - 400.0).abs() < 1e-9);
-    }
-
-    #[test]
-    fn text_is_told_from_numbers() {
-        assert_eq!(
-            as_text(u64::from_le_bytes(*b"select\0\0")).as_deref(),
-            Some("select")
-        );
-        assert_eq!(as_text(u64::from_le_bytes(*b"ab\0\0\0\0\0\0")), None);
-        assert_eq!(as_text(u64::from_le_bytes(*b"abcd\0x\0\0")), None);
-        assert_eq!(as_text(0), None);
     }
 }

@@ -103,6 +103,24 @@ impl Body {
         self.lines.binary_search_by_key(&at, |line| line.at).ok()
     }
 
+    /// Whether control can leave it other than by a call: it returns, or jumps elsewhere, or falls into what is behind it. What
+    /// is in the bytes and never executed counts.
+    pub fn can_leave(&self) -> bool {
+        self.lines.iter().any(|line| {
+            let instruction = &line.instruction;
+            let away = direct_target(instruction).is_some_and(|to| !self.contains(to));
+            let behind = falls_through(instruction)
+                && instruction.flow_control() != FlowControl::Call
+                && instruction.flow_control() != FlowControl::IndirectCall
+                && !self.contains(line.end());
+            let ends = matches!(
+                instruction.flow_control(),
+                FlowControl::Return | FlowControl::IndirectBranch
+            );
+            away || behind || ends
+        })
+    }
+
     /// Whether a vaddr is in it.
     pub fn contains(&self, at: u64) -> bool {
         self.ranges.iter().any(|range| range.contains(&at))
@@ -120,7 +138,12 @@ fn there(code: &Code<'_>, range: &Range<u64>) -> Option<Range<u64>> {
 fn decoder<'a>(code: &Code<'a>, range: Range<u64>) -> Option<Decoder<'a>> {
     let length = usize::try_from(range.end.checked_sub(range.start)?).ok()?;
     let bytes = code.at(range.start)?.get(..length)?;
-    Some(Decoder::with_ip(64, bytes, range.start, DecoderOptions::NONE))
+    Some(Decoder::with_ip(
+        64,
+        bytes,
+        range.start,
+        DecoderOptions::NONE,
+    ))
 }
 
 /// Decodes what nothing is known to lead to, each instruction or byte behind the other.
@@ -192,6 +215,20 @@ mod tests {
         // With nothing known, the prefix belongs to the nop.
         assert_eq!(at(&Body::new(&code, &[0..5], &[])), [0, 2, 4]);
         assert_eq!(at(&Body::new(&code, &[0..5], &[3])), [0, 2, 3, 4]);
+    }
+
+    #[test]
+    fn a_function_without_a_way_out_is_told() {
+        let leaves = |bytes: &[u8]| {
+            let code = Code::new(vec![(0x10, bytes)]);
+            Body::new(&code, &[0x10..0x10 + bytes.len() as u64], &[]).can_leave()
+        };
+        // call; / jmp itself / ret / jmp away / nop
+        assert!(!leaves(&[0xe8, 0, 0, 0, 0]));
+        assert!(!leaves(&[0x90, 0xeb, 0xfe]));
+        assert!(leaves(&[0x74, 0x01, 0xc3, 0xeb, 0xfe]));
+        assert!(leaves(&[0xeb, 0x40]));
+        assert!(leaves(&[0x90]));
     }
 
     proptest! {

@@ -179,11 +179,13 @@ impl All<'_, '_> {
         }
         places.extend(&targets);
         let body = Body::new(self.code, ranges, &places);
+        let elsewhere = self.jumps_into(&body);
+        targets.extend(elsewhere.keys());
         let runs = Runs::new(&body, &targets);
         let counts = Solver {
             found: vec![None; runs.lines.len()],
             ends: vec![None; runs.lines.len()],
-            elsewhere: None,
+            elsewhere: &elsewhere,
             body: &body,
             runs: &runs,
             depth,
@@ -192,14 +194,12 @@ impl All<'_, '_> {
         Flow { body, counts }
     }
 
-    /// How often the direct jump at `at`, in some other function, was executed; `None` where that is not known, and zero where
-    /// there is no jump, but bytes that look like one.
+    /// How often the direct jump at `at`, in some other function, was executed; `None` where that is not known, as in code
+    /// without names, and zero where there is no jump, but bytes that look like one.
     fn jump(&mut self, at: u64, depth: usize) -> Option<Count> {
         let behind = self.functions.partition_point(|f| f.start <= at);
         let around = self.functions[..behind].iter().rev().take(MOST_DEEP);
-        let Some(range) = around.into_iter().find(|f| f.contains(&at)).cloned() else {
-            return Some(Count::NONE);
-        };
+        let range = around.into_iter().find(|f| f.contains(&at)).cloned()?;
         self.in_function(range, depth, |flow| {
             let is = |n: &usize| flow.body.lines()[*n].instruction.is_jmp_short_or_near();
             match flow.body.index(at).filter(is) {
@@ -309,7 +309,10 @@ impl Runs {
     fn new(body: &Body, targets: &[u64]) -> Self {
         let lines = body.lines();
         let next: Vec<Option<usize>> = (lines.iter())
-            .map(|line| body.index(line.end()).filter(|_| falls_through(&line.instruction)))
+            .map(|line| {
+                body.index(line.end())
+                    .filter(|_| falls_through(&line.instruction))
+            })
             .collect();
         let mut before = vec![0_u32; lines.len()];
         let mut head = vec![false; lines.len()];
@@ -322,7 +325,11 @@ impl Runs {
                 head[target] = true;
             }
         }
-        for at in targets.iter().copied().chain(body.ranges().iter().map(|r| r.start)) {
+        for at in targets
+            .iter()
+            .copied()
+            .chain(body.ranges().iter().map(|r| r.start))
+        {
             if let Some(n) = body.index(at) {
                 head[n] = true;
             }
@@ -383,7 +390,8 @@ struct Solver<'b> {
     found: Vec<Option<Count>>,
     /// How often each came to its last instruction.
     ends: Vec<Option<Count>>,
-    elsewhere: Option<BTreeMap<u64, Vec<u64>>>,
+    /// Where direct jumps lead to from elsewhere, and where those may be.
+    elsewhere: &'b BTreeMap<u64, Vec<u64>>,
 }
 
 impl Solver<'_> {
@@ -416,12 +424,7 @@ impl Solver<'_> {
     }
 
     /// What the events of a run's own instructions tell.
-    fn by_events(
-        &mut self,
-        run: usize,
-        all: &mut All<'_, '_>,
-        counts: &mut [Option<Count>],
-    ) {
+    fn by_events(&mut self, run: usize, all: &mut All<'_, '_>, counts: &mut [Option<Count>]) {
         let members = &self.runs.lines[run];
         let lines = self.body.lines();
         let mut told = Vec::new();
@@ -462,7 +465,11 @@ impl Solver<'_> {
     }
 
     /// Asks of each run that is not known; whether any became known.
-    fn step(&mut self, runs: &[usize], mut ask: impl FnMut(&mut Self, usize) -> Option<Count>) -> bool {
+    fn step(
+        &mut self,
+        runs: &[usize],
+        mut ask: impl FnMut(&mut Self, usize) -> Option<Count>,
+    ) -> bool {
         let mut some = false;
         for &run in runs {
             if self.found[run].is_none()
@@ -492,14 +499,8 @@ impl Solver<'_> {
             sum = sum.plus(came);
         }
         sum = sum.plus(all.events.arrivals(at)?);
-        let elsewhere = match self.elsewhere.take() {
-            Some(known) => known,
-            None => all.jumps_into(self.body),
-        };
-        let jumps = elsewhere.get(&at).cloned().unwrap_or_default();
-        self.elsewhere = Some(elsewhere);
-        for jump in jumps {
-            sum = sum.plus(all.jump(jump, self.depth)?);
+        for jump in self.elsewhere.get(&at).into_iter().flatten() {
+            sum = sum.plus(all.jump(*jump, self.depth)?);
         }
         if self.body.ranges().iter().any(|range| range.start == at) {
             sum = sum.plus(all.fell_into(at, self.depth)?);

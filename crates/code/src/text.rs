@@ -61,9 +61,7 @@ fn options(formatter: &mut IntelFormatter) {
 /// The address that may have a name: a branch's target, or memory at a fixed place.
 fn named(instruction: &Instruction) -> Option<u64> {
     match instruction.near_branch_target() {
-        0 if instruction.is_ip_rel_memory_operand() => {
-            Some(instruction.ip_rel_memory_address())
-        }
+        0 if instruction.is_ip_rel_memory_operand() => Some(instruction.ip_rel_memory_address()),
         0 => None,
         target => Some(target),
     }
@@ -104,7 +102,11 @@ mod tests {
             (&[0x48, 0x8b, 0x47, 0x08][..], None, "mov    rax,[rdi+8]"),
             (&[0x74, 0x0e], None, "je     0x1010"),
             (&[0xe8, 0x0b, 0, 0, 0], Some("puts@plt"), "call   puts@plt"),
-            (&[0x8b, 0x05, 0x0a, 0, 0, 0], Some("counter"), "mov    eax,[counter]"),
+            (
+                &[0x8b, 0x05, 0x0a, 0, 0, 0],
+                Some("counter"),
+                "mov    eax,[counter]",
+            ),
             (&[0x8b, 0x05, 0x0a, 0, 0, 0], None, "mov    eax,[0x1010]"),
             (&[0x06], None, "(bad)"),
         ] {

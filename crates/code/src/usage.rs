@@ -14,8 +14,8 @@
 //! value.
 
 use iced_x86::{
-    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, MemorySize, Mnemonic,
-    OpAccess, OpKind, Register,
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, MemorySize,
+    Mnemonic, OpAccess, OpKind, Register,
 };
 use trommel_symbol::Code;
 
@@ -121,8 +121,18 @@ fn by_load(load: &Instruction, size: MemorySize) -> Option<Use> {
             });
         }
         // Copies of any kind.
-        M::Movaps | M::Movapd | M::Movups | M::Movupd | M::Vmovaps | M::Vmovapd | M::Vmovups
-        | M::Vmovupd | M::Movlps | M::Movhps | M::Movlpd | M::Movhpd => return None,
+        M::Movaps
+        | M::Movapd
+        | M::Movups
+        | M::Movupd
+        | M::Vmovaps
+        | M::Vmovapd
+        | M::Vmovups
+        | M::Vmovupd
+        | M::Movlps
+        | M::Movhps
+        | M::Movlpd
+        | M::Movhpd => return None,
         _ => {}
     }
     match size {
@@ -188,8 +198,10 @@ impl Value {
     fn reads(&mut self, next: &Instruction) -> bool {
         let info = self.infos.info(next);
         let mut read = info.used_registers().iter().filter(|r| {
-            !matches!(r.access(), OpAccess::Write | OpAccess::CondWrite | OpAccess::NoMemAccess)
-                || next.memory_base() == r.register()
+            !matches!(
+                r.access(),
+                OpAccess::Write | OpAccess::CondWrite | OpAccess::NoMemAccess
+            ) || next.memory_base() == r.register()
         });
         let registers = &self.registers;
         read.any(|r| registers.contains(&r.register().full_register()))
@@ -237,17 +249,68 @@ impl Value {
             signed: false,
         });
         match next.mnemonic() {
-            M::Imul | M::Idiv | M::Sar | M::Neg | M::Cdqe | M::Cqo | M::Cdq | M::Movsxd
-            | M::Cvtsi2sd | M::Cvtsi2ss | M::Vcvtsi2sd | M::Vcvtsi2ss => signed,
-            M::Mul | M::Div | M::Shr | M::Shl | M::Rol | M::Ror | M::Popcnt | M::Bsf | M::Bsr
-            | M::Tzcnt | M::Lzcnt | M::Bswap => unsigned,
-            M::Addps | M::Subps | M::Mulps | M::Divps | M::Vaddps | M::Vsubps | M::Vmulps
-            | M::Vdivps | M::Maxps | M::Minps | M::Sqrtps => Some(Use::Float32s),
-            M::Addss | M::Subss | M::Mulss | M::Divss | M::Ucomiss | M::Comiss | M::Sqrtss
-            | M::Cvtss2sd | M::Cvttss2si => Some(Use::Float32),
-            M::Addpd | M::Subpd | M::Mulpd | M::Divpd | M::Addsd | M::Subsd | M::Mulsd
-            | M::Divsd | M::Ucomisd | M::Comisd | M::Sqrtsd | M::Sqrtpd | M::Vaddpd | M::Vsubpd
-            | M::Vmulpd | M::Vdivpd | M::Cvttsd2si | M::Cvtsd2ss => Some(Use::Float64),
+            M::Imul
+            | M::Idiv
+            | M::Sar
+            | M::Neg
+            | M::Cdqe
+            | M::Cqo
+            | M::Cdq
+            | M::Movsxd
+            | M::Cvtsi2sd
+            | M::Cvtsi2ss
+            | M::Vcvtsi2sd
+            | M::Vcvtsi2ss => signed,
+            M::Mul
+            | M::Div
+            | M::Shr
+            | M::Shl
+            | M::Rol
+            | M::Ror
+            | M::Popcnt
+            | M::Bsf
+            | M::Bsr
+            | M::Tzcnt
+            | M::Lzcnt
+            | M::Bswap => unsigned,
+            M::Addps
+            | M::Subps
+            | M::Mulps
+            | M::Divps
+            | M::Vaddps
+            | M::Vsubps
+            | M::Vmulps
+            | M::Vdivps
+            | M::Maxps
+            | M::Minps
+            | M::Sqrtps => Some(Use::Float32s),
+            M::Addss
+            | M::Subss
+            | M::Mulss
+            | M::Divss
+            | M::Ucomiss
+            | M::Comiss
+            | M::Sqrtss
+            | M::Cvtss2sd
+            | M::Cvttss2si => Some(Use::Float32),
+            M::Addpd
+            | M::Subpd
+            | M::Mulpd
+            | M::Divpd
+            | M::Addsd
+            | M::Subsd
+            | M::Mulsd
+            | M::Divsd
+            | M::Ucomisd
+            | M::Comisd
+            | M::Sqrtsd
+            | M::Sqrtpd
+            | M::Vaddpd
+            | M::Vsubpd
+            | M::Vmulpd
+            | M::Vdivpd
+            | M::Cvttsd2si
+            | M::Cvtsd2ss => Some(Use::Float64),
             _ => None,
         }
     }
@@ -264,7 +327,10 @@ impl Value {
         for used in info.used_registers() {
             let written = matches!(
                 used.access(),
-                OpAccess::Write | OpAccess::ReadWrite | OpAccess::CondWrite | OpAccess::ReadCondWrite
+                OpAccess::Write
+                    | OpAccess::ReadWrite
+                    | OpAccess::CondWrite
+                    | OpAccess::ReadCondWrite
             );
             if written {
                 let whole = used.register().full_register();
@@ -316,10 +382,15 @@ mod tests {
     fn what_becomes_of_a_value_tells() {
         for (bytes, wanted) in [
             // mov rax,[rdi]; mov ecx,1; mov [rax],ecx
-            (&[0x48, 0x8b, 0x07, 0xb9, 1, 0, 0, 0, 0x89, 0x08][..], Some(Use::Pointer)),
+            (
+                &[0x48, 0x8b, 0x07, 0xb9, 1, 0, 0, 0, 0x89, 0x08][..],
+                Some(Use::Pointer),
+            ),
             // mov rax,[rdi]; mov rcx,rax; xor eax,eax; mov edx,[rcx+8]
             (
-                &[0x48, 0x8b, 0x07, 0x48, 0x89, 0xc1, 0x31, 0xc0, 0x8b, 0x51, 0x08],
+                &[
+                    0x48, 0x8b, 0x07, 0x48, 0x89, 0xc1, 0x31, 0xc0, 0x8b, 0x51, 0x08,
+                ],
                 Some(Use::Pointer),
             ),
             // mov rax,[rdi]; call rax
@@ -329,7 +400,10 @@ mod tests {
             // mov eax,[rdi]; shr eax,3
             (&[0x8b, 0x07, 0xc1, 0xe8, 0x03], integer(4, false)),
             // movaps xmm0,[rdi]; mulpd xmm0,xmm1
-            (&[0x0f, 0x28, 0x07, 0x66, 0x0f, 0x59, 0xc1], Some(Use::Float64)),
+            (
+                &[0x0f, 0x28, 0x07, 0x66, 0x0f, 0x59, 0xc1],
+                Some(Use::Float64),
+            ),
             // mov rax,[rdi]; mov rax,[rsi]; mov ecx,[rax]: another value is the pointer
             (
                 &[0x48, 0x8b, 0x07, 0x48, 0x8b, 0x06, 0x8b, 0x08],

@@ -46,6 +46,28 @@ pub fn count<S: AsRef<OsStr>>(
     env: &[(OsString, OsString)],
     dir: &Path,
 ) -> Result<Counts, String> {
+    parse(&run(argv, env, dir)?, Path::new(argv[0].as_ref()))
+}
+
+/// How often each instruction of the main executable was executed; [`count`] says how it is run. Each round of a
+/// repeated string instruction counts.
+pub fn instructions<S: AsRef<OsStr>>(
+    argv: &[S],
+    env: &[(OsString, OsString)],
+    dir: &Path,
+) -> Result<BTreeMap<u64, u64>, String> {
+    let main = Path::new(argv[0].as_ref());
+    let image = Image::read(main).ok_or_else(|| format!("{}: not ELF", main.display()))?;
+    let raw = Raw::read(&run(argv, env, dir)?, &main.to_string_lossy(), &image)?;
+    Ok(raw.executed)
+}
+
+/// The file that callgrind writes.
+fn run<S: AsRef<OsStr>>(
+    argv: &[S],
+    env: &[(OsString, OsString)],
+    dir: &Path,
+) -> Result<String, String> {
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let file = scratch.path("callgrind.out");
     let done = Command::new("valgrind")
@@ -72,7 +94,7 @@ pub fn count<S: AsRef<OsStr>>(
         let said = fs::read(scratch.path("stderr")).unwrap_or_default();
         format!("{e} ({}): {}", done.status, String::from_utf8_lossy(&said))
     })?;
-    parse(&String::from_utf8_lossy(&text), Path::new(argv[0].as_ref()))
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// What valgrind adds to the environment of the programs it runs in `dir`.

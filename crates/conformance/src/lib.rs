@@ -11,5 +11,6 @@ pub mod elf;
 pub mod exec;
 pub mod generate;
 pub mod program;
+pub mod settled;
 pub mod signals;
 pub mod stepper;

@@ -18,7 +18,7 @@ use libtest_mimic::{Arguments, Trial};
 use trommel_conformance::counts::{Counts, compare, compare_transfers};
 use trommel_conformance::elf::Image;
 use trommel_conformance::exec::{Job, Scratch, trommel, which};
-use trommel_conformance::{callgrind, program, stepper};
+use trommel_conformance::{callgrind, program, settled, stepper};
 
 /// Programs whose counts are compared: no threads, signals or unwinding, and deterministic.
 const SMALL: [&str; 8] = [
@@ -32,40 +32,10 @@ const SMALL: [&str; 8] = [
     "return_tricks@-O2-static",
 ];
 
-/// Runs this test again with fixed addresses and a small environment, so that loaded values, and
-/// loops over the environment, are the same in every run.
-fn settle() {
-    const SETTLED: &str = "TROMMEL_COUNTS_SETTLED";
-    if std::env::var_os(SETTLED).is_some() {
-        return;
-    }
-    let kept = [
-        "PATH",
-        "HOME",
-        "TMPDIR",
-        "TROMMEL_BIN",
-        "TROMMEL_STRESS",
-        "CARGO_TARGET_DIR",
-        "RUSTUP_HOME",
-        "CARGO_HOME",
-    ];
-    let status = Command::new("setarch")
-        .arg("-R")
-        .arg(std::env::current_exe().expect("own path"))
-        .args(std::env::args_os().skip(1))
-        .env_clear()
-        .envs(kept.iter().filter_map(|k| Some((k, std::env::var_os(k)?))))
-        .envs(steady())
-        .env(SETTLED, "1")
-        .status()
-        .expect("setarch, of util-linux");
-    std::process::exit(status.code().unwrap_or(1));
-}
-
 fn main() {
     // The binary is built, if need be, with the whole environment.
     let _ = trommel();
-    settle();
+    settled::settle();
     let args = Arguments::from_args();
     let mut trials = Vec::new();
     for name in SMALL {
@@ -208,17 +178,6 @@ fn recorded_by(
     Counts::from_report(&String::from_utf8_lossy(&done.stdout), Path::new(&argv[0]))
 }
 
-/// The environment that makes hash seeds and locales the same in every run.
-fn steady() -> Vec<(OsString, OsString)> {
-    [
-        ("PERL_HASH_SEED", "0"),
-        ("PERL_PERTURB_KEYS", "0"),
-        ("LC_ALL", "C"),
-    ]
-    .map(|(k, v)| (k.into(), v.into()))
-    .into()
-}
-
 fn by_stepper(name: &str) -> Result<(), String> {
     let path = build(name)?;
     let expected = stepper::count(&[&path], 20_000_000).map_err(|e| e.to_string())?;
@@ -303,7 +262,7 @@ fn threads_with(
             .filter(|word| !word.is_empty())
             .map(str::to_owned)
             .collect();
-        let mut counts = recorded_to(bin, &argv, mix, steady(), Path::new("/"), code)?;
+        let mut counts = recorded_to(bin, &argv, mix, settled::steady(), Path::new("/"), code)?;
         for list in [&mut counts.branches, &mut counts.jumps, &mut counts.calls] {
             list.retain(|(from, _), _| part.contains(from));
         }
@@ -432,7 +391,7 @@ fn by_callgrind(words: &[&str]) -> Result<(), String> {
     let by_chance = words[0].starts_with("lua") || words[0] == "perl";
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let input = scratch.path("input");
-    fs::write(&input, sample()).map_err(|e| e.to_string())?;
+    fs::write(&input, settled::sample()).map_err(|e| e.to_string())?;
     let program = which(words[0])
         .and_then(|p| fs::canonicalize(p).ok())
         .ok_or("no program")?;
@@ -532,15 +491,4 @@ fn same(expected: &Counts, got: &Counts) -> Result<(), String> {
         eprintln!("{}", compare_transfers(what, a, b)?);
     }
     Ok(())
-}
-
-/// Some text with repetition in it.
-fn sample() -> Vec<u8> {
-    let mut x = 12345_u64;
-    let mut text = Vec::new();
-    while text.len() < 60_000 {
-        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        text.extend_from_slice(format!("line {} of {}\n", x >> 52, x >> 60).as_bytes());
-    }
-    text
 }

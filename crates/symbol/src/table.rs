@@ -102,8 +102,7 @@ impl<'a> SymbolIndex<'a> {
 
     /// The bytes of the functions of a name, as it is in the file or demangled.
     pub(crate) fn ranges_of(&self, name: &str) -> Vec<std::ops::Range<u64>> {
-        let called =
-            |(n, _): &(&[u8], _)| *n == name.as_bytes() || demangle(n) == name;
+        let called = |(n, _): &(&[u8], _)| *n == name.as_bytes() || demangle(n) == name;
         let mut all: Vec<_> = (self.functions().filter(called)).map(|(_, r)| r).collect();
         all.dedup();
         all

@@ -45,7 +45,7 @@ impl Style {
 
 impl Style {
     /// A heading's name.
-    pub(super) fn strong(self, name: &str) -> String {
+    pub(crate) fn strong(self, name: &str) -> String {
         format!("{}{name}{}", self.bold, self.plain)
     }
 }
@@ -403,7 +403,7 @@ fn problems(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
 }
 
 /// `name`, cut in its middle where it is too long.
-fn short(name: &str) -> String {
+pub(crate) fn short(name: &str) -> String {
     let length = name.chars().count();
     if length <= MAX_NAME {
         return name.to_owned();

@@ -4,11 +4,14 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use trommel_code::{Use, usage};
 use trommel_profile::confidence::{Basis, Confidence, Executions, Limits};
 use trommel_profile::sampled::Sampled;
 use trommel_profile::{Module, Profile, Site};
-use trommel_symbol::{Location, Symbols};
+use trommel_symbol::{Code, Location, Symbols};
 use trommel_tuple::{Kind, ModuleId, Place, Tuple};
+
+use crate::shown::shown;
 
 /// A profile and the names of its places.
 pub(crate) struct View<'p> {
@@ -16,6 +19,10 @@ pub(crate) struct View<'p> {
     modules: HashMap<ModuleId, &'p Module>,
     symbols: Symbols<'p>,
     confidence: Confidence,
+    /// Of modules whose values were shown.
+    code: HashMap<ModuleId, Option<Code<'p>>>,
+    /// What values are, by the instructions that load them.
+    uses: HashMap<Place, Option<Use>>,
 }
 
 /// A branch or call with one of its destinations.
@@ -84,6 +91,8 @@ impl<'p> View<'p> {
             modules,
             symbols,
             confidence,
+            code: HashMap::new(),
+            uses: HashMap::new(),
         }
     }
 
@@ -113,23 +122,33 @@ impl<'p> View<'p> {
         let mut all = Vec::new();
         if let Some(data) = self.profile.kinds.get(&kind) {
             for (&at, counts) in &data.counts {
-                let sum = |sum: u64, (_, count): &(u64, u64)| sum.saturating_add(*count);
-                // Of those seen in windows only hot values are known.
-                let sampled = self.profile.windows.as_ref().and_then(|w| w.at(kind, at));
-                let executions = match sampled {
-                    Some(sampled) => (sampled.executions.round() as u64).max(1),
-                    None => counts.iter().fold(0, sum),
-                };
-                all.push(Values {
-                    kind,
-                    at,
-                    executions,
-                    counts,
-                });
+                all.push(self.values_of(kind, at, counts));
             }
         }
         all.sort_unstable_by_key(|v| (Reverse(v.executions), v.at));
         all
+    }
+
+    /// The values of one instruction, if it has any; of branches and calls, where they went.
+    pub(crate) fn values_at(&self, kind: Kind, at: Place) -> Option<Values<'p>> {
+        let counts = self.profile.kinds.get(&kind)?.counts.get(&at)?;
+        Some(self.values_of(kind, at, counts))
+    }
+
+    fn values_of(&self, kind: Kind, at: Place, counts: &'p [(u64, u64)]) -> Values<'p> {
+        let sum = |sum: u64, (_, count): &(u64, u64)| sum.saturating_add(*count);
+        // Of those seen in windows only hot values are known.
+        let sampled = self.profile.windows.as_ref().and_then(|w| w.at(kind, at));
+        let executions = match sampled {
+            Some(sampled) => (sampled.executions.round() as u64).max(1),
+            None => counts.iter().fold(0, sum),
+        };
+        Values {
+            kind,
+            at,
+            executions,
+            counts,
+        }
     }
 
     /// What the limits of counts rest on.
@@ -182,6 +201,11 @@ impl<'p> View<'p> {
         self.symbols.locate(place)
     }
 
+    /// The symbols.
+    pub(crate) const fn symbols(&self) -> &Symbols<'p> {
+        &self.symbols
+    }
+
     /// Why a module has no names.
     pub(crate) fn problem(&self, module: ModuleId) -> Option<&str> {
         self.symbols.problem(module)
@@ -212,6 +236,22 @@ impl<'p> View<'p> {
             (None, 0) => function.to_owned(),
             (None, offset) => format!("{function}+{offset:#x}"),
         })
+    }
+
+    /// A value that was loaded at `place`, in words: as the code there uses it.
+    pub(crate) fn shown(&mut self, place: Place, value: u64) -> String {
+        let used = match self.uses.get(&place) {
+            Some(known) => *known,
+            None => {
+                let symbols = &self.symbols;
+                let module = place.module();
+                let code = (self.code.entry(module)).or_insert_with(|| symbols.code(module).ok());
+                let found = code.as_ref().and_then(|code| usage(code, place.vaddr().0));
+                self.uses.insert(place, found);
+                found
+            }
+        };
+        shown(self, value, used)
     }
 
     /// `file.c:12`, or nothing.

@@ -1,0 +1,219 @@
+//! What a profile has of one module, for the flow of counts through its functions.
+//!
+//! A call comes back unless what is called has no way out: a function of the module without a return or a jump elsewhere, or one of
+//! those of the C, C++ and Rust libraries that are known to have none.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use trommel_code::{Body, Count, Events, FlowControl, Instruction};
+use trommel_profile::confidence::{Basis, Limits};
+use trommel_symbol::Code;
+use trommel_tuple::{Kind, ModuleId, Place, Vaddr};
+
+use crate::report::view::{Transfer, View};
+
+/// Functions that never return, by the names that C, C++ and Rust programs have of them.
+const NEVER_RETURN: [&str; 26] = [
+    "__libc_start_main",
+    "__libc_start_call_main",
+    "exit",
+    "_exit",
+    "_Exit",
+    "quick_exit",
+    "abort",
+    "longjmp",
+    "_longjmp",
+    "siglongjmp",
+    "__longjmp_chk",
+    "pthread_exit",
+    "__assert_fail",
+    "__assert_perror_fail",
+    "__stack_chk_fail",
+    "__fortify_fail",
+    "__chk_fail",
+    "__libc_fatal",
+    "__cxa_throw",
+    "__cxa_rethrow",
+    "__cxa_throw_bad_array_new_length",
+    "__cxa_bad_cast",
+    "__cxa_call_unexpected",
+    "_Unwind_Resume",
+    "std::terminate()",
+    "rust_panic",
+];
+/// The beginnings of names of more of them.
+const NEVER_RETURN_AS: [&str; 5] = [
+    "std::__throw_",
+    "core::panicking::panic",
+    "core::option::unwrap_failed",
+    "core::result::unwrap_failed",
+    "std::process::",
+];
+
+/// The events of a module.
+pub(super) struct OfModule<'v, 'p> {
+    view: &'v mut View<'p>,
+    module: ModuleId,
+    code: &'v Code<'p>,
+    /// Its functions, by start.
+    functions: &'v [Range<u64>],
+    /// Of functions, by start: whether they have a way out.
+    can_leave: HashMap<u64, bool>,
+    /// Recorded transfers of control by their targets in the module.
+    into: BTreeMap<u64, Vec<Transfer>>,
+}
+
+impl<'v, 'p> OfModule<'v, 'p> {
+    pub(super) fn new(
+        view: &'v mut View<'p>,
+        module: ModuleId,
+        code: &'v Code<'p>,
+        functions: &'v [Range<u64>],
+    ) -> Self {
+        let mut into: BTreeMap<u64, Vec<Transfer>> = BTreeMap::new();
+        for kind in [Kind::Edge, Kind::Call] {
+            let there = view.transfers(kind).into_iter();
+            for transfer in there.filter(|t| t.to.module() == module) {
+                into.entry(transfer.to.vaddr().0)
+                    .or_default()
+                    .push(transfer);
+            }
+        }
+        Self {
+            view,
+            module,
+            code,
+            functions,
+            can_leave: HashMap::new(),
+            into,
+        }
+    }
+
+    /// What was recorded to lead to an instruction.
+    pub(super) fn arrivals_at(&self, at: u64) -> &[Transfer] {
+        self.into.get(&at).map_or(&[], |all| all)
+    }
+
+    fn place(&self, at: u64) -> Place {
+        Place::new(self.module, Vaddr(at))
+    }
+
+    fn has(&self, kind: Kind) -> bool {
+        self.view.profile.kinds.contains_key(&kind)
+    }
+
+    fn of_kind(&mut self, kind: Kind, at: u64) -> Option<Count> {
+        let values = self.view.values_at(kind, self.place(at))?;
+        let limits = self.view.executions(&values).map(|e| e.all);
+        Some(Count::of_events(values.executions as f64, limits))
+    }
+
+    /// Whether what is called there may come back.
+    fn returns(&mut self, target: Place) -> bool {
+        let start = target.vaddr().0;
+        let first = self.functions.partition_point(|f| f.start < start);
+        let function = self.functions.get(first).filter(|f| f.start == start);
+        if target.module() == self.module
+            && let Some(range) = function
+        {
+            let (code, range) = (self.code, range.clone());
+            let can = || Body::new(code, &[range], &[]).can_leave();
+            if !*self.can_leave.entry(start).or_insert_with(can) {
+                return false;
+            }
+        }
+        let location = self.view.locate(target);
+        let Some(name) = &location.function else {
+            return true;
+        };
+        let name = name.strip_suffix("@plt").unwrap_or(name);
+        let name = name.split('@').next().unwrap_or(name);
+        !(location.offset == 0
+            && (NEVER_RETURN.contains(&name)
+                || NEVER_RETURN_AS.iter().any(|start| name.starts_with(start))))
+    }
+}
+
+impl Events for OfModule<'_, '_> {
+    fn exact(&self) -> bool {
+        self.view.basis() == Basis::Exact
+    }
+
+    fn sites(&mut self, range: &Range<u64>) -> Vec<u64> {
+        if range.start >= range.end {
+            return Vec::new();
+        }
+        let places = self.place(range.start)..self.place(range.end);
+        let kinds = self.view.profile.kinds.values();
+        let sites = kinds.flat_map(|data| data.counts.range(places.clone()));
+        sites.map(|(place, _)| place.vaddr().0).collect()
+    }
+
+    fn targets(&mut self, range: &Range<u64>) -> Vec<u64> {
+        if range.start >= range.end {
+            return Vec::new();
+        }
+        self.into.range(range.clone()).map(|(at, _)| *at).collect()
+    }
+
+    fn executed(&mut self, at: u64, instruction: &Instruction) -> Option<Count> {
+        let branches = matches!(
+            instruction.flow_control(),
+            FlowControl::ConditionalBranch | FlowControl::IndirectBranch
+        );
+        let calls = instruction.is_call_near() || instruction.is_call_near_indirect();
+        for (kind, is) in [(Kind::Edge, branches), (Kind::Call, calls)] {
+            if is && self.has(kind) {
+                // Where all are recorded and none is there, it was not executed.
+                return (self.of_kind(kind, at)).or(Some(Count::of_events(0.0, None)));
+            }
+        }
+        let others = [Kind::Value, Kind::Type, Kind::Address, Kind::Latency];
+        // Of loaded values some may have been dropped.
+        let whole = self.view.profile.run.dropped == 0;
+        let told = others
+            .into_iter()
+            .filter(|kind| whole || *kind != Kind::Value);
+        told.filter_map(|kind| self.of_kind(kind, at))
+            .max_by(|a, b| a.times.total_cmp(&b.times))
+    }
+
+    fn arrivals(&mut self, at: u64) -> Option<Count> {
+        if !self.has(Kind::Edge) || !self.has(Kind::Call) {
+            return None;
+        }
+        let mut sum = Count::of_events(0.0, None);
+        for transfer in self.into.get(&at).cloned().unwrap_or_default() {
+            let limits: Option<Limits> = self.view.limits(&transfer);
+            sum = sum.plus(Count::of_events(transfer.count as f64, limits));
+        }
+        Some(sum)
+    }
+
+    fn returned(&mut self, at: u64, instruction: &Instruction, executed: Count) -> Count {
+        let targets: Vec<(Place, u64)> = match self.view.values_at(Kind::Call, self.place(at)) {
+            Some(calls) => (calls.counts().iter())
+                .map(|(to, count)| (Place::from_word(*to), *count))
+                .collect(),
+            None if instruction.is_call_near() => {
+                vec![(self.place(instruction.near_branch_target()), 1)]
+            }
+            None => return executed,
+        };
+        let all = targets.iter().map(|(_, count)| *count).sum::<u64>().max(1) as f64;
+        let back: Vec<u64> = (targets.into_iter())
+            .filter(|(to, _)| self.returns(*to))
+            .map(|(_, count)| count)
+            .collect();
+        let share = back.into_iter().sum::<u64>() as f64 / all;
+        Count {
+            times: (executed.times * share).round(),
+            limits: executed.limits.map(|Limits { low, high }| Limits {
+                low: low * share,
+                high: high * share,
+            }),
+            how: executed.how,
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! Which function is meant.
+//!
+//! A name is looked for in the modules of the profile, from the most to the least exact: as it is in the file or demangled; without the
+//! types of its parameters; its last part (`push` of `Vec::push`); its beginning or end. The first of these that there are functions of
+//! decides. Where there are several, those that have events are meant; where these are several, the user is asked.
+//!
+//! What compilers put elsewhere as seldom executed (`f.cold`) is part of its function.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use anyhow::{Result, anyhow, bail};
+use trommel_profile::{Module, Profile};
+use trommel_symbol::{Symbols, demangle};
+use trommel_tuple::{ModuleId, Place, Vaddr};
+
+use crate::output::grouped;
+
+/// Candidates that the user is shown.
+const SHOWN: usize = 12;
+
+/// A function.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Found {
+    pub(super) module: ModuleId,
+    /// Demangled, or the range where nothing has a name.
+    pub(super) name: String,
+    /// Its parts; the first one is where it is entered.
+    pub(super) ranges: Vec<Range<u64>>,
+}
+
+impl Found {
+    /// How many events of all kinds the profile has of it.
+    pub(super) fn events(&self, profile: &Profile) -> u64 {
+        let place = |at| Place::new(self.module, Vaddr(at));
+        let mut sum = 0_u64;
+        for range in self.ranges.iter().filter(|r| r.start < r.end) {
+            for data in profile.kinds.values() {
+                let counts = data.counts.range(place(range.start)..place(range.end));
+                let counts = counts.flat_map(|(_, counts)| counts).map(|(_, n)| *n);
+                sum = counts.fold(sum, u64::saturating_add);
+            }
+        }
+        sum
+    }
+}
+
+/// The function that `wanted` names: a symbol, MODULE:SYMBOL, LO-HI or MODULE:LO-HI.
+pub(super) fn find(profile: &Profile, symbols: &Symbols<'_>, wanted: &str) -> Result<Found> {
+    let (modules, name) = of_module(profile, wanted);
+    if let Some(range) = range(name)? {
+        return by_range(profile, symbols, &modules, range, wanted);
+    }
+    let all = functions(symbols, &modules);
+    // As tools write it: with the version of a symbol, or a part in place of the function.
+    let name = name.split("@@").next().unwrap_or(name);
+    let name = base(name.as_bytes()).map_or(name, |base| &name[..base.len()]);
+    let candidates = named(&all, name);
+    match &candidates[..] {
+        [one] => Ok((*one).clone()),
+        [] => Err(missing(profile, symbols, &modules, &all, wanted)),
+        several => {
+            let seen: Vec<&Found> = (several.iter())
+                .filter(|found| found.events(profile) > 0)
+                .collect();
+            match &seen[..] {
+                [one] => Ok((*one).clone()),
+                [] => Err(ambiguous(profile, several.iter(), wanted)),
+                seen => Err(ambiguous(profile, seen.iter().copied(), wanted)),
+            }
+        }
+    }
+}
+
+/// The modules that are meant, and what is wanted of them.
+fn of_module<'p, 'w>(profile: &'p Profile, wanted: &'w str) -> (Vec<&'p Module>, &'w str) {
+    let all = || profile.modules.iter().filter(|m| m.id != ModuleId::ANON);
+    let colons = wanted.match_indices(':').map(|(at, _)| at);
+    for at in colons {
+        let (module, rest) = (&wanted[..at], &wanted[at + 1..]);
+        if module.ends_with(':') || rest.starts_with(':') {
+            continue;
+        }
+        let is = |m: &&Module| file_name(m) == module || m.path == module.as_bytes();
+        let found: Vec<&Module> = all().filter(is).collect();
+        if !found.is_empty() {
+            return (found, rest);
+        }
+    }
+    (all().collect(), wanted)
+}
+
+pub(super) fn file_name(module: &Module) -> String {
+    let path = String::from_utf8_lossy(&module.path);
+    path.rsplit('/').next().unwrap_or(&path).to_owned()
+}
+
+/// LO-HI in hexadecimal.
+fn range(text: &str) -> Result<Option<Range<u64>>> {
+    let hex = |s: &str| u64::from_str_radix(s.strip_prefix("0x").unwrap_or(s), 16).ok();
+    let ends = text.split_once('-');
+    let Some((Some(low), Some(high))) = ends.map(|(low, high)| (hex(low), hex(high))) else {
+        return Ok(None);
+    };
+    if low >= high {
+        bail!("{text}: the range is empty: {low:#x} is not below {high:#x}");
+    }
+    Ok(Some(low..high))
+}
+
+fn by_range(
+    profile: &Profile,
+    symbols: &Symbols<'_>,
+    modules: &[&Module],
+    range: Range<u64>,
+    wanted: &str,
+) -> Result<Found> {
+    let found: Vec<Found> = (modules.iter())
+        .map(|module| Found {
+            module: module.id,
+            name: format!("{:#x}-{:#x}", range.start, range.end),
+            ranges: vec![range.clone()],
+        })
+        .collect();
+    let seen: Vec<&Found> = found.iter().filter(|f| f.events(profile) > 0).collect();
+    // As in `--only`, addresses are those of the program.
+    let program = profile
+        .command
+        .first()
+        .map(|name| String::from_utf8_lossy(name));
+    let program = program
+        .as_deref()
+        .map(|name| name.rsplit('/').next().unwrap_or(name));
+    let is_program = |f: &&&Found| {
+        let module = modules.iter().find(|m| m.id == f.module);
+        module.is_some_and(|m| Some(&*file_name(m)) == program)
+    };
+    if let Some(found) = seen.iter().find(is_program) {
+        return Ok((*found).clone());
+    }
+    match (&seen[..], &found[..]) {
+        ([one], _) => Ok((*one).clone()),
+        ([], [one]) => Ok(one.clone()),
+        ([], _) => found
+            .into_iter()
+            .find(|f| {
+                symbols
+                    .code(f.module)
+                    .is_ok_and(|c| c.at(range.start).is_some())
+            })
+            .ok_or_else(|| anyhow!("{wanted}: no module of the profile has code there")),
+        _ => Err(ambiguous(profile, seen.into_iter(), wanted)),
+    }
+}
+
+/// All functions of the modules, each once, with its parts.
+fn functions(symbols: &Symbols<'_>, modules: &[&Module]) -> Vec<Named> {
+    let mut all = Vec::new();
+    for module in modules {
+        let mut parts: BTreeMap<Vec<u8>, Vec<Range<u64>>> = BTreeMap::new();
+        let first = all.len();
+        for function in symbols.functions(module.id) {
+            match base(&function.name) {
+                Some(base) => parts.entry(base.to_vec()).or_default().push(function.range),
+                None => all.push(Named {
+                    mangled: function.name,
+                    found: Found {
+                        module: module.id,
+                        name: String::new(),
+                        ranges: vec![function.range],
+                    },
+                }),
+            }
+        }
+        let of_module = &mut all[first..];
+        let mut times: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+        for named in &*of_module {
+            *times.entry(named.mangled.clone()).or_default() += 1;
+        }
+        for named in of_module {
+            // With several functions of one name it is not known whose part it is.
+            if times[&named.mangled] == 1
+                && let Some(cold) = parts.get(&named.mangled)
+            {
+                named.found.ranges.extend(cold.iter().cloned());
+            }
+        }
+    }
+    all
+}
+
+/// A function by one of its names.
+struct Named {
+    mangled: Vec<u8>,
+    found: Found,
+}
+
+/// The name of the function that a part is of.
+fn base(name: &[u8]) -> Option<&[u8]> {
+    let at = name.windows(5).rposition(|w| w == b".cold")?;
+    let rest = &name[at + 5..];
+    let number = rest.strip_prefix(b".").unwrap_or(rest);
+    (at > 0 && number.iter().all(u8::is_ascii_digit)).then(|| &name[..at])
+}
+
+/// The functions that a name means; each once.
+fn named(all: &[Named], name: &str) -> Vec<Found> {
+    // A mangled name has the identifiers of the demangled one in it.
+    let identifier = |c: char| c.is_alphanumeric() || c == '_';
+    let token = name.rsplit(|c| !identifier(c)).find(|t| !t.is_empty());
+    let token = token.unwrap_or_default().as_bytes();
+    let mut best = usize::MAX;
+    let mut found: Vec<Found> = Vec::new();
+    for candidate in all {
+        let mangled = &candidate.mangled;
+        if name.is_empty() || !mangled.windows(token.len().max(1)).any(|w| w == token) {
+            continue;
+        }
+        let plain = demangle(mangled);
+        let Some(rank) = rank(&String::from_utf8_lossy(mangled), &plain, name) else {
+            continue;
+        };
+        if rank < best {
+            found.clear();
+            best = rank;
+        }
+        let same = |f: &Found| {
+            f.module == candidate.found.module && f.ranges[0] == candidate.found.ranges[0]
+        };
+        if rank == best && !found.iter().any(same) {
+            found.push(Found {
+                name: plain,
+                ..candidate.found.clone()
+            });
+        }
+    }
+    found
+}
+
+/// How well a name fits, 0 best.
+fn rank(mangled: &str, plain: &str, wanted: &str) -> Option<usize> {
+    let path = without_parameters(plain);
+    let last = path.rsplit_once("::").is_some_and(|_| {
+        path.strip_suffix(wanted)
+            .is_some_and(|rest| rest.ends_with("::"))
+    });
+    let fits = [
+        mangled == wanted || plain == wanted || mangled.split('@').next() == Some(wanted),
+        path == wanted,
+        last,
+        path.starts_with(wanted) || path.ends_with(wanted) || mangled.starts_with(wanted),
+    ];
+    fits.iter().position(|fits| *fits)
+}
+
+/// A demangled name up to its parameters.
+fn without_parameters(name: &str) -> &str {
+    let parameters = name.match_indices('(').find(|(at, _)| {
+        *at > 0
+            && !name[*at..].starts_with("(anonymous namespace)")
+            && !name[..*at].ends_with("operator")
+    });
+    parameters.map_or(name, |(at, _)| &name[..at])
+}
+
+/// As one would type it to mean this one.
+fn typed(profile: &Profile, found: &Found, several_of_name: bool) -> String {
+    let module = profile.modules.iter().find(|m| m.id == found.module);
+    let module = module.map_or_else(String::new, file_name);
+    match several_of_name {
+        true => {
+            let Range { start, end } = found.ranges[0];
+            format!("{module}:{start:#x}-{end:#x}")
+        }
+        false => format!("{module}:{}", found.name),
+    }
+}
+
+fn ambiguous<'f>(
+    profile: &Profile,
+    found: impl Iterator<Item = &'f Found>,
+    wanted: &str,
+) -> anyhow::Error {
+    let mut all: Vec<(u64, &Found)> = found.map(|f| (f.events(profile), f)).collect();
+    all.sort_by_key(|(events, f)| (std::cmp::Reverse(*events), f.module.0, f.ranges[0].start));
+    let lines = all.iter().take(SHOWN).map(|(events, f)| {
+        let same = |other: &&(u64, &Found)| other.1.module == f.module && other.1.name == f.name;
+        let several = all.iter().filter(same).count() > 1;
+        let also = if several {
+            format!("  {}", f.name)
+        } else {
+            String::new()
+        };
+        format!(
+            "\n  {}{also}  ({} events)",
+            typed(profile, f, several),
+            grouped(*events)
+        )
+    });
+    let lines: String = lines.collect();
+    let more = match all.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        n => format!("\n  and {n} more"),
+    };
+    anyhow!("{wanted}: several functions are meant; name one of them:{lines}{more}")
+}
+
+fn missing(
+    profile: &Profile,
+    symbols: &Symbols<'_>,
+    modules: &[&Module],
+    all: &[Named],
+    wanted: &str,
+) -> anyhow::Error {
+    let mut near: Vec<(usize, bool, String)> = Vec::new();
+    for named in all {
+        let plain = demangle(&named.mangled);
+        let path = without_parameters(&plain);
+        let last = path.rsplit("::").next().unwrap_or(path);
+        let distance = distance(last, wanted).min(distance(path, wanted));
+        if distance <= 1 + wanted.len() / 3 {
+            let unseen = named.found.events(profile) == 0;
+            near.push((distance, unseen, plain));
+        }
+    }
+    near.sort_by_key(|(distance, unseen, name)| (*unseen, *distance, name.clone()));
+    near.dedup();
+    let near: Vec<&str> = near.iter().take(5).map(|(_, _, name)| &**name).collect();
+    let near = match &near[..] {
+        [] => "; `trommel report` names those with events, and LO-HI (addresses in hexadecimal) needs no name".to_owned(),
+        near => format!("; near it: {}", near.join(", ")),
+    };
+    let problems = modules.iter().filter_map(|m| symbols.problem(m.id));
+    let problems: String = problems
+        .filter(|p| *p != "no file")
+        .map(|p| format!("\n  no names: {p}"))
+        .collect();
+    anyhow!("{wanted}: no function of this name in the modules of the profile{near}{problems}")
+}
+
+/// Characters to change, add or remove (Levenshtein), of names that are not long.
+fn distance(a: &str, b: &str) -> usize {
+    const LONG: usize = 64;
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    if a.len().abs_diff(b.len()) > LONG / 4 || a.len() > LONG || b.len() > LONG {
+        return usize::MAX;
+    }
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut corner = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let least = row[j].min(row[j + 1]) + 1;
+            let above = std::mem::replace(&mut row[j + 1], least.min(corner + usize::from(x != y)));
+            corner = above;
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn function(mangled: &str, start: u64) -> Named {
+        Named {
+            mangled: mangled.into(),
+            found: Found {
+                module: ModuleId(1),
+                name: String::new(),
+                ranges: vec![start..start + 1],
+            },
+        }
+    }
+
+    #[test]
+    fn the_most_exact_fit_is_meant() {
+        let all = [
+            function("push", 1),
+            function("_ZN5stack4pushEi", 2),
+            function("_ZN5queue4pushEi", 3),
+            function("push_back", 4),
+            function("__push", 1),
+        ];
+        let starts = |name| -> Vec<u64> {
+            let found = named(&all, name);
+            found.iter().map(|f| f.ranges[0].start).collect()
+        };
+        assert_eq!(starts("push"), [1]);
+        assert_eq!(starts("stack::push"), [2]);
+        assert_eq!(starts("queue::push(int)"), [3]);
+        assert_eq!(starts("_ZN5queue4pushEi"), [3]);
+        assert_eq!(starts("push_b"), [4]);
+        assert_eq!(starts("ack"), [4]);
+        assert_eq!(starts("pop"), []);
+        let all = &all[1..4];
+        assert_eq!(named(all, "push").len(), 2);
+    }
+
+    #[test]
+    fn parts_belong_to_their_function() {
+        assert_eq!(base(b"f.cold"), Some(&b"f"[..]));
+        assert_eq!(base(b"f.part.0.cold.12"), Some(&b"f.part.0"[..]));
+        for other in ["f", ".cold", "f.colder", "f.cold.x"] {
+            assert_eq!(base(other.as_bytes()), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn ranges_are_hexadecimal() {
+        assert_eq!(range("0x10-20").expect("good"), Some(0x10..0x20));
+        assert_eq!(range("main").expect("good"), None);
+        assert_eq!(range("big-endian").expect("good"), None);
+        assert!(range("20-20").is_err());
+    }
+
+    #[test]
+    fn distances_count_changes() {
+        assert_eq!(distance("main", "main"), 0);
+        assert_eq!(distance("lookup", "lokup"), 1);
+        assert_eq!(distance("abc", "xbcd"), 2);
+        assert_eq!(distance("", "ab"), 2);
+    }
+}

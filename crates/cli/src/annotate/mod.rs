@@ -1,0 +1,361 @@
+//! `trommel annotate`: a function instruction by instruction, with all that a profile has of each.
+//!
+//! In the manner of `dcpilist` (seed 003, section 2.4): frequency, share, source line and instruction, then what is known of it: where
+//! a branch went, what was called, which values a load loaded, how long it took, which stores were in its way. Frequencies are
+//! of the events that an instruction has, or follow from those around it ([`trommel_code::Flow`]).
+
+mod events;
+mod find;
+mod json;
+mod source;
+mod text;
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, anyhow, bail};
+use trommel_code::{Count, Flow, FlowControl, Instruction, Text};
+use trommel_profile::confidence::{Confidence, Limits};
+use trommel_profile::memory::{Conflict, Levels, Pair};
+use trommel_profile::sampled::Windows;
+use trommel_profile::{Module, Profile};
+use trommel_symbol::{Files, Symbols};
+use trommel_tuple::{Kind, Place, Vaddr};
+
+use crate::args::AnnotateArgs;
+use crate::latency;
+use crate::output;
+use crate::report::processes;
+use crate::report::text::Style;
+use crate::report::view::{Values, View};
+use events::OfModule;
+use find::Found;
+
+/// Values of an instruction that people are shown unless they ask for more.
+const DEFAULT_TOP: usize = 3;
+
+/// A part of an instruction's executions.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Part {
+    count: u64,
+    /// 0 to 1.
+    share: f64,
+    /// Of the share, where it is an estimate of which something is known.
+    limits: Option<Limits>,
+}
+
+/// A pair that an instruction is one of.
+struct InTheWay {
+    pair: Pair,
+    /// Of the load's executions.
+    part: Part,
+}
+
+/// An instruction with what is known of it.
+struct Line {
+    at: Place,
+    instruction: Instruction,
+    text: String,
+    count: Option<Count>,
+    /// Of the instructions that the function executed, 0 to 1.
+    share: f64,
+    /// How often a conditional branch was taken.
+    taken: Option<Part>,
+    /// Where an indirect jump or a call went, most often first.
+    targets: Vec<(Place, Part)>,
+    /// What a load loaded, and in words.
+    values: Vec<(u64, String, Part)>,
+    /// How many values there were.
+    distinct: usize,
+    /// Receivers' method tables of a call.
+    types: Vec<(u64, String, Part)>,
+    latency: Option<Latency>,
+    conflicts: Vec<InTheWay>,
+}
+
+/// How long a load took.
+struct Latency {
+    /// Cycles.
+    median: u64,
+    /// By level, nearest first.
+    levels: Vec<(&'static str, Part)>,
+}
+
+/// A function with what is known of it.
+struct Annotated<'p> {
+    found: Found,
+    module: &'p Module,
+    ranges: Vec<Range<u64>>,
+    lines: Vec<Line>,
+    /// Instructions executed, of those whose count is known.
+    executed: f64,
+    /// How often it was entered at its first instruction.
+    entered: Option<Count>,
+    /// From where it was called, most often first.
+    callers: Vec<(Place, u64)>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &AnnotateArgs) -> Result<ExitCode> {
+    let (file, wanted) = match &args.what[..] {
+        [file, wanted] => (PathBuf::from(file), wanted),
+        [wanted] => (PathBuf::from(trommel_store::DEFAULT_FILE), wanted),
+        _ => bail!("name a function: trommel annotate [FILE] FUNCTION"),
+    };
+    let wanted = named(wanted)?;
+    let profiles = trommel_store::read(&file)?;
+    let Some((profile, rows)) = processes::merge(profiles) else {
+        bail!("{}: holds no process", file.display());
+    };
+    let confidence = Confidence::of_processes(&profile, rows.len());
+    let files = Files::new();
+    let symbols = Symbols::new(&files, &profile.modules);
+    let mut view = View::new(&profile, symbols, confidence);
+    let found = find::find(&profile, view.symbols(), wanted)?;
+    if found.events(&profile) == 0 {
+        bail!("{}", nothing(&profile, &file, &found));
+    }
+    let top = match (args.top, args.json) {
+        (Some(0), _) | (None, true) => usize::MAX,
+        (Some(n), _) => n,
+        (None, false) => DEFAULT_TOP,
+    };
+    let function = annotate(&mut view, found, top)?;
+    let mut out = output::stdout();
+    if args.json {
+        json::write(&mut out, &mut view, &function)?;
+    } else {
+        let terminal = io::stdout().is_terminal();
+        let width = terminal.then(terminal_size::terminal_size).flatten();
+        let width = width.map_or(usize::MAX, |(width, _)| width.0.into());
+        let style = Style::new(output::colours(&io::stdout()));
+        text::write(&mut out, &mut view, &function, style, width)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn named(wanted: &OsString) -> Result<&str> {
+    let text = wanted.to_str().filter(|text| !text.is_empty());
+    text.ok_or_else(|| anyhow!("{wanted:?}: not a function's name; names are UTF-8"))
+}
+
+/// Why there is nothing to show, and what to do.
+fn nothing(profile: &Profile, file: &std::path::Path, found: &Found) -> String {
+    let command = output::command_line(&profile.command);
+    let only = output::command_line(&[found.name.clone().into_bytes()]);
+    format!(
+        "{}: holds no events of {}: it was not executed, or {}; record it with `trommel record --only {only} -- {command}`",
+        file.display(),
+        found.name,
+        match profile.windows {
+            Some(_) => "no window met it",
+            None => "not recorded",
+        },
+    )
+}
+
+fn annotate<'p>(view: &mut View<'p>, found: Found, top: usize) -> Result<Annotated<'p>> {
+    let profile = view.profile;
+    let module = profile.modules.iter().find(|m| m.id == found.module);
+    let module = module.ok_or_else(|| anyhow!("{}: in no module", found.name))?;
+    let code = view.symbols().code(found.module).map_err(|why| {
+        let id: String = module.build_id.iter().map(|b| format!("{b:02x}")).collect();
+        let id = match &id[..] {
+            "" => String::new(),
+            id => format!(" (build id {id})"),
+        };
+        anyhow!(
+            "{}: {why}; its instructions are in the file that was recorded{id}: put that back, or record again",
+            found.name
+        )
+    })?;
+    let functions = view.symbols().functions(found.module).into_iter();
+    let mut functions: Vec<Range<u64>> = functions.map(|f| f.range).collect();
+    functions.sort_unstable_by_key(|r| (r.start, r.end));
+    functions.dedup();
+    let mut events = OfModule::new(view, found.module, &code, &functions);
+    let flow = Flow::new(&code, &functions, &found.ranges, &mut events);
+    let entry = found.ranges.first().map_or(0, |r| r.start);
+    let callers = events
+        .arrivals_at(entry)
+        .iter()
+        .map(|t| (t.from, t.count))
+        .collect();
+    let body = &flow.body;
+    if body.lines().is_empty() {
+        let name = &found.name;
+        bail!(
+            "{name}: no code at these addresses of {}",
+            find::file_name(module)
+        );
+    }
+    let entered = body.index(entry).and_then(|n| flow.count(n));
+    let counted = (0..body.lines().len()).filter_map(|n| flow.count(n));
+    let executed: f64 = counted.map(|count| count.times).sum();
+    let mut writer = Text::new();
+    let mut lines = Vec::with_capacity(body.lines().len());
+    for (n, line) in body.lines().iter().enumerate() {
+        let at = Place::new(found.module, Vaddr(line.at));
+        let inside = |to| body.contains(to);
+        let text = writer.write(&line.instruction, &mut |address| {
+            let place = Place::new(found.module, Vaddr(address));
+            let known = view.locate(place).function.is_some();
+            (known && !inside(address)).then(|| view.name(place))
+        });
+        let count = flow.count(n);
+        let times = count.map_or(0.0, |count| count.times);
+        let mut line = Line {
+            at,
+            instruction: line.instruction,
+            text,
+            count,
+            share: times / executed.max(1.0),
+            taken: None,
+            targets: Vec::new(),
+            values: Vec::new(),
+            distinct: 0,
+            types: Vec::new(),
+            latency: None,
+            conflicts: Vec::new(),
+        };
+        control(view, &mut line, top);
+        values(view, &mut line, top);
+        memory(view, &mut line, top);
+        lines.push(line);
+    }
+    Ok(Annotated {
+        ranges: body.ranges().to_vec(),
+        found,
+        module,
+        lines,
+        executed,
+        entered,
+        callers,
+    })
+}
+
+/// The most frequent values of an instruction, each with its part.
+fn parts(view: &mut View<'_>, all: &Values<'_>, top: usize) -> Vec<(u64, Part)> {
+    let limits = view.executions(all);
+    let part = |(value, count): (u64, u64)| {
+        let share = (count as f64 / all.executions.max(1) as f64).min(1.0);
+        let limits = limits.as_ref().map(|l| l.share(all.position(value), count));
+        (
+            value,
+            Part {
+                count,
+                share,
+                limits,
+            },
+        )
+    };
+    all.top(top).into_iter().map(part).collect()
+}
+
+/// Where control went.
+fn control(view: &mut View<'_>, line: &mut Line, top: usize) {
+    let flow = line.instruction.flow_control();
+    let kind = match flow {
+        FlowControl::ConditionalBranch | FlowControl::IndirectBranch => Kind::Edge,
+        _ => Kind::Call,
+    };
+    let Some(all) = view.values_at(kind, line.at) else {
+        return;
+    };
+    if flow == FlowControl::ConditionalBranch {
+        let target = line.instruction.near_branch_target();
+        let taken = Place::new(line.at.module(), Vaddr(target)).word();
+        let ways = parts(view, &all, usize::MAX);
+        let none = Part {
+            count: 0,
+            share: 0.0,
+            limits: None,
+        };
+        let found = ways.iter().find(|(to, _)| *to == taken);
+        line.taken = Some(found.map_or(none, |(_, part)| *part));
+        return;
+    }
+    let targets = parts(view, &all, top).into_iter();
+    line.targets = targets
+        .map(|(to, part)| (Place::from_word(to), part))
+        .collect();
+}
+
+/// What was loaded.
+fn values(view: &mut View<'_>, line: &mut Line, top: usize) {
+    if let Some(all) = view.values_at(Kind::Value, line.at) {
+        line.distinct = all.distinct();
+        for (value, part) in parts(view, &all, top) {
+            let words = view.shown(line.at, value);
+            line.values.push((value, words, part));
+        }
+    }
+    if let Some(all) = view.values_at(Kind::Type, line.at) {
+        for (value, part) in parts(view, &all, top) {
+            let name = view.name_of_address(value);
+            let name = name.unwrap_or_else(|| format!("{value:#x}"));
+            line.types.push((value, name, part));
+        }
+    }
+}
+
+/// How long it took, and what was in its way.
+fn memory(view: &View<'_>, line: &mut Line, top: usize) {
+    let Some(windows) = &view.profile.windows else {
+        return;
+    };
+    if let (Some(levels), Some(all)) = (&windows.levels, view.values_at(Kind::Latency, line.at)) {
+        line.latency = Some(latency_of(view, &all, levels));
+    }
+    let is = |(pair, _): &(&Pair, _)| pair.load == line.at || pair.store == line.at;
+    let mut pairs: Vec<InTheWay> = (windows.pairs.iter().filter(is))
+        .map(|(pair, sampled)| InTheWay {
+            pair: *pair,
+            part: of_load(windows, pair, sampled),
+        })
+        .collect();
+    pairs.sort_by_key(|found| std::cmp::Reverse(found.part.count));
+    pairs.truncate(top);
+    line.conflicts = pairs;
+}
+
+fn latency_of(view: &View<'_>, all: &Values<'_>, levels: &Levels) -> Latency {
+    let load = latency::load(view, *all, levels);
+    let names = levels.levels.iter().map(|level| level.cache.name());
+    let parts = load.shares.iter().map(|(share, limits)| Part {
+        count: (share * all.executions as f64).round() as u64,
+        share: *share,
+        limits: Some(*limits),
+    });
+    Latency {
+        median: load.median,
+        levels: names.zip(parts).collect(),
+    }
+}
+
+/// How often a pair was in each other's way, and the part of the load's executions that this is.
+fn of_load(windows: &Windows, pair: &Pair, sampled: &trommel_profile::sampled::Sampled) -> Part {
+    let load = windows.at(Kind::Address, pair.load);
+    let executions = load.map_or(sampled.executions, |load| load.executions);
+    let share = (sampled.executions / executions.max(1.0)).min(1.0);
+    Part {
+        count: sampled.executions.round() as u64,
+        share,
+        limits: Some(load.unwrap_or(sampled).share(share)),
+    }
+}
+
+/// In words, of which the other instruction of the pair is the object.
+fn conflict_in_words(conflict: Conflict, is_load: bool) -> &'static str {
+    match (conflict, is_load) {
+        (Conflict::Size, true) => "needs more than what was stored by",
+        (Conflict::Order, true) => "waits for the address of",
+        (Conflict::Synonym, true) => "looks like what was stored by",
+        (Conflict::Size, false) => "stores a part of what is loaded by",
+        (Conflict::Order, false) => "has its address late for",
+        (Conflict::Synonym, false) => "looks like what is loaded by",
+    }
+}

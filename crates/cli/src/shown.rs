@@ -1,0 +1,118 @@
+//! Values in words: as code uses them, and where nothing tells that, by what they look like.
+
+use trommel_code::Use;
+
+use crate::report::view::View;
+
+/// A value that was loaded as `used` says.
+pub(crate) fn shown(view: &mut View<'_>, value: u64, used: Option<Use>) -> String {
+    match used {
+        Some(Use::Integer { bytes, signed }) => integer(value, bytes, signed),
+        Some(Use::Character) => character(value),
+        Some(Use::Float32) => format!("{:?}", f32::from_bits(value as u32)),
+        Some(Use::Float64) => format!("{:?}", f64::from_bits(value)),
+        Some(Use::Float32s) => format!(
+            "({:?}, {:?})",
+            f32::from_bits(value as u32),
+            f32::from_bits((value >> 32) as u32)
+        ),
+        Some(Use::Pointer) => match view.name_of_address(value) {
+            Some(name) => format!("{value:#x} <{name}>"),
+            None => format!("{value:#x}"),
+        },
+        Some(Use::Unknown { bytes: 8 }) | None => by_looks(view, value),
+        Some(Use::Unknown { bytes }) => match as_text(value) {
+            Some(text) => format!("{value:#x} {text:?}"),
+            None => integer(
+                value,
+                bytes,
+                value >> (8 * u32::from(bytes).clamp(1, 8) - 4) == 0xf,
+            ),
+        },
+    }
+}
+
+/// A number; small ones in decimal alone.
+fn integer(value: u64, bytes: u8, signed: bool) -> String {
+    let free = 64 - 8 * u32::from(bytes.clamp(1, 8));
+    let value = value << free >> free;
+    let number = match signed {
+        true => i128::from((value << free) as i64 >> free),
+        false => i128::from(value),
+    };
+    match number {
+        -9..=9 => number.to_string(),
+        _ => format!("{value:#x} {number}"),
+    }
+}
+
+fn character(value: u64) -> String {
+    match value as u8 {
+        byte @ (b' '..=b'~' | b'\t' | b'\n' | b'\r') => format!("{byte:#x} {:?}", char::from(byte)),
+        byte @ 0..=9 => byte.to_string(),
+        byte => format!("{byte:#x} {byte}"),
+    }
+}
+
+/// An address with a name, text, or a number.
+fn by_looks(view: &mut View<'_>, value: u64) -> String {
+    if let Some(name) = view.name_of_address(value) {
+        return format!("{value:#x} <{name}>");
+    }
+    if let Some(text) = as_text(value) {
+        return format!("{value:#x} {text:?}");
+    }
+    let float = f64::from_bits(value);
+    let plausible = float.is_finite() && (1e-6..1e9).contains(&float.abs());
+    match value {
+        // What is not a small number nor an address that programs have is one.
+        _ if plausible && value >> 52 != 0 && value >> 48 != 0xffff => {
+            format!("{value:#x} {float}")
+        }
+        0..=0xffff_ffff => integer(value, 8, false),
+        _ => match value as i64 {
+            -0x8000_0000..0 => integer(value, 8, true),
+            _ => format!("{value:#x}"),
+        },
+    }
+}
+
+/// The bytes of a value that are printable up to the end or a zero, if there are four or more.
+fn as_text(value: u64) -> Option<String> {
+    const FEW: usize = 4;
+    let bytes = value.to_le_bytes();
+    let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+    let rest = bytes.get(end..).unwrap_or_default();
+    let printable = |b: &u8| b.is_ascii_graphic() || *b == b' ';
+    let is = end >= FEW && bytes[..end].iter().all(printable) && rest.iter().all(|b| *b == 0);
+    is.then(|| String::from_utf8_lossy(&bytes[..end]).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_told_from_numbers() {
+        assert_eq!(
+            as_text(u64::from_le_bytes(*b"select\0\0")).as_deref(),
+            Some("select")
+        );
+        assert_eq!(as_text(u64::from_le_bytes(*b"ab\0\0\0\0\0\0")), None);
+        assert_eq!(as_text(u64::from_le_bytes(*b"abcd\0x\0\0")), None);
+        assert_eq!(as_text(0), None);
+    }
+
+    #[test]
+    fn numbers_have_the_width_of_their_load() {
+        assert_eq!(integer(0xffff_fffe, 4, true), "-2");
+        assert_eq!(integer(0xffff_fffe, 4, false), "0xfffffffe 4294967294");
+        assert_eq!(integer(0xff9c, 2, true), "0xff9c -100");
+        assert_eq!(integer(u64::MAX, 8, true), "-1");
+        assert_eq!(integer(7, 8, false), "7");
+        assert_eq!(integer(300, 1, false), "0x2c 44");
+        assert_eq!(character(0x41), "0x41 'A'");
+        assert_eq!(character(10), r"0xa '\n'");
+        assert_eq!(character(0x80), "0x80 128");
+    }
+}
