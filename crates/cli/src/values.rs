@@ -87,6 +87,11 @@ pub(crate) fn run(args: &ValuesArgs) -> Result<ExitCode> {
     } else {
         let style = Style::new(output::colours(&io::stdout()));
         text(&mut out, &mut view, &found, executions, top, style)?;
+        let hot = found.iter().map(|candidate| candidate.values.at);
+        if let Some(command) = view.next(&args.file, hot) {
+            writeln!(out, "# next: {}", output::printable(&command))?;
+        }
+        out.flush()?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -169,8 +174,7 @@ fn text(
         ]);
     }
     table.write(out, style)?;
-    more(out, found.len(), top)?;
-    out.flush()
+    more(out, found.len(), top)
 }
 
 /// In three digits.

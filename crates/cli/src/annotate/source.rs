@@ -30,7 +30,7 @@ impl Sources {
     }
 
     /// The text of a line, counted from 1.
-    pub(super) fn line(&mut self, file: &str, line: u32) -> Option<&str> {
+    pub(super) fn line(&mut self, file: &str, line: u32) -> Option<String> {
         if !self.files.contains_key(file) {
             let lines = read(Path::new(file));
             if lines.is_some() && modified(Path::new(file)) > self.made && self.made.is_some() {
@@ -40,7 +40,7 @@ impl Sources {
         }
         let lines = self.files.get(file)?.as_ref()?;
         let number = usize::try_from(line).ok()?.checked_sub(1)?;
-        lines.get(number).map(|text| text.trim())
+        lines.get(number).map(|text| text.trim().replace('\t', " "))
     }
 
     /// Files that were changed since the program was made.

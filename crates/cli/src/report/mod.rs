@@ -70,7 +70,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
         json::write(&mut out, &mut view, &rows, top)?;
     } else {
         let style = text::Style::new(output::colours(&std::io::stdout()));
-        text::write(&mut out, &mut view, &rows, top, style)?;
+        text::write(&mut out, &mut view, &rows, top, style, &args.file)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -4,6 +4,7 @@
 //! each entry; header lines start with `#`, so that `grep -v '^#'` leaves the data.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use trommel_compress::{Level, Sampler, Spec};
 use trommel_profile::confidence::{LEVEL, Limits};
@@ -57,6 +58,7 @@ pub(super) fn write(
     rows: &[Row],
     top: usize,
     style: Style,
+    file: &Path,
 ) -> io::Result<()> {
     header(out, view.profile, style)?;
     if view.has_limits() {
@@ -87,7 +89,20 @@ pub(super) fn write(
         queries::write(out, view, top, style)?;
     }
     problems(out, view)?;
+    next(out, view, file)?;
     out.flush()
+}
+
+/// How to look at the function of the hottest instruction.
+fn next(out: &mut impl Write, view: &mut View<'_>, file: &Path) -> io::Result<()> {
+    let Some(kind) = view.profile.kinds.keys().copied().next() else {
+        return Ok(());
+    };
+    let all = view.values(kind);
+    match view.next(file, all.iter().map(|values| values.at)) {
+        Some(command) => writeln!(out, "\n# next        {}", printable(&command)),
+        None => Ok(()),
+    }
 }
 
 fn header(out: &mut impl Write, profile: &Profile, style: Style) -> io::Result<()> {
@@ -362,6 +377,10 @@ pub(super) fn value_row(
         });
         match view.name_of_address(value).filter(|_| named) {
             Some(name) => format!("{} {share:.1}%{doubt}", short(&name)),
+            None if entry.kind() == Kind::Value => {
+                let words = view.shown(entry.at, value);
+                format!("{} {share:.1}%{doubt}", short(&words))
+            }
             None => format!("{value:#x} {share:.1}%{doubt}"),
         }
     });

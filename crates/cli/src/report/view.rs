@@ -2,6 +2,8 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::rc::Rc;
 
 use trommel_code::{Use, usage};
@@ -11,6 +13,7 @@ use trommel_profile::{Module, Profile, Site};
 use trommel_symbol::{Code, Location, Symbols};
 use trommel_tuple::{Kind, ModuleId, Place, Tuple};
 
+use crate::output::command_line;
 use crate::shown::shown;
 
 /// A profile and the names of its places.
@@ -45,6 +48,11 @@ pub(crate) struct Values<'p> {
 }
 
 impl Values<'_> {
+    /// Of which events they are.
+    pub(crate) const fn kind(&self) -> Kind {
+        self.kind
+    }
+
     /// How many values there were.
     pub(crate) fn distinct(&self) -> usize {
         self.counts.len()
@@ -204,6 +212,32 @@ impl<'p> View<'p> {
     /// The symbols.
     pub(crate) const fn symbols(&self) -> &Symbols<'p> {
         &self.symbols
+    }
+
+    /// How to see the code around the first of these places that a function's name is known of.
+    pub(crate) fn next(
+        &mut self,
+        file: &Path,
+        places: impl Iterator<Item = Place>,
+    ) -> Option<String> {
+        /// Further ones are not hot.
+        const MOST: usize = 20;
+        let name = places.take(MOST).find_map(|place| {
+            let location = self.locate(place);
+            let name = location.function.as_deref()?;
+            let stub = name.ends_with("@plt") || self.profile_has_no_file(place);
+            (!stub).then(|| name.to_owned())
+        })?;
+        let file = (file != Path::new(trommel_store::DEFAULT_FILE)).then_some(file);
+        let file = file.map(|file| file.as_os_str().as_bytes().to_vec());
+        let words = ["trommel", "annotate"].map(|word| word.as_bytes().to_vec());
+        let words = words.into_iter().chain(file).chain([name.into_bytes()]);
+        Some(command_line(&words.collect::<Vec<_>>()))
+    }
+
+    fn profile_has_no_file(&self, place: Place) -> bool {
+        let module = self.modules.get(&place.module());
+        module.is_none_or(|module| module.path.first() != Some(&b'/'))
     }
 
     /// Why a module has no names.
