@@ -20,8 +20,9 @@ pub(crate) fn shown(view: &mut View<'_>, value: u64, used: Option<Use>) -> Strin
             Some(name) => format!("{value:#x} <{name}>"),
             None => format!("{value:#x}"),
         },
-        Some(Use::Unknown { bytes: 8 }) | None => by_looks(view, value),
-        Some(Use::Unknown { bytes }) => match as_text(value) {
+        None => by_looks(view, value, true),
+        Some(Use::Unknown { bytes: 8, general }) => by_looks(view, value, !general),
+        Some(Use::Unknown { bytes, .. }) => match as_text(value) {
             Some(text) => format!("{value:#x} {text:?}"),
             None => integer(
                 value,
@@ -54,8 +55,8 @@ fn character(value: u64) -> String {
     }
 }
 
-/// An address with a name, text, or a number.
-fn by_looks(view: &mut View<'_>, value: u64) -> String {
+/// An address with a name, text, or a number; `floats`: it may be a floating-point number.
+fn by_looks(view: &mut View<'_>, value: u64, floats: bool) -> String {
     if let Some(name) = view.name_of_address(value) {
         return format!("{value:#x} <{name}>");
     }
@@ -63,7 +64,7 @@ fn by_looks(view: &mut View<'_>, value: u64) -> String {
         return format!("{value:#x} {text:?}");
     }
     let float = f64::from_bits(value);
-    let plausible = float.is_finite() && (1e-6..1e9).contains(&float.abs());
+    let plausible = floats && float.is_finite() && (1e-6..1e9).contains(&float.abs());
     match value {
         // What is not a small number nor an address that programs have is one.
         _ if plausible && value >> 52 != 0 && value >> 48 != 0xffff => {

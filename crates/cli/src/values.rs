@@ -135,7 +135,7 @@ fn text(
     if let Some(data) = &view.profile.windows {
         windows::heading(out, data)?;
     }
-    let sum: f64 = found.iter().map(|c| c.saved).sum();
+    let sum = found.iter().fold(0.0, |sum, c| sum + c.saved);
     writeln!(
         out,
         "# Loads worth specialising: {} of them, {} cycles to save; {} loads executed",

@@ -193,6 +193,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// A function in one piece.
+    fn whole(range: Range<u64>) -> Vec<Range<u64>> {
+        vec![range]
+    }
+
     fn at(body: &Body) -> Vec<u64> {
         body.lines().iter().map(|line| line.at).collect()
     }
@@ -202,7 +207,7 @@ mod tests {
         // je +1; lock inc dword [rdi]; ret
         let bytes = [0x74, 0x01, 0xf0, 0xff, 0x07, 0xc3];
         let code = Code::new(vec![(0x10, &bytes)]);
-        let body = Body::new(&code, &[0x10..0x16], &[]);
+        let body = Body::new(&code, &whole(0x10..0x16), &[]);
         assert_eq!(at(&body), [0x10, 0x12, 0x13, 0x15]);
         assert_eq!(body.lines()[1].end(), body.lines()[2].end());
     }
@@ -213,15 +218,15 @@ mod tests {
         let bytes = [0xff, 0xe0, 0x48, 0x90, 0xc3];
         let code = Code::new(vec![(0, &bytes)]);
         // With nothing known, the prefix belongs to the nop.
-        assert_eq!(at(&Body::new(&code, &[0..5], &[])), [0, 2, 4]);
-        assert_eq!(at(&Body::new(&code, &[0..5], &[3])), [0, 2, 3, 4]);
+        assert_eq!(at(&Body::new(&code, &whole(0..5), &[])), [0, 2, 4]);
+        assert_eq!(at(&Body::new(&code, &whole(0..5), &[3])), [0, 2, 3, 4]);
     }
 
     #[test]
     fn a_function_without_a_way_out_is_told() {
         let leaves = |bytes: &[u8]| {
             let code = Code::new(vec![(0x10, bytes)]);
-            Body::new(&code, &[0x10..0x10 + bytes.len() as u64], &[]).can_leave()
+            Body::new(&code, &whole(0x10..0x10 + bytes.len() as u64), &[]).can_leave()
         };
         // call; / jmp itself / ret / jmp away / nop
         assert!(!leaves(&[0xe8, 0, 0, 0, 0]));
@@ -239,7 +244,7 @@ mod tests {
             end in 0_u64..300,
         ) {
             let code = Code::new(vec![(0, &bytes)]);
-            let body = Body::new(&code, std::slice::from_ref(&(0..end)), &places);
+            let body = Body::new(&code, &whole(0..end), &places);
             let end = end.min(bytes.len() as u64);
             let mut covered = vec![false; bytes.len()];
             for line in body.lines() {

@@ -43,6 +43,8 @@ pub enum Use {
     Unknown {
         /// 1 to 8; 8 also of more.
         bytes: u8,
+        /// It was loaded into a general register: no floating-point number, then, but where it is copied.
+        general: bool,
     },
 }
 
@@ -84,9 +86,9 @@ pub fn usage(code: &Code<'_>, at: u64) -> Option<Use> {
         }
         next = decoder.decode();
     }
-    Some(match (width, is_plain_load(&load)) {
-        (4 | 8, true) if value.packed => Use::Unknown { bytes: 8 },
-        (bytes, _) => Use::Unknown { bytes },
+    Some(Use::Unknown {
+        bytes: width,
+        general: destination(&load)?.is_gpr(),
     })
 }
 
@@ -95,10 +97,6 @@ fn goes_on(instruction: &Instruction) -> bool {
         instruction.flow_control(),
         FlowControl::Next | FlowControl::ConditionalBranch
     ) && !instruction.is_invalid()
-}
-
-fn is_plain_load(load: &Instruction) -> bool {
-    load.mnemonic() == Mnemonic::Mov
 }
 
 /// What the load alone tells.
@@ -407,14 +405,26 @@ mod tests {
             // mov rax,[rdi]; mov rax,[rsi]; mov ecx,[rax]: another value is the pointer
             (
                 &[0x48, 0x8b, 0x07, 0x48, 0x8b, 0x06, 0x8b, 0x08],
-                Some(Use::Unknown { bytes: 8 }),
+                Some(Use::Unknown {
+                    bytes: 8,
+                    general: true,
+                }),
             ),
             // mov eax,[rdi]; ret
-            (&[0x8b, 0x07, 0xc3], Some(Use::Unknown { bytes: 4 })),
+            (
+                &[0x8b, 0x07, 0xc3],
+                Some(Use::Unknown {
+                    bytes: 4,
+                    general: true,
+                }),
+            ),
             // mov rax,[rdi]; jmp +0; mov ecx,[rax]: control has left
             (
                 &[0x48, 0x8b, 0x07, 0xeb, 0x00, 0x8b, 0x08],
-                Some(Use::Unknown { bytes: 8 }),
+                Some(Use::Unknown {
+                    bytes: 8,
+                    general: true,
+                }),
             ),
         ] {
             assert_eq!(of(bytes), wanted, "{bytes:x?}");

@@ -311,3 +311,26 @@ fn percent(part: &Part) -> String {
         None => format!("{share:.1}%"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        let written = |width, style, strong| {
+            let mut out = Cut {
+                out: Vec::new(),
+                width,
+            };
+            out.styled("0123456789 ä  ", style, strong).expect("memory");
+            String::from_utf8(out.out).expect("UTF-8")
+        };
+        let plain = Style::new(false);
+        assert_eq!(written(usize::MAX, plain, 0), "0123456789 ä\n");
+        assert_eq!(written(12, plain, 0), "0123456789 ä\n");
+        assert_eq!(written(5, plain, 3), "0123…\n");
+        let coloured = written(5, Style::new(true), 9);
+        assert!(coloured.contains("0123…") && coloured.ends_with('\n'));
+    }
+}

@@ -1,0 +1,281 @@
+//! `trommel annotate`: a function of a program of ours, by its names, with its counts, values and errors.
+
+mod common;
+
+use std::process::{Command, Stdio};
+
+use common::Dir;
+use serde_json::Value;
+
+const SOURCE: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+struct shape { double (*area)(struct shape *); double w, h; int mode; struct shape *next; };
+static double square(struct shape *s) { return s->w * s->w; }
+static double rectangle(struct shape *s) { return s->w * s->h; }
+static inline int clamp(int v) { return v > 100 ? 100 : v; }
+__attribute__((noinline, cold)) static void seldom(void) { puts("seldom"); }
+__attribute__((noinline)) long work(struct shape *s, int n, const unsigned char *text) {
+  long sum = 0;
+  for (int i = 0; i < n; i++) {
+    struct shape *p = &s[i % 16];
+    sum += (long)p->area(p);
+    if (p->next) sum += p->next->mode;
+    if (p->mode == 3) sum += clamp(text[i & 7]);
+    if (__builtin_expect(i == 5000, 0)) { seldom(); sum ^= i; }
+  }
+  return sum;
+}
+int main(void) {
+  struct shape *s = calloc(16, sizeof *s);
+  for (int i = 0; i < 16; i++)
+    s[i] = (struct shape){ i % 4 ? square : rectangle, 2.5, i, i == 7 ? 1 : 3, &s[(i + 1) % 16] };
+  printf("%ld\n", work(s, 10000, (const unsigned char *)"The fox."));
+}
+"#;
+
+/// A directory with the program, and a profile of it.
+fn recorded(name: &str, record: &[&str]) -> Dir {
+    let dir = Dir::new(name);
+    std::fs::write(dir.0.join("shapes.c"), SOURCE).expect("a file");
+    let built = Command::new("cc")
+        .args(["-O2", "-g", "-o", "shapes", "shapes.c"])
+        .current_dir(&dir.0)
+        .status();
+    assert!(built.expect("cc").success());
+    dir.trommel(&[&["record", "--quiet"][..], record].concat());
+    dir
+}
+
+/// What it complains of.
+fn refused(dir: &Dir, args: &[&str]) -> String {
+    let out = Command::new(env!("CARGO_BIN_EXE_trommel"))
+        .args(args)
+        .current_dir(&dir.0)
+        .stdin(Stdio::null())
+        .output()
+        .expect("trommel runs");
+    assert_eq!((out.status.code(), &out.stdout[..]), (Some(1), &b""[..]));
+    String::from_utf8(out.stderr).expect("UTF-8")
+}
+
+fn instructions(said: &Value) -> &[Value] {
+    said["instructions"].as_array().expect("instructions")
+}
+
+/// The first instruction of this line that is so.
+fn find<'v>(said: &'v Value, line: &str, is: impl Fn(&Value) -> bool) -> &'v Value {
+    let number = 1 + SOURCE
+        .lines()
+        .position(|l| l.contains(line))
+        .expect("a line");
+    let found = instructions(said)
+        .iter()
+        .find(|i| i["at"]["line"] == number && is(i));
+    found.unwrap_or_else(|| panic!("nothing in line {number}: {said:#}"))
+}
+
+#[test]
+fn a_function_has_its_counts_targets_and_values() {
+    let dir = recorded("annotated", &["--", "./shapes"]);
+    let said = dir.json(&["annotate", "--json", "work"]);
+    assert_eq!(said["schema"], "trommel.annotate/1");
+    assert_eq!(said["entered"]["executions"], 1);
+    assert_eq!(said["callers"][0]["from"]["function"], "main");
+    // The part that is seldom executed is elsewhere, and belongs to it.
+    assert!(
+        said["ranges"].as_array().expect("ranges").len() >= 2,
+        "{}",
+        said["ranges"]
+    );
+    let call = find(&said, "p->area(p)", |i| i["targets"].is_array());
+    assert_eq!(
+        (&call["executions"], &call["known"]),
+        (&10_000.into(), &"counted".into())
+    );
+    let targets: Vec<_> = (call["targets"].as_array().expect("targets").iter())
+        .map(|t| {
+            (
+                t["to"]["function"].as_str().expect("a name"),
+                t["count"].as_u64(),
+            )
+        })
+        .collect();
+    assert_eq!(targets, [("square", Some(7500)), ("rectangle", Some(2500))]);
+    let seldom = find(&said, "seldom(); sum", |i| {
+        i["text"].as_str().expect("text").starts_with("call")
+    });
+    assert_eq!(seldom["executions"], 1);
+    let branch = find(&said, "p->mode == 3", |i| !i["taken"].is_null());
+    let taken = branch["taken"]["count"].as_u64().expect("a count");
+    assert!(taken == 625 || taken == 9375, "{branch}");
+    // Values as the code uses them: an address of the heap, and a character of an inlined function's argument.
+    let next = find(&said, "if (p->next)", |i| i["values"].is_array());
+    let shown = next["values"][0]["shown"].as_str().expect("words");
+    assert!(shown.starts_with("0x") && !shown.contains(' '), "{shown}");
+    assert_eq!(next["distinct"], 16);
+    let character = find(&said, "clamp(text", |i| i["values"].is_array());
+    assert!(
+        character["values"][0]["shown"]
+            .as_str()
+            .expect("words")
+            .contains('\''),
+        "{character}"
+    );
+    let inlined = instructions(&said)
+        .iter()
+        .find(|i| i["at"]["inlined"][0] == "clamp");
+    assert_eq!(inlined.expect("clamp")["executions"], 9375);
+    // The values of a method that is floating point.
+    let said = dir.json(&["annotate", "--json", "rectangle"]);
+    let loads: Vec<_> = instructions(&said)
+        .iter()
+        .filter(|i| i["values"].is_array())
+        .collect();
+    let shown = |i: &Value| i["values"][0]["shown"].as_str().map(str::to_owned);
+    assert_eq!(loads.len(), 2);
+    assert!(
+        loads.iter().any(|i| shown(i).as_deref() == Some("2.5")),
+        "{loads:?}"
+    );
+    assert!(loads.iter().all(|i| i["executions"] == 2500));
+    // In words, with the source.
+    let text =
+        String::from_utf8(dir.trommel(&["annotate", "trommel.data", "work"])).expect("UTF-8");
+    for part in [
+        "→ square 75.0%, rectangle 25.0%",
+        "[clamp]",
+        "10 000",
+        "shapes.c:13  sum += (long)",
+        "⋮",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    // What comes before names what comes next.
+    let report = String::from_utf8(dir.trommel(&["report"])).expect("UTF-8");
+    assert!(
+        report.contains("# next        trommel annotate "),
+        "{report}"
+    );
+    let values = String::from_utf8(dir.trommel(&["values"])).expect("UTF-8");
+    assert!(values.contains("# next: trommel annotate "), "{values}");
+}
+
+#[test]
+fn processes_are_added_up_and_windows_give_limits() {
+    let dir = recorded("annotated-twice", &["--", "sh", "-c", "./shapes; ./shapes"]);
+    let said = dir.json(&["annotate", "--json", "shapes:work"]);
+    let call = find(&said, "p->area(p)", |i| i["targets"].is_array());
+    assert_eq!(
+        (&call["executions"], &said["entered"]["executions"]),
+        (&20_000.into(), &2.into())
+    );
+    // By a sampler: estimates, with limits around the truth or near it.
+    dir.trommel(&[
+        "record", "--quiet", "-c", "R16", "-o", "sampled", "--", "./shapes",
+    ]);
+    let said = dir.json(&["annotate", "--json", "sampled", "work"]);
+    let call = find(&said, "p->area(p)", |i| i["targets"].is_array());
+    let number = |name: &str| {
+        call[name]
+            .as_f64()
+            .unwrap_or_else(|| panic!("{name}: {call}"))
+    };
+    assert!((7000.0..13_000.0).contains(&number("executions")), "{call}");
+    assert!(number("executions_low") < number("executions"), "{call}");
+    assert!(number("executions_high") > number("executions"), "{call}");
+    let plain = instructions(&said)
+        .iter()
+        .filter(|i| i["known"] == "derived" && i["executions"].as_u64() > Some(0));
+    for line in plain {
+        assert!(
+            line["executions_low"].as_u64() <= line["executions"].as_u64(),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    let dir = recorded("annotate-errors", &["--", "./shapes"]);
+    for (function, parts) in [
+        (
+            "wrok",
+            &["no function of this name", "near it: ", "work"][..],
+        ),
+        ("rec", &[]),
+        ("seldomly", &["no function", "near it: seldom"]),
+        (
+            "_start",
+            &[
+                "several functions are meant",
+                "shapes:_start",
+                "ld-linux-x86-64.so.2:_start",
+            ],
+        ),
+        ("20-10", &["the range is empty"]),
+        (
+            "shapes:0x10-0x20",
+            &["holds no events", "trommel record --only"],
+        ),
+        (
+            "libc.so.6:qsort",
+            &["holds no events of qsort", "was not executed"],
+        ),
+    ] {
+        if parts.is_empty() {
+            // The beginning of one name is enough.
+            dir.trommel(&["annotate", function]);
+            continue;
+        }
+        let said = refused(&dir, &["annotate", function]);
+        for part in parts {
+            assert!(said.contains(part), "{function}: {said}");
+        }
+    }
+    // Without symbols addresses are enough.
+    let said = dir.json(&["annotate", "--json", "work"]);
+    let range = &said["ranges"][0];
+    let range = format!(
+        "{:#x}-{:#x}",
+        range["start"].as_u64().expect("start"),
+        range["end"].as_u64().expect("end")
+    );
+    let counts = |said: &Value, most: usize| -> Vec<Value> {
+        instructions(said)
+            .iter()
+            .take(most)
+            .map(|i| i["executions"].clone())
+            .collect()
+    };
+    let stripped = Command::new("strip")
+        .arg("shapes")
+        .current_dir(&dir.0)
+        .status();
+    assert!(stripped.expect("strip").success());
+    let named = refused(&dir, &["annotate", "work"]);
+    assert!(named.contains("no function of this name"), "{named}");
+    let by_range = dir.json(&["annotate", "--json", &format!("shapes:{range}")]);
+    let number = instructions(&by_range).len();
+    assert_eq!(counts(&by_range, number), counts(&said, number));
+    // Another program in its place, and none.
+    std::fs::write(dir.0.join("shapes.c"), SOURCE.replace("i == 7", "i == 8")).expect("a file");
+    let built = Command::new("cc")
+        .args(["-O2", "-g", "-o", "shapes", "shapes.c"])
+        .current_dir(&dir.0)
+        .status();
+    assert!(built.expect("cc").success());
+    let said = refused(&dir, &["annotate", &format!("shapes:{range}")]);
+    assert!(
+        said.contains("changed since the recording") && said.contains("record again"),
+        "{said}"
+    );
+    let said = refused(&dir, &["annotate", "work"]);
+    assert!(said.contains("changed since the recording"), "{said}");
+    std::fs::remove_file(dir.0.join("shapes")).expect("removed");
+    let said = refused(&dir, &["annotate", &format!("shapes:{range}")]);
+    assert!(
+        said.contains("No such file") && said.contains("put that back"),
+        "{said}"
+    );
+}
