@@ -16,10 +16,7 @@ pub(crate) fn shown(view: &mut View<'_>, value: u64, used: Option<Use>) -> Strin
             f32::from_bits(value as u32),
             f32::from_bits((value >> 32) as u32)
         ),
-        Some(Use::Pointer) => match view.name_of_address(value) {
-            Some(name) => format!("{value:#x} <{name}>"),
-            None => format!("{value:#x}"),
-        },
+        Some(Use::Pointer) => address(view, value).unwrap_or_else(|| format!("{value:#x}")),
         None => by_looks(view, value, true),
         Some(Use::Unknown { bytes: 8, general }) => by_looks(view, value, !general),
         Some(Use::Unknown { bytes, .. }) => match as_text(value) {
@@ -30,6 +27,24 @@ pub(crate) fn shown(view: &mut View<'_>, value: u64, used: Option<Use>) -> Strin
                 value >> (8 * u32::from(bytes).clamp(1, 8) - 4) == 0xf,
             ),
         },
+    }
+}
+
+/// An address with the name of what is there, or the text.
+fn address(view: &mut View<'_>, value: u64) -> Option<String> {
+    if let Some(name) = view.name_of_address(value) {
+        return Some(format!("{value:#x} <{name}>"));
+    }
+    let text = view.text_at(value)?;
+    Some(format!("{value:#x} {}", quoted(&text)))
+}
+
+/// A text in quotation marks, cut where it is long.
+pub(crate) fn quoted(text: &str) -> String {
+    const LONG: usize = 32;
+    match text.chars().count() > LONG {
+        true => format!("{:?}…", text.chars().take(LONG).collect::<String>()),
+        false => format!("{text:?}"),
     }
 }
 
@@ -57,8 +72,8 @@ fn character(value: u64) -> String {
 
 /// An address with a name, text, or a number; `floats`: it may be a floating-point number.
 fn by_looks(view: &mut View<'_>, value: u64, floats: bool) -> String {
-    if let Some(name) = view.name_of_address(value) {
-        return format!("{value:#x} <{name}>");
+    if let Some(address) = address(view, value) {
+        return address;
     }
     if let Some(text) = as_text(value) {
         return format!("{value:#x} {text:?}");

@@ -17,6 +17,6 @@ mod usage;
 
 pub use body::{Body, Line, falls_through};
 pub use flow::{Count, Events, Flow, How};
-pub use iced_x86::{FlowControl, Instruction};
+pub use iced_x86::{FlowControl, Instruction, Mnemonic};
 pub use text::Text;
 pub use usage::{Use, usage};

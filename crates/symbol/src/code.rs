@@ -1,4 +1,4 @@
-//! The code of a module, as its file has it.
+//! The code of a module, and its other bytes that never change, as its file has them.
 //!
 //! Bytes are found by program headers alone, so a file without sections has code too. What the headers promise and the file
 //! does not have is not there.
@@ -18,12 +18,18 @@ pub struct Code<'a> {
 impl<'a> Code<'a> {
     /// The executable segments of an ELF file; `None` where it has none.
     pub(crate) fn of(file: &'a [u8]) -> Option<Self> {
+        Self::segments(file, |flags| flags & elf::PF_X != 0)
+    }
+
+    /// The segments of an ELF file that the program cannot write.
+    pub(crate) fn constants_of(file: &'a [u8]) -> Option<Self> {
+        Self::segments(file, |flags| flags & elf::PF_W == 0)
+    }
+
+    fn segments(file: &'a [u8], wanted: impl Fn(u32) -> bool) -> Option<Self> {
         let header = Header::parse(file).ok()?;
-        let segments = header.program_headers(LE, file).ok()?;
-        let executable = |s: &&elf::ProgramHeader64<LE>| {
-            s.p_type(LE) == elf::PT_LOAD && s.p_flags(LE) & elf::PF_X != 0
-        };
-        let parts = segments.iter().filter(executable);
+        let segments = header.program_headers(LE, file).ok()?.iter();
+        let parts = segments.filter(|s| s.p_type(LE) == elf::PT_LOAD && wanted(s.p_flags(LE)));
         let parts: Vec<_> = parts
             .filter_map(|s| Some((s.p_vaddr(LE), s.data(LE, file).ok()?)))
             .collect();
@@ -73,6 +79,7 @@ mod tests {
             let mut damaged = start.to_vec();
             damaged[at] ^= 0xff;
             let _ = Code::of(&damaged);
+            let _ = Code::constants_of(&damaged);
             let _ = Code::of(&start[..at]);
         }
     }

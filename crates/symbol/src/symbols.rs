@@ -141,6 +141,24 @@ impl<'a> Symbols<'a> {
         }
     }
 
+    /// The text at a vaddr of a module, among the bytes that the program cannot write: up to a zero, printable, and of at least
+    /// four characters.
+    pub fn text(&self, module: ModuleId, vaddr: u64) -> Option<String> {
+        const FEW: usize = 4;
+        const MANY: usize = 4096;
+        let source = self.modules.get(usize::from(module.0))?;
+        let opened = source.opened(self.files).as_ref().ok()?;
+        let constants = opened
+            .in_place
+            .then(|| Code::constants_of(opened.file.bytes()))??;
+        let bytes = constants.at(vaddr)?;
+        let bytes = &bytes[..bytes.len().min(MANY)];
+        let text = bytes.split(|byte| *byte == 0).next()?;
+        let printable = |byte: &u8| byte.is_ascii_graphic() || b" \n\t\r".contains(byte);
+        let is = text.len() >= FEW && text.len() < bytes.len() && text.iter().all(printable);
+        is.then(|| String::from_utf8_lossy(text).into_owned())
+    }
+
     /// Why a module gives no names although it was asked about; `None` when all is well.
     pub fn problem(&self, module: ModuleId) -> Option<&str> {
         match self.modules.get(usize::from(module.0))?.opened.get()? {

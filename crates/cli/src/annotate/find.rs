@@ -55,7 +55,11 @@ pub(super) fn find(profile: &Profile, symbols: &Symbols<'_>, wanted: &str) -> Re
     // As tools write it: with the version of a symbol, or a part in place of the function.
     let name = name.split("@@").next().unwrap_or(name);
     let name = base(name.as_bytes()).map_or(name, |base| &name[..base.len()]);
-    let candidates = named(&all, name);
+    let (mut candidates, exact) = named(&all, name);
+    if !exact {
+        // Only a beginning or an end of a name: what was never seen is not meant.
+        candidates.retain(|found| found.events(profile) > 0);
+    }
     match &candidates[..] {
         [one] => Ok((*one).clone()),
         [] => Err(missing(profile, symbols, &modules, &all, wanted)),
@@ -203,17 +207,23 @@ fn base(name: &[u8]) -> Option<&[u8]> {
     (at > 0 && number.iter().all(u8::is_ascii_digit)).then(|| &name[..at])
 }
 
-/// The functions that a name means; each once.
-fn named(all: &[Named], name: &str) -> Vec<Found> {
-    // A mangled name has the identifiers of the demangled one in it.
+/// The functions that a name means, each once; and whether it is a whole name, or the last parts of one.
+fn named(all: &[Named], name: &str) -> (Vec<Found>, bool) {
+    // To demangle takes time: a mangled name has the identifiers of the demangled one in it, but for operators and types.
     let identifier = |c: char| c.is_alphanumeric() || c == '_';
-    let token = name.rsplit(|c| !identifier(c)).find(|t| !t.is_empty());
-    let token = token.unwrap_or_default().as_bytes();
+    let start = name.split(['(', '<']).next().unwrap_or(name);
+    let token = start.rsplit(|c| !identifier(c)).find(|t| !t.is_empty());
+    let token = token
+        .filter(|_| !start.contains("operator"))
+        .unwrap_or_default();
+    let has_token = |mangled: &[u8]| {
+        token.is_empty() || mangled.windows(token.len()).any(|w| w == token.as_bytes())
+    };
     let mut best = usize::MAX;
     let mut found: Vec<Found> = Vec::new();
     for candidate in all {
         let mangled = &candidate.mangled;
-        if name.is_empty() || !mangled.windows(token.len().max(1)).any(|w| w == token) {
+        if name.is_empty() || !has_token(mangled) {
             continue;
         }
         let plain = demangle(mangled);
@@ -234,8 +244,11 @@ fn named(all: &[Named], name: &str) -> Vec<Found> {
             });
         }
     }
-    found
+    (found, best < PART)
 }
+
+/// The rank of a name of which only the beginning or the end is wanted.
+const PART: usize = 3;
 
 /// How well a name fits, 0 best.
 fn rank(mangled: &str, plain: &str, wanted: &str) -> Option<usize> {
@@ -244,11 +257,16 @@ fn rank(mangled: &str, plain: &str, wanted: &str) -> Option<usize> {
         path.strip_suffix(wanted)
             .is_some_and(|rest| rest.ends_with("::"))
     });
+    let letter = |c: char| c.is_ascii_alphanumeric();
     let fits = [
         mangled == wanted || plain == wanted || mangled.split('@').next() == Some(wanted),
         path == wanted,
         last,
-        path.starts_with(wanted) || path.ends_with(wanted) || mangled.starts_with(wanted),
+        path.starts_with(wanted)
+            || mangled.starts_with(wanted)
+            || path
+                .strip_suffix(wanted)
+                .is_some_and(|rest| !rest.ends_with(letter)),
     ];
     fits.iter().position(|fits| *fits)
 }
@@ -367,7 +385,7 @@ mod tests {
             found: Found {
                 module: ModuleId(1),
                 name: String::new(),
-                ranges: vec![start..start + 1],
+                ranges: std::iter::once(start..start + 1).collect(),
             },
         }
     }
@@ -380,20 +398,28 @@ mod tests {
             function("_ZN5queue4pushEi", 3),
             function("push_back", 4),
             function("__push", 1),
+            function("_Znwm", 5),
+            function("_ZNSt6vectorIiSaIiEE9push_backEOi", 6),
         ];
         let starts = |name| -> Vec<u64> {
-            let found = named(&all, name);
+            let (found, _) = named(&all, name);
             found.iter().map(|f| f.ranges[0].start).collect()
         };
         assert_eq!(starts("push"), [1]);
         assert_eq!(starts("stack::push"), [2]);
         assert_eq!(starts("queue::push(int)"), [3]);
         assert_eq!(starts("_ZN5queue4pushEi"), [3]);
+        assert_eq!(starts("operator new(unsigned long)"), [5]);
+        assert_eq!(
+            starts("std::vector<int, std::allocator<int> >::push_back"),
+            [6]
+        );
         assert_eq!(starts("push_b"), [4]);
-        assert_eq!(starts("ack"), [4]);
-        assert_eq!(starts("pop"), []);
+        assert_eq!(starts("back"), [4, 6]);
+        assert!(starts("ack").is_empty());
+        assert!(starts("pop").is_empty());
         let all = &all[1..4];
-        assert_eq!(named(all, "push").len(), 2);
+        assert_eq!(named(all, "push").0.len(), 2);
     }
 
     #[test]

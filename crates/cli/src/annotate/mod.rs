@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
-use trommel_code::{Count, Flow, FlowControl, Instruction, Text};
+use trommel_code::{Count, Flow, FlowControl, Instruction, Mnemonic, Text};
 use trommel_profile::confidence::{Confidence, Limits};
 use trommel_profile::memory::{Conflict, Levels, Pair};
 use trommel_profile::sampled::Windows;
@@ -31,6 +31,7 @@ use crate::output;
 use crate::report::processes;
 use crate::report::text::Style;
 use crate::report::view::{Values, View};
+use crate::shown::quoted;
 use events::OfModule;
 use find::Found;
 
@@ -200,10 +201,18 @@ fn annotate<'p>(view: &mut View<'p>, found: Found, top: usize) -> Result<Annotat
     for (n, line) in body.lines().iter().enumerate() {
         let at = Place::new(found.module, Vaddr(line.at));
         let inside = |to| body.contains(to);
+        // Only its address is taken: what is loaded from there may be anything.
+        let is_lea = line.instruction.mnemonic() == Mnemonic::Lea;
         let text = writer.write(&line.instruction, &mut |address| {
             let place = Place::new(found.module, Vaddr(address));
-            let known = view.locate(place).function.is_some();
-            (known && !inside(address)).then(|| view.name(place))
+            if inside(address) {
+                return None;
+            }
+            if view.locate(place).function.is_some() {
+                return Some(view.name(place));
+            }
+            let text = view.symbols().text(found.module, address);
+            text.filter(|_| is_lea).map(|text| quoted(&text))
         });
         let count = flow.count(n);
         let times = count.map_or(0.0, |count| count.times);

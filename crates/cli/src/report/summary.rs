@@ -186,7 +186,7 @@ mod tests {
         write(&mut text, &profile, &Others::default()).expect("memory");
         let text = String::from_utf8(text).expect("UTF-8");
         assert!(
-            text.contains("[anon]+0x10") && text.contains("0x7 95.0%"),
+            text.contains("[anon]+0x10") && text.contains(" 7 95.0%"),
             "{text}"
         );
         assert!(

@@ -272,6 +272,13 @@ impl<'p> View<'p> {
         })
     }
 
+    /// The constant text that is at a run-time address.
+    pub(crate) fn text_at(&self, address: u64) -> Option<String> {
+        let mut modules = self.profile.modules.iter();
+        let (id, vaddr) = modules.find_map(|m| Some((m.id, m.loaded?.vaddr(address)?)))?;
+        self.symbols.text(id, vaddr.0)
+    }
+
     /// A value that was loaded at `place`, in words: as the code there uses it.
     pub(crate) fn shown(&mut self, place: Place, value: u64) -> String {
         let used = match self.uses.get(&place) {
