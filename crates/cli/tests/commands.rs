@@ -164,7 +164,7 @@ fn the_report_shows_each_kind_hottest_first() {
         "none: every event is counted",
         "66.67%",
         "taken",
-        "0x0 91.0%",
+        " 0 91.0%",
         "# no names: /nowhere/app",
     ] {
         assert!(report.contains(wanted), "no `{wanted}` in\n{report}");
