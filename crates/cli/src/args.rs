@@ -79,6 +79,7 @@ Examples:
   trommel record -- sh -c './app; ./app'         a script, with every process that it starts
   trommel record --budget 3 -e latency -- ./app   how long loads take, for `trommel latency`
   trommel record --budget 3 -e address -- ./app   what is accessed, for `trommel replay`
+  trommel record --budget 3 --module-lib ./strides.so -- ./app   what a library makes of what windows see
   trommel record --budget 1 -- ./app             short looks, for 1 % of the run: estimates
 
 `trommel record -p PID` takes a process that runs already, and lets it go again.
@@ -86,7 +87,7 @@ The program's input, output, exit status and terminating signal are its own.")]
 pub(crate) struct RecordArgs {
     /// Events to collect: edge, call, value, type, separated by commas; `none` for the engine alone; in
     /// windows also address and latency (docs/memory.md)
-    /// [default: edge,call,value, and with --query none]
+    /// [default: edge,call,value, and with --query or --module-lib none]
     #[arg(short, long, value_name = "KINDS", value_parser = parse_kinds)]
     pub(crate) events: Option<KindSet>,
 
@@ -102,6 +103,11 @@ pub(crate) struct RecordArgs {
     /// (docs/query.md); can be repeated
     #[arg(long, value_name = "QUEUE=LIB[:ARGUMENT]", requires = "query", value_parser = parse_service)]
     pub(crate) service: Vec<ServiceSpec>,
+
+    /// Give windows to the customisation module in the library LIB, which says what is captured and makes pairs of
+    /// an instruction and a value of it; its instances get ARGUMENT as it is (docs/modules.md)
+    #[arg(long, value_name = "LIB[:ARGUMENT]", conflicts_with_all = ["query", "only"], value_parser = parse_module)]
+    pub(crate) module_lib: Option<ModuleSpec>,
 
     /// Compressor: exact, P256, R256, CR256, H[P256]2048, each with +A16 behind it if wanted
     #[arg(short, long = "compress", value_name = "SPEC", default_value = "exact")]
@@ -657,6 +663,27 @@ fn parse_service(text: &str) -> Result<ServiceSpec, String> {
         _ => Ok(ServiceSpec {
             name: text.to_owned(),
             queue,
+            library: library.into(),
+            argument: argument.to_owned(),
+        }),
+    }
+}
+
+/// A customisation module named on the command line.
+#[derive(Clone, Debug)]
+pub(crate) struct ModuleSpec {
+    /// As it was written.
+    pub(crate) name: String,
+    pub(crate) library: PathBuf,
+    pub(crate) argument: String,
+}
+
+fn parse_module(text: &str) -> Result<ModuleSpec, String> {
+    let (library, argument) = text.split_once(':').unwrap_or((text, ""));
+    match library {
+        "" => Err("no library is named: write LIB or LIB:ARGUMENT, such as ./strides.so".into()),
+        _ => Ok(ModuleSpec {
+            name: text.to_owned(),
             library: library.into(),
             argument: argument.to_owned(),
         }),

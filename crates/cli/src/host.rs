@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use trommel_compress::Spec;
+use trommel_host::custom::Named;
 use trommel_host::interrupt::Guard;
 use trommel_host::launch::Inherited;
 use trommel_host::only;
@@ -52,6 +53,8 @@ pub(crate) struct Options {
     pub(crate) messages: Option<PathBuf>,
     /// What else they go to.
     pub(crate) services: Vec<Foreign>,
+    /// What windows are given to.
+    pub(crate) custom: Option<Named>,
     /// Where every event goes, in order.
     pub(crate) stream: Option<PathBuf>,
     /// Ends the program once the stream has this many events.
@@ -128,6 +131,7 @@ fn to_host(options: Options) -> Result<RecordOptions> {
         }),
         messages: options.messages,
         services: options.services,
+        custom: options.custom,
         stream: options.stream,
         stream_limit: options.stream_limit,
         memory: options.memory,

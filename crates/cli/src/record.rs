@@ -5,11 +5,13 @@
 //! first; the summary comes after and cannot lose it.
 
 use std::borrow::Cow;
+use std::ffi::CString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use trommel_host::custom::Named;
 use trommel_host::interrupt;
 use trommel_host::sampling::Sampling;
 use trommel_host::tracing::Tracing;
@@ -18,7 +20,7 @@ use trommel_store::Written;
 use trommel_symbol::launch;
 use trommel_tuple::{Kind, KindSet};
 
-use crate::args::RecordArgs;
+use crate::args::{ModuleSpec, RecordArgs};
 use crate::compress;
 use crate::exit::{self, Outcome};
 use crate::host::{self, Options};
@@ -47,9 +49,10 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         None => Vec::new(),
         Some(question) => services::load(&args.service, question)?,
     };
-    let kinds = args.events.unwrap_or(match question {
-        None => USUAL_KINDS.into_iter().collect(),
-        Some(_) => KindSet::NONE,
+    let custom = args.module_lib.map(named);
+    let kinds = args.events.unwrap_or(match (&question, &custom) {
+        (None, None) => USUAL_KINDS.into_iter().collect(),
+        _ => KindSet::NONE,
     });
     if question.is_some() && [Kind::Value, Kind::Type].into_iter().any(|k| kinds.has(k)) {
         bail!(
@@ -60,6 +63,9 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     let by_windows = args.budget.is_some() || args.rate.is_some() || args.window.is_some();
     let in_windows = by_windows || host::stress()?.window != 0;
     check_kinds(kinds, in_windows, !args.only.is_empty())?;
+    if let Some(custom) = &custom {
+        check_custom(custom, kinds, by_windows)?;
+    }
     let (program, arguments) = match args.pid {
         None => {
             let path = std::env::var_os("PATH");
@@ -89,6 +95,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         question,
         messages: args.messages,
         services,
+        custom,
         compressor,
         stream: args.stream,
         stream_limit: args.stream_limit,
@@ -133,6 +140,33 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         }
         outcome => Ok(exit::like(outcome)),
     }
+}
+
+/// The module that is named.
+fn named(spec: ModuleSpec) -> Named {
+    Named {
+        name: spec.name,
+        library: spec.library,
+        // Words of a command line hold no 0.
+        argument: CString::new(spec.argument).unwrap_or_default(),
+    }
+}
+
+/// Checks that windows are taken for a customisation module, and of nothing that is recorded otherwise.
+fn check_custom(custom: &Named, kinds: KindSet, by_windows: bool) -> Result<()> {
+    let name = output::printable(&custom.name);
+    if !by_windows {
+        bail!(
+            "--module-lib {name}: a customisation module is given windows: say what they may cost, as in --budget 3"
+        );
+    }
+    if let Some(kind) = kinds.iter().find(|kind| !kind.value_is_place()) {
+        bail!(
+            "--module-lib goes with the kinds edge and call only: have the module capture what `{kind}` is about, or \
+             record it by a run of its own"
+        );
+    }
+    Ok(())
 }
 
 /// Checks that the kinds go together, and with how the program is looked at.

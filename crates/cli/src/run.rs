@@ -42,6 +42,7 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
         question: None,
         messages: None,
         services: Vec::new(),
+        custom: None,
         program,
         arguments: args.program,
         inherited: inherited::inherited(),

@@ -45,7 +45,8 @@ use trommel_tuple::{Kind, KindSet, Place, Tuple};
 use self::messages::Messages;
 use self::ordered::{BLOCK, Ordered};
 use self::settled::Settled;
-use self::windowed::Windowed;
+use self::windowed::{Customised, Windowed};
+use crate::custom;
 use crate::dictionary::{Dictionary, Path, Step};
 use crate::exact::{Lost, Tables, UNSELECTED};
 use crate::memory::Budget;
@@ -123,6 +124,7 @@ pub struct Folder {
     settled: Settled,
     ordered: Option<Ordered>,
     windowed: Option<Windowed>,
+    is_customised: bool,
     answers: Option<Answers>,
     /// What messages go to where they are about prefetches.
     prefetch: Option<Prefetch>,
@@ -167,6 +169,7 @@ impl Folder {
             settled: Settled::default(),
             ordered,
             windowed: None,
+            is_customised: false,
             answers: None,
             prefetch: None,
             crowded: false,
@@ -177,6 +180,25 @@ impl Folder {
     pub fn of_windows(mut self, cycle: f64, levels: Option<Levels>) -> Self {
         self.windowed = Some(Windowed::new(cycle, levels));
         self
+    }
+
+    /// Windows are given to an instance of a customisation module, of the process `pid`.
+    pub fn of_custom(mut self, instance: custom::Instance, pid: u32) -> Self {
+        self.is_customised = true;
+        if let Some(windowed) = &mut self.windowed {
+            windowed.custom = Some(Customised::new(instance, pid));
+        }
+        self
+    }
+
+    /// Whether there are messages for a customisation module among the records.
+    const fn is_customised(&self) -> bool {
+        self.is_customised
+    }
+
+    /// That the customisation module has failed, and why; told once.
+    pub fn news_of_custom(&mut self) -> Option<String> {
+        self.windowed.as_mut()?.custom.as_mut()?.news()
     }
 
     /// There are messages of queries among the records.
@@ -627,7 +649,7 @@ impl Folder {
         match (self.windowed.take(), self.ordered.take()) {
             (Some(windowed), _) => {
                 let windows = windows.get_or_insert_default();
-                windowed.finish(&mut folded, windows);
+                windowed.finish(&self.dictionary, &mut folded, windows);
                 // Nothing tells them apart.
                 self.threads.clear();
             }

@@ -23,6 +23,7 @@
 //! | [`toll`] | what such a signal costs |
 //! | [`sampling`] | how many windows a budget allows |
 //! | [`conflicts`] | what windows tell of stores and loads in each other's way |
+//! | [`custom`] | customisation modules, in a process of their own |
 //! | [`levels`] | how long loads take on this machine |
 //! | [`windows`] | those of one process |
 //! | [`relatives`] | processes that are forked between windows |
@@ -44,6 +45,7 @@ pub mod attach;
 pub mod audit;
 pub mod bell;
 pub mod conflicts;
+pub mod custom;
 pub mod detach;
 pub mod dictionary;
 pub mod exact;

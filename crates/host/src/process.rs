@@ -352,6 +352,11 @@ impl Process {
                 },
             ));
         }
+        if let Some(why) = folder.news_of_custom() {
+            notice(&format!(
+                "the customisation module has FAILED {why}; the program goes on"
+            ));
+        }
         if folder.is_crowded() {
             notice(&format!(
                 "code has more than {} ranges with profile tags: what comes behind them has tag 0",

@@ -20,6 +20,7 @@ pub use attached::{NotAttached, record_running};
 
 use crate::audit::Shares;
 use crate::bell;
+use crate::custom;
 use crate::family::Family;
 use crate::interrupt::Guard;
 use crate::launch::{Command, Ended, Inherited, LaunchFailure, launch};
@@ -67,6 +68,8 @@ pub struct RecordOptions {
     pub messages: Option<PathBuf>,
     /// What else they go to.
     pub services: Vec<Foreign>,
+    /// What windows are given to; with queries there is none.
+    pub custom: Option<custom::Named>,
     /// Traces. With events there are none.
     pub tracing: Tracing,
     /// Looks at the program in windows only.
@@ -187,6 +190,14 @@ pub enum RecordError {
         name: String,
         /// As it says.
         why: String,
+    },
+    /// A customisation module that cannot be used.
+    #[error("customisation module {name}: {why}")]
+    Custom {
+        /// What it is called.
+        name: String,
+        /// What is wrong with it.
+        why: custom::Refusal,
     },
     /// No stream file.
     #[error("{}: cannot write the event stream: {error}", .path.display())]

@@ -40,6 +40,7 @@ use trommel_tuple::Kind;
 
 use crate::audit::Audit;
 use crate::bell;
+use crate::custom::{self, Custom};
 use crate::family::{Family, Newcomer};
 use crate::fold::{Folder, is_exact};
 use crate::follow::{self, Change};
@@ -112,6 +113,8 @@ pub struct Session<'a> {
     messages: Option<Rc<RefCell<Write>>>,
     /// Services of libraries for the first process, until it begins.
     services: Option<Vec<Instance>>,
+    /// What windows are given to.
+    custom: Option<Rc<Custom>>,
     /// Where fragments of processes are kept that executed their programs in a family.
     keeping: Vec<(Rc<Family>, Keeping)>,
 }
@@ -167,6 +170,14 @@ fn first_services(options: &RecordOptions) -> Result<Vec<Instance>, RecordError>
     options.services.iter().map(begin).collect()
 }
 
+/// The customisation module, loaded.
+fn custom_of(named: &custom::Named) -> Result<Rc<Custom>, RecordError> {
+    Custom::start(named.clone()).map_err(|why| RecordError::Custom {
+        name: named.name.clone(),
+        why,
+    })
+}
+
 const BRIEF: Duration = Duration::from_millis(2);
 
 impl<'a> Session<'a> {
@@ -178,6 +189,8 @@ impl<'a> Session<'a> {
         notice: &'a mut dyn FnMut(&str),
         others: &'a mut dyn FnMut(Profile, Engine),
     ) -> Result<Self, RecordError> {
+        // Before anything else is there that its process would keep.
+        let custom = options.custom.as_ref().map(custom_of).transpose()?;
         let messages = messages_for(options)?;
         let services = Some(first_services(options)?);
         let prefetch = match (options.stress.prefetch, options.prefetch) {
@@ -205,8 +218,12 @@ impl<'a> Session<'a> {
                 tracing: options.tracing,
                 question: match prefetch {
                     Wanted::Misses => Some(Box::leak(Box::new(prefetch::question()))),
-                    Wanted::Nothing | Wanted::Everywhere => options.question,
+                    Wanted::Nothing | Wanted::Everywhere => match &custom {
+                        Some(custom) => Some(custom.question),
+                        None => options.question,
+                    },
                 },
+                listed: custom.is_some(),
                 prefetch,
             },
             images: Images::default(),
@@ -231,6 +248,7 @@ impl<'a> Session<'a> {
             limited: false,
             messages,
             services,
+            custom,
             keeping: Vec::new(),
         })
     }
@@ -309,6 +327,10 @@ impl<'a> Session<'a> {
         self.relatives.has_begun(identity.pid);
         if let Some(toll) = self.toll {
             folder = folder.of_windows(toll.cycle, self.levels.clone());
+            if let Some(custom) = &self.custom {
+                let pid = identity.pid.as_raw() as u32;
+                folder = folder.of_custom(custom.begin(pid), pid);
+            }
         }
         let process = Process::new(identity, shared, folder, first, series, audit, windows);
         self.processes.push((self.started, process));
@@ -421,8 +443,10 @@ impl<'a> Session<'a> {
             return;
         }
         let before = self.host_before;
+        let custom = self.custom.as_deref();
         for (_, process) in &mut self.processes {
-            process.pace(|| host_cpu().saturating_sub(before), self.notice);
+            let host = || cpu_with(custom).saturating_sub(before);
+            process.pace(host, self.notice);
         }
         if self.options.follow && self.toll.is_some() {
             self.relatives.look(|| {
@@ -467,6 +491,9 @@ impl<'a> Session<'a> {
             };
             match change {
                 Change::Ended(pid, ended) => {
+                    if let Some(custom) = &self.custom {
+                        custom.child_ended(pid, ended.status);
+                    }
                     self.arrivals.retain(|arrival| arrival.landing.pid() != pid);
                     if Some(pid) == self.main {
                         self.ended = Some((ended, Instant::now()));
@@ -571,7 +598,7 @@ impl<'a> Session<'a> {
             process.shared.close();
             self.keep(&process);
             let compressor = self.options.compressor.to_string();
-            let host = host_cpu().saturating_sub(self.host_before);
+            let host = cpu_with(self.custom.as_deref()).saturating_sub(self.host_before);
             let kinds = self.options.kinds;
             let large = self.budget.is_large();
             let (done, ancestor) = process.finish(&compressor, kinds, host, self.notice);
@@ -694,6 +721,11 @@ fn command_of(pid: Pid) -> Vec<Vec<u8>> {
 const NOT_STARTED: i32 = 126;
 
 /// CPU time of this process so far.
+/// Our CPU time, with that of the process of a module.
+fn cpu_with(custom: Option<&Custom>) -> Duration {
+    host_cpu() + custom.map_or(Duration::ZERO, Custom::cpu)
+}
+
 fn host_cpu() -> Duration {
     let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF);
     usage.map_or(Duration::ZERO, |u| {

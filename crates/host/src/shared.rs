@@ -59,6 +59,8 @@ pub struct Terms {
     pub tracing: Tracing,
     /// What is asked by queries.
     pub question: Option<&'static Question>,
+    /// Instructions are in the dictionary, whatever kinds are collected.
+    pub listed: bool,
     /// Prefetches.
     pub prefetch: Wanted,
 }
@@ -194,6 +196,7 @@ impl Shared {
         control.options.store(terms.options, Relaxed);
         control.window.store(terms.window, Relaxed);
         control.window_skip.store(terms.window_skip, Relaxed);
+        control.listed.store(terms.listed.into(), Relaxed);
         control.follow.store(terms.follow.into(), Relaxed);
         terms.tracing.write(control);
         control.host_pid.store(std::process::id(), Relaxed);

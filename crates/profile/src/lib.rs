@@ -7,6 +7,7 @@
 
 pub mod accuracy;
 pub mod confidence;
+pub mod custom;
 pub mod memory;
 pub mod merge;
 pub mod queries;

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use trommel_tuple::{Kind, ModuleId, Place};
 
+use crate::custom::Custom;
 use crate::memory::Pair;
 use crate::{KindProfile, Module, Profile, Run, Site, Threads};
 
@@ -67,7 +68,8 @@ impl Merged {
             let place = renumbered.place(*place);
             (self.profile.sites.entry(place)).or_insert_with(|| renumbered.site(site));
         }
-        if let Some(windows) = other.windows {
+        if let Some(mut windows) = other.windows {
+            let custom = windows.custom.take();
             let sums = self.profile.windows.get_or_insert_default();
             sums.add(&windows);
             for (kind, sites) in windows.sites {
@@ -84,6 +86,15 @@ impl Merged {
                     ..pair
                 };
                 sums.pairs.entry(pair).or_default().add(&sampled);
+            }
+            if let Some(custom) = custom {
+                let sums = sums.custom.get_or_insert_with(|| Custom {
+                    name: custom.name.clone(),
+                    title: custom.title.clone(),
+                    places: custom.places,
+                    ..Custom::default()
+                });
+                sums.add(custom, |place| renumbered.place(place));
             }
         }
         if let Some(queries) = other.queries {

@@ -25,6 +25,7 @@ use std::collections::BTreeMap;
 use trommel_tuple::{Kind, Place};
 
 use crate::confidence::Limits;
+use crate::custom::Custom;
 use crate::memory::{Levels, Pair};
 
 /// How windows were taken, and what that cost. Times are in nanoseconds.
@@ -72,6 +73,8 @@ pub struct Windows {
     pub pairs: BTreeMap<Pair, Sampled>,
     /// By what latencies are told apart, where they were measured.
     pub levels: Option<Levels>,
+    /// What a customisation module made of them, if there was one.
+    pub custom: Option<Custom>,
 }
 
 /// What is known of the samples at one instruction.

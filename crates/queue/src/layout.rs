@@ -390,6 +390,8 @@ pub struct Control {
     pub window_skip: AtomicU32,
     /// The signal that begins windows has its handler.
     pub windows_ready: AtomicU32,
+    /// The instructions of fragments are in the dictionary, with their bytes, whatever kinds are recorded.
+    pub listed: AtomicU32,
     /// What came of that.
     pub windows: Windows,
 

@@ -603,8 +603,14 @@ fn add(to: &AtomicU64, n: u64) {
     to.fetch_add(n, Ordering::Relaxed);
 }
 
-/// Writes a message to the thread's chunk, for the host.
-pub fn to_host(writer: &mut Writer, queue: &Queue, message: &Message) -> Result<(), HostGone> {
+/// Writes a message to the thread's chunk, for the host. `waits`: for room, where the host is behind. A thread in a window does not: its
+/// signals are blocked.
+pub fn to_host(
+    writer: &mut Writer,
+    queue: &Queue,
+    message: &Message,
+    waits: bool,
+) -> Result<(), HostGone> {
     let number = message[MESSAGE_WORDS] as u32;
     let words = Header::decode(number).map_or(0, |header| usize::from(header.words));
     let to = writer.at();
@@ -617,9 +623,10 @@ pub fn to_host(writer: &mut Writer, queue: &Queue, message: &Message) -> Result<
         next += 8;
     }
     writer.set(next);
-    match (next as usize & 0xffff) < FULL_WINDOW {
-        true => queue.publish(writer),
-        false => Ok(()),
+    match ((next as usize & 0xffff) < FULL_WINDOW, waits) {
+        (true, true) => queue.publish(writer),
+        (true, false) => queue.publish_now(writer),
+        (false, _) => Ok(()),
     }
 }
 
@@ -701,7 +708,8 @@ impl Out<'_> {
             Sent::NotOpen if drop && queue.is_behind() => add(&done.dropped, 1),
             Sent::NotOpen => {
                 add(&done.sent, 1);
-                to_host(&mut self.thread.writer, queue, message)?;
+                let waits = self.thread.window.is_none();
+                to_host(&mut self.thread.writer, queue, message, waits)?;
             }
         }
         Ok(())
@@ -741,7 +749,8 @@ impl Sink for Out<'_> {
             return;
         }
         add(&done.interrupted, 1);
-        self.gone = to_host(&mut self.thread.writer, &process.queue, &message);
+        let waits = self.thread.window.is_none();
+        self.gone = to_host(&mut self.thread.writer, &process.queue, &message, waits);
         self.interrupted = true;
         self.waits |= sync;
     }

@@ -444,7 +444,9 @@ impl Thread {
             match self.send_now(&message, full)? {
                 Sent::Later => return Ok(false),
                 Sent::There | Sent::Dropped => {}
-                Sent::NotOpen => query::to_host(&mut self.writer, &self.process.queue, &message)?,
+                Sent::NotOpen => {
+                    query::to_host(&mut self.writer, &self.process.queue, &message, true)?;
+                }
             }
             self.serving.spill.from += 1;
         }

@@ -211,6 +211,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
             _ => insns,
         },
         windows: window != 0,
+        listed: control.listed.load(Relaxed) != 0,
         counters: control.counters.load(Relaxed) == COUNTS_PATHS,
         optimise: optimise != Optimise::Off,
         trace_insns: if threshold == 0 { 0 } else { trace::MAX_INSNS },

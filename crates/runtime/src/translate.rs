@@ -158,6 +158,8 @@ pub struct Config {
     pub counters: bool,
     /// Fragments are executed in windows.
     pub windows: bool,
+    /// Instructions are in the dictionary, though their accesses may not be recorded.
+    pub listed: bool,
     /// App instructions in a trace; 0: there are none.
     pub trace_insns: usize,
     /// Traces are optimised.
@@ -169,6 +171,11 @@ pub struct Config {
 }
 
 impl Config {
+    /// Whether instructions are in the dictionary.
+    fn lists(&self) -> bool {
+        self.listed || self.kinds.has(Kind::Address)
+    }
+
     /// Whether operands are looked at, not just branches.
     fn wants_values(&self) -> bool {
         [Kind::Value, Kind::Type, Kind::Address, Kind::Latency]

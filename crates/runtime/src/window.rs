@@ -72,6 +72,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use linux_raw_sys::general as nr;
+use trommel_queue::queries::MESSAGE_WORDS;
 use trommel_queue::{
     CAPTURE_MARK, CAPTURE_WORDS, CHUNK, END_MARK, END_WORDS, FULL_WINDOW, LAST_WINDOWS, MAX_RECORD,
     MAX_SKIP, MAX_WINDOW, State, WINDOW_SIGNAL,
@@ -102,8 +103,8 @@ const PARTS: u8 = 3;
 const BEYOND: u64 = 256 - LONGEST as u64;
 const _: () = assert!(MAX_WINDOW as u64 + BEYOND < 1 << 16 && 1 << PARTS < LONGEST);
 
-/// Bytes that an instruction records at most, its words and its path.
-const RECORDED: u64 = 4 + 8 * MOST_WORDS as u64;
+/// Bytes that an instruction records at most: its words and its path, and a message of a query.
+const RECORDED: u64 = 4 + 8 * MOST_WORDS as u64 + 4 + 8 * MESSAGE_WORDS as u64;
 /// Room for what is passed and the mark behind it, so that no mark fills a chunk but the last of a window.
 const ROOM: u64 = MAX_SKIP as u64 * RECORDED + MAX_RECORD as u64;
 const _: () = assert!(4 + 8 * END_WORDS <= FULL_WINDOW && ROOM < CHUNK as u64 / 2);
@@ -290,6 +291,9 @@ fn enter(
     let begins = thread.timer.go_on(process, tid, timed, began, below);
     if !begins || process.queue.is_behind() {
         return None;
+    }
+    if thread.asking.is_none() {
+        thread.take_queries(&mut runtime);
     }
     // While what the app blocks is blocked: it may be sent to the process, and would find the app's handler.
     if runtime.threads.is_empty() {

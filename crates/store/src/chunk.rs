@@ -42,10 +42,14 @@ pub(crate) enum Tag {
     Pairs = 14,
     /// By what latencies are told apart.
     Levels = 15,
+    /// What a customisation module made of windows.
+    Custom = 16,
+    /// Its pairs.
+    Valued = 17,
 }
 
 impl Tag {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 17] = [
         Self::Head,
         Self::Modules,
         Self::Kind,
@@ -61,6 +65,8 @@ impl Tag {
         Self::Rows,
         Self::Pairs,
         Self::Levels,
+        Self::Custom,
+        Self::Valued,
     ];
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use trommel_profile::custom::{Custom, Value, Valued};
 use trommel_profile::memory::{Cache, Conflict, Level, Levels, Pair};
 use trommel_profile::queries::{Acted, Count, Queries, Seen, Served, Told};
 use trommel_profile::sampled::{Sampled, Windows};
@@ -47,6 +48,8 @@ pub(crate) fn decode(input: impl Read) -> Result<Vec<Profile>, DecodeError> {
             Tag::Rows => rows(&mut cursor, profile),
             Tag::Pairs => pairs(&mut cursor, profile),
             Tag::Levels => levels(&mut cursor, profile),
+            Tag::Custom => custom(&mut cursor, profile),
+            Tag::Valued => valued(&mut cursor, profile),
             Tag::End => end(&mut cursor, input.number()),
         }
         .map_err(corrupt)?;
@@ -357,6 +360,59 @@ fn levels(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
         None => Ok(()),
         Some(_) => Err("levels are there twice"),
     }
+}
+
+fn flag(cursor: &mut Cursor<'_>) -> Inside<bool> {
+    match cursor.byte()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err("whether something is so is malformed"),
+    }
+}
+
+fn custom(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
+    let windows = profile.windows.as_mut();
+    let windows = windows.ok_or("a customisation module comes before its windows")?;
+    let mut custom = Custom {
+        name: text(cursor)?,
+        title: text(cursor)?,
+        places: flag(cursor)?,
+        windows: cursor.number()?,
+        lost: cursor.number()?,
+        pairs: cursor.number()?,
+        ..Custom::default()
+    };
+    for _ in 0..cursor.number()? {
+        custom.failures.push(text(cursor)?);
+    }
+    match windows.custom.replace(custom) {
+        None => Ok(()),
+        Some(_) => Err("a customisation module is there twice"),
+    }
+}
+
+fn valued(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
+    let custom = profile.windows.as_mut().and_then(|w| w.custom.as_mut());
+    let custom = custom.ok_or("pairs come before their customisation module")?;
+    while !cursor.is_empty() {
+        let place = Place::from_word(cursor.number()?);
+        let mut valued = Valued {
+            sampled: of_samples(cursor)?,
+            ..Valued::default()
+        };
+        for _ in 0..cursor.number()? {
+            let value = cursor.number()?;
+            let count = cursor.number()?;
+            let text = flag(cursor)?.then(|| text(cursor)).transpose()?;
+            if valued.values.insert(value, Value { count, text }).is_some() {
+                return Err("a value of a pair is there twice");
+            }
+        }
+        if custom.sites.insert(place, valued).is_some() {
+            return Err("the pairs of a place are there twice");
+        }
+    }
+    Ok(())
 }
 
 fn queries(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use trommel_profile::custom::Custom;
 use trommel_profile::memory::Levels;
 use trommel_profile::queries::{Acted, Queries, Served, Told};
 use trommel_profile::sampled::{Sampled, Windows};
@@ -161,6 +162,7 @@ fn windows<W: Write>(windows: &Windows, out: &mut Writer<W>) -> io::Result<()> {
         sites,
         pairs,
         levels,
+        custom,
     } = windows;
     let mut raw = Vec::new();
     for number in [
@@ -219,9 +221,59 @@ fn windows<W: Write>(windows: &Windows, out: &mut Writer<W>) -> io::Result<()> {
     if !raw.is_empty() {
         out.chunk(Tag::Pairs, &raw)?;
     }
-    match levels {
-        Some(levels) => out.chunk(Tag::Levels, &self::levels(levels)),
+    if let Some(levels) = levels {
+        out.chunk(Tag::Levels, &self::levels(levels))?;
+    }
+    match custom {
+        Some(custom) => self::custom(custom, out),
         None => Ok(()),
+    }
+}
+
+fn custom<W: Write>(custom: &Custom, out: &mut Writer<W>) -> io::Result<()> {
+    let Custom {
+        name,
+        title,
+        places,
+        windows,
+        lost,
+        pairs,
+        sites,
+        failures,
+    } = custom;
+    let mut raw = Vec::new();
+    put_bytes(&mut raw, name.as_bytes());
+    put_bytes(&mut raw, title.as_bytes());
+    raw.push((*places).into());
+    for number in [windows, lost, pairs] {
+        put(&mut raw, *number);
+    }
+    put(&mut raw, failures.len() as u64);
+    for why in failures {
+        put_bytes(&mut raw, why.as_bytes());
+    }
+    out.chunk(Tag::Custom, &raw)?;
+    raw.clear();
+    for (place, valued) in sites {
+        put(&mut raw, place.word());
+        put_sampled(&mut raw, &valued.sampled);
+        put(&mut raw, valued.values.len() as u64);
+        for (value, known) in &valued.values {
+            put(&mut raw, *value);
+            put(&mut raw, known.count);
+            raw.push(known.text.is_some().into());
+            if let Some(text) = &known.text {
+                put_bytes(&mut raw, text.as_bytes());
+            }
+        }
+        if raw.len() >= TARGET {
+            out.chunk(Tag::Valued, &raw)?;
+            raw.clear();
+        }
+    }
+    match raw.is_empty() {
+        true => Ok(()),
+        false => out.chunk(Tag::Valued, &raw),
     }
 }
 

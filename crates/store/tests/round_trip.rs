@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use proptest::prelude::*;
+use trommel_profile::custom::{Custom, Value, Valued};
 use trommel_profile::memory::{Cache, Conflict, Level, Levels, Pair};
 use trommel_profile::queries::{Acted, Count, Queries, Seen, Served, Told};
 use trommel_profile::sampled::{Sampled, Windows};
@@ -79,9 +80,10 @@ fn windows() -> impl Strategy<Value = Windows> {
         sites,
         pairs,
         prop::option::of(levels()),
+        prop::option::of(custom(sampled())),
     )
         .prop_map(
-            |(n, length, budget, rate, pacing, sites, pairs, levels)| Windows {
+            |(n, length, budget, rate, pacing, sites, pairs, levels, custom)| Windows {
                 budget,
                 taken: n[0],
                 counted: n[1],
@@ -103,6 +105,32 @@ fn windows() -> impl Strategy<Value = Windows> {
                 sites,
                 pairs,
                 levels,
+                custom,
+            },
+        )
+}
+
+fn custom(sampled: impl Strategy<Value = Sampled>) -> impl Strategy<Value = Custom> {
+    let text = || prop::option::of(any::<String>());
+    let value = (any::<u64>(), text()).prop_map(|(count, text)| Value { count, text });
+    let values = prop::collection::btree_map(any::<u64>(), value, 0..5);
+    let valued = (sampled, values).prop_map(|(sampled, values)| Valued { sampled, values });
+    (
+        any::<(String, String, bool)>(),
+        any::<[u64; 3]>(),
+        prop::collection::btree_map(place(), valued, 0..9),
+        prop::collection::vec(any::<String>(), 0..3),
+    )
+        .prop_map(
+            |((name, title, places), [windows, lost, pairs], sites, failures)| Custom {
+                name,
+                title,
+                places,
+                windows,
+                lost,
+                pairs,
+                sites,
+                failures,
             },
         )
 }

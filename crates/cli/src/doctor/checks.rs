@@ -397,6 +397,7 @@ fn recording() -> Check {
         question: None,
         messages: None,
         services: Vec::new(),
+        custom: None,
         program,
         arguments: vec!["/bin/true".into()],
         inherited: inherited::inherited(),

@@ -6,6 +6,7 @@ use trommel_profile::confidence::{LEVEL, Limits};
 use trommel_profile::{Counted, Module, Profile, Run, Threads};
 use trommel_tuple::{Kind, Place};
 
+use super::custom;
 use super::processes::{self, Row};
 use super::queries;
 use super::view::View;
@@ -41,6 +42,7 @@ pub(super) fn write(
             values(&mut json, view, kind, name, top)?;
         }
     }
+    custom::json(&mut json, view, top, place)?;
     queries::json(&mut json, view, top, place)?;
     json.end_object()?;
     json.finish()

@@ -1,5 +1,6 @@
 //! `trommel report`: a profile for people ([`text`]) and for programs ([`json`]).
 
+mod custom;
 mod json;
 pub(crate) mod processes;
 mod queries;

@@ -10,6 +10,7 @@ use trommel_profile::confidence::Confidence;
 use trommel_symbol::{Files, Symbols};
 use trommel_tuple::Kind;
 
+use super::custom;
 use super::processes::{self, Row};
 use super::queries;
 use super::text::{self, Style, Table};
@@ -77,6 +78,7 @@ fn one(out: &mut impl Write, profile: &Profile, processes: usize) -> io::Result<
             text::values(out, &mut view, kind, ROWS, style)?;
         }
     }
+    custom::write(out, &mut view, ROWS, style)?;
     queries::write(out, &mut view, ROWS, style)
 }
 

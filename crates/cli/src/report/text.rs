@@ -11,6 +11,7 @@ use trommel_profile::confidence::{LEVEL, Limits};
 use trommel_profile::{KindProfile, Profile, Thread};
 use trommel_tuple::{Kind, Place};
 
+use super::custom;
 use super::processes::{self, Row};
 use super::queries;
 use super::view::{Transfer, Values, View};
@@ -18,7 +19,7 @@ use super::windows;
 use crate::output::{command_line, duration, grouped, percent, printable};
 
 /// Values shown for one instruction.
-const VALUES_IN_ROW: usize = 3;
+pub(super) const VALUES_IN_ROW: usize = 3;
 /// Longer names are cut in the middle of tables.
 const MAX_NAME: usize = 48;
 
@@ -83,6 +84,10 @@ pub(super) fn write(
             let all = values(out, view, kind, top, style)?;
             more(out, all, top)?;
         }
+    }
+    if (view.profile.windows.as_ref()).is_some_and(|windows| windows.custom.is_some()) {
+        writeln!(out)?;
+        custom::write(out, view, top, style)?;
     }
     if view.profile.queries.is_some() {
         writeln!(out)?;
@@ -285,7 +290,7 @@ pub(super) fn limits_title(view: &View<'_>) -> &'static str {
 }
 
 /// Limits in three digits.
-fn range(limits: Limits) -> String {
+pub(super) fn range(limits: Limits) -> String {
     format!("{}–{}", rounded(limits.low), rounded(limits.high))
 }
 

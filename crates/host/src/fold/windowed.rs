@@ -18,11 +18,14 @@
 //! units: a value that is there while windows are rare is not worth less; branches and calls have a
 //! count for each destination, and so have latencies for each length that is told apart. Counting a window takes no memory
 //! but for instructions that are new. Where accesses to memory are recorded the window's instructions go, in order, to a
-//! model that finds those in each other's way ([`crate::conflicts`]).
+//! model that finds those in each other's way ([`crate::conflicts`]). Where there is a customisation module it gets the messages of the
+//! queries that are put for it, and what it makes of them is folded when it is there ([`custom`]).
 //!
 //! # Invariants
 //! * A window is counted once, whole, or not at all.
 //! * What is kept of an instruction with values is of constant size.
+
+mod custom;
 
 use std::collections::BTreeMap;
 
@@ -33,12 +36,15 @@ use trommel_profile::KindProfile;
 use trommel_profile::memory::{Levels, Pair, rounded as kept};
 use trommel_profile::sampled::{Sampled, Windows};
 use trommel_queue::dict::TargetPc;
-use trommel_queue::{CAPTURE_MARK, CAPTURE_WORDS, END_MARK, END_WORDS};
+use trommel_queue::queries::Header;
+use trommel_queue::{CAPTURE_MARK, CAPTURE_WORDS, END_MARK, END_WORDS, MAX_PATHS};
 use trommel_tuple::{Kind, Place};
+
+pub(super) use custom::Customised;
 
 use super::{Folder, damaged};
 use crate::conflicts::{Known, Run};
-use crate::dictionary::{Instruction, Step};
+use crate::dictionary::{Dictionary, Instruction, Step};
 use crate::levels;
 use crate::modules::Modules;
 use crate::shared::{Damaged, Shared};
@@ -204,6 +210,8 @@ pub(super) struct Windowed {
     site_of: FxHashMap<(Kind, Place), u32>,
     units: Units,
     accesses: Accesses,
+    /// What goes to a customisation module.
+    pub(super) custom: Option<Customised>,
     /// Nanoseconds of CPU time between two windows, now.
     period: f64,
     /// Nanoseconds of a cycle.
@@ -260,6 +268,8 @@ impl Windowed {
                         _ => Op::Value(site),
                     }
                 }
+                // Listed for the module alone.
+                Step::Instruction(_) if self.custom.is_some() => continue,
                 Step::Instruction(number) => Op::Instruction(number),
                 Step::UnselectedWord => Op::Word,
                 Step::Unselected => continue,
@@ -319,7 +329,12 @@ impl Windowed {
     }
 
     /// What all windows come to.
-    pub(super) fn finish(mut self, kinds: &mut BTreeMap<Kind, KindProfile>, windows: &mut Windows) {
+    pub(super) fn finish(
+        mut self,
+        dictionary: &Dictionary,
+        kinds: &mut BTreeMap<Kind, KindProfile>,
+        windows: &mut Windows,
+    ) {
         // Signals came at as many periods as there were, but not all of them led to a window that counts.
         let came = (windows.taken + windows.skipped).max(self.counted);
         let scale = came as f64 / self.counted.max(1) as f64;
@@ -357,6 +372,9 @@ impl Windowed {
         }
         self.accesses.finish(scale, windows);
         windows.levels = self.levels;
+        windows.custom = self
+            .custom
+            .map(|custom| custom.finish(scale, &dictionary.instructions, &dictionary.modules));
     }
 }
 
@@ -436,6 +454,7 @@ struct Records<'a>(&'a [u8]);
 
 enum Record<'a> {
     Path(usize, &'a [u8]),
+    Message(Header, &'a [u8]),
     Capture([u64; CAPTURE_WORDS]),
     End([u64; END_WORDS]),
     /// The rest is still to come.
@@ -464,6 +483,15 @@ impl<'a> Records<'a> {
                 let words = words.as_chunks::<8>().0;
                 let word = |n| words.get(n).map_or(0, |w| u64::from_le_bytes(*w));
                 (Record::End(std::array::from_fn(word)), after)
+            }
+            _ if number >= MAX_PATHS as u32 => {
+                let header = Header::decode(number).filter(|_| folder.is_customised());
+                let header = header.ok_or_else(|| damaged(number))?;
+                let bytes = 8 * usize::from(header.words);
+                let Some((words, after)) = after.split_at_checked(bytes) else {
+                    return Ok(Record::Part);
+                };
+                (Record::Message(header, words), after)
             }
             _ => {
                 let met = folder.path(shared, number)?;
@@ -496,7 +524,7 @@ impl Folder {
         };
         let mut open = windowed.open.remove(&thread).unwrap_or_default();
         open.extend_from_slice(bytes);
-        let done = self.whole_windows(&mut windowed, shared, &open);
+        let done = self.whole_windows(&mut windowed, shared, thread, &open);
         if let Ok(used) = done {
             open.drain(..used);
             windowed.open.insert(thread, open);
@@ -510,6 +538,7 @@ impl Folder {
         &mut self,
         windowed: &mut Windowed,
         shared: &Shared,
+        thread: u32,
         bytes: &[u8],
     ) -> Result<usize, Damaged> {
         let mut used = 0;
@@ -519,13 +548,13 @@ impl Folder {
             match records.next(self, shared)? {
                 Record::Part if bytes.len() - used > MOST => return Err(damaged(END_MARK)),
                 Record::Part => return Ok(used),
-                Record::Path(..) => {}
+                Record::Path(..) | Record::Message(..) => {}
                 Record::Capture([own]) => begins = Some((records.0, own)),
                 Record::End(words) => {
                     if let Some((from, own)) = begins.take().filter(|_| words[0] != 0) {
                         windowed.own = own;
                         let weight = windowed.begin(words);
-                        self.count_window(windowed, shared, Records(from), weight)?;
+                        self.count_window(windowed, shared, (thread, Records(from)), weight)?;
                     }
                     used = bytes.len() - records.0.len();
                 }
@@ -537,18 +566,39 @@ impl Folder {
         &mut self,
         windowed: &mut Windowed,
         shared: &Shared,
-        mut records: Records<'_>,
+        (thread, mut records): (u32, Records<'_>),
         weight: f64,
     ) -> Result<(), Damaged> {
         windowed.accesses.begin();
-        while let Record::Path(met, words) = records.next(self, shared)? {
+        // Of what has not been left yet when a message comes nothing is known.
+        let mut messages = Vec::new();
+        loop {
+            let (met, words) = match records.next(self, shared)? {
+                Record::Path(met, words) => (met, words),
+                Record::Message(header, words) => {
+                    messages.push((header, words));
+                    continue;
+                }
+                _ => break,
+            };
             while windowed.paths.len() <= met {
                 let path = &self.paths[windowed.paths.len()];
                 let steps = self.dictionary.steps(path).iter().chain(&path.tail);
                 windowed.learn(steps.copied());
             }
-            windowed.accesses.learn(&self.dictionary.instructions);
+            if windowed.custom.is_none() {
+                windowed.accesses.learn(&self.dictionary.instructions);
+            }
             windowed.path(met, words, weight, &self.dictionary.modules);
+        }
+        if let Some(custom) = &mut windowed.custom {
+            let all = &self.dictionary.instructions;
+            custom.learn(all);
+            for (header, words) in messages {
+                custom.captured(header, words, all);
+            }
+            custom.window(thread, (windowed.counted, weight));
+            custom.look(all, &self.dictionary.modules);
         }
         windowed.accesses.end();
         Ok(())

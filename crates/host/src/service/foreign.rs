@@ -188,7 +188,7 @@ impl Foreign {
         // they may do.
         let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) };
         // What it has started or registered may outlive any use of ours.
-        let library = ManuallyDrop::new(library.map_err(refusal)?);
+        let library = ManuallyDrop::new(library.map_err(|e| NotLoaded::Library(said(&e)))?);
         // SAFETY: the function has this type: that is the contract of the name.
         let exported =
             unsafe { library.get::<unsafe extern "C" fn() -> *const RawHead>(SYMBOL.as_bytes()) };
@@ -217,9 +217,9 @@ impl Foreign {
 }
 
 /// What the loader says.
-fn refusal(error: libloading::Error) -> NotLoaded {
+pub(crate) fn said(error: &libloading::Error) -> String {
     let said = error.source().map(ToString::to_string);
-    NotLoaded::Library(said.unwrap_or_else(|| error.to_string()))
+    said.unwrap_or_else(|| error.to_string())
 }
 
 /// Checks the table that a library has returned.

@@ -66,7 +66,7 @@ impl Translator {
         let insn = self.insns[n];
         let pc = target(insn.pc());
         let mut words = 0;
-        if self.wants(Kind::Address) {
+        if self.config.lists() {
             let bytes = self.bytes_of(&insn);
             let mut all = [0; MAX_INSTRUCTION];
             all[..bytes.len()].copy_from_slice(bytes);
@@ -75,6 +75,9 @@ impl Translator {
                 len: bytes.len() as u8,
                 bytes: all,
             });
+        }
+        if self.wants(Kind::Address) {
+            let bytes = self.bytes_of(&insn);
             let decoded = Decoder::with_ip(64, bytes, pc.0, DecoderOptions::NONE).decode();
             let accesses = match insn.class {
                 Class::Plain => access::accesses(&mut InstructionInfoFactory::new(), &decoded),

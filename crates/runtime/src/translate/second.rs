@@ -148,7 +148,7 @@ impl Translator {
                 far: None,
                 recipe: site.cache.new_recipe(self.flags.needed()),
             };
-            events += usize::from(self.wants(Kind::Address));
+            events += usize::from(self.config.lists());
             if second && insn.class == Class::Plain && self.is_rewritten(n) {
                 self.rewritten(site, n, insn, step);
                 self.is_work(from_here);
