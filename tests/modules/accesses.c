@@ -1,8 +1,10 @@
-// Loads whose strides are known, and loads that read what one of two stores has written. Works for as many turns as its argument says, and says what
-// it has computed.
+// Loads whose strides are known, and loads that read what one of two stores has written. Works for as many turns as its argument says, in as many children, too, as
+// a second one says, and says what it has computed.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { LINES = 512 };
 static volatile uint64_t table[LINES][8];
@@ -57,9 +59,16 @@ int main(int argc, char **argv)
     for (unsigned n = 0; n < LINES; n++)
         for (unsigned k = 0; k < 8; k++)
             table[n][k] = n * k;
+    int children = argc > 2 ? atoi(argv[2]) : 0, child = 0;
+    for (int n = 0; n < children && !child; n++)
+        child = fork() == 0;
     // In turn, so that none of them has the program's first or last moments for itself.
     for (unsigned round = 0; round < 50; round++)
         sum += by_lines(turns) + to_and_fro(turns) + from_stores(turns);
+    if (child)
+        _exit(0);
+    while (wait(NULL) > 0)
+        ;
     printf("%llu\n", (unsigned long long)sum);
     return 0;
 }

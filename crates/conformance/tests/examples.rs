@@ -94,7 +94,8 @@ fn stage() -> Result<Scratch, String> {
         trommel query asm -o stores.bin stores.rpa
         printf 'for opBRANCH * every 256 collect pc misc;\n    send 1 stop;\n' > edges.rpa
         ln -s "$WORKSPACE/include" "$WORKSPACE/examples" .
-        cc -O2 -shared -fPIC -I include -o edges.so examples/service/edges.c"#;
+        cc -O2 -shared -fPIC -I include -o edges.so examples/service/edges.c
+        cc -O2 -shared -fPIC -I include -o strides.so examples/module/strides.c"#;
     let ended = shell(script, scratch.dir())?;
     match ended.status.success() {
         true => Ok(scratch),

@@ -27,7 +27,7 @@ mod helper;
 mod library;
 mod wire;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::CString;
 use std::io::{self, ErrorKind, Read, Write};
@@ -64,7 +64,7 @@ const MOST_CPU: Duration = Duration::from_secs(1);
 /// Time from one answer to the next.
 const MOST_SILENCE: Duration = Duration::from_secs(10);
 /// Time for all answers that wait when a process has ended.
-const MOST_AT_END: Duration = Duration::from_secs(10);
+const MOST_AT_END: Duration = Duration::from_secs(20);
 /// Bytes and answers that may wait while the program runs.
 const BACKLOG: (usize, usize) = (4 << 20, 64);
 
@@ -193,10 +193,12 @@ pub struct Custom {
     /// What is asked of the program for it.
     pub question: &'static Question,
     helper: RefCell<Helper>,
+    /// The instance that was made at the start is nobody's yet.
+    first: Cell<bool>,
 }
 
 impl Custom {
-    /// Starts the helper and has it load the library. Must be called while this process has one thread.
+    /// Starts the helper and has it load the library and make an instance for the first process. Must be called while this process has one thread.
     ///
     /// # Errors
     /// Why there is no module.
@@ -217,24 +219,38 @@ impl Custom {
             return Err(Refusal::Failed(UNREADABLE.into()));
         }
         let question = Box::leak(Box::new(terms.question()?));
+        helper.instances = Custom::FIRST;
+        helper.send(Custom::FIRST, &Request::Begin);
+        match helper.wait(Custom::FIRST, deadline) {
+            Ok(Reply::Done) => {}
+            Ok(Reply::Failed(why)) | Err(why) => return Err(Refusal::Failed(why)),
+            Ok(_) => return Err(Refusal::Failed(UNREADABLE.into())),
+        }
         Ok(Rc::new(Self {
             named,
             terms,
             question,
             helper: RefCell::new(helper),
+            first: Cell::new(true),
         }))
     }
 
+    /// The number of the first process's instance.
+    const FIRST: u32 = 1;
+
     /// An instance for a process.
-    pub fn begin(self: &Rc<Self>, pid: u32) -> Instance {
+    pub fn begin(self: &Rc<Self>) -> Instance {
         let mut helper = self.helper.borrow_mut();
-        helper.instances += 1;
-        let instance = Instance {
-            number: helper.instances,
+        let mut number = Self::FIRST;
+        if !self.first.replace(false) {
+            helper.instances += 1;
+            number = helper.instances;
+            helper.send(number, &Request::Begin);
+        }
+        Instance {
+            number,
             custom: Rc::clone(self),
-        };
-        helper.send(instance.number, &Request::Begin(pid));
-        instance
+        }
     }
 
     /// CPU time that the helper has used.
@@ -293,9 +309,9 @@ impl Instance {
         self.send(&Request::Met(met));
     }
 
-    /// Hands a window over: a number and words for each instruction.
-    pub fn window(&self, thread: u32, tuples: &[u8]) {
-        self.send(&Request::Window(thread, tuples));
+    /// Hands a window of a thread of a process over: a number and words for each instruction.
+    pub fn window(&self, (pid, thread): (u32, u32), tuples: &[u8]) {
+        self.send(&Request::Window(pid, thread, tuples));
     }
 
     fn send(&self, request: &Request<'_>) {
@@ -558,6 +574,8 @@ impl Helper {
     /// It has closed its end.
     fn gone(&mut self) {
         self.used = self.cpu();
+        // What has crashed has a status already; else it is still there.
+        let _ = kill(self.pid, Signal::SIGKILL);
         let how = self.reap();
         self.failed = Some(how);
     }

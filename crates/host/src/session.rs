@@ -329,7 +329,7 @@ impl<'a> Session<'a> {
             folder = folder.of_windows(toll.cycle, self.levels.clone());
             if let Some(custom) = &self.custom {
                 let pid = identity.pid.as_raw() as u32;
-                folder = folder.of_custom(custom.begin(pid), pid);
+                folder = folder.of_custom(custom.begin(), pid);
             }
         }
         let process = Process::new(identity, shared, folder, first, series, audit, windows);

@@ -129,6 +129,19 @@ pub(super) const NOT_SUPPORTED: &[Section] = &[
         ],
     },
     Section {
+        heading: "Customisation modules (`--module-lib`)",
+        rows: &[
+            (
+                "customisation modules without windows, or with queries, --only or other kinds than edge and call",
+                "they are given what windows see, of all code, by the probes of queries",
+            ),
+            (
+                "results and facts of system calls, for customisation modules",
+                "windows end in front of them",
+            ),
+        ],
+    },
+    Section {
         heading: "Prefetches (`trommel run --prefetch`)",
         rows: &[
             (

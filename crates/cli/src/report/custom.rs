@@ -47,7 +47,8 @@ fn rows(custom: &Custom) -> Vec<Row<'_>> {
 fn shown(view: &mut View<'_>, custom: &Custom, value: u64, known: &Value) -> String {
     match (&known.text, custom.places) {
         (_, true) => short(&view.name(Place::from_word(value))),
-        (Some(text), false) => short(&printable(text)),
+        // In one line.
+        (Some(text), false) => short(&printable(&text.replace('\n', "\\n"))),
         (None, false) => format!("{value:#x}"),
     }
 }

@@ -18,7 +18,7 @@ use super::library::{Instance, Module};
 use super::wire::{Reply, Request, split};
 
 /// Bytes of memory that it may have of its own.
-const MOST_MEMORY: u64 = 2 << 30;
+const MOST_MEMORY: u64 = 1 << 30;
 
 /// Lives until the socket is closed.
 pub(super) fn live(socket: UnixStream, path: &Path, argument: &CStr) {
@@ -81,7 +81,7 @@ fn serve<'m>(
     let none = || Reply::Failed("there is no instance".to_owned());
     let instance = instances.get_mut(&number);
     let reply = match (request, instance) {
-        (Request::Begin(pid), _) => match Instance::begin(module, argument, *pid) {
+        (Request::Begin, _) => match Instance::begin(module, argument) {
             Ok(instance) => {
                 instances.insert(number, instance);
                 Reply::Done
@@ -94,8 +94,8 @@ fn serve<'m>(
             }
             return;
         }
-        (Request::Window(thread, tuples), Some(instance)) => {
-            let reply = instance.window(*thread, tuples);
+        (Request::Window(pid, thread, tuples), Some(instance)) => {
+            let reply = instance.window((*pid, *thread), tuples);
             reply.unwrap_or_else(|| Reply::Failed("a window is malformed".to_owned()))
         }
         (Request::Format(number, value), Some(instance)) => {

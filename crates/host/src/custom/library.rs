@@ -203,15 +203,14 @@ pub(super) struct Instance<'m> {
     of: &'m Module,
     ours: NonNull<Ours>,
     this: NonNull<c_void>,
-    pid: u32,
     /// By number. They stay where they are: tuples lead to them.
     known: BTreeMap<u32, Box<Known>>,
     tuples: Vec<RawTuple>,
 }
 
 impl<'m> Instance<'m> {
-    /// That of the process `pid`; or why there is none.
-    pub(super) fn begin(of: &'m Module, argument: &CStr, pid: u32) -> Result<Self, String> {
+    /// Another; or why there is none.
+    pub(super) fn begin(of: &'m Module, argument: &CStr) -> Result<Self, String> {
         let ours = Box::new(Ours {
             host: RawHost {
                 size: size_of::<RawHost>() as u32,
@@ -236,7 +235,6 @@ impl<'m> Instance<'m> {
             of,
             ours,
             this,
-            pid,
             known: BTreeMap::new(),
             tuples: Vec::new(),
         })
@@ -270,8 +268,8 @@ impl<'m> Instance<'m> {
         self.known.insert(met.number, Box::new(known));
     }
 
-    /// What a thread executed, as [`super::wire::Request::Window`] has it. None: it is malformed.
-    pub(super) fn window(&mut self, thread: u32, mut bytes: &[u8]) -> Option<Reply> {
+    /// What a thread of a process executed, as [`super::wire::Request::Window`] has it. None: it is malformed.
+    pub(super) fn window(&mut self, (pid, thread): (u32, u32), mut bytes: &[u8]) -> Option<Reply> {
         let mut tuples = std::mem::take(&mut self.tuples);
         tuples.clear();
         while !bytes.is_empty() {
@@ -300,7 +298,7 @@ impl<'m> Instance<'m> {
         }
         let window = RawWindow {
             size: size_of::<RawWindow>() as u32,
-            pid: self.pid,
+            pid,
             thread,
             stride: size_of::<RawTuple>() as u32,
             count: tuples.len(),

@@ -23,13 +23,13 @@ pub(super) struct Met<'a> {
 /// What the helper is to do, for an instance.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Request<'a> {
-    /// There is a process of this number. Answered by [`Reply::Done`].
-    Begin(u32),
+    /// There is to be one. Answered by [`Reply::Done`].
+    Begin,
     /// Not answered.
     Met(Met<'a>),
-    /// What a thread executed: for each, the number of the instruction (4 bytes) and the words that are captured of its
+    /// What a thread of a process executed: their numbers, and for each instruction its number (4 bytes) and the words that are captured of its
     /// class. Answered by [`Reply::Pairs`].
-    Window(u32, &'a [u8]),
+    Window(u32, u32, &'a [u8]),
     /// A value of an instruction is to be formatted. Answered by [`Reply::Text`].
     Format(u32, u64),
     /// The process has ended. Not answered.
@@ -129,13 +129,13 @@ impl<'a> In<'a> {
 impl Request<'_> {
     /// Whether there is a reply to it.
     pub(super) const fn is_answered(&self) -> bool {
-        matches!(self, Self::Begin(_) | Self::Window(..) | Self::Format(..))
+        matches!(self, Self::Begin | Self::Window(..) | Self::Format(..))
     }
 
     /// Appends it.
     pub(super) fn write(&self, instance: u32, to: &mut Vec<u8>) {
         let tag = match self {
-            Self::Begin(_) => b'b',
+            Self::Begin => b'b',
             Self::Met(_) => b'm',
             Self::Window(..) => b'w',
             Self::Format(..) => b'f',
@@ -144,14 +144,14 @@ impl Request<'_> {
         frame(to, tag, |out| {
             out.u32(instance);
             match *self {
-                Self::Begin(pid) => out.u32(pid),
                 Self::Met(met) => {
                     out.u32(met.number);
                     out.0.push(met.class);
                     out.u64(met.pc);
                     out.0.extend_from_slice(met.code);
                 }
-                Self::Window(thread, tuples) => {
+                Self::Window(pid, thread, tuples) => {
+                    out.u32(pid);
                     out.u32(thread);
                     out.0.extend_from_slice(tuples);
                 }
@@ -159,7 +159,7 @@ impl Request<'_> {
                     out.u32(number);
                     out.u64(value);
                 }
-                Self::End => {}
+                Self::Begin | Self::End => {}
             }
         });
     }
@@ -172,14 +172,14 @@ impl<'a> Request<'a> {
         let tag = input.u8()?;
         let instance = input.u32()?;
         let request = match tag {
-            b'b' => Self::Begin(input.u32()?),
+            b'b' => Self::Begin,
             b'm' => Self::Met(Met {
                 number: input.u32()?,
                 class: input.u8()?,
                 pc: input.u64()?,
                 code: input.rest(),
             }),
-            b'w' => Self::Window(input.u32()?, input.rest()),
+            b'w' => Self::Window(input.u32()?, input.u32()?, input.rest()),
             b'f' => Self::Format(input.u32()?, input.u64()?),
             b'e' => Self::End,
             _ => return None,
@@ -300,9 +300,9 @@ mod tests {
         fn requests_come_back(instance: u32, a: u32, b: u64, class: u8, bytes in prop::collection::vec(any::<u8>(), 0..40)) {
             let met = Met { number: a, class, pc: b, code: &bytes };
             for request in [
-                Request::Begin(a),
+                Request::Begin,
                 Request::Met(met),
-                Request::Window(a, &bytes),
+                Request::Window(a, !a, &bytes),
                 Request::Format(a, b),
                 Request::End,
             ] {

@@ -137,7 +137,7 @@ impl Customised {
             if instance.is_behind() {
                 self.sum.lost += 1;
             } else {
-                instance.window(thread, &self.tuples);
+                instance.window((self.pid, thread), &self.tuples);
                 self.there.sort_unstable();
                 self.there.dedup();
                 self.waiting.push_back(Waiting {
