@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
-use trommel_lab::{EXPERIMENTS, Experiment, Lab, Verdict};
+use trommel_lab::{Cell, EXPERIMENTS, Experiment, Lab, Verdict};
 use trommel_profile::{KindProfile, Profile};
 use trommel_tuple::{Kind, ModuleId, Place, Vaddr};
 
@@ -272,5 +272,55 @@ fn where_nothing_is_known_nothing_is_shown() {
         let json: Value = serde_json::from_str(&dir.text(&["report", "--json"])).expect("JSON");
         assert_eq!(json["limits"]["basis"], basis);
         assert_eq!(json["edges"][0]["low"], Value::Null);
+    }
+}
+
+#[test]
+fn costs_of_windows_are_measured() {
+    let dir = Dir::new("costs");
+    let said = std::sync::Mutex::new(Vec::new());
+    let say = |text: &str| said.lock().expect("not poisoned").push(text.to_owned());
+    let lab = Lab {
+        trommel: Some(env!("CARGO_BIN_EXE_trommel").into()),
+        cache: dir.0.join("cache"),
+        events: 20_000,
+        skip: 1000,
+        trials: 1,
+        threads: 1,
+        say: &say,
+        progress: &|_| {},
+    };
+    let wanted: Vec<&Experiment> = EXPERIMENTS
+        .iter()
+        .filter(|e| e.name.starts_with("values-table2"))
+        .collect();
+    let done = lab.run(&wanted).expect("the lab runs");
+    let said = said.into_inner().expect("not poisoned");
+    if said.iter().any(|text| text.contains("perf events")) {
+        return;
+    }
+    assert!(said.is_empty(), "{said:?}");
+    assert_eq!(done.len(), 3);
+    for (experiment, findings) in done {
+        let table = &findings.tables[0];
+        assert_eq!(table.columns.len(), 5, "one program: {:?}", table.columns);
+        let ways = [("2a", 7), ("2b", 4), ("2c", 5)];
+        let rows = ways.iter().find(|(end, _)| experiment.name.ends_with(end));
+        assert_eq!(table.rows.len(), rows.expect("a table").1);
+        for row in &table.rows {
+            // What cannot be done here has the paper's figure alone.
+            let possible = row[1] != "".into();
+            let cost = |cell: &Cell| matches!(cell, Cell::Number(n) if (-99.0..1e6).contains(n));
+            assert_eq!(cost(&row[3]), possible, "{row:?}");
+            assert_eq!(row[3], row[4], "a mean of one");
+            let paper = matches!(row[2], Cell::Number(n) if n > 0.0);
+            assert!(paper || experiment.name.ends_with("2a"), "{row:?}");
+        }
+        assert_eq!(findings.claims.len(), 2);
+        for claim in findings.claims {
+            assert!(!claim.ours.contains('–'), "{}", claim.ours);
+            let judged = [Verdict::Holds, Verdict::Fails];
+            assert!(judged.contains(&claim.verdict), "{claim:?}");
+        }
     }
 }

@@ -44,6 +44,9 @@ mod tables;
 mod thinning;
 mod values_fig1;
 mod values_table1;
+mod values_table2a;
+mod values_table2b;
+mod values_table2c;
 mod variants;
 
 use crate::Lab;
@@ -97,7 +100,7 @@ pub struct Experiment {
 }
 
 /// All experiments, in the order of the papers.
-pub static EXPERIMENTS: [Experiment; 37] = [
+pub static EXPERIMENTS: [Experiment; 40] = [
     stratified_04::EXPERIMENT,
     stratified_07::EXPERIMENT,
     stratified_08::EXPERIMENT,
@@ -130,6 +133,9 @@ pub static EXPERIMENTS: [Experiment; 37] = [
     rpa_decisions::EXPERIMENT,
     values_fig1::EXPERIMENT,
     values_table1::EXPERIMENT,
+    values_table2a::EXPERIMENT,
+    values_table2b::EXPERIMENT,
+    values_table2c::EXPERIMENT,
     adaptive::EXPERIMENT,
     sketches::EXPERIMENT,
     thinning::EXPERIMENT,
@@ -151,7 +157,7 @@ fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
 }
 
 /// A percentage as claims print it.
-fn percent(value: f64) -> String {
+pub(crate) fn percent(value: f64) -> String {
     match value {
         v if !v.is_finite() => "–".into(),
         v if v.abs() >= 99.95 => format!("{v:.0} %"),

@@ -14,6 +14,7 @@
 //! * Equal streams give equal output, to the byte: all seeds are fixed.
 #![forbid(unsafe_code)]
 
+mod costs;
 mod experiments;
 mod findings;
 mod latencies;

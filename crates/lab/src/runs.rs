@@ -252,7 +252,8 @@ impl Lab<'_> {
         Some(least)
     }
 
-    fn time(&self, subject: &Subject, options: Option<&str>) -> Option<(f64, Vec<u8>)> {
+    /// Seconds of CPU time of a run, native without options, and what it printed.
+    pub(crate) fn time(&self, subject: &Subject, options: Option<&str>) -> Option<(f64, Vec<u8>)> {
         let before = children_cpu()?;
         let done = self.command(subject, options)?.output().ok()?;
         let seconds = children_cpu()? - before;

@@ -1,0 +1,182 @@
+//! What windows cost programs: value sampling's table 2.
+//!
+//! Problem: differences of a few percent, on machines where the same run differs by as much.
+//!
+//! Strategy: each round runs the program natively and in all ways, one after the other, and a cost is that of a round against the same
+//! round's native run; the median of the rounds counts. A cost is CPU time: the program's, and trommel's own while it runs. What trommel
+//! measures of the machine before the program starts is left out: it does not grow with the run.
+
+use std::fs::{self, File};
+use std::io::BufReader;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::Lab;
+use crate::experiments::percent;
+use crate::findings::{Cell, Table};
+use crate::runs::{KERNELS, Subject};
+
+/// Rounds of a measurement.
+const ROUNDS: usize = 5;
+/// The programs: an interpreter, a compressor, a database.
+const PROGRAMS: [&str; 3] = ["lua", "gzip", "sqlite"];
+
+/// A way to look at a program.
+pub(crate) struct Way {
+    /// As tables name it.
+    pub(crate) name: String,
+    /// The paper's slowdown, in percent; NaN: it has none.
+    pub(crate) paper: f64,
+    /// Options of `record`; empty: it cannot be done here.
+    pub(crate) options: Vec<String>,
+}
+
+impl Way {
+    /// With options as they are typed.
+    pub(crate) fn new(name: impl Into<String>, paper: f64, options: &str) -> Self {
+        Self {
+            name: name.into(),
+            paper,
+            options: options.split_whitespace().map(str::to_owned).collect(),
+        }
+    }
+}
+
+/// What several ways cost.
+pub(crate) struct Costs {
+    /// The ways, the paper's figures and ours.
+    pub(crate) table: Table,
+    /// By way, the mean of the programs, in percent; none where nothing was measured.
+    pub(crate) means: Vec<Option<f64>>,
+}
+
+impl Costs {
+    /// A mean in words.
+    pub(crate) fn shown(&self, n: usize) -> String {
+        self.means[n].map_or_else(|| "–".to_owned(), percent)
+    }
+}
+
+/// The middle one, or the mean of the two in the middle.
+fn median(mut all: Vec<f64>) -> Option<f64> {
+    all.sort_unstable_by(f64::total_cmp);
+    let middle = all.len() / 2;
+    match all.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(all[middle]),
+        _ => Some(f64::midpoint(all[middle - 1], all[middle])),
+    }
+}
+
+impl Lab<'_> {
+    /// What each way costs each of the programs, in percent of its native CPU time.
+    pub(crate) fn costs(&self, ways: &[Way]) -> Costs {
+        let subjects: Vec<Subject> = match self.is_quick() {
+            true => self.build(&KERNELS[0], "-O2").into_iter().collect(),
+            false => PROGRAMS.iter().filter_map(|p| self.subject(p)).collect(),
+        };
+        let mut measured: Vec<(String, Vec<Option<f64>>)> = Vec::new();
+        for subject in subjects {
+            if let Some(costs) = self.costs_of(&subject, ways) {
+                measured.push((subject.name, costs));
+            }
+        }
+        let mean = |n: usize| {
+            let of_way: Vec<f64> = measured.iter().filter_map(|(_, c)| c[n]).collect();
+            (!of_way.is_empty()).then(|| of_way.iter().sum::<f64>() / of_way.len() as f64)
+        };
+        let names = measured.iter().map(|(name, _)| format!("{name}, in %"));
+        let head = ["way", "options of record", "the paper, in %", "mean, in %"];
+        let head: Vec<String> = head.map(str::to_owned).into_iter().chain(names).collect();
+        let head: Vec<&str> = head.iter().map(String::as_str).collect();
+        let mut table = Table::new("", &head);
+        let means: Vec<Option<f64>> = (0..ways.len()).map(mean).collect();
+        for (n, way) in ways.iter().enumerate() {
+            let own = measured.iter().map(|(_, costs)| Cell::from(costs[n]));
+            let first = [
+                way.name.as_str().into(),
+                way.options.join(" ").into(),
+                way.paper.into(),
+                means[n].into(),
+            ];
+            table.row(first.into_iter().chain(own));
+        }
+        Costs { table, means }
+    }
+
+    /// By way; `None`, and said, where the program fails or prints something else.
+    fn costs_of(&self, subject: &Subject, ways: &[Way]) -> Option<Vec<Option<f64>>> {
+        let rounds = if self.is_quick() { 1 } else { ROUNDS };
+        let mut costs = vec![Vec::new(); ways.len()];
+        for round in 1..=rounds {
+            (self.progress)(&format!("{}, round {round} of {rounds}", subject.name));
+            let (native, printed) = self.time(subject, None)?;
+            for (way, costs) in ways.iter().zip(&mut costs) {
+                if way.options.is_empty() {
+                    continue;
+                }
+                let (seconds, out) = self.in_windows(subject, &way.options)?;
+                if out != printed {
+                    let (name, options) = (&subject.name, way.options.join(" "));
+                    (self.say)(&format!(
+                        "{name} printed something else with record {options}"
+                    ));
+                    return None;
+                }
+                costs.push(100.0 * (seconds / native - 1.0));
+            }
+        }
+        Some(costs.into_iter().map(median).collect())
+    }
+
+    /// Seconds of CPU time of the program and of trommel beside it, and what the program printed; `None`, and said, where that
+    /// cannot be had.
+    fn in_windows(&self, subject: &Subject, options: &[String]) -> Option<(f64, Vec<u8>)> {
+        let trommel = self.trommel.as_ref()?;
+        let name = format!(".costs.{}", std::process::id());
+        let (data, told) = (self.cache.join(&name), self.cache.join(name + ".json"));
+        let mut record = Command::new(trommel);
+        record.args(["record", "--quiet", "-o"]).arg(&data);
+        record.args(options).arg("--").args(subject.command());
+        // As natively.
+        record.env("PERL_HASH_SEED", "0").env("PYTHONHASHSEED", "0");
+        let done = record.stdin(Stdio::null()).output().ok()?;
+        let report = File::create(&told).ok().and_then(|file| {
+            let mut report = Command::new(trommel);
+            let report = report.args(["report", "--json", "--top", "1"]).arg(&data);
+            report.stdout(file).stderr(Stdio::null()).status().ok()
+        });
+        let read = File::open(&told).ok();
+        let read = read.and_then(|f| serde_json::from_reader::<_, Value>(BufReader::new(f)).ok());
+        let _ = (fs::remove_file(&data), fs::remove_file(&told));
+        let seconds = read.as_ref().and_then(|report| {
+            let cpu = report["run"]["target_cpu_ns"].as_f64()?;
+            Some((cpu + report["windows"]["host_ns"].as_f64()?) / 1e9)
+        });
+        match seconds.filter(|_| done.status.success() && report.is_some_and(|s| s.success())) {
+            Some(seconds) => Some((seconds, done.stdout)),
+            None => {
+                let (name, options) = (&subject.name, options.join(" "));
+                let why = String::from_utf8_lossy(&done.stderr);
+                let why = why.lines().last().unwrap_or("no profile");
+                (self.say)(&format!(
+                    "{name} cannot be looked at with record {options}: {why}"
+                ));
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_are_in_the_middle() {
+        assert_eq!(median(Vec::new()), None);
+        assert_eq!(median(vec![3.0, 100.0, 1.0]), Some(3.0));
+        assert_eq!(median(vec![4.0, 1.0, 100.0, 2.0]), Some(3.0));
+    }
+}
