@@ -38,6 +38,7 @@ fn main() {
             max_insns,
             counters: std::env::args().nth(2).is_some(),
             windows: false,
+            listed: false,
             trace_insns: 0,
             audit: false,
             whole_jumps: false,

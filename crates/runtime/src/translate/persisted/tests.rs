@@ -43,6 +43,7 @@ impl World {
             max_insns: MAX_INSNS,
             counters: false,
             windows: false,
+            listed: false,
             trace_insns: if traces { crate::trace::MAX_INSNS } else { 0 },
             audit: traces,
             whole_jumps: false,
