@@ -678,7 +678,7 @@ impl<'a> Session<'a> {
         // What the run as a whole came to.
         first.run.wall = wall.as_nanos() as u64;
         first.run.target_cpu = ended.cpu.as_nanos() as u64;
-        first.run.host_cpu = host_cpu().as_nanos() as u64;
+        first.run.host_cpu = cpu_with(self.custom.as_deref()).as_nanos() as u64;
         first.run.status = ended.status;
         if let Some(windows) = &mut first.windows {
             // It may have ended before anybody looked.
