@@ -36,7 +36,7 @@ use trommel_profile::accuracy::PerKind;
 use trommel_profile::memory::Levels;
 use trommel_profile::queries::Queries;
 use trommel_profile::sampled::Windows;
-use trommel_profile::{KindProfile, Site, Thread};
+use trommel_profile::{KindProfile, Module, Site, Thread};
 use trommel_queue::dict::TargetPc;
 use trommel_queue::queries::{Header, MESSAGE_WORDS};
 use trommel_queue::{MAX_PATHS, SPAWNED, Tally};
@@ -635,6 +635,28 @@ impl Folder {
         }
     }
 
+    /// How the branches and calls transfer control that were executed.
+    fn reached(&self, kinds: &BTreeMap<Kind, KindProfile>) -> BTreeMap<Place, Site> {
+        // Nothing else is a branch or a call.
+        let transfers = kinds.iter().filter(|(kind, _)| kind.value_is_place());
+        let places = transfers.flat_map(|(_, k)| k.counts.keys());
+        let site = |place: &Place| Some((*place, *self.dictionary.sites.get(place)?));
+        places.filter_map(site).collect()
+    }
+
+    /// What the windows since the last time come to, where there are windows. `windows`: what they cost.
+    pub fn take(&mut self, kinds: KindSet, mut windows: Windows) -> Option<Taken> {
+        let mut folded: BTreeMap<Kind, KindProfile> =
+            kinds.iter().map(|k| (k, KindProfile::default())).collect();
+        self.windowed.as_mut()?.take(&mut folded, &mut windows);
+        Some(Taken {
+            sites: self.reached(&folded),
+            kinds: folded,
+            modules: self.dictionary.modules.list.clone(),
+            windows,
+        })
+    }
+
     /// The profile of everything folded, and the stream file finished. `windows`: what they cost, where
     /// there were any.
     pub fn finish(mut self, shared: &Shared, kinds: KindSet, windows: Option<Windows>) -> Folded {
@@ -647,9 +669,12 @@ impl Folder {
             kinds.iter().map(|k| (k, KindProfile::default())).collect();
         let mut windows = windows;
         match (self.windowed.take(), self.ordered.take()) {
-            (Some(windowed), _) => {
+            (Some(mut windowed), _) => {
                 let windows = windows.get_or_insert_default();
-                windowed.finish(&self.dictionary, &mut folded, windows);
+                let each = windowed.take(&mut folded, windows);
+                let all = &self.dictionary;
+                let custom = windowed.custom.take();
+                windows.custom = custom.map(|c| c.finish(each, &all.instructions, &all.modules));
                 // Nothing tells them apart.
                 self.threads.clear();
             }
@@ -671,16 +696,9 @@ impl Folder {
             true => Vec::new(),
             false => threads(&folded, self.first_tid, &self.threads),
         };
-        let sites = self.dictionary.sites;
-        // Nothing else is a branch or a call.
-        let transfers = folded.iter().filter(|(kind, _)| kind.value_is_place());
-        let reached: BTreeMap<Place, Site> = transfers
-            .flat_map(|(_, k)| k.counts.keys())
-            .filter_map(|place| Some((*place, *sites.get(place)?)))
-            .collect();
         Folded {
+            sites: self.reached(&folded),
             kinds: folded,
-            sites: reached,
             threads,
             modules: self.dictionary.modules,
             windows,
@@ -720,6 +738,18 @@ fn threads(
     std::iter::once(thread(FIRST_THREAD, first_tid, &rest))
         .chain(others)
         .collect()
+}
+
+/// What the windows of a while came to.
+pub struct Taken {
+    /// Per kind.
+    pub kinds: BTreeMap<Kind, KindProfile>,
+    /// Of the branches and calls that were executed.
+    pub sites: BTreeMap<Place, Site>,
+    /// The modules.
+    pub modules: Vec<Module>,
+    /// The windows.
+    pub windows: Windows,
 }
 
 /// What a run came to.

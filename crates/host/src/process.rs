@@ -68,8 +68,11 @@ pub struct Process {
     folder: Folder,
     queue: Queue,
     served: Served,
-    started: SystemTime,
     clock: Instant,
+    /// When that began which its profile is to tell of.
+    since: (SystemTime, Instant),
+    /// What is written is folded now, published or not.
+    hurried: bool,
     /// Tells of its end.
     handle: Option<OwnedFd>,
     /// How it was found to have ended.
@@ -139,8 +142,9 @@ impl Process {
             folder,
             queue: Queue::default(),
             served: Served::default(),
-            started: SystemTime::now(),
             clock: Instant::now(),
+            since: (SystemTime::now(), Instant::now()),
+            hurried: false,
             end: End::No,
             first,
             series,
@@ -266,7 +270,7 @@ impl Process {
             // Refused: who traces it keeps it as it is.
             let _ = detach::fetch(self.identity.pid);
         }
-        let early = self.pause() < IDLE;
+        let early = self.pause() < IDLE || self.hurried;
         let Self {
             shared,
             folder,
@@ -369,6 +373,41 @@ impl Process {
         }
     }
 
+    /// What it has come to since the last time, if it is looked at in windows. `host`: our own CPU time so far.
+    pub fn epoch(
+        &mut self,
+        kinds: KindSet,
+        host: Duration,
+        notice: &mut dyn FnMut(&str),
+    ) -> Option<Profile> {
+        let windows = self.windows.as_mut()?.take(&self.shared, host)?;
+        self.hurried = true;
+        self.serve(notice);
+        self.hurried = false;
+        let taken = self.folder.take(kinds, windows)?;
+        let (started, clock) =
+            std::mem::replace(&mut self.since, (SystemTime::now(), Instant::now()));
+        Some(Profile {
+            origin: Origin {
+                pid: self.identity.pid.as_raw() as u32,
+                parent: self.identity.parent,
+                exec: false,
+            },
+            command: self.identity.command.clone(),
+            compressor: WINDOWS.to_owned(),
+            run: Run {
+                started: nanos(started),
+                wall: clock.elapsed().as_nanos() as u64,
+                ..of_windows(&taken.windows)
+            },
+            modules: taken.modules,
+            kinds: taken.kinds,
+            sites: taken.sites,
+            windows: Some(taken.windows),
+            ..Profile::default()
+        })
+    }
+
     /// Its profile; everything is folded. What it shared is left, for processes that it is just
     /// making.
     pub fn finish(
@@ -393,7 +432,7 @@ impl Process {
             series.take(identity.pid, shared.control());
             series.into_samples()
         });
-        let windows = windows.and_then(|w| w.finish(&shared, host));
+        let windows = windows.and_then(|mut w| w.take(&shared, host));
         let is_sampled = windows.is_some();
         let folded = folder.finish(&shared, kinds, windows);
         let control = shared.control();
@@ -424,10 +463,11 @@ impl Process {
                 "{error}; the stream is cut short, the profile is not"
             ));
         }
-        let since = self.started.duration_since(SystemTime::UNIX_EPOCH);
+        let (started, clock) = self.since;
+        let of_windows = folded.windows.as_ref().map(of_windows);
         let run = Run {
-            started: since.unwrap_or_default().as_nanos() as u64,
-            wall: self.clock.elapsed().as_nanos() as u64,
+            started: nanos(started),
+            wall: clock.elapsed().as_nanos() as u64,
             status: match self.end {
                 End::Ended(status) => status,
                 _ => None,
@@ -437,7 +477,7 @@ impl Process {
             waits: control.waits.load(Relaxed),
             wait_time: control.wait_nanos.load(Relaxed),
             let_go,
-            ..Run::default()
+            ..of_windows.unwrap_or_default()
         };
         let engine = Engine {
             shares,
@@ -500,6 +540,21 @@ impl Process {
             stream_whole: !served.stream_failed,
         };
         (done, Ancestor { identity, shared })
+    }
+}
+
+/// Nanoseconds since 1970.
+fn nanos(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap_or_default().as_nanos() as u64
+}
+
+/// What the account of windows tells of a run.
+fn of_windows(windows: &trommel_profile::sampled::Windows) -> Run {
+    Run {
+        target_cpu: windows.cpu + windows.in_windows + windows.in_kernel,
+        host_cpu: windows.host,
+        ..Run::default()
     }
 }
 

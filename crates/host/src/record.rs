@@ -32,6 +32,7 @@ use crate::queries::Question;
 use crate::sampling::Sampling;
 use crate::series::{Figures, Sample};
 use crate::service::Foreign;
+pub use crate::session::Epochs;
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::stream::Pending;
@@ -258,6 +259,14 @@ pub fn record(
     guard.ended();
     drop(watch);
     session.conclude(clock)
+}
+
+/// Whether windows can be begun here.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn check_windows() -> Result<(), RecordError> {
+    toll::measure().map(drop).map_err(RecordError::Windows)
 }
 
 /// What a signal costs, where windows are wanted.

@@ -287,8 +287,8 @@ impl Controller {
         format!("{how}, at random intervals, up to {passed} instructions passed first")
     }
 
-    /// What it has come to.
-    pub fn finish(mut self, control: &Control, host: Duration) -> Windows {
+    /// What it has come to so far.
+    pub fn so_far(&mut self, control: &Control, host: Duration) -> Windows {
         self.take(control, host);
         let windows = &control.windows;
         let load = |word: &std::sync::atomic::AtomicU64| word.load(Relaxed);

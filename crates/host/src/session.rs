@@ -18,6 +18,7 @@
 //! * What a process published before it ended is folded, whoever ends first.
 //! * A process whose slot is closed or whose family is dropped runs on natively.
 
+mod epochs;
 mod execs;
 
 use std::cell::RefCell;
@@ -65,6 +66,7 @@ use crate::shared::{Counts, Shared, Terms};
 use crate::stream::{Pending, StreamFile};
 use crate::toll::Toll;
 use crate::windows::Windows;
+pub use epochs::Epochs;
 use execs::{Arrival, Traced};
 
 /// The stream file of a process, and how many events are wanted in it.
@@ -117,6 +119,8 @@ pub struct Session<'a> {
     custom: Option<Rc<Custom>>,
     /// Where fragments of processes are kept that executed their programs in a family.
     keeping: Vec<(Rc<Family>, Keeping)>,
+    /// Profiles are given away while it goes on.
+    epochs: Option<Epochs<'a>>,
 }
 
 /// What the program itself counts. Paths and values, where the order of events does not matter; the events of a stratified sampler, where all are wanted and nowhere else, and values need not be
@@ -250,7 +254,13 @@ impl<'a> Session<'a> {
             services,
             custom,
             keeping: Vec::new(),
+            epochs: None,
         })
+    }
+
+    /// Profiles of windows are given away while the run goes on.
+    pub fn in_epochs(&mut self, epochs: Option<Epochs<'a>>) {
+        self.epochs = epochs;
     }
 
     /// What processes of this run are told.
@@ -353,7 +363,12 @@ impl<'a> Session<'a> {
     /// has ended of a program that is not our child, given its state.
     pub fn serve(&mut self, mut parted: Option<Parted<'_>>) {
         const OFTEN: Duration = Duration::from_millis(10);
-        let nap = if parted.is_some() { OFTEN } else { IDLE };
+        let nap = match (&parted, &self.epochs) {
+            (None, _) => IDLE,
+            (Some(_), None) => OFTEN,
+            // There may be many such runs.
+            (Some(_), Some(_)) => sampling::OFTEN,
+        };
         let nap = match (self.terms.window, self.toll, self.options.tracing.series) {
             (1.., None, _) => pacer::OFTEN,
             (1.., Some(_), _) => nap.min(sampling::OFTEN),
@@ -389,6 +404,7 @@ impl<'a> Session<'a> {
                 self.processes.iter_mut().for_each(|(_, p)| p.look());
             }
             self.pace();
+            self.epoch();
             self.newcomers();
             for (_, process) in &mut self.processes {
                 if process.end == End::No && process.is_ending() {
@@ -457,6 +473,22 @@ impl<'a> Session<'a> {
                 });
                 known.collect()
             });
+        }
+    }
+
+    /// Gives profiles away where it is time for that.
+    fn epoch(&mut self) {
+        let Some(epochs) = self.epochs.as_mut().filter(|_| self.ended.is_none()) else {
+            return;
+        };
+        if !epochs.is_over() {
+            return;
+        }
+        let host = host_cpu().saturating_sub(self.host_before);
+        for (_, process) in &mut self.processes {
+            if let Some(profile) = process.epoch(self.options.kinds, host, self.notice) {
+                epochs.give(profile);
+            }
         }
     }
 
@@ -660,6 +692,15 @@ impl<'a> Session<'a> {
         }
         let engine = done.engine;
         let mut first = done.profile;
+        if self.epochs.is_some() {
+            return Ok(Recording {
+                profile: first,
+                ended,
+                limited: false,
+                engine,
+                stream_whole: self.stream_whole,
+            });
+        }
         let limited = self.limited && ended.status == Some(-libc::SIGKILL);
         let nothing = first.kinds.values().all(|kind| kind.seen == 0);
         if engine.fragments == 0 && nothing && first.run.let_go.is_empty() {

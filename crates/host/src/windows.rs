@@ -18,6 +18,8 @@ pub struct Windows {
     pacer: Option<Pacer>,
     /// None where a test sets the pace.
     controller: Option<Controller>,
+    /// What they had come to when that was taken last.
+    taken: sampled::Windows,
 }
 
 impl Windows {
@@ -26,6 +28,7 @@ impl Windows {
         Self {
             pacer: Some(Pacer::new(pid, period)),
             controller: None,
+            taken: sampled::Windows::default(),
         }
     }
 
@@ -37,6 +40,7 @@ impl Windows {
         Self {
             pacer: Some(pacer.at_random(OFTEN)),
             controller: Some(controller),
+            taken: sampled::Windows::default(),
         }
     }
 
@@ -81,9 +85,11 @@ impl Windows {
         }
     }
 
-    /// What they have come to, if that is known.
-    pub fn finish(self, shared: &Shared, host: Duration) -> Option<sampled::Windows> {
-        let controller = self.controller?;
-        Some(controller.finish(shared.control(), host))
+    /// What they have come to since the last time, if that is known.
+    pub fn take(&mut self, shared: &Shared, host: Duration) -> Option<sampled::Windows> {
+        let so_far = self.controller.as_mut()?.so_far(shared.control(), host);
+        let mut new = so_far.clone();
+        new.since(&std::mem::replace(&mut self.taken, so_far));
+        Some(new)
     }
 }

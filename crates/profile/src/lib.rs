@@ -12,6 +12,7 @@ pub mod memory;
 pub mod merge;
 pub mod queries;
 pub mod sampled;
+pub mod thin;
 
 use std::collections::BTreeMap;
 

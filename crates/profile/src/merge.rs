@@ -1,5 +1,10 @@
 //! Several processes in one profile.
 //!
+//! Processes of one recording were observed *together*: side by side, beside one host, and what the run came to is the
+//! first one's. Profiles of a database were made *apart*: at other times, by other hosts, on other machines. Their merging
+//! is associative and commutative (but for the numbers of modules, and for rounding of what is no whole number), so that epochs can be added up in any order, and sums
+//! again. For that each field has a rule that is both: sums, the earliest, the latest, what all have in common.
+//!
 //! Places are addresses in files, so what processes did at the same instruction of the same file adds
 //! up, wherever the file was in memory. Files are the same when path and build id are; what is in no
 //! file (`[anon]`) is added up by address, which says little about processes that have nothing in
@@ -11,7 +16,11 @@ use trommel_tuple::{Kind, ModuleId, Place};
 
 use crate::custom::Custom;
 use crate::memory::Pair;
-use crate::{KindProfile, Module, Profile, Run, Site, Threads};
+use crate::sampled::Windows;
+use crate::{Counted, KindProfile, Module, Origin, Profile, Run, Site, Threads};
+
+/// Reasons that are kept of profiles which were made apart.
+const REASONS: usize = 32;
 
 /// How the modules of one profile are numbered in another.
 struct Renumbered(HashMap<ModuleId, ModuleId>);
@@ -33,16 +42,37 @@ impl Renumbered {
     }
 }
 
-/// Adds profiles up; what the run came to as a whole is taken from the first.
+/// Adds profiles up.
 #[derive(Debug, Default)]
 pub struct Merged {
     profile: Profile,
+    apart: bool,
     processes: usize,
     known: HashMap<(Vec<u8>, Vec<u8>), ModuleId>,
 }
 
 impl Merged {
-    /// Of one profile.
+    /// Of profiles that were made apart.
+    pub fn apart(first: Profile) -> Self {
+        let mut merged = Self::new(first);
+        merged.apart = true;
+        let profile = &mut merged.profile;
+        // What is not told of a sum is not told of one either.
+        profile.threads = Threads::default();
+        profile.origin = Origin {
+            pid: profile.origin.pid,
+            ..Origin::default()
+        };
+        profile.run.status = None;
+        let reasons = std::mem::take(&mut profile.run.let_go);
+        add_reasons(&mut profile.run.let_go, reasons);
+        if let Some(windows) = &mut profile.windows {
+            windows.add_apart(&Windows::default());
+        }
+        merged
+    }
+
+    /// Of profiles that were made together. What the run came to as a whole is taken from the first.
     pub fn new(first: Profile) -> Self {
         let mut known = HashMap::new();
         for module in &first.modules {
@@ -52,6 +82,7 @@ impl Merged {
         }
         Self {
             profile: first,
+            apart: false,
             processes: 1,
             known,
         }
@@ -71,7 +102,10 @@ impl Merged {
         if let Some(mut windows) = other.windows {
             let custom = windows.custom.take();
             let sums = self.profile.windows.get_or_insert_default();
-            sums.add(&windows);
+            match self.apart {
+                true => sums.add_apart(&windows),
+                false => sums.add(&windows),
+            }
             for (kind, sites) in windows.sites {
                 let all = sums.sites.entry(kind).or_default();
                 for (place, sampled) in sites {
@@ -104,6 +138,21 @@ impl Merged {
                 // The first process is of the run that all are of: it has what the others have.
                 None => self.profile.queries = Some(queries),
             }
+        }
+        if self.apart {
+            let profile = &mut self.profile;
+            let common = common(&profile.command, &other.command);
+            profile.command.truncate(common);
+            if profile.origin.pid != other.origin.pid {
+                profile.origin.pid = 0;
+            }
+            if profile.counted != other.counted {
+                profile.counted = Counted::Service;
+            }
+            if profile.compressor < other.compressor {
+                profile.compressor = other.compressor;
+            }
+            return profile.run.add_apart(other.run);
         }
         let Run {
             dropped,
@@ -149,7 +198,16 @@ impl Merged {
         for module in modules {
             let key = (module.path.clone(), module.build_id.clone());
             let number = match self.known.get(&key) {
-                Some(number) => *number,
+                Some(number) => {
+                    // Addresses in one say nothing about the other then.
+                    let there = self.profile.modules.get_mut(usize::from(number.0));
+                    if let Some(there) = there.filter(|there| there.loaded != module.loaded)
+                        && self.apart
+                    {
+                        there.loaded = None;
+                    }
+                    *number
+                }
                 None => self.module(module, key),
             };
             numbers.insert(module.id, number);
@@ -186,6 +244,52 @@ impl Merged {
             add(&mut sums.counts, place, counts);
         }
     }
+}
+
+impl Run {
+    /// Adds another run, made at another time or elsewhere: from the first beginning to the last end.
+    fn add_apart(&mut self, other: Self) {
+        let Self {
+            started,
+            wall,
+            target_cpu,
+            host_cpu,
+            status: _,
+            dropped,
+            undercount,
+            waits,
+            wait_time,
+            let_go,
+        } = other;
+        let ended = |started: u64, wall| started.saturating_add(wall);
+        let end = ended(self.started, self.wall).max(ended(started, wall));
+        self.started = self.started.min(started);
+        self.wall = end - self.started;
+        for (sum, more) in [
+            (&mut self.target_cpu, target_cpu),
+            (&mut self.host_cpu, host_cpu),
+            (&mut self.dropped, dropped),
+            (&mut self.undercount, undercount),
+            (&mut self.waits, waits),
+            (&mut self.wait_time, wait_time),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+        add_reasons(&mut self.let_go, let_go);
+    }
+}
+
+/// Each once, in order, and not more than are kept.
+fn add_reasons(reasons: &mut Vec<String>, more: Vec<String>) {
+    reasons.extend(more);
+    reasons.sort_unstable();
+    reasons.dedup();
+    reasons.truncate(REASONS);
+}
+
+/// How many of their first words two commands have in common.
+fn common(a: &[Vec<u8>], b: &[Vec<u8>]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
 /// Adds sorted counts to those of a place.

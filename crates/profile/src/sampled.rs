@@ -18,7 +18,7 @@
 //!   that is 0 or w has the largest variance.
 //!
 //! Where a [hotlist](trommel_compress::hotlist) has thinned what it counts, to a probability p, a count C
-//! in it has the further variance C(1 − p)/p².
+//! in it has the further variance C(1 − p)/p². Sums of such counts: [`Sampled::add`].
 
 use std::collections::BTreeMap;
 
@@ -119,8 +119,62 @@ impl Windows {
         self.sites.get(&kind)?.get(&place)
     }
 
-    /// Adds those of another process.
+    /// Adds those of another process that was observed beside the same host.
     pub fn add(&mut self, other: &Self) {
+        self.add_counts(other);
+        // Measured once for all.
+        if self.levels.is_none() {
+            self.levels.clone_from(&other.levels);
+        }
+        // They ran side by side, beside one host.
+        self.wall = self.wall.max(other.wall);
+        self.host = self.host.max(other.host);
+    }
+
+    /// Adds those of another time, or another host. What was paid is the mean of the processes then, each weighted with its time.
+    pub fn add_apart(&mut self, other: &Self) {
+        self.add_counts(other);
+        self.wall = self.wall.saturating_add(other.wall);
+        self.host = self.host.saturating_add(other.host);
+        self.budget = self.budget.max(other.budget);
+        self.length = self.length.max(other.length);
+        if self.cpu > 0 {
+            // In the mean.
+            self.rate = self.taken as f64 / self.cpu as f64 * 1e9;
+        }
+        if self.pacing < other.pacing {
+            self.pacing.clone_from(&other.pacing);
+        }
+        let first = |levels: &Option<Levels>| levels.as_ref().map(|l| (l.own, l.cycle.to_bits()));
+        let (own, others) = (first(&self.levels), first(&other.levels));
+        if others.is_some() && (own.is_none() || others < own) {
+            self.levels.clone_from(&other.levels);
+        }
+    }
+
+    /// What has come since there were those of `earlier`: of the counts and times; what is told of instructions is left.
+    pub fn since(&mut self, earlier: &Self) {
+        for (now, then) in [
+            (&mut self.taken, earlier.taken),
+            (&mut self.counted, earlier.counted),
+            (&mut self.whole, earlier.whole),
+            (&mut self.calls, earlier.calls),
+            (&mut self.signals, earlier.signals),
+            (&mut self.refused, earlier.refused),
+            (&mut self.skipped, earlier.skipped),
+            (&mut self.instructions, earlier.instructions),
+            (&mut self.cpu, earlier.cpu),
+            (&mut self.wall, earlier.wall),
+            (&mut self.in_windows, earlier.in_windows),
+            (&mut self.in_kernel, earlier.in_kernel),
+            (&mut self.host, earlier.host),
+            (&mut self.covered, earlier.covered),
+        ] {
+            *now = now.saturating_sub(then);
+        }
+    }
+
+    fn add_counts(&mut self, other: &Self) {
         for (sum, more) in [
             (&mut self.taken, other.taken),
             (&mut self.counted, other.counted),
@@ -137,13 +191,6 @@ impl Windows {
         ] {
             *sum = sum.saturating_add(more);
         }
-        // Measured once for all.
-        if self.levels.is_none() {
-            self.levels.clone_from(&other.levels);
-        }
-        // They ran side by side, beside one host.
-        self.wall = self.wall.max(other.wall);
-        self.host = self.host.max(other.host);
     }
 }
 
@@ -155,16 +202,39 @@ fn percent(part: u64, whole: u64) -> f64 {
 }
 
 impl Sampled {
-    /// Adds what another process's say of the same instruction.
+    /// Adds what other samples of the same instruction say.
+    ///
+    /// Where counts were thinned, a count C has a variance of t·C for that, t being the executions of a sample times
+    /// (1 − p)/p. Of a value that was seen in parts with different t that is at most the largest t times its count, whichever
+    /// of them it was in: the sum gets the p that comes to that.
     pub fn add(&mut self, other: &Self) {
-        // Counters of both were scaled by their own; the smaller one gives the wider limits.
-        self.probability = match self.samples {
-            0 => other.probability,
-            _ => self.probability.min(other.probability),
-        };
+        let thinned = self.per_count().max(other.per_count());
         self.samples += other.samples;
         self.executions += other.executions;
         self.variance += other.variance;
+        self.set_per_count(thinned);
+    }
+
+    /// The variance that thinning has given a count, for each of the count.
+    fn per_count(&self) -> f64 {
+        let p = self.probability;
+        match self.samples > 0 && p > 0.0 && p < 1.0 {
+            true => self.executions / self.samples as f64 * (1.0 - p) / p,
+            false => 0.0,
+        }
+    }
+
+    fn set_per_count(&mut self, thinned: f64) {
+        let sample = self.executions / self.samples.max(1) as f64;
+        self.probability = match sample > 0.0 {
+            true => 1.0 / (1.0 + thinned / sample),
+            false => 1.0,
+        };
+    }
+
+    /// Counts are thinned once more, which gives each a variance of at most `variance` for each of it.
+    pub fn thin(&mut self, variance: f64) {
+        self.set_per_count(self.per_count() + variance);
     }
 
     /// Independent draws that tell as much as the samples do at least.

@@ -141,6 +141,19 @@ impl Site {
         }
     }
 
+    /// Begins anew, where numbers of destinations stay what they are and coins fall otherwise.
+    fn forget(&mut self, epoch: u64) {
+        match &mut self.seen {
+            Seen::Destinations(all) => all.iter_mut().for_each(|(_, weight)| *weight = 0.0),
+            Seen::Values(list, units) => {
+                let seed =
+                    SplitMix64::new(self.place.word() ^ self.kind as u64 ^ epoch << 32).draw();
+                **list = Hotlist::new(seed);
+                *units = 0;
+            }
+        }
+    }
+
     fn destination(&mut self, word: u64) -> usize {
         let Seen::Destinations(all) = &mut self.seen else {
             return 0;
@@ -221,6 +234,10 @@ pub(super) struct Windowed {
     /// Cycles that looking at a load takes in the window that is counted.
     own: u64,
     counted: u64,
+    /// Of those that were counted in an earlier epoch, the ones whose signals were not told then.
+    early: u64,
+    /// How often all was taken.
+    epoch: u64,
     /// Nanoseconds in them.
     covered: f64,
 }
@@ -328,21 +345,26 @@ impl Windowed {
         }
     }
 
-    /// What all windows come to.
-    pub(super) fn finish(
-        mut self,
-        dictionary: &Dictionary,
+    /// What all windows since the last time come to, but for what a customisation module has of them; those that have not ended are
+    /// left for the next. For how many each stands.
+    pub(super) fn take(
+        &mut self,
         kinds: &mut BTreeMap<Kind, KindProfile>,
         windows: &mut Windows,
-    ) {
+    ) -> f64 {
         // Signals came at as many periods as there were, but not all of them led to a window that counts.
-        let came = (windows.taken + windows.skipped).max(self.counted);
+        let signals = (windows.taken + windows.skipped).saturating_sub(self.early);
+        let came = signals.max(self.counted);
+        // Of windows that ended while this was asked the signals are told the next time.
+        self.early = came - signals;
+        self.epoch += 1;
         let scale = came as f64 / self.counted.max(1) as f64;
-        windows.counted = self.counted;
-        windows.covered = self.covered as u64;
+        windows.counted = std::mem::take(&mut self.counted);
+        windows.covered = std::mem::take(&mut self.covered) as u64;
         for site in &mut self.sites {
-            site.draws.settle();
-            let mut sampled = site.draws.sampled(scale);
+            let mut draws = std::mem::take(&mut site.draws);
+            draws.settle();
+            let mut sampled = draws.sampled(scale);
             if sampled.samples == 0 {
                 continue;
             }
@@ -363,6 +385,7 @@ impl Windowed {
                 }
             };
             counts.sort_unstable();
+            site.forget(self.epoch);
             let profile = kinds.entry(site.kind).or_default();
             profile.messages += sampled.samples;
             profile.seen += rounded(executions);
@@ -370,11 +393,9 @@ impl Windowed {
             let sites = windows.sites.entry(site.kind).or_default();
             sites.insert(site.place, sampled);
         }
-        self.accesses.finish(scale, windows);
-        windows.levels = self.levels;
-        windows.custom = self
-            .custom
-            .map(|custom| custom.finish(scale, &dictionary.instructions, &dictionary.modules));
+        self.accesses.take(scale, windows);
+        windows.levels.clone_from(&self.levels);
+        scale
     }
 }
 
@@ -436,8 +457,8 @@ impl Accesses {
         self.addresses.clear();
     }
 
-    fn finish(self, scale: f64, windows: &mut Windows) {
-        for (pair, mut draws) in self.pairs {
+    fn take(&mut self, scale: f64, windows: &mut Windows) {
+        for (pair, mut draws) in self.pairs.drain() {
             draws.settle();
             windows.pairs.insert(pair, draws.sampled(scale));
         }

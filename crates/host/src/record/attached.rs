@@ -20,7 +20,7 @@ use crate::keeper::{Keeper, Parting};
 use crate::launch::Ended;
 use crate::process::Identity;
 use crate::running::{self, Refusal};
-use crate::session::Session;
+use crate::session::{Epochs, Session};
 use crate::shared::Shared;
 
 /// Why a running process was not recorded.
@@ -48,7 +48,7 @@ fn hint(why: &str) -> &'static str {
 }
 
 /// Takes a running process under control, collects its events until it ends, `guard` has been
-/// interrupted or the time is over, and lets it go. Must be called while this process has one
+/// interrupted or the time is over, and lets it go. With `epochs` the recording's profile is of the last of them. Must be called while this process has one
 /// thread.
 ///
 /// # Errors
@@ -59,6 +59,7 @@ pub fn record_running(
     duration: Option<Duration>,
     guard: &Guard,
     notice: &mut dyn FnMut(&str),
+    epochs: Option<Epochs<'_>>,
 ) -> Result<Recording, RecordError> {
     let pid = Pid::from_raw(pid);
     let stream = stream_for(options)?;
@@ -67,6 +68,7 @@ pub fn record_running(
     let mut no_others = |_, _| ();
     let toll = toll(options)?;
     let mut session = Session::new(options, toll, notice, &mut no_others)?;
+    session.in_epochs(epochs.map(Epochs::shorter));
     let terms = session.terms();
     let mut made = None;
     let prepare = |file: OwnedFd| -> io::Result<()> {

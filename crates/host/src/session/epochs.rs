@@ -1,0 +1,57 @@
+//! Epochs: what a run has come to, given away from time to time while it goes on.
+//!
+//! Nothing of the program's stops for that: its records are folded as far as they are written, and the counts are taken
+//! from the folder, which begins anew. A window that has not ended belongs to the epoch in which it ends. Epochs end at
+//! multiples of their length since 1970, so that those of processes and machines are the same.
+
+use std::time::{Duration, SystemTime};
+
+use trommel_profile::Profile;
+
+/// When epochs end, and what is done with the profiles of them.
+pub struct Epochs<'a> {
+    every: Duration,
+    number: u128,
+    give: &'a mut dyn FnMut(Profile),
+}
+
+impl<'a> Epochs<'a> {
+    /// Of this length. `give` gets a profile at the end of each; what comes behind the last of them is the recording's own.
+    pub fn new(every: Duration, give: &'a mut dyn FnMut(Profile)) -> Self {
+        let every = every.max(Duration::from_millis(1));
+        Self {
+            every,
+            number: number(every),
+            give,
+        }
+    }
+
+    /// The same, for no longer than something else.
+    pub fn shorter<'b>(self) -> Epochs<'b>
+    where
+        'a: 'b,
+    {
+        Epochs {
+            every: self.every,
+            number: self.number,
+            give: self.give,
+        }
+    }
+
+    /// Whether another has begun since this was asked last.
+    pub(super) fn is_over(&mut self) -> bool {
+        let now = number(self.every);
+        // The clock may have been set back.
+        now != std::mem::replace(&mut self.number, now)
+    }
+
+    pub(super) fn give(&mut self, profile: Profile) {
+        (self.give)(profile);
+    }
+}
+
+/// Of the epoch that it is now.
+fn number(every: Duration) -> u128 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.unwrap_or_default().as_nanos() / every.as_nanos()
+}
