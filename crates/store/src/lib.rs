@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod chunk;
+pub mod database;
 mod decode;
 mod encode;
 mod error;

@@ -1,0 +1,244 @@
+//! Reading while others write, merge and drop.
+//!
+//! # Problem
+//! A directory is not listed at one moment: while it is, a file may come, a merged one may take the place of others, and
+//! those may go. Each epoch is to be read once.
+//!
+//! # Strategy
+//! 1. List the files. 2. Read those that were merged; what they name is left out, if they can be read. 3. Read the others.
+//! 4. List again. If a file has gone, or a merged one has come, all of that is done again.
+//!
+//! # Why each epoch counts once
+//! Let an epoch's own file A be merged into M. A goes after M has come. If A is listed at 1 and at 4 it was there all the time
+//! between. If M came before 1 had ended, and was listed, A is left out; if it was not listed then, it is at 4, unless it
+//! has been merged itself, into one that is. If A was not listed at 1, it had gone before or is newer than the
+//! reading; in the first case M had come before, and was listed, or is at 4. The same holds of M and what it is merged into.
+//! A merged file that cannot be read leaves what it names to count, where that is there still.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+use trommel_profile::Profile;
+use trommel_profile::merge::Merged;
+
+use super::Database;
+use super::header::Header;
+use super::keep::{self, Dropped};
+use super::name::{Name, Span};
+use crate::decode;
+use crate::error::{DecodeError, StoreError};
+
+/// After so many changes while it was read nobody can read it.
+const TRIES: usize = 100;
+
+/// What is to be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Wanted {
+    /// Epochs that meet this time; all, where there is none.
+    pub time: Option<Span>,
+}
+
+/// What was in a file.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Epoch {
+    /// The machine.
+    pub host: String,
+    /// The path of the program.
+    pub program: Vec<u8>,
+    /// Its build id; empty where it has none.
+    pub build_id: Vec<u8>,
+    /// What it came to.
+    pub profile: Profile,
+}
+
+/// What was read of a database.
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// A profile for each process, the sum of its epochs; those whose epochs were merged with others' have one for
+    /// the program on that machine, of process 0.
+    pub processes: Vec<Profile>,
+    /// Files that were read.
+    pub files: u64,
+    /// From the first to the last of them.
+    pub span: Option<Span>,
+    /// Machines.
+    pub hosts: BTreeSet<String>,
+    /// Programs, with their build ids.
+    pub programs: BTreeSet<(Vec<u8>, Vec<u8>)>,
+    /// Files that were left out, and why.
+    pub skipped: Vec<StoreError>,
+    /// What has been dropped, by machine.
+    pub dropped: Vec<Dropped>,
+}
+
+/// A file of the database.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Listed {
+    pub(super) name: Name,
+    pub(super) path: PathBuf,
+}
+
+impl Listed {
+    fn file_name(&self) -> String {
+        self.name.to_string()
+    }
+}
+
+impl Database {
+    /// Reads what is wanted.
+    ///
+    /// # Errors
+    /// There is no such directory, it cannot be listed, or it changes faster than it can be read. Files that cannot be read are
+    /// no error.
+    pub fn read(&self, wanted: &Wanted) -> Result<Reading, StoreError> {
+        for _ in 0..TRIES {
+            if let Some(reading) = self.attempt(wanted)? {
+                return Ok(reading);
+            }
+        }
+        let source = std::io::Error::other("it changes all the time; try again");
+        Err(StoreError::read(self.directory(), source))
+    }
+
+    /// All files, in no order.
+    pub(super) fn list(&self) -> Result<Vec<Listed>, StoreError> {
+        let error = |source| StoreError::read(self.directory(), source);
+        let mut all = Vec::new();
+        for group in fs::read_dir(self.directory()).map_err(error)? {
+            let group = group.map_err(error)?.path();
+            // What is no directory is no group; one may go.
+            let Ok(entries) = fs::read_dir(&group) else {
+                continue;
+            };
+            all.extend(entries.flatten().filter_map(|entry| {
+                let name = Name::parse(&entry.file_name())?;
+                let path = entry.path();
+                Some(Listed { name, path })
+            }));
+        }
+        Ok(all)
+    }
+
+    fn wanted(&self, wanted: &Wanted) -> Result<BTreeSet<Listed>, StoreError> {
+        let meets = |file: &Listed| wanted.time.is_none_or(|time| file.name.span.meets(&time));
+        Ok(self.list()?.into_iter().filter(meets).collect())
+    }
+
+    /// `None`: it changed meanwhile.
+    fn attempt(&self, wanted: &Wanted) -> Result<Option<Reading>, StoreError> {
+        let listed = self.wanted(wanted)?;
+        let mut reading = Reading::default();
+        let (merged, own): (Vec<_>, Vec<_>) = listed.iter().partition(|file| file.name.is_merged());
+        let mut sums = Sums::default();
+        let mut whole = Vec::new();
+        let mut replaced = BTreeSet::new();
+        let mut broken = Vec::new();
+        for file in merged {
+            match read(&file.path) {
+                Ok((header, profile)) => {
+                    replaced.extend(header.replaces.iter().cloned());
+                    whole.push((file, header, profile));
+                }
+                Err(StoreError::Missing { .. }) => return Ok(None),
+                Err(error) => broken.push((file, error)),
+            }
+        }
+        // What is replaced itself has done its work: what it names is in others as well.
+        for (file, error) in broken {
+            match replaced.contains(&file.file_name()) {
+                true => replaced.extend(header(&file.path).map(|h| h.replaces).unwrap_or_default()),
+                false => reading.skipped.push(error),
+            }
+        }
+        for (file, header, profile) in whole {
+            if !replaced.contains(&file.file_name()) {
+                sums.add(&mut reading, file, header, profile);
+            }
+        }
+        for file in own {
+            if replaced.contains(&file.file_name()) {
+                continue;
+            }
+            match read(&file.path) {
+                Ok((header, profile)) => sums.add(&mut reading, file, header, profile),
+                Err(StoreError::Missing { .. }) => return Ok(None),
+                Err(error) => reading.skipped.push(error),
+            }
+        }
+        let now = self.wanted(wanted)?;
+        let has_gone = !listed.is_subset(&now);
+        if has_gone || now.difference(&listed).any(|file| file.name.is_merged()) {
+            return Ok(None);
+        }
+        reading.processes = sums.0.into_iter().map(of_program).collect();
+        (reading.processes).sort_by_key(|profile| (profile.run.started, profile.origin.pid));
+        reading.dropped = keep::dropped(self, &mut reading.skipped);
+        Ok(Some(reading))
+    }
+}
+
+/// What a process came to, named by its program where commands have nothing in common.
+fn of_program(((_, program, ..), merged): (Key, Merged)) -> Profile {
+    let mut profile = merged.profile();
+    if profile.command.is_empty() {
+        profile.command.push(program);
+    }
+    profile
+}
+
+/// A process: its host, its program, and its number.
+type Key = (String, Vec<u8>, Vec<u8>, u32);
+
+/// What processes came to.
+#[derive(Default)]
+struct Sums(BTreeMap<Key, Merged>);
+
+impl Sums {
+    fn add(&mut self, reading: &mut Reading, file: &Listed, header: Header, profile: Profile) {
+        let span = file.name.span;
+        reading.files += 1;
+        reading.span = Some(reading.span.map_or(span, |all| all.with(&span)));
+        let Header {
+            host,
+            program,
+            build_id,
+            ..
+        } = header;
+        reading.hosts.insert(host.clone());
+        (reading.programs).insert((program.clone(), build_id.clone()));
+        let key = (host, program, build_id, profile.origin.pid);
+        match self.0.get_mut(&key) {
+            Some(sum) => sum.add(profile),
+            None => {
+                self.0.insert(key, Merged::apart(profile));
+            }
+        }
+    }
+}
+
+/// Reads a file of a database.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn read(path: &Path) -> Result<(Header, Profile), StoreError> {
+    let file = File::open(path).map_err(|source| StoreError::read(path, source))?;
+    let mut input = BufReader::with_capacity(256 << 10, file);
+    let at = |error: DecodeError| error.at(path);
+    let header = Header::read(&mut input).map_err(at)?;
+    let mut profiles = decode::decode(input).map_err(at)?;
+    match (profiles.pop(), profiles.is_empty()) {
+        (Some(profile), true) => Ok((header, profile)),
+        _ => Err(at(DecodeError::Corrupt {
+            at: 0,
+            what: "it does not hold one profile".to_owned(),
+        })),
+    }
+}
+
+/// Reads a file's header.
+pub(super) fn header(path: &Path) -> Result<Header, StoreError> {
+    let file = File::open(path).map_err(|source| StoreError::read(path, source))?;
+    Header::read(&mut BufReader::new(file)).map_err(|error| error.at(path))
+}
