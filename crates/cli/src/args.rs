@@ -31,6 +31,8 @@ pub(crate) enum Command {
     Record(Box<RecordArgs>),
     /// Run a program faster: its hot paths are found and laid out anew while it runs.
     Run(RunArgs),
+    /// Profile chosen processes as long as they live, into a database.
+    Daemon(DaemonArgs),
     /// Show a profile: the hottest branches, calls and values.
     Report(ReportArgs),
     /// Show the loads that nearly always load the same, by what specialising them could save.
@@ -145,7 +147,7 @@ pub(crate) struct RecordArgs {
 
     /// In front of a window pass a random number of instructions below this, so that slow ones are not
     /// seen more often; from 1 (pass none) to 256
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256), default_value = "256")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256), default_value_t = crate::record::SKIP)]
     pub(crate) skip: u32,
 
     /// Observe this process alone: children, and the program that it may become, run natively
@@ -247,17 +249,91 @@ pub(crate) struct RunArgs {
     pub(crate) program: Vec<OsString>,
 }
 
+/// Arguments of `daemon`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trommel daemon --db /var/tmp/profiles --name redis-server    every redis-server, also those that come later
+  trommel daemon --db p --budget 0.5 --epoch 5m --user         all of your processes that may be attached to
+  trommel daemon --db p -e value -p 1234 -p 1240               two processes, until they end
+  trommel report --since 2h p                                  what they all did in the last two hours
+  trommel values --module libc.so.6 p                          the same works for values, latency and replay
+
+Processes run natively but for short windows, each within its budget (docs/values.md). Ctrl-C lets all go. The database
+can be read at any time, and nothing that was flushed is lost if the daemon is killed (docs/database.md).")]
+#[command(group = clap::ArgGroup::new("which").required(true).args(["pid", "name", "user"]))]
+pub(crate) struct DaemonArgs {
+    /// Directory of the database; it is made if it is not there, and others may write into it too
+    #[arg(long, value_name = "DIR")]
+    pub(crate) db: PathBuf,
+
+    /// Pay at most this many percent for each process, of its CPU time and of the time that it lives
+    #[arg(long, value_name = "PCT", value_parser = parse_budget, default_value = "1")]
+    pub(crate) budget: f64,
+
+    /// Events to collect: edge, call, value, type, address, latency, separated by commas
+    /// [default: edge,call,value]
+    #[arg(short, long, value_name = "KINDS", value_parser = parse_kinds)]
+    pub(crate) events: Option<KindSet>,
+
+    /// How often a profile of each process is written, such as 1s, 5m or 1h; what was collected since is lost if
+    /// everything is killed
+    #[arg(long, value_name = "DURATION", value_parser = parse_epoch, default_value = "60s")]
+    pub(crate) epoch: Duration,
+
+    /// Bytes that this machine's files in the database may take, with k, M or G: the oldest are merged, then dropped
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "1G")]
+    pub(crate) keep: u64,
+
+    /// Profile this process, until it ends; can be repeated
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: Vec<i32>,
+
+    /// Profile all processes whose program's file has this name, or this path if there is a `/` in it; `*` and `?`
+    /// stand for any characters; can be repeated
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) name: Vec<String>,
+
+    /// Profile all processes of your own that may be attached to
+    #[arg(long)]
+    pub(crate) user: bool,
+}
+
+/// What to show profiles of.
+#[derive(Args, Debug)]
+pub(crate) struct SourceArgs {
+    /// The profile, or a database of profiles (docs/database.md)
+    #[arg(value_name = "FILE", default_value = trommel_store::DEFAULT_FILE)]
+    pub(crate) file: PathBuf,
+
+    /// Of a database, only epochs from this time on: a length of time ago, such as 2h, or 2026-11-22T18:00 (UTC)
+    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    pub(crate) since: Option<u64>,
+
+    /// Of a database, only epochs up to this time, as in --since
+    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    pub(crate) until: Option<u64>,
+
+    /// Only code of the module with this path or file name; can be repeated
+    #[arg(long, value_name = "NAME")]
+    pub(crate) module: Vec<String>,
+
+    /// Only code of modules whose build id begins so; can be repeated
+    #[arg(long, value_name = "HEX")]
+    pub(crate) build_id: Vec<String>,
+}
+
 /// Arguments of `report`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   trommel report                        the 20 hottest of each kind in trommel.data
   trommel report -e value --top 100     the loads that are executed most, and what they load
-  trommel report --json other.data      everything, for scripts (docs/json.md)")]
+  trommel report --json other.data      everything, for scripts (docs/json.md)
+  trommel report --since 2h DIR         what processes did that `trommel daemon` profiled, of the last two hours")]
 pub(crate) struct ReportArgs {
-    /// The profile
-    #[arg(value_name = "FILE", default_value = trommel_store::DEFAULT_FILE)]
-    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
 
     /// Only events of this kind
     #[arg(short, long, value_name = "KIND", value_parser = parse_kind)]
@@ -287,9 +363,8 @@ Examples:
 What is saved is a load for each execution that has the value, less a comparison for each and a wrong
 prediction where there is another value: an order, not a promise (docs/values.md).")]
 pub(crate) struct ValuesArgs {
-    /// The profile, of windows (--budget) or exact
-    #[arg(value_name = "FILE", default_value = trommel_store::DEFAULT_FILE)]
-    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
 
     /// Only loads of which one value has at least this share, in percent
     #[arg(long, value_name = "PCT", default_value = "0", value_parser = parse_share)]
@@ -340,9 +415,8 @@ Examples:
 Cycles lost are those beyond a hit in the first cache, as if nothing else were done meanwhile: an upper
 limit of what can be won (docs/memory.md).")]
 pub(crate) struct MemoryArgs {
-    /// The profile, of windows (--budget, --rate, --window)
-    #[arg(value_name = "FILE", default_value = trommel_store::DEFAULT_FILE)]
-    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
 
     /// Entries [default: 20, with --json all]; 0 means all
     #[arg(long, value_name = "N")]
@@ -596,6 +670,20 @@ fn parse_rate(text: &str) -> Result<f64, String> {
     let rate: Option<f64> = text.parse().ok();
     let rate = rate.filter(|r| (1.0..=20_000.0).contains(r));
     rate.ok_or_else(|| "give a number from 1 to 20000".to_owned())
+}
+
+fn parse_epoch(text: &str) -> Result<Duration, String> {
+    const LEAST: Duration = Duration::from_secs(1);
+    const MOST: Duration = Duration::from_secs(86_400);
+    crate::time::parse_length(text)
+        .filter(|length| (LEAST..=MOST).contains(length))
+        .ok_or_else(|| "give a length of time from 1s to 1d, such as 60s, 5m or 1h".to_owned())
+}
+
+fn parse_moment(text: &str) -> Result<u64, String> {
+    crate::time::parse_moment(text).ok_or_else(|| {
+        "give a length of time ago, such as 30s, 5m, 2h or 7d, or a time in UTC, such as 2026-11-22T18:05".to_owned()
+    })
 }
 
 fn parse_seconds(text: &str) -> Result<Duration, String> {

@@ -12,7 +12,7 @@ use trommel_host::launch::Inherited;
 use trommel_host::only;
 use trommel_host::persist::Store;
 use trommel_host::queries::Question;
-use trommel_host::record::{self, Engine, RecordError, RecordOptions, Recording};
+use trommel_host::record::{self, Engine, Epochs, RecordError, RecordOptions, Recording};
 use trommel_host::running::{self, Refusal};
 use trommel_host::sampling::Sampling;
 use trommel_host::service::Foreign;
@@ -99,14 +99,28 @@ pub(crate) fn record_running(
     duration: Option<Duration>,
     guard: &Guard,
 ) -> Result<(Recording, Outcome)> {
+    let notice = &mut output::complain;
+    let recording = record_epochs(options, pid, duration, guard, notice, None)?;
+    Ok((recording, Outcome::Exited(0)))
+}
+
+/// As [`record_running`]; with `epochs` profiles are given away meanwhile, and the recording has what came behind.
+pub(crate) fn record_epochs(
+    options: Options,
+    pid: i32,
+    duration: Option<Duration>,
+    guard: &Guard,
+    notice: &mut dyn FnMut(&str),
+    epochs: Option<Epochs<'_>>,
+) -> Result<Recording> {
     let mut options = to_host(options)?;
     options.follow = false;
     anyhow::ensure!(
         options.stress.window == 0,
         "{STRESS}: windows are for programs that `record` starts"
     );
-    let recording = record::record_running(&options, pid, duration, guard, &mut output::complain)?;
-    Ok((recording, Outcome::Exited(0)))
+    let recording = record::record_running(&options, pid, duration, guard, notice, epochs)?;
+    Ok(recording)
 }
 
 fn to_host(options: Options) -> Result<RecordOptions> {

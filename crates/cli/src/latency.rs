@@ -16,11 +16,12 @@ use trommel_tuple::Kind;
 
 use crate::args::MemoryArgs;
 use crate::json::Json;
+use crate::load;
 use crate::output::{self, grouped};
 use crate::report::text::{Style, Table, more};
 use crate::report::view::{Values, View};
 use crate::report::windows;
-use crate::report::{modules, place, processes};
+use crate::report::{modules, place};
 use crate::values::cycles;
 
 /// Places that people are shown unless they ask for more.
@@ -41,15 +42,12 @@ pub(crate) struct Load<'p> {
 
 /// Runs the command.
 pub(crate) fn run(args: &MemoryArgs) -> Result<ExitCode> {
-    let profiles = trommel_store::read(&args.file)?;
-    let Some((profile, rows)) = processes::merge(profiles) else {
-        bail!("{}: holds no process", args.file.display());
-    };
+    let (profile, rows, _) = load::profiles(&args.source)?.merge()?;
     let levels = profile.windows.as_ref().and_then(|w| w.levels.as_ref());
     let Some(levels) = levels.filter(|_| profile.kinds.contains_key(&Kind::Latency)) else {
         bail!(
             "{}: holds no latencies; record them with `trommel record -e latency --budget 1 -- PROGRAM`",
-            args.file.display()
+            args.source.file.display()
         );
     };
     let confidence = Confidence::of_processes(&profile, rows.len());

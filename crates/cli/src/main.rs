@@ -10,6 +10,7 @@ mod annotate;
 mod args;
 mod caches;
 mod compress;
+mod daemon;
 mod doctor;
 mod exit;
 mod generate;
@@ -18,6 +19,7 @@ mod inherited;
 mod json;
 mod lab;
 mod latency;
+mod load;
 mod others;
 mod output;
 mod prefetches;
@@ -30,6 +32,7 @@ mod services;
 mod shown;
 mod stats;
 mod stream;
+mod time;
 mod values;
 
 use std::process::ExitCode;
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
     let done = match arguments.command {
         Command::Record(args) => record::run(*args),
         Command::Run(args) => run::run(args),
+        Command::Daemon(args) => daemon::run(args),
         Command::Report(args) => report::run(&args),
         Command::Values(args) => values::run(&args),
         Command::Annotate(args) => annotate::run(&args),

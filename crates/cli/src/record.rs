@@ -36,7 +36,10 @@ const USUAL_RATE: f64 = 1000.0;
 
 /// Instructions of a window in which latencies are measured, where nothing is said: what beginning it has displaced in the
 /// first cache is a small part of what it sees.
-const TIMED_WINDOW: u32 = 4096;
+pub(crate) const TIMED_WINDOW: u32 = 4096;
+
+/// Below how many instructions are passed in front of a window, where nothing is said.
+pub(crate) const SKIP: u32 = 256;
 
 /// Events where none are named and no queries are put.
 const USUAL_KINDS: [Kind; 3] = [Kind::Edge, Kind::Call, Kind::Value];
@@ -170,7 +173,7 @@ fn check_custom(custom: &Named, kinds: KindSet, by_windows: bool) -> Result<()> 
 }
 
 /// Checks that the kinds go together, and with how the program is looked at.
-fn check_kinds(kinds: KindSet, in_windows: bool, in_part: bool) -> Result<()> {
+pub(crate) fn check_kinds(kinds: KindSet, in_windows: bool, in_part: bool) -> Result<()> {
     let memory = [Kind::Address, Kind::Latency];
     if let Some(kind) = memory
         .into_iter()

@@ -16,11 +16,12 @@ use trommel_tuple::Kind;
 
 use crate::args::ReplayArgs;
 use crate::json::Json;
+use crate::load;
 use crate::output::{self, grouped};
 use crate::report::text::{Style, Table, more};
 use crate::report::view::View;
 use crate::report::windows;
-use crate::report::{modules, place, processes};
+use crate::report::{modules, place};
 
 /// Pairs that people are shown unless they ask for more.
 const DEFAULT_TOP: usize = 20;
@@ -52,16 +53,13 @@ impl Found {
 
 /// Runs the command.
 pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
-    let file = &args.common.file;
-    let profiles = trommel_store::read(file)?;
-    let Some((profile, rows)) = processes::merge(profiles) else {
-        bail!("{}: holds no process", file.display());
-    };
+    let source = &args.common.source;
+    let (profile, rows, _) = load::profiles(source)?.merge()?;
     let windows = profile.windows.as_ref();
     let Some(windows) = windows.filter(|_| profile.kinds.contains_key(&Kind::Address)) else {
         bail!(
             "{}: holds no addresses; record them with `trommel record -e address --budget 1 -- PROGRAM`",
-            file.display()
+            source.file.display()
         );
     };
     let confidence = Confidence::of_processes(&profile, rows.len());

@@ -21,9 +21,9 @@ use trommel_tuple::Kind;
 
 use crate::args::ValuesArgs;
 use crate::json::Json;
+use crate::load;
 use crate::output::{self, grouped, percent};
 use crate::report::modules;
-use crate::report::processes;
 use crate::report::text::{Style, Table, more};
 use crate::report::view::{Values, View};
 use crate::report::windows;
@@ -52,14 +52,11 @@ struct Candidate<'p> {
 
 /// Runs the command.
 pub(crate) fn run(args: &ValuesArgs) -> Result<ExitCode> {
-    let profiles = trommel_store::read(&args.file)?;
-    let Some((profile, rows)) = processes::merge(profiles) else {
-        bail!("{}: holds no process", args.file.display());
-    };
+    let (profile, rows, _) = load::profiles(&args.source)?.merge()?;
     if !profile.kinds.contains_key(&Kind::Value) {
         bail!(
             "{}: holds no loaded values; record them with `trommel record -e value --budget 1 -- PROGRAM`",
-            args.file.display()
+            args.source.file.display()
         );
     }
     let confidence = Confidence::of_processes(&profile, rows.len());

@@ -12,6 +12,7 @@ use super::queries;
 use super::view::View;
 use super::windows;
 use crate::json::Json;
+use crate::load::About;
 
 /// The schema's name. Fields may be added to it; none is removed or changed.
 const SCHEMA: &str = "trommel.report/1";
@@ -21,11 +22,15 @@ pub(super) fn write(
     out: &mut impl Write,
     view: &mut View<'_>,
     rows: &[Row],
+    database: Option<&About>,
     top: usize,
 ) -> io::Result<()> {
     let mut json = Json::new(out);
     json.object()?;
     json.text("schema", SCHEMA)?;
+    if let Some(about) = database {
+        super::database::json(&mut json, about)?;
+    }
     head(&mut json, view)?;
     processes::json(&mut json, rows)?;
     for (kind, name) in [(Kind::Edge, "edges"), (Kind::Call, "calls")] {

@@ -1,6 +1,7 @@
 //! `trommel report`: a profile for people ([`text`]) and for programs ([`json`]).
 
 mod custom;
+mod database;
 mod json;
 pub(crate) mod processes;
 mod queries;
@@ -17,6 +18,7 @@ use trommel_profile::confidence::Confidence;
 use trommel_symbol::{Files, Symbols};
 
 use crate::args::ReportArgs;
+use crate::load;
 use crate::output;
 pub(crate) use json::{modules, place};
 use view::View;
@@ -26,21 +28,20 @@ const DEFAULT_TOP: usize = 20;
 
 /// Runs the command.
 pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
-    let mut profiles = trommel_store::read(&args.file)?;
+    let mut loaded = load::profiles(&args.source)?;
+    let file = &args.source.file;
     if !args.pid.is_empty() {
-        let there: BTreeSet<u32> = profiles.iter().map(|p| p.origin.pid).collect();
+        let there: BTreeSet<u32> = loaded.profiles.iter().map(|p| p.origin.pid).collect();
         if let Some(missing) = args.pid.iter().find(|pid| !there.contains(pid)) {
             bail!(
                 "{}: holds no process {missing}, only: {}",
-                args.file.display(),
+                file.display(),
                 some(&there)
             );
         }
-        profiles.retain(|p| args.pid.contains(&p.origin.pid));
+        loaded.profiles.retain(|p| args.pid.contains(&p.origin.pid));
     }
-    let Some((mut profile, rows)) = processes::merge(profiles) else {
-        bail!("{}: holds no process", args.file.display());
-    };
+    let (mut profile, rows, database) = loaded.merge()?;
     // Of all kinds together: they went through one compressor, each process through its own.
     let confidence = Confidence::of_processes(&profile, rows.len());
     if let Some(kind) = args.event {
@@ -48,7 +49,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
             let there: Vec<_> = profile.kinds.keys().map(|k| k.name()).collect();
             bail!(
                 "{}: holds no `{kind}` events, only: {}; record them with `trommel record -e {kind}`",
-                args.file.display(),
+                file.display(),
                 if there.is_empty() {
                     "none".into()
                 } else {
@@ -68,9 +69,12 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
     let mut view = View::new(&profile, symbols, confidence);
     let mut out = output::stdout();
     if args.json {
-        json::write(&mut out, &mut view, &rows, top)?;
+        json::write(&mut out, &mut view, &rows, database.as_ref(), top)?;
     } else {
         let style = text::Style::new(output::colours(&std::io::stdout()));
+        if let Some(about) = &database {
+            database::write(&mut out, about)?;
+        }
         text::write(&mut out, &mut view, &rows, top, style, &args.file)?;
     }
     Ok(ExitCode::SUCCESS)

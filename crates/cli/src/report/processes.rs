@@ -60,12 +60,18 @@ impl Row {
     }
 }
 
-/// All profiles in one, with a row for each.
-pub(crate) fn merge(profiles: impl IntoIterator<Item = Profile>) -> Option<(Profile, Vec<Row>)> {
+/// All profiles in one, with a row for each. `apart`: they were not made together.
+pub(crate) fn merge(
+    profiles: impl IntoIterator<Item = Profile>,
+    apart: bool,
+) -> Option<(Profile, Vec<Row>)> {
     let mut profiles = profiles.into_iter();
     let first = profiles.next()?;
     let mut rows = vec![Row::new(&first)];
-    let mut merged = Merged::new(first);
+    let mut merged = match apart {
+        true => Merged::apart(first),
+        false => Merged::new(first),
+    };
     for profile in profiles {
         rows.push(Row::new(&profile));
         merged.add(profile);
@@ -100,7 +106,10 @@ pub(crate) fn table(
         table.row([
             grouped(row.seen()),
             format!("{:.2}%", percent(row.seen(), total)),
-            row.pid.to_string(),
+            match row.pid {
+                0 => "merged".into(),
+                pid => pid.to_string(),
+            },
             match row.parent {
                 0 => String::new(),
                 parent => parent.to_string(),
@@ -133,7 +142,10 @@ pub(super) fn json<W: Write>(json: &mut Json<W>, rows: &[Row]) -> io::Result<()>
     json.member_array("processes")?;
     for row in rows {
         json.object()?;
-        json.number("pid", row.pid)?;
+        match row.pid {
+            0 => json.null("pid")?,
+            pid => json.number("pid", pid)?,
+        }
         match row.parent {
             0 => json.null("parent")?,
             parent => json.number("parent", parent)?,

@@ -44,13 +44,13 @@ pub(crate) fn write(out: &mut impl Write, first: &Profile, others: &Others) -> i
     if others::tuples(first) + others.tuples() > MOST_TUPLES {
         let seen = rows.iter().map(Row::seen).fold(0, u64::saturating_add);
         let told = std::iter::once(others::told(first)).chain(others.told());
-        return match processes::merge(told) {
+        return match processes::merge(told, false) {
             Some((merged, _)) => cost(out, &merged, seen),
             None => Ok(()),
         };
     }
     let all = std::iter::once(first.clone()).chain(others.profiles());
-    match processes::merge(all) {
+    match processes::merge(all, false) {
         Some((merged, rows)) => one(out, &merged, rows.len()),
         None => Ok(()),
     }

@@ -1,0 +1,281 @@
+//! `trommel daemon`: chosen processes profiled as long as they live, into a database.
+//!
+//! # Problem
+//! Processes come and go while somebody wants to know what all of them do, over days and within a budget. A process that is
+//! attached to must be served by one with a single thread; any of them may die or be killed at any moment, and neither a
+//! target nor what was collected may suffer.
+//!
+//! # Strategy
+//! The daemon looks through `/proc` a few times a second and starts a *session* for each process of the description: a
+//! forked child that attaches once, stays attached until the process ends, and writes a profile for each epoch ([`session`]).
+//! The daemon itself holds nothing. When it dies, the kernel asks its sessions to end: they let go and write what they have. When a session is killed, its keeper
+//! lets its target go (`host/src/keeper.rs`), and the daemon takes it again.
+//!
+//! # Invariants
+//! * The daemon has one thread, and so has each child.
+//! * A process is told about once, unless it becomes another program.
+//! * At most what a session has collected since the last epoch is lost, and only if the session itself is killed.
+
+mod find;
+mod session;
+
+use std::collections::HashMap;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use trommel_host::children::{Child, Ending};
+use trommel_host::interrupt::{self, Guard};
+use trommel_host::{record, running};
+use trommel_store::database::Database;
+use trommel_tuple::{Kind, KindSet};
+
+use crate::args::DaemonArgs;
+use crate::output;
+use crate::record::check_kinds;
+use find::{Found, Identity};
+
+/// From one look at the processes to the next.
+const LOOK: Duration = Duration::from_millis(250);
+/// From one look at the size of the database to the next, at least.
+const KEEP: Duration = Duration::from_secs(10);
+/// Processes that are profiled at a time: each has two helpers.
+const MOST: usize = 128;
+/// A process whose sessions were killed is taken again so often.
+const AGAIN: u32 = 3;
+/// Letting go of everything takes no longer.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Events where none are named.
+const USUAL_KINDS: [Kind; 3] = [Kind::Edge, Kind::Call, Kind::Value];
+
+/// What all sessions have in common.
+struct Settings {
+    database: Database,
+    host: String,
+    kinds: KindSet,
+    budget: f64,
+    epoch: Duration,
+}
+
+/// A process that was found.
+enum State {
+    /// A first time: it may be gone the next.
+    New,
+    Profiled(Child),
+    /// It is not taken again.
+    Done,
+}
+
+/// See the module.
+struct Daemon {
+    settings: Settings,
+    wanted: find::Wanted,
+    keep: u64,
+    known: HashMap<Identity, State>,
+    /// How often sessions of a process were killed.
+    killed: HashMap<Identity, u32>,
+    taken: u64,
+    crowded: bool,
+    keeper: Option<Child>,
+    kept: Option<Instant>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: DaemonArgs) -> Result<ExitCode> {
+    let kinds = args
+        .events
+        .unwrap_or_else(|| USUAL_KINDS.into_iter().collect());
+    anyhow::ensure!(
+        !kinds.is_empty(),
+        "`-e none` collects nothing for a database: name edge, call, value, type, address or latency"
+    );
+    check_kinds(kinds, true, false)?;
+    for pid in &args.pid {
+        crate::host::running(*pid)?;
+    }
+    record::check_windows()?;
+    let database = Database::create(&args.db);
+    let database =
+        database.with_context(|| format!("{}: cannot make the database", args.db.display()))?;
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    // Whether files can be made there is found out before anything is taken.
+    let kept = database.keep(host.trim(), args.keep, session::now())?;
+    let guard = interrupt::guard();
+    let mut daemon = Daemon {
+        settings: Settings {
+            database,
+            host: host.trim().to_owned(),
+            kinds,
+            budget: args.budget,
+            epoch: args.epoch,
+        },
+        wanted: find::Wanted::new(args.pid, &args.name, args.user),
+        keep: args.keep,
+        known: HashMap::new(),
+        killed: HashMap::new(),
+        taken: 0,
+        crowded: false,
+        keeper: None,
+        kept: Some(Instant::now()),
+    };
+    let path = output::command_line(&[args.db.as_os_str().as_encoded_bytes().to_vec()]);
+    let bytes = output::grouped(kept.bytes);
+    output::complain(&format!(
+        "profiling {} into {path} ({bytes} bytes there of this machine's); Ctrl-C ends it; at any time: trommel report {path}",
+        daemon.wanted
+    ));
+    daemon.serve(&guard);
+    daemon.leave();
+    output::complain(&format!(
+        "{} profiled; next: trommel report {path}",
+        match daemon.taken {
+            1 => "1 process".to_owned(),
+            n => format!("{n} processes"),
+        }
+    ));
+    drop(guard);
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Daemon {
+    /// Until it is asked to end, or there is nobody left to wait for.
+    fn serve(&mut self, guard: &Guard) {
+        while !guard.asked() {
+            self.look(guard);
+            self.reap();
+            let over = self.wanted.is_over(|identity| {
+                matches!(
+                    self.known.get(identity),
+                    Some(State::Profiled(_) | State::New)
+                )
+            });
+            if over {
+                break;
+            }
+            self.keep();
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Takes processes that have come, and forgets those that have gone.
+    fn look(&mut self, guard: &Guard) {
+        let found = self.wanted.find();
+        let is_there = |identity: &Identity| found.iter().any(|f| f.identity == *identity);
+        self.known
+            .retain(|identity, state| matches!(state, State::Profiled(_)) || is_there(identity));
+        self.killed.retain(|identity, _| is_there(identity));
+        for Found { identity, name } in &found {
+            match self.known.get(identity) {
+                None => {
+                    self.known.insert(identity.clone(), State::New);
+                }
+                Some(State::New) => self.take(identity, name, guard),
+                Some(State::Profiled(_) | State::Done) => {}
+            }
+        }
+    }
+
+    fn take(&mut self, identity: &Identity, name: &str, guard: &Guard) {
+        let profiled = |state: &&State| matches!(state, State::Profiled(_));
+        if self.known.values().filter(profiled).count() >= MOST {
+            if !std::mem::replace(&mut self.crowded, true) {
+                output::complain(&format!(
+                    "{MOST} processes are profiled: others are taken when some of them have ended; \
+                     name fewer with --name or -p"
+                ));
+            }
+            return;
+        }
+        let pid = identity.pid;
+        let state = match running::look(pid) {
+            // It has ended: no more is to be said.
+            Err(running::Refusal::None | running::Refusal::Zombie) => State::Done,
+            Err(refusal) => {
+                output::complain(&format!(
+                    "process {pid} ({name}) is not profiled: {refusal}"
+                ));
+                State::Done
+            }
+            Ok(_) => match Child::start(|| session::run(&self.settings, pid, name, guard)) {
+                Ok(child) => {
+                    self.taken += 1;
+                    State::Profiled(child)
+                }
+                Err(error) => {
+                    output::complain(&format!(
+                        "process {pid} ({name}) is not profiled: fork: {error}"
+                    ));
+                    State::Done
+                }
+            },
+        };
+        self.known.insert(identity.clone(), state);
+    }
+
+    /// Takes note of sessions that have ended. A process that is there still is not taken again, unless its session was killed.
+    fn reap(&mut self) {
+        for (identity, state) in &mut self.known {
+            let State::Profiled(child) = state else {
+                continue;
+            };
+            let Some(ending) = child.ended() else {
+                continue;
+            };
+            let killed = self.killed.entry(identity.clone()).or_default();
+            *killed += u32::from(ending == Ending::Killed);
+            let again = ending == Ending::Killed && *killed <= AGAIN;
+            *state = if again { State::New } else { State::Done };
+            if ending != Ending::Exited(0) && ending != Ending::Exited(session::TOLD.into()) {
+                let pid = identity.pid;
+                let then = if again {
+                    "another is started"
+                } else {
+                    "the process goes on natively"
+                };
+                output::complain(&format!("the session of process {pid} was ended; {then}"));
+            }
+        }
+    }
+
+    /// Keeps the database within its size, in a process of its own: that takes a while.
+    fn keep(&mut self) {
+        if let Some(child) = &self.keeper
+            && child.ended().is_some()
+        {
+            self.keeper = None;
+        }
+        let is_time = self.kept.is_none_or(|at| at.elapsed() >= KEEP);
+        if self.keeper.is_some() || !is_time {
+            return;
+        }
+        self.kept = Some(Instant::now());
+        let Settings { database, host, .. } = &self.settings;
+        let keep = || match database.keep(host, self.keep, session::now()) {
+            Ok(_) => 0,
+            Err(error) => {
+                output::complain(&error.to_string());
+                1
+            }
+        };
+        self.keeper = Child::start(keep).ok();
+    }
+
+    /// Lets go of everything.
+    fn leave(&mut self) {
+        let began = Instant::now();
+        for state in self.known.values() {
+            if let State::Profiled(child) = state {
+                child.ask();
+            }
+        }
+        let mut asked: Vec<State> = self.known.drain().map(|(_, state)| state).collect();
+        while began.elapsed() < PATIENCE && !asked.is_empty() {
+            asked
+                .retain(|state| matches!(state, State::Profiled(child) if child.ended().is_none()));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if !asked.is_empty() {
+            output::complain(&format!("{} sessions have not ended yet", asked.len()));
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! What commands that show profiles read: a profile file, or a database of them.
+//!
+//! One function for all of them, so that each works on both. Of a database there is a profile for each process, which were made *apart*
+//! (`profile/src/merge.rs`); of a file they were made together.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use trommel_profile::Profile;
+use trommel_profile::{KindProfile, Module};
+use trommel_store::database::{Database, Dropped, Reading, Span, Wanted};
+use trommel_tuple::{ModuleId, Place};
+
+use crate::args::SourceArgs;
+use crate::output;
+use crate::report::processes::{self, Row};
+
+/// Profiles, and where they are from.
+pub(crate) struct Loaded {
+    path: PathBuf,
+    pub(crate) profiles: Vec<Profile>,
+    /// Where it is a database.
+    pub(crate) database: Option<About>,
+}
+
+/// What a database held beside profiles.
+#[derive(Debug)]
+pub(crate) struct About {
+    pub(crate) path: PathBuf,
+    pub(crate) files: u64,
+    pub(crate) span: Span,
+    pub(crate) hosts: Vec<String>,
+    /// Programs and their build ids.
+    pub(crate) programs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Files that were left out: why.
+    pub(crate) skipped: Vec<String>,
+    pub(crate) dropped: Vec<Dropped>,
+}
+
+/// Reads what the arguments say. Files of a database that cannot be read are left out, and named on stderr.
+pub(crate) fn profiles(args: &SourceArgs) -> Result<Loaded> {
+    let path = &args.file;
+    let mut loaded = match path.is_dir() {
+        true => of_database(path, args)?,
+        false => {
+            if args.since.is_some() || args.until.is_some() {
+                bail!(
+                    "{}: --since and --until are for databases, and this is a profile file: leave them out",
+                    path.display()
+                );
+            }
+            Loaded {
+                path: path.clone(),
+                profiles: trommel_store::read(path)?,
+                database: None,
+            }
+        }
+    };
+    if !args.module.is_empty() || !args.build_id.is_empty() {
+        let mut found = false;
+        for profile in &mut loaded.profiles {
+            found |= narrow(profile, args);
+        }
+        if !found {
+            let wanted = [&args.module[..], &args.build_id[..]].concat();
+            bail!(
+                "{}: no module is called {}; `trommel report --json` lists all of them under `modules`",
+                path.display(),
+                wanted.join(" or ")
+            );
+        }
+    }
+    Ok(loaded)
+}
+
+impl Loaded {
+    /// All in one, with a row for each process, and what the database held.
+    ///
+    /// # Errors
+    /// There is no process.
+    pub(crate) fn merge(self) -> Result<(Profile, Vec<Row>, Option<About>)> {
+        let apart = self.database.is_some();
+        match processes::merge(self.profiles, apart) {
+            Some((profile, rows)) => Ok((profile, rows, self.database)),
+            None => bail!("{}: holds no process", self.path.display()),
+        }
+    }
+}
+
+fn of_database(path: &Path, args: &SourceArgs) -> Result<Loaded> {
+    let time = (args.since.is_some() || args.until.is_some()).then(|| Span {
+        from: args.since.unwrap_or(0),
+        to: args.until.unwrap_or(u64::MAX),
+    });
+    let Reading {
+        processes,
+        files,
+        span,
+        hosts,
+        programs,
+        skipped,
+        dropped,
+    } = Database::at(path).read(&Wanted { time })?;
+    for error in &skipped {
+        output::complain(&format!("left out: {error}"));
+    }
+    let Some(span) = span else {
+        let of_time = if time.is_some() { " of that time" } else { "" };
+        let read = if skipped.is_empty() {
+            ""
+        } else {
+            " that can be read"
+        };
+        bail!(
+            "{}: holds no epochs{of_time}{read}; `trommel daemon --db {0}` writes them",
+            path.display()
+        );
+    };
+    let database = Some(About {
+        path: path.to_owned(),
+        files,
+        span,
+        hosts: hosts.into_iter().collect(),
+        programs: programs.into_iter().collect(),
+        skipped: skipped.iter().map(ToString::to_string).collect(),
+        dropped,
+    });
+    Ok(Loaded {
+        path: path.to_owned(),
+        profiles: processes,
+        database,
+    })
+}
+
+/// Leaves only what instructions of the modules did that are wanted; whether there is such a module.
+fn narrow(profile: &mut Profile, args: &SourceArgs) -> bool {
+    let wanted: Vec<ModuleId> = (profile.modules.iter())
+        .filter(|module| is_wanted(module, args))
+        .map(|module| module.id)
+        .collect();
+    let is_in = |place: &Place| wanted.contains(&place.module());
+    for KindProfile { seen, counts, .. } in profile.kinds.values_mut() {
+        counts.retain(|place, _| is_in(place));
+        let all = counts.values().flatten().map(|(_, count)| *count);
+        *seen = all.fold(0, u64::saturating_add);
+    }
+    profile.sites.retain(|place, _| is_in(place));
+    if let Some(windows) = &mut profile.windows {
+        for (kind, sites) in &mut windows.sites {
+            sites.retain(|place, _| is_in(place));
+            // Not all values of an instruction are listed.
+            if let Some(data) = profile.kinds.get_mut(kind) {
+                let executions = sites.values().map(|sampled| sampled.executions);
+                data.seen = executions.sum::<f64>().round() as u64;
+                data.messages = sites.values().map(|sampled| sampled.samples).sum();
+            }
+        }
+        windows.pairs.retain(|pair, _| is_in(&pair.load));
+    }
+    !wanted.is_empty()
+}
+
+fn is_wanted(module: &Module, args: &SourceArgs) -> bool {
+    let path = String::from_utf8_lossy(&module.path);
+    let named = |name: &String| path == name.as_str() || path.rsplit('/').next() == Some(name);
+    let hex: String = module.build_id.iter().map(|b| format!("{b:02x}")).collect();
+    let built = |id: &String| !id.is_empty() && hex.starts_with(&id.to_ascii_lowercase());
+    args.module.iter().any(named) || args.build_id.iter().any(built)
+}
