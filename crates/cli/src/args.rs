@@ -282,7 +282,7 @@ pub(crate) struct DaemonArgs {
     pub(crate) epoch: Duration,
 
     /// Bytes that this machine's files in the database may take, with k, M or G: the oldest are merged, then dropped
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "1G")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_cache, default_value = "1G")]
     pub(crate) keep: u64,
 
     /// Profile this process, until it ends; can be repeated
@@ -708,7 +708,7 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "give a number of bytes, such as 512M or 4G, at least 1M".to_owned())
 }
 
-/// Bytes of code cache.
+/// Bytes of a code cache, or of a database.
 fn parse_cache(text: &str) -> Result<u64, String> {
     const LEAST: u64 = 64 << 10;
     scaled(text, &[('k', 1 << 10), ('M', 1 << 20), ('G', 1 << 30)])

@@ -26,7 +26,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use trommel_host::children::{Child, Ending};
 use trommel_host::interrupt::{self, Guard};
-use trommel_host::{record, running};
+use trommel_host::record;
+use trommel_host::running::{self, Refusal};
 use trommel_store::database::Database;
 use trommel_tuple::{Kind, KindSet};
 
@@ -43,6 +44,8 @@ const KEEP: Duration = Duration::from_secs(10);
 const MOST: usize = 128;
 /// A process whose sessions were killed is taken again so often.
 const AGAIN: u32 = 3;
+/// What has passed after this need not be told.
+const SOON: Duration = Duration::from_secs(2);
 /// Letting go of everything takes no longer.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Events where none are named.
@@ -61,6 +64,8 @@ struct Settings {
 enum State {
     /// A first time: it may be gone the next.
     New,
+    /// It cannot be taken now, and that may pass: since when, and whether that was told.
+    Waits(Instant, bool),
     Profiled(Child),
     /// It is not taken again.
     Done,
@@ -143,12 +148,9 @@ impl Daemon {
         while !guard.asked() {
             self.look(guard);
             self.reap();
-            let over = self.wanted.is_over(|identity| {
-                matches!(
-                    self.known.get(identity),
-                    Some(State::Profiled(_) | State::New)
-                )
-            });
+            let over = self
+                .wanted
+                .is_over(|identity| !matches!(self.known.get(identity), None | Some(State::Done)));
             if over {
                 break;
             }
@@ -169,7 +171,7 @@ impl Daemon {
                 None => {
                     self.known.insert(identity.clone(), State::New);
                 }
-                Some(State::New) => self.take(identity, name, guard),
+                Some(State::New | State::Waits(..)) => self.take(identity, name, guard),
                 Some(State::Profiled(_) | State::Done) => {}
             }
         }
@@ -189,13 +191,8 @@ impl Daemon {
         let pid = identity.pid;
         let state = match running::look(pid) {
             // It has ended: no more is to be said.
-            Err(running::Refusal::None | running::Refusal::Zombie) => State::Done,
-            Err(refusal) => {
-                output::complain(&format!(
-                    "process {pid} ({name}) is not profiled: {refusal}"
-                ));
-                State::Done
-            }
+            Err(Refusal::None | Refusal::Zombie) => State::Done,
+            Err(refusal) => self.refused(identity, name, &refusal),
             Ok(_) => match Child::start(|| session::run(&self.settings, pid, name, guard)) {
                 Ok(child) => {
                     self.taken += 1;
@@ -210,6 +207,27 @@ impl Daemon {
             },
         };
         self.known.insert(identity.clone(), state);
+    }
+
+    /// Tells why a process cannot be taken, once, and whether that may pass.
+    fn refused(&self, identity: &Identity, name: &str, refusal: &Refusal) -> State {
+        let passes = matches!(refusal, Refusal::Traced(..) | Refusal::Stopped(_));
+        let (since, told) = match self.known.get(identity) {
+            Some(State::Waits(since, told)) => (*since, *told),
+            _ => (Instant::now(), false),
+        };
+        let tells = !told && (!passes || since.elapsed() >= SOON);
+        if tells {
+            let now = if passes { " now" } else { "" };
+            let pid = identity.pid;
+            output::complain(&format!(
+                "process {pid} ({name}) is not profiled{now}: {refusal}"
+            ));
+        }
+        match passes {
+            true => State::Waits(since, told || tells),
+            false => State::Done,
+        }
     }
 
     /// Takes note of sessions that have ended. A process that is there still is not taken again, unless its session was killed.

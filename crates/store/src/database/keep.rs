@@ -163,8 +163,8 @@ impl Keeping<'_> {
             limit = enough;
             match self.slot(now, None) {
                 Some(slot) => self.merge(&slot)?,
-                None if self.files.is_empty() => break,
-                None => self.drop_oldest()?,
+                None if self.bytes() > most => self.drop_oldest()?,
+                None => break,
             }
         }
         while let Some(crowded) = self.crowded()
@@ -239,6 +239,9 @@ impl Keeping<'_> {
                 }
             };
             replaces.push(file.listed.name.to_string());
+            // What that takes the place of, and could not be removed.
+            let there = |name: &String| directory.join(name).exists();
+            replaces.extend(header.replaces.iter().filter(|name| there(name)).cloned());
             gone.insert(path.clone());
             let own = file.listed.name.span;
             match &mut sum {

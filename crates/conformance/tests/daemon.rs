@@ -1,0 +1,486 @@
+//! `trommel daemon`: processes come and go, whoever is killed, and the database has what they did.
+//!
+//! `TROMMEL_KILLS` sets how often the daemon is killed at random moments: at most the epoch that was not flushed is
+//! missing then, nothing when its sessions are left to end.
+//!
+//! Where the kernel allows this user no perf events there are no windows, and nothing is tested.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use libtest_mimic::{Arguments, Trial};
+use serde_json::Value;
+use trommel_conformance::exec::{Scratch, no_windows, output, trommel};
+use trommel_conformance::program;
+
+/// Kills, where no number is asked for.
+const KILLS: usize = 10;
+/// The length of epochs here.
+const EPOCH: Duration = Duration::from_secs(1);
+/// Within this a session comes to write an epoch that has ended, on a busy machine.
+const LATE: Duration = Duration::from_millis(700);
+/// Longer than anything takes.
+const LONG: Duration = Duration::from_secs(30);
+
+fn main() {
+    trommel_conformance::signals::of_a_terminal();
+    let args = Arguments::from_args();
+    if let Some(why) = no_windows() {
+        eprintln!("skipped: {why}");
+        return;
+    }
+    let trials = vec![
+        Trial::test("processes of a name come and go", || Ok(come_and_go()?)),
+        Trial::test("processes by number end it with them", || Ok(by_number()?)),
+        Trial::test("what waits is told once and taken later", || Ok(stopped()?)),
+        Trial::test("a session that is killed is followed by another", || {
+            Ok(session_killed()?)
+        }),
+        Trial::test("wrong arguments", || Ok(refused()?)),
+        Trial::test("kill -9 of the daemon at random moments", || Ok(killed()?)),
+    ];
+    libtest_mimic::run(&args, trials).exit();
+}
+
+fn text(e: impl std::fmt::Display) -> String {
+    e.to_string()
+}
+
+fn bin() -> &'static Path {
+    trommel().expect("the command")
+}
+
+/// A program of `tests/budget`, under a name of a test's own.
+fn named(scratch: &Scratch, name: &str) -> Result<PathBuf, String> {
+    let program = program::built(
+        "tests/budget/values.c",
+        "values",
+        &["-O2", "-g", "-pthread"],
+    )?;
+    let path = scratch.path(name);
+    fs::copy(program, &path).map_err(text)?;
+    Ok(path)
+}
+
+/// A process that is ended when this is dropped.
+struct Running(Child);
+
+impl Running {
+    /// Does so many turns.
+    fn start(program: &Path, turns: &str) -> Result<Self, String> {
+        let mut command = Command::new(program);
+        command.arg(turns).stdout(Stdio::piped());
+        command.spawn().map(Self).map_err(text)
+    }
+
+    fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// What it printed.
+    fn output(mut self) -> Result<String, String> {
+        let mut out = String::new();
+        if let Some(mut stdout) = self.0.stdout.take() {
+            std::io::Read::read_to_string(&mut stdout, &mut out).map_err(text)?;
+        }
+        match self.0.wait().map_err(text)?.success() {
+            true => Ok(out),
+            false => Err("it did not end well".to_owned()),
+        }
+    }
+
+    /// What there is of ours in it.
+    fn traces(&self) -> Vec<String> {
+        let maps = fs::read_to_string(format!("/proc/{}/maps", self.id())).unwrap_or_default();
+        let ours = |line: &&str| line.contains("rwxp") || line.contains("trommel");
+        maps.lines().filter(ours).map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A daemon, in a process group of its own.
+struct Daemon {
+    child: Child,
+    said: PathBuf,
+}
+
+impl Daemon {
+    fn start(scratch: &Scratch, options: &[&str]) -> Result<Self, String> {
+        let said = scratch.path("said");
+        let file = fs::File::create(&said).map_err(text)?;
+        let mut command = Command::new(bin());
+        command
+            .args(["daemon", "--epoch", "1s", "--budget", "5", "--db"])
+            .arg(scratch.path("db"))
+            .args(options)
+            .stdin(Stdio::null())
+            .stderr(file)
+            .process_group(0);
+        let child = command.spawn().map_err(text)?;
+        Ok(Self { child, said })
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(&self.said).unwrap_or_default()
+    }
+
+    /// Its children: sessions, or what keeps the database within its size.
+    fn sessions(&self) -> Vec<u32> {
+        let pid = self.child.id();
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let children = children.unwrap_or_default();
+        children
+            .split_whitespace()
+            .filter_map(|n| n.parse().ok())
+            .collect()
+    }
+
+    fn signal(&self, signal: &str) {
+        send(&self.child.id().to_string(), signal);
+    }
+
+    /// Waits for its end; what it said.
+    fn ended(mut self) -> Result<String, String> {
+        let began = Instant::now();
+        loop {
+            match self.child.try_wait().map_err(text)? {
+                Some(status) if status.success() => return Ok(self.said()),
+                Some(status) => return Err(format!("{status}: {}", self.said())),
+                None if began.elapsed() > LONG => return Err(format!("it hangs: {}", self.said())),
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn send(to: &str, signal: &str) {
+    let _ = Command::new("kill")
+        .args(["-s", signal, "--", to])
+        .stderr(Stdio::null())
+        .status();
+}
+
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) -> Result<(), String> {
+    let began = Instant::now();
+    while !is_so() {
+        if began.elapsed() > LONG {
+            return Err(format!("{what}: not after {LONG:?}"));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// Times of the files of a database, in milliseconds, in order.
+fn spans(db: &Path) -> Vec<(u64, u64)> {
+    let groups = fs::read_dir(db).into_iter().flatten().flatten();
+    let files = groups.flat_map(|group| fs::read_dir(group.path()).into_iter().flatten().flatten());
+    let span = |file: fs::DirEntry| {
+        let name = file.file_name().to_string_lossy().into_owned();
+        let (from, to) = name
+            .strip_suffix(".epoch")?
+            .split_once('.')?
+            .0
+            .split_once('-')?;
+        Some((from.parse().ok()?, to.parse().ok()?))
+    };
+    let mut all: Vec<(u64, u64)> = files.filter_map(span).collect();
+    all.sort_unstable();
+    all
+}
+
+fn report(db: &Path, options: &[&str]) -> Result<Value, String> {
+    let mut command = Command::new(bin());
+    let out = output(command.args(["report", "--json"]).args(options).arg(db))?;
+    serde_json::from_str(&out).map_err(text)
+}
+
+/// The numbers of the processes in a report.
+fn pids(report: &Value) -> Vec<u64> {
+    let rows = report["processes"].as_array().into_iter().flatten();
+    rows.filter_map(|row| row["pid"].as_u64()).collect()
+}
+
+fn come_and_go() -> Result<(), String> {
+    const TURNS: &str = "400000000";
+    let scratch = Scratch::new().map_err(text)?;
+    let db = scratch.path("db");
+    let app = named(&scratch, "comes-and-goes")?;
+    let other = named(&scratch, "stays-away")?;
+    let native = output(Command::new(&app).arg(TURNS))?;
+    let daemon = Daemon::start(&scratch, &["--name", "*and-goes"])?;
+    let _other = Running::start(&other, "100000000000")?;
+    let mut all = Vec::new();
+    for _ in 0..2 {
+        let running = Running::start(&app, TURNS)?;
+        all.push(u64::from(running.id()));
+        let sums = running.output()?;
+        if sums != native {
+            return Err(format!("{sums} in place of {native}"));
+        }
+    }
+    wait_for("the sessions end", || daemon.sessions().is_empty())?;
+    daemon.signal("TERM");
+    let said = daemon.ended()?;
+    if !said.contains("2 processes profiled") || said.contains("not profiled") {
+        return Err(said);
+    }
+    let report = report(&db, &[])?;
+    if pids(&report) != all || report["database"]["programs"].as_array().map(Vec::len) != Some(1) {
+        return Err(format!("{all:?}: {}", report["processes"]));
+    }
+    // What is known of the program, of both in one.
+    let loads = report["values"].as_array().ok_or("no values")?;
+    let share = |value: u64| {
+        let tops = loads.iter().filter_map(|load| load["top"].get(0));
+        let top = |top: &&Value| top["value"].as_u64() == Some(value);
+        tops.clone()
+            .find(top)
+            .and_then(|top| top["share"].as_f64())
+            .unwrap_or(0.0)
+    };
+    if share(42) < 0.999 || !(0.94..0.999).contains(&share(7)) {
+        return Err(format!("{} {}: {}", share(42), share(7), report["values"]));
+    }
+    let (taken, paid) = (
+        &report["windows"]["taken"],
+        &report["windows"]["paid_percent"],
+    );
+    if taken.as_u64() < Some(200) || paid.as_f64().is_none_or(|paid| paid > 7.0) {
+        return Err(format!("{}", report["windows"]));
+    }
+    // A time before, and a module.
+    let mut before = Command::new(bin());
+    let before = before
+        .args(["report", "--until", "1h"])
+        .arg(&db)
+        .output()
+        .map_err(text)?;
+    if before.status.success() || !String::from_utf8_lossy(&before.stderr).contains("of that time")
+    {
+        return Err(format!("{before:?}"));
+    }
+    let part = self::report(&db, &["--module", "comes-and-goes", "--since", "1h"])?;
+    if part["values"].as_array().map(Vec::len) > Some(loads.len()) {
+        return Err(format!("{}", part["values"]));
+    }
+    let ranked = output(Command::new(bin()).args(["values", "--json"]).arg(&db))?;
+    let ranked: Value = serde_json::from_str(&ranked).map_err(text)?;
+    match ranked["schema"] == "trommel.values/1" && ranked.to_string().contains("comes-and-goes") {
+        true => Ok(()),
+        false => Err(ranked.to_string()),
+    }
+}
+
+fn by_number() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(text)?;
+    let app = named(&scratch, "numbered")?;
+    let running = Running::start(&app, "300000000")?;
+    let pid = running.id().to_string();
+    let daemon = Daemon::start(&scratch, &["-p", &pid])?;
+    running.output()?;
+    let said = daemon.ended()?;
+    let report = report(&scratch.path("db"), &[])?;
+    match said.contains("1 process profiled") && pids(&report) == [pid.parse().unwrap_or(0)] {
+        true => Ok(()),
+        false => Err(format!("{said}: {}", report["processes"])),
+    }
+}
+
+fn stopped() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(text)?;
+    let app = named(&scratch, "stopped")?;
+    let running = Running::start(&app, "100000000000")?;
+    send(&running.id().to_string(), "STOP");
+    let daemon = Daemon::start(&scratch, &["--name", "stopped"])?;
+    wait_for("it is told", || daemon.said().contains("it is stopped"))?;
+    std::thread::sleep(Duration::from_secs(1));
+    if daemon.said().matches("it is stopped").count() != 1 {
+        return Err(daemon.said());
+    }
+    send(&running.id().to_string(), "CONT");
+    let db = scratch.path("db");
+    wait_for("it is profiled", || !spans(&db).is_empty())?;
+    daemon.signal("INT");
+    daemon.ended()?;
+    wait_for("nothing is left in it", || running.traces().is_empty())
+}
+
+fn session_killed() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(text)?;
+    let app = named(&scratch, "session")?;
+    let running = Running::start(&app, "100000000000")?;
+    let daemon = Daemon::start(&scratch, &["--name", "session"])?;
+    let db = scratch.path("db");
+    wait_for("it is profiled", || !spans(&db).is_empty())?;
+    let session = daemon.sessions();
+    session
+        .iter()
+        .for_each(|pid| send(&pid.to_string(), "KILL"));
+    let before = spans(&db).len();
+    wait_for("another session", || {
+        daemon.sessions().iter().any(|pid| !session.contains(pid)) && spans(&db).len() > before + 1
+    })?;
+    if !daemon.said().contains("another is started") {
+        return Err(daemon.said());
+    }
+    daemon.signal("TERM");
+    daemon.ended()?;
+    wait_for("nothing is left in it", || running.traces().is_empty())
+}
+
+fn refused() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(text)?;
+    let db = scratch.path("db");
+    for (args, words) in [
+        (&["--name", "x", "--user"][..], "cannot be used with"),
+        (&[][..], "required"),
+        (&["--name", "x", "--epoch", "0.5s"], "from 1s to 1d"),
+        (&["--name", "x", "-e", "none"], "collects nothing"),
+        (
+            &["--name", "x", "-e", "value,latency"],
+            "do not go together",
+        ),
+        (&["-p", "2147483647"], "no such process"),
+    ] {
+        let mut command = Command::new(bin());
+        command.args(["daemon", "--db"]).arg(&db).args(args);
+        let out = command.output().map_err(text)?;
+        let said = String::from_utf8_lossy(&out.stderr);
+        if out.status.success() || !said.contains(words) || db.exists() {
+            return Err(format!("{args:?}: {said}"));
+        }
+    }
+    fs::create_dir(&db).map_err(text)?;
+    let out = Command::new(bin())
+        .arg("report")
+        .arg(&db)
+        .output()
+        .map_err(text)?;
+    let said = String::from_utf8_lossy(&out.stderr);
+    match said.contains("holds no epochs") {
+        true => Ok(()),
+        false => Err(said.into_owned()),
+    }
+}
+
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap_or_default().as_millis() as u64
+}
+
+/// Numbers that differ from run to run.
+fn chance(below: u64) -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    let random = std::collections::hash_map::RandomState::new();
+    random.build_hasher().finish() % below
+}
+
+fn killed() -> Result<(), String> {
+    let kills = std::env::var("TROMMEL_KILLS").ok();
+    let kills = kills.and_then(|n| n.parse().ok()).unwrap_or(KILLS);
+    let scratch = Scratch::new().map_err(text)?;
+    let db = scratch.path("db");
+    let app = named(&scratch, "lives-on")?;
+    let mut running = Running::start(&app, "100000000000")?;
+    let (mut taken, mut epochs, mut worst) = (0, 0, [0_u64; 2]);
+    for kill in 0..kills {
+        // Rather little room, so that files are merged as well.
+        let mut daemon = Daemon::start(&scratch, &["--name", "lives-on", "--keep", "64k"])?;
+        let began = now();
+        std::thread::sleep(Duration::from_millis(chance(3500)));
+        // The daemon alone, or with all its sessions.
+        let all = kill % 2 == 0;
+        let sessions = daemon.sessions();
+        let group = daemon.child.id();
+        let at = now();
+        match all {
+            true => send(&format!("-{group}"), "KILL"),
+            false => daemon.signal("KILL"),
+        }
+        let _ = daemon.child.wait();
+        let gone = |pid: &u32| !Path::new(&format!("/proc/{pid}")).exists();
+        let ended = |pid: &u32| {
+            let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            gone(pid) || status.contains(") Z ")
+        };
+        wait_for("its sessions end", || sessions.iter().all(ended))?;
+        wait_for("nothing is left in it", || running.traces().is_empty())?;
+        if running.0.try_wait().map_err(text)?.is_some() {
+            return Err(format!(
+                "kill {kill}: the program has ended: {}",
+                daemon.said()
+            ));
+        }
+        if daemon.said().contains("panicked") {
+            return Err(format!("kill {kill}: {}", daemon.said()));
+        }
+        let written: Vec<(u64, u64)> = spans(&db);
+        let report = match written.is_empty() {
+            true => continue,
+            false => report(&db, &[])?,
+        };
+        let about = &report["database"];
+        if about["skipped"] != serde_json::json!([]) {
+            return Err(format!("kill {kill}: {about}"));
+        }
+        // Nothing that was there is lost, but what had to go for room.
+        let windows = report["windows"]["taken"].as_u64().unwrap_or(0);
+        if windows < taken && about["dropped"] == serde_json::json!([]) {
+            return Err(format!(
+                "kill {kill}: {windows} windows are left of {taken}"
+            ));
+        }
+        taken = windows;
+        // Of this round: files one behind the other, up to the kill but for an epoch.
+        let round: Vec<(u64, u64)> = written
+            .into_iter()
+            .filter(|(from, _)| *from >= began)
+            .collect();
+        epochs += round.len();
+        for pair in round.windows(2) {
+            if pair[1].0.abs_diff(pair[0].1) > LATE.as_millis() as u64 {
+                return Err(format!("kill {kill}: an epoch is missing: {round:?}"));
+            }
+        }
+        if let Some((_, to)) = round.last() {
+            let lost = at.saturating_sub(*to);
+            let bearable = if all { EPOCH + LATE } else { LATE };
+            if lost > bearable.as_millis() as u64 {
+                return Err(format!(
+                    "kill {kill} ({all}): {lost} ms are lost: {round:?}"
+                ));
+            }
+            let worst = &mut worst[usize::from(all)];
+            *worst = lost.max(*worst);
+        } else if at - began > (2 * EPOCH + 2 * LATE).as_millis() as u64 {
+            return Err(format!(
+                "kill {kill}: nothing after {} ms: {}",
+                at - began,
+                daemon.said()
+            ));
+        }
+    }
+    eprintln!(
+        "{kills} kills, {epochs} epochs written, {taken} windows in the end; lost at most {} ms when all was killed, \
+         {} ms when the daemon alone was",
+        worst[1], worst[0]
+    );
+    Ok(())
+}

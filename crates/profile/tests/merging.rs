@@ -1,0 +1,243 @@
+//! Profiles that were made apart add up to the same in any order, and the sum says what its parts say.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use trommel_profile::merge::Merged;
+use trommel_profile::sampled::{Sampled, Windows};
+use trommel_profile::{KindProfile, Loaded, Module, Origin, Profile, Run};
+use trommel_tuple::{Kind, ModuleId, Place, Vaddr};
+
+const PATHS: [&str; 4] = ["[anon]", "/bin/a", "/lib/b", "/lib/c"];
+const KINDS: [Kind; 3] = [Kind::Edge, Kind::Call, Kind::Value];
+
+/// What is told of an instruction, before it is a profile: the module's path, the address, and its values.
+type At = (usize, u64, Vec<(u64, u64)>, (u64, f64, f64));
+
+fn at() -> impl Strategy<Value = At> {
+    let values = prop::collection::btree_map(0_u64..6, 1_u64..1_000_000, 1..5);
+    let values = values.prop_map(|all| all.into_iter().collect());
+    let sampled = (1_u64..1000, 1.0_f64..1e3, 0.01_f64..1.0);
+    (0..PATHS.len(), 0_u64..4, values, sampled)
+}
+
+fn run() -> impl Strategy<Value = Run> {
+    let reasons = prop::collection::vec("[ab]{0,2}", 0..3);
+    let times = (0_u64..1000, 0_u64..1000, 0_u64..9, 0_u64..9);
+    (times, reasons).prop_map(|((started, wall, target_cpu, waits), let_go)| Run {
+        started,
+        wall,
+        target_cpu,
+        waits,
+        let_go,
+        ..Run::default()
+    })
+}
+
+prop_compose! {
+    fn profile()(
+        order in Just([1, 2, 3]).prop_shuffle(),
+        kinds in prop::collection::vec(prop::collection::vec(at(), 0..6), KINDS.len()),
+        run in run(),
+        (pid, argument) in (1_u32..3, 0_u8..3),
+        (bias, taken, cpu, budget) in (1_u64..3, 1_u64..100, 1_u64..1_000_000, 1_u32..5),
+    ) -> Profile {
+        // Each has its own numbers for the same modules.
+        let id = |path: usize| match path {
+            0 => ModuleId::ANON,
+            n => ModuleId(1 + order.iter().position(|p| *p == n).expect("one of them") as u16),
+        };
+        let mut modules: Vec<Module> = (0..PATHS.len()).map(|path| Module {
+            id: id(path),
+            path: PATHS[path].into(),
+            build_id: vec![path as u8],
+            loaded: (path != 0).then_some(Loaded { start: 0, end: 9, bias }),
+        }).collect();
+        modules.sort_by_key(|module| module.id);
+        let mut windows = Windows {
+            taken, cpu, budget: budget.into(), wall: 10 * cpu, ..Windows::default()
+        };
+        let mut all = BTreeMap::new();
+        for (kind, places) in KINDS.into_iter().zip(kinds) {
+            let mut data = KindProfile::default();
+            for (path, vaddr, mut values, (samples, unit, probability)) in places {
+                let place = Place::new(id(path), Vaddr(vaddr));
+                if kind.value_is_place() {
+                    for (value, _) in &mut values {
+                        *value = Place::new(id(*value as usize % PATHS.len()), Vaddr(*value)).word();
+                    }
+                    values.sort_unstable();
+                }
+                data.seen += values.iter().map(|(_, count)| count).sum::<u64>();
+                data.messages += samples;
+                data.counts.insert(place, values);
+                let executions = samples as f64 * unit;
+                let sampled = Sampled { samples, executions, variance: executions * unit, probability };
+                windows.sites.entry(kind).or_default().insert(place, sampled);
+            }
+            all.insert(kind, data);
+        }
+        Profile {
+            origin: Origin { pid, ..Origin::default() },
+            command: vec![b"prog".to_vec(), vec![argument]],
+            compressor: "windows".into(),
+            modules,
+            kinds: all,
+            run,
+            windows: Some(windows),
+            ..Profile::default()
+        }
+    }
+}
+
+/// A place by the path of its module.
+type Named = (Vec<u8>, u64);
+
+/// What a profile says, without numbers of modules.
+#[derive(PartialEq, Debug)]
+struct Said {
+    counts: BTreeMap<(Kind, Named), BTreeMap<Option<Named>, u64>>,
+    seen: BTreeMap<Kind, (u64, u64)>,
+    loaded: BTreeMap<Vec<u8>, Option<Loaded>>,
+    run: Run,
+    command: Vec<Vec<u8>>,
+    pid: u32,
+    windows: Vec<u64>,
+}
+
+fn said(profile: &Profile) -> Said {
+    let named = |place: Place| {
+        let module = &profile.modules[usize::from(place.module().0)];
+        assert_eq!(
+            module.id,
+            place.module(),
+            "modules are in the order of their numbers"
+        );
+        (module.path.clone(), place.vaddr().0)
+    };
+    let mut counts = BTreeMap::new();
+    for (kind, data) in &profile.kinds {
+        for (place, values) in &data.counts {
+            assert!(values.is_sorted_by(|a, b| a.0 < b.0), "{values:?}");
+            let value = |(value, count): &(u64, u64)| {
+                let of = match kind.value_is_place() {
+                    true => named(Place::from_word(*value)),
+                    false => (Vec::new(), *value),
+                };
+                (Some(of), *count)
+            };
+            counts.insert((*kind, named(*place)), values.iter().map(value).collect());
+        }
+    }
+    let seen = profile.kinds.iter();
+    let windows = profile.windows.as_ref().expect("windows");
+    Said {
+        counts,
+        seen: seen
+            .map(|(kind, data)| (*kind, (data.seen, data.messages)))
+            .collect(),
+        loaded: profile
+            .modules
+            .iter()
+            .map(|m| (m.path.clone(), m.loaded))
+            .collect(),
+        run: profile.run.clone(),
+        command: profile.command.clone(),
+        pid: profile.origin.pid,
+        windows: vec![
+            windows.taken,
+            windows.cpu,
+            windows.wall,
+            windows.budget as u64,
+        ],
+    }
+}
+
+/// What is no whole number, by place.
+fn sampled(profile: &Profile) -> BTreeMap<(Kind, Named), [f64; 4]> {
+    let windows = profile.windows.as_ref().expect("windows");
+    let mut all = BTreeMap::new();
+    for (kind, sites) in &windows.sites {
+        for (place, s) in sites {
+            let path = profile.modules[usize::from(place.module().0)].path.clone();
+            let numbers = [s.samples as f64, s.executions, s.variance, s.probability];
+            all.insert((*kind, (path, place.vaddr().0)), numbers);
+        }
+    }
+    all
+}
+
+fn close(a: &Profile, b: &Profile) -> bool {
+    let (a, b) = (sampled(a), sampled(b));
+    let near = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-9 * a.abs().max(b.abs());
+    a.len() == b.len()
+        && a.iter()
+            .zip(&b)
+            .all(|((p, a), (q, b))| p == q && a.iter().zip(b).all(near))
+}
+
+fn sum(first: &Profile, others: &[&Profile]) -> Profile {
+    let mut merged = Merged::apart(first.clone());
+    others.iter().for_each(|other| merged.add((*other).clone()));
+    merged.profile()
+}
+
+proptest! {
+    #[test]
+    fn the_order_of_profiles_does_not_matter(a in profile(), b in profile(), c in profile()) {
+        let (ab, ba) = (sum(&a, &[&b]), sum(&b, &[&a]));
+        prop_assert_eq!(said(&ab), said(&ba));
+        prop_assert!(close(&ab, &ba));
+        let left = sum(&ab, &[&c]);
+        let right = sum(&a, &[&sum(&b, &[&c])]);
+        prop_assert_eq!(said(&left), said(&right));
+        prop_assert!(close(&left, &right));
+        // A sum of one is what is added to others.
+        prop_assert_eq!(said(&sum(&sum(&a, &[]), &[&b])), said(&ab));
+    }
+
+    #[test]
+    fn nothing_is_lost_or_counted_twice(all in prop::collection::vec(profile(), 1..6)) {
+        let others: Vec<&Profile> = all[1..].iter().collect();
+        let sum = sum(&all[0], &others);
+        let of = |profile: &Profile, kind| {
+            let data = &profile.kinds[&kind];
+            let counts = data.counts.values().flatten().map(|(_, count)| count);
+            let sites = profile.windows.as_ref().and_then(|w| w.sites.get(&kind));
+            let sites = sites.into_iter().flat_map(|sites| sites.values());
+            let executions: f64 = sites.map(|s| s.executions).sum();
+            (data.seen, counts.sum::<u64>(), executions)
+        };
+        for kind in KINDS {
+            let parts: Vec<_> = all.iter().map(|part| of(part, kind)).collect();
+            let (seen, counts, executions) = of(&sum, kind);
+            prop_assert_eq!(seen, parts.iter().map(|p| p.0).sum::<u64>());
+            prop_assert_eq!(counts, parts.iter().map(|p| p.1).sum::<u64>());
+            let all: f64 = parts.iter().map(|p| p.2).sum();
+            prop_assert!((executions - all).abs() <= 1e-9 * all);
+        }
+    }
+
+    /// A count of parts that were thinned by different p has a variance that is the sum of theirs. The sum has one p for all
+    /// its values, from which limits are made: it must not come to less.
+    #[test]
+    fn limits_of_sums_are_no_narrower_than_they_must_be(
+        parts in prop::collection::vec((1_u64..1000, 1.0_f64..1e4, 0.01_f64..1.0, 0.0_f64..=1.0), 1..8)
+    ) {
+        let mut sum = Sampled::default();
+        let mut count = 0.0;
+        let mut thinned = 0.0_f64;
+        for (samples, unit, probability, share) in parts {
+            let executions = samples as f64 * unit;
+            sum.add(&Sampled { samples, executions, variance: executions * unit, probability });
+            let of_value = share * executions;
+            count += of_value;
+            // That of C/p times what a sample stands for.
+            thinned += of_value * unit * (1.0 - probability) / probability;
+        }
+        let p = sum.probability;
+        prop_assert!(p > 0.0 && p <= 1.0);
+        let said = count * sum.executions / sum.samples as f64 * (1.0 - p) / p;
+        prop_assert!(said >= thinned * (1.0 - 1e-9), "{said} {thinned}");
+    }
+}
