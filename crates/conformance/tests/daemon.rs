@@ -95,7 +95,7 @@ impl Running {
     /// What there is of ours in it.
     fn traces(&self) -> Vec<String> {
         let maps = fs::read_to_string(format!("/proc/{}/maps", self.id())).unwrap_or_default();
-        let ours = |line: &&str| line.contains("rwxp") || line.contains("trommel");
+        let ours = |line: &&str| line.contains("rwxp") || line.contains("memfd:");
         maps.lines().filter(ours).map(str::to_owned).collect()
     }
 }
