@@ -186,6 +186,12 @@ impl Process {
         self.shared.pages().family()
     }
 
+    /// Its threads so far; 0 where there was only one.
+    fn threads(&self) -> u64 {
+        let started = u64::from(self.shared.control().threads.load(Relaxed));
+        if started > 1 { started } else { 0 }
+    }
+
     /// Whether the stream has all the events that were wanted.
     pub fn is_full(&self) -> bool {
         self.folder.is_full()
@@ -404,6 +410,10 @@ impl Process {
             kinds: taken.kinds,
             sites: taken.sites,
             windows: Some(taken.windows),
+            threads: Threads {
+                started: self.threads(),
+                each: Vec::new(),
+            },
             ..Profile::default()
         })
     }
@@ -417,6 +427,7 @@ impl Process {
         host: Duration,
         notice: &mut dyn FnMut(&str),
     ) -> (Done, Ancestor) {
+        let started = self.threads();
         let Self {
             identity,
             shared,
@@ -463,10 +474,10 @@ impl Process {
                 "{error}; the stream is cut short, the profile is not"
             ));
         }
-        let (started, clock) = self.since;
+        let (began, clock) = self.since;
         let of_windows = folded.windows.as_ref().map(of_windows);
         let run = Run {
-            started: nanos(started),
+            started: nanos(began),
             wall: clock.elapsed().as_nanos() as u64,
             status: match self.end {
                 End::Ended(status) => status,
@@ -500,9 +511,8 @@ impl Process {
             series: series.unwrap_or_default(),
             prefetch: folded.prefetch,
         };
-        let started = u64::from(control.threads.load(Relaxed));
         let threads = Threads {
-            started: if started > 1 { started } else { 0 },
+            started,
             each: folded.threads,
         };
         shared.pages().family().ended(shared.pages().slot());

@@ -58,7 +58,7 @@ impl Merged {
         merged.apart = true;
         let profile = &mut merged.profile;
         // What is not told of a sum is not told of one either.
-        profile.threads = Threads::default();
+        profile.threads.each.clear();
         profile.origin = Origin {
             pid: profile.origin.pid,
             ..Origin::default()
@@ -152,6 +152,9 @@ impl Merged {
             if profile.compressor < other.compressor {
                 profile.compressor = other.compressor;
             }
+            // The most of one process: which they have in common is not known.
+            let threads = &mut profile.threads;
+            threads.started = threads.started.max(other.threads.started);
             return profile.run.add_apart(other.run);
         }
         let Run {

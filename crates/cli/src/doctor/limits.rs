@@ -208,6 +208,23 @@ pub(super) const NOT_SUPPORTED: &[Section] = &[
         ],
     },
     Section {
+        heading: "The daemon",
+        rows: &[
+            (
+                "processes that live for less than half a second",
+                "/proc is looked through a few times a second",
+            ),
+            (
+                "more than 128 processes at a time",
+                "each has two helpers; others wait",
+            ),
+            (
+                "values that are addresses, added up over processes",
+                "they differ from run to run",
+            ),
+        ],
+    },
+    Section {
         heading: "Windows",
         rows: &[
             (

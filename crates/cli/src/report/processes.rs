@@ -107,7 +107,7 @@ pub(crate) fn table(
             grouped(row.seen()),
             format!("{:.2}%", percent(row.seen(), total)),
             match row.pid {
-                0 => "merged".into(),
+                0 => "-".into(),
                 pid => pid.to_string(),
             },
             match row.parent {
