@@ -174,6 +174,11 @@ impl Process {
         self.windows.as_ref().filter(|_| goes_on)?.period()
     }
 
+    /// Whether it does nothing, as far as is known by looking at its windows.
+    pub fn sleeps(&self) -> bool {
+        self.windows.as_ref().is_some_and(Windows::are_idle)
+    }
+
     /// No window begins any more.
     pub fn stop_windows(&mut self) {
         if let Some(windows) = &mut self.windows {

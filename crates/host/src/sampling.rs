@@ -103,6 +103,8 @@ pub struct Controller {
     paid: Paid,
     /// CPU time of the process when it was last there.
     cpu: Duration,
+    /// It had used none since the look before.
+    idle: bool,
     wall: Duration,
     host: Duration,
 }
@@ -155,6 +157,7 @@ impl Controller {
             cost: GUESS,
             paid: Paid::default(),
             cpu: Duration::ZERO,
+            idle: false,
             wall: Duration::ZERO,
             host: Duration::ZERO,
         };
@@ -170,6 +173,11 @@ impl Controller {
     /// How many are to begin in a second, and by what.
     pub fn rates(&self) -> Rates {
         self.rates
+    }
+
+    /// Whether the process did nothing between the last two looks.
+    pub const fn is_idle(&self) -> bool {
+        self.idle
     }
 
     /// Whether it is time to look at the account.
@@ -188,6 +196,7 @@ impl Controller {
     fn take(&mut self, control: &Control, host: Duration) {
         let cpu = cpu_of(self.pid).unwrap_or(self.cpu).max(self.cpu);
         let (began, _) = *self.began.get_or_insert((Instant::now(), cpu));
+        self.idle = cpu == self.cpu;
         self.cpu = cpu;
         self.wall = began.elapsed();
         self.host = host;

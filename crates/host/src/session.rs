@@ -183,6 +183,8 @@ fn custom_of(named: &custom::Named) -> Result<Rc<Custom>, RecordError> {
 }
 
 const BRIEF: Duration = Duration::from_millis(2);
+/// How long a run is left alone that goes on in epochs, while its processes do nothing.
+const ASLEEP: Duration = Duration::from_millis(250);
 
 impl<'a> Session<'a> {
     /// A run in which nothing has started. `notice` gets what the user should know.
@@ -443,7 +445,13 @@ impl<'a> Session<'a> {
                 None if self.arrivals.is_empty() => pause.unwrap_or(IDLE),
                 _ => BRIEF,
             };
-            bell::sleep(families, pause.min(nap), || {
+            // Beside many that sleep, looking at them would cost most. What comes of their windows rings.
+            let sleeps = processes.iter().all(|(_, process)| process.sleeps());
+            let pause = match self.epochs.is_some() && self.ended.is_none() && sleeps {
+                true => ASLEEP,
+                false => pause.min(nap),
+            };
+            bell::sleep(families, pause, || {
                 let news = |family: &Rc<Family>| {
                     let known = |slot| is_known(processes, family, slot);
                     family.is_asked() || !family.newcomers(known).is_empty()

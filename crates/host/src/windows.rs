@@ -78,6 +78,11 @@ impl Windows {
         self.controller.as_ref().map(Controller::period)
     }
 
+    /// Whether there were none lately, and there is nothing to be paid for.
+    pub fn are_idle(&self) -> bool {
+        self.controller.as_ref().is_some_and(Controller::is_idle)
+    }
+
     /// No window begins any more: all events are gone when this returns, and no timer is armed again.
     pub fn stop(&mut self, shared: &Shared) {
         if let Some(mut pacer) = self.pacer.take() {

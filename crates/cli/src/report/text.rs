@@ -113,11 +113,11 @@ fn next(out: &mut impl Write, view: &mut View<'_>, file: &Path) -> io::Result<()
 fn header(out: &mut impl Write, profile: &Profile, style: Style) -> io::Result<()> {
     let run = &profile.run;
     let Style { bold, plain } = style;
-    writeln!(
-        out,
-        "# {bold}{}{plain}",
-        printable(&command_line(&profile.command))
-    )?;
+    let command = match profile.command.is_empty() {
+        true => "(several programs)".to_owned(),
+        false => printable(&command_line(&profile.command)),
+    };
+    writeln!(out, "# {bold}{command}{plain}")?;
     let ended = match run.status {
         Some(status) if status >= 0 => format!("exit status {status}"),
         Some(signal) => format!("ended by signal {}", -i64::from(signal)),

@@ -94,7 +94,7 @@ impl Database {
     /// no error.
     pub fn read(&self, wanted: &Wanted) -> Result<Reading, StoreError> {
         for _ in 0..TRIES {
-            if let Some(reading) = self.attempt(wanted)? {
+            if let Some(reading) = self.attempt(self.wanted(wanted)?, wanted)? {
                 return Ok(reading);
             }
         }
@@ -126,9 +126,12 @@ impl Database {
         Ok(self.list()?.into_iter().filter(meets).collect())
     }
 
-    /// `None`: it changed meanwhile.
-    fn attempt(&self, wanted: &Wanted) -> Result<Option<Reading>, StoreError> {
-        let listed = self.wanted(wanted)?;
+    /// Reads what was listed. `None`: it has changed since that began.
+    fn attempt(
+        &self,
+        listed: BTreeSet<Listed>,
+        wanted: &Wanted,
+    ) -> Result<Option<Reading>, StoreError> {
         let mut reading = Reading::default();
         let (merged, own): (Vec<_>, Vec<_>) = listed.iter().partition(|file| file.name.is_merged());
         let mut sums = Sums::default();
@@ -241,4 +244,59 @@ pub(super) fn read(path: &Path) -> Result<(Header, Profile), StoreError> {
 pub(super) fn header(path: &Path) -> Result<Header, StoreError> {
     let file = File::open(path).map_err(|source| StoreError::read(path, source))?;
     Header::read(&mut BufReader::new(file)).map_err(|error| error.at(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a listing may have that was not made at one moment, while two files were merged into one.
+    #[test]
+    fn a_listing_that_missed_a_merge_is_made_again() {
+        let name = format!("trommel-listing-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&directory);
+        let database = Database::create(&directory).expect("temp dir");
+        let writer = database.writer("here", b"/bin/app", &[]);
+        let write = |from| {
+            let profile = Profile::default();
+            let path = writer.write(&profile, Span { from, to: from + 1 });
+            path.expect("written")
+        };
+        let all = Wanted::default();
+        let list = || database.wanted(&all).expect("listed");
+        let attempt = |listed| database.attempt(listed, &all).expect("listed");
+        write(1);
+        write(2);
+        let parts = list();
+        assert_eq!(attempt(parts.clone()).map(|r| r.files), Some(2));
+        let kept = database.keep("here", 1, 3).expect("kept");
+        assert_eq!(kept.dropped, 2, "the minute is not over");
+        assert!(attempt(parts).is_none(), "they have gone");
+
+        write(1);
+        write(2);
+        let parts = list();
+        let bytes: Vec<_> = parts
+            .iter()
+            .map(|f| fs::read(&f.path).expect("file"))
+            .collect();
+        let size: u64 = bytes.iter().map(|b| b.len() as u64).sum();
+        let kept = database.keep("here", size - 1, 60_000).expect("kept");
+        let merged = list();
+        assert_eq!((kept.merged, merged.len()), (2, 1));
+        assert_eq!(attempt(merged.clone()).map(|r| r.files), Some(1));
+        // Neither was seen: those had gone, and that had not come.
+        assert!(attempt(BTreeSet::new()).is_none());
+        // Parts that are there still, and not the file that counts for them.
+        for (file, bytes) in parts.iter().zip(bytes) {
+            fs::write(&file.path, bytes).expect("file");
+        }
+        assert!(attempt(parts.clone()).is_none());
+        assert_eq!(attempt(list()).map(|r| r.files), Some(1));
+        // An epoch that has come since is of no concern.
+        write(100_000);
+        assert_eq!(attempt(&parts | &merged).map(|r| r.files), Some(1));
+        fs::remove_dir_all(&directory).expect("clean");
+    }
 }
