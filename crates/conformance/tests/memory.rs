@@ -23,6 +23,9 @@ fn main() {
         Trial::test("loads that are timed do what they do", || Ok(timed()?)),
         Trial::test("pairs in each other's way are found", || Ok(pairs()?)),
         Trial::test("mended pairs are not found", || Ok(mended()?)),
+        Trial::test("pairs and latencies are beside their instructions", || {
+            Ok(annotated()?)
+        }),
         Trial::test("caches are told apart", || Ok(caches()?)),
         Trial::test("what cannot be recorded is refused", || Ok(refused()?)),
     ];
@@ -191,6 +194,54 @@ fn pairs() -> Result<(), String> {
     match found == wanted {
         true => Ok(()),
         false => Err(format!("{found:?}")),
+    }
+}
+
+/// `trommel annotate` of a function, of a recording with these events.
+fn annotate(kind: &str, program: &Path, argument: &str, function: &str) -> Result<Value, String> {
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let data = scratch.path("data");
+    let mut command = Command::new(bin());
+    command.args([
+        "record", "--rate", "2000", "--window", "1000", "-e", kind, "-o",
+    ]);
+    output(command.arg(&data).arg("--").arg(program).arg(argument))?;
+    output(Command::new(bin()).arg("annotate").arg(&data).arg(function))?;
+    let mut command = Command::new(bin());
+    let json = output(
+        command
+            .args(["annotate", "--json"])
+            .arg(&data)
+            .arg(function),
+    )?;
+    serde_json::from_str(&json).map_err(|e| e.to_string())
+}
+
+fn annotated() -> Result<(), String> {
+    let program = built("tests/memory/conflicts.c", "conflicts", &["-O2", "-g"])?;
+    let said = annotate("address", &program, "60000000", "by_size")?;
+    // On the store and on the load, of most executions of the load.
+    let found = list(&said, "instructions").iter().filter(|line| {
+        let pairs = list(line, "conflicts").iter();
+        let is = |pair: &&Value| pair["kind"] == "size" && real(pair, "share") > 0.9;
+        pairs.filter(is).count() == 1 && real(line, "executions") > 0.0
+    });
+    if found.count() != 2 {
+        return Err(format!("conflicts: {said}"));
+    }
+    let program = built("tests/memory/chase.c", "chase", &["-O2", "-g"])?;
+    if output(Command::new(&program).arg("1")).is_err() {
+        eprintln!("skipped: the kernel does not tell sizes of caches");
+        return Ok(());
+    }
+    let said = annotate("latency", &program, "20", "in_memory")?;
+    let mut lines = list(&said, "instructions").iter();
+    let load = lines.find(|line| !line["latency"].is_null());
+    let levels = list(load.map_or(&Value::Null, |load| &load["latency"]), "levels");
+    let sum: f64 = levels.iter().map(|level| real(level, "share")).sum();
+    match (0.99..1.01).contains(&sum) {
+        true => Ok(()),
+        false => Err(format!("latencies: {said}")),
     }
 }
 
