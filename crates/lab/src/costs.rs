@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::Lab;
 use crate::experiments::percent;
 use crate::findings::{Cell, Table};
+use crate::plot::{Axis, Bar, Bars, Content, Figure, Group, Panel};
 use crate::runs::{KERNELS, Subject};
 
 /// Rounds of a measurement.
@@ -49,12 +50,50 @@ pub(crate) struct Costs {
     pub(crate) table: Table,
     /// By way, the mean of the programs, in percent; none where nothing was measured.
     pub(crate) means: Vec<Option<f64>>,
+    /// The same beside each other.
+    pub(crate) figure: Figure,
 }
 
 impl Costs {
     /// A mean in words.
     pub(crate) fn shown(&self, n: usize) -> String {
         self.means[n].map_or_else(|| "–".to_owned(), percent)
+    }
+}
+
+/// The paper's figures and ours, way by way.
+fn figure(ways: &[Way], means: &[Option<f64>]) -> Figure {
+    let bar = |(of, height): (usize, f64)| Bar {
+        label: String::new(),
+        parts: vec![(of, height)],
+    };
+    let groups = ways.iter().zip(means).map(|(way, mean)| {
+        let both = [(0, way.paper), (1, mean.unwrap_or(f64::NAN))];
+        Group {
+            // What is behind it is in the table.
+            label: way.name.split([':', ',']).next().unwrap_or("").to_owned(),
+            bars: both
+                .into_iter()
+                .filter(|b| b.1.is_finite())
+                .map(bar)
+                .collect(),
+        }
+    });
+    Figure {
+        title: "What windows cost".into(),
+        panels: vec![Panel {
+            title: String::new(),
+            x: Axis::linear(""),
+            y: Axis::linear("CPU time beyond native, %"),
+            content: Content::Bars(Bars {
+                series: vec!["the paper".to_owned(), "ours".to_owned()],
+                groups: groups.collect(),
+                numbers: false,
+            }),
+            marks: Vec::new(),
+        }],
+        columns: 1,
+        height: 320.0,
     }
 }
 
@@ -102,7 +141,12 @@ impl Lab<'_> {
             ];
             table.row(first.into_iter().chain(own));
         }
-        Costs { table, means }
+        let figure = figure(ways, &means);
+        Costs {
+            table,
+            means,
+            figure,
+        }
     }
 
     /// By way; `None`, and said, where the program fails or prints something else.
