@@ -112,7 +112,7 @@ fn of_database(path: &Path, args: &SourceArgs) -> Result<Loaded> {
             " that can be read"
         };
         bail!(
-            "{}: holds no epochs{of_time}{read}; `trommel daemon --db {0}` writes them",
+            "{}: the directory holds no epochs{of_time}{read}; `trommel daemon --db {0}` writes them",
             path.display()
         );
     };

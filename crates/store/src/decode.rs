@@ -80,6 +80,9 @@ fn start<R: Read>(input: &mut Reader<R>) -> Result<(), DecodeError> {
         }
         return Err(DecodeError::NotAProfile(match &magic[..] {
             [] => "it is empty".into(),
+            b"\x89TROEPOC" => {
+                "it is an epoch of a database: name the directory that its own is in".into()
+            }
             b"PERFILE2" => "it is a profile of perf".into(),
             [0x7f, b'E', b'L', b'F', ..] => "it is a program".into(),
             [0x1f, 0x8b, ..] | [0x28, 0xb5, 0x2f, 0xfd, ..] => "it is a compressed file".into(),

@@ -159,6 +159,11 @@ fn processes_programs_times_and_machines_are_told_apart() {
     });
     let part = database.read(&Wanted { time }).expect("a directory");
     assert_eq!((part.files, seen(&part)), (3, 14));
+    let file = epochs(&scratch.0).pop_first().expect("one");
+    let alone = trommel_store::read(&file)
+        .expect_err("no profile file")
+        .to_string();
+    assert!(alone.contains("an epoch of a database"), "{alone}");
     let missing = Database::at(&scratch.0.join("missing")).read(&Wanted::default());
     assert!(
         matches!(missing, Err(StoreError::Missing { .. })),
