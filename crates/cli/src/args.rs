@@ -306,6 +306,13 @@ pub(crate) struct SourceArgs {
     #[arg(value_name = "FILE", default_value = trommel_store::DEFAULT_FILE)]
     pub(crate) file: PathBuf,
 
+    #[command(flatten)]
+    pub(crate) select: SelectArgs,
+}
+
+/// Which part of it.
+#[derive(Args, Debug)]
+pub(crate) struct SelectArgs {
     /// Of a database, only epochs from this time on: a length of time ago, such as 2h, or 2026-11-22T18:00 (UTC)
     #[arg(long, value_name = "TIME", value_parser = parse_moment)]
     pub(crate) since: Option<u64>,
@@ -391,9 +398,12 @@ Examples:
 
 Executions of instructions between branches, calls and loads follow from those of these (docs/annotate.md).")]
 pub(crate) struct AnnotateArgs {
-    /// The profile, if it is not trommel.data, and the function: its name, MODULE:NAME, LO-HI or MODULE:LO-HI
+    /// The profile or database, if it is not trommel.data, and the function: its name, MODULE:NAME, LO-HI or MODULE:LO-HI
     #[arg(value_names = ["FILE", "FUNCTION"], num_args = 1..=2, required = true)]
     pub(crate) what: Vec<OsString>,
+
+    #[command(flatten)]
+    pub(crate) select: SelectArgs,
 
     /// Values, targets and conflicts of each instruction [default: 3, with --json all]; 0 means all
     #[arg(long, value_name = "N")]

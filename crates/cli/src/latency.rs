@@ -42,7 +42,7 @@ pub(crate) struct Load<'p> {
 
 /// Runs the command.
 pub(crate) fn run(args: &MemoryArgs) -> Result<ExitCode> {
-    let (profile, rows, _) = load::profiles(&args.source)?.merge()?;
+    let (profile, rows, _) = load::profiles(&args.source.file, &args.source.select)?.merge()?;
     let levels = profile.windows.as_ref().and_then(|w| w.levels.as_ref());
     let Some(levels) = levels.filter(|_| profile.kinds.contains_key(&Kind::Latency)) else {
         bail!(

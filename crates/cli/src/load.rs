@@ -11,7 +11,7 @@ use trommel_profile::{KindProfile, Module};
 use trommel_store::database::{Database, Dropped, Reading, Span, Wanted};
 use trommel_tuple::{ModuleId, Place};
 
-use crate::args::SourceArgs;
+use crate::args::SelectArgs;
 use crate::output;
 use crate::report::processes::{self, Row};
 
@@ -38,8 +38,7 @@ pub(crate) struct About {
 }
 
 /// Reads what the arguments say. Files of a database that cannot be read are left out, and named on stderr.
-pub(crate) fn profiles(args: &SourceArgs) -> Result<Loaded> {
-    let path = &args.file;
+pub(crate) fn profiles(path: &Path, args: &SelectArgs) -> Result<Loaded> {
     let mut loaded = match path.is_dir() {
         true => of_database(path, args)?,
         false => {
@@ -50,7 +49,7 @@ pub(crate) fn profiles(args: &SourceArgs) -> Result<Loaded> {
                 );
             }
             Loaded {
-                path: path.clone(),
+                path: path.to_owned(),
                 profiles: trommel_store::read(path)?,
                 database: None,
             }
@@ -87,7 +86,7 @@ impl Loaded {
     }
 }
 
-fn of_database(path: &Path, args: &SourceArgs) -> Result<Loaded> {
+fn of_database(path: &Path, args: &SelectArgs) -> Result<Loaded> {
     let time = (args.since.is_some() || args.until.is_some()).then(|| Span {
         from: args.since.unwrap_or(0),
         to: args.until.unwrap_or(u64::MAX),
@@ -133,7 +132,7 @@ fn of_database(path: &Path, args: &SourceArgs) -> Result<Loaded> {
 }
 
 /// Leaves only what instructions of the modules did that are wanted; whether there is such a module.
-fn narrow(profile: &mut Profile, args: &SourceArgs) -> bool {
+fn narrow(profile: &mut Profile, args: &SelectArgs) -> bool {
     let wanted: Vec<ModuleId> = (profile.modules.iter())
         .filter(|module| is_wanted(module, args))
         .map(|module| module.id)
@@ -160,7 +159,7 @@ fn narrow(profile: &mut Profile, args: &SourceArgs) -> bool {
     !wanted.is_empty()
 }
 
-fn is_wanted(module: &Module, args: &SourceArgs) -> bool {
+fn is_wanted(module: &Module, args: &SelectArgs) -> bool {
     let path = String::from_utf8_lossy(&module.path);
     let named = |name: &String| path == name.as_str() || path.rsplit('/').next() == Some(name);
     let hex: String = module.build_id.iter().map(|b| format!("{b:02x}")).collect();

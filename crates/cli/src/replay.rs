@@ -54,7 +54,7 @@ impl Found {
 /// Runs the command.
 pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let source = &args.common.source;
-    let (profile, rows, _) = load::profiles(source)?.merge()?;
+    let (profile, rows, _) = load::profiles(&source.file, &source.select)?.merge()?;
     let windows = profile.windows.as_ref();
     let Some(windows) = windows.filter(|_| profile.kinds.contains_key(&Kind::Address)) else {
         bail!(

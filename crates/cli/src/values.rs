@@ -52,7 +52,7 @@ struct Candidate<'p> {
 
 /// Runs the command.
 pub(crate) fn run(args: &ValuesArgs) -> Result<ExitCode> {
-    let (profile, rows, _) = load::profiles(&args.source)?.merge()?;
+    let (profile, rows, _) = load::profiles(&args.source.file, &args.source.select)?.merge()?;
     if !profile.kinds.contains_key(&Kind::Value) {
         bail!(
             "{}: holds no loaded values; record them with `trommel record -e value --budget 1 -- PROGRAM`",
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &ValuesArgs) -> Result<ExitCode> {
         let style = Style::new(output::colours(&io::stdout()));
         text(&mut out, &mut view, &found, executions, top, style)?;
         let hot = found.iter().map(|candidate| candidate.values.at);
-        if let Some(command) = view.next(&args.file, hot) {
+        if let Some(command) = view.next(&args.source.file, hot) {
             writeln!(out, "# next: {}", output::printable(&command))?;
         }
         out.flush()?;

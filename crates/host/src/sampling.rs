@@ -113,7 +113,7 @@ pub struct Controller {
 #[derive(Clone, Copy, Debug, Default)]
 struct Paid {
     windows: u64,
-    /// Signals that came at ticks, with a window or without.
+    /// Signals that were to begin one at ticks.
     ticks: u64,
     /// In windows.
     inside: u64,
@@ -126,12 +126,13 @@ impl Paid {
         let windows = &control.windows;
         let ended = windows.ended.load(Relaxed);
         let all = ended + windows.skipped.load(Relaxed);
-        let ticks = windows.timed.load(Relaxed).min(all);
-        let outside =
-            (all - ticks) as u128 * toll.signal.as_nanos() + ticks as u128 * toll.tick.as_nanos();
+        let waited = windows.waited.load(Relaxed);
+        let ticks = windows.timed.load(Relaxed).min(all + waited);
+        let outside = (all + waited - ticks) as u128 * toll.signal.as_nanos()
+            + ticks as u128 * toll.tick.as_nanos();
         Self {
             windows: ended,
-            ticks,
+            ticks: ticks.saturating_sub(waited),
             inside: windows.nanos.load(Relaxed),
             outside: outside as u64,
         }

@@ -431,6 +431,8 @@ pub struct Windows {
     pub skipped: AtomicU64,
     /// Signals of threads' own timers, each of which was to begin one.
     pub timed: AtomicU64,
+    /// Of them, those that came in the midst of a long time to the next window and began none.
+    pub waited: AtomicU64,
     /// The mean number of ticks from one such signal to the next, in parts of 256; 0: no timers.
     pub ticks: AtomicU32,
     /// Nanoseconds from one tick of the kernel to the next.

@@ -289,7 +289,11 @@ fn enter(
     let thread = runtime.thread_of(process, tid)?;
     let below = |bound| runtime.windows.below(bound);
     let begins = thread.timer.go_on(process, tid, timed, began, below);
-    if !begins || process.queue.is_behind() {
+    if !begins {
+        // None is due yet.
+        return Some(());
+    }
+    if process.queue.is_behind() {
         return None;
     }
     if thread.asking.is_none() {

@@ -65,7 +65,7 @@ fn record(corpus: &Path, words: &[&str], options: &[&str]) -> Result<Value, Stri
     let mut command = Command::new("setarch");
     command
         .arg("-R")
-        .arg(&trommel)
+        .arg(trommel)
         .args(["record", "--quiet", "-o"]);
     command.arg(&data).args(options).arg("--").args(words);
     command
@@ -76,7 +76,7 @@ fn record(corpus: &Path, words: &[&str], options: &[&str]) -> Result<Value, Stri
     if !status.success() {
         return Err(format!("{} with {options:?}: {status}", words[0]));
     }
-    let report = output(Command::new(&trommel).args(["report", "--json"]).arg(&data))?;
+    let report = output(Command::new(trommel).args(["report", "--json"]).arg(&data))?;
     serde_json::from_str(&report).map_err(|e| e.to_string())
 }
 

@@ -27,8 +27,8 @@ use trommel_tuple::{Kind, Place, Vaddr};
 
 use crate::args::AnnotateArgs;
 use crate::latency;
+use crate::load;
 use crate::output;
-use crate::report::processes;
 use crate::report::text::Style;
 use crate::report::view::{Values, View};
 use crate::shown::quoted;
@@ -107,10 +107,7 @@ pub(crate) fn run(args: &AnnotateArgs) -> Result<ExitCode> {
         _ => bail!("name a function: trommel annotate [FILE] FUNCTION"),
     };
     let wanted = named(wanted)?;
-    let profiles = trommel_store::read(&file)?;
-    let Some((profile, rows)) = processes::merge(profiles) else {
-        bail!("{}: holds no process", file.display());
-    };
+    let (profile, rows, _) = load::profiles(&file, &args.select)?.merge()?;
     let confidence = Confidence::of_processes(&profile, rows.len());
     let files = Files::new();
     let symbols = Symbols::new(&files, &profile.modules);

@@ -59,6 +59,7 @@ fn profile(settings: &Settings, pid: i32, name: &str, guard: &Guard) -> anyhow::
         inherited: inherited::inherited(),
         kinds,
         question: None,
+        custom: None,
         messages: None,
         services: Vec::new(),
         compressor: compress::parse("exact")?,

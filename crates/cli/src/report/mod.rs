@@ -28,7 +28,7 @@ const DEFAULT_TOP: usize = 20;
 
 /// Runs the command.
 pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
-    let mut loaded = load::profiles(&args.source)?;
+    let mut loaded = load::profiles(&args.source.file, &args.source.select)?;
     let file = &args.source.file;
     if !args.pid.is_empty() {
         let there: BTreeSet<u32> = loaded.profiles.iter().map(|p| p.origin.pid).collect();
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
         if let Some(about) = &database {
             database::write(&mut out, about)?;
         }
-        text::write(&mut out, &mut view, &rows, top, style, &args.file)?;
+        text::write(&mut out, &mut view, &rows, top, style, file)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -44,7 +44,7 @@ pub(super) use custom::Customised;
 
 use super::{Folder, damaged};
 use crate::conflicts::{Known, Run};
-use crate::dictionary::{Dictionary, Instruction, Step};
+use crate::dictionary::{Instruction, Step};
 use crate::levels;
 use crate::modules::Modules;
 use crate::shared::{Damaged, Shared};

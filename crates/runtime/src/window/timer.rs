@@ -76,6 +76,7 @@ impl Timer {
         }
         self.lost = 0;
         if mean == 0 || tick == 0 || self.refused || process.queue.host_is_there().is_err() {
+            windows.waited.fetch_add(u64::from(came), Relaxed);
             return !came;
         }
         if self.id.is_none() {
@@ -97,6 +98,7 @@ impl Timer {
         // Half a tick less: ticks are not all as long.
         arm(id, ticks * tick - tick / 2);
         self.lost = now + PATIENCE * ticks * tick;
+        windows.waited.fetch_add(u64::from(!begin), Relaxed);
         begin
     }
 

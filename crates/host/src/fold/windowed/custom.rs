@@ -205,7 +205,12 @@ impl Customised {
     }
 
     /// What it has come to, each sample standing for `scale`.
-    pub(super) fn finish(mut self, scale: f64, all: &[Instruction], modules: &Modules) -> Custom {
+    pub(in crate::fold) fn finish(
+        mut self,
+        scale: f64,
+        all: &[Instruction],
+        modules: &Modules,
+    ) -> Custom {
         let deadline = Instance::deadline();
         while !self.waiting.is_empty()
             && let Some(answer) = self
