@@ -30,6 +30,7 @@ fn main() {
         Trial::test("no system call is interrupted", || Ok(waits()?)),
         Trial::test("timers leave nothing behind", || Ok(timers()?)),
         Trial::test("forked processes are seen", || Ok(forks()?)),
+        Trial::test("executed programs are seen", || Ok(executes()?)),
         Trial::test("no more is paid than was said", || Ok(paid()?)),
         Trial::test("values that pay are ranked", || Ok(ranked()?)),
     ];
@@ -311,6 +312,59 @@ fn forks() -> Result<(), String> {
             "{processes} processes, {parent} and {child} branches"
         )),
     }
+}
+
+/// Programs that a shell executes, in its own place and in those of children: each is a process of the profile, with branches
+/// of its own, and those that the shell waits for do not end its windows.
+fn executes() -> Result<(), String> {
+    let program = built("values")?;
+    let program = program.to_string_lossy();
+    let (once, half) = ("400000000", "200000000");
+    for (script, runs, ends) in [
+        (format!("exec {program} {once}"), 1, "exec"),
+        (format!("{program} {once}; echo $?"), 1, "exit"),
+        (
+            format!("for i in 1 2; do {program} {half} & done; wait; exit 7"),
+            2,
+            "exit",
+        ),
+    ] {
+        let scratch = Scratch::new().map_err(|e| e.to_string())?;
+        let data = scratch.path("data");
+        let mut command = Command::new(bin());
+        let options = ["record", "--quiet", "--budget", "20", "-e", "edge", "-o"];
+        command
+            .args(options)
+            .arg(&data)
+            .args(["--", "bash", "-c", &script]);
+        let seen = command.output().map_err(|e| e.to_string())?;
+        let native = Command::new("bash").args(["-c", &script]).output();
+        let native = native.map_err(|e| e.to_string())?;
+        if (native.status, &native.stdout) != (seen.status, &seen.stdout) {
+            return Err(format!("{script}: {seen:?} in place of {native:?}"));
+        }
+        let report = output(Command::new(bin()).args(["report", "--json"]).arg(&data))?;
+        let report: Value = serde_json::from_str(&report).map_err(|e| e.to_string())?;
+        let named = |name: &str| {
+            let all = list(&report, "processes").iter();
+            let found = all.filter(|p| p["command"][0].as_str().is_some_and(|c| c.ends_with(name)));
+            found
+                .map(|p| p["ended"].as_str().unwrap_or(""))
+                .collect::<Vec<_>>()
+        };
+        let own = list(&report, "edges")
+            .iter()
+            .filter(|edge| edge["from"]["function"].as_str() == Some("main"));
+        let windows = real(&report["windows"], "counted");
+        if named("bash") != [ends]
+            || named("values").len() != runs
+            || own.count() == 0
+            || windows < 20.0
+        {
+            return Err(format!("{script}: {}", report["processes"]));
+        }
+    }
+    Ok(())
 }
 
 fn paid() -> Result<(), String> {

@@ -83,7 +83,8 @@ fn is_there(pid: Pid) -> bool {
     fs::exists(format!("/proc/{pid}/task")).unwrap_or(false)
 }
 
-fn children(pid: Pid) -> Vec<Pid> {
+/// The children of a process.
+pub fn children(pid: Pid) -> Vec<Pid> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task"));
     let tasks = tasks.into_iter().flatten().flatten();
     let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
@@ -96,7 +97,7 @@ fn children(pid: Pid) -> Vec<Pid> {
 }
 
 /// Whether two processes run in the same memory, or that is not known.
-fn share_memory(one: Pid, other: Pid) -> bool {
+pub fn share_memory(one: Pid, other: Pid) -> bool {
     const KCMP_VM: i32 = 1;
     // SAFETY: no memory is passed.
     let order =

@@ -20,6 +20,7 @@
 
 mod epochs;
 mod execs;
+mod strangers;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -68,6 +69,7 @@ use crate::toll::Toll;
 use crate::windows::Windows;
 pub use epochs::Epochs;
 use execs::{Arrival, Traced};
+use strangers::Strangers;
 
 /// The stream file of a process, and how many events are wanted in it.
 pub type Stream = (io::Result<StreamFile>, Option<u64>);
@@ -107,6 +109,8 @@ pub struct Session<'a> {
     levels: Option<Levels>,
     /// Processes that are forked between windows.
     relatives: Relatives,
+    /// Programs that are executed between windows.
+    strangers: Strangers,
     /// Our CPU time when the run began.
     host_before: Duration,
     /// We ended the first program, as its stream had all the events that were wanted.
@@ -250,6 +254,7 @@ impl<'a> Session<'a> {
             toll,
             levels,
             relatives: Relatives::default(),
+            strangers: Strangers::default(),
             host_before: host_cpu(),
             limited: false,
             messages,
@@ -481,6 +486,7 @@ impl<'a> Session<'a> {
                 });
                 known.collect()
             });
+            self.strangers();
         }
     }
 
@@ -664,6 +670,7 @@ impl<'a> Session<'a> {
     fn leave(&mut self) {
         let mut left = 0;
         for (_, process) in &mut self.processes {
+            process.stop_windows();
             process.end = End::Left;
             left += u64::from(process.is_controlled());
         }
@@ -677,6 +684,7 @@ impl<'a> Session<'a> {
             ));
         }
         self.finish();
+        self.strangers.release();
     }
 
     /// What the run has come to, which began at `clock`.

@@ -228,8 +228,8 @@ pub(super) const NOT_SUPPORTED: &[Section] = &[
         heading: "Windows",
         rows: &[
             (
-                "programs that a process executes, with --budget",
-                "it executes them while it is native, when nobody is asked",
+                "the first part of programs that a process executes, with --budget",
+                "it executes them while it is native, and they are attached to when that pays",
             ),
             (
                 "windows in programs that cancel threads, or handle or ignore signal 32 themselves",

@@ -221,7 +221,7 @@ impl Session<'_> {
 }
 
 /// Who a process is that has just executed a program.
-fn identity(pid: Pid, parent: u32) -> Identity {
+pub(super) fn identity(pid: Pid, parent: u32) -> Identity {
     Identity {
         pid,
         parent,

@@ -1,0 +1,154 @@
+//! Processes of a run with windows that have nothing of ours in them: programs that were executed by native threads.
+//!
+//! # Problem
+//! Between windows a program executes others, in its own place or in that of a child, and nobody asks us. They
+//! are parts of the run, and most of its time may be theirs.
+//!
+//! # Strategy
+//! The tree of processes below the first is looked through now and then. A stranger that has used so much CPU time that the
+//! budget pays for the attaching is taken under control as a running process is, by a [`Keeper`] of its own. Where that fails it is
+//! told, once.
+//!
+//! # Why nothing else is hit
+//! Only descendants of processes of the run are looked at, and none that shares its memory with another (`vfork`): it is
+//! no program of its own yet. Whatever becomes of us, the keeper lets its process go.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Acquire;
+use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
+
+use super::Session;
+use super::execs::identity;
+use crate::family::Family;
+use crate::keeper::Keeper;
+use crate::process::End;
+use crate::relatives::{children, share_memory};
+use crate::series::cpu_of;
+use crate::shared::Shared;
+
+/// From one look to the next.
+const OFTEN: Duration = Duration::from_millis(250);
+/// CPU time that attaching takes, of the process and ours.
+const COST: Duration = Duration::from_millis(3);
+/// Percent of a stranger's CPU time that attaching may take where no budget says how much.
+const USUAL: f64 = 10.0;
+
+/// Strangers that were met.
+#[derive(Default)]
+pub(super) struct Strangers {
+    looked: Option<Instant>,
+    held: Vec<(Pid, Keeper)>,
+    /// Those that cannot be taken under control.
+    refused: Vec<Pid>,
+}
+
+impl Strangers {
+    /// Lets all go that are there still.
+    pub(super) fn release(&mut self) {
+        self.held.clear();
+    }
+}
+
+impl Session<'_> {
+    /// Takes strangers under control, if it is time to look for them.
+    pub(super) fn strangers(&mut self) {
+        let is_time = |at: Instant| at.elapsed() >= OFTEN;
+        if !self.strangers.looked.is_none_or(is_time) {
+            return;
+        }
+        self.strangers.looked = Some(Instant::now());
+        let there: Vec<Pid> = self.processes.iter().map(|(_, p)| p.identity.pid).collect();
+        // Waits for the end of its keeper, which has come.
+        self.strangers.held.retain(|(pid, _)| there.contains(pid));
+        let budget = match self.options.sampling.map_or(0.0, |wanted| wanted.budget) {
+            0.0 => USUAL,
+            percent => percent,
+        };
+        let worth = COST.mul_f64(100.0 / budget);
+        for (pid, parent) in self.find() {
+            if cpu_of(pid).is_some_and(|cpu| cpu >= worth) {
+                self.take(pid, parent);
+            }
+        }
+    }
+
+    /// Strangers, with their parents.
+    fn find(&mut self) -> Vec<(Pid, u32)> {
+        let mut found = Vec::new();
+        let mut known = Vec::new();
+        for (_, process) in &mut self.processes {
+            let pid = process.identity.pid;
+            if process.end != End::No || pid.as_raw() <= 0 {
+                continue;
+            }
+            known.push(pid);
+            // The runtime may not have come into it yet.
+            let has_begun = process.shared.control().windows_ready.load(Acquire) != 0;
+            if has_begun && !process.family().is_mapped_by(pid) && has_program(pid) {
+                // It is another program now.
+                process.end = End::Exec;
+                found.push((pid, process.identity.parent));
+            }
+        }
+        if let Some(main) = self.main.filter(|main| !known.contains(main)) {
+            known.push(main);
+            if has_program(main) && !found.iter().any(|(pid, _)| *pid == main) {
+                found.push((main, 0));
+            }
+        }
+        let mut parents = known.clone();
+        while let Some(parent) = parents.pop() {
+            for child in children(parent) {
+                if known.contains(&child) {
+                    continue;
+                }
+                known.push(child);
+                parents.push(child);
+                let is_ours = |family: &Rc<Family>| family.is_mapped_by(child);
+                let strange = !self.families.iter().any(is_ours) && has_program(child);
+                if strange && !share_memory(parent, child) {
+                    found.push((child, parent.as_raw() as u32));
+                }
+            }
+        }
+        found.retain(|(pid, _)| !self.strangers.refused.contains(pid));
+        found
+    }
+
+    fn take(&mut self, pid: Pid, parent: u32) {
+        let terms = self.terms;
+        let mut made = None;
+        let prepare = |file: OwnedFd| {
+            let family = Family::of(file)?;
+            let shared = Shared::first(&family, terms)?;
+            shared.warm();
+            made = Some((family, shared));
+            Ok(())
+        };
+        let identity = identity(pid, parent);
+        match (Keeper::start(pid, prepare), made) {
+            (Ok(keeper), Some((family, shared))) => {
+                self.strangers.held.push((pid, keeper));
+                self.families.push(family);
+                self.begin(identity, shared);
+            }
+            (taken, _) => {
+                self.strangers.refused.push(pid);
+                let why = taken.err().unwrap_or_default();
+                // One that is gone is no matter.
+                if cpu_of(pid).is_some() {
+                    (self.notice)(&format!("{identity} runs natively: {why}"));
+                }
+            }
+        }
+    }
+}
+
+/// Whether a process has memory of its own still. Asked after its map: one that is ending has none.
+fn has_program(pid: Pid) -> bool {
+    fs::read_link(format!("/proc/{pid}/exe")).is_ok()
+}
