@@ -391,11 +391,11 @@ pub(crate) struct ValuesArgs {
 #[command(after_help = "\
 Examples:
   trommel annotate main                             of the profile trommel.data
-  trommel annotate other.data Stack::push           the last parts of a name are enough
-  trommel annotate libz.so.1.3.1:inflate_fast       the function of one module
-  trommel annotate 0x4010-40a0                      addresses as objdump prints them
+  trommel annotate other.data main                  of another
+  trommel annotate app:main                         the function of one module
   trommel annotate --json --top 4 main              for scripts (docs/json.md)
 
+The last parts of a name are enough (Stack::push), and 0x4010-40a0 are addresses as objdump prints them.
 Executions of instructions between branches, calls and loads follow from those of these (docs/annotate.md).")]
 pub(crate) struct AnnotateArgs {
     /// The profile or database, if it is not trommel.data, and the function: its name, MODULE:NAME, LO-HI or MODULE:LO-HI

@@ -42,7 +42,7 @@ pub(crate) fn profiles(path: &Path, args: &SelectArgs) -> Result<Loaded> {
     let mut loaded = match path.is_dir() {
         true => of_database(path, args)?,
         false => {
-            if args.since.is_some() || args.until.is_some() {
+            if path.exists() && (args.since.is_some() || args.until.is_some()) {
                 bail!(
                     "{}: --since and --until are for databases, and this is a profile file: leave them out",
                     path.display()

@@ -12,7 +12,7 @@ use libtest_mimic::{Arguments, Trial};
 use trommel_conformance::exec::{Scratch, trommel, workspace};
 
 /// `cargo` and its words that documents may show.
-const CARGO: [&str; 20] = [
+const CARGO: [&str; 22] = [
     "cargo run --release -- record -- ",
     "cargo test --workspace",
     "cargo test -p trommel-conformance --test ",
@@ -21,6 +21,8 @@ const CARGO: [&str; 20] = [
     "cargo xtask instructions",
     "cargo xtask bench",
     "cargo xtask budget",
+    "cargo xtask accuracy",
+    "cargo xtask served",
     "cargo xtask changes",
     "cargo xtask queries",
     "cargo xtask gc",
@@ -35,7 +37,9 @@ const CARGO: [&str; 20] = [
     "cargo bench -p trommel-runtime",
 ];
 
-const COMMANDS: [&str; 13] = [
+/// `annotate` first: of what the stage has recorded.
+const COMMANDS: [&str; 14] = [
+    "annotate",
     "record",
     "report",
     "values",
@@ -103,6 +107,22 @@ fn stage() -> Result<Scratch, String> {
     }
 }
 
+/// What examples of databases name beside that: one, and a process that goes on.
+fn with_database(stage: &Scratch) -> Result<(), String> {
+    let script = r#"set -e
+        printf 'int main(void) { volatile long n = 0; while (n < 20000000000) n = n + 1; return 0; }' > busy.c
+        cc -o redis-server busy.c
+        timeout 60 ./redis-server > /dev/null 2>&1 &
+        trap 'kill $!' ERR
+        sleep 0.2
+        timeout --preserve-status -s INT 4 trommel daemon --epoch 1s --db DIR --name redis-server"#;
+    let ended = shell(script, stage.dir())?;
+    match ended.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&ended.stderr).into_owned()),
+    }
+}
+
 fn shell(script: &str, dir: &Path) -> Result<Output, String> {
     let bin = bin()?.parent().unwrap_or(Path::new(""));
     let path = std::env::var("PATH").unwrap_or_default();
@@ -126,7 +146,11 @@ fn shortened(line: &str) -> String {
         }
         words.splice(2..2, ["--events", "20k"]);
     }
-    words.join(" ")
+    match line.starts_with("trommel daemon ") {
+        // It goes on until it is interrupted.
+        true => format!("timeout --preserve-status -s INT 4 {line}"),
+        false => words.join(" "),
+    }
 }
 
 /// Runs a command, its comment taken off.
@@ -159,6 +183,9 @@ fn document(name: &str) -> Result<(), String> {
         return Ok(());
     }
     let stage = stage()?;
+    if name == "docs/database.md" {
+        with_database(&stage)?;
+    }
     for script in scripts {
         let script = script.split("```").next().unwrap_or_default();
         fs::write(stage.path("example.py"), script).map_err(|e| e.to_string())?;
@@ -191,6 +218,7 @@ fn help() -> Result<(), String> {
         return Err(format!("only these examples: {examples:?}"));
     }
     let stage = stage()?;
+    with_database(&stage)?;
     examples.iter().try_for_each(|line| runs(line, stage.dir()))
 }
 

@@ -13,6 +13,7 @@ mod latency;
 mod queries;
 mod real;
 mod returns;
+mod served;
 mod startup;
 mod tidy;
 mod unoptimised;
@@ -32,6 +33,7 @@ cargo xtask latency [SAMPLES]      how long signals take to their handlers
 cargo xtask windows                what a window of N instructions costs
 cargo xtask budget [--rounds N] [NAME…]   what `record --budget` costs, on long runs of the corpus
 cargo xtask accuracy [--budget PCT] [NAME…]   what such profiles know, against exact ones
+cargo xtask served [--rounds N]     what `record --budget -p` costs redis-server
 cargo xtask changes                what it costs when code changes
 cargo xtask queries                what queries cost, by what they ask
 cargo xtask gc [--rounds N]        what a store barrier by query costs, beside one that is compiled in
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         "windows" => windows::run(),
         "budget" => budget::run(&rest),
         "accuracy" => accuracy::run(&rest),
+        "served" => served::run(&rest),
         "changes" => changes::run(),
         "queries" => queries::run(),
         "gc" => gc::run(&rest),

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use trommel_conformance::exec::{Scratch, workspace};
+use serde_json::Value;
+use trommel_conformance::exec::{Scratch, output, workspace};
 
 const ROUNDS: usize = 5;
 /// Microseconds of user time between windows.
@@ -83,6 +84,37 @@ pub(crate) fn run() -> Result<(), String> {
         );
     }
     println!("\nMedians of {ROUNDS} interleaved rounds; natively {native:.3} s of CPU time.");
+    begun(&program, &data)
+}
+
+/// What beginning a window takes, by what does it: as the profile's account has it.
+fn begun(program: &Path, data: &Path) -> Result<(), String> {
+    const LONG: &str = "300";
+    println!(
+        "\n| windows a second | begun by | µs in the kernel | µs in windows |\n|---|---|---|---|"
+    );
+    for rate in ["200", "500", "1000", "4000"] {
+        let mut command = Command::new(super::trommel()?);
+        let fixed = ["--window", "4", "--skip", "1", "-e", "none", "--rate", rate];
+        command
+            .args(["record", "--quiet", "-o"])
+            .arg(data)
+            .args(fixed);
+        timed(command.arg("--").arg(program).arg(LONG))?;
+        let mut report = Command::new(super::trommel()?);
+        let report = output(report.args(["report", "--json"]).arg(data))?;
+        let report: Value = serde_json::from_str(&report).map_err(|e| e.to_string())?;
+        let windows = &report["windows"];
+        let number = |name: &str| windows[name].as_f64().unwrap_or(0.0);
+        let each = |name| number(name) / number("taken").max(1.0) / 1e3;
+        let how = windows["pacing"].as_str().unwrap_or("");
+        let how = how.split(", at random").next().unwrap_or("");
+        println!(
+            "| {rate} | {how} | {:.1} | {:.1} |",
+            each("in_kernel_ns"),
+            each("in_windows_ns")
+        );
+    }
     Ok(())
 }
 
