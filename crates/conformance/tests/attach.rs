@@ -58,6 +58,7 @@ fn main() {
         }
     }
     trials.push(Trial::test("refusals", || Ok(refusals()?)));
+    trials.push(Trial::test("filters of system calls", || Ok(filters()?)));
     libtest_mimic::run(&args, trials).exit();
 }
 
@@ -559,6 +560,37 @@ fn refusals() -> Result<(), String> {
         let traced = refused(&pid, "traces it already");
         gdb.wait().map_err(text)?;
         traced?;
+    }
+    Ok(())
+}
+
+/// A program that has filters of its own is refused; one with those that its container gives to all, us too, is not.
+fn filters() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(text)?;
+    build(&scratch, "filtered", "")?;
+    build(&scratch, "threads", "")?;
+    let bin = trommel().ok_or("no trommel")?;
+    let script = |before: &str| {
+        format!(
+            "{before} ./threads 20 1 0 > /dev/null & p=$!; sleep 0.3; \
+             '{}' record --quiet -e edge --duration 0.3 -o data -p $p; r=$?; kill $p; exit $r",
+            bin.display()
+        )
+    };
+    let run = |command: &mut Command| command.current_dir(scratch.dir()).output().map_err(text);
+    let filtered = scratch.path("filtered");
+    well(&run(Command::new(&filtered).args([
+        "bash",
+        "-c",
+        &script(""),
+    ]))?)?;
+    let alone = run(Command::new("bash").args(["-c", &script("./filtered")]))?;
+    let twice = run(Command::new(&filtered).args(["bash", "-c", &script("./filtered")]))?;
+    for output in [alone, twice] {
+        let said = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() || !said.contains("restricted its own system calls") {
+            return Err(format!("not refused: {}: {said}", output.status));
+        }
     }
     Ok(())
 }

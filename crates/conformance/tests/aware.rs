@@ -46,7 +46,7 @@ fn answers_are_zero_natively_and_tell_what_was_done_here() {
     for args in [
         &["run"][..],
         &["record", "-e", "edge,call,value,type", "-o", &data],
-        &["record", "-e", "none", "-o", &data],
+        &["record", "-e", "none", "--no-persist", "-o", &data],
     ] {
         let [native, seen, _] = both(&program, &["answers"], args);
         let zero = |line: &str| line.split(' ').skip(1).all(|n| n == "0");

@@ -38,6 +38,7 @@ use trommel_queue::{Control, WINDOW_SIGNAL};
 
 use crate::family::Family;
 use crate::perf::Clock;
+use crate::running::restricts_itself;
 use crate::series::stamp;
 
 /// User time between two signals, usually.
@@ -97,8 +98,6 @@ pub struct Pacer {
     rates: Rates,
     often: Duration,
     tick: Option<Duration>,
-    /// Ours, which programs that we start have too.
-    restrictions: [u32; 2],
     /// Draws periods; none: they are all alike.
     random: Option<SplitMix64>,
 }
@@ -118,7 +117,6 @@ impl Pacer {
             },
             often: OFTEN,
             tick: tick(),
-            restrictions: restrictions("self"),
             random: None,
         }
     }
@@ -145,7 +143,7 @@ impl Pacer {
             return Ok(());
         }
         self.looked = Some(Instant::now());
-        if restrictions(&self.pid.to_string()) > self.restrictions {
+        if restricts_itself(self.pid) {
             self.refused = true;
             self.end(control);
             let what =
@@ -244,14 +242,4 @@ impl Event {
             self.clock.enable_once();
         }
     }
-}
-
-/// How far a process's system calls are restricted: the mode, and how many filters there are.
-fn restrictions(process: &str) -> [u32; 2] {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    ["Seccomp:", "Seccomp_filters:"].map(|name| {
-        let mut lines = status.lines().filter_map(|line| line.strip_prefix(name));
-        let number = lines.next().and_then(|number| number.trim().parse().ok());
-        number.unwrap_or(0)
-    })
 }

@@ -130,7 +130,7 @@ pub fn look(pid: i32) -> Result<Running, Refusal> {
         let name = status_of(tracer).and_then(|s| Some(format!(" ({})", field(&s, "Name")?)));
         return Err(Refusal::Traced(tracer, name.unwrap_or_default()));
     }
-    if number(&status, "Seccomp") != 0 {
+    if restricts_itself(Pid::from_raw(pid)) {
         return Err(Refusal::Seccomp);
     }
     if field(&status, "x86_Thread_features").is_some_and(|f| f.split(' ').any(|f| f == "shstk")) {
@@ -156,6 +156,22 @@ pub fn look(pid: i32) -> Result<Running, Refusal> {
             .map(|w| OsString::from_vec(w.to_vec()))
             .collect(),
     })
+}
+
+/// Whether system calls may be refused to a process that are not refused to us: it has seccomp filters, and not only those that all
+/// have in the container that both are in.
+pub fn restricts_itself(pid: Pid) -> bool {
+    let restrictions = |who: &str| {
+        let status = fs::read_to_string(format!("/proc/{who}/status")).unwrap_or_default();
+        ["Seccomp", "Seccomp_filters"].map(|name| number(&status, name))
+    };
+    let container = |who: &str| {
+        let of = |name| fs::read_link(format!("/proc/{who}/ns/{name}")).ok();
+        [of("mnt"), of("pid"), of("user")]
+    };
+    let who = pid.to_string();
+    let its = restrictions(&who);
+    its[0] != 0 && (its != restrictions("self") || container(&who) != container("self"))
 }
 
 /// The status of a thread that has not ended.

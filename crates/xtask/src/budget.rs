@@ -12,7 +12,7 @@ use trommel_conformance::exec::{Scratch, children_cpu, which};
 use crate::bench::{median, number_of_rounds};
 
 /// Programs of the corpus, in its directory, with arguments for a longer run.
-pub(crate) const WORKLOADS: [(&str, &[&str]); 8] = [
+pub(crate) const WORKLOADS: [(&str, &[&str]); 9] = [
     ("perl", &["perl", "bench.pl", "sqlite3.c", "10"]),
     ("python", &["/usr/bin/python3", "bench.py", "60"]),
     ("lua", &["lua5.4", "bench.lua", "60"]),
@@ -31,6 +31,7 @@ pub(crate) const WORKLOADS: [(&str, &[&str]); 8] = [
     ),
     ("bzip2", &["bzip2", "-c", "text24m.txt", "text24m.txt"]),
     ("node", &["node", "bench.js", "40"]),
+    ("java", &["java", "-cp", ".", "Bench"]),
 ];
 /// Options of `record`; none: natively.
 const CONFIGURATIONS: [&str; 6] = [
@@ -38,9 +39,9 @@ const CONFIGURATIONS: [&str; 6] = [
     "--budget 1",
     "--budget 3",
     "--budget 10",
-    "--rate 1000 --window 64",
-    // The paper's: 8000 interrupts a second, 4 instructions in every second of them.
-    "--rate 4000 --window 4",
+    // The paper's: 8000 interrupts a second, 4 instructions in every second of them; and an eighth of that.
+    "--rate 4000 --window 4 --skip 1",
+    "--rate 500 --window 4 --skip 1",
 ];
 
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
