@@ -7,7 +7,7 @@
 //! # Strategy
 //! One file for each program file, build of the runtime and way of translating, in a directory that only the user can
 //! write to. A new one takes the place of the old at once. A process maps it before the program starts; when
-//! the process has ended and has made a good deal that was not in it, both are put together.
+//! the process has ended and has made a good deal that was not in it, or many have made a little, both are put together.
 //!
 //! When the files take more than [`MOST`] bytes, those that were not used for longest go.
 //!
@@ -44,9 +44,11 @@ use crate::shared::{Counts, Shared, Terms};
 
 /// Bytes of all files.
 const MOST: u64 = 256 << 20;
-/// What was made is kept when it is at least this part of what was there.
+/// What was made is kept when it is at least this part of what was there, all together that runs have made since that was kept.
 const WORTH: u64 = 4;
 const SUFFIX: &str = "fragments";
+/// Of a file beside it: how many bytes runs have made that were not kept.
+const MISSED: &str = "missed";
 
 /// Where fragments are kept.
 #[derive(Clone, Debug)]
@@ -77,6 +79,24 @@ impl Keeping {
         let mut header = [0; HEADER];
         let read = (self.image.as_ref()).map(|image| image.read_exact_at(&mut header, 0));
         matches!(read, Some(Ok(()))) && Image::key(&header) == Some(key)
+    }
+
+    /// Bytes that were made since and not kept.
+    fn missed(&self) -> u64 {
+        let path = self.path.with_extension(MISSED);
+        let number = fs::read_to_string(path)
+            .ok()
+            .and_then(|text| text.parse().ok());
+        number.unwrap_or(0)
+    }
+
+    fn set_missed(&self, bytes: u64) {
+        let path = self.path.with_extension(MISSED);
+        // What is lost is when it is kept.
+        let _ = match bytes {
+            0 => fs::remove_file(path),
+            _ => fs::write(path, bytes.to_string()),
+        };
     }
 
     /// The same, open.
@@ -145,7 +165,8 @@ impl Store {
                 break;
             }
             all -= len;
-            let _ = fs::remove_file(path);
+            let _ = fs::remove_file(&path);
+            let _ = fs::remove_file(path.with_extension(MISSED));
         }
     }
 }
@@ -273,8 +294,16 @@ fn merged(keeping: &Keeping, shared: &Shared) -> Option<Vec<u8>> {
         .image
         .as_ref()
         .and_then(|image| image.metadata().ok());
-    if there.is_some_and(|there| bytes as u64 <= there.len() / WORTH) && keeping.is_of(key) {
-        return None;
+    if let Some(there) = there.filter(|_| keeping.is_of(key)) {
+        let (new, old) = (bytes as u64, there.len());
+        // Where there is no room for both, the old one is not given up for little.
+        let fits = new + old <= PERSIST_BYTES as u64;
+        let missed = if fits { keeping.missed() } else { 0 };
+        if new + missed <= old / WORTH {
+            keeping.set_missed(new + missed);
+            return None;
+        }
+        keeping.set_missed(0);
     }
     let mut kept = Vec::new();
     if let Some(mut image) = keeping.image.as_ref() {

@@ -31,7 +31,7 @@ pub(crate) const WORKLOADS: [(&str, &[&str]); 9] = [
     ),
     ("bzip2", &["bzip2", "-c", "text24m.txt", "text24m.txt"]),
     ("node", &["node", "bench.js", "40"]),
-    ("java", &["java", "-cp", ".", "Bench"]),
+    ("java", &["java", "-cp", ".", "Bench", "50"]),
 ];
 /// Options of `record`; none: natively.
 const CONFIGURATIONS: [&str; 6] = [
