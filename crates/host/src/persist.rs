@@ -95,7 +95,14 @@ impl Keeping {
         // What is lost is when it is kept.
         let _ = match bytes {
             0 => fs::remove_file(path),
-            _ => fs::write(path, bytes.to_string()),
+            _ => OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .custom_flags(libc::O_NOFOLLOW)
+                .open(path)
+                .and_then(|mut file| file.write_all(bytes.to_string().as_bytes())),
         };
     }
 
