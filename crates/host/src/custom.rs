@@ -40,6 +40,7 @@ use self::library::{SYMBOL, TABLE, VERSION};
 use self::link::{GONE, Helper, UNREADABLE, ended};
 use self::wire::{Met, Reply, Request};
 use crate::queries::Question;
+use crate::table::Wrong;
 
 /// Classes of instructions of which something can be captured: those of queries but for system calls, in front of which windows end.
 pub const CLASSES: usize = 7;
@@ -115,6 +116,18 @@ pub enum Refusal {
     /// It failed, or has brought the helper down.
     #[error("{0}")]
     Failed(String),
+}
+
+impl From<Wrong> for Refusal {
+    fn from(wrong: Wrong) -> Self {
+        match wrong {
+            Wrong::Library(why) => Self::Library(why),
+            Wrong::Symbol => Self::Symbol,
+            Wrong::None => Self::Table,
+            Wrong::Version(version) => Self::Version(version),
+            Wrong::Size(size) => Self::Size(size),
+        }
+    }
 }
 
 /// A module as it was named.

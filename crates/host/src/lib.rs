@@ -81,6 +81,7 @@ pub mod session;
 pub mod shared;
 pub mod stream;
 pub mod stress;
+pub mod table;
 pub mod toll;
 pub mod tracee;
 pub mod tracing;

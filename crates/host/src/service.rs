@@ -15,7 +15,6 @@ use trommel_queue::queries::{Header, MESSAGE_WORDS, Sort};
 
 use crate::modules::Modules;
 
-pub(crate) use foreign::said;
 pub use foreign::{Foreign, Instance, NotLoaded};
 
 /// A message.

@@ -8,16 +8,15 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::mem::{ManuallyDrop, MaybeUninit};
+use std::mem::MaybeUninit;
 use std::path::Path;
 use std::ptr::NonNull;
 
 use iced_x86::{Decoder, DecoderOptions};
-use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use super::wire::{MOST_TEXT, Met, Reply};
 use super::{CLASSES, EVERYTHING, Refusal, Terms};
-use crate::service::said;
+use crate::table::Table;
 
 /// The version of the interface.
 pub(super) const VERSION: u32 = 1;
@@ -70,13 +69,6 @@ struct RawHost {
     fail: unsafe extern "C" fn(*const Ours, *const c_char),
 }
 
-/// The first members of `struct trommel_module`, in every version.
-#[repr(C)]
-struct RawHead {
-    version: u32,
-    size: u32,
-}
-
 type Format =
     unsafe extern "C" fn(*mut c_void, *const RawInstruction, u64, *mut c_char, usize) -> c_int;
 
@@ -107,16 +99,10 @@ pub(super) struct Module {
 impl Module {
     /// Loads the library at an absolute path.
     pub(super) fn load(path: &Path) -> Result<Self, Refusal> {
-        // SAFETY: its initialisers run, in a process that is there for it.
-        let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
-        let library = ManuallyDrop::new(library.map_err(|e| Refusal::Library(said(&e)))?);
-        // SAFETY: the function has this type: that is the contract of the name.
-        let exported =
-            unsafe { library.get::<unsafe extern "C" fn() -> *const RawHead>(SYMBOL.as_bytes()) };
-        let exported = exported.map_err(|_| Refusal::Symbol)?;
-        // SAFETY: as above; it has no preconditions.
-        let head = unsafe { exported() };
-        Self::of(table(head)?)
+        // SAFETY: this process is there for whatever it does; the rest is the contract of the name.
+        let table = unsafe { Table::load(path, SYMBOL, VERSION) }?;
+        // SAFETY: the table is of this version; entries may be null.
+        Self::of(unsafe { table.read::<RawModule>() }?)
     }
 
     fn of(table: RawModule) -> Result<Self, Refusal> {
@@ -148,23 +134,6 @@ impl Module {
             destroy: table.destroy.ok_or(Refusal::Null("destroy"))?,
         })
     }
-}
-
-/// A copy of a library's table. One that is larger is of a later trommel that added to it.
-fn table(head: *const RawHead) -> Result<RawModule, Refusal> {
-    if head.is_null() {
-        return Err(Refusal::Table);
-    }
-    // SAFETY: a table of any version begins with these two numbers; unaligned, as it is another's.
-    let RawHead { version, size } = unsafe { head.read_unaligned() };
-    if version != VERSION {
-        return Err(Refusal::Version(version));
-    }
-    if (size as usize) < TABLE {
-        return Err(Refusal::Size(size));
-    }
-    // SAFETY: the table says that it is that large, and of this version; entries may be null.
-    Ok(unsafe { head.cast::<RawModule>().read_unaligned() })
 }
 
 /// A text of a library's, cut off where it is too long.

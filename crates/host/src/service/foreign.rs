@@ -17,15 +17,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
-use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::rc::Rc;
 
-use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use trommel_profile::queries::Served;
 use trommel_query::Program;
 use trommel_queue::dict::TargetPc;
@@ -33,6 +30,7 @@ use trommel_tuple::{ModuleId, Place, Vaddr};
 
 use super::{Message, Service};
 use crate::modules::Modules;
+use crate::table::{Table, Wrong};
 
 /// The version of the interface.
 const VERSION: u32 = 1;
@@ -71,13 +69,6 @@ struct RawHost {
     row: unsafe extern "C" fn(*const Ours, *const u64, u64) -> c_int,
     fail: unsafe extern "C" fn(*const Ours, *const c_char),
     field: extern "C" fn(*const Ours, u32, u32) -> *const c_char,
-}
-
-/// The first members of `struct trommel_service`, in every version.
-#[repr(C)]
-struct RawHead {
-    version: u32,
-    size: u32,
 }
 
 /// `struct trommel_service`.
@@ -145,6 +136,18 @@ pub enum NotLoaded {
     Null(&'static str),
 }
 
+impl From<Wrong> for NotLoaded {
+    fn from(wrong: Wrong) -> Self {
+        match wrong {
+            Wrong::Library(why) => Self::Library(why),
+            Wrong::Symbol => Self::Symbol,
+            Wrong::None => Self::Table,
+            Wrong::Version(version) => Self::Version(version),
+            Wrong::Size(size) => Self::Size(size),
+        }
+    }
+}
+
 /// A service in a library, loaded.
 #[derive(Clone, Debug)]
 pub struct Foreign {
@@ -184,18 +187,10 @@ impl Foreign {
         // The loader would look for a name without a slash elsewhere.
         let path = std::fs::canonicalize(path).map_err(NotLoaded::File)?;
         std::fs::File::open(&path).map_err(NotLoaded::File)?;
-        // SAFETY: its initialisers run, as whoever names it here wants; they are told in docs/query.md what
-        // they may do.
-        let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) };
-        // What it has started or registered may outlive any use of ours.
-        let library = ManuallyDrop::new(library.map_err(|e| NotLoaded::Library(said(&e)))?);
-        // SAFETY: the function has this type: that is the contract of the name.
-        let exported =
-            unsafe { library.get::<unsafe extern "C" fn() -> *const RawHead>(SYMBOL.as_bytes()) };
-        let exported = exported.map_err(|_| NotLoaded::Symbol)?;
-        // SAFETY: as above; it has no preconditions.
-        let head = unsafe { exported() };
-        let functions = table(head)?;
+        // SAFETY: whoever names it here wants what it does; they are told in docs/query.md what it may do. The rest is the
+        // contract of the name.
+        let table = unsafe { Table::load(&path, SYMBOL, VERSION) }?;
+        let functions = functions(&table)?;
         Ok(Self {
             name,
             queue,
@@ -216,32 +211,13 @@ impl Foreign {
     }
 }
 
-/// What the loader says.
-pub(crate) fn said(error: &libloading::Error) -> String {
-    let said = error.source().map(ToString::to_string);
-    said.unwrap_or_else(|| error.to_string())
-}
-
-/// Checks the table that a library has returned.
-fn table(head: *const RawHead) -> Result<Functions, NotLoaded> {
-    if head.is_null() {
-        return Err(NotLoaded::Table);
-    }
-    // SAFETY: a table of any version begins with these two numbers; unaligned, as it is another's.
-    let RawHead { version, size } = unsafe { head.read_unaligned() };
-    if version != VERSION {
-        return Err(NotLoaded::Version(version));
-    }
-    if (size as usize) < TABLE {
-        return Err(NotLoaded::Size(size));
-    }
-    // SAFETY: the table says that it is that large, and of this version; entries may be null.
-    let raw = unsafe { head.cast::<RawService>().read_unaligned() };
-    let interrupt = match size as usize >= size_of::<RawMore>() {
-        // SAFETY: likewise.
-        true => unsafe { head.cast::<RawMore>().read_unaligned() }.interrupt,
-        false => None,
-    };
+/// The functions in a library's table.
+fn functions(table: &Table) -> Result<Functions, NotLoaded> {
+    // SAFETY: the table is of this version; entries may be null.
+    let raw = unsafe { table.read::<RawService>() }?;
+    // SAFETY: likewise.
+    let more = unsafe { table.read::<RawMore>() };
+    let interrupt = more.ok().and_then(|more| more.interrupt);
     Ok(Functions {
         create: raw.create.ok_or(NotLoaded::Null("create"))?,
         message: raw.message.ok_or(NotLoaded::Null("message"))?,
