@@ -24,7 +24,9 @@ use trommel_tuple::{KindSet, Vaddr};
 
 use crate::args::Only;
 use crate::caches;
+use crate::compress;
 use crate::exit::Outcome;
+use crate::inherited;
 use crate::others::Others;
 use crate::output;
 
@@ -73,6 +75,32 @@ pub(crate) struct Options {
     pub(crate) tracing: Tracing,
     /// What misses by a regular distance is prefetched.
     pub(crate) prefetch: bool,
+}
+
+impl Options {
+    /// Exact counts of these kinds in one process, and nothing else.
+    pub(crate) fn of(program: Program, arguments: Vec<OsString>, kinds: KindSet) -> Result<Self> {
+        Ok(Self {
+            program,
+            arguments,
+            inherited: inherited::inherited(),
+            kinds,
+            compressor: compress::parse("exact")?,
+            question: None,
+            messages: None,
+            services: Vec::new(),
+            custom: None,
+            stream: None,
+            stream_limit: None,
+            memory: None,
+            only: Vec::new(),
+            follow: false,
+            persist: false,
+            sampling: None,
+            tracing: Tracing::NONE,
+            prefetch: false,
+        })
+    }
 }
 
 /// What a running process executes, and its arguments.

@@ -9,7 +9,6 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use trommel_compress::Spec;
 use trommel_host::interrupt;
 use trommel_host::record::{Engine, Optimise, Recording};
 use trommel_host::tracing::Tracing;
@@ -18,10 +17,8 @@ use trommel_symbol::launch;
 use trommel_tuple::KindSet;
 
 use crate::args::{Opt, RunArgs};
-use crate::compress;
 use crate::exit;
 use crate::host::{self, Options};
-use crate::inherited;
 use crate::output;
 use crate::prefetches;
 use crate::report::text::Style;
@@ -39,22 +36,8 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
     let program = launch::resolve(&args.program[0], path.as_deref())?;
     let to = args.stats.as_deref().map(open).transpose()?;
     let options = Options {
-        question: None,
-        messages: None,
-        services: Vec::new(),
-        custom: None,
-        program,
-        arguments: args.program,
-        inherited: inherited::inherited(),
-        kinds: KindSet::NONE,
-        compressor: exact()?,
-        stream: None,
-        stream_limit: None,
-        memory: None,
-        only: Vec::new(),
         follow: true,
         persist: !args.no_persist,
-        sampling: None,
         tracing: Tracing {
             threshold: if args.no_traces { 0 } else { THRESHOLD },
             optimise: match (args.no_opt, args.opt) {
@@ -69,6 +52,7 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
             series: to.is_some(),
         },
         prefetch: args.prefetch,
+        ..Options::of(program, args.program, KindSet::NONE)?
     };
     let guard = interrupt::guard();
     let mut others = Vec::new();
@@ -111,10 +95,6 @@ fn tables(first: &Recording, others: &[(Profile, Engine)]) -> Result<Vec<u8>> {
         )?;
     }
     Ok(text)
-}
-
-fn exact() -> Result<Spec> {
-    compress::parse("exact")
 }
 
 /// Where statistics go; `-` is the standard output.

@@ -6,16 +6,13 @@ use std::time::{Duration, SystemTime};
 use trommel_host::interrupt::Guard;
 use trommel_host::record::Epochs;
 use trommel_host::sampling::Sampling;
-use trommel_host::tracing::Tracing;
 use trommel_profile::Profile;
 use trommel_profile::merge::Merged;
 use trommel_store::database::{Span, Writer};
 use trommel_tuple::Kind;
 
 use super::Settings;
-use crate::compress;
 use crate::host::{self, Options};
-use crate::inherited;
 use crate::output;
 use crate::record::{SKIP, TIMED_WINDOW};
 
@@ -54,29 +51,13 @@ fn profile(settings: &Settings, pid: i32, name: &str, guard: &Guard) -> anyhow::
     };
     let kinds = settings.kinds;
     let options = Options {
-        program,
-        arguments,
-        inherited: inherited::inherited(),
-        kinds,
-        question: None,
-        custom: None,
-        messages: None,
-        services: Vec::new(),
-        compressor: compress::parse("exact")?,
-        stream: None,
-        stream_limit: None,
-        memory: None,
-        only: Vec::new(),
-        follow: false,
-        persist: false,
         sampling: Some(Sampling {
             budget: settings.budget,
             rate: None,
             length: kinds.has(Kind::Latency).then_some(TIMED_WINDOW),
             skip: SKIP,
         }),
-        tracing: Tracing::NONE,
-        prefetch: false,
+        ..Options::of(program, arguments, kinds)?
     };
     let mut notice = |what: &str| output::complain(&format!("process {pid} ({name}): {what}"));
     let mut give = |profile| flush.flush(profile);

@@ -2,13 +2,12 @@
 
 use std::fs;
 
-use trommel_host::tracing::Tracing;
 use trommel_symbol::launch;
 use trommel_tuple::{Kind, KindSet};
 
 use crate::host::{self, Options};
 use crate::others::Others;
-use crate::{inherited, output};
+use crate::output;
 
 use super::Status::{Fail, Ok as Good, Warn};
 use super::{Check, Status, probe, surroundings};
@@ -390,28 +389,10 @@ fn recording() -> Check {
         Ok(program) => program,
         Err(error) => return check(name, Warn, error.to_string(), "not tried", ""),
     };
-    let Ok(compressor) = "exact".parse() else {
-        return failed("no compressor".into());
-    };
-    let options = Options {
-        question: None,
-        messages: None,
-        services: Vec::new(),
-        custom: None,
-        program,
-        arguments: vec!["/bin/true".into()],
-        inherited: inherited::inherited(),
-        kinds: KindSet::NONE.with(Kind::Edge),
-        compressor,
-        stream: None,
-        stream_limit: None,
-        memory: None,
-        only: Vec::new(),
-        follow: false,
-        persist: false,
-        sampling: None,
-        tracing: Tracing::NONE,
-        prefetch: false,
+    let kinds = KindSet::NONE.with(Kind::Edge);
+    let options = match Options::of(program, vec!["/bin/true".into()], kinds) {
+        Ok(options) => options,
+        Err(error) => return failed(error.to_string()),
     };
     let guard = trommel_host::interrupt::guard();
     match host::record(options, &guard, &mut Others::default()) {
