@@ -41,6 +41,20 @@ impl Drop for Dir {
     }
 }
 
+/// A lab that makes do with little.
+fn small<'a>(dir: &Dir, threads: usize, say: &'a (dyn Fn(&str) + Sync)) -> Lab<'a> {
+    Lab {
+        trommel: Some(env!("CARGO_BIN_EXE_trommel").into()),
+        cache: dir.0.join("cache"),
+        events: 20_000,
+        skip: 1000,
+        trials: 1,
+        threads,
+        say,
+        progress: &|_| {},
+    }
+}
+
 #[test]
 fn the_list_names_every_experiment() {
     let dir = Dir::new("list");
@@ -147,16 +161,7 @@ fn programs_are_recorded_once_and_judged() {
     let dir = Dir::new("record");
     let said = std::sync::Mutex::new(Vec::new());
     let say = |text: &str| said.lock().expect("not poisoned").push(text.to_owned());
-    let lab = Lab {
-        trommel: Some(env!("CARGO_BIN_EXE_trommel").into()),
-        cache: dir.0.join("cache"),
-        events: 20_000,
-        skip: 1000,
-        trials: 1,
-        threads: 2,
-        say: &say,
-        progress: &|_| {},
-    };
+    let lab = small(&dir, 2, &say);
     let wanted: Vec<&Experiment> = EXPERIMENTS
         .iter()
         .filter(|e| e.name == "stratified-11")
@@ -280,16 +285,7 @@ fn costs_of_windows_are_measured() {
     let dir = Dir::new("costs");
     let said = std::sync::Mutex::new(Vec::new());
     let say = |text: &str| said.lock().expect("not poisoned").push(text.to_owned());
-    let lab = Lab {
-        trommel: Some(env!("CARGO_BIN_EXE_trommel").into()),
-        cache: dir.0.join("cache"),
-        events: 20_000,
-        skip: 1000,
-        trials: 1,
-        threads: 1,
-        say: &say,
-        progress: &|_| {},
-    };
+    let lab = small(&dir, 1, &say);
     let wanted: Vec<&Experiment> = EXPERIMENTS
         .iter()
         .filter(|e| e.name.starts_with("values-table2"))
