@@ -409,6 +409,20 @@ pub fn which(name: &str) -> Option<PathBuf> {
         .find(|p| p.is_file())
 }
 
+/// Copies a program, to execute it: by a process of its own. A descriptor of ours that writes to the copy would be inherited by what
+/// another test starts meanwhile, and as long as one is open, nothing executes the file.
+///
+/// # Errors
+/// What `cp` says.
+pub fn copy(program: &Path, to: &Path) -> Result<(), String> {
+    let done = Command::new("cp").arg(program).arg(to).output();
+    let done = done.map_err(|e| format!("cp: {e}"))?;
+    match done.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&done.stderr).into_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

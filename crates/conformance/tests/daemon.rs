@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
-use trommel_conformance::exec::{Scratch, no_windows, output, trommel};
+use trommel_conformance::exec::{Scratch, copy, no_windows, output, trommel};
 use trommel_conformance::program;
 
 /// Kills, where no number is asked for.
@@ -61,7 +61,7 @@ fn named(scratch: &Scratch, name: &str) -> Result<PathBuf, String> {
         &["-O2", "-g", "-pthread"],
     )?;
     let path = scratch.path(name);
-    fs::copy(program, &path).map_err(text)?;
+    copy(&program, &path)?;
     Ok(path)
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use trommel_conformance::counts::Counts;
-use trommel_conformance::exec::{Scratch, trommel, which};
+use trommel_conformance::exec::{self, Scratch, trommel, which};
 use trommel_conformance::program;
 
 struct Place {
@@ -234,7 +234,7 @@ fn a_daemon_goes_on_when_the_program_has_ended() {
 fn programs_with_privileges_run_with_them() {
     let place = Place::new();
     let copy = place.path("id");
-    fs::copy(which("id").expect("id"), &copy).expect("copied");
+    exec::copy(&which("id").expect("id"), &copy).expect("copied");
     let owner = Command::new("chown")
         .arg("65534")
         .arg(&copy)
