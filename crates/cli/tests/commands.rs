@@ -577,39 +577,3 @@ fn a_recording_ends_as_its_program_and_can_be_reported() {
     assert!(text(&dir.trommel(&["report"])).contains("ended by signal 15"));
     assert!(dir.0.join("trommel.data.old").exists());
 }
-
-#[test]
-fn what_many_runs_have_made_is_kept_in_the_end() {
-    let dir = Dir::new("kept");
-    let run = |script: &str| {
-        let args = [
-            "run",
-            "--no-bail-out",
-            "--stats",
-            "s.json",
-            "--",
-            "/usr/bin/python3",
-            "-c",
-            script,
-        ];
-        let out = dir.command(&args).env("XDG_CACHE_HOME", &dir.0).output();
-        assert!(out.expect("trommel runs").status.success());
-        let stats = std::fs::read_to_string(dir.0.join("s.json")).expect("statistics");
-        let stats: Value = serde_json::from_str(&stats).expect("JSON");
-        let process = &stats["processes"][0];
-        ["fragments", "kept_fragments"].map(|name| process[name].as_u64().expect("a number"))
-    };
-    run("0");
-    // Each of these makes some of its fragments anew: less than a quarter of what is kept.
-    let [all, kept] = run("import json");
-    assert!(kept < all - all / 20, "{kept} of {all} were kept at first");
-    let mut last = [0; 2];
-    for _ in 0..6 {
-        last = run("import json");
-    }
-    let [all, kept] = last;
-    assert!(
-        kept > all - all / 20,
-        "{kept} of {all} were kept in the end"
-    );
-}

@@ -24,6 +24,7 @@ int main(int argc, char **argv) {
     }
     qsort(words, 400, sizeof *words, by);
     for (int i = 0; i < 400; i += 50) puts(words[i]);
+    if (argc > 2) printf("%s %.3f %e %ls\n", argv[2], strtod(argv[2], 0), atof(argv[2]) * 3, L"wide");
     return 3;
 }
 "#;
@@ -55,12 +56,17 @@ fn images(dir: &Dir) -> Vec<PathBuf> {
     files(dir).into_iter().filter(is_image).collect()
 }
 
-fn native(program: &Path) -> Output {
-    Command::new(program).output().expect("the program runs")
+fn native(program: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(program);
+    command.args(arguments).output().expect("the program runs")
 }
 
 /// Runs it under `trommel run`, which must not show, and tells how many fragments it had and how many of them were kept.
 fn run(dir: &Dir, program: &Path, options: &[&str]) -> (u64, u64) {
+    run_with(dir, program, options, &[])
+}
+
+fn run_with(dir: &Dir, program: &Path, options: &[&str], arguments: &[&str]) -> (u64, u64) {
     let stats = dir.0.join("stats");
     let out = Command::new(env!("CARGO_BIN_EXE_trommel"))
         .args(["run", "--no-bail-out", "--stats"])
@@ -68,12 +74,13 @@ fn run(dir: &Dir, program: &Path, options: &[&str]) -> (u64, u64) {
         .args(options)
         .arg("--")
         .arg(program)
+        .args(arguments)
         .env("XDG_CACHE_HOME", caches(dir))
         .stdin(Stdio::null())
         .output()
         .expect("trommel runs");
     let said = String::from_utf8_lossy(&out.stderr);
-    let native = native(program);
+    let native = native(program, arguments);
     assert_eq!(out.status.code(), native.status.code(), "{said}");
     assert!(out.stdout == native.stdout && said.is_empty(), "{said}");
     let stats = fs::read(stats).expect("statistics");
@@ -104,16 +111,34 @@ fn the_second_run_takes_fragments_of_the_first() {
 }
 
 #[test]
+fn what_many_runs_have_made_is_kept_in_the_end() {
+    let dir = Dir::new("kept-many");
+    let program = compile(&dir, 0);
+    run(&dir, &program, &[]);
+    let more = || run_with(&dir, &program, &[], &["words", "2.5"]);
+    // Each of these makes some of its fragments anew: less than a quarter of what is kept.
+    let (all, kept) = more();
+    assert!(kept < all - all / 20, "{kept} of {all} were kept at first");
+    let (all, kept) = more();
+    assert!(kept < all - all / 20, "{kept} of {all} were kept after one");
+    for _ in 0..6 {
+        more();
+    }
+    let (all, kept) = more();
+    assert!(kept > all - all / 20, "{kept} of {all} in the end");
+}
+
+#[test]
 fn a_program_that_was_made_anew_is_what_is_executed() {
     let dir = Dir::new("kept-anew");
     let program = compile(&dir, 0);
     run(&dir, &program, &[]);
-    let before = native(&program);
+    let before = native(&program, &[]);
     // In place, so that it has the inode of the old one.
     let other = Dir::new("kept-other");
     let new = compile(&other, 1000);
     fs::write(&program, fs::read(new).expect("there")).expect("written");
-    assert!(native(&program).stdout != before.stdout);
+    assert!(native(&program, &[]).stdout != before.stdout);
     let (all, kept) = run(&dir, &program, &[]);
     assert!(
         0 < kept && kept < all,
