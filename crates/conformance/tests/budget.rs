@@ -31,6 +31,9 @@ fn main() {
         Trial::test("timers leave nothing behind", || Ok(timers()?)),
         Trial::test("forked processes are seen", || Ok(forks()?)),
         Trial::test("executed programs are seen", || Ok(executes()?)),
+        Trial::test("executed programs that cannot be are told", || {
+            Ok(executes_restricted()?)
+        }),
         Trial::test("no more is paid than was said", || Ok(paid()?)),
         Trial::test("values that pay are ranked", || Ok(ranked()?)),
     ];
@@ -365,6 +368,30 @@ fn executes() -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// An executed program that cannot be taken under control runs as it would alone, which is told once.
+fn executes_restricted() -> Result<(), String> {
+    let program = built("values")?;
+    let filtered = program::built("tests/attach/filtered.c", "filtered", &["-O1"])?;
+    let (program, filtered) = (program.to_string_lossy(), filtered.to_string_lossy());
+    let script = format!("{filtered} {program} 400000000; exit 4");
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let mut command = Command::new(bin());
+    let options = ["record", "--budget", "20", "-e", "edge", "-o"];
+    command
+        .args(options)
+        .arg(scratch.path("data"))
+        .args(["--", "bash", "-c", &script]);
+    let seen = command.output().map_err(|e| e.to_string())?;
+    let native = Command::new("bash").args(["-c", &script]).output();
+    let native = native.map_err(|e| e.to_string())?;
+    let said = String::from_utf8_lossy(&seen.stderr);
+    let told = said.matches("restricted its own system calls").count();
+    match (native.status, &native.stdout) == (seen.status, &seen.stdout) && told == 1 {
+        true => Ok(()),
+        false => Err(format!("told {told} times: {seen:?}")),
+    }
 }
 
 fn paid() -> Result<(), String> {

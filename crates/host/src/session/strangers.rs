@@ -6,14 +6,15 @@
 //!
 //! # Strategy
 //! The tree of processes below the first is looked through now and then. A stranger that has used so much CPU time that the
-//! budget pays for the attaching is taken under control as a running process is, by a [`Keeper`] of its own. Where that fails it is
-//! told, once.
+//! budget pays for the attaching is taken under control as a running process is, by a [`Keeper`] of its own. What can be known to
+//! refuse is found out before it is touched, and told once; what passes, like a debugger or a stop, is waited for in silence.
 //!
 //! # Why nothing else is hit
 //! Only descendants of processes of the run are looked at, and none that shares its memory with another (`vfork`): it is
 //! no program of its own yet. Whatever becomes of us, the keeper lets its process go.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Acquire;
@@ -27,6 +28,7 @@ use crate::family::Family;
 use crate::keeper::Keeper;
 use crate::process::End;
 use crate::relatives::{children, share_memory};
+use crate::running::{self, Refusal};
 use crate::series::cpu_of;
 use crate::shared::Shared;
 
@@ -42,7 +44,7 @@ const USUAL: f64 = 10.0;
 pub(super) struct Strangers {
     looked: Option<Instant>,
     held: Vec<(Pid, Keeper)>,
-    /// Those that cannot be taken under control.
+    /// Those that cannot be taken under control, and are there still.
     refused: Vec<Pid>,
 }
 
@@ -62,6 +64,7 @@ impl Session<'_> {
         }
         self.strangers.looked = Some(Instant::now());
         let there: Vec<Pid> = self.processes.iter().map(|(_, p)| p.identity.pid).collect();
+        self.strangers.refused.retain(|&pid| is_there(pid));
         // Waits for the end of its keeper, which has come.
         self.strangers.held.retain(|(pid, _)| there.contains(pid));
         let budget = match self.options.sampling.map_or(0.0, |wanted| wanted.budget) {
@@ -109,7 +112,7 @@ impl Session<'_> {
                 known.push(child);
                 parents.push(child);
                 let is_ours = |family: &Rc<Family>| family.is_mapped_by(child);
-                let strange = !self.families.iter().any(is_ours) && has_program(child);
+                let strange = !self.families.iter().any(is_ours) && is_there(child);
                 if strange && !share_memory(parent, child) {
                     found.push((child, parent.as_raw() as u32));
                 }
@@ -120,6 +123,14 @@ impl Session<'_> {
     }
 
     fn take(&mut self, pid: Pid, parent: u32) {
+        match running::look(pid.as_raw()) {
+            Ok(_) => {}
+            // It ends, or may be taken later.
+            Err(Refusal::None | Refusal::Zombie | Refusal::Stopped(_) | Refusal::Traced(..)) => {
+                return;
+            }
+            Err(why) => return self.refuse(pid, parent, &why.to_string()),
+        }
         let terms = self.terms;
         let mut made = None;
         let prepare = |file: OwnedFd| {
@@ -136,19 +147,26 @@ impl Session<'_> {
                 self.families.push(family);
                 self.begin(identity, shared);
             }
-            (taken, _) => {
-                self.strangers.refused.push(pid);
-                let why = taken.err().unwrap_or_default();
-                // One that is gone is no matter.
-                if cpu_of(pid).is_some() {
-                    (self.notice)(&format!("{identity} runs natively: {why}"));
-                }
-            }
+            (taken, _) => self.refuse(pid, parent, &taken.err().unwrap_or_default()),
+        }
+    }
+
+    /// One stays native, which is told, unless it is gone.
+    fn refuse(&mut self, pid: Pid, parent: u32, why: &str) {
+        self.strangers.refused.push(pid);
+        if is_there(pid) {
+            (self.notice)(&format!("{} runs natively: {why}", identity(pid, parent)));
         }
     }
 }
 
-/// Whether a process has memory of its own still. Asked after its map: one that is ending has none.
+/// Whether a process has memory of its own still, which we may look at. Asked after its map: one that is ending has none.
 fn has_program(pid: Pid) -> bool {
     fs::read_link(format!("/proc/{pid}/exe")).is_ok()
+}
+
+/// Whether a process has memory of its own still, whether we may look at it or not.
+fn is_there(pid: Pid) -> bool {
+    let program = fs::read_link(format!("/proc/{pid}/exe"));
+    program.map_or_else(|e| e.kind() == ErrorKind::PermissionDenied, |_| true)
 }
