@@ -34,6 +34,7 @@ use nix::sys::signal::kill;
 use nix::unistd::Pid;
 use trommel_queue::{DIRECTORY_BYTES, Directory, MAX_SLOTS, SLOT_BYTES, Slot, slot_start};
 
+use crate::running::proc_file;
 use crate::shared::futex_wake;
 
 /// Slots that are free, as far as there can be more.
@@ -121,7 +122,7 @@ impl Family {
         let Ok(stat) = nix::sys::stat::fstat(&self.file) else {
             return false;
         };
-        let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+        let maps = proc_file(&format!("/proc/{pid}/maps")).unwrap_or_default();
         let inode = stat.st_ino.to_string();
         let mut lines = maps.split(|&c| c == b'\n');
         // Number by number, as `/proc` shows them: addresses, rights, offset, device, inode, name.

@@ -44,6 +44,7 @@
 pub mod attach;
 pub mod audit;
 pub mod bell;
+pub mod births;
 pub mod children;
 pub mod conflicts;
 pub mod custom;

@@ -36,6 +36,7 @@ use nix::unistd::Pid;
 use trommel_compress::random::SplitMix64;
 use trommel_queue::{Control, WINDOW_SIGNAL};
 
+use crate::births::Seen;
 use crate::family::Family;
 use crate::perf::Clock;
 use crate::running::restricts_itself;
@@ -94,6 +95,7 @@ pub struct Pacer {
     pid: Pid,
     events: HashMap<i32, Event>,
     looked: Option<Instant>,
+    births: Seen,
     refused: bool,
     rates: Rates,
     often: Duration,
@@ -110,6 +112,7 @@ impl Pacer {
             pid,
             events: HashMap::new(),
             looked: None,
+            births: Seen::default(),
             refused: false,
             rates: Rates {
                 ticks: 0.0,
@@ -128,18 +131,33 @@ impl Pacer {
         self
     }
 
+    /// How often new threads are looked for, from now on.
+    pub fn set_often(&mut self, often: Duration) {
+        self.often = often;
+    }
+
     /// Signals in a second, from the next look on.
     pub fn set_rates(&mut self, rates: Rates) {
         self.rates = rates;
     }
 
-    /// Looks for new threads, if it is time. Processes without the memory of `family` are left alone; those without control words
-    /// of their own have no timers.
+    /// Whether it is time to look.
+    pub fn is_time(&self) -> bool {
+        !self.refused && self.looked.is_none_or(|at| at.elapsed() >= self.often)
+    }
+
+    /// Looks for new threads, if it is time and there may be any. Processes without the memory of `family` are left alone; those without
+    /// control words of their own have no timers. `births`: [`Births::generation`](crate::births::Births::generation).
     ///
     /// # Errors
     /// The kernel refuses events, or the process its own system calls; told once.
-    pub fn look(&mut self, family: &Family, control: Option<&Control>) -> io::Result<()> {
-        if self.looked.is_some_and(|at| at.elapsed() < self.often) || self.refused {
+    pub fn look(
+        &mut self,
+        family: &Family,
+        control: Option<&Control>,
+        births: u64,
+    ) -> io::Result<()> {
+        if !self.is_time() {
             return Ok(());
         }
         self.looked = Some(Instant::now());
@@ -151,32 +169,30 @@ impl Pacer {
             return Err(io::Error::other(what));
         }
         let tick = control.and_then(|control| self.tell(control));
+        let steady = self.rates.events > 0.0;
+        let mut events = std::mem::take(&mut self.events);
+        for event in events.values_mut() {
+            let period = self.draw(tick.is_some());
+            event.keep_on(steady, self.random.is_some().then_some(period));
+        }
+        self.events = events;
+        if !self.births.is_news(births) {
+            return Ok(());
+        }
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid));
         let names = tasks.into_iter().flatten().flatten();
         let there: Vec<i32> = names
             .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
             .collect();
         self.events.retain(|tid, _| there.contains(tid));
+        let mut new = Vec::new();
         for tid in there {
-            let period = self.draw(tick.is_some());
-            if let Some(event) = self.events.get_mut(&tid) {
-                let steady = self.rates.events > 0.0;
-                event.keep_on(steady, self.random.is_some().then_some(period));
+            if self.events.contains_key(&tid) {
                 continue;
             }
+            let period = self.draw(tick.is_some());
             match Clock::signalling(tid, period, WINDOW_SIGNAL) {
-                Ok(clock) => {
-                    // The runtime may not have come as far, or be gone.
-                    if family.is_mapped_by(Pid::from_raw(tid)) {
-                        let mut event = Event {
-                            clock,
-                            steady: false,
-                            once: None,
-                        };
-                        event.keep_on(self.rates.events > 0.0, None);
-                        self.events.insert(tid, event);
-                    }
-                }
+                Ok(clock) => new.push((tid, clock)),
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
                 Err(error) => {
                     self.refused = true;
@@ -184,6 +200,23 @@ impl Pacer {
                     return Err(error);
                 }
             }
+        }
+        let Some((one, _)) = new.first() else {
+            return Ok(());
+        };
+        // The runtime may not have come as far, or be gone. From here on the kernel removes them when it goes.
+        if !family.is_mapped_by(Pid::from_raw(*one)) {
+            self.births.look_again();
+            return Ok(());
+        }
+        for (tid, clock) in new {
+            let mut event = Event {
+                clock,
+                steady: false,
+                once: None,
+            };
+            event.keep_on(steady, None);
+            self.events.insert(tid, event);
         }
         Ok(())
     }

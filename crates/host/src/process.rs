@@ -22,6 +22,7 @@ use trommel_queue::{LetGo, State};
 use trommel_tuple::KindSet;
 
 use crate::audit::Audit;
+use crate::births::Births;
 use crate::detach;
 use crate::exact::Lost;
 use crate::failure;
@@ -153,15 +154,20 @@ impl Process {
         }
     }
 
-    /// Begins windows, if there are to be any. `host`: our own CPU time so far.
-    pub fn pace(&mut self, host: impl FnOnce() -> Duration, notice: &mut dyn FnMut(&str)) {
+    /// Begins windows, if there are to be any. `host`: our own CPU time so far; `births`: whether there may be new threads.
+    pub fn pace(
+        &mut self,
+        host: impl FnOnce() -> Duration,
+        births: &mut Births,
+        notice: &mut dyn FnMut(&str),
+    ) {
         if self.end != End::No {
             return;
         }
         let Some(windows) = &mut self.windows else {
             return;
         };
-        match windows.look(&self.shared, host) {
+        match windows.look(&self.shared, host, births) {
             Ok(Some(period)) => self.folder.set_period(period.as_nanos() as f64),
             Ok(None) => {}
             Err(error) => notice(&format!("no windows: {error}")),
@@ -172,6 +178,11 @@ impl Process {
     pub fn period_of_windows(&self) -> Option<Duration> {
         let goes_on = self.end == End::No;
         self.windows.as_ref().filter(|_| goes_on)?.period()
+    }
+
+    /// From one look at its windows to the next.
+    pub fn often(&self) -> Option<Duration> {
+        self.windows.as_ref()?.often()
     }
 
     /// Whether it does nothing, as far as is known by looking at its windows.
@@ -217,15 +228,19 @@ impl Process {
         self.shared.is_idle(self.queue.taken) && !self.is_ending()
     }
 
-    /// How long it may be before it is served again, if it does not ask.
+    /// How long it may be before it is served again, if it does not ask. What looks at windows fills little.
     pub fn pause(&self) -> Duration {
         const SHORTEST: Duration = Duration::from_micros(200);
-        (self.clock.elapsed() / 16).clamp(SHORTEST, IDLE)
+        let age = self.clock.elapsed();
+        match self.windows.as_ref().and_then(Windows::often) {
+            None => (age / 16).clamp(SHORTEST, IDLE),
+            Some(often) => (age / 4).clamp(SHORTEST * 4, often),
+        }
     }
 
     /// How long it may be before its samples are looked at.
     pub fn audit_pause(&self) -> Duration {
-        self.audit.as_ref().map_or(IDLE, Audit::pause)
+        self.audit.as_ref().map_or(Duration::MAX, Audit::pause)
     }
 
     /// What it says that it exits with.

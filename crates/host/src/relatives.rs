@@ -22,9 +22,10 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
+use crate::births::{Births, Seen};
 use crate::family::Family;
 use crate::pacer::Pacer;
-use crate::sampling::OFTEN;
+use crate::running::proc_text;
 
 /// A process that is known, its family, and the period of its windows.
 pub type Known = (Pid, Rc<Family>, Duration);
@@ -34,15 +35,25 @@ pub type Known = (Pid, Rc<Family>, Duration);
 pub struct Relatives {
     waiting: HashMap<Pid, (Pacer, Rc<Family>, Duration)>,
     looked: Option<Instant>,
+    seen: Seen,
 }
 
 impl Relatives {
-    /// Looks for children of those that are known, if it is time.
-    pub fn look(&mut self, known: impl FnOnce() -> Vec<Known>) {
-        if self.looked.is_some_and(|at| at.elapsed() < OFTEN) {
+    /// Looks for children of those that are known, if it is time, which comes so `often`, and there may be any new ones.
+    pub fn look(
+        &mut self,
+        often: Duration,
+        births: &mut Births,
+        known: impl FnOnce() -> Vec<Known>,
+    ) {
+        if self.looked.is_some_and(|at| at.elapsed() < often) {
             return;
         }
         self.looked = Some(Instant::now());
+        let births = births.generation();
+        if !self.seen.is_news(births) && self.waiting.is_empty() {
+            return;
+        }
         let mut parents = known();
         let pids: Vec<Pid> = parents.iter().map(|(pid, ..)| *pid).collect();
         self.waiting.retain(|pid, (pacer, family, period)| {
@@ -50,7 +61,7 @@ impl Relatives {
             if there {
                 parents.push((*pid, Rc::clone(family), *period));
                 // Where the kernel refuses, it has refused the parent too, and that was told.
-                let _ = pacer.look(family, None);
+                let _ = pacer.look(family, None, births);
             }
             there
         });
@@ -60,8 +71,8 @@ impl Relatives {
                 if !new || !family.is_mapped_by(child) || share_memory(parent, child) {
                     continue;
                 }
-                let mut pacer = Pacer::new(child, Some(period)).at_random(OFTEN);
-                let _ = pacer.look(&family, None);
+                let mut pacer = Pacer::new(child, Some(period)).at_random(often);
+                let _ = pacer.look(&family, None, births);
                 let family = Rc::clone(&family);
                 self.waiting.insert(child, (pacer, family, period));
             }
@@ -87,7 +98,7 @@ fn is_there(pid: Pid) -> bool {
 pub fn children(pid: Pid) -> Vec<Pid> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task"));
     let tasks = tasks.into_iter().flatten().flatten();
-    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let lists = tasks.filter_map(|task| proc_text(task.path().join("children").to_str()?));
     let words = lists.flat_map(|list| {
         let pids = list.split_ascii_whitespace();
         pids.filter_map(|word| word.parse().ok())

@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -82,8 +82,37 @@ fn number(status: &str, name: &str) -> i32 {
         .unwrap_or(0)
 }
 
+/// A file of `/proc`, in few calls: their sizes are not known, and what asks for it first is kept waiting by each call.
+///
+/// # Errors
+/// What the system says.
+pub fn proc_file(path: &str) -> io::Result<Vec<u8>> {
+    const ROOM: usize = 16 * 1024;
+    let mut file = fs::File::open(path)?;
+    let mut bytes = Vec::new();
+    let mut filled = 0;
+    loop {
+        if bytes.len() - filled < ROOM / 2 {
+            bytes.resize(filled + ROOM.max(filled), 0);
+        }
+        match file.read(&mut bytes[filled..]) {
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+/// As [`proc_file`], if it can be read.
+pub fn proc_text(path: &str) -> Option<String> {
+    Some(String::from_utf8_lossy(&proc_file(path).ok()?).into_owned())
+}
+
 fn status_of(pid: i32) -> Option<String> {
-    fs::read_to_string(format!("/proc/{pid}/status")).ok()
+    proc_text(&format!("/proc/{pid}/status"))
 }
 
 fn is_ancestor(pid: i32) -> bool {
@@ -162,7 +191,7 @@ pub fn look(pid: i32) -> Result<Running, Refusal> {
 /// have in the container that both are in.
 pub fn restricts_itself(pid: Pid) -> bool {
     let restrictions = |who: &str| {
-        let status = fs::read_to_string(format!("/proc/{who}/status")).unwrap_or_default();
+        let status = proc_text(&format!("/proc/{who}/status")).unwrap_or_default();
         ["Seccomp", "Seccomp_filters"].map(|name| number(&status, name))
     };
     let container = |who: &str| {

@@ -5,7 +5,7 @@
 //! changes while the program runs. The user says what may be paid, in percent, and it must be kept.
 //!
 //! # Strategy
-//! Each process has a controller. Every few milliseconds it asks what has been paid: the runtime adds up the CPU time from where
+//! Each process has a controller. A few times a second it asks what has been paid: the runtime adds up the CPU time from where
 //! the handler of a signal begins to where the thread is native again; what the kernel needs around that was measured
 //! at the start ([`crate::toll`]); the host's own CPU time is known. The rest of the program's CPU time is what it
 //! would have taken without us. What may be paid of that, less what has been paid, is *credit*; the rate is
@@ -38,8 +38,16 @@ use crate::pacer::{Rates, tick};
 use crate::series::cpu_of;
 use crate::toll::Toll;
 
-/// From one look to the next.
+/// From one look to the next, at first.
 pub const OFTEN: Duration = Duration::from_millis(40);
+/// Later on, where a look costs much of the budget: so many percent of it are looked at that often, fewer less often.
+const WORTH: f64 = 8.0;
+/// The least often that is looked.
+pub const SELDOM: Duration = Duration::from_millis(320);
+/// The part of a run so far that may go by until the next look.
+const PART: u32 = 8;
+/// The run over which the start is spread.
+const LONG: Duration = Duration::from_secs(5);
 /// Windows in a second of CPU time, if a budget decides.
 const RATES: (f64, f64) = (10.0, 20_000.0);
 /// Instructions of a window, if a budget decides.
@@ -107,6 +115,8 @@ pub struct Controller {
     idle: bool,
     wall: Duration,
     host: Duration,
+    /// What the host had taken when windows could begin.
+    start: Duration,
 }
 
 /// What the program has paid.
@@ -161,6 +171,7 @@ impl Controller {
             idle: false,
             wall: Duration::ZERO,
             host: Duration::ZERO,
+            start: Duration::ZERO,
         };
         new.decide();
         new
@@ -183,7 +194,16 @@ impl Controller {
 
     /// Whether it is time to look at the account.
     pub fn is_time(&self) -> bool {
-        self.looked.is_none_or(|at| at.elapsed() >= OFTEN)
+        self.looked.is_none_or(|at| at.elapsed() >= self.often())
+    }
+
+    /// From one look to the next: seldom within a small budget, which looks are paid from, and more often at first.
+    pub fn often(&self) -> Duration {
+        let most = match self.wanted.budget {
+            0.0 => OFTEN,
+            percent => OFTEN.mul_f64((WORTH / percent).max(1.0)).min(SELDOM),
+        };
+        (self.wall / PART).clamp(OFTEN, most)
     }
 
     /// Looks at the account, given the host's own CPU time since the run began.
@@ -196,7 +216,10 @@ impl Controller {
 
     fn take(&mut self, control: &Control, host: Duration) {
         let cpu = cpu_of(self.pid).unwrap_or(self.cpu).max(self.cpu);
-        let (began, _) = *self.began.get_or_insert((Instant::now(), cpu));
+        let (began, _) = *self.began.get_or_insert_with(|| {
+            self.start = host;
+            (Instant::now(), cpu)
+        });
         self.idle = cpu == self.cpu;
         self.cpu = cpu;
         self.wall = began.elapsed();
@@ -231,9 +254,13 @@ impl Controller {
         let native = self.native(&self.paid);
         let host = match self.wall.is_zero() {
             true => 0.0,
-            false => self.host.as_secs_f64() / self.wall.as_secs_f64(),
+            false => {
+                let since = self.host.saturating_sub(self.start);
+                // What is taken at the start is spread over the run to come.
+                let start = self.start.as_secs_f64() / self.wall.max(LONG).as_secs_f64();
+                start + since.as_secs_f64() / self.wall.as_secs_f64()
+            }
         };
-        // What the host takes at the start is spread over the run to come.
         let share = (budget - host).max(budget / 4.0);
         let credit = share * native - self.paid.all();
         let horizon = (native / 4.0).max(5e8);

@@ -42,6 +42,7 @@ use trommel_tuple::Kind;
 
 use crate::audit::Audit;
 use crate::bell;
+use crate::births::Births;
 use crate::custom::{self, Custom};
 use crate::family::{Family, Newcomer};
 use crate::fold::{Folder, is_exact};
@@ -107,6 +108,8 @@ pub struct Session<'a> {
     toll: Option<Toll>,
     /// By what latencies are told apart, where they are wanted.
     levels: Option<Levels>,
+    /// Whether there may be new threads and processes.
+    births: Births,
     /// Processes that are forked between windows.
     relatives: Relatives,
     /// Programs that are executed between windows.
@@ -253,6 +256,7 @@ impl<'a> Session<'a> {
             ended: None,
             toll,
             levels,
+            births: Births::default(),
             relatives: Relatives::default(),
             strangers: Strangers::default(),
             host_before: host_cpu(),
@@ -370,15 +374,15 @@ impl<'a> Session<'a> {
     /// has ended of a program that is not our child, given its state.
     pub fn serve(&mut self, mut parted: Option<Parted<'_>>) {
         const OFTEN: Duration = Duration::from_millis(10);
-        let nap = match (&parted, &self.epochs) {
-            (None, _) => IDLE,
-            (Some(_), None) => OFTEN,
-            // There may be many such runs.
-            (Some(_), Some(_)) => sampling::OFTEN,
+        let nap = match parted {
+            None => IDLE,
+            Some(_) => OFTEN,
         };
         let nap = match (self.terms.window, self.toll, self.options.tracing.series) {
             (1.., None, _) => pacer::OFTEN,
-            (1.., Some(_), _) => nap.min(sampling::OFTEN),
+            // What is wanted at its end need not be at once: looking costs.
+            (1.., Some(_), _) if parted.is_some() => sampling::OFTEN,
+            (1.., Some(_), _) => sampling::SELDOM,
             (0, _, true) => series::PERIOD,
             (0, _, false) => nap,
         };
@@ -473,12 +477,14 @@ impl<'a> Session<'a> {
         }
         let before = self.host_before;
         let custom = self.custom.as_deref();
+        let mut often = sampling::SELDOM;
         for (_, process) in &mut self.processes {
             let host = || cpu_with(custom).saturating_sub(before);
-            process.pace(host, self.notice);
+            process.pace(host, &mut self.births, self.notice);
+            often = process.often().unwrap_or(often).min(often);
         }
         if self.options.follow && self.toll.is_some() {
-            self.relatives.look(|| {
+            self.relatives.look(often, &mut self.births, || {
                 let processes = self.processes.iter();
                 let known = processes.filter_map(|(_, process)| {
                     let period = process.period_of_windows()?;

@@ -22,8 +22,8 @@ use crate::perf::Clock;
 use crate::series::stamp;
 
 /// The time between two signals of a measurement.
-const PERIOD: Duration = Duration::from_micros(100);
-const SIGNALS: usize = 40;
+const PERIOD: Duration = Duration::from_micros(70);
+const SIGNALS: usize = 20;
 /// It takes a few of them to be sure.
 const FEW: usize = 8;
 /// What is taken where it cannot be measured: the larger side of what was seen on virtual machines.

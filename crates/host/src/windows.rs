@@ -7,8 +7,9 @@ use std::time::Duration;
 use nix::unistd::Pid;
 use trommel_profile::sampled;
 
+use crate::births::Births;
 use crate::pacer::Pacer;
-use crate::sampling::{Controller, OFTEN, Sampling};
+use crate::sampling::{Controller, Sampling};
 use crate::shared::Shared;
 use crate::toll::Toll;
 
@@ -38,14 +39,14 @@ impl Windows {
         let mut pacer = Pacer::new(pid, None);
         pacer.set_rates(controller.rates());
         Self {
-            pacer: Some(pacer.at_random(OFTEN)),
+            pacer: Some(pacer.at_random(controller.often())),
             controller: Some(controller),
             taken: sampled::Windows::default(),
         }
     }
 
-    /// Adapts the pace and finds new threads, when it is time. `host`: our own CPU time so far. The period
-    /// from now on, if it has changed.
+    /// Adapts the pace and finds new threads, when it is time. `host`: our own CPU time so far; `births`: whether there may be any. The
+    /// period from now on, if it has changed.
     ///
     /// # Errors
     /// The kernel refuses; told once.
@@ -53,6 +54,7 @@ impl Windows {
         &mut self,
         shared: &Shared,
         host: impl FnOnce() -> Duration,
+        births: &mut Births,
     ) -> io::Result<Option<Duration>> {
         let Some(pacer) = &mut self.pacer else {
             return Ok(None);
@@ -67,15 +69,23 @@ impl Windows {
         {
             controller.look(control, host());
             pacer.set_rates(controller.rates());
+            pacer.set_often(controller.often());
             period = Some(controller.period());
         }
-        pacer.look(shared.pages().family(), Some(control))?;
+        if pacer.is_time() {
+            pacer.look(shared.pages().family(), Some(control), births.generation())?;
+        }
         Ok(period)
     }
 
     /// The mean time between two of them, where they are paid for.
     pub fn period(&self) -> Option<Duration> {
         self.controller.as_ref().map(Controller::period)
+    }
+
+    /// From one look to the next, where they are paid for.
+    pub fn often(&self) -> Option<Duration> {
+        self.controller.as_ref().map(Controller::often)
     }
 
     /// Whether there were none lately, and there is nothing to be paid for.

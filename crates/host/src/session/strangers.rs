@@ -13,6 +13,7 @@
 //! Only descendants of processes of the run are looked at, and none that shares its memory with another (`vfork`): it is
 //! no program of its own yet. Whatever becomes of us, the keeper lets its process go.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
@@ -24,6 +25,7 @@ use nix::unistd::Pid;
 
 use super::Session;
 use super::execs::identity;
+use crate::births::Seen;
 use crate::family::Family;
 use crate::keeper::Keeper;
 use crate::process::End;
@@ -43,6 +45,11 @@ const USUAL: f64 = 10.0;
 #[derive(Default)]
 pub(super) struct Strangers {
     looked: Option<Instant>,
+    births: Seen,
+    /// There were some at the last look.
+    waiting: bool,
+    /// Windows and signals of processes when they were looked at last, by number: one that has had more since is there still.
+    signs: HashMap<usize, u64>,
     held: Vec<(Pid, Keeper)>,
     /// Those that cannot be taken under control, and are there still.
     refused: Vec<Pid>,
@@ -72,25 +79,39 @@ impl Session<'_> {
             percent => percent,
         };
         let worth = COST.mul_f64(100.0 / budget);
-        for (pid, parent) in self.find() {
+        let births = self.births.generation();
+        let all = self.strangers.births.is_news(births) || self.strangers.waiting;
+        let found = self.find(all);
+        self.strangers.waiting = !found.is_empty();
+        for (pid, parent) in found {
             if cpu_of(pid).is_some_and(|cpu| cpu >= worth) {
                 self.take(pid, parent);
             }
         }
     }
 
-    /// Strangers, with their parents.
-    fn find(&mut self) -> Vec<(Pid, u32)> {
+    /// Strangers, with their parents. `all`: there may be new processes.
+    fn find(&mut self, all: bool) -> Vec<(Pid, u32)> {
         let mut found = Vec::new();
         let mut known = Vec::new();
-        for (_, process) in &mut self.processes {
+        let signs = &mut self.strangers.signs;
+        signs.retain(|number, _| self.processes.iter().any(|(n, _)| n == number));
+        for (number, process) in &mut self.processes {
             let pid = process.identity.pid;
             if process.end != End::No || pid.as_raw() <= 0 {
                 continue;
             }
             known.push(pid);
+            let control = process.shared.control();
             // The runtime may not have come into it yet.
-            let has_begun = process.shared.control().windows_ready.load(Acquire) != 0;
+            let has_begun = control.windows_ready.load(Acquire) != 0;
+            let now = control.windows.ended.load(Acquire);
+            if signs
+                .insert(*number, now)
+                .is_some_and(|before| before != now)
+            {
+                continue;
+            }
             if has_begun && !process.family().is_mapped_by(pid) && has_program(pid) {
                 // It is another program now.
                 process.end = End::Exec;
@@ -102,6 +123,9 @@ impl Session<'_> {
             if has_program(main) && !found.iter().any(|(pid, _)| *pid == main) {
                 found.push((main, 0));
             }
+        }
+        if !all && found.is_empty() {
+            return found;
         }
         let mut parents = known.clone();
         while let Some(parent) = parents.pop() {
