@@ -16,7 +16,7 @@ use trommel_conformance::exec::{Scratch, no_windows, trommel, which, workspace};
 
 /// A program, how it is built, and its arguments; the first is how many seconds it takes.
 type Case = (&'static str, &'static str, &'static [&'static str]);
-const CASES: [Case; 7] = [
+const CASES: [Case; 8] = [
     ("sleepers", "", &["{}", "1.5"]),
     ("threads", "", &["{}", "3", "0"]),
     ("threads", "", &["{}", "40", "0"]),
@@ -24,6 +24,7 @@ const CASES: [Case; 7] = [
     ("threads", "-static", &["{}", "2", "1"]),
     ("signals", "", &["{}"]),
     ("signals", "-static", &["{}"]),
+    ("vectors", "", &["{}"]),
 ];
 
 fn main() {
@@ -36,7 +37,7 @@ fn main() {
             Ok(cycles(name, flags, words, &[])?)
         }));
     }
-    for n in [0, 1, 5] {
+    for n in [0, 1, 5, 7] {
         let (name, flags, words) = CASES[n];
         let label = format!("{name}{flags} {} within a budget", words[1..].join(" "));
         trials.push(Trial::test(label, move || {

@@ -432,11 +432,12 @@ impl Tracees {
         Err(io::Error::other("it has no system call instruction"))
     }
 
-    /// Borrows a stopped thread: what is done through the loan is undone in its registers and mask when
-    /// that is dropped.
+    /// Borrows a stopped thread: what is done through the loan is undone in its registers, those of vectors and of the x87 too, and in
+    /// its mask when that is dropped.
     pub fn borrow(&mut self, tid: Pid) -> io::Result<Loan<'_>> {
         self.find_gadget()?;
         let regs = self.regs(tid)?;
+        let vectors = vectors(tid)?;
         let mask = self.mask(tid)?;
         // The trap must not be blocked: the kernel would change what the app does with it.
         self.set_mask(tid, ALL_BUT_TRAP)?;
@@ -444,6 +445,7 @@ impl Tracees {
             tracees: self,
             tid,
             regs,
+            vectors,
             mask,
         })
     }
@@ -559,11 +561,42 @@ fn has_ended(pid: Pid, tid: Pid) -> bool {
     }
 }
 
+/// The x87, vector and further state of a stopped thread, as `XSAVE` lays it out.
+fn vectors(tid: Pid) -> io::Result<Vec<u8>> {
+    // Of all states that this processor has; leaf 13 is there where there is `XSAVE`, and that in each that runs 64-bit programs with AVX.
+    let most = std::arch::x86_64::__cpuid_count(13, 0).ecx as usize;
+    const LEAST: usize = 4096;
+    let mut state = vec![0; most.max(LEAST)];
+    let n = register_set(libc::PTRACE_GETREGSET, tid, &mut state)?;
+    state.truncate(n);
+    Ok(state)
+}
+
+fn set_vectors(tid: Pid, state: &mut [u8]) -> io::Result<()> {
+    register_set(libc::PTRACE_SETREGSET, tid, state).map(drop)
+}
+
+/// Copies the state from the thread or to it; how many bytes.
+fn register_set(request: libc::c_uint, tid: Pid, state: &mut [u8]) -> io::Result<usize> {
+    const NT_X86_XSTATE: usize = 0x202;
+    let mut whole = libc::iovec {
+        iov_base: state.as_mut_ptr().cast(),
+        iov_len: state.len(),
+    };
+    // SAFETY: the kernel reads or writes no more than the bytes said, which live here.
+    match unsafe { libc::ptrace(request, tid.as_raw(), NT_X86_XSTATE, &raw mut whole) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(whole.iov_len),
+    }
+}
+
 /// A stopped thread that works for us.
 pub struct Loan<'a> {
     tracees: &'a mut Tracees,
     tid: Pid,
     regs: Regs,
+    /// As `XSAVE` lays it out: what works for us uses all of it.
+    vectors: Vec<u8>,
     mask: u64,
 }
 
@@ -612,6 +645,7 @@ impl Drop for Loan<'_> {
     fn drop(&mut self) {
         // It may have been killed.
         let _ = self.tracees.set_regs(self.tid, &self.regs);
+        let _ = set_vectors(self.tid, &mut self.vectors);
         let _ = self.tracees.set_mask(self.tid, self.mask);
     }
 }
