@@ -64,8 +64,15 @@ static inline long trommel_request(enum trommel_number number, uintptr_t a, uint
 #if defined(__x86_64__) && defined(__LP64__) && defined(__linux__)
     long answer = TROMMEL_ABSENT;
     uint64_t request = (uint64_t)TROMMEL_VERSION << 32 | (uint64_t)number;
-    /* nop dword ptr [rax + rax + 0x4c4d5254] */
-    __asm__ volatile(".byte 0x0f, 0x1f, 0x84, 0x00, 0x54, 0x52, 0x4d, 0x4c"
+    /* A note, with which `trommel run` takes the program under control at its first instruction; then
+     * nop dword ptr [rax + rax + 0x4c4d5254] */
+    __asm__ volatile(".pushsection .note.trommel, \"a\", @note\n\t"
+                     ".balign 4\n\t"
+                     ".long 8, 4, 1\n\t"
+                     ".asciz \"Trommel\"\n\t"
+                     ".long 1\n\t"
+                     ".popsection\n\t"
+                     ".byte 0x0f, 0x1f, 0x84, 0x00, 0x54, 0x52, 0x4d, 0x4c"
                      : "+a"(answer)
                      : "D"(request), "S"(a), "d"(b)
                      : "memory");

@@ -162,6 +162,13 @@ unsafe fn request(request: Request, a: u64, b: u64) -> i64 {
         // for what the arguments refer to.
         unsafe {
             core::arch::asm!(
+                // What makes `trommel run` take the program under control with its first instruction.
+                ".pushsection .note.trommel, \"a\", @note",
+                ".balign 4",
+                ".long 8, 4, 1",
+                ".asciz \"Trommel\"",
+                ".long 1",
+                ".popsection",
                 ".byte 0x0f, 0x1f, 0x84, 0x00, 0x54, 0x52, 0x4d, 0x4c",
                 inout("rax") answer,
                 in("rdi") number,

@@ -194,6 +194,7 @@ pub(crate) enum Opt {
 Examples:
   trommel run -- ./app its arguments          nothing is observed
   trommel run --stats stats.json -- ./app     what the engine did (docs/json.md)
+  trommel run --after 0 -- ./app              under control from its first instruction on
   trommel run --prefetch -- ./app             what misses by a regular distance is prefetched (docs/prefetch.md)
 
 The program's input, output, exit status and terminating signal are its own.")]
@@ -243,6 +244,11 @@ pub(crate) struct RunArgs {
     /// Keep control also of a program that would be faster without
     #[arg(long)]
     pub(crate) no_bail_out: bool,
+
+    /// Take a process under control when it has used so many seconds of CPU time; 0: from its first instruction on
+    /// [default: 0.1, and 0 with --stats, --prefetch or --no-bail-out, and for programs that make requests to Trommel]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_after)]
+    pub(crate) after: Option<Duration>,
 
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_names = ["PROGRAM", "ARGS"])]
@@ -694,6 +700,14 @@ fn parse_moment(text: &str) -> Result<u64, String> {
     crate::time::parse_moment(text).ok_or_else(|| {
         "give a length of time ago, such as 30s, 5m, 2h or 7d, or a time in UTC, such as 2026-11-22T18:05".to_owned()
     })
+}
+
+/// Seconds, or none.
+fn parse_after(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(0.0) => Ok(Duration::ZERO),
+        _ => parse_seconds(text),
+    }
 }
 
 fn parse_seconds(text: &str) -> Result<Duration, String> {

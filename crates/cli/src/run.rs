@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use trommel_host::interrupt;
@@ -30,11 +31,16 @@ use crate::stats;
 /// so what is counted so often has cost little, and is likely to be worth a trace.
 const THRESHOLD: u32 = 1000;
 
+/// CPU time that a process uses natively first. What control costs until it is known whether it pays, some tens of milliseconds, is then a
+/// part of the time that the program takes anyway, and one that is over sooner pays nothing.
+const AFTER: Duration = Duration::from_millis(100);
+
 /// Runs the command.
 pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
     let path = std::env::var_os("PATH");
     let program = launch::resolve(&args.program[0], path.as_deref())?;
     let to = args.stats.as_deref().map(open).transpose()?;
+    let watched = to.is_some() || args.prefetch || args.no_bail_out || program.image.aware;
     let options = Options {
         follow: true,
         persist: !args.no_persist,
@@ -50,6 +56,10 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
             stay: args.no_bail_out || args.prefetch,
             cache: args.cache.unwrap_or(0),
             series: to.is_some(),
+            after: args.after.unwrap_or(match watched {
+                true => Duration::ZERO,
+                false => AFTER,
+            }),
         },
         prefetch: args.prefetch,
         ..Options::of(program, args.program, KindSet::NONE)?

@@ -113,8 +113,8 @@ impl Job {
                 .push(("TROMMEL_STRESS".into(), stress.clone().into()));
             // The program may show its environment.
             let native = job.native(limit).map_err(|e| format!("native: {e}"))?;
-            let head = [trommel.as_os_str(), "run".as_ref(), "--".as_ref()];
-            let mut argv: Vec<OsString> = head.iter().map(OsString::from).collect();
+            let mut argv = vec![trommel.into()];
+            argv.extend(["run", "--after", "0", "--"].map(OsString::from));
             argv.extend(self.argv.iter().cloned());
             let seen = job
                 .run(&argv, limit * 10)
@@ -141,7 +141,8 @@ impl Job {
             "-o".into(),
             data,
         ];
-        for way in [&record[..], &["run".into()]] {
+        let run = ["run", "--after", "0"].map(OsString::from);
+        for way in [&record[..], &run[..]] {
             for what in ["anew", "with fragments of the run before"] {
                 let mut argv = vec![trommel.as_os_str().to_owned()];
                 argv.extend_from_slice(way);

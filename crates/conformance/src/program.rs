@@ -124,11 +124,23 @@ pub fn built(source: &str, name: &str, flags: &[&str]) -> Result<PathBuf, String
     fs::canonicalize(out).map_err(|e| e.to_string())
 }
 
-/// Compiles one file with gcc or g++, unless `out` was made from the same text and flags.
+/// The headers in directories that flags name, in a fixed order.
+fn headers(flags: &[String]) -> Vec<Vec<u8>> {
+    let dirs = flags.iter().filter_map(|flag| flag.strip_prefix("-I"));
+    let files = dirs.flat_map(|dir| fs::read_dir(dir).into_iter().flatten().flatten());
+    let mut paths: Vec<PathBuf> = files.map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+        .iter()
+        .filter_map(|path| fs::read(path).ok())
+        .collect()
+}
+
+/// Compiles one file with gcc or g++, unless `out` was made from the same text, headers and flags.
 pub fn compile(source: &Path, flags: &[String], out: &Path) -> Result<(), String> {
     let text = fs::read(source).map_err(|e| format!("{}: {e}", source.display()))?;
     let mut hash = DefaultHasher::new();
-    (text, flags).hash(&mut hash);
+    (text, headers(flags), flags).hash(&mut hash);
     let stamp = format!("{:016x}", hash.finish());
     let beside = |ending: &str| {
         let mut name = out.to_path_buf().into_os_string();

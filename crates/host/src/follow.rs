@@ -142,7 +142,7 @@ pub fn expect(pid: Pid) {
 
 impl Ended {
     /// What a status says, if it is that of an end.
-    fn new(status: i32, usage: &libc::rusage) -> Option<Self> {
+    pub(crate) fn new(status: i32, usage: &libc::rusage) -> Option<Self> {
         let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
         let cpu = time(usage.ru_utime) + time(usage.ru_stime);
         let status = if libc::WIFEXITED(status) {

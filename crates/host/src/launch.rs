@@ -1,10 +1,12 @@
-//! A program started under control.
+//! A program started, under control or natively.
 //!
 //! The child is made as `fork` would make it, with the same descriptors, environment, signal
 //! dispositions and mask, and executes the program; it only asks to be traced, so that it stops behind
 //! its `exec`. Up to there it shares our memory, on a stack of its own: to copy our page tables, and
 //! every page that either of us then writes, would take longer than the `exec` itself. It makes
 //! no thread of us: it is a process, which the kernel waits for, signals and traces by itself.
+//!
+//! A native one does not ask, and tells in that memory what kept it from its `exec`.
 // What a child may do before `exec` cannot be expressed safely.
 #![allow(unsafe_code)]
 
@@ -14,6 +16,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
+use std::sync::atomic::AtomicI32;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -120,6 +124,8 @@ struct Child<'a> {
     /// Pointers to the arguments, and a null one.
     args: &'a [*const libc::c_char],
     host: Pid,
+    /// Of a native program: why it was not executed, as an error number.
+    native: Option<&'a AtomicI32>,
 }
 
 impl Child<'_> {
@@ -130,17 +136,22 @@ impl Child<'_> {
             // SAFETY: ends the child at once, with none of what its parent would do at its end.
             unsafe { libc::_exit(status) }
         };
-        if ptrace::traceme().is_err() {
-            failed(NOT_TRACED)
-        }
-        // Killed meanwhile: another process would be the tracer, and never let it go.
-        if nix::unistd::getppid() != self.host {
-            failed(0)
+        if self.native.is_none() {
+            if ptrace::traceme().is_err() {
+                failed(NOT_TRACED)
+            }
+            // Killed meanwhile: another process would be the tracer, and never let it go.
+            if nix::unistd::getppid() != self.host {
+                failed(0)
+            }
         }
         self.command.guard.restore();
         self.command.inherited.restore();
         // SAFETY: strings that end with a NUL byte, and a list of such that ends with a null pointer.
         unsafe { libc::execv(self.file.as_ptr(), self.args.as_ptr()) };
+        if let Some(why) = self.native {
+            why.store(Errno::last_raw(), SeqCst);
+        }
         failed(Errno::last_raw())
     }
 
@@ -150,13 +161,14 @@ impl Child<'_> {
         child.run()
     }
 
-    /// Starts the child.
+    /// Starts the child. A native one has executed the program, or ended, when this returns.
     ///
     /// # Safety
     /// Until the child has executed the program or ended, nothing that it works with may change or
     /// go, the stack included.
     unsafe fn spawn(&self, stack: &memmap2::MmapRaw) -> nix::Result<Pid> {
-        let flags = libc::CLONE_VM | libc::SIGCHLD;
+        let waits = self.native.map_or(0, |_| libc::CLONE_VFORK);
+        let flags = libc::CLONE_VM | libc::SIGCHLD | waits;
         // SAFETY: the stack is as long as said, and page-aligned as it should be; the rest is the
         // caller's.
         let pid = unsafe {
@@ -183,22 +195,11 @@ pub fn launch(
     kept: Option<BorrowedFd<'_>>,
     meanwhile: impl FnOnce(),
 ) -> Result<Pid, LaunchFailure> {
-    let nul = |e: std::ffi::NulError| {
-        system("an argument")(io::Error::new(io::ErrorKind::InvalidInput, e))
-    };
-    let file = CString::new(command.file.as_os_str().as_bytes()).map_err(nul)?;
-    let args: Vec<CString> = command
-        .args
-        .iter()
-        .map(|a| CString::new(a.as_bytes()))
-        .collect::<Result<_, _>>()
-        .map_err(nul)?;
-    let pointers = args.iter().map(|a| a.as_ptr());
-    let pointers: Vec<_> = pointers.chain([ptr::null()]).collect();
+    let (file, args) = strings(command)?;
+    let pointers = pointers(&args);
     // The runtime reads there what is code; told now, and not by a program that runs unobserved.
     std::fs::File::open("/proc/self/maps").map_err(system("reading /proc/self/maps"))?;
-    let stack = memmap2::MmapOptions::new().len(CHILD_STACK).map_anon();
-    let stack = memmap2::MmapRaw::from(stack.map_err(system("memory"))?);
+    let stack = stack()?;
     let inherited = inheritable(shared).map_err(system("a descriptor for the target"))?;
     let kept = kept.and_then(|file| inheritable(file).ok());
     // Without it the image is written.
@@ -208,6 +209,7 @@ pub fn launch(
         file: &file,
         args: &pointers,
         host: nix::unistd::getpid(),
+        native: None,
     };
     // SAFETY: all of it lives and stays as it is to the end of this function, and before that the
     // child stops behind its `exec`, or has ended.
@@ -228,6 +230,52 @@ pub fn launch(
         let _ = waitpid(pid, None);
     }
     started.map(|()| pid)
+}
+
+/// Starts a program natively.
+pub fn start(command: &Command<'_>) -> Result<Pid, LaunchFailure> {
+    let (file, args) = strings(command)?;
+    let why = AtomicI32::new(0);
+    let child = Child {
+        command,
+        file: &file,
+        args: &pointers(&args),
+        host: nix::unistd::getpid(),
+        native: Some(&why),
+    };
+    let stack = stack()?;
+    // SAFETY: all of it lives to the end of this function, and this thread waits until the child is done with it.
+    let pid = unsafe { child.spawn(&stack) }.map_err(|e| system("a new process")(e.into()))?;
+    match why.load(SeqCst) {
+        0 => Ok(pid),
+        error => {
+            let _ = waitpid(pid, None);
+            Err(LaunchFailure::Exec(Errno::from_raw(error)))
+        }
+    }
+}
+
+/// The name of the file, and the arguments, as the kernel wants them.
+fn strings(command: &Command<'_>) -> Result<(CString, Vec<CString>), LaunchFailure> {
+    let nul = |e: std::ffi::NulError| {
+        system("an argument")(io::Error::new(io::ErrorKind::InvalidInput, e))
+    };
+    let file = CString::new(command.file.as_os_str().as_bytes()).map_err(nul)?;
+    let args = command.args.iter().map(|a| CString::new(a.as_bytes()));
+    let args = args.collect::<Result<_, _>>().map_err(nul)?;
+    Ok((file, args))
+}
+
+/// Pointers to them, and a null one. They are valid as long as `args` is.
+fn pointers(args: &[CString]) -> Vec<*const libc::c_char> {
+    let pointers = args.iter().map(|a| a.as_ptr());
+    pointers.chain([ptr::null()]).collect()
+}
+
+/// A child's.
+fn stack() -> Result<memmap2::MmapRaw, LaunchFailure> {
+    let stack = memmap2::MmapOptions::new().len(CHILD_STACK).map_anon();
+    Ok(memmap2::MmapRaw::from(stack.map_err(system("memory"))?))
 }
 
 /// A copy of a descriptor that a child inherits. The runtime closes it before the app starts.

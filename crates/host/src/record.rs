@@ -5,7 +5,7 @@
 
 mod attached;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -23,7 +23,7 @@ use crate::bell;
 use crate::custom;
 use crate::family::Family;
 use crate::interrupt::Guard;
-use crate::launch::{Command, Ended, Inherited, LaunchFailure, launch};
+use crate::launch::{Command, Ended, Inherited, LaunchFailure, launch, start};
 use crate::only::Only;
 use crate::persist::{Keeping, Store};
 use crate::prefetch;
@@ -225,18 +225,15 @@ pub fn record(
     others: &mut dyn FnMut(Profile, Engine),
 ) -> Result<Recording, RecordError> {
     let toll = toll(options)?;
+    if options.tracing.late().is_some() {
+        return record_late(options, guard, notice, others);
+    }
     let family = Family::new().map_err(RecordError::Shared)?;
     let mut session = Session::new(options, toll, notice, others)?;
     let shared = Shared::first(&family, session.terms()).map_err(RecordError::Shared)?;
     let stream = stream_for(options)?;
     let clock = Instant::now();
-    let args: Vec<&OsStr> = options.arguments.iter().map(OsString::as_os_str).collect();
-    let command = Command {
-        file: &options.program.path,
-        args,
-        inherited: options.inherited,
-        guard,
-    };
+    let command = command(options, guard);
     let keeping = session.kept(&options.program.elf);
     if keeping.is_some() {
         shared.control().persist.store(1, Relaxed);
@@ -255,6 +252,38 @@ pub fn record(
         session.will_keep(&shared, keeping);
     }
     session.first(identity, shared, stream);
+    session.serve(None);
+    guard.ended();
+    drop(watch);
+    session.conclude(clock)
+}
+
+fn command<'a>(options: &'a RecordOptions, guard: &'a Guard) -> Command<'a> {
+    Command {
+        file: &options.program.path,
+        args: options.arguments.iter().map(OsString::as_os_str).collect(),
+        inherited: options.inherited,
+        guard,
+    }
+}
+
+/// As [`record`], of programs that run natively at first.
+fn record_late(
+    options: &RecordOptions,
+    guard: &Guard,
+    notice: &mut dyn FnMut(&str),
+    others: &mut dyn FnMut(Profile, Engine),
+) -> Result<Recording, RecordError> {
+    let mut session = Session::new(options, None, notice, others)?;
+    let clock = Instant::now();
+    let watch = bell::watch();
+    let started = start(&command(options, guard));
+    let pid = started.map_err(|failure| RecordError::Launch {
+        program: options.program.path.clone(),
+        failure,
+    })?;
+    guard.program(pid);
+    session.first_natively(pid);
     session.serve(None);
     guard.ended();
     drop(watch);

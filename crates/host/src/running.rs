@@ -187,6 +187,19 @@ pub fn look(pid: i32) -> Result<Running, Refusal> {
     })
 }
 
+/// Whether a process like this one may trace its descendants only (Yama's first scope), and has no privilege to trace others.
+pub fn only_descendants() -> bool {
+    const SYS_PTRACE: u32 = 19;
+    let scope = proc_text("/proc/sys/kernel/yama/ptrace_scope");
+    let is_free = |text: String| text.trim() == "0";
+    if scope.is_none_or(is_free) {
+        return false;
+    }
+    let status = proc_text("/proc/self/status").unwrap_or_default();
+    let effective = field(&status, "CapEff").and_then(|text| u64::from_str_radix(text, 16).ok());
+    effective.unwrap_or(0) >> SYS_PTRACE & 1 == 0
+}
+
 /// Whether system calls may be refused to a process that are not refused to us: it has seccomp filters, and not only those that all
 /// have in the container that both are in.
 pub fn restricts_itself(pid: Pid) -> bool {

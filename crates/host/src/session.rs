@@ -67,6 +67,7 @@ use crate::service::{Instance, Write};
 use crate::shared::{Counts, Shared, Terms};
 use crate::stream::{Pending, StreamFile};
 use crate::toll::Toll;
+use crate::tracee::reaped;
 use crate::windows::Windows;
 pub use epochs::Epochs;
 use execs::{Arrival, Traced};
@@ -92,6 +93,8 @@ pub struct Session<'a> {
     processes: Vec<(usize, Process)>,
     /// Processes started so far.
     started: usize,
+    /// The first program runs natively, and has number 0 when it is taken under control.
+    awaited: bool,
     /// Those that have ended and are still making others.
     ancestors: Vec<Ancestor>,
     /// The first, when it is not there any more.
@@ -246,6 +249,7 @@ impl<'a> Session<'a> {
             families: Vec::new(),
             processes: Vec::new(),
             started: 0,
+            awaited: false,
             ancestors: Vec::new(),
             done: None,
             streams: HashMap::new(),
@@ -287,6 +291,14 @@ impl<'a> Session<'a> {
         self.observe(identity, shared, stream, program);
     }
 
+    /// The first program has started, natively.
+    pub fn first_natively(&mut self, pid: Pid) {
+        self.main = Some(pid);
+        self.strangers = Strangers::expected(self.options.tracing.after);
+        self.awaited = true;
+        self.started = 1;
+    }
+
     /// What was kept of a program's fragments, if they are kept.
     pub fn kept(&self, program: &Path) -> Option<Keeping> {
         self.options.persist.as_ref()?.of(&self.terms, program)
@@ -325,7 +337,17 @@ impl<'a> Session<'a> {
         let spec = &self.options.compressor;
         let counts = self.terms.counts;
         let mut folder = Folder::new(spec, counts, stream, selection, images, budget);
-        let first = self.started == 0;
+        let number = match self.awaited && self.main == Some(identity.pid) {
+            true => {
+                self.awaited = false;
+                0
+            }
+            false => {
+                self.started += 1;
+                self.started - 1
+            }
+        };
+        let first = number == 0;
         let tracing = &self.options.tracing;
         let series = tracing.series.then(Series::begin);
         let audit = tracing
@@ -354,8 +376,7 @@ impl<'a> Session<'a> {
             }
         }
         let process = Process::new(identity, shared, folder, first, series, audit, windows);
-        self.processes.push((self.started, process));
-        self.started += 1;
+        self.processes.push((number, process));
     }
 
     /// The windows of a process.
@@ -378,6 +399,7 @@ impl<'a> Session<'a> {
             None => IDLE,
             Some(_) => OFTEN,
         };
+        let late = self.options.tracing.late().is_some();
         let nap = match (self.terms.window, self.toll, self.options.tracing.series) {
             (1.., None, _) => pacer::OFTEN,
             // What is wanted at its end need not be at once: looking costs.
@@ -415,6 +437,9 @@ impl<'a> Session<'a> {
                 self.processes.iter_mut().for_each(|(_, p)| p.look());
             }
             self.pace();
+            if late && self.ended.is_none() {
+                self.strangers();
+            }
             self.epoch();
             self.newcomers();
             for (_, process) in &mut self.processes {
@@ -459,6 +484,10 @@ impl<'a> Session<'a> {
             let pause = match self.epochs.is_some() && self.ended.is_none() && sleeps {
                 true => ASLEEP,
                 false => pause.min(nap),
+            };
+            let pause = match late {
+                true if self.ended.is_none() => pause.min(self.strangers.pause()),
+                _ => pause,
             };
             bell::sleep(families, pause, || {
                 let news = |family: &Rc<Family>| {
@@ -529,6 +558,10 @@ impl<'a> Session<'a> {
 
     /// What children of ours have come to.
     fn changes(&mut self) {
+        // Ended while it was taken under control.
+        while let Some((pid, ended)) = reaped() {
+            self.changed(Change::Ended(pid, ended));
+        }
         loop {
             let arrivals = &self.arrivals;
             let is_marked = |pid, signal| {
@@ -541,31 +574,35 @@ impl<'a> Session<'a> {
             let Some(change) = follow::change(is_marked) else {
                 return self.late();
             };
-            match change {
-                Change::Ended(pid, ended) => {
-                    if let Some(custom) = &self.custom {
-                        custom.child_ended(pid, ended.status);
-                    }
-                    self.arrivals.retain(|arrival| arrival.landing.pid() != pid);
-                    if Some(pid) == self.main {
-                        self.ended = Some((ended, Instant::now()));
-                    }
-                    if let Some(at) = self.traced.iter().position(|t| t.tid == pid) {
-                        // Killed in the middle: whoever waits for its request may go on.
-                        let traced = self.traced.swap_remove(at);
-                        if let Some((_, process)) = self.process(traced.number) {
-                            process.shared.answer(Request::IDLE);
-                        }
-                    }
-                    for (_, process) in &mut self.processes {
-                        if process.identity.pid == pid && process.end == End::No {
-                            process.end = End::Ended(ended.status);
-                        }
+            self.changed(change);
+        }
+    }
+
+    fn changed(&mut self, change: Change) {
+        match change {
+            Change::Ended(pid, ended) => {
+                if let Some(custom) = &self.custom {
+                    custom.child_ended(pid, ended.status);
+                }
+                self.arrivals.retain(|arrival| arrival.landing.pid() != pid);
+                if Some(pid) == self.main {
+                    self.ended = Some((ended, Instant::now()));
+                }
+                if let Some(at) = self.traced.iter().position(|t| t.tid == pid) {
+                    // Killed in the middle: whoever waits for its request may go on.
+                    let traced = self.traced.swap_remove(at);
+                    if let Some((_, process)) = self.process(traced.number) {
+                        process.shared.answer(Request::IDLE);
                     }
                 }
-                Change::Exec(pid) => self.exec(pid),
-                Change::Marked(pid) => self.arrived(pid),
+                for (_, process) in &mut self.processes {
+                    if process.identity.pid == pid && process.end == End::No {
+                        process.end = End::Ended(ended.status);
+                    }
+                }
             }
+            Change::Exec(pid) => self.exec(pid),
+            Change::Marked(pid) => self.arrived(pid),
         }
     }
 
@@ -700,11 +737,24 @@ impl<'a> Session<'a> {
     pub fn conclude(mut self, clock: Instant) -> Result<Recording, RecordError> {
         let (ended, at) = self.ended.unwrap_or((Ended::default(), Instant::now()));
         let wall = at.duration_since(clock);
-        let Some(done) = self.done.take() else {
-            return Err(RecordError::NotStarted {
-                program: self.options.program.path.clone(),
-            });
+        let done = match self.done.take() {
+            Some(done) => done,
+            // It was never taken under control.
+            None if self.awaited => Done {
+                profile: Profile {
+                    command: Identity::first(Pid::from_raw(0), &self.options.arguments).command,
+                    ..Profile::default()
+                },
+                engine: Engine::default(),
+                stream_whole: true,
+            },
+            None => {
+                return Err(RecordError::NotStarted {
+                    program: self.options.program.path.clone(),
+                });
+            }
         };
+        let native = self.awaited;
         if let Some(messages) = &self.messages
             && let Err(error) = messages.borrow_mut().finish()
         {
@@ -725,7 +775,7 @@ impl<'a> Session<'a> {
         }
         let limited = self.limited && ended.status == Some(-libc::SIGKILL);
         let nothing = first.kinds.values().all(|kind| kind.seen == 0);
-        if engine.fragments == 0 && nothing && first.run.let_go.is_empty() {
+        if engine.fragments == 0 && nothing && first.run.let_go.is_empty() && !native {
             if ended.status == Some(NOT_STARTED) {
                 return Err(RecordError::NotStarted {
                     program: self.options.program.path.clone(),

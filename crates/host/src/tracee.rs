@@ -21,14 +21,18 @@
 // Raw ptrace requests, and structures that the kernel fills in.
 #![allow(unsafe_code)]
 
+use std::cell::RefCell;
 use std::fs;
 use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::zeroed;
 use std::time::{Duration, Instant};
 
 use libc::user_regs_struct as Regs;
 use nix::sys::ptrace;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
 use nix::unistd::Pid;
+
+use crate::launch::Ended;
 
 /// Bytes of the `syscall` instruction.
 pub const SYSCALL_BYTES: u64 = 2;
@@ -69,12 +73,25 @@ enum Event {
     Stopped,
 }
 
+thread_local! {
+    /// Those that ended while they were traced. They may be children of ours, and the kernel tells once.
+    static REAPED: RefCell<Vec<(Pid, Ended)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A thread or process that ended while it was traced, told once.
+pub fn reaped() -> Option<(Pid, Ended)> {
+    REAPED.with_borrow_mut(Vec::pop)
+}
+
 fn wait(tid: Pid, flags: i32) -> Event {
     const CALL: i32 = libc::SIGTRAP | 0x80;
     const EVENT_STOP: i32 = 128;
     let mut status = 0;
-    // SAFETY: a valid place to write to.
-    let got = unsafe { libc::waitpid(tid.as_raw(), &raw mut status, libc::__WALL | flags) };
+    // SAFETY: all-zero is a valid rusage.
+    let mut usage: libc::rusage = unsafe { zeroed() };
+    let how = libc::__WALL | flags;
+    // SAFETY: two valid places to write to.
+    let got = unsafe { libc::wait4(tid.as_raw(), &raw mut status, how, &raw mut usage) };
     if got == 0 {
         return Event::Nothing;
     }
@@ -85,6 +102,9 @@ fn wait(tid: Pid, flags: i32) -> Event {
         };
     }
     if !libc::WIFSTOPPED(status) {
+        if let Some(ended) = Ended::new(status, &usage) {
+            REAPED.with_borrow_mut(|reaped| reaped.push((tid, ended)));
+        }
         return Event::Gone;
     }
     match (libc::WSTOPSIG(status), status >> 16) {
@@ -541,7 +561,7 @@ fn is_at_fault(tid: Pid) -> bool {
         count: MOST as i32,
     };
     // SAFETY: all-zero is a valid siginfo.
-    let mut waiting: [libc::siginfo_t; MOST] = unsafe { std::mem::zeroed() };
+    let mut waiting: [libc::siginfo_t; MOST] = unsafe { zeroed() };
     let at = &raw const which;
     // SAFETY: the kernel writes as many structures as asked for, at most.
     let n = unsafe { libc::ptrace(PEEKSIGINFO, tid.as_raw(), at, waiting.as_mut_ptr()) };

@@ -1,6 +1,7 @@
 //! How a program is optimised while it runs: what `trommel run` may ask for.
 
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use trommel_queue::{Control, Optimise};
 
@@ -21,6 +22,8 @@ pub struct Tracing {
     pub cache: u64,
     /// What the engine does is looked at every few milliseconds.
     pub series: bool,
+    /// CPU time that a process uses natively before it is taken under control; zero: control begins with its first instruction.
+    pub after: Duration,
 }
 
 impl Tracing {
@@ -33,7 +36,13 @@ impl Tracing {
         stay: true,
         cache: 0,
         series: false,
+        after: Duration::ZERO,
     };
+
+    /// What runs natively at first.
+    pub(crate) fn late(&self) -> Option<Duration> {
+        Some(self.after).filter(|after| !after.is_zero())
+    }
 
     /// Whether program counters are sampled: to tell, or to let the program go.
     pub(crate) const fn audits(&self) -> bool {

@@ -109,6 +109,8 @@ pub struct Image {
     pub segments: Vec<Segment>,
     /// GNU build id; empty where there is none.
     pub build_id: Vec<u8>,
+    /// It has requests to Trommel in its code, and says so in a note (`include/trommel.h`).
+    pub aware: bool,
 }
 
 /// A `PT_LOAD` program header.
@@ -430,10 +432,12 @@ impl Source<'_> {
                 image.interpreter = Some(path_of(&name[..end]));
             }
             // Notes are a courtesy: damaged ones only cost the build id.
-            PT_NOTE if size <= MAX_NOTES && image.build_id.is_empty() => {
-                if let Ok(notes) = self.bytes(offset, size, "notes") {
+            PT_NOTE if size <= MAX_NOTES => {
+                let notes = self.bytes(offset, size, "notes").unwrap_or_default();
+                if image.build_id.is_empty() {
                     image.build_id = build_id_in_notes(&notes).unwrap_or_default().to_vec();
                 }
+                image.aware |= note(&notes, b"Trommel\0", 1).is_some();
             }
             _ => {}
         }
@@ -442,14 +446,19 @@ impl Source<'_> {
 }
 
 /// The GNU build id among `notes` (4-byte aligned, as GNU tools write them).
-pub fn build_id_in_notes(mut notes: &[u8]) -> Option<&[u8]> {
+pub fn build_id_in_notes(notes: &[u8]) -> Option<&[u8]> {
+    note(notes, b"GNU\0", 3)
+}
+
+/// What the first note of a name and a kind says.
+fn note<'a>(mut notes: &'a [u8], of: &[u8], wanted: u32) -> Option<&'a [u8]> {
     while notes.len() >= 12 {
         let (name, desc) = (u32_at(notes, 0) as usize, u32_at(notes, 4) as usize);
         let kind = u32_at(notes, 8);
         let desc_at = 12_usize.checked_add(name.checked_next_multiple_of(4)?)?;
         let end = desc_at.checked_add(desc)?;
         let body = notes.get(desc_at..end)?;
-        if kind == 3 && notes.get(12..16) == Some(b"GNU\0") && name == 4 {
+        if kind == wanted && notes.get(12..12 + name) == Some(of) {
             return Some(body);
         }
         notes = notes.get(end.checked_next_multiple_of(4)?..)?;

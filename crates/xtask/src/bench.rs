@@ -15,11 +15,12 @@ use trommel_conformance::exec::Scratch;
 use crate::corpus::{names, script};
 
 /// How a workload is run: event kinds for `record` and its options, or `run` and its options.
-const CONFIGURATIONS: [&str; 16] = [
+const CONFIGURATIONS: [&str; 17] = [
     "native",
     "run",
-    "run --no-traces",
-    "run --no-opt",
+    "run --after 0",
+    "run --after 0 --no-traces",
+    "run --after 0 --no-opt",
     "run --no-bail-out",
     "run --no-bail-out --no-opt",
     "none",

@@ -52,8 +52,10 @@ const WAYS: [&[&str]; 3] = [
 ];
 
 /// Stress options for `run`, and its arguments.
-const TRACED: [(&str, &[&str]); 3] = [
-    ("", &[]),
+const TRACED: [(&str, &[&str]); 4] = [
+    ("", &["--after", "0"]),
+    // Everything that is not over at once is taken while it runs.
+    ("", &["--after", "0.01"]),
     ("", &["--no-bail-out"]),
     ("trace,evict=997", &["--no-bail-out"]),
 ];

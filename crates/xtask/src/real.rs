@@ -21,8 +21,10 @@ const WAYS: [&str; 4] = ["-e none --no-persist", "-e none", "-e none", "-e edge,
 
 /// Stress options for `run`, and its arguments: as users have it, traces kept where they do not pay, and traces of
 /// whatever is executed twice, dropped again and again.
-const TRACED: [(&str, &str); 3] = [
-    ("", ""),
+const TRACED: [(&str, &str); 4] = [
+    ("", "--after 0"),
+    // Everything that is not over at once is taken while it runs.
+    ("", "--after 0.01"),
     ("", "--no-bail-out"),
     ("trace,evict=997", "--no-bail-out"),
 ];

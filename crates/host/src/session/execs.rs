@@ -63,6 +63,10 @@ impl Session<'_> {
     }
 
     fn asked(&mut self, number: usize, asked: &Asked) -> u32 {
+        if self.options.tracing.late().is_some() {
+            // As the first program did.
+            return Request::NATIVE;
+        }
         let Some((_, process)) = self.process(number) else {
             return Request::NATIVE;
         };

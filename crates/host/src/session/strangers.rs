@@ -1,13 +1,18 @@
-//! Processes of a run with windows that have nothing of ours in them: programs that were executed by native threads.
+//! Processes of a run that have nothing of ours in them: programs that were executed by native threads.
 //!
 //! # Problem
 //! Between windows a program executes others, in its own place or in that of a child, and nobody asks us. They
-//! are parts of the run, and most of its time may be theirs.
+//! are parts of the run, and most of its time may be theirs. Where programs are to be made faster, most are over before control would
+//! have paid for its own start.
 //!
 //! # Strategy
 //! The tree of processes below the first is looked through now and then. A stranger that has used so much CPU time that the
 //! budget pays for the attaching is taken under control as a running process is, by a [`Keeper`] of its own. What can be known to
 //! refuse is found out before it is touched, and told once; what passes, like a debugger or a stop, is waited for in silence.
+//!
+//! Programs that are to be optimised run natively up to a CPU time that is a multiple of what control costs at first
+//! ([`Tracing::after`](crate::tracing::Tracing::after)). Where only descendants may be traced (Yama), they are taken without a keeper: a process that is killed in the few
+//! milliseconds of the taking may then take its program with it.
 //!
 //! # Why nothing else is hit
 //! Only descendants of processes of the run are looked at, and none that shares its memory with another (`vfork`): it is
@@ -25,12 +30,13 @@ use nix::unistd::Pid;
 
 use super::Session;
 use super::execs::identity;
+use crate::attach::attach;
 use crate::births::Seen;
 use crate::family::Family;
 use crate::keeper::Keeper;
 use crate::process::End;
 use crate::relatives::{children, share_memory};
-use crate::running::{self, Refusal};
+use crate::running::{self, Refusal, only_descendants};
 use crate::series::cpu_of;
 use crate::shared::Shared;
 
@@ -41,10 +47,16 @@ const COST: Duration = Duration::from_millis(3);
 /// Percent of a stranger's CPU time that attaching may take where no budget says how much.
 const USUAL: f64 = 10.0;
 
+/// The same where programs are to be optimised, at most, and at least if one will be taken then.
+const LATER: Duration = Duration::from_millis(100);
+const SOONEST: Duration = Duration::from_millis(5);
+
 /// Strangers that were met.
 #[derive(Default)]
 pub(super) struct Strangers {
     looked: Option<Instant>,
+    /// From then to the next look.
+    next: Duration,
     births: Seen,
     /// There were some at the last look.
     waiting: bool,
@@ -56,6 +68,21 @@ pub(super) struct Strangers {
 }
 
 impl Strangers {
+    /// None before programs have run natively for `after`.
+    pub(super) fn expected(after: Duration) -> Self {
+        Self {
+            looked: Some(Instant::now()),
+            next: after.min(LATER),
+            ..Self::default()
+        }
+    }
+
+    /// The time to the next look.
+    pub(super) fn pause(&self) -> Duration {
+        let since = self.looked.map_or(Duration::MAX, |at| at.elapsed());
+        self.next.saturating_sub(since)
+    }
+
     /// Lets all go that are there still.
     pub(super) fn release(&mut self) {
         self.held.clear();
@@ -65,7 +92,8 @@ impl Strangers {
 impl Session<'_> {
     /// Takes strangers under control, if it is time to look for them.
     pub(super) fn strangers(&mut self) {
-        let is_time = |at: Instant| at.elapsed() >= OFTEN;
+        let late = self.options.tracing.late();
+        let is_time = |at: Instant| at.elapsed() >= self.strangers.next;
         if !self.strangers.looked.is_none_or(is_time) {
             return;
         }
@@ -78,22 +106,26 @@ impl Session<'_> {
             0.0 => USUAL,
             percent => percent,
         };
-        let worth = COST.mul_f64(100.0 / budget);
+        let worth = late.unwrap_or(COST.mul_f64(100.0 / budget));
         let births = self.births.generation();
         let all = self.strangers.births.is_news(births) || self.strangers.waiting;
         let found = self.find(all);
+        let mut next = late.map_or(OFTEN, |_| LATER);
         self.strangers.waiting = !found.is_empty();
         for (pid, parent) in found {
-            if cpu_of(pid).is_some_and(|cpu| cpu >= worth) {
-                self.take(pid, parent);
+            match cpu_of(pid).and_then(|cpu| worth.checked_sub(cpu)) {
+                Some(Duration::ZERO) | None => self.take(pid, parent),
+                Some(left) => next = next.min(left),
             }
         }
+        self.strangers.next = next.max(SOONEST);
     }
 
     /// Strangers, with their parents. `all`: there may be new processes.
     fn find(&mut self, all: bool) -> Vec<(Pid, u32)> {
         let mut found = Vec::new();
         let mut known = Vec::new();
+        let late = self.options.tracing.late().is_some();
         let signs = &mut self.strangers.signs;
         signs.retain(|number, _| self.processes.iter().any(|(n, _)| n == number));
         for (number, process) in &mut self.processes {
@@ -104,7 +136,7 @@ impl Session<'_> {
             known.push(pid);
             let control = process.shared.control();
             // The runtime may not have come into it yet.
-            let has_begun = control.windows_ready.load(Acquire) != 0;
+            let has_begun = late || control.windows_ready.load(Acquire) != 0;
             let now = control.windows.ended.load(Acquire);
             if signs
                 .insert(*number, now)
@@ -157,7 +189,7 @@ impl Session<'_> {
         }
         let terms = self.terms;
         let mut made = None;
-        let prepare = |file: OwnedFd| {
+        let mut prepare = |file: OwnedFd| {
             let family = Family::of(file)?;
             let shared = Shared::first(&family, terms)?;
             shared.warm();
@@ -165,9 +197,18 @@ impl Session<'_> {
             Ok(())
         };
         let identity = identity(pid, parent);
-        match (Keeper::start(pid, prepare), made) {
+        let alone = self.options.tracing.late().is_some() && only_descendants();
+        let taken = match alone {
+            false => Keeper::start(pid, prepare).map(Some),
+            true => attach(pid, &mut prepare)
+                .map(|_| None)
+                .map_err(|failure| failure.to_string()),
+        };
+        match (taken, made) {
             (Ok(keeper), Some((family, shared))) => {
-                self.strangers.held.push((pid, keeper));
+                self.strangers
+                    .held
+                    .extend(keeper.map(|keeper| (pid, keeper)));
                 self.families.push(family);
                 self.begin(identity, shared);
             }
