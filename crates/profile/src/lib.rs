@@ -163,6 +163,21 @@ pub enum Site {
     IndirectCall,
 }
 
+impl Site {
+    /// How control gets from a site with events of `kind` to `to`, in tables and JSON.
+    pub fn way(site: Option<&Self>, kind: Kind, to: Place) -> &'static str {
+        match (site, kind) {
+            (Some(Self::Conditional { taken, .. }), _) if *taken == to => "taken",
+            (Some(Self::Conditional { .. }), _) => "fallthrough",
+            (Some(Self::DirectCall), _) => "direct",
+            (Some(Self::IndirectJump | Self::IndirectCall), _) => "indirect",
+            // Without a record of the site nothing more is known.
+            (None, Kind::Call) => "direct",
+            (None, _) => "indirect",
+        }
+    }
+}
+
 /// The run itself. Times are in nanoseconds.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Run {

@@ -111,7 +111,7 @@ impl<'p> View<'p> {
             for (&from, targets) in &data.counts {
                 for &(to, count) in targets {
                     let to = Place::from_word(to);
-                    let how = how(self.profile.sites.get(&from), kind, to);
+                    let how = Site::way(self.profile.sites.get(&from), kind, to);
                     all.push(Transfer {
                         from,
                         to,
@@ -317,18 +317,5 @@ impl<'p> View<'p> {
             None if place.module() == ModuleId::ANON => "[anon]".into(),
             None => format!("[module {}]", place.module().0),
         }
-    }
-}
-
-/// How control got from a site to `to`.
-fn how(site: Option<&Site>, kind: Kind, to: Place) -> &'static str {
-    match (site, kind) {
-        (Some(Site::Conditional { taken, .. }), _) if *taken == to => "taken",
-        (Some(Site::Conditional { .. }), _) => "fallthrough",
-        (Some(Site::DirectCall), _) => "direct",
-        (Some(Site::IndirectJump | Site::IndirectCall), _) => "indirect",
-        // Without a record of the site nothing more is known.
-        (None, Kind::Call) => "direct",
-        (None, _) => "indirect",
     }
 }

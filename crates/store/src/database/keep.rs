@@ -18,6 +18,7 @@ use trommel_profile::merge::Merged;
 use trommel_profile::thin::thin;
 
 use super::Database;
+use super::header::Header;
 use super::name::{self, Span, TEMPORARY};
 use super::read::{self, Listed};
 use super::write::whole;
@@ -226,7 +227,7 @@ impl Keeping<'_> {
                 && span.from <= own.from
                 && own.to <= span.to
         };
-        let mut sum: Option<(Merged, Span, read::Epoch)> = None;
+        let mut sum: Option<(Merged, Span, Header)> = None;
         let mut replaces = Vec::new();
         let mut gone = BTreeSet::new();
         for file in self.files.iter().filter(|file| is_in(file)) {
@@ -250,13 +251,7 @@ impl Keeping<'_> {
                     merged.add(profile);
                 }
                 None => {
-                    let of = read::Epoch {
-                        host: header.host,
-                        program: header.program,
-                        build_id: header.build_id,
-                        profile: Default::default(),
-                    };
-                    sum = Some((Merged::apart(profile), own, of));
+                    sum = Some((Merged::apart(profile), own, header));
                 }
             }
         }

@@ -43,6 +43,12 @@ pub struct Wanted {
 /// What was in a file.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Epoch {
+    /// The file, in the database's directory.
+    pub file: PathBuf,
+    /// Its time.
+    pub span: Span,
+    /// It was made of others: of several epochs, and perhaps of several processes.
+    pub merged: bool,
     /// The machine.
     pub host: String,
     /// The path of the program.
@@ -84,7 +90,24 @@ impl Listed {
     fn file_name(&self) -> String {
         self.name.to_string()
     }
+
+    /// What was in it.
+    fn epoch(&self, database: &Database, header: Header, profile: Profile) -> Epoch {
+        let file = self.path.strip_prefix(database.directory());
+        Epoch {
+            file: file.unwrap_or(&self.path).to_owned(),
+            span: self.name.span,
+            merged: self.name.is_merged(),
+            host: header.host,
+            program: header.program,
+            build_id: header.build_id,
+            profile,
+        }
+    }
 }
+
+/// What [`Database::each`] came to, and the files that were left out, with the reason.
+type Each<S> = (S, Vec<StoreError>);
 
 impl Database {
     /// Reads what is wanted.
@@ -93,13 +116,40 @@ impl Database {
     /// There is no such directory, it cannot be listed, or it changes faster than it can be read. Files that cannot be read are
     /// no error.
     pub fn read(&self, wanted: &Wanted) -> Result<Reading, StoreError> {
+        let begin = || Ok(<(Sums, Reading)>::default());
+        let ((sums, mut reading), skipped) =
+            self.each(wanted, begin, |(sums, reading), epoch| {
+                reading.add(&epoch);
+                sums.add(epoch);
+                Ok::<_, StoreError>(())
+            })?;
+        reading.skipped = skipped;
+        reading.processes = sums.0.into_iter().map(of_program).collect();
+        (reading.processes).sort_by_key(|profile| (profile.run.started, profile.origin.pid));
+        reading.dropped = keep::dropped(self, &mut reading.skipped);
+        Ok(reading)
+    }
+
+    /// Gives each file that is wanted to `take`, with what `begin` has made: those that were merged first, both in the order of their names.
+    /// Where the directory has changed meanwhile what `begin` has made is dropped, and all is done again. In the end that is returned, and for
+    /// each file that was left out the reason.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), and those of `begin` and `take`.
+    pub fn each<S, E: From<StoreError>>(
+        &self,
+        wanted: &Wanted,
+        mut begin: impl FnMut() -> Result<S, E>,
+        mut take: impl FnMut(&mut S, Epoch) -> Result<(), E>,
+    ) -> Result<Each<S>, E> {
         for _ in 0..TRIES {
-            if let Some(reading) = self.attempt(self.wanted(wanted)?, wanted)? {
-                return Ok(reading);
+            let listed = self.wanted(wanted)?;
+            if let Some(done) = self.attempt(listed, wanted, begin()?, &mut take)? {
+                return Ok(done);
             }
         }
         let source = std::io::Error::other("it changes all the time; try again");
-        Err(StoreError::read(self.directory(), source))
+        Err(StoreError::read(self.directory(), source).into())
     }
 
     /// All files, in no order.
@@ -126,15 +176,16 @@ impl Database {
         Ok(self.list()?.into_iter().filter(meets).collect())
     }
 
-    /// Reads what was listed. `None`: it has changed since that began.
-    fn attempt(
+    /// Takes what was listed. `None`: it has changed since that began.
+    fn attempt<S, E: From<StoreError>>(
         &self,
         listed: BTreeSet<Listed>,
         wanted: &Wanted,
-    ) -> Result<Option<Reading>, StoreError> {
-        let mut reading = Reading::default();
+        mut state: S,
+        take: &mut impl FnMut(&mut S, Epoch) -> Result<(), E>,
+    ) -> Result<Option<Each<S>>, E> {
+        let mut skipped = Vec::new();
         let (merged, own): (Vec<_>, Vec<_>) = listed.iter().partition(|file| file.name.is_merged());
-        let mut sums = Sums::default();
         let mut whole = Vec::new();
         let mut replaced = BTreeSet::new();
         let mut broken = Vec::new();
@@ -152,12 +203,12 @@ impl Database {
         for (file, error) in broken {
             match replaced.contains(&file.file_name()) {
                 true => replaced.extend(header(&file.path).map(|h| h.replaces).unwrap_or_default()),
-                false => reading.skipped.push(error),
+                false => skipped.push(error),
             }
         }
         for (file, header, profile) in whole {
             if !replaced.contains(&file.file_name()) {
-                sums.add(&mut reading, file, header, profile);
+                take(&mut state, file.epoch(self, header, profile))?;
             }
         }
         for file in own {
@@ -165,9 +216,9 @@ impl Database {
                 continue;
             }
             match read(&file.path) {
-                Ok((header, profile)) => sums.add(&mut reading, file, header, profile),
+                Ok((header, profile)) => take(&mut state, file.epoch(self, header, profile))?,
                 Err(StoreError::Missing { .. }) => return Ok(None),
-                Err(error) => reading.skipped.push(error),
+                Err(error) => skipped.push(error),
             }
         }
         let now = self.wanted(wanted)?;
@@ -175,10 +226,17 @@ impl Database {
         if has_gone || now.difference(&listed).any(|file| file.name.is_merged()) {
             return Ok(None);
         }
-        reading.processes = sums.0.into_iter().map(of_program).collect();
-        (reading.processes).sort_by_key(|profile| (profile.run.started, profile.origin.pid));
-        reading.dropped = keep::dropped(self, &mut reading.skipped);
-        Ok(Some(reading))
+        Ok(Some((state, skipped)))
+    }
+}
+
+impl Reading {
+    fn add(&mut self, epoch: &Epoch) {
+        self.files += 1;
+        self.span = Some(self.span.map_or(epoch.span, |all| all.with(&epoch.span)));
+        self.hosts.insert(epoch.host.clone());
+        let program = (epoch.program.clone(), epoch.build_id.clone());
+        self.programs.insert(program);
     }
 }
 
@@ -199,18 +257,14 @@ type Key = (String, Vec<u8>, Vec<u8>, u32);
 struct Sums(BTreeMap<Key, Merged>);
 
 impl Sums {
-    fn add(&mut self, reading: &mut Reading, file: &Listed, header: Header, profile: Profile) {
-        let span = file.name.span;
-        reading.files += 1;
-        reading.span = Some(reading.span.map_or(span, |all| all.with(&span)));
-        let Header {
+    fn add(&mut self, epoch: Epoch) {
+        let Epoch {
             host,
             program,
             build_id,
+            profile,
             ..
-        } = header;
-        reading.hosts.insert(host.clone());
-        (reading.programs).insert((program.clone(), build_id.clone()));
+        } = epoch;
         let key = (host, program, build_id, profile.origin.pid);
         match self.0.get_mut(&key) {
             Some(sum) => sum.add(profile),
@@ -265,11 +319,18 @@ mod tests {
         };
         let all = Wanted::default();
         let list = || database.wanted(&all).expect("listed");
-        let attempt = |listed| database.attempt(listed, &all).expect("listed");
+        let attempt = |listed| {
+            let count = &mut |files: &mut u64, _: Epoch| {
+                *files += 1;
+                Ok::<_, StoreError>(())
+            };
+            let done = database.attempt(listed, &all, 0, count).expect("listed");
+            done.map(|(files, _)| files)
+        };
         write(1);
         write(2);
         let parts = list();
-        assert_eq!(attempt(parts.clone()).map(|r| r.files), Some(2));
+        assert_eq!(attempt(parts.clone()), Some(2));
         let kept = database.keep("here", 1, 3).expect("kept");
         assert_eq!(kept.dropped, 2, "the minute is not over");
         assert!(attempt(parts).is_none(), "they have gone");
@@ -285,7 +346,7 @@ mod tests {
         let kept = database.keep("here", size - 1, 60_000).expect("kept");
         let merged = list();
         assert_eq!((kept.merged, merged.len()), (2, 1));
-        assert_eq!(attempt(merged.clone()).map(|r| r.files), Some(1));
+        assert_eq!(attempt(merged.clone()), Some(1));
         // Neither was seen: those had gone, and that had not come.
         assert!(attempt(BTreeSet::new()).is_none());
         // Parts that are there still, and not the file that counts for them.
@@ -293,10 +354,10 @@ mod tests {
             fs::write(&file.path, bytes).expect("file");
         }
         assert!(attempt(parts.clone()).is_none());
-        assert_eq!(attempt(list()).map(|r| r.files), Some(1));
+        assert_eq!(attempt(list()), Some(1));
         // An epoch that has come since is of no concern.
         write(100_000);
-        assert_eq!(attempt(&parts | &merged).map(|r| r.files), Some(1));
+        assert_eq!(attempt(&parts | &merged), Some(1));
         fs::remove_dir_all(&directory).expect("clean");
     }
 }
