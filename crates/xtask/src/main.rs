@@ -10,6 +10,7 @@ mod counts;
 mod gc;
 mod instructions;
 mod latency;
+mod parquet;
 mod queries;
 mod real;
 mod returns;
@@ -42,6 +43,7 @@ cargo xtask returns                what calls and returns cost, in each way of t
 cargo xtask instructions           instructions a tuple of each compressor, under valgrind
 cargo xtask real [NAME…]           servers, build systems, JITs, debuggers: same behaviour
 cargo xtask conform gcc|ltp|posix [--from DIR] [NAME…]   public conformance suites: same results
+cargo xtask parquet                builds and tests the export of databases to Parquet (extra/parquet)
 cargo xtask startup [ROUNDS]       how long programs take to start
 cargo xtask unoptimised [--rounds N] [--stdin FILE] [PROG ARGS…]   what `run` makes of unoptimised code";
 
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         "instructions" => instructions::run(),
         "real" => real::run(&rest),
         "conform" => conform::run(&rest),
+        "parquet" => parquet::run(),
         "startup" => startup::run(&rest),
         "unoptimised" => unoptimised::run(&rest),
         _ => Err(format!("{task:?} is not a chore:\n{USAGE}")),

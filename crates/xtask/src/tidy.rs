@@ -30,13 +30,13 @@ const ORDER: [&str; 17] = [
 pub(crate) fn run() -> Result<(), String> {
     let mut wrong = Vec::new();
     let mut long = Vec::new();
-    for room in subdirectories(&workspace().join("crates")) {
-        let name = room
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        dependencies(&name, &room, &mut wrong);
+    let rooms = subdirectories(&workspace().join("crates"));
+    for room in &rooms {
+        let name = room.file_name().unwrap_or_default().to_string_lossy();
+        dependencies(&name, room, &mut wrong);
+    }
+    // What is outside of the workspace may know every room.
+    for room in (rooms.into_iter()).chain(subdirectories(&workspace().join("extra"))) {
         for file in sources(&room) {
             let text = fs::read_to_string(&file).unwrap_or_default();
             let shown = file
