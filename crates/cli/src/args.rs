@@ -372,6 +372,7 @@ Examples:
   trommel record --budget 1 -e value -- ./app     estimates, for 1 % of the run
   trommel values                                  the 20 that could save most
   trommel values --share 99 --json other.data     nearly constant ones, for scripts (docs/json.md)
+  trommel values --all                            also loads of the stack protector, and those that restore registers
 
 What is saved is a load for each execution that has the value, less a comparison for each and a wrong
 prediction where there is another value: an order, not a promise (docs/values.md).")]
@@ -386,6 +387,10 @@ pub(crate) struct ValuesArgs {
     /// Places [default: 20, with --json all]; 0 means all
     #[arg(long, value_name = "N")]
     pub(crate) top: Option<usize>,
+
+    /// Also loads that only keep a function's frame in order: the stack protector's, and those that restore registers
+    #[arg(long)]
+    pub(crate) all: bool,
 
     /// Write JSON
     #[arg(long)]

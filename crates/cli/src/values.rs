@@ -10,11 +10,15 @@
 //! which is above 0 from about 80 % on. What the constant makes superfluous behind it is not in it, so it orders
 //! places and does not promise. Under sampling s is the lower limit of the share: what is not known well comes
 //! later.
+//!
+//! Loads that only keep a function's frame in order (`code/src/upkeep.rs`) are left out, and counted, unless all are asked for.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use trommel_code::Upkeep;
 use trommel_profile::confidence::Confidence;
 use trommel_symbol::{Files, Symbols};
 use trommel_tuple::Kind;
@@ -48,6 +52,17 @@ struct Candidate<'p> {
     limits: (f64, f64),
     /// Cycles.
     saved: f64,
+    /// Why nobody would specialise it.
+    upkeep: Option<Upkeep>,
+}
+
+/// The loads worth specialising, highest saving first.
+struct Ranking<'p> {
+    found: Vec<Candidate<'p>>,
+    /// How many were left out, by why.
+    left_out: BTreeMap<Upkeep, u64>,
+    /// Of all loads.
+    executions: u64,
 }
 
 /// Runs the command.
@@ -73,6 +88,21 @@ pub(crate) fn run(args: &ValuesArgs) -> Result<ExitCode> {
         .filter(|c| c.share >= args.share / 100.0)
         .collect();
     found.sort_by(|a, b| b.saved.total_cmp(&a.saved));
+    let mut left_out = BTreeMap::new();
+    if !args.all {
+        found.retain(|candidate| match candidate.upkeep {
+            Some(why) => {
+                *left_out.entry(why).or_default() += 1;
+                false
+            }
+            None => true,
+        });
+    }
+    let ranking = Ranking {
+        found,
+        left_out,
+        executions,
+    };
     let top = match (args.top, args.json) {
         (Some(0), _) | (None, true) => usize::MAX,
         (Some(n), _) => n,
@@ -80,11 +110,11 @@ pub(crate) fn run(args: &ValuesArgs) -> Result<ExitCode> {
     };
     let mut out = output::stdout();
     if args.json {
-        json(&mut out, &mut view, &found, executions, top)?;
+        json(&mut out, &mut view, &ranking, top)?;
     } else {
         let style = Style::new(output::colours(&io::stdout()));
-        text(&mut out, &mut view, &found, executions, top, style)?;
-        let hot = found.iter().map(|candidate| candidate.values.at);
+        text(&mut out, &mut view, &ranking, top, style)?;
+        let hot = ranking.found.iter().map(|candidate| candidate.values.at);
         if let Some(command) = view.next(&args.source.file, hot) {
             writeln!(out, "# next: {}", output::printable(&command))?;
         }
@@ -106,12 +136,13 @@ fn candidate<'p>(view: &mut View<'p>, values: Values<'p>) -> Option<Candidate<'p
         None => (share, share),
     };
     let saved = saved(values.executions, limits.0);
-    (saved > 0.0).then_some(Candidate {
+    (saved > 0.0).then(|| Candidate {
         values,
         value,
         share,
         limits,
         saved,
+        upkeep: view.upkeep(values.at),
     })
 }
 
@@ -124,11 +155,15 @@ fn saved(executions: u64, share: f64) -> f64 {
 fn text(
     out: &mut impl Write,
     view: &mut View<'_>,
-    found: &[Candidate<'_>],
-    executions: u64,
+    ranking: &Ranking<'_>,
     top: usize,
     style: Style,
 ) -> io::Result<()> {
+    let Ranking {
+        found,
+        left_out,
+        executions,
+    } = ranking;
     if let Some(data) = &view.profile.windows {
         windows::heading(out, data)?;
     }
@@ -138,8 +173,11 @@ fn text(
         "# Loads worth specialising: {} of them, {} cycles to save; {} loads executed",
         grouped(found.len() as u64),
         cycles(sum),
-        grouped(executions),
+        grouped(*executions),
     )?;
+    if let Some(line) = left_out_line(left_out) {
+        writeln!(out, "# {line}")?;
+    }
     let mut table = Table::new([
         "saves",
         "% of loads",
@@ -147,6 +185,7 @@ fn text(
         "load",
         "value",
         "share",
+        "",
         "source",
         "module",
     ]);
@@ -161,17 +200,38 @@ fn text(
         let value = view.shown(at, entry.value);
         table.row([
             cycles(entry.saved),
-            format!("{:.2}%", percent(entry.values.executions, executions)),
+            format!("{:.2}%", percent(entry.values.executions, *executions)),
             grouped(entry.values.executions),
             view.name(at),
             value,
             format!("{:.1}%{doubt}", 100.0 * entry.share),
+            entry
+                .upkeep
+                .map_or_else(String::new, |why| why.name().to_owned()),
             view.source(at),
             view.module(at),
         ]);
     }
     table.write(out, style)?;
     more(out, found.len(), top)
+}
+
+/// What was left out, and how to see it.
+fn left_out_line(left_out: &BTreeMap<Upkeep, u64>) -> Option<String> {
+    let words = |why: &Upkeep| match why {
+        Upkeep::Canary => "of the stack protector",
+        Upkeep::Restored => "that restore registers",
+    };
+    let parts = left_out.iter().map(|(why, n)| {
+        format!(
+            "{} {} {}",
+            grouped(*n),
+            if *n == 1 { "load" } else { "loads" },
+            words(why)
+        )
+    });
+    let parts: Vec<String> = parts.collect();
+    (!parts.is_empty()).then(|| format!("left out: {}; --all shows them", parts.join(", ")))
 }
 
 /// In three digits.
@@ -187,18 +247,23 @@ pub(crate) fn cycles(number: f64) -> String {
 fn json(
     out: &mut impl Write,
     view: &mut View<'_>,
-    found: &[Candidate<'_>],
-    executions: u64,
+    ranking: &Ranking<'_>,
     top: usize,
 ) -> io::Result<()> {
     let mut json = Json::new(out);
     json.object()?;
     json.text("schema", SCHEMA)?;
     json.text("basis", view.basis().name())?;
-    json.number("executions", executions)?;
+    json.number("executions", ranking.executions)?;
+    json.member_object("left_out")?;
+    for why in Upkeep::ALL {
+        let n = ranking.left_out.get(&why);
+        json.number(why.name(), n.copied().unwrap_or(0))?;
+    }
+    json.end_object()?;
     modules(&mut json, view.profile)?;
     json.member_array("loads")?;
-    for entry in found.iter().take(top) {
+    for entry in ranking.found.iter().take(top) {
         let at = entry.values.at;
         let location = view.locate(at);
         json.object()?;
@@ -219,6 +284,7 @@ fn json(
         json.real("share_low", entry.limits.0)?;
         json.real("share_high", entry.limits.1)?;
         json.real("saved_cycles", entry.saved)?;
+        json.optional_text("upkeep", entry.upkeep.map(Upkeep::name))?;
         json.end_object()?;
     }
     json.end_array()?;
@@ -235,5 +301,13 @@ mod tests {
         assert!(saved(1000, 1.0) > saved(1000, 0.95) && saved(1000, 0.95) > 0.0);
         assert!(saved(1000, 0.7) < 0.0 && saved(1000, 0.0) < 0.0);
         assert!((saved(100, 1.0) - 400.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_is_left_out_is_said_with_the_option_that_shows_it() {
+        assert_eq!(left_out_line(&BTreeMap::new()), None);
+        let both = BTreeMap::from([(Upkeep::Restored, 1200), (Upkeep::Canary, 2)]);
+        let wanted = "left out: 2 loads of the stack protector, 1 200 loads that restore registers; --all shows them";
+        assert_eq!(left_out_line(&both).as_deref(), Some(wanted));
     }
 }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 
-use trommel_code::{Use, usage};
+use trommel_code::{Upkeep, Use, upkeep, usage};
 use trommel_profile::confidence::{Basis, Confidence, Executions, Limits};
 use trommel_profile::sampled::Sampled;
 use trommel_profile::{Module, Profile, Site};
@@ -284,15 +284,25 @@ impl<'p> View<'p> {
         let used = match self.uses.get(&place) {
             Some(known) => *known,
             None => {
-                let symbols = &self.symbols;
-                let module = place.module();
-                let code = (self.code.entry(module)).or_insert_with(|| symbols.code(module).ok());
-                let found = code.as_ref().and_then(|code| usage(code, place.vaddr().0));
+                let found = (self.code(place)).and_then(|code| usage(code, place.vaddr().0));
                 self.uses.insert(place, found);
                 found
             }
         };
         shown(self, value, used)
+    }
+
+    /// Why the load at `place` is not one to specialise, where its code is there and tells that.
+    pub(crate) fn upkeep(&mut self, place: Place) -> Option<Upkeep> {
+        upkeep(self.code(place)?, place.vaddr().0)
+    }
+
+    /// The code that a place is in.
+    fn code(&mut self, place: Place) -> Option<&Code<'p>> {
+        let symbols = &self.symbols;
+        let code = self.code.entry(place.module());
+        let code = code.or_insert_with(|| symbols.code(place.module()).ok());
+        code.as_ref()
     }
 
     /// `file.c:12`, or nothing.
