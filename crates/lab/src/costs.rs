@@ -52,6 +52,8 @@ pub(crate) struct Costs {
     pub(crate) means: Vec<Option<f64>>,
     /// The same beside each other.
     pub(crate) figure: Figure,
+    /// The same in words.
+    pub(crate) note: String,
 }
 
 impl Costs {
@@ -59,6 +61,26 @@ impl Costs {
     pub(crate) fn shown(&self, n: usize) -> String {
         self.means[n].map_or_else(|| "–".to_owned(), percent)
     }
+}
+
+/// The paper's figures and ours, way by way, in words.
+fn note(ways: &[Way], means: &[Option<f64>]) -> String {
+    let both = ways.iter().zip(means).map(|(way, mean)| {
+        let paper = match way.paper.is_finite() {
+            true => percent(way.paper),
+            false => "none".to_owned(),
+        };
+        let ours = match way.options.is_empty() {
+            true => "cannot be done".to_owned(),
+            false => mean.map_or_else(|| "–".to_owned(), percent),
+        };
+        format!("{} ({paper}; {ours})", way.name)
+    });
+    let both: Vec<String> = both.collect();
+    format!(
+        "By way, the paper's figure and the one here: {}.",
+        both.join("; ")
+    )
 }
 
 /// The paper's figures and ours, way by way.
@@ -141,11 +163,11 @@ impl Lab<'_> {
             ];
             table.row(first.into_iter().chain(own));
         }
-        let figure = figure(ways, &means);
         Costs {
             table,
+            figure: figure(ways, &means),
+            note: note(ways, &means),
             means,
-            figure,
         }
     }
 
@@ -222,5 +244,24 @@ mod tests {
         assert_eq!(median(Vec::new()), None);
         assert_eq!(median(vec![3.0, 100.0, 1.0]), Some(3.0));
         assert_eq!(median(vec![4.0, 1.0, 100.0, 2.0]), Some(3.0));
+    }
+
+    #[test]
+    fn the_papers_figures_stand_beside_ours_also_where_there_are_none() {
+        let ways = [
+            Way::new("vprof: values, often", 10.7, "-e value"),
+            Way::new("with context", 12.2, ""),
+            Way::new("latencies", f64::NAN, "-e latency"),
+            Way::new("seldom", 9.2, "-e value --rate 1"),
+        ];
+        let note = note(&ways, &[Some(8.04), None, Some(2.5), None]);
+        for part in [
+            " vprof: values, often (10.7 %; 8.0 %);",
+            " with context (12.2 %; cannot be done);",
+            " latencies (none; 2.5 %);",
+            " seldom (9.2 %; –).",
+        ] {
+            assert!(note.contains(part), "{part}: {note}");
+        }
     }
 }

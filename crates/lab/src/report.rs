@@ -26,7 +26,7 @@ pub struct Written {
     pub files: Vec<PathBuf>,
 }
 
-/// Writes the files of each experiment into `dir`; with `page`, the report of all of them too.
+/// Writes the files of each experiment into `dir`, and the text of all of them; with `page`, the page too.
 pub fn write(
     lab: &Lab<'_>,
     dir: &Path,
@@ -56,8 +56,8 @@ pub fn write(
         put(format!("{}.json", experiment.name), &format!("{json:#}\n"))?;
     }
     let mut written = None;
+    put(TEXT.into(), &text(lab, done, page))?;
     if page {
-        put(TEXT.into(), &text(lab, done))?;
         written = Some(put(PAGE.into(), &html(lab, done))?);
     }
     Ok(Written {
@@ -98,10 +98,15 @@ fn streams(lab: &Lab<'_>) -> String {
     )
 }
 
-/// The report in Markdown.
-fn text(lab: &Lab<'_>, done: &[(&'static Experiment, Findings)]) -> String {
-    let mut out = String::from(
-        "# What the lab found\n\nMade by `trommel lab all`; do not edit. What the lab is: [lab.md](lab.md).\n\n",
+/// The report in Markdown; `all`: of all experiments.
+fn text(lab: &Lab<'_>, done: &[(&'static Experiment, Findings)], all: bool) -> String {
+    let names: Vec<_> = done.iter().map(|(e, _)| e.name).collect();
+    let what = match all {
+        true => "all".to_owned(),
+        false => names.join(" "),
+    };
+    let mut out = format!(
+        "# What the lab found\n\nMade by `trommel lab {what}`; do not edit. What the lab is: [lab.md](lab.md).\n\n",
     );
     let _ = writeln!(out, "{} {}\n", summary(done), streams(lab));
     out.push_str("| program | input |\n| --- | --- |\n");
@@ -116,8 +121,11 @@ fn text(lab: &Lab<'_>, done: &[(&'static Experiment, Findings)]) -> String {
         Paper::Values,
         Paper::Ours,
     ] {
-        let _ = writeln!(out, "\n## {}", paper.title());
-        for (experiment, found) in done.iter().filter(|(e, _)| e.paper == paper) {
+        let mut of_paper = done.iter().filter(|(e, _)| e.paper == paper).peekable();
+        if of_paper.peek().is_some() {
+            let _ = writeln!(out, "\n## {}", paper.title());
+        }
+        for (experiment, found) in of_paper {
             let _ = writeln!(out, "\n### `{}`: {}\n", experiment.name, experiment.title);
             out.push_str("| claim | here | |\n| --- | --- | --- |\n");
             for claim in &found.claims {

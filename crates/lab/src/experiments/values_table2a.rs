@@ -74,6 +74,7 @@ fn run(lab: &Lab<'_>, _: &Results) -> Findings {
     );
     found.tables.push(costs.table);
     found.figures.push((String::new(), costs.figure));
+    found.notes.push(costs.note);
     found.notes.push(
         "The paper interrupts every 62 000 instructions of a 500 MHz processor; here there are 8000 interrupts in a second of CPU time. Return addresses (its context) are \
          not captured. No instructions are passed in front of windows, as in the paper. CPU time of the program, and of trommel while it runs, against native runs of the same \

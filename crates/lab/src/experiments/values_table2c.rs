@@ -56,6 +56,7 @@ fn run(lab: &Lab<'_>, _: &Results) -> Findings {
     );
     found.tables.push(costs.table);
     found.figures.push((String::new(), costs.figure));
+    found.notes.push(costs.note);
     found.notes.push(
         "16 000 instructions in a second of CPU time are looked at in each case. Going into a window and out of it is most of what a short one costs here; the paper's interpreter \
          runs in the handler of the interrupt. How costs are measured is said at values-table2a."
