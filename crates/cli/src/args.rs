@@ -369,28 +369,33 @@ pub(crate) struct ReportArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  trommel record --budget 1 -e value -- ./app     estimates, for 1 % of the run
+  trommel record --budget 1 -- ./app              estimates, for 1 % of the run: of arguments too
+  trommel record -- ./app                         exact values of loads
   trommel values                                  the 20 that could save most
+  trommel values --all --top 0                    every load and argument
   trommel values --share 99 --json other.data     nearly constant ones, for scripts (docs/json.md)
   trommel values --all                            also loads of the stack protector, and those that restore registers
 
-What is saved is a load for each execution that has the value, less a comparison for each and a wrong
-prediction where there is another value: an order, not a promise (docs/values.md).")]
+What is saved is a load, or the passing and the use of an argument, for each execution that has the value, less
+a comparison for each and a wrong prediction where there is another value: an order, not a promise
+(docs/values.md). Arguments need a profile of windows with both values and calls; which registers a function
+takes is told by its code.")]
 pub(crate) struct ValuesArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
 
-    /// Only loads of which one value has at least this share, in percent
+    /// Only loads and arguments of which one value has at least this share, in percent
     #[arg(long, value_name = "PCT", default_value = "0", value_parser = parse_share)]
     pub(crate) share: f64,
+
+    /// Also what would save nothing, and loads that only keep a function's frame in order: the stack protector's, and those that
+    /// restore registers
+    #[arg(long)]
+    pub(crate) all: bool,
 
     /// Places [default: 20, with --json all]; 0 means all
     #[arg(long, value_name = "N")]
     pub(crate) top: Option<usize>,
-
-    /// Also loads that only keep a function's frame in order: the stack protector's, and those that restore registers
-    #[arg(long)]
-    pub(crate) all: bool,
 
     /// Write JSON
     #[arg(long)]

@@ -197,6 +197,7 @@ pub(crate) fn told(profile: &Profile) -> Profile {
             pacing: windows.pacing.clone(),
             sites: BTreeMap::new(),
             pairs: BTreeMap::new(),
+            arguments: BTreeMap::new(),
             levels: None,
             custom: None,
             ..*windows

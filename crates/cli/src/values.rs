@@ -1,4 +1,4 @@
-//! `trommel values`: loads that are hot and nearly always load the same, by what specialising them could save.
+//! `trommel values`: loads that nearly always load the same and arguments that are nearly always the same, by what specialising them could save.
 //!
 //! # What a specialisation saves
 //! A load of a value that is nearly always v becomes a comparison with v and code in which it is a constant (seed 003,
@@ -9,11 +9,13 @@
 //!
 //! which is above 0 from about 80 % on. What the constant makes superfluous behind it is not in it, so it orders
 //! places and does not promise. Under sampling s is the lower limit of the share: what is not known well comes
-//! later.
+//! later. Arguments are known of windows only ([`arguments`]); in place of LOAD there are the instructions that pass one and work with it.
 //!
 //! Loads that only keep a function's frame in order (`code/src/upkeep.rs`) are left out, and counted, unless all are asked for.
 
-use std::collections::BTreeMap;
+mod arguments;
+
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -21,8 +23,9 @@ use anyhow::{Result, bail};
 use trommel_code::Upkeep;
 use trommel_profile::confidence::Confidence;
 use trommel_symbol::{Files, Symbols};
-use trommel_tuple::Kind;
+use trommel_tuple::{Kind, Place};
 
+use self::arguments::Argued;
 use crate::args::ValuesArgs;
 use crate::json::Json;
 use crate::load;
@@ -43,26 +46,24 @@ const DEFAULT_TOP: usize = 20;
 /// The schema's name. Fields may be added to it; none is removed or changed.
 const SCHEMA: &str = "trommel.values/1";
 
-/// A place with the value that it is specialised for.
+/// What has values: a load, or an argument.
+enum Subject<'p> {
+    Load(Values<'p>),
+    Argument(Argued),
+}
+
+/// With the value that it is specialised for.
 struct Candidate<'p> {
-    values: Values<'p>,
+    subject: Subject<'p>,
+    executions: u64,
     value: u64,
     share: f64,
     /// Limits of the share; both are the share where it is exact.
     limits: (f64, f64),
-    /// Cycles.
+    /// Cycles; not above 0 where it does not pay.
     saved: f64,
     /// Why nobody would specialise it.
     upkeep: Option<Upkeep>,
-}
-
-/// The loads worth specialising, highest saving first.
-struct Ranking<'p> {
-    found: Vec<Candidate<'p>>,
-    /// How many were left out, by why.
-    left_out: BTreeMap<Upkeep, u64>,
-    /// Of all loads.
-    executions: u64,
 }
 
 /// Runs the command.
@@ -70,7 +71,7 @@ pub(crate) fn run(args: &ValuesArgs) -> Result<ExitCode> {
     let (profile, rows, _) = load::profiles(&args.source.file, &args.source.select)?.merge()?;
     if !profile.kinds.contains_key(&Kind::Value) {
         bail!(
-            "{}: holds no loaded values; record them with `trommel record -e value --budget 1 -- PROGRAM`",
+            "{}: holds no loaded values; record them with `trommel record -e value,call --budget 1 -- PROGRAM`",
             args.source.file.display()
         );
     }
@@ -78,15 +79,20 @@ pub(crate) fn run(args: &ValuesArgs) -> Result<ExitCode> {
     let files = Files::new();
     let symbols = Symbols::new(&files, &profile.modules);
     let mut view = View::new(&profile, symbols, confidence);
-    let all = view.values(Kind::Value);
-    let executions = all
-        .iter()
-        .fold(0_u64, |sum, v| sum.saturating_add(v.executions));
-    let mut found: Vec<Candidate<'_>> = all
-        .into_iter()
-        .filter_map(|values| candidate(&mut view, values))
-        .filter(|c| c.share >= args.share / 100.0)
-        .collect();
+    let loads = view.values(Kind::Value);
+    let sum = |all: u64, n: u64| all.saturating_add(n);
+    let executed = Executed {
+        loads: loads.iter().map(|v| v.executions).fold(0, sum),
+        calls: (view.values(Kind::Call).iter())
+            .map(|v| v.executions)
+            .fold(0, sum),
+        left_out: BTreeMap::new(),
+    };
+    let arguments = arguments::all(&mut view);
+    let mut found: Vec<Candidate<'_>> = Vec::new();
+    found.extend(loads.into_iter().filter_map(|v| load(&mut view, v)));
+    found.extend(arguments.into_iter().filter_map(argument));
+    found.retain(|c| (args.all || c.saved > 0.0) && c.share >= args.share / 100.0);
     found.sort_by(|a, b| b.saved.total_cmp(&a.saved));
     let mut left_out = BTreeMap::new();
     if !args.all {
@@ -98,10 +104,9 @@ pub(crate) fn run(args: &ValuesArgs) -> Result<ExitCode> {
             None => true,
         });
     }
-    let ranking = Ranking {
-        found,
+    let executed = Executed {
         left_out,
-        executions,
+        ..executed
     };
     let top = match (args.top, args.json) {
         (Some(0), _) | (None, true) => usize::MAX,
@@ -110,11 +115,12 @@ pub(crate) fn run(args: &ValuesArgs) -> Result<ExitCode> {
     };
     let mut out = output::stdout();
     if args.json {
-        json(&mut out, &mut view, &ranking, top)?;
+        json(&mut out, &mut view, &found, &executed, top)?;
     } else {
         let style = Style::new(output::colours(&io::stdout()));
-        text(&mut out, &mut view, &ranking, top, style)?;
-        let hot = ranking.found.iter().map(|candidate| candidate.values.at);
+        let found = once(found);
+        text(&mut out, &mut view, &found, &executed, top, style)?;
+        let hot = found.iter().map(Candidate::at);
         if let Some(command) = view.next(&args.source.file, hot) {
             writeln!(out, "# next: {}", output::printable(&command))?;
         }
@@ -123,8 +129,40 @@ pub(crate) fn run(args: &ValuesArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The place, if it pays.
-fn candidate<'p>(view: &mut View<'p>, values: Values<'p>) -> Option<Candidate<'p>> {
+/// Executions of all.
+struct Executed {
+    loads: u64,
+    calls: u64,
+    /// How many loads were left out, by why.
+    left_out: BTreeMap<Upkeep, u64>,
+}
+
+impl Candidate<'_> {
+    /// The load, or the function.
+    fn at(&self) -> Place {
+        match &self.subject {
+            Subject::Load(values) => values.at,
+            Subject::Argument(argued) => argued.function,
+        }
+    }
+
+    fn argued(&self) -> Option<&Argued> {
+        match &self.subject {
+            Subject::Load(_) => None,
+            Subject::Argument(argued) => Some(argued),
+        }
+    }
+
+    fn shown(&self, view: &mut View<'_>) -> String {
+        match &self.subject {
+            Subject::Load(values) => view.shown(values.at, self.value),
+            Subject::Argument(argued) => argued.shown(view, self.value),
+        }
+    }
+}
+
+/// A load with the value that it loads most.
+fn load<'p>(view: &mut View<'p>, values: Values<'p>) -> Option<Candidate<'p>> {
     let (value, count) = values.top(1).first().copied()?;
     let share = count as f64 / values.executions.max(1) as f64;
     let share = share.min(1.0);
@@ -135,54 +173,106 @@ fn candidate<'p>(view: &mut View<'p>, values: Values<'p>) -> Option<Candidate<'p
         }
         None => (share, share),
     };
-    let saved = saved(values.executions, limits.0);
-    (saved > 0.0).then(|| Candidate {
-        values,
+    Some(Candidate {
+        executions: values.executions,
+        saved: saved(values.executions, limits.0, LOAD),
+        upkeep: view.upkeep(values.at),
+        subject: Subject::Load(values),
         value,
         share,
         limits,
-        saved,
-        upkeep: view.upkeep(values.at),
     })
 }
 
-/// Cycles that are saved where so many executions have the value in this share of them.
-fn saved(executions: u64, share: f64) -> f64 {
+/// An argument with the value that it is most.
+fn argument<'p>(argued: Argued) -> Option<Candidate<'p>> {
+    let (value, share, limits) = argued.most()?;
+    let executions = argued.executions();
+    Some(Candidate {
+        executions,
+        saved: saved(executions, limits.0, argued.worth()),
+        subject: Subject::Argument(argued),
+        value,
+        share,
+        limits,
+        upkeep: None,
+    })
+}
+
+/// Cycles that are saved where so many executions have the value in this share of them, and each that has it does without `worth`.
+fn saved(executions: u64, share: f64, worth: f64) -> f64 {
     let missed = share.min(1.0 - share);
-    executions as f64 * (share * LOAD - COMPARE - missed * MISPREDICTED)
+    executions as f64 * (share * worth - COMPARE - missed * MISPREDICTED)
+}
+
+/// Without calls that pass what their function is nearly always given: that is told of the function.
+fn once(found: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
+    let of_functions: HashMap<(Place, u64), Vec<usize>> = {
+        let mut all: HashMap<_, Vec<usize>> = HashMap::new();
+        for (n, candidate) in found.iter().enumerate() {
+            let whole = candidate.argued().filter(|argued| argued.call.is_none());
+            if let Some(argued) = whole {
+                let key = (argued.function, candidate.value);
+                all.entry(key).or_default().push(n);
+            }
+        }
+        all
+    };
+    let is_told = |candidate: &Candidate<'_>| {
+        let argued = candidate.argued();
+        argued.is_some_and(|argued| {
+            let whole = of_functions.get(&(argued.function, candidate.value));
+            let mut whole = whole
+                .into_iter()
+                .flatten()
+                .filter_map(|n| found[*n].argued());
+            whole.any(|whole| argued.is_part_of(whole))
+        })
+    };
+    let told: Vec<bool> = found.iter().map(is_told).collect();
+    let all = found.into_iter().zip(told);
+    all.filter(|(_, told)| !told).map(|(c, _)| c).collect()
 }
 
 fn text(
     out: &mut impl Write,
     view: &mut View<'_>,
-    ranking: &Ranking<'_>,
+    found: &[Candidate<'_>],
+    executed: &Executed,
     top: usize,
     style: Style,
 ) -> io::Result<()> {
-    let Ranking {
-        found,
-        left_out,
-        executions,
-    } = ranking;
     if let Some(data) = &view.profile.windows {
         windows::heading(out, data)?;
     }
-    let sum = found.iter().fold(0.0, |sum, c| sum + c.saved);
-    writeln!(
-        out,
-        "# Loads worth specialising: {} of them, {} cycles to save; {} loads executed",
-        grouped(found.len() as u64),
-        cycles(sum),
-        grouped(*executions),
-    )?;
-    if let Some(line) = left_out_line(left_out) {
+    let sum = found.iter().fold(0.0, |sum, c| sum + c.saved.max(0.0));
+    let arguments = found.iter().filter(|c| c.argued().is_some()).count();
+    let loads = grouped((found.len() - arguments) as u64);
+    let (sum, of) = (cycles(sum), grouped(executed.loads));
+    match arguments {
+        0 => writeln!(
+            out,
+            "# Loads worth specialising: {loads} of them, {sum} cycles to save; {of} loads executed",
+        )?,
+        _ => writeln!(
+            out,
+            "# Loads and arguments worth specialising: {loads} and {} of them, {sum} cycles to save; {of} loads and {} calls executed",
+            grouped(arguments as u64),
+            grouped(executed.calls),
+        )?,
+    }
+    if let Some(line) = left_out_line(&executed.left_out) {
         writeln!(out, "# {line}")?;
     }
+    let what = match arguments {
+        0 => "load",
+        _ => "load or argument",
+    };
     let mut table = Table::new([
         "saves",
         "% of loads",
         "executions",
-        "load",
+        what,
         "value",
         "share",
         "",
@@ -190,26 +280,34 @@ fn text(
         "module",
     ]);
     for entry in found.iter().take(top) {
-        let at = entry.values.at;
+        let at = entry.at();
         let (low, high) = entry.limits;
         let doubt = 100.0 * (high - entry.share).max(entry.share - low);
         let doubt = match view.has_limits() {
             true => format!("±{doubt:.1}"),
             false => String::new(),
         };
-        let value = view.shown(at, entry.value);
+        let (name, part) = match entry.argued() {
+            Some(argued) => (argued.name(view), String::new()),
+            None => (
+                view.name(at),
+                format!("{:.2}%", percent(entry.executions, executed.loads)),
+            ),
+        };
+        let value = entry.shown(view);
+        let source = entry.argued().and_then(|argued| argued.call).unwrap_or(at);
         table.row([
-            cycles(entry.saved),
-            format!("{:.2}%", percent(entry.values.executions, *executions)),
-            grouped(entry.values.executions),
-            view.name(at),
+            cycles(entry.saved.max(0.0)),
+            part,
+            grouped(entry.executions),
+            name,
             value,
             format!("{:.1}%{doubt}", 100.0 * entry.share),
             entry
                 .upkeep
                 .map_or_else(String::new, |why| why.name().to_owned()),
-            view.source(at),
-            view.module(at),
+            view.source(source),
+            view.module(source),
         ]);
     }
     table.write(out, style)?;
@@ -247,49 +345,81 @@ pub(crate) fn cycles(number: f64) -> String {
 fn json(
     out: &mut impl Write,
     view: &mut View<'_>,
-    ranking: &Ranking<'_>,
+    found: &[Candidate<'_>],
+    executed: &Executed,
     top: usize,
 ) -> io::Result<()> {
     let mut json = Json::new(out);
     json.object()?;
     json.text("schema", SCHEMA)?;
     json.text("basis", view.basis().name())?;
-    json.number("executions", ranking.executions)?;
+    json.number("executions", executed.loads)?;
+    json.number("calls", executed.calls)?;
     json.member_object("left_out")?;
     for why in Upkeep::ALL {
-        let n = ranking.left_out.get(&why);
+        let n = executed.left_out.get(&why);
         json.number(why.name(), n.copied().unwrap_or(0))?;
     }
     json.end_object()?;
     modules(&mut json, view.profile)?;
     json.member_array("loads")?;
-    for entry in ranking.found.iter().take(top) {
-        let at = entry.values.at;
-        let location = view.locate(at);
+    for entry in found.iter().filter(|c| c.argued().is_none()).take(top) {
         json.object()?;
-        json.member_object("at")?;
-        json.number("module", at.module().0)?;
-        json.number("vaddr", at.vaddr().0)?;
-        json.optional_text("function", location.function.as_deref())?;
-        json.optional_text("file", location.file.as_deref())?;
-        match location.line {
-            Some(line) => json.number("line", line)?,
-            None => json.null("line")?,
-        }
-        json.end_object()?;
-        json.number("executions", entry.values.executions)?;
-        json.number("value", entry.value)?;
-        json.text("shown", &view.shown(at, entry.value))?;
-        json.real("share", entry.share)?;
-        json.real("share_low", entry.limits.0)?;
-        json.real("share_high", entry.limits.1)?;
-        json.real("saved_cycles", entry.saved)?;
+        place(&mut json, view, "at", entry.at())?;
+        figures(&mut json, view, entry)?;
         json.optional_text("upkeep", entry.upkeep.map(Upkeep::name))?;
+        json.end_object()?;
+    }
+    json.end_array()?;
+    json.member_array("arguments")?;
+    let arguments = found.iter().filter_map(|c| Some((c, c.argued()?)));
+    for (entry, argued) in arguments.take(top) {
+        json.object()?;
+        place(&mut json, view, "function", argued.function)?;
+        match argued.call {
+            Some(call) => place(&mut json, view, "call", call)?,
+            None => json.null("call")?,
+        }
+        figures(&mut json, view, entry)?;
+        argued.json(&mut json, view)?;
         json.end_object()?;
     }
     json.end_array()?;
     json.end_object()?;
     json.finish()
+}
+
+fn place<W: Write>(
+    json: &mut Json<W>,
+    view: &mut View<'_>,
+    name: &str,
+    at: Place,
+) -> io::Result<()> {
+    let location = view.locate(at);
+    json.member_object(name)?;
+    json.number("module", at.module().0)?;
+    json.number("vaddr", at.vaddr().0)?;
+    json.optional_text("function", location.function.as_deref())?;
+    json.optional_text("file", location.file.as_deref())?;
+    match location.line {
+        Some(line) => json.number("line", line)?,
+        None => json.null("line")?,
+    }
+    json.end_object()
+}
+
+fn figures<W: Write>(
+    json: &mut Json<W>,
+    view: &mut View<'_>,
+    entry: &Candidate<'_>,
+) -> io::Result<()> {
+    json.number("executions", entry.executions)?;
+    json.number("value", entry.value)?;
+    json.text("shown", &entry.shown(view))?;
+    json.real("share", entry.share)?;
+    json.real("share_low", entry.limits.0)?;
+    json.real("share_high", entry.limits.1)?;
+    json.real("saved_cycles", entry.saved)
 }
 
 #[cfg(test)]
@@ -298,9 +428,9 @@ mod tests {
 
     #[test]
     fn what_is_not_nearly_always_the_same_saves_nothing() {
-        assert!(saved(1000, 1.0) > saved(1000, 0.95) && saved(1000, 0.95) > 0.0);
-        assert!(saved(1000, 0.7) < 0.0 && saved(1000, 0.0) < 0.0);
-        assert!((saved(100, 1.0) - 400.0).abs() < 1e-9);
+        assert!(saved(1000, 1.0, LOAD) > saved(1000, 0.95, LOAD) && saved(1000, 0.95, LOAD) > 0.0);
+        assert!(saved(1000, 0.7, LOAD) < 0.0 && saved(1000, 0.0, LOAD) < 0.0);
+        assert!((saved(100, 1.0, LOAD) - 400.0).abs() < 1e-9);
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! executed, and of a loaded value what it is. Both follow from the code.
 //!
 //! **Strategy.** [`Body`] finds the instructions of a function in the bytes of its file. [`Flow`] carries counts from the instructions
-//! that have events to all others. [`usage`] looks at what becomes of a loaded value, [`upkeep`] at whether the function has a use for it.
-//! [`Text`] writes instructions down.
+//! that have events to all others. [`usage`] looks at what becomes of a loaded value, [`upkeep`] at whether the function has a use for it,
+//! [`parameters`] at which registers a function takes arguments from. [`Text`] writes instructions down.
 //!
 //! **Invariants.** Bytes come from files that nobody vouches for, and a profile may be of another program than it says: nothing
 //! panics, and time is bounded by the size of the function. Nothing is executed, and nothing is known of what is not in the bytes.
@@ -13,6 +13,7 @@
 
 mod body;
 mod flow;
+mod parameters;
 mod text;
 mod upkeep;
 mod usage;
@@ -20,6 +21,7 @@ mod usage;
 pub use body::{Body, Line, falls_through};
 pub use flow::{Count, Events, Flow, How};
 pub use iced_x86::{FlowControl, Instruction, Mnemonic};
+pub use parameters::{Parameter, REGISTERS, forwarded_by, parameters};
 pub use text::Text;
 pub use upkeep::{Upkeep, upkeep};
 pub use usage::{Use, usage};

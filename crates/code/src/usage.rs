@@ -165,7 +165,7 @@ fn destination(load: &Instruction) -> Option<Register> {
 }
 
 /// A value and where it is.
-struct Value {
+pub(crate) struct Value {
     registers: Vec<Register>,
     width: u8,
     packed: bool,
@@ -173,8 +173,35 @@ struct Value {
 }
 
 impl Value {
+    /// So many lower bytes of one register.
+    pub(crate) fn in_register(register: Register, width: u8) -> Self {
+        Self {
+            registers: vec![register],
+            width,
+            packed: false,
+            infos: InstructionInfoFactory::new(),
+        }
+    }
+
+    /// Whether no register has it.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.registers.is_empty()
+    }
+
+    /// A register has it too.
+    pub(crate) fn is_in(&mut self, register: Register) {
+        self.registers.push(register.full_register());
+    }
+
+    /// A function is called, which keeps only the registers that it must.
+    pub(crate) fn across_call(&mut self) {
+        use Register as R;
+        let keeps = [R::RBX, R::RBP, R::R12, R::R13, R::R14, R::R15];
+        self.registers.retain(|r| keeps.contains(r));
+    }
+
     /// What an instruction tells that may use the value; afterwards registers hold what they hold behind it.
-    fn by_use(&mut self, next: &Instruction, is_load: bool) -> Option<Use> {
+    pub(crate) fn by_use(&mut self, next: &Instruction, is_load: bool) -> Option<Use> {
         if is_load {
             return self.by_operation(next);
         }
@@ -189,11 +216,11 @@ impl Value {
         None
     }
 
-    fn is(&self, register: Register) -> bool {
+    pub(crate) fn is(&self, register: Register) -> bool {
         register != Register::None && self.registers.contains(&register.full_register())
     }
 
-    fn reads(&mut self, next: &Instruction) -> bool {
+    pub(crate) fn reads(&mut self, next: &Instruction) -> bool {
         let info = self.infos.info(next);
         let mut read = info.used_registers().iter().filter(|r| {
             !matches!(

@@ -8,7 +8,7 @@
 
 use rustc_hash::FxHashMap;
 use trommel_profile::Site;
-use trommel_queue::dict::{Event, MAX_INSTRUCTION, TargetPc};
+use trommel_queue::dict::{ARGUMENTS, Event, MAX_INSTRUCTION, TargetPc};
 use trommel_tuple::{Kind, Place, Tuple};
 
 use crate::exact::UNSELECTED;
@@ -25,10 +25,24 @@ pub enum Step {
     Dynamic(Kind, Place),
     /// Not selected.
     Unselected,
-    /// Not selected, and a word of the record belongs to it.
-    UnselectedWord,
+    /// What a call passes in registers is the record's next words; the next call is it.
+    Arguments,
+    /// Not selected, and so many words of the record belong to it.
+    UnselectedWords(u8),
     /// An instruction, by its number in [`Dictionary::instructions`].
     Instruction(u32),
+}
+
+impl Step {
+    /// Words of a record that belong to it.
+    pub const fn words(&self) -> usize {
+        match self {
+            Self::Dynamic(..) => 1,
+            Self::Arguments => ARGUMENTS,
+            Self::UnselectedWords(words) => *words as usize,
+            Self::Static(..) | Self::Unselected | Self::Instruction(_) => 0,
+        }
+    }
 }
 
 /// An instruction that is executed in windows.
@@ -130,8 +144,12 @@ impl Dictionary {
             None => self.block(shared, header.block)?,
         };
         let Block { events, tables, .. } = self.blocks[block as usize];
-        let dynamic = tail.is_some_and(|t| t.is_dynamic());
-        if u32::from(header.events) > events || dynamic && !header.message {
+        let dynamic = match tail {
+            Some(Event::Arguments { .. }) => true,
+            Some(tail) => tail.words() != 0 && !header.message,
+            None => false,
+        };
+        if u32::from(header.events) > events || dynamic {
             return Err(Damaged {
                 what: "a path number",
                 number: number.into(),
@@ -145,9 +163,8 @@ impl Dictionary {
             tail: tail.map(|event| self.resolve(&event)),
             message: header.message,
         };
-        let words = |s: &&Step| matches!(s, Step::Dynamic(..) | Step::UnselectedWord);
         let steps = self.steps(&path).iter().chain(&path.tail);
-        path.values = steps.filter(words).count() as u16;
+        path.values = steps.map(Step::words).sum::<usize>() as u16;
         if path.message {
             path.tables = match path.tail {
                 Some(Step::Dynamic(kind, place)) => self.table(kind, place),
@@ -218,8 +235,7 @@ impl Dictionary {
                     let table = self.table(kind, place);
                     self.tables.push(table);
                 }
-                Step::UnselectedWord => self.tables.push(UNSELECTED),
-                Step::Static(..) | Step::Unselected | Step::Instruction(_) => {}
+                _ => (0..step.words()).for_each(|_| self.tables.push(UNSELECTED)),
             }
             self.steps.push(step);
         }
@@ -240,6 +256,7 @@ impl Dictionary {
             | Event::Call { pc, .. }
             | Event::Indirect { pc, .. }
             | Event::Dynamic { pc, .. }
+            | Event::Arguments { pc }
             | Event::Instruction { pc, .. } => pc,
         };
         let place = self.modules.place(pc);
@@ -254,9 +271,9 @@ impl Dictionary {
             }));
         }
         if !self.selection.has(place, &self.modules.list) {
-            return match event.is_dynamic() {
-                true => Step::UnselectedWord,
-                false => Step::Unselected,
+            return match event.words() {
+                0 => Step::Unselected,
+                words => Step::UnselectedWords(words as u8),
             };
         }
         match *event {
@@ -297,6 +314,7 @@ impl Dictionary {
                 }
                 Step::Dynamic(kind, place)
             }
+            Event::Arguments { .. } => Step::Arguments,
             Event::Instruction { .. } => Step::Unselected,
         }
     }

@@ -576,11 +576,12 @@ impl Folder {
                         };
                         (kind, Tuple::new(place, value))
                     }
-                    Step::UnselectedWord => {
-                        words.next();
+                    _ => {
+                        for _ in 0..step.words() {
+                            words.next();
+                        }
                         continue;
                     }
-                    Step::Unselected | Step::Instruction(_) => continue,
                 };
                 if path.message {
                     let about = ordered.number(kind, tuple);

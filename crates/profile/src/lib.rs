@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod accuracy;
+pub mod arguments;
 pub mod confidence;
 pub mod custom;
 pub mod memory;

@@ -10,10 +10,11 @@
 //! file (`[anon]`) is added up by address, which says little about processes that have nothing in
 //! common.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use trommel_tuple::{Kind, ModuleId, Place};
 
+use crate::arguments::Passed;
 use crate::custom::Custom;
 use crate::memory::Pair;
 use crate::sampled::Windows;
@@ -120,6 +121,14 @@ impl Merged {
                     ..pair
                 };
                 sums.pairs.entry(pair).or_default().add(&sampled);
+            }
+            for (passed, argument) in windows.arguments {
+                let passed = Passed {
+                    call: passed.call.map(|call| renumbered.place(call)),
+                    target: renumbered.place(passed.target),
+                    ..passed
+                };
+                sums.arguments.entry(passed).or_default().add(argument);
             }
             if let Some(custom) = custom {
                 let sums = sums.custom.get_or_insert_with(|| Custom {
@@ -244,7 +253,7 @@ impl Merged {
                 counts.sort_unstable();
             }
             let place = renumbered.place(place);
-            add(&mut sums.counts, place, counts);
+            add_counts(sums.counts.entry(place).or_default(), counts);
         }
     }
 }
@@ -295,9 +304,8 @@ fn common(a: &[Vec<u8>], b: &[Vec<u8>]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// Adds sorted counts to those of a place.
-fn add(sums: &mut BTreeMap<Place, Vec<(u64, u64)>>, place: Place, counts: Vec<(u64, u64)>) {
-    let sum = sums.entry(place).or_default();
+/// Adds sorted counts to others.
+pub(crate) fn add_counts(sum: &mut Vec<(u64, u64)>, counts: Vec<(u64, u64)>) {
     if sum.is_empty() {
         *sum = counts;
         return;

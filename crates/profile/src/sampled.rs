@@ -24,6 +24,7 @@ use std::collections::BTreeMap;
 
 use trommel_tuple::{Kind, Place};
 
+use crate::arguments::{Argument, Passed};
 use crate::confidence::Limits;
 use crate::custom::Custom;
 use crate::memory::{Levels, Pair};
@@ -71,6 +72,8 @@ pub struct Windows {
     pub sites: BTreeMap<Kind, BTreeMap<Place, Sampled>>,
     /// Pairs of accesses that are in each other's way, and how often they were.
     pub pairs: BTreeMap<Pair, Sampled>,
+    /// What calls passed in registers.
+    pub arguments: BTreeMap<Passed, Argument>,
     /// By what latencies are told apart, where they were measured.
     pub levels: Option<Levels>,
     /// What a customisation module made of them, if there was one.
@@ -213,6 +216,13 @@ impl Sampled {
         self.executions += other.executions;
         self.variance += other.variance;
         self.set_per_count(thinned);
+    }
+
+    /// Adds what the same windows may say of the same: at most, errors go together.
+    pub fn add_beside(&mut self, other: &Self) {
+        let variance = (self.variance.sqrt() + other.variance.sqrt()).powi(2);
+        self.add(other);
+        self.variance = variance;
     }
 
     /// The variance that thinning has given a count, for each of the count.

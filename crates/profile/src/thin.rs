@@ -16,11 +16,12 @@
 //! of shares that variance; those of what is far above τ in all parts are wider than they must be.
 
 use trommel_compress::random::SplitMix64;
-use trommel_tuple::{Kind, Place};
+use trommel_tuple::Kind;
 
 use crate::Profile;
 
-/// Leaves at most `most` values of each instruction, of the kinds that hotlists are for, in a profile of windows. Others it leaves alone.
+/// Leaves at most `most` values of each instruction, of the kinds that hotlists are for, and of each register at a call, in a profile of
+/// windows. Others it leaves alone.
 pub fn thin(profile: &mut Profile, most: usize) {
     let Some(windows) = &mut profile.windows else {
         return;
@@ -34,19 +35,30 @@ pub fn thin(profile: &mut Profile, most: usize) {
             if counts.len() > most
                 && let Some(sampled) = sites.get_mut(place)
             {
-                let threshold = one(counts, most, &mut random(*place, counts));
+                let threshold = one(counts, most, &mut random(place.word(), counts));
                 sampled.thin(threshold);
             }
+        }
+    }
+    for (passed, argument) in &mut windows.arguments {
+        let counts = &mut argument.counts;
+        if counts.len() > most {
+            // Registers of a call are as independent of each other as calls are.
+            let register = u64::from(passed.register);
+            let call = passed.call.map_or(0, |call| call.word());
+            let about = call ^ passed.target.word().rotate_left(24) ^ register << 56;
+            let threshold = one(counts, most, &mut random(about, counts));
+            argument.sampled.thin(threshold);
         }
     }
 }
 
 /// What is the same for the same counts, and independent for others.
-fn random(place: Place, counts: &[(u64, u64)]) -> SplitMix64 {
+fn random(about: u64, counts: &[(u64, u64)]) -> SplitMix64 {
     let mix = |sum: u64, &(value, count): &(u64, u64)| {
         SplitMix64::new(sum ^ value.rotate_left(32) ^ count).draw()
     };
-    SplitMix64::new(counts.iter().fold(place.word(), mix))
+    SplitMix64::new(counts.iter().fold(about, mix))
 }
 
 /// The threshold at which `most` of the counts are expected to be kept.

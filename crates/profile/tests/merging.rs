@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use trommel_profile::arguments::{Argument, Passed};
 use trommel_profile::merge::Merged;
 use trommel_profile::sampled::{Sampled, Windows};
 use trommel_profile::{KindProfile, Loaded, Module, Origin, Profile, Run};
@@ -19,6 +20,14 @@ fn at() -> impl Strategy<Value = At> {
     let values = values.prop_map(|all| all.into_iter().collect());
     let sampled = (1_u64..1000, 1.0_f64..1e3, 0.01_f64..1.0);
     (0..PATHS.len(), 0_u64..4, values, sampled)
+}
+
+/// What is told of a register at calls: the function, a call of it or all, the register, and as [`At`] its values.
+type Given = (At, Option<(usize, u64)>, u8);
+
+fn given() -> impl Strategy<Value = Given> {
+    let call = prop::option::of((0..PATHS.len(), 0_u64..4));
+    (at(), call, 0_u8..6)
 }
 
 fn run() -> impl Strategy<Value = Run> {
@@ -38,6 +47,7 @@ prop_compose! {
     fn profile()(
         order in Just([1, 2, 3]).prop_shuffle(),
         kinds in prop::collection::vec(prop::collection::vec(at(), 0..6), KINDS.len()),
+        given in prop::collection::vec(given(), 0..8),
         run in run(),
         (pid, argument) in (1_u32..3, 0_u8..3),
         (bias, taken, cpu, budget) in (1_u64..3, 1_u64..100, 1_u64..1_000_000, 1_u32..5),
@@ -77,6 +87,13 @@ prop_compose! {
             }
             all.insert(kind, data);
         }
+        for ((path, vaddr, counts, (samples, unit, probability)), call, register) in given {
+            let target = Place::new(id(path), Vaddr(vaddr));
+            let call = call.map(|(path, vaddr)| Place::new(id(path), Vaddr(vaddr)));
+            let executions = samples as f64 * unit;
+            let sampled = Sampled { samples, executions, variance: executions * unit, probability };
+            windows.arguments.insert(Passed { target, call, register }, Argument { sampled, counts });
+        }
         Profile {
             origin: Origin { pid, ..Origin::default() },
             command: vec![b"prog".to_vec(), vec![argument]],
@@ -103,7 +120,11 @@ struct Said {
     command: Vec<Vec<u8>>,
     pid: u32,
     windows: Vec<u64>,
+    arguments: BTreeMap<Register, Vec<(u64, u64)>>,
 }
+
+/// A function, a call of it or all, and a register.
+type Register = (Named, Option<Named>, u8);
 
 fn said(profile: &Profile) -> Said {
     let named = |place: Place| {
@@ -131,6 +152,17 @@ fn said(profile: &Profile) -> Said {
     }
     let seen = profile.kinds.iter();
     let windows = profile.windows.as_ref().expect("windows");
+    let mut arguments = BTreeMap::new();
+    for (passed, argument) in &windows.arguments {
+        let counts = argument.counts.clone();
+        assert!(counts.is_sorted_by(|a, b| a.0 < b.0), "{counts:?}");
+        let register = (
+            named(passed.target),
+            passed.call.map(named),
+            passed.register,
+        );
+        arguments.insert(register, counts);
+    }
     Said {
         counts,
         seen: seen
@@ -150,22 +182,38 @@ fn said(profile: &Profile) -> Said {
             windows.wall,
             windows.budget as u64,
         ],
+        arguments,
     }
 }
 
 /// What is no whole number, by place.
-fn sampled(profile: &Profile) -> BTreeMap<(Kind, Named), [f64; 4]> {
+fn sampled(profile: &Profile) -> BTreeMap<Sample, [f64; 4]> {
     let windows = profile.windows.as_ref().expect("windows");
+    let named = |place: Place| {
+        let path = &profile.modules[usize::from(place.module().0)].path;
+        (path.clone(), place.vaddr().0)
+    };
+    let numbers = |s: &Sampled| [s.samples as f64, s.executions, s.variance, s.probability];
     let mut all = BTreeMap::new();
     for (kind, sites) in &windows.sites {
         for (place, s) in sites {
-            let path = profile.modules[usize::from(place.module().0)].path.clone();
-            let numbers = [s.samples as f64, s.executions, s.variance, s.probability];
-            all.insert((*kind, (path, place.vaddr().0)), numbers);
+            all.insert((Some(*kind), named(*place), None, 0), numbers(s));
         }
+    }
+    for (passed, argument) in &windows.arguments {
+        let at = (
+            None,
+            named(passed.target),
+            passed.call.map(named),
+            passed.register,
+        );
+        all.insert(at, numbers(&argument.sampled));
     }
     all
 }
+
+/// What is sampled: a place of a kind, or a register.
+type Sample = (Option<Kind>, Named, Option<Named>, u8);
 
 fn close(a: &Profile, b: &Profile) -> bool {
     let (a, b) = (sampled(a), sampled(b));

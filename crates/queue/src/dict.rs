@@ -12,6 +12,8 @@
 //! Words are `u64`. A block is a header word (`events`) followed by its events; a path is a header
 //! word (`block`, `events`, `tail`, `message`) followed by its tail event, if there is one. An event is
 //! one word, two for those with a static address, three for an instruction.
+//!
+//! A record has a word for each run-time value of its events, in their order ([`Event::words`]).
 
 use trommel_tuple::Kind;
 
@@ -57,6 +59,12 @@ pub enum Event {
         /// The instruction.
         pc: TargetPc,
     },
+    /// What a call passes in registers, as the record's next [`ARGUMENTS`] words. The next call among the events is that call, and tells
+    /// where to.
+    Arguments {
+        /// The call.
+        pc: TargetPc,
+    },
     /// An instruction that was executed, whatever it is: where accesses to memory are recorded, what lies
     /// between them tells how they depend on each other. It is no event of the program's.
     Instruction {
@@ -69,6 +77,9 @@ pub enum Event {
     },
 }
 
+/// Registers that the System V ABI passes integers and pointers in: `rdi`, `rsi`, `rdx`, `rcx`, `r8` and `r9`, in this order.
+pub const ARGUMENTS: usize = 6;
+
 /// Bytes of an instruction at most.
 pub const MAX_INSTRUCTION: usize = 15;
 
@@ -80,6 +91,7 @@ const TAG_CALL: u64 = 3;
 const TAG_DYNAMIC: u64 = 4;
 const TAG_INDIRECT: u64 = 5;
 const TAG_INSTRUCTION: u64 = 6;
+const TAG_ARGUMENTS: u64 = 7;
 
 /// Events a block has at most.
 pub const MAX_BLOCK_EVENTS: usize = 1 << 10;
@@ -107,6 +119,7 @@ impl Event {
                 ([head(TAG_INDIRECT, call.into(), pc), target.0, 0], 2)
             }
             Self::Dynamic { kind, pc } => ([head(TAG_DYNAMIC, kind as u8, pc), 0, 0], 1),
+            Self::Arguments { pc } => ([head(TAG_ARGUMENTS, 0, pc), 0, 0], 1),
             Self::Instruction { pc, len, bytes } => {
                 let mut all = [0; 16];
                 all[..MAX_INSTRUCTION].copy_from_slice(&bytes);
@@ -159,6 +172,7 @@ impl Event {
                 },
                 1,
             ),
+            TAG_ARGUMENTS => (Self::Arguments { pc }, 1),
             TAG_INSTRUCTION => {
                 let both = u128::from(*words.get(1)?) | u128::from(*words.get(2)?) << 64;
                 let bytes = *both.to_le_bytes().first_chunk()?;
@@ -169,9 +183,13 @@ impl Event {
         })
     }
 
-    /// Whether a record carries a word for this event.
-    pub const fn is_dynamic(&self) -> bool {
-        matches!(self, Self::Dynamic { .. })
+    /// How many words of a record belong to this event.
+    pub const fn words(&self) -> usize {
+        match self {
+            Self::Dynamic { .. } => 1,
+            Self::Arguments { .. } => ARGUMENTS,
+            _ => 0,
+        }
     }
 }
 
@@ -243,6 +261,7 @@ mod tests {
                 kind: Kind::Type,
                 pc,
             },
+            Event::Arguments { pc },
             Event::Instruction {
                 pc,
                 len: 15,

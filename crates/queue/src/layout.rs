@@ -13,8 +13,8 @@ use crate::work::Work;
 
 /// "TROMMELQ", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TROMMELQ");
-/// Changes with every change to this file.
-pub const LAYOUT_VERSION: u32 = 18;
+/// Changes with every change to this file, or to what is in the dictionary.
+pub const LAYOUT_VERSION: u32 = 19;
 
 /// Bytes of one chunk. The full test of generated code depends on it being 64 KiB.
 pub const CHUNK: usize = 1 << 16;

@@ -98,7 +98,9 @@ impl Sampler {
                 false => (pc, pc.0 + u64::from(len)),
             },
             Event::Call { pc, target } | Event::Indirect { pc, target, .. } => (pc, target.0),
-            Event::Dynamic { pc, .. } | Event::Instruction { pc, .. } => (pc, 0),
+            Event::Dynamic { pc, .. } | Event::Arguments { pc } | Event::Instruction { pc, .. } => {
+                (pc, 0)
+            }
         };
         let place = Place::from_word(regions.word(AppPc(pc.0)));
         let tuple = Tuple::new(place, regions.word(AppPc(to)));

@@ -56,6 +56,7 @@
 #![allow(unsafe_code)] // reason: reads the app's code, writes to the cache.
 
 mod accesses;
+mod arguments;
 mod counts;
 mod exits;
 mod flags;
@@ -550,7 +551,7 @@ impl Translator {
             }
             if self.config.wants_values() {
                 // Beside its own words the target of an indirect branch.
-                let room = counted || values + MOST_WORDS < MAX_VALUES;
+                let room = counted || values + self.config.most_words() < MAX_VALUES;
                 if !room || stealable(used_all | insn.used | kept).is_none() {
                     if n == 0 {
                         return Err(Refusal::Native);
@@ -573,7 +574,8 @@ impl Translator {
             {
                 return Err(Refusal::Unnamed);
             }
-            let words = self.list_accesses(n, site.shared);
+            let words =
+                self.list_accesses(n, site.shared) + self.list_arguments(&insn, site.shared);
             values += words;
             needs_register |= words != 0;
             if !self.samples() {

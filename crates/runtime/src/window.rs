@@ -74,8 +74,8 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use linux_raw_sys::general as nr;
 use trommel_queue::queries::MESSAGE_WORDS;
 use trommel_queue::{
-    CAPTURE_MARK, CAPTURE_WORDS, CHUNK, END_MARK, END_WORDS, FULL_WINDOW, LAST_WINDOWS, MAX_RECORD,
-    MAX_SKIP, MAX_WINDOW, State, WINDOW_SIGNAL,
+    CAPTURE_MARK, CAPTURE_WORDS, CHUNK, END_MARK, END_WORDS, FIRST_RECORD, FULL_WINDOW,
+    LAST_WINDOWS, MAX_RECORD, MAX_SKIP, MAX_WINDOW, State, WINDOW_SIGNAL,
 };
 
 use trommel_tuple::{Kind, KindSet};
@@ -107,7 +107,7 @@ const _: () = assert!(MAX_WINDOW as u64 + BEYOND < 1 << 16 && 1 << PARTS < LONGE
 const RECORDED: u64 = 4 + 8 * MOST_WORDS as u64 + 4 + 8 * MESSAGE_WORDS as u64;
 /// Room for what is passed and the mark behind it, so that no mark fills a chunk but the last of a window.
 const ROOM: u64 = MAX_SKIP as u64 * RECORDED + MAX_RECORD as u64;
-const _: () = assert!(4 + 8 * END_WORDS <= FULL_WINDOW && ROOM < CHUNK as u64 / 2);
+const _: () = assert!(4 + 8 * END_WORDS <= FULL_WINDOW && ROOM < (CHUNK - FIRST_RECORD) as u64);
 
 /// What of the runtime's state windows need.
 #[derive(Default)]

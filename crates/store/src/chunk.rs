@@ -46,10 +46,12 @@ pub(crate) enum Tag {
     Custom = 16,
     /// Its pairs.
     Valued = 17,
+    /// What calls passed.
+    Arguments = 18,
 }
 
 impl Tag {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 18] = [
         Self::Head,
         Self::Modules,
         Self::Kind,
@@ -67,6 +69,7 @@ impl Tag {
         Self::Levels,
         Self::Custom,
         Self::Valued,
+        Self::Arguments,
     ];
 }
 
@@ -197,8 +200,12 @@ impl<R: Read> Reader<R> {
             )));
         }
         let tag = Tag::ALL.into_iter().find(|t| *t as u8 == header[0]);
-        let tag =
-            tag.ok_or_else(|| corrupt(format!("chunks of type {} are unknown", header[0])))?;
+        let tag = tag.ok_or_else(|| {
+            corrupt(format!(
+                "chunks of type {} are unknown: a newer trommel may have written it",
+                header[0]
+            ))
+        })?;
         let raw = match header[1] {
             0 if stored_length == raw_length => stored,
             1 => lz4_flex::block::decompress(&stored, raw_length)

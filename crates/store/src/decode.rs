@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use trommel_profile::arguments::{Argument, Passed, REGISTERS};
 use trommel_profile::custom::{Custom, Value, Valued};
 use trommel_profile::memory::{Cache, Conflict, Level, Levels, Pair};
 use trommel_profile::queries::{Acted, Count, Queries, Seen, Served, Told};
@@ -47,6 +48,7 @@ pub(crate) fn decode(input: impl Read) -> Result<Vec<Profile>, DecodeError> {
             Tag::Service => service(&mut cursor, profile),
             Tag::Rows => rows(&mut cursor, profile),
             Tag::Pairs => pairs(&mut cursor, profile),
+            Tag::Arguments => arguments(&mut cursor, profile),
             Tag::Levels => levels(&mut cursor, profile),
             Tag::Custom => custom(&mut cursor, profile),
             Tag::Valued => valued(&mut cursor, profile),
@@ -337,6 +339,46 @@ fn pairs(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
         let sampled = of_samples(cursor)?;
         if windows.pairs.insert(pair, sampled).is_some() {
             return Err("a pair is there twice");
+        }
+    }
+    Ok(())
+}
+
+fn arguments(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
+    let windows = profile.windows.as_mut();
+    let windows = windows.ok_or("arguments come before their windows")?;
+    while !cursor.is_empty() {
+        let register = cursor.byte()?;
+        if usize::from(register) >= REGISTERS.len() {
+            return Err("a register that passes no argument");
+        }
+        let passed = Passed {
+            register,
+            target: Place::from_word(cursor.number()?),
+            call: flag(cursor)?
+                .then(|| cursor.number())
+                .transpose()?
+                .map(Place::from_word),
+        };
+        let sampled = of_samples(cursor)?;
+        let length = cursor.number()?;
+        // A value and its count take two bytes at least.
+        if length > (cursor.remaining() / 2) as u64 {
+            return Err("an argument has more values than there are bytes");
+        }
+        let mut counts: Vec<(u64, u64)> = Vec::with_capacity(length as usize);
+        for _ in 0..length {
+            let last = counts.last().map_or(0, |(value, _)| *value);
+            let value = last.checked_add(cursor.number()?);
+            let value = value.ok_or("the value of an argument is too large")?;
+            if value == last && !counts.is_empty() {
+                return Err("values of an argument are there twice");
+            }
+            counts.push((value, cursor.number()?));
+        }
+        let argument = Argument { sampled, counts };
+        if windows.arguments.insert(passed, argument).is_some() {
+            return Err("an argument is there twice");
         }
     }
     Ok(())

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use trommel_profile::arguments::{Argument, Passed};
 use trommel_profile::custom::Custom;
 use trommel_profile::memory::Levels;
 use trommel_profile::queries::{Acted, Queries, Served, Told};
@@ -161,6 +162,7 @@ fn windows<W: Write>(windows: &Windows, out: &mut Writer<W>) -> io::Result<()> {
         pacing,
         sites,
         pairs,
+        arguments,
         levels,
         custom,
     } = windows;
@@ -221,12 +223,45 @@ fn windows<W: Write>(windows: &Windows, out: &mut Writer<W>) -> io::Result<()> {
     if !raw.is_empty() {
         out.chunk(Tag::Pairs, &raw)?;
     }
+    self::arguments(arguments, out)?;
     if let Some(levels) = levels {
         out.chunk(Tag::Levels, &self::levels(levels))?;
     }
     match custom {
         Some(custom) => self::custom(custom, out),
         None => Ok(()),
+    }
+}
+
+fn arguments<W: Write>(
+    arguments: &BTreeMap<Passed, Argument>,
+    out: &mut Writer<W>,
+) -> io::Result<()> {
+    let mut raw = Vec::new();
+    for (passed, argument) in arguments {
+        raw.push(passed.register);
+        put(&mut raw, passed.target.word());
+        raw.push(passed.call.is_some().into());
+        if let Some(call) = passed.call {
+            put(&mut raw, call.word());
+        }
+        put_sampled(&mut raw, &argument.sampled);
+        let counts = sorted(&argument.counts);
+        put(&mut raw, counts.len() as u64);
+        let mut last = 0;
+        for &(value, count) in &*counts {
+            put(&mut raw, value.wrapping_sub(last));
+            put(&mut raw, count);
+            last = value;
+        }
+        if raw.len() >= TARGET {
+            out.chunk(Tag::Arguments, &raw)?;
+            raw.clear();
+        }
+    }
+    match raw.is_empty() {
+        true => Ok(()),
+        false => out.chunk(Tag::Arguments, &raw),
     }
 }
 

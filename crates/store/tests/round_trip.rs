@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use proptest::prelude::*;
+use trommel_profile::arguments::{Argument, Passed};
 use trommel_profile::custom::{Custom, Value, Valued};
 use trommel_profile::memory::{Cache, Conflict, Level, Levels, Pair};
 use trommel_profile::queries::{Acted, Count, Queries, Seen, Served, Told};
@@ -69,43 +70,57 @@ fn windows() -> impl Strategy<Value = Windows> {
         load,
     });
     let pairs = prop::collection::btree_map(pair, sampled(), 0..20);
+    let values = prop::collection::btree_map(any::<u64>(), any::<u64>(), 0..20);
+    let argument = (sampled(), values).prop_map(|(sampled, values)| Argument {
+        sampled,
+        counts: values.into_iter().collect(),
+    });
+    let passed = (place(), prop::option::of(place()), 0_u8..6);
+    let passed = passed.prop_map(|(target, call, register)| Passed {
+        target,
+        call,
+        register,
+    });
+    let arguments = prop::collection::btree_map(passed, argument, 0..20);
     let sites = prop::collection::btree_map(place(), sampled(), 1..20);
     let sites = prop::collection::btree_map(prop::sample::select(Kind::ALL.to_vec()), sites, 0..4);
     (
         any::<[u64; 14]>(),
-        any::<u32>(),
-        real(),
-        real(),
+        (any::<u32>(), real(), real()),
         ".{0,9}",
         sites,
         pairs,
+        arguments,
         prop::option::of(levels()),
         prop::option::of(custom(sampled())),
     )
         .prop_map(
-            |(n, length, budget, rate, pacing, sites, pairs, levels, custom)| Windows {
-                budget,
-                taken: n[0],
-                counted: n[1],
-                whole: n[2],
-                calls: n[3],
-                signals: n[4],
-                refused: n[5],
-                skipped: n[6],
-                instructions: n[7],
-                length,
-                rate,
-                cpu: n[8],
-                wall: n[9],
-                in_windows: n[10],
-                in_kernel: n[11],
-                host: n[12],
-                covered: n[13],
-                pacing,
-                sites,
-                pairs,
-                levels,
-                custom,
+            |(n, (length, budget, rate), pacing, sites, pairs, arguments, levels, custom)| {
+                Windows {
+                    budget,
+                    taken: n[0],
+                    counted: n[1],
+                    whole: n[2],
+                    calls: n[3],
+                    signals: n[4],
+                    refused: n[5],
+                    skipped: n[6],
+                    instructions: n[7],
+                    length,
+                    rate,
+                    cpu: n[8],
+                    wall: n[9],
+                    in_windows: n[10],
+                    in_kernel: n[11],
+                    host: n[12],
+                    covered: n[13],
+                    pacing,
+                    sites,
+                    pairs,
+                    arguments,
+                    levels,
+                    custom,
+                }
             },
         )
 }

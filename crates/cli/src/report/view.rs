@@ -6,12 +6,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 
-use trommel_code::{Upkeep, Use, upkeep, usage};
+use trommel_code::{Parameter, REGISTERS, Upkeep, Use, forwarded_by, parameters, upkeep, usage};
 use trommel_profile::confidence::{Basis, Confidence, Executions, Limits};
 use trommel_profile::sampled::Sampled;
 use trommel_profile::{Module, Profile, Site};
 use trommel_symbol::{Code, Location, Symbols};
-use trommel_tuple::{Kind, ModuleId, Place, Tuple};
+use trommel_tuple::{Kind, ModuleId, Place, Tuple, Vaddr};
 
 use crate::output::command_line;
 use crate::shown::shown;
@@ -26,6 +26,9 @@ pub(crate) struct View<'p> {
     code: HashMap<ModuleId, Option<Code<'p>>>,
     /// What values are, by the instructions that load them.
     uses: HashMap<Place, Option<Use>>,
+    /// Where calls of a place lead, and what functions take.
+    called: HashMap<Place, Place>,
+    parameters: HashMap<Place, Option<[Option<Parameter>; REGISTERS.len()]>>,
 }
 
 /// A branch or call with one of its destinations.
@@ -101,6 +104,8 @@ impl<'p> View<'p> {
             confidence,
             code: HashMap::new(),
             uses: HashMap::new(),
+            called: HashMap::new(),
+            parameters: HashMap::new(),
         }
     }
 
@@ -284,7 +289,8 @@ impl<'p> View<'p> {
         let used = match self.uses.get(&place) {
             Some(known) => *known,
             None => {
-                let found = (self.code(place)).and_then(|code| usage(code, place.vaddr().0));
+                let code = self.code(place.module());
+                let found = code.and_then(|code| usage(code, place.vaddr().0));
                 self.uses.insert(place, found);
                 found
             }
@@ -294,15 +300,42 @@ impl<'p> View<'p> {
 
     /// Why the load at `place` is not one to specialise, where its code is there and tells that.
     pub(crate) fn upkeep(&mut self, place: Place) -> Option<Upkeep> {
-        upkeep(self.code(place)?, place.vaddr().0)
+        upkeep(self.code(place.module())?, place.vaddr().0)
     }
 
-    /// The code that a place is in.
-    fn code(&mut self, place: Place) -> Option<&Code<'p>> {
+    fn code(&mut self, module: ModuleId) -> Option<&Code<'p>> {
         let symbols = &self.symbols;
-        let code = self.code.entry(place.module());
-        let code = code.or_insert_with(|| symbols.code(place.module()).ok());
+        let code = (self.code.entry(module)).or_insert_with(|| symbols.code(module).ok());
         code.as_ref()
+    }
+
+    /// The function that calls of a place lead to: of a stub's, where its jump went most.
+    pub(crate) fn called(&mut self, target: Place) -> Place {
+        if let Some(known) = self.called.get(&target) {
+            return *known;
+        }
+        let code = self.code(target.module());
+        let jump = code.and_then(|code| forwarded_by(code, target.vaddr().0));
+        let goes = jump.and_then(|at| {
+            let edges = self.profile.kinds.get(&Kind::Edge)?;
+            let goes = edges.counts.get(&Place::new(target.module(), Vaddr(at)))?;
+            let (to, _) = goes.iter().max_by_key(|(_, count)| *count)?;
+            Some(Place::from_word(*to))
+        });
+        let called = goes.unwrap_or(target);
+        self.called.insert(target, called);
+        called
+    }
+
+    /// What the function at a place takes in a register, if it does.
+    pub(crate) fn parameter(&mut self, function: Place, register: u8) -> Option<Parameter> {
+        if !self.parameters.contains_key(&function) {
+            let code = self.code(function.module());
+            let found = code.and_then(|code| parameters(code, function.vaddr().0));
+            self.parameters.insert(function, found);
+        }
+        let all = self.parameters.get(&function)?.as_ref()?;
+        *all.get(usize::from(register))?
     }
 
     /// `file.c:12`, or nothing.

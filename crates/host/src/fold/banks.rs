@@ -93,7 +93,7 @@ impl Folder {
                     match self.dictionary.resolve(&tail) {
                         Step::Static(kind, tuple) => messages.may_count(kind, tuple),
                         Step::Dynamic(kind, _) => messages.may_count_anywhere(kind),
-                        Step::Unselected | Step::UnselectedWord | Step::Instruction(_) => {}
+                        _ => {}
                     }
                 }
             }

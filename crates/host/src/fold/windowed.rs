@@ -16,7 +16,7 @@
 //!
 //! Values of loads, and method tables, go to a hotlist for each instruction, as many times as their window's weight has
 //! units: a value that is there while windows are rare is not worth less; branches and calls have a
-//! count for each destination, and so have latencies for each length that is told apart. Counting a window takes no memory
+//! count for each destination, and so have latencies for each length that is told apart. What calls pass is in [`arguments`]. Counting a window takes no memory
 //! but for instructions that are new. Where accesses to memory are recorded the window's instructions go, in order, to a
 //! model that finds those in each other's way ([`crate::conflicts`]). Where there is a customisation module it gets the messages of the
 //! queries that are put for it, and what it makes of them is folded when it is there ([`custom`]).
@@ -25,6 +25,7 @@
 //! * A window is counted once, whole, or not at all.
 //! * What is kept of an instruction with values is of constant size.
 
+mod arguments;
 mod custom;
 
 use std::collections::BTreeMap;
@@ -35,11 +36,12 @@ use trommel_compress::random::SplitMix64;
 use trommel_profile::KindProfile;
 use trommel_profile::memory::{Levels, Pair, rounded as kept};
 use trommel_profile::sampled::{Sampled, Windows};
-use trommel_queue::dict::TargetPc;
+use trommel_queue::dict::{ARGUMENTS, TargetPc};
 use trommel_queue::queries::Header;
 use trommel_queue::{CAPTURE_MARK, CAPTURE_WORDS, END_MARK, END_WORDS, MAX_PATHS};
 use trommel_tuple::{Kind, Place};
 
+use arguments::Arguments;
 pub(super) use custom::Customised;
 
 use super::{Folder, damaged};
@@ -64,8 +66,10 @@ enum Op {
     Latency(u32),
     /// An instruction.
     Instruction(u32),
-    /// The record's next word is of no interest.
-    Word,
+    /// The record's next words are what the next call passes.
+    Arguments,
+    /// So many words of the record are of no interest.
+    Words(u8),
 }
 
 /// How often something was seen, window by window.
@@ -165,6 +169,15 @@ impl Site {
         all.len() - 1
     }
 
+    /// The call, and the word of one of its destinations.
+    fn call(&self, to: usize) -> Option<(Place, u64)> {
+        let Seen::Destinations(all) = &self.seen else {
+            return None;
+        };
+        let target = all.get(to).filter(|_| self.kind == Kind::Call)?.0;
+        Some((self.place, target))
+    }
+
     fn value(&mut self, value: u64, (window, weight): (u64, f64), all: &mut Units) {
         self.draws.seen(window, weight);
         if let Seen::Values(list, units) = &mut self.seen {
@@ -223,6 +236,7 @@ pub(super) struct Windowed {
     site_of: FxHashMap<(Kind, Place), u32>,
     units: Units,
     accesses: Accesses,
+    arguments: Arguments,
     /// What goes to a customisation module.
     pub(super) custom: Option<Customised>,
     /// Nanoseconds of CPU time between two windows, now.
@@ -288,7 +302,8 @@ impl Windowed {
                 // Listed for the module alone.
                 Step::Instruction(_) if self.custom.is_some() => continue,
                 Step::Instruction(number) => Op::Instruction(number),
-                Step::UnselectedWord => Op::Word,
+                Step::Arguments => Op::Arguments,
+                Step::UnselectedWords(words) => Op::Words(words),
                 Step::Unselected => continue,
             };
             self.ops.push(op);
@@ -308,12 +323,18 @@ impl Windowed {
         let window = self.counted;
         let mut words = words.as_chunks::<8>().0.iter();
         let mut word = || words.next().map_or(0, |w| u64::from_le_bytes(*w));
+        let mut passed: Option<[u64; ARGUMENTS]> = None;
         for op in &self.ops[first as usize..end as usize] {
             match *op {
                 Op::Known(site, to) => {
                     let site = &mut self.sites[site as usize];
                     site.draws.seen(window, weight);
                     site.goes(to as usize, weight);
+                    if let Some(values) = passed.take()
+                        && let Some(call) = site.call(to as usize)
+                    {
+                        self.arguments.passed(call, &values, (window, weight));
+                    }
                 }
                 Op::Destination(site) => {
                     let site = &mut self.sites[site as usize];
@@ -321,6 +342,11 @@ impl Windowed {
                     let to = modules.place_at(TargetPc(word())).word();
                     let to = site.destination(to);
                     site.goes(to, weight);
+                    if let Some(values) = passed.take()
+                        && let Some(call) = site.call(to)
+                    {
+                        self.arguments.passed(call, &values, (window, weight));
+                    }
                 }
                 Op::Value(site) => {
                     self.sites[site as usize].value(word(), (window, weight), &mut self.units);
@@ -340,7 +366,12 @@ impl Windowed {
                 Op::Instruction(number) => {
                     self.accesses.instruction(number, (window, weight));
                 }
-                Op::Word => drop(word()),
+                Op::Arguments => passed = Some(std::array::from_fn(|_| word())),
+                Op::Words(words) => {
+                    for _ in 0..words {
+                        word();
+                    }
+                }
             }
         }
     }
@@ -377,11 +408,7 @@ impl Windowed {
                 }
                 Seen::Values(list, units) => {
                     sampled.probability = list.probability();
-                    let share = |count| list.estimate(count) / (*units).max(1) as f64;
-                    let estimate = |&(value, count): &(u64, u64)| {
-                        (value, rounded(executions * share(count).min(1.0)))
-                    };
-                    list.entries().iter().map(estimate).collect()
+                    estimates(list, *units, executions)
                 }
             };
             counts.sort_unstable();
@@ -394,6 +421,7 @@ impl Windowed {
             sites.insert(site.place, sampled);
         }
         self.accesses.take(scale, windows);
+        self.arguments.take(scale, windows);
         windows.levels.clone_from(&self.levels);
         scale
     }
@@ -463,6 +491,16 @@ impl Accesses {
             windows.pairs.insert(pair, draws.sampled(scale));
         }
     }
+}
+
+/// What values of a list that `units` have gone to are estimated to have been, of so many executions; sorted.
+fn estimates(list: &Hotlist, units: u64, executions: f64) -> Vec<(u64, u64)> {
+    let share = |count| list.estimate(count) / units.max(1) as f64;
+    let estimate =
+        |&(value, count): &(u64, u64)| (value, rounded(executions * share(count).min(1.0)));
+    let mut all: Vec<(u64, u64)> = list.entries().iter().map(estimate).collect();
+    all.sort_unstable();
+    all
 }
 
 /// A count that is estimated of something that was seen.

@@ -37,25 +37,40 @@
 
 use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory};
 use trommel_query::access::{self, Access, Accesses};
-use trommel_queue::dict::{Event, MAX_INSTRUCTION};
+use trommel_queue::dict::{ARGUMENTS, Event, MAX_INSTRUCTION};
 use trommel_tuple::Kind;
 
 use super::operands::free_register;
-use super::{Config, Translator, target};
+use super::{Config, Translator, arguments, target};
 use crate::decode::{Class, Insn};
 use crate::deliver::Shared;
 use crate::emit::{Code, Mem, Reg};
 use crate::slot;
 
 /// Words that an instruction records at most: two addresses, a latency and a value; or a method table and a target.
-pub const MOST_WORDS: usize = access::MOST + 2;
+const USUAL_WORDS: usize = access::MOST + 2;
+/// As many where arguments are recorded beside the method table and the target.
+pub const MOST_WORDS: usize = ARGUMENTS + 2;
+const _: () = assert!(USUAL_WORDS <= MOST_WORDS);
 
 impl Config {
+    /// Words that an instruction records at most.
+    pub(super) fn most_words(&self) -> usize {
+        match self.wants_arguments() {
+            true => MOST_WORDS,
+            false => USUAL_WORDS,
+        }
+    }
+
     /// Registers that cannot hold the write pointer.
     pub(super) fn kept(&self, counted: bool) -> u16 {
-        match counted || self.kinds.has(Kind::Latency) {
+        let timed = match counted || self.kinds.has(Kind::Latency) {
             true => Reg::RAX.bit(),
             false => 0,
+        };
+        match self.wants_arguments() {
+            true => timed | arguments::KEPT,
+            false => timed,
         }
     }
 }

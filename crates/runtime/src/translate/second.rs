@@ -134,7 +134,8 @@ impl Translator {
                 if insn.class == Class::Plain {
                     overwritten = insn.overwrites;
                 }
-                self.unspill(insn, insn.used & !overwritten.map_or(0, Reg::bit));
+                let used = insn.used | self.arguments_in_slots(insn);
+                self.unspill(insn, used & !overwritten.map_or(0, Reg::bit));
             }
             let from_here = self.code.here();
             let step = Step {
@@ -237,6 +238,9 @@ impl Translator {
             }
             site.cache.steps.push(step);
             self.query_before(site, insn, about);
+            let passed = self.record_arguments(insn, values);
+            events += usize::from(passed != 0);
+            values += passed;
             match insn.class {
                 Class::Jmp(_) => {}
                 Class::Jcc(condition, to) if closes && to == app => {

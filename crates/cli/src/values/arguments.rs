@@ -1,0 +1,133 @@
+//! Arguments of functions, and of calls: what they nearly always are.
+//!
+//! # What a specialisation saves
+//! The function is made a second time, for an argument that is nearly always v; one of its calls, or its first instructions, compare with
+//! v. Each call then pays for the comparison. One that finds v does without the instruction that passes the argument, and without those that
+//! work with it: one cycle each.
+//!
+//! # Which function it is
+//! A call of another file's function leads to a stub in the same file. Where the profile has branches too, the stub's jump says where it leads, and
+//! the calls count for that function.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use trommel_code::Parameter;
+use trommel_profile::arguments::{Argument, Passed, REGISTERS};
+use trommel_profile::confidence::Executions;
+use trommel_tuple::Place;
+
+use crate::json::Json;
+use crate::report::view::View;
+use crate::shown::shown;
+
+/// An argument, as a function or as one of its calls has it.
+pub(super) struct Argued {
+    /// The function's first instruction.
+    pub(super) function: Place,
+    /// `None`: all calls.
+    pub(super) call: Option<Place>,
+    register: u8,
+    parameter: Parameter,
+    argument: Argument,
+}
+
+/// Those that functions take of what windows have seen in registers.
+pub(super) fn all(view: &mut View<'_>) -> Vec<Argued> {
+    let mut sums: BTreeMap<Passed, Argument> = BTreeMap::new();
+    let windows = view.profile.windows.as_ref();
+    for (passed, argument) in windows.into_iter().flat_map(|w| &w.arguments) {
+        let target = view.called(passed.target);
+        let sum = sums.entry(Passed { target, ..*passed }).or_default();
+        sum.add_beside(argument.clone());
+    }
+    let mut found = Vec::new();
+    for (passed, mut argument) in sums {
+        let Some(parameter) = view.parameter(passed.target, passed.register) else {
+            continue;
+        };
+        argument.narrow(parameter.bytes);
+        found.push(Argued {
+            function: passed.target,
+            call: passed.call,
+            register: passed.register,
+            parameter,
+            argument,
+        });
+    }
+    found
+}
+
+impl Argued {
+    /// Calls.
+    pub(super) fn executions(&self) -> u64 {
+        (self.argument.sampled.executions.round() as u64).max(1)
+    }
+
+    /// Cycles that a call without the argument saves.
+    pub(super) fn worth(&self) -> f64 {
+        1.0 + f64::from(self.parameter.uses)
+    }
+
+    /// The most frequent value, its share, and the limits of that.
+    pub(super) fn most(&self) -> Option<(u64, f64, (f64, f64))> {
+        self.top().first().map(|t| (t.0, t.2, t.3))
+    }
+
+    /// Values with their counts and shares, most frequent first.
+    fn top(&self) -> Vec<(u64, u64, f64, (f64, f64))> {
+        let counts = &self.argument.counts;
+        let known = Executions::of_windows(&self.argument.sampled, counts);
+        let all = self.argument.sampled.executions.max(1.0);
+        let one = |(n, &(value, count)): (usize, &(u64, u64))| {
+            let limits = known.share(n, count);
+            let share = (count as f64 / all).min(1.0);
+            (value, count, share, (limits.low, limits.high))
+        };
+        let mut top: Vec<_> = counts.iter().enumerate().map(one).collect();
+        top.sort_by_key(|&(value, count, ..)| (std::cmp::Reverse(count), value));
+        top
+    }
+
+    /// In words.
+    pub(super) fn shown(&self, view: &mut View<'_>, value: u64) -> String {
+        shown(view, value, Some(self.parameter.usage))
+    }
+
+    /// Whether another is the same argument of the function, by all calls.
+    pub(super) fn is_part_of(&self, other: &Self) -> bool {
+        let same = (self.function, self.register) == (other.function, other.register);
+        same && self.call.is_some() && other.call.is_none()
+    }
+
+    /// `rdi of f`, and which call passes it.
+    pub(super) fn name(&self, view: &mut View<'_>) -> String {
+        let function = view.name(self.function);
+        let name = format!("{} of {function}", REGISTERS[usize::from(self.register)]);
+        match self.call {
+            Some(call) => format!("{name}, by {}", view.name(call)),
+            None => name,
+        }
+    }
+
+    /// Members of an object.
+    pub(super) fn json<W: Write>(&self, json: &mut Json<W>, view: &mut View<'_>) -> io::Result<()> {
+        json.text("register", REGISTERS[usize::from(self.register)])?;
+        json.number("bytes", self.parameter.bytes)?;
+        json.number("uses", self.parameter.uses)?;
+        json.number("samples", self.argument.sampled.samples)?;
+        json.real("draws", self.argument.sampled.draws())?;
+        json.member_array("top")?;
+        for (value, count, share, (low, high)) in self.top() {
+            json.object()?;
+            json.number("value", value)?;
+            json.text("shown", &self.shown(view, value))?;
+            json.number("count", count)?;
+            json.real("share", share)?;
+            json.real("share_low", low)?;
+            json.real("share_high", high)?;
+            json.end_object()?;
+        }
+        json.end_array()
+    }
+}

@@ -1,0 +1,369 @@
+//! Which registers a function takes arguments from, and what it does with them.
+//!
+//! # Problem
+//! At a call all registers hold something. Which of them are arguments only the function knows that is called.
+//!
+//! # Strategy
+//! A register is a *parameter* where on some way from the function's first instruction it is read before it is written. All ways are
+//! followed: both of a branch, jumps (also into another function, a tail call), and into functions called directly, which may
+//! take what is still there; behind a call nothing is left of it. What is read of the register, at most, is the parameter's width:
+//! what callers leave in the bytes above is no part of the argument.
+//!
+//! What the argument is, and how many instructions work with it, is told by those from the function's first on: a copy of the
+//! register is followed as values of loads are ([`crate::usage`]), through calls where it is in a register that those keep, and through the
+//! stack frame where that is addressed by `rbp`.
+//!
+//! # Limits
+//! Behind indirect jumps and calls nothing is seen, nor is what system calls take. A register that is stored only to be restored counts as read, as those
+//! of functions with variable arguments do.
+
+use std::collections::HashMap;
+
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
+    OpKind, Register,
+};
+use trommel_symbol::Code;
+
+use crate::usage::{Use, Value};
+
+/// The registers that the System V ABI passes integers and pointers in, the first argument's first.
+pub const REGISTERS: [Register; 6] = [
+    Register::RDI,
+    Register::RSI,
+    Register::RDX,
+    Register::RCX,
+    Register::R8,
+    Register::R9,
+];
+
+/// An argument that a function takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Parameter {
+    /// Lower bytes of the register that are read at most: 1, 2, 4 or 8.
+    pub bytes: u8,
+    /// Instructions that work with it, as far as they were found.
+    pub uses: u32,
+    /// What it is.
+    pub usage: Use,
+}
+
+/// Instructions that are looked at in all to find the parameters of a function.
+const MOST: usize = 4096;
+/// Calls that are followed one into the other.
+const DEEP: u8 = 4;
+/// So far an argument is followed.
+const FAR: usize = 256;
+
+/// The parameters of the function whose first instruction is at `entry`, by register; `None` where there is no code.
+pub fn parameters(code: &Code<'_>, entry: u64) -> Option<[Option<Parameter>; REGISTERS.len()]> {
+    code.at(entry)?;
+    let widths = Ways::new(entry).explore(code);
+    Some(std::array::from_fn(|n| {
+        let bytes = widths[n];
+        (bytes != 0).then(|| follow(code, entry, REGISTERS[n], bytes))
+    }))
+}
+
+/// Where a stub jumps by which a function in another file is called: its indirect jump, with nothing in front but what may be jumped to.
+pub fn forwarded_by(code: &Code<'_>, stub: u64) -> Option<u64> {
+    let mut decoder = Decoder::with_ip(64, code.at(stub)?, stub, DecoderOptions::NONE);
+    let mut next = decoder.decode();
+    if next.mnemonic() == Mnemonic::Endbr64 {
+        next = decoder.decode();
+    }
+    let jumps =
+        next.flow_control() == FlowControl::IndirectBranch && next.is_ip_rel_memory_operand();
+    jumps.then(|| next.ip())
+}
+
+/// A set of [`REGISTERS`].
+type Set = u8;
+
+/// The ways through a function.
+struct Ways {
+    infos: InstructionInfoFactory,
+    /// What was unwritten where an instruction was met.
+    met: HashMap<u64, Set>,
+    left: Vec<(u64, Set, u8)>,
+    widths: [u8; REGISTERS.len()],
+    looked_at: usize,
+}
+
+impl Ways {
+    fn new(entry: u64) -> Self {
+        Self {
+            infos: InstructionInfoFactory::new(),
+            met: HashMap::new(),
+            left: vec![(entry, (1 << REGISTERS.len()) - 1, 0)],
+            widths: [0; REGISTERS.len()],
+            looked_at: 0,
+        }
+    }
+
+    fn explore(mut self, code: &Code<'_>) -> [u8; REGISTERS.len()] {
+        while let Some((from, unwritten, depth)) = self.left.pop() {
+            self.straight(code, from, unwritten, depth);
+        }
+        self.widths
+    }
+
+    /// One behind the other, until control leaves or all is written.
+    fn straight(&mut self, code: &Code<'_>, from: u64, mut unwritten: Set, depth: u8) {
+        let Some(bytes) = code.at(from) else {
+            return;
+        };
+        let mut decoder = Decoder::with_ip(64, bytes, from, DecoderOptions::NONE);
+        while unwritten != 0 && decoder.can_decode() && self.looked_at < MOST {
+            self.looked_at += 1;
+            let next = decoder.decode();
+            let met = self.met.entry(next.ip()).or_default();
+            unwritten &= !*met;
+            *met |= unwritten;
+            if next.is_invalid() || unwritten == 0 {
+                return;
+            }
+            unwritten = self.pass(&next, unwritten);
+            match next.flow_control() {
+                FlowControl::Next => {}
+                FlowControl::ConditionalBranch => {
+                    self.left
+                        .push((next.near_branch_target(), unwritten, depth));
+                }
+                FlowControl::UnconditionalBranch => {
+                    self.left
+                        .push((next.near_branch_target(), unwritten, depth));
+                    return;
+                }
+                FlowControl::Call => {
+                    if depth < DEEP {
+                        let target = next.near_branch_target();
+                        self.left.push((target, unwritten, depth + 1));
+                    }
+                    return;
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// What an instruction reads of the unwritten registers; those that it leaves.
+    fn pass(&mut self, next: &Instruction, unwritten: Set) -> Set {
+        if next.mnemonic() == Mnemonic::Nop {
+            return unwritten;
+        }
+        let mut written = 0;
+        let info = self.infos.info(next);
+        for used in info.used_registers() {
+            let whole = used.register().full_register();
+            let Some(n) = REGISTERS.iter().position(|r| *r == whole) else {
+                continue;
+            };
+            let size = used.register().size().min(8) as u8;
+            let reads = matches!(
+                used.access(),
+                OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+            );
+            if reads && unwritten >> n & 1 != 0 {
+                // Of a sum of addresses no more counts than is kept.
+                let size = match next.mnemonic() {
+                    Mnemonic::Lea => size.min(next.op0_register().size() as u8),
+                    _ => size,
+                };
+                self.widths[n] = self.widths[n].max(size);
+            }
+            let writes = matches!(used.access(), OpAccess::Write | OpAccess::ReadWrite);
+            if writes && size >= 4 {
+                written |= 1 << n;
+            }
+        }
+        unwritten & !written
+    }
+}
+
+/// What becomes of an argument.
+fn follow(code: &Code<'_>, entry: u64, register: Register, bytes: u8) -> Parameter {
+    let mut parameter = Parameter {
+        bytes,
+        uses: 0,
+        usage: Use::Unknown {
+            bytes,
+            general: true,
+        },
+    };
+    let Some(there) = code.at(entry) else {
+        return parameter;
+    };
+    let mut known = None;
+    let mut value = Value::in_register(register, bytes);
+    let mut kept: Vec<u64> = Vec::new();
+    let mut decoder = Decoder::with_ip(64, there, entry, DecoderOptions::NONE);
+    for _ in 0..FAR {
+        if !decoder.can_decode() || value.is_gone() && kept.is_empty() {
+            break;
+        }
+        let next = decoder.decode();
+        if next.is_invalid() {
+            break;
+        }
+        let in_frame = frame_slot(&next);
+        let loads = in_frame.is_some_and(|slot| kept.contains(&slot) && reads_memory(&next));
+        let uses = value.reads(&next);
+        parameter.uses += u32::from(uses || loads);
+        if let Some(slot) = in_frame.filter(|_| next.op0_kind() == OpKind::Memory) {
+            kept.retain(|k| *k != slot);
+            let stores = next.mnemonic() == Mnemonic::Mov
+                && next.op1_kind() == OpKind::Register
+                && value.is(next.op1_register());
+            if stores {
+                kept.push(slot);
+            }
+        }
+        let told = value.by_use(&next, false);
+        if loads && next.mnemonic() == Mnemonic::Mov {
+            value.is_in(next.op0_register());
+        }
+        // What is stored in the frame is used when it comes back.
+        known = known.or(told);
+        match next.flow_control() {
+            FlowControl::Next | FlowControl::ConditionalBranch => {}
+            FlowControl::Call | FlowControl::IndirectCall => value.across_call(),
+            _ => break,
+        }
+    }
+    parameter.usage = known.unwrap_or(parameter.usage);
+    parameter
+}
+
+/// The displacement of an operand in the stack frame.
+fn frame_slot(next: &Instruction) -> Option<u64> {
+    let memory = (0..next.op_count()).any(|n| next.op_kind(n) == OpKind::Memory);
+    let frame = next.memory_base() == Register::RBP && next.memory_index() == Register::None;
+    (memory && frame && next.mnemonic() != Mnemonic::Lea).then(|| next.memory_displacement64())
+}
+
+fn reads_memory(next: &Instruction) -> bool {
+    next.op0_kind() != OpKind::Memory || next.mnemonic() != Mnemonic::Mov
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn of(bytes: &[u8]) -> [Option<Parameter>; 6] {
+        parameters(&Code::new(vec![(0x1000, bytes)]), 0x1000).expect("code")
+    }
+
+    fn widths(bytes: &[u8]) -> [u8; 6] {
+        of(bytes).map(|p| p.map_or(0, |p| p.bytes))
+    }
+
+    #[test]
+    fn what_is_read_before_it_is_written_is_taken() {
+        for (what, bytes, wanted) in [
+            (
+                "lea eax,[rdi+rsi]; ret",
+                &[0x8d, 0x04, 0x37, 0xc3][..],
+                [4, 4, 0, 0, 0, 0],
+            ),
+            (
+                "xor edi,edi; mov eax,edi; ret",
+                &[0x31, 0xff, 0x89, 0xf8, 0xc3],
+                [0; 6],
+            ),
+            (
+                "mov rax,[rdi]; mov edi,1; ret",
+                &[0x48, 0x8b, 0x07, 0xbf, 1, 0, 0, 0, 0xc3],
+                [8, 0, 0, 0, 0, 0],
+            ),
+            (
+                "mov dil,1; mov eax,edi",
+                &[0x40, 0xb7, 1, 0x89, 0xf8],
+                [4, 0, 0, 0, 0, 0],
+            ),
+            (
+                "test dil,dil; ret",
+                &[0x40, 0x84, 0xff, 0xc3],
+                [1, 0, 0, 0, 0, 0],
+            ),
+            (
+                "nop [rdi+rcx]; ret",
+                &[0x0f, 0x1f, 0x04, 0x0f, 0xc3],
+                [0; 6],
+            ),
+            (
+                "je +2; mov eax,edx; mov eax,r8d",
+                &[0x74, 2, 0x89, 0xd0, 0x44, 0x89, 0xc0],
+                [0, 0, 4, 0, 4, 0],
+            ),
+            (
+                "jmp +1; ret; mov eax,r9d; ret",
+                &[0xeb, 1, 0xc3, 0x44, 0x89, 0xc8, 0xc3],
+                [0, 0, 0, 0, 0, 4],
+            ),
+            // What the callee takes and was not written is passed on, and nothing is left behind it.
+            (
+                "mov esi,1; call +3; mov eax,ecx; ret; lea rax,[rdi+rsi]",
+                &[
+                    0xbe, 1, 0, 0, 0, 0xe8, 3, 0, 0, 0, 0x89, 0xc8, 0xc3, 0x48, 0x8d, 0x04, 0x37,
+                ],
+                [8, 0, 0, 0, 0, 0],
+            ),
+            // A loop around to what was written.
+            (
+                "mov edi,1; mov eax,edi; jmp -4",
+                &[0xbf, 1, 0, 0, 0, 0x89, 0xf8, 0xeb, 0xfc],
+                [0; 6],
+            ),
+            (
+                "cmove edi,esi; mov eax,edi",
+                &[0x0f, 0x44, 0xfe, 0x89, 0xf8],
+                [4, 4, 0, 0, 0, 0],
+            ),
+        ] {
+            assert_eq!(widths(bytes), wanted, "{what}");
+        }
+    }
+
+    #[test]
+    fn what_an_argument_is_and_how_much_of_the_code_works_with_it_is_told() {
+        // push rbx; mov rbx,rdi; call +0; mov eax,[rbx]; add eax,[rbx+8]; ret
+        let first = of(&[
+            0x53, 0x48, 0x89, 0xfb, 0xe8, 0, 0, 0, 0, 0x8b, 0x03, 0x03, 0x43, 8, 0xc3,
+        ])[0];
+        let first = first.expect("taken");
+        assert_eq!((first.usage, first.uses), (Use::Pointer, 3));
+        // mov [rbp-4],edi; mov [rbp-8],esi; mov eax,[rbp-4]; imul eax,[rbp-8]; ret
+        let both = of(&[
+            0x89, 0x7d, 0xfc, 0x89, 0x75, 0xf8, 0x8b, 0x45, 0xfc, 0x0f, 0xaf, 0x45, 0xf8, 0xc3,
+        ]);
+        let signed = Use::Integer {
+            bytes: 4,
+            signed: true,
+        };
+        let first = both[0].expect("taken");
+        assert_eq!((first.usage, first.uses), (signed, 3));
+        assert_eq!(both[1].expect("taken").uses, 2);
+        assert_eq!(both[2], None);
+    }
+
+    #[test]
+    fn stubs_are_told_from_functions() {
+        let jump = |bytes: &[u8]| forwarded_by(&Code::new(vec![(0x1000, bytes)]), 0x1000);
+        // endbr64; bnd jmp [rip+x] / jmp [rip+x] / jmp [rdi] / ret
+        let endbr = [0xf3, 0x0f, 0x1e, 0xfa, 0xf2, 0xff, 0x25, 1, 2, 3, 0];
+        assert_eq!(jump(&endbr), Some(0x1004));
+        assert_eq!(jump(&[0xff, 0x25, 1, 2, 3, 0]), Some(0x1000));
+        assert_eq!(jump(&[0xff, 0x27]), None);
+        assert_eq!(jump(&[0xc3]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_looked_at(bytes in prop::collection::vec(any::<u8>(), 1..200)) {
+            let _ = of(&bytes);
+            let _ = forwarded_by(&Code::new(vec![(0, &bytes)]), 0);
+        }
+    }
+}

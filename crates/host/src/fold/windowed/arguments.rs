@@ -1,0 +1,86 @@
+//! What calls in windows pass in registers: a hotlist for each function and register, and for each call of the function.
+//!
+//! A call's six values are of one moment, so they have one weight and one number of units; each list tosses coins of its own.
+//! What is kept of a call and a function is of constant size.
+
+use rustc_hash::FxHashMap;
+use trommel_compress::hotlist::Hotlist;
+use trommel_compress::random::SplitMix64;
+use trommel_profile::arguments::{Argument, Passed};
+use trommel_profile::sampled::Windows;
+use trommel_queue::dict::ARGUMENTS;
+use trommel_tuple::Place;
+
+use super::{Draws, Units, estimates};
+
+/// What registers held when a function was called.
+struct Called {
+    draws: Draws,
+    /// Units of weight that have gone to each list.
+    units: u64,
+    lists: Box<[Hotlist; ARGUMENTS]>,
+}
+
+impl Called {
+    fn new((call, target): (Option<Place>, u64), epoch: u64) -> Self {
+        let call = call.map_or(0, Place::word);
+        let mut seeds = SplitMix64::new(call ^ target.rotate_left(24) ^ epoch << 48);
+        Self {
+            draws: Draws::default(),
+            units: 0,
+            lists: Box::new(std::array::from_fn(|_| Hotlist::new(seeds.draw()))),
+        }
+    }
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Arguments {
+    /// By call, or of all, and the word of the function's place.
+    called: FxHashMap<(Option<Place>, u64), Called>,
+    units: Units,
+    /// How often all was taken.
+    epoch: u64,
+}
+
+impl Arguments {
+    /// A call has been executed in a window of this number and weight.
+    pub(super) fn passed(
+        &mut self,
+        (call, target): (Place, u64),
+        values: &[u64; ARGUMENTS],
+        (window, weight): (u64, f64),
+    ) {
+        let times = self.units.draw(weight);
+        for key in [(None, target), (Some(call), target)] {
+            let called = self.called.entry(key);
+            let called = called.or_insert_with(|| Called::new(key, self.epoch));
+            called.draws.seen(window, weight);
+            called.units += times;
+            for (list, value) in called.lists.iter_mut().zip(values) {
+                list.add_times(*value, times);
+            }
+        }
+    }
+
+    /// All since the last time, each sample standing for `scale`.
+    pub(super) fn take(&mut self, scale: f64, windows: &mut Windows) {
+        self.epoch += 1;
+        for ((call, target), mut called) in self.called.drain() {
+            called.draws.settle();
+            for (register, list) in (0..).zip(called.lists.iter()) {
+                let mut sampled = called.draws.sampled(scale);
+                sampled.probability = list.probability();
+                let passed = Passed {
+                    call,
+                    target: Place::from_word(target),
+                    register,
+                };
+                let counts = estimates(list, called.units, sampled.executions);
+                windows
+                    .arguments
+                    .insert(passed, Argument { sampled, counts });
+            }
+        }
+    }
+}
