@@ -1,0 +1,307 @@
+//! Arguments of calls in windows (`record --rate`, `trommel values`): they are what functions are called with, each in its share, within the
+//! limits that are printed; they are there for the registers that functions take and for no other; and windows without both values and calls have none.
+//!
+//! Where the kernel allows this user no perf events there are no windows, and nothing is tested.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use libtest_mimic::{Arguments, Trial};
+use serde_json::Value;
+use trommel_conformance::exec::{Scratch, no_windows, output, trommel};
+use trommel_conformance::program;
+
+/// Turns of the program.
+const TURNS: &str = "60000000";
+/// Registers that its functions take.
+const TAKEN: [(&str, &str); 12] = [
+    ("constant", "rdi"),
+    ("constant", "rsi"),
+    ("first", "rdi"),
+    ("mostly", "rdx"),
+    ("mostly", "rsi"),
+    ("passes_on", "rdi"),
+    ("passes_on", "rsi"),
+    ("second", "rdi"),
+    ("sites", "rdi"),
+    ("text", "rdi"),
+    ("text", "rsi"),
+    ("uniform", "rdi"),
+];
+
+fn main() {
+    let args = Arguments::from_args();
+    if let Some(why) = no_windows() {
+        eprintln!("skipped: {why}");
+        return;
+    }
+    let trials = vec![
+        Trial::test("shares of arguments are within their limits", || {
+            Ok(shares()?)
+        }),
+        Trial::test("those that pay are ranked among loads", || Ok(ranked()?)),
+        Trial::test("functions of other files are known", || Ok(stubs()?)),
+        Trial::test("processes add up", || Ok(added()?)),
+        Trial::test(
+            "nothing is recorded of them without values and calls",
+            || Ok(without()?),
+        ),
+    ];
+    libtest_mimic::run(&args, trials).exit();
+}
+
+fn bin() -> &'static Path {
+    trommel().expect("the command")
+}
+
+fn built() -> Result<PathBuf, String> {
+    program::built("tests/budget/arguments.c", "arguments", &["-O2", "-g"])
+}
+
+fn text(error: impl ToString) -> String {
+    error.to_string()
+}
+
+/// Records the program, which must say what it says natively.
+fn record(options: &[&str], program: &[&str], data: &Path) -> Result<(), String> {
+    let native = output(Command::new(program[0]).args(&program[1..]))?;
+    let mut command = Command::new(bin());
+    command.arg("record").args(options).arg("-o").arg(data);
+    let seen = output(command.arg("--").args(program))?;
+    match native == seen {
+        true => Ok(()),
+        false => Err(format!("{seen:?} in place of {native:?}")),
+    }
+}
+
+/// What `trommel values --json` says of a file.
+fn values(data: &Path, options: &[&str]) -> Result<Value, String> {
+    let mut command = Command::new(bin());
+    command.args(["values", "--json"]).args(options).arg(data);
+    serde_json::from_str(&output(&mut command)?).map_err(text)
+}
+
+/// That of a recording with these options, of everything that has values.
+fn recorded(options: &[&str]) -> Result<Value, String> {
+    let scratch = Scratch::new().map_err(text)?;
+    let data = scratch.path("data");
+    let program = built()?;
+    record(options, &[&program.to_string_lossy(), TURNS], &data)?;
+    values(&data, &["--all"])
+}
+
+fn real(value: &Value, name: &str) -> f64 {
+    value[name].as_f64().unwrap_or(f64::NAN)
+}
+
+fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
+    value[name].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// The arguments of the program's own functions.
+fn own(all: &Value) -> Vec<&Value> {
+    let taken: BTreeSet<&str> = TAKEN.iter().map(|(function, _)| *function).collect();
+    let own = list(all, "arguments").iter();
+    own.filter(|a| taken.contains(a["function"]["function"].as_str().unwrap_or("")))
+        .collect()
+}
+
+fn name(argument: &Value) -> (&str, &str) {
+    let function = argument["function"]["function"].as_str();
+    (
+        function.unwrap_or(""),
+        argument["register"].as_str().unwrap_or(""),
+    )
+}
+
+/// The true shares of an argument's values, if there are few: of all calls of its function, or of one.
+fn truth(argument: &Value) -> Option<BTreeMap<u64, f64>> {
+    let by_all = argument["call"].is_null();
+    let hundred = argument["value"] == 100;
+    Some(match name(argument) {
+        ("constant" | "passes_on", "rdi") => [(42, 1.0)].into(),
+        ("mostly", "rdx") => [(7, 0.9)].into(),
+        ("uniform", "rdi") => (0..4).map(|n| (n, 0.25)).collect(),
+        ("sites", "rdi") if by_all => [(100, 0.5)].into(),
+        ("sites", "rdi") if hundred => [(100, 1.0)].into(),
+        ("first", "rdi") => [(111, 2.0 / 3.0), (222, 1.0 / 3.0)].into(),
+        ("second", "rdi") => [(222, 1.0)].into(),
+        ("text", "rsi") => [(0, 0.5), (1, 0.5)].into(),
+        _ => return None,
+    })
+}
+
+/// Checks one recording: which arguments there are, and, of each that is told, how many limits hold the truth, of how many.
+fn judge(all: &Value) -> Result<(usize, usize), String> {
+    let own = own(all);
+    let found: BTreeSet<_> = own.iter().map(|a| name(a)).collect();
+    if found != TAKEN.into() {
+        return Err(format!("arguments {found:?}"));
+    }
+    let of = |function: &str, by_all: bool| {
+        let own = own.iter().filter(|a| a["call"].is_null() == by_all);
+        let own: Vec<_> = own.filter(|a| name(a) == (function, "rdi")).collect();
+        own
+    };
+    let calls = ["constant", "sites", "first", "second"].map(|f| of(f, false).len());
+    if calls != [2, 2, 1, 1] {
+        return Err(format!("calls of functions: {calls:?}"));
+    }
+    // One call through a pointer.
+    if of("first", false)[0]["call"] != of("second", false)[0]["call"] {
+        return Err("the call through a pointer is two".into());
+    }
+    let executions = |function| real(of(function, true)[0], "executions");
+    let ratio = executions("first") / executions("second");
+    let whole = executions("constant") / executions("uniform");
+    if !(2.2..4.0).contains(&ratio) || !(1.7..2.3).contains(&whole) {
+        return Err(format!("calls compare as {ratio} and {whole}"));
+    }
+    let shown = of("text", true)[0]["shown"].as_str().unwrap_or("");
+    if !shown.contains("\"frequent\"") {
+        return Err(format!("the text is shown as {shown}"));
+    }
+    let (mut held, mut told) = (0, 0);
+    for argument in own {
+        for (value, share) in truth(argument).into_iter().flatten() {
+            let mut top = list(argument, "top").iter();
+            let seen = top.find(|t| t["value"].as_u64() == Some(value));
+            let Some(seen) = seen else {
+                return Err(format!("{value} is missing: {argument}"));
+            };
+            let limits = real(seen, "share_low")..=real(seen, "share_high");
+            told += 1;
+            held += usize::from(limits.contains(&share));
+        }
+    }
+    Ok((held, told))
+}
+
+fn shares() -> Result<(), String> {
+    let (mut held, mut told) = (0, 0);
+    // Many and few windows, long and short.
+    for way in [
+        ["--rate", "4000", "--window", "300"],
+        ["--rate", "200", "--window", "4096"],
+        ["--budget", "10", "--window", "1000"],
+    ] {
+        let options = [&way[..], &["-e", "edge,call,value,type"]].concat();
+        let (holds, of) = judge(&recorded(&options)?)?;
+        held += holds;
+        told += of;
+    }
+    // 95 of 100, but for chance; those of a function and of its only call stand or fall together.
+    match told >= 60 && 100 * held >= 85 * told {
+        true => Ok(()),
+        false => Err(format!("{held} of {told} limits hold")),
+    }
+}
+
+fn ranked() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(text)?;
+    let data = scratch.path("data");
+    let program = built()?;
+    let program = program.to_string_lossy();
+    record(&["--rate", "2000"], &[&program, TURNS], &data)?;
+    let all = values(&data, &[])?;
+    let found: BTreeSet<_> = own(&all)
+        .iter()
+        .map(|a| (name(a), a["call"].is_null()))
+        .collect();
+    let pays = [
+        (("constant", "rdi"), true),
+        (("constant", "rdi"), false),
+        (("second", "rdi"), true),
+        (("second", "rdi"), false),
+        // At one of two calls.
+        (("sites", "rdi"), false),
+        (("text", "rdi"), true),
+        (("text", "rdi"), false),
+    ];
+    if found != pays.into() {
+        return Err(format!("these pay: {found:?}"));
+    }
+    let people = output(Command::new(bin()).arg("values").arg(&data))?;
+    let lines: Vec<&str> = people.lines().filter(|l| l.contains(" of ")).collect();
+    let has = |what: &str| lines.iter().any(|l| l.contains(what));
+    // What is told of a function is not told again of each call.
+    let right = has("rdi of constant ")
+        && !has("rdi of constant, by")
+        && has("rdi of sites, by main+")
+        && has("\"frequent\"")
+        && people.contains("Loads and arguments worth specialising");
+    match right {
+        true => Ok(()),
+        false => Err(people),
+    }
+}
+
+/// A function of a library, which is called by a stub: where branches are recorded too, it is told by its own name.
+fn stubs() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(text)?;
+    let data = scratch.path("data");
+    let program = program::built("tests/budget/stubs.c", "stubs", &["-O1", "-g", "-fplt"])?;
+    let program = program.to_string_lossy();
+    record(&["--rate", "2000"], &[&program, "30000000"], &data)?;
+    let all = values(&data, &[])?;
+    let found: Vec<_> = list(&all, "arguments").iter().map(name).collect();
+    // Of all calls, and of the only one.
+    match found[..] == [("rand_r", "rdi"); 2] {
+        true => Ok(()),
+        false => Err(format!("{}", all["arguments"])),
+    }
+}
+
+/// Two processes of one recording say of each argument what both have seen.
+fn added() -> Result<(), String> {
+    let scratch = Scratch::new().map_err(text)?;
+    let program = built()?;
+    let program = program.to_string_lossy();
+    let script = format!("{program} {TURNS} & {program} {TURNS}; wait");
+    let both = scratch.path("both");
+    record(&["--rate", "1000"], &["sh", "-c", &script], &both)?;
+    let all = values(&both, &["--all"])?;
+    let (held, told) = judge(&all)?;
+    match told >= 15 && 100 * held >= 80 * told {
+        true => Ok(()),
+        false => Err(format!("{held} of {told} limits hold")),
+    }
+}
+
+fn without() -> Result<(), String> {
+    let data_of = |kinds: &str| -> Result<(Value, usize), String> {
+        let scratch = Scratch::new().map_err(text)?;
+        let data = scratch.path("data");
+        let program = built()?;
+        let options = ["--rate", "1000", "-e", kinds];
+        record(&options, &[&program.to_string_lossy(), TURNS], &data)?;
+        let report = output(Command::new(bin()).args(["report", "--json"]).arg(&data))?;
+        let profiles = trommel_store::read(&data).map_err(text)?;
+        let windows = profiles.iter().filter_map(|p| p.windows.as_ref());
+        let arguments = windows.map(|w| w.arguments.len()).sum();
+        Ok((serde_json::from_str(&report).map_err(text)?, arguments))
+    };
+    for kinds in ["call", "edge,call,type", "value", "edge,value,type"] {
+        let (report, arguments) = data_of(kinds)?;
+        if arguments != 0 {
+            return Err(format!("{kinds}: {arguments} arguments"));
+        }
+        // Each call is executed once a turn, whatever else is looked at.
+        let calls: Vec<f64> = (list(&report, "calls").iter())
+            .filter(|call| call["from"]["function"] == "main" && call["kind"] == "direct")
+            .map(|call| real(call, "count"))
+            .collect();
+        let most = calls.iter().copied().fold(0.0, f64::max);
+        let least = calls.iter().copied().fold(f64::INFINITY, f64::min);
+        let asked = kinds.contains("call");
+        if asked && (calls.len() < 7 || most > 1.1 * least) || !asked && !calls.is_empty() {
+            return Err(format!("{kinds}: calls {calls:?}"));
+        }
+    }
+    let (_, arguments) = data_of("call,value")?;
+    match arguments {
+        0 => Err("with values and calls there are no arguments".into()),
+        _ => Ok(()),
+    }
+}
