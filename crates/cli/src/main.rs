@@ -8,6 +8,7 @@
 
 mod annotate;
 mod args;
+mod arguments;
 mod caches;
 mod compress;
 mod daemon;

@@ -9,11 +9,9 @@
 //!
 //! which is above 0 from about 80 % on. What the constant makes superfluous behind it is not in it, so it orders
 //! places and does not promise. Under sampling s is the lower limit of the share: what is not known well comes
-//! later. Arguments are known of windows only ([`arguments`]); in place of LOAD there are the instructions that pass one and work with it.
+//! later. Arguments are known of windows only ([`crate::arguments`]); in place of LOAD there are the instructions that pass one and work with it.
 //!
 //! Loads that only keep a function's frame in order (`code/src/upkeep.rs`) are left out, and counted, unless all are asked for.
-
-mod arguments;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
@@ -25,8 +23,8 @@ use trommel_profile::confidence::Confidence;
 use trommel_symbol::{Files, Symbols};
 use trommel_tuple::{Kind, Place};
 
-use self::arguments::Argued;
 use crate::args::ValuesArgs;
+use crate::arguments::{self, Argued};
 use crate::json::Json;
 use crate::load;
 use crate::output::{self, grouped, percent};
@@ -205,28 +203,25 @@ fn saved(executions: u64, share: f64, worth: f64) -> f64 {
     executions as f64 * (share * worth - COMPARE - missed * MISPREDICTED)
 }
 
-/// Without calls that pass what their function is nearly always given: that is told of the function.
+/// Without calls that pass what their function is given most, where that is told of the function: it pays, or they do not either.
 fn once(found: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
-    let of_functions: HashMap<(Place, u64), Vec<usize>> = {
-        let mut all: HashMap<_, Vec<usize>> = HashMap::new();
-        for (n, candidate) in found.iter().enumerate() {
-            let whole = candidate.argued().filter(|argued| argued.call.is_none());
-            if let Some(argued) = whole {
-                let key = (argued.function, candidate.value);
-                all.entry(key).or_default().push(n);
-            }
+    let mut of_functions: HashMap<(Place, u64), Vec<&Candidate<'_>>> = HashMap::new();
+    for candidate in &found {
+        if let Some(argued) = candidate.argued()
+            && argued.call.is_none()
+        {
+            let key = (argued.function, candidate.value);
+            of_functions.entry(key).or_default().push(candidate);
         }
-        all
-    };
+    }
     let is_told = |candidate: &Candidate<'_>| {
-        let argued = candidate.argued();
-        argued.is_some_and(|argued| {
-            let whole = of_functions.get(&(argued.function, candidate.value));
-            let mut whole = whole
-                .into_iter()
-                .flatten()
-                .filter_map(|n| found[*n].argued());
-            whole.any(|whole| argued.is_part_of(whole))
+        let Some(argued) = candidate.argued() else {
+            return false;
+        };
+        let whole = of_functions.get(&(argued.function, candidate.value));
+        whole.into_iter().flatten().any(|whole| {
+            let tells = whole.saved > 0.0 || candidate.saved <= 0.0;
+            tells && whole.argued().is_some_and(|w| argued.is_part_of(w))
         })
     };
     let told: Vec<bool> = found.iter().map(is_told).collect();

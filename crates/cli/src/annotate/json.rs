@@ -105,6 +105,25 @@ fn instruction<W: Write>(json: &mut Json<W>, view: &mut View<'_>, line: &Line) -
         }
         json.end_array()?;
     }
+    if !line.arguments.is_empty() {
+        json.member_array("arguments")?;
+        for passed in &line.arguments {
+            json.object()?;
+            json.text("register", passed.register)?;
+            place(json, view, "to", passed.to)?;
+            json.member_array("values")?;
+            for (value, words, share) in &passed.values {
+                json.object()?;
+                json.number("value", *value)?;
+                json.text("shown", words)?;
+                part(json, share)?;
+                json.end_object()?;
+            }
+            json.end_array()?;
+            json.end_object()?;
+        }
+        json.end_array()?;
+    }
     if let Some(latency) = &line.latency {
         json.member_object("latency")?;
         json.number("median_cycles", latency.median)?;

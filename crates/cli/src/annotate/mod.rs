@@ -26,6 +26,7 @@ use trommel_symbol::{Files, Symbols};
 use trommel_tuple::{Kind, Place, Vaddr};
 
 use crate::args::AnnotateArgs;
+use crate::arguments::{self, Argued};
 use crate::latency;
 use crate::load;
 use crate::output;
@@ -73,8 +74,19 @@ struct Line {
     distinct: usize,
     /// Receivers' method tables of a call.
     types: Vec<(u64, String, Part)>,
+    /// What a call passes, first to the function that it called most.
+    arguments: Vec<Passed>,
     latency: Option<Latency>,
     conflicts: Vec<InTheWay>,
+}
+
+/// A register that a call passes an argument in.
+struct Passed {
+    register: &'static str,
+    /// The function that takes it.
+    to: Place,
+    /// Values, and in words.
+    values: Vec<(u64, String, Part)>,
 }
 
 /// How long a load took.
@@ -193,6 +205,8 @@ fn annotate<'p>(view: &mut View<'p>, found: Found, top: usize) -> Result<Annotat
     let entered = body.index(entry).and_then(|n| flow.count(n));
     let counted = (0..body.lines().len()).filter_map(|n| flow.count(n));
     let executed: f64 = counted.map(|count| count.times).sum();
+    let inside = |call: Place| call.module() == found.module && body.contains(call.vaddr().0);
+    let mut passed = arguments::by_call(view, inside);
     let mut writer = Text::new();
     let mut lines = Vec::with_capacity(body.lines().len());
     for (n, line) in body.lines().iter().enumerate() {
@@ -224,11 +238,14 @@ fn annotate<'p>(view: &mut View<'p>, found: Found, top: usize) -> Result<Annotat
             values: Vec::new(),
             distinct: 0,
             types: Vec::new(),
+            arguments: Vec::new(),
             latency: None,
             conflicts: Vec::new(),
         };
         control(view, &mut line, top);
         values(view, &mut line, top);
+        let calls = passed.remove(&at).unwrap_or_default();
+        line.arguments = calls.iter().map(|a| given(view, a, top)).collect();
         memory(view, &mut line, top);
         lines.push(line);
     }
@@ -305,6 +322,25 @@ fn values(view: &mut View<'_>, line: &mut Line, top: usize) {
             let name = name.unwrap_or_else(|| format!("{value:#x}"));
             line.types.push((value, name, part));
         }
+    }
+}
+
+/// What was passed in a register.
+fn given(view: &mut View<'_>, argued: &Argued, top: usize) -> Passed {
+    let mut values = Vec::new();
+    for (value, count, share, (low, high)) in argued.top().into_iter().take(top) {
+        let limits = Some(Limits { low, high });
+        let part = Part {
+            count,
+            share,
+            limits,
+        };
+        values.push((value, argued.shown(view, value), part));
+    }
+    Passed {
+        register: argued.register(),
+        to: argued.function,
+        values,
     }
 }
 

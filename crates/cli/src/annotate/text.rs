@@ -258,6 +258,8 @@ fn share(line: &Line) -> String {
 
 /// What is known of an instruction.
 fn notes(view: &mut View<'_>, line: &Line) -> String {
+    /// Of the calls: what is passed less often tells nothing of a call.
+    const OFTEN: f64 = 0.5;
     let mut notes = Vec::new();
     if let Some(taken) = &line.taken {
         notes.push(format!("taken {}", percent(taken)));
@@ -278,6 +280,23 @@ fn notes(view: &mut View<'_>, line: &Line) -> String {
                 .collect();
             notes.push(format!("{what} {}", values.join(", ")));
         }
+    }
+    // All that is passed, and to others, is in the JSON.
+    let hottest = line.arguments.first().map(|passed| passed.to);
+    let passed = line.arguments.iter().filter(|p| Some(p.to) == hottest);
+    let passed: Vec<String> = passed
+        .filter_map(|p| {
+            let (_, words, part) = p.values.first().filter(|v| v.2.share >= OFTEN)?;
+            Some(format!(
+                "{} = {} {}",
+                p.register,
+                short(words),
+                percent(part)
+            ))
+        })
+        .collect();
+    if !passed.is_empty() {
+        notes.push(passed.join(", "));
     }
     if let Some(latency) = &line.latency {
         let levels = latency.levels.iter().filter(|(_, part)| part.share > 0.0);

@@ -9,7 +9,8 @@
 //! A call of another file's function leads to a stub in the same file. Where the profile has branches too, the stub's jump says where it leads, and
 //! the calls count for that function.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
 use trommel_code::Parameter;
@@ -22,21 +23,43 @@ use crate::report::view::View;
 use crate::shown::shown;
 
 /// An argument, as a function or as one of its calls has it.
-pub(super) struct Argued {
+pub(crate) struct Argued {
     /// The function's first instruction.
-    pub(super) function: Place,
+    pub(crate) function: Place,
     /// `None`: all calls.
-    pub(super) call: Option<Place>,
+    pub(crate) call: Option<Place>,
     register: u8,
     parameter: Parameter,
     argument: Argument,
 }
 
-/// Those that functions take of what windows have seen in registers.
-pub(super) fn all(view: &mut View<'_>) -> Vec<Argued> {
+/// Those that functions take of what windows have seen in registers, by all calls and by each call.
+pub(crate) fn all(view: &mut View<'_>) -> Vec<Argued> {
+    such(view, |_| true)
+}
+
+/// Those by calls that are `wanted`, by call: first those of the function that was called most, in the order of their registers.
+pub(crate) fn by_call(
+    view: &mut View<'_>,
+    wanted: impl Fn(Place) -> bool,
+) -> HashMap<Place, Vec<Argued>> {
+    let mut all: HashMap<Place, Vec<Argued>> = HashMap::new();
+    for argued in such(view, |call| call.is_some_and(&wanted)) {
+        if let Some(call) = argued.call {
+            all.entry(call).or_default().push(argued);
+        }
+    }
+    for argued in all.values_mut() {
+        argued.sort_by_key(|a| (Reverse(a.executions()), a.function, a.register));
+    }
+    all
+}
+
+fn such(view: &mut View<'_>, wanted: impl Fn(Option<Place>) -> bool) -> Vec<Argued> {
     let mut sums: BTreeMap<Passed, Argument> = BTreeMap::new();
     let windows = view.profile.windows.as_ref();
-    for (passed, argument) in windows.into_iter().flat_map(|w| &w.arguments) {
+    let all = windows.into_iter().flat_map(|w| &w.arguments);
+    for (passed, argument) in all.filter(|(passed, _)| wanted(passed.call)) {
         let target = view.called(passed.target);
         let sum = sums.entry(Passed { target, ..*passed }).or_default();
         sum.add_beside(argument.clone());
@@ -60,22 +83,27 @@ pub(super) fn all(view: &mut View<'_>) -> Vec<Argued> {
 
 impl Argued {
     /// Calls.
-    pub(super) fn executions(&self) -> u64 {
+    pub(crate) fn executions(&self) -> u64 {
         (self.argument.sampled.executions.round() as u64).max(1)
     }
 
     /// Cycles that a call without the argument saves.
-    pub(super) fn worth(&self) -> f64 {
+    pub(crate) fn worth(&self) -> f64 {
         1.0 + f64::from(self.parameter.uses)
     }
 
     /// The most frequent value, its share, and the limits of that.
-    pub(super) fn most(&self) -> Option<(u64, f64, (f64, f64))> {
+    pub(crate) fn most(&self) -> Option<(u64, f64, (f64, f64))> {
         self.top().first().map(|t| (t.0, t.2, t.3))
     }
 
+    /// The register's name.
+    pub(crate) fn register(&self) -> &'static str {
+        REGISTERS[usize::from(self.register)]
+    }
+
     /// Values with their counts and shares, most frequent first.
-    fn top(&self) -> Vec<(u64, u64, f64, (f64, f64))> {
+    pub(crate) fn top(&self) -> Vec<(u64, u64, f64, (f64, f64))> {
         let counts = &self.argument.counts;
         let known = Executions::of_windows(&self.argument.sampled, counts);
         let all = self.argument.sampled.executions.max(1.0);
@@ -85,25 +113,25 @@ impl Argued {
             (value, count, share, (limits.low, limits.high))
         };
         let mut top: Vec<_> = counts.iter().enumerate().map(one).collect();
-        top.sort_by_key(|&(value, count, ..)| (std::cmp::Reverse(count), value));
+        top.sort_by_key(|&(value, count, ..)| (Reverse(count), value));
         top
     }
 
     /// In words.
-    pub(super) fn shown(&self, view: &mut View<'_>, value: u64) -> String {
+    pub(crate) fn shown(&self, view: &mut View<'_>, value: u64) -> String {
         shown(view, value, Some(self.parameter.usage))
     }
 
     /// Whether another is the same argument of the function, by all calls.
-    pub(super) fn is_part_of(&self, other: &Self) -> bool {
+    pub(crate) fn is_part_of(&self, other: &Self) -> bool {
         let same = (self.function, self.register) == (other.function, other.register);
         same && self.call.is_some() && other.call.is_none()
     }
 
     /// `rdi of f`, and which call passes it.
-    pub(super) fn name(&self, view: &mut View<'_>) -> String {
+    pub(crate) fn name(&self, view: &mut View<'_>) -> String {
         let function = view.name(self.function);
-        let name = format!("{} of {function}", REGISTERS[usize::from(self.register)]);
+        let name = format!("{} of {function}", self.register());
         match self.call {
             Some(call) => format!("{name}, by {}", view.name(call)),
             None => name,
@@ -111,8 +139,8 @@ impl Argued {
     }
 
     /// Members of an object.
-    pub(super) fn json<W: Write>(&self, json: &mut Json<W>, view: &mut View<'_>) -> io::Result<()> {
-        json.text("register", REGISTERS[usize::from(self.register)])?;
+    pub(crate) fn json<W: Write>(&self, json: &mut Json<W>, view: &mut View<'_>) -> io::Result<()> {
+        json.text("register", self.register())?;
         json.number("bytes", self.parameter.bytes)?;
         json.number("uses", self.parameter.uses)?;
         json.number("samples", self.argument.sampled.samples)?;
