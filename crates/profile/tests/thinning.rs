@@ -33,8 +33,10 @@ fn arguments_are_thinned_as_values_are() {
         counts: before.counts[..16].to_vec(),
         ..argument()
     };
-    let mut windows = Windows::default();
-    windows.arguments = all.map(|key| (key, argument())).into();
+    let mut windows = Windows {
+        arguments: all.map(|key| (key, argument())).into(),
+        ..Windows::default()
+    };
     windows.arguments.insert(passed(None, 5), few.clone());
     let mut profile = Profile {
         windows: Some(windows),
