@@ -133,7 +133,7 @@ impl Audit {
         self.find_threads();
         let map = Map::of(control);
         let mut found = Shares::default();
-        for sampler in self.samplers.values() {
+        for sampler in self.samplers.values_mut() {
             sampler.drain(|pc| map.count(pc, self.pid, &mut found));
         }
         self.add(found);

@@ -1,29 +1,104 @@
-//! The kernel's CPU clock of a thread: program counters sampled, or signals sent.
+//! The kernel's CPU clock of a thread, or of a processor: program counters sampled, or signals sent.
 //!
-//! A perf event that counts user time only. Its descriptor is ours, and it needs no privilege but that we may trace the
-//! thread. A [`Sampler`] has a ring of program counters that we read: the thread notices nothing.
-// `perf_event_open` and its ring are in no library that is not larger than what is needed of them.
+//! Of a thread it is a perf event that counts user time only. Its descriptor is ours, and it needs no privilege but that we
+//! may trace the thread. A [`Sampler`] has a ring of program counters that we read: the thread notices nothing. That of a
+//! processor ([`Attributes::of_machine`]) also counts the kernel's time, of whatever runs there, and tells of registers and of
+//! what processes map and execute; that needs privilege.
+// `perf_event_open` is in no library that is not larger than what is needed of it.
 #![allow(unsafe_code)]
 
+pub mod records;
+pub mod ring;
+
 use std::io;
-use std::num::NonZeroUsize;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use records::Records;
+use ring::Ring;
 
-const PAGE: usize = 4096;
-/// Bytes of samples in a ring; a power of two, of whole pages.
-const RING: usize = PAGE;
-/// Where the kernel says up to where it has written, in the first page, and where we say up to where we
-/// have read.
-const HEAD: usize = 1024;
-const TAIL: usize = 1032;
+/// Pages of a thread's ring.
+const PAGES: usize = 1;
 
-/// A thread's clock.
+/// What an event counts, and what it records.
+#[derive(Clone, Copy, Debug)]
+pub struct Attributes {
+    /// Of its time from one overflow to the next.
+    period: Duration,
+    /// What is put into a ring, if there is one.
+    sample: u64,
+    flags: u64,
+    user_registers: u64,
+    registers: u64,
+}
+
+impl Attributes {
+    const DISABLED: u64 = 1;
+    const EXCLUDE_KERNEL: u64 = 1 << 5;
+    const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
+    /// Times are of the clock that is named.
+    const OWN_CLOCK: u64 = 1 << 25;
+    const REMOVE_ON_EXEC: u64 = 1 << 36;
+    const SAMPLE_PC: u64 = 1;
+
+    /// The user time of a thread, up to the next program that it executes.
+    const fn of_thread(period: Duration, sample: u64, flags: u64) -> Self {
+        Self {
+            period,
+            sample,
+            flags: flags | Self::EXCLUDE_KERNEL | Self::EXCLUDE_HYPERVISOR | Self::REMOVE_ON_EXEC,
+            user_registers: 0,
+            registers: 0,
+        }
+    }
+
+    /// All time that is not idle, with [`records`] of samples with registers, and of what processes do. It does nothing
+    /// before it is enabled.
+    pub const fn of_machine(period: Duration) -> Self {
+        const SAMPLE_THREAD: u64 = 1 << 1;
+        const SAMPLE_TIME: u64 = 1 << 2;
+        const SAMPLE_CPU: u64 = 1 << 7;
+        const SAMPLE_USER_REGISTERS: u64 = 1 << 12;
+        const SAMPLE_REGISTERS: u64 = 1 << 18;
+        const EXCLUDE_IDLE: u64 = 1 << 7;
+        const MAPS: u64 = 1 << 8 | 1 << 23;
+        const NAMES: u64 = 1 << 9 | 1 << 24;
+        const TASKS: u64 = 1 << 13;
+        // Each record has what samples have of process, time and processor.
+        const IN_ALL: u64 = 1 << 18;
+        Self {
+            period,
+            sample: Self::SAMPLE_PC
+                | SAMPLE_THREAD
+                | SAMPLE_TIME
+                | SAMPLE_CPU
+                | SAMPLE_USER_REGISTERS
+                | SAMPLE_REGISTERS,
+            flags: Self::DISABLED
+                | Self::EXCLUDE_HYPERVISOR
+                | EXCLUDE_IDLE
+                | MAPS
+                | NAMES
+                | TASKS
+                | IN_ALL
+                | Self::OWN_CLOCK,
+            user_registers: records::COUNTER,
+            registers: records::GENERAL,
+        }
+    }
+}
+
+/// Any thread, or any processor.
+const ANY: i32 = -1;
+
+/// A clock.
 pub struct Clock(OwnedFd);
+
+impl AsFd for Clock {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
 
 impl Clock {
     /// One that overflows each `period` of user time, and sends the thread a signal then. It does nothing before
@@ -32,12 +107,12 @@ impl Clock {
     /// # Errors
     /// The kernel does not allow it, or the thread is gone.
     pub fn signalling(tid: i32, period: Duration, signal: i32) -> io::Result<Self> {
-        const DISABLED: u64 = 1;
         const NOTHING: u64 = 0;
         const F_SETSIG: i32 = 10;
         const F_SETOWN_EX: i32 = 15;
         const OWNER_THREAD: i32 = 0;
-        let clock = Self::open(tid, period, NOTHING, DISABLED)?;
+        let attributes = Attributes::of_thread(period, NOTHING, Attributes::DISABLED);
+        let clock = Self::open(&attributes, tid, ANY)?;
         let fd = clock.0.as_raw_fd();
         let owner = [OWNER_THREAD, tid];
         // SAFETY: a descriptor of ours, and an owner that lives here.
@@ -52,29 +127,47 @@ impl Clock {
         }
     }
 
-    /// `sample`: what is put into a ring, if there is one. `flags`: beside those that all have.
-    fn open(tid: i32, period: Duration, sample: u64, flags: u64) -> io::Result<Self> {
+    /// One of what runs on a processor.
+    ///
+    /// # Errors
+    /// The kernel does not allow it, or there is no such processor.
+    pub fn of_processor(attributes: &Attributes, cpu: i32) -> io::Result<Self> {
+        Self::open(attributes, ANY, cpu)
+    }
+
+    /// One of this thread.
+    ///
+    /// # Errors
+    /// The kernel does not allow it.
+    pub fn of_this_thread(attributes: &Attributes) -> io::Result<Self> {
+        Self::open(attributes, 0, ANY)
+    }
+
+    fn open(wanted: &Attributes, tid: i32, cpu: i32) -> io::Result<Self> {
         const BYTES: usize = 128;
         const TYPE_SOFTWARE: u64 = 1;
         const CPU_CLOCK: u64 = 0;
-        const EXCLUDE_KERNEL: u64 = 1 << 5;
-        const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
-        const REMOVE_ON_EXEC: u64 = 1 << 36;
         const CLOEXEC: u64 = 8;
-        // struct perf_event_attr: type and size, config, period, sample type, read format, flags.
+        // struct perf_event_attr: type and size, config, period, sample type, read format, flags; the registers of the
+        // program, how much of its stack and which clock, and the registers at the interrupt.
         let mut attributes = [0_u64; BYTES / 8];
         attributes[0] = TYPE_SOFTWARE | (BYTES as u64) << 32;
         attributes[1] = CPU_CLOCK;
-        attributes[2] = period.as_nanos() as u64;
-        attributes[3] = sample;
-        attributes[5] = flags | EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR | REMOVE_ON_EXEC;
+        attributes[2] = wanted.period.as_nanos() as u64;
+        attributes[3] = wanted.sample;
+        attributes[5] = wanted.flags;
+        attributes[10] = wanted.user_registers;
+        if wanted.flags & Attributes::OWN_CLOCK != 0 {
+            attributes[11] = (libc::CLOCK_MONOTONIC as u64) << 32;
+        }
+        attributes[12] = wanted.registers;
         // SAFETY: attributes of the size that they say; the descriptor is checked before it is owned.
         let fd = unsafe {
             libc::syscall(
                 libc::SYS_perf_event_open,
                 attributes.as_ptr(),
                 tid,
-                -1,
+                cpu,
                 -1,
                 CLOEXEC,
             )
@@ -119,7 +212,8 @@ impl Clock {
 /// Samples of one thread.
 pub struct Sampler {
     clock: Clock,
-    ring: NonNull<u8>,
+    ring: Ring,
+    taken: Vec<u8>,
 }
 
 impl Sampler {
@@ -128,15 +222,13 @@ impl Sampler {
     /// # Errors
     /// The kernel does not allow it, or the thread is gone.
     pub fn open(tid: i32, period: Duration) -> io::Result<Self> {
-        const SAMPLE_IP: u64 = 1;
-        let clock = Clock::open(tid, period, SAMPLE_IP, 0)?;
-        let len = NonZeroUsize::new(PAGE + RING).unwrap_or(NonZeroUsize::MIN);
-        let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: a new mapping, where the kernel likes it.
-        let ring = unsafe { mmap(None, len, rights, MapFlags::MAP_SHARED, &clock.0, 0) };
+        let attributes = Attributes::of_thread(period, Attributes::SAMPLE_PC, 0);
+        let clock = Clock::open(&attributes, tid, ANY)?;
+        let ring = Ring::map(&clock, PAGES)?;
         Ok(Self {
             clock,
-            ring: ring?.cast(),
+            ring,
+            taken: Vec::new(),
         })
     }
 
@@ -145,39 +237,19 @@ impl Sampler {
         self.clock.set_period(period);
     }
 
-    fn word(&self, at: usize) -> &AtomicU64 {
-        // SAFETY: in the first page, aligned; the kernel writes whole words.
-        unsafe { self.ring.add(at).cast().as_ref() }
-    }
-
-    /// A word of the ring, which is aligned as records are.
-    fn data(&self, at: u64) -> u64 {
-        let at = PAGE + (at as usize & (RING - 1) & !7);
-        self.word(at).load(Ordering::Relaxed)
-    }
-
     /// Calls `found` with each program counter since the last time.
-    pub fn drain(&self, mut found: impl FnMut(u64)) {
+    pub fn drain(&mut self, mut found: impl FnMut(u64)) {
         const SAMPLE: u32 = 9;
-        const HEADER: u64 = 8;
-        let head = self.word(HEAD).load(Ordering::Acquire);
-        let mut tail = self.word(TAIL).load(Ordering::Relaxed);
-        // Records are a header (kind, flags, bytes in all), and for samples the program counter.
-        while tail < head {
-            let header = self.data(tail);
-            if header as u32 == SAMPLE {
-                found(self.data(tail + HEADER));
+        self.taken.clear();
+        self.ring.take(&mut self.taken);
+        let mut records = Records::new(&self.taken);
+        while let Some((kind, _, body)) = records.raw() {
+            if kind == SAMPLE
+                && let Some(pc) = body.first_chunk::<8>()
+            {
+                found(u64::from_ne_bytes(*pc));
             }
-            tail += (header >> 48).max(HEADER);
         }
-        self.word(TAIL).store(head, Ordering::Release);
-    }
-}
-
-impl Drop for Sampler {
-    fn drop(&mut self) {
-        // SAFETY: the mapping made above, of which no reference is left.
-        let _ = unsafe { munmap(self.ring.cast(), PAGE + RING) };
     }
 }
 
@@ -192,7 +264,7 @@ mod tests {
             (0..rounds).fold(1, |x, n| std::hint::black_box(x ^ n).rotate_left(5))
         }
         let mine = nix::unistd::gettid().as_raw();
-        let Ok(sampler) = Sampler::open(mine, Duration::from_micros(200)) else {
+        let Ok(mut sampler) = Sampler::open(mine, Duration::from_micros(200)) else {
             eprintln!("perf events are refused here");
             return;
         };

@@ -1,4 +1,4 @@
-//! What a signal costs on this machine before its handler begins and after it has ended.
+//! What a signal costs on this machine before its handler begins and after it has ended, and what a sample costs.
 //!
 //! # Problem
 //! What a program pays for a window is measured by the window itself, but not what the kernel does
@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::gettid;
 
-use crate::perf::Clock;
+use crate::perf::ring::Ring;
+use crate::perf::{Attributes, Clock};
 use crate::series::stamp;
 
 /// The time between two signals of a measurement.
@@ -75,6 +76,27 @@ pub fn measure() -> std::io::Result<Toll> {
     })
 }
 
+/// Measures what a sample of a processor costs whatever runs there: the clock's interrupt, and what the kernel writes down.
+/// `Err`: the kernel refuses such samples.
+///
+/// # Errors
+/// What the kernel says.
+pub fn of_samples() -> std::io::Result<Duration> {
+    const PAGES: usize = 16;
+    let clock = Clock::of_this_thread(&Attributes::of_machine(PERIOD))?;
+    // Without it there is nothing to write to.
+    let _ring = Ring::map(&clock, PAGES)?;
+    let (began, first) = (Instant::now(), stamp());
+    clock.enable();
+    let gaps = gaps(began);
+    clock.disable();
+    let cycles = stamp().saturating_sub(first).max(1);
+    let cycle = began.elapsed().as_nanos() as f64 / cycles as f64;
+    Ok(typical(gaps).map_or(UNKNOWN, |gap| {
+        Duration::from_nanos((gap as f64 * cycle) as u64)
+    }))
+}
+
 /// Cycles of a signal that this thread sends to itself.
 fn of_sent(signal: i32) -> u64 {
     let mut taken: Vec<u64> = (0..SIGNALS)
@@ -120,6 +142,16 @@ fn typical(mut gaps: Vec<u64>) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sample_costs_microseconds() {
+        // Where the kernel refuses there is nothing to measure.
+        let Ok(toll) = of_samples() else {
+            return;
+        };
+        let micros = toll.as_nanos() as f64 / 1000.0;
+        assert!((0.1..200.0).contains(&micros), "{micros} µs");
+    }
 
     #[test]
     fn a_signal_costs_microseconds() {

@@ -1,0 +1,76 @@
+//! The memory through which the kernel hands over what events have recorded.
+//!
+//! The first page says up to where the kernel has written and we have read; behind it is a buffer of a power of two of
+//! pages, in which positions wrap around. The kernel stops at what has not been read, so nothing is overwritten:
+//! what does not fit is lost, and counted by the kernel.
+//!
+//! What is read is copied first: parsers ([`super::records`]) see memory that nobody writes to.
+// A mapping that the kernel writes to.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+
+/// Bytes of a page.
+pub const PAGE: usize = 4096;
+/// Where the kernel says up to where it has written, in the first page, and where we say up to where we
+/// have read.
+const HEAD: usize = 1024;
+const TAIL: usize = 1032;
+
+/// A ring, mapped.
+pub struct Ring {
+    memory: NonNull<u8>,
+    /// Bytes of the buffer, a power of two.
+    bytes: usize,
+}
+
+impl Ring {
+    /// Maps that of an event, of so many pages, a power of two.
+    ///
+    /// # Errors
+    /// The kernel allows no more memory of that kind, or the number of pages is none that it takes.
+    pub fn map(event: impl AsFd, pages: usize) -> io::Result<Self> {
+        let bytes = pages.max(1).next_power_of_two() * PAGE;
+        let length = NonZeroUsize::new(PAGE + bytes).unwrap_or(NonZeroUsize::MIN);
+        let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a new mapping, where the kernel likes it.
+        let memory = unsafe { mmap(None, length, rights, MapFlags::MAP_SHARED, event, 0) };
+        Ok(Self {
+            memory: memory?.cast(),
+            bytes,
+        })
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        debug_assert!(at % 8 == 0 && at < PAGE + self.bytes);
+        // SAFETY: within the mapping and aligned; the kernel writes whole words, and we only to the one of the tail.
+        unsafe { self.memory.add(at).cast().as_ref() }
+    }
+
+    /// Adds all that has come since the last time to `to`. Records are whole, and of whole words.
+    pub fn take(&self, to: &mut Vec<u8>) {
+        let head = self.word(HEAD).load(Ordering::Acquire);
+        let tail = self.word(TAIL).load(Ordering::Relaxed);
+        let there = head.wrapping_sub(tail).min(self.bytes as u64);
+        to.reserve(there as usize);
+        for at in (0..there).step_by(8) {
+            let at = tail.wrapping_add(at) as usize & (self.bytes - 1) & !7;
+            let word = self.word(PAGE + at).load(Ordering::Relaxed);
+            to.extend_from_slice(&word.to_ne_bytes());
+        }
+        self.word(TAIL).store(head, Ordering::Release);
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made above, of which no reference is left.
+        let _ = unsafe { munmap(self.memory.cast(), PAGE + self.bytes) };
+    }
+}
