@@ -95,6 +95,7 @@ fn profile() -> Profile {
         origin: Default::default(),
         windows: None,
         queries: None,
+        samples: None,
         command: vec![b"/bin/true".to_vec(), b"two words".to_vec()],
         compressor: "exact".into(),
         counted: trommel_profile::Counted::Code,

@@ -565,6 +565,7 @@ impl Process {
                 threads,
                 windows: folded.windows,
                 queries: folded.queries,
+                samples: None,
             },
             engine,
             stream_whole: !served.stream_failed,

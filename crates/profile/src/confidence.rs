@@ -58,6 +58,8 @@ pub enum Basis {
     Stratum,
     /// Windows were drawn at random moments, each of which is one draw.
     Windows,
+    /// Samples were taken at moments that nothing decides, each of which is one draw.
+    Samples,
     /// Certain, by how the profiler counts.
     Bound,
     /// Nothing can be said.
@@ -72,6 +74,7 @@ impl Basis {
             Self::Binomial => "binomial",
             Self::Stratum => "stratum",
             Self::Windows => "windows",
+            Self::Samples => "samples",
             Self::Bound => "bound",
             Self::Unknown => "unknown",
         }
@@ -85,6 +88,9 @@ impl Basis {
             Self::Stratum => "that the order of events does not keep step with the sampling period",
             Self::Windows => {
                 "that all code executes one instruction a cycle: shares of an instruction and counts of places executed together need no assumption"
+            }
+            Self::Samples => {
+                "that nothing keeps step with the clock; code that lets no interrupts come counts where they come again"
             }
             Self::Bound => "that the accumulator table never was full",
             Self::Unknown => {
@@ -149,6 +155,9 @@ impl Confidence {
         let events = profile.kinds.values().map(|k| k.seen).sum();
         if profile.windows.is_some() {
             return Self::of(Basis::Windows, Rule::Unknown);
+        }
+        if profile.samples.is_some() {
+            return Self::of(Basis::Samples, Rule::Unknown);
         }
         let Ok(spec) = profile.compressor.parse::<Spec>() else {
             return Self::of(Basis::Unknown, Rule::Unknown);

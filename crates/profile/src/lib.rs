@@ -13,6 +13,7 @@ pub mod memory;
 pub mod merge;
 pub mod queries;
 pub mod sampled;
+pub mod samples;
 pub mod thin;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use trommel_tuple::{Kind, ModuleId, Place, Vaddr};
 
 use crate::queries::Queries;
 use crate::sampled::Windows;
+use crate::samples::Samples;
 
 /// One observed process.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -47,6 +49,8 @@ pub struct Profile {
     pub windows: Option<Windows>,
     /// What relational queries came to, if any were put.
     pub queries: Option<Queries>,
+    /// What samples of the whole machine say of it, where they are all that was taken.
+    pub samples: Option<Samples>,
 }
 
 /// Who counted the events: the first that sees each of them.

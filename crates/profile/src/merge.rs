@@ -148,6 +148,10 @@ impl Merged {
                 None => self.profile.queries = Some(queries),
             }
         }
+        if let Some(samples) = other.samples {
+            let sums = self.profile.samples.get_or_insert_default();
+            sums.add(samples, |place| renumbered.place(place));
+        }
         if self.apart {
             let profile = &mut self.profile;
             let common = common(&profile.command, &other.command);
@@ -214,7 +218,7 @@ impl Merged {
                     // Addresses in one say nothing about the other then.
                     let there = self.profile.modules.get_mut(usize::from(number.0));
                     if let Some(there) = there.filter(|there| there.loaded != module.loaded)
-                        && self.apart
+                        && (self.apart || self.profile.samples.is_some())
                     {
                         there.loaded = None;
                     }

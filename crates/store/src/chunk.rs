@@ -48,10 +48,16 @@ pub(crate) enum Tag {
     Valued = 17,
     /// What calls passed.
     Arguments = 18,
+    /// What samples of the whole machine say of a process: its threads; and of the recording.
+    Samples = 19,
+    /// What they found where.
+    Found = 20,
+    /// Functions of the kernel.
+    Functions = 21,
 }
 
 impl Tag {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 21] = [
         Self::Head,
         Self::Modules,
         Self::Kind,
@@ -70,6 +76,9 @@ impl Tag {
         Self::Custom,
         Self::Valued,
         Self::Arguments,
+        Self::Samples,
+        Self::Found,
+        Self::Functions,
     ];
 }
 

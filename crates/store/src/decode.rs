@@ -13,9 +13,9 @@ use trommel_tuple::{Kind, ModuleId, Place};
 use crate::chunk::{Chunk, Reader, Tag};
 use crate::error::DecodeError;
 use crate::varint::Cursor;
-use crate::{MAGIC, VERSION};
+use crate::{MAGIC, VERSION, samples};
 
-type Inside<T> = Result<T, &'static str>;
+pub(crate) type Inside<T> = Result<T, &'static str>;
 
 pub(crate) fn decode(input: impl Read) -> Result<Vec<Profile>, DecodeError> {
     let mut input = Reader::new(input);
@@ -52,6 +52,9 @@ pub(crate) fn decode(input: impl Read) -> Result<Vec<Profile>, DecodeError> {
             Tag::Levels => levels(&mut cursor, profile),
             Tag::Custom => custom(&mut cursor, profile),
             Tag::Valued => valued(&mut cursor, profile),
+            Tag::Samples => samples::head(&mut cursor, profile),
+            Tag::Found => samples::found(&mut cursor, profile),
+            Tag::Functions => samples::functions(&mut cursor, profile),
             Tag::End => end(&mut cursor, input.number()),
         }
         .map_err(corrupt)?;
@@ -316,7 +319,7 @@ fn sampled(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
     Ok(())
 }
 
-fn of_samples(cursor: &mut Cursor<'_>) -> Inside<Sampled> {
+pub(crate) fn of_samples(cursor: &mut Cursor<'_>) -> Inside<Sampled> {
     Ok(Sampled {
         samples: cursor.number()?,
         executions: real(cursor)?,
@@ -407,7 +410,7 @@ fn levels(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
     }
 }
 
-fn flag(cursor: &mut Cursor<'_>) -> Inside<bool> {
+pub(crate) fn flag(cursor: &mut Cursor<'_>) -> Inside<bool> {
     match cursor.byte()? {
         0 => Ok(false),
         1 => Ok(true),
@@ -561,7 +564,7 @@ fn rows(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
 }
 
 /// A number that is not negative.
-fn real(cursor: &mut Cursor<'_>) -> Inside<f64> {
+pub(crate) fn real(cursor: &mut Cursor<'_>) -> Inside<f64> {
     let real = f64::from_bits(cursor.number()?);
     match real.is_finite() && real.is_sign_positive() {
         true => Ok(real),
@@ -580,6 +583,6 @@ fn kind(cursor: &mut Cursor<'_>) -> Inside<Kind> {
     Kind::from_number(cursor.byte()?).ok_or("an event kind that does not exist")
 }
 
-fn text(cursor: &mut Cursor<'_>) -> Inside<String> {
+pub(crate) fn text(cursor: &mut Cursor<'_>) -> Inside<String> {
     String::from_utf8(cursor.bytes()?.to_vec()).map_err(|_| "a text is not UTF-8")
 }

@@ -18,7 +18,7 @@ use trommel_tuple::{Kind, Place};
 
 use crate::chunk::{TARGET, Tag, Writer};
 use crate::varint::{put, put_bytes, put_signed};
-use crate::{MAGIC, VERSION};
+use crate::{MAGIC, VERSION, samples};
 
 /// Values in one record at most.
 const VALUES_PER_RECORD: usize = 4096;
@@ -53,8 +53,11 @@ fn one<W: Write>(profile: &Profile, out: &mut Writer<W>) -> io::Result<()> {
     if let Some(data) = &profile.windows {
         windows(data, out)?;
     }
-    match &profile.queries {
-        Some(data) => queries(data, out),
+    if let Some(data) = &profile.queries {
+        queries(data, out)?;
+    }
+    match &profile.samples {
+        Some(data) => samples::encode(data, out),
         None => Ok(()),
     }
 }
@@ -325,7 +328,7 @@ fn levels(levels: &Levels) -> Vec<u8> {
     raw
 }
 
-fn put_sampled(raw: &mut Vec<u8>, sampled: &Sampled) {
+pub(crate) fn put_sampled(raw: &mut Vec<u8>, sampled: &Sampled) {
     put(raw, sampled.samples);
     for real in [sampled.executions, sampled.variance, sampled.probability] {
         put_real(raw, real);
@@ -342,7 +345,7 @@ fn is_cut<W: Write>(tag: Tag, raw: &mut Vec<u8>, out: &mut Writer<W>) -> io::Res
     Ok(long)
 }
 
-fn put_real(raw: &mut Vec<u8>, real: f64) {
+pub(crate) fn put_real(raw: &mut Vec<u8>, real: f64) {
     put(raw, real.to_bits());
 }
 

@@ -24,6 +24,7 @@ mod decode;
 mod encode;
 mod error;
 mod replace;
+mod samples;
 mod varint;
 
 use std::borrow::Cow;
@@ -32,6 +33,8 @@ use std::io::{self, BufReader, BufWriter, Write};
 use std::path::Path;
 
 use trommel_profile::Profile;
+
+use replace::Readers;
 
 pub use error::StoreError;
 pub use replace::{Written, check_destination};
@@ -43,7 +46,7 @@ pub const DEFAULT_FILE: &str = "trommel.data";
 pub const MAGIC: [u8; 8] = *b"\x89TROMMEL";
 
 /// The version of the format written, and the only one read.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// Writes the profiles of a recording to `path`, at least one; a file that is there becomes `path.old`.
 ///
@@ -61,9 +64,21 @@ pub fn write_each<'a>(
     path: &Path,
     profiles: impl Iterator<Item = Cow<'a, Profile>>,
 ) -> Result<Written, StoreError> {
-    replace::replace(path, |file| {
+    replace::replace(path, Readers::AsUsual, |file| {
         let mut out = BufWriter::with_capacity(256 << 10, file);
         encode::encode(profiles, &mut out)?;
+        out.flush()
+    })
+}
+
+/// As [`write()`], for the user alone to read: what other users' programs had in registers is in it.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_private(path: &Path, profiles: &[Profile]) -> Result<Written, StoreError> {
+    replace::replace(path, Readers::Owner, |file| {
+        let mut out = BufWriter::with_capacity(256 << 10, file);
+        encode::encode(profiles.iter().map(Cow::Borrowed), &mut out)?;
         out.flush()
     })
 }

@@ -12,6 +12,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::StoreError;
@@ -34,7 +35,7 @@ pub fn check_destination(path: &Path) -> Result<(), StoreError> {
         return Ok(());
     };
     let temporary = target.temporary();
-    create(&temporary).map_err(|source| target.cannot_create(path, &source))?;
+    create(&temporary, Readers::Owner).map_err(|source| target.cannot_create(path, &source))?;
     let _ = fs::remove_file(&temporary);
     Ok(())
 }
@@ -42,6 +43,7 @@ pub fn check_destination(path: &Path) -> Result<(), StoreError> {
 /// Calls `write` on a new file and puts it in the place of `path`.
 pub(crate) fn replace(
     path: &Path,
+    readers: Readers,
     write: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> Result<Written, StoreError> {
     let Some(target) = target(path)? else {
@@ -56,7 +58,8 @@ pub(crate) fn replace(
         });
     };
     let temporary = target.temporary();
-    let mut file = create(&temporary).map_err(|source| target.cannot_create(path, &source))?;
+    let mut file =
+        create(&temporary, readers).map_err(|source| target.cannot_create(path, &source))?;
     let finished = write(&mut file)
         .and_then(|()| file.metadata())
         .and_then(|metadata| Ok((metadata.len(), target.install(&temporary)?)));
@@ -69,11 +72,25 @@ pub(crate) fn replace(
     }
 }
 
-fn create(temporary: &Path) -> io::Result<File> {
+/// Who may read a new file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Readers {
+    /// Whoever may read the user's files.
+    AsUsual,
+    /// The user alone.
+    Owner,
+}
+
+fn create(temporary: &Path, readers: Readers) -> io::Result<File> {
+    let mode = match readers {
+        Readers::AsUsual => 0o666,
+        Readers::Owner => 0o600,
+    };
     let open = || {
         OpenOptions::new()
             .write(true)
             .create_new(true)
+            .mode(mode)
             .open(temporary)
     };
     match open() {

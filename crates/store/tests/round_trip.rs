@@ -9,6 +9,7 @@ use trommel_profile::custom::{Custom, Value, Valued};
 use trommel_profile::memory::{Cache, Conflict, Level, Levels, Pair};
 use trommel_profile::queries::{Acted, Count, Queries, Seen, Served, Told};
 use trommel_profile::sampled::{Sampled, Windows};
+use trommel_profile::samples::{At, Function, Held, Machine, Operand, Samples, Thread as Own};
 use trommel_profile::{
     Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Site, Thread, Threads,
 };
@@ -150,6 +151,69 @@ fn custom(sampled: impl Strategy<Value = Sampled>) -> impl Strategy<Value = Cust
         )
 }
 
+fn samples() -> impl Strategy<Value = Samples> {
+    let sampled = || {
+        (any::<u64>(), 0.0..1e18_f64, 0.0..1e18_f64).prop_map(|(samples, executions, variance)| {
+            Sampled {
+                samples,
+                executions,
+                variance,
+                probability: 1.0,
+            }
+        })
+    };
+    let values = prop::collection::btree_map(any::<u64>(), any::<u64>(), 0..5);
+    let held = (sampled(), values).prop_map(|(sampled, values)| Held { sampled, values });
+    let operand = (0_u8..18).prop_map(|n| Operand::from_number(n).expect("there are 18"));
+    let operands = prop::collection::btree_map(operand, held, 0..4);
+    let at = (sampled(), operands).prop_map(|(sampled, operands)| At { sampled, operands });
+    let blob = || prop::collection::vec(any::<u8>(), 0..20);
+    let function = (blob(), any::<[u64; 2]>(), blob(), blob()).prop_map(
+        |(module, [start, size], name, code)| Function {
+            module,
+            start,
+            size,
+            name,
+            code,
+        },
+    );
+    let machine = (
+        any::<[u64; 8]>(),
+        0.0..50.0_f64,
+        prop::collection::btree_map(any::<u32>(), sampled(), 0..4),
+        prop::collection::vec(".{0,9}", 0..3),
+        prop::collection::vec(function, 0..4),
+    )
+        .prop_map(|(n, budget, processors, missing, functions)| Machine {
+            budget,
+            rate: budget * 100.0,
+            wall: n[0],
+            toll: n[1],
+            host: n[2],
+            taken: n[3],
+            lost: n[4],
+            throttled: n[5],
+            kernel: n[6],
+            deferred: n[7],
+            decoded: n[3] / 2,
+            unknown: n[4] / 2,
+            processors,
+            missing,
+            functions,
+        });
+    let own = (blob(), sampled()).prop_map(|(name, sampled)| Own { name, sampled });
+    (
+        prop::option::of(machine),
+        prop::collection::btree_map(place(), at, 0..20),
+        prop::collection::btree_map(any::<u32>(), own, 0..4),
+    )
+        .prop_map(|(machine, places, threads)| Samples {
+            machine,
+            places,
+            threads,
+        })
+}
+
 fn levels() -> impl Strategy<Value = Levels> {
     let cache = prop::sample::select(Cache::ALL.to_vec());
     let level = (cache, any::<u64>(), any::<u64>(), 0.0..=1.0_f64);
@@ -284,7 +348,11 @@ fn profile() -> impl Strategy<Value = Profile> {
         run,
         threads,
         any::<(u32, u32, bool)>(),
-        (prop::option::of(windows()), prop::option::of(queries())),
+        (
+            prop::option::of(windows()),
+            prop::option::of(queries()),
+            prop::option::of(samples()),
+        ),
     )
         .prop_map(
             |(
@@ -296,7 +364,7 @@ fn profile() -> impl Strategy<Value = Profile> {
                 run,
                 threads,
                 origin,
-                (windows, queries),
+                (windows, queries, samples),
             )| {
                 let (pid, parent, exec) = origin;
                 Profile {
@@ -314,6 +382,7 @@ fn profile() -> impl Strategy<Value = Profile> {
                     threads,
                     windows,
                     queries,
+                    samples,
                 }
             },
         )
@@ -377,6 +446,14 @@ fn example() -> Profile {
         threads: Threads::default(),
         windows: None,
         queries: None,
+        samples: Some(Samples {
+            machine: Some(Machine {
+                functions: vec![Function::default()],
+                ..Machine::default()
+            }),
+            places: places.map(|p| (p, At::default())).collect(),
+            threads: [(7, Own::default())].into(),
+        }),
     }
 }
 
@@ -406,7 +483,7 @@ fn other_versions_and_foreign_files_are_named() {
     bytes[8] = 9;
     let error = decode(&bytes).expect_err("version 9").to_string();
     assert!(
-        error.contains("version 9") && error.contains("reads version 7"),
+        error.contains("version 9") && error.contains("reads version 8"),
         "{error}"
     );
     for (content, words) in [

@@ -93,11 +93,7 @@ pub struct Program {
 /// # Errors
 /// What keeps it from running; [`LaunchError::exit_code`] is the status for it.
 pub fn resolve(program: &OsStr, path_variable: Option<&OsStr>) -> Result<Program, LaunchError> {
-    let path = if program.as_bytes().contains(&b'/') {
-        PathBuf::from(program)
-    } else {
-        find_in_path(program, path_variable)?
-    };
+    let path = find(program, path_variable)?;
     let mut scripts = Vec::new();
     let mut elf = path.clone();
     loop {
@@ -126,6 +122,17 @@ pub fn resolve(program: &OsStr, path_variable: Option<&OsStr>) -> Result<Program
                 });
             }
         }
+    }
+}
+
+/// Finds `program` as a shell would, whatever it is.
+///
+/// # Errors
+/// There is none in `path_variable`.
+pub fn find(program: &OsStr, path_variable: Option<&OsStr>) -> Result<PathBuf, LaunchError> {
+    match program.as_bytes().contains(&b'/') {
+        true => Ok(PathBuf::from(program)),
+        false => find_in_path(program, path_variable),
     }
 }
 
