@@ -83,9 +83,12 @@ Examples:
   trommel record --budget 3 -e address -- ./app   what is accessed, for `trommel replay`
   trommel record --budget 3 --module-lib ./strides.so -- ./app   what a library makes of what windows see
   trommel record --budget 1 -- ./app             short looks, for 1 % of the run: estimates
+  trommel record --all --duration 10             samples of the whole machine, the kernel included (docs/machine.md)
+  trommel record --all -- make                   the same, while a program runs
 
 `trommel record -p PID` takes a process that runs already, and lets it go again.
 The program's input, output, exit status and terminating signal are its own.")]
+#[command(group = clap::ArgGroup::new("unbounded").args(["pid", "all"]))]
 pub(crate) struct RecordArgs {
     /// Events to collect: edge, call, value, type, separated by commas; `none` for the engine alone; in
     /// windows also address and latency (docs/memory.md)
@@ -137,7 +140,8 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "PCT", value_parser = parse_budget, conflicts_with_all = ["compressor", "stream", "memory"])]
     pub(crate) budget: Option<f64>,
 
-    /// Windows in a second of each thread's CPU time, from 1 to 20000, in place of what the budget allows
+    /// Windows in a second of each thread's CPU time, from 1 to 20000, in place of what the budget allows; with --all
+    /// samples in a second of each processor
     #[arg(long, value_name = "HZ", value_parser = parse_rate, conflicts_with_all = ["compressor", "stream", "memory"])]
     pub(crate) rate: Option<f64>,
 
@@ -170,12 +174,18 @@ pub(crate) struct RecordArgs {
     #[arg(short, long, value_name = "PID", conflicts_with = "program", value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) pid: Option<i32>,
 
-    /// Let the process go after this time
-    #[arg(long, value_name = "SECONDS", requires = "pid", value_parser = parse_seconds)]
+    /// Sample the whole machine, the kernel included, until Ctrl-C or while a program runs, natively: where time goes, and
+    /// what registers hold there; within --budget (1), or --rate times a second of each processor. Needs CAP_PERFMON, as
+    /// root has it (docs/machine.md)
+    #[arg(short, long, conflicts_with_all = ["pid", "events", "query", "module_lib", "compressor", "stream", "only", "memory", "window", "no_follow", "no_persist"])]
+    pub(crate) all: bool,
+
+    /// Let the process go, or end --all, after this time
+    #[arg(long, value_name = "SECONDS", requires = "unbounded", value_parser = parse_seconds)]
     pub(crate) duration: Option<Duration>,
 
     /// The program and its arguments
-    #[arg(required_unless_present = "pid", trailing_var_arg = true, allow_hyphen_values = true, value_names = ["PROGRAM", "ARGS"])]
+    #[arg(required_unless_present_any = ["pid", "all"], trailing_var_arg = true, allow_hyphen_values = true, value_names = ["PROGRAM", "ARGS"])]
     pub(crate) program: Vec<OsString>,
 }
 

@@ -7,11 +7,14 @@
 
 use std::process::ExitCode;
 
+use trommel_host::machine::MachineError;
 use trommel_host::record::RecordError;
 use trommel_symbol::launch::LaunchError;
 
 /// As shells say it of a program that is there and does not run.
 const CANNOT_RUN: u8 = 126;
+/// Of one that is not there.
+const MISSING: u8 = 127;
 
 /// How a program ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,6 +61,12 @@ fn die_of(signal: i32) {
 pub(crate) fn code_of(error: &anyhow::Error) -> ExitCode {
     if let Some(launch) = error.downcast_ref::<LaunchError>() {
         return launch.exit_code().into();
+    }
+    if let Some(MachineError::NotStarted { source, .. }) = error.downcast_ref::<MachineError>() {
+        return match source.kind() {
+            std::io::ErrorKind::NotFound => MISSING.into(),
+            _ => CANNOT_RUN.into(),
+        };
     }
     match error.downcast_ref::<RecordError>() {
         Some(RecordError::Launch { .. } | RecordError::NotStarted { .. }) => CANNOT_RUN.into(),

@@ -9,6 +9,7 @@ use anyhow::{Result, bail};
 use trommel_profile::Profile;
 use trommel_profile::{KindProfile, Module};
 use trommel_store::database::{Database, Dropped, Reading, Span, Wanted};
+use trommel_symbol::{Files, Placed, Symbols};
 use trommel_tuple::{ModuleId, Place};
 
 use crate::args::SelectArgs;
@@ -131,6 +132,28 @@ fn of_database(path: &Path, args: &SelectArgs) -> Result<Loaded> {
     })
 }
 
+/// The symbols of a profile's modules: of files, and of the kernel's functions that the profile has.
+pub(crate) fn symbols<'f>(files: &'f Files, profile: &Profile) -> Symbols<'f> {
+    let mut symbols = Symbols::new(files, &profile.modules);
+    let machine = profile.samples.as_ref().and_then(|s| s.machine.as_ref());
+    for module in &profile.modules {
+        let functions = machine.iter().flat_map(|machine| &machine.functions);
+        let functions = functions.filter(|function| function.module == module.path);
+        let placed: Vec<Placed<'_>> = functions
+            .map(|function| Placed {
+                start: function.start,
+                size: function.size,
+                name: &function.name,
+                code: &function.code,
+            })
+            .collect();
+        if !placed.is_empty() {
+            symbols.set_image(module.id, trommel_symbol::image(&placed, &module.build_id));
+        }
+    }
+    symbols
+}
+
 /// Leaves only what instructions of the modules did that are wanted; whether there is such a module.
 fn narrow(profile: &mut Profile, args: &SelectArgs) -> bool {
     let wanted: Vec<ModuleId> = (profile.modules.iter())
@@ -155,6 +178,9 @@ fn narrow(profile: &mut Profile, args: &SelectArgs) -> bool {
             }
         }
         windows.pairs.retain(|pair, _| is_in(&pair.load));
+    }
+    if let Some(samples) = &mut profile.samples {
+        samples.places.retain(|place, _| is_in(place));
     }
     !wanted.is_empty()
 }

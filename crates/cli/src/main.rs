@@ -21,6 +21,7 @@ mod json;
 mod lab;
 mod latency;
 mod load;
+mod machine;
 mod others;
 mod output;
 mod prefetches;

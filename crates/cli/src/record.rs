@@ -25,6 +25,7 @@ use crate::compress;
 use crate::exit::{self, Outcome};
 use crate::host::{self, Options};
 use crate::inherited;
+use crate::machine;
 use crate::others::Others;
 use crate::output;
 use crate::query;
@@ -46,6 +47,9 @@ const USUAL_KINDS: [Kind; 3] = [Kind::Edge, Kind::Call, Kind::Value];
 
 /// Runs the command.
 pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
+    if args.all {
+        return machine::run(args);
+    }
     let compressor = compress::parse(&args.compressor)?;
     let question = args.query.as_deref().map(query::question).transpose()?;
     let services = match &question {
@@ -255,7 +259,7 @@ fn shown_by(kinds: KindSet) -> &'static str {
     }
 }
 
-fn next_steps(
+pub(crate) fn next_steps(
     out: &mut impl Write,
     path: &Path,
     written: &Written,

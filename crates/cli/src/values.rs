@@ -13,6 +13,8 @@
 //!
 //! Loads that only keep a function's frame in order (`code/src/upkeep.rs`) are left out, and counted, unless all are asked for.
 
+mod operands;
+
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -20,7 +22,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use trommel_code::Upkeep;
 use trommel_profile::confidence::Confidence;
-use trommel_symbol::{Files, Symbols};
+use trommel_symbol::Files;
 use trommel_tuple::{Kind, Place};
 
 use crate::args::ValuesArgs;
@@ -67,6 +69,9 @@ struct Candidate<'p> {
 /// Runs the command.
 pub(crate) fn run(args: &ValuesArgs) -> Result<ExitCode> {
     let (profile, rows, _) = load::profiles(&args.source.file, &args.source.select)?.merge()?;
+    if let Some(samples) = &profile.samples {
+        return operands::run(args, &profile, samples, rows.len());
+    }
     if !profile.kinds.contains_key(&Kind::Value) {
         bail!(
             "{}: holds no loaded values; record them with `trommel record -e value,call --budget 1 -- PROGRAM`",
@@ -75,7 +80,7 @@ pub(crate) fn run(args: &ValuesArgs) -> Result<ExitCode> {
     }
     let confidence = Confidence::of_processes(&profile, rows.len());
     let files = Files::new();
-    let symbols = Symbols::new(&files, &profile.modules);
+    let symbols = load::symbols(&files, &profile);
     let mut view = View::new(&profile, symbols, confidence);
     let loads = view.values(Kind::Value);
     let sum = |all: u64, n: u64| all.saturating_add(n);

@@ -81,6 +81,11 @@ impl Guard {
         TARGET.store(0, Ordering::SeqCst);
     }
 
+    /// The dispositions as they were.
+    pub fn before(&self) -> Vec<(Signal, SigAction)> {
+        self.0.clone()
+    }
+
     /// Puts the dispositions back. Async-signal-safe: a forked child does this before it execs.
     pub fn restore(&self) {
         for (signal, old) in &self.0 {

@@ -21,6 +21,8 @@
 //! | [`fold`] | records into a profile |
 //! | [`pacer`] | signals that begin windows |
 //! | [`toll`] | what such a signal costs |
+//! | [`machine`] | samples of all that runs, the kernel included |
+//! | [`perf`] | clocks of threads and processors |
 //! | [`sampling`] | how many windows a budget allows |
 //! | [`conflicts`] | what windows tell of stores and loads in each other's way |
 //! | [`custom`] | customisation modules, in a process of their own |
@@ -62,6 +64,7 @@ pub mod keeper;
 pub mod landing;
 pub mod launch;
 pub mod levels;
+pub mod machine;
 pub mod memory;
 pub mod modules;
 pub mod only;

@@ -52,6 +52,12 @@ impl Images {
             .clone()
     }
 
+    /// What the file of a path and inode is, for who has looked at it by another way than its path.
+    pub fn know(&self, path: &[u8], inode: u64, image: Option<Rc<elf::Image>>) {
+        let mut files = self.0.files.borrow_mut();
+        files.insert((path.to_vec(), inode), image);
+    }
+
     fn vdso_build_id(&self) -> Vec<u8> {
         let read = || own_vdso().map_or_else(Vec::new, |v| build_id_of(&v));
         self.0.vdso.get_or_init(read).clone()

@@ -4,10 +4,11 @@
 
 use trommel_queue::{MAX_WINDOW, options};
 
-const NAMES: [&str; 20] = [
+const NAMES: [&str; 21] = [
     "events",
     "rates",
     "prefetch",
+    "ring",
     "window",
     "pace",
     "insns",
@@ -42,6 +43,8 @@ pub struct Stress {
     pub rates: bool,
     /// Prefetches of no use are put everywhere.
     pub prefetch: bool,
+    /// Pages of a processor's ring of samples; 0: as many as usual.
+    pub ring: u32,
 }
 
 /// The options of a text.
@@ -55,6 +58,7 @@ pub fn parse(text: &str) -> Result<Stress, String> {
     let mut events = false;
     let mut rates = false;
     let mut prefetch = false;
+    let mut ring = 0;
     for item in text.split(',').filter(|i| !i.is_empty()) {
         let (name, value) = item.split_once('=').unwrap_or((item, "1"));
         let number: u64 = value
@@ -77,6 +81,14 @@ pub fn parse(text: &str) -> Result<Stress, String> {
         }
         if name == "prefetch" {
             prefetch = number != 0;
+            continue;
+        }
+        if name == "ring" {
+            const MOST: u32 = 1 << 16;
+            let pages = u32::try_from(number).ok();
+            ring = pages
+                .filter(|pages| (1..=MOST).contains(pages) && pages.is_power_of_two())
+                .ok_or_else(|| format!("`{item}` is out of range"))?;
             continue;
         }
         if name == "pace" {
@@ -114,6 +126,7 @@ pub fn parse(text: &str) -> Result<Stress, String> {
         events,
         rates,
         prefetch,
+        ring,
     })
 }
 
@@ -147,6 +160,7 @@ mod tests {
             })
         );
         assert_eq!(parse("insns=2,events").map(|s| s.events), Ok(true));
+        assert_eq!(parse("ring=4").map(|s| s.ring), Ok(4));
         assert_eq!(parse("prefetch,far").map(|s| s.prefetch), Ok(true));
         for wrong in [
             "insns=0",
@@ -157,6 +171,8 @@ mod tests {
             "leave=4096",
             "window=0",
             "window=60001",
+            "ring=0",
+            "ring=3",
         ] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }

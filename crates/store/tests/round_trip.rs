@@ -441,7 +441,7 @@ fn example() -> Profile {
         counted: Counted::Code,
         modules: vec![Module::default()],
         kinds: [(Kind::Edge, kind.clone()), (Kind::Value, kind)].into(),
-        sites: places.map(|p| (p, Site::IndirectJump)).collect(),
+        sites: places.clone().map(|p| (p, Site::IndirectJump)).collect(),
         run: Run::default(),
         threads: Threads::default(),
         windows: None,

@@ -217,3 +217,41 @@ pub(super) fn sampling() -> Check {
         ),
     }
 }
+
+/// Samples of the whole machine.
+pub(super) fn machine() -> Check {
+    let name = "whole machine";
+    let means = "`record --all` works";
+    match trommel_host::machine::permitted() {
+        Err(refused) => check(
+            name,
+            Warn,
+            refused.found,
+            "`record --all` is refused",
+            refused.fix,
+        ),
+        Ok(()) => match trommel_host::machine::kernel_is_readable() {
+            (true, true) => check(
+                name,
+                Good,
+                "its processors may be sampled, and the kernel be read",
+                means,
+                "",
+            ),
+            (true, false) => check(
+                name,
+                Good,
+                "its processors may be sampled; the kernel has names, and /proc/kcore cannot be read",
+                "`record --all` works, and tells no operands of the kernel's code",
+                "",
+            ),
+            (false, _) => check(
+                name,
+                Warn,
+                "its processors may be sampled; the kernel hides its functions (/proc/kallsyms)",
+                "`record --all` works, and has no names for the kernel's code",
+                "be root or have CAP_SYSLOG, or sysctl kernel.kptr_restrict=0",
+            ),
+        },
+    }
+}

@@ -9,6 +9,7 @@ use trommel_tuple::{Kind, Place};
 use super::custom;
 use super::processes::{self, Row};
 use super::queries;
+use super::samples;
 use super::view::View;
 use super::windows;
 use crate::json::Json;
@@ -49,6 +50,7 @@ pub(super) fn write(
     }
     custom::json(&mut json, view, top, place)?;
     queries::json(&mut json, view, top, place)?;
+    samples::json(&mut json, view, top, place)?;
     json.end_object()?;
     json.finish()
 }

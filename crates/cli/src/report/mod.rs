@@ -5,6 +5,7 @@ mod database;
 mod json;
 pub(crate) mod processes;
 mod queries;
+pub(crate) mod samples;
 pub(crate) mod summary;
 pub(crate) mod text;
 pub(crate) mod view;
@@ -15,7 +16,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use trommel_profile::confidence::Confidence;
-use trommel_symbol::{Files, Symbols};
+use trommel_symbol::Files;
 
 use crate::args::ReportArgs;
 use crate::load;
@@ -39,7 +40,13 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
                 some(&there)
             );
         }
-        loaded.profiles.retain(|p| args.pid.contains(&p.origin.pid));
+        loaded.profiles.retain_mut(|p| {
+            let is_wanted = args.pid.contains(&p.origin.pid);
+            let machine = p.samples.as_mut().filter(|s| s.machine.is_some());
+            // What is told of the machine is told of all of it.
+            let keeps = machine.map(|samples| samples.places.clear()).is_some();
+            is_wanted || keeps
+        });
     }
     let (mut profile, rows, database) = loaded.merge()?;
     // Of all kinds together: they went through one compressor, each process through its own.
@@ -65,7 +72,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
         (None, false) => DEFAULT_TOP,
     };
     let files = Files::new();
-    let symbols = Symbols::new(&files, &profile.modules);
+    let symbols = load::symbols(&files, &profile);
     let mut view = View::new(&profile, symbols, confidence);
     let mut out = output::stdout();
     if args.json {

@@ -5,6 +5,8 @@ use std::io::{self, Write};
 
 use trommel_profile::Profile;
 use trommel_profile::merge::Merged;
+use trommel_profile::sampled::Sampled;
+use trommel_profile::samples::Samples;
 use trommel_tuple::Kind;
 
 use super::text::{Style, Table};
@@ -14,9 +16,9 @@ use crate::output::{command_line, grouped, percent};
 /// What is told of one process.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    pid: u32,
-    parent: u32,
-    command: Vec<Vec<u8>>,
+    pub(super) pid: u32,
+    pub(super) parent: u32,
+    pub(super) command: Vec<Vec<u8>>,
     exec: bool,
     status: Option<i32>,
     wall: u64,
@@ -24,6 +26,8 @@ pub(crate) struct Row {
     /// (kind, seen, messages)
     events: Vec<(Kind, u64, u64)>,
     let_go: Vec<String>,
+    /// Where samples of the whole machine found it: its time.
+    pub(super) time: Option<Sampled>,
 }
 
 impl Row {
@@ -42,6 +46,9 @@ impl Row {
             threads: profile.threads.started.max(1),
             events: profile.kinds.iter().map(events).collect(),
             let_go: profile.run.let_go.clone(),
+            time: (profile.samples.as_ref())
+                .map(Samples::total)
+                .filter(|time| time.samples > 0),
         }
     }
 
@@ -129,7 +136,7 @@ pub(crate) fn table(
 }
 
 /// Long commands, up to where they differ mostly.
-fn cut(command: &str) -> String {
+pub(super) fn cut(command: &str) -> String {
     const MOST: usize = 60;
     match command.char_indices().nth(MOST) {
         Some((at, _)) => format!("{}…", &command[..at]),
@@ -172,6 +179,10 @@ pub(super) fn json<W: Write>(json: &mut Json<W>, rows: &[Row]) -> io::Result<()>
         }
         json.number("wall_ns", row.wall)?;
         json.number("threads", row.threads)?;
+        if let Some(time) = &row.time {
+            json.number("samples", time.samples)?;
+            json.number("time_ns", time.executions.round() as u64)?;
+        }
         json.member_object("events")?;
         for (kind, seen, messages) in &row.events {
             json.member_object(kind.name())?;

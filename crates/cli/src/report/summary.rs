@@ -13,9 +13,11 @@ use trommel_tuple::Kind;
 use super::custom;
 use super::processes::{self, Row};
 use super::queries;
+use super::samples;
 use super::text::{self, Style, Table};
 use super::view::{Values, View};
 use super::windows;
+use crate::load;
 use crate::others::{self, Others};
 use crate::output;
 
@@ -80,6 +82,28 @@ fn one(out: &mut impl Write, profile: &Profile, processes: usize) -> io::Result<
     }
     custom::write(out, &mut view, ROWS, style)?;
     queries::write(out, &mut view, ROWS, style)
+}
+
+/// Writes the summary of a recording of the whole machine.
+pub(crate) fn of_machine(out: &mut impl Write, profiles: &[Profile]) -> io::Result<()> {
+    let Some((profile, rows)) = processes::merge(profiles.iter().cloned(), false) else {
+        return Ok(());
+    };
+    let Some(found) = &profile.samples else {
+        return Ok(());
+    };
+    let files = Files::new();
+    let symbols = load::symbols(&files, &profile).with_debug_limit(DEBUG_LIMIT);
+    let mut view = View::new(
+        &profile,
+        symbols,
+        Confidence::of_processes(&profile, rows.len()),
+    );
+    let style = Style::new(output::colours(&io::stderr()));
+    for (name, text) in found.machine.iter().flat_map(samples::lines) {
+        writeln!(out, "trommel: {name}: {}", output::printable(&text))?;
+    }
+    samples::tables(out, &mut view, found, &rows, ROWS, style).map(drop)
 }
 
 fn cost(out: &mut impl Write, profile: &Profile, seen: u64) -> io::Result<()> {

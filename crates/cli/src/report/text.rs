@@ -14,6 +14,7 @@ use trommel_tuple::{Kind, Place};
 use super::custom;
 use super::processes::{self, Row};
 use super::queries;
+use super::samples;
 use super::view::{Transfer, Values, View};
 use super::windows;
 use crate::output::{command_line, duration, grouped, percent, printable};
@@ -61,6 +62,15 @@ pub(super) fn write(
     style: Style,
     file: &Path,
 ) -> io::Result<()> {
+    if let Some(samples) = &view.profile.samples {
+        samples::header(out, view, samples, style)?;
+        let hot = samples::tables(out, view, samples, rows, top, style)?;
+        problems(out, view)?;
+        if let Some(command) = view.next(file, hot.into_iter()) {
+            writeln!(out, "\n# next        {}", printable(&command))?;
+        }
+        return out.flush();
+    }
     header(out, view.profile, style)?;
     if view.has_limits() {
         writeln!(

@@ -1,0 +1,472 @@
+//! What samples of the whole machine say: which processes and functions take its time, and what registers hold there.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use trommel_profile::Profile;
+use trommel_profile::confidence::{LEVEL, Limits};
+use trommel_profile::sampled::Sampled;
+use trommel_profile::samples::{At, Held, Machine, Operand, Samples};
+use trommel_symbol::KERNEL;
+use trommel_tuple::{ModuleId, Place};
+
+use super::processes::{Row, cut};
+use super::text::{Style, Table, more, short};
+use super::view::View;
+use crate::json::Json;
+use crate::output::{command_line, duration, grouped, percent, printable};
+use crate::shown::shown;
+
+/// Operands shown of one instruction.
+const OPERANDS: usize = 3;
+/// Values shown of one operand.
+const VALUES: usize = 2;
+
+/// A function with its time.
+pub(crate) struct Function {
+    name: String,
+    module: ModuleId,
+    at: Place,
+    kernel: bool,
+    sampled: Sampled,
+}
+
+/// Whether a module is of the kernel's: its own name or that of a loaded one, in brackets.
+fn is_kernel(profile: &Profile, module: ModuleId) -> bool {
+    let found = profile.modules.iter().find(|m| m.id == module);
+    let path = found.map_or(&b""[..], |module| &module.path);
+    let machine = profile.samples.as_ref().and_then(|s| s.machine.as_ref());
+    let mut functions = machine.iter().flat_map(|machine| &machine.functions);
+    path == KERNEL.as_bytes() || functions.any(|function| function.module == path)
+}
+
+/// Functions, most time first.
+fn functions(view: &mut View<'_>, samples: &Samples) -> Vec<Function> {
+    let kernel: BTreeMap<ModuleId, bool> = (view.profile.modules.iter())
+        .map(|module| (module.id, is_kernel(view.profile, module.id)))
+        .collect();
+    let mut all: BTreeMap<(ModuleId, Option<String>), Function> = BTreeMap::new();
+    for (&at, found) in &samples.places {
+        let module = at.module();
+        let location = view.locate(at);
+        let name = location.function.as_deref().map(str::to_owned);
+        let shown = name.clone().unwrap_or_else(|| "(no name)".into());
+        let function = all.entry((module, name)).or_insert_with(|| Function {
+            name: shown,
+            module,
+            at,
+            kernel: kernel.get(&module).copied().unwrap_or(false),
+            sampled: Sampled::default(),
+        });
+        function.sampled.add(&found.sampled);
+    }
+    let mut all: Vec<Function> = all.into_values().collect();
+    all.sort_by(|a, b| b.sampled.executions.total_cmp(&a.sampled.executions));
+    all
+}
+
+/// Instructions, most time first.
+pub(crate) fn instructions(samples: &Samples) -> Vec<(Place, &At)> {
+    let mut all: Vec<(Place, &At)> = samples.places.iter().map(|(p, at)| (*p, at)).collect();
+    all.sort_by(|a, b| {
+        let by_time = b.1.sampled.executions.total_cmp(&a.1.sampled.executions);
+        by_time.then(a.0.cmp(&b.0))
+    });
+    all
+}
+
+/// The part of the whole that this is, with its limits.
+pub(crate) fn share(part: &Sampled, total: &Sampled) -> (f64, Limits) {
+    let share = (part.executions / total.executions.max(1.0)).min(1.0);
+    (share, total.share(share))
+}
+
+/// Limits of a share, in percent.
+pub(crate) fn range(limits: Limits) -> String {
+    format!("{:.2}–{:.2}%", 100.0 * limits.low, 100.0 * limits.high)
+}
+
+fn time(sampled: &Sampled) -> String {
+    duration(sampled.executions.round() as u64)
+}
+
+/// The lines of a header, each with what it is about.
+pub(crate) fn lines(machine: &Machine) -> Vec<(&'static str, String)> {
+    let busy: f64 = machine.processors.values().map(|p| p.executions).sum();
+    let mut lines = vec![
+        (
+            "machine",
+            format!(
+                "{} wall, {} processors, {} of their time not idle ({:.1} %)",
+                duration(machine.wall),
+                machine.processors.len(),
+                duration(busy as u64),
+                100.0 * busy / machine.capacity().max(1) as f64,
+            ),
+        ),
+        (
+            "budget",
+            match machine.budget > 0.0 {
+                true => format!("{} % of all processors' time", machine.budget),
+                false => "none: a rate was given".to_owned(),
+            },
+        ),
+        (
+            "paid",
+            format!(
+                "{:.2} %: {:.2} % by samples ({} each), {:.2} % by trommel ({})",
+                machine.cost(),
+                machine.cost_of_samples(),
+                duration(machine.toll),
+                machine.cost_of_host(),
+                duration(machine.host),
+            ),
+        ),
+        (
+            "samples",
+            format!(
+                "{}, in the end {:.0} a second of each processor; {:.1} % in the kernel, {:.1} % of these where it lets \
+                 interrupts come that have waited; operands of {:.1} %",
+                grouped(machine.taken),
+                machine.rate,
+                percent(machine.kernel, machine.taken),
+                percent(machine.deferred, machine.kernel),
+                percent(machine.decoded, machine.taken),
+            ),
+        ),
+        (
+            "lost",
+            match (machine.lost, machine.throttled) {
+                (0, 0) => "none".to_owned(),
+                (lost, throttled) => format!(
+                    "{} RECORDS FOR WANT OF ROOM; the kernel stopped a clock {} times",
+                    grouped(lost),
+                    grouped(throttled)
+                ),
+            },
+        ),
+    ];
+    if machine.unknown > 0 {
+        let unknown = grouped(machine.unknown);
+        let text = format!(
+            "{unknown} samples of processes that were gone before it was known what they have there"
+        );
+        lines.push(("unknown", text));
+    }
+    let missing = machine.missing.iter();
+    lines.extend(missing.map(|what| ("missing", what.clone())));
+    lines
+}
+
+/// The same in front of a table.
+pub(crate) fn heading(out: &mut impl Write, samples: &Samples) -> io::Result<()> {
+    let lines = samples.machine.iter().flat_map(lines);
+    for (name, text) in lines {
+        writeln!(out, "# {name:<11} {}", printable(&text))?;
+    }
+    Ok(())
+}
+
+/// Writes the report's header.
+pub(super) fn header(
+    out: &mut impl Write,
+    view: &View<'_>,
+    samples: &Samples,
+    style: Style,
+) -> io::Result<()> {
+    let profile = view.profile;
+    let during = match profile.command.is_empty() {
+        true => String::new(),
+        false => format!(", during {}", printable(&command_line(&profile.command))),
+    };
+    writeln!(out, "# {}{during}", style.strong("The whole machine"))?;
+    heading(out, samples)?;
+    writeln!(
+        out,
+        "# limits      hold in {:.0} of 100 entries, assuming {}",
+        100.0 * LEVEL,
+        view.basis().assumes()
+    )
+}
+
+/// Writes all tables, each with `top` rows; gives the place that has most time in a program's function.
+pub(super) fn tables(
+    out: &mut impl Write,
+    view: &mut View<'_>,
+    samples: &Samples,
+    rows: &[Row],
+    top: usize,
+    style: Style,
+) -> io::Result<Vec<Place>> {
+    let total = samples.total();
+    processes(out, rows, &total, top, style)?;
+    let all = functions(view, samples);
+    for (kernel, heading) in [
+        (false, "Functions of programs"),
+        (true, "Functions of the kernel"),
+    ] {
+        let some: Vec<&Function> = all.iter().filter(|f| f.kernel == kernel).collect();
+        if some.is_empty() {
+            continue;
+        }
+        let sum = trommel_profile::samples::sum(some.iter().map(|f| &f.sampled));
+        writeln!(
+            out,
+            "\n# {}: {}, {} samples, {:.1} % of the time",
+            style.strong(heading),
+            grouped(some.len() as u64),
+            grouped(sum.samples),
+            100.0 * share(&sum, &total).0,
+        )?;
+        let mut table = Table::new(["time", "%", "95 % limits", "samples", "function", "module"]);
+        for function in some.iter().take(top) {
+            let (part, limits) = share(&function.sampled, &total);
+            table.row([
+                time(&function.sampled),
+                format!("{:.2}%", 100.0 * part),
+                range(limits),
+                grouped(function.sampled.samples),
+                short(&function.name),
+                view.module(function.at),
+            ]);
+        }
+        table.write(out, style)?;
+        more(out, some.len(), top)?;
+    }
+    let hot = instructions(samples);
+    writeln!(
+        out,
+        "\n# {}: {}; values are those that they are about to read",
+        style.strong("Instructions"),
+        grouped(hot.len() as u64)
+    )?;
+    let mut table = Table::new([
+        "time",
+        "%",
+        "95 % limits",
+        "instruction",
+        "values",
+        "source",
+        "module",
+    ]);
+    for &(at, found) in hot.iter().take(top) {
+        let (part, limits) = share(&found.sampled, &total);
+        table.row([
+            time(&found.sampled),
+            format!("{:.2}%", 100.0 * part),
+            range(limits),
+            short(&view.name(at)),
+            operands(view, found),
+            view.source(at),
+            view.module(at),
+        ]);
+    }
+    table.write(out, style)?;
+    more(out, hot.len(), top)?;
+    Ok(all.iter().filter(|f| !f.kernel).map(|f| f.at).collect())
+}
+
+fn processes(
+    out: &mut impl Write,
+    rows: &[Row],
+    total: &Sampled,
+    top: usize,
+    style: Style,
+) -> io::Result<()> {
+    let mut rows: Vec<(&Row, &Sampled)> = (rows.iter())
+        .filter_map(|row| Some((row, row.time.as_ref()?)))
+        .collect();
+    rows.sort_by(|a, b| b.1.executions.total_cmp(&a.1.executions));
+    writeln!(
+        out,
+        "\n# {}: {} were met",
+        style.strong("Processes"),
+        grouped(rows.len() as u64)
+    )?;
+    let mut table = Table::new([
+        "time",
+        "%",
+        "95 % limits",
+        "samples",
+        "pid",
+        "parent",
+        "command",
+    ]);
+    for (row, sampled) in rows.iter().take(top) {
+        let (part, limits) = share(sampled, total);
+        let number = |n: u32| match n {
+            0 => "-".to_owned(),
+            n => n.to_string(),
+        };
+        table.row([
+            time(sampled),
+            format!("{:.2}%", 100.0 * part),
+            range(limits),
+            grouped(sampled.samples),
+            number(row.pid),
+            number(row.parent),
+            match row.command.is_empty() {
+                true => "(not known)".to_owned(),
+                false => cut(&command_line(&row.command)),
+            },
+        ]);
+    }
+    table.write(out, style)?;
+    more(out, rows.len(), top)
+}
+
+/// A register's or address's value with its share.
+pub(crate) fn value(view: &mut View<'_>, held: &Held, value: u64, count: u64) -> String {
+    let (share, limits) = held.share(count);
+    let off = (limits.high - share).max(share - limits.low);
+    let words = short(&shown(view, value, None));
+    format!("{words} {:.1}%±{:.1}", 100.0 * share, 100.0 * off)
+}
+
+/// Operands by how much the most frequent value is of them.
+pub(crate) fn ordered(found: &At) -> Vec<(Operand, &Held)> {
+    let most = |held: &Held| held.top().first().map_or(0, |(_, count)| *count);
+    let mut all: Vec<(Operand, &Held)> = found.operands.iter().map(|(o, h)| (*o, h)).collect();
+    all.sort_by_key(|(operand, held)| (Reverse(most(held)), operand.is_address(), *operand));
+    all
+}
+
+/// The operands of an instruction, those first that hold most often the same.
+pub(crate) fn operands(view: &mut View<'_>, found: &At) -> String {
+    let mut texts = Vec::new();
+    for (operand, held) in ordered(found).into_iter().take(OPERANDS) {
+        let top = held.top();
+        let values: Vec<String> = (top.iter().take(VALUES))
+            .map(|&(v, count)| value(view, held, v, count))
+            .collect();
+        texts.push(format!("{}={}", operand.name(), values.join("|")));
+    }
+    texts.join(", ")
+}
+
+/// The members of an object that say how much time something takes, of `total`.
+pub(crate) fn json_time<W: Write>(
+    json: &mut Json<W>,
+    sampled: &Sampled,
+    total: &Sampled,
+) -> io::Result<()> {
+    let (part, limits) = share(sampled, total);
+    json.number("samples", sampled.samples)?;
+    json.number("time_ns", sampled.executions.round() as u64)?;
+    json.real("share", part)?;
+    json.real("share_low", limits.low)?;
+    json.real("share_high", limits.high)
+}
+
+/// The member `operands` of an object.
+pub(crate) fn json_operands<W: Write>(
+    json: &mut Json<W>,
+    found: &At,
+    top: usize,
+) -> io::Result<()> {
+    json.member_array("operands")?;
+    for (operand, held) in ordered(found) {
+        json.object()?;
+        json.text("operand", operand.name())?;
+        json.number("samples", held.sampled.samples)?;
+        json.real("kept", held.sampled.probability)?;
+        json.member_array("top")?;
+        for (value, count) in held.top().into_iter().take(top) {
+            let (share, limits) = held.share(count);
+            json.object()?;
+            json.number("value", value)?;
+            json.number("count", count)?;
+            json.real("share", share)?;
+            json.real("share_low", limits.low)?;
+            json.real("share_high", limits.high)?;
+            json.end_object()?;
+        }
+        json.end_array()?;
+        json.end_object()?;
+    }
+    json.end_array()
+}
+
+/// The member `samples` of a report.
+pub(super) fn json<W: Write>(
+    json: &mut Json<W>,
+    view: &mut View<'_>,
+    top: usize,
+    mut place: impl FnMut(&mut Json<W>, &mut View<'_>, &str, Place) -> io::Result<()>,
+) -> io::Result<()> {
+    let profile = view.profile;
+    let Some(samples) = &profile.samples else {
+        return Ok(());
+    };
+    json.member_object("samples")?;
+    if let Some(machine) = &samples.machine {
+        of_machine(json, machine)?;
+    }
+    let total = samples.total();
+    json.member_array("threads")?;
+    for (tid, thread) in &samples.threads {
+        json.object()?;
+        json.number("tid", *tid)?;
+        json.text("name", &String::from_utf8_lossy(&thread.name))?;
+        json_time(json, &thread.sampled, &total)?;
+        json.end_object()?;
+    }
+    json.end_array()?;
+    json.member_array("functions")?;
+    for function in functions(view, samples).iter().take(top) {
+        json.object()?;
+        json.text("function", &function.name)?;
+        json.number("module", function.module.0)?;
+        json.text("of", if function.kernel { "kernel" } else { "program" })?;
+        json_time(json, &function.sampled, &total)?;
+        json.end_object()?;
+    }
+    json.end_array()?;
+    json.member_array("instructions")?;
+    for (at, found) in instructions(samples).into_iter().take(top) {
+        json.object()?;
+        place(json, view, "at", at)?;
+        json_time(json, &found.sampled, &total)?;
+        json_operands(json, found, top)?;
+        json.end_object()?;
+    }
+    json.end_array()?;
+    json.end_object()
+}
+
+fn of_machine<W: Write>(json: &mut Json<W>, machine: &Machine) -> io::Result<()> {
+    json.real("budget_percent", machine.budget)?;
+    json.real("paid_percent", machine.cost())?;
+    json.real("paid_samples_percent", machine.cost_of_samples())?;
+    json.real("paid_host_percent", machine.cost_of_host())?;
+    json.real("rate", machine.rate)?;
+    for (name, number) in [
+        ("taken", machine.taken),
+        ("lost_records", machine.lost),
+        ("throttled", machine.throttled),
+        ("in_kernel", machine.kernel),
+        ("deferred", machine.deferred),
+        ("decoded", machine.decoded),
+        ("unknown", machine.unknown),
+        ("sample_ns", machine.toll),
+        ("wall_ns", machine.wall),
+        ("host_ns", machine.host),
+    ] {
+        json.number(name, number)?;
+    }
+    json.member_array("missing")?;
+    for what in &machine.missing {
+        json.element(what)?;
+    }
+    json.end_array()?;
+    json.member_array("processors")?;
+    for (number, sampled) in &machine.processors {
+        json.object()?;
+        json.number("number", *number)?;
+        json.number("samples", sampled.samples)?;
+        json.number("time_ns", sampled.executions.round() as u64)?;
+        json.end_object()?;
+    }
+    json.end_array()
+}

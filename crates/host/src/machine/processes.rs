@@ -1,0 +1,346 @@
+//! Processes, as the kernel tells of them while samples are taken: what they execute, where their code is, what samples found there.
+//!
+//! # Strategy
+//! Records come in the order of their times. A process begins by a record of its parent's `fork`, or was there before: then it is
+//! read from `/proc`. One that executes another program is another process of the recording from then on. One that ends leaves its
+//! profile, if a sample found it. Mappings are only kept until a sample asks for them, since most processes live for too short a time to be
+//! sampled.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::Read as _;
+use std::rc::Rc;
+
+use iced_x86::InstructionInfoFactory;
+use rustc_hash::FxHashMap;
+use trommel_profile::samples::{Samples, Thread};
+use trommel_profile::{Module, Origin, Profile};
+use trommel_queue::dict::TargetPc;
+use trommel_tuple::{ModuleId, Place};
+
+use super::files::Files;
+use super::found::{Draws, Found};
+use super::operands::reads;
+use crate::modules::{Images, Modules};
+use crate::perf::records::{Map, Sample};
+use crate::shared::Region;
+
+/// Bytes of a command that are kept.
+const LONGEST: u64 = 16 << 10;
+
+/// What all processes share.
+pub(super) struct Shared {
+    pub(super) images: Images,
+    pub(super) files: Files,
+    pub(super) infos: InstructionInfoFactory,
+}
+
+/// A process.
+#[derive(Default)]
+pub(super) struct Process {
+    pid: u32,
+    parent: u32,
+    name: Vec<u8>,
+    /// Program and arguments, once they have been asked for; empty where there are none.
+    command: Option<Vec<Vec<u8>>>,
+    /// In the order in which they came.
+    maps: Vec<Rc<Map>>,
+    /// Those of them that are among the modules.
+    applied: usize,
+    modules: Option<Modules>,
+    /// By a module's path, those that are in no mapping: the kernel's.
+    others: HashMap<String, ModuleId>,
+    found: FxHashMap<u64, Found>,
+    threads: FxHashMap<u32, (Vec<u8>, Draws)>,
+}
+
+impl Process {
+    /// A child, before it does anything else.
+    pub(super) fn forked(&self, pid: u32) -> Self {
+        Self {
+            pid,
+            parent: self.pid,
+            name: self.name.clone(),
+            command: self.command.clone(),
+            maps: self.maps.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// One whose beginning was not seen, as `/proc` has it.
+    pub(super) fn found_running(pid: u32) -> Self {
+        let mut process = Self {
+            pid,
+            ..Self::default()
+        };
+        let read = |name: &str| fs::read(format!("/proc/{pid}/{name}"));
+        if let Ok(mut name) = read("comm") {
+            name.truncate(name.trim_ascii_end().len());
+            process.name = name;
+        }
+        if let Ok(maps) = read("maps") {
+            process.maps = code_of(pid, &maps).map(Rc::new).collect();
+        }
+        process.parent = fs::read_to_string(format!("/proc/{pid}/stat"))
+            .ok()
+            .and_then(|stat| parent_in(&stat))
+            .unwrap_or(0);
+        process
+    }
+
+    /// It executes another program; what it was.
+    pub(super) fn executes(&mut self, name: Vec<u8>) -> Self {
+        let now = Self {
+            pid: self.pid,
+            parent: self.parent,
+            name,
+            ..Self::default()
+        };
+        std::mem::replace(self, now)
+    }
+
+    /// A thread has a name.
+    pub(super) fn named(&mut self, tid: u32, name: Vec<u8>) {
+        if let Some((known, _)) = self.threads.get_mut(&tid) {
+            known.clone_from(&name);
+        }
+        if tid == self.pid {
+            self.name = name;
+        }
+    }
+
+    /// It has code there.
+    pub(super) fn maps(&mut self, map: Map) {
+        self.maps.push(Rc::new(map));
+    }
+
+    /// Its number.
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    fn modules(&mut self, shared: &mut Shared) -> &mut Modules {
+        let modules = self
+            .modules
+            .get_or_insert_with(|| Modules::new(shared.images.clone()));
+        for map in &self.maps[self.applied..] {
+            if map.inode != 0 && map.path != b"[vdso]" {
+                let opened = shared.files.open(map);
+                let image = opened.and_then(|opened| opened.image.clone());
+                shared.images.know(&map.path, map.inode, image);
+            }
+            modules.add(&Region {
+                range: map.range.clone(),
+                offset: map.offset,
+                inode: map.inode,
+                path: map.path.clone(),
+                paths: 0,
+            });
+        }
+        self.applied = self.maps.len();
+        modules
+    }
+
+    /// A sample of a program's code, which stands for so much time; whether its instruction could be read, and
+    /// whether it is known what is there.
+    pub(super) fn in_program(
+        &mut self,
+        sample: &Sample,
+        weight: f64,
+        shared: &mut Shared,
+    ) -> (bool, bool) {
+        self.asked();
+        self.thread(sample, weight);
+        let pc = sample.pc;
+        let place = self.modules(shared).place(TargetPc(pc)).word();
+        let Self { found, maps, .. } = self;
+        let map = || maps.iter().rev().find(|map| map.range.contains(&pc));
+        let is_known = place >> 48 != 0 || map().is_some();
+        let found = found.entry(place).or_insert_with(|| {
+            let bytes = map().and_then(|map| shared.files.instruction(map, pc));
+            let reads = bytes.and_then(|bytes| reads(&bytes, &mut shared.infos));
+            Found::of(reads)
+        });
+        found.add(weight, sample.registers.as_ref());
+        (found.is_decoded(), is_known)
+    }
+
+    /// A sample of the kernel's, at a distance from the first address of a module of its; `bytes`: those of its instruction.
+    pub(super) fn in_kernel(
+        &mut self,
+        sample: &Sample,
+        weight: f64,
+        (module, vaddr): (&str, u64),
+        bytes: impl FnOnce() -> Option<Vec<u8>>,
+        shared: &mut Shared,
+    ) -> bool {
+        self.asked();
+        self.thread(sample, weight);
+        let number = match self.others.get(module) {
+            Some(number) => *number,
+            None => {
+                let list = &mut self.modules(shared).list;
+                let number = ModuleId(u16::try_from(list.len()).unwrap_or(0));
+                if number != ModuleId::ANON {
+                    list.push(Module {
+                        id: number,
+                        path: module.into(),
+                        ..Module::default()
+                    });
+                }
+                self.others.insert(module.to_owned(), number);
+                number
+            }
+        };
+        let place = Place::new(number, trommel_tuple::Vaddr(vaddr)).word();
+        let found = self.found.entry(place).or_insert_with(|| {
+            Found::of(bytes().and_then(|bytes| reads(&bytes, &mut shared.infos)))
+        });
+        found.add(weight, sample.registers.as_ref());
+        found.is_decoded()
+    }
+
+    fn thread(&mut self, sample: &Sample, weight: f64) {
+        let name = &self.name;
+        let (_, draws) = (self.threads.entry(sample.tid)).or_insert_with(|| {
+            let path = format!("/proc/{}/task/{}/comm", sample.pid, sample.tid);
+            let own = fs::read(path).map(|name| name.trim_ascii_end().to_vec());
+            (own.unwrap_or_else(|_| name.clone()), Draws::default())
+        });
+        draws.add(weight);
+    }
+
+    /// Reads what its command is, as long as it is there.
+    fn asked(&mut self) {
+        if self.command.is_some() {
+            return;
+        }
+        let mut text = Vec::new();
+        if let Ok(file) = fs::File::open(format!("/proc/{}/cmdline", self.pid)) {
+            let _ = file.take(LONGEST).read_to_end(&mut text);
+        }
+        let words = text.strip_suffix(&[0]).unwrap_or(&text);
+        self.command = Some(match words.is_empty() {
+            true => Vec::new(),
+            false => words.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect(),
+        });
+    }
+
+    /// What it was, if a sample found it; `exec`: it goes on as another program.
+    pub(super) fn profile(self, exec: bool, kernel_build_id: &[u8]) -> Option<Profile> {
+        if self.found.is_empty() {
+            return None;
+        }
+        let mut modules = self.modules.map_or_else(Vec::new, |modules| modules.list);
+        for number in self.others.values().filter(|n| **n != ModuleId::ANON) {
+            modules[usize::from(number.0)].build_id = kernel_build_id.to_vec();
+        }
+        let command = match self.command {
+            Some(command) if !command.is_empty() => command,
+            // A thread of the kernel's, or one that was gone before it could be asked.
+            _ => vec![[b"[", &self.name[..], b"]"].concat()],
+        };
+        let found = self.found.iter();
+        let places = found.map(|(word, found)| (Place::from_word(*word), found.at()));
+        let threads = self.threads.into_iter().map(|(tid, (name, draws))| {
+            let sampled = draws.sampled();
+            (tid, Thread { name, sampled })
+        });
+        Some(Profile {
+            origin: Origin {
+                pid: self.pid,
+                parent: self.parent,
+                exec,
+            },
+            command,
+            compressor: "samples".into(),
+            modules,
+            samples: Some(Samples {
+                machine: None,
+                places: places.collect(),
+                threads: threads.collect(),
+            }),
+            ..Profile::default()
+        })
+    }
+}
+
+/// Mappings with code, of what `/proc/PID/maps` says.
+fn code_of(pid: u32, maps: &[u8]) -> impl Iterator<Item = Map> {
+    let lines = maps.split(|byte| *byte == b'\n');
+    lines.filter_map(move |line| code_in(pid, line))
+}
+
+fn code_in(pid: u32, line: &[u8]) -> Option<Map> {
+    const DELETED: &[u8] = b" (deleted)";
+    // Range, rights, offset, device, inode; behind spaces the path, which may have some too.
+    let mut rest = line;
+    let mut word = || {
+        let end = rest
+            .iter()
+            .position(|byte| *byte == b' ')
+            .unwrap_or(rest.len());
+        let (word, after) = rest.split_at(end);
+        rest = after.trim_ascii_start();
+        std::str::from_utf8(word).ok()
+    };
+    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+    let (start, end) = word()?.split_once('-')?;
+    let range = hex(start)?..hex(end)?;
+    if !word()?.contains('x') {
+        return None;
+    }
+    let offset = hex(word()?)?;
+    word()?;
+    let inode = word()?.parse().ok()?;
+    Some(Map {
+        pid,
+        range,
+        offset,
+        inode,
+        path: rest.strip_suffix(DELETED).unwrap_or(rest).to_vec(),
+    })
+}
+
+/// The parent in `/proc/PID/stat`, behind a name in brackets that may hold anything.
+fn parent_in(stat: &str) -> Option<u32> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn mappings_with_code_are_read() {
+        let maps = b"00400000-00452000 r-xp 00001000 08:02 173521      /usr/bin/a b (deleted)\n\
+            00651000-00652000 r--p 00051000 08:02 173521      /usr/bin/a b\n\
+            7ffc00000000-7ffc00002000 r-xp 00000000 00:00 0          [vdso]\n\
+            7f0000000000-7f0000001000 rwxp 00000000 00:00 0 \n";
+        let all: Vec<Map> = code_of(7, maps).collect();
+        assert_eq!(all.len(), 3);
+        assert_eq!(
+            (all[0].range.clone(), all[0].offset),
+            (0x40_0000..0x45_2000, 0x1000)
+        );
+        assert_eq!(
+            (all[0].inode, &all[0].path[..]),
+            (173_521, &b"/usr/bin/a b"[..])
+        );
+        assert_eq!(
+            (&all[1].path[..], &all[2].path[..]),
+            (&b"[vdso]"[..], &b""[..])
+        );
+        assert_eq!(parent_in("12 (a) b) S 34 1 1"), Some(34));
+    }
+
+    proptest! {
+        #[test]
+        fn any_lines_are_read(maps in prop::collection::vec(any::<u8>(), 0..300), text in any::<String>()) {
+            let _ = code_of(1, &maps).count();
+            let _ = parent_in(&text);
+        }
+    }
+}
