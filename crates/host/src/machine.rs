@@ -63,6 +63,8 @@ use processes::{Process, Shared};
 const OFTEN: Duration = Duration::from_millis(100);
 /// Pages of a ring where nothing is said: what users may have is a little more.
 const PAGES: usize = 128;
+/// Samples that such a ring surely has room for.
+const ROOM: usize = PAGES * PAGE / 2 / RECORD;
 /// Bytes of a sample's record.
 const RECORD: usize = 192;
 /// How long a record may take from its time until it is in a ring.
@@ -293,8 +295,7 @@ pub fn record(options: &Options, guard: &Guard) -> Result<Recording, MachineErro
         None => None,
         Some((program, arguments)) => Some(start(program, arguments, guard)?),
     };
-    let room = pages * PAGE / 2 / RECORD;
-    let ended = session.run(child, options.duration, room, guard);
+    let ended = session.run(child, options.duration, guard);
     let mut profiles = session.end();
     if let Some(first) = profiles.first_mut() {
         first.run.started = started.map_or(0, |time| time.as_nanos() as u64);
@@ -439,19 +440,18 @@ impl Session {
         }
     }
 
-    /// Until it is enough. `room`: samples that a ring surely has room for.
+    /// Until it is enough.
     fn run(
         &mut self,
         mut child: Option<Child>,
         duration: Option<Duration>,
-        room: usize,
         guard: &Guard,
     ) -> Option<ExitStatus> {
         let watched = child.as_ref().and_then(|child| watch(child.id()));
         let mut ended = None;
         loop {
             let left = duration.map(|all| all.saturating_sub(self.began.elapsed()));
-            let full = Duration::from_secs_f64(room as f64 / self.control.rate().max(1.0));
+            let full = Duration::from_secs_f64(ROOM as f64 / self.control.rate().max(1.0));
             let pause = OFTEN.min(full).min(left.unwrap_or(OFTEN));
             wait(watched.as_ref(), pause);
             self.read(false);

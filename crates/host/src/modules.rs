@@ -188,6 +188,24 @@ impl Modules {
         id
     }
 
+    /// A module that is in no mapping, under a name of its own; the same name is the same module.
+    pub fn unmapped(&mut self, name: &str) -> ModuleId {
+        let is = |(path, inode, _): &(Vec<u8>, u64, _)| path == name.as_bytes() && *inode == 0;
+        if let Some(number) = self.images.iter().position(is) {
+            return ModuleId(number as u16);
+        }
+        let Ok(number) = u16::try_from(self.list.len()) else {
+            return ModuleId::ANON;
+        };
+        self.list.push(Module {
+            id: ModuleId(number),
+            path: name.into(),
+            ..Module::default()
+        });
+        self.images.push((name.into(), 0, None));
+        ModuleId(number)
+    }
+
     /// The place of an address, remembering the region for the next.
     pub fn place(&mut self, pc: TargetPc) -> Place {
         let holds = |k: &Known| k.range.contains(&pc.0);
@@ -223,6 +241,19 @@ mod tests {
             path: path.to_vec(),
             paths: 0,
         }
+    }
+
+    #[test]
+    fn modules_without_mappings_are_numbered_among_the_others() {
+        let mut m = Modules::new(Images::default());
+        m.add(&region(0x1000..0x3000, b"/a", 1));
+        let kernel = m.unmapped("[kernel]");
+        m.add(&region(0x5000..0x6000, b"/b", 2));
+        assert_eq!((kernel, m.unmapped("[kernel]")), (ModuleId(2), ModuleId(2)));
+        let found = m.place(TargetPc(0x5010));
+        assert_eq!(found, Place::new(ModuleId(3), Vaddr(0x10)));
+        let names: Vec<&[u8]> = m.list.iter().map(|module| &module.path[..]).collect();
+        assert_eq!(names, [&b"[anon]"[..], b"/a", b"[kernel]", b"/b"]);
     }
 
     #[test]

@@ -451,7 +451,7 @@ fn example() -> Profile {
                 functions: vec![Function::default()],
                 ..Machine::default()
             }),
-            places: places.map(|p| (p, At::default())).collect(),
+            places: places.take(9).map(|p| (p, At::default())).collect(),
             threads: [(7, Own::default())].into(),
         }),
     }

@@ -40,6 +40,10 @@ impl Found {
                 let counts = counts.flat_map(|(_, counts)| counts).map(|(_, n)| *n);
                 sum = counts.fold(sum, u64::saturating_add);
             }
+            if let Some(samples) = &profile.samples {
+                let found = samples.places.range(place(range.start)..place(range.end));
+                sum = sum.saturating_add(found.map(|(_, at)| at.sampled.samples).sum());
+            }
         }
         sum
     }

@@ -8,6 +8,7 @@ use trommel_tuple::Kind;
 
 use super::{Annotated, Line, Part};
 use crate::json::Json;
+use crate::report::samples::json_operands;
 use crate::report::view::View;
 use crate::report::{modules, place};
 
@@ -40,6 +41,10 @@ pub(super) fn write(
     json.member_object("entered")?;
     count(&mut json, function.entered.as_ref())?;
     json.end_object()?;
+    if let Some(time) = &function.time {
+        json.number("samples", time.samples)?;
+        json.number("time_ns", time.executions.round() as u64)?;
+    }
     json.number("instructions_executed", function.executed.round() as u64)?;
     json.member_array("callers")?;
     for (from, count) in &function.callers {
@@ -66,6 +71,11 @@ fn instruction<W: Write>(json: &mut Json<W>, view: &mut View<'_>, line: &Line) -
     json.text("text", &line.text)?;
     count(json, line.count.as_ref())?;
     json.real("share_of_function", line.share)?;
+    if let Some(found) = &line.sampled {
+        json.number("samples", found.sampled.samples)?;
+        json.number("time_ns", found.sampled.executions.round() as u64)?;
+        json_operands(json, found, usize::MAX)?;
+    }
     if let Some(taken) = &line.taken {
         json.member_object("taken")?;
         part(json, taken)?;

@@ -17,12 +17,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
-use trommel_code::{Count, Flow, FlowControl, Instruction, Mnemonic, Text};
+use trommel_code::{Body, Count, Flow, FlowControl, Instruction, Mnemonic, Text};
 use trommel_profile::confidence::{Confidence, Limits};
 use trommel_profile::memory::{Conflict, Levels, Pair};
-use trommel_profile::sampled::Windows;
+use trommel_profile::sampled::{Sampled, Windows};
+use trommel_profile::samples::At;
 use trommel_profile::{Module, Profile};
-use trommel_symbol::{Files, Symbols};
+use trommel_symbol::Files;
 use trommel_tuple::{Kind, Place, Vaddr};
 
 use crate::args::AnnotateArgs;
@@ -78,6 +79,8 @@ struct Line {
     arguments: Vec<Passed>,
     latency: Option<Latency>,
     conflicts: Vec<InTheWay>,
+    /// What samples of the whole machine found there.
+    sampled: Option<At>,
 }
 
 /// A register that a call passes an argument in.
@@ -105,6 +108,8 @@ struct Annotated<'p> {
     lines: Vec<Line>,
     /// Instructions executed, of those whose count is known.
     executed: f64,
+    /// Its time, where samples of the whole machine are what is known.
+    time: Option<Sampled>,
     /// How often it was entered at its first instruction.
     entered: Option<Count>,
     /// From where it was called, most often first.
@@ -122,7 +127,7 @@ pub(crate) fn run(args: &AnnotateArgs) -> Result<ExitCode> {
     let (profile, rows, _) = load::profiles(&file, &args.select)?.merge()?;
     let confidence = Confidence::of_processes(&profile, rows.len());
     let files = Files::new();
-    let symbols = Symbols::new(&files, &profile.modules);
+    let symbols = load::symbols(&files, &profile);
     let mut view = View::new(&profile, symbols, confidence);
     let found = find::find(&profile, view.symbols(), wanted)?;
     if found.events(&profile) == 0 {
@@ -154,6 +159,12 @@ fn named(wanted: &OsString) -> Result<&str> {
 
 /// Why there is nothing to show, and what to do.
 fn nothing(profile: &Profile, file: &std::path::Path, found: &Found) -> String {
+    if profile.samples.is_some() {
+        let (file, name) = (file.display(), &found.name);
+        return format!(
+            "{file}: no sample was in {name}; `trommel report` names the functions that have some, and longer recordings more"
+        );
+    }
     let command = output::command_line(&profile.command);
     let only = output::command_line(&[found.name.clone().into_bytes()]);
     format!(
@@ -186,15 +197,41 @@ fn annotate<'p>(view: &mut View<'p>, found: Found, top: usize) -> Result<Annotat
     let mut functions: Vec<Range<u64>> = functions.map(|f| f.range).collect();
     functions.sort_unstable_by_key(|r| (r.start, r.end));
     functions.dedup();
-    let mut events = OfModule::new(view, found.module, &code, &functions);
-    let flow = Flow::new(&code, &functions, &found.ranges, &mut events);
     let entry = found.ranges.first().map_or(0, |r| r.start);
-    let callers = events
-        .arrivals_at(entry)
-        .iter()
-        .map(|t| (t.from, t.count))
-        .collect();
-    let body = &flow.body;
+    let (body, counts, callers) = match &profile.samples {
+        // Nobody has seen an instruction executed.
+        Some(samples) => {
+            let of_module = samples.places.keys().filter(|p| p.module() == found.module);
+            let places: Vec<u64> = of_module.map(|place| place.vaddr().0).collect();
+            (
+                Body::new(&code, &found.ranges, &places),
+                Vec::new(),
+                Vec::new(),
+            )
+        }
+        None => {
+            let mut events = OfModule::new(view, found.module, &code, &functions);
+            let flow = Flow::new(&code, &functions, &found.ranges, &mut events);
+            let counts = (0..flow.body.lines().len())
+                .map(|n| flow.count(n))
+                .collect();
+            let arrivals = events.arrivals_at(entry);
+            let callers = arrivals.iter().map(|t| (t.from, t.count)).collect();
+            (flow.body, counts, callers)
+        }
+    };
+    let count = |n: usize| counts.get(n).copied().flatten();
+    let sampled = |at| {
+        profile
+            .samples
+            .as_ref()?
+            .places
+            .get(&Place::new(found.module, Vaddr(at)))
+    };
+    let time = profile.samples.as_ref().map(|_| {
+        let here = body.lines().iter().filter_map(|line| sampled(line.at));
+        trommel_profile::samples::sum(here.map(|at| &at.sampled))
+    });
     if body.lines().is_empty() {
         let name = &found.name;
         bail!(
@@ -202,8 +239,8 @@ fn annotate<'p>(view: &mut View<'p>, found: Found, top: usize) -> Result<Annotat
             find::file_name(module)
         );
     }
-    let entered = body.index(entry).and_then(|n| flow.count(n));
-    let counted = (0..body.lines().len()).filter_map(|n| flow.count(n));
+    let entered = body.index(entry).and_then(count);
+    let counted = (0..body.lines().len()).filter_map(count);
     let executed: f64 = counted.map(|count| count.times).sum();
     let inside = |call: Place| call.module() == found.module && body.contains(call.vaddr().0);
     let mut passed = arguments::by_call(view, inside);
@@ -225,14 +262,19 @@ fn annotate<'p>(view: &mut View<'p>, found: Found, top: usize) -> Result<Annotat
             let text = view.symbols().text(found.module, address);
             text.filter(|_| is_lea).map(|text| quoted(&text))
         });
-        let count = flow.count(n);
-        let times = count.map_or(0.0, |count| count.times);
+        let count = count(n);
+        let sampled = sampled(at.vaddr().0).cloned();
+        // Of what is known of the function, be it executions or time.
+        let (part, whole) = match (&time, &sampled) {
+            (Some(time), Some(found)) => (found.sampled.executions, time.executions),
+            _ => (count.map_or(0.0, |count| count.times), executed),
+        };
         let mut line = Line {
             at,
             instruction: line.instruction,
             text,
             count,
-            share: times / executed.max(1.0),
+            share: part / whole.max(1.0),
             taken: None,
             targets: Vec::new(),
             values: Vec::new(),
@@ -241,6 +283,7 @@ fn annotate<'p>(view: &mut View<'p>, found: Found, top: usize) -> Result<Annotat
             arguments: Vec::new(),
             latency: None,
             conflicts: Vec::new(),
+            sampled,
         };
         control(view, &mut line, top);
         values(view, &mut line, top);
@@ -255,6 +298,7 @@ fn annotate<'p>(view: &mut View<'p>, found: Found, top: usize) -> Result<Annotat
         module,
         lines,
         executed,
+        time,
         entered,
         callers,
     })

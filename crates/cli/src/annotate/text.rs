@@ -11,7 +11,8 @@ use trommel_symbol::Location;
 
 use super::source::Sources;
 use super::{Annotated, InTheWay, Line, Part, conflict_in_words};
-use crate::output::{grouped, printable};
+use crate::output::{duration, grouped, printable};
+use crate::report::samples;
 use crate::report::text::{Style, short};
 use crate::report::view::View;
 use crate::report::windows;
@@ -67,7 +68,10 @@ pub(super) fn write(
         }
         position = Some(here);
         let cells = [
-            executions(line.count.as_ref(), exact),
+            match &line.sampled {
+                Some(found) => duration(found.sampled.executions.round() as u64),
+                None => executions(line.count.as_ref(), exact),
+            },
             share(line),
             format!("{:x}", line.at.vaddr().0),
             line.text.clone(),
@@ -75,7 +79,12 @@ pub(super) fn write(
         ];
         rows.push(Row::Instruction(cells, line.share >= HOT));
     }
-    table(&mut out, &rows, style)?;
+    let first = if function.time.is_some() {
+        "time"
+    } else {
+        "executions"
+    };
+    table(&mut out, first, &rows, style)?;
     for file in sources.newer() {
         out.line(&format!(
             "# newer than the program, so lines may be others: {}",
@@ -133,6 +142,14 @@ fn heading<W: Write>(
             out.line(&format!("# {name:<11} {text}"))?;
         }
     }
+    let machine = view
+        .profile
+        .samples
+        .as_ref()
+        .and_then(|s| s.machine.as_ref());
+    for (name, text) in machine.into_iter().flat_map(samples::lines) {
+        out.line(&printable(&format!("# {name:<11} {text}")))?;
+    }
     if view.has_limits() {
         out.line(&format!(
             "# limits      hold in {:.0} of 100 entries, assuming {}",
@@ -141,6 +158,17 @@ fn heading<W: Write>(
         ))?;
     } else {
         out.line(&format!("# counts      {}", view.basis().name()))?;
+    }
+    if let (Some(time), Some(all)) = (&function.time, &view.profile.samples) {
+        let (share, limits) = samples::share(time, &all.total());
+        out.line(&format!(
+            "# time        {} in {} samples, {:.2} % of all ({})",
+            duration(time.executions.round() as u64),
+            grouped(time.samples),
+            100.0 * share,
+            samples::range(limits),
+        ))?;
+        return no_build_id(out, function);
     }
     let some = |line: &&Line| line.count.is_some_and(|count| count.times > 0.0);
     let exact = view.basis() == Basis::Exact;
@@ -169,14 +197,18 @@ fn heading<W: Write>(
             callers.join(", ")
         )))?;
     }
+    no_build_id(out, function)
+}
+
+fn no_build_id<W: Write>(out: &mut Cut<W>, function: &Annotated<'_>) -> io::Result<()> {
     if function.module.build_id.is_empty() {
         out.line("# no build id: whether this is the file that was recorded is not known")?;
     }
     Ok(())
 }
 
-fn table<W: Write>(out: &mut Cut<W>, rows: &[Row], style: Style) -> io::Result<()> {
-    let titles = ["executions", "%", "address", "instruction", ""];
+fn table<W: Write>(out: &mut Cut<W>, first: &str, rows: &[Row], style: Style) -> io::Result<()> {
+    let titles = [first, "%", "address", "instruction", ""];
     let mut widths = titles.map(|title| title.chars().count());
     for row in rows {
         if let Row::Instruction(cells, _) = row {
@@ -250,6 +282,9 @@ fn executions(count: Option<&Count>, exact: bool) -> String {
 }
 
 fn share(line: &Line) -> String {
+    if line.sampled.is_some() {
+        return format!("{:.2}%", 100.0 * line.share);
+    }
     match line.count {
         Some(count) if count.times > 0.0 => format!("{:.2}%", 100.0 * line.share),
         _ => String::new(),
@@ -304,6 +339,11 @@ fn notes(view: &mut View<'_>, line: &Line) -> String {
             .map(|(name, part)| format!("{name} {}", percent(part)))
             .collect();
         notes.push(format!("{} cycles: {}", latency.median, levels.join(", ")));
+    }
+    if let Some(found) = &line.sampled
+        && !found.operands.is_empty()
+    {
+        notes.push(samples::operands(view, found));
     }
     for InTheWay { pair, part } in &line.conflicts {
         let is_load = pair.load == line.at;

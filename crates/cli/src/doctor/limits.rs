@@ -258,6 +258,23 @@ pub(super) const NOT_SUPPORTED: &[Section] = &[
         ],
     },
     Section {
+        heading: "The whole machine (`record --all`)",
+        rows: &[
+            (
+                "events, loaded values and vector registers, with --all",
+                "an interrupt finds what is about to be executed and the general registers, and nobody sees it executed",
+            ),
+            (
+                "the time of kernel code that lets no interrupts come, where it is",
+                "the clock is an interrupt, and finds the code where they come again",
+            ),
+            (
+                "operands of code that programs make while they run, and of the kernel without /proc/kcore",
+                "its bytes are in no file",
+            ),
+        ],
+    },
+    Section {
         heading: "Memory and machine",
         rows: &[
             (

@@ -14,9 +14,9 @@ use std::rc::Rc;
 use iced_x86::InstructionInfoFactory;
 use rustc_hash::FxHashMap;
 use trommel_profile::samples::{Samples, Thread};
-use trommel_profile::{Module, Origin, Profile};
+use trommel_profile::{Origin, Profile};
 use trommel_queue::dict::TargetPc;
-use trommel_tuple::{ModuleId, Place};
+use trommel_tuple::{ModuleId, Place, Vaddr};
 
 use super::files::Files;
 use super::found::{Draws, Found};
@@ -25,8 +25,8 @@ use crate::modules::{Images, Modules};
 use crate::perf::records::{Map, Sample};
 use crate::shared::Region;
 
-/// Bytes of a command that are kept.
-const LONGEST: u64 = 16 << 10;
+/// Bytes of a command that are kept: what is behind is nobody's business as often as not.
+const LONGEST: u64 = 512;
 
 /// What all processes share.
 pub(super) struct Shared {
@@ -179,20 +179,12 @@ impl Process {
         let number = match self.others.get(module) {
             Some(number) => *number,
             None => {
-                let list = &mut self.modules(shared).list;
-                let number = ModuleId(u16::try_from(list.len()).unwrap_or(0));
-                if number != ModuleId::ANON {
-                    list.push(Module {
-                        id: number,
-                        path: module.into(),
-                        ..Module::default()
-                    });
-                }
+                let number = self.modules(shared).unmapped(module);
                 self.others.insert(module.to_owned(), number);
                 number
             }
         };
-        let place = Place::new(number, trommel_tuple::Vaddr(vaddr)).word();
+        let place = Place::new(number, Vaddr(vaddr)).word();
         let found = self.found.entry(place).or_insert_with(|| {
             Found::of(bytes().and_then(|bytes| reads(&bytes, &mut shared.infos)))
         });
