@@ -181,6 +181,7 @@ fn narrow(profile: &mut Profile, args: &SelectArgs) -> bool {
     }
     if let Some(samples) = &mut profile.samples {
         samples.places.retain(|place, _| is_in(place));
+        samples.entered.retain(|place, _| is_in(place));
     }
     !wanted.is_empty()
 }

@@ -180,6 +180,14 @@ fn the_kernel_is_seen_in_programs_that_make_system_calls() {
     let shares = list(&samples, "functions").iter().filter(kernel);
     let share: f64 = shares.map(|f| f["share"].as_f64().unwrap_or(0.0)).sum();
     assert!((0.2..1.0).contains(&share), "{share} of {samples}");
+    // All of it came from somewhere: the instructions behind two system calls, mostly.
+    let entered = list(&samples, "entered");
+    let first = entered
+        .iter()
+        .take(2)
+        .map(|e| e["share"].as_f64().unwrap_or(0.0));
+    let first: f64 = first.sum();
+    assert!(first > 0.8 * share, "{first} of {share}: {entered:?}");
     let missing = list(&samples, "missing").iter();
     if missing
         .filter_map(Value::as_str)

@@ -90,8 +90,17 @@ impl Merged {
     }
 
     /// Adds another.
-    pub fn add(&mut self, other: Profile) {
+    pub fn add(&mut self, mut other: Profile) {
         self.processes += 1;
+        let is_found = |profile: &Profile| {
+            let samples = profile.samples.as_ref();
+            samples.is_some_and(|samples| !samples.places.is_empty())
+        };
+        if is_found(&self.profile) && is_found(&other) {
+            // They may be any two programs: what is at an address of one says nothing about the other.
+            let all = self.profile.modules.iter_mut().chain(&mut other.modules);
+            all.for_each(|module| module.loaded = None);
+        }
         let renumbered = self.modules(&other.modules);
         for (kind, data) in other.kinds {
             self.kind(kind, data, &renumbered);
@@ -218,7 +227,7 @@ impl Merged {
                     // Addresses in one say nothing about the other then.
                     let there = self.profile.modules.get_mut(usize::from(number.0));
                     if let Some(there) = there.filter(|there| there.loaded != module.loaded)
-                        && (self.apart || self.profile.samples.is_some())
+                        && self.apart
                     {
                         there.loaded = None;
                     }

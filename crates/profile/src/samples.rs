@@ -27,6 +27,8 @@ pub struct Samples {
     pub machine: Option<Machine>,
     /// What they found where.
     pub places: BTreeMap<Place, At>,
+    /// Time in the kernel, by the program's instruction behind the one that entered it.
+    pub entered: BTreeMap<Place, Sampled>,
     /// By thread, the kernel's id of it.
     pub threads: BTreeMap<u32, Thread>,
 }
@@ -219,6 +221,9 @@ impl Samples {
             for (operand, held) in more.operands {
                 sum.operands.entry(operand).or_default().add(held);
             }
+        }
+        for (at, more) in other.entered {
+            self.entered.entry(place(at)).or_default().add(&more);
         }
         for (tid, more) in other.threads {
             let sum = self.threads.entry(tid).or_default();

@@ -227,7 +227,7 @@ mod tests {
             file.write_all(b"half of it")?;
             Err(io::Error::from(io::ErrorKind::StorageFull))
         };
-        let error = replace(&path, full)
+        let error = replace(&path, Readers::AsUsual, full)
             .expect_err("the disk is full")
             .to_string();
         assert!(
@@ -244,7 +244,7 @@ mod tests {
         let dir = directory("old");
         let path = dir.join("trommel.data");
         let write =
-            |text: &'static str| replace(&path, |f| f.write_all(text.as_bytes())).expect("written");
+            |text: &'static str| replace(&path, Readers::AsUsual, |f| f.write_all(text.as_bytes())).expect("written");
         assert_eq!(write("one").old, None);
         write("two");
         let third = write("three");

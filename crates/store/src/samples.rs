@@ -18,6 +18,7 @@ pub(crate) fn encode<W: Write>(samples: &Samples, out: &mut Writer<W>) -> io::Re
     let Samples {
         machine,
         places,
+        entered,
         threads,
     } = samples;
     let mut raw = Vec::new();
@@ -29,6 +30,11 @@ pub(crate) fn encode<W: Write>(samples: &Samples, out: &mut Writer<W>) -> io::Re
     for (tid, Thread { name, sampled }) in threads {
         put(&mut raw, (*tid).into());
         put_bytes(&mut raw, name);
+        put_sampled(&mut raw, sampled);
+    }
+    put(&mut raw, entered.len() as u64);
+    for (place, sampled) in entered {
+        put(&mut raw, place.word());
         put_sampled(&mut raw, sampled);
     }
     out.chunk(Tag::Samples, &raw)?;
@@ -139,6 +145,12 @@ pub(crate) fn head(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()>
         };
         if samples.threads.insert(tid, thread).is_some() {
             return Err("the samples of a thread are there twice");
+        }
+    }
+    for _ in 0..cursor.number()? {
+        let place = Place::from_word(cursor.number()?);
+        if samples.entered.insert(place, of_samples(cursor)?).is_some() {
+            return Err("a way into the kernel is there twice");
         }
     }
     match profile.samples.replace(samples) {

@@ -205,11 +205,13 @@ fn samples() -> impl Strategy<Value = Samples> {
     (
         prop::option::of(machine),
         prop::collection::btree_map(place(), at, 0..20),
+        prop::collection::btree_map(place(), sampled(), 0..4),
         prop::collection::btree_map(any::<u32>(), own, 0..4),
     )
-        .prop_map(|(machine, places, threads)| Samples {
+        .prop_map(|(machine, places, entered, threads)| Samples {
             machine,
             places,
+            entered,
             threads,
         })
 }
@@ -452,6 +454,7 @@ fn example() -> Profile {
                 ..Machine::default()
             }),
             places: places.take(9).map(|p| (p, At::default())).collect(),
+            entered: [(Place::from_word(7), Sampled::default())].into(),
             threads: [(7, Own::default())].into(),
         }),
     }

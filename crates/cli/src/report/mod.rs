@@ -44,8 +44,13 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
             let is_wanted = args.pid.contains(&p.origin.pid);
             let machine = p.samples.as_mut().filter(|s| s.machine.is_some());
             // What is told of the machine is told of all of it.
-            let keeps = machine.map(|samples| samples.places.clear()).is_some();
-            is_wanted || keeps
+            if let Some(samples) = machine {
+                samples.places.clear();
+                samples.entered.clear();
+                samples.threads.clear();
+                return true;
+            }
+            is_wanted
         });
     }
     let (mut profile, rows, database) = loaded.merge()?;

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use trommel_code::Use;
 use trommel_profile::Profile;
 use trommel_profile::confidence::{LEVEL, Limits};
 use trommel_profile::sampled::Sampled;
@@ -22,6 +23,12 @@ use crate::shown::shown;
 const OPERANDS: usize = 3;
 /// Values shown of one operand.
 const VALUES: usize = 2;
+
+/// What a general register holds: no floating-point number.
+pub(crate) const REGISTER: Use = Use::Unknown {
+    bytes: 8,
+    general: true,
+};
 
 /// A function with its time.
 pub(crate) struct Function {
@@ -234,6 +241,7 @@ pub(super) fn tables(
         table.write(out, style)?;
         more(out, some.len(), top)?;
     }
+    entries(out, view, samples, top, style)?;
     let hot = instructions(samples);
     writeln!(
         out,
@@ -265,6 +273,58 @@ pub(super) fn tables(
     table.write(out, style)?;
     more(out, hot.len(), top)?;
     Ok(all.iter().filter(|f| !f.kernel).map(|f| f.at).collect())
+}
+
+/// Where programs enter the kernel, most time first.
+fn entered(samples: &Samples) -> Vec<(Place, &Sampled)> {
+    let mut all: Vec<(Place, &Sampled)> = samples.entered.iter().map(|(p, s)| (*p, s)).collect();
+    all.sort_by(|a, b| {
+        b.1.executions
+            .total_cmp(&a.1.executions)
+            .then(a.0.cmp(&b.0))
+    });
+    all
+}
+
+fn entries(
+    out: &mut impl Write,
+    view: &mut View<'_>,
+    samples: &Samples,
+    top: usize,
+    style: Style,
+) -> io::Result<()> {
+    let all = entered(samples);
+    if all.is_empty() {
+        return Ok(());
+    }
+    let total = samples.total();
+    writeln!(
+        out,
+        "\n# {}, by the instruction behind: {} places",
+        style.strong("Ways into the kernel"),
+        grouped(all.len() as u64)
+    )?;
+    let mut table = Table::new([
+        "time",
+        "%",
+        "95 % limits",
+        "instruction",
+        "source",
+        "module",
+    ]);
+    for &(at, sampled) in all.iter().take(top) {
+        let (part, limits) = share(sampled, &total);
+        table.row([
+            time(sampled),
+            format!("{:.2}%", 100.0 * part),
+            range(limits),
+            short(&view.name(at)),
+            view.source(at),
+            view.module(at),
+        ]);
+    }
+    table.write(out, style)?;
+    more(out, all.len(), top)
 }
 
 fn processes(
@@ -320,7 +380,7 @@ fn processes(
 pub(crate) fn value(view: &mut View<'_>, held: &Held, value: u64, count: u64) -> String {
     let (share, limits) = held.share(count);
     let off = (limits.high - share).max(share - limits.low);
-    let words = short(&shown(view, value, None));
+    let words = short(&shown(view, value, Some(REGISTER)));
     format!("{words} {:.1}%±{:.1}", 100.0 * share, 100.0 * off)
 }
 
@@ -420,6 +480,14 @@ pub(super) fn json<W: Write>(
         json.number("module", function.module.0)?;
         json.text("of", if function.kernel { "kernel" } else { "program" })?;
         json_time(json, &function.sampled, &total)?;
+        json.end_object()?;
+    }
+    json.end_array()?;
+    json.member_array("entered")?;
+    for (at, sampled) in entered(samples).into_iter().take(top) {
+        json.object()?;
+        place(json, view, "at", at)?;
+        json_time(json, sampled, &total)?;
         json.end_object()?;
     }
     json.end_array()?;

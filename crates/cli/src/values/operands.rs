@@ -20,7 +20,7 @@ use crate::args::ValuesArgs;
 use crate::json::Json;
 use crate::load;
 use crate::output::{self, duration, grouped};
-use crate::report::samples::{self, heading, instructions};
+use crate::report::samples::{self, REGISTER, heading, instructions};
 use crate::report::text::{Style, Table, more, short};
 use crate::report::view::View;
 use crate::report::{modules, place};
@@ -134,7 +134,7 @@ fn text(
             grouped(entry.found.sampled.samples),
             short(&view.name(entry.at)),
             entry.operand.name().to_owned(),
-            short(&shown(view, entry.value, None)),
+            short(&shown(view, entry.value, Some(REGISTER))),
             format!("{:.1}%±{:.1}", 100.0 * entry.share, 100.0 * off),
             view.source(entry.at),
             view.module(entry.at),
@@ -168,7 +168,7 @@ fn json(
         json.real("time_share", samples::share(&entry.found.sampled, total).0)?;
         json.text("operand", entry.operand.name())?;
         json.number("value", entry.value)?;
-        json.text("shown", &shown(view, entry.value, None))?;
+        json.text("shown", &shown(view, entry.value, Some(REGISTER)))?;
         json.real("share", entry.share)?;
         json.real("share_low", entry.limits.low)?;
         json.real("share_high", entry.limits.high)?;

@@ -51,6 +51,8 @@ pub(super) struct Process {
     /// By a module's path, those that are in no mapping: the kernel's.
     others: HashMap<String, ModuleId>,
     found: FxHashMap<u64, Found>,
+    /// Time in the kernel, by where the program entered it.
+    entered: FxHashMap<u64, Draws>,
     threads: FxHashMap<u32, (Vec<u8>, Draws)>,
 }
 
@@ -176,6 +178,10 @@ impl Process {
     ) -> bool {
         self.asked();
         self.thread(sample, weight);
+        if let Some(user) = sample.user {
+            let from = self.modules(shared).place(TargetPc(user)).word();
+            self.entered.entry(from).or_default().add(weight);
+        }
         let number = match self.others.get(module) {
             Some(number) => *number,
             None => {
@@ -250,6 +256,9 @@ impl Process {
             samples: Some(Samples {
                 machine: None,
                 places: places.collect(),
+                entered: (self.entered.iter())
+                    .map(|(word, draws)| (Place::from_word(*word), draws.sampled()))
+                    .collect(),
                 threads: threads.collect(),
             }),
             ..Profile::default()
