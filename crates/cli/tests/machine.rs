@@ -1,10 +1,13 @@
 //! `record --all`: samples of the whole machine. Where the kernel refuses them to the tests there is nothing to test, and a test says so.
 
+#![allow(unsafe_code)] // reason: signals are sent.
+
 mod common;
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use common::Dir;
 use serde_json::Value;
@@ -284,6 +287,41 @@ fn the_programs_end_is_the_commands() {
     assert_eq!(ended(&["./not-there"]).code(), Some(127));
     assert_eq!(ended(&["not-there-either"]).code(), Some(127));
     assert_eq!(ended(&["./busy.c"]).code(), Some(126));
+}
+
+#[test]
+fn an_interrupt_or_the_time_ends_it_and_nothing_else() {
+    let Some(dir) = stage("interrupt") else {
+        return;
+    };
+    let mut trommel = Command::new(env!("CARGO_BIN_EXE_trommel"))
+        .args(["record", "--all", "--quiet", "-o", "m.data"])
+        .current_dir(&dir.0)
+        .spawn()
+        .expect("trommel runs");
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(trommel.try_wait().expect("own child").is_none());
+    // SAFETY: a process of this test's own, which has not been waited for.
+    unsafe { libc::kill(trommel.id() as i32, libc::SIGINT) };
+    assert_eq!(trommel.wait().expect("ends").code(), Some(0));
+    let report = dir.json(&["report", "m.data", "--json"]);
+    assert!(
+        report["samples"]["taken"].as_u64() > Some(0),
+        "{}",
+        report["samples"]
+    );
+    // A program that goes on longer is waited for.
+    let began = Instant::now();
+    let out = record(
+        &dir,
+        "",
+        &["--duration", "0.5", "--", "sh", "-c", "sleep 2; exit 5"],
+    );
+    assert_eq!(out.status.code(), Some(5));
+    assert!(began.elapsed() > Duration::from_secs(2));
+    let report = dir.json(&["report", "m.data", "--json"]);
+    let wall = report["samples"]["wall_ns"].as_u64().expect("a number");
+    assert!((500_000_000..1_900_000_000).contains(&wall), "{wall}");
 }
 
 #[test]

@@ -22,6 +22,7 @@
 //! code is told of the code behind it. Samples in functions that let them come again are counted ([`lets_interrupts_come`]).
 
 mod control;
+mod ended;
 mod files;
 mod found;
 mod operands;
@@ -55,6 +56,7 @@ use crate::perf::ring::{PAGE, Ring};
 use crate::perf::{Attributes, Clock};
 use crate::toll;
 use control::Control;
+use ended::Ended;
 use files::Files;
 use found::Draws;
 use processes::{Process, Shared};
@@ -291,12 +293,17 @@ pub fn record(options: &Options, guard: &Guard) -> Result<Recording, MachineErro
     let mut session = Session::new(sources, control, toll, period, random);
     let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     session.begin();
-    let child = match &options.program {
+    let mut child = match &options.program {
         None => None,
         Some((program, arguments)) => Some(start(program, arguments, guard)?),
     };
-    let ended = session.run(child, options.duration, guard);
+    let mut ended = session.run(child.as_mut(), options.duration, guard);
     let mut profiles = session.end();
+    if let (Some(child), None) = (&mut child, ended) {
+        // It goes on, and its end is ours.
+        ended = child.wait().ok();
+        guard.ended();
+    }
     if let Some(first) = profiles.first_mut() {
         first.run.started = started.map_or(0, |time| time.as_nanos() as u64);
         first.run.status = ended.and_then(|status| {
@@ -367,7 +374,7 @@ struct Session {
     running: HashMap<u32, Process>,
     /// What nobody is known for.
     nobody: Process,
-    profiles: Vec<Profile>,
+    ended: Ended,
 }
 
 impl Session {
@@ -421,7 +428,7 @@ impl Session {
             },
             running: HashMap::new(),
             nobody: Process::default(),
-            profiles: Vec::new(),
+            ended: Ended::default(),
         }
     }
 
@@ -443,7 +450,7 @@ impl Session {
     /// Until it is enough.
     fn run(
         &mut self,
-        mut child: Option<Child>,
+        mut child: Option<&mut Child>,
         duration: Option<Duration>,
         guard: &Guard,
     ) -> Option<ExitStatus> {
@@ -552,7 +559,10 @@ impl Session {
     }
 
     fn keep(&mut self, process: Process, exec: bool) {
-        self.profiles.extend(process.profile(exec, &self.build_id));
+        let profile = process.profile(exec, &self.build_id);
+        profile
+            .into_iter()
+            .for_each(|profile| self.ended.add(profile));
     }
 
     fn sample(&mut self, sample: &Sample) {
@@ -657,9 +667,7 @@ impl Session {
         let busy = machine.processors.values().map(|p| p.executions);
         first.run.target_cpu = busy.sum::<f64>() as u64;
         first.samples.get_or_insert_with(Samples::default).machine = Some(machine);
-        let mut profiles = vec![first];
-        profiles.append(&mut self.profiles);
-        profiles
+        self.ended.behind(first)
     }
 }
 

@@ -243,8 +243,9 @@ mod tests {
     fn an_earlier_file_becomes_old() {
         let dir = directory("old");
         let path = dir.join("trommel.data");
-        let write =
-            |text: &'static str| replace(&path, Readers::AsUsual, |f| f.write_all(text.as_bytes())).expect("written");
+        let write = |text: &'static str| {
+            replace(&path, Readers::AsUsual, |f| f.write_all(text.as_bytes())).expect("written")
+        };
         assert_eq!(write("one").old, None);
         write("two");
         let third = write("three");

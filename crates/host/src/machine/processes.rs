@@ -113,6 +113,18 @@ impl Process {
 
     /// It has code there.
     pub(super) fn maps(&mut self, map: Map) {
+        // Programs that make code change what may be done with the same pages again and again.
+        let covers =
+            |old: &Map| map.range.start <= old.range.start && old.range.end <= map.range.end;
+        let mut number = 0;
+        let (applied, mut gone) = (self.applied, 0);
+        self.maps.retain(|old| {
+            let stays = !covers(old);
+            gone += usize::from(!stays && number < applied);
+            number += 1;
+            stays
+        });
+        self.applied -= gone;
         self.maps.push(Rc::new(map));
     }
 
@@ -312,6 +324,7 @@ fn parent_in(stat: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::perf::records::Mode;
     use proptest::prelude::*;
 
     #[test]
@@ -335,6 +348,83 @@ mod tests {
             (&b"[vdso]"[..], &b""[..])
         );
         assert_eq!(parent_in("12 (a) b) S 34 1 1"), Some(34));
+    }
+
+    fn shared() -> Shared {
+        Shared {
+            images: Images::default(),
+            files: Files::new(),
+            infos: InstructionInfoFactory::new(),
+        }
+    }
+
+    fn sample(mode: Mode, pc: u64, rbx: u64) -> Sample {
+        let mut registers = [0; 16];
+        registers[3] = rbx;
+        Sample {
+            mode,
+            pc,
+            pid: 7,
+            tid: 7,
+            time: 0,
+            cpu: 0,
+            user: None,
+            registers: Some(registers),
+        }
+    }
+
+    #[test]
+    fn operands_of_the_kernel_are_told_where_its_code_is_there() {
+        let mut process = Process::default();
+        // mov eax,[rbx+8]
+        let bytes = || Some(vec![0x8b, 0x43, 0x08]);
+        for n in 0..10 {
+            let here = sample(Mode::Kernel, 0xffff_ffff_8100_0040, 0x1000 + n % 2);
+            let decoded = process.in_kernel(&here, 1e6, ("[kernel]", 0x40), bytes, &mut shared());
+            assert!(decoded);
+            let other = sample(Mode::Kernel, 0xffff_ffff_8100_0080, 5);
+            let none = || None;
+            let decoded = process.in_kernel(&other, 1e6, ("[kernel]", 0x80), none, &mut shared());
+            assert!(!decoded);
+        }
+        let profile = process.profile(false, b"id").expect("found");
+        assert_eq!(profile.modules[1].path, b"[kernel]");
+        assert_eq!(profile.modules[1].build_id, b"id");
+        let samples = profile.samples.expect("samples");
+        let at = |vaddr| &samples.places[&Place::new(ModuleId(1), Vaddr(vaddr))];
+        let told: Vec<_> = at(0x40)
+            .operands
+            .iter()
+            .map(|(o, h)| (o.name(), h.top()))
+            .collect();
+        let wanted = [
+            ("rbx", vec![(0x1000, 5), (0x1001, 5)]),
+            ("address", vec![(0x1008, 5), (0x1009, 5)]),
+        ];
+        assert_eq!(told, wanted);
+        assert!(at(0x80).operands.is_empty() && at(0x80).sampled.samples == 10);
+    }
+
+    #[test]
+    fn mappings_that_come_again_take_the_place_of_the_old_ones() {
+        let mut process = Process::default();
+        let map = |start: u64, end: u64| Map {
+            pid: 7,
+            range: start..end,
+            offset: 0,
+            inode: 0,
+            path: b"//anon".to_vec(),
+        };
+        process.maps(map(0x1000, 0x2000));
+        for n in 0..1000 {
+            process.maps(map(0x4000, 0x5000 + n % 2 * 0x1000));
+            if n % 3 == 0 {
+                process.modules(&mut shared());
+            }
+            assert!(process.maps.len() <= 3 && process.applied <= process.maps.len());
+        }
+        let here = sample(Mode::User, 0x1800, 0);
+        assert_eq!(process.in_program(&here, 1.0, &mut shared()), (false, true));
     }
 
     proptest! {
