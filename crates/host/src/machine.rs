@@ -214,7 +214,8 @@ fn numbers(text: &str) -> Vec<u32> {
 
 /// Whether a function of the kernel's lets interrupts come that have waited: samples in it are mostly of those.
 pub fn lets_interrupts_come(name: &str) -> bool {
-    const NAMES: [&str; 14] = [
+    const NAMES: [&str; 15] = [
+        "exc_page_fault",
         "do_syscall_64",
         "do_int80_emulation",
         "syscall_enter_from_user_mode",

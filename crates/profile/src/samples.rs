@@ -27,7 +27,7 @@ pub struct Samples {
     pub machine: Option<Machine>,
     /// What they found where.
     pub places: BTreeMap<Place, At>,
-    /// Time in the kernel, by the program's instruction behind the one that entered it.
+    /// Time in the kernel, by the instruction that the program goes on with: behind a system call, or one that faults.
     pub entered: BTreeMap<Place, Sampled>,
     /// By thread, the kernel's id of it.
     pub threads: BTreeMap<u32, Thread>,

@@ -300,7 +300,7 @@ fn entries(
     let total = samples.total();
     writeln!(
         out,
-        "\n# {}, by the instruction behind: {} places",
+        "\n# {}, by the instruction that the program goes on with: {} places",
         style.strong("Ways into the kernel"),
         grouped(all.len() as u64)
     )?;

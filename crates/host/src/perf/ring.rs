@@ -48,7 +48,7 @@ impl Ring {
     }
 
     fn word(&self, at: usize) -> &AtomicU64 {
-        debug_assert!(at % 8 == 0 && at < PAGE + self.bytes);
+        debug_assert!(at.is_multiple_of(8) && at < PAGE + self.bytes);
         // SAFETY: within the mapping and aligned; the kernel writes whole words, and we only to the one of the tail.
         unsafe { self.memory.add(at).cast().as_ref() }
     }
