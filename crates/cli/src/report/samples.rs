@@ -133,12 +133,18 @@ pub(crate) fn lines(machine: &Machine) -> Vec<(&'static str, String)> {
         (
             "samples",
             format!(
-                "{}, in the end {:.0} a second of each processor; {:.1} % in the kernel, {:.1} % of these where it lets \
-                 interrupts come that have waited; operands of {:.1} %",
+                "{}, in the end {:.0} a second of each processor; {:.1} % in the kernel{}; operands of {:.1} %",
                 grouped(machine.taken),
                 machine.rate,
                 percent(machine.kernel, machine.taken),
-                percent(machine.deferred, machine.kernel),
+                match machine.functions.is_empty() {
+                    // Without names it is not known.
+                    true => String::new(),
+                    false => format!(
+                        ", {:.1} % of these where it lets interrupts come that have waited",
+                        percent(machine.deferred, machine.kernel)
+                    ),
+                },
                 percent(machine.decoded, machine.taken),
             ),
         ),
