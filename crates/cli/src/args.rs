@@ -83,7 +83,7 @@ Examples:
   trommel record --budget 3 -e address -- ./app   what is accessed, for `trommel replay`
   trommel record --budget 3 --module-lib ./strides.so -- ./app   what a library makes of what windows see
   trommel record --budget 1 -- ./app             short looks, for 1 % of the run: estimates
-  trommel record --all -o m.data --duration 5    samples of the whole machine, the kernel included (docs/machine.md)
+  trommel record --all -o m.data --duration 5    samples of the whole machine, the kernel included
   trommel record --all -o m.data -- ./app        the same, while a program runs
 
 `trommel record -p PID` takes a process that runs already, and lets it go again.
