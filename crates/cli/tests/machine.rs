@@ -4,9 +4,11 @@
 
 mod common;
 
+use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::Dir;
@@ -30,8 +32,25 @@ int main(int argc, char **argv) {
 "#;
 const KEY: u64 = 0x0123_4567;
 
-/// A directory with the program; `None` where samples are refused.
-fn stage(name: &str) -> Option<Dir> {
+/// A test's directory with the program. There is one at a time: each sees what the others run.
+struct Stage {
+    dir: Dir,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Deref for Stage {
+    type Target = Dir;
+
+    fn deref(&self) -> &Dir {
+        &self.dir
+    }
+}
+
+/// `None` where samples are refused.
+fn stage(name: &str) -> Option<Stage> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    // Another test has failed: it is gone too.
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = Dir::new(&format!("machine-{name}"));
     let doctor = Command::new(env!("CARGO_BIN_EXE_trommel"))
         .args(["doctor", "--json"])
@@ -54,7 +73,7 @@ fn stage(name: &str) -> Option<Dir> {
         .current_dir(&dir.0)
         .status();
     assert!(built.expect("a C compiler").success());
-    Some(dir)
+    Some(Stage { dir, _alone: alone })
 }
 
 /// `trommel record --all` with these words behind it.
