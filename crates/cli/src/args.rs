@@ -256,7 +256,7 @@ pub(crate) struct RunArgs {
     pub(crate) no_bail_out: bool,
 
     /// Take a process under control when it has used so many seconds of CPU time; 0: from its first instruction on
-    /// [default: 0.1, and 0 with --stats, --prefetch or --no-bail-out, and for programs that make requests to Trommel]
+    /// [default: 0.25, and 0 with --stats, --prefetch or --no-bail-out, and for programs that make requests to Trommel]
     #[arg(long, value_name = "SECONDS", value_parser = parse_after)]
     pub(crate) after: Option<Duration>,
 

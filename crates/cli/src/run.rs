@@ -31,9 +31,9 @@ use crate::stats;
 /// so what is counted so often has cost little, and is likely to be worth a trace.
 const THRESHOLD: u32 = 1000;
 
-/// CPU time that a process uses natively first. What control costs until it is known whether it pays, some tens of milliseconds, is then a
-/// part of the time that the program takes anyway, and one that is over sooner pays nothing.
-const AFTER: Duration = Duration::from_millis(100);
+/// CPU time that a process uses natively first. What control costs until it is known whether it pays, 20 to 60 milliseconds, is then a
+/// small part of the time that the program takes anyway, and one that is over sooner pays nothing (`docs/performance.md`).
+const AFTER: Duration = Duration::from_millis(250);
 
 /// Runs the command.
 pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {

@@ -121,7 +121,7 @@ fn what_is_over_soon_is_never_taken() {
         (&stats["status"], &stats["command"][0]),
         (&7.into(), &"sh".into())
     );
-    // Nor is it without an option.
+    // Nor is it without options.
     let out = run(&[], &script);
     assert_eq!(
         (out.status.code(), &out.stdout[..]),

@@ -15,10 +15,12 @@ use trommel_conformance::exec::Scratch;
 use crate::corpus::{names, script};
 
 /// How a workload is run: event kinds for `record` and its options, or `run` and its options.
-const CONFIGURATIONS: [&str; 17] = [
+const CONFIGURATIONS: [&str; 19] = [
     "native",
     "run",
     "run --after 0",
+    "run --after 0.1",
+    "run --after 0.5",
     "run --after 0 --no-traces",
     "run --after 0 --no-opt",
     "run --no-bail-out",
