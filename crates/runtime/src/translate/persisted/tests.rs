@@ -1,6 +1,8 @@
 //! Records do not depend on where code lies, and fragments made of them are those that the translator makes.
 #![allow(unsafe_code)] // reason: maps files and reads code.
 
+extern crate std;
+
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
@@ -143,6 +145,11 @@ fn origin_in(world: &mut World, at: AppPc) -> (Origin, region::Range) {
 
 fn translated(traces: bool) {
     const WANTED: usize = 6000;
+    // One at a time: what each looks at is what the kernel lists of the process's memory, where the other maps the same file.
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _alone = ALONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     let [one, other, third] = library().try_into().ok().expect("three");
     let mut worlds = [World::new(traces), World::new(traces), World::new(traces)];
     let mut todo: Vec<u64> = (0..one.range.end - one.range.start)
