@@ -15,9 +15,9 @@ use std::io::{self, Write};
 
 use trommel_code::Parameter;
 use trommel_profile::arguments::{Argument, Passed, REGISTERS};
-use trommel_profile::confidence::Executions;
 use trommel_tuple::Place;
 
+use crate::callers::{Part, top};
 use crate::json::Json;
 use crate::report::view::View;
 use crate::shown::shown;
@@ -103,29 +103,13 @@ impl Argued {
     }
 
     /// Values with their counts and shares, most frequent first.
-    pub(crate) fn top(&self) -> Vec<(u64, u64, f64, (f64, f64))> {
-        let counts = &self.argument.counts;
-        let known = Executions::of_windows(&self.argument.sampled, counts);
-        let all = self.argument.sampled.executions.max(1.0);
-        let one = |(n, &(value, count)): (usize, &(u64, u64))| {
-            let limits = known.share(n, count);
-            let share = (count as f64 / all).min(1.0);
-            (value, count, share, (limits.low, limits.high))
-        };
-        let mut top: Vec<_> = counts.iter().enumerate().map(one).collect();
-        top.sort_by_key(|&(value, count, ..)| (Reverse(count), value));
-        top
+    pub(crate) fn top(&self) -> Vec<Part> {
+        top(&self.argument)
     }
 
     /// In words.
     pub(crate) fn shown(&self, view: &mut View<'_>, value: u64) -> String {
         shown(view, value, Some(self.parameter.usage))
-    }
-
-    /// Whether another is the same argument of the function, by all calls.
-    pub(crate) fn is_part_of(&self, other: &Self) -> bool {
-        let same = (self.function, self.register) == (other.function, other.register);
-        same && self.call.is_some() && other.call.is_none()
     }
 
     /// `rdi of f`, and which call passes it.

@@ -73,6 +73,8 @@ pub(crate) struct Options {
     pub(crate) sampling: Option<Sampling>,
     /// Traces.
     pub(crate) tracing: Tracing,
+    /// Places whose values are known, as shares differ by less than so many percent, are not profiled on.
+    pub(crate) converge: Option<f64>,
     /// What misses by a regular distance is prefetched.
     pub(crate) prefetch: bool,
 }
@@ -98,6 +100,7 @@ impl Options {
             persist: false,
             sampling: None,
             tracing: Tracing::NONE,
+            converge: None,
             prefetch: false,
         })
     }
@@ -184,6 +187,7 @@ fn to_host(options: Options) -> Result<RecordOptions> {
             .and_then(|caches| Store::open(&caches.join("fragments"))),
         sampling: options.sampling,
         tracing: options.tracing,
+        converge: options.converge,
         prefetch: options.prefetch,
         stress,
     })

@@ -108,9 +108,27 @@ impl<W: Write> Json<W> {
         }
     }
 
+    pub(crate) fn boolean(&mut self, name: &str, value: bool) -> io::Result<()> {
+        self.key(name)?;
+        write!(self.out, "{value}")
+    }
+
     pub(crate) fn null(&mut self, name: &str) -> io::Result<()> {
         self.key(name)?;
         self.out.write_all(b"null")
+    }
+
+    /// An array of texts as a member.
+    pub(crate) fn texts<T: AsRef<str>>(
+        &mut self,
+        name: &str,
+        all: impl IntoIterator<Item = T>,
+    ) -> io::Result<()> {
+        self.member_array(name)?;
+        for text in all {
+            self.element(text.as_ref())?;
+        }
+        self.end_array()
     }
 
     /// A text as the next element of an array.

@@ -10,6 +10,7 @@ mod annotate;
 mod args;
 mod arguments;
 mod caches;
+mod callers;
 mod compress;
 mod daemon;
 mod doctor;

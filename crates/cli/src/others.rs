@@ -198,6 +198,7 @@ pub(crate) fn told(profile: &Profile) -> Profile {
             sites: BTreeMap::new(),
             pairs: BTreeMap::new(),
             arguments: BTreeMap::new(),
+            callers: None,
             levels: None,
             custom: None,
             ..*windows

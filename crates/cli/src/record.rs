@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use trommel_compress::{Spec, Strata};
 use trommel_host::custom::Named;
+use trommel_host::fold::is_exact;
 use trommel_host::interrupt;
 use trommel_host::sampling::Sampling;
 use trommel_host::tracing::Tracing;
@@ -20,7 +22,7 @@ use trommel_store::Written;
 use trommel_symbol::launch;
 use trommel_tuple::{Kind, KindSet};
 
-use crate::args::{ModuleSpec, RecordArgs};
+use crate::args::{ModuleSpec, Only, RecordArgs};
 use crate::compress;
 use crate::exit::{self, Outcome};
 use crate::host::{self, Options};
@@ -67,11 +69,20 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
              opLOAD that collects pc and res1, or record them by a run of their own"
         );
     }
+    if question.is_some() && kinds.has(Kind::Path) {
+        bail!("--query goes with the kinds edge and call only: record paths by a run of their own");
+    }
     let by_windows = args.budget.is_some() || args.rate.is_some() || args.window.is_some();
     let in_windows = by_windows || host::stress()?.window != 0;
     check_kinds(kinds, in_windows, !args.only.is_empty())?;
+    if args.by_caller {
+        check_callers(kinds, by_windows)?;
+    }
     if let Some(custom) = &custom {
         check_custom(custom, kinds, by_windows)?;
+    }
+    if args.converge.is_some() {
+        check_converge(&compressor, kinds, &args.only, in_windows)?;
     }
     let (program, arguments) = match args.pid {
         None => {
@@ -93,6 +104,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         rate: args.rate.or(args.budget.is_none().then_some(USUAL_RATE)),
         length: args.window.or(timed),
         skip: args.skip,
+        by_caller: args.by_caller,
     });
     let options = Options {
         program,
@@ -112,6 +124,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         persist: !args.no_persist,
         sampling,
         tracing: Tracing::NONE,
+        converge: args.converge,
         prefetch: false,
     };
     let guard = interrupt::guard();
@@ -149,6 +162,29 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     }
 }
 
+/// Checks that what is collected can end where values are known.
+fn check_converge(spec: &Spec, kinds: KindSet, only: &[Only], in_windows: bool) -> Result<()> {
+    if ![Kind::Value, Kind::Type].into_iter().any(|k| kinds.has(k)) {
+        bail!("--converge is about values: collect value or type, as in -e value --converge");
+    }
+    if in_windows {
+        bail!("--converge does not go with windows, which are short as it is");
+    }
+    let sampler = Strata::of(spec).filter(|strata| strata.is_cheap());
+    if !is_exact(spec) && sampler.is_none() {
+        bail!(
+            "--converge goes with counts that the program's code makes: -c exact, P256, or H with a cheap hash, \
+             as in -c 'H:crc[P256]2048+A16'; {spec} is computed beside the program"
+        );
+    }
+    if !is_exact(spec) && !only.is_empty() {
+        bail!(
+            "--converge with --only goes with -c exact alone: a sampler is computed beside the program then"
+        );
+    }
+    Ok(())
+}
+
 /// The module that is named.
 fn named(spec: ModuleSpec) -> Named {
     Named {
@@ -176,6 +212,20 @@ fn check_custom(custom: &Named, kinds: KindSet, by_windows: bool) -> Result<()> 
     Ok(())
 }
 
+/// Checks that there are values to tell apart, and windows to see them in.
+pub(crate) fn check_callers(kinds: KindSet, by_windows: bool) -> Result<()> {
+    if !by_windows {
+        bail!("--by-caller is for windows: say what they may cost, as in --budget 3");
+    }
+    let valued = [Kind::Value, Kind::Type, Kind::Address];
+    if !valued.into_iter().any(|kind| kinds.has(kind)) {
+        bail!(
+            "--by-caller tells values apart, and none are recorded: add value, type or address to -e"
+        );
+    }
+    Ok(())
+}
+
 /// Checks that the kinds go together, and with how the program is looked at.
 pub(crate) fn check_kinds(kinds: KindSet, in_windows: bool, in_part: bool) -> Result<()> {
     let memory = [Kind::Address, Kind::Latency];
@@ -184,6 +234,12 @@ pub(crate) fn check_kinds(kinds: KindSet, in_windows: bool, in_part: bool) -> Re
         .find(|kind| kinds.has(*kind) && !in_windows)
     {
         bail!("`{kind}` is recorded in windows only: say what they may cost, as in --budget 3");
+    }
+    if kinds.has(Kind::Path) && in_windows {
+        bail!(
+            "`path` is not recorded in windows: they begin and end in the middle of paths; record all of the run, without \
+             --budget, --rate and --window, or edges in windows"
+        );
     }
     if kinds.has(Kind::Latency) && kinds.has(Kind::Value) {
         bail!(

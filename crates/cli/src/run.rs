@@ -54,13 +54,16 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
             link: !args.no_link,
             returns: !args.no_returns,
             stay: args.no_bail_out || args.prefetch,
+            retake: !args.no_retake,
             cache: args.cache.unwrap_or(0),
             series: to.is_some(),
             after: args.after.unwrap_or(match watched {
                 true => Duration::ZERO,
                 false => AFTER,
             }),
+            huge: !args.no_huge_pages,
         },
+        converge: None,
         prefetch: args.prefetch,
         ..Options::of(program, args.program, KindSet::NONE)?
     };

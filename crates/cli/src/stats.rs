@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use trommel_host::process::Moment;
 use trommel_host::record::{Engine, Recording};
 use trommel_host::series::{Figures, Sample};
 use trommel_profile::Profile;
@@ -44,11 +45,7 @@ pub(crate) fn write(
 }
 
 fn words<W: Write>(json: &mut Json<W>, name: &str, list: &[Vec<u8>]) -> io::Result<()> {
-    json.member_array(name)?;
-    for word in list {
-        json.element(&String::from_utf8_lossy(word))?;
-    }
-    json.end_array()
+    json.texts(name, list.iter().map(|word| String::from_utf8_lossy(word)))
 }
 
 fn process<W: Write>(json: &mut Json<W>, profile: &Profile, engine: &Engine) -> io::Result<()> {
@@ -88,6 +85,18 @@ fn process<W: Write>(json: &mut Json<W>, profile: &Profile, engine: &Engine) -> 
         json.number("samples_added", shares.added)?;
         json.number("samples_runtime", shares.runtime)?;
     }
+    if let Some(huge) = &engine.huge {
+        json.member_object("huge_pages")?;
+        for (name, value) in [
+            ("looks", huge.looks),
+            ("bytes", huge.bytes),
+            ("refused_bytes", huge.refused),
+            ("spent_ns", nanos(huge.spent)),
+        ] {
+            json.number(name, value)?;
+        }
+        json.end_object()?;
+    }
     if let Some(report) = &engine.prefetch {
         prefetches::json(json, profile, report)?;
     }
@@ -99,11 +108,14 @@ fn process<W: Write>(json: &mut Json<W>, profile: &Profile, engine: &Engine) -> 
         json.end_object()?;
     }
     json.end_array()?;
-    json.member_array("let_go")?;
-    for words in &profile.run.let_go {
-        json.element(words.as_str())?;
-    }
-    json.end_array()?;
+    let taken = engine.turns.taken;
+    moment(json, "taken", taken.map(|(why, at)| (why.words(), at)))?;
+    json.texts(
+        "let_go",
+        profile.run.let_go.iter().map(|words| words.as_str()),
+    )?;
+    let why = profile.run.let_go.first().cloned().unwrap_or_default();
+    moment(json, "let_go_at", engine.turns.let_go.map(|at| (why, at)))?;
     json.member_array("series")?;
     for sample in &engine.series {
         json.object()?;
@@ -123,6 +135,25 @@ fn process<W: Write>(json: &mut Json<W>, profile: &Profile, engine: &Engine) -> 
         json.end_object()?;
     }
     json.end_array()?;
+    json.end_object()
+}
+
+/// When control began or ended, and why.
+fn moment<W: Write>(
+    json: &mut Json<W>,
+    name: &str,
+    turn: Option<(String, Moment)>,
+) -> io::Result<()> {
+    let Some((why, at)) = turn else {
+        return json.null(name);
+    };
+    json.member_object(name)?;
+    json.text("why", &why)?;
+    json.number("wall_ns", nanos(at.wall))?;
+    match at.cpu {
+        Some(cpu) => json.number("cpu_ns", nanos(cpu))?,
+        None => json.null("cpu_ns")?,
+    }
     json.end_object()
 }
 

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use trommel_tuple::stream::{self, Block, End, Format, Module, Reader, Writer, raw16};
-use trommel_tuple::{Events, Kind, Place, Tuple};
+use trommel_tuple::{Ended, Events, Kind, Outcomes, Place, Tuple};
 
 use crate::args::{StreamArgs, StreamCommand};
 use crate::json::Json;
@@ -153,9 +153,17 @@ fn dump(path: &Path, count: Option<u64>, only: Option<Kind>) -> Result<()> {
 fn line(out: &mut impl Write, kind: Kind, tuple: Tuple) -> io::Result<()> {
     let place = |place: Place| format!("{}:{:#x}", place.module().0, place.vaddr());
     write!(out, "{kind} {} ", place(tuple.pc))?;
-    match kind.value_is_place() {
-        true => writeln!(out, "{}", place(Place::from_word(tuple.value))),
-        false => writeln!(out, "{:#x}", tuple.value),
+    match (kind.value_is_place(), Outcomes::from_word(tuple.value)) {
+        (true, _) => writeln!(out, "{}", place(Place::from_word(tuple.value))),
+        (false, Some((outcomes, end))) if kind == Kind::Path => {
+            let end = match end {
+                Ended::Whole => "",
+                Ended::Cut => " cut",
+                Ended::Left => " left",
+            };
+            writeln!(out, "{:#x} [{outcomes}]{end}", tuple.value)
+        }
+        (false, _) => writeln!(out, "{:#x}", tuple.value),
     }
 }
 

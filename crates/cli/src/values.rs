@@ -22,18 +22,21 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use trommel_code::Upkeep;
 use trommel_profile::confidence::Confidence;
+use trommel_profile::filter::Filtered;
 use trommel_symbol::Files;
 use trommel_tuple::{Kind, Place};
 
 use crate::args::ValuesArgs;
 use crate::arguments::{self, Argued};
+use crate::callers::{self, Caller};
 use crate::json::Json;
 use crate::load;
 use crate::output::{self, grouped, percent};
-use crate::report::modules;
+use crate::report::filter::{self, MORE};
 use crate::report::text::{Style, Table, more};
 use crate::report::view::{Values, View};
 use crate::report::windows;
+use crate::report::{modules, names};
 
 /// Cycles from a load that hits the first cache to the use of its value, on processors of this decade.
 const LOAD: f64 = 5.0;
@@ -49,6 +52,8 @@ const SCHEMA: &str = "trommel.values/1";
 /// What has values: a load, or an argument.
 enum Subject<'p> {
     Load(Values<'p>),
+    /// As one call of its function has it.
+    Called(Place, Caller<'p>),
     Argument(Argued),
 }
 
@@ -93,6 +98,12 @@ pub(crate) fn run(args: &ValuesArgs) -> Result<ExitCode> {
     };
     let arguments = arguments::all(&mut view);
     let mut found: Vec<Candidate<'_>> = Vec::new();
+    let callers = loads.iter().flat_map(|v| {
+        let of = callers::of(&view, Kind::Value, v.at).into_iter();
+        of.map(|caller| (v.at, caller))
+    });
+    let callers: Vec<_> = callers.filter(|(_, c)| c.call.is_some()).collect();
+    found.extend(callers.into_iter().filter_map(|c| called(&mut view, c)));
     found.extend(loads.into_iter().filter_map(|v| load(&mut view, v)));
     found.extend(arguments.into_iter().filter_map(argument));
     found.retain(|c| (args.all || c.saved > 0.0) && c.share >= args.share / 100.0);
@@ -101,7 +112,9 @@ pub(crate) fn run(args: &ValuesArgs) -> Result<ExitCode> {
     if !args.all {
         found.retain(|candidate| match candidate.upkeep {
             Some(why) => {
-                *left_out.entry(why).or_default() += 1;
+                // A load once, whoever calls its function.
+                let once = u64::from(candidate.caller().is_none());
+                *left_out.entry(why).or_default() += once;
                 false
             }
             None => true,
@@ -145,20 +158,60 @@ impl Candidate<'_> {
     fn at(&self) -> Place {
         match &self.subject {
             Subject::Load(values) => values.at,
+            Subject::Called(at, _) => *at,
             Subject::Argument(argued) => argued.function,
+        }
+    }
+
+    /// What is known of a load that was not profiled all the time, and how often it was.
+    fn filtered(&self) -> Option<(Filtered, u64)> {
+        match &self.subject {
+            Subject::Load(values) => Some((values.filtered?, values.profiled)),
+            Subject::Called(..) | Subject::Argument(_) => None,
         }
     }
 
     fn argued(&self) -> Option<&Argued> {
         match &self.subject {
-            Subject::Load(_) => None,
+            Subject::Load(_) | Subject::Called(..) => None,
             Subject::Argument(argued) => Some(argued),
+        }
+    }
+
+    fn caller(&self) -> Option<&Caller<'_>> {
+        match &self.subject {
+            Subject::Called(_, caller) => Some(caller),
+            Subject::Load(_) | Subject::Argument(_) => None,
+        }
+    }
+
+    /// What it is a part of, if it is told of a call: an argument by its register.
+    fn whole(&self) -> Option<(Place, Option<&'static str>)> {
+        match &self.subject {
+            Subject::Called(at, _) => Some((*at, None)),
+            Subject::Argument(argued) if argued.call.is_some() => {
+                Some((argued.function, Some(argued.register())))
+            }
+            Subject::Load(_) | Subject::Argument(_) => None,
+        }
+    }
+
+    /// What calls may be parts of.
+    fn parts(&self) -> Option<(Place, Option<&'static str>)> {
+        match &self.subject {
+            Subject::Load(values) => Some((values.at, None)),
+            Subject::Argument(argued) if argued.call.is_none() => {
+                Some((argued.function, Some(argued.register())))
+            }
+            Subject::Called(..) | Subject::Argument(_) => None,
         }
     }
 
     fn shown(&self, view: &mut View<'_>) -> String {
         match &self.subject {
-            Subject::Load(values) => view.shown(values.at, self.value),
+            Subject::Load(Values { at, .. }) | Subject::Called(at, _) => {
+                view.shown(*at, self.value)
+            }
             Subject::Argument(argued) => argued.shown(view, self.value),
         }
     }
@@ -167,7 +220,7 @@ impl Candidate<'_> {
 /// A load with the value that it loads most.
 fn load<'p>(view: &mut View<'p>, values: Values<'p>) -> Option<Candidate<'p>> {
     let (value, count) = values.top(1).first().copied()?;
-    let share = count as f64 / values.executions.max(1) as f64;
+    let share = count as f64 / values.profiled.max(1) as f64;
     let share = share.min(1.0);
     let limits = match view.executions(&values) {
         Some(executions) => {
@@ -181,6 +234,21 @@ fn load<'p>(view: &mut View<'p>, values: Values<'p>) -> Option<Candidate<'p>> {
         saved: saved(values.executions, limits.0, LOAD),
         upkeep: view.upkeep(values.at),
         subject: Subject::Load(values),
+        value,
+        share,
+        limits,
+    })
+}
+
+/// A load with the value that it loads most when its function is called by one call.
+fn called<'p>(view: &mut View<'p>, (at, caller): (Place, Caller<'p>)) -> Option<Candidate<'p>> {
+    let (value, _, share, limits) = callers::top(caller.values).first().copied()?;
+    let executions = caller.executions();
+    Some(Candidate {
+        executions,
+        saved: saved(executions, limits.0, LOAD),
+        upkeep: view.upkeep(at),
+        subject: Subject::Called(at, caller),
         value,
         share,
         limits,
@@ -214,26 +282,17 @@ fn saved(executions: u64, share: f64, worth: f64) -> f64 {
     }
 }
 
-/// Without calls that pass what their function is given most, where that is told of the function: it pays, or they do not either.
+/// Without what has, for a call, the value that it has most for all calls, where that is told: it pays, or they do not either.
 fn once(found: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
-    let mut of_functions: HashMap<(Place, u64), Vec<&Candidate<'_>>> = HashMap::new();
-    for candidate in &found {
-        if let Some(argued) = candidate.argued()
-            && argued.call.is_none()
-        {
-            let key = (argued.function, candidate.value);
-            of_functions.entry(key).or_default().push(candidate);
-        }
-    }
+    let wholes = found.iter().filter_map(|whole| {
+        let pays = whole.saved > 0.0;
+        Some(((whole.parts()?, whole.value), pays))
+    });
+    let wholes: HashMap<_, bool> = wholes.collect();
     let is_told = |candidate: &Candidate<'_>| {
-        let Some(argued) = candidate.argued() else {
-            return false;
-        };
-        let whole = of_functions.get(&(argued.function, candidate.value));
-        whole.into_iter().flatten().any(|whole| {
-            let tells = whole.saved > 0.0 || candidate.saved <= 0.0;
-            tells && whole.argued().is_some_and(|w| argued.is_part_of(w))
-        })
+        let whole = candidate.whole().map(|whole| (whole, candidate.value));
+        let pays = whole.and_then(|whole| wholes.get(&whole));
+        pays.is_some_and(|pays| *pays || candidate.saved <= 0.0)
     };
     let told: Vec<bool> = found.iter().map(is_told).collect();
     let all = found.into_iter().zip(told);
@@ -250,6 +309,9 @@ fn text(
 ) -> io::Result<()> {
     if let Some(data) = &view.profile.windows {
         windows::heading(out, data)?;
+    }
+    for (name, text) in view.profile.filter.iter().flat_map(filter::lines) {
+        writeln!(out, "# {name:<11} {text}")?;
     }
     let sum = found.iter().fold(0.0, |sum, c| sum + c.saved.max(0.0));
     let arguments = found.iter().filter(|c| c.argued().is_some()).count();
@@ -295,17 +357,26 @@ fn text(
         };
         let (name, part) = match entry.argued() {
             Some(argued) => (argued.name(view), String::new()),
-            None => (
-                view.name(at),
-                format!("{:.2}%", percent(entry.executions, executed.loads)),
-            ),
+            None => {
+                let part = format!("{:.2}%", percent(entry.executions, executed.loads));
+                let name = view.name(at);
+                let name = match entry.caller() {
+                    Some(caller) => format!("{name}, {}", caller.name(view)),
+                    None => name,
+                };
+                (name, part)
+            }
+        };
+        let more = match entry.filtered() {
+            Some((filtered, _)) if filtered.unprofiled.is_none() => MORE,
+            _ => "",
         };
         let value = entry.shown(view);
         let source = entry.argued().and_then(|argued| argued.call).unwrap_or(at);
         table.row([
             cycles(entry.saved.max(0.0)),
             part,
-            grouped(entry.executions),
+            format!("{}{more}", grouped(entry.executions)),
             name,
             value,
             format!("{:.1}%{doubt}", 100.0 * entry.share),
@@ -369,9 +440,21 @@ fn json(
     json.end_object()?;
     modules(&mut json, view.profile)?;
     json.member_array("loads")?;
-    for entry in found.iter().filter(|c| c.argued().is_none()).take(top) {
+    let loads = || found.iter().filter(|c| c.argued().is_none());
+    for entry in loads().filter(|c| c.caller().is_none()).take(top) {
         json.object()?;
         place(&mut json, view, "at", entry.at())?;
+        figures(&mut json, view, entry)?;
+        json.optional_text("upkeep", entry.upkeep.map(Upkeep::name))?;
+        json.end_object()?;
+    }
+    json.end_array()?;
+    let called = loads().filter_map(|c| Some((c, c.caller()?.call?)));
+    json.member_array("by_caller")?;
+    for (entry, call) in called.take(top) {
+        json.object()?;
+        place(&mut json, view, "at", entry.at())?;
+        place(&mut json, view, "call", call)?;
         figures(&mut json, view, entry)?;
         json.optional_text("upkeep", entry.upkeep.map(Upkeep::name))?;
         json.end_object()?;
@@ -403,14 +486,7 @@ fn place<W: Write>(
 ) -> io::Result<()> {
     let location = view.locate(at);
     json.member_object(name)?;
-    json.number("module", at.module().0)?;
-    json.number("vaddr", at.vaddr().0)?;
-    json.optional_text("function", location.function.as_deref())?;
-    json.optional_text("file", location.file.as_deref())?;
-    match location.line {
-        Some(line) => json.number("line", line)?,
-        None => json.null("line")?,
-    }
+    names(json, at, &location)?;
     json.end_object()
 }
 
@@ -420,6 +496,9 @@ fn figures<W: Write>(
     entry: &Candidate<'_>,
 ) -> io::Result<()> {
     json.number("executions", entry.executions)?;
+    if let Some((filtered, profiled)) = entry.filtered() {
+        filter::members(json, &filtered, profiled)?;
+    }
     json.number("value", entry.value)?;
     json.text("shown", &entry.shown(view))?;
     json.real("share", entry.share)?;

@@ -96,6 +96,7 @@ fn profile() -> Profile {
         windows: None,
         queries: None,
         samples: None,
+        filter: None,
         command: vec![b"/bin/true".to_vec(), b"two words".to_vec()],
         compressor: "exact".into(),
         counted: trommel_profile::Counted::Code,

@@ -5,12 +5,13 @@
 //!
 //! **Strategy.** [`Body`] finds the instructions of a function in the bytes of its file. [`Flow`] carries counts from the instructions
 //! that have events to all others. [`usage`] looks at what becomes of a loaded value, [`upkeep`] at whether the function has a use for it,
-//! [`parameters`] at which registers a function takes arguments from. [`Text`] writes instructions down.
+//! [`acyclic`] leads an acyclic path along its code, and [`parameters`] looks at which registers a function takes arguments from. [`Text`] writes instructions down.
 //!
 //! **Invariants.** Bytes come from files that nobody vouches for, and a profile may be of another program than it says: nothing
 //! panics, and time is bounded by the size of the function. Nothing is executed, and nothing is known of what is not in the bytes.
 #![forbid(unsafe_code)]
 
+mod acyclic;
 mod body;
 mod flow;
 mod parameters;
@@ -18,6 +19,7 @@ mod text;
 mod upkeep;
 mod usage;
 
+pub use acyclic::{Acyclic, Ending, Passed, acyclic};
 pub use body::{Body, Line, falls_through};
 pub use flow::{Count, Events, Flow, How};
 pub use iced_x86::{FlowControl, Instruction, Mnemonic};

@@ -92,6 +92,17 @@ impl<const N: usize> Hotlist<N> {
         count as f64 / self.probability
     }
 
+    /// The part of the stream that each value is estimated to have been: its counter to the sum of all.
+    ///
+    /// A value without a counter has counted none of its instances, so the sum is of a sample of the whole stream. That is a ratio of two
+    /// counts that go together, and nearer to the truth than C/p to the length of the stream: of n values its variance is s(1 − s)(1 − p)/np for a
+    /// share s, in place of s(1 − p)/np (Cochran, *Sampling techniques*, chapter 6).
+    pub fn shares(&self) -> impl Iterator<Item = (u64, f64)> {
+        let sum: u64 = self.entries().iter().map(|(_, count)| count).sum();
+        let share = move |&(value, count): &(u64, u64)| (value, count as f64 / sum as f64);
+        self.entries().iter().map(share)
+    }
+
     fn coin(&mut self, probability: f64) -> bool {
         const UNIT: f64 = 1.0 / (1_u64 << 53) as f64;
         ((self.random.draw() >> 11) as f64 * UNIT) < probability

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// The event mixes that every behaviour check runs.
-pub const MIXES: [&str; 3] = ["none", "edge,call", "edge,call,value,type"];
+pub const MIXES: [&str; 4] = ["none", "edge,call", "edge,call,value,type", "path"];
 
 /// Events of all kinds, counted in generated code.
 pub const COUNTED: (&str, &str) = ("edge,call,value,type", "H:crc[P16]2048+A16");
@@ -87,18 +87,20 @@ impl Job {
         data: &Path,
         limit: Duration,
     ) -> io::Result<Outcome> {
-        let head = [
-            trommel.as_os_str(),
-            "record".as_ref(),
-            "-e".as_ref(),
-            mix.as_ref(),
-            "-c".as_ref(),
-            spec.as_ref(),
-            "-o".as_ref(),
-            data.as_os_str(),
-            "--".as_ref(),
-        ];
-        let mut argv: Vec<OsString> = head.iter().map(OsString::from).collect();
+        self.record_with(trommel, &["-e", mix, "-c", spec], data, limit)
+    }
+
+    /// Runs it under `trommel record OPTIONS -o DATA`.
+    pub fn record_with(
+        &self,
+        trommel: &Path,
+        options: &[&str],
+        data: &Path,
+        limit: Duration,
+    ) -> io::Result<Outcome> {
+        let mut argv: Vec<OsString> = vec![trommel.into(), "record".into()];
+        argv.extend(options.iter().map(Into::into));
+        argv.extend(["-o".into(), data.into(), "--".into()]);
         argv.extend(self.argv.iter().cloned());
         self.run(&argv, limit)
     }
@@ -398,6 +400,17 @@ pub fn no_windows() -> Option<String> {
     let stderr = String::from_utf8_lossy(&stderr).into_owned();
     let line = stderr.lines().find(|l| l.contains("no windows"));
     line.map(str::to_owned)
+}
+
+/// For test files that need windows: where there are none, says why and ends the process, with success.
+///
+/// # Panics
+/// Without a command to test.
+pub fn need_windows() {
+    if let Some(why) = no_windows() {
+        eprintln!("skipped: {why}");
+        std::process::exit(0);
+    }
 }
 
 /// Finds a program on `PATH`.

@@ -13,7 +13,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::exec::cache_dir;
+use crate::exec::{Job, Scratch, cache_dir, workspace};
 use crate::program::compile;
 
 mod flow;
@@ -80,6 +80,28 @@ pub fn build(kind: &str, seed: u64, assembly: &str, driver: &str) -> Result<Path
     ];
     compile(&main, &flags, &out)?;
     Ok(out)
+}
+
+/// The program of a seed, so that windows can be taken of it: signals come to an alternate stack, as they change what is below the stack
+/// pointer.
+///
+/// # Errors
+/// What the compiler or the system says.
+pub fn on_alternate_stack(seed: u64, scratch: &Scratch) -> Result<Job, String> {
+    const EACH: u64 = 500;
+    let text = program(seed, EACH, Features::here());
+    let binary = build("sequences", seed, &text, include_str!("driver.c"))?;
+    let dir = cache_dir().join("windows");
+    fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
+    let alternate = dir.join(format!("alternate{seed}.so"));
+    let source = workspace().join("tests/windows/alternate.c");
+    let flags = ["-shared", "-fPIC"].map(str::to_owned);
+    compile(&source, &flags, &alternate)?;
+    let alternate = fs::canonicalize(alternate).map_err(|e| e.to_string())?;
+    let mut job = Job::new([binary], scratch.dir());
+    job.argv.push(seed.to_string().into());
+    job.env.push(("LD_PRELOAD".into(), alternate.into()));
+    Ok(job)
 }
 
 /// xorshift64*: reproducible everywhere.

@@ -2,7 +2,7 @@
 //!
 //! Each oracle says what must be true of any correct engine, by means that share no code with it:
 //! *same behaviour* ([`exec`], [`program`]), *same state* ([`generate`]) and *same counts*
-//! ([`stepper`] by `ptrace`, [`callgrind`] by valgrind). See `docs/conformance.md`.
+//! ([`stepper`] and [`paths`] by `ptrace`, [`callgrind`] by valgrind). See `docs/conformance.md`.
 
 pub mod asked;
 pub mod callgrind;
@@ -10,6 +10,7 @@ pub mod counts;
 pub mod elf;
 pub mod exec;
 pub mod generate;
+pub mod paths;
 pub mod program;
 pub mod settled;
 pub mod signals;

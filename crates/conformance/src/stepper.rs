@@ -44,7 +44,7 @@ pub fn count<S: AsRef<OsStr>>(argv: &[S], limit: u64) -> io::Result<Counts> {
 }
 
 /// Starts a program that stops at its first instruction.
-fn traced<S: AsRef<OsStr>>(
+pub(crate) fn traced<S: AsRef<OsStr>>(
     argv: &[S],
     scratch: &crate::exec::Scratch,
 ) -> io::Result<std::process::Child> {
@@ -358,7 +358,7 @@ pub(crate) fn wait(pid: i32) -> io::Result<Option<i32>> {
     Ok(libc::WIFSTOPPED(status).then(|| libc::WSTOPSIG(status)))
 }
 
-fn registers(pid: i32) -> io::Result<libc::user_regs_struct> {
+pub(crate) fn registers(pid: i32) -> io::Result<libc::user_regs_struct> {
     let mut regs = std::mem::MaybeUninit::<libc::user_regs_struct>::zeroed();
     // SAFETY: the kernel fills exactly one user_regs_struct.
     let done = unsafe { libc::ptrace(libc::PTRACE_GETREGS, pid, 0, regs.as_mut_ptr()) };

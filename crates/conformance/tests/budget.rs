@@ -12,15 +12,12 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
-use trommel_conformance::exec::{Scratch, no_windows, output, trommel};
+use trommel_conformance::exec::{Scratch, need_windows, output, trommel};
 use trommel_conformance::program;
 
 fn main() {
     let args = Arguments::from_args();
-    if let Some(why) = no_windows() {
-        eprintln!("skipped: {why}");
-        return;
-    }
+    need_windows();
     let trials = vec![
         Trial::test("a slow instruction is not seen more often", || Ok(skid()?)),
         Trial::test("shares of values are within their limits", || Ok(shares()?)),
@@ -414,35 +411,39 @@ fn paid() -> Result<(), String> {
 }
 
 /// `trommel values` of a windows profile and of an exact one: both put the same loads first, and neither has those
-/// that do not pay.
+/// that do not pay. Windows of a budget are few where other work wants the processors too: where one is not known
+/// yet the program runs for longer.
 fn ranked() -> Result<(), String> {
     let program = built("values")?;
-    let mut lists = Vec::new();
-    for (options, turns) in [
-        (&["-e", "value"][..], "1000000"),
-        (&["-e", "value", "--budget", "10"], "80000000"),
-    ] {
-        let scratch = Scratch::new().map_err(|e| e.to_string())?;
-        let data = scratch.path("data");
-        let mut command = Command::new(bin());
-        command.arg("record").args(options).arg("-o").arg(&data);
-        output(command.arg("--").arg(&program).arg(turns))?;
-        let text = output(Command::new(bin()).args(["values", "--json"]).arg(&data))?;
-        let all: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
-        let in_main = list(&all, "loads").iter();
-        let found: Vec<u64> = in_main
-            .filter(|v| v["at"]["function"] == "main")
-            .filter_map(|v| v["value"].as_u64())
-            .take(2)
-            .collect();
-        let people = output(Command::new(bin()).arg("values").arg(&data))?;
-        if !people.contains("worth specialising") {
-            return Err(people);
-        }
-        lists.push(found);
+    let exact = best_values(&program, &["-e", "value"], 1_000_000)?;
+    let sampled = |turns| best_values(&program, &["-e", "value", "--budget", "10"], turns);
+    let mut turns = 80_000_000;
+    let mut seen = sampled(turns)?;
+    while [42, 7].starts_with(&seen) && seen != exact && turns < 5_000_000_000 {
+        turns *= 4;
+        seen = sampled(turns)?;
     }
-    match lists.iter().all(|found| found[..] == [42, 7]) {
+    match exact == [42, 7] && seen == exact {
         true => Ok(()),
-        false => Err(format!("values {lists:?}")),
+        false => Err(format!("values {exact:?}, in windows {seen:?}")),
+    }
+}
+
+/// The two values of loads in `main` that pay best.
+fn best_values(program: &Path, options: &[&str], turns: u64) -> Result<Vec<u64>, String> {
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let data = scratch.path("data");
+    let mut command = Command::new(bin());
+    command.arg("record").args(options).arg("-o").arg(&data);
+    output(command.arg("--").arg(program).arg(turns.to_string()))?;
+    let text = output(Command::new(bin()).args(["values", "--json"]).arg(&data))?;
+    let all: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+    let in_main = list(&all, "loads").iter();
+    let found = in_main.filter(|v| v["at"]["function"] == "main");
+    let found = found.filter_map(|v| v["value"].as_u64()).take(2).collect();
+    let people = output(Command::new(bin()).arg("values").arg(&data))?;
+    match people.contains("worth specialising") {
+        true => Ok(found),
+        false => Err(people),
     }
 }

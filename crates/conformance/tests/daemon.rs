@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
-use trommel_conformance::exec::{Scratch, copy, no_windows, output, trommel};
+use trommel_conformance::exec::{Scratch, copy, need_windows, output, trommel};
 use trommel_conformance::program;
 
 /// Kills, where no number is asked for.
@@ -28,10 +28,7 @@ const LONG: Duration = Duration::from_secs(30);
 fn main() {
     trommel_conformance::signals::of_a_terminal();
     let args = Arguments::from_args();
-    if let Some(why) = no_windows() {
-        eprintln!("skipped: {why}");
-        return;
-    }
+    need_windows();
     let trials = vec![
         Trial::test("processes of a name come and go", || Ok(come_and_go()?)),
         Trial::test("processes by number end it with them", || Ok(by_number()?)),

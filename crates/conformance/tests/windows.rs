@@ -19,9 +19,9 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
 use trommel_conformance::counts::{Counts, Transfers};
-use trommel_conformance::exec::{Job, Outcome, Scratch, cache_dir, trommel, workspace};
-use trommel_conformance::generate::{Features, build, program, seeds};
-use trommel_conformance::program::{self, Variant, all, compile};
+use trommel_conformance::exec::{Job, Outcome, Scratch, need_windows, trommel};
+use trommel_conformance::generate::{on_alternate_stack, seeds};
+use trommel_conformance::program::{self, Variant, all};
 use trommel_conformance::stepper;
 
 /// Lengths of windows that come to their end exactly.
@@ -39,10 +39,7 @@ fn main() {
         .split(',')
         .map(|n| n.parse().expect("TROMMEL_WINDOWS: numbers"))
         .collect();
-    if let Some(why) = no_windows() {
-        eprintln!("skipped: {why}");
-        return;
-    }
+    need_windows();
     let mut trials = Vec::new();
     for variant in all() {
         for run in variant.runs.clone() {
@@ -87,26 +84,6 @@ fn main() {
     libtest_mimic::run(&args, trials).exit();
 }
 
-/// What `record` says of windows where the kernel refuses perf events.
-fn no_windows() -> Option<String> {
-    let mut command = Command::new(bin());
-    command.args([
-        "record",
-        "-e",
-        "none",
-        "-o",
-        "/dev/null",
-        "--",
-        "sleep",
-        "0.3",
-    ]);
-    command.env("TROMMEL_STRESS", "window=1000");
-    let done = command.output().expect("the command runs");
-    let stderr = String::from_utf8_lossy(&done.stderr);
-    let line = stderr.lines().find(|l| l.contains("no windows:"));
-    line.map(str::to_owned)
-}
-
 fn same(variant: &Variant, run: &[String], stress: &str) -> Result<(), String> {
     if !variant.missing().is_empty() {
         return Ok(());
@@ -131,23 +108,8 @@ fn same(variant: &Variant, run: &[String], stress: &str) -> Result<(), String> {
 }
 
 fn state(seed: u64) -> Result<(), String> {
-    const EACH: u64 = 500;
-    let text = program(seed, EACH, Features::here());
-    let binary = build("sequences", seed, &text, include_str!("../src/driver.c"))?;
-    let dir = cache_dir().join("windows");
-    std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
-    let alternate = dir.join(format!("alternate{seed}.so"));
-    let source = workspace().join("tests/windows/alternate.c");
-    compile(
-        &source,
-        &["-shared", "-fPIC"].map(str::to_owned),
-        &alternate,
-    )?;
-    let alternate = std::fs::canonicalize(alternate).map_err(|e| e.to_string())?;
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
-    let mut job = Job::new([binary], scratch.dir());
-    job.argv.push(seed.to_string().into());
-    job.env.push(("LD_PRELOAD".into(), alternate.into()));
+    let job = on_alternate_stack(seed, &scratch)?;
     let native = job.native(LIMIT).map_err(|e| e.to_string())?;
     for (mix, window) in MIXES
         .into_iter()

@@ -6,7 +6,7 @@
 //! tell. Counting would cost what is to be found out.
 //!
 //! # Strategy
-//! The program counter of each thread is sampled by the kernel's clock ([`crate::perf`]), which the program does not
+//! The program counter of each thread is sampled by the kernel's clock ([`Samplers`]), which the program does not
 //! notice. The runtime has marked what code does the app's own work (`trommel_queue::marks`); a
 //! sample elsewhere in the cache or in the runtime is *added*. At first
 //! samples are frequent, then seldom. They are judged in groups of [`GROUP`]: where [`BAD`]
@@ -20,10 +20,8 @@
 //!
 //! # What is not told
 //! A branch that is foretold wrongly costs time at its target, which may be the app's. Where the
-//! kernel refuses events, and in threads beyond [`THREADS`], nothing is sampled and all is as without.
+//! kernel refuses events, and in threads beyond the first few, nothing is sampled and all is as without.
 
-use std::collections::HashMap;
-use std::fs;
 use std::io::IoSliceMut;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -33,17 +31,15 @@ use nix::unistd::Pid;
 use trommel_queue::Control;
 use trommel_queue::marks::{self, ARENA_BYTES, CODE_BYTES, MARKS_OFFSET};
 
-use crate::perf::Sampler;
 use crate::process::IDLE;
+use crate::samplers::Samplers;
 
 /// Samples that are judged together.
 const GROUP: u64 = 256;
 /// Groups with too much added, one behind the other, that are enough.
 const BAD: u32 = 2;
 /// Percent of a group that may be added.
-const TOO_MUCH: u64 = 20;
-/// Threads that are sampled at a time.
-const THREADS: usize = 16;
+const TOO_MUCH: u64 = 5;
 /// User time between samples at first, and after some groups.
 const AT_FIRST: Duration = Duration::from_micros(250);
 const LATER: Duration = Duration::from_millis(4);
@@ -78,9 +74,8 @@ impl Shares {
 /// The account of a process.
 pub struct Audit {
     pid: Pid,
-    samplers: HashMap<i32, Sampler>,
+    samplers: Samplers,
     looked: Option<Instant>,
-    refused: bool,
     /// Whether the program is let go.
     decides: bool,
     total: Shares,
@@ -88,6 +83,7 @@ pub struct Audit {
     groups: u32,
     bad: u32,
     fetched: Option<Instant>,
+    lost: Duration,
 }
 
 impl Audit {
@@ -95,15 +91,15 @@ impl Audit {
     pub fn begin(pid: Pid, decides: bool) -> Self {
         Self {
             pid,
-            samplers: HashMap::new(),
+            samplers: Samplers::new(pid, AT_FIRST),
             looked: None,
-            refused: false,
             decides,
             total: Shares::default(),
             group: Shares::default(),
             groups: 0,
             bad: 0,
             fetched: None,
+            lost: Duration::ZERO,
         }
     }
 
@@ -112,9 +108,19 @@ impl Audit {
         self.total
     }
 
+    /// User time since control paid last that was not the program's own work, as far as samples tell.
+    pub fn lost(&self) -> Duration {
+        self.lost
+    }
+
+    /// The program has been let go: there is nothing to sample.
+    pub fn stop(&mut self) {
+        self.samplers.stop();
+    }
+
     /// From one look to the next.
     pub fn pause(&self) -> Duration {
-        match self.refused || self.groups >= TRIED && self.bad == 0 {
+        match self.samplers.are_refused() || self.groups >= TRIED && self.bad == 0 {
             true => IDLE,
             false => OFTEN,
         }
@@ -127,15 +133,10 @@ impl Audit {
             return false;
         }
         self.looked = Some(now);
-        if self.refused {
-            return false;
-        }
-        self.find_threads();
         let map = Map::of(control);
         let mut found = Shares::default();
-        for sampler in self.samplers.values_mut() {
-            sampler.drain(|pc| map.count(pc, self.pid, &mut found));
-        }
+        let pid = self.pid;
+        self.samplers.drain(|pc| map.count(pc, pid, &mut found));
         self.add(found);
         if !self.decides || self.bad < BAD {
             return false;
@@ -149,6 +150,8 @@ impl Audit {
     }
 
     fn add(&mut self, found: Shares) {
+        let lost = (found.added + found.runtime).min(u32::MAX.into());
+        self.lost += self.samplers.period() * lost as u32;
         for shares in [&mut self.total, &mut self.group] {
             shares.app += found.app;
             shares.added += found.added;
@@ -159,41 +162,15 @@ impl Audit {
         }
         self.bad = match self.group.is_too_much() {
             true => self.bad + 1,
-            false => 0,
+            false => {
+                self.lost = Duration::ZERO;
+                0
+            }
         };
         self.group = Shares::default();
         self.groups += 1;
         if self.groups == TRIED {
-            self.samplers.values().for_each(|s| s.set_period(LATER));
-        }
-    }
-
-    fn find_threads(&mut self) {
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid));
-        let names = tasks.into_iter().flatten().flatten();
-        let there: Vec<i32> = names
-            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-            .collect();
-        self.samplers.retain(|tid, _| there.contains(tid));
-        let period = if self.groups < TRIED { AT_FIRST } else { LATER };
-        for tid in there {
-            if self.samplers.len() >= THREADS {
-                return;
-            }
-            if self.samplers.contains_key(&tid) {
-                continue;
-            }
-            match Sampler::open(tid, period) {
-                Ok(sampler) => {
-                    self.samplers.insert(tid, sampler);
-                }
-                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
-                // Too many, or not allowed: with those that there are, or without.
-                Err(_) => {
-                    self.refused = self.samplers.is_empty();
-                    return;
-                }
-            }
+            self.samplers.set_period(LATER);
         }
     }
 }

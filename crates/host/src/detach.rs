@@ -36,17 +36,18 @@ use trommel_queue::desk::{Attached, Desk, GO, LEAVE, MAX_OWNED, Owned, REQUEST, 
 use trommel_queue::{Control, DIRECTORY_BYTES, Directory, LAYOUT_VERSION, MAGIC};
 
 use crate::attach::{AttachFailure, Result, STOP_PATIENCE, system};
+use crate::maps::{Mapping, mappings};
 use crate::tracee::{SYSCALL_BYTES, StopFailure, Tracees, make_again};
 
 /// How long threads may take to leave.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
 /// The shared file in the target's map.
-const MAPPED_NAME: &str = "/memfd:trommel (deleted)";
+const MAPPED_NAME: &[u8] = b"/memfd:trommel (deleted)";
 
 /// Whether there is a runtime in a process.
 pub fn is_in(pid: Pid) -> bool {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    maps.lines().any(|line| line.ends_with(MAPPED_NAME))
+    let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    mappings(&maps).any(|mapping| mapping.path == MAPPED_NAME)
 }
 
 /// A runtime in a process.
@@ -106,15 +107,10 @@ impl Remains {
     /// The runtime in a process, if there is one.
     pub fn find(tracees: &Tracees) -> Result<Option<Self>> {
         let maps = format!("/proc/{}/task/{}/maps", tracees.pid(), tracees.anyone());
-        let maps = fs::read_to_string(maps).map_err(system("reading its memory map"))?;
-        let start = |line: &str| {
-            let mut words = line.splitn(6, ' ');
-            let start = words.next()?.split('-').next()?;
-            let whole = words.nth(1).is_some_and(|offset| offset == "00000000");
-            let named = line.ends_with(MAPPED_NAME) && whole;
-            named.then(|| u64::from_str_radix(start, 16).ok())?
-        };
-        for start in maps.lines().filter_map(start) {
+        let maps = fs::read(maps).map_err(system("reading its memory map"))?;
+        let whole = |mapping: &Mapping<'_>| mapping.path == MAPPED_NAME && mapping.offset == 0;
+        for mapping in mappings(&maps).filter(whole) {
+            let start = mapping.range.start;
             let control = start + DIRECTORY_BYTES as u64;
             let word = |at| tracees.word(control + at as u64);
             let is = word(offset_of!(Control, magic)).is_ok_and(|magic| magic == MAGIC);

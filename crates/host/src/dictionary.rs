@@ -5,10 +5,13 @@
 //! to the code that ran, not to the ways through it.
 //!
 //! Places are resolved while the code they name is mapped; a block's code was, when it was met.
+//!
+//! Where acyclic paths are wanted, each event is a [`Move`] too: what it means for the thread's way through the code, whatever
+//! is selected.
 
 use rustc_hash::FxHashMap;
 use trommel_profile::Site;
-use trommel_queue::dict::{ARGUMENTS, Event, MAX_INSTRUCTION, TargetPc};
+use trommel_queue::dict::{ARGUMENTS, Event, MAX_INSTRUCTION, Mark, TargetPc};
 use trommel_tuple::{Kind, Place, Tuple};
 
 use crate::exact::UNSELECTED;
@@ -23,6 +26,8 @@ pub enum Step {
     Static(Kind, Tuple),
     /// The value is the record's next word.
     Dynamic(Kind, Place),
+    /// Its value was not told; it was executed all the same.
+    Unprofiled(Kind, Place),
     /// Not selected.
     Unselected,
     /// What a call passes in registers is the record's next words; the next call is it.
@@ -40,9 +45,44 @@ impl Step {
             Self::Dynamic(..) => 1,
             Self::Arguments => ARGUMENTS,
             Self::UnselectedWords(words) => *words as usize,
-            Self::Static(..) | Self::Unselected | Self::Instruction(_) => 0,
+            Self::Static(..) | Self::Unprofiled(..) | Self::Unselected | Self::Instruction(_) => 0,
         }
     }
+}
+
+/// Where an acyclic path may begin.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Start {
+    /// The instruction.
+    pub at: Place,
+    /// Whether paths are wanted that begin there.
+    pub selected: bool,
+}
+
+/// What an event means for the acyclic path that a thread is on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Move {
+    /// Nothing.
+    Stay,
+    /// Control is here.
+    Arrive(Start),
+    /// A conditional branch.
+    Branch {
+        /// It was taken.
+        taken: bool,
+        /// It was taken backward.
+        back: bool,
+        /// Where the thread is then.
+        next: Start,
+    },
+    /// A call, a return, or a direct jump backward.
+    End,
+    /// An indirect jump from here to where the record's next word says.
+    Jump(Place),
+    /// An indirect jump, where both places are known.
+    JumpTo(Place, Place),
+    /// What the runtime has done.
+    Marked(Mark),
 }
 
 /// An instruction that is executed in windows.
@@ -56,6 +96,19 @@ pub struct Instruction {
 }
 
 impl Instruction {
+    /// That of these bytes, [`MAX_INSTRUCTION`] at most.
+    #[cfg(test)]
+    pub fn new(place: Place, pc: u64, code: &[u8]) -> Self {
+        let mut bytes = [0; MAX_INSTRUCTION];
+        bytes[..code.len()].copy_from_slice(code);
+        Self {
+            place,
+            pc,
+            len: code.len() as u8,
+            bytes,
+        }
+    }
+
     /// Where it was when it was executed.
     pub const fn pc(&self) -> u64 {
         self.pc
@@ -80,8 +133,12 @@ pub struct Path {
     pub tables: u32,
     /// The exit's own event.
     pub tail: Option<Step>,
+    /// What that means for acyclic paths.
+    pub leaves: Move,
     /// It is a message about that.
     pub message: bool,
+    /// Address of the instruction of the exit's own event; 0 where it has none.
+    pub about: u64,
 }
 
 /// A block, as ranges of the dictionary's lists.
@@ -111,11 +168,14 @@ pub struct Dictionary {
     blocks: Vec<Block>,
     block_at: FxHashMap<u32, u32>,
     steps: Vec<Step>,
+    /// As `steps`, where acyclic paths are wanted.
+    moves: Vec<Move>,
+    acyclic: bool,
 }
 
 impl Dictionary {
-    /// Nothing is known yet.
-    pub fn new(selection: Selection, images: Images) -> Self {
+    /// Nothing is known yet. `acyclic`: there are acyclic paths to be made.
+    pub fn new(selection: Selection, images: Images, acyclic: bool) -> Self {
         Self {
             modules: Modules::new(images),
             sites: FxHashMap::default(),
@@ -128,6 +188,8 @@ impl Dictionary {
             blocks: Vec::new(),
             block_at: FxHashMap::default(),
             steps: Vec::new(),
+            moves: Vec::new(),
+            acyclic,
         }
     }
 
@@ -161,7 +223,12 @@ impl Dictionary {
             values: 0,
             tables,
             tail: tail.map(|event| self.resolve(&event)),
+            leaves: match tail.filter(|_| self.acyclic) {
+                Some(event) => self.movement(&event),
+                None => Move::Stay,
+            },
             message: header.message,
+            about: tail.map_or(0, |event| event.pc().0),
         };
         let steps = self.steps(&path).iter().chain(&path.tail);
         path.values = steps.map(Step::words).sum::<usize>() as u16;
@@ -180,17 +247,77 @@ impl Dictionary {
         &self.steps[first..first + usize::from(path.events)]
     }
 
-    /// What happened to each static event, when each of `paths` was executed as often as said.
-    /// `each` may get an event several times.
+    /// As [`Self::steps`], what they mean for acyclic paths, where those are wanted.
+    pub fn moves(&self, path: &Path) -> &[Move] {
+        let first = self.blocks[path.block as usize].first as usize;
+        &self.moves[first..first + usize::from(path.events)]
+    }
+
+    /// Where an acyclic path may begin.
+    pub fn start(&mut self, pc: TargetPc) -> Start {
+        let at = self.modules.place(pc);
+        Start {
+            at,
+            selected: self.selection.has(at, &self.modules.list),
+        }
+    }
+
+    /// What an event means for acyclic paths.
+    fn movement(&mut self, event: &Event) -> Move {
+        match *event {
+            Event::Enter { pc } => Move::Arrive(self.start(pc)),
+            Event::Branch {
+                pc,
+                len,
+                target,
+                taken,
+            } => {
+                let next = match taken {
+                    true => target,
+                    false => TargetPc(pc.0 + u64::from(len)),
+                };
+                let from = self.modules.place(pc);
+                let next = self.start(next);
+                Move::Branch {
+                    taken,
+                    back: taken && ahead(from, next.at).is_none(),
+                    next,
+                }
+            }
+            Event::Call { .. }
+            | Event::Return { .. }
+            | Event::Jump { .. }
+            | Event::Indirect { call: true, .. }
+            | Event::Dynamic {
+                kind: Kind::Call, ..
+            } => Move::End,
+            Event::Indirect { pc, target, .. } => {
+                Move::JumpTo(self.modules.place(pc), self.modules.place(target))
+            }
+            Event::Dynamic {
+                kind: Kind::Edge,
+                pc,
+            } => Move::Jump(self.modules.place(pc)),
+            Event::Marked(mark) => Move::Marked(mark),
+            Event::Dynamic { .. }
+            | Event::Unprofiled { .. }
+            | Event::Arguments { .. }
+            | Event::Instruction { .. } => Move::Stay,
+        }
+    }
+
+    /// What happened to each static event, when each of `paths` was executed as often as said; `unprofiled`: how often a place was
+    /// executed without its value being told. Both may get one several times.
     pub fn counts<'a>(
         &self,
         paths: impl Iterator<Item = (&'a Path, u64)>,
         mut each: impl FnMut(Kind, Tuple, u64),
+        mut unprofiled: impl FnMut(Place, u64),
     ) {
-        let mut step = |step: &Step, count| {
-            if let Step::Static(kind, tuple) = *step {
-                each(kind, tuple, count);
-            }
+        let mut step = |step: &Step, count| match *step {
+            Step::Static(kind, tuple) => each(kind, tuple, count),
+            Step::Unprofiled(_, place) => unprofiled(place, count),
+            _ => {}
         };
         // Entry k of a block: the executions that left behind k of its events.
         let mut left = vec![0_u64; self.steps.len() + self.blocks.len()];
@@ -238,6 +365,10 @@ impl Dictionary {
                 _ => (0..step.words()).for_each(|_| self.tables.push(UNSELECTED)),
             }
             self.steps.push(step);
+            if self.acyclic {
+                let movement = self.movement(event);
+                self.moves.push(movement);
+            }
         }
         let number = self.blocks.len() as u32;
         self.blocks.push(Block {
@@ -251,14 +382,13 @@ impl Dictionary {
 
     /// What an event stands for.
     pub fn resolve(&mut self, event: &Event) -> Step {
-        let pc = match *event {
-            Event::Branch { pc, .. }
-            | Event::Call { pc, .. }
-            | Event::Indirect { pc, .. }
-            | Event::Dynamic { pc, .. }
-            | Event::Arguments { pc }
-            | Event::Instruction { pc, .. } => pc,
-        };
+        if let Event::Marked(mark) = *event {
+            return Step::UnselectedWords(mark.words() as u8);
+        }
+        if let Event::Enter { .. } | Event::Return { .. } | Event::Jump { .. } = *event {
+            return Step::Unselected;
+        }
+        let pc = event.pc();
         let place = self.modules.place(pc);
         // Whatever is selected: what lies between counts too.
         if let Event::Instruction { len, bytes, .. } = *event {
@@ -314,8 +444,13 @@ impl Dictionary {
                 }
                 Step::Dynamic(kind, place)
             }
+            Event::Unprofiled { kind, .. } => Step::Unprofiled(kind, place),
             Event::Arguments { .. } => Step::Arguments,
-            Event::Instruction { .. } => Step::Unselected,
+            Event::Instruction { .. }
+            | Event::Enter { .. }
+            | Event::Return { .. }
+            | Event::Jump { .. }
+            | Event::Marked(_) => Step::Unselected,
         }
     }
 
@@ -328,4 +463,10 @@ impl Dictionary {
         }
         number
     }
+}
+
+/// By how many bytes control went forward in a module; `None` when it did not.
+pub fn ahead(from: Place, to: Place) -> Option<u64> {
+    let forward = to.vaddr().0.checked_sub(from.vaddr().0);
+    forward.filter(|bytes| *bytes != 0 && from.module() == to.module())
 }

@@ -10,7 +10,8 @@
 //! paths are counted, as [`crate::exact`] says, and expanded once at the end. Otherwise each record
 //! is expanded at once into tuples, in order, which go in blocks through the compressor and to the
 //! stream file. What a path expands to is worked out when its number is first seen. A third way is that of
-//! messages which the target sends by itself ([`messages`]), beside the second, for what it records nevertheless.
+//! messages which the target sends by itself ([`messages`]), beside the second, for what it records nevertheless. Acyclic paths
+//! are made of the events of each thread in order ([`acyclic`]), so they go the second way also under `exact`.
 //!
 //! # Invariants
 //! * Both ways give the same profile under `exact`.
@@ -21,7 +22,9 @@
 //!   takes the place of another is of the new one: a transfer is recorded before the runtime looks at where it leads,
 //!   and may be folded before that is told.
 
+mod acyclic;
 mod banks;
+mod convergent;
 mod messages;
 mod ordered;
 mod settled;
@@ -30,9 +33,11 @@ mod windowed;
 use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
+use std::time::Instant;
 
 use trommel_compress::{Level, Spec};
 use trommel_profile::accuracy::PerKind;
+use trommel_profile::filter::Filter;
 use trommel_profile::memory::Levels;
 use trommel_profile::queries::Queries;
 use trommel_profile::sampled::Windows;
@@ -42,10 +47,12 @@ use trommel_queue::queries::{Header, MESSAGE_WORDS};
 use trommel_queue::{MAX_PATHS, SPAWNED, Tally};
 use trommel_tuple::{Kind, KindSet, Place, Tuple};
 
+use self::acyclic::Acyclic;
 use self::messages::Messages;
 use self::ordered::{BLOCK, Ordered};
 use self::settled::Settled;
 use self::windowed::{Customised, Windowed};
+use crate::converge::Converge;
 use crate::custom;
 use crate::dictionary::{Dictionary, Path, Step};
 use crate::exact::{Lost, Tables, UNSELECTED};
@@ -128,16 +135,24 @@ pub struct Folder {
     answers: Option<Answers>,
     /// What messages go to where they are about prefetches.
     prefetch: Option<Prefetch>,
+    /// What watches values, if they are not profiled once they are known.
+    converge: Option<Box<Converge>>,
+    /// As `paths`, as far as needed: the number there of the place that messages are about.
+    watched: Vec<u32>,
+    /// Executions of places that were not profiled then, as far as paths tell.
+    unprofiled: BTreeMap<Place, u64>,
+    /// When it was made.
+    since: Instant,
     /// There were more ranges with tags than can be told, and that was not said yet.
     crowded: bool,
 }
 
 impl Folder {
-    /// A folder for `spec`, of which the target counts what `counts` says; with `stream`, all events are written
+    /// A folder for `spec` and the events `kinds`, of which the target counts what `counts` says; with `stream`, all events are written
     /// there too, up to its limit.
     pub fn new(
         spec: &Spec,
-        counts: Counts,
+        (kinds, counts): (KindSet, Counts),
         stream: Option<(io::Result<StreamFile>, Option<u64>)>,
         selection: Selection,
         images: Images,
@@ -149,13 +164,20 @@ impl Folder {
             Err(error) => (None, Some(StreamError(error))),
         };
         let exact = is_exact(spec) && stream.is_none() && stream_error.is_none();
+        let acyclic = (kinds.has(Kind::Path)).then(|| Acyclic::new(kinds, exact));
+        let makes_paths = acyclic.is_some();
+        let exact = exact && !makes_paths;
         let messages = match counts {
             Counts::Strata(strata) => Some(Messages::new(strata, spec.table)),
             Counts::Nothing | Counts::Paths => None,
         };
-        let ordered = (!exact).then(|| Ordered::new(spec, messages, stream, stream_error, limit));
+        let mut ordered =
+            (!exact).then(|| Ordered::new(spec, messages, stream, stream_error, limit));
+        if let Some(ordered) = &mut ordered {
+            ordered.acyclic = acyclic;
+        }
         Self {
-            dictionary: Dictionary::new(selection, images),
+            dictionary: Dictionary::new(selection, images, makes_paths),
             met: Vec::new(),
             counters: Vec::new(),
             paths: Vec::new(),
@@ -172,6 +194,10 @@ impl Folder {
             is_customised: false,
             answers: None,
             prefetch: None,
+            converge: None,
+            watched: Vec::new(),
+            unprofiled: BTreeMap::new(),
+            since: Instant::now(),
             crowded: false,
         }
     }
@@ -179,6 +205,14 @@ impl Folder {
     /// All records are of windows with marks; `cycle`: nanoseconds of one. `levels`: by what latencies are told apart.
     pub fn of_windows(mut self, cycle: f64, levels: Option<Levels>) -> Self {
         self.windowed = Some(Windowed::new(cycle, levels));
+        self
+    }
+
+    /// Values in windows are told apart by who called the function that they are seen in.
+    pub fn by_caller(mut self, kinds: KindSet) -> Self {
+        if let Some(windowed) = &mut self.windowed {
+            windowed.by_caller(kinds);
+        }
         self
     }
 
@@ -319,7 +353,9 @@ impl Folder {
     pub fn end(&mut self, shared: &Shared) -> Result<(), Damaged> {
         self.learn(shared);
         self.banks(shared, true)?;
-        self.kept_back(shared)
+        self.kept_back(shared)?;
+        self.end_walks();
+        Ok(())
     }
 
     fn kept_back(&mut self, shared: &Shared) -> Result<(), Damaged> {
@@ -352,6 +388,11 @@ impl Folder {
                 && !self.has_messages()
             {
                 self.meet_all(shared, region.paths);
+            }
+            if let Some(converge) = &mut self.converge
+                && self.dictionary.modules.replaces(&region)
+            {
+                converge.replaced(&region.range);
             }
             self.dictionary.modules.add(&region);
             let tagged = self.answers.as_mut().filter(|answers| answers.is_tagged());
@@ -455,6 +496,9 @@ impl Folder {
                 };
                 let count = u64::from(tally.count);
                 waiting[waits] = (counter.tables, tally.value, count);
+                if self.converge.is_some() {
+                    self.watch(met, tally.value, count);
+                }
                 waits += 1;
                 if waits == TOGETHER {
                     self.tables.add_all(&waiting);
@@ -521,7 +565,9 @@ impl Folder {
         let before = ordered.seen;
         let done = self.expand_into(&mut ordered, shared, thread, bytes, last);
         if !is_first(thread) {
-            let added = |k: usize| ordered.seen.get(k).map_or(0, |seen| seen - before[k]);
+            let counted = ordered.acyclic.as_mut().map(Acyclic::counted);
+            let counted = counted.unwrap_or_default();
+            let added = |k: usize| ordered.seen[k] - before[k] + counted[k];
             self.add_to(thread, std::array::from_fn(added));
         }
         self.ordered = Some(ordered);
@@ -540,6 +586,9 @@ impl Folder {
         joined.extend_from_slice(bytes);
         let mut rest = &joined[..];
         let sender = ordered.messages.as_mut().map_or(0, |m| m.thread(thread));
+        if let Some(acyclic) = &mut ordered.acyclic {
+            acyclic.select(thread);
+        }
         while let Some((number, after)) = rest.split_first_chunk::<4>() {
             let number = u32::from_le_bytes(*number);
             if number >= MAX_PATHS as u32 {
@@ -547,6 +596,13 @@ impl Folder {
                 continue;
             }
             let met = self.path(shared, number)?;
+            if let Some(acyclic) = &mut ordered.acyclic
+                && (last || !after.is_empty())
+                && acyclic.count(met)
+            {
+                rest = after;
+                continue;
+            }
             if let Some(&Some((kind, about))) = self.told.get(met) {
                 ordered.message(sender, kind, about);
                 rest = after;
@@ -564,6 +620,22 @@ impl Folder {
                 .0
                 .iter()
                 .map(|w| u64::from_le_bytes(*w));
+            rest = after;
+            if ordered.acyclic.is_some() {
+                self.follow(ordered, met, words);
+                if ordered.tuples.len() >= BLOCK {
+                    ordered.block(&self.dictionary.modules);
+                }
+                continue;
+            }
+            if path.message
+                && path.values == 1
+                && self.converge.is_some()
+                && let Some(value) = words.clone().next()
+            {
+                let rate = ordered.messages.as_ref().map_or(1, Messages::rate);
+                self.watch(met, value, rate);
+            }
             for step in self.dictionary.steps(&path).iter().chain(&path.tail) {
                 let (kind, tuple) = match *step {
                     Step::Static(kind, tuple) => (kind, tuple),
@@ -598,7 +670,6 @@ impl Folder {
             if ordered.tuples.len() >= BLOCK {
                 ordered.block(&self.dictionary.modules);
             }
-            rest = after;
         }
         if !rest.is_empty() {
             ordered.rest.insert(thread, rest.to_vec());
@@ -618,9 +689,12 @@ impl Folder {
                 (count != 0).then_some((p, count))
             });
         let settled = &mut self.settled;
-        self.dictionary.counts(taken, |kind, tuple, count| {
-            settled.tuple(kind, tuple, count);
-        });
+        let unprofiled = &mut self.unprofiled;
+        self.dictionary.counts(
+            taken,
+            |kind, tuple, count| settled.tuple(kind, tuple, count),
+            |place, count| *unprofiled.entry(place).or_default() += count,
+        );
         self.tables.flush();
         self.tables.take(UNSELECTED);
         for (n, &(kind, place)) in self.dictionary.dynamic.iter().enumerate() {
@@ -666,6 +740,7 @@ impl Folder {
         let queries = queries.map(|answers| answers.finish(shared.queries(), modules));
         let prefetch = self.prefetch.take().map(|p| p.report(shared.prefetch()));
         let mut stream_error = None;
+        let mut converge = self.converge.take();
         let mut folded: BTreeMap<Kind, KindProfile> =
             kinds.iter().map(|k| (k, KindProfile::default())).collect();
         let mut windows = windows;
@@ -693,6 +768,10 @@ impl Folder {
                 }
             }
         }
+        let filter = converge.as_mut().map(|converge| {
+            converge.finish(self.since.elapsed());
+            self.filter(converge, shared, &mut folded)
+        });
         let threads = match self.threads.is_empty() {
             true => Vec::new(),
             false => threads(&folded, self.first_tid, &self.threads),
@@ -705,6 +784,7 @@ impl Folder {
             windows,
             queries,
             prefetch,
+            filter,
             stream_error,
             lost: self.tables.lost(),
         }
@@ -769,6 +849,8 @@ pub struct Folded {
     pub queries: Option<Queries>,
     /// What was found to prefetch, if that was wanted.
     pub prefetch: Option<prefetch::Report>,
+    /// What was not profiled as it was known, if that was wanted.
+    pub filter: Option<Filter>,
     /// Why the stream file lacks its end, unless that was told before.
     pub stream_error: Option<StreamError>,
     /// What was dropped to save memory.

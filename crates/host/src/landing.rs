@@ -32,6 +32,7 @@ use nix::sys::ptrace;
 use nix::unistd::Pid;
 
 use crate::image;
+use crate::maps::mappings;
 use crate::tracee::other;
 
 /// What the mark is sent as.
@@ -158,11 +159,11 @@ fn code() -> &'static [u8] {
 fn room() -> Option<u64> {
     static ROOM: OnceLock<Option<u64>> = OnceLock::new();
     *ROOM.get_or_init(|| {
-        let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-        let line = maps.lines().find(|line| line.ends_with("[vdso]"))?;
-        let (start, rest) = line.split_once('-')?;
-        let start = usize::from_str_radix(start, 16).ok()?;
-        let end = usize::from_str_radix(rest.split_once(' ')?.0, 16).ok()?;
+        let maps = std::fs::read("/proc/self/maps").ok()?;
+        let vdso = mappings(&maps)
+            .find(|mapping| mapping.path == b"[vdso]")?
+            .range;
+        let (start, end) = (vdso.start as usize, vdso.end as usize);
         let at = (end.checked_sub(code().len())?) & !15;
         if at < start {
             return None;

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use trommel_profile::{Loaded, Module};
 use trommel_queue::dict::TargetPc;
 use trommel_symbol::elf::{self, Format};
-use trommel_symbol::{build_id_of, own_vdso};
+use trommel_symbol::{Frames, build_id_of, own_vdso};
 use trommel_tuple::{ModuleId, Place, Vaddr};
 
 use crate::shared::Region;
@@ -37,6 +37,7 @@ type FileKey = (Vec<u8>, u64);
 #[derive(Default)]
 struct Inspected {
     files: RefCell<HashMap<FileKey, Option<Rc<elf::Image>>>>,
+    frames: RefCell<HashMap<FileKey, Option<Rc<Frames>>>>,
     vdso: OnceCell<Vec<u8>>,
 }
 
@@ -56,6 +57,14 @@ impl Images {
     pub fn know(&self, path: &[u8], inode: u64, image: Option<Rc<elf::Image>>) {
         let mut files = self.0.files.borrow_mut();
         files.insert((path.to_vec(), inode), image);
+    }
+
+    fn frames(&self, path: &[u8], inode: u64, image: &elf::Image) -> Option<Rc<Frames>> {
+        let mut frames = self.0.frames.borrow_mut();
+        let find = || Frames::of(Path::new(OsStr::from_bytes(path)), image).map(Rc::new);
+        (frames.entry((path.to_vec(), inode)))
+            .or_insert_with(find)
+            .clone()
     }
 
     fn vdso_build_id(&self) -> Vec<u8> {
@@ -186,6 +195,12 @@ impl Modules {
         });
         self.images.push((region.path.clone(), region.inode, image));
         id
+    }
+
+    /// The call frames of a module, where its file tells them.
+    pub fn frames(&self, module: ModuleId) -> Option<Rc<Frames>> {
+        let (path, inode, image) = self.images.get(usize::from(module.0))?;
+        self.inspected.frames(path, *inode, image.as_deref()?)
     }
 
     /// A module that is in no mapping, under a name of its own; the same name is the same module.

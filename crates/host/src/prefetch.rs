@@ -26,11 +26,10 @@
 //! bounded ([`MOST`], [`THREADS`]).
 
 pub mod cache;
-pub mod knock;
 pub mod stride;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use nix::unistd::Pid;
 use rustc_hash::FxHashMap;
@@ -38,11 +37,12 @@ use trommel_queue::dict::TargetPc;
 use trommel_queue::prefetch::{EVERYWHERE, MAX_PLACES, MISSES, NOWHERE, Prefetch as Told};
 use trommel_tuple::Place;
 
+use crate::knock::Knocks;
 use crate::modules::Modules;
 use crate::queries::Question;
+use crate::series::stamp;
 
 use cache::{Cache, Geometry};
-use knock::Knocks;
 use stride::Strides;
 
 /// What is asked: loads go to queue 0, stores to queue 1.
@@ -247,7 +247,9 @@ impl Prefetch {
     /// Answers the target, if it has sent `round` and that is not done, and sees to it that it begins the next.
     pub fn answer(&mut self, told: &Told, round: u32, modules: &Modules) {
         if let Some(knocks) = &mut self.knocks {
-            knocks.look(told);
+            let due = told.due.load(Acquire);
+            let asks = told.begun.load(Relaxed) != told.answered.load(Relaxed);
+            knocks.look(!asks && due != 0 && stamp() >= due);
         }
         if told.answered.load(Relaxed) == round {
             return;

@@ -9,6 +9,10 @@
 // A descriptor for a process is a system call that the libraries lack.
 #![allow(unsafe_code)]
 
+mod profile;
+mod queue;
+mod turns;
+
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -17,9 +21,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
-use trommel_profile::{Counted, Origin, Profile, Run, Threads};
+use trommel_profile::Profile;
 use trommel_queue::{LetGo, State};
-use trommel_tuple::KindSet;
 
 use crate::audit::Audit;
 use crate::births::Births;
@@ -28,10 +31,14 @@ use crate::exact::Lost;
 use crate::failure;
 use crate::family::Family;
 use crate::fold::Folder;
+use crate::huge;
 use crate::record::Engine;
-use crate::series::{Figures, Series};
-use crate::shared::{Damaged, Filled, Shared};
+use crate::series::Series;
+use crate::shared::{Damaged, Shared};
 use crate::windows::Windows;
+pub use profile::Ancestor;
+use queue::Queue;
+pub use turns::{Moment, Taken, Turns};
 
 /// What stands for a compressor in profiles that are made of windows.
 pub const WINDOWS: &str = "windows";
@@ -85,6 +92,12 @@ pub struct Process {
     /// What part of its time is its own work, if that is wanted.
     audit: Option<Audit>,
     windows: Option<Windows>,
+    /// Its memory, if that is to be on huge pages.
+    huge: Option<huge::Memory>,
+    /// When and why it was taken under control, and when it was let go.
+    turns: Turns,
+    /// When the run began.
+    run: Instant,
 }
 
 /// How a process ends for us.
@@ -97,6 +110,10 @@ pub enum End {
     Ended(Option<i32>),
     /// It is another program now, which is observed.
     Exec,
+    /// It was let go, and is under control again: as another.
+    Back,
+    /// It was let go, and stays native.
+    Stays,
     /// It goes on without us.
     Left,
 }
@@ -151,7 +168,29 @@ impl Process {
             series,
             audit,
             windows,
+            huge: None,
+            turns: Turns::default(),
+            run: Instant::now(),
         }
+    }
+
+    /// Notes why it has just been taken under control, in a run that began at `run`.
+    pub fn taken(mut self, run: Instant, why: Taken) -> Self {
+        self.run = run;
+        self.turns.taken = Some((why, Moment::now(run, self.identity.pid)));
+        self
+    }
+
+    /// It could not be taken back.
+    pub fn stays(&mut self, why: &str) {
+        let words = format!("it could not be taken back: {why}");
+        self.served.let_go.push(words);
+        self.end = End::Stays;
+    }
+
+    /// User time that it lost under control since that paid last, as far as is known.
+    pub fn lost(&self) -> Duration {
+        self.audit.as_ref().map_or(Duration::ZERO, Audit::lost)
     }
 
     /// Begins windows, if there are to be any. `host`: our own CPU time so far; `births`: whether there may be new threads.
@@ -223,6 +262,11 @@ impl Process {
         self.shared.state() == Some(State::Controlled)
     }
 
+    /// Whether it was let go, as far as it has said.
+    pub fn is_let_go(&self) -> bool {
+        self.shared.state() == Some(State::Native)
+    }
+
     /// Whether there is nothing to do for it.
     pub fn is_idle(&self) -> bool {
         self.shared.is_idle(self.queue.taken) && !self.is_ending()
@@ -233,14 +277,40 @@ impl Process {
         const SHORTEST: Duration = Duration::from_micros(200);
         let age = self.clock.elapsed();
         match self.windows.as_ref().and_then(Windows::often) {
-            None => (age / 16).clamp(SHORTEST, IDLE),
+            None => {
+                let longest = self.folder.converge_pause().unwrap_or(IDLE);
+                (age / 16).clamp(SHORTEST, longest)
+            }
             Some(often) => (age / 4).clamp(SHORTEST * 4, often),
         }
     }
 
     /// How long it may be before its samples are looked at.
     pub fn audit_pause(&self) -> Duration {
-        self.audit.as_ref().map_or(Duration::MAX, Audit::pause)
+        match &self.audit {
+            Some(audit) if !self.is_let_go() => audit.pause(),
+            _ => Duration::MAX,
+        }
+    }
+
+    /// Its memory is put on huge pages where that pays.
+    pub(crate) fn on_huge_pages(mut self) -> Self {
+        self.huge = Some(huge::Memory::begin());
+        self
+    }
+
+    /// How long it may be before its memory is looked at.
+    pub(crate) fn huge_pause(&self) -> Duration {
+        self.huge
+            .as_ref()
+            .map_or(Duration::MAX, huge::Memory::pause)
+    }
+
+    /// Looks at its memory, if it is time for that.
+    pub(crate) fn enlarge(&mut self, way: &mut huge::Way) {
+        if let Some(memory) = self.huge.as_mut().filter(|_| self.end == End::No) {
+            memory.look(self.identity.pid, way);
+        }
     }
 
     /// What it says that it exits with.
@@ -296,7 +366,7 @@ impl Process {
             // Refused: who traces it keeps it as it is.
             let _ = detach::fetch(self.identity.pid);
         }
-        let early = self.pause() < IDLE || self.hurried;
+        let early = self.pause() < IDLE || self.hurried || self.folder.converge_pause().is_some();
         let Self {
             shared,
             folder,
@@ -327,6 +397,11 @@ impl Process {
                 }
             }
         }
+        match shared.state() {
+            Some(State::Controlled) if !over => folder.converge(shared),
+            Some(State::Fresh) => {}
+            _ => folder.hush(),
+        }
         if let Some(asked) = interrupts {
             shared.interrupts_answered(asked);
         }
@@ -355,6 +430,10 @@ impl Process {
         if let Some(words) = let_go(shared)
             && served.let_go.is_empty()
         {
+            self.turns.let_go = Some(Moment::now(self.run, self.identity.pid));
+            if let Some(audit) = &mut self.audit {
+                audit.stop();
+            }
             // Nothing is wrong with that, and nothing was to be observed.
             if !is_wanted(shared) {
                 let who = who();
@@ -397,211 +476,6 @@ impl Process {
             let done = folder.end(shared);
             report(done, folder, served, notice);
         }
-    }
-
-    /// What it has come to since the last time, if it is looked at in windows. `host`: our own CPU time so far.
-    pub fn epoch(
-        &mut self,
-        kinds: KindSet,
-        host: Duration,
-        notice: &mut dyn FnMut(&str),
-    ) -> Option<Profile> {
-        let windows = self.windows.as_mut()?.take(&self.shared, host)?;
-        self.hurried = true;
-        self.serve(notice);
-        self.hurried = false;
-        let taken = self.folder.take(kinds, windows)?;
-        let (started, clock) =
-            std::mem::replace(&mut self.since, (SystemTime::now(), Instant::now()));
-        Some(Profile {
-            origin: Origin {
-                pid: self.identity.pid.as_raw() as u32,
-                parent: self.identity.parent,
-                exec: false,
-            },
-            command: self.identity.command.clone(),
-            compressor: WINDOWS.to_owned(),
-            run: Run {
-                started: nanos(started),
-                wall: clock.elapsed().as_nanos() as u64,
-                ..of_windows(&taken.windows)
-            },
-            modules: taken.modules,
-            kinds: taken.kinds,
-            sites: taken.sites,
-            windows: Some(taken.windows),
-            threads: Threads {
-                started: self.threads(),
-                each: Vec::new(),
-            },
-            ..Profile::default()
-        })
-    }
-
-    /// Its profile; everything is folded. What it shared is left, for processes that it is just
-    /// making.
-    pub fn finish(
-        self,
-        compressor: &str,
-        kinds: KindSet,
-        host: Duration,
-        notice: &mut dyn FnMut(&str),
-    ) -> (Done, Ancestor) {
-        let started = self.threads();
-        let Self {
-            identity,
-            shared,
-            folder,
-            mut served,
-            series,
-            audit,
-            windows,
-            ..
-        } = self;
-        let shares = audit.map(|audit| audit.total());
-        let series = series.map(|mut series| {
-            series.take(identity.pid, shared.control());
-            series.into_samples()
-        });
-        let windows = windows.and_then(|mut w| w.take(&shared, host));
-        let is_sampled = windows.is_some();
-        let folded = folder.finish(&shared, kinds, windows);
-        let control = shared.control();
-        let mut let_go = served.let_go;
-        if self.end != End::Exec && shared.state() == Some(State::Exec) {
-            let_go.push("it became another program (exec), which ran natively".to_owned());
-        }
-        let children = u64::from(control.children.load(Relaxed));
-        if children != 0 {
-            let_go.push(format!("{children} child processes, which ran natively"));
-        }
-        match control.work.stops.load(Relaxed) {
-            0 => {}
-            1 => let_go.push("it stopped the collection of events itself".to_owned()),
-            n => let_go.push(format!(
-                "it stopped the collection of events itself, {n} times"
-            )),
-        }
-        if control.window.load(Relaxed) != 0 && !is_sampled {
-            notice(&taken(&shared));
-        }
-        if self.end == End::Left {
-            let_go.push("it went on when the first program had ended".to_owned());
-        }
-        if let Some(error) = &folded.stream_error {
-            served.stream_failed = true;
-            notice(&format!(
-                "{error}; the stream is cut short, the profile is not"
-            ));
-        }
-        let (began, clock) = self.since;
-        let of_windows = folded.windows.as_ref().map(of_windows);
-        let run = Run {
-            started: nanos(began),
-            wall: clock.elapsed().as_nanos() as u64,
-            status: match self.end {
-                End::Ended(status) => status,
-                _ => None,
-            },
-            dropped: folded.lost.events,
-            undercount: folded.lost.undercount,
-            waits: control.waits.load(Relaxed),
-            wait_time: control.wait_nanos.load(Relaxed),
-            let_go,
-            ..of_windows.unwrap_or_default()
-        };
-        let engine = Engine {
-            shares,
-            fragments: control.fragments.load(Relaxed),
-            kept_fragments: control.kept_fragments.load(Relaxed),
-            instructions: control.instructions.load(Relaxed),
-            traces: control.trace.made.load(Relaxed),
-            trace_instructions: control.trace.instructions.load(Relaxed),
-            trace_bytes: control.trace.bytes.load(Relaxed),
-            traces_abandoned: control.trace.abandoned.load(Relaxed),
-            dispatches: control.dispatches.load(Relaxed),
-            indirect_misses: control.indirect_misses.load(Relaxed),
-            syscalls: control.syscalls.load(Relaxed),
-            signals: control.signals.load(Relaxed),
-            cache_bytes: control.cache_bytes.load(Relaxed),
-            invalidations: control.invalidations.load(Relaxed),
-            children,
-            record_bytes: served.bytes,
-            figures: Figures::read(control),
-            series: series.unwrap_or_default(),
-            prefetch: folded.prefetch,
-        };
-        let threads = Threads {
-            started,
-            each: folded.threads,
-        };
-        shared.pages().family().ended(shared.pages().slot());
-        // Whoever is there still has its write pointer in it, and finds it closed.
-        if self.end == End::Left || control.spawned.load(Relaxed) != 0 {
-            shared.pages().keep();
-        }
-        // Who goes on from its dictionary has no use for its chunks.
-        shared.pages().discard_pool();
-        let done = Done {
-            profile: Profile {
-                origin: Origin {
-                    pid: identity.pid.as_raw() as u32,
-                    parent: identity.parent,
-                    exec: self.end == End::Exec,
-                },
-                command: identity.command.clone(),
-                compressor: match is_sampled {
-                    true => WINDOWS.to_owned(),
-                    false => compressor.to_owned(),
-                },
-                counted: match shared.has_banks() {
-                    true => Counted::Code,
-                    false => Counted::Service,
-                },
-                modules: folded.modules.list,
-                kinds: folded.kinds,
-                sites: folded.sites,
-                run,
-                threads,
-                windows: folded.windows,
-                queries: folded.queries,
-                samples: None,
-            },
-            engine,
-            stream_whole: !served.stream_failed,
-        };
-        (done, Ancestor { identity, shared })
-    }
-}
-
-/// Nanoseconds since 1970.
-fn nanos(time: SystemTime) -> u64 {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH);
-    since.unwrap_or_default().as_nanos() as u64
-}
-
-/// What the account of windows tells of a run.
-fn of_windows(windows: &trommel_profile::sampled::Windows) -> Run {
-    Run {
-        target_cpu: windows.cpu + windows.in_windows + windows.in_kernel,
-        host_cpu: windows.host,
-        ..Run::default()
-    }
-}
-
-/// A process that has ended, as those that it has made remember it.
-pub struct Ancestor {
-    /// Who it was.
-    pub identity: Identity,
-    /// What it shared.
-    pub shared: Shared,
-}
-
-impl Ancestor {
-    /// Whether processes are still being made by it.
-    pub fn is_needed(&self) -> bool {
-        let pages = self.shared.pages();
-        pages.family().expects(pages.slot())
     }
 }
 
@@ -656,72 +530,6 @@ fn handle(pid: Pid) -> Option<OwnedFd> {
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// How far a queue has been read.
-#[derive(Default)]
-struct Queue {
-    /// Published chunks given back.
-    taken: u64,
-    /// By chunk: bytes that were folded before it was published.
-    folded: Vec<usize>,
-    bytes: Vec<u8>,
-}
-
-impl Queue {
-    /// Folds the next published chunk; whether there was one.
-    fn take(
-        &mut self,
-        shared: &Shared,
-        over: bool,
-        folder: &mut Folder,
-        served: &mut Served,
-        notice: &mut dyn FnMut(&str),
-    ) -> bool {
-        match shared.published(&mut self.taken, over) {
-            Ok(None) => false,
-            Ok(Some(filled)) => {
-                self.rest(shared, filled, folder, served, notice);
-                self.folded[filled.chunk as usize] = 0;
-                // Only now: until it is folded, the runtime may not write there.
-                shared.give_back(filled.chunk, &mut self.taken);
-                true
-            }
-            Err(damaged) => {
-                if !served.failed {
-                    served.failed = true;
-                    notice(&format!("the profile is incomplete: {damaged}"));
-                }
-                false
-            }
-        }
-    }
-
-    /// Folds what a chunk holds beyond what was folded of it before.
-    fn rest(
-        &mut self,
-        shared: &Shared,
-        filled: Filled,
-        folder: &mut Folder,
-        served: &mut Served,
-        notice: &mut dyn FnMut(&str),
-    ) {
-        let at = filled.chunk as usize;
-        if self.folded.len() <= at {
-            self.folded.resize(at + 1, 0);
-        }
-        let before = self.folded[at];
-        if before >= filled.bytes {
-            return;
-        }
-        self.folded[at] = filled.bytes;
-        shared.copy_chunk(filled.chunk, before..filled.bytes, &mut self.bytes);
-        served.bytes += self.bytes.len() as u64;
-        if !served.failed {
-            let done = folder.chunk(shared, &filled, &self.bytes);
-            report(done, folder, served, notice);
-        }
-    }
-}
-
 /// Tells, once, what went wrong.
 fn report(
     done: Result<(), Damaged>,
@@ -740,30 +548,6 @@ fn report(
             "{error}; the stream ends there, the profile does not"
         ));
     }
-}
-
-/// What windows have come to, for tests.
-fn taken(shared: &Shared) -> String {
-    let windows = &shared.control().windows;
-    let counts = [
-        ("ended", &windows.ended),
-        ("instructions", &windows.instructions),
-        ("whole", &windows.whole),
-        ("calls", &windows.calls),
-        ("signals", &windows.signals),
-        ("refused", &windows.refused),
-        ("skipped", &windows.skipped),
-    ];
-    let counts = counts.map(|(name, count)| format!("{name} {}", count.load(Relaxed)));
-    let last = windows.last.iter().map(|last| {
-        let words = [&last.from, &last.to, &last.instructions];
-        words.map(|word| word.load(Relaxed))
-    });
-    let last = last.filter(|[from, ..]| *from != 0);
-    let last: Vec<String> = last
-        .map(|[from, to, n]| format!("{from:x}-{to:x}:{n}"))
-        .collect();
-    format!("windows: {}; last {}", counts.join(", "), last.join(" "))
 }
 
 /// It was let go as control does not pay, or as it asked for that.

@@ -8,7 +8,6 @@ mod attached;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
 
 use trommel_compress::Spec;
 use trommel_profile::Profile;
@@ -22,12 +21,13 @@ use crate::audit::Shares;
 use crate::bell;
 use crate::custom;
 use crate::family::Family;
+use crate::huge;
 use crate::interrupt::Guard;
 use crate::launch::{Command, Ended, Inherited, LaunchFailure, launch, start};
 use crate::only::Only;
 use crate::persist::{Keeping, Store};
 use crate::prefetch;
-use crate::process::Identity;
+use crate::process::{Identity, Turns};
 use crate::queries::Question;
 use crate::sampling::Sampling;
 use crate::series::{Figures, Sample};
@@ -75,6 +75,9 @@ pub struct RecordOptions {
     pub tracing: Tracing,
     /// Looks at the program in windows only.
     pub sampling: Option<Sampling>,
+    /// Places whose values are known, as shares differ by less than so many percent, are not profiled on. Only where the target counts by
+    /// itself.
+    pub converge: Option<f64>,
     /// What misses by a regular distance is prefetched. With queries nothing is.
     pub prefetch: bool,
     /// Stress options of the runtime, see `docs/testing.md`.
@@ -135,10 +138,14 @@ pub struct Engine {
     pub figures: Figures,
     /// The same over time, if that was asked for.
     pub series: Vec<Sample>,
+    /// When and why it was taken under control, and when it was let go.
+    pub turns: Turns,
     /// What samples of its program counters found, if some were taken.
     pub shares: Option<Shares>,
     /// What was found to prefetch, if that was asked for.
     pub prefetch: Option<prefetch::Report>,
+    /// What memory was put on huge pages, if it was looked at.
+    pub huge: Option<huge::Report>,
 }
 
 /// Why a run could not be recorded at all.
@@ -232,7 +239,7 @@ pub fn record(
     let mut session = Session::new(options, toll, notice, others)?;
     let shared = Shared::first(&family, session.terms()).map_err(RecordError::Shared)?;
     let stream = stream_for(options)?;
-    let clock = Instant::now();
+    session.begins();
     let command = command(options, guard);
     let keeping = session.kept(&options.program.elf);
     if keeping.is_some() {
@@ -255,7 +262,7 @@ pub fn record(
     session.serve(None);
     guard.ended();
     drop(watch);
-    session.conclude(clock)
+    session.conclude()
 }
 
 fn command<'a>(options: &'a RecordOptions, guard: &'a Guard) -> Command<'a> {
@@ -275,7 +282,7 @@ fn record_late(
     others: &mut dyn FnMut(Profile, Engine),
 ) -> Result<Recording, RecordError> {
     let mut session = Session::new(options, None, notice, others)?;
-    let clock = Instant::now();
+    session.begins();
     let watch = bell::watch();
     let started = start(&command(options, guard));
     let pid = started.map_err(|failure| RecordError::Launch {
@@ -287,7 +294,7 @@ fn record_late(
     session.serve(None);
     guard.ended();
     drop(watch);
-    session.conclude(clock)
+    session.conclude()
 }
 
 /// Whether windows can be begun here.

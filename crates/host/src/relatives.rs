@@ -17,6 +17,8 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -24,8 +26,9 @@ use nix::unistd::Pid;
 
 use crate::births::{Births, Seen};
 use crate::family::Family;
+use crate::maps::mappings;
 use crate::pacer::Pacer;
-use crate::running::proc_text;
+use crate::running::{proc_file, proc_text};
 
 /// A process that is known, its family, and the period of its windows.
 pub type Known = (Pid, Rc<Family>, Duration);
@@ -116,10 +119,65 @@ pub fn share_memory(one: Pid, other: Pid) -> bool {
     order <= 0
 }
 
+/// Whether nothing but one thread of a process, stopped, writes to its memory: no other thread, no process that runs in the same memory, and not the kernel
+/// for rings of requests, or requests, that it has set up (`io_uring`, `io_setup`). What cannot be found out is so.
+pub fn is_alone(pid: Pid) -> bool {
+    const RING: &[u8] = b"anon_inode:[io_uring]";
+    const REQUESTS: &[u8] = b"/[aio]";
+    let count = |path: String| fs::read_dir(path).map(Iterator::count).ok();
+    let one_thread = count(format!("/proc/{pid}/task")) == Some(1);
+    let Ok(maps) = proc_file(&format!("/proc/{pid}/maps")) else {
+        return false;
+    };
+    let asks = |path: &[u8]| path.starts_with(RING) || path.starts_with(REQUESTS);
+    let is_mapped = mappings(&maps).any(|mapping| asks(mapping.path));
+    let Ok(files) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+        return false;
+    };
+    let is_ring = |file: io::Result<fs::DirEntry>| {
+        let name = file.and_then(|file| fs::read_link(file.path()));
+        name.is_ok_and(|name| name.as_os_str().as_bytes().starts_with(RING))
+    };
+    let has_ring = files.into_iter().any(is_ring);
+    let parent = parent(pid);
+    let relatives = children(pid).into_iter().chain(parent);
+    let mut others = relatives.filter(|other| share_memory(pid, *other));
+    one_thread && !is_mapped && !has_ring && others.next().is_none()
+}
+
+/// The parent of a process, if it has one that can be seen.
+fn parent(pid: Pid) -> Option<Pid> {
+    let status = proc_text(&format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+    let parent = line.trim().parse().ok()?;
+    (parent != 0).then(|| Pid::from_raw(parent))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::process::{Command, Stdio};
+
+    #[test]
+    fn who_has_threads_is_not_alone_and_who_has_none_is() {
+        let mut sleeps = Command::new("sleep").arg("100").spawn().expect("sleep");
+        let pid = Pid::from_raw(sleeps.id() as i32);
+        let limit = Instant::now() + Duration::from_secs(5);
+        // Before its `exec` it runs in our memory.
+        while !is_alone(pid) && Instant::now() < limit {
+            std::thread::yield_now();
+        }
+        assert!(is_alone(pid));
+        std::thread::scope(|scope| {
+            let (say, hear) = std::sync::mpsc::channel::<()>();
+            scope.spawn(move || hear.recv());
+            assert!(!is_alone(nix::unistd::getpid()));
+            drop(say);
+        });
+        // No process has a number above 2^22.
+        assert!(!is_alone(Pid::from_raw((1 << 22) + 1)));
+        sleeps.kill().and_then(|()| sleeps.wait()).expect("its end");
+    }
 
     #[test]
     fn children_are_found_and_have_memory_of_their_own() {

@@ -79,6 +79,8 @@ pub struct Sampling {
     pub length: Option<u32>,
     /// Below how many instructions are passed in front of a window, at random.
     pub skip: u32,
+    /// Values are told apart by who called the function that they are seen in.
+    pub by_caller: bool,
 }
 
 impl Sampling {

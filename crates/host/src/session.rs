@@ -18,8 +18,11 @@
 //! * What a process published before it ended is folded, whoever ends first.
 //! * A process whose slot is closed or whose family is dropped runs on natively.
 
+mod begin;
+mod end;
 mod epochs;
 mod execs;
+mod retakes;
 mod strangers;
 
 use std::cell::RefCell;
@@ -33,33 +36,32 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
-use trommel_compress::Strata;
 use trommel_profile::Profile;
 use trommel_profile::memory::Levels;
 use trommel_queue::{Request, State};
 use trommel_symbol::Files;
-use trommel_tuple::Kind;
 
 use crate::audit::Audit;
 use crate::bell;
 use crate::births::Births;
-use crate::custom::{self, Custom};
+use crate::converge::Converge;
+use crate::custom::Custom;
 use crate::family::{Family, Newcomer};
-use crate::fold::{Folder, is_exact};
+use crate::fold::Folder;
 use crate::follow::{self, Change};
+use crate::huge;
 use crate::launch::Ended;
-use crate::levels;
-use crate::memory::{self, Budget};
+use crate::memory::Budget;
 use crate::modules::Images;
 use crate::only::Selection;
 use crate::pacer;
 use crate::persist::Keeping;
 use crate::pids;
 use crate::prefetch::cache::Geometry;
-use crate::prefetch::{self, Prefetch, Wanted};
-use crate::process::{Ancestor, Done, End, IDLE, Identity, Process};
+use crate::prefetch::{Prefetch, Wanted};
+use crate::process::{Ancestor, Done, End, IDLE, Identity, Process, Taken};
 use crate::queries::{Answers, Question};
-use crate::record::{Engine, RecordError, RecordOptions, Recording};
+use crate::record::{Engine, RecordOptions};
 use crate::relatives::Relatives;
 use crate::sampling;
 use crate::series::{self, Series};
@@ -71,6 +73,7 @@ use crate::tracee::reaped;
 use crate::windows::Windows;
 pub use epochs::Epochs;
 use execs::{Arrival, Traced};
+use retakes::Retakes;
 use strangers::Strangers;
 
 /// The stream file of a process, and how many events are wanted in it.
@@ -117,6 +120,10 @@ pub struct Session<'a> {
     relatives: Relatives,
     /// Programs that are executed between windows.
     strangers: Strangers,
+    /// Processes that were let go.
+    retakes: Retakes,
+    /// When it began.
+    began: Instant,
     /// Our CPU time when the run began.
     host_before: Duration,
     /// We ended the first program, as its stream had all the events that were wanted.
@@ -131,65 +138,8 @@ pub struct Session<'a> {
     keeping: Vec<(Rc<Family>, Keeping)>,
     /// Profiles are given away while it goes on.
     epochs: Option<Epochs<'a>>,
-}
-
-/// What the program itself counts. Paths and values, where the order of events does not matter; the events of a stratified sampler, where all are wanted and nowhere else, and values need not be
-/// hashed with the papers' function.
-fn counts(options: &RecordOptions) -> Counts {
-    let kinds = options.kinds;
-    let transfers = kinds.iter().all(Kind::value_is_place);
-    let stress = &options.stress;
-    if kinds.is_empty()
-        || options.stream.is_some()
-        || stress.window != 0
-        || stress.events
-        || options.sampling.is_some()
-    {
-        return Counts::Nothing;
-    }
-    match Strata::of(&options.compressor) {
-        _ if is_exact(&options.compressor) => Counts::Paths,
-        Some(strata) if options.only.is_empty() && (transfers || strata.is_cheap()) => {
-            Counts::Strata(strata)
-        }
-        _ => Counts::Nothing,
-    }
-}
-
-/// The file for messages, if they are to be written.
-fn messages_for(options: &RecordOptions) -> Result<Option<Rc<RefCell<Write>>>, RecordError> {
-    let (Some(path), Some(question)) = (&options.messages, options.question) else {
-        return Ok(None);
-    };
-    let write = Write::create(path, &question.program);
-    let write = write.map_err(|error| RecordError::Messages {
-        path: path.clone(),
-        error,
-    })?;
-    Ok(Some(Rc::new(RefCell::new(write))))
-}
-
-/// Services of libraries for the first process.
-fn first_services(options: &RecordOptions) -> Result<Vec<Instance>, RecordError> {
-    let begin = |of| {
-        let instance = Instance::begin(of);
-        match instance.failure() {
-            None => Ok(instance),
-            Some(why) => Err(RecordError::Service {
-                name: of.name().to_owned(),
-                why: why.to_owned(),
-            }),
-        }
-    };
-    options.services.iter().map(begin).collect()
-}
-
-/// The customisation module, loaded.
-fn custom_of(named: &custom::Named) -> Result<Rc<Custom>, RecordError> {
-    Custom::start(named.clone()).map_err(|why| RecordError::Custom {
-        name: named.name.clone(),
-        why,
-    })
+    /// Who asks the kernel for huge pages, if that is done.
+    way: Option<huge::Way>,
 }
 
 const BRIEF: Duration = Duration::from_millis(2);
@@ -197,82 +147,6 @@ const BRIEF: Duration = Duration::from_millis(2);
 const ASLEEP: Duration = Duration::from_millis(250);
 
 impl<'a> Session<'a> {
-    /// A run in which nothing has started. `notice` gets what the user should know.
-    /// `others` gets the profiles of all processes but the first.
-    pub fn new(
-        options: &'a RecordOptions,
-        toll: Option<Toll>,
-        notice: &'a mut dyn FnMut(&str),
-        others: &'a mut dyn FnMut(Profile, Engine),
-    ) -> Result<Self, RecordError> {
-        // Before anything else is there that its process would keep.
-        let custom = options.custom.as_ref().map(custom_of).transpose()?;
-        let messages = messages_for(options)?;
-        let services = Some(first_services(options)?);
-        let prefetch = match (options.stress.prefetch, options.prefetch) {
-            (true, _) => Wanted::Everywhere,
-            (false, true) => Wanted::Misses,
-            (false, false) => Wanted::Nothing,
-        };
-        let timed = toll.filter(|_| options.kinds.has(Kind::Latency));
-        // Before the account of what the run costs begins.
-        let levels = timed.map(|toll| levels::measure(toll.cycle));
-        Ok(Self {
-            options,
-            notice,
-            others,
-            terms: Terms {
-                kinds: options.kinds,
-                counts: counts(options),
-                options: options.stress.options,
-                window: match options.sampling {
-                    Some(sampling) => sampling.first_length(),
-                    None => options.stress.window,
-                },
-                window_skip: options.sampling.map_or(0, |sampling| sampling.skip()),
-                follow: options.follow,
-                tracing: options.tracing,
-                question: match prefetch {
-                    Wanted::Misses => Some(Box::leak(Box::new(prefetch::question()))),
-                    Wanted::Nothing | Wanted::Everywhere => match &custom {
-                        Some(custom) => Some(custom.question),
-                        None => options.question,
-                    },
-                },
-                listed: custom.is_some(),
-                prefetch,
-            },
-            images: Images::default(),
-            budget: Rc::new(Budget::new(options.memory)),
-            // One for each run of the command: symbols borrow from it until the end.
-            files: Box::leak(Box::new(Files::new())),
-            families: Vec::new(),
-            processes: Vec::new(),
-            started: 0,
-            awaited: false,
-            ancestors: Vec::new(),
-            done: None,
-            streams: HashMap::new(),
-            stream_whole: true,
-            traced: Vec::new(),
-            arrivals: Vec::new(),
-            main: None,
-            ended: None,
-            toll,
-            levels,
-            births: Births::default(),
-            relatives: Relatives::default(),
-            strangers: Strangers::default(),
-            host_before: host_cpu(),
-            limited: false,
-            messages,
-            services,
-            custom,
-            keeping: Vec::new(),
-            epochs: None,
-        })
-    }
-
     /// Profiles of windows are given away while the run goes on.
     pub fn in_epochs(&mut self, epochs: Option<Epochs<'a>>) {
         self.epochs = epochs;
@@ -283,12 +157,18 @@ impl<'a> Session<'a> {
         self.terms
     }
 
+    /// The run begins now: when.
+    pub fn begins(&mut self) -> Instant {
+        self.began = Instant::now();
+        self.began
+    }
+
     /// The first program has started.
     pub fn first(&mut self, identity: Identity, shared: Shared, stream: Option<Stream>) {
         self.main = Some(identity.pid);
         self.families.push(Rc::clone(shared.pages().family()));
         let program = &self.options.program.elf;
-        self.observe(identity, shared, stream, program);
+        self.observe(identity, shared, stream, program, Taken::Start);
     }
 
     /// The first program has started, natively.
@@ -330,13 +210,15 @@ impl<'a> Session<'a> {
         shared: Shared,
         stream: Option<Stream>,
         program: &Path,
+        why: Taken,
     ) {
         let selection = Selection::new(self.options.only.clone(), program, self.files);
         let images = self.images.clone();
         let budget = Rc::clone(&self.budget);
         let spec = &self.options.compressor;
         let counts = self.terms.counts;
-        let mut folder = Folder::new(spec, counts, stream, selection, images, budget);
+        let events = (self.options.kinds, counts);
+        let mut folder = Folder::new(spec, events, stream, selection, images, budget);
         let number = match self.awaited && self.main == Some(identity.pid) {
             true => {
                 self.awaited = false;
@@ -366,16 +248,31 @@ impl<'a> Session<'a> {
             folder =
                 folder.of_prefetches(Prefetch::new(Geometry::of_machine()).calling(identity.pid));
         }
+        if let Some(limit) = self.terms.converge {
+            let rate = match counts {
+                Counts::Strata(strata) => strata.rate.into(),
+                Counts::Nothing | Counts::Paths => 1,
+            };
+            folder = folder.of_converge(Converge::new(limit, rate).calling(identity.pid));
+        }
         let windows = self.windows(identity.pid, first);
         self.relatives.has_begun(identity.pid);
         if let Some(toll) = self.toll {
             folder = folder.of_windows(toll.cycle, self.levels.clone());
+            if self.terms.stacks {
+                folder = folder.by_caller(self.terms.kinds);
+            }
             if let Some(custom) = &self.custom {
                 let pid = identity.pid.as_raw() as u32;
                 folder = folder.of_custom(custom.begin(), pid);
             }
         }
         let process = Process::new(identity, shared, folder, first, series, audit, windows);
+        let process = match self.way {
+            Some(_) => process.on_huge_pages(),
+            None => process,
+        };
+        let process = process.taken(self.began, why);
         self.processes.push((number, process));
     }
 
@@ -440,6 +337,10 @@ impl<'a> Session<'a> {
             if late && self.ended.is_none() {
                 self.strangers();
             }
+            self.enlarge();
+            if self.ended.is_none() {
+                self.retakes();
+            }
             self.epoch();
             self.newcomers();
             for (_, process) in &mut self.processes {
@@ -473,7 +374,7 @@ impl<'a> Session<'a> {
             let families = &self.families;
             let pause = processes
                 .iter()
-                .map(|(_, p)| p.pause().min(p.audit_pause()));
+                .map(|(_, p)| p.pause().min(p.audit_pause()).min(p.huge_pause()));
             let pause = pause.min();
             let pause = match self.ended {
                 None if self.arrivals.is_empty() => pause.unwrap_or(IDLE),
@@ -522,6 +423,15 @@ impl<'a> Session<'a> {
                 known.collect()
             });
             self.strangers();
+        }
+    }
+
+    /// Puts memory of processes on huge pages where it is time for that.
+    fn enlarge(&mut self) {
+        if let Some(way) = self.way.as_mut().filter(|_| self.ended.is_none()) {
+            for (_, process) in &mut self.processes {
+                process.enlarge(way);
+            }
         }
     }
 
@@ -644,11 +554,11 @@ impl<'a> Session<'a> {
             parent: parent.pid.as_raw() as u32,
             command: parent.command.clone(),
         };
-        self.begin(identity, shared);
+        self.begin(identity, shared, Taken::Fork);
     }
 
     /// Observes another process.
-    fn begin(&mut self, identity: Identity, shared: Shared) {
+    fn begin(&mut self, identity: Identity, shared: Shared, why: Taken) {
         let stream = self.options.stream.as_ref().map(|path| {
             let mut name = path.clone().into_os_string();
             let pid = identity.pid;
@@ -670,144 +580,8 @@ impl<'a> Session<'a> {
             false => program_of(identity.pid),
         };
         let elf = &self.options.program.elf;
-        self.observe(identity, shared, stream, program.as_ref().unwrap_or(elf));
-    }
-
-    /// Makes profiles of the processes that have ended.
-    fn finish(&mut self) {
-        let mut n = 0;
-        while n < self.processes.len() {
-            if self.processes[n].1.end == End::No {
-                n += 1;
-                continue;
-            }
-            let (number, mut process) = self.processes.swap_remove(n);
-            // What came between the last look and its end.
-            process.serve(self.notice);
-            process.shared.close();
-            self.keep(&process);
-            let compressor = self.options.compressor.to_string();
-            let host = cpu_with(self.custom.as_deref()).saturating_sub(self.host_before);
-            let kinds = self.options.kinds;
-            let large = self.budget.is_large();
-            let (done, ancestor) = process.finish(&compressor, kinds, host, self.notice);
-            self.stream_whole &= done.stream_whole;
-            match number {
-                0 => self.done = Some(done),
-                _ => (self.others)(done.profile, done.engine),
-            }
-            if large {
-                memory::give_back();
-            }
-            self.ancestors.push(ancestor);
-        }
-        self.newcomers();
-        self.ancestors.retain(Ancestor::is_needed);
-        let there = self.processes.iter().map(|(_, p)| p.family());
-        let ended = self.ancestors.iter().map(|a| a.shared.pages().family());
-        let used: Vec<*const Family> = there.chain(ended).map(Rc::as_ptr).collect();
-        (self.families).retain(|family| used.contains(&Rc::as_ptr(family)));
-    }
-
-    /// The first program has ended: processes that are still there go on without us.
-    fn leave(&mut self) {
-        let mut left = 0;
-        for (_, process) in &mut self.processes {
-            process.stop_windows();
-            process.end = End::Left;
-            left += u64::from(process.is_controlled());
-        }
-        if left != 0 {
-            let (processes, go) = match left {
-                1 => ("process", "goes"),
-                _ => ("processes", "go"),
-            };
-            (self.notice)(&format!(
-                "the program has ended; {left} {processes} of its {go} on natively"
-            ));
-        }
-        self.finish();
-        self.strangers.release();
-    }
-
-    /// What the run has come to, which began at `clock`.
-    ///
-    /// # Errors
-    /// The runtime could not start in the first program.
-    pub fn conclude(mut self, clock: Instant) -> Result<Recording, RecordError> {
-        let (ended, at) = self.ended.unwrap_or((Ended::default(), Instant::now()));
-        let wall = at.duration_since(clock);
-        let done = match self.done.take() {
-            Some(done) => done,
-            // It was never taken under control.
-            None if self.awaited => Done {
-                profile: Profile {
-                    command: Identity::first(Pid::from_raw(0), &self.options.arguments).command,
-                    ..Profile::default()
-                },
-                engine: Engine::default(),
-                stream_whole: true,
-            },
-            None => {
-                return Err(RecordError::NotStarted {
-                    program: self.options.program.path.clone(),
-                });
-            }
-        };
-        let native = self.awaited;
-        if let Some(messages) = &self.messages
-            && let Err(error) = messages.borrow_mut().finish()
-        {
-            (self.notice)(&format!(
-                "messages are missing in their file: {error}; the profile has all of them"
-            ));
-        }
-        let engine = done.engine;
-        let mut first = done.profile;
-        if self.epochs.is_some() {
-            return Ok(Recording {
-                profile: first,
-                ended,
-                limited: false,
-                engine,
-                stream_whole: self.stream_whole,
-            });
-        }
-        let limited = self.limited && ended.status == Some(-libc::SIGKILL);
-        let nothing = first.kinds.values().all(|kind| kind.seen == 0);
-        if engine.fragments == 0 && nothing && first.run.let_go.is_empty() && !native {
-            if ended.status == Some(NOT_STARTED) {
-                return Err(RecordError::NotStarted {
-                    program: self.options.program.path.clone(),
-                });
-            }
-            let words = "the runtime did not start".to_owned();
-            first.run.let_go.push(words);
-        }
-        if limited {
-            let words = "it was ended when the stream had all the events that were wanted";
-            first.run.let_go.push(words.to_owned());
-        }
-        // What the run as a whole came to.
-        first.run.wall = wall.as_nanos() as u64;
-        first.run.target_cpu = ended.cpu.as_nanos() as u64;
-        first.run.host_cpu = cpu_with(self.custom.as_deref()).as_nanos() as u64;
-        first.run.status = ended.status;
-        if let Some(windows) = &mut first.windows {
-            // It may have ended before anybody looked.
-            if windows.cpu == 0 {
-                let paid = windows.in_windows + windows.in_kernel;
-                windows.cpu = first.run.target_cpu.saturating_sub(paid);
-            }
-            windows.wall = windows.wall.max(first.run.wall);
-        }
-        Ok(Recording {
-            profile: first,
-            ended,
-            limited,
-            engine,
-            stream_whole: self.stream_whole,
-        })
+        let program = program.as_ref().unwrap_or(elf);
+        self.observe(identity, shared, stream, program, why);
     }
 }
 
@@ -830,11 +604,7 @@ fn command_of(pid: Pid) -> Vec<Vec<u8>> {
     words.map(|w| OsString::from_vec(w).into_vec()).collect()
 }
 
-/// The exit status of a program whose runtime could not start.
-const NOT_STARTED: i32 = 126;
-
-/// CPU time of this process so far.
-/// Our CPU time, with that of the process of a module.
+/// Our CPU time so far, with that of the process of a module.
 fn cpu_with(custom: Option<&Custom>) -> Duration {
     host_cpu() + custom.map_or(Duration::ZERO, Custom::cpu)
 }

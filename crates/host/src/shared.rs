@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 use nix::unistd::Pid;
 use trommel_compress::hash::HashKind;
 use trommel_compress::{Start, Strata};
+use trommel_queue::converge::Converge;
 use trommel_queue::dict::{Event, MAX_BLOCK_EVENTS, MAX_EVENT_WORDS, PathHeader};
 use trommel_queue::persist::Made;
 use trommel_queue::prefetch::Prefetch;
@@ -23,12 +24,12 @@ use trommel_queue::protocol;
 use trommel_queue::queries::Queries;
 use trommel_queue::{
     BANK_BYTES, BANK_COUNTERS, BANK_TABLE_OFFSET, BANKS, BANKS_OFFSET, BIASES_OFFSET, Bank, CHUNK,
-    CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET, COUNTS_NOTHING, COUNTS_PATHS, COUNTS_STRATA, Chunk,
-    Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES, GIVEN_BACK_OFFSET,
-    LAYOUT_VERSION, MADE_OFFSET, MAGIC, MAX_CHUNK_BYTES, MAX_PATHS, MAX_REGIONS, MAX_THREADS,
-    MAX_WORDS, POOL_OFFSET, PREFETCH_OFFSET, PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET,
-    REQUEST_OFFSET, RegionRecord, Request, SLOT_BYTES, State, TALLIES, TALLIES_OFFSET, THREAD_PAGE,
-    THREAD_PAGES_OFFSET, Tally, Unfollowed, chunk_start,
+    CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET, CONVERGE_OFFSET, COUNTS_NOTHING, COUNTS_PATHS,
+    COUNTS_STRATA, Chunk, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES,
+    GIVEN_BACK_OFFSET, LAYOUT_VERSION, MADE_OFFSET, MAGIC, MAX_CHUNK_BYTES, MAX_PATHS, MAX_REGIONS,
+    MAX_THREADS, MAX_WORDS, POOL_OFFSET, PREFETCH_OFFSET, PUBLISHED_OFFSET, QUERIES_OFFSET,
+    REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request, SLOT_BYTES, State, TALLIES,
+    TALLIES_OFFSET, THREAD_PAGE, THREAD_PAGES_OFFSET, Tally, Unfollowed, chunk_start,
 };
 use trommel_tuple::KindSet;
 
@@ -61,8 +62,12 @@ pub struct Terms {
     pub question: Option<&'static Question>,
     /// Instructions are in the dictionary, whatever kinds are collected.
     pub listed: bool,
+    /// Windows begin with a piece of the stack.
+    pub stacks: bool,
     /// Prefetches.
     pub prefetch: Wanted,
+    /// Percent by which shares of values may differ that are known: such places are not profiled on. Without, all are.
+    pub converge: Option<f64>,
 }
 
 /// What a target counts by itself.
@@ -197,6 +202,7 @@ impl Shared {
         control.window.store(terms.window, Relaxed);
         control.window_skip.store(terms.window_skip, Relaxed);
         control.listed.store(terms.listed.into(), Relaxed);
+        control.stacks.store(terms.stacks.into(), Relaxed);
         control.follow.store(terms.follow.into(), Relaxed);
         terms.tracing.write(control);
         control.host_pid.store(std::process::id(), Relaxed);
@@ -205,6 +211,8 @@ impl Shared {
             question.write(shared.queries());
         }
         terms.prefetch.write(shared.prefetch());
+        let converges = terms.converge.is_some();
+        shared.converge().wanted.store(converges.into(), Relaxed);
         Ok(shared)
     }
 
@@ -248,10 +256,32 @@ impl Shared {
         };
         let mut earlier = parent.earlier.clone();
         earlier.push((known, Rc::clone(&parent.pages)));
-        Ok(Self {
+        let shared = Self {
             pages: family.map(newcomer.slot)?,
             earlier,
-        })
+        };
+        shared.is_like(parent.control());
+        Ok(shared)
+    }
+
+    /// Tells who takes control away again where things are: where they are in its parent, whose memory it has a copy of.
+    fn is_like(&self, parent: &Control) {
+        let control = self.control();
+        let (its, theirs) = (&control.attached, &parent.attached);
+        let pairs = [
+            (&its.join, &theirs.join),
+            (&its.farewell, &theirs.farewell),
+            (&its.wait[0], &theirs.wait[0]),
+            (&its.wait[1], &theirs.wait[1]),
+            (&its.image[0], &theirs.image[0]),
+            (&its.image[1], &theirs.image[1]),
+            (&its.owned, &theirs.owned),
+        ];
+        for (to, from) in pairs {
+            to.store(from.load(Relaxed), Relaxed);
+        }
+        control.version.store(LAYOUT_VERSION, Relaxed);
+        control.magic.store(MAGIC, Release);
     }
 
     /// Its pages.
@@ -624,6 +654,19 @@ impl Shared {
         }
     }
 
+    /// Which places are not profiled.
+    pub fn converge(&self) -> &Converge {
+        // SAFETY: inside the mapping, aligned, all atomics.
+        unsafe {
+            &*self
+                .pages
+                .map
+                .as_ptr()
+                .add(CONVERGE_OFFSET)
+                .cast::<Converge>()
+        }
+    }
+
     /// Whose counters a bank holds; `None` when it is free.
     pub fn bank(&self, number: usize) -> Option<Counting> {
         let words = self.bank_words(number);
@@ -669,17 +712,15 @@ impl Shared {
             what: "a bank of tallies",
             number: number as u64,
         })?;
-        let half = |bytes: &[u8], at| {
-            let half = bytes[at..]
-                .first_chunk()
-                .map(|half| u32::from_le_bytes(*half));
-            half.unwrap_or_default()
-        };
-        let each = bytes.chunks_exact(size_of::<Tally>());
-        let each = each.map(|bytes| Tally {
-            value: u64::from(half(bytes, 0)) | u64::from(half(bytes, 4)) << 32,
-            path: half(bytes, offset_of!(Tally, path)),
-            count: half(bytes, offset_of!(Tally, count)),
+        const _: () = assert!(size_of::<Tally>() == size_of::<u128>());
+        let (each, _) = bytes.as_chunks::<{ size_of::<Tally>() }>();
+        let each = each.iter().map(|bytes| {
+            let word = u128::from_le_bytes(*bytes);
+            Tally {
+                value: (word >> (8 * offset_of!(Tally, value))) as u64,
+                path: (word >> (8 * offset_of!(Tally, path))) as u32,
+                count: (word >> (8 * offset_of!(Tally, count))) as u32,
+            }
         });
         Ok(each.collect())
     }

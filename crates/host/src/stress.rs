@@ -4,10 +4,12 @@
 
 use trommel_queue::{MAX_WINDOW, options};
 
-const NAMES: [&str; 21] = [
+const NAMES: [&str; 24] = [
+    "borrow",
     "events",
     "rates",
     "prefetch",
+    "retake",
     "ring",
     "window",
     "pace",
@@ -20,6 +22,7 @@ const NAMES: [&str; 21] = [
     "pages",
     "delay",
     "evict",
+    "flush",
     "leave",
     "fail-dispatch",
     "fail-translate",
@@ -43,8 +46,12 @@ pub struct Stress {
     pub rates: bool,
     /// Prefetches of no use are put everywhere.
     pub prefetch: bool,
+    /// What is let go is taken back soon, whatever it does.
+    pub retake: bool,
     /// Pages of a processor's ring of samples; 0: as many as usual.
     pub ring: u32,
+    /// Threads of processes are borrowed for huge pages, also where the kernel can be asked from outside.
+    pub borrow: bool,
 }
 
 /// The options of a text.
@@ -58,7 +65,9 @@ pub fn parse(text: &str) -> Result<Stress, String> {
     let mut events = false;
     let mut rates = false;
     let mut prefetch = false;
+    let mut retake = false;
     let mut ring = 0;
+    let mut borrow = false;
     for item in text.split(',').filter(|i| !i.is_empty()) {
         let (name, value) = item.split_once('=').unwrap_or((item, "1"));
         let number: u64 = value
@@ -81,6 +90,14 @@ pub fn parse(text: &str) -> Result<Stress, String> {
         }
         if name == "prefetch" {
             prefetch = number != 0;
+            continue;
+        }
+        if name == "borrow" {
+            borrow = number != 0;
+            continue;
+        }
+        if name == "retake" {
+            retake = number != 0;
             continue;
         }
         if name == "ring" {
@@ -106,6 +123,7 @@ pub fn parse(text: &str) -> Result<Stress, String> {
             "pages" => (0xffff, options::CACHE_SHIFT, 0),
             "delay" => (0xff, options::DELAY_SHIFT, 0),
             "evict" => (0xfff, options::EVICT_SHIFT, 0),
+            "flush" => (0xfff, options::EVICT_SHIFT, options::FLUSH),
             "leave" => (0xfff, options::END_SHIFT, options::END_LEAVE),
             "fail-dispatch" => (0xfff, options::END_SHIFT, options::END_DISPATCH),
             "fail-translate" => (0xfff, options::END_SHIFT, options::END_TRANSLATE),
@@ -117,7 +135,13 @@ pub fn parse(text: &str) -> Result<Stress, String> {
         if number > mask {
             return Err(format!("`{item}` is out of range"));
         }
-        bits |= number << shift | fixed;
+        // Of those that share a field the last one counts.
+        let kind = match shift {
+            options::EVICT_SHIFT => options::FLUSH,
+            options::END_SHIFT => options::END_MASK,
+            _ => 0,
+        };
+        bits = bits & !(mask << shift | kind) | number << shift | fixed;
     }
     Ok(Stress {
         options: bits,
@@ -126,7 +150,9 @@ pub fn parse(text: &str) -> Result<Stress, String> {
         events,
         rates,
         prefetch,
+        retake,
         ring,
+        borrow,
     })
 }
 
@@ -142,6 +168,15 @@ mod tests {
         assert_eq!(options("pages=4"), Ok(4 << options::CACHE_SHIFT));
         assert_eq!(options("guard"), Ok(options::GUARD));
         assert_eq!(options("trace=1"), Ok(options::TRACE));
+        assert_eq!(
+            options("trace,flush=1000"),
+            Ok(options::TRACE | options::FLUSH | 1000 << options::EVICT_SHIFT)
+        );
+        assert_eq!(options("flush=1000,evict=7"), options("evict=7"));
+        assert_eq!(
+            options("fail-translate=4095,leave=9"),
+            Ok(9 << options::END_SHIFT | options::END_LEAVE)
+        );
         assert_eq!(options("breakpoints"), Ok(options::BREAKPOINTS));
         assert_eq!(
             options("evict=7,leave=9,delay=3"),
@@ -162,9 +197,10 @@ mod tests {
         assert_eq!(parse("insns=2,events").map(|s| s.events), Ok(true));
         assert_eq!(parse("ring=4").map(|s| s.ring), Ok(4));
         assert_eq!(parse("prefetch,far").map(|s| s.prefetch), Ok(true));
+        assert_eq!(parse("retake,leave=3").map(|s| s.retake), Ok(true));
         for wrong in [
             "insns=0",
-            "insns=256",
+            "insns=128",
             "far=2",
             "x",
             "pages=x",

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)] // reason: the interfaces are C's.
 
 use std::error::Error;
+use std::ffi::{CStr, c_char};
 use std::mem::ManuallyDrop;
 use std::path::Path;
 
@@ -31,6 +32,23 @@ pub enum Wrong {
     Version(u32),
     /// It has so many bytes, which are too few.
     Size(u32),
+}
+
+/// Bytes of a library's text that are read.
+pub const MOST_TEXT: usize = 1 << 10;
+
+/// A text of a library's, cut off where it is too long.
+///
+/// # Safety
+/// It is null, or ends in a 0.
+pub unsafe fn text(from: *const c_char) -> Option<String> {
+    if from.is_null() {
+        return None;
+    }
+    // SAFETY: as the caller says.
+    let bytes = unsafe { CStr::from_ptr(from) }.to_bytes();
+    let bytes = &bytes[..bytes.len().min(MOST_TEXT)];
+    Some(String::from_utf8_lossy(bytes).into_owned())
 }
 
 /// A table of a library that is loaded for good.

@@ -22,6 +22,7 @@
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::zeroed;
@@ -33,6 +34,7 @@ use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
 use nix::unistd::Pid;
 
 use crate::launch::Ended;
+use crate::maps::{Mapping, mappings};
 
 /// Bytes of the `syscall` instruction.
 pub const SYSCALL_BYTES: u64 = 2;
@@ -176,32 +178,53 @@ impl Tracees {
         }
     }
 
+    /// Stops one thread, its first if that is there still. On failure none is stopped.
+    pub fn stop_one(&mut self, patience: Duration) -> Result<Pid, StopFailure> {
+        let mut tids = threads(self.pid)?;
+        tids.sort_by_key(|tid| (*tid != self.pid, *tid));
+        for tid in tids {
+            match self.seize(tid)? {
+                true => interrupt(tid),
+                false => continue,
+            }
+            match wait_for_stop(tid, Instant::now() + patience) {
+                Some(true) => {
+                    self.stopped.push(tid);
+                    return Ok(tid);
+                }
+                Some(false) => {}
+                None => return Err(StopFailure::Busy(tid)),
+            }
+        }
+        Err(StopFailure::Gone)
+    }
+
+    /// Makes us the tracer of a thread; `false` if it is gone.
+    fn seize(&self, tid: Pid) -> Result<bool, StopFailure> {
+        match ptrace::seize(tid, ptrace::Options::PTRACE_O_TRACESYSGOOD) {
+            Ok(()) => Ok(true),
+            Err(nix::Error::ESRCH) => Ok(false),
+            Err(_) if has_ended(self.pid, tid) => Ok(false),
+            Err(e) => Err(StopFailure::Refused(tid, other(e))),
+        }
+    }
+
     fn seize_new(&self) -> Result<Vec<Pid>, StopFailure> {
-        let listing = |e: io::Error| match e.kind() {
-            io::ErrorKind::NotFound => StopFailure::Gone,
-            _ => StopFailure::Listing(e),
-        };
         let mut new = Vec::new();
-        for entry in fs::read_dir(format!("/proc/{}/task", self.pid)).map_err(listing)? {
-            let Ok(entry) = entry else { break };
-            let Some(tid) = entry.file_name().to_str().and_then(|n| n.parse().ok()) else {
-                continue;
-            };
-            let tid = Pid::from_raw(tid);
+        for tid in threads(self.pid)? {
             if self.stopped.contains(&tid) {
                 continue;
             }
-            match ptrace::seize(tid, ptrace::Options::PTRACE_O_TRACESYSGOOD) {
-                Ok(()) => new.push(tid),
-                Err(nix::Error::ESRCH) => {}
-                Err(_) if has_ended(self.pid, tid) => {}
-                Err(e) => {
+            match self.seize(tid) {
+                Ok(true) => new.push(tid),
+                Ok(false) => {}
+                Err(failure) => {
                     new.into_iter().for_each(|tid| {
                         interrupt(tid);
                         wait_for_stop(tid, Instant::now() + Duration::from_secs(1));
                         self.let_run(tid);
                     });
-                    return Err(StopFailure::Refused(tid, other(e)));
+                    return Err(failure);
                 }
             }
         }
@@ -423,17 +446,10 @@ impl Tracees {
         if self.gadget != 0 {
             return Ok(());
         }
-        let maps = fs::read_to_string(format!("/proc/{}/task/{}/maps", self.pid, self.anyone()))?;
-        let code = |line: &str| {
-            let mut words = line.split_ascii_whitespace();
-            let (start, end) = words.next()?.split_once('-')?;
-            let number = |text| u64::from_str_radix(text, 16).ok();
-            let range = number(start)?..number(end)?;
-            let first = line.ends_with("[vdso]");
-            let usable = words.next()?.starts_with("r-x") && !line.ends_with("[vsyscall]");
-            usable.then_some((!first, range))
-        };
-        let mut all: Vec<_> = maps.lines().filter_map(code).collect();
+        let maps = fs::read(format!("/proc/{}/task/{}/maps", self.pid, self.anyone()))?;
+        let is_code = |m: &Mapping<'_>| m.is_executable() && m.is_readable() && !m.is_writable();
+        let code = mappings(&maps).filter(|m| is_code(m) && m.path != b"[vsyscall]");
+        let mut all: Vec<_> = code.map(|m| (m.path != b"[vdso]", m.range)).collect();
         all.sort_by_key(|(later, _)| *later);
         for (_, range) in all {
             const STEP: usize = 64 << 10;
@@ -569,6 +585,18 @@ fn is_at_fault(tid: Pid) -> bool {
     waiting
         .iter()
         .any(|s| s.si_code > 0 && SYNCHRONOUS.contains(&s.si_signo))
+}
+
+/// The threads of a process.
+fn threads(pid: Pid) -> Result<Vec<Pid>, StopFailure> {
+    let listing = |e: io::Error| match e.kind() {
+        io::ErrorKind::NotFound => StopFailure::Gone,
+        _ => StopFailure::Listing(e),
+    };
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).map_err(listing)?;
+    let names = entries.map_while(Result::ok).map(|entry| entry.file_name());
+    let number = |name: OsString| Some(Pid::from_raw(name.to_str()?.parse().ok()?));
+    Ok(names.filter_map(number).collect())
 }
 
 fn has_ended(pid: Pid, tid: Pid) -> bool {

@@ -18,12 +18,16 @@ pub struct Tracing {
     pub returns: bool,
     /// The program is not let go because control does not pay.
     pub stay: bool,
+    /// What was let go for that is taken back when it turns to other work.
+    pub retake: bool,
     /// Bytes that the code cache may have; 0: as many as there is room for.
     pub cache: u64,
     /// What the engine does is looked at every few milliseconds.
     pub series: bool,
     /// CPU time that a process uses natively before it is taken under control; zero: control begins with its first instruction.
     pub after: Duration,
+    /// Memory of processes that use much CPU time is put on huge pages ([`crate::huge`]).
+    pub huge: bool,
 }
 
 impl Tracing {
@@ -34,9 +38,11 @@ impl Tracing {
         link: true,
         returns: true,
         stay: true,
+        retake: false,
         cache: 0,
         series: false,
         after: Duration::ZERO,
+        huge: false,
     };
 
     /// What runs natively at first.
@@ -47,6 +53,11 @@ impl Tracing {
     /// Whether program counters are sampled: to tell, or to let the program go.
     pub(crate) const fn audits(&self) -> bool {
         self.threshold > 1 && (self.series || !self.stay)
+    }
+
+    /// Whether what was let go is watched. That needs samples, and those of its control for what that cost.
+    pub(crate) const fn retakes(&self) -> bool {
+        self.retake && !self.stay && self.audits()
     }
 
     /// Tells the runtime.

@@ -7,8 +7,10 @@
 
 pub mod accuracy;
 pub mod arguments;
+pub mod callers;
 pub mod confidence;
 pub mod custom;
+pub mod filter;
 pub mod memory;
 pub mod merge;
 pub mod queries;
@@ -20,6 +22,7 @@ use std::collections::BTreeMap;
 
 use trommel_tuple::{Kind, ModuleId, Place, Vaddr};
 
+use crate::filter::Filter;
 use crate::queries::Queries;
 use crate::sampled::Windows;
 use crate::samples::Samples;
@@ -31,7 +34,7 @@ pub struct Profile {
     pub origin: Origin,
     /// The command as typed: program and arguments, as raw bytes.
     pub command: Vec<Vec<u8>>,
-    /// The compressor's spec, as its parser prints it.
+    /// The compressor's spec, as its parser prints it; with a filter, ` converge` and its limit behind it.
     pub compressor: String,
     /// Who counted the events.
     pub counted: Counted,
@@ -51,6 +54,8 @@ pub struct Profile {
     pub queries: Option<Queries>,
     /// What samples of the whole machine say of it, where they are all that was taken.
     pub samples: Option<Samples>,
+    /// What was not profiled all the time, where values that are known were not: counts of those places are of what was profiled.
+    pub filter: Option<Filter>,
 }
 
 /// Who counted the events: the first that sees each of them.

@@ -139,6 +139,10 @@ impl Merged {
                 };
                 sums.arguments.entry(passed).or_default().add(argument);
             }
+            if let Some(callers) = windows.callers {
+                let sums = sums.callers.get_or_insert_default();
+                sums.add(callers, |place| renumbered.place(place));
+            }
             if let Some(custom) = custom {
                 let sums = sums.custom.get_or_insert_with(|| Custom {
                     name: custom.name.clone(),
@@ -156,6 +160,10 @@ impl Merged {
                 // The first process is of the run that all are of: it has what the others have.
                 None => self.profile.queries = Some(queries),
             }
+        }
+        if let Some(filter) = other.filter {
+            let sums = self.profile.filter.get_or_insert_default();
+            sums.add(filter, |place| renumbered.place(place));
         }
         if let Some(samples) = other.samples {
             let sums = self.profile.samples.get_or_insert_default();

@@ -11,17 +11,18 @@
 //! many are kept as are wanted; with one random number for all, by systematic sampling, so that exactly so many are, or one less.
 //!
 //! # Why it is right
-//! Each count is unbiased: below τ, c/τ · τ = c. Its variance is c(τ − c) < τ·c below τ and 0 above, so that it is at most
-//! τ for each of the expected count, also of sums of counts that were thinned. [`Sampled::thin`](crate::sampled::Sampled::thin) gives the limits
+//! Each count is unbiased: below τ, c/τ · τ = c. Its variance is c(τ − c) below τ and 0 above, which is at most τ·c(1 − c/E) of E
+//! executions, as E ≥ τ. [`Sampled::thin`](crate::sampled::Sampled::thin) gives the limits
 //! of shares that variance; those of what is far above τ in all parts are wider than they must be.
 
 use trommel_compress::random::SplitMix64;
 use trommel_tuple::Kind;
 
 use crate::Profile;
+use crate::callers::Callers;
 
-/// Leaves at most `most` values of each instruction, of the kinds that hotlists are for, and of each register at a call, in a profile of
-/// windows. Others it leaves alone.
+/// Leaves at most `most` values of each instruction, of the kinds that hotlists are for, by each caller too, and of each register at a call, in a
+/// profile of windows. Others it leaves alone.
 pub fn thin(profile: &mut Profile, most: usize) {
     let Some(windows) = &mut profile.windows else {
         return;
@@ -40,6 +41,9 @@ pub fn thin(profile: &mut Profile, most: usize) {
             }
         }
     }
+    if let Some(callers) = &mut windows.callers {
+        thin_callers(callers, most);
+    }
     for (passed, argument) in &mut windows.arguments {
         let counts = &mut argument.counts;
         if counts.len() > most {
@@ -49,6 +53,20 @@ pub fn thin(profile: &mut Profile, most: usize) {
             let about = call ^ passed.target.word().rotate_left(24) ^ register << 56;
             let threshold = one(counts, most, &mut random(about, counts));
             argument.sampled.thin(threshold);
+        }
+    }
+}
+
+/// As [`thin`], of the values that callers have.
+fn thin_callers(callers: &mut Callers, most: usize) {
+    for (called, values) in &mut callers.lists {
+        let counts = &mut values.counts;
+        if counts.len() > most {
+            let call = called.call.map_or(0, |call| call.word());
+            let kind = (called.kind as u64) << 56;
+            let about = call ^ called.at.word().rotate_left(24) ^ kind;
+            let threshold = one(counts, most, &mut random(about, counts));
+            values.sampled.thin(threshold);
         }
     }
 }

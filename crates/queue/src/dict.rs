@@ -9,6 +9,10 @@
 //! Where the target samples by itself, a path may be a *message*: of the stratified sampler that the file is for,
 //! about its only event, which is its tail.
 //!
+//! Where acyclic paths are wanted ([`Kind::Path`]), events say besides where control arrives and leaves: each block begins with
+//! [`Event::Enter`], and what the runtime itself does with a thread is told by a [`Mark`]. None of them is an event of the
+//! program's. There a block has one piece: a jump backward is its last event.
+//!
 //! Words are `u64`. A block is a header word (`events`) followed by its events; a path is a header
 //! word (`block`, `events`, `tail`, `message`) followed by its tail event, if there is one. An event is
 //! one word, two for those with a static address, three for an instruction.
@@ -59,12 +63,39 @@ pub enum Event {
         /// The instruction.
         pc: TargetPc,
     },
+    /// As [`Self::Dynamic`], of a place that is not profiled at the time ([`crate::converge`]): it was executed, and its value is
+    /// not told.
+    Unprofiled {
+        /// What the value would be.
+        kind: Kind,
+        /// The instruction.
+        pc: TargetPc,
+    },
     /// What a call passes in registers, as the record's next [`ARGUMENTS`] words. The next call among the events is that call, and tells
     /// where to.
     Arguments {
         /// The call.
         pc: TargetPc,
     },
+    /// Control is here: the block's first instruction.
+    Enter {
+        /// Where.
+        pc: TargetPc,
+    },
+    /// A return to a caller.
+    Return {
+        /// The return.
+        pc: TargetPc,
+    },
+    /// A direct jump backward.
+    Jump {
+        /// The jump.
+        pc: TargetPc,
+        /// Its target.
+        target: TargetPc,
+    },
+    /// What the runtime has done with the thread, as the record's next words.
+    Marked(Mark),
     /// An instruction that was executed, whatever it is: where accesses to memory are recorded, what lies
     /// between them tells how they depend on each other. It is no event of the program's.
     Instruction {
@@ -75,6 +106,33 @@ pub enum Event {
         /// These, and zeros.
         bytes: [u8; MAX_INSTRUCTION],
     },
+}
+
+/// What the runtime does with a thread that acyclic paths depend on. Words are run-time addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Mark {
+    /// An instruction that has no fragment is executed: where it is.
+    Arrived = 0,
+    /// As that, and it returns to its caller.
+    Called = 1,
+    /// A signal handler is entered: where the thread is interrupted, and the handler's frame.
+    Signal = 2,
+    /// A signal handler is returned from: where the thread goes on, and the frame.
+    Back = 3,
+}
+
+impl Mark {
+    /// Every mark, in the order of their numbers.
+    pub const ALL: [Self; 4] = [Self::Arrived, Self::Called, Self::Signal, Self::Back];
+
+    /// Words of its record.
+    pub const fn words(self) -> usize {
+        match self {
+            Self::Arrived | Self::Called => 1,
+            Self::Signal | Self::Back => 2,
+        }
+    }
 }
 
 /// Registers that the System V ABI passes integers and pointers in: `rdi`, `rsi`, `rdx`, `rcx`, `r8` and `r9`, in this order.
@@ -92,6 +150,11 @@ const TAG_DYNAMIC: u64 = 4;
 const TAG_INDIRECT: u64 = 5;
 const TAG_INSTRUCTION: u64 = 6;
 const TAG_ARGUMENTS: u64 = 7;
+const TAG_ENTER: u64 = 8;
+const TAG_RETURN: u64 = 9;
+const TAG_JUMP: u64 = 10;
+const TAG_MARK: u64 = 11;
+const TAG_UNPROFILED: u64 = 12;
 
 /// Events a block has at most.
 pub const MAX_BLOCK_EVENTS: usize = 1 << 10;
@@ -119,7 +182,12 @@ impl Event {
                 ([head(TAG_INDIRECT, call.into(), pc), target.0, 0], 2)
             }
             Self::Dynamic { kind, pc } => ([head(TAG_DYNAMIC, kind as u8, pc), 0, 0], 1),
+            Self::Unprofiled { kind, pc } => ([head(TAG_UNPROFILED, kind as u8, pc), 0, 0], 1),
             Self::Arguments { pc } => ([head(TAG_ARGUMENTS, 0, pc), 0, 0], 1),
+            Self::Enter { pc } => ([head(TAG_ENTER, 0, pc), 0, 0], 1),
+            Self::Return { pc } => ([head(TAG_RETURN, 0, pc), 0, 0], 1),
+            Self::Jump { pc, target } => ([head(TAG_JUMP, 0, pc), target.0, 0], 2),
+            Self::Marked(mark) => ([head(TAG_MARK, mark as u8, TargetPc(0)), 0, 0], 1),
             Self::Instruction { pc, len, bytes } => {
                 let mut all = [0; 16];
                 all[..MAX_INSTRUCTION].copy_from_slice(&bytes);
@@ -172,7 +240,24 @@ impl Event {
                 },
                 1,
             ),
+            TAG_UNPROFILED => (
+                Self::Unprofiled {
+                    kind: Kind::from_number(extra)?,
+                    pc,
+                },
+                1,
+            ),
             TAG_ARGUMENTS => (Self::Arguments { pc }, 1),
+            TAG_ENTER => (Self::Enter { pc }, 1),
+            TAG_RETURN => (Self::Return { pc }, 1),
+            TAG_JUMP => (
+                Self::Jump {
+                    pc,
+                    target: target(words)?,
+                },
+                2,
+            ),
+            TAG_MARK => (Self::Marked(*Mark::ALL.get(usize::from(extra))?), 1),
             TAG_INSTRUCTION => {
                 let both = u128::from(*words.get(1)?) | u128::from(*words.get(2)?) << 64;
                 let bytes = *both.to_le_bytes().first_chunk()?;
@@ -183,11 +268,29 @@ impl Event {
         })
     }
 
+    /// The instruction; address 0 where it is of none.
+    pub const fn pc(&self) -> TargetPc {
+        match *self {
+            Self::Branch { pc, .. }
+            | Self::Call { pc, .. }
+            | Self::Indirect { pc, .. }
+            | Self::Dynamic { pc, .. }
+            | Self::Unprofiled { pc, .. }
+            | Self::Arguments { pc }
+            | Self::Enter { pc }
+            | Self::Return { pc }
+            | Self::Jump { pc, .. }
+            | Self::Instruction { pc, .. } => pc,
+            Self::Marked(_) => TargetPc(0),
+        }
+    }
+
     /// How many words of a record belong to this event.
     pub const fn words(&self) -> usize {
         match self {
             Self::Dynamic { .. } => 1,
             Self::Arguments { .. } => ARGUMENTS,
+            Self::Marked(mark) => mark.words(),
             _ => 0,
         }
     }
@@ -261,7 +364,18 @@ mod tests {
                 kind: Kind::Type,
                 pc,
             },
+            Event::Unprofiled {
+                kind: Kind::Value,
+                pc,
+            },
             Event::Arguments { pc },
+            Event::Enter { pc },
+            Event::Return { pc },
+            Event::Jump {
+                pc,
+                target: TargetPc(0x40_1000),
+            },
+            Event::Marked(Mark::Back),
             Event::Instruction {
                 pc,
                 len: 15,

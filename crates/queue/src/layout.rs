@@ -4,6 +4,7 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::converge::Converge;
 use crate::desk::Attached;
 use crate::marks::ARENAS;
 use crate::persist::PERSIST_BYTES;
@@ -14,7 +15,7 @@ use crate::work::Work;
 /// "TROMMELQ", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TROMMELQ");
 /// Changes with every change to this file, or to what is in the dictionary.
-pub const LAYOUT_VERSION: u32 = 19;
+pub const LAYOUT_VERSION: u32 = 21;
 
 /// Bytes of one chunk. The full test of generated code depends on it being 64 KiB.
 pub const CHUNK: usize = 1 << 16;
@@ -90,10 +91,13 @@ pub const QUERIES_OFFSET: usize =
 /// [`Prefetch`].
 pub const PREFETCH_OFFSET: usize =
     (QUERIES_OFFSET + size_of::<Queries>()).next_multiple_of(align_of::<Prefetch>());
+/// [`Converge`].
+pub const CONVERGE_OFFSET: usize =
+    (PREFETCH_OFFSET + size_of::<Prefetch>()).next_multiple_of(align_of::<Converge>());
 /// A page for each thread, which is also the first page of its thread area (see the runtime's
 /// `area`): a [`Desk`](crate::desk::Desk).
 pub const THREAD_PAGES_OFFSET: usize =
-    (PREFETCH_OFFSET + size_of::<Prefetch>()).next_multiple_of(THREAD_PAGE);
+    (CONVERGE_OFFSET + size_of::<Converge>()).next_multiple_of(THREAD_PAGE);
 /// Bytes of a thread's page.
 pub const THREAD_PAGE: usize = 0x1000;
 /// [`RegionRecord`]s.
@@ -392,6 +396,8 @@ pub struct Control {
     pub windows_ready: AtomicU32,
     /// The instructions of fragments are in the dictionary, with their bytes, whatever kinds are recorded.
     pub listed: AtomicU32,
+    /// Where a window begins a piece of the stack is recorded ([`STACK_MARK`]).
+    pub stacks: AtomicU32,
     /// What came of that.
     pub windows: Windows,
 
@@ -448,6 +454,11 @@ pub struct Windows {
 pub const CAPTURE_MARK: u32 = u32::MAX - 1;
 /// See [`CAPTURE_MARK`].
 pub const CAPTURE_WORDS: usize = 1;
+/// In place of a path number, behind a [`CAPTURE_MARK`]: [`STACK_WORDS`] 64-bit words follow, how many there are behind this one, and these. The first of
+/// a window are the address of its first instruction, the stack pointer and the frame pointer there; then come words of the stack, from the stack pointer up.
+pub const STACK_MARK: u32 = u32::MAX - 2;
+/// See [`STACK_MARK`].
+pub const STACK_WORDS: usize = 31;
 /// In place of a path number: the window has ended. [`END_WORDS`] 64-bit words follow: instructions executed since the
 /// [`CAPTURE_MARK`], and those that were wanted.
 pub const END_MARK: u32 = u32::MAX;
@@ -455,7 +466,7 @@ pub const END_MARK: u32 = u32::MAX;
 pub const END_WORDS: usize = 2;
 /// Instructions that may be passed in front of a window at most.
 pub const MAX_SKIP: u32 = 256;
-const _: () = assert!(MAX_PATHS < CAPTURE_MARK as usize);
+const _: () = assert!(MAX_PATHS < STACK_MARK as usize && 4 + 8 * STACK_WORDS <= MAX_RECORD);
 
 /// Windows that are remembered.
 pub const LAST_WINDOWS: usize = 32;
@@ -518,7 +529,8 @@ pub struct Traces {
     pub audit: AtomicU32,
     /// The program is to be let go: control does not pay. The host's to write.
     pub lost: AtomicU32,
-    pad: AtomicU32,
+    /// Nothing but one thread wrote to the memory of a process when that was attached to. The host's to write.
+    pub alone: AtomicU32,
     /// Where arenas start; 0 behind the last.
     pub arenas: [AtomicU64; ARENAS],
     /// Bytes that the code cache may have; 0: as many as there is room for. The host's to write.

@@ -67,6 +67,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod converge;
 pub mod desk;
 pub mod dict;
 mod layout;
@@ -81,21 +82,23 @@ pub mod work;
 pub use layout::{
     BACKLOG, BANK_BYTES, BANK_COUNTERS, BANK_TABLE_OFFSET, BANKS, BANKS_OFFSET, BIASES_OFFSET,
     Bank, CAPTURE_MARK, CAPTURE_WORDS, CHUNK, CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET,
-    COUNTS_NOTHING, COUNTS_PATHS, COUNTS_STRATA, Chunk, Control, DICT_INDEX_OFFSET,
-    DICT_WORDS_OFFSET, DIRECTORY_BYTES, Directory, END_MARK, END_WORDS, FAILURE_STACK,
-    FIRST_RECORD, FULL_WINDOW, Failure, GIVEN_BACK_OFFSET, LAST_WINDOWS, LAYOUT_VERSION,
-    LastWindow, LetGo, MADE_OFFSET, MAGIC, MAX_CHUNK_BYTES, MAX_PATHS, MAX_RECORD, MAX_REGIONS,
-    MAX_SKIP, MAX_SLOTS, MAX_THREADS, MAX_VALUES, MAX_WINDOW, MAX_WORDS, Optimise, POOL_BYTES,
-    POOL_OFFSET, PREFETCH_OFFSET, PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET, REQUEST_OFFSET,
-    RegionRecord, Request, SLOT_BYTES, SPAWNED, Slot, State, Strata, TALLIES, TALLIES_OFFSET,
-    THREAD_PAGE, THREAD_PAGES_OFFSET, Tally, Unfollowed, WINDOW_SIGNAL, Windows, chunk_start,
-    slot_start,
+    CONVERGE_OFFSET, COUNTS_NOTHING, COUNTS_PATHS, COUNTS_STRATA, Chunk, Control,
+    DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES, Directory, END_MARK, END_WORDS,
+    FAILURE_STACK, FIRST_RECORD, FULL_WINDOW, Failure, GIVEN_BACK_OFFSET, LAST_WINDOWS,
+    LAYOUT_VERSION, LastWindow, LetGo, MADE_OFFSET, MAGIC, MAX_CHUNK_BYTES, MAX_PATHS, MAX_RECORD,
+    MAX_REGIONS, MAX_SKIP, MAX_SLOTS, MAX_THREADS, MAX_VALUES, MAX_WINDOW, MAX_WORDS, Optimise,
+    POOL_BYTES, POOL_OFFSET, PREFETCH_OFFSET, PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET,
+    REQUEST_OFFSET, RegionRecord, Request, SLOT_BYTES, SPAWNED, STACK_MARK, STACK_WORDS, Slot,
+    State, Strata, TALLIES, TALLIES_OFFSET, THREAD_PAGE, THREAD_PAGES_OFFSET, Tally, Unfollowed,
+    WINDOW_SIGNAL, Windows, chunk_start, slot_start,
 };
 
 /// Test options in the control words, see `docs/testing.md`.
 pub mod options {
-    /// Bits 0–7: app instructions in a fragment at most (0: the usual number).
-    pub const INSNS_MASK: u64 = 0xff;
+    /// Bits 0–6: app instructions in a fragment at most (0: the usual number).
+    pub const INSNS_MASK: u64 = 0x7f;
+    /// It is traces made that are counted for [`EVICT_SHIFT`].
+    pub const FLUSH: u64 = 1 << 7;
     /// Arenas are placed out of reach of their app code.
     pub const FAR: u64 = 1 << 8;
     /// Code in memory that is writable compares itself each time it is entered.
@@ -110,7 +113,7 @@ pub mod options {
     pub const CACHE_SHIFT: u32 = 16;
     /// Bits 32–39: random delays of up to so many microseconds (0: none).
     pub const DELAY_SHIFT: u32 = 32;
-    /// Bits 40–51: crossings into the dispatcher after which everything is flushed (0: never).
+    /// Bits 40–51: crossings into the dispatcher, or traces, after which everything is flushed (0: never).
     pub const EVICT_SHIFT: u32 = 40;
     /// Bits 52–63: how many times what [`END_MASK`] names happens before control ends (0: never).
     pub const END_SHIFT: u32 = 52;

@@ -13,16 +13,18 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
+use trommel_queue::converge::Converge;
 use trommel_queue::dict::{Event, MAX_BLOCK_EVENTS, MAX_EVENT_WORDS, PathHeader};
 use trommel_queue::prefetch::Prefetch;
 use trommel_queue::protocol;
 use trommel_queue::queries::Queries;
 use trommel_queue::{
     BACKLOG, BANK_BYTES, BANK_TABLE_OFFSET, BANKS, BANKS_OFFSET, BIASES_OFFSET, Bank, CHUNK,
-    CHUNKS, CHUNKS_OFFSET, COUNTS_STRATA, Chunk, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET,
-    DIRECTORY_BYTES, Directory, FIRST_RECORD, GIVEN_BACK_OFFSET, MAX_PATHS, MAX_REGIONS, MAX_WORDS,
-    POOL_OFFSET, PREFETCH_OFFSET, PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET, REQUEST_OFFSET,
-    RegionRecord, Request, State, THREAD_PAGE, THREAD_PAGES_OFFSET, chunk_start,
+    CHUNKS, CHUNKS_OFFSET, CONVERGE_OFFSET, COUNTS_STRATA, Chunk, Control, DICT_INDEX_OFFSET,
+    DICT_WORDS_OFFSET, DIRECTORY_BYTES, Directory, FIRST_RECORD, GIVEN_BACK_OFFSET, MAX_PATHS,
+    MAX_REGIONS, MAX_WORDS, POOL_OFFSET, PREFETCH_OFFSET, PUBLISHED_OFFSET, QUERIES_OFFSET,
+    REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request, State, THREAD_PAGE, THREAD_PAGES_OFFSET,
+    chunk_start,
 };
 
 use crate::region::Mapping;
@@ -70,6 +72,12 @@ impl Mapped {
     pub fn prefetch(&self) -> &'static Prefetch {
         // SAFETY: inside the mapping, which is ours for good; all atomics.
         unsafe { &*((self.base + PREFETCH_OFFSET as u64) as *const Prefetch) }
+    }
+
+    /// Which places are not profiled.
+    pub fn converge(&self) -> &'static Converge {
+        // SAFETY: inside the mapping, which is ours for good; all atomics.
+        unsafe { &*((self.base + CONVERGE_OFFSET as u64) as *const Converge) }
     }
 
     /// The request to the host.

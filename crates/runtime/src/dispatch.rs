@@ -8,6 +8,7 @@
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
+use trommel_queue::dict::Mark;
 use trommel_queue::work::{self, Flush, LONG, Part};
 use trommel_queue::{COUNTS_PATHS, LetGo};
 
@@ -213,6 +214,8 @@ impl Runtime {
             if self.phases.made(sys::process_cpu()) {
                 self.evict = Some(Flush::Phase);
                 self.ask_soon(sys::ticks());
+            } else if stress::trace_made() {
+                self.evict = Some(Flush::Asked);
             }
         }
         made
@@ -432,7 +435,10 @@ impl Runtime {
         if thread.single.take() == Some(pc) {
             match self.single(pc) {
                 Ok((id, _)) => context.target = self.cache.fragments[id as usize].entry,
-                Err(_) => native::step(thread, context),
+                Err(_) => {
+                    self.mark(thread, Mark::Arrived, [pc.0, 0]);
+                    native::step(thread, context);
+                }
             }
             return;
         }
@@ -448,13 +454,18 @@ impl Runtime {
                 let from = from.filter(|_| !flushed);
                 self.lead_to(id, thread, pc, from, checked);
             }
-            Err(Refusal::Native | Refusal::Made) => native::step(thread, context),
+            Err(Refusal::Native | Refusal::Made) => {
+                self.mark(thread, Mark::Arrived, [pc.0, 0]);
+                native::step(thread, context);
+            }
             Err(Refusal::Vsyscall) => {
+                self.mark(thread, Mark::Called, [pc.0, 0]);
                 syscall::vsyscall(context, pc);
                 let next = context.next_pc;
                 self.go(thread, context, next, None, false);
             }
             Err(Refusal::Request) => {
+                self.mark(thread, Mark::Arrived, [pc.0, 0]);
                 if self.request(thread, context, pc) {
                     self.let_go(thread, context, LetGo::Asked);
                 }
@@ -518,9 +529,14 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
     work_for(thread, context);
     thread.run_errand(context);
     // A mark may have filled the chunk.
-    if thread.window.is_some() && core::mem::take(&mut thread.full) && thread.publish_now().is_err()
-    {
-        native::host_gone(thread, context);
+    if core::mem::take(&mut thread.full) {
+        let done = match thread.window {
+            Some(_) => thread.publish_now(),
+            None => thread.publish(),
+        };
+        if done.is_err() {
+            native::host_gone(thread, context);
+        }
     }
 }
 
@@ -530,7 +546,10 @@ fn fill_up(thread: &mut Thread, context: &mut Context) {
     // Where paths are counted, records are of values, which may better be tallied.
     if process.queue.control().counters.load(Relaxed) != COUNTS_PATHS {
         if thread.publish().is_err() {
-            native::host_gone(thread, context);
+            return native::host_gone(thread, context);
+        }
+        if process.queue.mapped().converge().wanted.load(Relaxed) != 0 {
+            process.runtime.lock().go_by_table_at_once();
         }
         return;
     }
@@ -544,6 +563,7 @@ fn fill_up(thread: &mut Thread, context: &mut Context) {
     let evicted = core::mem::take(&mut context.evicted);
     let mut runtime = process.runtime.lock();
     runtime.chunk_filled(evicted, filled.saturating_sub(before) + waited);
+    runtime.go_by_table_at_once();
 }
 
 fn work_for(thread: &mut Thread, context: &mut Context) {
@@ -610,6 +630,7 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
     let mut runtime = process.runtime.lock();
     let entered = sys::ticks();
     runtime.ask_if_due(entered);
+    runtime.go_by_table();
     match stress::crossing() {
         Crossing::Usual => {}
         Crossing::Evict => runtime.evict = Some(Flush::Asked),

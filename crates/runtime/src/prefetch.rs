@@ -31,7 +31,6 @@
 //! * To drop code while threads execute it is what [`Runtime::drop_all`] is for.
 
 use alloc::collections::BTreeMap;
-use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind, Register};
@@ -44,7 +43,7 @@ use crate::cache::AppPc;
 use crate::deliver::{HostGone, Mapped, Queue, Writer};
 use crate::dispatch::Runtime;
 use crate::emit::{Mem, Reg};
-use crate::signal::Info;
+use crate::knock;
 
 /// From the end of a round to the next, in times that it took: before the first, at least if it has found something,
 /// and at most.
@@ -84,19 +83,13 @@ pub struct Prefetch {
     pause: u64,
 }
 
-/// Some program is asked: a signal may be the host's.
-static ASKED: AtomicBool = AtomicBool::new(false);
-
-/// Whether a signal says that the host waits for a round. The kernel sends it in the name of a clock.
-pub fn is_knock(info: &Info) -> bool {
-    info.is_trap_of_descriptor() && ASKED.load(Relaxed)
-}
-
 impl Prefetch {
     /// As the host wants them, if it does.
     pub fn of(mapped: Mapped) -> Option<Self> {
         let wanted = mapped.prefetch().wanted.load(Acquire);
-        ASKED.store(wanted == MISSES, Relaxed);
+        if wanted == MISSES {
+            knock::await_knocks();
+        }
         (wanted != NOWHERE).then(|| Self {
             stage: Stage::Cold,
             ahead: BTreeMap::new(),
@@ -279,8 +272,8 @@ impl Runtime {
         }
     }
 
-    /// A thread in the cache was called, for a round.
-    pub fn knocked(&mut self, now: u64) {
+    /// A thread in the cache was called: a round may be due.
+    pub fn ask_at_once(&mut self, now: u64) {
         if self.is_due(now) {
             self.ask(now);
             self.evict = None;

@@ -82,8 +82,8 @@ use crate::attach;
 use crate::cache::{AppPc, CachePc, Fragment, STATUS, Spilled, Step};
 use crate::dispatch::Runtime;
 use crate::failure::{self, Fault};
+use crate::knock;
 use crate::native::{self, PENDING};
-use crate::prefetch;
 use crate::query;
 use crate::stress::{self, Place};
 use crate::sys;
@@ -164,10 +164,11 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
     } else if (process.is_leaving() || request.is_some()) && !process.has_area(arch::gs_base()) {
         return match request {
             Some(_) => 0,
+            None if knock::is_knock(info) => 0,
             None => hand_on(process, info, frame),
         };
     }
-    if prefetch::is_knock(info) {
+    if knock::is_knock(info) {
         let own = process.has_area(arch::gs_base());
         if own && !in_runtime(process, frame.rip) && !is_resuming(frame.rip) {
             process.runtime.lock().knocked(sys::ticks());

@@ -26,6 +26,7 @@ use crate::attach;
 use crate::aware::Hints;
 use crate::balance::{Balance, Clocks};
 use crate::cache::{AppPc, Cache};
+use crate::converge::Converge;
 use crate::deliver::{Mapped, Queue, Shared};
 use crate::dispatch::Runtime;
 use crate::heap::Heap;
@@ -232,9 +233,10 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         Sampler::of(control),
         Asked::of(mapped),
         Prefetch::of(mapped),
+        Converge::of(mapped),
         (args.entry != 0).then_some(AppPc(args.entry)),
     );
-    if stress & options::TALLY != 0 {
+    if stress & options::TALLY != 0 || translator.converge.is_some() {
         translator.always_tally();
         control.tallies.store(1, Relaxed);
     }
@@ -260,7 +262,8 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         },
         threads: vec![],
         aggressive: optimise == Optimise::Aggressive,
-        crowded: args.threads != 0,
+        // Of what is attached to the host has found that out.
+        crowded: args.threads != 0 && (args.threads != 1 || control.trace.alone.load(Relaxed) == 0),
         evict: None,
         leave: false,
         balance: Balance::new(watched, Clocks::now()),

@@ -33,7 +33,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use trommel_compress::hash::{Hash, HashKind, OfPlace};
 use trommel_compress::{MAX_RATE, MAX_SUBSTREAMS, Seeds, Start, Strata};
-use trommel_queue::dict::Event;
+use trommel_queue::dict::{Event, TargetPc};
 use trommel_queue::{BANK_BYTES, COUNTS_STRATA, Control};
 use trommel_tuple::{Place, Tuple};
 
@@ -98,9 +98,14 @@ impl Sampler {
                 false => (pc, pc.0 + u64::from(len)),
             },
             Event::Call { pc, target } | Event::Indirect { pc, target, .. } => (pc, target.0),
-            Event::Dynamic { pc, .. } | Event::Arguments { pc } | Event::Instruction { pc, .. } => {
-                (pc, 0)
-            }
+            Event::Dynamic { pc, .. }
+            | Event::Unprofiled { pc, .. }
+            | Event::Arguments { pc }
+            | Event::Enter { pc }
+            | Event::Return { pc }
+            | Event::Jump { pc, .. }
+            | Event::Instruction { pc, .. } => (pc, 0),
+            Event::Marked(_) => (TargetPc(0), 0),
         };
         let place = Place::from_word(regions.word(AppPc(pc.0)));
         let tuple = Tuple::new(place, regions.word(AppPc(to)));

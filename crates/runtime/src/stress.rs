@@ -94,17 +94,26 @@ pub fn crossing() -> Crossing {
         return Crossing::Usual;
     }
     let n = CROSSINGS.fetch_add(1, Relaxed) + 1;
-    let (evict, end) = (
-        all >> options::EVICT_SHIFT & 0xfff,
-        all >> options::END_SHIFT,
-    );
+    let end = all >> options::END_SHIFT;
     if end == n && all & options::END_MASK == options::END_LEAVE {
         Crossing::Leave
-    } else if evict != 0 && n.is_multiple_of(evict) {
+    } else if all & options::FLUSH == 0 && evicts(all, n) {
         Crossing::Evict
     } else {
         Crossing::Usual
     }
+}
+
+/// Counts a trace. Whether everything that was translated is to be dropped.
+pub fn trace_made() -> bool {
+    static TRACES: AtomicU64 = AtomicU64::new(0);
+    let all = OPTIONS.load(Relaxed);
+    all & options::FLUSH != 0 && evicts(all, TRACES.fetch_add(1, Relaxed) + 1)
+}
+
+const fn evicts(all: u64, n: u64) -> bool {
+    let every = all >> options::EVICT_SHIFT & 0xfff;
+    every != 0 && n.is_multiple_of(every)
 }
 
 /// Fails, if this is where and when that was asked for.

@@ -548,6 +548,19 @@ pub fn copy_checked(from: u64, to: &mut [u8]) -> bool {
     unsafe { across(nr::__NR_process_vm_readv, local, &[[from, len]]) == to.len() }
 }
 
+/// Copies words of this process, as far as they are there; how many that is.
+pub fn copy_words(from: u64, to: &mut [u64]) -> usize {
+    const PAGE: u64 = 4096;
+    const WORD: usize = size_of::<u64>();
+    let len = size_of_val(to) as u64;
+    let local = [to.as_mut_ptr() as u64, len];
+    // The kernel takes pieces whole: one for the page that is likely there.
+    let first = (PAGE - from % PAGE).min(len);
+    let remote = [[from, first], [from.wrapping_add(first), len - first]];
+    // SAFETY: `to` may be written, and any bytes are words.
+    unsafe { across(nr::__NR_process_vm_readv, local, &remote) / WORD }
+}
+
 /// Copies a string of this process that may not be there, its end excluded. `None` when it is longer
 /// than `to`, or cannot be read.
 pub fn read_string(from: u64, to: &mut [u8]) -> Option<usize> {

@@ -12,6 +12,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use linux_raw_sys::general as nr;
 use trommel_queue::LetGo;
+use trommel_queue::dict::Mark;
 
 use crate::arch;
 use crate::area::{Context, Reason};
@@ -348,6 +349,14 @@ fn sigreturn(thread: &mut Thread, context: &mut Context, here: AppPc) {
     let (pc, stack) = frame.redirect(thread.signals.own_stack);
     let _ = thread.signals.change_stack(at, Some(stack));
     context.next_pc = pc;
+    thread
+        .process
+        .runtime
+        .lock()
+        .mark(thread, Mark::Back, [pc.0, at]);
+    if core::mem::take(&mut thread.full) && thread.publish().is_err() {
+        native::host_gone(thread, context);
+    }
     // SAFETY: the frame is complete and the kernel checks it; control does not come back here.
     unsafe { arch::sigreturn(&raw const frame as u64) }
 }

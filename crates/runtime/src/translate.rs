@@ -64,6 +64,7 @@ mod jumps;
 mod liveness;
 mod looped;
 mod made;
+mod marks;
 mod operands;
 mod path;
 mod persisted;
@@ -85,11 +86,12 @@ pub use persisted::AHEAD;
 
 use trommel_query::access::Accesses;
 use trommel_queue::MAX_VALUES;
-use trommel_queue::dict::{Event, TargetPc};
+use trommel_queue::dict::{Event, Mark, TargetPc};
 use trommel_tuple::{Kind, KindSet};
 
 use self::tallies::Tallying;
 use crate::cache::{AppPc, Cache, CachePc, Spilled};
+use crate::converge::Converge;
 use crate::counters;
 use crate::decode::{Class, Insn, Reader};
 use crate::deliver::{DictionaryFull, Shared};
@@ -206,12 +208,18 @@ pub struct Translator {
     tallying: Tallying,
     /// A block without events in the dictionary, once messages are about one.
     no_events: Option<u32>,
+    /// Paths of marks in the dictionary, by their numbers, once there was one.
+    marks: [Option<u32>; Mark::ALL.len()],
     /// What is asked of the process.
     asked: Option<Asked>,
     /// Prefetches, where they are wanted.
     pub prefetch: Option<Prefetch>,
     /// Those put into the fragment being made.
     prefetches: usize,
+    /// Which places are not profiled, where the host watches that.
+    pub converge: Option<Converge>,
+    /// Of `insns`, a bit each: it would have events with values, and is not profiled.
+    quiet: u64,
     /// Fragments are brief until that of this address is made.
     brief_until: Option<AppPc>,
     /// As many as a fragment has at most; the first `count` are of the fragment being made.
@@ -323,6 +331,7 @@ impl Translator {
         sampler: Option<Sampler>,
         asked: Option<Asked>,
         prefetch: Option<Prefetch>,
+        converge: Option<Converge>,
         brief_until: Option<AppPc>,
     ) -> Self {
         Self {
@@ -330,9 +339,12 @@ impl Translator {
             sampler,
             tallying: Tallying::default(),
             no_events: None,
+            marks: [None; Mark::ALL.len()],
             asked,
             prefetch,
             prefetches: 0,
+            converge,
+            quiet: 0,
             brief_until,
             insns: alloc::vec![Insn::plain(); config.max_insns],
             count: 0,
@@ -409,6 +421,7 @@ impl Translator {
         self.from = from;
         self.trace = trace;
         self.count = 0;
+        self.quiet = 0;
         self.pages.clear();
         self.stolen = None;
         self.turns.clear();
@@ -494,6 +507,9 @@ impl Translator {
         let counted = self.counts_values();
         let kept = self.config.kept(counted);
         let mut reader: Option<Reader<'_>> = None;
+        if self.wants(Kind::Path) {
+            site.shared.event(Event::Enter { pc: target(app) });
+        }
         let end = loop {
             let n = self.count;
             if n >= self.from.limit(self.config.max_insns) || (n != 0 && self.meets(site.cache, pc))
@@ -549,6 +565,8 @@ impl Translator {
             {
                 insn.load = None;
             }
+            let quiet = self.quiets(n);
+            let insn = &mut self.insns[n];
             if self.config.wants_values() {
                 // Beside its own words the target of an indirect branch.
                 let room = counted || values + self.config.most_words() < MAX_VALUES;
@@ -561,7 +579,8 @@ impl Translator {
                 used_all |= insn.used;
                 let types = self.config.kinds.has(Kind::Type)
                     && insn.class == Class::CallIndirect
-                    && insn.method_table().is_some();
+                    && insn.method_table().is_some()
+                    && !quiet;
                 let loads = insn.load.is_some() && self.config.kinds.has(Kind::Value);
                 values += usize::from(loads) + usize::from(types);
                 needs_register |= loads || types;
@@ -578,16 +597,23 @@ impl Translator {
                 self.list_accesses(n, site.shared) + self.list_arguments(&insn, site.shared);
             values += words;
             needs_register |= words != 0;
+            if let Some(event) = self.unprofiled(n, &insn) {
+                site.shared.event(event);
+            }
             if !self.samples() {
                 self.config
-                    .list_events(&insn, self.pairs, !counted, site.shared);
+                    .list_events(&insn, self.pairs, !counted && !quiet, site.shared);
             }
             let next = insn.next();
             self.note_pages(&insn);
             self.count = n + 1;
             match insn.class {
                 Class::Jmp(to) => {
-                    if self.from.made || to == app || self.insns[..=n].iter().any(|i| i.pc() == to)
+                    let cut = self.config.cuts_at(&insn);
+                    if cut
+                        || self.from.made
+                        || to == app
+                        || self.insns[..=n].iter().any(|i| i.pc() == to)
                     {
                         break Some(to);
                     }
@@ -616,6 +642,35 @@ impl Translator {
             None
         };
         Ok(end)
+    }
+
+    /// Whether an instruction would have events with values and is not profiled: then it has no load from here on.
+    fn quiets(&mut self, n: usize) -> bool {
+        let Some(converge) = self.converge.as_ref().filter(|_| n < 64) else {
+            return false;
+        };
+        let insn = &mut self.insns[n];
+        let table = insn.class == Class::CallIndirect
+            && self.config.kinds.has(Kind::Type)
+            && insn.method_table().is_some();
+        let load = insn.class == Class::Plain && insn.load.is_some();
+        let quiet = (load || table) && converge.is_quiet(insn.pc());
+        if quiet {
+            insn.load = None;
+            self.quiet |= 1 << n;
+        }
+        quiet
+    }
+
+    /// What the dictionary says of an instruction that is not profiled.
+    fn unprofiled(&self, n: usize, insn: &Insn) -> Option<Event> {
+        let converge = self.converge.as_ref().filter(|_| self.is_quiet(n))?;
+        converge.unprofiled(insn, self.wants(Kind::Edge))
+    }
+
+    /// Whether an instruction is not profiled.
+    fn is_quiet(&self, n: usize) -> bool {
+        n < 64 && self.quiet >> n & 1 != 0
     }
 
     /// Whether a fragment ends where it comes to `pc`.

@@ -27,7 +27,7 @@
 //! *Skid.* A signal that ends a period of time finds a thread more often behind a slow instruction than behind a quick one
 //! (seed 003, section 5). So a random number of instructions below `Control::window_skip` is passed first, in the same way, and then the
 //! window begins. What was recorded meanwhile the host forgets: a mark in the records tells where the
-//! window begins, another where it ends ([`CAPTURE_MARK`], [`END_MARK`]).
+//! window begins, another where it ends ([`CAPTURE_MARK`], [`END_MARK`]). Behind the first there may be a piece of the stack ([`stack`]).
 //!
 //! *Out.* The window ends where the budget does, or before: in front of a system call, at an instruction that
 //! causes a signal, in front of what cannot be executed in the cache. The way out is that of a thread
@@ -66,6 +66,7 @@
 //!   a stack in it.
 #![allow(unsafe_code)] // reason: changes signal frames, sets GS.
 
+mod stack;
 mod timer;
 
 use alloc::vec::Vec;
@@ -105,8 +106,8 @@ const _: () = assert!(MAX_WINDOW as u64 + BEYOND < 1 << 16 && 1 << PARTS < LONGE
 
 /// Bytes that an instruction records at most: its words and its path, and a message of a query.
 const RECORDED: u64 = 4 + 8 * MOST_WORDS as u64 + 4 + 8 * MESSAGE_WORDS as u64;
-/// Room for what is passed and the mark behind it, so that no mark fills a chunk but the last of a window.
-const ROOM: u64 = MAX_SKIP as u64 * RECORDED + MAX_RECORD as u64;
+/// Room for what is passed and the marks behind it, so that no mark fills a chunk but the last of a window.
+const ROOM: u64 = MAX_SKIP as u64 * RECORDED + (1 + stack::MARKS as u64) * MAX_RECORD as u64;
 const _: () = assert!(4 + 8 * END_WORDS <= FULL_WINDOW && ROOM < (CHUNK - FIRST_RECORD) as u64);
 
 /// What of the runtime's state windows need.
@@ -634,6 +635,7 @@ fn begins(thread: &mut Thread, context: &mut Context) -> bool {
     };
     let words: [u64; CAPTURE_WORDS] = [own];
     mark(thread, CAPTURE_MARK, &words);
+    stack::capture(thread, context);
     true
 }
 

@@ -54,10 +54,16 @@ pub(crate) enum Tag {
     Found = 20,
     /// Functions of the kernel.
     Functions = 21,
+    /// Values by callers.
+    Callers = 22,
+    /// What was not profiled all the time.
+    Filter = 23,
+    /// Of which places.
+    Filtered = 24,
 }
 
 impl Tag {
-    const ALL: [Self; 21] = [
+    const ALL: [Self; 24] = [
         Self::Head,
         Self::Modules,
         Self::Kind,
@@ -79,6 +85,9 @@ impl Tag {
         Self::Samples,
         Self::Found,
         Self::Functions,
+        Self::Callers,
+        Self::Filter,
+        Self::Filtered,
     ];
 }
 

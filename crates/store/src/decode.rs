@@ -1,9 +1,12 @@
 //! From bytes to profiles. The inverse of `encode`, believing nothing.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 
 use trommel_profile::arguments::{Argument, Passed, REGISTERS};
+use trommel_profile::callers::Called;
 use trommel_profile::custom::{Custom, Value, Valued};
+use trommel_profile::filter::{Filter, Filtered};
 use trommel_profile::memory::{Cache, Conflict, Level, Levels, Pair};
 use trommel_profile::queries::{Acted, Count, Queries, Seen, Served, Told};
 use trommel_profile::sampled::{Sampled, Windows};
@@ -49,12 +52,15 @@ pub(crate) fn decode(input: impl Read) -> Result<Vec<Profile>, DecodeError> {
             Tag::Rows => rows(&mut cursor, profile),
             Tag::Pairs => pairs(&mut cursor, profile),
             Tag::Arguments => arguments(&mut cursor, profile),
+            Tag::Callers => callers(&mut cursor, profile),
             Tag::Levels => levels(&mut cursor, profile),
             Tag::Custom => custom(&mut cursor, profile),
             Tag::Valued => valued(&mut cursor, profile),
             Tag::Samples => samples::head(&mut cursor, profile),
             Tag::Found => samples::found(&mut cursor, profile),
             Tag::Functions => samples::functions(&mut cursor, profile),
+            Tag::Filter => filter(&mut cursor, profile),
+            Tag::Filtered => filtered(&mut cursor, profile),
             Tag::End => end(&mut cursor, input.number()),
         }
         .map_err(corrupt)?;
@@ -319,6 +325,45 @@ fn sampled(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
     Ok(())
 }
 
+fn filter(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
+    let filter = Filter {
+        limit: real(cursor)?,
+        rounds: cursor.number()?,
+        tables: cursor.number()?,
+        places: BTreeMap::new(),
+    };
+    match profile.filter.replace(filter) {
+        None => Ok(()),
+        Some(_) => Err("what was filtered is there twice"),
+    }
+}
+
+fn filtered(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
+    let filter = profile.filter.as_mut();
+    let filter = filter.ok_or("filtered places come before their filter")?;
+    while !cursor.is_empty() {
+        let place = Place::from_word(cursor.number()?);
+        let (outs, changes) = (cursor.number()?, cursor.number()?);
+        let flags = cursor.byte()?;
+        if flags > 3 {
+            return Err("how a place was filtered is malformed");
+        }
+        let filtered = Filtered {
+            outs,
+            changes,
+            settled: flags & 1 != 0,
+            unprofiled: match flags & 2 {
+                0 => None,
+                _ => Some(cursor.number()?),
+            },
+        };
+        if filter.places.insert(place, filtered).is_some() {
+            return Err("a filtered place is there twice");
+        }
+    }
+    Ok(())
+}
+
 pub(crate) fn of_samples(cursor: &mut Cursor<'_>) -> Inside<Sampled> {
     Ok(Sampled {
         samples: cursor.number()?,
@@ -363,25 +408,53 @@ fn arguments(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
                 .transpose()?
                 .map(Place::from_word),
         };
-        let sampled = of_samples(cursor)?;
-        let length = cursor.number()?;
-        // A value and its count take two bytes at least.
-        if length > (cursor.remaining() / 2) as u64 {
-            return Err("an argument has more values than there are bytes");
-        }
-        let mut counts: Vec<(u64, u64)> = Vec::with_capacity(length as usize);
-        for _ in 0..length {
-            let last = counts.last().map_or(0, |(value, _)| *value);
-            let value = last.checked_add(cursor.number()?);
-            let value = value.ok_or("the value of an argument is too large")?;
-            if value == last && !counts.is_empty() {
-                return Err("values of an argument are there twice");
-            }
-            counts.push((value, cursor.number()?));
-        }
-        let argument = Argument { sampled, counts };
+        let argument = values(cursor)?;
         if windows.arguments.insert(passed, argument).is_some() {
             return Err("an argument is there twice");
+        }
+    }
+    Ok(())
+}
+
+/// What is known of values, and these.
+fn values(cursor: &mut Cursor<'_>) -> Inside<Argument> {
+    let sampled = of_samples(cursor)?;
+    let length = cursor.number()?;
+    // A value and its count take two bytes at least.
+    if length > (cursor.remaining() / 2) as u64 {
+        return Err("there are more values than bytes");
+    }
+    let mut counts: Vec<(u64, u64)> = Vec::with_capacity(length as usize);
+    for _ in 0..length {
+        let last = counts.last().map_or(0, |(value, _)| *value);
+        let value = last.checked_add(cursor.number()?);
+        let value = value.ok_or("a value is too large")?;
+        if value == last && !counts.is_empty() {
+            return Err("a value is there twice");
+        }
+        counts.push((value, cursor.number()?));
+    }
+    Ok(Argument { sampled, counts })
+}
+
+fn callers(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
+    let windows = profile.windows.as_mut();
+    let windows = windows.ok_or("callers come before their windows")?;
+    let callers = windows.callers.get_or_insert_default();
+    let dropped = callers.dropped.checked_add(cursor.number()?);
+    callers.dropped = dropped.ok_or("the number of samples is too large")?;
+    while !cursor.is_empty() {
+        let called = Called {
+            kind: kind(cursor)?,
+            at: Place::from_word(cursor.number()?),
+            call: flag(cursor)?
+                .then(|| cursor.number())
+                .transpose()?
+                .map(Place::from_word),
+        };
+        let values = values(cursor)?;
+        if callers.lists.insert(called, values).is_some() {
+            return Err("the values of a caller are there twice");
         }
     }
     Ok(())

@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use trommel_profile::arguments::{Argument, Passed};
+use trommel_profile::callers::Callers;
 use trommel_profile::custom::Custom;
+use trommel_profile::filter::Filter;
 use trommel_profile::memory::Levels;
 use trommel_profile::queries::{Acted, Queries, Served, Told};
 use trommel_profile::sampled::{Sampled, Windows};
@@ -56,9 +58,38 @@ fn one<W: Write>(profile: &Profile, out: &mut Writer<W>) -> io::Result<()> {
     if let Some(data) = &profile.queries {
         queries(data, out)?;
     }
+    if let Some(data) = &profile.filter {
+        filter(data, out)?;
+    }
     match &profile.samples {
         Some(data) => samples::encode(data, out),
         None => Ok(()),
+    }
+}
+
+fn filter<W: Write>(filter: &Filter, out: &mut Writer<W>) -> io::Result<()> {
+    let mut raw = Vec::new();
+    put_real(&mut raw, filter.limit);
+    put(&mut raw, filter.rounds);
+    put(&mut raw, filter.tables);
+    out.chunk(Tag::Filter, &raw)?;
+    raw.clear();
+    for (place, filtered) in &filter.places {
+        put(&mut raw, place.word());
+        put(&mut raw, filtered.outs);
+        put(&mut raw, filtered.changes);
+        raw.push(u8::from(filtered.settled) | u8::from(filtered.unprofiled.is_some()) << 1);
+        if let Some(unprofiled) = filtered.unprofiled {
+            put(&mut raw, unprofiled);
+        }
+        if raw.len() >= TARGET {
+            out.chunk(Tag::Filtered, &raw)?;
+            raw.clear();
+        }
+    }
+    match raw.is_empty() {
+        true => Ok(()),
+        false => out.chunk(Tag::Filtered, &raw),
     }
 }
 
@@ -166,6 +197,7 @@ fn windows<W: Write>(windows: &Windows, out: &mut Writer<W>) -> io::Result<()> {
         sites,
         pairs,
         arguments,
+        callers,
         levels,
         custom,
     } = windows;
@@ -227,6 +259,9 @@ fn windows<W: Write>(windows: &Windows, out: &mut Writer<W>) -> io::Result<()> {
         out.chunk(Tag::Pairs, &raw)?;
     }
     self::arguments(arguments, out)?;
+    if let Some(callers) = callers {
+        self::callers(callers, out)?;
+    }
     if let Some(levels) = levels {
         out.chunk(Tag::Levels, &self::levels(levels))?;
     }
@@ -248,15 +283,7 @@ fn arguments<W: Write>(
         if let Some(call) = passed.call {
             put(&mut raw, call.word());
         }
-        put_sampled(&mut raw, &argument.sampled);
-        let counts = sorted(&argument.counts);
-        put(&mut raw, counts.len() as u64);
-        let mut last = 0;
-        for &(value, count) in &*counts {
-            put(&mut raw, value.wrapping_sub(last));
-            put(&mut raw, count);
-            last = value;
-        }
+        put_values(&mut raw, argument);
         if raw.len() >= TARGET {
             out.chunk(Tag::Arguments, &raw)?;
             raw.clear();
@@ -266,6 +293,40 @@ fn arguments<W: Write>(
         true => Ok(()),
         false => out.chunk(Tag::Arguments, &raw),
     }
+}
+
+/// What is known of values, and these.
+fn put_values(raw: &mut Vec<u8>, values: &Argument) {
+    put_sampled(raw, &values.sampled);
+    let counts = sorted(&values.counts);
+    put(raw, counts.len() as u64);
+    let mut last = 0;
+    for &(value, count) in &*counts {
+        put(raw, value.wrapping_sub(last));
+        put(raw, count);
+        last = value;
+    }
+}
+
+/// Each chunk begins with the samples of callers that were given up; there is one at least.
+fn callers<W: Write>(callers: &Callers, out: &mut Writer<W>) -> io::Result<()> {
+    let mut raw = Vec::new();
+    put(&mut raw, callers.dropped);
+    for (called, values) in &callers.lists {
+        raw.push(called.kind as u8);
+        put(&mut raw, called.at.word());
+        raw.push(called.call.is_some().into());
+        if let Some(call) = called.call {
+            put(&mut raw, call.word());
+        }
+        put_values(&mut raw, values);
+        if raw.len() >= TARGET {
+            out.chunk(Tag::Callers, &raw)?;
+            raw.clear();
+            put(&mut raw, 0);
+        }
+    }
+    out.chunk(Tag::Callers, &raw)
 }
 
 fn custom<W: Write>(custom: &Custom, out: &mut Writer<W>) -> io::Result<()> {

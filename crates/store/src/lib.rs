@@ -46,7 +46,7 @@ pub const DEFAULT_FILE: &str = "trommel.data";
 pub const MAGIC: [u8; 8] = *b"\x89TROMMEL";
 
 /// The version of the format written, and the only one read.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// Writes the profiles of a recording to `path`, at least one; a file that is there becomes `path.old`.
 ///

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use trommel_profile::arguments::{Argument, Passed};
+use trommel_profile::callers::{Called, Callers};
 use trommel_profile::custom::{Custom, Value, Valued};
+use trommel_profile::filter::{Filter, Filtered};
 use trommel_profile::memory::{Cache, Conflict, Level, Levels, Pair};
 use trommel_profile::queries::{Acted, Count, Queries, Seen, Served, Told};
 use trommel_profile::sampled::{Sampled, Windows};
@@ -82,7 +84,12 @@ fn windows() -> impl Strategy<Value = Windows> {
         call,
         register,
     });
-    let arguments = prop::collection::btree_map(passed, argument, 0..20);
+    let arguments = prop::collection::btree_map(passed, argument.clone(), 0..20);
+    let kind = prop::sample::select(Kind::ALL.to_vec());
+    let called = (kind, place(), prop::option::of(place()));
+    let called = called.prop_map(|(kind, at, call)| Called { kind, at, call });
+    let lists = prop::collection::btree_map(called, argument, 0..20);
+    let callers = (lists, any::<u64>()).prop_map(|(lists, dropped)| Callers { lists, dropped });
     let sites = prop::collection::btree_map(place(), sampled(), 1..20);
     let sites = prop::collection::btree_map(prop::sample::select(Kind::ALL.to_vec()), sites, 0..4);
     (
@@ -91,12 +98,21 @@ fn windows() -> impl Strategy<Value = Windows> {
         ".{0,9}",
         sites,
         pairs,
-        arguments,
+        (arguments, prop::option::of(callers)),
         prop::option::of(levels()),
         prop::option::of(custom(sampled())),
     )
         .prop_map(
-            |(n, (length, budget, rate), pacing, sites, pairs, arguments, levels, custom)| {
+            |(
+                n,
+                (length, budget, rate),
+                pacing,
+                sites,
+                pairs,
+                (arguments, callers),
+                levels,
+                custom,
+            )| {
                 Windows {
                     budget,
                     taken: n[0],
@@ -119,6 +135,7 @@ fn windows() -> impl Strategy<Value = Windows> {
                     sites,
                     pairs,
                     arguments,
+                    callers,
                     levels,
                     custom,
                 }
@@ -149,6 +166,26 @@ fn custom(sampled: impl Strategy<Value = Sampled>) -> impl Strategy<Value = Cust
                 failures,
             },
         )
+}
+
+fn filter() -> impl Strategy<Value = Filter> {
+    let filtered = (any::<[u64; 2]>(), any::<bool>(), any::<Option<u64>>()).prop_map(
+        |([outs, changes], settled, unprofiled)| Filtered {
+            outs,
+            changes,
+            settled,
+            unprofiled,
+        },
+    );
+    let places = prop::collection::btree_map(place(), filtered, 0..20);
+    (0.0..100.0_f64, any::<[u64; 2]>(), places).prop_map(|(limit, [rounds, tables], places)| {
+        Filter {
+            limit,
+            rounds,
+            tables,
+            places,
+        }
+    })
 }
 
 fn samples() -> impl Strategy<Value = Samples> {
@@ -354,6 +391,7 @@ fn profile() -> impl Strategy<Value = Profile> {
             prop::option::of(windows()),
             prop::option::of(queries()),
             prop::option::of(samples()),
+            prop::option::of(filter()),
         ),
     )
         .prop_map(
@@ -366,7 +404,7 @@ fn profile() -> impl Strategy<Value = Profile> {
                 run,
                 threads,
                 origin,
-                (windows, queries, samples),
+                (windows, queries, samples, filter),
             )| {
                 let (pid, parent, exec) = origin;
                 Profile {
@@ -385,6 +423,7 @@ fn profile() -> impl Strategy<Value = Profile> {
                     windows,
                     queries,
                     samples,
+                    filter,
                 }
             },
         )
@@ -457,6 +496,12 @@ fn example() -> Profile {
             entered: [(Place::from_word(7), Sampled::default())].into(),
             threads: [(7, Own::default())].into(),
         }),
+        filter: Some(Filter {
+            limit: 2.0,
+            rounds: 1,
+            tables: 1,
+            places: [(Place::from_word(7), Filtered::NEVER)].into(),
+        }),
     }
 }
 
@@ -483,10 +528,10 @@ fn every_truncation_is_noticed_and_named() {
 #[test]
 fn other_versions_and_foreign_files_are_named() {
     let mut bytes = bytes_of(&example());
-    bytes[8] = 9;
-    let error = decode(&bytes).expect_err("version 9").to_string();
+    bytes[8] = 10;
+    let error = decode(&bytes).expect_err("version 10").to_string();
     assert!(
-        error.contains("version 9") && error.contains("reads version 8"),
+        error.contains("version 10") && error.contains("reads version 9"),
         "{error}"
     );
     for (content, words) in [

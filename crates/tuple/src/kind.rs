@@ -21,11 +21,13 @@ pub enum Kind {
     Address = 5,
     /// (load, cycles): sampled windows.
     Latency = 6,
+    /// (where it begins, [`crate::Outcomes`]): acyclic paths of a thread.
+    Path = 7,
 }
 
 impl Kind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Edge,
         Self::Call,
         Self::Value,
@@ -33,6 +35,7 @@ impl Kind {
         Self::Type,
         Self::Address,
         Self::Latency,
+        Self::Path,
     ];
 
     /// The kind's name on the command line and in JSON.
@@ -45,6 +48,7 @@ impl Kind {
             Self::Type => "type",
             Self::Address => "address",
             Self::Latency => "latency",
+            Self::Path => "path",
         }
     }
 
@@ -75,7 +79,7 @@ pub struct UnknownKind;
 
 impl fmt::Display for UnknownKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not an event kind (edge, call, value, result, type, address, latency)")
+        f.write_str("not an event kind (edge, call, value, result, type, address, latency, path)")
     }
 }
 
@@ -123,7 +127,7 @@ impl KindSet {
 
     /// The set of `bits`; bits beyond the last kind are dropped.
     pub const fn from_bits(bits: u8) -> Self {
-        Self(bits & ((1 << Kind::ALL.len()) - 1))
+        Self(bits & ((1_u16 << Kind::ALL.len()) - 1) as u8)
     }
 
     /// The kinds in the set, in order.
@@ -149,7 +153,7 @@ mod tests {
             assert_eq!(Kind::from_number(n as u8), Some(kind));
             assert_eq!(kind.name().parse(), Ok(kind));
         }
-        assert_eq!(Kind::from_number(7), None);
+        assert_eq!(Kind::from_number(8), None);
         assert_eq!("edges".parse::<Kind>(), Err(UnknownKind));
     }
 

@@ -15,12 +15,14 @@ extern crate std;
 
 mod events;
 mod kind;
+mod outcomes;
 mod place;
 #[cfg(feature = "std")]
 pub mod stream;
 
 pub use events::{Events, Kinds};
 pub use kind::{Kind, KindSet};
+pub use outcomes::{Ended, Jump, Outcomes};
 pub use place::{ModuleId, Place, Vaddr};
 
 /// One event: what happened (`value`) at which instruction (`pc`).
@@ -28,7 +30,7 @@ pub use place::{ModuleId, Place, Vaddr};
 pub struct Tuple {
     /// The instruction.
     pub pc: Place,
-    /// For `edge` and `call` the packed [`Place`] executed next; otherwise a plain value.
+    /// For `edge` and `call` the packed [`Place`] executed next, for `path` [`Outcomes`]; otherwise a plain value.
     pub value: u64,
 }
 

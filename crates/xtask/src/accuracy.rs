@@ -17,7 +17,7 @@ use crate::budget::{WORKLOADS, corpus};
 /// All entries of a report.
 const ALL: &str = "0";
 /// Loads of an exact profile, and values of each: of all of them there are gigabytes.
-const HOTTEST: &str = "500";
+pub(crate) const HOTTEST: &str = "500";
 
 /// A branch, by module and address, and where it goes.
 type Edge = (u64, u64, u64, u64);
@@ -68,7 +68,12 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
 }
 
 /// `top`: entries of each kind that are read.
-fn record(corpus: &Path, words: &[&str], options: &[&str], top: &str) -> Result<Value, String> {
+pub(crate) fn record(
+    corpus: &Path,
+    words: &[&str],
+    options: &[&str],
+    top: &str,
+) -> Result<Value, String> {
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let data = scratch.path("data");
     let trommel = super::trommel()?;
@@ -91,12 +96,12 @@ fn record(corpus: &Path, words: &[&str], options: &[&str], top: &str) -> Result<
     serde_json::from_str(&report).map_err(|e| e.to_string())
 }
 
-fn list<'a>(report: &'a Value, name: &str) -> &'a [Value] {
+pub(crate) fn list<'a>(report: &'a Value, name: &str) -> &'a [Value] {
     report[name].as_array().map_or(&[], Vec::as_slice)
 }
 
 /// The file of a place and its address there.
-fn place(report: &Value, at: &Value) -> (u64, u64) {
+pub(crate) fn place(report: &Value, at: &Value) -> (u64, u64) {
     let number = at["module"].as_u64().unwrap_or(0);
     let mut modules = list(report, "modules").iter();
     let module = modules.find(|m| m["id"].as_u64() == Some(number));

@@ -15,7 +15,7 @@ use trommel_conformance::exec::Scratch;
 use crate::corpus::{names, script};
 
 /// How a workload is run: event kinds for `record` and its options, or `run` and its options.
-const CONFIGURATIONS: [&str; 19] = [
+const CONFIGURATIONS: [&str; 24] = [
     "native",
     "run",
     "run --after 0",
@@ -31,10 +31,15 @@ const CONFIGURATIONS: [&str; 19] = [
     "edge,call",
     "edge,call -c H[P256]2048+A16",
     "value",
+    "value --converge",
     "value -c H:crc[P256]2048+A16",
+    "value -c H:crc[P256]2048+A16 --converge",
     "type",
     "edge,call,value,type",
     "edge,call,value,type -c H:crc[P256]2048+A16",
+    "path",
+    "edge,call -c M4[10k,1%]2048:C1R0P1",
+    "value -c M4[10k,1%]2048:C1R0P1",
 ];
 
 /// Each of the engine's means turned off, one at a time, of programs that are kept: what each is worth.

@@ -8,11 +8,15 @@ mod conform;
 mod corpus;
 mod counts;
 mod gc;
+mod huge;
 mod instructions;
+mod known;
 mod latency;
+mod long;
 mod parquet;
 mod queries;
 mod real;
+mod retake;
 mod returns;
 mod served;
 mod startup;
@@ -31,9 +35,13 @@ cargo xtask callgrind PROG ARGS…   exact edge and call counts against callgrin
 cargo xtask stepper PROG ARGS…     the same, and loaded values, against single-stepping
 cargo xtask bench [--rounds N] [--configuration C]… [--ablation] [--csv FILE] [NAME…]   the cost table
 cargo xtask latency [SAMPLES]      how long signals take to their handlers
+cargo xtask huge [--rounds N]      what `run` gains by huge pages
+cargo xtask retake [--rounds N]    what it is worth that `run` takes programs back
+cargo xtask long [SECONDS [SPEC]]  a busy program for ten minutes: memory bounded, nothing lost
 cargo xtask windows                what a window of N instructions costs
 cargo xtask budget [--rounds N] [NAME…]   what `record --budget` costs, on long runs of the corpus
 cargo xtask accuracy [--budget PCT] [NAME…]   what such profiles know, against exact ones
+cargo xtask known [NAME…]                     how far shares are off that `record --converge` has found
 cargo xtask served [--rounds N]     what `record --budget -p` costs redis-server
 cargo xtask changes                what it costs when code changes
 cargo xtask queries                what queries cost, by what they ask
@@ -65,9 +73,13 @@ fn main() -> ExitCode {
         "stepper" => counts::stepper(&rest),
         "bench" => bench::run(&rest),
         "latency" => latency::run(&rest),
+        "huge" => huge::run(&rest),
+        "retake" => retake::run(&rest),
+        "long" => long::run(&rest),
         "windows" => windows::run(),
         "budget" => budget::run(&rest),
         "accuracy" => accuracy::run(&rest),
+        "known" => known::run(&rest),
         "served" => served::run(&rest),
         "changes" => changes::run(),
         "queries" => queries::run(),

@@ -19,17 +19,18 @@ use trommel_conformance::exec::{Job, Outcome, Scratch, cache_dir, difference, wh
 /// Arguments of `record`: with fragments made anew, kept, and taken from the run before, and with events.
 const WAYS: [&str; 4] = ["-e none --no-persist", "-e none", "-e none", "-e edge,call"];
 
-/// Stress options for `run`, and its arguments: as users have it, traces kept where they do not pay, and traces of
-/// whatever is executed twice, dropped again and again.
-const TRACED: [(&str, &str); 4] = [
+/// Stress options for `run`, and its arguments: as users have it, traces kept where they do not pay, optimised as far as may be,
+/// and traces of whatever is executed twice, dropped again and again.
+const TRACED: [(&str, &str); 5] = [
     ("", "--after 0"),
     // Everything that is not over at once is taken while it runs.
     ("", "--after 0.01"),
     ("", "--no-bail-out"),
-    ("trace,evict=997", "--no-bail-out"),
+    ("", "--no-bail-out --opt aggressive"),
+    ("trace,flush=1000", "--no-bail-out --opt aggressive"),
 ];
 
-const LIMIT: Duration = Duration::from_secs(600);
+const LIMIT: Duration = Duration::from_secs(1800);
 
 const PREAMBLE: &str = r#"set -euo pipefail
 fetch() { [ -s "$CACHE/$2" ] || { curl -sSfL -m 120 -o "$CACHE/$2.part" "$1" && mv "$CACHE/$2.part" "$CACHE/$2"; }; }

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     println!("| program | native s | {} |", WAYS.join(" | "));
     println!("|{}", "---|".repeat(WAYS.len() + 2));
     if !command.is_empty() {
-        return row(&command[0], &command, input.as_ref(), rounds);
+        return row(&command[0], &command, input.as_ref(), &WAYS, rounds);
     }
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let script = script()?;
@@ -68,26 +68,28 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
             }
             let mut command = vec![out.to_string_lossy().into_owned()];
             command.extend(argument.split_whitespace().map(str::to_owned));
-            row(&name, &command, None, rounds)?;
+            row(&name, &command, None, &WAYS, rounds)?;
         }
     }
     Ok(())
 }
 
-fn row(
+/// A line of a table: the program natively, and to that each of the ways, interleaved.
+pub(crate) fn row(
     name: &str,
     command: &[String],
     input: Option<&PathBuf>,
+    ways: &[&str],
     rounds: usize,
 ) -> Result<(), String> {
     let trommel = crate::trommel()?.to_string_lossy().into_owned();
-    let mut times = vec![Vec::new(); WAYS.len() + 1];
+    let mut times = vec![Vec::new(); ways.len() + 1];
     for _ in 0..rounds {
         for (n, list) in times.iter_mut().enumerate() {
             let mut argv = Vec::new();
             if n > 0 {
                 argv.push(trommel.clone());
-                argv.extend(WAYS[n - 1].split(' ').map(str::to_owned));
+                argv.extend(ways[n - 1].split(' ').map(str::to_owned));
                 argv.push("--".into());
             }
             argv.extend_from_slice(command);

@@ -105,6 +105,9 @@ impl<'v, 'p> OfModule<'v, 'p> {
 
     fn of_kind(&mut self, kind: Kind, at: u64) -> Option<Count> {
         let values = self.view.values_at(kind, self.place(at))?;
+        if values.has_more() {
+            return None;
+        }
         let limits = self.view.executions(&values).map(|e| e.all);
         Some(Count::of_events(values.executions as f64, limits))
     }

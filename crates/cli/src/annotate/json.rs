@@ -7,6 +7,7 @@ use trommel_profile::confidence::LEVEL;
 use trommel_tuple::Kind;
 
 use super::{Annotated, Line, Part};
+use crate::callers;
 use crate::json::Json;
 use crate::report::samples::json_operands;
 use crate::report::view::View;
@@ -64,7 +65,11 @@ pub(super) fn write(
     json.finish()
 }
 
-fn instruction<W: Write>(json: &mut Json<W>, view: &mut View<'_>, line: &Line) -> io::Result<()> {
+fn instruction<W: Write>(
+    json: &mut Json<W>,
+    view: &mut View<'_>,
+    line: &Line<'_>,
+) -> io::Result<()> {
     json.object()?;
     place(json, view, "at", line.at)?;
     json.number("bytes", line.instruction.len() as u64)?;
@@ -114,6 +119,10 @@ fn instruction<W: Write>(json: &mut Json<W>, view: &mut View<'_>, line: &Line) -
             json.end_object()?;
         }
         json.end_array()?;
+    }
+    if !line.by_caller.is_empty() {
+        let shown = |view: &mut View<'_>, value| Some(view.shown(line.at, value));
+        callers::json(json, view, &line.by_caller, usize::MAX, shown)?;
     }
     if !line.arguments.is_empty() {
         json.member_array("arguments")?;

@@ -28,6 +28,7 @@ use trommel_tuple::{Kind, Place, Vaddr};
 
 use crate::args::AnnotateArgs;
 use crate::arguments::{self, Argued};
+use crate::callers::{self, Caller};
 use crate::latency;
 use crate::load;
 use crate::output;
@@ -58,7 +59,7 @@ struct InTheWay {
 }
 
 /// An instruction with what is known of it.
-struct Line {
+struct Line<'p> {
     at: Place,
     instruction: Instruction,
     text: String,
@@ -73,6 +74,8 @@ struct Line {
     values: Vec<(u64, String, Part)>,
     /// How many values there were.
     distinct: usize,
+    /// The same by who called the function, those for whom it was executed most first.
+    by_caller: Vec<Caller<'p>>,
     /// Receivers' method tables of a call.
     types: Vec<(u64, String, Part)>,
     /// What a call passes, first to the function that it called most.
@@ -105,7 +108,7 @@ struct Annotated<'p> {
     found: Found,
     module: &'p Module,
     ranges: Vec<Range<u64>>,
-    lines: Vec<Line>,
+    lines: Vec<Line<'p>>,
     /// Instructions executed, of those whose count is known.
     executed: f64,
     /// Its time, where samples of the whole machine are what is known.
@@ -129,6 +132,13 @@ pub(crate) fn run(args: &AnnotateArgs) -> Result<ExitCode> {
     let files = Files::new();
     let symbols = load::symbols(&files, &profile);
     let mut view = View::new(&profile, symbols, confidence);
+    if !profile.kinds.is_empty() && profile.kinds.keys().all(|kind| *kind == Kind::Path) {
+        bail!(
+            "{}: holds paths only, and instructions are shown with counts of branches, calls and loads: record those too, as in \
+             `trommel record -e path,edge,call`",
+            file.display()
+        );
+    }
     let found = find::find(&profile, view.symbols(), wanted)?;
     if found.events(&profile) == 0 {
         bail!("{}", nothing(&profile, &file, &found));
@@ -279,6 +289,7 @@ fn annotate<'p>(view: &mut View<'p>, found: Found, top: usize) -> Result<Annotat
             targets: Vec::new(),
             values: Vec::new(),
             distinct: 0,
+            by_caller: callers::of(view, Kind::Value, at),
             types: Vec::new(),
             arguments: Vec::new(),
             latency: None,
@@ -308,7 +319,7 @@ fn annotate<'p>(view: &mut View<'p>, found: Found, top: usize) -> Result<Annotat
 fn parts(view: &mut View<'_>, all: &Values<'_>, top: usize) -> Vec<(u64, Part)> {
     let limits = view.executions(all);
     let part = |(value, count): (u64, u64)| {
-        let share = (count as f64 / all.executions.max(1) as f64).min(1.0);
+        let share = (count as f64 / all.profiled.max(1) as f64).min(1.0);
         let limits = limits.as_ref().map(|l| l.share(all.position(value), count));
         (
             value,
@@ -323,7 +334,7 @@ fn parts(view: &mut View<'_>, all: &Values<'_>, top: usize) -> Vec<(u64, Part)> 
 }
 
 /// Where control went.
-fn control(view: &mut View<'_>, line: &mut Line, top: usize) {
+fn control(view: &mut View<'_>, line: &mut Line<'_>, top: usize) {
     let flow = line.instruction.flow_control();
     let kind = match flow {
         FlowControl::ConditionalBranch | FlowControl::IndirectBranch => Kind::Edge,
@@ -352,7 +363,7 @@ fn control(view: &mut View<'_>, line: &mut Line, top: usize) {
 }
 
 /// What was loaded.
-fn values(view: &mut View<'_>, line: &mut Line, top: usize) {
+fn values(view: &mut View<'_>, line: &mut Line<'_>, top: usize) {
     if let Some(all) = view.values_at(Kind::Value, line.at) {
         line.distinct = all.distinct();
         for (value, part) in parts(view, &all, top) {
@@ -389,7 +400,7 @@ fn given(view: &mut View<'_>, argued: &Argued, top: usize) -> Passed {
 }
 
 /// How long it took, and what was in its way.
-fn memory(view: &View<'_>, line: &mut Line, top: usize) {
+fn memory(view: &View<'_>, line: &mut Line<'_>, top: usize) {
     let Some(windows) = &view.profile.windows else {
         return;
     };

@@ -11,6 +11,7 @@ use trommel_symbol::Location;
 
 use super::source::Sources;
 use super::{Annotated, InTheWay, Line, Part, conflict_in_words};
+use crate::callers;
 use crate::output::{duration, grouped, printable};
 use crate::report::samples;
 use crate::report::text::{Style, short};
@@ -19,7 +20,7 @@ use crate::report::windows;
 
 /// Instructions with this part of the function's executions stand out.
 const HOT: f64 = 0.05;
-/// Callers named.
+/// Callers named: of a function, and of a load.
 const CALLERS: usize = 3;
 
 /// A line of output.
@@ -281,7 +282,7 @@ fn executions(count: Option<&Count>, exact: bool) -> String {
     }
 }
 
-fn share(line: &Line) -> String {
+fn share(line: &Line<'_>) -> String {
     if line.sampled.is_some() {
         return format!("{:.2}%", 100.0 * line.share);
     }
@@ -292,7 +293,7 @@ fn share(line: &Line) -> String {
 }
 
 /// What is known of an instruction.
-fn notes(view: &mut View<'_>, line: &Line) -> String {
+fn notes(view: &mut View<'_>, line: &Line<'_>) -> String {
     /// Of the calls: what is passed less often tells nothing of a call.
     const OFTEN: f64 = 0.5;
     let mut notes = Vec::new();
@@ -315,6 +316,9 @@ fn notes(view: &mut View<'_>, line: &Line) -> String {
                 .collect();
             notes.push(format!("{what} {}", values.join(", ")));
         }
+    }
+    for (from, value, part) in told_by_callers(view, line) {
+        notes.push(format!("{from} {} {}", short(&value), percent(&part)));
     }
     // All that is passed, and to others, is in the JSON.
     let hottest = line.arguments.first().map(|passed| passed.to);
@@ -357,6 +361,33 @@ fn notes(view: &mut View<'_>, line: &Line) -> String {
         ));
     }
     notes.join("; ")
+}
+
+/// What callers tell of a load that all of them together do not: most of what it loads for them is another value, or one that is seldom
+/// otherwise. The caller, the value, and its part.
+fn told_by_callers(view: &mut View<'_>, line: &Line<'_>) -> Vec<(String, String, Part)> {
+    /// Of a caller's executions.
+    const OFTEN: f64 = 0.5;
+    let all = line.values.first().map(|v| (v.0, v.2.share));
+    let mut told = Vec::new();
+    for caller in line.by_caller.iter().filter(|c| c.call.is_some()) {
+        let Some((value, count, share, (low, high))) = callers::top(caller.values).first().copied()
+        else {
+            continue;
+        };
+        let more = all.is_none_or(|(most, of_all)| most != value || of_all < low);
+        if share >= OFTEN && more && told.len() < CALLERS {
+            let limits = Some(Limits { low, high });
+            let part = Part {
+                count,
+                share,
+                limits,
+            };
+            let shown = view.shown(line.at, value);
+            told.push((format!("{} =", caller.name(view)), shown, part));
+        }
+    }
+    told
 }
 
 /// A share with how far it may be off.

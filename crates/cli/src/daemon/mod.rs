@@ -33,7 +33,7 @@ use trommel_tuple::{Kind, KindSet};
 
 use crate::args::DaemonArgs;
 use crate::output;
-use crate::record::check_kinds;
+use crate::record::{check_callers, check_kinds};
 use find::{Found, Identity};
 
 /// From one look at the processes to the next.
@@ -57,6 +57,7 @@ struct Settings {
     host: String,
     kinds: KindSet,
     budget: f64,
+    by_caller: bool,
     epoch: Duration,
 }
 
@@ -94,7 +95,15 @@ pub(crate) fn run(args: DaemonArgs) -> Result<ExitCode> {
         !kinds.is_empty(),
         "`-e none` collects nothing for a database: name edge, call, value, type, address or latency"
     );
+    anyhow::ensure!(
+        !kinds.has(Kind::Path),
+        "`path` is not recorded in windows, of which profiles in a database are made: record a process with \
+         `trommel record -e path -p PID`"
+    );
     check_kinds(kinds, true, false)?;
+    if args.by_caller {
+        check_callers(kinds, true)?;
+    }
     for pid in &args.pid {
         crate::host::running(*pid)?;
     }
@@ -112,6 +121,7 @@ pub(crate) fn run(args: DaemonArgs) -> Result<ExitCode> {
             host: host.trim().to_owned(),
             kinds,
             budget: args.budget,
+            by_caller: args.by_caller,
             epoch: args.epoch,
         },
         wanted: find::Wanted::new(args.pid, &args.name, args.user),

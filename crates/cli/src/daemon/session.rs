@@ -56,6 +56,7 @@ fn profile(settings: &Settings, pid: i32, name: &str, guard: &Guard) -> anyhow::
             rate: None,
             length: kinds.has(Kind::Latency).then_some(TIMED_WINDOW),
             skip: SKIP,
+            by_caller: settings.by_caller,
         }),
         ..Options::of(program, arguments, kinds)?
     };

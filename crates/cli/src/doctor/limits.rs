@@ -129,6 +129,19 @@ pub(super) const NOT_SUPPORTED: &[Section] = &[
         ],
     },
     Section {
+        heading: "Paths (`-e path`)",
+        rows: &[
+            (
+                "paths in windows, and together with queries and customisation modules",
+                "these begin and end in the middle of paths",
+            ),
+            (
+                "paths of more than 60 conditional branches",
+                "they are cut, and go on as others",
+            ),
+        ],
+    },
+    Section {
         heading: "Customisation modules (`--module-lib`)",
         rows: &[
             (
@@ -138,6 +151,19 @@ pub(super) const NOT_SUPPORTED: &[Section] = &[
             (
                 "results and facts of system calls, for customisation modules",
                 "windows end in front of them",
+            ),
+        ],
+    },
+    Section {
+        heading: "Huge pages (`trommel run`)",
+        rows: &[
+            (
+                "huge pages for code, stacks, files, and memory that processes share",
+                "private memory of no file is what there is most of",
+            ),
+            (
+                "programs in which nothing may wait for milliseconds while memory is copied",
+                "give --no-huge-pages",
             ),
         ],
     },

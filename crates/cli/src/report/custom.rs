@@ -149,11 +149,7 @@ pub(super) fn json<W: Write>(
     ] {
         json.number(name, number)?;
     }
-    json.member_array("failures")?;
-    for why in &custom.failures {
-        json.element(why)?;
-    }
-    json.end_array()?;
+    json.texts("failures", &custom.failures)?;
     json.member_array("instructions")?;
     for row in rows(custom).iter().take(top) {
         json.object()?;

@@ -52,11 +52,7 @@ pub(super) fn json<W: Write>(json: &mut Json<W>, about: &About) -> io::Result<()
     json.number("files", about.files)?;
     json.number("from_ms", about.span.from)?;
     json.number("to_ms", about.span.to)?;
-    json.member_array("hosts")?;
-    for host in &about.hosts {
-        json.element(host)?;
-    }
-    json.end_array()?;
+    json.texts("hosts", &about.hosts)?;
     json.member_array("programs")?;
     for (path, build_id) in &about.programs {
         json.object()?;
@@ -66,11 +62,7 @@ pub(super) fn json<W: Write>(json: &mut Json<W>, about: &About) -> io::Result<()
         json.end_object()?;
     }
     json.end_array()?;
-    json.member_array("skipped")?;
-    for why in &about.skipped {
-        json.element(why)?;
-    }
-    json.end_array()?;
+    json.texts("skipped", &about.skipped)?;
     json.member_array("dropped")?;
     for dropped in &about.dropped {
         json.object()?;

@@ -4,14 +4,18 @@ use std::io::{self, Write};
 
 use trommel_profile::confidence::{LEVEL, Limits};
 use trommel_profile::{Counted, Module, Profile, Run, Threads};
+use trommel_symbol::Location;
 use trommel_tuple::{Kind, Place};
 
 use super::custom;
+use super::filter;
+use super::paths;
 use super::processes::{self, Row};
 use super::queries;
 use super::samples;
 use super::view::View;
 use super::windows;
+use crate::callers;
 use crate::json::Json;
 use crate::load::About;
 
@@ -48,6 +52,7 @@ pub(super) fn write(
             values(&mut json, view, kind, name, top)?;
         }
     }
+    paths::json(&mut json, view, top)?;
     custom::json(&mut json, view, top, place)?;
     queries::json(&mut json, view, top, place)?;
     samples::json(&mut json, view, top, place)?;
@@ -57,11 +62,13 @@ pub(super) fn write(
 
 fn head<W: Write>(json: &mut Json<W>, view: &View<'_>) -> io::Result<()> {
     let profile = view.profile;
-    json.member_array("command")?;
-    for argument in &profile.command {
-        json.element(&String::from_utf8_lossy(argument))?;
-    }
-    json.end_array()?;
+    json.texts(
+        "command",
+        profile
+            .command
+            .iter()
+            .map(|argument| String::from_utf8_lossy(argument)),
+    )?;
     json.text("compressor", &profile.compressor)?;
     let counted = match profile.counted {
         Counted::Service => "service",
@@ -76,6 +83,9 @@ fn head<W: Write>(json: &mut Json<W>, view: &View<'_>) -> io::Result<()> {
     run(json, &profile.run)?;
     if let Some(data) = &profile.windows {
         windows::json(json, data)?;
+    }
+    if let Some(data) = &profile.filter {
+        filter::json(json, data)?;
     }
     threads(json, &profile.threads)?;
     json.member_array("modules")?;
@@ -135,11 +145,7 @@ fn run<W: Write>(json: &mut Json<W>, run: &Run) -> io::Result<()> {
     json.number("undercount", run.undercount)?;
     json.number("waits", run.waits)?;
     json.number("wait_ns", run.wait_time)?;
-    json.member_array("let_go")?;
-    for reason in &run.let_go {
-        json.element(reason)?;
-    }
-    json.end_array()?;
+    json.texts("let_go", &run.let_go)?;
     json.end_object()
 }
 
@@ -179,6 +185,9 @@ fn values<W: Write>(
         json.object()?;
         place(json, view, "at", values.at)?;
         json.number("executions", values.executions)?;
+        if let Some(filtered) = &values.filtered {
+            filter::members(json, filtered, values.profiled)?;
+        }
         if let Some(sampled) = view.sampled(kind, values.at) {
             json.number("samples", sampled.samples)?;
             json.real("draws", sampled.draws())?;
@@ -198,7 +207,7 @@ fn values<W: Write>(
             if kind == Kind::Type {
                 json.optional_text("class", view.name_of_address(value).as_deref())?;
             }
-            json.real("share", count as f64 / values.executions as f64)?;
+            json.real("share", count as f64 / values.profiled as f64)?;
             if let Some(executions) = &executions {
                 let position = values.position(value);
                 limits(json, executions.parts.get(position).copied())?;
@@ -209,13 +218,17 @@ fn values<W: Write>(
             json.end_object()?;
         }
         json.end_array()?;
+        let of = callers::of(view, kind, values.at);
+        if !of.is_empty() {
+            callers::json(json, view, &of, top, |_, _| None)?;
+        }
         json.end_object()?;
     }
     json.end_array()
 }
 
 /// The limits of a count, where there are any.
-fn limits<W: Write>(json: &mut Json<W>, limits: Option<Limits>) -> io::Result<()> {
+pub(super) fn limits<W: Write>(json: &mut Json<W>, limits: Option<Limits>) -> io::Result<()> {
     if let Some(limits) = limits {
         json.number("low", limits.low.floor() as u64)?;
         json.number("high", limits.high.ceil() as u64)?;
@@ -237,6 +250,22 @@ pub(crate) fn modules<W: Write>(json: &mut Json<W>, profile: &Profile) -> io::Re
     json.end_array()
 }
 
+/// The members of an object that is a place: where it is, and its names.
+pub(crate) fn names<W: Write>(
+    json: &mut Json<W>,
+    place: Place,
+    location: &Location,
+) -> io::Result<()> {
+    json.number("module", place.module().0)?;
+    json.number("vaddr", place.vaddr().0)?;
+    json.optional_text("function", location.function.as_deref())?;
+    json.optional_text("file", location.file.as_deref())?;
+    match location.line {
+        Some(line) => json.number("line", line),
+        None => json.null("line"),
+    }
+}
+
 /// A member that is a place, with its names.
 pub(crate) fn place<W: Write>(
     json: &mut Json<W>,
@@ -246,20 +275,12 @@ pub(crate) fn place<W: Write>(
 ) -> io::Result<()> {
     let location = view.locate(place);
     json.member_object(name)?;
-    json.number("module", place.module().0)?;
-    json.number("vaddr", place.vaddr().0)?;
-    json.optional_text("function", location.function.as_deref())?;
-    json.optional_text("file", location.file.as_deref())?;
-    match location.line {
-        Some(line) => json.number("line", line)?,
-        None => json.null("line")?,
-    }
+    names(json, place, &location)?;
     if !location.inlined.is_empty() {
-        json.member_array("inlined")?;
-        for frame in &location.inlined {
-            json.element(&frame.function)?;
-        }
-        json.end_array()?;
+        json.texts(
+            "inlined",
+            location.inlined.iter().map(|frame| &frame.function),
+        )?;
     }
     json.end_object()
 }

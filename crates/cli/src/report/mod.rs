@@ -2,7 +2,9 @@
 
 mod custom;
 mod database;
+pub(crate) mod filter;
 mod json;
+mod paths;
 pub(crate) mod processes;
 mod queries;
 pub(crate) mod samples;
@@ -21,7 +23,7 @@ use trommel_symbol::Files;
 use crate::args::ReportArgs;
 use crate::load;
 use crate::output;
-pub(crate) use json::{modules, place};
+pub(crate) use json::{modules, names, place};
 use view::View;
 
 /// Entries of each kind that people are shown unless they ask for more.

@@ -157,11 +157,10 @@ pub(super) fn json<W: Write>(json: &mut Json<W>, rows: &[Row]) -> io::Result<()>
             0 => json.null("parent")?,
             parent => json.number("parent", parent)?,
         }
-        json.member_array("command")?;
-        for word in &row.command {
-            json.element(&String::from_utf8_lossy(word))?;
-        }
-        json.end_array()?;
+        json.texts(
+            "command",
+            row.command.iter().map(|word| String::from_utf8_lossy(word)),
+        )?;
         let ended = match row.status {
             _ if row.exec => Some("exec"),
             Some(status) if status >= 0 => Some("exit"),
@@ -191,11 +190,7 @@ pub(super) fn json<W: Write>(json: &mut Json<W>, rows: &[Row]) -> io::Result<()>
             json.end_object()?;
         }
         json.end_object()?;
-        json.member_array("let_go")?;
-        for reason in &row.let_go {
-            json.element(reason)?;
-        }
-        json.end_array()?;
+        json.texts("let_go", &row.let_go)?;
         json.end_object()?;
     }
     json.end_array()

@@ -309,11 +309,10 @@ pub(super) fn json<W: Write>(
     for answer in answers(&program, queries) {
         json.object()?;
         json.text("header", &header(&answer.query))?;
-        json.member_array("fields")?;
-        for field in answer.query.fields.iter() {
-            json.element(field.name())?;
-        }
-        json.end_array()?;
+        json.texts(
+            "fields",
+            answer.query.fields.iter().map(|field| field.name()),
+        )?;
         let [executed, profiled, acted] = answer.seen;
         let [sent, served, dropped, counted, interrupts] = answer.done;
         for (name, number) in [
@@ -369,11 +368,7 @@ pub(super) fn json<W: Write>(
     }
     json.end_array()?;
     json.number("messages_not_told_apart", queries.untabulated)?;
-    json.member_array("tags_without_code")?;
-    for rule in unmet(&program, queries) {
-        json.element(&rule)?;
-    }
-    json.end_array()?;
+    json.texts("tags_without_code", unmet(&program, queries))?;
     json.member_array("services")?;
     for served in &queries.services {
         json.object()?;
@@ -381,11 +376,7 @@ pub(super) fn json<W: Write>(
         json.number("messages", served.messages)?;
         json.number("count_not_kept", served.lost)?;
         for (name, texts) in [("failures", &served.failures), ("columns", &served.columns)] {
-            json.member_array(name)?;
-            for text in texts {
-                json.element(text)?;
-            }
-            json.end_array()?;
+            json.texts(name, texts)?;
         }
         json.member_array("rows")?;
         for (row, count) in sorted(served).into_iter().take(top) {

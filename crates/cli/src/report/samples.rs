@@ -98,6 +98,16 @@ fn time(sampled: &Sampled) -> String {
     duration(sampled.executions.round() as u64)
 }
 
+/// The first cells of a row: time, its part of the whole in percent, and the limits of that.
+fn parts(sampled: &Sampled, total: &Sampled) -> [String; 3] {
+    let (part, limits) = share(sampled, total);
+    [
+        time(sampled),
+        format!("{:.2}%", 100.0 * part),
+        range(limits),
+    ]
+}
+
 /// The lines of a header, each with what it is about.
 pub(crate) fn lines(machine: &Machine) -> Vec<(&'static str, String)> {
     let busy: f64 = machine.processors.values().map(|p| p.executions).sum();
@@ -234,11 +244,11 @@ pub(super) fn tables(
         )?;
         let mut table = Table::new(["time", "%", "95 % limits", "samples", "function", "module"]);
         for function in some.iter().take(top) {
-            let (part, limits) = share(&function.sampled, &total);
+            let [time, part, limits] = parts(&function.sampled, &total);
             table.row([
-                time(&function.sampled),
-                format!("{:.2}%", 100.0 * part),
-                range(limits),
+                time,
+                part,
+                limits,
                 grouped(function.sampled.samples),
                 short(&function.name),
                 view.module(function.at),
@@ -265,11 +275,11 @@ pub(super) fn tables(
         "module",
     ]);
     for &(at, found) in hot.iter().take(top) {
-        let (part, limits) = share(&found.sampled, &total);
+        let [time, part, limits] = parts(&found.sampled, &total);
         table.row([
-            time(&found.sampled),
-            format!("{:.2}%", 100.0 * part),
-            range(limits),
+            time,
+            part,
+            limits,
             short(&view.name(at)),
             operands(view, found),
             view.source(at),
@@ -319,11 +329,11 @@ fn entries(
         "module",
     ]);
     for &(at, sampled) in all.iter().take(top) {
-        let (part, limits) = share(sampled, &total);
+        let [time, part, limits] = parts(sampled, &total);
         table.row([
-            time(sampled),
-            format!("{:.2}%", 100.0 * part),
-            range(limits),
+            time,
+            part,
+            limits,
             short(&view.name(at)),
             view.source(at),
             view.module(at),
@@ -360,15 +370,15 @@ fn processes(
         "command",
     ]);
     for (row, sampled) in rows.iter().take(top) {
-        let (part, limits) = share(sampled, total);
+        let [time, part, limits] = parts(sampled, total);
         let number = |n: u32| match n {
             0 => "-".to_owned(),
             n => n.to_string(),
         };
         table.row([
-            time(sampled),
-            format!("{:.2}%", 100.0 * part),
-            range(limits),
+            time,
+            part,
+            limits,
             grouped(sampled.samples),
             number(row.pid),
             number(row.parent),
@@ -529,11 +539,7 @@ fn of_machine<W: Write>(json: &mut Json<W>, machine: &Machine) -> io::Result<()>
     ] {
         json.number(name, number)?;
     }
-    json.member_array("missing")?;
-    for what in &machine.missing {
-        json.element(what)?;
-    }
-    json.end_array()?;
+    json.texts("missing", &machine.missing)?;
     json.member_array("processors")?;
     for (number, sampled) in &machine.processors {
         json.object()?;

@@ -11,6 +11,8 @@ use trommel_symbol::{Files, Symbols};
 use trommel_tuple::Kind;
 
 use super::custom;
+use super::filter;
+use super::paths;
 use super::processes::{self, Row};
 use super::queries;
 use super::samples;
@@ -74,6 +76,8 @@ fn one(out: &mut impl Write, profile: &Profile, processes: usize) -> io::Result<
             writeln!(out, "trommel: no {kind} events")?;
         } else if kind.value_is_place() {
             text::transfers(out, &mut view, kind, ROWS, style)?;
+        } else if kind == Kind::Path {
+            paths::table(out, &mut view, ROWS, style)?;
         } else if kind == Kind::Value {
             semi_invariant(out, &mut view, style)?;
         } else {
@@ -130,6 +134,9 @@ fn cost(out: &mut impl Write, profile: &Profile, seen: u64) -> io::Result<()> {
             writeln!(out, "trommel: {name}: {text}")?;
         }
     }
+    for (name, text) in profile.filter.iter().flat_map(filter::lines) {
+        writeln!(out, "trommel: {name}: {text}")?;
+    }
     if run.waits > 0 {
         writeln!(
             out,
@@ -158,7 +165,7 @@ fn semi_invariant(out: &mut impl Write, view: &mut View<'_>, style: Style) -> io
         .iter()
         .fold(0_u64, |sum, v| sum.saturating_add(v.executions));
     let hot = |v: &&Values<'_>| v.executions >= total / MIN_SHARE;
-    let steady = |v: &&Values<'_>| v.most() >= v.executions - v.executions / 10;
+    let steady = |v: &&Values<'_>| v.most() >= v.profiled - v.profiled / 10;
     let chosen: Vec<_> = all.iter().filter(hot).filter(steady).take(ROWS).collect();
     let found = if chosen.is_empty() { ": none" } else { "" };
     writeln!(

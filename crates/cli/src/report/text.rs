@@ -9,9 +9,11 @@ use std::path::Path;
 use trommel_compress::{Level, Sampler, Spec};
 use trommel_profile::confidence::{LEVEL, Limits};
 use trommel_profile::{KindProfile, Profile, Thread};
-use trommel_tuple::{Kind, Place};
+use trommel_tuple::Kind;
 
 use super::custom;
+use super::filter;
+use super::paths;
 use super::processes::{self, Row};
 use super::queries;
 use super::samples;
@@ -90,6 +92,9 @@ pub(super) fn write(
         if kind.value_is_place() {
             let all = transfers(out, view, kind, top, style)?;
             more(out, all, top)?;
+        } else if kind == Kind::Path {
+            let all = paths::table(out, view, top, style)?;
+            more(out, all, top)?;
         } else {
             let all = values(out, view, kind, top, style)?;
             more(out, all, top)?;
@@ -110,7 +115,9 @@ pub(super) fn write(
 
 /// How to look at the function of the hottest instruction.
 fn next(out: &mut impl Write, view: &mut View<'_>, file: &Path) -> io::Result<()> {
-    let Some(kind) = view.profile.kinds.keys().copied().next() else {
+    // Paths alone are no counts of instructions.
+    let mut kinds = view.profile.kinds.keys().copied();
+    let Some(kind) = kinds.find(|kind| *kind != Kind::Path) else {
         return Ok(());
     };
     let all = view.values(kind);
@@ -165,7 +172,12 @@ fn header(out: &mut impl Write, profile: &Profile, style: Style) -> io::Result<(
         None => {
             writeln!(out, "# compressor  {}", printable(&profile.compressor))?;
             writeln!(out, "# counted     {}", profile.counted.words())?;
-            writeln!(out, "# error       {}", error_bounds(&profile.compressor))?;
+            if profile.filter.is_none() {
+                writeln!(out, "# error       {}", error_bounds(&profile.compressor))?;
+            }
+            for (name, text) in profile.filter.iter().flat_map(filter::lines) {
+                writeln!(out, "# {name:<11} {text}")?;
+            }
         }
     }
     if run.undercount > 0 {
@@ -183,10 +195,10 @@ fn header(out: &mut impl Write, profile: &Profile, style: Style) -> io::Result<(
             out,
             "# {kind:<11} {} events{}, {} messages, {} instructions",
             grouped(data.seen),
-            if profile.windows.is_some() {
-                " (estimated)"
-            } else {
-                ""
+            match (&profile.windows, &profile.filter) {
+                (Some(_), _) => " (estimated)",
+                (None, Some(_)) if !kind.value_is_place() => " profiled",
+                _ => "",
             },
             grouped(data.messages),
             grouped(data.counts.len() as u64),
@@ -248,6 +260,7 @@ fn title(kind: Kind) -> (&'static str, &'static str) {
         Kind::Type => ("Receiver types (method tables)", "call"),
         Kind::Address => ("Addresses", "instruction"),
         Kind::Latency => ("Latencies in cycles", "load"),
+        Kind::Path => ("Acyclic paths", "begins at"),
     }
 }
 
@@ -285,7 +298,7 @@ pub(super) fn transfers(
             limits.map_or_else(String::new, range),
             short(&view.name(from)),
             how.into(),
-            short(&destination(view, from, to)),
+            short(&view.destination(from, to)),
             view.source(from),
             view.module(from),
         ]);
@@ -319,20 +332,6 @@ fn rounded(number: f64) -> String {
     format!("{scaled:.digits$}{unit}")
 }
 
-/// Where control goes; within a function its offset is enough.
-fn destination(view: &mut View<'_>, from: Place, to: Place) -> String {
-    let (here, there) = (view.locate(from), view.locate(to));
-    let same = here.function.is_some() && here.function == there.function;
-    if same && from.module() == to.module() && there.offset > 0 {
-        return format!("+{:#x}", there.offset);
-    }
-    let name = view.name(to);
-    if there.function.is_some() && from.module() != to.module() {
-        return format!("{name} [{}]", view.module(to));
-    }
-    name
-}
-
 /// A table of instructions with their values; gives the number of all.
 pub(super) fn values(
     out: &mut impl Write,
@@ -349,13 +348,16 @@ pub(super) fn values(
     let constant = all
         .iter()
         .fold(0_u64, |sum, v| sum.saturating_add(v.most()));
+    let profiled = all
+        .iter()
+        .fold(0_u64, |sum, v| sum.saturating_add(v.profiled));
     let (heading, what) = title(kind);
     writeln!(
         out,
         "# {bold}{heading}{plain}: {} instructions, {} events; {:.1} % had the most frequent value of their instruction",
         grouped(all.len() as u64),
         grouped(total),
-        percent(constant, total),
+        percent(constant, profiled),
     )?;
     let mut table = Table::new([
         "executions",
@@ -384,7 +386,7 @@ pub(super) fn value_row(
 ) {
     let executions = view.executions(entry);
     let shown = entry.top(VALUES_IN_ROW).into_iter().map(|(value, count)| {
-        let share = percent(count, entry.executions);
+        let share = percent(count, entry.profiled);
         let doubt = executions.as_ref().map_or_else(String::new, |e| {
             let limits = e.share(entry.position(value), count);
             let off = (100.0 * limits.high - share).max(share - 100.0 * limits.low);
@@ -401,7 +403,10 @@ pub(super) fn value_row(
     });
     let shown = shown.collect::<Vec<_>>().join(", ");
     table.row([
-        grouped(entry.executions),
+        match entry.has_more() {
+            true => format!("{}{}", grouped(entry.executions), filter::MORE),
+            false => grouped(entry.executions),
+        },
         format!("{:.2}%", percent(entry.executions, total)),
         executions.map_or_else(String::new, |e| range(e.all)),
         short(&view.name(entry.at)),

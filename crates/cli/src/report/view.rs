@@ -6,12 +6,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 
-use trommel_code::{Parameter, REGISTERS, Upkeep, Use, forwarded_by, parameters, upkeep, usage};
+use trommel_code::{
+    Acyclic, Parameter, REGISTERS, Upkeep, Use, acyclic, forwarded_by, parameters, upkeep, usage,
+};
 use trommel_profile::confidence::{Basis, Confidence, Executions, Limits};
+use trommel_profile::filter::Filtered;
 use trommel_profile::sampled::Sampled;
 use trommel_profile::{Module, Profile, Site};
 use trommel_symbol::{Code, Location, Symbols};
-use trommel_tuple::{Kind, ModuleId, Place, Tuple, Vaddr};
+use trommel_tuple::{Ended, Kind, ModuleId, Outcomes, Place, Tuple, Vaddr};
 
 use crate::output::command_line;
 use crate::shown::shown;
@@ -46,7 +49,12 @@ pub(crate) struct Transfer {
 pub(crate) struct Values<'p> {
     kind: Kind,
     pub(crate) at: Place,
+    /// As far as they are known.
     pub(crate) executions: u64,
+    /// Those that its values are of.
+    pub(crate) profiled: u64,
+    /// Where it was not profiled all the time.
+    pub(crate) filtered: Option<Filtered>,
     counts: &'p [(u64, u64)],
 }
 
@@ -54,6 +62,11 @@ impl Values<'_> {
     /// Of which events they are.
     pub(crate) const fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// Whether there were more executions, and how many is not known.
+    pub(crate) fn has_more(&self) -> bool {
+        self.filtered.is_some_and(|f| f.unprofiled.is_none())
     }
 
     /// How many values there were.
@@ -156,10 +169,15 @@ impl<'p> View<'p> {
             Some(sampled) => (sampled.executions.round() as u64).max(1),
             None => counts.iter().fold(0, sum),
         };
+        let filter = self.profile.filter.as_ref();
+        let filtered = filter.and_then(|filter| filter.places.get(&at).copied());
+        let unprofiled = filtered.and_then(|f| f.unprofiled).unwrap_or(0);
         Values {
             kind,
             at,
-            executions,
+            executions: executions.saturating_add(unprofiled),
+            profiled: executions,
+            filtered,
             counts,
         }
     }
@@ -190,9 +208,37 @@ impl<'p> View<'p> {
             let share = transfer.count as f64 / sampled.executions.max(1.0);
             return Some(sampled.limits_of(share.min(1.0)));
         }
-        let tuple = Tuple::new(transfer.from, transfer.to.word());
-        let limits = self.confidence.count(tuple, transfer.count);
+        self.limits_of(transfer.from, transfer.to.word(), transfer.count)
+    }
+
+    /// The limits of a tuple's count, where no windows were taken.
+    pub(crate) fn limits_of(&mut self, at: Place, value: u64, count: u64) -> Option<Limits> {
+        let limits = self.confidence.count(Tuple::new(at, value), count);
         limits.filter(|_| self.has_limits())
+    }
+
+    /// An acyclic path as code, where that is there.
+    pub(crate) fn acyclic(
+        &mut self,
+        at: Place,
+        outcomes: &Outcomes,
+        end: Ended,
+    ) -> Option<Acyclic> {
+        acyclic(self.code(at.module())?, at.vaddr().0, outcomes, end)
+    }
+
+    /// Where control goes; within a function its offset is enough.
+    pub(crate) fn destination(&mut self, from: Place, to: Place) -> String {
+        let (here, there) = (self.locate(from), self.locate(to));
+        let same = here.function.is_some() && here.function == there.function;
+        if same && from.module() == to.module() && there.offset > 0 {
+            return format!("+{:#x}", there.offset);
+        }
+        let name = self.name(to);
+        if there.function.is_some() && from.module() != to.module() {
+            return format!("{name} [{}]", self.module(to));
+        }
+        name
     }
 
     /// The limits of an instruction's executions and values.

@@ -38,13 +38,25 @@ pub(crate) fn lines(windows: &Windows) -> Vec<(&'static str, String)> {
         windows.rate, windows.length, windows.pacing
     );
     let coverage = format!("{:.4} % of the program's CPU time", windows.coverage());
-    vec![
+    let mut lines = vec![
         ("budget", wanted),
         ("paid", paid),
         ("windows", taken),
         ("in the end", last),
         ("coverage", coverage),
-    ]
+    ];
+    if let Some(callers) = &windows.callers {
+        let kept = grouped(callers.lists.len() as u64);
+        let told = match callers.dropped {
+            0 => format!("{kept} lists of values"),
+            n => format!(
+                "{kept} lists of values; {} samples of callers that were seen less were given up",
+                grouped(n)
+            ),
+        };
+        lines.push(("callers", told));
+    }
+    lines
 }
 
 /// The same in front of a table.
@@ -82,5 +94,8 @@ pub(super) fn json<W: Write>(json: &mut Json<W>, windows: &Windows) -> io::Resul
     }
     json.real("rate", windows.rate)?;
     json.text("pacing", &windows.pacing)?;
+    if let Some(callers) = &windows.callers {
+        json.number("caller_samples_dropped", callers.dropped)?;
+    }
     json.end_object()
 }

@@ -14,9 +14,9 @@ use std::ptr::NonNull;
 
 use iced_x86::{Decoder, DecoderOptions};
 
-use super::wire::{MOST_TEXT, Met, Reply};
+use super::wire::{Met, Reply};
 use super::{CLASSES, EVERYTHING, Refusal, Terms};
-use crate::table::Table;
+use crate::table::{MOST_TEXT, Table, text};
 
 /// The version of the interface.
 pub(super) const VERSION: u32 = 1;
@@ -134,20 +134,6 @@ impl Module {
             destroy: table.destroy.ok_or(Refusal::Null("destroy"))?,
         })
     }
-}
-
-/// A text of a library's, cut off where it is too long.
-///
-/// # Safety
-/// It is null, or ends in a 0.
-unsafe fn text(from: *const c_char) -> Option<String> {
-    if from.is_null() {
-        return None;
-    }
-    // SAFETY: as the caller says.
-    let bytes = unsafe { CStr::from_ptr(from) }.to_bytes();
-    let bytes = &bytes[..bytes.len().min(MOST_TEXT)];
-    Some(String::from_utf8_lossy(bytes).into_owned())
 }
 
 /// What an instance holds a pointer to.

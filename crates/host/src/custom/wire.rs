@@ -5,11 +5,10 @@
 //! read is an end of it.
 
 use super::{CLASSES, Terms};
+use crate::table::MOST_TEXT;
 
 /// Longer frames are damage: a window of the longest is shorter.
 pub(super) const LONGEST: usize = 16 << 20;
-/// Bytes of a text.
-pub(super) const MOST_TEXT: usize = 1 << 10;
 
 /// A captured instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

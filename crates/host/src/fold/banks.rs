@@ -28,6 +28,7 @@ impl Folder {
             self.learn(shared);
             let done = self.bank(shared, number, &counting);
             shared.free_bank(number);
+            self.forget_tallies(counting.thread);
             done?;
         }
         Ok(())

@@ -9,6 +9,7 @@ use trommel_profile::accuracy::{Estimator, PerKind, Tuples};
 use trommel_tuple::{Events, Kind, Message, Tuple};
 
 use super::StreamError;
+use super::acyclic::Acyclic;
 use super::messages::Messages;
 use crate::modules::Modules;
 use crate::stream::StreamFile;
@@ -30,6 +31,8 @@ pub(super) struct Ordered {
     pub(super) rest: BTreeMap<u32, Vec<u8>>,
     /// Events still wanted.
     pub(super) wanted: u64,
+    /// What makes acyclic paths, where those are wanted.
+    pub(super) acyclic: Option<Acyclic>,
 }
 
 /// What software keeps of the messages.
@@ -89,6 +92,7 @@ impl Ordered {
             kinds: Vec::with_capacity(2 * BLOCK),
             rest: BTreeMap::new(),
             wanted: limit.unwrap_or(u64::MAX),
+            acyclic: None,
         }
     }
 
@@ -156,6 +160,17 @@ impl Ordered {
             messages,
         } = &self.estimate;
         folded.extend(estimator.profile(tuples, &self.seen, messages));
+        let counts = self.acyclic.map(Acyclic::counts);
+        for ((kind, tuple), count) in counts.into_iter().flatten() {
+            let profile = folded.entry(kind).or_default();
+            profile.seen += count;
+            profile.messages += count;
+            let values = profile.counts.entry(tuple.pc).or_default();
+            match values.binary_search_by_key(&tuple.value, |(value, _)| *value) {
+                Ok(at) => values[at].1 += count,
+                Err(at) => values.insert(at, (tuple.value, count)),
+            }
+        }
         self.stream_error
     }
 }

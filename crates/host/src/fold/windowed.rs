@@ -18,7 +18,7 @@
 //! units: a value that is there while windows are rare is not worth less; branches and calls have a
 //! count for each destination, and so have latencies for each length that is told apart. What calls pass is in [`arguments`]. Counting a window takes no memory
 //! but for instructions that are new. Where accesses to memory are recorded the window's instructions go, in order, to a
-//! model that finds those in each other's way ([`crate::conflicts`]). Where there is a customisation module it gets the messages of the
+//! model that finds those in each other's way ([`crate::conflicts`]). Values may be told apart by callers, too ([`callers`]). Where there is a customisation module it gets the messages of the
 //! queries that are put for it, and what it makes of them is folded when it is there ([`custom`]).
 //!
 //! # Invariants
@@ -26,7 +26,9 @@
 //! * What is kept of an instruction with values is of constant size.
 
 mod arguments;
+mod callers;
 mod custom;
+mod records;
 
 use std::collections::BTreeMap;
 
@@ -37,12 +39,13 @@ use trommel_profile::KindProfile;
 use trommel_profile::memory::{Levels, Pair, rounded as kept};
 use trommel_profile::sampled::{Sampled, Windows};
 use trommel_queue::dict::{ARGUMENTS, TargetPc};
-use trommel_queue::queries::Header;
-use trommel_queue::{CAPTURE_MARK, CAPTURE_WORDS, END_MARK, END_WORDS, MAX_PATHS};
-use trommel_tuple::{Kind, Place};
+use trommel_queue::{END_MARK, END_WORDS};
+use trommel_tuple::{Kind, KindSet, Place};
 
 use arguments::Arguments;
+use callers::Callers;
 pub(super) use custom::Customised;
+use records::{Record, Records};
 
 use super::{Folder, damaged};
 use crate::conflicts::{Known, Run};
@@ -127,15 +130,15 @@ struct Site {
 enum Seen {
     /// Where it goes, or how long it takes, with weights.
     Destinations(Vec<(u64, f64)>),
-    /// Values, and how many units of weight have gone to the list.
-    Values(Box<Hotlist>, u64),
+    /// Values.
+    Values(Box<Hotlist>),
 }
 
 impl Site {
     fn new(kind: Kind, place: Place) -> Self {
         let seen = match kind.value_is_place() || kind == Kind::Latency {
             true => Seen::Destinations(Vec::new()),
-            false => Seen::Values(Box::new(Hotlist::new(place.word() ^ kind as u64)), 0),
+            false => Seen::Values(Box::new(Hotlist::new(place.word() ^ kind as u64))),
         };
         Self {
             kind,
@@ -149,11 +152,10 @@ impl Site {
     fn forget(&mut self, epoch: u64) {
         match &mut self.seen {
             Seen::Destinations(all) => all.iter_mut().for_each(|(_, weight)| *weight = 0.0),
-            Seen::Values(list, units) => {
+            Seen::Values(list) => {
                 let seed =
                     SplitMix64::new(self.place.word() ^ self.kind as u64 ^ epoch << 32).draw();
                 **list = Hotlist::new(seed);
-                *units = 0;
             }
         }
     }
@@ -178,13 +180,15 @@ impl Site {
         Some((self.place, target))
     }
 
-    fn value(&mut self, value: u64, (window, weight): (u64, f64), all: &mut Units) {
+    /// How many units the value stands for.
+    fn value(&mut self, value: u64, (window, weight): (u64, f64), all: &mut Units) -> u64 {
         self.draws.seen(window, weight);
-        if let Seen::Values(list, units) = &mut self.seen {
-            let times = all.draw(weight);
-            *units += times;
-            list.add_times(value, times);
-        }
+        let Seen::Values(list) = &mut self.seen else {
+            return 0;
+        };
+        let times = all.draw(weight);
+        list.add_times(value, times);
+        times
     }
 
     fn goes(&mut self, to: usize, weight: f64) {
@@ -237,6 +241,12 @@ pub(super) struct Windowed {
     units: Units,
     accesses: Accesses,
     arguments: Arguments,
+    /// Where values are told apart by callers.
+    callers: Option<Callers>,
+    /// Instructions are listed for these alone.
+    no_accesses: bool,
+    /// By path met: its first and its last instruction, where they are listed.
+    ends: Vec<Option<(u32, u32)>>,
     /// What goes to a customisation module.
     pub(super) custom: Option<Customised>,
     /// Nanoseconds of CPU time between two windows, now.
@@ -266,6 +276,12 @@ impl Windowed {
         }
     }
 
+    /// Values are told apart by callers, where these kinds are collected.
+    pub(super) fn by_caller(&mut self, kinds: KindSet) {
+        self.callers = Some(Callers::default());
+        self.no_accesses = !kinds.has(Kind::Address);
+    }
+
     /// Nanoseconds of CPU time between two windows from now on.
     pub(super) fn set_period(&mut self, period: f64) {
         self.period = period;
@@ -283,7 +299,11 @@ impl Windowed {
     /// Works out what a path does; `number` is the next.
     fn learn(&mut self, steps: impl Iterator<Item = Step>) {
         let first = self.ops.len() as u32;
+        let mut ends: Option<(u32, u32)> = None;
         for step in steps {
+            if let Step::Instruction(number) = step {
+                ends = Some((ends.map_or(number, |(first, _)| first), number));
+            }
             let op = match step {
                 Step::Static(kind, tuple) => {
                     let site = self.site(kind, tuple.pc);
@@ -299,16 +319,17 @@ impl Windowed {
                         _ => Op::Value(site),
                     }
                 }
-                // Listed for the module alone.
-                Step::Instruction(_) if self.custom.is_some() => continue,
+                // Listed for the module or for callers alone.
+                Step::Instruction(_) if self.custom.is_some() || self.no_accesses => continue,
                 Step::Instruction(number) => Op::Instruction(number),
                 Step::Arguments => Op::Arguments,
                 Step::UnselectedWords(words) => Op::Words(words),
-                Step::Unselected => continue,
+                Step::Unselected | Step::Unprofiled(..) => continue,
             };
             self.ops.push(op);
         }
         self.paths.push((first, self.ops.len() as u32));
+        self.ends.push(ends);
     }
 
     /// A window that executed some of the instructions that were wanted begins; its weight.
@@ -324,8 +345,11 @@ impl Windowed {
         let mut words = words.as_chunks::<8>().0.iter();
         let mut word = || words.next().map_or(0, |w| u64::from_le_bytes(*w));
         let mut passed: Option<[u64; ARGUMENTS]> = None;
-        for op in &self.ops[first as usize..end as usize] {
-            match *op {
+        if let (Some(callers), Some((entered, _))) = (&mut self.callers, self.ends[met]) {
+            callers.enter(entered, modules);
+        }
+        for n in first as usize..end as usize {
+            match self.ops[n] {
                 Op::Known(site, to) => {
                     let site = &mut self.sites[site as usize];
                     site.draws.seen(window, weight);
@@ -348,12 +372,10 @@ impl Windowed {
                         self.arguments.passed(call, &values, (window, weight));
                     }
                 }
-                Op::Value(site) => {
-                    self.sites[site as usize].value(word(), (window, weight), &mut self.units);
-                }
+                Op::Value(site) => self.value(site, word(), (window, weight), modules),
                 Op::Access(site) => {
                     let address = word();
-                    self.sites[site as usize].value(address, (window, weight), &mut self.units);
+                    self.value(site, address, (window, weight), modules);
                     self.accesses.address(address);
                 }
                 Op::Latency(site) => {
@@ -373,6 +395,17 @@ impl Windowed {
                     }
                 }
             }
+        }
+        if let (Some(callers), Some((_, left))) = (&mut self.callers, self.ends[met]) {
+            callers.leave(left);
+        }
+    }
+
+    fn value(&mut self, number: u32, value: u64, window: (u64, f64), modules: &Modules) {
+        let site = &mut self.sites[number as usize];
+        let times = site.value(value, window, &mut self.units);
+        if let Some(callers) = &mut self.callers {
+            callers.value((number, site), value, window, times, modules);
         }
     }
 
@@ -406,9 +439,9 @@ impl Windowed {
                     gone.map(|&(to, weight)| (to, rounded(weight * scale)))
                         .collect()
                 }
-                Seen::Values(list, units) => {
+                Seen::Values(list) => {
                     sampled.probability = list.probability();
-                    estimates(list, *units, executions)
+                    estimates(list, executions)
                 }
             };
             counts.sort_unstable();
@@ -422,6 +455,9 @@ impl Windowed {
         }
         self.accesses.take(scale, windows);
         self.arguments.take(scale, windows);
+        if let Some(callers) = &mut self.callers {
+            callers.take(scale, &self.sites, windows);
+        }
         windows.levels.clone_from(&self.levels);
         scale
     }
@@ -493,12 +529,10 @@ impl Accesses {
     }
 }
 
-/// What values of a list that `units` have gone to are estimated to have been, of so many executions; sorted.
-fn estimates(list: &Hotlist, units: u64, executions: f64) -> Vec<(u64, u64)> {
-    let share = |count| list.estimate(count) / units.max(1) as f64;
-    let estimate =
-        |&(value, count): &(u64, u64)| (value, rounded(executions * share(count).min(1.0)));
-    let mut all: Vec<(u64, u64)> = list.entries().iter().map(estimate).collect();
+/// What the values of a list are estimated to have been, of so many executions; sorted.
+fn estimates(list: &Hotlist, executions: f64) -> Vec<(u64, u64)> {
+    let estimate = |(value, share)| (value, rounded(executions * share));
+    let mut all: Vec<(u64, u64)> = list.shares().map(estimate).collect();
     all.sort_unstable();
     all
 }
@@ -506,64 +540,6 @@ fn estimates(list: &Hotlist, units: u64, executions: f64) -> Vec<(u64, u64)> {
 /// A count that is estimated of something that was seen.
 fn rounded(count: f64) -> u64 {
     (count.round() as u64).max(1)
-}
-
-/// What a thread has recorded, record by record.
-struct Records<'a>(&'a [u8]);
-
-enum Record<'a> {
-    Path(usize, &'a [u8]),
-    Message(Header, &'a [u8]),
-    Capture([u64; CAPTURE_WORDS]),
-    End([u64; END_WORDS]),
-    /// The rest is still to come.
-    Part,
-}
-
-impl<'a> Records<'a> {
-    fn next(&mut self, folder: &mut Folder, shared: &Shared) -> Result<Record<'a>, Damaged> {
-        let Some((number, after)) = self.0.split_first_chunk::<4>() else {
-            return Ok(Record::Part);
-        };
-        let number = u32::from_le_bytes(*number);
-        let (record, after) = match number {
-            CAPTURE_MARK => {
-                let Some((words, after)) = after.split_at_checked(8 * CAPTURE_WORDS) else {
-                    return Ok(Record::Part);
-                };
-                let words = words.as_chunks::<8>().0;
-                let word = |n| words.get(n).map_or(0, |w| u64::from_le_bytes(*w));
-                (Record::Capture(std::array::from_fn(word)), after)
-            }
-            END_MARK => {
-                let Some((words, after)) = after.split_at_checked(8 * END_WORDS) else {
-                    return Ok(Record::Part);
-                };
-                let words = words.as_chunks::<8>().0;
-                let word = |n| words.get(n).map_or(0, |w| u64::from_le_bytes(*w));
-                (Record::End(std::array::from_fn(word)), after)
-            }
-            _ if number >= MAX_PATHS as u32 => {
-                let header = Header::decode(number).filter(|_| folder.is_customised());
-                let header = header.ok_or_else(|| damaged(number))?;
-                let bytes = 8 * usize::from(header.words);
-                let Some((words, after)) = after.split_at_checked(bytes) else {
-                    return Ok(Record::Part);
-                };
-                (Record::Message(header, words), after)
-            }
-            _ => {
-                let met = folder.path(shared, number)?;
-                let bytes = 8 * usize::from(folder.paths[met].values);
-                let Some((words, after)) = after.split_at_checked(bytes) else {
-                    return Ok(Record::Part);
-                };
-                (Record::Path(met, words), after)
-            }
-        };
-        self.0 = after;
-        Ok(record)
-    }
 }
 
 /// A window that waits for its end, in bytes. Longer ones are damage.
@@ -607,7 +583,7 @@ impl Folder {
             match records.next(self, shared)? {
                 Record::Part if bytes.len() - used > MOST => return Err(damaged(END_MARK)),
                 Record::Part => return Ok(used),
-                Record::Path(..) | Record::Message(..) => {}
+                Record::Path(..) | Record::Message(..) | Record::Stack(_) => {}
                 Record::Capture([own]) => begins = Some((records.0, own)),
                 Record::End(words) => {
                     if let Some((from, own)) = begins.take().filter(|_| words[0] != 0) {
@@ -629,6 +605,9 @@ impl Folder {
         weight: f64,
     ) -> Result<(), Damaged> {
         windowed.accesses.begin();
+        if let Some(callers) = &mut windowed.callers {
+            callers.begin();
+        }
         // Of what has not been left yet when a message comes nothing is known.
         let mut messages = Vec::new();
         loop {
@@ -638,6 +617,15 @@ impl Folder {
                     messages.push((header, words));
                     continue;
                 }
+                Record::Stack(words) => {
+                    let words = words.as_chunks::<8>().0.iter();
+                    let mut words = words.map(|word| u64::from_le_bytes(*word));
+                    let count = usize::try_from(words.next().unwrap_or(0));
+                    if let (Some(callers), Ok(count)) = (&mut windowed.callers, count) {
+                        callers.stack(words.take(count));
+                    }
+                    continue;
+                }
                 _ => break,
             };
             while windowed.paths.len() <= met {
@@ -645,7 +633,10 @@ impl Folder {
                 let steps = self.dictionary.steps(path).iter().chain(&path.tail);
                 windowed.learn(steps.copied());
             }
-            if windowed.custom.is_none() {
+            if let Some(callers) = &mut windowed.callers {
+                callers.learn(&self.dictionary.instructions);
+            }
+            if windowed.custom.is_none() && !windowed.no_accesses {
                 windowed.accesses.learn(&self.dictionary.instructions);
             }
             windowed.path(met, words, weight, &self.dictionary.modules);

@@ -65,11 +65,12 @@ impl List {
                 values: [(*value, *count)].into(),
             },
             Self::Several(list) => {
-                let count = |count| (list.estimate(count).round() as u64).clamp(1, draws.samples);
-                let entries = list.entries().iter();
+                let all = draws.samples as f64;
+                let count = |share: f64| ((share * all).round() as u64).max(1);
+                let shares = list.shares();
                 Held {
                     sampled: draws.with(list.probability()),
-                    values: entries.map(|&(value, n)| (value, count(n))).collect(),
+                    values: shares.map(|(value, share)| (value, count(share))).collect(),
                 }
             }
         }

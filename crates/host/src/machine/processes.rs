@@ -21,6 +21,7 @@ use trommel_tuple::{ModuleId, Place, Vaddr};
 use super::files::Files;
 use super::found::{Draws, Found};
 use super::operands::reads;
+use crate::maps::{Mapping, mappings};
 use crate::modules::{Images, Modules};
 use crate::perf::records::{Map, Sample};
 use crate::shared::Region;
@@ -280,38 +281,18 @@ impl Process {
 
 /// Mappings with code, of what `/proc/PID/maps` says.
 fn code_of(pid: u32, maps: &[u8]) -> impl Iterator<Item = Map> {
-    let lines = maps.split(|byte| *byte == b'\n');
-    lines.filter_map(move |line| code_in(pid, line))
-}
-
-fn code_in(pid: u32, line: &[u8]) -> Option<Map> {
     const DELETED: &[u8] = b" (deleted)";
-    // Range, rights, offset, device, inode; behind spaces the path, which may have some too.
-    let mut rest = line;
-    let mut word = || {
-        let end = rest
-            .iter()
-            .position(|byte| *byte == b' ')
-            .unwrap_or(rest.len());
-        let (word, after) = rest.split_at(end);
-        rest = after.trim_ascii_start();
-        std::str::from_utf8(word).ok()
-    };
-    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
-    let (start, end) = word()?.split_once('-')?;
-    let range = hex(start)?..hex(end)?;
-    if !word()?.contains('x') {
-        return None;
-    }
-    let offset = hex(word()?)?;
-    word()?;
-    let inode = word()?.parse().ok()?;
-    Some(Map {
+    let code = mappings(maps).filter(Mapping::is_executable);
+    code.map(move |mapping| Map {
         pid,
-        range,
-        offset,
-        inode,
-        path: rest.strip_suffix(DELETED).unwrap_or(rest).to_vec(),
+        range: mapping.range,
+        offset: mapping.offset,
+        inode: mapping.inode,
+        path: mapping
+            .path
+            .strip_suffix(DELETED)
+            .unwrap_or(mapping.path)
+            .to_vec(),
     })
 }
 

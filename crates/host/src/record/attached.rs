@@ -86,7 +86,7 @@ pub fn record_running(
     let Some(shared) = made else {
         return Err(failed("its memory was not made".to_owned()));
     };
-    let clock = Instant::now();
+    let clock = session.begins();
     let watch = bell::watch();
     let identity = Identity::first(pid, &options.arguments);
     let mut hold = Hold {
@@ -109,7 +109,7 @@ pub fn record_running(
     session.first(identity, shared, stream);
     session.serve(Some(&mut parted));
     drop(watch);
-    let recording = session.conclude(clock);
+    let recording = session.conclude();
     said.iter().for_each(|words| notice(words));
     recording
 }

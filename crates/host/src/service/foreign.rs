@@ -17,7 +17,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::io;
 use std::path::Path;
 use std::ptr::{self, NonNull};
@@ -30,7 +30,7 @@ use trommel_tuple::{ModuleId, Place, Vaddr};
 
 use super::{Message, Service};
 use crate::modules::Modules;
-use crate::table::{Table, Wrong};
+use crate::table::{Table, Wrong, text};
 
 /// The version of the interface.
 const VERSION: u32 = 1;
@@ -42,8 +42,6 @@ const SYMBOL: &str = "trommel_service";
 const TABLE: usize = size_of::<RawService>();
 /// Rows that an instance may have.
 const MOST_ROWS: usize = 1 << 20;
-/// Bytes of a text that a library gives us.
-const MOST_TEXT: usize = 1 << 10;
 
 /// `struct trommel_message`.
 #[repr(C)]
@@ -414,20 +412,6 @@ extern "C" fn place(ours: *const Ours, address: u64) -> u64 {
         None => Place::new(ModuleId::ANON, Vaddr(address)),
     };
     place.word()
-}
-
-/// A text of a library's, cut off where it is too long.
-///
-/// # Safety
-/// It is null, or ends in a 0.
-unsafe fn text(from: *const c_char) -> Option<String> {
-    if from.is_null() {
-        return None;
-    }
-    // SAFETY: as the caller says.
-    let bytes = unsafe { CStr::from_ptr(from) }.to_bytes();
-    let bytes = &bytes[..bytes.len().min(MOST_TEXT)];
-    Some(String::from_utf8_lossy(bytes).into_owned())
 }
 
 unsafe extern "C" fn columns(

@@ -16,7 +16,7 @@ use crate::inject::{Kept, inject};
 use crate::landing::Landing;
 use crate::persist::{self, Keeping};
 use crate::pids;
-use crate::process::{End, Identity};
+use crate::process::{End, Identity, Taken};
 use crate::shared::{Asked, Shared};
 
 /// A thread that is traced while it becomes another program.
@@ -185,7 +185,7 @@ impl Session<'_> {
             (Ok(None), Some((family, shared))) => {
                 self.families.push(family);
                 let identity = identity(pid, parent);
-                self.begin(identity, shared);
+                self.begin(identity, shared, Taken::Exec);
             }
             (Ok(Some(landing)), _) => {
                 follow::go_on(pid);

@@ -23,7 +23,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
@@ -32,10 +32,11 @@ use super::Session;
 use super::execs::identity;
 use crate::attach::attach;
 use crate::births::Seen;
+use crate::detach::is_in;
 use crate::family::Family;
 use crate::keeper::Keeper;
-use crate::process::End;
-use crate::relatives::{children, share_memory};
+use crate::process::{End, Identity, Taken};
+use crate::relatives::{children, is_alone, share_memory};
 use crate::running::{self, Refusal, only_descendants};
 use crate::series::cpu_of;
 use crate::shared::Shared;
@@ -87,6 +88,19 @@ impl Strangers {
     pub(super) fn release(&mut self) {
         self.held.clear();
     }
+
+    /// Lets one go, and waits until nothing of ours is in it, or it cannot be helped.
+    pub(super) fn part(&mut self, pid: Pid) {
+        let of = |(held, _): &mut (Pid, Keeper)| *held == pid;
+        for (_, keeper) in self.held.extract_if(.., of) {
+            keeper.let_go();
+        }
+    }
+
+    /// One stays native from here on.
+    pub(super) fn never(&mut self, pid: Pid) {
+        self.refused.push(pid);
+    }
 }
 
 impl Session<'_> {
@@ -98,10 +112,8 @@ impl Session<'_> {
             return;
         }
         self.strangers.looked = Some(Instant::now());
-        let there: Vec<Pid> = self.processes.iter().map(|(_, p)| p.identity.pid).collect();
         self.strangers.refused.retain(|&pid| is_there(pid));
-        // Waits for the end of its keeper, which has come.
-        self.strangers.held.retain(|(pid, _)| there.contains(pid));
+        self.part_from_ended();
         let budget = match self.options.sampling.map_or(0.0, |wanted| wanted.budget) {
             0.0 => USUAL,
             percent => percent,
@@ -119,6 +131,13 @@ impl Session<'_> {
             }
         }
         self.strangers.next = next.max(SOONEST);
+    }
+
+    /// Keepers of processes that have ended are needed no more.
+    pub(super) fn part_from_ended(&mut self) {
+        let there: Vec<Pid> = self.processes.iter().map(|(_, p)| p.identity.pid).collect();
+        // Waits for the end of the keeper, which has come.
+        self.strangers.held.retain(|(pid, _)| there.contains(pid));
     }
 
     /// Strangers, with their parents. `all`: there may be new processes.
@@ -168,7 +187,9 @@ impl Session<'_> {
                 known.push(child);
                 parents.push(child);
                 let is_ours = |family: &Rc<Family>| family.is_mapped_by(child);
-                let strange = !self.families.iter().any(is_ours) && is_there(child);
+                // What was let go has made it by `fork`, maybe while some of its threads were still under control.
+                let is_left = late && is_in(child);
+                let strange = !is_left && !self.families.iter().any(is_ours) && is_there(child);
                 if strange && !share_memory(parent, child) {
                     found.push((child, parent.as_raw() as u32));
                 }
@@ -187,33 +208,46 @@ impl Session<'_> {
             }
             Err(why) => return self.refuse(pid, parent, &why.to_string()),
         }
+        if let Err(why) = self.attach_to(identity(pid, parent), Taken::Late) {
+            self.refuse(pid, parent, &why);
+        }
+    }
+
+    /// Takes a process under control that is native.
+    ///
+    /// # Errors
+    /// Why it could not be, in words. Then it is native.
+    pub(super) fn attach_to(&mut self, identity: Identity, why: Taken) -> Result<(), String> {
+        let pid = identity.pid;
         let terms = self.terms;
         let mut made = None;
         let mut prepare = |file: OwnedFd| {
             let family = Family::of(file)?;
             let shared = Shared::first(&family, terms)?;
+            // All its threads are stopped.
+            let alone = is_alone(pid);
+            shared.control().trace.alone.store(alone.into(), Relaxed);
             shared.warm();
             made = Some((family, shared));
             Ok(())
         };
-        let identity = identity(pid, parent);
-        let alone = self.options.tracing.late().is_some() && only_descendants();
-        let taken = match alone {
-            false => Keeper::start(pid, prepare).map(Some),
-            true => attach(pid, &mut prepare)
-                .map(|_| None)
-                .map_err(|failure| failure.to_string()),
-        };
-        match (taken, made) {
-            (Ok(keeper), Some((family, shared))) => {
-                self.strangers
-                    .held
-                    .extend(keeper.map(|keeper| (pid, keeper)));
-                self.families.push(family);
-                self.begin(identity, shared);
+        let tracing = &self.options.tracing;
+        let alone = (tracing.late().is_some() || tracing.retakes()) && only_descendants();
+        let keeper = match alone {
+            false => Some(Keeper::start(pid, prepare)?),
+            true => {
+                let taken = attach(pid, &mut prepare);
+                taken.map_err(|failure| failure.to_string())?;
+                None
             }
-            (taken, _) => self.refuse(pid, parent, &taken.err().unwrap_or_default()),
-        }
+        };
+        let (family, shared) = made.ok_or("it was not asked for memory")?;
+        self.strangers
+            .held
+            .extend(keeper.map(|keeper| (pid, keeper)));
+        self.families.push(family);
+        self.begin(identity, shared, why);
+        Ok(())
     }
 
     /// One stays native, which is told, unless it is gone.

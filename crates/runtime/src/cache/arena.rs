@@ -132,6 +132,16 @@ pub struct Arena {
     counters: u32,
 }
 
+/// The runtime's arenas stay for as long as it does. Tests make many, and what lies near code is soon taken.
+#[cfg(test)]
+impl Drop for Arena {
+    fn drop(&mut self) {
+        own::remove(self.base, ARENA_BYTES);
+        // SAFETY: it was mapped for this arena, and a test that executes its code keeps the cache.
+        unsafe { sys::munmap(self.base, ARENA_BYTES as usize) };
+    }
+}
+
 impl Arena {
     /// Address space for code in `range`; `None` when there is no room. `far`: out of its reach.
     pub(super) fn reserve(range: Range, far: bool) -> Option<Self> {

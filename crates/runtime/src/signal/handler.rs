@@ -4,6 +4,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use linux_raw_sys::general as nr;
+use trommel_queue::dict::Mark;
 
 use super::frame::{Action, AltStack, Info, UCONTEXT_BYTES, Ucontext};
 use super::leave::leave;
@@ -142,6 +143,7 @@ pub(super) fn call_handler(
             set_action(info.signo, &reset);
         }
     }
+    runtime.mark(thread, Mark::Signal, [frame.rip, uc_at]);
     let signals = &mut thread.signals;
     // A wait with a mask of its own leaves that to the handler.
     if let Some(waiting) = signals.waited_with.take() {

@@ -25,6 +25,7 @@
 
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 
+use trommel_queue::work::Flush;
 use trommel_queue::{MAX_SLOTS, Slot, State, slot_start};
 
 use super::{SHARED_TABLES, Thread};
@@ -78,6 +79,7 @@ pub(super) fn take_slot(mapped: Mapped, runtime: &Runtime, number: usize) -> Res
         &parent.follow,
         &parent.foreign,
         &parent.counters,
+        &parent.tallies,
         &parent.window,
         &parent.window_skip,
     ];
@@ -87,6 +89,7 @@ pub(super) fn take_slot(mapped: Mapped, runtime: &Runtime, number: usize) -> Res
         follow,
         foreign,
         counters,
+        tallies,
         window,
         window_skip,
     ] = words.map(|word| word.load(Relaxed));
@@ -95,6 +98,7 @@ pub(super) fn take_slot(mapped: Mapped, runtime: &Runtime, number: usize) -> Res
         u64::from(of_parent.tagged.load(Relaxed)),
         of_parent.seed.load(Relaxed),
     ];
+    let converges = mapped.converge().wanted.load(Relaxed);
     let start = slot_start(0) as u64;
     // SAFETY: the directory is mapped from the start of the file; what is replaced is the parent's
     // slot, which this process has no use for.
@@ -117,12 +121,15 @@ pub(super) fn take_slot(mapped: Mapped, runtime: &Runtime, number: usize) -> Res
     let queries = mapped.queries();
     queries.tagged.store(tagged as u32, Relaxed);
     queries.seed.store(seed, Relaxed);
+    mapped.converge().wanted.store(converges, Relaxed);
     control.options.store(options, Relaxed);
     control.kinds.store(kinds, Relaxed);
     control.host_pid.store(host_pid, Relaxed);
     control.follow.store(follow, Relaxed);
     control.foreign.store(foreign, Relaxed);
     control.counters.store(counters, Relaxed);
+    // Its code is its parent's.
+    control.tallies.store(tallies, Relaxed);
     control.window.store(window, Relaxed);
     control.window_skip.store(window_skip, Relaxed);
     control.slot.store(number as u32, Relaxed);
@@ -219,6 +226,11 @@ impl Thread {
             }
             if let Some(prefetch) = &runtime.translator.prefetch {
                 prefetch.in_new_slot(process.queue.mapped());
+            }
+            if let Some(converge) = &mut runtime.translator.converge
+                && converge.in_new_slot(process.queue.mapped())
+            {
+                runtime.evict = Some(Flush::Asked);
             }
             self.take_queries(&mut runtime);
             if core::mem::take(&mut self.clear_handlers) {

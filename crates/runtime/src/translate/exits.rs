@@ -202,6 +202,7 @@ impl Translator {
         let mut values = values;
         if insn.class == Class::CallIndirect
             && self.wants(Kind::Type)
+            && !self.is_quiet(self.passed - 1)
             && let (Some(table), Some(p), false) =
                 (insn.method_table(), self.stolen, self.counts_values())
         {
@@ -209,6 +210,8 @@ impl Translator {
             events += 1;
             values += 1;
         }
+        let returns = matches!(insn.class, Class::Ret(_));
+        events += usize::from(returns && self.wants(Kind::Path));
         let is_event = match insn.class {
             Class::JmpIndirect => self.wants(Kind::Edge),
             Class::CallIndirect => self.wants(Kind::Call),

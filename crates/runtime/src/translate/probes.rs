@@ -77,9 +77,7 @@ impl Translator {
             self.code.count_down_with_rcx(counter)
         };
         let back = self.code.at(self.code.here());
-        let stub = self.stubs.at(self.stubs.here());
-        let rel = stub.0 as i64 - self.code.at(from.0).0 as i64 - 4;
-        self.code.put_u32(from.0, rel as i32 as u32);
+        self.lead_to_stub(from);
         let known = [counter.0, path, start];
         self.stubs.send_message(self.spilled.rcx, known, back);
         if !spilled {
@@ -116,9 +114,7 @@ impl Translator {
         let from = self.code.jcc(NOT_ZERO);
         self.stub(site.cache, from, to);
         let end = self.code.jmp();
-        let stub = self.stubs.at(self.stubs.here());
-        let rel = stub.0 as i64 - self.code.at(end.0).0 as i64 - 4;
-        self.code.put_u32(end.0, rel as i32 as u32);
+        self.lead_to_stub(end);
         // Counted once more on the way back.
         let known = [counter.0, path, self.rate() + 1];
         self.stubs.send_message(false, known, again);

@@ -94,9 +94,7 @@ impl Translator {
             }
         };
         let back = self.code.at(self.code.here());
-        let stub = self.stubs.at(self.stubs.here());
-        let rel = stub.0 as i64 - self.code.at(from.0).0 as i64 - 4;
-        self.code.put_u32(from.0, rel as i32 as u32);
+        self.lead_to_stub(from);
         if !self.spilled.rcx {
             self.stubs.store_gs(slot!(spill_rcx), Reg::RCX);
         }

@@ -14,6 +14,12 @@ use crate::emit::{Reg, Rel32};
 use crate::slot;
 
 impl Config {
+    /// Whether an instruction is a jump backward at which an acyclic path ends that is wanted.
+    pub(super) fn cuts_at(&self, insn: &Insn) -> bool {
+        let back = matches!(insn.class, Class::Jmp(to) if to <= insn.pc());
+        back && self.kinds.has(Kind::Path)
+    }
+
     /// Appends the events of an instruction of the main line to the block that is open, in the order
     /// in which [`Translator::emit`] passes them. With `pairs`, indirect branches are counted and are
     /// none of them.
@@ -35,6 +41,11 @@ impl Config {
                 });
             }
             Class::JmpIndirect if kinds.has(Kind::Edge) && !pairs => to.event(dynamic(Kind::Edge)),
+            Class::Jmp(back) if self.cuts_at(insn) => {
+                let target = target(back);
+                to.event(Event::Jump { pc, target });
+            }
+            Class::Ret(_) if kinds.has(Kind::Path) => to.event(Event::Return { pc }),
             Class::Call(callee) if kinds.has(Kind::Call) => {
                 to.event(Event::Call {
                     pc,
@@ -95,7 +106,8 @@ impl Translator {
             self.code.load_gs(p, WRITE_POINTER);
             self.spilled.stolen = true;
         }
-        let mut events = 0;
+        // That control arrives here is the block's first event where acyclic paths are wanted.
+        let mut events = usize::from(self.wants(Kind::Path));
         let mut values = 0;
         // Taken out while they are walked over, and put back for their memory.
         let insns = core::mem::take(&mut self.insns);
@@ -150,6 +162,7 @@ impl Translator {
                 recipe: site.cache.new_recipe(self.flags.needed()),
             };
             events += usize::from(self.config.lists());
+            let unprofiled = self.unprofiled(n, insn).is_some();
             if second && insn.class == Class::Plain && self.is_rewritten(n) {
                 self.rewritten(site, n, insn, step);
                 self.is_work(from_here);
@@ -234,15 +247,16 @@ impl Translator {
                     let rest = &insns[n + 1..self.count];
                     self.sample(site, insn, load, rest, end)?;
                 }
+                events += usize::from(unprofiled);
                 continue;
             }
             site.cache.steps.push(step);
             self.query_before(site, insn, about);
             let passed = self.record_arguments(insn, values);
-            events += usize::from(passed != 0);
+            events += usize::from(passed != 0) + usize::from(unprofiled);
             values += passed;
             match insn.class {
-                Class::Jmp(_) => {}
+                Class::Jmp(_) => events += usize::from(self.config.cuts_at(insn)),
                 Class::Jcc(condition, to) if closes && to == app => {
                     self.close_with(site, insn, condition, second);
                     self.is_work(from_here);
@@ -456,6 +470,13 @@ impl Translator {
             passed: self.passed,
         });
         usize::from(edge)
+    }
+
+    /// Leads `from` to what is written beside the exit stubs next.
+    pub(super) fn lead_to_stub(&mut self, from: Rel32) {
+        let stub = self.stubs.at(self.stubs.here());
+        let rel = stub.0 as i64 - self.code.at(from.0).0 as i64 - 4;
+        self.code.put_u32(from.0, rel as i32 as u32);
     }
 
     /// Leads `from` to a new exit stub for `to`.

@@ -129,6 +129,7 @@ impl Translator {
         let Some(table) = insn
             .method_table()
             .filter(|_| self.counts_values() && self.wants(Kind::Type))
+            .filter(|_| !self.is_quiet(self.passed - 1))
         else {
             return Ok(());
         };
@@ -149,13 +150,6 @@ impl Translator {
         }
         self.unpark();
         Ok(())
-    }
-
-    /// Leads a jump to the next stub.
-    pub(super) fn lead_to_stub(&mut self, from: Rel32) {
-        let stub = self.stubs.at(self.stubs.here());
-        let rel = stub.0 as i64 - self.code.at(from.0).0 as i64 - 4;
-        self.code.put_u32(from.0, rel as i32 as u32);
     }
 
     /// In a stub: the value goes to its slot, and `rcx` to one of its own.

@@ -10,7 +10,7 @@
 //! * `EVTS`: `items` events as `block.rs` codes them, independent of all other blocks;
 //! * `MODS`: `items` modules: id u16, path length u32, path, build id length u32, build id;
 //!   a module stands before the first event that refers to it;
-//! * `TAIL`: events u64, then events of each kind u64 × 7, modules u64. Ends a complete file.
+//! * `TAIL`: events u64, then events of each kind but paths u64 × 7, modules u64, and, where there are any, paths u64. Ends a complete file.
 //!
 //! Invariants: a file that ends before its `TAIL` was cut short, and every block before the cut is
 //! good; a size in a block's head is believed only below [`MAX_LENGTH`].
@@ -49,9 +49,11 @@ struct Totals {
 impl Totals {
     fn to_bytes(self) -> Vec<u8> {
         let events = self.kinds.iter().sum::<u64>();
+        let (first, paths) = self.kinds.split_at(Kind::Path as usize);
         let words = core::iter::once(events)
-            .chain(self.kinds)
-            .chain([self.modules]);
+            .chain(first.iter().copied())
+            .chain([self.modules])
+            .chain(paths.iter().copied().filter(|n| *n != 0));
         words.flat_map(u64::to_le_bytes).collect()
     }
 }

@@ -17,7 +17,6 @@ use super::{Draws, Units, estimates};
 struct Called {
     draws: Draws,
     /// Units of weight that have gone to each list.
-    units: u64,
     lists: Box<[Hotlist; ARGUMENTS]>,
 }
 
@@ -27,7 +26,6 @@ impl Called {
         let mut seeds = SplitMix64::new(call ^ target.rotate_left(24) ^ epoch << 48);
         Self {
             draws: Draws::default(),
-            units: 0,
             lists: Box::new(std::array::from_fn(|_| Hotlist::new(seeds.draw()))),
         }
     }
@@ -56,7 +54,6 @@ impl Arguments {
             let called = self.called.entry(key);
             let called = called.or_insert_with(|| Called::new(key, self.epoch));
             called.draws.seen(window, weight);
-            called.units += times;
             for (list, value) in called.lists.iter_mut().zip(values) {
                 list.add_times(*value, times);
             }
@@ -76,7 +73,7 @@ impl Arguments {
                     target: Place::from_word(target),
                     register,
                 };
-                let counts = estimates(list, called.units, sampled.executions);
+                let counts = estimates(list, sampled.executions);
                 windows
                     .arguments
                     .insert(passed, Argument { sampled, counts });

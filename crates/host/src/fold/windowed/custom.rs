@@ -223,17 +223,16 @@ impl Customised {
         let mut found: Vec<(u32, Valued)> = Vec::new();
         for (&number, site) in &mut self.sites {
             site.draws.settle();
-            let Seen::Values(list, units) = &site.seen else {
+            let Seen::Values(list) = &site.seen else {
                 continue;
             };
             let mut sampled = site.draws.sampled(scale);
             sampled.probability = list.probability();
-            let share = |count| list.estimate(count) / (*units).max(1) as f64;
-            let value = |&(value, count): &(u64, u64)| {
-                let count = rounded(sampled.executions * share(count).min(1.0));
+            let value = |(value, share)| {
+                let count = rounded(sampled.executions * share);
                 (value, Value { count, text: None })
             };
-            let values = list.entries().iter().map(value).collect();
+            let values = list.shares().map(value).collect();
             found.push((number, Valued { sampled, values }));
         }
         found.sort_unstable_by_key(|(number, _)| *number);

@@ -5,6 +5,8 @@ extern crate std;
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
 
 use linux_raw_sys::general as nr;
 use trommel_queue::{DIRECTORY_BYTES, SLOT_BYTES};
@@ -36,10 +38,7 @@ impl World {
         let base = sys::anonymous(DIRECTORY_BYTES + SLOT_BYTES).expect("memory");
         // SAFETY: as long as the file, writable, for good.
         let mapped = unsafe { Mapped::new(base + DIRECTORY_BYTES as u64) };
-        mapped
-            .control()
-            .persist
-            .store(1, core::sync::atomic::Ordering::Relaxed);
+        mapped.control().persist.store(1, Relaxed);
         let config = Config {
             kinds: KindSet::NONE,
             max_insns: MAX_INSNS,
@@ -54,7 +53,7 @@ impl World {
         let mut cache = Cache::new();
         cache.make_traces(u32::from(traces) * 50);
         Self {
-            translator: Translator::new(config, None, None, None, None),
+            translator: Translator::new(config, None, None, None, None, None),
             cache,
             regions: Regions::default(),
             pages: Pages::default(),
@@ -94,7 +93,11 @@ struct Library {
     range: region::Range,
 }
 
+/// Each far from everything else that this process has mapped: the arenas of other tests take what room there is near the rest. Their distances
+/// are multiples of nothing but a page.
 fn library() -> Vec<Library> {
+    const APART: u64 = (16 << 30) + 0x1000;
+    static NEXT: AtomicU64 = AtomicU64::new(0x1000_0000_0000);
     let all = region::read_all().expect("the kernel's list");
     let here = all
         .iter()
@@ -104,13 +107,13 @@ fn library() -> Vec<Library> {
     let file = sys::open(&path).expect("the C library can be read");
     let len = (here.range.end - here.range.start) as usize;
     let again = |_| {
-        // SAFETY: no fixed address.
+        // SAFETY: where nothing else is put.
         let at = unsafe {
             sys::mmap(&sys::Map {
-                at: 0,
+                at: NEXT.fetch_add(APART, Relaxed),
                 len,
                 prot: nr::PROT_READ | nr::PROT_EXEC,
-                flags: nr::MAP_PRIVATE,
+                flags: nr::MAP_PRIVATE | nr::MAP_FIXED_NOREPLACE,
                 fd: file,
                 offset: here.offset,
             })
@@ -123,16 +126,7 @@ fn library() -> Vec<Library> {
             },
         }
     };
-    (0..3)
-        .map(again)
-        .scan(0, |gap, library| {
-            // Mappings that follow each other are one entry of the kernel's list where their offsets go on; these do
-            // not. The gap keeps their distance from being a multiple of anything.
-            *gap += 1;
-            sys::anonymous(*gap << 12).ok()?;
-            Some(library)
-        })
-        .collect()
+    (0..3).map(again).collect()
 }
 
 fn origin_in(world: &mut World, at: AppPc) -> (Origin, region::Range) {
@@ -145,11 +139,6 @@ fn origin_in(world: &mut World, at: AppPc) -> (Origin, region::Range) {
 
 fn translated(traces: bool) {
     const WANTED: usize = 6000;
-    // One at a time: what each looks at is what the kernel lists of the process's memory, where the other maps the same file.
-    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    let _alone = ALONE
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
     let [one, other, third] = library().try_into().ok().expect("three");
     let mut worlds = [World::new(traces), World::new(traces), World::new(traces)];
     let mut todo: Vec<u64> = (0..one.range.end - one.range.start)

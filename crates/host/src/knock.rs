@@ -1,26 +1,22 @@
-//! A program called back that does not come by itself: it is time to ask it again.
+//! A program called back that does not come by itself: there is something to ask it, or to tell.
 //!
 //! # Problem
-//! A program that turns to other work may stay in the new code for good, whose traces were made when the last round was
-//! just over. Nobody enters the runtime there.
+//! A program may stay in the code that it has for good: nobody enters the runtime there, and nobody finds what the host has to say.
 //!
 //! # Strategy
-//! The target says when the next round is due. If it has not begun by then, the thread that has used most
-//! processor time lately gets a signal from the kernel's clock of its own user time ([`Clock`]), once: so it arrives in code, where it
-//! interrupts no system call. The runtime begins the round in its handler.
+//! The thread that has used most processor time lately gets a signal from the kernel's clock of its own user time
+//! ([`Clock`]), once: so it arrives in code, where it
+//! interrupts no system call. What is to be done then is done by the runtime in its handler (`trommel_runtime::knock`).
 //!
-//! Where the kernel refuses such clocks the program is asked when it comes by.
+//! Where the kernel refuses such clocks the program finds out when it comes by.
 
 use std::collections::HashMap;
 use std::fs;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
-use trommel_queue::prefetch::Prefetch as Told;
 
 use crate::perf::Clock;
-use crate::series::stamp;
 
 /// User time up to the signal.
 const SOON: Duration = Duration::from_micros(500);
@@ -30,7 +26,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// Who calls a process back.
 pub struct Knocks {
     pid: Pid,
-    /// That of the thread that was called last, until a round begins.
+    /// That of the thread that was called last, until it has come.
     clock: Option<Clock>,
     tried: Option<Instant>,
     /// By thread, processor time so far.
@@ -50,11 +46,9 @@ impl Knocks {
         }
     }
 
-    /// Calls it back, if a round is due.
-    pub fn look(&mut self, told: &Told) {
-        let due = told.due.load(Acquire);
-        let asks = told.begun.load(Relaxed) != told.answered.load(Relaxed);
-        if asks || due == 0 || stamp() < due || self.refused {
+    /// Calls it back, if it is `wanted` and has not come since.
+    pub fn look(&mut self, wanted: bool) {
+        if !wanted || self.refused {
             self.clock = None;
             return;
         }
@@ -72,6 +66,12 @@ impl Knocks {
             }
             Err(error) => self.refused = error.raw_os_error() != Some(libc::ESRCH),
         }
+    }
+
+    /// What was wanted has been done: the next time it is called at once.
+    pub fn done(&mut self) {
+        self.clock = None;
+        self.tried = None;
     }
 
     /// The thread that has used most processor time since it was asked last.

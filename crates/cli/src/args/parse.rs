@@ -1,0 +1,231 @@
+//! The values of arguments, from their texts.
+//!
+//! A text that means nothing gets an error that says what to write; clap puts the argument's name in front of it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use trommel_tuple::{Kind, KindSet};
+
+/// Part of a program to observe.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Only {
+    /// A module (file name or path) or a symbol.
+    Name(String),
+    /// Addresses as `objdump -d` prints them, the last one excluded.
+    Range(u64, u64),
+}
+
+/// A budget in percent.
+pub(super) fn budget(text: &str) -> Result<f64, String> {
+    let percent: Option<f64> = text.trim_end_matches('%').parse().ok();
+    let percent = percent.filter(|p| (0.1..=50.0).contains(p));
+    percent.ok_or_else(|| "give percent, from 0.1 to 50".to_owned())
+}
+
+pub(super) fn limit(text: &str) -> Result<f64, String> {
+    let percent: Option<f64> = text.trim_end_matches('%').parse().ok();
+    let percent = percent.filter(|p| (0.1..=50.0).contains(p));
+    percent.ok_or_else(|| "give percent, from 0.1 to 50, as in --converge=2".to_owned())
+}
+
+pub(super) fn share(text: &str) -> Result<f64, String> {
+    let percent: Option<f64> = text.trim_end_matches('%').parse().ok();
+    let percent = percent.filter(|p| (0.0..=100.0).contains(p));
+    percent.ok_or_else(|| "give percent, from 0 to 100".to_owned())
+}
+
+pub(super) fn rate(text: &str) -> Result<f64, String> {
+    let rate: Option<f64> = text.parse().ok();
+    let rate = rate.filter(|r| (1.0..=20_000.0).contains(r));
+    rate.ok_or_else(|| "give a number from 1 to 20000".to_owned())
+}
+
+pub(super) fn epoch(text: &str) -> Result<Duration, String> {
+    const LEAST: Duration = Duration::from_secs(1);
+    const MOST: Duration = Duration::from_secs(86_400);
+    crate::time::parse_length(text)
+        .filter(|length| (LEAST..=MOST).contains(length))
+        .ok_or_else(|| "give a length of time from 1s to 1d, such as 60s, 5m or 1h".to_owned())
+}
+
+pub(super) fn moment(text: &str) -> Result<u64, String> {
+    crate::time::parse_moment(text).ok_or_else(|| {
+        "give a length of time ago, such as 30s, 5m, 2h or 7d, or a time in UTC, such as 2026-11-22T18:05".to_owned()
+    })
+}
+
+/// Seconds, or none.
+pub(super) fn after(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(0.0) => Ok(Duration::ZERO),
+        _ => seconds(text),
+    }
+}
+
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|s| *s > 0.0);
+    seconds
+        .and_then(|s| Duration::try_from_secs_f64(s).ok())
+        .ok_or_else(|| "give a number of seconds, such as 0.5".to_owned())
+}
+
+/// A whole number with one of these letters behind it, or none.
+fn scaled(text: &str, units: &[(char, u64)]) -> Option<u64> {
+    let unit = units.iter().find(|(letter, _)| text.ends_with(*letter));
+    let (digits, unit) = unit.map_or((text, 1), |(_, unit)| (&text[..text.len() - 1], *unit));
+    digits.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// A number of bytes, at least a megabyte, with k, M or G behind it for powers of 1024.
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
+    const LEAST: u64 = 1 << 20;
+    scaled(text, &[('k', 1 << 10), ('M', 1 << 20), ('G', 1 << 30)])
+        .filter(|bytes| *bytes >= LEAST)
+        .ok_or_else(|| "give a number of bytes, such as 512M or 4G, at least 1M".to_owned())
+}
+
+/// Bytes of a code cache, or of a database.
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    const LEAST: u64 = 64 << 10;
+    scaled(text, &[('k', 1 << 10), ('M', 1 << 20), ('G', 1 << 30)])
+        .filter(|bytes| *bytes >= LEAST)
+        .ok_or_else(|| "give a number of bytes, such as 512k or 4M, at least 64k".to_owned())
+}
+
+/// A number above 0, with k or M behind it for thousands and millions.
+pub(super) fn number(text: &str) -> Result<u64, String> {
+    scaled(text, &[('k', 1000), ('M', 1_000_000)])
+        .filter(|n| *n > 0)
+        .ok_or_else(|| format!("`{text}` is no number above 0, such as 500k or 20M"))
+}
+
+pub(super) fn kind(text: &str) -> Result<Kind, String> {
+    text.parse::<Kind>().map_err(|e| e.to_string())
+}
+
+/// A service named on the command line.
+#[derive(Clone, Debug)]
+pub(crate) struct ServiceSpec {
+    /// As it was written.
+    pub(crate) name: String,
+    pub(crate) queue: u8,
+    pub(crate) library: PathBuf,
+    pub(crate) argument: String,
+}
+
+pub(super) fn service(text: &str) -> Result<ServiceSpec, String> {
+    let form = "write QUEUE=LIB or QUEUE=LIB:ARGUMENT, such as 1=./edges.so";
+    let Some((queue, rest)) = text.split_once('=') else {
+        return Err(form.into());
+    };
+    let queue = queue
+        .parse()
+        .map_err(|_| format!("`{queue}` is not the number of a queue, 0 to 255: {form}"))?;
+    let (library, argument) = rest.split_once(':').unwrap_or((rest, ""));
+    match library {
+        "" => Err(format!("no library is named: {form}")),
+        _ => Ok(ServiceSpec {
+            name: text.to_owned(),
+            queue,
+            library: library.into(),
+            argument: argument.to_owned(),
+        }),
+    }
+}
+
+/// A customisation module named on the command line.
+#[derive(Clone, Debug)]
+pub(crate) struct ModuleSpec {
+    /// As it was written.
+    pub(crate) name: String,
+    pub(crate) library: PathBuf,
+    pub(crate) argument: String,
+}
+
+pub(super) fn module(text: &str) -> Result<ModuleSpec, String> {
+    let (library, argument) = text.split_once(':').unwrap_or((text, ""));
+    match library {
+        "" => Err("no library is named: write LIB or LIB:ARGUMENT, such as ./strides.so".into()),
+        _ => Ok(ModuleSpec {
+            name: text.to_owned(),
+            library: library.into(),
+            argument: argument.to_owned(),
+        }),
+    }
+}
+
+pub(super) fn kinds(text: &str) -> Result<KindSet, String> {
+    if text == "none" {
+        return Ok(KindSet::NONE);
+    }
+    let mut set = KindSet::NONE;
+    for name in text.split(',') {
+        match name.parse() {
+            Ok(Kind::Result) => {
+                return Err(
+                    "`result` cannot be recorded without a query; use edge, call, value, type, path, none, or in \
+                     windows address and latency"
+                        .into(),
+                );
+            }
+            Ok(kind) => set = set.with(kind),
+            Err(_) if name == "none" => {
+                return Err("`none` cannot be combined with other events".into());
+            }
+            Err(_) => {
+                return Err(format!(
+                    "`{name}` is no event; use edge, call, value, type, path or none, in windows also address and latency, \
+                     separated by commas"
+                ));
+            }
+        }
+    }
+    Ok(set)
+}
+
+pub(super) fn only(text: &str) -> Result<Only, String> {
+    let hex = |s: &str| {
+        let digits = s.strip_prefix("0x").unwrap_or(s);
+        u64::from_str_radix(digits, 16).ok()
+    };
+    if text.is_empty() {
+        return Err("name a module, a symbol or a range LO-HI".into());
+    }
+    if let Some((low, high)) = text.split_once('-')
+        && let (Some(low), Some(high)) = (hex(low), hex(high))
+    {
+        if low >= high {
+            return Err(format!(
+                "the range is empty: {low:#x} is not below {high:#x}"
+            ));
+        }
+        return Ok(Only::Range(low, high));
+    }
+    Ok(Only::Name(text.to_owned()))
+}
+
+#[cfg(test)]
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_sets() {
+        assert_eq!(kinds("none"), Ok(KindSet::NONE));
+        assert_eq!(
+            kinds("call,edge"),
+            Ok(KindSet::NONE.with(Kind::Edge).with(Kind::Call))
+        );
+        for wrong in ["", "edges", "edge,", "edge,none", "result"] {
+            assert!(kinds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ranges_are_hex_and_the_rest_are_names() {
+        assert_eq!(only("0x10-20"), Ok(Only::Range(0x10, 0x20)));
+        assert_eq!(only("libfoo-1.so"), Ok(Only::Name("libfoo-1.so".into())));
+        assert!(only("20-10").is_err() && only("").is_err());
+    }
+}

@@ -1,0 +1,195 @@
+//! The arguments of the commands that need no profile: streams, compressors, queries, the lab and the doctor.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use trommel_tuple::Kind;
+
+use super::parse;
+
+/// Arguments of `stream`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trommel record --stream app.tstream -- ./app
+  trommel stream info app.tstream
+  trommel stream dump -n 100 app.tstream
+  trommel stream convert -e value app.tstream app.raw16.zst")]
+pub(crate) struct StreamArgs {
+    #[command(subcommand)]
+    pub(crate) command: StreamCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum StreamCommand {
+    /// Count the events of a stream and name its modules.
+    Info {
+        /// The stream: .tstream, .raw16 or .raw16.zst
+        file: PathBuf,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print events, one a line: kind, module:address, value.
+    Dump {
+        /// The stream: .tstream, .raw16 or .raw16.zst
+        file: PathBuf,
+        /// Stop after N events
+        #[arg(short = 'n', long, value_name = "N")]
+        count: Option<u64>,
+        /// Only events of this kind; for raw16: the kind that they are
+        #[arg(short, long, value_name = "KIND", value_parser = parse::kind)]
+        event: Option<Kind>,
+    },
+    /// Write a stream in another format, told by the name: .tstream, .raw16, .raw16.zst.
+    Convert {
+        /// The stream: .tstream, .raw16 or .raw16.zst
+        file: PathBuf,
+        /// The new file
+        out: PathBuf,
+        /// Only events of this kind; from raw16: the kind that they are
+        #[arg(short, long, value_name = "KIND", value_parser = parse::kind)]
+        event: Option<Kind>,
+    },
+}
+
+/// Arguments of `compress`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trommel compress -c P256 -c 'H[P256]2048+A16' app.tstream
+  trommel compress -c 'M4[10k,1%]2048:C1R0P1' --json gcc.value.raw16.zst")]
+pub(crate) struct CompressArgs {
+    /// A compressor, such as P256, H[P256]2048+A16, T[256]2048/2way/2bit; can be repeated
+    #[arg(short = 'c', long = "compress", value_name = "SPEC", required = true)]
+    pub(crate) specs: Vec<String>,
+
+    /// Judge by tuples of instructions that often have the same value
+    /// [default: executions=1000,tuple=10%,load=40%]
+    #[arg(long, value_name = "FILTER")]
+    pub(crate) filter: Option<String>,
+
+    /// Seed of hash functions and random samplers
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// The stream: .tstream, .raw16 or .raw16.zst
+    pub(crate) stream: PathBuf,
+}
+
+/// Arguments of `query`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trommel query check stores.rpa          what is wrong with it, where, and how to put it right
+  trommel query asm stores.rpa            the profile control registers and query instructions
+  trommel query asm -o stores.bin stores.rpa
+  trommel query disasm stores.bin
+  trommel query fmt --write *.rpa
+
+A query that sends every store of a value other than 0, of instructions with profile tag 1:
+  tag 1 symbol \"store_reference\";
+  for opSTORE 1 always collect op1 op2 op3;
+      if op1 <> 0 then send 3 stop else stop;
+
+The language is described in docs/query.md. FILE may be `-`, standard input.")]
+pub(crate) struct QueryArgs {
+    #[command(subcommand)]
+    pub(crate) command: QueryCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum QueryCommand {
+    /// Say what is wrong with queries, or what they ask for.
+    #[command(after_help = "\
+Examples:
+  trommel query check stores.rpa
+  trommel query check --json *.rpa
+
+The exit status is 1 when a file has an error.")]
+    Check {
+        /// The queries
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        /// Write JSON (docs/json.md)
+        #[arg(long)]
+        json: bool,
+    },
+    /// Assemble queries: show the program, or write it to a file.
+    #[command(after_help = "\
+Examples:
+  trommel query asm stores.rpa
+  trommel query asm -o stores.bin stores.rpa")]
+    Asm {
+        /// The queries
+        file: PathBuf,
+        /// Write the program to this file
+        #[arg(short, long, value_name = "OUT", conflicts_with = "json")]
+        output: Option<PathBuf>,
+        /// Write JSON (docs/json.md)
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the queries of an assembled program.
+    #[command(after_help = "\
+Examples:
+  trommel query disasm stores.bin")]
+    Disasm {
+        /// The program, as `asm -o` writes it
+        file: PathBuf,
+    },
+    /// Print queries in normal form.
+    #[command(after_help = "\
+Examples:
+  trommel query fmt stores.rpa
+  trommel query fmt --write *.rpa
+  trommel query fmt --check *.rpa         exit status 1 when a file is not in normal form")]
+    Fmt {
+        /// The queries
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        /// Put the files themselves into normal form
+        #[arg(short, long, conflicts_with = "check")]
+        write: bool,
+        /// Name the files that are not in normal form, and change nothing
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+/// Arguments of `lab`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trommel lab list                       the experiments
+  trommel lab all                        all of them, and one page with everything: trommel-lab/index.html
+  trommel lab stratified-8 multihash-12  some of them
+  trommel lab multihash-9 --out figures
+
+Programs are recorded when they are first needed (about 280 MB in $XDG_CACHE_HOME/trommel/lab, else
+~/.cache/trommel/lab; delete it at will). Those that are not installed are left out, and named.")]
+pub(crate) struct LabArgs {
+    /// Experiments, `all`, or `list`
+    #[arg(required = true, value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+
+    /// Directory for the results
+    #[arg(long, value_name = "DIR", default_value = "trommel-lab")]
+    pub(crate) out: PathBuf,
+
+    /// Events of each stream: fewer are faster, and less telling [default: 20M]
+    #[arg(long, value_name = "N", value_parser = parse::number)]
+    pub(crate) events: Option<u64>,
+}
+
+/// Arguments of `doctor`.
+#[derive(Args, Debug)]
+pub(crate) struct DoctorArgs {
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}

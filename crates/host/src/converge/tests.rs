@@ -1,0 +1,135 @@
+//! The service against a target that goes by its tables, and one that does not.
+
+use super::*;
+
+const MILLI: Duration = Duration::from_millis(1);
+
+/// A target that goes by each table at once, with one place that loads `value` and one that is executed seldom.
+struct Target {
+    told: Box<Told>,
+    converge: Converge,
+    now: Moment,
+    place: u32,
+    seldom: u32,
+}
+
+impl Target {
+    fn new() -> Self {
+        let mut converge = Converge::new(2.0, 1);
+        let place = converge.place(0x1000, Some(1));
+        let seldom = converge.place(0x2000, Some(2));
+        Self {
+            told: Box::default(),
+            converge,
+            now: Moment::default(),
+            place,
+            seldom,
+        }
+    }
+
+    fn is_out(&self) -> bool {
+        let places = self.told.places.load(Relaxed) as usize;
+        let mut all = self.told.place[..places].iter();
+        all.any(|pc| pc.load(Relaxed) == 0x1000)
+    }
+
+    /// Of the place: times out, changes, and whether it has settled.
+    fn outcome(&self) -> (u32, u32, bool) {
+        let outcome = self.converge.outcomes().next().unwrap();
+        (outcome.outs, outcome.changes, outcome.settled)
+    }
+
+    /// Goes on for so many milliseconds.
+    fn go_on(&mut self, millis: u64, value: u64) {
+        for _ in 0..millis {
+            self.now.at += MILLI;
+            self.now.stamp += 2_500_000;
+            if !self.is_out() {
+                self.converge.seen(self.place, value, 50_000);
+            }
+            self.converge.seen(self.seldom, 9, 1);
+            if self.converge.is_due(self.now.at) {
+                self.converge.look(&self.told, self.now);
+            }
+            let told = self.told.told.load(Relaxed);
+            self.told.seen.store(told, Relaxed);
+        }
+    }
+}
+
+#[test]
+fn a_place_that_is_known_is_out_most_of_the_time_and_a_change_is_seen() {
+    let mut target = Target::new();
+    target.go_on(50, 7);
+    assert!(target.is_out());
+    assert_eq!(
+        target.told.places.load(Relaxed),
+        1,
+        "the seldom one is watched"
+    );
+    let mut watched = 0;
+    for _ in 0..10_000 {
+        target.go_on(1, 7);
+        watched += u32::from(!target.is_out());
+    }
+    assert!((1..1000).contains(&watched), "{watched}");
+    let (outs, changes, settled) = target.outcome();
+    assert!(outs > 2 && changes == 0 && settled, "{outs} {changes}");
+    target.go_on(20_000, 8);
+    let (_, changes, settled) = target.outcome();
+    assert_eq!((changes, settled), (1, true));
+}
+
+#[test]
+fn no_table_is_told_before_the_last_is_gone_by() {
+    let mut target = Target::new();
+    target.go_on(50, 7);
+    let tables = target.converge.tables();
+    target.told.seen.store(0, Relaxed);
+    for _ in 0..1000 {
+        target.now.at += MILLI;
+        target.converge.look(&target.told, target.now);
+    }
+    assert_eq!(target.converge.tables(), tables);
+}
+
+#[test]
+fn code_is_not_made_anew_where_that_takes_longer_than_counting() {
+    let mut target = Target::new();
+    for _ in 0..1000 {
+        target.now.translating += 2_000_000;
+        target.go_on(1, 7);
+    }
+    assert_eq!(target.converge.tables(), 0);
+}
+
+#[test]
+fn other_code_in_the_same_place_is_profiled() {
+    let mut target = Target::new();
+    target.go_on(50, 7);
+    assert!(target.is_out());
+    target.converge.replaced(&(0x800..0x1800));
+    target.place = target.converge.place(0x1000, Some(3));
+    target.now.at += 50 * MILLI;
+    target.converge.look(&target.told, target.now);
+    assert!(!target.is_out());
+}
+
+#[test]
+fn what_is_in_tallies_is_seen_once() {
+    let tally = |value, count| Tally {
+        value,
+        path: 0,
+        count,
+    };
+    let mut converge = Converge::new(2.0, 1);
+    let place = converge.place(0x1000, Some(1));
+    let same = |_: &mut Converge, _| Some(place);
+    converge.tallies(1, vec![tally(5, 100)], same);
+    converge.tallies(1, vec![tally(5, 150)], same);
+    assert_eq!(converge.places[0].events, 150);
+    // Sent as a whole, and another in its place.
+    converge.seen(place, 5, 170);
+    converge.tallies(1, vec![tally(6, 10)], same);
+    assert_eq!(converge.places[0].events, 180);
+}

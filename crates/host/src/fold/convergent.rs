@@ -1,0 +1,148 @@
+//! The way of what is counted to what watches it, and of what follows from that to the profile.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use trommel_profile::KindProfile;
+use trommel_profile::filter::{Filter, Filtered};
+use trommel_queue::work::Part;
+use trommel_queue::{BANKS, COUNTS_PATHS};
+use trommel_tuple::Kind;
+
+use super::{Folder, NEVER};
+use crate::converge::{Converge, Moment};
+use crate::exact::UNSELECTED;
+use crate::series::stamp;
+use crate::shared::Shared;
+
+impl Folder {
+    /// Places whose values are known are not profiled on.
+    pub fn of_converge(mut self, converge: Converge) -> Self {
+        self.converge = Some(Box::new(converge));
+        self
+    }
+
+    /// How long it may be before [`Self::converge`] is called again.
+    pub fn converge_pause(&self) -> Option<Duration> {
+        self.converge.as_deref().map(Converge::often)
+    }
+
+    /// The program is not to be called back any more, as nobody would take that for what it is.
+    pub fn hush(&mut self) {
+        if let Some(converge) = &mut self.converge {
+            converge.hush();
+        }
+    }
+
+    /// The event of a message happened so often with a value.
+    pub(super) fn watch(&mut self, met: usize, value: u64, count: u64) {
+        let Some(mut converge) = self.converge.take() else {
+            return;
+        };
+        let place = self.watched(&mut converge, met);
+        converge.seen(place, value, count);
+        self.converge = Some(converge);
+    }
+
+    /// The number of the place that messages of a path are about.
+    fn watched(&mut self, converge: &mut Converge, met: usize) -> u32 {
+        if self.watched.len() <= met {
+            self.watched.resize(self.paths.len(), NEVER);
+        }
+        if self.watched[met] == NEVER {
+            let path = &self.paths[met];
+            let table = (path.tables != UNSELECTED).then_some(path.tables);
+            self.watched[met] = converge.place(path.about, table);
+        }
+        self.watched[met]
+    }
+
+    /// Looks at what values have become, when it is time to.
+    pub fn converge(&mut self, shared: &Shared) {
+        let at = self.since.elapsed();
+        let Some(mut converge) = self.converge.take() else {
+            return;
+        };
+        if converge.is_due(at) {
+            self.learn(shared);
+            if !self.has_messages() {
+                self.look_at_tallies(&mut converge, shared);
+            }
+            let work = &shared.control().work;
+            let now = Moment {
+                at,
+                stamp: stamp(),
+                translating: work.spent[Part::Translate as usize].load(Relaxed),
+                paths: shared.paths(),
+            };
+            converge.look(shared.converge(), now);
+        }
+        self.converge = Some(converge);
+    }
+
+    fn look_at_tallies(&mut self, converge: &mut Converge, shared: &Shared) {
+        for number in 0..BANKS {
+            let Some(counting) = shared.bank(number).filter(|bank| !bank.ended) else {
+                continue;
+            };
+            // What cannot be read is told where it is counted.
+            let Ok(tallies) = shared.tallies(number) else {
+                continue;
+            };
+            converge.tallies(counting.thread, tallies, |converge, path| {
+                let met = self.path(shared, path).ok()?;
+                let is_tally = self.counters[met].tallies;
+                is_tally.then(|| self.watched(converge, met))
+            });
+        }
+    }
+
+    /// A thread has ended, and what was in its bank is counted.
+    pub(super) fn forget_tallies(&mut self, thread: u32) {
+        if let Some(converge) = &mut self.converge {
+            converge.forget_tallies(thread);
+        }
+    }
+
+    /// What the profile is to say of places that were not profiled for a while, whose counts it gives their weights.
+    pub(super) fn filter(
+        &self,
+        converge: &Converge,
+        shared: &Shared,
+        folded: &mut BTreeMap<Kind, KindProfile>,
+    ) -> Filter {
+        let paths = shared.control().counters.load(Relaxed) == COUNTS_PATHS;
+        let counted = paths
+            && folded.contains_key(&Kind::Edge)
+            && shared.control().work.stops.load(Relaxed) == 0;
+        let mut filter = Filter {
+            limit: converge.limit(),
+            rounds: converge.rounds().into(),
+            tables: converge.tables().into(),
+            ..Filter::default()
+        };
+        for outcome in converge.outcomes() {
+            let dynamic = (outcome.table as usize).checked_sub(1 + UNSELECTED as usize);
+            let Some(&(kind, place)) = dynamic.and_then(|n| self.dictionary.dynamic.get(n)) else {
+                continue;
+            };
+            let counts = folded.get_mut(&kind).and_then(|k| k.counts.get_mut(&place));
+            if let Some(counts) = counts {
+                outcome.weights.apply(counts);
+            }
+            let unprofiled = self.unprofiled.get(&place).copied().unwrap_or(0);
+            let new = Filtered {
+                outs: outcome.outs.into(),
+                changes: outcome.changes.into(),
+                settled: outcome.settled,
+                unprofiled: counted.then_some(unprofiled),
+            };
+            // What paths tell is of the place, whatever its addresses were.
+            let known = filter.places.entry(place).or_insert(Filtered::NEVER);
+            known.add(&new);
+            known.unprofiled = new.unprofiled;
+        }
+        filter
+    }
+}

@@ -1,0 +1,358 @@
+//! Call frames: where the return address of a function is, at each of its instructions.
+//!
+//! # Problem
+//! A function's return address is on the stack, but how far from the stack pointer differs from instruction to instruction, and only
+//! some code keeps a frame pointer. Seed 003 (section 2.3) captures the two words where it mostly was on an Alpha, and leaves it to
+//! the object file's unwinding information which of them is valid.
+//!
+//! # Strategy
+//! Compilers describe frames in `.eh_frame`, for exceptions (DWARF 5, section 6.4; the x86-64 psABI, section 4.2.4), and linkers put a sorted
+//! table of functions in front of it, `.eh_frame_hdr`. Both are copied when the file is opened: a file that is cut short while it is
+//! looked at harms nobody.
+//!
+//! # Invariants
+//! * *Nothing wrong rather than something*: a frame that is described otherwise than by `rsp` or `rbp` and a distance, one of a signal handler,
+//!   and one whose return address is not right below it have no rule. A file with another build id has none at all.
+//! * No panic and no endless loop for any content of any file.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use addr2line::gimli::{
+    BaseAddresses, CfaRule, EhFrame, EhFrameOffset, EndianSlice, FrameDescriptionEntry,
+    LittleEndian, Register, RegisterRule, UnwindContext, UnwindSection, X86_64,
+};
+use object::LittleEndian as LE;
+use object::read::elf::SectionHeader;
+
+use crate::elf::Image;
+use crate::files::Files;
+use crate::object_file::ObjectFile;
+
+/// What a distance is counted from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Base {
+    /// The stack pointer.
+    Rsp,
+    /// The frame pointer.
+    Rbp,
+}
+
+/// A frame, as it is in front of one instruction.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Frame {
+    /// The vaddrs of the code that has it: a function, or a part of one.
+    pub function: Range<u64>,
+    /// Where its *top* is, which the stack pointer was at in front of the call: so far from a register. The return address is the word
+    /// below.
+    pub top: (Base, i64),
+    /// Where the caller's `rbp` is, from the top; `None`: in `rbp`.
+    pub rbp: Option<i64>,
+}
+
+/// The frames of a file.
+#[derive(Debug)]
+pub struct Frames {
+    file: File,
+    image: Image,
+    table: Part,
+    frames: Part,
+}
+
+/// A section.
+#[derive(Debug)]
+struct Part {
+    vaddr: u64,
+    bytes: Vec<u8>,
+}
+
+type Slice<'a> = EndianSlice<'a, LittleEndian>;
+type Entry<'a> = FrameDescriptionEntry<Slice<'a>>;
+
+/// Larger sections are of no program that people run.
+const MOST: usize = 256 << 20;
+
+impl Part {
+    fn of(file: &ObjectFile<'_>, name: &str) -> Option<Self> {
+        let section = file.section(name)?;
+        let bytes = file.raw(section);
+        (!bytes.is_empty() && bytes.len() <= MOST).then(|| Self {
+            vaddr: section.sh_addr(LE),
+            bytes: bytes.to_vec(),
+        })
+    }
+}
+
+impl Frames {
+    /// Those of the file at `path`, which `image` was found to be; `None` where it tells none, or is another by now.
+    pub fn of(path: &Path, image: &Image) -> Option<Self> {
+        let files = Files::new();
+        let found = ObjectFile::parse(files.map(path).ok()?)?;
+        if found.build_id() != image.build_id {
+            return None;
+        }
+        Some(Self {
+            file: File::open(path).ok()?,
+            image: image.clone(),
+            table: Part::of(&found, ".eh_frame_hdr")?,
+            frames: Part::of(&found, ".eh_frame")?,
+        })
+    }
+
+    /// The code that has one description with the instruction at a vaddr: its function, or a part of it.
+    pub fn function(&self, vaddr: u64) -> Option<Range<u64>> {
+        self.with_entry(vaddr, |entry, _, _| Some(range(entry)))
+    }
+
+    /// The frame in front of the instruction at a vaddr.
+    pub fn frame(&self, vaddr: u64) -> Option<Frame> {
+        self.with_entry(vaddr, |entry, frames, bases| {
+            if entry.is_signal_trampoline() {
+                return None;
+            }
+            let mut context = UnwindContext::new();
+            let row = entry.unwind_info_for_address(frames, bases, &mut context, vaddr);
+            let row = row.ok()?;
+            let top = match *row.cfa() {
+                CfaRule::RegisterAndOffset { register, offset } => (base(register)?, offset),
+                CfaRule::Expression(_) => return None,
+            };
+            match row.register(X86_64::RA) {
+                RegisterRule::Offset(-8) => {}
+                _ => return None,
+            }
+            let rbp = match row.register(X86_64::RBP) {
+                // What is not told of is the caller's.
+                RegisterRule::Undefined | RegisterRule::SameValue => None,
+                RegisterRule::Offset(offset) => Some(offset),
+                _ => return None,
+            };
+            let function = range(entry);
+            Some(Frame { function, top, rbp })
+        })
+    }
+
+    /// The code in a range of vaddrs.
+    pub fn code(&self, range: Range<u64>) -> Option<Vec<u8>> {
+        /// Larger functions are looked into by nobody.
+        const MOST: u64 = 4 << 20;
+        let len = range.end.checked_sub(range.start).filter(|n| *n <= MOST)?;
+        let segment = self.image.segments.iter().find(|s| {
+            let start = range.start.wrapping_sub(s.vaddr.0);
+            s.executable && start < s.file_size && len <= s.file_size - start
+        })?;
+        let mut bytes = vec![0; len as usize];
+        let at = segment.offset + (range.start - segment.vaddr.0);
+        self.file.read_exact_at(&mut bytes, at).ok()?;
+        Some(bytes)
+    }
+
+    fn with_entry<T>(
+        &self,
+        vaddr: u64,
+        with: impl FnOnce(&Entry<'_>, &EhFrame<Slice<'_>>, &BaseAddresses) -> Option<T>,
+    ) -> Option<T> {
+        let bases = BaseAddresses::default().set_eh_frame(self.frames.vaddr);
+        let frames = EhFrame::new(&self.frames.bytes, LittleEndian);
+        let offset = EhFrameOffset(self.entry_near(vaddr)?);
+        let entry = frames.fde_from_offset(&bases, offset, EhFrame::cie_from_offset);
+        let entry = entry.ok().filter(|entry| entry.contains(vaddr))?;
+        with(&entry, &frames, &bases)
+    }
+
+    /// Where in `.eh_frame` the entry is of the last function that begins at a vaddr or in front of it. The table is searched here, as `gimli`
+    /// trusts its numbers; linkers write no other encoding of it.
+    fn entry_near(&self, vaddr: u64) -> Option<usize> {
+        /// Version 1; the section's address relative to this one, a number of 4 bytes, pairs of distances from this section of 4 bytes each.
+        const USUAL: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
+        let (head, rows) = self.table.bytes.split_first_chunk::<12>()?;
+        if head[..4] != USUAL {
+            return None;
+        }
+        let count = u32::from_le_bytes(*head.last_chunk()?) as usize;
+        let rows = rows.as_chunks::<8>().0;
+        let rows = rows.get(..count)?;
+        let at = |distance: &[u8]| {
+            let distance = i32::from_le_bytes(*distance.first_chunk()?);
+            self.table.vaddr.checked_add_signed(distance.into())
+        };
+        let behind = rows.partition_point(|row| at(row).is_some_and(|start| start <= vaddr));
+        let entry = at(&rows.get(behind.checked_sub(1)?)?[4..])?;
+        let offset = usize::try_from(entry.checked_sub(self.frames.vaddr)?).ok()?;
+        (offset < self.frames.bytes.len()).then_some(offset)
+    }
+}
+
+fn range(entry: &Entry<'_>) -> Range<u64> {
+    entry.initial_address()..entry.end_address()
+}
+
+fn base(register: Register) -> Option<Base> {
+    match register {
+        X86_64::RSP => Some(Base::Rsp),
+        X86_64::RBP => Some(Base::Rbp),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::elf::{Format, inspect};
+    use std::process::Command;
+
+    const SOURCE: &str = r#"
+        .globl _start, leaf, pushes, points
+        _start: call leaf; call pushes; call points; ud2
+        .type leaf, @function
+        leaf: .cfi_startproc
+            lea eax, [rdi + 1]
+            ret
+            .cfi_endproc
+        .type pushes, @function
+        pushes: .cfi_startproc
+            push rbx
+            .cfi_adjust_cfa_offset 8
+            sub rsp, 32
+            .cfi_adjust_cfa_offset 32
+            nop
+            add rsp, 32
+            .cfi_adjust_cfa_offset -32
+            pop rbx
+            .cfi_adjust_cfa_offset -8
+            ret
+            .cfi_endproc
+        .type points, @function
+        points: .cfi_startproc
+            push rbp
+            .cfi_adjust_cfa_offset 8
+            .cfi_offset rbp, -16
+            mov rbp, rsp
+            .cfi_def_cfa_register rbp
+            sub rsp, 64
+            leave
+            .cfi_def_cfa rsp, 8
+            ret
+            .cfi_endproc
+        .type expression, @function
+        expression: .cfi_startproc
+            .cfi_escape 0x0f, 0x03, 0x77, 0x08, 0x06
+            nop
+            .cfi_endproc
+        .section .note.GNU-stack,"",@progbits
+    "#;
+
+    /// The program of the source, and the addresses of its functions.
+    fn program(name: &str) -> (std::path::PathBuf, Image, impl Fn(&str) -> u64) {
+        let dir =
+            std::env::temp_dir().join(format!("trommel-frames-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a directory");
+        let (source, out) = (dir.join("f.s"), dir.join("f"));
+        std::fs::write(&source, format!(".intel_syntax noprefix\n{SOURCE}")).expect("written");
+        let done = Command::new("gcc")
+            .args([
+                "-nostdlib",
+                "-static",
+                "-Wl,--build-id,--eh-frame-hdr",
+                "-o",
+            ])
+            .args([&out, &source])
+            .status();
+        assert!(done.expect("gcc").success());
+        let symbols = Command::new("nm").arg(&out).output().expect("nm").stdout;
+        let symbols = String::from_utf8(symbols).expect("text");
+        let at = move |name: &str| {
+            let mut lines = symbols.lines();
+            let line = lines.find(|line| line.ends_with(&format!(" {name}")));
+            let digits = line.and_then(|line| line.split(' ').next());
+            u64::from_str_radix(digits.expect("a symbol"), 16).expect("hex")
+        };
+        let Format::Elf(image) = inspect(&out).expect("a program") else {
+            panic!("no ELF file");
+        };
+        (out, image, at)
+    }
+
+    #[test]
+    fn frames_are_what_the_directives_say_at_each_instruction() {
+        let (path, image, at) = program("each");
+        let frames = Frames::of(&path, &image).expect("frames");
+        let top = |vaddr| frames.frame(vaddr).map(|f| (f.top, f.rbp));
+        let leaf = at("leaf");
+        assert_eq!(top(leaf), Some(((Base::Rsp, 8), None)));
+        assert_eq!(top(leaf + 3), Some(((Base::Rsp, 8), None)));
+        assert_eq!(frames.function(leaf + 3), Some(leaf..leaf + 4));
+        let pushes = at("pushes");
+        // push 1 byte, sub 4, nop 1, add 4, pop 1, ret.
+        for (offset, distance) in [(0, 8), (1, 16), (5, 48), (6, 48), (10, 16), (11, 8)] {
+            assert_eq!(
+                top(pushes + offset),
+                Some(((Base::Rsp, distance), None)),
+                "{offset}"
+            );
+        }
+        let points = at("points");
+        // push 1 byte, mov 3, sub 4, leave 1, ret.
+        assert_eq!(top(points), Some(((Base::Rsp, 8), None)));
+        assert_eq!(top(points + 1), Some(((Base::Rsp, 16), Some(-16))));
+        for offset in [4, 8] {
+            assert_eq!(top(points + offset), Some(((Base::Rbp, 16), Some(-16))));
+        }
+        assert_eq!(
+            frames.code(leaf..leaf + 4).as_deref(),
+            Some(&[0x8d, 0x47, 1, 0xc3][..])
+        );
+    }
+
+    #[test]
+    fn what_is_not_described_so_has_no_frame() {
+        let (path, image, at) = program("none");
+        let frames = Frames::of(&path, &image).expect("frames");
+        assert_eq!(frames.frame(at("expression")), None);
+        for outside in [0, at("_start"), at("_start") - 1, u64::MAX] {
+            assert_eq!(frames.frame(outside), None, "{outside:#x}");
+        }
+        assert_eq!(frames.code(0..16), None);
+        assert_eq!(frames.code(at("leaf")..u64::MAX), None);
+        let other = Image {
+            build_id: vec![1; 20],
+            ..image
+        };
+        assert!(Frames::of(&path, &other).is_none());
+    }
+
+    #[test]
+    fn a_damaged_file_has_no_frames_or_others_and_nothing_worse() {
+        let (path, image, at) = program("damaged");
+        let mut frames = Frames::of(&path, &image).expect("frames");
+        let places = ["leaf", "pushes", "points", "expression"].map(&at);
+        for table in [true, false] {
+            let part = |frames: &mut Frames| match table {
+                true => std::mem::take(&mut frames.table.bytes),
+                false => std::mem::take(&mut frames.frames.bytes),
+            };
+            let whole = part(&mut frames);
+            let mut put = |bytes: Vec<u8>| {
+                match table {
+                    true => frames.table.bytes = bytes,
+                    false => frames.frames.bytes = bytes,
+                }
+                for place in places {
+                    let _ = frames.frame(place + 1);
+                    let _ = frames.function(place);
+                }
+            };
+            for n in 0..whole.len() {
+                put(whole[..n].to_vec());
+                for bits in [0xff, 0x80, 1] {
+                    let mut damaged = whole.clone();
+                    damaged[n] ^= bits;
+                    put(damaged);
+                }
+            }
+            put(whole);
+        }
+    }
+}

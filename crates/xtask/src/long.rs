@@ -1,0 +1,164 @@
+//! A busy program for minutes: memory of both sides stays bounded, nothing is lost, and what the program waited is told.
+//!
+//! The program (`long.c`) knows how often it called two functions and executed one load; a profile of exact counts must say the same. With a
+//! compressor, which counts what it is told to, the number of events that it was given must.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use trommel_conformance::exec::{Scratch, output, workspace};
+
+/// As the issue of always-on profiles has it, ten minutes; and threads of the program.
+const SECONDS: u64 = 600;
+const THREADS: u64 = 3;
+/// From one look at their memory to the next.
+const OFTEN: Duration = Duration::from_millis(250);
+/// MiB that the second half of the run may need beyond the first.
+const GROWTH: u64 = 16;
+
+/// `[SECONDS [SPEC]]`
+pub(crate) fn run(args: &[String]) -> Result<(), String> {
+    let seconds = match args.first() {
+        None => SECONDS,
+        Some(text) => text.parse().map_err(|e| format!("{text}: {e}"))?,
+    };
+    let spec = args.get(1).map_or("exact", String::as_str);
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let program = scratch.path("long");
+    let source = workspace().join("crates/xtask/src/long.c");
+    output(
+        Command::new("gcc")
+            .args(["-O1", "-pthread", "-o"])
+            .arg(&program)
+            .arg(&source),
+    )?;
+    let data = scratch.path("data");
+    let mut command = Command::new(super::trommel()?);
+    command
+        .args([
+            "record",
+            "--quiet",
+            "-e",
+            "edge,call,value",
+            "-c",
+            spec,
+            "-o",
+        ])
+        .arg(&data)
+        .arg("--")
+        .arg(&program);
+    command
+        .args([seconds.to_string(), THREADS.to_string()])
+        .stdout(Stdio::piped());
+    let started = Instant::now();
+    let mut child = command.spawn().map_err(|e| e.to_string())?;
+    let mut most = [[0; 2]; 2];
+    while child.try_wait().map_err(|e| e.to_string())?.is_none() {
+        let half = usize::from(started.elapsed().as_secs() >= seconds / 2);
+        let pids = [Some(child.id()), first_child(child.id())];
+        for (most, pid) in most[half].iter_mut().zip(pids) {
+            *most = pid.map_or(0, resident).max(*most);
+        }
+        sleep(OFTEN);
+    }
+    let told = child.wait_with_output().map_err(|e| e.to_string())?;
+    if !told.status.success() {
+        return Err(format!("record: {}", told.status));
+    }
+    let said = String::from_utf8_lossy(&told.stdout);
+    let rounds: u64 = said.trim().parse().map_err(|e| format!("{said:?}: {e}"))?;
+    let profile = profile(&data)?;
+    let run = |name: &str| profile["run"][name].as_u64().unwrap_or(0);
+    println!(
+        "{spec}, {seconds} s, {THREADS} threads: {rounds} rounds of two calls and a load, in {:.0} s",
+        started.elapsed().as_secs_f64()
+    );
+    println!(
+        "dropped {}, undercount {}; waited {} times, {:.1} s in all threads",
+        run("dropped"),
+        run("undercount"),
+        run("waits"),
+        run("wait_ns") as f64 / 1e9
+    );
+    for (n, name) in ["trommel", "the program"].into_iter().enumerate() {
+        println!(
+            "resident set of {name}: at most {} MiB in the first half, {} MiB in the second",
+            most[0][n], most[1][n]
+        );
+        if most[1][n] > most[0][n] + GROWTH {
+            return Err(format!("the memory of {name} grows"));
+        }
+    }
+    if run("dropped") != 0 {
+        return Err("events are lost".into());
+    }
+    check(&profile, rounds, spec == "exact")
+}
+
+/// What the profile knows of the program's own counts.
+fn check(profile: &Value, rounds: u64, exact: bool) -> Result<(), String> {
+    let seen = |kind: &str| profile["events"][kind]["seen"].as_u64().unwrap_or(0);
+    // Two calls and a load in each round at least; a call of `time` in 10 000 rounds, and what starts and ends the program.
+    for (kind, least) in [("call", 2 * rounds), ("value", rounds)] {
+        if seen(kind) < least {
+            return Err(format!(
+                "{} events of {kind}, where there were {least} at least",
+                seen(kind)
+            ));
+        }
+    }
+    let calls: Vec<u64> = ["step", "look"]
+        .map(|name| calls_of(profile, name))
+        .to_vec();
+    if exact && calls != [rounds; 2] {
+        return Err(format!(
+            "calls of step and look: {calls:?}, where there were {rounds} of each"
+        ));
+    }
+    let extra = seen("call") - 2 * rounds;
+    if extra > rounds / 100 + 10_000 {
+        return Err(format!("{extra} calls more than there were"));
+    }
+    println!(
+        "as the program has it: {} calls, {} loads",
+        seen("call"),
+        seen("value")
+    );
+    Ok(())
+}
+
+fn calls_of(profile: &Value, name: &str) -> u64 {
+    let all = profile["calls"].as_array().map_or(&[][..], Vec::as_slice);
+    let of = |call: &&Value| call["to"]["function"] == name;
+    all.iter()
+        .filter(of)
+        .filter_map(|call| call["count"].as_u64())
+        .sum()
+}
+
+fn profile(data: &Path) -> Result<Value, String> {
+    let mut command = Command::new(super::trommel()?);
+    let json = output(
+        command
+            .args(["report", "--json", "--top", "1000000"])
+            .arg(data),
+    )?;
+    serde_json::from_str(&json).map_err(|e| e.to_string())
+}
+
+/// MiB of a process that are in memory; 0 when it is gone.
+fn resident(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_ascii_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) >> 10
+}
+
+fn first_child(pid: u32) -> Option<u32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    children.split_ascii_whitespace().next()?.parse().ok()
+}
