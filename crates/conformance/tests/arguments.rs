@@ -296,11 +296,12 @@ fn stubs() -> Result<(), String> {
     let program = program.to_string_lossy();
     record(&["--rate", "2000"], &[&program, "30000000"], &data)?;
     let all = values(&data, &[])?;
-    let found: Vec<_> = list(&all, "arguments").iter().map(name).collect();
-    // Of all calls, and of the only one.
-    let is_its = |a: &Value| a["shown"].as_str().is_some_and(|s| s.contains("<state>"));
-    let right = list(&all, "arguments").iter().all(is_its);
-    match right && found[..] == [("rand_r", "rdi"); 2] {
+    // Of all calls, and of the only one; a call or two of the loader's may have been seen too, far below them.
+    let first = list(&all, "arguments").iter().take(2);
+    let right = |a: &Value| {
+        name(a) == ("rand_r", "rdi") && a["shown"].as_str().is_some_and(|s| s.contains("<state>"))
+    };
+    match first.clone().count() == 2 && first.clone().all(right) {
         true => Ok(()),
         false => Err(format!("{}", all["arguments"])),
     }

@@ -77,7 +77,11 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
             vec!["zstd", "-T1", "--single-thread", "-q", "-19", "-c"],
             "text24m.txt",
         ),
-        ("xz -9 of 24 MB", vec!["xz", "-T1", "-9", "-c"], "text24m.txt"),
+        (
+            "xz -9 of 24 MB",
+            vec!["xz", "-T1", "-9", "-c"],
+            "text24m.txt",
+        ),
         (
             "cc1 -O2 of a part of SQLite",
             vec!["gcc", "-w", "-O2", "-o", "/dev/null", "-c"],

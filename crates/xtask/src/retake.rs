@@ -8,10 +8,7 @@ use trommel_conformance::exec::{Scratch, output, workspace};
 use crate::bench::number_of_rounds;
 use crate::unoptimised::row;
 
-const WAYS: [&str; 2] = [
-    "run --opt aggressive",
-    "run --opt aggressive --no-retake",
-];
+const WAYS: [&str; 2] = ["run --opt aggressive", "run --opt aggressive --no-retake"];
 /// Calls, and millions of turns.
 const ARGUMENTS: [&str; 2] = ["80000000", "5000"];
 
@@ -31,5 +28,11 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     println!("|{}", "---|".repeat(WAYS.len() + 2));
     let mut command = vec![program.to_string_lossy().into_owned()];
     command.extend(ARGUMENTS.map(str::to_owned));
-    row("calls at random, then a loop", &command, None, &WAYS, rounds)
+    row(
+        "calls at random, then a loop",
+        &command,
+        None,
+        &WAYS,
+        rounds,
+    )
 }
