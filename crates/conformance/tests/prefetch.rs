@@ -56,7 +56,7 @@ fn places<'v>(process: &'v Value, function: &str) -> Vec<&'v Value> {
 fn walk(kind: &str, times: u64) -> (Output, Value) {
     let program = built("tests/prefetch/walks.c", &["-O2", "-g"]);
     let mut last = None;
-    for longer in [1, 3, 9] {
+    for longer in [1, 3, 9, 27] {
         let times = (times * longer).to_string();
         let (_, seen, process) = both(&program, &[kind, &times], "");
         let found = !places(&process, kind).is_empty();

@@ -15,7 +15,7 @@
 //! where the host's table says so, and traces are made of what is hot.
 //!
 //! The first round begins where the first trace would: a program with nothing hot is not asked. The next is due twice as
-//! long after it as it took; each round that finds nothing more to prefetch doubles that, up to [`LONGEST`] times, and one
+//! long after it as it took, as far as that is its own doing ([`SLOW`]); each round that finds nothing more to prefetch doubles that, up to [`LONGEST`] times, and one
 //! that does halves it, to no less than [`PAUSE`] times. So rounds soon take a few percent of the time and less, and a program that turns to
 //! other work is asked again:
 //! when it enters the runtime, or when the host, which is told when a round is due, has sent it a signal.
@@ -50,6 +50,9 @@ use crate::knock;
 const FIRST: u64 = 1;
 const PAUSE: u64 = 8;
 const LONGEST: u64 = 128;
+/// Cycles that a round takes at most, as far as that: what it costs is bounded by what it sees, and in one that takes longer the
+/// program waited for pages, or for a processor.
+const SLOW: u64 = 1 << 27;
 
 /// Prefetches in a fragment at most, so that its steps are within 64 KiB.
 pub const MOST: usize = 256;
@@ -328,7 +331,7 @@ impl Runtime {
             true => PAUSE.max(prefetch.pause / 2),
             false => (prefetch.pause * 2).min(LONGEST),
         };
-        let took = now.saturating_sub(since);
+        let took = now.saturating_sub(since).min(SLOW);
         let due = now.saturating_add(took.saturating_mul(prefetch.pause));
         prefetch.stage = Stage::Answered(due);
         told.due.store(due, Release);

@@ -116,13 +116,20 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Where the corpus is.
+/// Where the corpus is, which must be there.
 pub(crate) fn corpus() -> Result<PathBuf, String> {
     let home = std::env::var_os("HOME").ok_or("no HOME")?;
-    Ok(std::env::var_os("TROMMEL_CORPUS").map_or_else(
+    let corpus = std::env::var_os("TROMMEL_CORPUS").map_or_else(
         || PathBuf::from(home).join(".cache/trommel-corpus"),
         PathBuf::from,
-    ))
+    );
+    match corpus.join("bin").is_dir() {
+        true => Ok(corpus),
+        false => Err(format!(
+            "{}: no corpus is there; its prepare.sh makes it",
+            corpus.display()
+        )),
+    }
 }
 
 /// What the profile says was paid, in percent.

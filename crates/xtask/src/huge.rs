@@ -4,12 +4,12 @@
 //! Rounds are interleaved; CPU time of the process tree, `trommel` included, ratios of the least and, in brackets, of the medians.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 
 use trommel_conformance::exec::{Scratch, output, workspace};
 
 use crate::bench::number_of_rounds;
+use crate::budget::corpus;
 use crate::unoptimised::row;
 
 const WAYS: [&str; 2] = ["run", "run --no-huge-pages"];
@@ -57,11 +57,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         [flag, rounds] if flag == "--rounds" => number_of_rounds(Some(rounds))?,
         _ => return Err("huge [--rounds N]".into()),
     };
-    let home = std::env::var_os("HOME")
-        .map(PathBuf::from)
-        .unwrap_or_default();
-    let corpus = std::env::var_os("TROMMEL_CORPUS")
-        .map_or_else(|| home.join(".cache/trommel-corpus"), PathBuf::from);
+    let corpus = corpus()?;
     let file = |name: &str| corpus.join(name).to_string_lossy().into_owned();
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let machine = scratch.path("machine");
