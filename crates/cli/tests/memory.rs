@@ -1,5 +1,7 @@
 //! `record --memory`: exact as long as the memory is enough, and honest where it is not.
 
+use std::collections::BTreeMap;
+
 mod common;
 
 use common::Dir;
@@ -50,4 +52,35 @@ fn values_that_memory_is_too_small_for_are_lost_and_said_to_be() {
     assert!((seen + lost).abs_diff(all) < 1000, "{seen} + {lost}, {all}");
     let text = String::from_utf8(dir.trommel(&["report", "small"])).expect("UTF-8");
     assert!(text.contains("too low each, as memory was short"), "{text}");
+}
+
+/// Paths are counted by what leads from one to the next, and those that there is no room for by themselves: both ways come to the same.
+#[test]
+fn paths_are_counted_alike_with_less_memory() {
+    const PERL: &str = "my %h; for (1..2000) { $h{$_ % 97} .= chr(65 + $_ % 26) } \
+        print join(',', map { length $h{$_} } sort { $a <=> $b } keys %h), \"\\n\"";
+    let dir = Dir::new("memory-paths");
+    let record = |memory: &str| {
+        let options = ["record", "--quiet", "-e", "path", "--only", "perl"];
+        let rest = ["--memory", memory, "-o", memory];
+        let program = ["--", "env", "PERL_HASH_SEED=0", "perl", "-e", PERL];
+        dir.trommel(&[&options[..], &rest, &program].concat());
+        let all = dir.json(&["report", "--json", "--top", "1000000", memory]);
+        let paths = all["paths"].as_array().expect("paths").iter();
+        let paths: BTreeMap<String, u64> = paths
+            .map(|path| {
+                let which = (&path["at"]["vaddr"], &path["outcomes"], &path["end"]);
+                (
+                    format!("{which:?}"),
+                    path["executions"].as_u64().expect("a count"),
+                )
+            })
+            .collect();
+        assert_eq!(all["events"]["path"]["seen"], paths.values().sum::<u64>());
+        (paths, all["run"]["dropped"].as_u64())
+    };
+    let (paths, dropped) = record("1G");
+    assert!(paths.len() > 2500 && dropped == Some(0), "{}", paths.len());
+    // Half of that is room for 4000 steps, and it takes several for a path.
+    assert_eq!(record("1M"), (paths, dropped));
 }

@@ -164,7 +164,8 @@ impl Folder {
             Err(error) => (None, Some(StreamError(error))),
         };
         let exact = is_exact(spec) && stream.is_none() && stream_error.is_none();
-        let acyclic = (kinds.has(Kind::Path)).then(|| Acyclic::new(kinds, exact));
+        let acyclic =
+            (kinds.has(Kind::Path)).then(|| Acyclic::new(kinds, exact.then(|| Rc::clone(&budget))));
         let makes_paths = acyclic.is_some();
         let exact = exact && !makes_paths;
         let messages = match counts {
@@ -755,7 +756,8 @@ impl Folder {
                 self.threads.clear();
             }
             (None, Some(ordered)) => {
-                stream_error = ordered.finish(&self.dictionary.modules, &mut folded);
+                let modules = &self.dictionary.modules;
+                stream_error = ordered.finish(modules, &mut self.tables, &mut folded);
             }
             (None, None) => {
                 self.settle();

@@ -52,6 +52,12 @@ impl Budget {
         }
     }
 
+    /// Whether `own` bytes, which are used, are half of it or more, or nothing is left of it.
+    pub fn is_half(&self, own: u64) -> bool {
+        let matters = self.limit.get().is_some() || own > SMALL / 2;
+        matters && own >= self.limit() / 2 || self.is_exceeded_by(0)
+    }
+
     /// All of it.
     pub fn limit(&self) -> u64 {
         if let Some(limit) = self.limit.get() {
@@ -116,5 +122,9 @@ mod tests {
         assert!(budget.is_exceeded_by(401) && !budget.is_exceeded_by(400));
         budget.change(600, 100);
         assert!(!budget.is_exceeded_by(900));
+        assert!(budget.is_half(500) && !budget.is_half(499));
+        budget.change(100, 1001);
+        assert!(budget.is_half(0));
+        assert!(!Budget::default().is_half(SMALL / 2));
     }
 }

@@ -628,6 +628,7 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
         native::host_gone(thread, context);
     }
     let mut runtime = process.runtime.lock();
+    runtime.returned(thread, context.next_pc.0);
     let entered = sys::ticks();
     runtime.ask_if_due(entered);
     runtime.go_by_table();

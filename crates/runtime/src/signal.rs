@@ -69,8 +69,8 @@ pub use leave::{again, give_up, hand_on};
 use leave::{landed_as_child, leave};
 use place::{Found, Where, in_runtime, place};
 pub use state::{
-    Actions, BeforeChild, Pending, block_all, blocks_failures, get_stack, set_mask, unblock_trap,
-    use_stack,
+    Actions, BeforeChild, Pending, Returning, block_all, blocks_failures, get_stack, set_mask,
+    unblock_trap, use_stack,
 };
 use state::{bit, is_synchronous, set_action};
 use trommel_queue::LetGo;
@@ -739,6 +739,8 @@ fn failed(thread: &mut Thread, context: &mut Context, info: &Info, frame: &mut U
     };
     if failure::failed(thread, context, &fault) {
         frame.rip = failure::way_out();
+        // The context has the app's flags.
+        frame.eflags &= !ALIGNMENT_CHECK;
         let signals = &mut thread.signals;
         if frame.sigmask & bit(SIGTRAP) != 0 && signals.true_mask.is_none() {
             // The way out ends in a trap.

@@ -12,7 +12,6 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use linux_raw_sys::general as nr;
 use trommel_queue::LetGo;
-use trommel_queue::dict::Mark;
 
 use crate::arch;
 use crate::area::{Context, Reason};
@@ -21,7 +20,7 @@ use crate::change::{change_map, replaced};
 use crate::exec;
 use crate::native;
 use crate::region::Range;
-use crate::signal::{self, Action, AltStack, UCONTEXT_BYTES, Ucontext, WAITS};
+use crate::signal::{self, Action, AltStack, Returning, UCONTEXT_BYTES, Ucontext, WAITS};
 use crate::stress::{self, Place};
 use crate::sys;
 use crate::thread::{Flags, Thread};
@@ -347,16 +346,12 @@ fn sigreturn(thread: &mut Thread, context: &mut Context, here: AppPc) {
         return runtime.let_go(thread, context, LetGo::SingleStep);
     }
     let (pc, stack) = frame.redirect(thread.signals.own_stack);
+    thread.signals.returning = Some(Returning {
+        frame: at,
+        stack: thread.signals.stack,
+    });
     let _ = thread.signals.change_stack(at, Some(stack));
     context.next_pc = pc;
-    thread
-        .process
-        .runtime
-        .lock()
-        .mark(thread, Mark::Back, [pc.0, at]);
-    if core::mem::take(&mut thread.full) && thread.publish().is_err() {
-        native::host_gone(thread, context);
-    }
     // SAFETY: the frame is complete and the kernel checks it; control does not come back here.
     unsafe { arch::sigreturn(&raw const frame as u64) }
 }
@@ -371,6 +366,10 @@ pub unsafe extern "C" fn called_off(context: &mut Context) {
     if core::mem::take(&mut thread.forking) {
         // SAFETY: taken for the process that was not started.
         unsafe { thread.process.runtime.release() };
+    }
+    // Nothing was returned from.
+    if let Some(returning) = thread.signals.returning.take() {
+        thread.signals.stack = returning.stack;
     }
     let mut runtime = thread.process.runtime.lock();
     let next = runtime.cache.exit(context.exit).target;

@@ -13,7 +13,8 @@
 //! A handler of a signal suspends the path that it interrupts, and the path goes on when the handler has returned, to the
 //! place where the thread was, by the frame that it was entered with. So what is counted does not depend on when signals come.
 //!
-//! Where order is of no further interest, records are counted together with what they find ([`transitions`]).
+//! Where order is of no further interest, records are counted together with what they find ([`transitions`]), and what is not remembered
+//! there in [`Tables`], as values are: both within the budget of memory.
 //!
 //! # Invariants
 //! * A path begins where control arrives behind the end of another one, and so does each fragment behind a transfer that
@@ -23,8 +24,10 @@
 mod transitions;
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
+use trommel_profile::KindProfile;
 use trommel_profile::accuracy::PerKind;
 use trommel_queue::MAX_VALUES;
 use trommel_queue::dict::{Mark, TargetPc};
@@ -33,6 +36,8 @@ use trommel_tuple::{Ended, Kind, KindSet, Outcomes, Place, Tuple};
 use super::ordered::Ordered;
 use super::{FIRST_THREAD, Folder, is_first};
 use crate::dictionary::{Move, Path, Start, Step, ahead};
+use crate::exact::Tables;
+use crate::memory::Budget;
 use crate::modules::Modules;
 use transitions::Transitions;
 
@@ -65,12 +70,32 @@ struct Walk {
     interrupted: Vec<Interrupted>,
 }
 
+/// What is counted in no order.
+struct Counted {
+    transitions: Transitions,
+    places: Places,
+}
+
+/// The table of each place that counted tuples are about.
+#[derive(Default)]
+struct Places(FxHashMap<(Kind, Place), u32>);
+
+impl Places {
+    /// Adds to the count of a tuple.
+    fn add(&mut self, kind: Kind, tuple: Tuple, count: u64, tables: &mut Tables) {
+        let next = self.0.len() as u32;
+        let table = *self.0.entry((kind, tuple.pc)).or_insert(next);
+        tables.make(table as usize + 1);
+        tables.add_times(table, tuple.value, count);
+    }
+}
+
 /// The paths of all threads of a process.
 pub(super) struct Acyclic {
     /// Kinds that are wanted, of what is recorded.
     wanted: KindSet,
-    /// Where records are counted.
-    transitions: Option<Transitions>,
+    /// Where it is in no order.
+    exact: Option<Counted>,
     /// The thread whose records are folded, and where it is.
     thread: u32,
     walk: Walk,
@@ -82,11 +107,14 @@ pub(super) struct Acyclic {
 }
 
 impl Acyclic {
-    /// Nothing has been executed. Of what is recorded `wanted` is kept; `exact`: in no order.
-    pub(super) fn new(wanted: KindSet, exact: bool) -> Self {
+    /// Nothing has been executed. Of what is recorded `wanted` is kept; with `exact`, in no order and within that.
+    pub(super) fn new(wanted: KindSet, exact: Option<Rc<Budget>>) -> Self {
         Self {
             wanted,
-            transitions: exact.then(Transitions::default),
+            exact: exact.map(|budget| Counted {
+                transitions: Transitions::new(budget),
+                places: Places::default(),
+            }),
             thread: FIRST_THREAD,
             walk: Walk::default(),
             others: BTreeMap::new(),
@@ -108,7 +136,8 @@ impl Acyclic {
     /// Counts a record without run-time values, if what it does here is known.
     #[inline]
     pub(super) fn count(&mut self, met: usize) -> bool {
-        let (Some(transitions), Some(last)) = (&mut self.transitions, self.walk.last) else {
+        let (Some(Counted { transitions, .. }), Some(last)) = (&mut self.exact, self.walk.last)
+        else {
             return false;
         };
         let Some(number) = transitions.follow(last, met as u32) else {
@@ -121,19 +150,19 @@ impl Acyclic {
         true
     }
 
-    /// The number of the state that the thread is in, where records are counted.
+    /// The number of the state that the thread is in, where records are counted and it has one.
     fn state(&mut self) -> Option<u32> {
-        let transitions = self.transitions.as_mut()?;
+        let Counted { transitions, .. } = self.exact.as_mut()?;
         let open = match self.walk.last {
             Some(last) => transitions.behind(last),
             None => self.walk.open,
         };
-        Some(transitions.state(open))
+        transitions.state(open)
     }
 
     /// Counts a record from a state, if what it does there is known.
     fn take(&mut self, state: u32, met: u32) -> bool {
-        let Some(transitions) = &mut self.transitions else {
+        let Some(Counted { transitions, .. }) = &mut self.exact else {
             return false;
         };
         let Some(number) = transitions.take(state, met) else {
@@ -148,7 +177,7 @@ impl Acyclic {
 
     /// Takes note of what a record, folded just now, has come to. False when it is not remembered.
     fn learn(&mut self, transition: (u32, u32), made: &[(Kind, Tuple)]) -> bool {
-        let Some(transitions) = &mut self.transitions else {
+        let Some(Counted { transitions, .. }) = &mut self.exact else {
             return false;
         };
         let Some(number) = transitions.learn(transition, self.walk.open, made) else {
@@ -163,8 +192,8 @@ impl Acyclic {
 
     /// The thread's path is what its last transition has led to.
     fn leave_states(&mut self) {
-        if let (Some(transitions), Some(last)) = (&self.transitions, self.walk.last.take()) {
-            self.walk.open = transitions.behind(last);
+        if let (Some(counted), Some(last)) = (&self.exact, self.walk.last.take()) {
+            self.walk.open = counted.transitions.behind(last);
         }
     }
 
@@ -173,11 +202,50 @@ impl Acyclic {
         std::mem::take(&mut self.counted)
     }
 
-    /// How often each tuple was counted.
-    pub(super) fn counts(self) -> FxHashMap<(Kind, Tuple), u64> {
-        self.transitions
-            .map(Transitions::counts)
-            .unwrap_or_default()
+    /// Adds what was counted in no order to profiles. `tables` are those of [`Self::keep`].
+    pub(super) fn settle(self, tables: &mut Tables, folded: &mut BTreeMap<Kind, KindProfile>) {
+        let Some(Counted {
+            transitions,
+            mut places,
+        }) = self.exact
+        else {
+            return;
+        };
+        for (kind, tuple, count) in transitions.counts() {
+            places.add(kind, tuple, count, tables);
+        }
+        drop(transitions);
+        tables.flush();
+        for ((kind, place), table) in places.0 {
+            let mut values = tables.take(table);
+            values.sort_unstable();
+            let profile = folded.entry(kind).or_default();
+            let count = values.iter().map(|(_, count)| count).sum::<u64>();
+            profile.seen += count;
+            profile.messages += count;
+            if !values.is_empty() {
+                profile.counts.insert(place, values);
+            }
+        }
+    }
+
+    /// Counts tuples that are in no transition, if they are in no order. The caller sees to what threads have of them.
+    fn keep(&mut self, made: &[(Kind, Tuple)], tables: &mut Tables) -> bool {
+        let Some(counted) = &mut self.exact else {
+            return false;
+        };
+        for (kind, tuple) in made {
+            counted.places.add(*kind, *tuple, 1, tables);
+        }
+        true
+    }
+
+    /// Takes note of what the thread has made, where that is not seen by others.
+    fn note(&mut self, made: &[(Kind, Tuple)]) {
+        if !is_first(self.thread) {
+            made.iter()
+                .for_each(|(kind, _)| self.counted[*kind as usize] += 1);
+        }
     }
 
     /// All threads, by number. None has been anywhere afterwards.
@@ -185,10 +253,10 @@ impl Acyclic {
         self.leave_states();
         let mut walks = std::mem::take(&mut self.others);
         walks.insert(self.thread, std::mem::take(&mut self.walk));
-        if let Some(transitions) = &self.transitions {
+        if let Some(counted) = &self.exact {
             for walk in walks.values_mut() {
                 if let Some(last) = walk.last.take() {
-                    walk.open = transitions.behind(last);
+                    walk.open = counted.transitions.behind(last);
                 }
             }
         }
@@ -331,8 +399,12 @@ impl Folder {
             acyclic.learn(transition, &collected)
         });
         if !remembered {
-            tuples.extend(collected.iter().map(|(_, tuple)| *tuple));
-            kinds.extend(collected.iter().map(|(kind, _)| *kind));
+            if acyclic.keep(&collected, &mut self.tables) {
+                acyclic.note(&collected);
+            } else {
+                tuples.extend(collected.iter().map(|(_, tuple)| *tuple));
+                kinds.extend(collected.iter().map(|(kind, _)| *kind));
+            }
         }
         collected.clear();
         acyclic.collected = collected;
@@ -397,19 +469,24 @@ impl Folder {
         let Some(mut ordered) = self.ordered.take() else {
             return;
         };
-        let walks = ordered.acyclic.as_mut().map(Acyclic::take_walks);
-        for (thread, walk) in walks.unwrap_or_default() {
-            let before = ordered.seen[Kind::Path as usize];
-            walk.end(|kind, tuple| {
-                ordered.tuples.push(tuple);
-                ordered.kinds.push(kind);
-            });
-            ordered.block(&self.dictionary.modules);
+        let Some(acyclic) = &mut ordered.acyclic else {
+            self.ordered = Some(ordered);
+            return;
+        };
+        let mut made = Vec::new();
+        for (thread, walk) in acyclic.take_walks() {
+            let before = made.len();
+            walk.end(|kind, tuple| made.push((kind, tuple)));
             if !is_first(thread) {
                 let mut sums = [0; 8];
-                sums[Kind::Path as usize] = ordered.seen[Kind::Path as usize] - before;
+                sums[Kind::Path as usize] = (made.len() - before) as u64;
                 self.add_to(thread, sums);
             }
+        }
+        if !acyclic.keep(&made, &mut self.tables) {
+            ordered.tuples.extend(made.iter().map(|(_, tuple)| *tuple));
+            ordered.kinds.extend(made.iter().map(|(kind, _)| *kind));
+            ordered.block(&self.dictionary.modules);
         }
         self.ordered = Some(ordered);
     }

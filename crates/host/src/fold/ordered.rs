@@ -11,6 +11,7 @@ use trommel_tuple::{Events, Kind, Message, Tuple};
 use super::StreamError;
 use super::acyclic::Acyclic;
 use super::messages::Messages;
+use crate::exact::Tables;
 use crate::modules::Modules;
 use crate::stream::StreamFile;
 
@@ -141,9 +142,11 @@ impl Ordered {
         self.kinds.clear();
     }
 
+    /// What it came to. `counts`: where paths are counted that are in no order.
     pub(super) fn finish(
         mut self,
         modules: &Modules,
+        counts: &mut Tables,
         folded: &mut BTreeMap<Kind, KindProfile>,
     ) -> Option<StreamError> {
         self.block(modules);
@@ -160,16 +163,8 @@ impl Ordered {
             messages,
         } = &self.estimate;
         folded.extend(estimator.profile(tuples, &self.seen, messages));
-        let counts = self.acyclic.map(Acyclic::counts);
-        for ((kind, tuple), count) in counts.into_iter().flatten() {
-            let profile = folded.entry(kind).or_default();
-            profile.seen += count;
-            profile.messages += count;
-            let values = profile.counts.entry(tuple.pc).or_default();
-            match values.binary_search_by_key(&tuple.value, |(value, _)| *value) {
-                Ok(at) => values[at].1 += count,
-                Err(at) => values.insert(at, (tuple.value, count)),
-            }
+        if let Some(acyclic) = self.acyclic {
+            acyclic.settle(counts, folded);
         }
         self.stream_error
     }

@@ -143,6 +143,7 @@ pub(super) fn call_handler(
             set_action(info.signo, &reset);
         }
     }
+    runtime.returned(thread, frame.rip);
     runtime.mark(thread, Mark::Signal, [frame.rip, uc_at]);
     let signals = &mut thread.signals;
     // A wait with a mask of its own leaves that to the handler.

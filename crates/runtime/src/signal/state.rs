@@ -35,6 +35,8 @@ pub struct Pending {
     pub(super) own_traps: bool,
     /// Control is on its way into a handler.
     pub entering: bool,
+    /// Control is on its way back from one.
+    pub returning: Option<Returning>,
     /// The app's mask while the kernel's is another.
     pub(super) true_mask: Option<u64>,
     /// The trap flag leads through the cache.
@@ -43,6 +45,15 @@ pub struct Pending {
     pub(super) unaligned: bool,
     /// What a vfork child must put back in the memory it shares.
     pub before_child: Option<BeforeChild>,
+}
+
+/// A return from a handler that the kernel is asked for: until it is made, it can be called off.
+#[derive(Clone, Copy)]
+pub struct Returning {
+    /// The handler's frame.
+    pub frame: u64,
+    /// The app's alternate stack up to then.
+    pub stack: AltStack,
 }
 
 /// What a child process changes in the thread that it shares memory with.
@@ -382,6 +393,7 @@ impl Pending {
             waited_with: None,
             own_traps: false,
             entering: false,
+            returning: None,
             true_mask: None,
             rolling: false,
             unaligned: false,
@@ -397,6 +409,7 @@ impl Pending {
         self.stack.flags &= !SS_DISABLE;
         self.true_mask = Some(frame.sigmask);
         self.kept = None;
+        self.returning = None;
         self.rolling = false;
         self.unaligned = false;
         frame.stack = self.own_stack;

@@ -51,4 +51,11 @@ impl Runtime {
         thread.append(path, mark.words() as u8);
         thread.full |= full;
     }
+
+    /// The thread has returned to `pc`, if that was from a handler: the kernel has made the call, which until then could be called off.
+    pub fn returned(&mut self, thread: &mut Thread, pc: u64) {
+        if let Some(returning) = thread.signals.returning.take() {
+            self.mark(thread, Mark::Back, [pc, returning.frame]);
+        }
+    }
 }

@@ -216,6 +216,8 @@ impl Code<'_> {
         }
         let rel = self.lea_rcx_rip();
         self.jmp_gs(slot!(entry.message));
+        // Numbers are read with the app's flags, which may want alignment checked.
+        self.align(4);
         let here = self.here();
         self.bind(rel, here);
         let behind = back.0.wrapping_sub(self.at(here).0) as u32;

@@ -173,6 +173,8 @@ impl Translator {
     /// In a stub: what is known of the event, to which `rel` leads, and the way back to the main line.
     pub(super) fn come_back(&mut self, rel: Rel32, path: u32, back: CachePc, holds: bool) {
         let c = &mut self.stubs;
+        // Numbers are read with the app's flags, which may want alignment checked.
+        c.align(4);
         let here = c.here();
         c.bind(rel, here);
         let from = c.at(here).0;

@@ -12,16 +12,25 @@
 //!
 //! # Invariants
 //! * Only records without run-time values are transitions, of code whose places are known: they mean the same each time.
-//! * Memory is bounded: beyond [`MOST`] transitions those that are new are not remembered, and their tuples go on as they are.
+//! * Memory is bounded: beyond [`MOST`] transitions, or half of the [`Budget`], those that are new are not remembered, and their tuples go
+//!   on as they are.
+
+use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 use trommel_profile::accuracy::PerKind;
 use trommel_tuple::{Kind, Tuple};
 
 use super::Open;
+use crate::memory::Budget;
 
 /// Transitions that are remembered.
 const MOST: usize = 1 << 22;
+/// Bytes of one, with its place in a table that is half full.
+const TRANSITION: u64 = (size_of::<Transition>() + 2 * size_of::<((u32, u32), u32)>()) as u64;
+/// Bytes of a state, in the same way, and of a tuple.
+const STATE: u64 = (size_of::<Option<Open>>() + 2 * size_of::<(Option<Open>, u32)>()) as u64;
+const MADE: u64 = size_of::<(Kind, Tuple)>() as u64;
 
 /// From one state to another.
 struct Transition {
@@ -34,8 +43,10 @@ struct Transition {
 }
 
 /// The automaton of a process.
-#[derive(Default)]
 pub(super) struct Transitions {
+    budget: Rc<Budget>,
+    /// Those that are in the budget.
+    bytes: u64,
     states: Vec<Option<Open>>,
     number_of: FxHashMap<Option<Open>, u32>,
     all: Vec<Transition>,
@@ -44,15 +55,49 @@ pub(super) struct Transitions {
     made: Vec<(Kind, Tuple)>,
 }
 
+impl Drop for Transitions {
+    fn drop(&mut self) {
+        self.budget.change(self.bytes, 0);
+    }
+}
+
 impl Transitions {
-    /// The number of a state.
-    pub(super) fn state(&mut self, open: Option<Open>) -> u32 {
-        let next = self.states.len() as u32;
-        let number = *self.number_of.entry(open).or_insert(next);
-        if number == next {
-            self.states.push(open);
+    /// None is known.
+    pub(super) fn new(budget: Rc<Budget>) -> Self {
+        Self {
+            budget,
+            bytes: 0,
+            states: Vec::new(),
+            number_of: FxHashMap::default(),
+            all: Vec::new(),
+            of: FxHashMap::default(),
+            made: Vec::new(),
         }
-        number
+    }
+
+    fn take_bytes(&mut self, more: u64) {
+        self.budget.change(0, more);
+        self.bytes += more;
+    }
+
+    /// Whether nothing new is remembered.
+    fn is_full(&self) -> bool {
+        self.all.len() >= MOST || self.budget.is_half(self.bytes)
+    }
+
+    /// The number of a state, if it has one or gets one.
+    pub(super) fn state(&mut self, open: Option<Open>) -> Option<u32> {
+        if let Some(number) = self.number_of.get(&open) {
+            return Some(*number);
+        }
+        if self.is_full() {
+            return None;
+        }
+        let number = self.states.len() as u32;
+        self.number_of.insert(open, number);
+        self.states.push(open);
+        self.take_bytes(STATE);
+        Some(number)
     }
 
     /// The state behind a transition.
@@ -90,13 +135,14 @@ impl Transitions {
         open: Option<Open>,
         made: &[(Kind, Tuple)],
     ) -> Option<u32> {
-        if self.all.len() >= MOST {
+        if self.is_full() {
             return None;
         }
+        let next = self.state(open)?;
         let number = self.all.len() as u32;
         let start = self.made.len() as u32;
         self.made.extend_from_slice(made);
-        let next = self.state(open);
+        self.take_bytes(TRANSITION + MADE * made.len() as u64);
         self.all.push(Transition {
             next,
             then: (u32::MAX, 0),
@@ -119,14 +165,61 @@ impl Transitions {
         }
     }
 
-    /// How often each tuple was made, in no order.
-    pub(super) fn counts(self) -> FxHashMap<(Kind, Tuple), u64> {
-        let mut counts = FxHashMap::default();
-        for transition in &self.all {
-            for made in self.tuples(transition) {
-                *counts.entry(*made).or_default() += transition.count;
+    /// How often each tuple was made, a tuple several times, in no order.
+    pub(super) fn counts(&self) -> impl Iterator<Item = (Kind, Tuple, u64)> {
+        self.all.iter().flat_map(|transition| {
+            let made = self.tuples(transition).iter();
+            made.map(|(kind, tuple)| (*kind, *tuple, transition.count))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trommel_tuple::{ModuleId, Outcomes, Place, Vaddr};
+
+    use super::*;
+    use crate::dictionary::Start;
+
+    fn place(n: u64) -> Place {
+        Place::new(ModuleId(1), Vaddr(n))
+    }
+
+    fn open(n: u64) -> Option<Open> {
+        let at = place(n);
+        let start = Start { at, selected: true };
+        let outcomes = Outcomes::NONE;
+        Some(Open { start, outcomes })
+    }
+
+    #[test]
+    fn what_the_budget_has_no_room_for_is_not_remembered_and_what_is_remembered_counts_on() {
+        const LIMIT: u64 = 1 << 20;
+        let budget = Rc::new(Budget::new(Some(LIMIT)));
+        let mut all = Transitions::new(Rc::clone(&budget));
+        let made = |n: u64| [(Kind::Path, Tuple::new(place(n), 1))];
+        let mut learnt = 0;
+        for n in 0..100_000 {
+            if let Some(state) = all.state(open(n))
+                && all.learn((state, 7), open(n + 1), &made(n)).is_some()
+            {
+                learnt += 1;
             }
         }
-        counts
+        assert!(learnt > 1000 && learnt < 100_000, "{learnt}");
+        assert!(budget.is_exceeded_by(LIMIT / 2 + 1) && !budget.is_exceeded_by(LIMIT / 2 - 500));
+        assert!(all.state(open(99_999)).is_none());
+        let first = all.state(open(0)).expect("known");
+        let number = all.take(first, 7).expect("known");
+        assert_eq!(
+            all.follow(number, 7),
+            all.state(open(1))
+                .and_then(|s| all.of.get(&(s, 7)).copied())
+        );
+        let counts: Vec<u64> = all.counts().map(|(_, _, count)| count).collect();
+        assert_eq!(counts.len(), learnt);
+        assert_eq!(counts.iter().sum::<u64>(), learnt as u64 + 2);
+        drop(all);
+        assert!(!budget.is_exceeded_by(LIMIT));
     }
 }
