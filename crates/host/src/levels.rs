@@ -207,7 +207,7 @@ fn levels(all: &[(Cache, Vec<u64>)]) -> Vec<Level> {
         let mut below = 0;
         if let Some((before, of_before)) = found.last_mut() {
             let (limit, mistaken) = limit(of_before, loads);
-            if mistaken > TOO_MANY {
+            if mistaken > TOO_MANY || median(loads) <= before.typical {
                 continue;
             }
             before.below = limit;
@@ -311,6 +311,15 @@ mod tests {
         let levels = levels(&all);
         assert_eq!(levels.len(), 2);
         assert!(levels.iter().all(|l| l.mistaken.abs() < 1e-9));
+    }
+
+    #[test]
+    fn what_takes_as_long_mostly_is_one_level() {
+        let near: Vec<u64> = [0, 0, 0, 0, 0, 0, 0, 0, 0, 5].into();
+        let same: Vec<u64> = [0, 0, 0, 0, 0, 0, 9, 9, 9, 9].into();
+        let levels = levels(&[(Cache::L1, near), (Cache::L2, same)]);
+        let caches: Vec<Cache> = levels.iter().map(|l| l.cache).collect();
+        assert_eq!(caches, [Cache::L1]);
     }
 
     #[test]
