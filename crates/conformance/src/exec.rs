@@ -387,6 +387,24 @@ pub fn output(command: &mut Command) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
+/// Records a program to a file, which must print what it does natively.
+///
+/// # Errors
+/// That it does not, or how one of them has ended.
+///
+/// # Panics
+/// Without a command to test.
+pub fn record_alike(options: &[&str], program: &[&str], data: &Path) -> Result<(), String> {
+    let native = output(Command::new(program[0]).args(&program[1..]))?;
+    let mut command = Command::new(trommel().expect("the command"));
+    command.arg("record").args(options).arg("-o").arg(data);
+    let seen = output(command.arg("--").args(program))?;
+    match native == seen {
+        true => Ok(()),
+        false => Err(format!("{seen:?} in place of {native:?}")),
+    }
+}
+
 /// What `record` says where the kernel refuses perf events, without which there are no windows.
 ///
 /// # Panics

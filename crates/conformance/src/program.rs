@@ -44,6 +44,19 @@ pub fn all() -> Vec<Variant> {
     files.iter().flat_map(|file| variants(file)).collect()
 }
 
+/// Builds the variant of that name.
+///
+/// # Errors
+/// That there is none, or what the compiler says.
+pub fn named(name: &str) -> Result<PathBuf, String> {
+    let found = all().into_iter().find(|variant| variant.name == name);
+    found.ok_or_else(|| format!("no program {name}"))?.build()
+}
+
+/// An argument of perl's `-e`: hashes, strings and a sort, the same each time with `PERL_HASH_SEED=0`.
+pub const PERL: &str = "my %h; for (1..2000) { $h{$_ % 97} .= chr(65 + $_ % 26) } \
+    print join(',', map { length $h{$_} } sort { $a <=> $b } keys %h), \"\\n\"";
+
 fn variants(source: &Path) -> Vec<Variant> {
     let text = fs::read_to_string(source).unwrap_or_default();
     let all = |key: &str| -> Vec<String> {

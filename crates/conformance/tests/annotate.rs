@@ -53,7 +53,7 @@ fn main() {
         "redzone_leaf@-O2",
     ] {
         trials.push(Trial::test(format!("functions {name}"), move || {
-            let path = build(name)?;
+            let path = program::named(name)?;
             Ok(by_name(&[&path.to_string_lossy()], false)?)
         }));
     }
@@ -62,12 +62,6 @@ fn main() {
 
 const LUA: &str = "local t={} for i=1,2000 do t[i%97]=(t[i%97] or 0)+i*3%7 end \
     local s='' for k=1,50 do s=s..tostring(t[k]) end print(#s, s:gsub('1','x'))";
-
-fn build(name: &str) -> Result<PathBuf, String> {
-    let mut all = program::all().into_iter();
-    let found = all.find(|v| v.name == name);
-    found.ok_or_else(|| format!("no program {name}"))?.build()
-}
 
 /// A program under both.
 struct Both {

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
-use trommel_conformance::exec::{Scratch, need_windows, output, trommel};
+use trommel_conformance::exec::{Scratch, need_windows, output, record_alike, trommel};
 use trommel_conformance::program;
 
 /// Turns of the program.
@@ -61,18 +61,6 @@ fn text(error: impl ToString) -> String {
     error.to_string()
 }
 
-/// Records the program, which must say what it says natively.
-fn record(options: &[&str], program: &[&str], data: &Path) -> Result<(), String> {
-    let native = output(Command::new(program[0]).args(&program[1..]))?;
-    let mut command = Command::new(bin());
-    command.arg("record").args(options).arg("-o").arg(data);
-    let seen = output(command.arg("--").args(program))?;
-    match native == seen {
-        true => Ok(()),
-        false => Err(format!("{seen:?} in place of {native:?}")),
-    }
-}
-
 /// What `trommel values --json` says of a file.
 fn values(data: &Path, options: &[&str]) -> Result<Value, String> {
     let mut command = Command::new(bin());
@@ -85,7 +73,7 @@ fn recorded(options: &[&str]) -> Result<Value, String> {
     let scratch = Scratch::new().map_err(text)?;
     let data = scratch.path("data");
     let program = built()?;
-    record(options, &[&program.to_string_lossy(), TURNS], &data)?;
+    record_alike(options, &[&program.to_string_lossy(), TURNS], &data)?;
     values(&data, &["--all"])
 }
 
@@ -204,7 +192,7 @@ fn ranked() -> Result<(), String> {
     let data = scratch.path("data");
     let program = built()?;
     let program = program.to_string_lossy();
-    record(&["--rate", "2000"], &[&program, TURNS], &data)?;
+    record_alike(&["--rate", "2000"], &[&program, TURNS], &data)?;
     let all = values(&data, &[])?;
     let found: BTreeSet<_> = own(&all)
         .iter()
@@ -259,7 +247,7 @@ fn annotated() -> Result<(), String> {
     let data = scratch.path("data");
     let program = built()?;
     let program = program.to_string_lossy();
-    record(&["--rate", "2000"], &[&program, TURNS], &data)?;
+    record_alike(&["--rate", "2000"], &[&program, TURNS], &data)?;
     let mut command = Command::new(bin());
     let people = output(command.arg("annotate").arg(&data).arg("main"))?;
     let calls = people
@@ -294,7 +282,7 @@ fn stubs() -> Result<(), String> {
     let data = scratch.path("data");
     let program = program::built("tests/budget/stubs.c", "stubs", &["-O1", "-g", "-fplt"])?;
     let program = program.to_string_lossy();
-    record(&["--rate", "2000"], &[&program, "30000000"], &data)?;
+    record_alike(&["--rate", "2000"], &[&program, "30000000"], &data)?;
     let all = values(&data, &[])?;
     // Of all calls, and of the only one; a call or two of the loader's may have been seen too, far below them.
     let first = list(&all, "arguments").iter().take(2);
@@ -314,7 +302,7 @@ fn added() -> Result<(), String> {
     let program = program.to_string_lossy();
     let script = format!("{program} {TURNS} & {program} {TURNS}; wait");
     let both = scratch.path("both");
-    record(&["--rate", "1000"], &["sh", "-c", &script], &both)?;
+    record_alike(&["--rate", "1000"], &["sh", "-c", &script], &both)?;
     let all = values(&both, &["--all"])?;
     let (held, told) = judge(&all)?;
     match told >= 15 && 100 * held >= 80 * told {
@@ -329,7 +317,7 @@ fn without() -> Result<(), String> {
         let data = scratch.path("data");
         let program = built()?;
         let options = ["--rate", "1000", "-e", kinds];
-        record(&options, &[&program.to_string_lossy(), TURNS], &data)?;
+        record_alike(&options, &[&program.to_string_lossy(), TURNS], &data)?;
         let report = output(Command::new(bin()).args(["report", "--json"]).arg(&data))?;
         let profiles = trommel_store::read(&data).map_err(text)?;
         let windows = profiles.iter().filter_map(|p| p.windows.as_ref());

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
-use trommel_conformance::exec::{Scratch, need_windows, output, trommel};
+use trommel_conformance::exec::{Scratch, need_windows, output, record_alike, trommel};
 use trommel_conformance::generate::{on_alternate_stack, seeds};
 use trommel_conformance::program;
 
@@ -74,18 +74,6 @@ fn text(error: impl ToString) -> String {
 
 fn built(name: &str, flags: &[&str]) -> Result<PathBuf, String> {
     program::built("tests/budget/callers.c", name, flags)
-}
-
-/// Records a program, which must say what it says natively.
-fn record(options: &[&str], program: &[&str], data: &Path) -> Result<(), String> {
-    let native = output(Command::new(program[0]).args(&program[1..]))?;
-    let mut command = Command::new(bin());
-    command.arg("record").args(options).arg("-o").arg(data);
-    let seen = output(command.arg("--").args(program))?;
-    match native == seen {
-        true => Ok(()),
-        false => Err(format!("{seen:?} in place of {native:?}")),
-    }
 }
 
 /// What a command says of a file, as JSON.
@@ -195,7 +183,7 @@ fn told(name: &str, flags: &[&str], window: &str) -> Result<(), String> {
     let data = scratch.path("data");
     let program = built(name, flags)?;
     let options = ["--by-caller", "--rate", "8000", "--window", window];
-    record(&options, &[&program.to_string_lossy(), TURNS], &data)?;
+    record_alike(&options, &[&program.to_string_lossy(), TURNS], &data)?;
     let report = json(&["report"], &data)?;
     let known = judge(&report)?;
     match known > 0.95 && report["windows"]["caller_samples_dropped"] == 0 {
@@ -233,7 +221,7 @@ fn added() -> Result<(), String> {
     let program = program.to_string_lossy();
     let script = format!("{program} {TURNS} & {program} {TURNS}; wait");
     let options = ["--by-caller", "--rate", "2000", "--window", "300"];
-    record(&options, &["sh", "-c", &script], &data)?;
+    record_alike(&options, &["sh", "-c", &script], &data)?;
     judge(&json(&["report"], &data)?).map(drop)
 }
 
@@ -244,7 +232,7 @@ fn crowd() -> Result<(), String> {
     let program = program::built("tests/budget/crowd.c", "crowd", &["-O2", "-g"])?;
     let program = program.to_string_lossy();
     let options = ["--by-caller", "--rate", "8000", "--window", "100"];
-    record(&options, &[&program, "60000000"], &data)?;
+    record_alike(&options, &[&program, "60000000"], &data)?;
     let report = json(&["report"], &data)?;
     let mut loads = list(&report, "values").iter();
     let load = loads.find(|load| function(&load["at"]) == "load");
@@ -280,7 +268,7 @@ fn shown() -> Result<(), String> {
     let data = scratch.path("data");
     let program = built(BUILDS[0].0, BUILDS[0].1)?;
     let options = ["--by-caller", "--rate", "4000"];
-    record(&options, &[&program.to_string_lossy(), TURNS], &data)?;
+    record_alike(&options, &[&program.to_string_lossy(), TURNS], &data)?;
     let mut command = Command::new(bin());
     let people = output(command.args(["values", "--top", "0"]).arg(&data))?;
     let lines = people.lines().filter(|l| l.contains(" leaf, from main+"));
@@ -324,7 +312,7 @@ fn unasked() -> Result<(), String> {
     let scratch = Scratch::new().map_err(text)?;
     let data = scratch.path("data");
     let program = built(BUILDS[0].0, BUILDS[0].1)?;
-    record(
+    record_alike(
         &["--rate", "1000"],
         &[&program.to_string_lossy(), TURNS],
         &data,

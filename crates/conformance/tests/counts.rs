@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -57,14 +57,16 @@ fn main() {
             Ok(oracles(name)?)
         }));
         trials.push(Trial::test(format!("callgrind {name}"), move || {
-            Ok(by_callgrind(&[build(name)?.to_string_lossy().as_ref()])?)
+            Ok(by_callgrind(&[program::named(name)?
+                .to_string_lossy()
+                .as_ref()])?)
         }));
     }
     for (name, words) in [
         ("gzip", vec!["gzip", "-9", "-c", "INPUT"]),
         ("bzip2", vec!["bzip2", "-c", "INPUT"]),
         ("lua5.4", vec!["lua5.4", "-e", LUA]),
-        ("perl", vec!["perl", "-e", PERL]),
+        ("perl", vec!["perl", "-e", program::PERL]),
     ] {
         trials.push(Trial::test(format!("callgrind {name}"), move || {
             Ok(by_callgrind(&words)?)
@@ -78,7 +80,9 @@ fn main() {
             Ok(threads(name)?)
         }));
         trials.push(Trial::test(format!("callgrind {name}"), move || {
-            Ok(by_callgrind(&[build(name)?.to_string_lossy().as_ref()])?)
+            Ok(by_callgrind(&[program::named(name)?
+                .to_string_lossy()
+                .as_ref()])?)
         }));
     }
     for (name, argument) in COUNTED {
@@ -113,17 +117,6 @@ const COUNTED: [(&str, &str); 11] = [
 
 const LUA: &str = "local t={} for i=1,2000 do t[i%97]=(t[i%97] or 0)+i*3%7 end \
     local s='' for k=1,50 do s=s..tostring(t[k]) end print(#s, s:gsub('1','x'))";
-const PERL: &str = "my %h; for (1..2000) { $h{$_ % 97} .= chr(65 + $_ % 26) } \
-    print join(',', map { length $h{$_} } sort { $a <=> $b } keys %h), \"\\n\"";
-
-fn build(name: &str) -> Result<PathBuf, String> {
-    program::all()
-        .into_iter()
-        .find(|v| v.name == name)
-        .ok_or_else(|| format!("no program {name}"))?
-        .build()
-}
-
 /// What `report --json` says of a run of `argv`, with `env` added to its environment.
 fn recorded(
     bin: &Path,
@@ -179,7 +172,7 @@ fn recorded_by(
 }
 
 fn by_stepper(name: &str) -> Result<(), String> {
-    let path = build(name)?;
+    let path = program::named(name)?;
     let expected = stepper::count(&[&path], 20_000_000).map_err(|e| e.to_string())?;
     if expected.branches.is_empty() {
         return Err("the stepper counted nothing".into());
@@ -228,7 +221,7 @@ fn by_stepper(name: &str) -> Result<(), String> {
 /// Edges, calls and loads in the function `part` of `threads_counts`: in four threads, with
 /// signals, in a process that is killed, in one thread, and in a process for each.
 fn threads(name: &str) -> Result<(), String> {
-    let path = build(name)?;
+    let path = program::named(name)?;
     let program = path.to_string_lossy().into_owned();
     let listed = Command::new("nm")
         .args(["-S", &program])
@@ -318,7 +311,7 @@ fn threads_with(
 
 /// A program of ours with its argument, if it has one, and what it exits with.
 fn command(name: &str, argument: &str) -> Result<(Vec<String>, Option<i32>), String> {
-    let path = build(name)?.to_string_lossy().into_owned();
+    let path = program::named(name)?.to_string_lossy().into_owned();
     let argv = [path.as_str(), argument].into_iter();
     let argv = argv.filter(|word| !word.is_empty()).map(str::to_owned);
     Ok((argv.collect(), (argument != "segv").then_some(0)))
@@ -475,7 +468,7 @@ fn oracles(name: &str) -> Result<(), String> {
         eprintln!("skipped {name}: no valgrind here");
         return Ok(());
     }
-    let path = build(name)?;
+    let path = program::named(name)?;
     let image = Image::read(&path).ok_or("not ELF")?;
     let stepped = stepper::count(&[&path], 20_000_000).map_err(|e| e.to_string())?;
     let counted = callgrind::count(&[&path], &[], Path::new("/"))?;

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ fn main() {
     }
     for words in [
         vec!["gzip", "-9", "-c", "INPUT"],
-        vec!["perl", "-e", PERL],
+        vec!["perl", "-e", program::PERL],
         vec!["sh", "-c", "sort INPUT | uniq -c | tail -3"],
     ] {
         trials.push(Trial::test(format!("edges {}", words[0]), move || {
@@ -78,9 +78,6 @@ fn main() {
     libtest_mimic::run(&args, trials).exit();
 }
 
-const PERL: &str = "my %h; for (1..2000) { $h{$_ % 97} .= chr(65 + $_ % 26) } \
-    print join(',', map { length $h{$_} } sort { $a <=> $b } keys %h), \"\\n\"";
-
 const SPECS: [&str; 6] = [
     "exact",
     "P3",
@@ -89,14 +86,6 @@ const SPECS: [&str; 6] = [
     "M4[10k,1%]2048:C1R0P1",
     "S12[10k,1%]1536:P1",
 ];
-
-fn build(name: &str) -> Result<PathBuf, String> {
-    program::all()
-        .into_iter()
-        .find(|v| v.name == name)
-        .ok_or_else(|| format!("no program {name}"))?
-        .build()
-}
 
 fn argv(program: &Path, argument: &str) -> Vec<String> {
     let words = [&*program.to_string_lossy(), argument].map(str::to_owned);
@@ -137,7 +126,7 @@ fn same(expected: &Paths, got: &Paths) -> Result<(), String> {
 }
 
 fn by_stepper(name: &str, argument: &str) -> Result<(), String> {
-    let program = build(name)?;
+    let program = program::named(name)?;
     let argv = argv(&program, argument);
     let expected = paths::count(&argv, STEPS).map_err(|e| e.to_string())?;
     if expected.len() < 10 {
@@ -175,7 +164,7 @@ fn by_stepper(name: &str, argument: &str) -> Result<(), String> {
 
 /// A program that becomes itself again.
 fn by_stepper_over_exec() -> Result<(), String> {
-    let program = build("paths_forms@-O2-pthread")?;
+    let program = program::named("paths_forms@-O2-pthread")?;
     let count =
         |argument| paths::count(&argv(&program, argument), STEPS).map_err(|e| e.to_string());
     let mut expected = count("exec")?;
@@ -193,7 +182,7 @@ fn by_stepper_over_exec() -> Result<(), String> {
 
 /// Paths that begin in the function `part` and those it calls that are no library's, with the work in one thread and in several.
 fn threads(name: &str) -> Result<(), String> {
-    let program = build(name)?;
+    let program = program::named(name)?;
     let listed = output(Command::new("nm").arg("-S").arg(&program))?;
     let range = |function: &str| -> Result<std::ops::Range<u64>, String> {
         let line = listed
@@ -353,7 +342,7 @@ fn compressed(spec: &str) -> Result<(), String> {
     let Some(bin) = trommel() else {
         return Ok(());
     };
-    let program = build("paths_forms@-O2-pthread")?;
+    let program = program::named("paths_forms@-O2-pthread")?;
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let (data, stream) = (scratch.path("data"), scratch.path("s.tstream"));
     output(
