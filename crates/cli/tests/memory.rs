@@ -81,6 +81,5 @@ fn paths_are_counted_alike_with_less_memory() {
     };
     let (paths, dropped) = record("1G");
     assert!(paths.len() > 2500 && dropped == Some(0), "{}", paths.len());
-    // Half of that is room for 4000 steps, and it takes several for a path.
     assert_eq!(record("1M"), (paths, dropped));
 }

@@ -15,8 +15,8 @@
 //! where the host's table says so, and traces are made of what is hot.
 //!
 //! The first round begins where the first trace would: a program with nothing hot is not asked. The next is due twice as
-//! long after it as it took, as far as that is its own doing ([`SLOW`]); each round that finds nothing more to prefetch doubles that, up to [`LONGEST`] times, and one
-//! that does halves it, to no less than [`PAUSE`] times. So rounds soon take a few percent of the time and less, and a program that turns to
+//! long after it as it took, as far as that is its own doing ([`SLOW`]); each round that finds nothing more to prefetch
+//! doubles that, up to [`LONGEST`] times, and one that does halves it, to no less than [`PAUSE`] times. So rounds soon take a few percent of the time and less, and a program that turns to
 //! other work is asked again:
 //! when it enters the runtime, or when the host, which is told when a round is due, has sent it a signal.
 //! When the working set changes ([`crate::phase`]) the next round is due at once.
@@ -50,7 +50,7 @@ use crate::knock;
 const FIRST: u64 = 1;
 const PAUSE: u64 = 8;
 const LONGEST: u64 = 128;
-/// Cycles that a round takes at most, as far as that: what it costs is bounded by what it sees, and in one that takes longer the
+/// Cycles of a round that count at most: what it costs is bounded by what it sees, and in one that takes longer the
 /// program waited for pages, or for a processor.
 const SLOW: u64 = 1 << 27;
 
