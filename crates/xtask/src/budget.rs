@@ -1,15 +1,16 @@
-//! What windows cost: CPU time of programs that run for ten seconds or so, natively and with each budget, and
-//! at fixed rates, in turns.
+//! What windows cost: CPU time of programs that run for ten seconds or so, with each budget and at fixed rates.
 //!
-//! The cost is that of the whole: the program's CPU time and trommel's, from `getrusage` of children, against the
-//! program's alone. `paid` is what the profile itself says. Ratios are of medians.
+//! The cost is that of the whole: the program's CPU time and trommel's, against the program's alone, both at the same time, on
+//! a processor each ([`crate::beside`]): on a virtual machine whose speed changes by half within a minute, runs behind each other tell nothing of
+//! a few percent. `paid` is what the profile itself says. The first column is the program beside itself, which tells what the others are worth.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use trommel_conformance::exec::{Scratch, children_cpu, which};
+use trommel_conformance::exec::{Scratch, which};
 
 use crate::bench::{median, number_of_rounds};
+use crate::beside;
 
 /// Programs of the corpus, in its directory, with arguments for a longer run.
 pub(crate) const WORKLOADS: [(&str, &[&str]); 9] = [
@@ -47,20 +48,36 @@ const CONFIGURATIONS: [&str; 6] = [
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let mut rounds = 3;
     let mut given: Vec<&str> = Vec::new();
+    let mut configurations: Vec<&str> = Vec::new();
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--rounds" => rounds = number_of_rounds(args.next())?,
+            "--configuration" => {
+                configurations.push(args.next().ok_or("--configuration wants options")?);
+            }
             name => given.push(name),
         }
+    }
+    if configurations.is_empty() {
+        configurations.extend(CONFIGURATIONS);
     }
     let corpus = corpus()?;
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let data = scratch.path("data");
-    let titles = CONFIGURATIONS[1..].join(" | ");
-    println!("| workload | native s | {titles} |");
-    println!("|{}", "---|".repeat(CONFIGURATIONS.len() + 1));
-    let mut costs: Vec<Vec<f64>> = vec![Vec::new(); CONFIGURATIONS.len()];
+    let titles: Vec<&str> = configurations
+        .iter()
+        .map(|options| {
+            if options.is_empty() {
+                "natively"
+            } else {
+                options
+            }
+        })
+        .collect();
+    println!("| workload | native s | {} |", titles.join(" | "));
+    println!("|{}", "---|".repeat(configurations.len() + 2));
+    let mut costs: Vec<Vec<f64>> = vec![Vec::new(); configurations.len()];
     for (name, words) in WORKLOADS {
         if !given.is_empty() && !given.contains(&name) {
             continue;
@@ -69,49 +86,49 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
             println!("| {name} | not installed |");
             continue;
         }
-        let mut cpu: Vec<Vec<f64>> = vec![Vec::new(); CONFIGURATIONS.len()];
-        let mut paid = vec![0.0; CONFIGURATIONS.len()];
-        for _ in 0..rounds {
-            for (n, options) in CONFIGURATIONS.iter().enumerate() {
-                let mut command = match n {
-                    0 => Command::new(words[0]),
-                    _ => {
-                        let mut command = Command::new(super::trommel()?);
-                        command.args(["record", "--quiet", "-o"]).arg(&data);
-                        command.args(options.split(' ')).arg("--").arg(words[0]);
-                        command
-                    }
-                };
-                command.args(&words[1..]).current_dir(&corpus);
-                let before = children_cpu().map_err(|e| e.to_string())?;
-                let status = command.stdout(Stdio::null()).status();
-                let status = status.map_err(|e| format!("{name}: {e}"))?;
-                if !status.success() {
-                    return Err(format!("{name} with {options} ended with {status}"));
+        let command = |options: &str| -> Result<Command, String> {
+            let mut command = match options {
+                "" => Command::new(words[0]),
+                _ => {
+                    let mut command = Command::new(super::trommel()?);
+                    command.args(["record", "--quiet", "-o"]).arg(&data);
+                    command.args(options.split(' ')).arg("--").arg(words[0]);
+                    command
                 }
-                cpu[n].push(children_cpu().map_err(|e| e.to_string())? - before);
-                if n > 0 {
-                    paid[n] = told(&data)?;
+            };
+            command.args(&words[1..]).current_dir(&corpus);
+            Ok(command)
+        };
+        let mut ratios: Vec<Vec<f64>> = vec![Vec::new(); configurations.len()];
+        let mut paid: Vec<Vec<f64>> = ratios.clone();
+        let mut native = Vec::new();
+        for _ in 0..rounds {
+            for (n, options) in configurations.iter().enumerate() {
+                let pair = beside::pair(&command("")?, &command(options)?)?;
+                ratios[n].push(pair.ratio);
+                native.push(pair.first);
+                if !options.is_empty() {
+                    paid[n].push(told(&data)?);
                 }
             }
         }
-        let native = median(&mut cpu[0]);
-        let mut row = format!("| {name} | {native:.2} |");
-        for n in 1..CONFIGURATIONS.len() {
-            let cost = 100.0 * (median(&mut cpu[n]) / native - 1.0);
+        let mut row = format!("| {name} | {:.2} |", median(&mut native));
+        for n in 0..configurations.len() {
+            let cost = 100.0 * (median(&mut ratios[n]) - 1.0);
             costs[n].push(cost);
-            row += &format!(" {cost:.1} ({:.1}) |", paid[n]);
+            row += &match paid[n].is_empty() {
+                true => format!(" {cost:.1} |"),
+                false => format!(" {cost:.1} ({:.1}) |", median(&mut paid[n])),
+            };
         }
         println!("{row}");
     }
     let mut row = "| **median** | |".to_owned();
-    for list in &mut costs[1..] {
-        if !list.is_empty() {
-            row += &format!(" **{:.1}** |", median(list));
-        }
+    for list in costs.iter_mut().filter(|list| !list.is_empty()) {
+        row += &format!(" **{:.1}** |", median(list));
     }
     println!(
-        "{row}\n\nPercent of native CPU time, trommel's own included (as the profile itself says), medians of {rounds}."
+        "{row}\n\nPercent of native CPU time, trommel's own included (as the profile itself says), medians of {rounds} pairs there and back."
     );
     Ok(())
 }

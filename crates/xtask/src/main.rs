@@ -2,6 +2,7 @@
 
 mod accuracy;
 mod bench;
+mod beside;
 mod budget;
 mod changes;
 mod conform;
@@ -39,7 +40,7 @@ cargo xtask huge [--rounds N]      what `run` gains by huge pages
 cargo xtask retake [--rounds N]    what it is worth that `run` takes programs back
 cargo xtask long [SECONDS [SPEC]]  a busy program for ten minutes: memory bounded, nothing lost
 cargo xtask windows                what a window of N instructions costs
-cargo xtask budget [--rounds N] [NAME…]   what `record --budget` costs, on long runs of the corpus
+cargo xtask budget [--rounds N] [--configuration OPTIONS] [NAME…]   what `record --budget` costs, on long runs of the corpus
 cargo xtask accuracy [--budget PCT] [NAME…]   what such profiles know, against exact ones
 cargo xtask known [NAME…]                     how far shares are off that `record --converge` has found
 cargo xtask served [--rounds N]     what `record --budget -p` costs redis-server
