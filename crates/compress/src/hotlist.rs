@@ -10,6 +10,9 @@
 //! added to its counter with probability p. Where that makes N + 1 values, p is divided by
 //! f = N/(N − 1) and each instance that was counted is kept with probability 1/f, until a value is gone.
 //!
+//! *Coins.* How many instances are passed over until the next one counts is drawn at once, by the distribution that tosses have; it knows nothing of
+//! what was before, so it is drawn anew when p changes. Of coins of 1/f one side is up once in N times: where N is a power of two, a random word has many of them.
+//!
 //! # Invariants
 //! * C/p is an unbiased estimate of how often the value was seen, whatever the stream.
 //! * While no more than N different values have come, p is 1 and the counts are exact.
@@ -20,31 +23,53 @@
 //! other instances: one of probability p when it comes, one of 1/f whenever p is divided. At any time
 //! each instance that has come is therefore in with probability p, independently.
 
+use libm::{log, log1p};
+
 use crate::random::SplitMix64;
 
 /// Values in a list of the paper's.
 pub const PAPERS: usize = 16;
 
-/// A list of at most `N` values, `N` at least 2.
+/// A list of at most `N` values, `N` a power of two and at least 2.
 #[derive(Clone, Debug)]
 pub struct Hotlist<const N: usize = PAPERS> {
     entries: [(u64, u64); N],
     used: usize,
     probability: f64,
+    /// Instances that are passed over from now on.
+    passed: u64,
     random: SplitMix64,
 }
 
 impl<const N: usize> Hotlist<N> {
     /// What p is divided by.
     pub const FACTOR: f64 = N as f64 / (N as f64 - 1.0);
+    /// Bits of a coin of 1/f.
+    const BITS: u32 = N.trailing_zeros();
+    /// Coins in a random word.
+    const COINS: u32 = u64::BITS / Self::BITS;
+    /// The last bit of each coin.
+    const LAST: u64 = {
+        let mut bits = 0;
+        let mut n = 0;
+        while n < Self::COINS {
+            bits |= 1 << (n * Self::BITS);
+            n += 1;
+        }
+        bits
+    };
 
     /// An empty list. Lists with the same seed toss the same coins.
     pub const fn new(seed: u64) -> Self {
-        assert!(N >= 2, "a factor needs two values at least");
+        assert!(
+            N >= 2 && N.is_power_of_two(),
+            "coins are made of whole bits"
+        );
         Self {
             entries: [(0, 0); N],
             used: 0,
             probability: 1.0,
+            passed: 0,
             random: SplitMix64::new(seed),
         }
     }
@@ -52,23 +77,47 @@ impl<const N: usize> Hotlist<N> {
     /// The next value of the stream.
     #[inline]
     pub fn add(&mut self, value: u64) {
-        if self.probability < 1.0 && !self.coin(self.probability) {
-            return;
-        }
-        self.count(value);
+        self.add_times(value, 1);
     }
 
     /// The next value of the stream, so many times in a row.
+    #[inline]
     pub fn add_times(&mut self, value: u64, times: u64) {
-        (0..times).for_each(|_| self.add(value));
+        if times <= self.passed {
+            self.passed -= times;
+            return;
+        }
+        self.count_some(value, times);
+    }
+
+    /// At least one of so many instances counts.
+    fn count_some(&mut self, value: u64, mut times: u64) {
+        if self.probability >= 1.0
+            && let Some(n) = self.position(value)
+        {
+            self.entries[n].1 += times;
+            return;
+        }
+        while times > self.passed {
+            times -= self.passed + 1;
+            self.count(value);
+            self.passed = self.draw_passed();
+        }
+        self.passed -= times;
+    }
+
+    fn position(&self, value: u64) -> Option<usize> {
+        let mut entries = self.entries[..self.used].iter();
+        entries.position(|(known, _)| *known == value)
     }
 
     fn count(&mut self, value: u64) {
-        let known = self.entries[..self.used]
-            .iter_mut()
-            .find(|(v, _)| *v == value);
-        match known {
-            Some((_, count)) => *count += 1,
+        match self.position(value) {
+            Some(n) => {
+                self.entries[n].1 += 1;
+                // What is frequent comes to lie in front, where it is found sooner.
+                self.entries.swap(n, n.saturating_sub(1));
+            }
             None if self.used < N => {
                 self.entries[self.used] = (value, 1);
                 self.used += 1;
@@ -87,6 +136,15 @@ impl<const N: usize> Hotlist<N> {
         self.probability
     }
 
+    /// The probability with which one of so many samples is in its counter, each having been added as often as it weighs: as what the counters hold tells it.
+    ///
+    /// A share has the variance s(1 − s)(1 − p)/m for a sum of m of all counters, which is that of samples with this probability.
+    pub fn chance(&self, samples: u64) -> f64 {
+        let sum: u64 = self.entries().iter().map(|(_, count)| count).sum();
+        let passed = (1.0 - self.probability) * samples as f64;
+        1.0 / (1.0 + passed / (sum as f64).max(1.0))
+    }
+
     /// How often a value with this counter is estimated to have been in the stream.
     pub fn estimate(&self, count: u64) -> f64 {
         count as f64 / self.probability
@@ -103,20 +161,24 @@ impl<const N: usize> Hotlist<N> {
         self.entries().iter().map(share)
     }
 
-    fn coin(&mut self, probability: f64) -> bool {
+    /// How many instances come before the next one that counts.
+    fn draw_passed(&mut self) -> u64 {
         const UNIT: f64 = 1.0 / (1_u64 << 53) as f64;
-        ((self.random.draw() >> 11) as f64 * UNIT) < probability
+        if self.probability >= 1.0 {
+            return 0;
+        }
+        // Above 0 and at most 1: k or more are passed over with probability (1 − p)ᵏ.
+        let uniform = ((self.random.draw() >> 11) + 1) as f64 * UNIT;
+        (log(uniform) / log1p(-self.probability)) as u64
     }
 
     /// One value more than there is room for.
     #[cold]
     fn make_room(&mut self, value: u64) {
-        let mut extra = Some(value);
+        let mut extra = true;
         loop {
             self.probability /= Self::FACTOR;
-            if extra.is_some() && !self.coin(1.0 / Self::FACTOR) {
-                extra = None;
-            }
+            extra = extra && self.heads(1) == 1;
             let mut kept = 0;
             for n in 0..self.used {
                 let (value, count) = self.entries[n];
@@ -127,21 +189,30 @@ impl<const N: usize> Hotlist<N> {
                 }
             }
             self.used = kept;
-            match extra {
-                None => return,
-                Some(value) if self.used < N => {
-                    self.entries[self.used] = (value, 1);
-                    self.used += 1;
-                    return;
-                }
-                Some(_) => {}
+            if !extra {
+                return;
+            }
+            if self.used < N {
+                self.entries[self.used] = (value, 1);
+                self.used += 1;
+                return;
             }
         }
     }
 
-    /// Heads among as many coins of probability 1/f.
-    fn heads(&mut self, coins: u64) -> u64 {
-        (0..coins).filter(|_| self.coin(1.0 / Self::FACTOR)).count() as u64
+    /// Heads among as many coins of probability 1/f: those of whose bits one is set.
+    fn heads(&mut self, mut coins: u64) -> u64 {
+        let mut heads = 0;
+        while coins > 0 {
+            let word = self.random.draw();
+            let some = (1..Self::BITS).fold(word, |some, bit| some | word >> bit) & Self::LAST;
+            let tossed = coins.min(u64::from(Self::COINS));
+            // Bits of as many coins as are left.
+            let left = u64::MAX >> (u64::BITS - tossed as u32 * Self::BITS);
+            heads += u64::from((some & left).count_ones());
+            coins -= tossed;
+        }
+        heads
     }
 }
 

@@ -17,6 +17,10 @@
 //!   one value, and too wide otherwise: of all variables on [0, w] with a mean of pw the one
 //!   that is 0 or w has the largest variance.
 //!
+//! A report lists what was seen, so limits have to hold *for what is listed*: of a load whose values are all different some are seen, each once, and none
+//! of them is frequent. Where the first draw of a value is given, those behind it know nothing of that, and are one less than all at most: so the lower limit of a
+//! share is that of one less out of one less, and what was drawn once has none.
+//!
 //! Where a [hotlist](trommel_compress::hotlist) has thinned what it counts, to a probability p, a share s of
 //! n samples has the further variance s(1 − s)(1 − p)/np: as that of a share of np/(1 − p) draws. Sums of such counts: [`Sampled::add`].
 
@@ -267,11 +271,17 @@ impl Sampled {
     pub fn limits_of(&self, share: f64) -> Limits {
         let draws = self.draws() * share;
         // Its windows are part of the windows, with the same weights.
-        self.around(
+        let limits = self.around(
             self.executions * share,
             self.variance * share + self.thinned(share) * self.executions.powi(2),
             draws,
-        )
+        );
+        let count = self.executions * share;
+        let listed = self.share(share).low * self.limits().high;
+        Limits {
+            low: limits.low.min(listed).max(count.min(1.0)),
+            high: limits.high,
+        }
     }
 
     fn around(&self, count: f64, variance: f64, draws: f64) -> Limits {
@@ -284,16 +294,20 @@ impl Sampled {
         }
     }
 
-    /// Limits of a share of the executions (Wilson).
+    /// Limits of a share of the executions that was seen.
     pub fn share(&self, share: f64) -> Limits {
         let n = 1.0 / (1.0 / self.draws().max(1.0) + self.thinning()).min(1.0);
-        let z2 = Z * Z / n;
-        let middle = (share + z2 / 2.0) / (1.0 + z2);
-        let own = share * (1.0 - share) / n + z2 / n / 4.0;
-        let off = Z * own.sqrt() / (1.0 + z2);
+        /// Draws are not whole numbers here: below this there was one.
+        const TWO: f64 = 1.5;
+        let drawn = n * share;
+        let others = if drawn < TWO { 0.0 } else { drawn - 1.0 };
+        let low = match n > 1.0 {
+            true => wilson((others / (n - 1.0)).min(1.0), n - 1.0).low,
+            false => 0.0,
+        };
         Limits {
-            low: (middle - off).max(0.0).min(share),
-            high: (middle + off).min(1.0).max(share),
+            low: low.min(share),
+            high: wilson(share, n).high.max(share),
         }
     }
 
@@ -309,6 +323,18 @@ impl Sampled {
             true => (1.0 - p) / (p * (self.samples as f64).max(1.0)),
             false => 0.0,
         }
+    }
+}
+
+/// Limits of a share that was found in `n` independent draws (Wilson).
+fn wilson(share: f64, n: f64) -> Limits {
+    let z2 = Z * Z / n;
+    let middle = (share + z2 / 2.0) / (1.0 + z2);
+    let own = share * (1.0 - share) / n + z2 / n / 4.0;
+    let off = Z * own.sqrt() / (1.0 + z2);
+    Limits {
+        low: (middle - off).max(0.0),
+        high: (middle + off).min(1.0),
     }
 }
 
@@ -382,7 +408,7 @@ mod tests {
                 samples,
                 executions: samples as f64,
                 variance: samples as f64,
-                probability: list.probability(),
+                probability: list.chance(samples),
             };
             let Some((_, share)) = list.shares().find(|(value, _)| *value == 0) else {
                 continue;
@@ -400,6 +426,39 @@ mod tests {
         for (percent, widest) in [(20, 0.25), (50, 0.25), (90, 0.1), (97, 0.05), (99, 0.02)] {
             let (held, width) = held_by_lists(2000, percent);
             assert!(held >= 0.93 && width < widest, "{percent}: {held} {width}");
+        }
+    }
+
+    /// Of a place with `distinct` values, all of the same share, in windows that see one value each: how many of what is listed lies within its limits.
+    fn listed_within(distinct: u64, windows: u64, per: u64) -> f64 {
+        let mut random = SplitMix64::new(distinct ^ windows << 32);
+        let (mut all, mut held) = (0_u32, 0_u32);
+        for seed in 0..200 {
+            let mut list = Hotlist::<16>::new(seed);
+            let mut sampled = Sampled::default();
+            for _ in 0..windows {
+                list.add_times(random.below(distinct), per);
+                sampled.samples += per;
+                sampled.executions += per as f64;
+                sampled.variance += (per * per) as f64;
+            }
+            sampled.probability = list.chance(sampled.samples);
+            for (_, share) in list.shares() {
+                let limits = sampled.share(share);
+                all += 1;
+                held += u32::from((limits.low..=limits.high).contains(&(1.0 / distinct as f64)));
+            }
+        }
+        f64::from(held) / f64::from(all)
+    }
+
+    #[test]
+    fn limits_hold_for_what_is_listed_of_many_values() {
+        for distinct in [3, 20, 100, 1_000_000] {
+            for (windows, per) in [(15, 1), (15, 30), (300, 1), (300, 30)] {
+                let part = listed_within(distinct, windows, per);
+                assert!(part >= 0.93, "{distinct} {windows} {per}: {part}");
+            }
         }
     }
 

@@ -440,7 +440,7 @@ impl Windowed {
                         .collect()
                 }
                 Seen::Values(list) => {
-                    sampled.probability = list.probability();
+                    sampled.probability = list.chance(sampled.samples);
                     estimates(list, executions)
                 }
             };

@@ -69,7 +69,7 @@ impl List {
                 let count = |share: f64| ((share * all).round() as u64).max(1);
                 let shares = list.shares();
                 Held {
-                    sampled: draws.with(list.probability()),
+                    sampled: draws.with(list.chance(draws.samples)),
                     values: shares.map(|(value, share)| (value, count(share))).collect(),
                 }
             }

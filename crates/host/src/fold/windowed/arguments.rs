@@ -67,7 +67,7 @@ impl Arguments {
             called.draws.settle();
             for (register, list) in (0..).zip(called.lists.iter()) {
                 let mut sampled = called.draws.sampled(scale);
-                sampled.probability = list.probability();
+                sampled.probability = list.chance(sampled.samples);
                 let passed = Passed {
                     call,
                     target: Place::from_word(target),

@@ -159,7 +159,7 @@ impl Callers {
             for mut list in of.lists {
                 list.draws.settle();
                 let mut sampled = list.draws.sampled(scale);
-                sampled.probability = list.values.probability();
+                sampled.probability = list.values.chance(sampled.samples);
                 let counts = estimates(&list.values, sampled.executions);
                 let called = Called {
                     kind: site.kind,

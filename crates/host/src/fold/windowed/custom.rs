@@ -227,7 +227,7 @@ impl Customised {
                 continue;
             };
             let mut sampled = site.draws.sampled(scale);
-            sampled.probability = list.probability();
+            sampled.probability = list.chance(sampled.samples);
             let value = |(value, share)| {
                 let count = rounded(sampled.executions * share);
                 (value, Value { count, text: None })
