@@ -77,36 +77,27 @@ fn scaled(text: &str, units: &[(char, u64)]) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// A number of bytes, at least a megabyte, with k or K, M or G behind it for powers of 1024.
+/// A number of bytes with k or K, M or G behind it for powers of 1024, or none.
+fn bytes_from(least: u64, text: &str) -> Option<u64> {
+    let units = [
+        ('k', 1 << 10),
+        ('K', 1 << 10),
+        ('M', 1 << 20),
+        ('G', 1 << 30),
+    ];
+    scaled(text, &units).filter(|bytes| *bytes >= least)
+}
+
+/// Bytes of memory, at least a megabyte.
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
-    const LEAST: u64 = 1 << 20;
-    scaled(
-        text,
-        &[
-            ('k', 1 << 10),
-            ('K', 1 << 10),
-            ('M', 1 << 20),
-            ('G', 1 << 30),
-        ],
-    )
-    .filter(|bytes| *bytes >= LEAST)
-    .ok_or_else(|| "give a number of bytes, such as 512M or 4G, at least 1M".to_owned())
+    bytes_from(1 << 20, text)
+        .ok_or_else(|| "give a number of bytes, such as 512M or 4G, at least 1M".to_owned())
 }
 
 /// Bytes of a code cache, or of a database.
 pub(super) fn size(text: &str) -> Result<u64, String> {
-    const LEAST: u64 = 64 << 10;
-    scaled(
-        text,
-        &[
-            ('k', 1 << 10),
-            ('K', 1 << 10),
-            ('M', 1 << 20),
-            ('G', 1 << 30),
-        ],
-    )
-    .filter(|bytes| *bytes >= LEAST)
-    .ok_or_else(|| "give a number of bytes, such as 512k or 4M, at least 64k".to_owned())
+    bytes_from(64 << 10, text)
+        .ok_or_else(|| "give a number of bytes, such as 512k or 4M, at least 64k".to_owned())
 }
 
 /// A number above 0, with k or M behind it for thousands and millions.
