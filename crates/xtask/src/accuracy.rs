@@ -34,10 +34,10 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     }
     let corpus = corpus()?;
     println!(
-        "| workload | paid % | windows | hot edges | found | of executions % | error % | shares of values | within limits |\n\
-         |---|---|---|---|---|---|---|---|---|"
+        "| workload | paid % | windows | hot edges | found | of executions % | error % | shares of values | within limits | with a lower limit above 0 | within limits |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|"
     );
-    let (mut hold, mut all) = (0, 0);
+    let (mut hold, mut all, mut told, mut told_held) = (0, 0, 0, 0);
     // Addresses of code that is made differ from run to run.
     for (name, words) in WORKLOADS
         .iter()
@@ -53,15 +53,18 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         let paid = report["windows"]["paid_percent"].as_f64().unwrap_or(0.0);
         let windows = report["windows"]["counted"].as_f64().unwrap_or(0.0);
         let (hot, found, part, error) = compare(&exact_edges, &edges(&report));
-        let (held, of) = shares(&exact_values, &report);
-        hold += held;
-        all += of;
+        let shares = shares(&exact_values, &report);
+        hold += shares.held;
+        all += shares.all;
+        told += shares.told;
+        told_held += shares.told_held;
         println!(
-            "| {name} | {paid:.2} | {windows:.0} | {hot} | {found} | {part:.2} | {error:.1} | {of} | {held} |"
+            "| {name} | {paid:.2} | {windows:.0} | {hot} | {found} | {part:.2} | {error:.1} | {} | {} | {} | {} |",
+            shares.all, shares.held, shares.told, shares.told_held
         );
     }
     println!(
-        "\nWithin a budget of {budget} %. {hold} of {all} shares are within their limits ({:.1} %).",
+        "\nWithin a budget of {budget} %. {hold} of {all} shares are within their limits ({:.1} %), {told_held} of the {told} with a lower limit above 0.",
         100.0 * f64::from(hold) / f64::from(all.max(1))
     );
     Ok(())
@@ -153,8 +156,19 @@ fn compare(exact: &BTreeMap<Edge, f64>, seen: &BTreeMap<Edge, f64>) -> (usize, u
     )
 }
 
-/// Shares within their limits, and all that were looked at.
-fn shares(exact: &Value, seen: &Value) -> (u32, u32) {
+/// Shares that were looked at.
+#[derive(Default)]
+struct Shares {
+    all: u32,
+    /// Within their limits.
+    held: u32,
+    /// Of all, those with a lower limit above 0: of others limits say little.
+    told: u32,
+    /// Of those, the ones within their limits.
+    told_held: u32,
+}
+
+fn shares(exact: &Value, seen: &Value) -> Shares {
     const HOT: f64 = 0.01;
     let mut truth = BTreeMap::new();
     let mut all = 0.0;
@@ -166,7 +180,7 @@ fn shares(exact: &Value, seen: &Value) -> (u32, u32) {
         let values: BTreeMap<u64, f64> = values.collect();
         truth.insert(place(exact, &load["at"]), (executions, values));
     }
-    let (mut held, mut of) = (0, 0);
+    let mut shares = Shares::default();
     for load in list(seen, "values") {
         let Some((executions, values)) = truth.get(&place(seen, &load["at"])) else {
             continue;
@@ -180,11 +194,14 @@ fn shares(exact: &Value, seen: &Value) -> (u32, u32) {
             };
             let share = values.get(&number).copied().unwrap_or(0.0);
             let limit = |name: &str| value[name].as_f64().unwrap_or(0.0);
-            of += 1;
+            let is_told = limit("share_low") > 0.0;
             // Shares are printed to six places.
             let holds = limit("share_low") - 1e-6 <= share && share <= limit("share_high") + 1e-6;
-            held += u32::from(holds);
+            shares.all += 1;
+            shares.held += u32::from(holds);
+            shares.told += u32::from(is_told);
+            shares.told_held += u32::from(is_told && holds);
         }
     }
-    (held, of)
+    shares
 }
