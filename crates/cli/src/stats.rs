@@ -85,6 +85,20 @@ fn process<W: Write>(json: &mut Json<W>, profile: &Profile, engine: &Engine) -> 
         json.number("samples_added", shares.added)?;
         json.number("samples_runtime", shares.runtime)?;
     }
+    if let Some(progress) = &engine.progress {
+        json.member_object("progress")?;
+        let rates = [
+            ("native", Some(progress.native)),
+            ("under_control", progress.under_control),
+        ];
+        for (name, rate) in rates.into_iter().filter_map(|(n, r)| Some((n, r?))) {
+            json.member_object(name)?;
+            json.number("bytes_per_second", rate.mean as u64)?;
+            json.number("error", rate.error as u64)?;
+            json.end_object()?;
+        }
+        json.end_object()?;
+    }
     if let Some(huge) = &engine.huge {
         json.member_object("huge_pages")?;
         for (name, value) in [

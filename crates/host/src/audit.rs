@@ -12,6 +12,9 @@
 //! samples are frequent, then seldom. They are judged in groups of [`GROUP`]: where [`BAD`]
 //! groups one after the other have more than [`TOO_MUCH`] percent added, the program is let go.
 //!
+//! What is added tells nothing of what is saved. So before a program is let go it is asked how it gets on ([`crate::progress`]): one that is
+//! faster than it was natively, by what it reads and writes, stays, and is asked again when two more groups have too much added.
+//!
 //! It is let go by a word in shared memory that each thread reads in the dispatcher. Threads that do not come
 //! there are fetched: stopped, and asked to leave if they are in the cache ([`crate::detach::fetch`]).
 //!
@@ -32,7 +35,9 @@ use trommel_queue::Control;
 use trommel_queue::marks::{self, ARENA_BYTES, CODE_BYTES, MARKS_OFFSET};
 
 use crate::process::IDLE;
+use crate::progress::{Progress, Rate, Steps, Verdict};
 use crate::samplers::Samplers;
+use crate::series::cpu_of;
 
 /// Samples that are judged together.
 const GROUP: u64 = 256;
@@ -84,6 +89,9 @@ pub struct Audit {
     bad: u32,
     fetched: Option<Instant>,
     lost: Duration,
+    /// How the program got on natively, if that is known, and how it gets on.
+    native: Option<Rate>,
+    steps: Steps,
 }
 
 impl Audit {
@@ -100,12 +108,27 @@ impl Audit {
             bad: 0,
             fetched: None,
             lost: Duration::ZERO,
+            native: None,
+            steps: Steps::default(),
         }
+    }
+
+    /// The program got on like this before it was taken under control.
+    pub(crate) fn compare_with(&mut self, native: Rate) {
+        self.native = Some(native);
     }
 
     /// All samples so far.
     pub fn total(&self) -> Shares {
         self.total
+    }
+
+    /// How the program got on natively and gets on under control, if that is known.
+    pub fn progress(&self) -> Option<Progress> {
+        self.native.map(|native| Progress {
+            native,
+            under_control: self.steps.rate(),
+        })
     }
 
     /// User time since control paid last that was not the program's own work, as far as samples tell.
@@ -138,8 +161,25 @@ impl Audit {
         let pid = self.pid;
         self.samplers.drain(|pc| map.count(pc, pid, &mut found));
         self.add(found);
+        // Traces are being made in the first group.
+        if self.native.is_some()
+            && self.groups > 0
+            && let Some(cpu) = cpu_of(pid)
+        {
+            self.steps.look(pid, cpu);
+        }
         if !self.decides || self.bad < BAD {
             return false;
+        }
+        let verdict = self.native.map(|native| self.steps.beside(native));
+        match verdict.unwrap_or(Verdict::Unknown) {
+            Verdict::Open => return false,
+            Verdict::Pays => {
+                self.bad = 0;
+                self.lost = Duration::ZERO;
+                return false;
+            }
+            Verdict::DoesNot | Verdict::Unknown => {}
         }
         control.trace.lost.store(1, Relaxed);
         let again = self.fetched.is_none_or(|at| now - at > FETCH_AGAIN);

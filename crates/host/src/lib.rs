@@ -78,6 +78,7 @@ pub mod persist;
 pub mod pids;
 pub mod prefetch;
 pub mod process;
+pub mod progress;
 pub mod queries;
 pub mod record;
 pub mod relatives;

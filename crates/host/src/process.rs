@@ -32,6 +32,7 @@ use crate::failure;
 use crate::family::Family;
 use crate::fold::Folder;
 use crate::huge;
+use crate::progress::Rate;
 use crate::record::Engine;
 use crate::series::Series;
 use crate::shared::{Damaged, Shared};
@@ -282,6 +283,13 @@ impl Process {
                 (age / 16).clamp(SHORTEST, longest)
             }
             Some(often) => (age / 4).clamp(SHORTEST * 4, often),
+        }
+    }
+
+    /// What it got on by natively, before it was taken under control.
+    pub(crate) fn compare_with(&mut self, native: Rate) {
+        if let Some(audit) = &mut self.audit {
+            audit.compare_with(native);
         }
     }
 

@@ -28,6 +28,7 @@ use crate::only::Only;
 use crate::persist::{Keeping, Store};
 use crate::prefetch;
 use crate::process::{Identity, Turns};
+use crate::progress::Progress;
 use crate::queries::Question;
 use crate::sampling::Sampling;
 use crate::series::{Figures, Sample};
@@ -142,6 +143,8 @@ pub struct Engine {
     pub turns: Turns,
     /// What samples of its program counters found, if some were taken.
     pub shares: Option<Shares>,
+    /// How it got on natively and under control, if that was found out.
+    pub progress: Option<Progress>,
     /// What was found to prefetch, if that was asked for.
     pub prefetch: Option<prefetch::Report>,
     /// What memory was put on huge pages, if it was looked at.

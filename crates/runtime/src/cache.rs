@@ -42,6 +42,7 @@
 #![allow(unsafe_code)] // reason: writes machine code into arenas.
 
 mod arena;
+mod arrival;
 mod head;
 mod recipe;
 mod suspect;
@@ -51,6 +52,7 @@ use alloc::vec::Vec;
 use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
 use arena::Arena;
+use arrival::Arrivals;
 pub use head::Head;
 use head::Heads;
 pub use recipe::{Op, Recipe, Right, STATUS};
@@ -315,6 +317,7 @@ pub struct Cache {
     pub sources: Vec<u8>,
     index: Index,
     heads: Heads,
+    arrivals: Arrivals,
     /// Exits are not linked.
     pub unlinked: bool,
     /// Exits that were linked so far.
@@ -349,6 +352,7 @@ impl Cache {
             sources: Vec::new(),
             index: Index::default(),
             heads: Heads::new(),
+            arrivals: Arrivals::new(),
             unlinked: false,
             links: 0,
             recipes: Vec::new(),
@@ -703,6 +707,7 @@ impl Cache {
         self.sources = Vec::new();
         self.index = Index::default();
         self.heads.forget();
+        self.arrivals.forget();
         for arena in &mut self.arenas {
             arena.free_counters();
         }

@@ -20,7 +20,7 @@ use crate::cache::{AppPc, Cache, CachePc, Way};
 use crate::deliver::Shared;
 use crate::emit::{Code, Reg};
 use crate::native;
-use crate::pages::Pages;
+use crate::pages::{PAGE, Pages};
 use crate::pairs::{Counted, Key, Pairs, Uncounted};
 use crate::persist::Persist;
 use crate::phase::Phases;
@@ -372,6 +372,13 @@ impl Runtime {
         Some(at)
     }
 
+    fn arrival(&mut self, id: u32, pc: AppPc, checked: CachePc) -> CachePc {
+        match is_return_site(pc) {
+            true => self.cache.arrival(id, checked),
+            false => checked,
+        }
+    }
+
     /// All code is left at its next exit: for threads that are to be let go.
     pub fn cut_off(&mut self) {
         self.cache.retire_all();
@@ -395,12 +402,15 @@ impl Runtime {
             self.cache.link(exit, id);
         }
         if checked && let Some(at) = self.checked_entry(id) {
+            let at = self.arrival(id, pc, at);
             self.targets[thread.targets].put(pc, Key::NONE, at);
         }
         for id in core::mem::take(&mut self.loaded) {
             let fragment = &self.cache.fragments[id as usize];
+            let app = fragment.app;
             if let Some(at) = fragment.checked {
-                self.targets[thread.targets].put(fragment.app, Key::NONE, at);
+                let at = self.arrival(id, app, at);
+                self.targets[thread.targets].put(app, Key::NONE, at);
             }
         }
     }
@@ -657,6 +667,13 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
         r if r == Reason::Indirect as u32 => {
             control.indirect_misses.fetch_add(1, Relaxed);
             let pc = context.next_pc;
+            if thread.recording.is_none() && runtime.cache.arrival_is_hot(pc) {
+                match runtime.is_full() {
+                    true => runtime.flush(Flush::Full),
+                    false if runtime.asks_first(entered) => {}
+                    false => runtime.start_recording(thread, pc),
+                }
+            }
             let key = Key::in_context(context);
             let mut counted = runtime.count_pair(thread, key, pc);
             if counted == Err(Uncounted::Unnamed) {
@@ -741,4 +758,16 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
             runtime.go(thread, context, pc, None, false);
         }
     }
+}
+
+/// Whether what is in front of `pc`, where a fragment begins, is a call, as far as bytes of the same page can tell.
+fn is_return_site(pc: AppPc) -> bool {
+    const MOST: u64 = 7;
+    if pc.0 % PAGE < MOST {
+        return false;
+    }
+    // SAFETY: of a page of which an instruction was read to make the fragment, or compared to take it from the run before.
+    let bytes = unsafe { ((pc.0 - MOST) as *const [u8; MOST as usize]).read() };
+    let indirect = |n: usize| bytes[7 - n] == 0xff && bytes[8 - n] >> 3 & 7 == 2;
+    bytes[2] == 0xe8 || [2, 3, 4, 6, 7].into_iter().any(indirect)
 }

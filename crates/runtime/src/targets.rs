@@ -95,6 +95,17 @@ impl Targets {
         }
     }
 
+    /// Leads branches to `app` that were led to `from` to `to`.
+    pub fn replace(&mut self, app: AppPc, from: CachePc, to: CachePc) {
+        let slot = self.first(app.0 as usize);
+        let second = self.second(hash(app));
+        for entry in [slot, second] {
+            if entry.load(Relaxed) == from.0 {
+                entry.store(to.0, Release);
+            }
+        }
+    }
+
     /// Empties both tables.
     pub fn clear(&mut self) {
         let miss = Landmarks::absent();

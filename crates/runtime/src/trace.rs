@@ -110,8 +110,8 @@ pub struct Recording {
     unrolled: bool,
     /// Pieces up to the first of those ends, if it has come by one.
     usual: Option<usize>,
-    /// Calls that it is in.
-    depth: u32,
+    /// Functions that it is in, as far as it has called them.
+    calls: Vec<AppPc>,
     /// It ends at returns.
     no_returns: bool,
     /// The ways by which it has come to its own start, and how often by each.
@@ -133,7 +133,7 @@ impl Recording {
             head,
             unrolled,
             usual: None,
-            depth: 0,
+            calls: Vec::new(),
             no_returns,
             ways: Vec::new(),
             rounds: 0,
@@ -143,9 +143,9 @@ impl Recording {
         }
     }
 
-    /// Takes note of a piece that goes on to `next`, where a usual trace ends or not. Whether that
-    /// is the end.
-    fn add(&mut self, exit: &Exit, next: AppPc, stops: bool) -> bool {
+    /// Takes note of a piece that goes on to `next`, where another trace starts or not, by a fickle branch or not.
+    /// Whether that is the end.
+    fn add(&mut self, exit: &Exit, next: AppPc, trace: bool, fickle: bool) -> bool {
         self.insns += usize::from(exit.insns);
         self.pieces.push(Piece {
             start: self.at,
@@ -158,16 +158,18 @@ impl Recording {
         }
         let ends = match exit.way {
             Way::Backward => true,
-            Way::Return => self.depth == 0 || self.no_returns,
-            _ => stops && self.depth == 0,
+            Way::Return => self.calls.pop().is_none() || self.no_returns,
+            Way::Call => {
+                let known = trace && self.calls.is_empty();
+                let recurs = self.calls.contains(&next);
+                self.calls.push(next);
+                known || recurs
+            }
+            _ => false,
         };
-        match exit.way {
-            Way::Call => self.depth += 1,
-            Way::Return => self.depth = self.depth.saturating_sub(1),
-            _ => {}
-        }
+        let outside = self.calls.is_empty();
         let revisits = !self.unrolled && self.pieces.iter().any(|p| p.start == next);
-        if ends || revisits || self.insns >= MAX_USUAL {
+        if ends || fickle || outside && (trace || revisits) || self.insns >= MAX_USUAL {
             self.usual.get_or_insert(self.pieces.len());
         }
         self.usual.is_some() && !self.unrolled
@@ -187,7 +189,7 @@ impl Recording {
         }
         self.rounds += 1;
         self.insns = 0;
-        self.depth = 0;
+        self.calls.clear();
         self.usual = None;
         self.known >= STEADY || self.rounds >= MAX_ROUNDS
     }
@@ -255,9 +257,10 @@ impl Runtime {
             return self.abandon();
         }
         let there = self.cache.lookup(next);
-        let stops = there.is_some_and(|id| self.cache.is_trace(id)) || self.cache.is_fickle(&exit);
+        let trace = there.is_some_and(|id| self.cache.is_trace(id));
+        let fickle = self.cache.is_fickle(&exit);
         let fits = recording.insns + usize::from(exit.insns) <= recording.most();
-        if fits && !recording.add(&exit, next, stops) {
+        if fits && !recording.add(&exit, next, trace, fickle) {
             thread.recording = Some(recording);
             return;
         }
@@ -353,7 +356,14 @@ impl Runtime {
                 }
                 self.cache.link_ahead(first);
             }
-            (Some(old), None) => self.cache.settle(old),
+            (Some(old), None) => {
+                if let Some((from, to)) = self.cache.counted_arrival(old) {
+                    for targets in &mut self.targets {
+                        targets.replace(recording.head, from, to);
+                    }
+                }
+                self.cache.settle(old);
+            }
             (None, None) => self.abandon(),
         }
         self.spent_in(Part::Trace, began);

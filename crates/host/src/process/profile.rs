@@ -73,6 +73,7 @@ impl Process {
             turns,
             ..
         } = self;
+        let progress = audit.as_ref().and_then(|audit| audit.progress());
         let shares = audit.map(|audit| audit.total());
         let series = series.map(|mut series| {
             series.take(identity.pid, shared.control());
@@ -127,6 +128,7 @@ impl Process {
         };
         let engine = Engine {
             shares,
+            progress,
             fragments: control.fragments.load(Relaxed),
             kept_fragments: control.kept_fragments.load(Relaxed),
             instructions: control.instructions.load(Relaxed),

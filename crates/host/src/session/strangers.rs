@@ -36,6 +36,7 @@ use crate::detach::is_in;
 use crate::family::Family;
 use crate::keeper::Keeper;
 use crate::process::{End, Identity, Taken};
+use crate::progress::{self, Steps};
 use crate::relatives::{children, is_alone, share_memory};
 use crate::running::{self, Refusal, only_descendants};
 use crate::series::cpu_of;
@@ -64,6 +65,8 @@ pub(super) struct Strangers {
     /// Windows and signals of processes when they were looked at last, by number: one that has had more since is there still.
     signs: HashMap<usize, u64>,
     held: Vec<(Pid, Keeper)>,
+    /// How those get on that are to be optimised.
+    steps: HashMap<Pid, Steps>,
     /// Those that cannot be taken under control, and are there still.
     refused: Vec<Pid>,
 }
@@ -97,6 +100,15 @@ impl Strangers {
         }
     }
 
+    /// Takes note of how one gets on that has used so much CPU time. The time to the next look.
+    fn step(&mut self, pid: Pid, cpu: Duration) -> Duration {
+        if cpu < progress::FIRST {
+            return progress::FIRST - cpu;
+        }
+        self.steps.entry(pid).or_default().look(pid, cpu);
+        progress::PACE
+    }
+
     /// One stays native from here on.
     pub(super) fn never(&mut self, pid: Pid) {
         self.refused.push(pid);
@@ -124,8 +136,14 @@ impl Session<'_> {
         let found = self.find(all);
         let mut next = late.map_or(OFTEN, |_| LATER);
         self.strangers.waiting = !found.is_empty();
+        let steps = &mut self.strangers.steps;
+        steps.retain(|pid, _| found.iter().any(|(p, _)| p == pid));
         for (pid, parent) in found {
-            match cpu_of(pid).and_then(|cpu| worth.checked_sub(cpu)) {
+            let cpu = cpu_of(pid);
+            if let Some(cpu) = cpu.filter(|_| late.is_some()) {
+                next = next.min(self.strangers.step(pid, cpu));
+            }
+            match cpu.and_then(|cpu| worth.checked_sub(cpu)) {
                 Some(Duration::ZERO) | None => self.take(pid, parent),
                 Some(left) => next = next.min(left),
             }
@@ -208,8 +226,14 @@ impl Session<'_> {
             }
             Err(why) => return self.refuse(pid, parent, &why.to_string()),
         }
+        let steps = self.strangers.steps.remove(&pid);
         if let Err(why) = self.attach_to(identity(pid, parent), Taken::Late) {
-            self.refuse(pid, parent, &why);
+            return self.refuse(pid, parent, &why);
+        }
+        if let Some(rate) = steps.and_then(|steps| steps.rate())
+            && let Some((_, process)) = self.processes.last_mut()
+        {
+            process.compare_with(rate);
         }
     }
 

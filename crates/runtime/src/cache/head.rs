@@ -339,6 +339,7 @@ impl Cache {
     }
 
     pub(super) fn give_counter_back(&mut self, id: u32) {
+        self.settle_arrival(id);
         let fragment = &self.fragments[id as usize];
         if let (Head::Counted(_, counter), Some(n)) = (fragment.head, self.arena_of(fragment.entry))
         {

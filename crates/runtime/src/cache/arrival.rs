@@ -1,0 +1,191 @@
+//! Where indirect branches come to fragments that may become traces: checked entries that count.
+//!
+//! # Problem
+//! Between two calls, what is executed has no branch backwards: it begins where one function returns to, and ends
+//! where the next is called. Such code never becomes a trace by its direct exits, and costs a lookup for
+//! each return (a hash function that calls its rotation 384 times a round took six times the native time).
+//!
+//! # Strategy
+//! Dynamo counts every exit of the fragment cache (Bala, Duesterwald, Banerjia, PLDI 2000, section 4.1), indirect ones too. Here
+//! those are counted that the tables lead to where a call returns to, as for other targets of indirect branches there are sites
+//! (`super::head`). Until such a fragment has become a trace, or is known to gain nothing, the tables lead to a *counted arrival*:
+//!
+//! ```text
+//!   tag check
+//!   mov ecx, [counter]
+//!   lea ecx, [rcx − 1]
+//!   mov [counter], ecx
+//!   jrcxz hot
+//!   mov rcx, target
+//!   jmp checked entry
+//! hot:                      as if the tables had no entry; the dispatcher sees the counter
+//! ```
+//!
+//! # Why it is correct
+//! * It is a checked entry: `rcx` and `rdx` are in their slots, flags are not touched, and what it leads to checks the target once
+//!   more, or leads to the dispatcher when that fragment is retired.
+//! * Its first eight bytes, of an instruction of ten, become a jump to the checked entry when the counter is given back.
+#![allow(unsafe_code)] // reason: reads counters, rewrites code.
+
+use alloc::vec::Vec;
+use core::arch::asm;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::table::Table;
+use super::{AppPc, Cache, CachePc, Head};
+use crate::emit::{Code, Reg};
+use crate::slot;
+use crate::translate::tag_check;
+
+/// Bytes of a counted arrival, at most.
+const ROOM: usize = 112;
+/// How often a fragment is arrived at before a trace starts there, in thresholds: others come first.
+const TIMES: u32 = 4;
+
+/// The counted arrivals of a generation.
+pub(super) struct Arrivals {
+    /// By address: a place in `leads`.
+    by_address: Table,
+    /// Fragments, and where they are counted, and their checked entries.
+    leads: Vec<Lead>,
+}
+
+#[derive(Clone, Copy)]
+struct Lead {
+    fragment: u32,
+    at: CachePc,
+    checked: CachePc,
+    arena: usize,
+    counter: u32,
+    settled: bool,
+}
+
+impl Arrivals {
+    pub(super) fn new() -> Self {
+        Self {
+            by_address: Table::small(),
+            leads: Vec::new(),
+        }
+    }
+
+    pub(super) fn forget(&mut self) {
+        if !self.leads.is_empty() {
+            *self = Self::new();
+        }
+    }
+
+    fn of(&mut self, app: AppPc, fragment: u32) -> Option<&mut Lead> {
+        let n = self.by_address.get(app)?;
+        let lead = self.leads.get_mut(n as usize)?;
+        (lead.fragment == fragment).then_some(lead)
+    }
+}
+
+impl Cache {
+    /// Where the tables lead for a fragment with this checked entry, which calls return to: to where it is counted, as long as
+    /// it may become a trace.
+    pub fn arrival(&mut self, id: u32, checked: CachePc) -> CachePc {
+        let fragment = self.fragments[id as usize];
+        let fixed = fragment.source.is_none() && !fragment.guarded;
+        let open = matches!(fragment.head, Head::Unknown | Head::Counted(..));
+        if self.heads.threshold == 0 || !fixed || !open {
+            return checked;
+        }
+        if let Some(lead) = self.arrivals.of(fragment.app, id) {
+            return if lead.settled { checked } else { lead.at };
+        }
+        let Some(arena) = self.arena_of(checked) else {
+            return checked;
+        };
+        let room = self.arenas[arena].room() >= ROOM as u64;
+        let Some((number, counter)) = room.then(|| self.arenas[arena].take_counter()).flatten()
+        else {
+            return checked;
+        };
+        let mut bytes = [0; ROOM];
+        let mut code = Code::new(self.arenas[arena].next(), &mut bytes);
+        code.align8();
+        let start = code.here();
+        tag_check(&mut code, fragment.app);
+        code.load_rip(Reg::RCX, 4, counter);
+        code.raw(&[0x8d, 0x49, 0xff]); // lea ecx, [rcx - 1]
+        code.store_rip(Reg::RCX, counter);
+        let hot = code.jrcxz();
+        code.mov_imm64(Reg::RCX, fragment.app.0);
+        let from = code.jmp();
+        let rel = checked.0 as i64 - code.at(from.0).0 as i64 - 4;
+        code.put_u32(from.0, rel as i32 as u32);
+        code.bind8_here(hot);
+        code.mov_imm64(Reg::RCX, fragment.app.0);
+        code.mov_imm64(Reg::RDX, fragment.app.0);
+        code.jmp_gs(slot!(entry.absent));
+        let at = self.place_lead(arena, code.bytes());
+        let at = CachePc(at.0 + start as u64);
+        let n = self.arrivals.leads.len() as u32;
+        self.arrivals.leads.push(Lead {
+            fragment: id,
+            at,
+            checked,
+            arena,
+            counter: number,
+            settled: false,
+        });
+        self.arrivals.by_address.insert(fragment.app, n);
+        self.arrives_again(counter);
+        at
+    }
+
+    fn arrives_again(&self, counter: u64) {
+        // SAFETY: a counter of an arena, aligned; generated code reads and writes it whole.
+        unsafe { &*(counter as *const AtomicU32) }.store(TIMES * self.heads.threshold, Relaxed);
+    }
+
+    /// Whether the fragment of `app` was counted to the end where it is arrived at. It counts again.
+    pub fn arrival_is_hot(&mut self, app: AppPc) -> bool {
+        let Some(id) = self.lookup(app) else {
+            return false;
+        };
+        let Some(lead) = self
+            .arrivals
+            .of(app, id)
+            .copied()
+            .filter(|lead| !lead.settled)
+        else {
+            return false;
+        };
+        let counter = self.arenas[lead.arena].counter(lead.counter);
+        // SAFETY: as above.
+        let hot = unsafe { &*(counter as *const AtomicU32) }.load(Relaxed) == 0;
+        if hot {
+            self.arrives_again(counter);
+        }
+        hot
+    }
+
+    /// Where a fragment is counted when it is arrived at, if it is, and its checked entry.
+    pub fn counted_arrival(&mut self, id: u32) -> Option<(CachePc, CachePc)> {
+        let app = self.fragments[id as usize].app;
+        let lead = self.arrivals.of(app, id).filter(|lead| !lead.settled)?;
+        Some((lead.at, lead.checked))
+    }
+
+    /// A fragment is not counted any more where it is arrived at.
+    pub(super) fn settle_arrival(&mut self, id: u32) {
+        let app = self.fragments[id as usize].app;
+        let Some(lead) = self.arrivals.of(app, id).filter(|lead| !lead.settled) else {
+            return;
+        };
+        lead.settled = true;
+        let lead = *lead;
+        self.arenas[lead.arena].give_counter_back(lead.counter);
+        let mut bytes = [0x90; 8];
+        let rel = lead.checked.0 as i64 - lead.at.0 as i64 - 5;
+        bytes[0] = 0xe9;
+        bytes[1..5].copy_from_slice(&(rel as i32).to_le_bytes());
+        // SAFETY: aligned to eight bytes, and the start of an instruction of ten, of which nobody is in the middle.
+        unsafe {
+            asm!("mov qword ptr [{}], {}", in(reg) lead.at.0, in(reg) u64::from_le_bytes(bytes), options(nostack, preserves_flags));
+        }
+    }
+}
