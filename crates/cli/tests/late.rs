@@ -196,3 +196,56 @@ fn a_program_goes_on_when_the_command_is_killed() {
         }
     }
 }
+
+/// Reads `/dev/zero` and sums up what it has read, through a call for each byte, for so many milliseconds of CPU time.
+const READER: &str = r#"
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+static __attribute__((noinline)) unsigned add(unsigned sum, unsigned char c) { return sum * 31 + c + 1; }
+int main(int argc, char **argv)
+{
+    unsigned char block[4096];
+    unsigned sum = 0;
+    int from = open("/dev/zero", O_RDONLY);
+    clock_t until = atol(argv[1]) * (CLOCKS_PER_SEC / 1000);
+    do {
+        if (read(from, block, sizeof block) != sizeof block) return 1;
+        for (int round = 0; round < 4; round++)
+            for (unsigned i = 0; i < sizeof block; i++) sum = add(sum, block[i]);
+    } while (clock() < until);
+    printf("%d\n", sum != 1);
+    return 0;
+}
+"#;
+
+#[test]
+fn how_a_program_gets_on_that_reads_is_known() {
+    let dir = Dir::new("late-reader");
+    let (source, reader) = (dir.0.join("r.c"), dir.0.join("r"));
+    fs::write(&source, READER).expect("a file");
+    let mut gcc = Command::new("gcc");
+    let built = gcc.args(["-O1", "-o"]).arg(&reader).arg(&source).status();
+    assert!(built.expect("gcc runs").success());
+    let (reader, file) = (reader.to_string_lossy(), dir.0.join("stats"));
+    let name = file.to_string_lossy();
+    let progress = |after: &str, time: &str| {
+        let out = run(&["--after", after, "--stats", &name], &[&reader, time]);
+        assert!(out.status.success() && out.stdout == b"1\n", "{out:?}");
+        let (stats, _) = fragments(&file);
+        let processes = stats["processes"].as_array().expect("a list");
+        let process = processes.last().expect("one").clone();
+        process["progress"].clone()
+    };
+    let known = progress("0.6", "1800");
+    let native = &known["native"];
+    assert!(
+        native["bytes_per_second"].as_u64() > Some(1 << 20),
+        "{known}"
+    );
+    assert!(native["error"].is_u64(), "{known}");
+    // From the first instruction on under control, there is nothing to compare with.
+    assert_eq!(progress("0", "300"), Value::Null);
+}

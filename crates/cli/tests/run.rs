@@ -112,11 +112,75 @@ fn a_program_that_stays_in_its_cache_is_kept_if_that_pays() {
         let let_go = stats["processes"][0]["let_go"].to_string();
         assert!(let_go.contains("not made faster"), "{kind}: {stats}");
         let (app, all) = shares(&stats);
-        assert!(app * 10 < all * 8, "{kind}: {stats}");
+        // Or before there were samples, as a return goes to either of two places.
+        let fickle = number(&stats, "fickle_branches") > 0;
+        assert!(fickle || app * 10 < all * 8, "{kind}: {stats}");
         // Nobody came to the dispatcher for it.
         assert!(number(&stats, "dispatches") < 20_000, "{stats}");
     }
     std::fs::remove_file(program).expect("clean");
+}
+
+/// A function that is called from so many places, between which there is no branch: as a hash function calls its rotation at `-O0`.
+fn rounds(calls: u32) -> String {
+    let calls: String = (0..calls)
+        .map(|n| {
+            format!(
+                "    v[{}] = turn(v[{}] + {n}, {});\n",
+                n % 7,
+                n % 5,
+                n % 31 + 1
+            )
+        })
+        .collect();
+    format!(
+        r#"
+#include <stdio.h>
+static unsigned turn(unsigned x, unsigned by) {{ return x << by | x >> (32 - by); }}
+static void far(void) {{ __asm__ volatile(".skip 16384, 0x90"); }}
+static void rounds(unsigned *v)
+{{
+    for (int i = 0; i < 7; i++) v[i] ^= i;
+{calls}}}
+int main(int argc, char **argv)
+{{
+    unsigned v[7] = {{0}};
+    if (argc > 100) far();
+    for (int n = 0; n < 30000; n++) rounds(v);
+    printf("%u\n", v[0] ^ v[3]);
+    return 0;
+}}
+"#
+    )
+}
+
+#[test]
+fn what_lies_between_calls_becomes_traces() {
+    const CALLS: u32 = 300;
+    let name = format!("trommel-run-turns-{}", std::process::id());
+    let program = std::env::temp_dir().join(name);
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O0", "-x", "c", "-o"]).arg(&program).arg("-");
+    let mut gcc = gcc.stdin(Stdio::piped()).spawn().expect("gcc");
+    let source = gcc.stdin.take().expect("a pipe");
+    std::io::Write::write_all(&mut { source }, rounds(CALLS).as_bytes()).expect("written");
+    assert!(gcc.wait().is_ok_and(|status| status.success()));
+    let path = program.to_string_lossy();
+    let native = Command::new(&program).output().expect("it runs");
+    let options = ["--after", "0", "--no-bail-out", "--no-persist"];
+    let out = trommel(&[&["run"][..], &options, &["--", &path]].concat());
+    assert_eq!((&out.stdout, out.status.code()), (&native.stdout, Some(0)));
+    let stats = stats_of("rounds", &options, &[&path]);
+    std::fs::remove_file(&program).expect("clean");
+    // Each call and what it calls are at least twelve instructions, and lie in a trace once, or twice where one ends.
+    let instructions = number(&stats, "trace_instructions");
+    let least = u64::from(CALLS) * 12;
+    assert!((least..2 * least + 4000).contains(&instructions), "{stats}");
+    let lengths = stats["processes"][0]["trace_lengths"].as_array();
+    let long = |class: &&Value| class["from"].as_u64() >= Some(128);
+    let long = lengths.expect("a list").iter().filter(long);
+    let long: u64 = long.filter_map(|class| class["traces"].as_u64()).sum();
+    assert!(long >= 10, "{stats}");
 }
 
 /// The statistics of a program that ends well.

@@ -39,7 +39,7 @@ const MARGIN: f64 = 3.0;
 /// Percent that control cannot gain.
 const OTHER: f64 = 60.0;
 /// Percent that the mean of native steps may be off.
-const STEADY: f64 = 4.0;
+const STEADY: f64 = 8.0;
 
 /// What a process has read and written by some CPU time of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

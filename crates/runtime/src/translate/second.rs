@@ -566,7 +566,10 @@ impl Translator {
         self.code.bind8_here(in_place);
         site.cache.call_is_at(exit, self.code.at(self.code.here()));
         self.code.raw(&[0x0f, 0x05]);
+        // A sample that the kernel has put off for the time of the call is taken here.
+        let behind = self.code.here();
         self.code.mov_imm(Reg::RCX, next.0);
+        self.is_work(behind);
         self.note_immediate(next);
         self.code.patchable(1);
         let from = self.code.jmp();
