@@ -29,7 +29,7 @@ pub(crate) const PACE: Duration = Duration::from_millis(8);
 /// CPU time before the first: what a program begins with is other work.
 pub(crate) const FIRST: Duration = Duration::from_millis(50);
 /// Steps by which a rate is known.
-const ENOUGH: usize = 10;
+const ENOUGH: usize = 8;
 /// Steps that count under control, and natively.
 const RECENT: usize = 16;
 /// Steps under control before it is known that it does not pay: what is hot may not all be in traces yet.

@@ -40,6 +40,9 @@ fn start(command: &Command, on: &str) -> Result<Child, String> {
     let mut pinned = Command::new("taskset");
     pinned.args(["-c", on]).arg(command.get_program());
     pinned.args(command.get_args());
+    for (name, value) in command.get_envs() {
+        pinned.env(name, value.unwrap_or_default());
+    }
     if let Some(dir) = command.get_current_dir() {
         pinned.current_dir(dir);
     }

@@ -8,6 +8,7 @@ mod changes;
 mod conform;
 mod corpus;
 mod counts;
+mod filters;
 mod gc;
 mod huge;
 mod instructions;
@@ -54,6 +55,7 @@ cargo xtask real [NAME…]           servers, build systems, JITs, debuggers: sa
 cargo xtask conform gcc|ltp|posix [--from DIR] [NAME…]   public conformance suites: same results
 cargo xtask parquet                builds and tests the export of databases to Parquet (extra/parquet)
 cargo xtask startup [ROUNDS]       how long programs take to start
+cargo xtask filters [--rounds N] [--configuration OPTIONS] [NAME…]   what `run` makes of programs that call shared libraries often
 cargo xtask unoptimised [--rounds N] [--stdin FILE] [PROG ARGS…]   what `run` makes of unoptimised code";
 
 type Outcome = Result<(), String>;
@@ -91,6 +93,7 @@ fn main() -> ExitCode {
         "conform" => conform::run(&rest),
         "parquet" => parquet::run(),
         "startup" => startup::run(&rest),
+        "filters" => filters::run(&rest),
         "unoptimised" => unoptimised::run(&rest),
         _ => Err(format!("{task:?} is not a chore:\n{USAGE}")),
     };

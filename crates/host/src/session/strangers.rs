@@ -76,7 +76,7 @@ impl Strangers {
     pub(super) fn expected(after: Duration) -> Self {
         Self {
             looked: Some(Instant::now()),
-            next: after.min(LATER),
+            next: after.min(progress::FIRST),
             ..Self::default()
         }
     }
