@@ -32,6 +32,8 @@
 //! | [`stress`] | options for tests |
 //! | [`tracing`] | options of `trommel run` |
 //! | [`series`] | what an engine does over time |
+//! | [`audit`] | what of that is the program's own work |
+//! | [`progress`] | how fast the program gets on, natively and under control |
 //! | [`failure`] | where the runtime failed |
 //! | [`stream`] | events into a file |
 //! | [`pids`] | process numbers in other namespaces |

@@ -373,7 +373,10 @@ impl Runtime {
     }
 
     fn arrival(&mut self, id: u32, pc: AppPc, checked: CachePc) -> CachePc {
-        match is_return_site(pc) {
+        let fragment = &self.cache.fragments[id as usize];
+        // Code that may change is no trace, and may be kept from being read.
+        let fixed = fragment.source.is_none() && !fragment.guarded;
+        match fixed && is_return_site(pc) {
             true => self.cache.arrival(id, checked),
             false => checked,
         }
@@ -766,7 +769,8 @@ fn is_return_site(pc: AppPc) -> bool {
     if pc.0 % PAGE < MOST {
         return false;
     }
-    // SAFETY: of a page of which an instruction was read to make the fragment, or compared to take it from the run before.
+    // SAFETY: of a page of code that does not change, which was read to make the fragment, or compared to take it from the run before;
+    // what takes such a page away retires the fragment first.
     let bytes = unsafe { ((pc.0 - MOST) as *const [u8; MOST as usize]).read() };
     let indirect = |n: usize| bytes[7 - n] == 0xff && bytes[8 - n] >> 3 & 7 == 2;
     bytes[2] == 0xe8 || [2, 3, 4, 6, 7].into_iter().any(indirect)

@@ -12,17 +12,18 @@
 //!
 //! *Starts.* A fragment is counted where a trace may start: where a branch goes backwards to it, or a
 //! call that is not far, as recursion is; or an exit of a trace leads to it. Such exits are linked to the fragment's *counted
-//! entry* (`cache::head`), which counts down and goes on. All others are linked past it. At zero
-//! control comes to the dispatcher, and the thread starts to record.
+//! entry* (`cache::head`), which counts down and goes on. All others are linked past it. Where calls return to
+//! is counted as well, if no trace leads there (`cache::arrival`). At zero control comes to the dispatcher, and the thread starts to record.
 //!
 //! *Recording.* The thread executes *recorded* fragments: like others, but each of their exits
 //! comes back to the dispatcher, which learns which one was taken: a [`Piece`] of the path. They
 //! are not found by others, and are kept for the next path that comes along.
 //!
 //! *Ends.* A trace ends behind a branch that is taken backwards, and behind a return from where it
-//! started; where it comes to its own start, to one of its own pieces or, unless in a call that it
-//! contains, to the start of another trace; behind a system call, or in front of
-//! one that the dispatcher sees; in front of code that may change; and when it is long.
+//! started; where it comes to its own start, into a call of what it is in already or, unless in a call that it
+//! contains, to one of its own pieces or the start of another trace; at a fickle branch; behind a system call, or in front of
+//! one that the dispatcher sees; in front of code that may change; and when it is long. So what is called twice is
+//! there twice: a rotation, or a function of a library that is called for each character.
 //!
 //! *Unrolled traces.* Where an indirect branch of a trace goes elsewhere than was seen, it is counted
 //! too. What is hot then is one of many targets, such as the handlers of an interpreter, and what follows

@@ -83,13 +83,12 @@ impl Arrivals {
 }
 
 impl Cache {
-    /// Where the tables lead for a fragment with this checked entry, which calls return to: to where it is counted, as long as
+    /// Where the tables lead for a fragment of code that does not change, with this checked entry, which calls return to: to where it is counted, as long as
     /// it may become a trace.
     pub fn arrival(&mut self, id: u32, checked: CachePc) -> CachePc {
         let fragment = self.fragments[id as usize];
-        let fixed = fragment.source.is_none() && !fragment.guarded;
         let open = matches!(fragment.head, Head::Unknown | Head::Counted(..));
-        if self.heads.threshold == 0 || !fixed || !open {
+        if self.heads.threshold == 0 || !open {
             return checked;
         }
         if let Some(lead) = self.arrivals.of(fragment.app, id) {
