@@ -35,7 +35,7 @@ use trommel_queue::Control;
 use trommel_queue::marks::{self, ARENA_BYTES, CODE_BYTES, MARKS_OFFSET};
 
 use crate::process::IDLE;
-use crate::progress::{Progress, Rate, Steps, Verdict};
+use crate::progress::{Progress, Rate, Steps, Verdict, proven_after};
 use crate::samplers::Samplers;
 use crate::series::cpu_of;
 
@@ -92,6 +92,12 @@ pub struct Audit {
     /// How the program got on natively, if that is known, and how it gets on.
     native: Option<Rate>,
     steps: Steps,
+    /// Times that it was taken back because it got on faster under control.
+    times: u32,
+    /// CPU time of the process at which that is proven again, if it is to be; none before it is known.
+    prove: Option<Option<Duration>>,
+    /// It is let go for that.
+    proving: bool,
 }
 
 impl Audit {
@@ -110,12 +116,30 @@ impl Audit {
             lost: Duration::ZERO,
             native: None,
             steps: Steps::default(),
+            times: 0,
+            prove: None,
+            proving: false,
         }
     }
 
-    /// The program got on like this before it was taken under control.
-    pub(crate) fn compare_with(&mut self, native: Rate) {
+    /// The program got on like this before it was taken under control, which it was so many times for getting on faster
+    /// then. `prove`: whether that is proven again.
+    pub(crate) fn compare_with(&mut self, native: Rate, times: u32, prove: bool) {
         self.native = Some(native);
+        self.times = times;
+        self.prove = prove.then_some(None);
+    }
+
+    /// How the program gets on, and how often it was taken back for that; none if it is not known how it got on natively.
+    pub(crate) fn under_control(&self) -> Option<(Rate, u32)> {
+        self.native
+            .and(self.steps.rate())
+            .map(|rate| (rate, self.times))
+    }
+
+    /// It is let go to prove that control pays.
+    pub(crate) fn is_proving(&self) -> bool {
+        self.proving
     }
 
     /// All samples so far.
@@ -162,11 +186,12 @@ impl Audit {
         self.samplers.drain(|pc| map.count(pc, pid, &mut found));
         self.add(found);
         // Traces are being made in the first group.
-        if self.native.is_some()
-            && self.groups > 0
-            && let Some(cpu) = cpu_of(pid)
-        {
+        let cpu = self.native.and_then(|_| cpu_of(pid));
+        if let Some(cpu) = cpu.filter(|_| self.groups > 0) {
             self.steps.look(pid, cpu);
+            if let Some(at @ None) = &mut self.prove {
+                *at = Some(cpu + proven_after(self.times));
+            }
         }
         if !self.decides || self.bad < BAD {
             return false;
@@ -177,7 +202,10 @@ impl Audit {
             Verdict::Pays => {
                 self.bad = 0;
                 self.lost = Duration::ZERO;
-                return false;
+                self.proving = self.prove.flatten().is_some_and(|at| cpu >= Some(at));
+                if !self.proving {
+                    return false;
+                }
             }
             Verdict::DoesNot | Verdict::Unknown => {}
         }

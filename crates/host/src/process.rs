@@ -286,11 +286,16 @@ impl Process {
         }
     }
 
-    /// What it got on by natively, before it was taken under control.
-    pub(crate) fn compare_with(&mut self, native: Rate) {
+    /// What it got on by natively, as in [`Audit::compare_with`].
+    pub(crate) fn compare_with(&mut self, native: Rate, times: u32, prove: bool) {
         if let Some(audit) = &mut self.audit {
-            audit.compare_with(native);
+            audit.compare_with(native, times, prove);
         }
+    }
+
+    /// How it got on under control, as in [`Audit::under_control`].
+    pub(crate) fn under_control(&self) -> Option<(Rate, u32)> {
+        self.audit.as_ref()?.under_control()
     }
 
     /// How long it may be before its samples are looked at.
@@ -439,8 +444,12 @@ impl Process {
             && served.let_go.is_empty()
         {
             self.turns.let_go = Some(Moment::now(self.run, self.identity.pid));
+            let mut words = words;
             if let Some(audit) = &mut self.audit {
                 audit.stop();
+                if audit.is_proving() {
+                    words = "it is found out how fast it is natively".to_owned();
+                }
             }
             // Nothing is wrong with that, and nothing was to be observed.
             if !is_wanted(shared) {

@@ -11,7 +11,11 @@
 //! steps the mean is known, and how far it may be off.
 //!
 //! The last [`RECENT`] steps count, and under control none in the time in which the first traces are made. Control *pays* if the mean of those is higher than
-//! the native one by [`MARGIN`] and by twice what both may be off.
+//! the native one by [`MARGIN`] and by twice what both may be off, or is so by [`MARGIN`] alone after twice [`PATIENCE`].
+//!
+//! What was measured first may not be what holds later: the machine may have been slower then, or the work other work. So what stays is let go
+//! now and then and asked natively again ([`Proof`]), and so is what is let go because it is not faster: for [`NATIVE`] steps. What was faster under control is taken
+//! back, and proven again after four times as long; as taking back costs some hundredths of a second, that is a small part.
 //!
 //! # What is not told
 //! * A program that reads and writes little, or in bursts: then nothing is known, and samples decide.
@@ -24,22 +28,32 @@ use std::time::Duration;
 
 use nix::unistd::Pid;
 
+use crate::series::cpu_of;
+
 /// CPU time from one look to the next, at least.
 pub(crate) const PACE: Duration = Duration::from_millis(8);
 /// CPU time before the first: what a program begins with is other work.
 pub(crate) const FIRST: Duration = Duration::from_millis(50);
 /// Steps by which a rate is known.
 const ENOUGH: usize = 8;
-/// Steps that count under control, and natively.
-const RECENT: usize = 16;
+/// Steps that count, the last ones.
+const RECENT: usize = 32;
 /// Steps under control before it is known that it does not pay: what is hot may not all be in traces yet.
 const PATIENCE: u32 = 28;
+/// Native steps by which it is known whether what was let go was faster.
+const NATIVE: usize = 20;
 /// Percent that must be gained, at least.
 const MARGIN: f64 = 3.0;
 /// Percent that control cannot gain.
 const OTHER: f64 = 60.0;
 /// Percent that the mean of native steps may be off.
 const STEADY: f64 = 8.0;
+/// CPU time under control before it is proven again that it pays, the first time.
+const PROVEN: Duration = Duration::from_secs(4);
+/// CPU time of a process before which it is not taken back a second time for that.
+const TWICE: Duration = Duration::from_secs(2);
+/// How many times as long both are each time.
+const LONGER: u32 = 4;
 
 /// What a process has read and written by some CPU time of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -126,20 +140,113 @@ impl Steps {
 
     /// What these steps, under control, say beside the native rate.
     pub(crate) fn beside(&self, native: Rate) -> Verdict {
-        let percent = |rate: f64| rate * 100.0 / native.mean;
-        if native.mean <= 0.0 || percent(native.error) > STEADY {
+        if !native.is_steady() {
             return Verdict::Unknown;
         }
         let Some(now) = self.rate() else {
             return Verdict::Open;
         };
-        let gain = percent(now.mean) - 100.0;
-        let off = 2.0 * percent(now.error.hypot(native.error));
+        match now.gain_over(native) {
+            Gain::Other => Verdict::Unknown,
+            Gain::Percent(_) => Verdict::Pays,
+            Gain::None if self.all < PATIENCE => Verdict::Open,
+            Gain::None => Verdict::DoesNot,
+            Gain::Unsure if self.all < 2 * PATIENCE => Verdict::Open,
+            Gain::Unsure => Verdict::Pays,
+        }
+    }
+}
+
+/// What one rate is over another.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Gain {
+    /// So many percent, and certainly some.
+    Percent(f64),
+    /// As much, it seems.
+    Unsure,
+    /// Nothing that counts.
+    None,
+    /// So much more or less that it is other work.
+    Other,
+}
+
+impl Rate {
+    fn is_steady(self) -> bool {
+        self.mean > 0.0 && self.error * 100.0 <= STEADY * self.mean
+    }
+
+    fn gain_over(self, native: Self) -> Gain {
+        let percent = |rate: f64| rate * 100.0 / native.mean;
+        let gain = percent(self.mean) - 100.0;
+        let off = 2.0 * percent(self.error.hypot(native.error));
         match gain {
-            _ if gain.abs() > OTHER => Verdict::Unknown,
-            _ if gain - off > 0.0 && gain > MARGIN => Verdict::Pays,
-            _ if self.all < PATIENCE => Verdict::Open,
-            _ => Verdict::DoesNot,
+            _ if gain.abs() > OTHER => Gain::Other,
+            _ if gain <= MARGIN => Gain::None,
+            _ if gain > off => Gain::Percent(gain),
+            _ => Gain::Unsure,
+        }
+    }
+}
+
+/// CPU time under control after which it is proven again that it pays, which has been done so many times.
+pub(crate) fn proven_after(times: u32) -> Duration {
+    PROVEN * LONGER.saturating_pow(times)
+}
+
+/// A process that was let go, and is asked natively how it gets on.
+#[derive(Debug)]
+pub(crate) struct Proof {
+    pid: Pid,
+    under_control: Rate,
+    /// Times that it was taken back for that.
+    times: u32,
+    steps: Steps,
+    over: bool,
+}
+
+impl Proof {
+    pub(crate) fn begin(pid: Pid, under_control: Rate, times: u32) -> Self {
+        Self {
+            pid,
+            under_control,
+            times,
+            steps: Steps::default(),
+            over: false,
+        }
+    }
+
+    /// The time to the next look.
+    pub(crate) fn pause(&self) -> Duration {
+        match self.over {
+            true => Duration::MAX,
+            false => PACE,
+        }
+    }
+
+    /// Looks at the process. When it is known that it was faster under control: by how many percent, and how it gets on
+    /// natively.
+    pub(crate) fn look(&mut self) -> Option<(u32, Rate)> {
+        if self.over {
+            return None;
+        }
+        let Some(cpu) = cpu_of(self.pid) else {
+            self.over = true;
+            return None;
+        };
+        self.steps.look(self.pid, cpu);
+        self.answer(cpu)
+    }
+
+    fn answer(&mut self, cpu: Duration) -> Option<(u32, Rate)> {
+        if self.steps.rates.len() < NATIVE {
+            return None;
+        }
+        self.over = true;
+        let native = self.steps.rate().filter(|rate| rate.is_steady())?;
+        let too_soon = self.times > 0 && cpu < TWICE * LONGER.saturating_pow(self.times - 1);
+        match self.under_control.gain_over(native) {
+            Gain::Percent(gain) if !too_soon => Some((gain as u32, native)),
+            _ => None,
         }
     }
 }
@@ -220,6 +327,27 @@ mod tests {
             verdict(&steps(24, 0.0, 0.0), &steps(24, 0.0, 0.0)),
             Verdict::Unknown
         );
+    }
+
+    #[test]
+    fn what_was_faster_under_control_is_taken_back_ever_more_seldom() {
+        let proof = |rate: f64, times, cpu| {
+            let under_control = steps(24, rate, 5.0).rate().expect("a rate");
+            let mut proof = Proof::begin(Pid::from_raw(1), under_control, times);
+            proof.steps = steps(NATIVE as u64, 1e8, 5.0);
+            let answer = proof.answer(Duration::from_secs(cpu));
+            assert_eq!(proof.pause(), Duration::MAX);
+            answer.map(|(percent, _)| percent)
+        };
+        assert!(proof(1.2e8, 0, 0).is_some_and(|percent| (15..25).contains(&percent)));
+        assert_eq!(proof(1e8, 0, 0), None);
+        assert_eq!(proof(0.8e8, 0, 0), None);
+        assert_eq!(proof(2e8, 0, 0), None);
+        for (times, cpu) in [(1, 2), (2, 8), (3, 32)] {
+            assert_eq!(proof(1.2e8, times, cpu - 1), None);
+            assert!(proof(1.2e8, times, cpu).is_some());
+            assert_eq!(proven_after(times), 2 * TWICE * 4_u32.pow(times));
+        }
     }
 
     /// Ours: what we read ourselves is counted.

@@ -390,6 +390,7 @@ impl<'a> Session<'a> {
                 true if self.ended.is_none() => pause.min(self.strangers.pause()),
                 _ => pause,
             };
+            let pause = pause.min(self.retakes.pause());
             bell::sleep(families, pause, || {
                 let news = |family: &Rc<Family>| {
                     let known = |slot| is_known(processes, family, slot);

@@ -19,6 +19,8 @@ pub enum Taken {
     Late,
     /// It had been let go, and spends so many percent of its time in other code.
     Back(u32),
+    /// It had been let go, and got on faster under control, by so many percent.
+    Faster(u32),
 }
 
 impl Taken {
@@ -31,6 +33,9 @@ impl Taken {
             Self::Late => "it had run natively for as long as programs do at first".to_owned(),
             Self::Back(percent) => {
                 format!("{percent} % of its time was in code that was not hot when it was let go")
+            }
+            Self::Faster(percent) => {
+                format!("it got on {percent} % faster under control than it did natively")
             }
         }
     }

@@ -27,6 +27,7 @@ use trommel_queue::LetGo;
 
 use super::Session;
 use crate::process::{End, Process, Taken};
+use crate::progress::Proof;
 use crate::retake::Watch;
 use crate::running::{self, Refusal};
 
@@ -41,6 +42,16 @@ pub(super) struct Retakes {
     looked: Option<Instant>,
     /// By number of the process. Taken back, it has another.
     watched: HashMap<usize, Watch>,
+    /// Those of them that are asked how they get on natively.
+    proofs: HashMap<usize, Proof>,
+}
+
+impl Retakes {
+    /// The time to the next look.
+    pub(super) fn pause(&self) -> Duration {
+        let proofs = self.proofs.values().map(Proof::pause);
+        proofs.min().unwrap_or(Duration::MAX)
+    }
 }
 
 impl Session<'_> {
@@ -49,7 +60,11 @@ impl Session<'_> {
         let hasty = self.options.stress.retake;
         let pause = if hasty { HASTE } else { OFTEN };
         let soon = |at: Instant| at.elapsed() < pause;
-        if !self.options.tracing.retakes() || self.retakes.looked.is_some_and(soon) {
+        if !self.options.tracing.retakes() {
+            return;
+        }
+        self.prove();
+        if self.retakes.looked.is_some_and(soon) {
             return;
         }
         self.retakes.looked = Some(Instant::now());
@@ -68,26 +83,55 @@ impl Session<'_> {
             }
         }
         for (number, percent) in due {
-            self.take_back(number, percent);
+            self.take_back(number, Taken::Back(percent));
         }
     }
 
-    fn take_back(&mut self, number: usize, percent: u32) {
+    /// Takes back what was faster under control.
+    fn prove(&mut self) {
+        let proofs = &mut self.retakes.proofs;
+        proofs.retain(|number, _| self.processes.iter().any(|(n, _)| n == number));
+        let mut due = Vec::new();
+        for (number, process) in &self.processes {
+            if !may_come_back(process, false) {
+                continue;
+            }
+            let Some((rate, times)) = process.under_control() else {
+                continue;
+            };
+            let proof = proofs.entry(*number);
+            let proof = proof.or_insert_with(|| Proof::begin(process.identity.pid, rate, times));
+            if let Some((percent, native)) = proof.look() {
+                due.push((*number, percent, native, times));
+            }
+        }
+        for (number, percent, native, times) in due {
+            self.part_from_ended();
+            if self.take_back(number, Taken::Faster(percent))
+                && let Some((_, process)) = self.processes.last_mut()
+            {
+                process.compare_with(native, times + 1, true);
+            }
+        }
+    }
+
+    /// Whether it is under control again: then it is the last process.
+    fn take_back(&mut self, number: usize, why: Taken) -> bool {
         let began = Instant::now();
         let Some((_, process)) = self.process(number) else {
-            return;
+            return false;
         };
         let identity = process.identity.clone();
         let pid = identity.pid;
         let is_there = process.family().is_mapped_by(pid);
         // Another program or none, or a thread of it is about to execute one.
         if !is_there || self.traced.iter().any(|traced| traced.process == pid) {
-            return;
+            return false;
         }
         let fit = match running::look(pid.as_raw()) {
             Ok(_) => Ok(()),
             Err(Refusal::None | Refusal::Zombie | Refusal::Stopped(_) | Refusal::Traced(..)) => {
-                return;
+                return false;
             }
             Err(why) => Err(why.to_string()),
         };
@@ -97,12 +141,12 @@ impl Session<'_> {
                 process.shared.close();
             }
             self.strangers.part(pid);
-            self.attach_to(identity, Taken::Back(percent))
+            self.attach_to(identity, why)
         });
         // It is the last one, if it is under control again.
         let again = self.processes.last().map_or(number, |(n, _)| *n);
         let Some((_, process)) = self.process(number) else {
-            return;
+            return false;
         };
         match taken {
             Ok(()) => {
@@ -111,10 +155,12 @@ impl Session<'_> {
                     watch.taken(began.elapsed());
                     self.retakes.watched.insert(again, watch);
                 }
+                true
             }
             Err(why) => {
                 process.stays(&why);
                 self.strangers.never(pid);
+                false
             }
         }
     }

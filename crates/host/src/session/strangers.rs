@@ -233,7 +233,7 @@ impl Session<'_> {
         if let Some(rate) = steps.and_then(|steps| steps.rate())
             && let Some((_, process)) = self.processes.last_mut()
         {
-            process.compare_with(rate);
+            process.compare_with(rate, 0, self.options.tracing.retakes());
         }
     }
 
