@@ -9,8 +9,8 @@ use std::process::Command;
 
 use trommel_conformance::exec::{Scratch, which};
 
-use crate::bench::{median, number_of_rounds};
-use crate::beside;
+use crate::bench::median;
+use crate::beside::{self, Chosen};
 
 /// Programs of the corpus, in its directory, with arguments for a longer run.
 pub(crate) const WORKLOADS: [(&str, &[&str]); 9] = [
@@ -46,22 +46,11 @@ const CONFIGURATIONS: [&str; 6] = [
 ];
 
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let mut rounds = 3;
-    let mut given: Vec<&str> = Vec::new();
-    let mut configurations: Vec<&str> = Vec::new();
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "--rounds" => rounds = number_of_rounds(args.next())?,
-            "--configuration" => {
-                configurations.push(args.next().ok_or("--configuration wants options")?);
-            }
-            name => given.push(name),
-        }
-    }
-    if configurations.is_empty() {
-        configurations.extend(CONFIGURATIONS);
-    }
+    let Chosen {
+        rounds,
+        given,
+        configurations,
+    } = Chosen::of(args, &CONFIGURATIONS)?;
     let corpus = corpus()?;
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let data = scratch.path("data");

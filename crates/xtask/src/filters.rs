@@ -8,8 +8,8 @@ use std::process::Command;
 
 use trommel_conformance::exec::which;
 
-use crate::bench::{median, number_of_rounds};
-use crate::beside;
+use crate::bench::median;
+use crate::beside::{self, Chosen};
 use crate::budget::corpus;
 
 /// Programs, their options, and how often they are given the text of 24 MB for some seconds of work.
@@ -34,22 +34,11 @@ const CONFIGURATIONS: [&str; 3] = ["", "run", "run --after 0 --no-bail-out"];
 
 /// `[--rounds N] [--configuration OPTIONS]… [PROGRAM…]`
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let mut rounds = 3;
-    let mut given: Vec<&str> = Vec::new();
-    let mut configurations: Vec<&str> = Vec::new();
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "--rounds" => rounds = number_of_rounds(args.next())?,
-            "--configuration" => {
-                configurations.push(args.next().ok_or("--configuration wants options")?);
-            }
-            name => given.push(name),
-        }
-    }
-    if configurations.is_empty() {
-        configurations.extend(CONFIGURATIONS);
-    }
+    let Chosen {
+        rounds,
+        given,
+        configurations,
+    } = Chosen::of(args, &CONFIGURATIONS)?;
     let text = corpus()?.join("text24m.txt");
     let title = |options: &&str| match *options {
         "" => "natively".to_owned(),
