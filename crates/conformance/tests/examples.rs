@@ -12,7 +12,7 @@ use libtest_mimic::{Arguments, Trial};
 use trommel_conformance::exec::{Scratch, trommel, workspace};
 
 /// `cargo` and its words that documents may show.
-const CARGO: [&str; 26] = [
+const CARGO: [&str; 27] = [
     "cargo run --release -- record -- ",
     "cargo test --workspace",
     "cargo test -p trommel-conformance --test ",
@@ -35,6 +35,7 @@ const CARGO: [&str; 26] = [
     "cargo xtask known",
     "cargo xtask retake",
     "cargo xtask long",
+    "cargo xtask filters",
     "cargo xtask unoptimised",
     "cargo xtask callgrind ",
     "cargo bench -p trommel-compress ",
