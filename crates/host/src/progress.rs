@@ -2,8 +2,8 @@
 //!
 //! # Problem
 //! What part of the time is the program's own work ([`crate::audit`]) tells what control adds, and not what it saves. A program that calls
-//! small functions of shared libraries has a fifth of its samples at checks of returns, and is a tenth faster all the same, as its traces
-//! lead through neither calls nor the jumps of its linkage tables.
+//! small functions of shared libraries has a sixth of its samples at what control adds, and is a tenth faster all the same (`docs/performance.md`): its
+//! traces lead through neither calls nor the jumps of its linkage tables.
 //!
 //! # Strategy
 //! What a program reads and writes (`/proc/PID/io`) for its CPU time is the same however it is executed. A process that runs natively at

@@ -10,6 +10,9 @@
 //! was under control: with a new file, a new runtime, and an account of its own. To the run it is another process with the same number, as a program is that
 //! another executes.
 //!
+//! What was let go because it seemed no faster, or to find out whether it is, is asked natively how it gets on ([`Proof`]), and taken back
+//! in the same way if it was faster under control.
+//!
 //! # Who is not taken back
 //! Processes that were let go for another reason than that control does not pay: what was in its way (seccomp, GS, …) is
 //! there still, and who asked for it has asked. What is native by itself is found by [`super::strangers`]: programs that

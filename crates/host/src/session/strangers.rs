@@ -11,7 +11,8 @@
 //! refuse is found out before it is touched, and told once; what passes, like a debugger or a stop, is waited for in silence.
 //!
 //! Programs that are to be optimised run natively up to a CPU time that is a multiple of what control costs at first
-//! ([`Tracing::after`](crate::tracing::Tracing::after)). Where only descendants may be traced (Yama), they are taken without a keeper: a process that is killed in the few
+//! ([`Tracing::after`](crate::tracing::Tracing::after)), and are looked at meanwhile: how they get on natively is what control is
+//! compared with ([`crate::progress`]). Where only descendants may be traced (Yama), they are taken without a keeper: a process that is killed in the few
 //! milliseconds of the taking may then take its program with it.
 //!
 //! # Why nothing else is hit
