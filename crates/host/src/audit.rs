@@ -94,8 +94,8 @@ pub struct Audit {
     steps: Steps,
     /// Times that it was taken back because it got on faster under control.
     times: u32,
-    /// CPU time of the process at which that is proven again, if it is to be; none before it is known.
-    prove: Option<Option<Duration>>,
+    /// CPU time of the process at which that is proven again, if it is to be.
+    prove: Option<Duration>,
     /// It is let go for that.
     proving: bool,
 }
@@ -127,7 +127,8 @@ impl Audit {
     pub(crate) fn compare_with(&mut self, native: Rate, times: u32, prove: bool) {
         self.native = Some(native);
         self.times = times;
-        self.prove = prove.then_some(None);
+        let at = cpu_of(self.pid).filter(|_| prove);
+        self.prove = at.map(|cpu| cpu + proven_after(times));
     }
 
     /// How the program gets on, and how often it was taken back for that; none if it is not known how it got on natively.
@@ -189,9 +190,6 @@ impl Audit {
         let cpu = self.native.and_then(|_| cpu_of(pid));
         if let Some(cpu) = cpu.filter(|_| self.groups > 0) {
             self.steps.look(pid, cpu);
-            if let Some(at @ None) = &mut self.prove {
-                *at = Some(cpu + proven_after(self.times));
-            }
         }
         if !self.decides || self.bad < BAD {
             return false;
@@ -202,7 +200,7 @@ impl Audit {
             Verdict::Pays => {
                 self.bad = 0;
                 self.lost = Duration::ZERO;
-                self.proving = self.prove.flatten().is_some_and(|at| cpu >= Some(at));
+                self.proving = self.prove.is_some_and(|at| cpu >= Some(at));
                 if !self.proving {
                     return false;
                 }

@@ -372,6 +372,16 @@ impl Runtime {
         Some(at)
     }
 
+    /// The fragment at `pc` has been counted to the end: a trace may start there, at time `now`.
+    fn came_to_hot(&mut self, thread: &mut Thread, pc: AppPc, now: u64) {
+        match self.is_full() {
+            true => self.flush(Flush::Full),
+            false if self.asks_first(now) => {}
+            false => self.start_recording(thread, pc),
+        }
+    }
+
+    /// Where the tables lead for the fragment `id` of `pc`, whose checked entry is `checked`.
     fn arrival(&mut self, id: u32, pc: AppPc, checked: CachePc) -> CachePc {
         let fragment = &self.cache.fragments[id as usize];
         // Code that may change is no trace, and may be kept from being read.
@@ -658,11 +668,7 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
             let exit = runtime.cache.exit(context.exit);
             let target = exit.target;
             if exit.counts && thread.recording.is_none() && runtime.cache.counts_down(target) {
-                match runtime.is_full() {
-                    true => runtime.flush(Flush::Full),
-                    false if runtime.asks_first(entered) => {}
-                    false => runtime.start_recording(thread, target),
-                }
+                runtime.came_to_hot(thread, target, entered);
             }
             runtime.go(thread, context, target, Some(context.exit), false);
             runtime.worked(entered);
@@ -671,11 +677,7 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
             control.indirect_misses.fetch_add(1, Relaxed);
             let pc = context.next_pc;
             if thread.recording.is_none() && runtime.cache.arrival_is_hot(pc) {
-                match runtime.is_full() {
-                    true => runtime.flush(Flush::Full),
-                    false if runtime.asks_first(entered) => {}
-                    false => runtime.start_recording(thread, pc),
-                }
+                runtime.came_to_hot(thread, pc, entered);
             }
             let key = Key::in_context(context);
             let mut counted = runtime.count_pair(thread, key, pc);
