@@ -290,13 +290,6 @@ impl Folder {
         Ok(after)
     }
 
-    /// Nanoseconds of CPU time from a window to the next, of those that are folded from now on.
-    pub fn set_period(&mut self, period: f64) {
-        if let Some(windowed) = &mut self.windowed {
-            windowed.set_period(period);
-        }
-    }
-
     /// What was dropped to save memory.
     pub fn lost(&self) -> Lost {
         self.tables.lost()

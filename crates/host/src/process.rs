@@ -207,10 +207,8 @@ impl Process {
         let Some(windows) = &mut self.windows else {
             return;
         };
-        match windows.look(&self.shared, host, births) {
-            Ok(Some(period)) => self.folder.set_period(period.as_nanos() as f64),
-            Ok(None) => {}
-            Err(error) => notice(&format!("no windows: {error}")),
+        if let Err(error) = windows.look(&self.shared, host, births) {
+            notice(&format!("no windows: {error}"));
         }
     }
 

@@ -214,6 +214,8 @@ impl Controller {
         self.take(control, host);
         self.decide();
         control.window.store(self.length, Relaxed);
+        let period = self.period().as_nanos() as u64;
+        control.window_period.store(period, Relaxed);
     }
 
     fn take(&mut self, control: &Control, host: Duration) {

@@ -45,8 +45,7 @@ impl Windows {
         }
     }
 
-    /// Adapts the pace and finds new threads, when it is time. `host`: our own CPU time so far; `births`: whether there may be any. The
-    /// period from now on, if it has changed.
+    /// Adapts the pace and finds new threads, when it is time. `host`: our own CPU time so far; `births`: whether there may be any.
     ///
     /// # Errors
     /// The kernel refuses; told once.
@@ -55,27 +54,25 @@ impl Windows {
         shared: &Shared,
         host: impl FnOnce() -> Duration,
         births: &mut Births,
-    ) -> io::Result<Option<Duration>> {
+    ) -> io::Result<()> {
         let Some(pacer) = &mut self.pacer else {
-            return Ok(None);
+            return Ok(());
         };
         let control = shared.control();
         if control.windows_ready.load(Acquire) == 0 {
-            return Ok(None);
+            return Ok(());
         }
-        let mut period = None;
         if let Some(controller) = &mut self.controller
             && controller.is_time()
         {
             controller.look(control, host());
             pacer.set_rates(controller.rates());
             pacer.set_often(controller.often());
-            period = Some(controller.period());
         }
         if pacer.is_time() {
             pacer.look(shared.pages().family(), Some(control), births.generation())?;
         }
-        Ok(period)
+        Ok(())
     }
 
     /// The mean time between two of them, where they are paid for.

@@ -392,6 +392,8 @@ pub struct Control {
     /// Windows are delimited by marks ([`CAPTURE_MARK`]); in front of one, a random number of
     /// instructions below this is passed. 0: no marks, and none is passed.
     pub window_skip: AtomicU32,
+    /// Nanoseconds of CPU time from a window to the next, as often as they are begun now.
+    pub window_period: AtomicU64,
     /// The signal that begins windows has its handler.
     pub windows_ready: AtomicU32,
     /// The instructions of fragments are in the dictionary, with their bytes, whatever kinds are recorded.
@@ -460,10 +462,10 @@ pub const STACK_MARK: u32 = u32::MAX - 2;
 /// See [`STACK_MARK`].
 pub const STACK_WORDS: usize = 31;
 /// In place of a path number: the window has ended. [`END_WORDS`] 64-bit words follow: instructions executed since the
-/// [`CAPTURE_MARK`], and those that were wanted.
+/// [`CAPTURE_MARK`], those that were wanted, and [`Control::window_period`].
 pub const END_MARK: u32 = u32::MAX;
 /// See [`END_MARK`].
-pub const END_WORDS: usize = 2;
+pub const END_WORDS: usize = 3;
 /// Instructions that may be passed in front of a window at most.
 pub const MAX_SKIP: u32 = 256;
 const _: () = assert!(MAX_PATHS < STACK_MARK as usize && 4 + 8 * STACK_WORDS <= MAX_RECORD);

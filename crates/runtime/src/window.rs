@@ -559,10 +559,11 @@ impl Runtime {
             thread.timer.go_on(process, tid, true, now, below);
         }
         let executed = window.executed(left(context));
-        if window.phase != Phase::Unmarked {
-            mark(thread, END_MARK, &[executed, window.length.into()]);
-        }
         let control = self.shared.control();
+        if window.phase != Phase::Unmarked {
+            let period = control.window_period.load(Relaxed);
+            mark(thread, END_MARK, &[executed, window.length.into(), period]);
+        }
         let windows = &control.windows;
         let n = windows.ended.fetch_add(1, Relaxed);
         windows.instructions.fetch_add(executed, Relaxed);

@@ -7,7 +7,7 @@
 //! # Strategy
 //! What a thread has recorded waits here until its window's end is there. What it recorded in front
 //! of the mark where the window begins is dropped. Then the window's events are counted, each with the window's
-//! weight: the CPU time from one window to the next over the time of a whole window's instructions. How long these take
+//! weight: the CPU time from one window to the next, as often as they were begun then, over the time of a whole window's instructions. How long these take
 //! natively nobody can tell without hardware counters, and under control they take many times as long; so they are taken to be
 //! executed at one rate, one a cycle of the time stamp counter. Counts therefore compare as the *time* spent around
 //! their places does: of two places that are executed together they are in the right proportion, a place in slow code is
@@ -249,8 +249,6 @@ pub(super) struct Windowed {
     ends: Vec<Option<(u32, u32)>>,
     /// What goes to a customisation module.
     pub(super) custom: Option<Customised>,
-    /// Nanoseconds of CPU time between two windows, now.
-    period: f64,
     /// Nanoseconds of a cycle.
     cycle: f64,
     /// By what latencies are told apart.
@@ -280,11 +278,6 @@ impl Windowed {
     pub(super) fn by_caller(&mut self, kinds: KindSet) {
         self.callers = Some(Callers::default());
         self.no_accesses = !kinds.has(Kind::Address);
-    }
-
-    /// Nanoseconds of CPU time between two windows from now on.
-    pub(super) fn set_period(&mut self, period: f64) {
-        self.period = period;
     }
 
     fn site(&mut self, kind: Kind, place: Place) -> u32 {
@@ -333,10 +326,10 @@ impl Windowed {
     }
 
     /// A window that executed some of the instructions that were wanted begins; its weight.
-    fn begin(&mut self, [executed, wanted]: [u64; END_WORDS]) -> f64 {
+    fn begin(&mut self, [executed, wanted, period]: [u64; END_WORDS]) -> f64 {
         self.counted += 1;
         self.covered += self.cycle * executed as f64;
-        self.period / (self.cycle * wanted.max(executed) as f64)
+        period as f64 / (self.cycle * wanted.max(executed).max(1) as f64)
     }
 
     fn path(&mut self, met: usize, words: &[u8], weight: f64, modules: &Modules) {

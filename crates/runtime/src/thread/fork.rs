@@ -98,6 +98,7 @@ pub(super) fn take_slot(mapped: Mapped, runtime: &Runtime, number: usize) -> Res
         u64::from(of_parent.tagged.load(Relaxed)),
         of_parent.seed.load(Relaxed),
     ];
+    let window_period = parent.window_period.load(Relaxed);
     let converges = mapped.converge().wanted.load(Relaxed);
     let start = slot_start(0) as u64;
     // SAFETY: the directory is mapped from the start of the file; what is replaced is the parent's
@@ -132,6 +133,7 @@ pub(super) fn take_slot(mapped: Mapped, runtime: &Runtime, number: usize) -> Res
     control.tallies.store(tallies, Relaxed);
     control.window.store(window, Relaxed);
     control.window_skip.store(window_skip, Relaxed);
+    control.window_period.store(window_period, Relaxed);
     control.slot.store(number as u32, Relaxed);
     control.threads.store(1, Relaxed);
     control.paths.store(paths, Relaxed);
