@@ -7,19 +7,19 @@
 //!
 //! # Strategy
 //! Calder, Feller and Eustace (*Value Profiling*, Journal of Instruction-Level Parallelism 1, 1999) call that convergent profiling: an instruction
-//! is profiled in intervals, until its invariance has changed by less than a limit from one to the next; then it is left alone for a
-//! while, which doubles each time that it is found as it was. They test a flag in front of each probe. Here the probe goes:
+//! is profiled until its invariance has changed by less than a limit from one interval to the next; then it is left alone for a
+//! while. They test a flag in front of each probe. Here the probe goes, and comes back for *bursts*:
 //!
-//! * Each place is [judged](place::Place) by the values of its intervals. When the shares of its most frequent ones are alike in three
-//!   intervals, it is known. One that has not settled in as many executions as sixteen intervals have is given up for a while.
-//! * What is known waits until it is worth it: the known places had [a third](WORTH) of the events since code was made last, and
-//!   to count these has taken as long as making the code. Then the target is told a table of
-//!   all places that are to have no probe ([`trommel_queue::converge`]); all its code is made anew.
-//!   As each table takes at least a third of the events away, there are few.
-//! * That is a *round*. The next begins [`PAUSE`] times as long after the last table as counting and making code took in it; after the first,
-//!   which costs most, [`FIRST`] times. Places whose rest is over have their probes then, until they are known again.
+//! * A place that is executed often enough to be seen in bursts waits until it is worth it to take its probe out: such places had [some part](WORTH) of the events since
+//!   code was made last, and to count these has taken as long as making the code. Then the target is told a table of
+//!   all places that are to have no probe ([`trommel_queue::converge`]), and makes another edition of its code. So to make code takes no longer than to go on counting would have.
+//! * From then on it goes back to the edition with all probes for a burst of some [milliseconds](BURST), which costs next to nothing but the probes themselves, as that edition is there
+//!   (Arnold and Ryder, *A framework for reducing the cost of instrumented code*, PLDI 2001; Hirzel and Chilimbi, *Bursty tracing*, FDDO 2001). All places are profiled in all bursts.
+//! * A burst comes [`PAUSE`] times as long after the last as that has cost, at random times about that. Pauses grow with the number of bursts there were.
+//! * Each place is [judged](place::Place) by its intervals, which go on from burst to burst: with the shares of its most frequent values alike in three of them it has settled, and when they differ from
+//!   then its values have changed.
 //!
-//! So rounds cost a thirteenth of the time, and less as rests double.
+//! So bursts cost a thirteenth of the time at first, and less later on.
 //!
 //! *What stretches stand for.* The first is long and others are short; [`weight`] sees to it that counts do not say most of the first.
 //!
@@ -42,10 +42,12 @@ use std::time::Duration;
 
 use nix::unistd::Pid;
 use rustc_hash::FxHashMap;
+use trommel_compress::random::SplitMix64;
 use trommel_queue::converge::{Converge as Told, MAX_PLACES};
 use trommel_queue::{BANK_COUNTERS, Tally};
 
 use crate::knock::Knocks;
+use crate::series::stamp;
 use place::{Place, Rules, State};
 use weight::Weights;
 
@@ -53,25 +55,42 @@ use weight::Weights;
 const EXECUTIONS: u64 = 2048;
 /// Messages of one, where a sampler sends them.
 const MESSAGES: u64 = 64;
-/// One event in so many has to be of a place that is known.
-const WORTH: u64 = 3;
+/// One event in so many has to be of a place that would go.
+const WORTH: u64 = 16;
 /// Their events since the last table, at least.
 const ENOUGH: u64 = 1 << 16;
 /// Cycles that an event takes: in a tally, with those that are sent, and in a sampler.
-const TALLIED: u64 = 24;
-const SAMPLED: u64 = 8;
+const TALLIED: Cycles = Cycles { own: 32, all: 32 };
+const SAMPLED: Cycles = Cycles { own: 3, all: 8 };
 /// Time since the last table, at least.
 const SHORTEST: Duration = Duration::from_millis(2);
-/// From the last table of a round to the next round, in times that the round cost.
+/// Of a burst.
+const BURST: Duration = Duration::from_millis(1);
+/// From a burst to the next, in times that the burst cost.
 const PAUSE: u64 = 12;
-const FIRST: u64 = 6;
-/// And at least.
-const REST: Duration = Duration::from_millis(40);
-/// Time that the target has to come by itself.
+/// Cycles that the first burst is taken to cost.
+const FIRST: u64 = 3_000_000;
+/// Bursts after which pauses are twice as long, three times after twice as many, and so on.
+const MANY: u64 = 64;
+/// Time between bursts, at least.
+const REST: Duration = Duration::from_millis(8);
+/// Cycles that it takes to call the target back and to go over to the other edition and back again, about.
+const OVER: u64 = 600_000;
+/// Time that the target has to come by itself when there is a table.
 const PATIENCE: Duration = Duration::from_millis(3);
 /// Between looks.
+const BRIEF: Duration = Duration::from_millis(1);
 const OFTEN: Duration = Duration::from_millis(3);
 const SELDOM: Duration = Duration::from_millis(50);
+
+/// What an event takes.
+#[derive(Clone, Copy, Debug)]
+struct Cycles {
+    /// Of the target's time.
+    own: u64,
+    /// And of ours.
+    all: u64,
+}
 
 /// When it is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -97,17 +116,35 @@ pub struct Converge {
     /// By thread, its tallies when they were looked at last.
     tallies: FxHashMap<u32, Vec<Tally>>,
     knocks: Option<Knocks>,
-    /// From 1.
+    /// Bursts so far, and one.
     round: u32,
+    /// When the last burst began, or everything.
     began: Moment,
-    /// Events of it, up to the last table.
+    /// Events since then, up to the last table.
     counted: u64,
-    /// Cycles that an event takes.
-    event: u64,
+    event: Cycles,
     /// When the last table was told.
     last: Moment,
+    /// When the last burst ended, or the first table was told.
+    ended: Moment,
+    /// The first look.
+    first: Moment,
+    /// All events so far.
+    events: u64,
+    /// The time that the program has had for itself, about.
+    own: Duration,
     looked: Duration,
     tables: u32,
+    /// What was told last, and whether it has been gone by.
+    told: u32,
+    settled: bool,
+    /// There is a burst, or is to be one.
+    burst: bool,
+    random: SplitMix64,
+    /// Cycles that the last burst has cost.
+    cost: u64,
+    /// The pause up to the next one is so many 256th of what it would be.
+    drawn: u64,
     /// Places have other code than when they were told.
     stale: bool,
 }
@@ -150,8 +187,18 @@ impl Converge {
             counted: 0,
             event: if rate == 1 { TALLIED } else { SAMPLED },
             last: Moment::default(),
+            ended: Moment::default(),
+            first: Moment::default(),
+            events: 0,
+            own: Duration::ZERO,
             looked: Duration::ZERO,
             tables: 0,
+            told: 0,
+            settled: true,
+            burst: false,
+            random: SplitMix64::new(stamp()),
+            cost: FIRST,
+            drawn: 256,
             stale: false,
         }
     }
@@ -170,12 +217,13 @@ impl Converge {
             return known;
         }
         self.by_pc.insert(pc, next);
-        self.places.push(Place::new(pc, table, self.looked));
+        self.places.push(Place::new(pc, table, self.own));
         next
     }
 
     /// A value was seen so often at a place.
     pub fn seen(&mut self, place: u32, value: u64, count: u64) {
+        self.events += count;
         if self.places[place as usize].add(value, count, self.rules) {
             self.ripe.push(place);
         }
@@ -198,6 +246,7 @@ impl Converge {
             if known.count != 0
                 && let Some(place) = place(self, known.path)
             {
+                self.events = self.events.saturating_sub(known.count.into());
                 self.places[place as usize].take_back(known.value, known.count.into());
             }
             if tally.count != 0
@@ -218,8 +267,8 @@ impl Converge {
     pub fn replaced(&mut self, range: &Range<u64>) {
         let of = |place: &&mut Place| range.contains(&place.pc);
         for place in self.places.iter_mut().filter(of) {
-            self.stale |= matches!(place.state, State::Out { .. });
-            place.put_back(self.looked);
+            self.stale |= place.state == State::Out;
+            place.forget(self.own);
             self.by_pc.remove(&place.pc);
         }
     }
@@ -231,7 +280,10 @@ impl Converge {
 
     /// From one look to the next.
     pub fn often(&self) -> Duration {
-        let since = self.looked.saturating_sub(self.last.at);
+        if self.burst || !self.settled {
+            return BRIEF;
+        }
+        let since = self.looked.saturating_sub(self.last.at.max(self.ended.at));
         (since / 16).clamp(OFTEN, SELDOM)
     }
 
@@ -244,38 +296,112 @@ impl Converge {
                 translating: 0,
                 ..now
             };
-            (self.began, self.last) = (first, first);
+            (self.first, self.began, self.last) = (first, first, first);
         }
         for place in std::mem::take(&mut self.ripe) {
             self.places[place as usize].judge(self.rules);
         }
-        if told.seen.load(Acquire) != told.told.load(Relaxed) {
+        if told.seen.load(Acquire) != self.told {
             let late = now.at.saturating_sub(self.last.at) >= PATIENCE;
-            if let Some(knocks) = self.knocks.as_mut().filter(|_| late) {
-                knocks.look(true);
-            }
-            return;
+            return self.call(late || self.burst);
         }
+        if !self.settled {
+            self.settled = true;
+            self.hush_for_now();
+            let at = self.at(told.stamp.load(Relaxed), now);
+            match self.burst {
+                true => self.burst_begins(at, now),
+                false => self.pause_begins(at, now),
+            }
+        }
+        if self.burst {
+            if told.back.load(Acquire) != self.told {
+                return self.call(now.at.saturating_sub(self.began.at) >= 2 * BURST);
+            }
+            self.burst = false;
+            self.hush_for_now();
+            let at = self.at(told.back_stamp.load(Relaxed), now);
+            self.pause_begins(at, now);
+        }
+        if self.is_worth_it(now) {
+            let own = self.own(now.at, now);
+            self.take_out(own);
+            self.tell(told, now, true);
+        } else if self.stale {
+            self.tell(told, now, true);
+        } else if self.is_over(now) {
+            self.burst = true;
+            self.tell(told, now, false);
+        }
+    }
+
+    /// Calls the target back, if it is `late`.
+    fn call(&mut self, late: bool) {
+        if let Some(knocks) = self.knocks.as_mut().filter(|_| late) {
+            knocks.look(true);
+        }
+    }
+
+    /// It has come.
+    fn hush_for_now(&mut self) {
         if let Some(knocks) = &mut self.knocks {
             knocks.done();
         }
-        if self.is_worth_it(now) {
-            self.take_out(now.at);
-            self.tell(told, now);
-        } else if self.is_over(now) {
-            self.round += 1;
-            self.began = now;
-            self.counted = 0;
-            // Numbers for the paths of code that is made anew must last.
-            let room = now.paths < BANK_COUNTERS / 2;
-            if self.put_back(now.at) && room || self.stale {
-                self.tell(told, now);
-            } else {
-                self.last = now;
-            }
-        } else if self.stale {
-            self.tell(told, now);
+    }
+
+    fn out(&mut self) -> impl Iterator<Item = &mut Place> {
+        let places = self.places.iter_mut();
+        places.filter(|place| place.state == State::Out)
+    }
+
+    /// The target executes code with all probes.
+    fn burst_begins(&mut self, at: Duration, now: Moment) {
+        let own = self.own(at, now);
+        self.round += 1;
+        self.began = Moment { at, ..now };
+        self.counted = 0;
+        for place in self.out() {
+            place.events = 0;
+            place.put_back(own);
         }
+    }
+
+    /// The target goes by a new table, or by the one it had before a burst.
+    fn pause_begins(&mut self, at: Duration, now: Moment) {
+        let own = self.own(at, now);
+        self.out().for_each(|place| place.leave_out(own));
+        if self.ended.at < self.began.at {
+            self.ended = Moment { at, ..now };
+            let events: u64 = self.places.iter().map(|place| place.events).sum();
+            let making = now.translating.saturating_sub(self.began.translating);
+            self.cost = match self.round {
+                1 => FIRST,
+                _ => OVER + making + self.event.all * (self.counted + events),
+            };
+            self.drawn = 192 + self.random.below(128);
+        }
+    }
+
+    /// The time that the program has had for itself up to `at`: without probes, as far as their cost is known, and without making code. What
+    /// stretches stand for is told by this time, or code with many probes would be seen less often than it is executed.
+    fn own(&mut self, at: Duration, now: Moment) -> Duration {
+        let cycles = now.stamp.saturating_sub(self.first.stamp).max(1);
+        let since = now.at.saturating_sub(self.first.at);
+        let making = now.translating.saturating_sub(self.first.translating);
+        let spent = making + self.event.own * self.events;
+        let spent = since.mul_f64((spent as f64 / cycles as f64).min(1.0));
+        self.own = self.own.max(at.saturating_sub(spent));
+        self.own
+    }
+
+    /// The time of a stamp that the target took, which is not believed to be out of order.
+    fn at(&self, stamp: u64, now: Moment) -> Duration {
+        let cycles = now.stamp.saturating_sub(self.first.stamp).max(1);
+        let since = now.at.saturating_sub(self.first.at);
+        let ago = since.mul_f64(now.stamp.saturating_sub(stamp) as f64 / cycles as f64);
+        now.at
+            .saturating_sub(ago)
+            .max(self.last.at.max(self.ended.at))
     }
 
     /// The program is called back no more.
@@ -289,58 +415,67 @@ impl Converge {
             return false;
         }
         let making = now.translating.saturating_sub(self.last.translating);
-        let (mut all, mut known) = (0, 0);
-        for place in &self.places {
-            all += place.events;
-            known += match place.state {
-                State::Known => place.events,
-                _ => 0,
-            };
-        }
-        known >= ENOUGH && known * self.event >= making && known * WORTH >= all
-    }
-
-    /// Whether the next round begins.
-    fn is_over(&self, now: Moment) -> bool {
-        if self.tables == 0 || now.at.saturating_sub(self.last.at) < REST {
+        // Numbers for the paths of code that is made anew must last.
+        if now.paths >= BANK_COUNTERS / 2 {
             return false;
         }
-        let making = now.translating.saturating_sub(self.began.translating);
-        let events: u64 = self.places.iter().map(|place| place.events).sum();
-        let cost = making + self.event * (self.counted + events);
-        let pause = match self.round {
-            1 => FIRST,
-            _ => PAUSE,
-        };
-        now.stamp.saturating_sub(self.last.stamp) >= cost.saturating_mul(pause)
+        let (mut all, mut known) = (0, 0);
+        for place in self.places.iter().filter(|p| p.state != State::Out) {
+            all += place.events;
+            if place.is_ripe(self.rules) {
+                known += place.events;
+            }
+        }
+        known >= ENOUGH && known * self.event.all >= making && known * WORTH >= all
+    }
+
+    /// Whether it is time for a burst.
+    fn is_over(&self, now: Moment) -> bool {
+        if self.tables == 0 || now.at.saturating_sub(self.ended.at) < REST {
+            return false;
+        }
+        let pause = PAUSE + PAUSE * u64::from(self.round) / MANY;
+        let pause = self.cost.saturating_mul(pause) / 256 * self.drawn;
+        now.stamp.saturating_sub(self.ended.stamp) >= pause
     }
 
     /// The places that are known, as far as there is room, those with most events first.
     fn take_out(&mut self, at: Duration) {
-        let out = |place: &&Place| matches!(place.state, State::Out { .. });
+        let out = |place: &&Place| place.state == State::Out;
         let room = MAX_PLACES.saturating_sub(self.places.iter().filter(out).count());
-        let known = |place: &&mut Place| place.state == State::Known;
+        let rules = self.rules;
+        let known = |place: &&mut Place| place.is_ripe(rules);
         let mut known: Vec<&mut Place> = self.places.iter_mut().filter(known).collect();
         if known.len() > room {
             known.sort_unstable_by_key(|place| std::cmp::Reverse(place.events));
             known.truncate(room);
         }
         for place in known {
-            place.take_out(self.round, at);
+            place.take_out(at);
         }
     }
 
-    /// Whether there are places whose rest is over; they are profiled again.
-    fn put_back(&mut self, at: Duration) -> bool {
-        let round = self.round;
-        let due =
-            |place: &&mut Place| matches!(place.state, State::Out { until } if until <= round);
-        let due = self.places.iter_mut().filter(due);
-        due.map(|place| place.put_back(at)).count() != 0
+    /// Tells what is to be gone by; `table`: with another table.
+    fn tell(&mut self, told: &Told, now: Moment, table: bool) {
+        if table {
+            self.write(told, now);
+        }
+        told.all.store(self.burst.into(), Relaxed);
+        let cycles = now.stamp.saturating_sub(self.first.stamp) as f64;
+        let since = now.at.saturating_sub(self.first.at).as_secs_f64();
+        let burst = BURST.as_secs_f64() * cycles / since.max(1e-6);
+        told.lasts.store(burst as u64, Relaxed);
+        self.told += 1;
+        self.settled = false;
+        told.told.store(self.told, Release);
+        if !table && let Some(knocks) = &mut self.knocks {
+            // Code without probes does not come by.
+            knocks.look(true);
+        }
     }
 
-    fn tell(&mut self, told: &Told, now: Moment) {
-        let out = |place: &&Place| matches!(place.state, State::Out { .. });
+    fn write(&mut self, told: &Told, now: Moment) {
+        let out = |place: &&Place| place.state == State::Out;
         let mut out: Vec<u64> = (self.places.iter().filter(out))
             .map(|place| place.pc)
             .collect();
@@ -352,7 +487,7 @@ impl Converge {
         }
         told.places.store(out.len() as u32, Relaxed);
         self.tables += 1;
-        told.told.store(self.tables, Release);
+        told.table.store(self.tables, Relaxed);
         for place in &mut self.places {
             self.counted += std::mem::take(&mut place.events);
         }
@@ -365,7 +500,7 @@ impl Converge {
         self.limit
     }
 
-    /// Rounds so far.
+    /// Times that all places were profiled, the first one included.
     pub const fn rounds(&self) -> u32 {
         self.round
     }
@@ -376,8 +511,12 @@ impl Converge {
     }
 
     /// No more is to come.
-    pub fn finish(&mut self, at: Duration) {
-        self.places.iter_mut().for_each(|place| place.finish(at));
+    pub fn finish(&mut self, now: Moment) {
+        let at = self.own(now.at, now);
+        let burst = self.burst && self.settled;
+        self.places
+            .iter_mut()
+            .for_each(|place| place.finish(at, burst));
     }
 
     /// What became of the places that were not profiled for a while. One that is at two addresses is there twice.

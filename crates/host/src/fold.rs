@@ -764,7 +764,7 @@ impl Folder {
             }
         }
         let filter = converge.as_mut().map(|converge| {
-            converge.finish(self.since.elapsed());
+            converge.finish(self.moment(shared));
             self.filter(converge, shared, &mut folded)
         });
         let threads = match self.threads.is_empty() {

@@ -19,7 +19,7 @@ use nix::unistd::Pid;
 use crate::perf::Clock;
 
 /// User time up to the signal.
-const SOON: Duration = Duration::from_micros(500);
+const SOON: Duration = Duration::from_micros(100);
 /// From one attempt to the next.
 const AGAIN: Duration = Duration::from_millis(100);
 

@@ -14,7 +14,7 @@ pub struct Filter {
     pub limit: f64,
     /// Times that places were profiled again, and the first time.
     pub rounds: u64,
-    /// Times that code was made anew with fewer probes or more.
+    /// Times that code was made anew with fewer probes.
     pub tables: u64,
     /// The places that were left out for some time: loads, and calls whose method tables were collected.
     pub places: BTreeMap<Place, Filtered>,
@@ -25,9 +25,9 @@ pub struct Filter {
 pub struct Filtered {
     /// Times that its probe was taken out.
     pub outs: u64,
-    /// Times that its values were others when it was profiled again.
+    /// Times that its values had settled and were others later.
     pub changes: u64,
-    /// Its values were found to have settled. Else it was given up for a while.
+    /// Its values have settled.
     pub settled: bool,
     /// Executions that were not profiled; `None`: they were not counted.
     pub unprofiled: Option<u64>,

@@ -43,6 +43,7 @@
 
 mod arena;
 mod arrival;
+mod edition;
 mod head;
 mod recipe;
 mod suspect;
@@ -53,6 +54,7 @@ use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
 use arena::Arena;
 use arrival::Arrivals;
+use edition::{APART, Edition};
 pub use head::Head;
 use head::Heads;
 pub use recipe::{Op, Recipe, Right, STATUS};
@@ -270,6 +272,16 @@ struct Part {
     fragments: Vec<(CachePc, u32)>,
 }
 
+impl Part {
+    /// Of the same generation, without fragments.
+    fn empty(&self) -> Self {
+        Self {
+            fragments: Vec::new(),
+            ..*self
+        }
+    }
+}
+
 /// Fragments that were retired together.
 struct Generation {
     /// Threads that came out of the cache in this epoch or later are not in it.
@@ -308,6 +320,13 @@ pub struct Cache {
     first_exit: u32,
     /// By arena.
     parts: Vec<Part>,
+    /// Number of the current edition, and how many there were.
+    edition: u32,
+    editions: u32,
+    /// The other one.
+    resting: Option<Edition>,
+    /// The first number for exits of another edition.
+    spare_exit: u32,
     /// Earlier generations, oldest first.
     old: Vec<Generation>,
     /// Counts generations.
@@ -346,6 +365,10 @@ impl Cache {
             exits: Vec::with_capacity(1 << 13),
             first_exit: 0,
             parts: Vec::new(),
+            edition: 0,
+            editions: 0,
+            resting: None,
+            spare_exit: APART,
             old: Vec::new(),
             epoch: 0,
             table: Table::new(),
@@ -519,9 +542,11 @@ impl Cache {
         if let Some(n) = self.current_exit(number) {
             return self.exits[n];
         }
-        let found = self.old.iter().find_map(|g| {
-            let n = number.wrapping_sub(g.first_exit) as usize;
-            g.exits.get(n).copied()
+        let resting = self.resting.iter().map(|e| (e.first_exit, &e.exits));
+        let old = self.old.iter().map(|g| (g.first_exit, &g.exits));
+        let found = resting.chain(old).find_map(|(first, exits)| {
+            let n = number.wrapping_sub(first) as usize;
+            exits.get(n).copied()
         });
         // A thread that takes an exit has not come out of the cache since: its generation is there.
         found.unwrap_or(Exit::fixed(AppPc(0)))
@@ -594,7 +619,10 @@ impl Cache {
         let arena = self.arena_of(pc)?;
         let current = (&self.parts, &self.fragments, &self.steps);
         let old = (self.old.iter().rev()).map(|g| (&g.parts, &g.fragments, &g.steps));
+        let resting = self.resting.iter();
+        let resting = resting.map(|e| (&e.parts, &e.fragments, &e.steps));
         core::iter::once(current)
+            .chain(resting)
             .chain(old)
             .find_map(|(parts, fragments, steps)| {
                 let list = &parts.get(arena)?.fragments;
@@ -677,6 +705,11 @@ impl Cache {
     /// Retires all fragments: a thread that is in one leaves it at its next exit, and none gets in
     /// any more but through a table of indirect targets, whose way leads to the dispatcher.
     pub fn retire_all(&mut self) {
+        self.in_both(Self::retire_edition);
+        self.heads.forget_recorded();
+    }
+
+    fn retire_edition(&mut self) {
         let retired = retired_entry();
         for fragment in &mut self.fragments {
             if fragment.state == FragmentState::Live {
@@ -693,7 +726,6 @@ impl Cache {
             }
         }
         self.index = Index::default();
-        self.heads.forget_recorded();
     }
 
     /// Starts a new generation. Returns its epoch: a thread that comes out of the cache from
@@ -721,6 +753,10 @@ impl Cache {
         let exits = core::mem::take(&mut self.exits);
         let first_exit = self.first_exit;
         self.first_exit = first_exit.wrapping_add(exits.len() as u32);
+        if let Some(resting) = self.resting.take() {
+            self.spare_exit = resting.first_exit.wrapping_add(resting.exits.len() as u32);
+            self.old.push(resting.into_old(self.epoch));
+        }
         self.old.push(Generation {
             epoch: self.epoch,
             forgotten: false,
@@ -760,6 +796,7 @@ impl Cache {
         }
         if self.old.is_empty() {
             self.first_exit = 0;
+            self.spare_exit = APART;
             self.recipes = Vec::new();
         }
     }

@@ -6,21 +6,21 @@
 //!
 //! # Strategy
 //! It is the host that sees values, and decides (`trommel_host::converge`). What it tells is a table of addresses of instructions
-//! ([`trommel_queue::converge`]). When there is a new one, all code is dropped, and what is made from then on has no probe at those
-//! instructions, however events are counted: the load is taken for an instruction that loads nothing, the call for one without a method table.
-//! Probes that come back do so in the same way.
+//! ([`trommel_queue::converge`]), and whether to go by it. There are two editions of the code (`cache::edition`): one with all probes, and one without those of the table,
+//! however events are counted: the load is taken for an instruction that loads nothing, the call for one without a method table. To go over from one to the
+//! other takes tens of microseconds; a new table is an edition made anew.
 //!
-//! The table is looked at when a thread enters the dispatcher or has filled a chunk; the host calls threads back that
+//! What was told is looked at when a thread enters the dispatcher or has filled a chunk; the host calls threads back that
 //! do neither ([`crate::knock`]).
 //!
 //! Where paths are counted and branches are collected, so that there is a path for each way through a fragment, the dictionary says of each
 //! such instruction that it is there ([`Event::Unprofiled`]): so the host knows how often it was executed, exactly.
 //!
 //! # Why it is correct
-//! * What is dropped is made anew as it would have been with fewer, or more, loads: nothing of the app's is touched.
+//! * What is made is as it would be of code with fewer, or more, loads: nothing of the app's is touched.
 //! * An execution is profiled, or counted as not profiled, or neither is promised: the fragment that it is in has the probe, or the entry in the
 //!   dictionary, and never both.
-//! * To drop code while threads execute it is what [`Runtime::drop_all`] is for.
+//! * A thread leaves an edition that it is not to be in any more at its next exit.
 //! * A child of `fork` has another slot, whose host-side knows nothing: it goes by no table.
 
 use alloc::vec::Vec;
@@ -29,22 +29,30 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use trommel_queue::COUNTS_PATHS;
 use trommel_queue::converge::MAX_PLACES;
 use trommel_queue::dict::{Event, TargetPc};
-use trommel_queue::work::Flush;
+use trommel_queue::work::Part;
 use trommel_tuple::Kind;
 
 use crate::cache::AppPc;
 use crate::decode::{Class, Insn};
 use crate::deliver::Mapped;
-use crate::dispatch::Runtime;
+use crate::dispatch::{Began, Runtime};
 use crate::knock;
+use crate::pairs::Key;
+use crate::sys;
 
 /// The places of a process.
 pub struct Converge {
     mapped: Mapped,
-    /// Number of the table that is gone by.
+    /// What was told last.
+    told: u32,
+    /// Number of the table in `quiet`.
     table: u32,
     /// Addresses, in order.
     quiet: Vec<u64>,
+    /// Code is made with all probes.
+    all: bool,
+    /// The time stamp up to which that is so, if the host has said.
+    until: u64,
     /// Executions are told by the counts of paths.
     counted: bool,
 }
@@ -58,15 +66,18 @@ impl Converge {
         }
         wanted.then(|| Self {
             mapped,
+            told: 0,
             table: 0,
             quiet: Vec::new(),
+            all: true,
+            until: u64::MAX,
             counted: mapped.control().counters.load(Relaxed) == COUNTS_PATHS,
         })
     }
 
     /// Whether the instruction at `pc` has no probe.
     pub fn is_quiet(&self, pc: AppPc) -> bool {
-        self.quiet.binary_search(&pc.0).is_ok()
+        !self.all && self.quiet.binary_search(&pc.0).is_ok()
     }
 
     /// What the dictionary says of an instruction without its probe; `branches`: whether they are collected.
@@ -79,10 +90,25 @@ impl Converge {
         (self.counted && branches).then_some(Event::Unprofiled { kind, pc })
     }
 
+    /// Whether the host has told something new.
+    fn is_news(&self) -> bool {
+        self.mapped.converge().told.load(Acquire) != self.told
+    }
+
+    /// Whether the time for which all places have their probes is over.
+    fn is_over(&self) -> bool {
+        self.until != u64::MAX && sys::ticks() >= self.until
+    }
+
+    /// Whether all places are to have their probes.
+    fn wants_all(&self) -> bool {
+        self.is_news() && self.mapped.converge().all.load(Relaxed) != 0
+    }
+
     /// Reads the host's table, if it is a new one.
     fn read(&mut self) -> bool {
         let told = self.mapped.converge();
-        let table = told.told.load(Acquire);
+        let table = told.table.load(Relaxed);
         if table == self.table {
             return false;
         }
@@ -93,37 +119,71 @@ impl Converge {
         self.quiet.extend(all.map(|place| place.load(Relaxed)));
         // The host's word: what is not in order is not found, and nothing worse.
         self.quiet.sort_unstable();
-        told.seen.store(table, Release);
         true
+    }
+
+    /// What was told is gone by from now on.
+    fn settle(&mut self) {
+        let told = self.mapped.converge();
+        self.until = match self.all {
+            true => sys::ticks().saturating_add(told.lasts.load(Relaxed)),
+            false => u64::MAX,
+        };
+        if self.is_news() {
+            self.told = told.told.load(Relaxed);
+            told.stamp.store(sys::ticks(), Relaxed);
+            told.seen.store(self.told, Release);
+        } else {
+            told.back_stamp.store(sys::ticks(), Relaxed);
+            told.back.store(self.told, Release);
+        }
     }
 
     /// The process goes on in a slot of its own, where nothing is told. Whether code lacks probes.
     pub fn in_new_slot(&mut self, mapped: Mapped) -> bool {
         self.mapped = mapped;
+        self.told = 0;
         self.table = 0;
-        let lacks = !self.quiet.is_empty();
+        let lacks = !self.all;
+        self.all = true;
+        self.until = u64::MAX;
         self.quiet.clear();
         lacks
     }
 }
 
 impl Runtime {
-    /// The host may have told a table: for a thread that is out of the cache, and drops everything when it goes on.
+    /// The host may have told something, or what it has told may be over.
     pub fn go_by_table(&mut self) {
-        if self.reads_table() {
-            self.evict = Some(Flush::Asked);
-        }
-    }
-
-    /// As [`Self::go_by_table`], for a thread that goes on in its fragment.
-    pub fn go_by_table_at_once(&mut self) {
-        if self.reads_table() {
-            self.drop_all(Flush::Asked, false);
-        }
-    }
-
-    fn reads_table(&mut self) -> bool {
         let converge = self.translator.converge.as_mut();
-        converge.is_some_and(Converge::read)
+        let Some(converge) = converge.filter(|c| c.is_news() || c.is_over()) else {
+            return;
+        };
+        let began = Began::short();
+        let all = converge.wants_all();
+        let new = converge.read();
+        let before = core::mem::replace(&mut converge.all, all);
+        if new {
+            // What was made by the last table is not entered any more.
+            if !before {
+                self.cache.turn_over();
+            }
+            self.cache.discard_resting();
+        }
+        // With a new table the edition with all probes is the current one now.
+        if all != (before || new) {
+            self.cache.turn_over();
+        }
+        self.loaded.clear();
+        for targets in &mut self.targets {
+            targets.clear();
+            for (app, entry) in self.cache.checked_entries() {
+                targets.put(app, Key::NONE, entry);
+            }
+        }
+        if let Some(converge) = &mut self.translator.converge {
+            converge.settle();
+        }
+        self.spent_in(Part::Flush, began);
     }
 }

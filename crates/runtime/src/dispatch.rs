@@ -572,7 +572,7 @@ fn fill_up(thread: &mut Thread, context: &mut Context) {
             return native::host_gone(thread, context);
         }
         if process.queue.mapped().converge().wanted.load(Relaxed) != 0 {
-            process.runtime.lock().go_by_table_at_once();
+            process.runtime.lock().go_by_table();
         }
         return;
     }
@@ -586,7 +586,7 @@ fn fill_up(thread: &mut Thread, context: &mut Context) {
     let evicted = core::mem::take(&mut context.evicted);
     let mut runtime = process.runtime.lock();
     runtime.chunk_filled(evicted, filled.saturating_sub(before) + waited);
-    runtime.go_by_table_at_once();
+    runtime.go_by_table();
 }
 
 fn work_for(thread: &mut Thread, context: &mut Context) {

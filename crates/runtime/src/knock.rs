@@ -27,6 +27,6 @@ impl Runtime {
     /// A thread in the cache was called.
     pub fn knocked(&mut self, now: u64) {
         self.ask_at_once(now);
-        self.go_by_table_at_once();
+        self.go_by_table();
     }
 }

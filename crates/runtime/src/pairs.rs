@@ -97,6 +97,8 @@ pub struct Branch {
     pub pc: AppPc,
     /// It is a call.
     pub call: bool,
+    /// The edition of the code that it is in.
+    pub edition: u32,
 }
 
 /// A branch and a target of it.
@@ -209,7 +211,13 @@ impl Runtime {
                 }
             }
         };
-        let code = pair.code.or_else(|| self.place_pair(branch, key, to, pair));
+        // Its code is of the edition in which its exit can be linked: a thread that is leaving another has none made.
+        let place = branch.edition == self.cache.edition();
+        let code = pair.code;
+        let code = match code.is_none() && place {
+            true => self.place_pair(branch, key, to, pair),
+            false => code,
+        };
         self.pairs.known.insert((key, to.0), Pair { code, ..pair });
         match pair.sampled {
             Some(counter) => thread.count_event(counter, pair.path),

@@ -23,7 +23,7 @@ pub(crate) fn lines(filter: &Filter) -> Vec<(&'static str, String)> {
     let open = match open {
         0 => String::new(),
         n => format!(
-            ", {} of them before their values had settled",
+            ", {} of them with values that have not settled",
             grouped(n as u64)
         ),
     };
@@ -118,7 +118,7 @@ mod tests {
         );
         assert!(unknown.contains("are not counted"), "{unknown}");
         assert!(
-            known.contains("1 of them before their values had settled"),
+            known.contains("1 of them with values that have not settled"),
             "{known}"
         );
     }

@@ -8,11 +8,6 @@ use super::weight::{Stretch, Weights};
 const KEPT: usize = 8;
 /// Intervals one behind the other that have to be as the one before.
 const ALIKE: u8 = 2;
-/// Intervals whose executions are enough to give up a place that does not settle, and how many it must have had.
-const MOST: u64 = 16;
-const SOME: u8 = 3;
-/// Rounds that a place is left out of, at most.
-const LONGEST: u32 = 64;
 
 /// The most frequent values of an interval, in constant space: counts of Misra and Gries, which are too low by a ninth of the executions at
 /// most, and by nothing with eight values or less. In two sketches of one distribution they are too low alike.
@@ -79,6 +74,9 @@ impl Sketch {
     }
 }
 
+/// A place need not be profiled all the time when it has had one of so many parts of an interval.
+const SOME: u64 = 16;
+
 /// When values count as known.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
@@ -91,15 +89,12 @@ pub struct Rules {
 /// Whether a place is profiled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// It is, and watched.
+    /// It is, all the time.
     Watched,
     /// It is, and need not be.
     Known,
-    /// It is not, up to a round.
-    Out {
-        /// The round in which it is profiled again.
-        until: u32,
-    },
+    /// It is in bursts.
+    Out,
 }
 
 /// One place, and what is known of it.
@@ -115,9 +110,9 @@ pub struct Place {
     pub events: u64,
     /// Times that its probe was taken out.
     pub outs: u32,
-    /// Times that it was put back and values were others.
+    /// Times that its values had settled and were others later.
     pub changes: u32,
-    /// When its probe was taken out last its values had settled.
+    /// Its values have settled.
     pub settled: bool,
     /// What each stretch of profiling stands for.
     pub weights: Weights,
@@ -127,12 +122,9 @@ pub struct Place {
     ended: Duration,
     now: Sketch,
     before: Option<Box<Sketch>>,
-    /// What was known when the probe was taken out.
+    /// What they have settled at.
     known: Option<Box<Sketch>>,
     alike: u8,
-    intervals: u8,
-    /// Rounds to leave out the next time.
-    rest: u32,
 }
 
 impl Place {
@@ -160,8 +152,6 @@ impl Place {
             before: None,
             known: None,
             alike: 0,
-            intervals: 0,
-            rest: 1,
         }
     }
 
@@ -181,86 +171,90 @@ impl Place {
         self.now.take_back(value, count);
     }
 
+    /// Whether its probe may be taken out: it is executed often enough to be seen in bursts.
+    pub fn is_ripe(&self, rules: Rules) -> bool {
+        match self.state {
+            State::Known => true,
+            State::Watched => self.events >= rules.interval / SOME,
+            State::Out => false,
+        }
+    }
+
     /// Looks at an interval that is over.
     pub fn judge(&mut self, rules: Rules) {
         if self.now.total < rules.interval || self.table.is_none() {
             return;
         }
         let last = std::mem::take(&mut self.now);
-        let alike = |other: &Sketch| last.distance(other) < rules.limit;
-        if self.state != State::Watched {
-            // Code that was made before is executed still, or there was no time to make it anew.
-            if self.state == State::Known && !self.known.as_deref().is_some_and(alike) {
-                self.state = State::Watched;
-                self.alike = 0;
-                self.before = Some(Box::new(last));
-            }
-            return;
+        if self.state == State::Watched {
+            self.state = State::Known;
         }
-        self.intervals = self.intervals.saturating_add(1);
-        if self.intervals == 1
-            && let Some(known) = self.known.as_deref()
-        {
-            if alike(known) {
-                self.rest = (self.rest * 2).min(LONGEST);
-                self.state = State::Known;
-                self.settled = true;
+        let alike = |other: &Sketch| last.distance(other) < rules.limit;
+        if self.settled {
+            if self.known.as_deref().is_some_and(alike) {
                 return;
             }
-            self.changes += u32::from(self.settled);
-            self.rest = 1;
+            self.changes += 1;
+            self.settled = false;
+            self.before = None;
         }
         match self.before.as_deref().is_some_and(alike) {
             true => self.alike += 1,
             false => self.alike = 0,
         }
-        self.settled = self.alike >= ALIKE;
-        let much = self.seen.total >= MOST * rules.interval && self.intervals >= SOME;
-        if self.settled || much {
-            self.state = State::Known;
+        if self.alike >= ALIKE {
+            self.settled = true;
             self.known = Some(Box::new(last));
         }
         self.before = Some(Box::new(last));
     }
 
-    /// Its probe is taken out in a round.
-    pub fn take_out(&mut self, round: u32, at: Duration) {
-        self.outs += 1;
-        self.ended = at;
-        let until = match self.table {
-            Some(_) => round.saturating_add(self.rest),
-            None => u32::MAX,
-        };
-        self.state = State::Out { until };
+    /// It is to be profiled in bursts from now on.
+    pub fn take_out(&mut self, at: Duration) {
+        self.state = State::Out;
+        self.leave_out(at);
     }
 
-    /// Its probe is put back.
+    /// Its probe has been taken out, for the first time or again.
+    pub fn leave_out(&mut self, at: Duration) {
+        self.outs += 1;
+        self.ended = at;
+    }
+
+    /// Its probe has been put back, for a burst.
     pub fn put_back(&mut self, at: Duration) {
-        if let State::Out { .. } = self.state {
-            let half = at.saturating_sub(self.ended) / 2;
-            self.weigh(self.ended, half);
-            self.stretch = Stretch {
-                from: at,
-                before: half,
-            };
+        let half = at.saturating_sub(self.ended) / 2;
+        self.weigh(self.ended, half);
+        self.stretch = Stretch {
+            from: at,
+            before: half,
+        };
+    }
+
+    /// Other code is in its place.
+    pub fn forget(&mut self, at: Duration) {
+        if self.state == State::Out {
+            self.put_back(at);
         }
         self.state = State::Watched;
         self.now = Sketch::default();
         self.before = None;
         self.alike = 0;
-        self.intervals = 0;
     }
 
-    /// No more is to come.
-    pub fn finish(&mut self, at: Duration) {
+    /// No more is to come; `burst`: it is profiled although it is out.
+    pub fn finish(&mut self, at: Duration, burst: bool) {
         match self.state {
-            State::Out { .. } => self.weigh(self.ended, at.saturating_sub(self.ended)),
-            State::Watched | State::Known => self.weigh(at, Duration::ZERO),
+            State::Out if !burst => self.weigh(self.ended, at.saturating_sub(self.ended)),
+            _ => self.weigh(at, Duration::ZERO),
         }
     }
 
     fn weigh(&mut self, to: Duration, behind: Duration) {
         let seen = std::mem::take(&mut self.seen);
+        if seen.total == 0 {
+            return;
+        }
         self.weights.add(self.stretch, to, behind, &seen);
     }
 }
@@ -285,10 +279,11 @@ mod tests {
     fn three_intervals_alike_settle() {
         let mut place = Place::new(1, Some(1), Duration::ZERO);
         interval(&mut place, &[(5, 700), (6, 300)]);
+        assert_eq!((place.state, place.settled), (State::Known, false));
         interval(&mut place, &[(5, 710), (6, 290)]);
-        assert_eq!(place.state, State::Watched);
+        assert!(!place.settled);
         interval(&mut place, &[(5, 705), (6, 295)]);
-        assert_eq!((place.state, place.settled), (State::Known, true));
+        assert!(place.settled);
     }
 
     #[test]
@@ -298,48 +293,43 @@ mod tests {
             let values: Vec<_> = (0..1000).map(|v| (1000 * n + v, 1)).collect();
             interval(&mut place, &values);
         }
-        assert_eq!((place.state, place.settled), (State::Known, true));
+        assert!(place.settled);
     }
 
     #[test]
     fn values_that_alternate_are_left_open() {
         let mut place = Place::new(1, Some(1), Duration::ZERO);
-        for n in 0..MOST {
-            assert_eq!(place.state, State::Watched);
+        for n in 0..16 {
             interval(&mut place, &[(n & 1, 1000)]);
+            assert!(!place.settled);
         }
-        assert_eq!((place.state, place.settled), (State::Known, false));
     }
 
     #[test]
-    fn what_is_as_it_was_rests_twice_as_long_and_a_change_is_noticed() {
+    fn a_change_in_a_burst_is_noticed_once() {
         let mut place = Place::new(1, Some(1), Duration::ZERO);
         for _ in 0..3 {
             interval(&mut place, &[(5, 1000)]);
         }
-        place.take_out(1, Duration::ZERO);
-        assert_eq!(place.state, State::Out { until: 2 });
-        place.put_back(Duration::ZERO);
-        interval(&mut place, &[(5, 1000)]);
-        assert_eq!(place.state, State::Known);
-        place.take_out(2, Duration::ZERO);
-        assert_eq!(place.state, State::Out { until: 4 });
-        place.put_back(Duration::ZERO);
-        interval(&mut place, &[(6, 1000)]);
-        assert_eq!((place.state, place.changes), (State::Watched, 1));
-        interval(&mut place, &[(6, 1000)]);
-        interval(&mut place, &[(6, 1000)]);
-        assert_eq!(place.state, State::Known);
-        place.take_out(4, Duration::ZERO);
-        assert_eq!(place.state, State::Out { until: 5 });
+        place.take_out(Duration::ZERO);
+        let burst = |place: &mut Place, value| {
+            place.put_back(Duration::ZERO);
+            interval(place, &[(value, 1000)]);
+            place.leave_out(Duration::ZERO);
+        };
+        burst(&mut place, 5);
+        assert_eq!((place.changes, place.settled), (0, true));
+        for _ in 0..3 {
+            burst(&mut place, 6);
+        }
+        assert_eq!((place.changes, place.settled), (1, true));
+        assert_eq!((place.state, place.outs), (State::Out, 5));
     }
 
     #[test]
-    fn what_nobody_asked_for_is_out_for_good() {
-        let mut place = Place::new(1, None, Duration::ZERO);
+    fn what_nobody_asked_for_is_known_from_the_start() {
+        let place = Place::new(1, None, Duration::ZERO);
         assert_eq!(place.state, State::Known);
-        place.take_out(1, Duration::ZERO);
-        assert_eq!(place.state, State::Out { until: u32::MAX });
     }
 
     #[test]

@@ -11,6 +11,8 @@ struct Target {
     now: Moment,
     place: u32,
     seldom: u32,
+    /// When a burst is over.
+    until: u64,
 }
 
 impl Target {
@@ -24,10 +26,15 @@ impl Target {
             now: Moment::default(),
             place,
             seldom,
+            until: 0,
         }
     }
 
     fn is_out(&self) -> bool {
+        let told = self.told.told.load(Relaxed);
+        if self.told.all.load(Relaxed) != 0 && self.told.back.load(Relaxed) != told {
+            return false;
+        }
         let places = self.told.places.load(Relaxed) as usize;
         let mut all = self.told.place[..places].iter();
         all.any(|pc| pc.load(Relaxed) == 0x1000)
@@ -52,7 +59,15 @@ impl Target {
                 self.converge.look(&self.told, self.now);
             }
             let told = self.told.told.load(Relaxed);
+            if told != self.told.seen.load(Relaxed) {
+                self.told.stamp.store(self.now.stamp, Relaxed);
+                self.until = self.now.stamp + self.told.lasts.load(Relaxed);
+            }
             self.told.seen.store(told, Relaxed);
+            if self.now.stamp >= self.until {
+                self.told.back_stamp.store(self.now.stamp, Relaxed);
+                self.told.back.store(told, Relaxed);
+            }
         }
     }
 }

@@ -69,16 +69,20 @@ impl Folder {
             if !self.has_messages() {
                 self.look_at_tallies(&mut converge, shared);
             }
-            let work = &shared.control().work;
-            let now = Moment {
-                at,
-                stamp: stamp(),
-                translating: work.spent[Part::Translate as usize].load(Relaxed),
-                paths: shared.paths(),
-            };
-            converge.look(shared.converge(), now);
+            converge.look(shared.converge(), self.moment(shared));
         }
         self.converge = Some(converge);
+    }
+
+    /// Now.
+    pub(super) fn moment(&self, shared: &Shared) -> Moment {
+        let work = &shared.control().work;
+        Moment {
+            at: self.since.elapsed(),
+            stamp: stamp(),
+            translating: work.spent[Part::Translate as usize].load(Relaxed),
+            paths: shared.paths(),
+        }
     }
 
     fn look_at_tallies(&mut self, converge: &mut Converge, shared: &Shared) {

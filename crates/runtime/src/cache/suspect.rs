@@ -151,7 +151,7 @@ impl Index {
     }
 }
 
-fn checked_entry_of(app: AppPc) -> u64 {
+pub(super) fn checked_entry_of(app: AppPc) -> u64 {
     let mut buffer = [0; 64];
     tag_check(&mut Code::new(CachePc(0), &mut buffer), app);
     buffer
@@ -208,6 +208,11 @@ impl Cache {
     /// was one.
     pub fn doubt_range(&mut self, range: Range) -> bool {
         self.heads.forget_recorded();
+        let (first, second) = self.in_both(|cache| cache.doubt_in_edition(range));
+        first || second == Some(true)
+    }
+
+    fn doubt_in_edition(&mut self, range: Range) -> bool {
         let mut any = false;
         for id in self.index.take_range(range) {
             if self.fragments[id as usize].state == FragmentState::Live {

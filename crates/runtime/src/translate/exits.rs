@@ -229,6 +229,7 @@ impl Translator {
                     block: (block, events as u16),
                     pc: insn.pc(),
                     call: insn.class == Class::CallIndirect,
+                    edition: site.cache.edition(),
                 });
                 // The path that is counted is the pair's.
                 events = 0;

@@ -1,0 +1,194 @@
+//! Two editions of the code, of which one is entered: with all probes, and without those of places whose values are known.
+//!
+//! # Problem
+//! To profile for a millisecond now and then, code has to have probes, and then not. To make it anew each time takes longer than what is to be
+//! seen.
+//!
+//! # Strategy
+//! All that leads to fragments and from one to the other is an *edition*: the lists of fragments, steps and exits, the table of addresses. [`Cache`] has that of the
+//! current one in its own fields; another may be *at rest*. To turn over ([`Cache::turn_over`]) is to exchange them. What comes to rest is cut
+//! off as if it were retired, by single stores: each exit that was linked leads to its stub, each checked entry to the dispatcher. But what exits were linked to is kept, and when
+//! the edition is the current one again it is as it was, without a fragment made or an exit taken.
+//!
+//! # Why it is correct
+//! * Both are translations of the app's code as it is, so it does not matter to the app which of them a thread is in. One that is in an edition when it comes to rest leaves it
+//!   at its next exit; as all threads do when fragments are retired.
+//! * What may have changed is put in doubt in both ([`Cache::doubt_range`]); what was cut off for that while it was at rest stays cut off.
+//! * Exits of the editions have numbers far apart, so that an exit is never linked to a fragment of another edition.
+//! * Both are of one generation: they are flushed together, and their memory is taken back together. An edition that is given up alone is an old generation, with its
+//!   memory taken back when that of the others is.
+#![allow(unsafe_code)] // reason: reads displacements of jumps.
+
+use alloc::vec::Vec;
+use core::mem::{swap, take};
+
+use super::suspect::{Index, checked_entry_of};
+use super::table::Table;
+use super::{
+    AppPc, Cache, CachePc, Exit, Fragment, FragmentState, Generation, Part, Step, UNLINKED,
+    retired_entry,
+};
+
+/// Between the numbers of the exits of the first edition of a generation and those of the second.
+pub(super) const APART: u32 = 1 << 31;
+
+/// One at rest.
+pub(super) struct Edition {
+    number: u32,
+    pub(super) fragments: Vec<Fragment>,
+    pub(super) steps: Vec<Step>,
+    pub(super) exits: Vec<Exit>,
+    pub(super) first_exit: u32,
+    pub(super) parts: Vec<Part>,
+    table: Table,
+    sources: Vec<u8>,
+    index: Index,
+    /// The exits that were linked, and the displacements by which they were.
+    links: Vec<(u32, i32)>,
+}
+
+impl Edition {
+    pub(super) fn into_old(self, epoch: u64) -> Generation {
+        Generation {
+            epoch,
+            forgotten: false,
+            first_exit: self.first_exit,
+            fragments: self.fragments,
+            steps: self.steps,
+            exits: self.exits,
+            parts: self.parts,
+        }
+    }
+}
+
+impl Cache {
+    /// The number of the current edition; no other has it.
+    pub fn edition(&self) -> u32 {
+        self.edition
+    }
+
+    /// Goes on with the edition at rest, or with one that has no fragments yet. The caller empties the tables of indirect targets.
+    pub fn turn_over(&mut self) {
+        let links = self.lay_to_rest();
+        let waking = match &mut self.resting {
+            Some(resting) => {
+                let waking = core::mem::replace(&mut resting.links, links);
+                self.exchange();
+                waking
+            }
+            None => {
+                self.begin_edition(links);
+                Vec::new()
+            }
+        };
+        self.heads.forget_recorded();
+        self.wake(waking);
+    }
+
+    /// The edition at rest is entered no more.
+    pub fn discard_resting(&mut self) {
+        let Some(resting) = self.resting.take() else {
+            return;
+        };
+        self.epoch += 1;
+        let bytes = |f: &Fragment| f.end.0 - f.entry.0;
+        self.dead += resting.fragments.iter().map(bytes).sum::<u64>();
+        self.spare_exit = resting.first_exit.wrapping_add(resting.exits.len() as u32);
+        self.old.push(resting.into_old(self.epoch));
+    }
+
+    /// Where indirect branches enter the fragments of the current edition, as far as that was asked for.
+    pub fn checked_entries(&self) -> impl Iterator<Item = (AppPc, CachePc)> {
+        let live = self.fragments.iter();
+        let live = live.filter(|f| f.state == FragmentState::Live);
+        live.filter_map(|f| Some((f.app, f.checked?)))
+    }
+
+    /// Does something to both editions.
+    pub(super) fn in_both<T>(&mut self, mut what: impl FnMut(&mut Self) -> T) -> (T, Option<T>) {
+        let first = what(self);
+        let second = self.resting.is_some().then(|| {
+            self.exchange();
+            let second = what(self);
+            self.exchange();
+            second
+        });
+        (first, second)
+    }
+
+    /// What is current changes places with what rests, if anything does.
+    fn exchange(&mut self) {
+        let Some(resting) = &mut self.resting else {
+            return;
+        };
+        swap(&mut self.edition, &mut resting.number);
+        swap(&mut self.fragments, &mut resting.fragments);
+        swap(&mut self.steps, &mut resting.steps);
+        swap(&mut self.exits, &mut resting.exits);
+        swap(&mut self.first_exit, &mut resting.first_exit);
+        swap(&mut self.parts, &mut resting.parts);
+        swap(&mut self.table, &mut resting.table);
+        swap(&mut self.sources, &mut resting.sources);
+        swap(&mut self.index, &mut resting.index);
+        // An arena that was made since belongs to both.
+        for part in &resting.parts[self.parts.len().min(resting.parts.len())..] {
+            self.parts.push(part.empty());
+        }
+        for part in &self.parts[resting.parts.len().min(self.parts.len())..] {
+            resting.parts.push(part.empty());
+        }
+    }
+
+    /// What is current comes to rest, and one without fragments takes its place.
+    fn begin_edition(&mut self, links: Vec<(u32, i32)>) {
+        self.editions += 1;
+        let parts = self.parts.iter().map(Part::empty).collect();
+        self.resting = Some(Edition {
+            number: core::mem::replace(&mut self.edition, self.editions),
+            fragments: take(&mut self.fragments),
+            steps: take(&mut self.steps),
+            exits: take(&mut self.exits),
+            first_exit: core::mem::replace(&mut self.first_exit, self.spare_exit),
+            parts: core::mem::replace(&mut self.parts, parts),
+            table: core::mem::replace(&mut self.table, Table::new()),
+            sources: take(&mut self.sources),
+            index: take(&mut self.index),
+            links,
+        });
+    }
+
+    /// Cuts all fragments off. Which exits were linked, and how.
+    fn lay_to_rest(&mut self) -> Vec<(u32, i32)> {
+        let retired = retired_entry();
+        for fragment in &self.fragments {
+            if fragment.state == FragmentState::Live {
+                Self::lead_entry(fragment, retired);
+            }
+        }
+        let mut links = Vec::new();
+        for (n, exit) in self.exits.iter().enumerate() {
+            if exit.to != UNLINKED {
+                // SAFETY: the displacement of a jump in a fragment or stub of ours; written under the lock only, which is held.
+                let rel = unsafe { (exit.patch.0 as *const i32).read_unaligned() };
+                links.push((n as u32, rel));
+                Self::patch(exit.patch, exit.stub);
+            }
+        }
+        links
+    }
+
+    /// What has become current is as it was when it came to rest, but for what was put in doubt since.
+    fn wake(&mut self, links: Vec<(u32, i32)>) {
+        for fragment in &self.fragments {
+            if fragment.state == FragmentState::Live {
+                Self::lead_entry(fragment, checked_entry_of(fragment.app));
+            }
+        }
+        for (n, rel) in links {
+            let exit = &self.exits[n as usize];
+            if exit.to != UNLINKED {
+                Self::patch(exit.patch, rel);
+            }
+        }
+    }
+}
