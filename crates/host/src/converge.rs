@@ -71,7 +71,7 @@ const PAUSE: u64 = 12;
 /// Cycles that the first burst is taken to cost.
 const FIRST: u64 = 3_000_000;
 /// Bursts after which pauses are twice as long, three times after twice as many, and so on.
-const MANY: u64 = 64;
+const MANY: u64 = 256;
 /// Time between bursts, at least.
 const REST: Duration = Duration::from_millis(8);
 /// Cycles that it takes to call the target back and to go over to the other edition and back again, about.
@@ -131,8 +131,10 @@ pub struct Converge {
     first: Moment,
     /// All events so far.
     events: u64,
-    /// The time that the program has had for itself, about.
+    /// The time that the program has had for itself, about, up to a time, and what it had spent for profiling then, in cycles.
     own: Duration,
+    owned: Duration,
+    spent: u64,
     looked: Duration,
     tables: u32,
     /// What was told last, and whether it has been gone by.
@@ -191,6 +193,8 @@ impl Converge {
             first: Moment::default(),
             events: 0,
             own: Duration::ZERO,
+            owned: Duration::ZERO,
+            spent: 0,
             looked: Duration::ZERO,
             tables: 0,
             told: 0,
@@ -376,7 +380,13 @@ impl Converge {
             let making = now.translating.saturating_sub(self.began.translating);
             self.cost = match self.round {
                 1 => FIRST,
-                _ => OVER + making + self.event.all * (self.counted + events),
+                _ => {
+                    let events = self.counted + events;
+                    let burst = at.saturating_sub(self.began.at).as_secs_f64();
+                    let burst = (burst * self.frequency(now)) as u64;
+                    let Cycles { own, all } = self.event;
+                    OVER + making + (own * events).min(burst) + (all - own) * events
+                }
             };
             self.drawn = 192 + self.random.below(128);
         }
@@ -385,13 +395,22 @@ impl Converge {
     /// The time that the program has had for itself up to `at`: without probes, as far as their cost is known, and without making code. What
     /// stretches stand for is told by this time, or code with many probes would be seen less often than it is executed.
     fn own(&mut self, at: Duration, now: Moment) -> Duration {
-        let cycles = now.stamp.saturating_sub(self.first.stamp).max(1);
-        let since = now.at.saturating_sub(self.first.at);
-        let making = now.translating.saturating_sub(self.first.translating);
-        let spent = making + self.event.own * self.events;
-        let spent = since.mul_f64((spent as f64 / cycles as f64).min(1.0));
-        self.own = self.own.max(at.saturating_sub(spent));
+        /// Programs are hardly slowed down more than that.
+        const SLOWEST: u32 = 32;
+        let spent = now.translating + self.event.own * self.events;
+        let before = std::mem::replace(&mut self.spent, spent);
+        let since = at.saturating_sub(std::mem::replace(&mut self.owned, at));
+        let new = spent.saturating_sub(before) as f64 / self.frequency(now).max(1.0);
+        let own = since.saturating_sub(Duration::try_from_secs_f64(new).unwrap_or(since));
+        self.own += own.max(since / SLOWEST);
         self.own
+    }
+
+    /// Cycles in a second.
+    fn frequency(&self, now: Moment) -> f64 {
+        let cycles = now.stamp.saturating_sub(self.first.stamp) as f64;
+        let since = now.at.saturating_sub(self.first.at).as_secs_f64();
+        cycles / since.max(1e-6)
     }
 
     /// The time of a stamp that the target took, which is not believed to be out of order.
@@ -461,9 +480,7 @@ impl Converge {
             self.write(told, now);
         }
         told.all.store(self.burst.into(), Relaxed);
-        let cycles = now.stamp.saturating_sub(self.first.stamp) as f64;
-        let since = now.at.saturating_sub(self.first.at).as_secs_f64();
-        let burst = BURST.as_secs_f64() * cycles / since.max(1e-6);
+        let burst = BURST.as_secs_f64() * self.frequency(now);
         told.lasts.store(burst as u64, Relaxed);
         self.told += 1;
         self.settled = false;

@@ -118,6 +118,8 @@ pub struct Folder {
     tables: Tables,
     /// As `paths`, as far as needed: the kind and number of the tuple that messages are about.
     told: Vec<Option<(Kind, u32)>>,
+    /// What messages are about whose tuples have no numbers yet.
+    messages: Vec<(Kind, Tuple)>,
     /// As `paths`, as far as needed: events in a record, per kind.
     sizes: Vec<Sizes>,
     /// By number, the threads but for the first: their ids and events, per kind.
@@ -184,6 +186,7 @@ impl Folder {
             paths: Vec::new(),
             tables: Tables::new(budget),
             told: Vec::new(),
+            messages: Vec::new(),
             sizes: Vec::new(),
             threads: BTreeMap::new(),
             last_tallies: BTreeMap::new(),
@@ -568,6 +571,38 @@ impl Folder {
         done
     }
 
+    /// What a record tells that is a message about one value, which stands for `rate` of them; and the records behind it, if that is `whole`
+    /// with these.
+    fn message_of<'b>(
+        &mut self,
+        met: usize,
+        bytes: &'b [u8],
+        rate: u64,
+        whole: impl Fn(&[u8]) -> bool,
+    ) -> Option<((Kind, Tuple), &'b [u8])> {
+        let path = &self.paths[met];
+        if !path.message || path.values != 1 {
+            return None;
+        }
+        let mut steps = self.dictionary.steps(path).iter().chain(&path.tail);
+        let (Some(&Step::Dynamic(kind, place)), None) = (steps.next(), steps.next()) else {
+            return None;
+        };
+        let (word, after) = bytes.split_first_chunk::<8>()?;
+        if !whole(after) {
+            return None;
+        }
+        let word = u64::from_le_bytes(*word);
+        let value = match kind.value_is_place() {
+            true => self.dictionary.modules.place_at(TargetPc(word)).word(),
+            false => word,
+        };
+        if self.converge.is_some() {
+            self.watch(met, word, rate);
+        }
+        Some(((kind, Tuple::new(place, value)), after))
+    }
+
     fn expand_into(
         &mut self,
         ordered: &mut Ordered,
@@ -583,6 +618,8 @@ impl Folder {
         if let Some(acyclic) = &mut ordered.acyclic {
             acyclic.select(thread);
         }
+        let rate = ordered.messages.as_ref().map_or(1, Messages::rate);
+        let mut messages = std::mem::take(&mut self.messages);
         while let Some((number, after)) = rest.split_first_chunk::<4>() {
             let number = u32::from_le_bytes(*number);
             if number >= MAX_PATHS as u32 {
@@ -590,6 +627,24 @@ impl Folder {
                 continue;
             }
             let met = self.path(shared, number)?;
+            let whole = |after: &[u8]| last || !after.is_empty();
+            if let Some((message, after)) = self.message_of(met, after, rate, whole) {
+                messages.push(message);
+                rest = after;
+                if messages.len() >= BLOCK {
+                    ordered.message_all(sender, &mut messages);
+                }
+                continue;
+            }
+            if !messages.is_empty() {
+                // In the order in which they came.
+                if let Some(&Some((_, about))) = self.told.get(met) {
+                    messages.push(ordered.tuple(about));
+                    rest = after;
+                    continue;
+                }
+                ordered.message_all(sender, &mut messages);
+            }
             if let Some(acyclic) = &mut ordered.acyclic
                 && (last || !after.is_empty())
                 && acyclic.count(met)
@@ -621,14 +676,6 @@ impl Folder {
                     ordered.block(&self.dictionary.modules);
                 }
                 continue;
-            }
-            if path.message
-                && path.values == 1
-                && self.converge.is_some()
-                && let Some(value) = words.clone().next()
-            {
-                let rate = ordered.messages.as_ref().map_or(1, Messages::rate);
-                self.watch(met, value, rate);
             }
             for step in self.dictionary.steps(&path).iter().chain(&path.tail) {
                 let (kind, tuple) = match *step {
@@ -665,6 +712,8 @@ impl Folder {
                 ordered.block(&self.dictionary.modules);
             }
         }
+        ordered.message_all(sender, &mut messages);
+        self.messages = messages;
         if !rest.is_empty() {
             ordered.rest.insert(thread, rest.to_vec());
         }

@@ -89,7 +89,7 @@ impl Weights {
         self.others.add(others as f64, weight);
     }
 
-    /// Changes counts accordingly. Their sum stays the same but for rounding.
+    /// Changes counts accordingly. Their sum stays the same, unless there are more values than executions can be spared from the most frequent one for.
     pub fn apply(&self, counts: &mut [(u64, u64)]) {
         let sum = |counts: &[(u64, u64)]| counts.iter().map(|(_, n)| *n as f64).sum::<f64>();
         let before = sum(counts);
@@ -101,10 +101,16 @@ impl Weights {
         if after <= 0.0 {
             return;
         }
-        for (value, n) in counts {
+        let sum = counts.iter().map(|(_, n)| n).sum::<u64>();
+        for (value, n) in counts.iter_mut() {
             let count = *n as f64 * of(*value) * before / after;
             // What was seen was seen.
             *n = (count.round() as u64).max(1);
+        }
+        // What rounding has made of the sum is the most frequent value's.
+        let new = counts.iter().map(|(_, n)| n).sum::<u64>();
+        if let Some((_, most)) = counts.iter_mut().max_by_key(|(_, n)| *n) {
+            *most = (*most + sum).saturating_sub(new).max(1);
         }
     }
 }
@@ -154,5 +160,35 @@ mod tests {
         weights.apply(&mut counts);
         let off = counts[0].1.abs_diff(12000);
         assert!(off < 20, "{counts:?}");
+    }
+
+    #[test]
+    fn the_sum_of_counts_is_what_was_profiled() {
+        for n in 1..300_u64 {
+            let mut weights = Weights::default();
+            let mut stretch = Stretch::default();
+            let mut counts: Vec<(u64, u64)> = (0..=n % 7).map(|v| (v, 0)).collect();
+            for k in 1..=n % 11 + 1 {
+                let values: Vec<_> = counts
+                    .iter()
+                    .map(|c| (c.0, 1 + (c.0 * n + k) % 97))
+                    .collect();
+                weights.add(
+                    stretch,
+                    stretch.from + SECOND,
+                    SECOND * k as u32,
+                    &seen(&values),
+                );
+                for (count, (_, new)) in counts.iter_mut().zip(&values) {
+                    count.1 += new;
+                }
+                stretch.from += SECOND * (2 * k as u32 + 1);
+                stretch.before = SECOND * k as u32;
+            }
+            let sum = |counts: &[(u64, u64)]| counts.iter().map(|c| c.1).sum::<u64>();
+            let before = sum(&counts);
+            weights.apply(&mut counts);
+            assert_eq!(sum(&counts), before, "{counts:?}");
+        }
     }
 }

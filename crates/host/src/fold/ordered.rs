@@ -26,6 +26,8 @@ pub(super) struct Ordered {
     pub(super) stream_error: Option<StreamError>,
     streamed_modules: usize,
     pub(super) seen: PerKind,
+    /// Numbers of the tuples that messages are about.
+    numbers: Vec<u32>,
     pub(super) tuples: Vec<Tuple>,
     pub(super) kinds: Vec<Kind>,
     /// By thread, bytes of the last record of a chunk: its code's region may come with the next.
@@ -89,12 +91,28 @@ impl Ordered {
             stream_error,
             streamed_modules: 0,
             seen: PerKind::default(),
+            numbers: Vec::new(),
             tuples: Vec::with_capacity(2 * BLOCK),
             kinds: Vec::with_capacity(2 * BLOCK),
             rest: BTreeMap::new(),
             wanted: limit.unwrap_or(u64::MAX),
             acyclic: None,
         }
+    }
+
+    /// Messages of a thread about these tuples, one behind the other, as [`Self::message`].
+    pub(super) fn message_all(&mut self, thread: usize, all: &mut Vec<(Kind, Tuple)>) {
+        self.numbers.clear();
+        self.estimate.tuples.numbers(all, &mut self.numbers);
+        self.estimate.estimator.expect(&self.numbers);
+        for ((kind, _), n) in all.drain(..).zip(0..) {
+            self.message(thread, kind, self.numbers[n]);
+        }
+    }
+
+    /// The tuple of a number.
+    pub(super) fn tuple(&self, number: u32) -> (Kind, Tuple) {
+        self.estimate.tuples.tuple(number as usize)
     }
 
     /// The number of a tuple in messages.

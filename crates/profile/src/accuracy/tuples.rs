@@ -38,10 +38,91 @@ impl Hasher for Mix {
 
 type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;
 
+/// Tuples of a block whose numbers are looked up together.
+const TOGETHER: usize = 32;
+
+/// From tuples to numbers: an open-addressed index. A bucket has 32 bits of a tuple's hash and its number + 1, or 0; the tuple stays in the list. So
+/// most lookups read one bucket and one tuple, and those of a block can be read at the same time.
+///
+/// Invariant: at most half of the buckets are in use, so that a search ends.
+#[derive(Default)]
+struct Index {
+    buckets: Vec<u64>,
+    used: usize,
+}
+
+impl Index {
+    fn hash(kind: Kind, tuple: Tuple) -> u32 {
+        let mut mix = Mix::default();
+        mix.write_u64(tuple.pc.word().wrapping_add(kind as u64));
+        mix.write_u64(tuple.value);
+        mix.finish() as u32
+    }
+
+    /// The bucket that a search begins with.
+    #[inline]
+    fn first(&self, hash: u32) -> u64 {
+        let mask = self.buckets.len().wrapping_sub(1);
+        self.buckets
+            .get(hash as usize & mask)
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// The number in a bucket, if it is of this hash.
+    #[inline]
+    const fn number(bucket: u64, hash: u32) -> Option<usize> {
+        match bucket as u32 {
+            0 => None,
+            number if (bucket >> 32) as u32 == hash => Some(number as usize - 1),
+            _ => None,
+        }
+    }
+
+    fn find(&self, hash: u32, is: impl Fn(usize) -> bool) -> Option<usize> {
+        let mask = self.buckets.len().wrapping_sub(1);
+        let mut at = hash as usize & mask;
+        loop {
+            let bucket = *self.buckets.get(at)?;
+            if bucket == 0 {
+                return None;
+            }
+            if let Some(number) = Self::number(bucket, hash).filter(|n| is(*n)) {
+                return Some(number);
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    fn put(&mut self, bucket: u64) {
+        let mask = self.buckets.len() - 1;
+        let mut at = (bucket >> 32) as usize & mask;
+        while self.buckets[at] != 0 {
+            at = (at + 1) & mask;
+        }
+        self.buckets[at] = bucket;
+    }
+
+    fn insert(&mut self, hash: u32, number: usize) {
+        /// Buckets at first.
+        const FEW: usize = 1 << 10;
+        if 2 * (self.used + 1) > self.buckets.len() {
+            let room = (2 * self.buckets.len()).max(FEW);
+            let before = std::mem::replace(&mut self.buckets, vec![0; room]);
+            before
+                .into_iter()
+                .filter(|b| *b != 0)
+                .for_each(|b| self.put(b));
+        }
+        self.used += 1;
+        self.put(u64::from(hash) << 32 | (number as u64 + 1));
+    }
+}
+
 /// The distinct tuples of a stream, numbered as they appear, with the place each belongs to.
 #[derive(Default)]
 pub struct Tuples {
-    numbers: Map<(Kind, Tuple), u32>,
+    index: Index,
     sites: Map<(Kind, Place), u32>,
     tuples: Vec<(Kind, Tuple)>,
     site_of: Vec<u32>,
@@ -51,19 +132,54 @@ pub struct Tuples {
 impl Tuples {
     /// The number of a tuple, given now if it is new.
     pub fn number(&mut self, kind: Kind, tuple: Tuple) -> usize {
-        *self.numbers.entry((kind, tuple)).or_insert_with(|| {
-            let sites = self.sites.len() as u32;
-            self.site_of
-                .push(*self.sites.entry((kind, tuple.pc)).or_insert(sites));
-            self.tuples.push((kind, tuple));
-            self.kinds = self.kinds.with(kind);
-            self.tuples.len() as u32 - 1
-        }) as usize
+        let hash = Index::hash(kind, tuple);
+        let tuples = &self.tuples;
+        if let Some(number) = self.index.find(hash, |n| tuples[n] == (kind, tuple)) {
+            return number;
+        }
+        let sites = self.sites.len() as u32;
+        self.site_of
+            .push(*self.sites.entry((kind, tuple.pc)).or_insert(sites));
+        self.tuples.push((kind, tuple));
+        self.kinds = self.kinds.with(kind);
+        let number = self.tuples.len() - 1;
+        self.index.insert(hash, number);
+        number
+    }
+
+    /// The numbers of several tuples, as [`Self::number`], behind those that there are: memory is waited for once for many of them.
+    pub fn numbers(&mut self, all: &[(Kind, Tuple)], numbers: &mut Vec<u32>) {
+        const NONE: u32 = u32::MAX;
+        for block in all.chunks(TOGETHER) {
+            let mut hashes = [0; TOGETHER];
+            let mut buckets = [0; TOGETHER];
+            let mut found = [NONE; TOGETHER];
+            for (hash, (kind, tuple)) in hashes.iter_mut().zip(block) {
+                *hash = Index::hash(*kind, *tuple);
+            }
+            for (bucket, hash) in buckets.iter_mut().zip(hashes) {
+                *bucket = self.index.first(hash);
+            }
+            for (n, event) in block.iter().enumerate() {
+                if let Some(number) = Index::number(buckets[n], hashes[n])
+                    && self.tuples.get(number) == Some(event)
+                {
+                    found[n] = number as u32;
+                }
+            }
+            for (found, (kind, tuple)) in found.iter().zip(block) {
+                numbers.push(match *found {
+                    NONE => self.number(*kind, *tuple) as u32,
+                    number => number,
+                });
+            }
+        }
     }
 
     /// The number of a tuple seen before.
     pub fn get(&self, kind: Kind, tuple: Tuple) -> Option<usize> {
-        self.numbers.get(&(kind, tuple)).map(|n| *n as usize)
+        let hash = Index::hash(kind, tuple);
+        self.index.find(hash, |n| self.tuples[n] == (kind, tuple))
     }
 
     /// The tuple of a number.
@@ -94,5 +210,36 @@ impl Tuples {
     /// The instruction, by number, that a tuple belongs to.
     pub fn site_of(&self, number: usize) -> usize {
         self.site_of[number] as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_together_are_those_one_by_one() {
+        let (mut one, mut many) = (Tuples::default(), Tuples::default());
+        let mut n = 1_u64;
+        let events: Vec<(Kind, Tuple)> = (0..50_000)
+            .map(|_| {
+                n = n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let kind = [Kind::Value, Kind::Edge][(n >> 40) as usize % 2];
+                let place = Place::from_word((n >> 33) % 700);
+                (kind, Tuple::new(place, (n >> 50) % 40))
+            })
+            .collect();
+        let mut together = Vec::new();
+        for part in events.chunks(77) {
+            many.numbers(part, &mut together);
+        }
+        for (event, number) in events.iter().zip(&together) {
+            assert_eq!(one.number(event.0, event.1), *number as usize);
+            assert_eq!(many.tuple(*number as usize), *event);
+            assert_eq!(many.get(event.0, event.1), Some(*number as usize));
+        }
+        assert_eq!((one.len(), one.sites()), (many.len(), many.sites()));
+        let new = Tuple::new(Place::from_word(5), 1 << 60);
+        assert_eq!(many.get(Kind::Value, new), None);
     }
 }
