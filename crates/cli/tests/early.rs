@@ -31,7 +31,7 @@ fn a_call_of_new_code_has_its_place() {
             .arg("--")
             .arg(&program)
             .current_dir(&dir.0)
-            .env("TROMMEL_STRESS", "delay=255")
+            .env("TROMMEL_STRESS", "delay=127")
             .output()
             .expect("trommel");
         let said = String::from_utf8_lossy(&out.stderr);

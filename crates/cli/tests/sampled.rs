@@ -199,6 +199,7 @@ fn exact_values_are_those_that_are_recorded() {
         ("loads", "insns=1", ALL),
         ("loads", "insns=2,pages=8", ALL),
         ("loads", "insns=3,evict=50", "edge,value"),
+        ("loads", "turn=5", ALL),
         ("loads", "far", "value,type"),
         ("loads", "guard", ALL),
         ("loads", "guard,insns=4", "value"),

@@ -336,6 +336,7 @@ fn counters(name: &str, argument: &str) -> Result<(), String> {
         "insns=1",
         "insns=3",
         "evict=97",
+        "turn=7",
         "insns=2,pages=24",
         "far",
     ] {
@@ -363,8 +364,14 @@ fn sampled(name: &str, argument: &str) -> Result<(), String> {
     let some = run("events,,", "H[P3]64+A4")?;
     // Deep recursion, translated again and again, takes minutes.
     let deep = name.starts_with("exceptions_deep");
-    let all = ["far=0000", "insns=03", "evict=97", "insns=2,pages=24"];
-    for stress in &all[..if deep { 2 } else { 4 }] {
+    let all = [
+        "far=0000",
+        "insns=03",
+        "evict=97",
+        "turn=007",
+        "insns=2,pages=24",
+    ];
+    for stress in &all[..if deep { 2 } else { 5 }] {
         same(&every, &run(stress, "H[P1]64")?).map_err(|e| format!("`{stress}`: {e}"))?;
         // Of several threads each has counters of its own.
         if !name.contains("pthread") && stress.len() == "events,,".len() {

@@ -142,6 +142,7 @@ fn by_stepper(name: &str, argument: &str) -> Result<(), String> {
         "insns=1",
         "insns=3",
         "evict=97",
+        "turn=7",
         "insns=2,pages=24",
         "far",
         "guard",

@@ -4,7 +4,7 @@
 
 use trommel_queue::{MAX_WINDOW, options};
 
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 25] = [
     "borrow",
     "events",
     "rates",
@@ -23,6 +23,7 @@ const NAMES: [&str; 24] = [
     "delay",
     "evict",
     "flush",
+    "turn",
     "leave",
     "fail-dispatch",
     "fail-translate",
@@ -121,9 +122,10 @@ pub fn parse(text: &str) -> Result<Stress, String> {
             "breakpoints" => (1, options::BREAKPOINTS.trailing_zeros(), 0),
             "tally" => (1, options::TALLY.trailing_zeros(), 0),
             "pages" => (0xffff, options::CACHE_SHIFT, 0),
-            "delay" => (0xff, options::DELAY_SHIFT, 0),
+            "delay" => (0x7f, options::DELAY_SHIFT, 0),
             "evict" => (0xfff, options::EVICT_SHIFT, 0),
             "flush" => (0xfff, options::EVICT_SHIFT, options::FLUSH),
+            "turn" => (0xfff, options::EVICT_SHIFT, options::TURN),
             "leave" => (0xfff, options::END_SHIFT, options::END_LEAVE),
             "fail-dispatch" => (0xfff, options::END_SHIFT, options::END_DISPATCH),
             "fail-translate" => (0xfff, options::END_SHIFT, options::END_TRANSLATE),
@@ -137,7 +139,7 @@ pub fn parse(text: &str) -> Result<Stress, String> {
         }
         // Of those that share a field the last one counts.
         let kind = match shift {
-            options::EVICT_SHIFT => options::FLUSH,
+            options::EVICT_SHIFT => options::FLUSH | options::TURN,
             options::END_SHIFT => options::END_MASK,
             _ => 0,
         };

@@ -111,8 +111,10 @@ pub mod options {
     pub const BREAKPOINTS: u64 = 1 << 15;
     /// Bits 16–31: pages of code cache before everything is flushed (0: no limit but the arena).
     pub const CACHE_SHIFT: u32 = 16;
-    /// Bits 32–39: random delays of up to so many microseconds (0: none).
+    /// Bits 32–38: random delays of up to so many microseconds (0: none).
     pub const DELAY_SHIFT: u32 = 32;
+    /// After so many crossings as [`EVICT_SHIFT`] says the other edition of the code is gone on with, and nothing is flushed.
+    pub const TURN: u64 = 1 << 39;
     /// Bits 40–51: crossings into the dispatcher, or traces, after which everything is flushed (0: never).
     pub const EVICT_SHIFT: u32 = 40;
     /// Bits 52–63: how many times what [`END_MASK`] names happens before control ends (0: never).

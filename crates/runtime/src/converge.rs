@@ -174,6 +174,23 @@ impl Runtime {
         if all != (before || new) {
             self.cache.turn_over();
         }
+        self.lead_into_edition();
+        if let Some(converge) = &mut self.translator.converge {
+            converge.settle();
+        }
+        self.spent_in(Part::Flush, began);
+    }
+
+    /// Goes on with the other edition (a stress option), where there are two: not of traces, nor of windows.
+    pub fn turn_over(&mut self) {
+        if !self.cache.makes_traces() && !self.has_windows() {
+            self.cache.turn_over();
+            self.lead_into_edition();
+        }
+    }
+
+    /// Indirect branches go to fragments of the current edition only.
+    fn lead_into_edition(&mut self) {
         self.loaded.clear();
         for targets in &mut self.targets {
             targets.clear();
@@ -181,9 +198,5 @@ impl Runtime {
                 targets.put(app, Key::NONE, entry);
             }
         }
-        if let Some(converge) = &mut self.translator.converge {
-            converge.settle();
-        }
-        self.spent_in(Part::Flush, began);
     }
 }

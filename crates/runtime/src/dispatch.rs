@@ -658,6 +658,7 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
     match stress::crossing() {
         Crossing::Usual => {}
         Crossing::Evict => runtime.evict = Some(Flush::Asked),
+        Crossing::Turn => runtime.turn_over(),
         Crossing::Leave => runtime.leave = true,
     }
     if thread.recording.is_some() {

@@ -57,7 +57,7 @@ fn random() -> u64 {
 pub fn delay() {
     const CYCLES: u64 = 2000;
     let all = OPTIONS.load(Relaxed);
-    let most = all >> options::DELAY_SHIFT & 0xff;
+    let most = all >> options::DELAY_SHIFT & 0x7f;
     if most == 0 {
         return;
     }
@@ -82,6 +82,8 @@ pub enum Crossing {
     Usual,
     /// Everything that was translated is dropped.
     Evict,
+    /// It is gone on with the other edition.
+    Turn,
     /// The process is let go.
     Leave,
 }
@@ -98,7 +100,10 @@ pub fn crossing() -> Crossing {
     if end == n && all & options::END_MASK == options::END_LEAVE {
         Crossing::Leave
     } else if all & options::FLUSH == 0 && evicts(all, n) {
-        Crossing::Evict
+        match all & options::TURN {
+            0 => Crossing::Evict,
+            _ => Crossing::Turn,
+        }
     } else {
         Crossing::Usual
     }

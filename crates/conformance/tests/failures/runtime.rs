@@ -29,7 +29,7 @@ pub(crate) const TESTS: &[Test] = &[
         goes_on(bin, &["evict=7", "evict=60,insns=3"])
     }),
     ("runtime: is slow in the wrong places", |bin| {
-        goes_on(bin, &["delay=40", "delay=250,insns=4"])
+        goes_on(bin, &["delay=40", "delay=125,insns=4"])
     }),
 ];
 

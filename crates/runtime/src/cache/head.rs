@@ -115,6 +115,11 @@ impl Cache {
         self.heads.threshold = threshold;
     }
 
+    /// Whether traces are made.
+    pub fn makes_traces(&self) -> bool {
+        self.heads.threshold != 0
+    }
+
     /// Whether a fragment is a trace.
     pub fn is_trace(&self, id: u32) -> bool {
         self.fragments[id as usize].head == Head::Trace
