@@ -399,7 +399,8 @@ impl Converge {
         const SLOWEST: u32 = 32;
         let spent = now.translating + self.event.own * self.events;
         let before = std::mem::replace(&mut self.spent, spent);
-        let since = at.saturating_sub(std::mem::replace(&mut self.owned, at));
+        let since = at.saturating_sub(self.owned);
+        self.owned = self.owned.max(at);
         let new = spent.saturating_sub(before) as f64 / self.frequency(now).max(1.0);
         let own = since.saturating_sub(Duration::try_from_secs_f64(new).unwrap_or(since));
         self.own += own.max(since / SLOWEST);

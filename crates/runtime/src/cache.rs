@@ -16,6 +16,8 @@
 //! stub again, its checked entry to the dispatcher. Who is in it goes on to its next exit. One whose
 //! app code may have changed is cut off too, but can come back ([`mod@suspect`]).
 //!
+//! *Editions.* Of a generation there may be two, one of which is entered ([`mod@edition`]): with other probes.
+//!
 //! *Generations.* When the cache is full all fragments are retired at once: they become an old
 //! *generation*. Threads may still be in it, and signals may find them there, so its memory and
 //! descriptions stay until every thread has come out of the cache once ([`Cache::reclaim`]). An
