@@ -205,7 +205,9 @@ fn record(
     kinds: &str,
     data: &Path,
 ) -> Result<(String, Windows), String> {
-    let mut command = Command::new(bin());
+    // With addresses that are the same each time: the C library's string functions branch by them.
+    let mut command = Command::new("setarch");
+    command.arg("-R").arg(bin());
     command.args(["record", "-e", kinds, "-o"]).arg(data);
     command.arg("--").arg(program).args(args);
     command.env("TROMMEL_STRESS", stress);

@@ -74,8 +74,8 @@ const FIRST: u64 = 3_000_000;
 const MANY: u64 = 256;
 /// Time between bursts, at least.
 const REST: Duration = Duration::from_millis(8);
-/// Cycles that it takes to call the target back and to go over to the other edition and back again, about.
-const OVER: u64 = 600_000;
+/// Cycles that it takes to call the target back, about.
+const OVER: u64 = 300_000;
 /// Time that the target has to come by itself when there is a table.
 const PATIENCE: Duration = Duration::from_millis(3);
 /// Between looks.
@@ -101,6 +101,8 @@ pub struct Moment {
     pub stamp: u64,
     /// Cycles of it that making fragments took so far.
     pub translating: u64,
+    /// CPU time that going over to the other edition of the code took so far.
+    pub going_over: Duration,
     /// Paths in the dictionary.
     pub paths: usize,
 }
@@ -377,7 +379,7 @@ impl Converge {
         if self.ended.at < self.began.at {
             self.ended = Moment { at, ..now };
             let events: u64 = self.places.iter().map(|place| place.events).sum();
-            let making = now.translating.saturating_sub(self.began.translating);
+            let making = self.making(now, self.began);
             self.cost = match self.round {
                 1 => FIRST,
                 _ => {
@@ -397,7 +399,7 @@ impl Converge {
     fn own(&mut self, at: Duration, now: Moment) -> Duration {
         /// Programs are hardly slowed down more than that.
         const SLOWEST: u32 = 32;
-        let spent = now.translating + self.event.own * self.events;
+        let spent = self.making(now, Moment::default()) + self.event.own * self.events;
         let before = std::mem::replace(&mut self.spent, spent);
         let since = at.saturating_sub(self.owned);
         self.owned = self.owned.max(at);
@@ -405,6 +407,13 @@ impl Converge {
         let own = since.saturating_sub(Duration::try_from_secs_f64(new).unwrap_or(since));
         self.own += own.max(since / SLOWEST);
         self.own
+    }
+
+    /// Cycles that making code and going over to it took between two moments.
+    fn making(&self, now: Moment, since: Moment) -> u64 {
+        let over = now.going_over.saturating_sub(since.going_over);
+        let over = over.as_secs_f64() * self.frequency(now);
+        now.translating.saturating_sub(since.translating) + over as u64
     }
 
     /// Cycles in a second.

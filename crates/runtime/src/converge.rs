@@ -159,7 +159,7 @@ impl Runtime {
         let Some(converge) = converge.filter(|c| c.is_news() || c.is_over()) else {
             return;
         };
-        let began = Began::short();
+        let began = Began::long();
         let all = converge.wants_all();
         let new = converge.read();
         let before = core::mem::replace(&mut converge.all, all);

@@ -81,6 +81,7 @@ impl Folder {
             at: self.since.elapsed(),
             stamp: stamp(),
             translating: work.spent[Part::Translate as usize].load(Relaxed),
+            going_over: Duration::from_nanos(work.spent[Part::Flush as usize].load(Relaxed)),
             paths: shared.paths(),
         }
     }
