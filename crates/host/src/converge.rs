@@ -387,7 +387,8 @@ impl Converge {
                     let burst = at.saturating_sub(self.began.at).as_secs_f64();
                     let burst = (burst * self.frequency(now)) as u64;
                     let Cycles { own, all } = self.event;
-                    OVER + making + (own * events).min(burst) + (all - own) * events
+                    let counting = (own * events).min(burst) + (all - own) * events;
+                    making.saturating_add(OVER + counting)
                 }
             };
             self.drawn = 192 + self.random.below(128);
@@ -399,7 +400,8 @@ impl Converge {
     fn own(&mut self, at: Duration, now: Moment) -> Duration {
         /// Programs are hardly slowed down more than that.
         const SLOWEST: u32 = 32;
-        let spent = self.making(now, Moment::default()) + self.event.own * self.events;
+        let making = self.making(now, Moment::default());
+        let spent = making.saturating_add(self.event.own * self.events);
         let before = std::mem::replace(&mut self.spent, spent);
         let since = at.saturating_sub(self.owned);
         self.owned = self.owned.max(at);
@@ -413,7 +415,8 @@ impl Converge {
     fn making(&self, now: Moment, since: Moment) -> u64 {
         let over = now.going_over.saturating_sub(since.going_over);
         let over = over.as_secs_f64() * self.frequency(now);
-        now.translating.saturating_sub(since.translating) + over as u64
+        let making = now.translating.saturating_sub(since.translating);
+        making.saturating_add(over as u64)
     }
 
     /// Cycles in a second.
@@ -425,9 +428,8 @@ impl Converge {
 
     /// The time of a stamp that the target took, which is not believed to be out of order.
     fn at(&self, stamp: u64, now: Moment) -> Duration {
-        let cycles = now.stamp.saturating_sub(self.first.stamp).max(1);
-        let since = now.at.saturating_sub(self.first.at);
-        let ago = since.mul_f64(now.stamp.saturating_sub(stamp) as f64 / cycles as f64);
+        let ago = now.stamp.saturating_sub(stamp) as f64 / self.frequency(now).max(1.0);
+        let ago = Duration::try_from_secs_f64(ago).unwrap_or(now.at);
         now.at
             .saturating_sub(ago)
             .max(self.last.at.max(self.ended.at))
