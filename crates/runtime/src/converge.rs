@@ -8,7 +8,7 @@
 //! It is the host that sees values, and decides (`trommel_host::converge`). What it tells is a table of addresses of instructions
 //! ([`trommel_queue::converge`]), and whether to go by it. There are two editions of the code (`cache::edition`): one with all probes, and one without those of the table,
 //! however events are counted: the load is taken for an instruction that loads nothing, the call for one without a method table. To go over from one to the
-//! other takes tens of microseconds; a new table is an edition made anew.
+//! other makes no code; a new table is an edition made anew.
 //!
 //! What was told is looked at when a thread enters the dispatcher or has filled a chunk; the host calls threads back that
 //! do neither ([`crate::knock`]).
