@@ -126,6 +126,8 @@ pub struct Context {
     pub spill_far: u64,
     /// Saved registers, by number, that are homes in the loop of a trace.
     pub spill_homes: [u64; 16],
+    /// What the first round of a loop has computed for its second one, by the register that has it there.
+    pub kept: [u64; 16],
     /// What is left of the window that the thread is in, see [`crate::window`].
     pub budget: u64,
     /// Place in the second table that is being looked at.

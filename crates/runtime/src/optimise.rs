@@ -21,7 +21,7 @@
 //! predicts the value; else a load.
 //!
 //! One pass forward follows addresses and takes note of slots, one backward says what is in doubt at the start of
-//! a round, and one forward writes.
+//! a round, and one forward writes. Then [`values`] looks at what is left.
 //!
 //! # Why it is correct
 //! * The first round has executed every access of the second one, to the same addresses, as the stack and frame pointers are
@@ -38,9 +38,12 @@
 //! Data in, data out: nothing is read or written but what is given, so that it can be tested by itself.
 
 mod frame;
+mod known;
 mod rewrite;
+mod simple;
 #[cfg(test)]
 mod tests;
+mod values;
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -50,6 +53,7 @@ use iced_x86::{Instruction, InstructionInfoFactory, OpAccess, Register};
 use crate::emit::Reg;
 use frame::Frame;
 use rewrite::Form;
+pub(crate) use values::Kept;
 
 /// A part of [`Loop::code`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -91,11 +95,22 @@ pub(crate) struct Home {
     pub(crate) size: u8,
 }
 
+impl Home {
+    fn slot(&self) -> Slot {
+        Slot {
+            offset: i64::from(self.offset),
+            size: self.size,
+        }
+    }
+}
+
 /// The second round of a trace that comes to its own start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Loop {
     /// What is in registers all the time.
     pub(crate) homes: Vec<Home>,
+    /// What the first round computes, and the second has in registers.
+    pub(crate) kept: Vec<Kept>,
     /// By how much the frame pointer must be above the stack pointer at the crossing, if that matters.
     pub(crate) frame: Option<i32>,
     /// One for each instruction.
@@ -112,9 +127,11 @@ impl Loop {
             .unwrap_or_default()
     }
 
-    /// The registers that are homes.
+    /// The registers that are not the app's.
     pub(crate) fn registers(&self) -> u16 {
-        self.homes.iter().fold(0, |mask, h| mask | h.register.bit())
+        let homes = self.homes.iter().map(|h| h.register);
+        let kept = self.kept.iter().map(|k| k.register);
+        homes.chain(kept).fold(0, |mask, r| mask | r.bit())
     }
 }
 
@@ -179,7 +196,11 @@ pub(crate) fn plan(insns: &[Instruction], ways: &[Way], frame: i64) -> Option<Lo
     if homes.is_empty() {
         return None;
     }
-    Some(write(insns, ways, &accesses, homes, frame))
+    let free = homes.iter().fold(!used, |free, h| free & !h.register.bit());
+    let slots: Vec<Slot> = homes.iter().map(Home::slot).collect();
+    let mut found = write(insns, ways, &accesses, homes, &slots, frame);
+    values::improve(&mut found, insns, ways, &accesses, &slots, free);
+    Some(found)
 }
 
 /// What each instruction does to memory; `None` where the stack pointer, or the frame pointer if there is one, is not at
@@ -357,14 +378,9 @@ fn write(
     ways: &[Way],
     accesses: &[Access],
     homes: Vec<Home>,
+    slots: &[Slot],
     frame: Option<i64>,
 ) -> Loop {
-    let slots: Vec<Slot> = (homes.iter())
-        .map(|h| Slot {
-            offset: i64::from(h.offset),
-            size: h.size,
-        })
-        .collect();
     // In doubt at the end of a round is in doubt at the start of the next.
     let ends = |slot: &Slot| {
         let at_end = |way| doubt_at_end(ways, way, accesses, slot);
@@ -383,6 +399,7 @@ fn write(
         slots,
         out: Loop {
             homes,
+            kept: Vec::new(),
             frame: frame.map(|f| f as i32),
             actions: Vec::with_capacity(insns.len()),
             code: Vec::new(),
@@ -409,7 +426,7 @@ fn write(
 
 struct Writer<'a> {
     accesses: &'a [Access],
-    slots: Vec<Slot>,
+    slots: &'a [Slot],
     /// Which slots the first round writes for certain.
     written: Vec<bool>,
     doubt: Vec<bool>,

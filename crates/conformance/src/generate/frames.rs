@@ -35,6 +35,8 @@ struct Body {
     registers: usize,
     /// What is pushed at this place.
     pushed: u64,
+    /// It stores through no pointer, so variables that it does not name keep their values.
+    calm: bool,
 }
 
 impl Body {
@@ -144,8 +146,70 @@ impl Body {
         }
     }
 
+    /// An index as compilers without optimisation make it: of one variable, extended, copied and multiplied, and then that of
+    /// another, or a constant, added.
+    fn index(&mut self) {
+        let words: Vec<_> = (self.slots.iter().filter(|s| s.1 <= 1).copied()).collect();
+        if words.is_empty() {
+            return self.instruction();
+        }
+        let pick = |b: &mut Self| {
+            let n = b.random.below(b.registers as u64);
+            usize::try_from(n).unwrap_or(0)
+        };
+        let (part, whole, to) = (pick(self), pick(self), pick(self));
+        let [_, half, ..] = REGISTERS[part];
+        let (whole, wide) = (REGISTERS[whole][0], REGISTERS[whole][1]);
+        let to = REGISTERS[to][0];
+        let (at, _) = self.random.pick(&words);
+        let m = self.operand(at, 1);
+        self.line(format!("mov {half}, {m}"));
+        self.line(format!("movsxd {whole}, {half}"));
+        self.line(format!("mov {to}, {whole}"));
+        for _ in 0..1 + self.random.below(5) {
+            match self.random.below(12) {
+                0 | 1 => {
+                    let by = self.random.below(7);
+                    let op = self.random.pick(&["shl", "sar", "shr", "rol"]);
+                    self.line(format!("{op} {to}, {by}"));
+                }
+                2 | 3 => self.line(format!("add {to}, {whole}")),
+                4 => self.line(format!("sub {to}, {whole}")),
+                5 => self.line(format!("lea {to}, [{whole} + 4*{to} + 5]")),
+                6 => self.line(format!("imul {to}, {whole}, 640")),
+                7 => self.line(format!("xor {wide}, {wide}")),
+                8 => self.line(format!("mov {wide}, 77")),
+                9 => self.line("cdqe"),
+                10 => self.line(format!("not {to}")),
+                _ => self.line(format!("imul {to}, {whole}")),
+            }
+        }
+        match self.random.below(3) {
+            0 => {
+                let m = self.slot().0;
+                if m.starts_with("qword") {
+                    self.line(format!("add {to}, {m}"));
+                }
+            }
+            1 => {
+                let from = self.register(0);
+                self.line(format!("add {to}, {from}"));
+            }
+            _ => {}
+        }
+        if self.random.one_in(2) {
+            let r = self.register(1);
+            self.line("mov rdi, qword ptr [rbp - 16]");
+            self.line(format!("add {r}, dword ptr [rdi]"));
+        }
+    }
+
     fn statement(&mut self, depth: u32) {
+        if self.random.one_in(5) {
+            return self.index();
+        }
         match self.random.below(16) {
+            0 | 1 | 6 if self.calm => self.index(),
             0 => {
                 // Into the frame or beside it, which only the program knows.
                 let r = self.register(0);
@@ -206,7 +270,7 @@ impl Body {
     fn call(&mut self) {
         let name = self.label();
         self.line(format!("call {name}"));
-        let wild = self.random.one_in(3);
+        let wild = !self.calm && self.random.one_in(3);
         let mut s =
             format!("{name}:\n\tpush rbp\n\tmov rbp, rsp\n\tmov qword ptr [rbp - 8], rdi\n");
         if wild {
@@ -227,12 +291,14 @@ pub fn loops(seed: u64, count: u64) -> String {
         slots: Vec::new(),
         registers: 0,
         pushed: 0,
+        calm: false,
     };
     let mut out = String::from("\t.intel_syntax noprefix\n\t.text\n");
     out.push_str(&frame());
     for n in 0..count {
         b.registers = 4 + usize::try_from(b.random.below(5)).unwrap_or(0);
         b.slots.clear();
+        b.calm = b.random.one_in(2);
         let mut at = 16;
         while at < FRAME - 16 && b.slots.len() < 8 {
             let width = usize::try_from(b.random.below(4))

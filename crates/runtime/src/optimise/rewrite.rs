@@ -96,7 +96,7 @@ fn is_conditional_move(m: Mnemonic) -> bool {
 }
 
 /// The part of a register that has `size` bytes.
-fn part(register: Reg, size: usize) -> Register {
+pub(super) fn part(register: Reg, size: usize) -> Register {
     let first = match size {
         1 => return byte(register),
         2 => Register::AX,
@@ -114,11 +114,22 @@ fn byte(register: Reg) -> Register {
     }
 }
 
-fn encoded(out: &mut Vec<u8>, i: &Instruction) -> Option<()> {
+pub(super) fn encoded(out: &mut Vec<u8>, i: &Instruction) -> Option<()> {
     let mut encoder = Encoder::new(64);
     encoder.encode(i, 0).ok()?;
     out.extend_from_slice(&encoder.take_buffer());
     Some(())
+}
+
+/// `mov to, from`
+pub(super) fn copy(to: Reg, from: Reg) -> Option<Vec<u8>> {
+    let (to, from) = (part(to, 8), part(from, 8));
+    let mut out = Vec::new();
+    encoded(
+        &mut out,
+        &Instruction::with2(Code::Mov_r64_rm64, to, from).ok()?,
+    )?;
+    Some(out)
 }
 
 /// `op memory, register` with the memory operand of an instruction.

@@ -70,6 +70,10 @@ fn shown(insns: &[Instruction], plan: Option<&Loop>) -> String {
             home.register.0, home.size, home.offset
         );
     }
+    for kept in &plan.kept {
+        let (r, at, from) = (kept.register.0, kept.at, kept.result.0);
+        let _ = writeln!(out, "r{r} is r{from} behind instruction {at}");
+    }
     let mut formatter = IntelFormatter::new();
     let code = |span: Span| disassembled(plan.bytes(span));
     for (i, action) in insns.iter().zip(&plan.actions) {

@@ -105,6 +105,10 @@ pub(super) fn give_homes_back(code: &mut Code<'_>, homes: u16) {
     }
 }
 
+fn kept_slot(n: u8) -> crate::emit::GsOffset {
+    crate::emit::GsOffset(slot!(kept).0 + 8 * u32::from(n))
+}
+
 fn home_slot(n: u8) -> crate::emit::GsOffset {
     crate::emit::GsOffset(slot!(spill_homes).0 + 8 * u32::from(n))
 }
@@ -224,6 +228,14 @@ impl Translator {
         }
     }
 
+    /// Behind instruction `n` of the first round: puts by what the second one keeps of it.
+    pub(super) fn put_by(&mut self, n: usize) {
+        let kept = self.looped.plan.as_ref().map(|plan| &plan.kept[..]);
+        for k in kept.unwrap_or_default().iter().filter(|k| k.at == n) {
+            self.code.store_gs(kept_slot(k.register.0), k.result);
+        }
+    }
+
     /// From the first round to the second.
     pub(super) fn cross(&mut self, site: &mut Site<'_>, app: AppPc) {
         self.make_flags();
@@ -261,6 +273,11 @@ impl Translator {
                 short: false,
             };
             c.load_mem(r, home.size, &mem);
+        }
+        for kept in &plan.kept {
+            let (r, c) = (kept.register, &mut self.code);
+            c.store_gs(home_slot(r.0), r);
+            c.load_gs(r, kept_slot(r.0));
         }
         self.spilled.homes = true;
         self.looped.plan = Some(plan);

@@ -238,6 +238,9 @@ impl Translator {
                     self.spilled.rcx &= overwritten != Some(Reg::RCX);
                     self.spilled.rdx &= overwritten != Some(Reg::RDX);
                 }
+                if !second {
+                    self.put_by(n);
+                }
                 if let Some((load, p)) = probe {
                     self.probe_after(load, p, slot);
                     events += 1;

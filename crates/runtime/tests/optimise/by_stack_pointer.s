@@ -11,7 +11,7 @@
 r3 is 8 bytes at 8
 r6 is 4 bytes at 16
     mov rax,rbx
-mov rbp,rax
+    mov rbp,rbx
 push rax
     add esi,3
     mov dword ptr [rsp+18h],esi

@@ -19,14 +19,14 @@ r3 is 4 bytes at 28
 r6 is 4 bytes at -36
 r8 is 4 bytes at 24
     mov eax,ebx
-mov edi,eax
+    mov edi,ebx
 call 000000000000100Ah
 push rbp
 mov rbp,rsp
-mov [rbp-14h],edi
-    mov esi,edi
-    mov eax,esi
-imul eax,eax
+    mov dword ptr [rbp-14h],ebx
+    mov esi,ebx
+    mov eax,ebx
+    imul eax,ebx
 pop rbp
 ret
     add r8d,eax

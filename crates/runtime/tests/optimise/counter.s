@@ -10,7 +10,7 @@ rbp = rsp + 32
 r3 is 4 bytes at 24
 r6 is 4 bytes at 28
     mov eax,ebx
-    add esi,eax
+    add esi,ebx
     mov dword ptr [rbp-4],esi
     add ebx,1
     mov dword ptr [rbp-8],ebx

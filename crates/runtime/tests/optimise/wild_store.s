@@ -20,5 +20,5 @@ mov byte ptr [rax],0
     add rbx,1
     mov qword ptr [rbp-10h],rbx
     mov eax,esi
-cmp eax,[rbp-14h]
+    cmp esi,dword ptr [rbp-14h]
 jl 000000000000101Ch
