@@ -453,6 +453,7 @@ impl Runtime {
         let from = from.filter(|_| !self.evict_if_asked());
         let fragile = thread.interrupted.is_some_and(|call| call.is_fragile(pc));
         if thread.process.is_leaving() && !fragile {
+            self.actions_of(thread).take_trap();
             return native::leave(thread, context);
         }
         if thread.single.take() == Some(pc) {

@@ -17,7 +17,8 @@
 //! fragment, or when its system call has returned, and leaves there. Until the last one has, the
 //! kernel's signal dispositions stay the runtime's: a signal to a thread that is native already is
 //! handed on to the app's handler (`signal::hand_on`), one to a thread under control is delivered
-//! as ever. The last one gives back the dispositions.
+//! as ever. The last one gives back the dispositions. A thread that is native may set one meanwhile, which then is the kernel's;
+//! that of traps is taken over again by each thread that leaves (`signal::Actions::take_trap`).
 //!
 //! A single instruction that only the CPU can judge (an address that may not be executed, an
 //! unknown encoding) is run in place with the trap flag set. If it faults, the fault is the app's,

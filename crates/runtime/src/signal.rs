@@ -289,8 +289,7 @@ fn asked_to_leave(
             let signals = &mut thread.signals;
             signals.true_mask.get_or_insert(frame.sigmask | blocked);
             frame.sigmask = ALL_BUT_SYNCHRONOUS;
-            signals.rolling = true;
-            frame.eflags |= TRAP_FLAG;
+            roll(runtime, thread, frame);
         }
     }
 }
@@ -362,10 +361,18 @@ fn found(
         }
         Where::Inside(..) | Where::Lead => {
             keep(thread, info, frame);
-            thread.signals.rolling = true;
-            frame.eflags |= TRAP_FLAG;
+            roll(runtime, thread, frame);
         }
     }
+}
+
+/// Has the thread go on by single steps, to the next boundary.
+fn roll(runtime: &mut Runtime, thread: &mut Thread, frame: &mut Ucontext) {
+    if thread.process.is_leaving() {
+        runtime.actions_of(thread).take_trap();
+    }
+    thread.signals.rolling = true;
+    frame.eflags |= TRAP_FLAG;
 }
 
 /// Where an instruction is executed again that caused a signal at `app`.
@@ -516,9 +523,7 @@ fn landed(runtime: &mut Runtime, thread: &mut Thread, context: &mut Context, fra
         if let Where::Boundary(app, at @ Some(_)) = place(runtime, context, frame.rip) {
             return arrived(runtime, thread, context, frame, app, at);
         }
-        frame.eflags |= TRAP_FLAG;
-        thread.signals.rolling = true;
-        return;
+        return roll(runtime, thread, frame);
     }
     arrived(runtime, thread, context, frame, context.next_pc, None);
 }

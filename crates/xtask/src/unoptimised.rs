@@ -1,13 +1,13 @@
-//! What `trommel run` makes of unoptimised code: programs of the corpus compiled at `-O0` and `-O1`, or any
-//! command, natively, under `run`, and under `run` with parts of it off.
+//! What `trommel run` makes of unoptimised code: programs of the corpus compiled at `-O0` and `-O1`, loops of
+//! `tests/unoptimised` at `-O0`, or any command, natively, under `run`, and under `run` with parts of it off.
 //!
 //! Rounds are interleaved; CPU time of the process tree, ratios of the least and, in brackets, of the medians.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use trommel_conformance::exec::{Scratch, children_cpu};
+use trommel_conformance::exec::{Scratch, children_cpu, workspace};
 
 use crate::bench::{median, number_of_rounds};
 use crate::corpus::script;
@@ -21,6 +21,16 @@ const PROGRAMS: [(&str, &str); 6] = [
     ("ikern.c", "20000000"),
     ("tight.c", "75000000"),
 ];
+/// Loops of `tests/unoptimised/kernels.c`, and how often each is to go.
+const KERNELS: [(&str, &str); 7] = [
+    ("product", "25"),
+    ("product_in_place", "12"),
+    ("crc", "400"),
+    ("collatz", "70"),
+    ("distance", "45"),
+    ("picture", "180"),
+    ("occurrences", "400"),
+];
 const WAYS: [&str; 4] = [
     "run",
     "run --no-bail-out",
@@ -28,15 +38,17 @@ const WAYS: [&str; 4] = [
     "run --no-bail-out --no-opt",
 ];
 
-/// `[--rounds N] [--stdin FILE] [PROG ARGS…]`
+/// `[--rounds N] [--kernels | [--stdin FILE] [PROG ARGS…]]`
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let (mut rounds, mut input, mut command) = (5_usize, None, Vec::new());
+    let mut kernels = false;
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--rounds" => {
                 rounds = number_of_rounds(args.next())?;
             }
+            "--kernels" => kernels = true,
             "--stdin" => input = Some(PathBuf::from(args.next().ok_or("--stdin wants a file")?)),
             _ => {
                 command = [&[arg.clone()][..], args.as_slice()].concat();
@@ -50,28 +62,43 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         return row(&command[0], &command, input.as_ref(), &WAYS, rounds);
     }
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    if kernels {
+        let source = workspace().join("tests/unoptimised/kernels.c");
+        let out = compiled(&source, "-O0", scratch.path("kernels"))?;
+        for (name, times) in KERNELS {
+            let command = [&out, name, times].map(str::to_owned);
+            row(name, &command, None, &WAYS, rounds)?;
+        }
+        return Ok(());
+    }
     let script = script()?;
     let sources = script.with_file_name("src");
     for level in ["-O0", "-O1"] {
         for (source, argument) in PROGRAMS {
-            let compiler = if source.ends_with("pp") { "c++" } else { "cc" };
             let name = format!("{source} {level}");
             let out = scratch.path(&format!("{source}{level}"));
-            let status = Command::new(compiler)
-                .args([level, "-w", "-o"])
-                .arg(&out)
-                .arg(sources.join(source))
-                .status()
-                .map_err(|e| format!("{compiler}: {e}"))?;
-            if !status.success() {
-                return Err(format!("{name} cannot be compiled"));
-            }
-            let mut command = vec![out.to_string_lossy().into_owned()];
+            let mut command = vec![compiled(&sources.join(source), level, out)?];
             command.extend(argument.split_whitespace().map(str::to_owned));
             row(&name, &command, None, &WAYS, rounds)?;
         }
     }
     Ok(())
+}
+
+/// Compiles a source in C or C++; the program's path.
+fn compiled(source: &Path, level: &str, out: PathBuf) -> Result<String, String> {
+    let plus = source.extension().is_some_and(|e| e == "cpp");
+    let compiler = if plus { "c++" } else { "cc" };
+    let status = Command::new(compiler)
+        .args([level, "-w", "-o"])
+        .arg(&out)
+        .arg(source)
+        .status()
+        .map_err(|e| format!("{compiler}: {e}"))?;
+    if !status.success() {
+        return Err(format!("{} cannot be compiled", source.display()));
+    }
+    Ok(out.to_string_lossy().into_owned())
 }
 
 /// A line of a table: the program natively, and to that each of the ways, interleaved.

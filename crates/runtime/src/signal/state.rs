@@ -292,6 +292,19 @@ impl Actions {
         }
     }
 
+    /// Takes over the signal of traps again, by which a thread leaves: one that is native already may have given it
+    /// another handler, which is the app's from now on.
+    pub fn take_trap(&mut self) {
+        let ours = arch::on_signal as *const () as u64;
+        if get_action(SIGTRAP).handler == ours {
+            return;
+        }
+        let found = exchange_action(SIGTRAP, &own_action(&Action::default()));
+        if found.handler != ours {
+            self.0[SIGTRAP as usize] = found;
+        }
+    }
+
     /// Takes over the signal that begins windows. It interrupts no call.
     pub fn take_window_signal(&mut self) {
         const SA_RESTART: u64 = 0x1000_0000;
