@@ -8,7 +8,7 @@
 //! that no script passes because it fails everywhere.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -47,6 +47,7 @@ pub(crate) fn run(given: &[String]) -> Result<(), String> {
         ["--run"] => traced(bin),
         _ => return Err("real takes `--run` and names of scripts".to_owned()),
     };
+    let _alone = alone()?;
     let dir = workspace().join("tests/real");
     let mut scripts: Vec<PathBuf> = fs::read_dir(&dir)
         .map_err(|e| format!("{}: {e}", dir.display()))?
@@ -72,6 +73,23 @@ pub(crate) fn run(given: &[String]) -> Result<(), String> {
     match failed.is_empty() {
         true => Ok(()),
         false => Err(format!("different: {}", failed.join(" "))),
+    }
+}
+
+/// What is held while scripts run: they all run in one directory.
+fn alone() -> Result<File, String> {
+    let dir = cache_dir().join("real");
+    let path = dir.join("lock");
+    let failed = |e: std::io::Error| format!("{}: {e}", path.display());
+    fs::create_dir_all(&dir).map_err(failed)?;
+    let file = File::create(&path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(format!(
+            "another run of `cargo xtask real` has {}",
+            dir.display()
+        )),
+        Err(TryLockError::Error(e)) => Err(failed(e)),
     }
 }
 
