@@ -19,7 +19,7 @@ mod full;
 mod quick;
 mod tables;
 
-pub(crate) use effect::{Effect, effect};
+pub(crate) use effect::{Effect, STATUS, effect};
 pub(crate) use full::{is_based_on, rebased, writes_memory};
 
 use crate::cache::AppPc;

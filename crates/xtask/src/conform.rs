@@ -1,6 +1,6 @@
-//! Public conformance suites, natively and under `trommel record`: gcc's execution tests, the Linux
-//! Test Project's tests of system calls, and the Open POSIX Test Suite. None of their code is kept
-//! here.
+//! Public conformance suites, natively and under `trommel record`, or with `--run` under `trommel run`:
+//! gcc's execution tests, the Linux Test Project's tests of system calls, and the Open POSIX Test
+//! Suite. None of their code is kept here.
 //!
 //! What a suite says of each test is compared, not judged: a test that fails natively has to fail
 //! the same way. A test that differs is repeated natively, which tells one that differs from itself,
@@ -19,19 +19,67 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Arguments of `record`: the engine alone, and the default events.
-const WAYS: [&[&str]; 2] = [&["-e", "none"], &[]];
+/// A way to run a test under trommel.
+struct Way {
+    /// `record` or `run`.
+    command: &'static str,
+    options: &'static [&'static str],
+    /// Of `TROMMEL_STRESS`.
+    stress: &'static str,
+}
+
+/// The engine alone, and the default events.
+const RECORDED: [Way; 2] = [
+    Way {
+        command: "record",
+        options: &["-e", "none"],
+        stress: "",
+    },
+    Way {
+        command: "record",
+        options: &[],
+        stress: "",
+    },
+];
+
+/// As users have it but from the first instruction on; and traces of whatever is executed twice, optimised
+/// as far as may be, kept where they do not pay, and dropped again and again.
+const TRACED: [Way; 2] = [
+    Way {
+        command: "run",
+        options: &["--after", "0"],
+        stress: "",
+    },
+    Way {
+        command: "run",
+        options: &["--no-bail-out", "--opt", "aggressive"],
+        stress: "trace,flush=1000",
+    },
+];
+
+impl std::fmt::Display for Way {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        let words = self.options.join(" ");
+        match (self.command, words.as_str(), self.stress) {
+            ("record", "", _) => f.write_str("default events"),
+            ("record", ..) => f.write_str(&words),
+            (command, _, "") => write!(f, "{command} {words}"),
+            (command, _, stress) => write!(f, "{command} {words} {stress}"),
+        }
+    }
+}
 
 /// How often a test that differs is repeated, natively and as it differed.
 const REPEATS: usize = 4;
 
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let usage = "usage: cargo xtask conform gcc|ltp|posix [--from DIR] [NAME…]";
+    let usage = "usage: cargo xtask conform gcc|ltp|posix [--run] [--from DIR] [NAME…]";
     let (suite, rest) = args.split_first().ok_or(usage)?;
-    let (mut from, mut names) = (None, Vec::new());
+    let (mut ways, mut from, mut names) = (&RECORDED, None, Vec::new());
     let mut rest = rest.iter();
     while let Some(arg) = rest.next() {
         match arg.as_str() {
+            "--run" => ways = &TRACED,
             "--from" => {
                 from = Some(PathBuf::from(
                     rest.next().ok_or("--from wants a directory")?,
@@ -41,22 +89,28 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         }
     }
     match suite.as_str() {
-        "gcc" => gcc::run(from, &names),
-        "ltp" => ltp::run(from, &names),
-        "posix" => posix::run(from, &names),
+        "gcc" => gcc::run(ways, from, &names),
+        "ltp" => ltp::run(ways, from, &names),
+        "posix" => posix::run(ways, from, &names),
         _ => Err(usage.into()),
     }
 }
 
-/// The words in front of a program: none natively, else the command under test with the arguments of
-/// `way`, writing to `data`.
-fn prefix(bin: &Path, way: Option<&[&str]>, data: &Path) -> Vec<OsString> {
+/// The words in front of a program: none natively, else the command under test, writing a recording to `data`.
+fn prefix(bin: &Path, way: Option<&Way>, data: &Path) -> Vec<OsString> {
     let Some(way) = way else {
         return Vec::new();
     };
-    let mut words: Vec<OsString> = vec![bin.into(), "record".into(), "--quiet".into(), "-o".into()];
-    words.push(data.into());
-    words.extend(way.iter().map(Into::into));
+    let mut words: Vec<OsString> = Vec::new();
+    if !way.stress.is_empty() {
+        words.push("env".into());
+        words.push(format!("TROMMEL_STRESS={}", way.stress).into());
+    }
+    words.extend([bin.into(), way.command.into()]);
+    if way.command == "record" {
+        words.extend(["--quiet".into(), "-o".into(), data.into()]);
+    }
+    words.extend(way.options.iter().map(Into::into));
     words.push("--".into());
     words
 }
@@ -91,19 +145,15 @@ enum Verdict {
 
 /// Compares one test: `run(None)` is a native run, `run(Some(way))` one under trommel.
 fn compare<R>(
-    run: impl Fn(Option<&[&str]>) -> Result<R, String>,
+    ways: &[Way],
+    run: impl Fn(Option<&Way>) -> Result<R, String>,
     differs: impl Fn(&R, &R) -> Option<String>,
 ) -> Result<Verdict, String> {
     let native = run(None)?;
     let mut unsteady = String::new();
-    for way in WAYS {
+    for way in ways {
         let Some(mut how) = differs(&native, &run(Some(way))?) else {
             continue;
-        };
-        let label = if way.is_empty() {
-            "default events".to_owned()
-        } else {
-            way.join(" ")
         };
         let mut natives = vec![run(None)?];
         for _ in 1..REPEATS {
@@ -120,11 +170,7 @@ fn compare<R>(
                 Some(again) => how = again,
             }
         }
-        let how = format!(
-            "{label}, {} of {}: {how}",
-            REPEATS + 1 - agreed,
-            REPEATS + 1
-        );
+        let how = format!("{way}, {} of {}: {how}", REPEATS + 1 - agreed, REPEATS + 1);
         if agreed == 0 {
             return Ok(Verdict::Different(how));
         }

@@ -52,7 +52,7 @@ cargo xtask gc stress [STORES]     such a collector checked against one that sto
 cargo xtask returns                what calls and returns cost, in each way of treating them
 cargo xtask instructions           instructions a tuple of each compressor, under valgrind
 cargo xtask real [NAME…]           servers, build systems, JITs, debuggers: same behaviour
-cargo xtask conform gcc|ltp|posix [--from DIR] [NAME…]   public conformance suites: same results
+cargo xtask conform gcc|ltp|posix [--run] [--from DIR] [NAME…]   public conformance suites: same results
 cargo xtask parquet                builds and tests the export of databases to Parquet (extra/parquet)
 cargo xtask startup [ROUNDS]       how long programs take to start
 cargo xtask filters [--rounds N] [--configuration OPTIONS] [NAME…]   what `run` makes of programs that call shared libraries often

@@ -26,7 +26,8 @@ pub(crate) struct Effect {
     pub(crate) moves_stack: Option<i32>,
 }
 
-const STATUS: u32 = RflagsBits::OF
+/// The flags that arithmetic leaves.
+pub(crate) const STATUS: u32 = RflagsBits::OF
     | RflagsBits::SF
     | RflagsBits::ZF
     | RflagsBits::AF

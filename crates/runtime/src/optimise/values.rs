@@ -26,7 +26,6 @@ use core::ops::Range;
 
 use iced_x86::{
     Code, Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register,
-    RflagsBits,
 };
 
 use super::known::Known;
@@ -34,6 +33,7 @@ use super::simple::{
     computes, has_access, is_pure, is_second_byte, is_simple, reads_and_kills, written,
 };
 use super::{Access, Action, Loop, Slot, Way, general, keep, rewrite};
+use crate::decode::STATUS;
 use crate::emit::Reg;
 
 /// A register that holds what an instruction of the first round has computed.
@@ -49,13 +49,6 @@ pub(crate) struct Kept {
 
 /// Instructions that a value must save to be kept.
 const LEAST: u32 = 2;
-
-const STATUS: u32 = RflagsBits::OF
-    | RflagsBits::SF
-    | RflagsBits::ZF
-    | RflagsBits::AF
-    | RflagsBits::CF
-    | RflagsBits::PF;
 
 /// What is executed at an instruction of the second round.
 #[derive(Clone, Copy)]

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use trommel_conformance::exec::{Job, Outcome, Scratch, cache_dir, difference};
 
-use super::{Verdict, all, compare, compile, prefix, shell};
+use super::{Verdict, Way, all, compare, compile, prefix, shell};
 
 const LEVELS: [&str; 2] = ["-O0", "-O2"];
 
@@ -36,7 +36,7 @@ impl Test {
     }
 }
 
-pub(super) fn run(from: Option<PathBuf>, names: &[String]) -> Result<(), String> {
+pub(super) fn run(ways: &[Way], from: Option<PathBuf>, names: &[String]) -> Result<(), String> {
     let bin = crate::trommel()?;
     let top = execute_dir(from)?;
     let mut tests = Vec::new();
@@ -68,16 +68,17 @@ pub(super) fn run(from: Option<PathBuf>, names: &[String]) -> Result<(), String>
     let built = cache_dir().join("conform/gcc/built");
     fs::create_dir_all(&built).map_err(|e| format!("{}: {e}", built.display()))?;
     let label = |t: &Test| (format!("{} {}", t.group, t.level), t.name());
-    all(&tests, 2, label, |test| judge(bin, test, &built))
+    all(&tests, 2, label, |test| judge(bin, ways, test, &built))
 }
 
-fn judge(bin: &Path, test: &Test, built: &Path) -> Result<Verdict, String> {
+fn judge(bin: &Path, ways: &[Way], test: &Test, built: &Path) -> Result<Verdict, String> {
     let program = build(test, built)?;
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let work = scratch.path("work");
     fs::create_dir(&work).map_err(|e| e.to_string())?;
     let data = scratch.path("data");
     compare(
+        ways,
         |way| {
             let mut argv = prefix(bin, way, &data);
             argv.push(program.clone().into());

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use trommel_conformance::exec::{Job, Outcome, Scratch, cache_dir};
 
-use super::{Verdict, all, compare, prefix, shell};
+use super::{Verdict, Way, all, compare, prefix, shell};
 
 /// Directories of `testcases/kernel/syscalls`, by what they are about.
 const CALLS: [(&str, &str); 6] = [
@@ -62,7 +62,7 @@ struct Test {
     dir: PathBuf,
 }
 
-pub(super) fn run(from: Option<PathBuf>, names: &[String]) -> Result<(), String> {
+pub(super) fn run(ways: &[Way], from: Option<PathBuf>, names: &[String]) -> Result<(), String> {
     let bin = crate::trommel()?;
     let tree = built(from)?;
     let list = tree.join("runtest/syscalls");
@@ -99,7 +99,7 @@ pub(super) fn run(from: Option<PathBuf>, names: &[String]) -> Result<(), String>
         &tests,
         1,
         |test| (test.group.to_owned(), test.name.clone()),
-        |test| judge(bin, test, &tree),
+        |test| judge(bin, ways, test, &tree),
     )
 }
 
@@ -111,11 +111,12 @@ struct Told {
     text: String,
 }
 
-fn judge(bin: &Path, test: &Test, tree: &Path) -> Result<Verdict, String> {
+fn judge(bin: &Path, ways: &[Way], test: &Test, tree: &Path) -> Result<Verdict, String> {
     if !test.dir.join(&test.command[0]).exists() {
         return Err("not built here".into());
     }
     compare(
+        ways,
         |way| {
             let scratch = Scratch::new().map_err(|e| e.to_string())?;
             let work = scratch.path("work");

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use trommel_conformance::exec::{Job, Outcome, Scratch, cache_dir};
 
-use super::{all, compare, compile, prefix, shell};
+use super::{Way, all, compare, compile, prefix, shell};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -44,7 +44,7 @@ impl Test {
     }
 }
 
-pub(super) fn run(from: Option<PathBuf>, names: &[String]) -> Result<(), String> {
+pub(super) fn run(ways: &[Way], from: Option<PathBuf>, names: &[String]) -> Result<(), String> {
     let bin = crate::trommel()?;
     let tree = from.unwrap_or_else(|| cache_dir().join("conform/ltp"));
     let suite = tree.join("testcases/open_posix_testsuite");
@@ -89,11 +89,11 @@ pub(super) fn run(from: Option<PathBuf>, names: &[String]) -> Result<(), String>
     let label = |t: &Test| (t.group().to_owned(), t.name());
     all(&tests, 2, label, |test| {
         let program = build(test, &suite, &built)?;
-        compare(|way| once(bin, &program, way), differs)
+        compare(ways, |way| once(bin, &program, way), differs)
     })
 }
 
-fn once(bin: &Path, program: &Path, way: Option<&[&str]>) -> Result<Outcome, String> {
+fn once(bin: &Path, program: &Path, way: Option<&Way>) -> Result<Outcome, String> {
     let failed = |e: std::io::Error| e.to_string();
     let scratch = Scratch::new().map_err(failed)?;
     let work = scratch.path("work");
