@@ -99,7 +99,6 @@ impl Question {
         }
         to.seed.store(self.seed, Relaxed);
         to.rehearsed.store(self.rehearsed.into(), Relaxed);
-        to.rdfsbase.store(has_rdfsbase().into(), Relaxed);
         to.tagged.store(self.is_tagged().into(), Relaxed);
         to.bytes.store(bytes.len() as u32, Release);
     }
@@ -108,15 +107,6 @@ impl Question {
     pub fn is_tagged(&self) -> bool {
         !self.program.tags().is_empty()
     }
-}
-
-/// Whether the kernel lets programs execute `rdfsbase`, as it tells us and whatever it starts.
-fn has_rdfsbase() -> bool {
-    const FSGSBASE: u64 = 1 << 1;
-    let vector = std::fs::read("/proc/self/auxv").unwrap_or_default();
-    let words = vector.as_chunks::<8>().0.as_chunks::<2>().0;
-    let mut words = words.iter().map(|pair| pair.map(u64::from_le_bytes));
-    words.any(|[key, value]| key == libc::AT_HWCAP2 && value & FSGSBASE != 0)
 }
 
 /// What comes of the queries in one process.

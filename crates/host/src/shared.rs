@@ -204,6 +204,7 @@ impl Shared {
         control.listed.store(terms.listed.into(), Relaxed);
         control.stacks.store(terms.stacks.into(), Relaxed);
         control.follow.store(terms.follow.into(), Relaxed);
+        control.fsgsbase.store(has_fsgsbase().into(), Relaxed);
         terms.tracing.write(control);
         control.host_pid.store(std::process::id(), Relaxed);
         control.build.store(crate::image::build(), Relaxed);
@@ -777,4 +778,11 @@ pub(crate) fn futex_wake(word: &AtomicU32) {
             0,
         )
     };
+}
+
+/// Whether the kernel lets programs read and write the bases of FS and GS by instructions, as it tells us and whatever it starts.
+fn has_fsgsbase() -> bool {
+    const FSGSBASE: u64 = 1 << 1;
+    // SAFETY: reads what the process was started with.
+    unsafe { libc::getauxval(libc::AT_HWCAP2) & FSGSBASE != 0 }
 }

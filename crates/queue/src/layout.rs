@@ -15,7 +15,7 @@ use crate::work::Work;
 /// "TROMMELQ", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TROMMELQ");
 /// Changes with every change to this file, or to what is in the dictionary.
-pub const LAYOUT_VERSION: u32 = 21;
+pub const LAYOUT_VERSION: u32 = 22;
 
 /// Bytes of one chunk. The full test of generated code depends on it being 64 KiB.
 pub const CHUNK: usize = 1 << 16;
@@ -316,6 +316,8 @@ pub struct Control {
     pub host_pid: AtomicU32,
     /// Children and new programs are followed.
     pub follow: AtomicU32,
+    /// The kernel lets programs read and write the bases of FS and GS by instructions.
+    pub fsgsbase: AtomicU32,
     /// Number of this slot.
     pub slot: AtomicU32,
     /// The host is done with this slot: who still records here is let go.

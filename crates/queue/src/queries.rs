@@ -42,8 +42,6 @@ pub struct Queries {
     pub ranges: AtomicU32,
     /// Rates of `every auto` are rehearsed, and not what costs say. The host's to write.
     pub rehearsed: AtomicU32,
-    /// `rdfsbase` may be executed: the kernel has enabled it. The host's to write.
-    pub rdfsbase: AtomicU32,
     /// By table entry, what was seen.
     pub seen: [Seen; ENTRIES],
     /// By instruction, what it did.

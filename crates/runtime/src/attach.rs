@@ -200,9 +200,14 @@ pub fn request(info: &Info) -> Option<u64> {
         .then_some((value & REQUEST_BLOCKED) << (SIGTRAP - 1))
 }
 
-/// In a signal handler that returns to the app's own code: waits until the host has all threads out,
-/// if it wants that.
+/// In a signal handler that returns to the app's own code.
 pub fn depart(thread: &Thread) {
+    wait_to_depart(thread);
+    signal::give_up(thread);
+}
+
+/// On the way to the app's own code: waits until the host has all threads out, if it wants that.
+pub fn wait_to_depart(thread: &Thread) {
     const NANOS: u64 = 2_000_000;
     let attached = &thread.process.queue.control().attached;
     let parked = &thread.desk().parked;
@@ -214,7 +219,6 @@ pub fn depart(thread: &Thread) {
         alone += u32::from(thread.process.queue.host_is_there().is_err());
     }
     parked.store(0, SeqCst);
-    signal::give_up(thread);
 }
 
 /// Run by one thread when all are out of the cache.

@@ -562,6 +562,9 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
             native::host_gone(thread, context);
         }
     }
+    if thread.window.is_some() && thread.leaving && context.at_boundary != 0 {
+        signal::depart(thread, context);
+    }
 }
 
 /// A chunk is full, inside a fragment.

@@ -51,9 +51,14 @@ pub fn announce(process: &Process, why: LetGo, at: AppPc) {
 /// The host disappeared, maybe while a record was being written: the thread leaves at the next
 /// boundary.
 pub fn host_gone(thread: &mut Thread, context: &mut Context) {
-    announce(thread.process, LetGo::HostGone, context.next_pc);
-    thread.process.runtime.lock().cut_off();
+    give_up_host(thread.process, context.next_pc);
     leave(thread, context);
+}
+
+/// The host disappeared: the process is let go. Takes the lock.
+pub fn give_up_host(process: &Process, at: AppPc) {
+    announce(process, LetGo::HostGone, at);
+    process.runtime.lock().cut_off();
 }
 
 /// The thread leaves where it comes to a boundary next.

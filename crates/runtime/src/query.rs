@@ -77,8 +77,6 @@ pub struct Asked {
     entries: &'static [Entry],
     /// The kinds of instructions that any table entry is about, by bit.
     kinds: u8,
-    /// `rdfsbase` may be executed.
-    rdfsbase: bool,
     info: InstructionInfoFactory,
     /// Code with tags; of those that hold an address the last one counts.
     ranges: Vec<(Range, u8)>,
@@ -138,7 +136,6 @@ impl Asked {
             counting: Box::leak(all.filter(counts).collect()),
             entries: Box::leak(program.table().entries().map(|(entry, _)| entry).collect()),
             kinds,
-            rdfsbase: area.rdfsbase.load(Relaxed) != 0,
             info: InstructionInfoFactory::new(),
             ranges: Vec::new(),
             read: 0,
@@ -240,8 +237,6 @@ impl Asked {
 pub struct Asking {
     engine: Engine<'static>,
     counting: &'static [QueryPc],
-    /// `rdfsbase` may be executed.
-    rdfsbase: bool,
     /// Interrupts of a query that is being executed.
     raised: Raised,
     /// What countdowns started with.
@@ -331,7 +326,6 @@ impl Thread {
         self.asking = Some(Box::new(Asking {
             engine,
             counting: asked.counting,
-            rdfsbase: asked.rdfsbase,
             raised: Raised::default(),
             drawn,
             begun: None,
@@ -425,7 +419,7 @@ impl Asking {
             };
             let facts = site
                 .observation
-                .late(&AtProbe::of(context, crossing, self.rdfsbase), facts);
+                .late(&AtProbe::of(context, crossing), facts);
             context.begun = 0;
             return self.ask(site, facts, rank, thread, area);
         }
@@ -462,7 +456,7 @@ impl Asking {
             left
         };
         add(&seen.profiled, 1);
-        let machine = AtProbe::of(context, crossing, self.rdfsbase);
+        let machine = AtProbe::of(context, crossing);
         let facts = site.observation.early(&machine);
         let facts = facts.with(Field::Thread, thread.writer.number.into());
         if crossing.flags & Crossing::FIRST != 0 {
@@ -763,19 +757,16 @@ impl Sink for Out<'_> {
 struct AtProbe<'a> {
     context: &'a Context,
     rdx: u64,
-    /// `rdfsbase` may be executed.
-    rdfsbase: bool,
 }
 
 impl<'a> AtProbe<'a> {
-    fn of(context: &'a Context, crossing: Crossing, rdfsbase: bool) -> Self {
+    fn of(context: &'a Context, crossing: Crossing) -> Self {
         Self {
             context,
             rdx: match crossing.flags & Crossing::RDX_IN_SLOT {
                 0 => context.regs[2],
                 _ => context.spill_rdx,
             },
-            rdfsbase,
         }
     }
 }
@@ -798,12 +789,7 @@ impl Machine for AtProbe<'_> {
 
     fn segment(&self, segment: Segment) -> u64 {
         match segment {
-            // The app may write it at any time, with no system call.
-            Segment::Fs => match self.rdfsbase {
-                // SAFETY: the host says that the kernel has enabled it.
-                true => unsafe { arch::read_fs_base() },
-                false => arch::fs_base(),
-            },
+            Segment::Fs => arch::fs_base(),
             // Code with it is not run in the cache.
             Segment::Gs => 0,
         }

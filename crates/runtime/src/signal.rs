@@ -51,6 +51,7 @@
 //!   the app.
 #![allow(unsafe_code)] // reason: called by the kernel with raw frames.
 
+mod depart;
 mod frame;
 mod handler;
 mod leave;
@@ -62,6 +63,7 @@ mod written;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
+pub use depart::{Frames, depart};
 pub use frame::{Action, AltStack, Info, UCONTEXT_BYTES, Ucontext};
 pub use handler::raise;
 use handler::{call_handler, die, requeue};

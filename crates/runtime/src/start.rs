@@ -86,7 +86,6 @@ const PAGE: u64 = 4096;
 /// present: the thread area, the stacks, and what the heap gives out first.
 const BLOCK_BYTES: u64 = 2 << 20;
 const _: () = assert!(STACKS_END + (512 << 10) < BLOCK_BYTES);
-const ARCH_SET_GS: u64 = 0x1001;
 
 /// All of the memory that the host made may be read, written and executed so far, and would be in cores.
 fn protect(args: &StartArgs) {
@@ -182,12 +181,16 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     let control = mapped.control();
     attach::tell(&control.attached, &args);
     let stress = control.options.load(Relaxed);
+    if control.fsgsbase.load(Relaxed) != 0 {
+        // SAFETY: the kernel has enabled them, as the host says.
+        unsafe { arch::use_instructions() };
+    }
     sys::find_clock();
     crate::stress::set(stress);
     let kinds = KindSet::from_bits(control.kinds.load(Relaxed) as u8);
     if args.threads == 0 {
         // SAFETY: GS is the runtime's from here on.
-        let _ = unsafe { sys::call(nr::__NR_arch_prctl, [ARCH_SET_GS, area, 0, 0, 0, 0]) };
+        unsafe { arch::set_gs_base(area) };
     }
     let window = control.window.load(Relaxed).min(MAX_WINDOW);
     let mut cache = Cache::new();

@@ -54,7 +54,7 @@ use crate::native;
 use crate::query::Asking;
 use crate::region::Range;
 use crate::served::{Queues, Serving};
-use crate::signal::{self, Actions, AltStack, Pending};
+use crate::signal::{self, Actions, AltStack, Frames, Pending};
 use crate::slot;
 use crate::start;
 use crate::sys;
@@ -210,6 +210,8 @@ pub struct Thread {
     pub window: Option<Window>,
     /// What begins the next.
     pub timer: Timer,
+    /// What is in the frames that the kernel makes for it, beside its state.
+    pub frames: Frames,
     /// The GS base that it gets back when it leaves.
     pub app_gs: u64,
     /// The host must be done with what was here before windows go on.
@@ -322,6 +324,7 @@ impl Thread {
             targets,
             window: None,
             timer: Timer::default(),
+            frames: Frames::default(),
             app_gs: 0,
             moved: None,
             area,

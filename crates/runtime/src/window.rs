@@ -30,9 +30,8 @@
 //! window begins, another where it ends ([`CAPTURE_MARK`], [`END_MARK`]). Behind the first there may be a piece of the stack ([`stack`]).
 //!
 //! *Out.* The window ends where the budget does, or before: in front of a system call, at an instruction that
-//! causes a signal, in front of what cannot be executed in the cache. The way out is that of a thread
-//! that is let go (`native::leave`): a trap, and the return from its handler into the app's
-//! own code. So the call is made natively, by the app's own instruction and with its own mask, and so is the fault
+//! causes a signal, in front of what cannot be executed in the cache. The way out is the return from a signal handler into the app's
+//! own code, with no signal (`signal::depart`), or, where that cannot be, as a thread is let go (`native::leave`). So the call is made natively, by the app's own instruction and with its own mask, and so is the fault
 //! caused again, for the app's own handler.
 //!
 //! *Signals.* Asynchronous ones are blocked in the kernel for as long as a window lasts, and are
@@ -89,7 +88,7 @@ use crate::deliver::HostGone;
 use crate::dispatch::Runtime;
 use crate::native;
 use crate::region::Range;
-use crate::signal::{self, Info, Pending, Ucontext};
+use crate::signal::{self, Frames, Info, Pending, Ucontext};
 use crate::sys;
 use crate::thread::{Process, Thread, copied};
 use crate::translate::{MOST_WORDS, Refusal, Shape};
@@ -317,16 +316,11 @@ fn enter(
     context.next_pc = AppPc(frame.rip);
     let first = if skip == 0 { length } else { passed };
     set_left(context, first.into());
+    thread.frames = Frames::of(frame);
     thread.signals.borrow(frame);
     frame.rip = arch::window as *const () as u64;
-    const ARCH_SET_GS: u64 = 0x1001;
     // SAFETY: the handler uses the area no more, and returns to where GS is the area's.
-    let _ = unsafe {
-        sys::call(
-            nr::__NR_arch_prctl,
-            [ARCH_SET_GS, thread.area(), 0, 0, 0, 0],
-        )
-    };
+    unsafe { arch::set_gs_base(thread.area()) };
     Some(())
 }
 

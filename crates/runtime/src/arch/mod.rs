@@ -15,7 +15,8 @@
 //!
 //! With a signal pending, `resume` ends in a trap instead of a jump. There all
 //! registers are the app's, so the kernel's frame of that trap is exactly the context that the
-//! app's handler must see.
+//! app's handler must see. A thread that leaves a window does so by a frame that was made for it
+//! ([`leave`]).
 //!
 //! # Why vector state is kept
 //! The runtime contains no VEX-encoded instruction. Legacy SSE instructions leave the upper parts
@@ -128,12 +129,16 @@ macro_rules! save_vectors {
     };
 }
 
+mod bases;
 mod calls;
+mod leaving;
 mod message;
 mod peek;
 mod stamps;
 
+pub use bases::{fs_base, gs_base, set_gs_base, use_instructions};
 pub use calls::{CALLED_OFF, sigreturn, unless_pending};
+pub use leaving::{has_tiles, leave};
 pub use peek::{peek, poke};
 pub use stamps::own as own_cycles;
 
@@ -639,47 +644,12 @@ pub unsafe extern "C" fn on_signal() {
     )
 }
 
-/// The GS base, as the kernel knows it.
-pub fn gs_base() -> u64 {
-    const ARCH_GET_GS: u64 = 0x1004;
-    base(ARCH_GET_GS)
-}
-
 /// The time stamp counter.
 pub fn time_stamp() -> u64 {
     let (low, high): (u64, u64);
     // SAFETY: reads the time stamp counter.
     unsafe { asm!("rdtsc", out("rax") low, out("rdx") high, options(nomem, nostack)) };
     high << 32 | low
-}
-
-/// The FS base, which is the app's, as the kernel knows it.
-pub fn fs_base() -> u64 {
-    const ARCH_GET_FS: u64 = 0x1003;
-    base(ARCH_GET_FS)
-}
-
-/// The FS base, as the processor knows it.
-///
-/// # Safety
-/// The kernel must have enabled the instruction.
-pub unsafe fn read_fs_base() -> u64 {
-    let base: u64;
-    // SAFETY: reads a register; the caller answers for its being allowed.
-    unsafe { asm!("rdfsbase {}", out(reg) base, options(nomem, nostack, preserves_flags)) };
-    base
-}
-
-fn base(which: u64) -> u64 {
-    let mut base = 0u64;
-    // SAFETY: a valid word to write to.
-    let _ = unsafe {
-        crate::sys::call(
-            linux_raw_sys::general::__NR_arch_prctl,
-            [which, &raw mut base as u64, 0, 0, 0, 0],
-        )
-    };
-    base
 }
 
 /// Makes the kernel use an alternate stack for this thread, from a handler that runs on the
@@ -707,25 +677,4 @@ pub unsafe extern "C" fn change_stack(new: *const AltStack, elsewhere: u64) {
 #[unsafe(naked)]
 pub unsafe extern "C" fn restorer() {
     naked_asm!("mov eax, 15", "syscall")
-}
-
-#[cfg(test)]
-mod tests {
-    extern crate std;
-    use super::*;
-
-    /// Where the kernel has enabled the instruction, as it says to programs.
-    #[test]
-    fn processor_and_kernel_agree_about_fs() {
-        const AT_HWCAP2: u64 = 26;
-        let vector = std::fs::read("/proc/self/auxv").expect("the kernel's words");
-        let words = vector.as_chunks::<8>().0.as_chunks::<2>().0.iter();
-        let mut words = words.map(|pair| pair.map(u64::from_le_bytes));
-        let enabled = words.any(|[key, value]| key == AT_HWCAP2 && value & 2 != 0);
-        assert_ne!(fs_base(), 0);
-        if enabled {
-            // SAFETY: it is enabled.
-            assert_eq!(unsafe { read_fs_base() }, fs_base());
-        }
-    }
 }

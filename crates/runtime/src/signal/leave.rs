@@ -1,8 +1,6 @@
 //! Signals of threads that leave, or have left while others are under control.
 #![allow(unsafe_code)] // reason: the last system call before the app's own code; frames changed in place.
 
-use linux_raw_sys::general as nr;
-
 use super::frame::{Action, Info, Ucontext};
 use super::handler::requeue;
 use super::state::{bit, is_synchronous, set_action, set_mask};
@@ -67,7 +65,6 @@ fn become_native(thread: &mut Thread, context: &mut Context, frame: &mut Ucontex
 /// The thread's last step under control, in a signal handler. Newer kernels give back the alternate
 /// stack of a frame only if the frame is not on the one before.
 pub fn give_up(thread: &Thread) {
-    const ARCH_SET_GS: u64 = 0x1001;
     let mut stack = thread.signals.stack;
     if stack.size == 0 {
         stack.flags = SS_DISABLE;
@@ -75,12 +72,7 @@ pub fn give_up(thread: &Thread) {
     // SAFETY: signals are blocked, and the thread has come out of the runtime.
     unsafe { arch::change_stack(&raw const stack, thread.context().stack) };
     // SAFETY: nothing uses GS from here on: the handler returns straight to the kernel.
-    let _ = unsafe {
-        sys::call(
-            nr::__NR_arch_prctl,
-            [ARCH_SET_GS, thread.app_gs, 0, 0, 0, 0],
-        )
-    };
+    unsafe { arch::set_gs_base(thread.app_gs) };
 }
 
 /// [`landed`] in a child process, where the runtime's lock is not to be taken: it may have been

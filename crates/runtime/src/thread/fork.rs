@@ -82,6 +82,7 @@ pub(super) fn take_slot(mapped: Mapped, runtime: &Runtime, number: usize) -> Res
         &parent.tallies,
         &parent.window,
         &parent.window_skip,
+        &parent.stacks,
     ];
     let [
         kinds,
@@ -92,6 +93,7 @@ pub(super) fn take_slot(mapped: Mapped, runtime: &Runtime, number: usize) -> Res
         tallies,
         window,
         window_skip,
+        stacks,
     ] = words.map(|word| word.load(Relaxed));
     let of_parent = mapped.queries();
     let [tagged, seed] = [
@@ -133,6 +135,7 @@ pub(super) fn take_slot(mapped: Mapped, runtime: &Runtime, number: usize) -> Res
     control.tallies.store(tallies, Relaxed);
     control.window.store(window, Relaxed);
     control.window_skip.store(window_skip, Relaxed);
+    control.stacks.store(stacks, Relaxed);
     control.window_period.store(window_period, Relaxed);
     control.slot.store(number as u32, Relaxed);
     control.threads.store(1, Relaxed);
