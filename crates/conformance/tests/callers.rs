@@ -45,10 +45,14 @@ fn main() {
         // In short windows hardly any call is seen: callers are known by the stack.
         for window in ["1", "4", "1000"] {
             trials.push(Trial::test(format!("{name} {window}"), move || {
-                Ok(told(name, flags, window)?)
+                Ok(told(name, flags, window, &[TURNS])?)
             }));
         }
     }
+    let (name, flags) = BUILDS[0];
+    trials.push(Trial::test("a forked process's are known", move || {
+        Ok(told(name, flags, "1", &[TURNS, "forked"])?)
+    }));
     for seed in seeds().take(2) {
         trials.push(Trial::test(format!("state {seed}"), move || {
             Ok(state(seed)?)
@@ -178,12 +182,14 @@ fn one(load: &Value, truth: &BTreeMap<u64, u64>, others: Option<u64>) -> Result<
     Ok(known as f64 / samples.max(1) as f64)
 }
 
-fn told(name: &str, flags: &[&str], window: &str) -> Result<(), String> {
+fn told(name: &str, flags: &[&str], window: &str, args: &[&str]) -> Result<(), String> {
     let scratch = Scratch::new().map_err(text)?;
     let data = scratch.path("data");
     let program = built(name, flags)?;
     let options = ["--by-caller", "--rate", "8000", "--window", window];
-    record_alike(&options, &[&program.to_string_lossy(), TURNS], &data)?;
+    let program = program.to_string_lossy();
+    let command = [&[&*program], args].concat();
+    record_alike(&options, &command, &data)?;
     let report = json(&["report"], &data)?;
     let known = judge(&report)?;
     match known > 0.95 && report["windows"]["caller_samples_dropped"] == 0 {
