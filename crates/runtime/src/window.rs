@@ -251,8 +251,6 @@ pub unsafe fn signalled(
         if !timed && !info.is_from_kernel() {
             return signal::hand_on(process, info, frame);
         }
-        // Synchronous ones that are sent would interrupt this handler where it has the lock.
-        signal::set_mask(u64::MAX);
         let began = sys::thread_cpu();
         if !copied::is_own(process) {
             return NO_HANDLER;

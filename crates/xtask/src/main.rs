@@ -51,12 +51,12 @@ cargo xtask gc [--rounds N]        what a store barrier by query costs, beside o
 cargo xtask gc stress [STORES]     such a collector checked against one that stops the program
 cargo xtask returns                what calls and returns cost, in each way of treating them
 cargo xtask instructions           instructions a tuple of each compressor, under valgrind
-cargo xtask real [NAME…]           servers, build systems, JITs, debuggers: same behaviour
+cargo xtask real [--run] [NAME…]   servers, build systems, JITs, debuggers: same behaviour
 cargo xtask conform gcc|ltp|posix [--run] [--from DIR] [NAME…]   public conformance suites: same results
 cargo xtask parquet                builds and tests the export of databases to Parquet (extra/parquet)
 cargo xtask startup [ROUNDS]       how long programs take to start
 cargo xtask filters [--rounds N] [--configuration OPTIONS] [NAME…]   what `run` makes of programs that call shared libraries often
-cargo xtask unoptimised [--rounds N] [--stdin FILE] [PROG ARGS…]   what `run` makes of unoptimised code";
+cargo xtask unoptimised [--rounds N] [--kernels | [--stdin FILE] [PROG ARGS…]]   what `run` makes of unoptimised code";
 
 type Outcome = Result<(), String>;
 

@@ -305,13 +305,17 @@ impl Actions {
         }
     }
 
-    /// Takes over the signal that begins windows. It interrupts no call.
+    /// Takes over the signal that begins windows. It interrupts no call, and nothing interrupts its handler: synchronous ones that are sent
+    /// would where it has the lock.
     pub fn take_window_signal(&mut self) {
         const SA_RESTART: u64 = 0x1000_0000;
-        let own = own_action(&Action {
-            flags: SA_RESTART,
-            ..Action::default()
-        });
+        let own = Action {
+            mask: u64::MAX,
+            ..own_action(&Action {
+                flags: SA_RESTART,
+                ..Action::default()
+            })
+        };
         self.0[WINDOW_SIGNAL as usize] = exchange_action(WINDOW_SIGNAL, &own);
     }
 
