@@ -529,7 +529,7 @@ impl Runtime {
         Ok((id, flushed))
     }
 
-    /// A thread's window has ended: the thread goes on natively at `to`.
+    /// A thread's window has ended: the thread goes on natively at `to`. All signals are blocked.
     pub fn close_window(
         &mut self,
         thread: &mut Thread,
@@ -537,9 +537,6 @@ impl Runtime {
         context: &Context,
         to: u64,
     ) {
-        // It has the app's mask again when the handler returns. Whatever it blocks may be sent to the process
-        // before that, and would find the app's handler once no thread is in a window.
-        signal::set_mask(u64::MAX);
         self.remove(thread);
         if self.threads.is_empty() {
             self.actions.give_back_synchronous();

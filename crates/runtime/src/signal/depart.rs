@@ -20,9 +20,10 @@
 
 use core::mem::MaybeUninit;
 
+use super::ALIGNMENT_CHECK;
 use super::frame::{AltStack, Ucontext};
+use super::leave::leave_blocked;
 use super::state::{block_all, set_mask};
-use super::{ALIGNMENT_CHECK, leave};
 use crate::arch;
 use crate::area::Context;
 use crate::attach;
@@ -157,7 +158,7 @@ pub fn depart(thread: &mut Thread, context: &mut Context) {
         frame.eflags |= ALIGNMENT_CHECK;
     }
     let process = thread.process;
-    leave(&mut process.runtime.lock(), thread, context, frame);
+    leave_blocked(&mut process.runtime.lock(), thread, context, frame);
     if core::mem::take(&mut thread.full) && thread.publish_now().is_err() {
         native::give_up_host(process, context.next_pc);
     }

@@ -14,8 +14,23 @@ use crate::dispatch::Runtime;
 use crate::sys;
 use crate::thread::{Process, Thread};
 
-/// The last step of letting go: everything of the kernel's is the app's again.
+/// The last step of letting go, in a signal handler: everything of the kernel's is the app's again.
 pub(super) fn leave(
+    runtime: &mut Runtime,
+    thread: &mut Thread,
+    context: &mut Context,
+    frame: &mut Ucontext,
+) {
+    if thread.window.is_some() {
+        // It has the app's mask again when the handler returns. Whatever it blocks may be sent to the process
+        // before that, and would find the app's handler once no thread is in a window.
+        set_mask(u64::MAX);
+    }
+    leave_blocked(runtime, thread, context, frame);
+}
+
+/// [`leave`], where all signals are blocked if the thread is in a window.
+pub(super) fn leave_blocked(
     runtime: &mut Runtime,
     thread: &mut Thread,
     context: &mut Context,
