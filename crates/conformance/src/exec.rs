@@ -105,18 +105,25 @@ impl Job {
         self.run(&argv, limit)
     }
 
-    /// Requires that `trommel run`, as it is and with traces made of whatever is executed twice, shows
-    /// what a native run shows.
+    /// Requires that `trommel run`, as it is, and with traces of whatever is executed twice, kept and optimised as far
+    /// as may be, shows what a native run shows.
     pub fn check_traced(&self, trommel: &Path, limit: Duration) -> Result<(), String> {
         let given = std::env::var("TROMMEL_STRESS").unwrap_or_default();
-        for stress in [given.clone(), format!("trace,{given}")] {
+        let kept = ["--no-bail-out", "--opt", "aggressive"];
+        let ways = [
+            (given.clone(), &kept[..0]),
+            (format!("trace,{given}"), &kept),
+        ];
+        for (stress, options) in ways {
             let mut job = self.clone();
             job.env
                 .push(("TROMMEL_STRESS".into(), stress.clone().into()));
             // The program may show its environment.
             let native = job.native(limit).map_err(|e| format!("native: {e}"))?;
             let mut argv = vec![trommel.into()];
-            argv.extend(["run", "--after", "0", "--"].map(OsString::from));
+            argv.extend(["run", "--after", "0"].map(OsString::from));
+            argv.extend(options.iter().map(OsString::from));
+            argv.push("--".into());
             argv.extend(self.argv.iter().cloned());
             let seen = job
                 .run(&argv, limit * 10)

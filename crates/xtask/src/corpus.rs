@@ -52,12 +52,20 @@ const WAYS: [&[&str]; 3] = [
 ];
 
 /// Stress options for `run`, and its arguments.
-const TRACED: [(&str, &[&str]); 4] = [
+const TRACED: [(&str, &[&str]); 6] = [
     ("", &["--after", "0"]),
     // Everything that is not over at once is taken while it runs.
     ("", &["--after", "0.01"]),
     ("", &["--no-bail-out"]),
     ("trace,evict=997", &["--no-bail-out"]),
+    (
+        "trace,flush=1000",
+        &["--no-bail-out", "--opt", "aggressive"],
+    ),
+    (
+        "trace",
+        &["--no-bail-out", "--opt", "aggressive", "--cache", "512k"],
+    ),
 ];
 
 /// Tools by name, as shell commands run in an empty directory: `$O` goes before the tool, `$C` is
