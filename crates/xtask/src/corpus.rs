@@ -57,7 +57,7 @@ const TRACED: [(&str, &[&str]); 6] = [
     // Everything that is not over at once is taken while it runs.
     ("", &["--after", "0.01"]),
     ("", &["--no-bail-out"]),
-    ("trace,evict=997", &["--no-bail-out"]),
+    ("trace,evict=3989", &["--no-bail-out"]),
     (
         "trace,flush=1000",
         &["--no-bail-out", "--opt", "aggressive"],
