@@ -14,11 +14,13 @@
 //!
 //! [`quick`] decodes what it knows; [`full`], which is iced-x86, the rest.
 
+mod call;
 mod effect;
 mod full;
 mod quick;
 mod tables;
 
+pub(crate) use call::{LONGEST_CALL, ends_with_call};
 pub(crate) use effect::{Effect, STATUS, effect};
 pub(crate) use full::{is_based_on, rebased, writes_memory};
 

@@ -17,6 +17,7 @@ use crate::area::{Context, Reason};
 use crate::aware::Hints;
 use crate::balance::{Balance, Clocks};
 use crate::cache::{AppPc, Cache, CachePc, Way};
+use crate::decode::{LONGEST_CALL, ends_with_call};
 use crate::deliver::Shared;
 use crate::emit::{Code, Reg};
 use crate::native;
@@ -772,13 +773,11 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
 
 /// Whether what is in front of `pc`, where a fragment begins, is a call, as far as bytes of the same page can tell.
 fn is_return_site(pc: AppPc) -> bool {
-    const MOST: u64 = 7;
-    if pc.0 % PAGE < MOST {
+    if pc.0 % PAGE < LONGEST_CALL as u64 {
         return false;
     }
     // SAFETY: of a page of code that does not change, which was read to make the fragment, or compared to take it from the run before;
     // what takes such a page away retires the fragment first.
-    let bytes = unsafe { ((pc.0 - MOST) as *const [u8; MOST as usize]).read() };
-    let indirect = |n: usize| bytes[7 - n] == 0xff && bytes[8 - n] >> 3 & 7 == 2;
-    bytes[2] == 0xe8 || [2, 3, 4, 6, 7].into_iter().any(indirect)
+    let bytes = unsafe { ((pc.0 - LONGEST_CALL as u64) as *const [u8; LONGEST_CALL]).read() };
+    ends_with_call(&bytes)
 }
