@@ -1,4 +1,5 @@
 //! The bases of FS and GS.
+#![allow(unsafe_code)] // reason: reads and writes registers.
 
 use core::arch::asm;
 use core::sync::atomic::AtomicBool;

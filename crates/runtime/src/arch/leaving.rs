@@ -1,4 +1,5 @@
 //! From the runtime into the app's own code with no signal: vector state, and the call that loads a frame.
+#![allow(unsafe_code)] // reason: assembly.
 
 use core::arch::{asm, naked_asm};
 use core::mem::offset_of;
