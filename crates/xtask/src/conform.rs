@@ -19,6 +19,8 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::ways::{FROM_START, STRESSED, Traced};
+
 /// A way to run a test under trommel.
 struct Way {
     /// `record` or `run`.
@@ -42,20 +44,17 @@ const RECORDED: [Way; 2] = [
     },
 ];
 
-/// As users have it but from the first instruction on; and traces of whatever is executed twice, optimised
-/// as far as may be, kept where they do not pay, and dropped again and again.
-const TRACED: [Way; 2] = [
-    Way {
-        command: "run",
-        options: &["--after", "0"],
-        stress: "",
-    },
-    Way {
-        command: "run",
-        options: &["--no-bail-out", "--opt", "aggressive"],
-        stress: "trace,flush=1000",
-    },
-];
+const TRACED: [Way; 2] = [Way::traced(FROM_START), Way::traced(STRESSED)];
+
+impl Way {
+    const fn traced((stress, options): Traced) -> Self {
+        Self {
+            command: "run",
+            options,
+            stress,
+        }
+    }
+}
 
 impl std::fmt::Display for Way {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
@@ -189,6 +188,9 @@ fn all<T: Sync>(
     name: impl Fn(&T) -> (String, String) + Sync,
     judge: impl Fn(&T) -> Result<Verdict, String> + Sync,
 ) -> Result<(), String> {
+    if tests.is_empty() {
+        return Err("no test has such a name".to_owned());
+    }
     let (next, sums) = (
         AtomicUsize::new(0),
         Mutex::new(BTreeMap::<String, [usize; 4]>::new()),

@@ -9,6 +9,8 @@ use std::time::Instant;
 
 use trommel_conformance::exec::{Scratch, workspace};
 
+use crate::ways::{FROM_START, KEPT, LATE, STRESSED, Traced};
+
 /// The corpus's scripts: `TROMMEL_CORPUS_SCRIPTS`, else `../shared/corpus`.
 pub(crate) fn script() -> Result<PathBuf, String> {
     let dir = std::env::var_os("TROMMEL_CORPUS_SCRIPTS")
@@ -51,17 +53,13 @@ const WAYS: [&[&str]; 3] = [
     &["-e", "edge,call,value,type", "-c", "H[P256]2048+A16"],
 ];
 
-/// Stress options for `run`, and its arguments.
-const TRACED: [(&str, &[&str]); 6] = [
-    ("", &["--after", "0"]),
-    // Everything that is not over at once is taken while it runs.
-    ("", &["--after", "0.01"]),
-    ("", &["--no-bail-out"]),
-    ("trace,evict=3989", &["--no-bail-out"]),
-    (
-        "trace,flush=1000",
-        &["--no-bail-out", "--opt", "aggressive"],
-    ),
+/// How it runs under `run`.
+const TRACED: [Traced; 6] = [
+    FROM_START,
+    LATE,
+    KEPT,
+    ("trace,evict=3989", KEPT.1),
+    STRESSED,
     (
         "trace",
         &["--no-bail-out", "--opt", "aggressive", "--cache", "512k"],

@@ -24,6 +24,7 @@ mod served;
 mod startup;
 mod tidy;
 mod unoptimised;
+mod ways;
 mod windows;
 
 use std::process::{Command, ExitCode};

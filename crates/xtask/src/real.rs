@@ -16,19 +16,13 @@ use std::time::{Duration, Instant};
 
 use trommel_conformance::exec::{Job, Outcome, Scratch, cache_dir, difference, which, workspace};
 
+use crate::ways::{AGGRESSIVE, FROM_START, KEPT, LATE, STRESSED, Traced};
+
 /// Arguments of `record`: with fragments made anew, kept, and taken from the run before, and with events.
 const WAYS: [&str; 4] = ["-e none --no-persist", "-e none", "-e none", "-e edge,call"];
 
-/// Stress options for `run`, and its arguments: as users have it, traces kept where they do not pay, optimised as far as may be,
-/// and traces of whatever is executed twice, dropped again and again.
-const TRACED: [(&str, &str); 5] = [
-    ("", "--after 0"),
-    // Everything that is not over at once is taken while it runs.
-    ("", "--after 0.01"),
-    ("", "--no-bail-out"),
-    ("", "--no-bail-out --opt aggressive"),
-    ("trace,flush=1000", "--no-bail-out --opt aggressive"),
-];
+/// How they run under `run`.
+const TRACED: [Traced; 5] = [FROM_START, LATE, KEPT, AGGRESSIVE, STRESSED];
 
 const LIMIT: Duration = Duration::from_secs(1800);
 
@@ -106,7 +100,8 @@ fn recorded(bin: &Path) -> Vec<Way> {
 
 fn traced(bin: &Path) -> Vec<Way> {
     let bin = bin.display();
-    let way = |(stress, options): &(&str, &str)| {
+    let way = |(stress, options): &Traced| {
+        let options = options.join(" ");
         let prefix = format!("env TROMMEL_STRESS={stress} {bin} run {options} --");
         (
             format!("run {options} {stress}").trim_end().to_owned(),

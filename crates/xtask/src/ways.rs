@@ -1,0 +1,15 @@
+//! Ways in which the recipes run programs under `trommel run`, to compare what they do.
+
+/// Stress options, and arguments of `run`.
+pub(crate) type Traced = (&'static str, &'static [&'static str]);
+
+/// As users have it, but from the first instruction on.
+pub(crate) const FROM_START: Traced = ("", &["--after", "0"]);
+/// Everything that is not over at once is taken while it runs.
+pub(crate) const LATE: Traced = ("", &["--after", "0.01"]);
+/// Kept where traces do not pay.
+pub(crate) const KEPT: Traced = ("", &["--no-bail-out"]);
+/// Kept, and optimised as far as may be.
+pub(crate) const AGGRESSIVE: Traced = ("", &["--no-bail-out", "--opt", "aggressive"]);
+/// That, with traces of whatever is executed twice, dropped again and again.
+pub(crate) const STRESSED: Traced = ("trace,flush=1000", AGGRESSIVE.1);
