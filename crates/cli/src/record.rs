@@ -123,7 +123,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         follow: !args.no_follow,
         persist: !args.no_persist,
         sampling,
-        tracing: Tracing::NONE,
+        tracing: Tracing::OBSERVED,
         converge: args.converge,
         prefetch: false,
     };

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use trommel_host::interrupt;
 use trommel_host::record::{Engine, Optimise, Recording};
-use trommel_host::tracing::Tracing;
+use trommel_host::tracing::{THRESHOLD, Tracing};
 use trommel_profile::Profile;
 use trommel_symbol::launch;
 use trommel_tuple::KindSet;
@@ -24,12 +24,6 @@ use crate::output;
 use crate::prefetches;
 use crate::report::text::Style;
 use crate::stats;
-
-/// Times that a start of a trace is come by before one is made.
-///
-/// Counting once takes a few instructions, and making a trace as long as counting thousands of times;
-/// so what is counted so often has cost little, and is likely to be worth a trace.
-const THRESHOLD: u32 = 1000;
 
 /// CPU time that a process uses natively first. What control costs until it is known whether it pays, 20 to 60 milliseconds, is then a
 /// small part of the time that the program takes anyway, and one that is over sooner pays nothing (`docs/performance.md`).

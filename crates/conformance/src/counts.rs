@@ -4,10 +4,15 @@
 //! [`Target::Elsewhere`], since oracles name other modules differently.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
 use serde_json::Value;
+
+use crate::exec::{Job, Scratch};
 
 /// Where a transfer of control went.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -44,6 +49,20 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// What `report --json` of the command `bin` says of the executable `main` in a profile.
+    pub fn reported(bin: &Path, data: &Path, main: &Path) -> Result<Self, String> {
+        let done = Command::new(bin)
+            .arg("report")
+            .arg(data)
+            .args(["--json", "--top", "1000000000"])
+            .output()
+            .map_err(|e| e.to_string())?;
+        if !done.status.success() {
+            return Err(String::from_utf8_lossy(&done.stderr).into_owned());
+        }
+        Self::from_report(&String::from_utf8_lossy(&done.stdout), main)
+    }
+
     /// Reads `trommel report --json` (schema `trommel.report/1`) for the module at `main`.
     pub fn from_report(json: &str, main: &Path) -> Result<Self, String> {
         let report: Value = serde_json::from_str(json).map_err(|e| e.to_string())?;
@@ -96,6 +115,29 @@ impl Counts {
         }
         Ok(counts)
     }
+}
+
+/// What `report --json` says of a run of `argv` with these kinds and this compressor, with `env` added to its environment, that ends
+/// with this code, or by a signal.
+pub fn recorded_by(
+    bin: &Path,
+    argv: &[String],
+    (mix, spec): (&str, &str),
+    env: Vec<(OsString, OsString)>,
+    dir: &Path,
+    code: Option<i32>,
+) -> Result<Counts, String> {
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let data = scratch.path("data");
+    let mut job = Job::new(argv.to_vec(), dir);
+    job.env = env;
+    let run = job
+        .record_by(bin, (mix, spec), &data, Duration::from_secs(120))
+        .map_err(|e| e.to_string())?;
+    if run.code != code {
+        return Err(format!("record ended with {run:?}"));
+    }
+    Counts::reported(bin, &data, Path::new(&argv[0]))
 }
 
 /// Adds to a transfer's count; zero counts are not kept.

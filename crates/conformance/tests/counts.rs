@@ -15,9 +15,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
-use trommel_conformance::counts::{Counts, compare, compare_transfers};
+use trommel_conformance::counts::{Counts, compare, compare_transfers, recorded_by};
 use trommel_conformance::elf::Image;
-use trommel_conformance::exec::{Job, Scratch, trommel, which};
+use trommel_conformance::exec::{Scratch, trommel, which};
 use trommel_conformance::{callgrind, program, settled, stepper};
 
 /// Programs whose counts are compared: no threads, signals or unwinding, and deterministic.
@@ -101,9 +101,11 @@ fn main() {
 }
 
 /// Programs that do the same in every run, however they end: with an argument, if it is not empty.
-const COUNTED: [(&str, &str); 11] = [
+const COUNTED: [(&str, &str); 13] = [
     ("branches_small@-O2", ""),
     ("call_forms@-O2", ""),
+    ("counted_traces@-O0", ""),
+    ("counted_traces@-O2", ""),
     ("exceptions_deep@-O2", ""),
     ("flags_across_transfers@-O2", ""),
     ("flags_adc_chain@-O2", ""),
@@ -138,37 +140,6 @@ fn recorded_to(
     code: Option<i32>,
 ) -> Result<Counts, String> {
     recorded_by(bin, argv, (mix, "exact"), env, dir, code)
-}
-
-/// The same, with kinds of events and a compressor.
-fn recorded_by(
-    bin: &Path,
-    argv: &[String],
-    (mix, spec): (&str, &str),
-    env: Vec<(OsString, OsString)>,
-    dir: &Path,
-    code: Option<i32>,
-) -> Result<Counts, String> {
-    let scratch = Scratch::new().map_err(|e| e.to_string())?;
-    let data = scratch.path("data");
-    let mut job = Job::new(argv.to_vec(), dir);
-    job.env = env;
-    let run = job
-        .record_by(bin, (mix, spec), &data, Duration::from_secs(120))
-        .map_err(|e| e.to_string())?;
-    if run.code != code {
-        return Err(format!("record ended with {run:?}"));
-    }
-    let done = Command::new(bin)
-        .arg("report")
-        .arg(&data)
-        .args(["--json", "--top", "1000000000"])
-        .output()
-        .map_err(|e| e.to_string())?;
-    if !done.status.success() {
-        return Err(String::from_utf8_lossy(&done.stderr).into_owned());
-    }
-    Counts::from_report(&String::from_utf8_lossy(&done.stdout), Path::new(&argv[0]))
 }
 
 fn by_stepper(name: &str) -> Result<(), String> {
@@ -339,6 +310,11 @@ fn counters(name: &str, argument: &str) -> Result<(), String> {
         "turn=7",
         "insns=2,pages=24",
         "far",
+        "trace",
+        "trace,evict=97",
+        "trace,flush=3",
+        "trace,insns=3",
+        "trace,pages=24",
     ] {
         same(&expected, &run(stress)?).map_err(|e| format!("`{stress}`: {e}"))?;
     }
@@ -367,11 +343,14 @@ fn sampled(name: &str, argument: &str) -> Result<(), String> {
     let all = [
         "far=0000",
         "insns=03",
+        "trace=01",
         "evict=97",
         "turn=007",
         "insns=2,pages=24",
+        "trace,evict=97",
+        "trace,flush=3",
     ];
-    for stress in &all[..if deep { 2 } else { 5 }] {
+    for stress in &all[..if deep { 3 } else { all.len() }] {
         same(&every, &run(stress, "H[P1]64")?).map_err(|e| format!("`{stress}`: {e}"))?;
         // Of several threads each has counters of its own.
         if !name.contains("pthread") && stress.len() == "events,,".len() {

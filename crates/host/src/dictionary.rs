@@ -9,9 +9,11 @@
 //! Where acyclic paths are wanted, each event is a [`Move`] too: what it means for the thread's way through the code, whatever
 //! is selected.
 
+use std::ops::Range;
+
 use rustc_hash::FxHashMap;
 use trommel_profile::Site;
-use trommel_queue::dict::{ARGUMENTS, Event, MAX_INSTRUCTION, Mark, TargetPc};
+use trommel_queue::dict::{ARGUMENTS, Event, MAX_INSTRUCTION, Mark, Passed, TargetPc};
 use trommel_tuple::{Kind, Place, Tuple};
 
 use crate::exact::UNSELECTED;
@@ -126,7 +128,7 @@ pub struct Path {
     /// Number of its block.
     pub block: u32,
     /// Events of the block that were passed.
-    pub events: u16,
+    pub passed: Passed,
     /// 64-bit words in its records.
     pub values: u16,
     /// Where the tables of these words start in [`Dictionary::tables`]; of a message the number of the table itself.
@@ -205,23 +207,30 @@ impl Dictionary {
             Some(&block) => block,
             None => self.block(shared, header.block)?,
         };
-        let Block { events, tables, .. } = self.blocks[block as usize];
+        let Block {
+            first,
+            events,
+            tables,
+        } = self.blocks[block as usize];
+        let passed = header.passed;
         let dynamic = match tail {
             Some(Event::Arguments { .. }) => true,
             Some(tail) => tail.words() != 0 && !header.message,
             None => false,
         };
-        if u32::from(header.events) > events || dynamic {
+        if u32::from(passed.end) > events || passed.first > passed.end || dynamic {
             return Err(Damaged {
                 what: "a path number",
                 number: number.into(),
             });
         }
+        let before = &self.steps[first as usize..][..usize::from(passed.first)];
+        let before: usize = before.iter().map(Step::words).sum();
         let mut path = Path {
             block,
-            events: header.events,
+            passed,
             values: 0,
-            tables,
+            tables: tables + before as u32,
             tail: tail.map(|event| self.resolve(&event)),
             leaves: match tail.filter(|_| self.acyclic) {
                 Some(event) => self.movement(&event),
@@ -243,14 +252,17 @@ impl Dictionary {
 
     /// The events of the block that the path passes, in order; its tail comes behind them.
     pub fn steps(&self, path: &Path) -> &[Step] {
-        let first = self.blocks[path.block as usize].first as usize;
-        &self.steps[first..first + usize::from(path.events)]
+        &self.steps[self.range(path)]
     }
 
     /// As [`Self::steps`], what they mean for acyclic paths, where those are wanted.
     pub fn moves(&self, path: &Path) -> &[Move] {
+        &self.moves[self.range(path)]
+    }
+
+    fn range(&self, path: &Path) -> Range<usize> {
         let first = self.blocks[path.block as usize].first as usize;
-        &self.moves[first..first + usize::from(path.events)]
+        first + usize::from(path.passed.first)..first + usize::from(path.passed.end)
     }
 
     /// Where an acyclic path may begin.
@@ -319,21 +331,23 @@ impl Dictionary {
             Step::Unprofiled(_, place) => unprofiled(place, count),
             _ => {}
         };
-        // Entry k of a block: the executions that left behind k of its events.
+        // Entry k of a block: the executions that left behind k of its events, less those that began there.
         let mut left = vec![0_u64; self.steps.len() + self.blocks.len()];
         let at = |number: u32, block: &Block| (block.first + number) as usize;
         for (path, count) in paths {
-            left[at(path.block, &self.blocks[path.block as usize]) + usize::from(path.events)] +=
-                count;
+            let block = at(path.block, &self.blocks[path.block as usize]);
+            let (first, end) = (usize::from(path.passed.first), usize::from(path.passed.end));
+            left[block + end] = left[block + end].wrapping_add(count);
+            left[block + first] = left[block + first].wrapping_sub(count);
             if let Some(tail) = &path.tail {
                 step(tail, count);
             }
         }
         for (number, block) in (0..).zip(&self.blocks) {
             let at = at(number, block);
-            let mut passed = 0;
+            let mut passed = 0_u64;
             for n in (0..block.events as usize).rev() {
-                passed += left[at + n + 1];
+                passed = passed.wrapping_add(left[at + n + 1]);
                 if passed != 0 {
                     step(&self.steps[block.first as usize + n], passed);
                 }

@@ -1,11 +1,17 @@
-//! How a program is optimised while it runs: what `trommel run` may ask for.
+//! How a program is optimised while it runs: what `trommel run` may ask for, and what `record` does.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use trommel_queue::{Control, Optimise};
 
-/// Options of `run`. Traces are made only where no events are collected.
+/// Times that a start of a trace is come by before one is made, as usual.
+///
+/// Counting once takes a few instructions, and making a trace as long as counting thousands of times;
+/// so what is counted so often has cost little, and is likely to be worth a trace.
+pub const THRESHOLD: u32 = 1000;
+
+/// How programs are optimised. Traces are made only where no events are collected, or branches and calls that are counted in the code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tracing {
     /// Times that a start is come by before a trace is made; 0: none is.
@@ -43,6 +49,13 @@ impl Tracing {
         series: false,
         after: Duration::ZERO,
         huge: false,
+    };
+
+    /// What is observed: traces where they can be, all of the run under control.
+    pub const OBSERVED: Self = Self {
+        threshold: THRESHOLD,
+        optimise: Optimise::Conservative,
+        ..Self::NONE
     };
 
     /// What runs natively at first.

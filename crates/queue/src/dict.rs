@@ -1,10 +1,11 @@
 //! The dictionary: what path numbers mean.
 //!
 //! The runtime describes each fragment once, when it translates it: the *block*, its events in
-//! order along the main line (the straight way through, branches not taken). Each exit that has
-//! events before it gets a *path*: the block, how many of its main-line events were passed, and
+//! order along the main line (the straight way through, branches not taken; of a trace the way that it was recorded on). Each exit
+//! that has events before it gets a *path*: the block, which of its main-line events were passed, and
 //! the event of the exit itself, if any. So a path costs two or three words and expands to all
-//! events of one pass through the fragment.
+//! events of one pass through the fragment. What passed has the block's first events, but in a trace
+//! with several ways through it, whose block has the events of one way behind those of the other.
 //!
 //! Where the target samples by itself, a path may be a *message*: of the stratified sampler that the file is for,
 //! about its only event, which is its tail.
@@ -159,6 +160,8 @@ const TAG_UNPROFILED: u64 = 12;
 /// Events a block has at most.
 pub const MAX_BLOCK_EVENTS: usize = 1 << 10;
 
+const _: () = assert!(MAX_BLOCK_EVENTS <= 1 << (u64::BITS - 50));
+
 /// Words an event takes at most.
 pub const MAX_EVENT_WORDS: usize = 3;
 
@@ -296,13 +299,37 @@ impl Event {
     }
 }
 
+/// Which events of a block were passed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Passed {
+    /// The first of them, below [`MAX_BLOCK_EVENTS`].
+    pub first: u16,
+    /// The one behind the last.
+    pub end: u16,
+}
+
+impl Passed {
+    /// The block's first `events`.
+    pub const fn first(events: u16) -> Self {
+        Self {
+            first: 0,
+            end: events,
+        }
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(self) -> bool {
+        self.first >= self.end
+    }
+}
+
 /// A path's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PathHeader {
     /// Word offset of the block.
     pub block: u32,
-    /// Main-line events passed before the exit.
-    pub events: u16,
+    /// Its events that were passed before the exit.
+    pub passed: Passed,
     /// Whether a tail event follows.
     pub tail: bool,
     /// Whether it is a message.
@@ -313,14 +340,18 @@ impl PathHeader {
     /// The header as a word.
     pub const fn encode(self) -> u64 {
         let flags = (self.tail as u64) | (self.message as u64) << 1;
-        self.block as u64 | (self.events as u64) << 32 | flags << 48
+        let first = self.passed.first as u64;
+        self.block as u64 | (self.passed.end as u64) << 32 | flags << 48 | first << 50
     }
 
     /// The header of a word.
     pub const fn decode(word: u64) -> Self {
         Self {
             block: word as u32,
-            events: (word >> 32) as u16,
+            passed: Passed {
+                first: (word >> 50) as u16,
+                end: (word >> 32) as u16,
+            },
             tail: word >> 48 & 1 != 0,
             message: word >> 49 & 1 != 0,
         }
@@ -395,7 +426,10 @@ mod tests {
         for (tail, message) in [(true, false), (true, true), (false, false)] {
             let header = PathHeader {
                 block: 0xdead_beef,
-                events: 0x1ff,
+                passed: Passed {
+                    first: 0x3fe,
+                    end: 0x3ff,
+                },
                 tail,
                 message,
             };

@@ -54,6 +54,8 @@ mod table;
 use alloc::vec::Vec;
 use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
+use trommel_queue::dict::Passed;
+
 use arena::Arena;
 use arrival::Arrivals;
 use edition::{APART, Edition};
@@ -85,10 +87,12 @@ pub struct Step {
     pub cache: u16,
     /// Bytes from there on that lie as they do in the app's code.
     pub copied: u16,
-    /// Events of the fragment's main line before it.
-    pub events: u8,
+    /// Events of the fragment's block before it.
+    pub events: u16,
     /// Run-time values recorded before it.
     pub values: u8,
+    /// Which way of a trace it is on: 0 but in loops with several.
+    pub way: u8,
     /// Its app address.
     pub app: AppPc,
     /// Registers that are in their slots when it starts.
@@ -100,6 +104,8 @@ pub struct Step {
     /// How the app's flags are made when it starts, if they are lost: see [`Cache::recipe`].
     pub recipe: u32,
 }
+
+const _: () = assert!(size_of::<Step>() == 32);
 
 impl Step {
     /// Whether what `next` describes lies behind this step as it does in the app's code, with all
@@ -572,6 +578,20 @@ impl Cache {
     /// The arena that holds a cache address.
     pub fn arena_of(&self, pc: CachePc) -> Option<usize> {
         self.arenas.iter().position(|a| a.holds(pc))
+    }
+
+    /// Which events of its block have been passed where a step of a fragment starts. `steps` are the fragment's.
+    pub fn passed(steps: &[Step], step: &Step) -> Passed {
+        // The first step of another way has none of that way's events before it.
+        let on_way = steps.iter().filter(|s| s.way == step.way);
+        let first = match step.way {
+            0 => 0,
+            _ => on_way.map(|s| s.events).min().unwrap_or(0),
+        };
+        Passed {
+            first,
+            end: step.events,
+        }
     }
 
     /// The live fragment that starts at an app address.

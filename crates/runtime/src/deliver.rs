@@ -14,7 +14,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use trommel_queue::converge::Converge;
-use trommel_queue::dict::{Event, MAX_BLOCK_EVENTS, MAX_EVENT_WORDS, PathHeader};
+use trommel_queue::dict::{Event, MAX_BLOCK_EVENTS, MAX_EVENT_WORDS, Passed, PathHeader};
 use trommel_queue::prefetch::Prefetch;
 use trommel_queue::protocol;
 use trommel_queue::queries::Queries;
@@ -258,12 +258,12 @@ impl Shared {
     pub fn path(
         &mut self,
         block: u32,
-        events: u16,
+        passed: Passed,
         tail: Option<Event>,
     ) -> Result<u32, DictionaryFull> {
         let header = PathHeader {
             block,
-            events,
+            passed,
             tail: tail.is_some(),
             message: false,
         };
@@ -274,7 +274,7 @@ impl Shared {
     pub fn message(&mut self, block: u32, event: Event) -> Result<u32, DictionaryFull> {
         let header = PathHeader {
             block,
-            events: 0,
+            passed: Passed::default(),
             tail: true,
             message: true,
         };

@@ -20,6 +20,7 @@ use crate::cache::{AppPc, Cache, CachePc, Way};
 use crate::decode::{LONGEST_CALL, ends_with_call};
 use crate::deliver::Shared;
 use crate::emit::{Code, Reg};
+use crate::lock::Guard;
 use crate::native;
 use crate::pages::{PAGE, Pages};
 use crate::pairs::{Counted, Key, Pairs, Uncounted};
@@ -511,6 +512,22 @@ impl Runtime {
         }
     }
 
+    /// Lets the app go on where an indirect branch leads that was counted, or not.
+    fn go_counted(
+        &mut self,
+        thread: &mut Thread,
+        context: &mut Context,
+        counted: Result<Option<Counted>, Uncounted>,
+    ) {
+        let pc = context.next_pc;
+        match counted {
+            Ok(Some(Counted { exit })) => self.go(thread, context, pc, exit, false),
+            // There is no host to say what it calls the target.
+            Ok(None) | Err(Uncounted::Unnamed) => self.go(thread, context, pc, None, true),
+            Err(Uncounted::DictionaryFull) => self.let_go(thread, context, LetGo::OutOfSpace),
+        }
+    }
+
     /// Whether the program had better run natively: as the runtime knows, or the host.
     fn is_lost(&self) -> bool {
         let lost = &self.shared.control().trace.lost;
@@ -685,28 +702,9 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
             if thread.recording.is_none() && runtime.cache.arrival_is_hot(pc) {
                 runtime.came_to_hot(thread, pc, entered);
             }
-            let key = Key::in_context(context);
-            let mut counted = runtime.count_pair(thread, key, pc);
-            if counted == Err(Uncounted::Unnamed) {
-                drop(runtime);
-                let _ = process.queue.settle();
-                runtime = process.runtime.lock();
-                counted = runtime.count_pair(thread, key, pc);
-            }
-            match counted {
-                Ok(None) => runtime.go(thread, context, pc, None, true),
-                Ok(Some(Counted { exit })) => runtime.go(thread, context, pc, exit, false),
-                // There is no host to say what it calls the target.
-                Err(Uncounted::Unnamed) => runtime.go(thread, context, pc, None, true),
-                Err(Uncounted::DictionaryFull) => {
-                    runtime.let_go(thread, context, LetGo::OutOfSpace);
-                }
-            }
+            let (counted, mut runtime) = count_indirect(runtime, thread, context);
+            runtime.go_counted(thread, context, counted);
             runtime.worked(entered);
-            drop(runtime);
-            if core::mem::take(&mut thread.full) && thread.publish().is_err() {
-                native::host_gone(thread, context);
-            }
         }
         r if r == Reason::Syscall as u32 => {
             let exit = runtime.cache.exit(context.exit);
@@ -740,18 +738,24 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
         }
         r if r == Reason::Hot as u32 => {
             let exit = runtime.cache.exit(context.exit);
-            let site = exit.way == Way::Site;
-            let pc = match site {
-                true => context.next_pc,
-                false => exit.target,
-            };
-            match (runtime.is_full(), site) {
-                (true, _) => runtime.flush(Flush::Full),
-                _ if runtime.asks_first(entered) => {}
-                (_, true) => runtime.start_unrolled(thread, context.exit, pc),
-                (_, false) => runtime.start_recording(thread, pc),
+            if exit.way == Way::Site {
+                // What a flush takes away is what says how the branch is counted.
+                let (counted, now) = count_indirect(runtime, thread, context);
+                runtime = now;
+                match runtime.is_full() {
+                    true => runtime.flush(Flush::Full),
+                    _ if runtime.asks_first(entered) => {}
+                    false => runtime.start_unrolled(thread, context.exit, context.next_pc),
+                }
+                runtime.go_counted(thread, context, counted);
+            } else {
+                match runtime.is_full() {
+                    true => runtime.flush(Flush::Full),
+                    _ if runtime.asks_first(entered) => {}
+                    false => runtime.start_recording(thread, exit.target),
+                }
+                runtime.go(thread, context, exit.target, None, false);
             }
-            runtime.go(thread, context, pc, None, site);
             runtime.worked(entered);
         }
         r if r == Reason::Changed as u32 => {
@@ -769,6 +773,24 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
             runtime.go(thread, context, pc, None, false);
         }
     }
+}
+
+/// Counts what a branch that is in neither table has done, or a trace's that goes elsewhere.
+fn count_indirect(
+    mut runtime: Guard<'static, Runtime>,
+    thread: &mut Thread,
+    context: &Context,
+) -> (Result<Option<Counted>, Uncounted>, Guard<'static, Runtime>) {
+    let (key, pc) = (Key::in_context(context), context.next_pc);
+    let counted = runtime.count_pair(thread, key, pc);
+    if counted != Err(Uncounted::Unnamed) {
+        return (counted, runtime);
+    }
+    drop(runtime);
+    let process = thread.process;
+    let _ = process.queue.settle();
+    let mut runtime = process.runtime.lock();
+    (runtime.count_pair(thread, key, pc), runtime)
 }
 
 /// Whether what is in front of `pc`, where a fragment begins, is a call, as far as bytes of the same page can tell.

@@ -34,7 +34,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use trommel_queue::dict::{Event, TargetPc};
+use trommel_queue::dict::{Event, Passed, TargetPc};
 
 use crate::area::Context;
 use crate::cache::{AppPc, CachePc, Exit};
@@ -91,8 +91,8 @@ impl Key {
 /// What is known of a branch.
 #[derive(Clone, Copy)]
 pub struct Branch {
-    /// Its fragment's block in the dictionary, and how many of its events come before the branch.
-    pub block: (u32, u16),
+    /// Its fragment's block in the dictionary, and which of its events come before the branch.
+    pub block: (u32, Passed),
     /// The branch.
     pub pc: AppPc,
     /// It is a call.
@@ -122,7 +122,12 @@ pub struct Pairs {
 impl Pairs {
     /// Whether another branch can be counted.
     pub fn have_room(&self) -> bool {
-        self.branches.len() < Key::MAX
+        self.have_room_for(1)
+    }
+
+    /// Whether so many more can.
+    pub fn have_room_for(&self, branches: usize) -> bool {
+        self.branches.len() + branches <= Key::MAX
     }
 
     /// Gives a branch its key. There must be room.
@@ -199,8 +204,8 @@ impl Runtime {
                 let (path, sampled) = match translator.message(&mut site, tail)? {
                     Some((counter, path)) => (path, Some(counter)),
                     None => {
-                        let (block, events) = branch.block;
-                        (site.shared.path(block, events, Some(tail))?, None)
+                        let (block, passed) = branch.block;
+                        (site.shared.path(block, passed, Some(tail))?, None)
                     }
                 };
                 let code = None;

@@ -76,12 +76,13 @@ pub use state::{
 };
 use state::{bit, is_synchronous, set_action};
 use trommel_queue::LetGo;
+use trommel_queue::dict::Passed;
 pub use waits::{WAITS, wait};
 
 use crate::arch::{self, Landmarks};
 use crate::area::{CONTEXT_OFFSET, Context};
 use crate::attach;
-use crate::cache::{AppPc, CachePc, Fragment, STATUS, Spilled, Step};
+use crate::cache::{AppPc, Cache, CachePc, Fragment, STATUS, Spilled, Step};
 use crate::dispatch::Runtime;
 use crate::failure::{self, Fault};
 use crate::knock;
@@ -659,13 +660,25 @@ fn to_app_state(
         frame.eflags = frame.eflags & !STATUS | flags;
     }
     if let (Some(block), true) = (fragment.block, step.events > 0) {
-        record_part(runtime, thread, block, step);
+        record_part(runtime, thread, (&fragment, block), step);
     }
 }
 
 /// Leaves a chunk that this fills to be published when the lock is free.
-fn record_part(runtime: &mut Runtime, thread: &mut Thread, block: u32, step: Step) {
-    let Ok(path) = runtime.shared.path(block, u16::from(step.events), None) else {
+fn record_part(
+    runtime: &mut Runtime,
+    thread: &mut Thread,
+    (fragment, block): (&Fragment, u32),
+    step: Step,
+) {
+    let passed = match runtime.cache.fragment_at(fragment.entry) {
+        Some((_, steps)) => Cache::passed(steps, &step),
+        None => Passed::first(step.events),
+    };
+    if passed.is_empty() {
+        return;
+    }
+    let Ok(path) = runtime.shared.path(block, passed, None) else {
         return;
     };
     thread.count_or_record(path, step.values);

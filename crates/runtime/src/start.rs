@@ -13,10 +13,10 @@ use alloc::vec;
 
 use linux_raw_sys::general as nr;
 use trommel_queue::{
-    CHUNK, COUNTS_PATHS, DIRECTORY_BYTES, LetGo, MAX_WINDOW, Optimise, POOL_OFFSET, SLOT_BYTES,
-    State, options,
+    CHUNK, COUNTS_NOTHING, COUNTS_PATHS, DIRECTORY_BYTES, LetGo, MAX_WINDOW, Optimise, POOL_OFFSET,
+    SLOT_BYTES, State, options,
 };
-use trommel_tuple::KindSet;
+use trommel_tuple::{Kind, KindSet};
 
 use crate::arch::{self, Landmarks};
 use crate::area::{
@@ -196,8 +196,12 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     let mut cache = Cache::new();
     cache.far = stress & options::FAR != 0;
     let insns = (stress & options::INSNS_MASK) as usize;
-    // What is recorded names the paths of fragments, and a window counts in each.
-    let traced = kinds.is_empty() && window == 0;
+    // What is recorded names the paths of fragments, and a window counts in each. Branches and calls that are counted in
+    // the code are so in traces too.
+    let asked = Asked::of(mapped);
+    let counted = control.counters.load(Relaxed) != COUNTS_NOTHING && asked.is_none();
+    let countable = [Kind::Edge, Kind::Call].into_iter().collect();
+    let traced = window == 0 && (kinds.is_empty() || counted && kinds.is_within(countable));
     let threshold = match (traced, stress & options::TRACE) {
         (false, _) => 0,
         (true, 0) => control.trace.threshold.load(Relaxed),
@@ -234,7 +238,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     let mut translator = Translator::new(
         config,
         Sampler::of(control),
-        Asked::of(mapped),
+        asked,
         Prefetch::of(mapped),
         Converge::of(mapped),
         (args.entry != 0).then_some(AppPc(args.entry)),

@@ -192,6 +192,8 @@ struct Tail {
     from: Rel32,
     target: AppPc,
     pc: AppPc,
+    /// The first event of its way, and the one behind those before it.
+    first: usize,
     events: usize,
     values: usize,
     event: Option<Event>,
@@ -253,11 +255,16 @@ pub struct Translator {
     /// Where it goes on behind transfers, in order, and how many of them the second pass has come by.
     turns: Vec<path::Turn>,
     turned: usize,
+    /// Of a trace with events: how many there are in its block before each instruction, and all of them.
+    listed: Vec<u16>,
+    /// The first event in the block of the way that is being written.
+    first: usize,
     /// The app's flags at this point of the second pass.
     flags: flags::Flags,
     /// Where it will be.
     arena: usize,
     misses: Vec<path::Miss>,
+    messages: Vec<(Rel32, bool, [u32; 3], CachePc)>,
     /// What is made of it if it is a loop.
     looped: looped::Looped,
     /// With [`Config::audit`], what does the app's work in the code being made.
@@ -364,9 +371,12 @@ impl Translator {
             trace: false,
             turns: Vec::new(),
             turned: 0,
+            listed: Vec::new(),
+            first: 0,
             flags: flags::Flags::default(),
             arena: 0,
             misses: Vec::new(),
+            messages: Vec::new(),
             looped: looped::Looped::default(),
             work: Vec::new(),
             notes: persisted::Notes::default(),
@@ -426,6 +436,8 @@ impl Translator {
         self.stolen = None;
         self.turns.clear();
         self.turned = 0;
+        self.listed.clear();
+        self.first = 0;
         self.looped.clear();
     }
 
@@ -455,12 +467,21 @@ impl Translator {
         self.tails.clear();
         self.constants.clear();
         self.misses.clear();
+        self.messages.clear();
         self.work.clear();
         self.arena = arena;
         self.notes
             .begin((site.cache.exits.len(), site.cache.next_exit()));
         self.prefetches = 0;
-        let mut fragment = self.emit(site, app, end, checked)?;
+        let before = (site.cache.steps.len(), site.cache.exits.len());
+        let mut fragment = match self.emit(site, app, end, checked) {
+            Ok(fragment) => fragment,
+            Err(refusal) => {
+                site.cache.steps.truncate(before.0);
+                site.cache.exits.truncate(before.1);
+                return Err(refusal);
+            }
+        };
         self.keep_source(site.cache, &mut fragment);
         self.keep(site, &fragment);
         if self.prefetches != 0 {

@@ -120,6 +120,11 @@ impl KindSet {
         self.0 == 0
     }
 
+    /// Whether all kinds of the set are in `other`.
+    pub const fn is_within(self, other: Self) -> bool {
+        self.0 & !other.0 == 0
+    }
+
     /// The set as bits, bit n for the kind of number n.
     pub const fn bits(self) -> u8 {
         self.0
@@ -160,6 +165,8 @@ mod tests {
     #[test]
     fn sets_hold_what_was_put_in() {
         let set: KindSet = [Kind::Value, Kind::Edge].into_iter().collect();
+        assert!(set.is_within(set) && KindSet::NONE.is_within(set));
+        assert!(!set.is_within(KindSet::NONE.with(Kind::Edge)));
         assert!(set.iter().eq([Kind::Edge, Kind::Value]));
         assert_eq!(KindSet::from_bits(set.bits()), set);
         assert!(KindSet::NONE.is_empty() && !set.is_empty());

@@ -22,6 +22,7 @@ use crate::relatives::Relatives;
 use crate::service::{Instance, Write};
 use crate::shared::{Counts, Terms};
 use crate::toll::Toll;
+use crate::tracing::Tracing;
 use crate::{huge, levels};
 
 /// What the program itself counts. Paths and values, where the order of events does not matter; the events of a stratified sampler, where all are wanted and nowhere else, and values need not be
@@ -137,7 +138,11 @@ impl<'a> Session<'a> {
                 },
                 window_skip: options.sampling.map_or(0, |sampling| sampling.skip()),
                 follow: options.follow,
-                tracing: options.tracing,
+                // Queries are put to fragments.
+                tracing: match options.question {
+                    Some(_) => Tracing::NONE,
+                    None => options.tracing,
+                },
                 question: match prefetch {
                     Wanted::Misses => Some(Box::leak(Box::new(prefetch::question()))),
                     Wanted::Nothing | Wanted::Everywhere => match &custom {

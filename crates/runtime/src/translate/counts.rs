@@ -3,11 +3,17 @@
 //! An exit increments the counter of its path in memory where nobody looks at the flags from there on
 //! ([`liveness`](super::liveness)), and else through a register: the addition is a `lea` then, which touches no flag. At a return,
 //! a system call and in the code of a pair a register is free; elsewhere `rcx` waits in its slot.
+//!
+//! A trace counts like a fragment: what it goes on behind costs nothing, its exits tell. A loop's round is a path that ends where the
+//! next begins, and so is what comes before its other ways.
+
+use trommel_queue::dict::Event;
 
 use super::tallies::Tallying;
 use super::{Site, Translator};
-use crate::cache::AppPc;
+use crate::cache::{AppPc, Recipe};
 use crate::counters;
+use crate::deliver::DictionaryFull;
 use crate::emit::{Code, GsOffset, Reg};
 
 impl Translator {
@@ -52,6 +58,48 @@ impl Translator {
     /// Where executions of a path are counted, unless they are recorded.
     pub fn counter(&self, path: u32) -> Option<GsOffset> {
         counters::counter(path).filter(|_| self.counts_paths())
+    }
+
+    /// Whether flags may be destroyed on the main line, which goes on at `next`: nobody looks at them, or a trace can make them again.
+    pub(super) fn flags_may_go(&mut self, site: &mut Site<'_>, next: AppPc) -> bool {
+        if self.flags.lost || self.flags_are_dead(site, next) {
+            return true;
+        }
+        // What is behind a transfer that moves the stack is not known here yet.
+        let again = |recipe: &Recipe| recipe.uses() & Reg::RSP.bit() == 0;
+        self.flags.lost = self.flags.recipe.as_ref().is_some_and(again);
+        self.flags.lost
+    }
+
+    /// Counts a path on the main line of a trace, up to `events` of its way and with `tail`; it goes on at `to`.
+    pub(super) fn count_round(
+        &mut self,
+        site: &mut Site<'_>,
+        block: Option<u32>,
+        (events, tail): (usize, Option<Event>),
+        to: AppPc,
+    ) -> Result<(), DictionaryFull> {
+        let passed = self.passed_up_to(events);
+        if self.samples() || passed.is_empty() && tail.is_none() {
+            return Ok(());
+        }
+        let block = match block {
+            Some(block) => block,
+            None => site.shared.empty_block()?,
+        };
+        let path = site.shared.path(block, passed, tail)?;
+        let counter = self.counter(path).ok_or(DictionaryFull)?;
+        if self.flags_may_go(site, to) {
+            self.code.increment_gs64(counter);
+            return Ok(());
+        }
+        let spilled = self.spilled.rcx;
+        self.spill_rcx();
+        self.code.count_with(Reg::RCX, counter);
+        if !spilled {
+            self.unspill_rcx();
+        }
+        Ok(())
     }
 
     /// Counts on the way out to `to`, with all registers but `rcx` the app's.

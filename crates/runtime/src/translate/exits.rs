@@ -1,6 +1,6 @@
 //! Ways out of a fragment: what is recorded there, and which registers are given back.
 
-use trommel_queue::dict::Event;
+use trommel_queue::dict::{Event, Passed};
 use trommel_tuple::Kind;
 
 use super::looped::give_homes_back;
@@ -61,6 +61,21 @@ impl Translator {
         }
     }
 
+    /// Loads the app's values of the homes of a loop.
+    pub(super) fn unspill_homes(&mut self) {
+        if core::mem::take(&mut self.spilled.homes) {
+            give_homes_back(&mut self.code, self.looped.homes());
+        }
+    }
+
+    /// The events of the block that were passed on the way being written, up to `events`.
+    pub(super) fn passed_up_to(&self, events: usize) -> Passed {
+        Passed {
+            first: self.first as u16,
+            end: events as u16,
+        }
+    }
+
     /// Records the path, gives all registers back, and goes to `to`.
     pub(super) fn leave(
         &mut self,
@@ -73,9 +88,10 @@ impl Translator {
     ) -> Result<(), DictionaryFull> {
         let mut full = None;
         self.unspill_rdx();
-        match block.filter(|_| events > 0 || tail.is_some()) {
+        let passed = self.passed_up_to(events);
+        match block.filter(|_| !passed.is_empty() || tail.is_some()) {
             Some(block) => {
-                let path = site.shared.path(block, events as u16, tail)?;
+                let path = site.shared.path(block, passed, tail)?;
                 match self.counter(path) {
                     Some(counter) => {
                         self.give_back();
@@ -94,9 +110,7 @@ impl Translator {
             self.count_down()
         });
         self.unspill_rcx();
-        if core::mem::take(&mut self.spilled.homes) {
-            give_homes_back(&mut self.code, self.looped.homes());
-        }
+        self.unspill_homes();
         self.room_for_jump(5);
         self.code.patchable(1);
         let from = self.code.jmp();
@@ -198,7 +212,7 @@ impl Translator {
         values: usize,
     ) -> Result<Spilled, DictionaryFull> {
         // Those before it are counted already where they are counted one by one.
-        let mut events = if self.samples() { 0 } else { events };
+        let mut events = if self.samples() { self.first } else { events };
         let mut values = values;
         if insn.class == Class::CallIndirect
             && self.wants(Kind::Type)
@@ -221,28 +235,20 @@ impl Translator {
         let is_event = match is_event && self.pairs {
             false => is_event,
             true => {
-                let block = match block {
-                    Some(block) => block,
-                    None => site.shared.empty_block()?,
-                };
-                key = site.pairs.key(Branch {
-                    block: (block, events as u16),
-                    pc: insn.pc(),
-                    call: insn.class == Class::CallIndirect,
-                    edition: site.cache.edition(),
-                });
+                key = self.key(site, insn, block, events)?;
                 // The path that is counted is the pair's.
-                events = 0;
+                events = self.first;
                 false
             }
         };
         events += usize::from(is_event);
+        let passed = self.passed_up_to(events);
         let path = match block {
-            _ if events == 0 => None,
-            Some(block) => Some(site.shared.path(block, events as u16, None)?),
+            _ if passed.is_empty() => None,
+            Some(block) => Some(site.shared.path(block, passed, None)?),
             None => {
                 let block = site.shared.empty_block()?;
-                Some(site.shared.path(block, events as u16, None)?)
+                Some(site.shared.path(block, passed, None)?)
             }
         };
         let counter = path.filter(|_| values == 0 && !is_event);
@@ -289,18 +295,12 @@ impl Translator {
         if holder == Reg::RDX {
             self.code.mov(Reg::RCX, Reg::RDX);
         }
+        self.code.index_to_rdx(key);
         if self.from.recorded {
             let exit = self.recorded_exit(site.cache);
             self.code.store_gs_imm32(slot!(exit), exit);
             self.code.jmp_gs(slot!(entry.absent));
         } else {
-            match key {
-                Key::NONE => self.code.low16_of_rcx_to_rdx(),
-                key => {
-                    self.code.rcx_and_offset_to_edx(key.offset().into());
-                    self.code.low16_of_rdx();
-                }
-            }
             self.room_for_jump(9);
             self.code.jmp_gs_rdx8(INDIRECT_TABLE);
         }
@@ -315,12 +315,45 @@ impl Translator {
         Ok(at_fault)
     }
 
+    /// The key of an indirect branch that is counted, behind `events` of the block.
+    pub(super) fn key(
+        &mut self,
+        site: &mut Site<'_>,
+        insn: &Insn,
+        block: Option<u32>,
+        events: usize,
+    ) -> Result<Key, DictionaryFull> {
+        let block = match block {
+            Some(block) => block,
+            None => site.shared.empty_block()?,
+        };
+        Ok(site.pairs.key(Branch {
+            block: (block, self.passed_up_to(events)),
+            pc: insn.pc(),
+            call: insn.class == Class::CallIndirect,
+            edition: site.cache.edition(),
+        }))
+    }
+
     /// `mov holder, [operand]` for the operand of an indirect jump or call.
     pub(super) fn load_target(&mut self, insn: &Insn, holder: Reg) {
         match insn.rm {
             Rm::Register(from) if from != holder => self.code.mov(holder, from),
             Rm::Memory(operand) => self.load_operand(&operand, holder, 8),
             _ => {}
+        }
+    }
+}
+
+impl Code<'_> {
+    /// Where an indirect branch with this key to the target in `rcx` looks into the table, to `rdx`.
+    pub(super) fn index_to_rdx(&mut self, key: Key) {
+        match key {
+            Key::NONE => self.low16_of_rcx_to_rdx(),
+            key => {
+                self.rcx_and_offset_to_edx(key.offset().into());
+                self.low16_of_rdx();
+            }
         }
     }
 }

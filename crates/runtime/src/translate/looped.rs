@@ -19,7 +19,9 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions, Instruction};
+use trommel_queue::dict::Event;
 
+use super::path::FURTHEST;
 use super::{Site, Translator, flags};
 use crate::cache::{self, AppPc, Exit, Spilled, Step, UNLINKED};
 use crate::decode::{Class, Insn};
@@ -37,9 +39,6 @@ const MOST_CODE: usize = 20 << 10;
 
 /// Bytes of code that an instruction of a way may need.
 const EACH: usize = 180;
-/// Bytes that steps may be apart.
-const FURTHEST: usize = 60 << 10;
-
 /// A branch of the second round that leads to another way.
 struct Fork {
     at: usize,
@@ -47,6 +46,11 @@ struct Fork {
     pc: AppPc,
     to: AppPc,
     passed: usize,
+    /// The first event of the way that it leads out of, and the one behind those before it.
+    first: usize,
+    events: usize,
+    /// What it is as an event, if that is wanted.
+    event: Option<Event>,
     spilled: Spilled,
     flags: flags::Flags,
 }
@@ -62,9 +66,10 @@ pub(super) struct Looped {
     top: usize,
     /// The branches back.
     backs: Vec<Rel32>,
-    /// The way being written, and whether it has branched back.
+    /// The way being written, whether it has branched back, and whether it does behind its last branch.
     open: Option<usize>,
     closed: bool,
+    closing: bool,
     /// Renewals: the jump to each, which home and its load, and where it comes back to.
     renewals: Vec<(Rel32, optimise::Span, usize)>,
     /// The exits that are branches back.
@@ -90,6 +95,27 @@ impl Looped {
 
     pub(super) fn is_planned(&self) -> bool {
         self.plan.is_some()
+    }
+
+    /// How many ways there are.
+    pub(super) fn ways(&self) -> usize {
+        self.ways.len()
+    }
+
+    /// The instructions of way `n`.
+    pub(super) fn range_of(&self, n: usize) -> Option<Range<usize>> {
+        self.ways.get(n).map(|way| way.0.range.clone())
+    }
+
+    /// Where what is round `k` of [`Translator::rounds`] goes on behind its last instruction; `end`: where the first does.
+    pub(super) fn end_of(&self, k: usize, end: Option<AppPc>) -> Option<AppPc> {
+        let way = k.checked_sub(1).and_then(|way| self.ways.get(way));
+        way.map_or(end, |way| way.1)
+    }
+
+    /// The way that is being written.
+    pub(super) fn way(&self) -> u8 {
+        self.open.unwrap_or(0) as u8
     }
 
     fn action(&self, n: usize) -> Action {
@@ -150,6 +176,7 @@ impl Translator {
             let count = self.looped.ways[0].0.range.end;
             self.count = count;
             self.turns.retain(|turn| turn.at < count);
+            self.looped.ways.clear();
         }
     }
 
@@ -314,19 +341,23 @@ impl Translator {
         &mut self,
         site: &mut Site<'_>,
         app: AppPc,
-        k: usize,
-        entry: usize,
+        (k, entry): (usize, usize),
+        block: Option<u32>,
     ) -> Result<bool, DictionaryFull> {
         if !self.looped.is_planned() {
             return Ok(false);
         }
+        let start = self.looped.ways[k - 1].0.range.start;
         if k == 1 {
+            let events = self.listed_up_to(self.looped.ways[0].0.range.end);
+            self.count_round(site, block, (events, None), app)?;
             self.cross(site, app);
             self.looped.open = Some(0);
             self.looped.closed = false;
+            self.looped.closing = false;
             return Ok(true);
         }
-        self.end_way(site, app)?;
+        self.end_way(site, app, block)?;
         let way = self.looped.ways[k - 1].0.clone();
         let Some(n) = self
             .looped
@@ -342,9 +373,10 @@ impl Translator {
                 from: fork.from,
                 target: fork.to,
                 pc: fork.pc,
-                events: 0,
+                first: fork.first,
+                events: fork.events,
                 values: 0,
-                event: None,
+                event: fork.event,
                 spilled: fork.spilled,
                 passed: fork.passed,
             });
@@ -359,9 +391,19 @@ impl Translator {
         self.code.bind(fork.from, here);
         self.spilled = fork.spilled;
         self.flags = fork.flags;
+        self.first = fork.first;
+        self.count_round(site, block, (fork.events, fork.event), fork.to)?;
+        self.probe_passed(site, fork.event)?;
+        self.first = self.listed_up_to(start);
         self.looped.open = Some(k - 1);
         self.looped.closed = false;
+        self.looped.closing = false;
         Ok(true)
+    }
+
+    /// Events in the block in front of instruction `n`.
+    fn listed_up_to(&self, n: usize) -> usize {
+        self.listed.get(n).copied().unwrap_or(0).into()
     }
 
     /// Behind the last instruction of a way of the second round.
@@ -369,15 +411,22 @@ impl Translator {
         &mut self,
         site: &mut Site<'_>,
         app: AppPc,
+        block: Option<u32>,
     ) -> Result<(), DictionaryFull> {
-        let open = self.looped.open.take();
-        let Some(to) = open.and_then(|way| self.looped.ways[way].1) else {
+        let Some(open) = self.looped.open.take() else {
             return Ok(());
         };
-        self.make_flags();
-        if self.looped.closed || to != app {
-            return self.leave(site, to, None, 0, 0, None);
+        let (way, to) = &self.looped.ways[open];
+        let (end, Some(to)) = (way.range.end, *to) else {
+            return Ok(());
+        };
+        let events = self.listed_up_to(end);
+        if self.looped.closed || to != app && !self.looped.closing {
+            self.make_flags();
+            return self.leave(site, to, block, events, 0, None);
         }
+        self.count_round(site, block, (events, None), app)?;
+        self.make_flags();
         self.unspill_rcx();
         self.unspill_rdx();
         self.room_for_jump(5);
@@ -388,23 +437,26 @@ impl Translator {
     }
 
     /// The branch back that ends a round: out of the first one if it goes elsewhere, to the top of the
-    /// loop in the second.
+    /// loop in the second. What it is as an event, and what where the loop ends, comes behind `events`.
     pub(super) fn close_with(
         &mut self,
         site: &mut Site<'_>,
         insn: &Insn,
-        condition: u8,
-        second: bool,
-    ) {
+        (condition, second): (u8, bool),
+        (events, main, other): (usize, Option<Event>, Option<Event>),
+    ) -> Result<(), DictionaryFull> {
         self.room_for_jump(6);
         self.code.patchable(2);
-        if second {
+        // With something to count on the way back, that does not lead there by itself.
+        if second && !self.pairs {
             let from = self.code.jcc(condition);
             self.close(from);
-        } else {
-            let from = self.code.jcc(condition ^ 1);
-            self.branch(site, insn, from, insn.next(), 0, 0);
+            return Ok(());
         }
+        self.looped.closing = second;
+        let from = self.code.jcc(condition ^ 1);
+        self.branch(site, other, from, insn.next(), events, 0);
+        self.probe_passed(site, main)
     }
 
     /// The way back: the displacement of a jump to the top of the loop.
@@ -425,15 +477,24 @@ impl Translator {
     }
 
     /// The branch of the second round that leads to another way, which is written later.
-    pub(super) fn fork(&mut self, at: usize, pc: AppPc, condition: u8, to: AppPc) {
+    pub(super) fn fork(
+        &mut self,
+        at: usize,
+        condition: u8,
+        to: AppPc,
+        (events, event): (usize, Option<Event>),
+    ) {
         self.room_for_jump(6);
         let from = self.code.jcc(condition);
         self.looped.forks.push(Fork {
             at,
             from,
-            pc,
+            pc: self.here,
             to,
             passed: self.passed,
+            first: self.first,
+            events,
+            event,
             spilled: self.spilled,
             flags: self.flags,
         });

@@ -5,7 +5,7 @@
 //! A mark's path is numbered when it is needed first; a child of `fork` keeps the number with the rest of the dictionary.
 #![allow(unsafe_code)] // reason: writes records.
 
-use trommel_queue::dict::{Event, Mark};
+use trommel_queue::dict::{Event, Mark, Passed};
 use trommel_tuple::Kind;
 
 use super::Translator;
@@ -22,7 +22,7 @@ impl Translator {
         shared.open_block()?;
         shared.event(Event::Marked(mark));
         let block = shared.close_block().ok_or(DictionaryFull)?;
-        let path = shared.path(block, 1, None)?;
+        let path = shared.path(block, Passed::first(1), None)?;
         self.marks[mark as usize] = Some(path);
         Ok(path)
     }

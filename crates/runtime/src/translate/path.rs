@@ -17,23 +17,32 @@
 //!   ([`flags`]). What it destroys of `rcx` and `rdx` is in their slots before anything can fault, and is
 //!   loaded again in front of the first instruction that uses it, as in fragments for indirect branches.
 
+use alloc::vec::Vec;
+
+use trommel_queue::dict::Passed;
+use trommel_tuple::{Kind, KindSet};
+
 use super::looped::give_homes_back;
 use super::{Refusal, Site, Translator, flags, restartable};
 use crate::area::INDIRECT_TABLE;
 use crate::cache::{AppPc, Cache, CachePc, Recipe, Spilled};
+use crate::counters;
 use crate::decode::{Class, Insn, Reader, Rm};
-use crate::emit::{Code, Reg, Rel32};
+use crate::deliver::DictionaryFull;
+use crate::emit::{Code, GsOffset, Reg, Rel32};
 use crate::pages::page_of;
+use crate::pairs::Key;
 use crate::region::{Nature, Range};
 use crate::slot;
 use crate::trace::{MAX_INSNS, Path, Piece};
 
-/// Room a trace may need at most. Its main line takes 61 bytes an instruction (an operand far away,
-/// and both registers loaded) and 92 more a turn (which may cost flags made again), so it is within
-/// 64 KiB, as steps must be; tails and misses take 35 and 80 more.
-pub(super) const MAX_CODE: u64 = 128 << 10;
-/// Room its stubs may need: 20 bytes an exit, 140 a turn.
-pub(super) const MAX_STUBS: u64 = 64 << 10;
+/// Room a trace may need at most: its main line [`FURTHEST`], a tail 190 bytes (which counts with flags that live, and gives ten homes
+/// back) and a miss 240.
+pub(super) const MAX_CODE: u64 = 384 << 10;
+/// Room its stubs may need: 20 bytes an exit, 44 for each counter's message, 170 a turn.
+pub(super) const MAX_STUBS: u64 = 256 << 10;
+/// Bytes that steps may be apart, which are within 64 KiB.
+pub(super) const FURTHEST: usize = 60 << 10;
 
 /// Where a trace goes on behind a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,6 +63,10 @@ pub(super) struct Miss {
     target: Target,
     /// How the flags are made again that the comparison has destroyed.
     recipe: Option<Recipe>,
+    /// The events of the block in front of it, which are counted with it if it has no key.
+    passed: Passed,
+    /// Where it is counted.
+    key: Key,
 }
 
 /// Where the target of an indirect branch is when a comparison has failed.
@@ -82,8 +95,37 @@ impl Translator {
         path: &Path<'_>,
         checked: bool,
     ) -> Result<u32, Refusal> {
+        let made = self.path(site, path, checked);
+        match made {
+            // It may do without a second round.
+            Err(_) if self.looped.is_planned() => {
+                let frame = None;
+                let others = Vec::new();
+                let alone = Path {
+                    frame,
+                    others,
+                    ..*path
+                };
+                self.path(site, &alone, checked)
+            }
+            made => made,
+        }
+    }
+
+    fn path(
+        &mut self,
+        site: &mut Site<'_>,
+        path: &Path<'_>,
+        checked: bool,
+    ) -> Result<u32, Refusal> {
         let app = path.pieces.first().ok_or(Refusal::Native)?.start;
         self.begin(super::made::From::default(), true);
+        self.pairs = self.counts_now();
+        let room =
+            site.pairs.have_room_for(2 * MAX_INSNS) && counters::have_room(site.shared.paths());
+        if self.config.kinds != KindSet::NONE && !(self.pairs && room) {
+            return Err(Refusal::Native);
+        }
         self.flags = flags::Flags::default();
         if self.insns.len() < MAX_INSNS {
             self.insns.resize(MAX_INSNS, Insn::plain());
@@ -95,7 +137,36 @@ impl Translator {
         if path.pieces.len() == 1 && !self.looped.is_planned() {
             return Err(Refusal::Native);
         }
+        self.list_path(site, app, end);
         self.write(site, app, end, checked)
+    }
+
+    /// Lists the events of a trace in its block, those of one way behind those of the other.
+    fn list_path(&mut self, site: &mut Site<'_>, app: AppPc, end: Option<AppPc>) {
+        if !self.pairs || self.samples() {
+            return;
+        }
+        let (planned, mut events, mut turn) = (self.looped.is_planned(), 0, 0);
+        for k in 0..self.looped.ways().max(1) {
+            let range = self.looped.range_of(k).unwrap_or(0..self.count);
+            let end = self.looped.end_of(k + 1, end);
+            for n in range.clone() {
+                let next = match n + 1 < range.end {
+                    true => Some(self.insns[n + 1].pc()),
+                    false => end,
+                };
+                let to = self.turns.get(turn).filter(|turn| turn.at == n);
+                turn += usize::from(to.is_some());
+                let closes = (planned && n + 1 == range.end).then_some(app);
+                let (main, _) = self.sides(&self.insns[n], to.map(|t| t.to), next, closes);
+                self.listed.push(events);
+                if let Some(event) = main {
+                    site.shared.event(event);
+                    events += 1;
+                }
+            }
+        }
+        self.listed.push(events);
     }
 
     /// First pass, over a path that goes on to `behind`, if a turn may be made of its last branch.
@@ -211,6 +282,12 @@ impl Translator {
         turn.is_some_and(|turn| turn.at == n)
     }
 
+    /// As [`Self::turn_of`], which is asked afterwards.
+    pub(super) fn next_turn(&self, n: usize) -> Option<AppPc> {
+        let turn = self.turns.get(self.turned).filter(|turn| turn.at == n)?;
+        Some(turn.to)
+    }
+
     /// Where the trace goes on behind the transfer at `n`, if it does.
     pub(super) fn turn_of(&mut self, n: usize) -> Option<AppPc> {
         let turn = self.turns.get(self.turned).filter(|turn| turn.at == n)?;
@@ -241,11 +318,27 @@ impl Translator {
         }
     }
 
-    /// `jmp`, `call` or `ret` to an address known only when it runs, which is most likely `to`. Says
-    /// what is in slots if it faults.
-    pub(super) fn predicted(&mut self, insn: &Insn, to: AppPc) -> Spilled {
+    /// `jmp`, `call` or `ret` to an address known only when it runs, which is most likely `to`; the block, and its events in
+    /// front of it. Says what is in slots if it faults.
+    pub(super) fn predicted(
+        &mut self,
+        site: &mut Site<'_>,
+        insn: &Insn,
+        to: AppPc,
+        (block, events): (Option<u32>, usize),
+    ) -> Result<Spilled, DictionaryFull> {
+        let counted = match insn.class {
+            Class::JmpIndirect => self.wants(Kind::Edge),
+            Class::CallIndirect => self.wants(Kind::Call),
+            _ => false,
+        };
+        let key = match counted {
+            true => self.key(site, insn, block, events)?,
+            false => Key::NONE,
+        };
+        let passed = self.passed_up_to(events);
         if let Some((recipe, target)) = self.with_flags(insn, to) {
-            return self.compared(insn, to, recipe, target);
+            return Ok(self.compared(insn, to, (recipe, target), (passed, key)));
         }
         self.make_flags();
         self.spill_rcx();
@@ -272,9 +365,11 @@ impl Translator {
             spilled: self.spilled,
             target: Target::Difference,
             recipe: None,
+            passed,
+            key,
         });
         self.code.bind8_here(right);
-        at_fault
+        Ok(at_fault)
     }
 
     /// Loads the target of an indirect branch, and pushes what a call does.
@@ -313,7 +408,13 @@ impl Translator {
     }
 
     /// As [`Self::predicted`], with flags.
-    fn compared(&mut self, insn: &Insn, to: AppPc, recipe: Recipe, target: Target) -> Spilled {
+    fn compared(
+        &mut self,
+        insn: &Insn,
+        to: AppPc,
+        (recipe, target): (Recipe, Target),
+        (passed, key): (Passed, Key),
+    ) -> Spilled {
         const NOT_EQUAL: u8 = 5;
         if target == Target::Rcx {
             self.spill_rcx();
@@ -351,28 +452,52 @@ impl Translator {
             spilled: self.spilled,
             target,
             recipe: Some(recipe),
+            passed,
+            key,
         });
         self.flags.lost = true;
         at_fault
     }
 
     /// The other ways of all indirect branches: looked up; counted at first.
-    pub(super) fn write_misses(&mut self, cache: &mut Cache) {
+    pub(super) fn write_misses(
+        &mut self,
+        site: &mut Site<'_>,
+        block: Option<u32>,
+    ) -> Result<(), DictionaryFull> {
         for n in 0..self.misses.len() {
             let miss = self.misses[n];
             let here = self.code.here();
             self.code.bind(miss.from, here);
             miss.come_to_target(&mut self.code, self.looped.homes());
             let lookup = self.code.at(self.code.here());
-            self.code.low16_of_rcx_to_rdx();
+            let passed = block.filter(|_| miss.key == Key::NONE && !miss.passed.is_empty());
+            let counter = match passed {
+                Some(block) => {
+                    let path = site.shared.path(block, miss.passed, None)?;
+                    Some(self.counter(path).ok_or(DictionaryFull)?)
+                }
+                None => None,
+            };
+            if let Some(counter) = counter {
+                self.code.count_with(Reg::RDX, counter);
+            }
+            self.code.index_to_rdx(miss.key);
             self.code.jmp_gs_rdx8(INDIRECT_TABLE);
-            self.count_miss(cache, &miss, self.code.at(here), lookup);
+            self.count_miss(site.cache, &miss, (self.code.at(here), lookup), counter);
         }
+        Ok(())
     }
 
     /// Leads the jump of a miss, which is bound to `plain`, to code that counts it first, if there is
-    /// a counter. `lookup` is where its target is looked up.
-    fn count_miss(&mut self, cache: &mut Cache, miss: &Miss, plain: CachePc, lookup: CachePc) {
+    /// a counter. `lookup` is where its events are counted, in `counter` or by its key, and its target is looked up.
+    fn count_miss(
+        &mut self,
+        cache: &mut Cache,
+        miss: &Miss,
+        (plain, lookup): (CachePc, CachePc),
+        counts: Option<GsOffset>,
+    ) {
         let patch = self.code.at(miss.from.0);
         let distance = |to: CachePc| (to.0 as i64 - patch.0 as i64 - 4) as i32;
         let site = cache.new_site(self.arena, miss.pc, patch, distance(plain));
@@ -392,6 +517,10 @@ impl Translator {
         c.put_u32(back.0, rel as i32 as u32);
         c.bind8_here(hot);
         c.store_gs(slot!(next_pc), Reg::RDX);
+        if let Some(counter) = counts {
+            c.count_with(Reg::RCX, counter);
+        }
+        c.store_gs_imm32(slot!(key), miss.key.offset().into());
         c.load_gs(Reg::RCX, slot!(spill_rcx));
         c.load_gs(Reg::RDX, slot!(spill_rdx));
         c.store_gs_imm32(slot!(exit), exit);

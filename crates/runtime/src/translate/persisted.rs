@@ -683,6 +683,7 @@ fn take_steps<'a>(
             copied: u16_at(bytes, 2),
             events: 0,
             values: 0,
+            way: 0,
             app: within(u32_at(bytes, 4))?,
             spilled: Spilled::from_bits(bytes[8]),
             at_fault: Spilled::from_bits(bytes[9]),

@@ -1,14 +1,18 @@
 //! Events counted in generated code, in the counters of a stratified sampler.
 //!
 //! An event is counted behind the transfer that it is, in front of the app's next instruction: on the main line behind a
-//! branch that is not taken, in the tail of one that is taken, in front of a direct call's jump. Where nobody looks at the flags
-//! ([`liveness`](super::liveness)) that is a decrement in memory and a branch; elsewhere the counter goes through `rcx`, with no
-//! flag touched. What is done at the counter's end is out of line, beside the exit stubs.
+//! branch that is not taken, in the tail of one that is taken, in front of a direct call's jump; in a trace behind whatever it goes
+//! on behind. Where nobody looks at the flags
+//! ([`liveness`](super::liveness)), or a trace can make them again ([`flags`](super::flags)), that is a decrement in memory and a
+//! branch; elsewhere the counter goes through `rcx`, with no flag touched. What is done at the counter's end is out of line, beside the
+//! exit stubs.
 
 use trommel_queue::dict::Event;
 use trommel_tuple::Kind;
 
+use super::flags::Flags;
 use super::{Site, Translator, target};
+use crate::area::WRITE_POINTER;
 use crate::cache::{AppPc, CachePc};
 use crate::decode::{Class, Insn};
 use crate::deliver::DictionaryFull;
@@ -57,19 +61,65 @@ impl Translator {
         site.shared.message(block, event)
     }
 
-    /// Counts an event, if events are counted; the app goes on at `next`.
+    /// What the two ways of a branch are as events, that of the main line first; or what another transfer of the main line is. As far
+    /// as it is wanted, and known: `turn` is where a trace goes on behind the transfer, `next` what is executed next on the
+    /// main line, and `closes` where a loop starts whose way ends here.
+    pub(super) fn sides(
+        &self,
+        insn: &Insn,
+        turn: Option<AppPc>,
+        next: Option<AppPc>,
+        closes: Option<AppPc>,
+    ) -> (Option<Event>, Option<Event>) {
+        let pc = target(insn.pc());
+        let (call, edge) = (self.wants(Kind::Call), self.wants(Kind::Edge));
+        match insn.class {
+            Class::Jcc(_, to) | Class::ShortBranch(to) if edge => {
+                let conditional = matches!(insn.class, Class::Jcc(..));
+                let closed = conditional && closes == Some(to);
+                // A trace that goes on behind a branch that was taken has it the other way round.
+                let other = next
+                    .filter(|&next| self.trace && conditional && to == insn.next() && next != to);
+                let side = |taken| Event::Branch {
+                    pc,
+                    len: insn.size() as u8,
+                    target: target(other.unwrap_or(to)),
+                    taken,
+                };
+                let taken = closed || other.is_some();
+                (Some(side(taken)), Some(side(!taken)))
+            }
+            Class::Call(to) if call => {
+                let target = target(to);
+                (Some(Event::Call { pc, target }), None)
+            }
+            Class::CallIndirect | Class::JmpIndirect => {
+                let is_call = insn.class == Class::CallIndirect;
+                let wanted = if is_call { call } else { edge };
+                let known = turn.filter(|_| wanted).map(|to| Event::Indirect {
+                    pc,
+                    target: target(to),
+                    call: is_call,
+                });
+                (known, None)
+            }
+            _ => (None, None),
+        }
+    }
+
+    /// Counts an event, if events are counted.
     pub(super) fn probe(
         &mut self,
         site: &mut Site<'_>,
         event: Event,
-        next: AppPc,
     ) -> Result<(), DictionaryFull> {
+        let next = follows(event);
         let Some((counter, path)) = self.message(site, event)? else {
             return Ok(());
         };
         let spilled = self.spilled.rcx;
         let start = self.rate();
-        let from = if self.flags_are_dead(site, next) {
+        let from = if self.flags_may_go(site, next) {
             self.code.decrement_gs16(counter);
             self.code.jcc(ZERO)
         } else {
@@ -77,9 +127,8 @@ impl Translator {
             self.code.count_down_with_rcx(counter)
         };
         let back = self.code.at(self.code.here());
-        self.lead_to_stub(from);
         let known = [counter.0, path, start];
-        self.stubs.send_message(self.spilled.rcx, known, back);
+        self.messages.push((from, self.spilled.rcx, known, back));
         if !spilled {
             self.unspill_rcx();
         }
@@ -98,8 +147,9 @@ impl Translator {
         event: Event,
         to: AppPc,
     ) -> Result<(), DictionaryFull> {
+        self.flags = Flags::default();
         if !self.flags_are_dead(site, to) {
-            self.probe(site, event, to)?;
+            self.probe(site, event)?;
             return self.leave(site, to, None, 0, 0, None);
         }
         let Some((counter, path)) = self.message(site, event)? else {
@@ -107,17 +157,16 @@ impl Translator {
         };
         self.unspill_rdx();
         self.unspill_rcx();
+        self.unspill_homes();
         self.give_back();
         let again = self.code.at(self.code.here());
         self.code.decrement_gs16(counter);
         self.code.patchable(2);
         let from = self.code.jcc(NOT_ZERO);
         self.stub(site.cache, from, to);
-        let end = self.code.jmp();
-        self.lead_to_stub(end);
         // Counted once more on the way back.
         let known = [counter.0, path, self.rate() + 1];
-        self.stubs.send_message(false, known, again);
+        self.code.send_message(false, known, again);
         Ok(())
     }
 
@@ -125,42 +174,31 @@ impl Translator {
     pub(super) fn branch_back(
         &mut self,
         site: &mut Site<'_>,
-        insn: &Insn,
+        (main, other): (Option<Event>, Option<Event>),
         condition: u8,
         to: AppPc,
     ) -> Result<(), DictionaryFull> {
         let over = self.code.jcc(condition ^ 1);
         let spilled = self.spilled;
-        let event = Event::Branch {
-            pc: target(insn.pc()),
-            len: insn.size() as u8,
-            target: target(to),
-            taken: true,
-        };
-        self.leave_counted(site, event, to)?;
+        if let Some(event) = other {
+            self.leave_counted(site, event, to)?;
+        }
         self.spilled = spilled;
         let here = self.code.here();
         self.code.bind(over, here);
-        self.probe_passed(site, insn, to)
+        self.probe_passed(site, main)
     }
 
-    /// Counts that the branch was not taken.
+    /// Counts what the main line has just done, where events are counted one by one.
     pub(super) fn probe_passed(
         &mut self,
         site: &mut Site<'_>,
-        insn: &Insn,
-        to: AppPc,
+        event: Option<Event>,
     ) -> Result<(), DictionaryFull> {
-        if !self.samples() || !self.wants(Kind::Edge) {
-            return Ok(());
+        match event.filter(|_| self.samples()) {
+            Some(event) => self.probe(site, event),
+            None => Ok(()),
         }
-        let event = Event::Branch {
-            pc: target(insn.pc()),
-            len: insn.size() as u8,
-            target: target(to),
-            taken: false,
-        };
-        self.probe(site, event, insn.next())
     }
 
     /// The event of a direct call, if it is counted.
@@ -179,6 +217,22 @@ impl Translator {
             Class::Call(to) if self.wants(Kind::Call) => Some(to),
             _ => None,
         }
+    }
+}
+
+/// What is executed behind a transfer whose way is known.
+fn follows(event: Event) -> AppPc {
+    match event {
+        Event::Branch {
+            pc,
+            len,
+            taken: false,
+            ..
+        } => AppPc(pc.0 + u64::from(len)),
+        Event::Branch { target, .. }
+        | Event::Call { target, .. }
+        | Event::Indirect { target, .. } => AppPc(target.0),
+        _ => AppPc(event.pc().0),
     }
 }
 
@@ -208,22 +262,36 @@ impl Code<'_> {
         from
     }
 
-    /// Out of line, a counter having come to its end: sends its message and goes on at `back`. `spilled`: the app's
-    /// `rcx` is in its slot already. What is known: the counter, the path, and what the counter starts with.
+    /// Out of line, a counter having come to its end: appends its message, starts it again and goes on at `back`. `spilled`: the app's
+    /// `rcx` is in its slot already, and stays there. What is known: the counter, the path, and what the counter starts with.
+    ///
+    /// All of it is here, as a message seldom comes from where the last one did: each jump whose target is not in the instruction
+    /// would be mispredicted.
     pub fn send_message(&mut self, spilled: bool, known: [u32; 3], back: CachePc) {
+        let [counter, path, start] = known;
         if !spilled {
             self.store_gs(slot!(spill_rcx), Reg::RCX);
         }
-        let rel = self.lea_rcx_rip();
-        self.jmp_gs(slot!(entry.message));
-        // Numbers are read with the app's flags, which may want alignment checked.
-        self.align(4);
-        let here = self.here();
-        self.bind(rel, here);
-        let behind = back.0.wrapping_sub(self.at(here).0) as u32;
-        let [counter, path, start] = known;
-        for number in [counter, path, behind, start] {
-            self.raw(&number.to_le_bytes());
+        self.load_gs(Reg::RCX, WRITE_POINTER);
+        self.store_imm32(Reg::RCX, 0, path);
+        self.lea(Reg::RCX, Reg::RCX, 4);
+        self.store_gs(WRITE_POINTER, Reg::RCX);
+        // mov word gs:[counter], start
+        self.raw(&[0x66, 0x65, 0xc7, 0x04, 0x25]);
+        self.raw(&counter.to_le_bytes());
+        self.raw(&(start as u16).to_le_bytes());
+        self.second_byte_of_rcx();
+        let full = self.jrcxz();
+        let filled = self.here();
+        if !spilled {
+            self.load_gs(Reg::RCX, slot!(spill_rcx));
         }
+        let jump = self.jmp();
+        let rel = back.0 as i64 - self.at(jump.0).0 as i64 - 4;
+        self.put_u32(jump.0, rel as i32 as u32);
+        self.bind8_here(full);
+        let rel = self.lea_rcx_rip();
+        self.bind(rel, filled);
+        self.jmp_gs(slot!(entry.full));
     }
 }

@@ -4,8 +4,9 @@
 use trommel_queue::dict::Event;
 use trommel_tuple::Kind;
 
+use super::path::FURTHEST;
 use super::persisted::Field;
-use super::{Config, Site, Tail, Translator, tag_check, target};
+use super::{Config, Refusal, Site, Tail, Translator, tag_check, target};
 use crate::area::{SYSCALL_TABLE, WRITE_POINTER};
 use crate::cache::{AppPc, Cache, Exit, Fragment, Head, Spilled, Step, UNLINKED, Way};
 use crate::decode::{Class, Insn};
@@ -73,7 +74,7 @@ impl Translator {
         app: AppPc,
         end: Option<AppPc>,
         checked: bool,
-    ) -> Result<Fragment, DictionaryFull> {
+    ) -> Result<Fragment, Refusal> {
         self.spilled = Spilled::NONE;
         let mut checked_entry = None;
         let mut entry = 0;
@@ -125,10 +126,16 @@ impl Translator {
             let closes = last && self.looped.is_planned();
             if second && n == rounds[k].1.start {
                 self.flags_behind(effect.take());
-                left_out = !self.start_round(site, app, k, entry)?;
+                left_out = !self.start_round(site, app, (k, entry), block)?;
             }
             if left_out {
                 continue;
+            }
+            if let Some(&listed) = self.listed.get(n) {
+                events = usize::from(listed);
+            }
+            if self.trace && self.code.here() - entry > FURTHEST {
+                return Err(Refusal::Native);
             }
             self.passed = n + 1;
             self.here = insn.pc();
@@ -153,8 +160,9 @@ impl Translator {
             let step = Step {
                 cache: (from_here - entry) as u16,
                 copied: 0,
-                events: events as u8,
+                events: events as u16,
                 values: values as u8,
+                way: self.looped.way(),
                 app: insn.pc(),
                 spilled: self.spilled,
                 at_fault: self.spilled,
@@ -254,6 +262,11 @@ impl Translator {
                 continue;
             }
             site.cache.steps.push(step);
+            let next = match last {
+                false => Some(insns[n + 1].pc()),
+                true => self.looped.end_of(k, end),
+            };
+            let (main, other) = self.sides(insn, self.next_turn(n), next, closes.then_some(app));
             self.query_before(site, insn, about);
             let passed = self.record_arguments(insn, values);
             events += usize::from(passed != 0) + usize::from(unprofiled);
@@ -261,17 +274,21 @@ impl Translator {
             match insn.class {
                 Class::Jmp(_) => events += usize::from(self.config.cuts_at(insn)),
                 Class::Jcc(condition, to) if closes && to == app => {
-                    self.close_with(site, insn, condition, second);
+                    self.close_with(site, insn, (condition, second), (events, main, other))?;
                     self.is_work(from_here);
                 }
                 Class::Jcc(condition, to) if second && self.forks_at(n) => {
-                    self.fork(n, insn.pc(), condition, to);
+                    self.fork(n, condition, to, (events, other));
                     self.is_work(from_here);
+                    self.probe_passed(site, main)?;
                 }
                 Class::Jcc(condition, to)
-                    if to <= insn.pc() && self.samples() && self.wants(Kind::Edge) =>
+                    if to <= insn.pc()
+                        && self.samples()
+                        && self.wants(Kind::Edge)
+                        && !self.trace =>
                 {
-                    self.branch_back(site, insn, condition, to)?;
+                    self.branch_back(site, (main, other), condition, to)?;
                 }
                 Class::Jcc(condition, to) => {
                     self.room_for_jump(6);
@@ -280,8 +297,8 @@ impl Translator {
                     }
                     let from = self.code.jcc(condition);
                     self.is_work(from_here);
-                    events += self.branch(site, insn, from, to, events, values);
-                    self.probe_passed(site, insn, to)?;
+                    events += self.branch(site, other, from, to, events, values);
+                    self.probe_passed(site, main)?;
                 }
                 Class::ShortBranch(to) => {
                     let len = insn.size();
@@ -296,13 +313,14 @@ impl Translator {
                     self.code.raw(&[2, 0xeb, 5]);
                     let from = self.code.jmp();
                     self.is_work(from_here);
-                    events += self.branch(site, insn, from, to, events, values);
-                    self.probe_passed(site, insn, to)?;
+                    events += self.branch(site, other, from, to, events, values);
+                    self.probe_passed(site, main)?;
                 }
                 Class::Call(to) => {
                     self.push_return(insn.next());
                     self.is_work(from_here);
                     if self.turn_of(n).is_some() {
+                        self.probe_passed(site, main)?;
                         continue;
                     }
                     if self.wants(Kind::Call) {
@@ -315,7 +333,11 @@ impl Translator {
                 }
                 Class::JmpIndirect | Class::CallIndirect | Class::Ret(_) => {
                     let at_fault = match self.turn_of(n) {
-                        Some(to) => self.predicted(insn, to),
+                        Some(to) => {
+                            let at_fault = self.predicted(site, insn, to, (block, events))?;
+                            self.probe_passed(site, main)?;
+                            at_fault
+                        }
                         None => self.indirect(site, insn, block, events, values)?,
                     };
                     if let Some(step) = site.cache.steps.last_mut() {
@@ -335,8 +357,11 @@ impl Translator {
         self.insns = insns;
         self.passed = self.count;
         self.flags_behind(effect.take());
+        if let Some(&listed) = self.listed.last().filter(|_| !self.is_looped()) {
+            events = usize::from(listed);
+        }
         if self.is_looped() {
-            self.end_way(site, app)?;
+            self.end_way(site, app, block)?;
         } else if let Some(to) = end {
             self.make_flags();
             self.unpark();
@@ -347,6 +372,7 @@ impl Translator {
                 from,
                 target,
                 pc,
+                first,
                 events,
                 values,
                 event,
@@ -355,6 +381,7 @@ impl Translator {
             } = self.tails[n];
             self.spilled = spilled;
             self.passed = passed;
+            self.first = first;
             self.here = pc;
             self.class = Class::Plain;
             let here = self.code.here();
@@ -370,7 +397,13 @@ impl Translator {
             self.leave(site, target, block, events, values, event)?;
         }
         self.write_loop_tails(site, app)?;
-        self.write_misses(site.cache);
+        self.write_misses(site, block)?;
+        for n in 0..self.messages.len() {
+            let (from, spilled, known, back) = self.messages[n];
+            let here = self.code.here();
+            self.code.bind(from, here);
+            self.code.send_message(spilled, known, back);
+        }
         for n in 0..self.constants.len() {
             let (from, value) = self.constants[n];
             let here = self.code.here();
@@ -418,6 +451,7 @@ impl Translator {
                 from,
                 target: insn.pc(),
                 pc: insn.pc(),
+                first: self.first,
                 events,
                 values,
                 event: None,
@@ -432,11 +466,11 @@ impl Translator {
 
     /// Whether a taken branch has nothing to do on its way out.
     fn leaves_directly(&self, events: usize) -> bool {
-        let nothing = !self.wants(Kind::Edge) && events == 0;
+        let nothing = !self.wants(Kind::Edge) && events == self.first;
         nothing && !self.config.windows && self.spilled == Spilled::NONE
     }
 
-    /// A conditional branch whose taken side leaves from `from`. Returns how many events the main
+    /// A conditional branch that leaves the main line from `from`, by which it is the event `other`. Returns how many events the main
     /// line has passed by going on.
     #[allow(
         clippy::too_many_arguments,
@@ -445,34 +479,29 @@ impl Translator {
     pub(super) fn branch(
         &mut self,
         site: &mut Site<'_>,
-        insn: &Insn,
+        other: Option<Event>,
         from: Rel32,
         to: AppPc,
         events: usize,
         values: usize,
     ) -> usize {
-        let edge = self.wants(Kind::Edge);
+        let event = other.filter(|_| self.wants(Kind::Edge));
         if self.leaves_directly(events) {
             self.stub(site.cache, from, to);
             return 0;
         }
-        let event = edge.then(|| Event::Branch {
-            pc: target(insn.pc()),
-            len: insn.size() as u8,
-            target: target(to),
-            taken: true,
-        });
         self.tails.push(Tail {
             from,
             target: to,
-            pc: insn.pc(),
+            pc: self.here,
+            first: self.first,
             events,
             values,
             event,
             spilled: self.spilled,
             passed: self.passed,
         });
-        usize::from(edge)
+        usize::from(event.is_some())
     }
 
     /// Leads `from` to what is written beside the exit stubs next.
@@ -537,9 +566,10 @@ impl Translator {
         events: usize,
         values: usize,
     ) -> Result<(), DictionaryFull> {
-        let full = match block.filter(|_| events > 0) {
+        let passed = self.passed_up_to(events);
+        let full = match block.filter(|_| !passed.is_empty()) {
             Some(block) => {
-                let path = site.shared.path(block, events as u16, None)?;
+                let path = site.shared.path(block, passed, None)?;
                 match self.counter(path) {
                     // The call overwrites it.
                     Some(counter) => {
