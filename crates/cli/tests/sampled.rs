@@ -168,6 +168,13 @@ fn of_all_loads() {
         ("far", "H:crc[P4]1024", "value,type"),
         ("guard", "H:crc[P6]32", ALL),
         ("guard,insns=4", "P2", "value"),
+        ("trace", "H:crc[P3]64+A4", ALL),
+        ("trace", "H:crc[P5]2048", "value"),
+        ("trace", "H:mul[P4]256", "edge,value,type"),
+        ("trace", "P3", "value"),
+        ("trace,flush=5", "H:crc[P6]512", ALL),
+        ("trace,insns=3,evict=50", "H:mul[P9]1024", "value"),
+        ("trace,far", "H:crc[P4]1024", "value,type"),
     ] {
         let done = agrees_under("sampled-all-loads", stress, &program, (spec, mix));
         done.unwrap_or_else(|differs| panic!("{differs}"));
@@ -204,6 +211,12 @@ fn exact_values_are_those_that_are_recorded() {
         ("loads", "guard", ALL),
         ("loads", "guard,insns=4", "value"),
         ("loads", "delay=20", ALL),
+        ("loads", "trace", ALL),
+        ("loads", "trace", "value"),
+        ("loads", "trace,insns=3", "edge,value"),
+        ("loads", "trace,flush=5", ALL),
+        ("loads", "trace,far", "value,type"),
+        ("many", "trace", "edge,value"),
         ("many", "", "edge,value"),
         ("many", "insns=3", "value"),
         ("many", "evict=20", "value"),

@@ -43,15 +43,25 @@ fn counted(seed: u64) -> Result<(), String> {
     let mut job = Job::new([program.clone(), seed.to_string()], scratch.dir());
     job.env.push(("FLAGS".into(), "no".into()));
     let native = job.native(LIMIT).map_err(|e| e.to_string())?;
-    let run = |stress: &str, spec: &str| {
+    let run_all = |kinds: &str, stress: &str, spec: &str| {
         let mut job = job.clone();
         job.env.push(("TROMMEL_STRESS".into(), stress.into()));
         let data = scratch.path("data");
-        let seen = job.record_by(bin, ("edge,call", spec), &data, LIMIT * 10);
+        let seen = job.record_by(bin, (kinds, spec), &data, LIMIT * 10);
         let seen = seen.map_err(|e| format!("{}: {e}", bin.display()))?;
         native.compare(&seen)?;
         Counts::reported(bin, &data, Path::new(&program))
     };
+    let run = |stress: &str, spec: &str| run_all("edge,call", stress, spec);
+    // Values, too, by which register the app's may be where.
+    for (stress, spec) in [
+        ("trace,tally", "exact"),
+        ("trace", "H:crc[P2]64"),
+        ("trace,flush=7", "H:mul[P1]64"),
+    ] {
+        let done = run_all("edge,call,value,type", stress, spec);
+        done.map_err(|e| format!("{program} {seed}, `{stress}`, {spec}: {e}"))?;
+    }
     let events = run("events", "exact")?;
     if events.branches.is_empty() {
         return Err("nothing was recorded".into());

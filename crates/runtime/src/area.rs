@@ -152,6 +152,8 @@ pub struct Context {
     pub spill_flags: u64,
     /// Saved `rcx`, while a message is sent by code that needs it afterwards.
     pub held_rcx: u64,
+    /// A register by which the halves of a value are copied, meanwhile.
+    pub held_half: u64,
     /// Factors of a sampler's hash function.
     pub factors: [u64; 2],
     /// By table entry of what is asked: executions up to the next that is profiled.
@@ -197,9 +199,7 @@ pub struct Entries {
     pub changed: u64,
     /// [`Reason::Hot`].
     pub hot: u64,
-    /// A counter has come to its end; rcx leads to what is known of it and is spilled.
-    pub message: u64,
-    /// The same, of an event with a value.
+    /// The only counter of values has come to its end; rcx leads to what is known of the event and is spilled.
     pub value_message: u64,
     /// A tally is of another value, or full; rcx leads to what is known of the event and is spilled.
     pub tally: u64,

@@ -130,7 +130,6 @@ pub fn entries() -> Entries {
         absent: Landmarks::absent(),
         changed: arch::changed as *const () as u64,
         hot: arch::hot as *const () as u64,
-        message: Landmarks::message().start,
         value_message: Landmarks::value_message(),
         tally: Landmarks::tally(),
         query: arch::query as *const () as u64,
@@ -196,11 +195,14 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     let mut cache = Cache::new();
     cache.far = stress & options::FAR != 0;
     let insns = (stress & options::INSNS_MASK) as usize;
-    // What is recorded names the paths of fragments, and a window counts in each. Branches and calls that are counted in
-    // the code are so in traces too.
+    // What is recorded names the paths of fragments, a window counts in each, and editions are of fragments. What is counted in
+    // the code is so in traces too.
     let asked = Asked::of(mapped);
-    let counted = control.counters.load(Relaxed) != COUNTS_NOTHING && asked.is_none();
-    let countable = [Kind::Edge, Kind::Call].into_iter().collect();
+    let converge = Converge::of(mapped);
+    let plain = asked.is_none() && converge.is_none();
+    let counted = control.counters.load(Relaxed) != COUNTS_NOTHING && plain;
+    let countable = [Kind::Edge, Kind::Call, Kind::Value, Kind::Type];
+    let countable = countable.into_iter().collect();
     let traced = window == 0 && (kinds.is_empty() || counted && kinds.is_within(countable));
     let threshold = match (traced, stress & options::TRACE) {
         (false, _) => 0,
@@ -240,7 +242,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         Sampler::of(control),
         asked,
         Prefetch::of(mapped),
-        Converge::of(mapped),
+        converge,
         (args.entry != 0).then_some(AppPc(args.entry)),
     );
     if stress & options::TALLY != 0 || translator.converge.is_some() {

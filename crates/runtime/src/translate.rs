@@ -264,7 +264,8 @@ pub struct Translator {
     /// Where it will be.
     arena: usize,
     misses: Vec<path::Miss>,
-    messages: Vec<(Rel32, bool, [u32; 3], CachePc)>,
+    /// Messages of its counters, which are written behind all else.
+    messages: Vec<probes::Pending>,
     /// What is made of it if it is a loop.
     looped: looped::Looped,
     /// With [`Config::audit`], what does the app's work in the code being made.
@@ -436,6 +437,7 @@ impl Translator {
         self.stolen = None;
         self.turns.clear();
         self.turned = 0;
+        self.flags = flags::Flags::default();
         self.listed.clear();
         self.first = 0;
         self.looped.clear();

@@ -13,43 +13,16 @@ macro_rules! at {
     ($($field:tt)+) => { CONTEXT_OFFSET + offset_of!(Context, $($field)+) };
 }
 
-/// A counter has come to its end: starts it again and appends the message. rcx leads to four numbers of 32
-/// bits: the counter's offset from GS, the number of its path, how far behind the first of them the
-/// code goes on, and what the counter starts with; the app's rcx is spilled. No flag is touched, as some of those who come here have live ones.
+/// Of the only counter of values, which has come to its end: starts it again and appends the message. rcx leads to the number of its
+/// path, and how far behind that the code goes on; the value and the number of the counter are in the context, the app's rcx is spilled.
 ///
 /// A signal that arrives here is delivered at the end of the way: all of this counts as code of the cache.
 ///
 /// # Safety
 /// Only generated code may jump here, with GS at the area of a thread with a bank.
 #[unsafe(naked)]
-pub(super) unsafe extern "C" fn message() {
+pub(super) unsafe extern "C" fn value_message() {
     naked_asm!(
-        "mov gs:[{message}], rcx",
-        "mov gs:[{saved}], rdx",
-        "mov edx, [rcx + 4]",
-        "mov rcx, gs:[{pointer}]",
-        "mov [rcx], edx",
-        "lea rcx, [rcx + 4]",
-        "mov gs:[{pointer}], rcx",
-        "mov rcx, gs:[{message}]",
-        "movsxd rdx, dword ptr [rcx + 8]",
-        "lea rdx, [rdx + rcx]",
-        "mov gs:[{target}], rdx",
-        "mov edx, [rcx]",
-        "mov ecx, [rcx + 12]",
-        "mov gs:[rdx], cx",
-        "mov rdx, gs:[{saved}]",
-        "mov rcx, gs:[{pointer}]",
-        "movzx ecx, ch",
-        "jrcxz 2f",
-        "mov rcx, gs:[{spill_rcx}]",
-        "jmp gs:[{target}]",
-        "2:",
-        "mov rcx, gs:[{spill_rcx}]",
-        "jmp {filled}",
-        // Of an event with a value: rcx leads to the number of its path, and how far behind that the code goes on.
-        ".globl trommel_value_message",
-        "trommel_value_message:",
         "mov gs:[{message}], rcx",
         "mov gs:[{saved}], rdx",
         "mov edx, gs:[{counter}]",
@@ -142,10 +115,8 @@ pub(super) unsafe extern "C" fn message() {
 }
 
 unsafe extern "C" {
-    /// As [`message`], for an event with a value in the context, and the number of its counter. A label, not a function.
-    pub(super) safe fn trommel_value_message();
-    /// As that, where values are tallied. A label, not a function.
+    /// As [`value_message`], where values are tallied. A label, not a function.
     pub(super) safe fn trommel_tally();
-    /// Behind the last instruction of [`message`]. A label, not a function.
+    /// Behind the last instruction of [`value_message`]. A label, not a function.
     pub(super) safe fn trommel_message_end();
 }

@@ -65,6 +65,11 @@ impl Translator {
         if self.flags.lost || self.flags_are_dead(site, next) {
             return true;
         }
+        self.lose_flags()
+    }
+
+    /// Whether flags may be destroyed as a trace can make them again; then they are lost from here on.
+    pub(super) fn lose_flags(&mut self) -> bool {
         // What is behind a transfer that moves the stack is not known here yet.
         let again = |recipe: &Recipe| recipe.uses() & Reg::RSP.bit() == 0;
         self.flags.lost = self.flags.recipe.as_ref().is_some_and(again);

@@ -31,6 +31,9 @@ impl Translator {
         if rdx {
             self.unspill_rdx();
         }
+        if self.trace && self.stolen.is_some_and(|p| used & p.bit() != 0) {
+            self.give_back();
+        }
     }
 
     pub(super) fn unspill_rcx(&mut self) {

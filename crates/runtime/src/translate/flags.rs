@@ -84,6 +84,9 @@ impl Translator {
             if recipe.uses() & Reg::RDX.bit() != 0 {
                 self.unspill_rdx();
             }
+            if self.stolen.is_some_and(|p| recipe.uses() & p.bit() != 0) {
+                self.give_back();
+            }
             if !is_direct(&recipe) {
                 self.spill_rcx();
             }

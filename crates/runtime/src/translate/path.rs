@@ -126,19 +126,35 @@ impl Translator {
         if self.config.kinds != KindSet::NONE && !(self.pairs && room) {
             return Err(Refusal::Native);
         }
-        self.flags = flags::Flags::default();
+        let values = self.config.wants_values();
         if self.insns.len() < MAX_INSNS {
             self.insns.resize(MAX_INSNS, Insn::plain());
         }
         let end = self.follow(site, path.pieces, path.closed.then_some(app))?;
-        if let Some(frame) = path.frame.filter(|_| path.closed && self.config.optimise) {
+        // The optimiser takes loads away.
+        let looped = path.closed && self.config.optimise && !values;
+        if let Some(frame) = path.frame.filter(|_| looped) {
             self.plan_loop(site, app, end, &path.others, frame);
         }
         if path.pieces.len() == 1 && !self.looped.is_planned() {
             return Err(Refusal::Native);
         }
+        if values {
+            self.stolen = self.least_used();
+        }
         self.list_path(site, app, end);
         self.write(site, app, end, checked)
+    }
+
+    /// The register that fewest instructions use, but for those that serve otherwise.
+    fn least_used(&self) -> Option<Reg> {
+        let serve = [Reg::RAX, Reg::RCX, Reg::RDX, Reg::RSP];
+        let free = (0..16).map(Reg).filter(|r| !serve.contains(r));
+        let uses = |r: &Reg| {
+            let insns = self.insns[..self.count].iter();
+            insns.filter(|insn| insn.used & r.bit() != 0).count()
+        };
+        free.min_by_key(uses)
     }
 
     /// Lists the events of a trace in its block, those of one way behind those of the other.
@@ -208,7 +224,9 @@ impl Translator {
                         return Err(Refusal::Restartable);
                     }
                 }
-                self.insns[n].load = None;
+                if !self.wants(Kind::Value) {
+                    self.insns[n].load = None;
+                }
                 self.note_pages(&insn);
                 self.count = n + 1;
                 let conditional = matches!(insn.class, Class::Jcc(..) | Class::ShortBranch(_));
@@ -338,7 +356,7 @@ impl Translator {
         };
         let passed = self.passed_up_to(events);
         if let Some((recipe, target)) = self.with_flags(insn, to) {
-            return Ok(self.compared(insn, to, (recipe, target), (passed, key)));
+            return self.compared(site, insn, to, (recipe, target), (passed, key));
         }
         self.make_flags();
         self.spill_rcx();
@@ -347,6 +365,7 @@ impl Translator {
         }
         let at_fault = self.spilled;
         self.target_to_rcx(insn);
+        self.sample_type(site, insn)?;
         match near(to) {
             Some(to) => self.code.lea(Reg::RCX, Reg::RCX, -to),
             None => {
@@ -410,18 +429,24 @@ impl Translator {
     /// As [`Self::predicted`], with flags.
     fn compared(
         &mut self,
+        site: &mut Site<'_>,
         insn: &Insn,
         to: AppPc,
         (recipe, target): (Recipe, Target),
         (passed, key): (Passed, Key),
-    ) -> Spilled {
+    ) -> Result<Spilled, DictionaryFull> {
         const NOT_EQUAL: u8 = 5;
         if target == Target::Rcx {
             self.spill_rcx();
         }
         let at_fault = self.spilled;
         match target {
-            Target::Rcx => self.target_to_rcx(insn),
+            Target::Rcx => {
+                self.target_to_rcx(insn);
+                // What it destroys can be made again.
+                self.flags.lost = true;
+                self.sample_type(site, insn)?;
+            }
             Target::Register(_) if insn.class == Class::CallIndirect => {
                 self.push_return(insn.next());
             }
@@ -456,7 +481,7 @@ impl Translator {
             key,
         });
         self.flags.lost = true;
-        at_fault
+        Ok(at_fault)
     }
 
     /// The other ways of all indirect branches: looked up; counted at first.
@@ -469,7 +494,7 @@ impl Translator {
             let miss = self.misses[n];
             let here = self.code.here();
             self.code.bind(miss.from, here);
-            miss.come_to_target(&mut self.code, self.looped.homes());
+            miss.come_to_target(&mut self.code, self.stolen, self.looped.homes());
             let lookup = self.code.at(self.code.here());
             let passed = block.filter(|_| miss.key == Key::NONE && !miss.passed.is_empty());
             let counter = match passed {
@@ -505,7 +530,7 @@ impl Translator {
         let stub = self.stubs.at(self.stubs.here());
         self.code.put_u32(miss.from.0, distance(stub) as u32);
         let c = &mut self.stubs;
-        miss.come_to_target(c, self.looped.homes());
+        miss.come_to_target(c, self.stolen, self.looped.homes());
         c.load_rip(Reg::RDX, 4, counter);
         c.raw(&[0x8d, 0x52, 0xff]); // lea edx, [rdx - 1]
         c.store_rip(Reg::RDX, counter);
@@ -531,7 +556,10 @@ impl Translator {
 impl Miss {
     /// From the jump that failed: the target in `rcx`, `rcx` and `rdx` in their slots, and flags the
     /// app's.
-    fn come_to_target(&self, code: &mut Code<'_>, homes: u16) {
+    fn come_to_target(&self, code: &mut Code<'_>, stolen: Option<Reg>, homes: u16) {
+        if let Some(p) = stolen.filter(|_| self.spilled.stolen) {
+            code.load_gs(p, slot!(spill_stolen));
+        }
         if let Some(recipe) = &self.recipe {
             flags::load_for(code, recipe, self.spilled);
         }

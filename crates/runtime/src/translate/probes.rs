@@ -11,6 +11,7 @@ use trommel_queue::dict::Event;
 use trommel_tuple::Kind;
 
 use super::flags::Flags;
+use super::values::ValueMessage;
 use super::{Site, Translator, target};
 use crate::area::WRITE_POINTER;
 use crate::cache::{AppPc, CachePc};
@@ -19,6 +20,27 @@ use crate::deliver::DictionaryFull;
 use crate::emit::{Code, GsOffset, Reg, Rel32};
 use crate::slot;
 use crate::strata::Sampler;
+
+/// A message that is written behind a fragment.
+#[derive(Clone, Copy)]
+pub(super) struct Pending {
+    /// The jump that is executed at the counter's end.
+    pub(super) from: Rel32,
+    /// The app's `rcx` is in its slot.
+    pub(super) spilled: bool,
+    pub(super) of: Sends,
+    /// Where the code goes on.
+    pub(super) back: CachePc,
+}
+
+/// What a message tells.
+#[derive(Clone, Copy)]
+pub(super) enum Sends {
+    /// What is known: the counter, the path, and what the counter starts with.
+    Known([u32; 3]),
+    /// A value, too.
+    Value(ValueMessage),
+}
 
 pub(super) const ZERO: u8 = 4;
 pub(super) const NOT_ZERO: u8 = 5;
@@ -127,15 +149,38 @@ impl Translator {
             self.code.count_down_with_rcx(counter)
         };
         let back = self.code.at(self.code.here());
-        let known = [counter.0, path, start];
-        self.messages.push((from, self.spilled.rcx, known, back));
+        self.messages.push(Pending {
+            from,
+            spilled: self.spilled.rcx,
+            of: Sends::Known([counter.0, path, start]),
+            back,
+        });
         if !spilled {
             self.unspill_rcx();
         }
         Ok(())
     }
 
-    fn rate(&self) -> u32 {
+    /// Out of line, what is done when counters have come to their ends. It is beside the code that it interrupts: what lies far away
+    /// has to be fetched for each message.
+    pub(super) fn write_messages(&mut self) {
+        for n in 0..self.messages.len() {
+            let Pending {
+                from,
+                spilled,
+                of,
+                back,
+            } = self.messages[n];
+            let here = self.code.here();
+            self.code.bind(from, here);
+            match of {
+                Sends::Known(known) => self.code.send_message(spilled, known, back),
+                Sends::Value(value) => self.code.send_value(spilled, &value, back),
+            }
+        }
+    }
+
+    pub(super) fn rate(&self) -> u32 {
         self.sampler.as_ref().map_or(0, Sampler::rate)
     }
 
@@ -286,9 +331,7 @@ impl Code<'_> {
         if !spilled {
             self.load_gs(Reg::RCX, slot!(spill_rcx));
         }
-        let jump = self.jmp();
-        let rel = back.0 as i64 - self.at(jump.0).0 as i64 - 4;
-        self.put_u32(jump.0, rel as i32 as u32);
+        self.jmp_to(back);
         self.bind8_here(full);
         let rel = self.lea_rcx_rip();
         self.bind(rel, filled);

@@ -245,6 +245,7 @@ impl Translator {
                 if overwritten.is_some() {
                     self.spilled.rcx &= overwritten != Some(Reg::RCX);
                     self.spilled.rdx &= overwritten != Some(Reg::RDX);
+                    self.spilled.stolen &= overwritten != self.stolen;
                 }
                 if !second {
                     self.put_by(n);
@@ -255,6 +256,7 @@ impl Translator {
                     values += 1;
                 }
                 if let Some(load) = sampled {
+                    self.flags_behind(effect.take());
                     let rest = &insns[n + 1..self.count];
                     self.sample(site, insn, load, rest, end)?;
                 }
@@ -398,12 +400,7 @@ impl Translator {
         }
         self.write_loop_tails(site, app)?;
         self.write_misses(site, block)?;
-        for n in 0..self.messages.len() {
-            let (from, spilled, known, back) = self.messages[n];
-            let here = self.code.here();
-            self.code.bind(from, here);
-            self.code.send_message(spilled, known, back);
-        }
+        self.write_messages();
         for n in 0..self.constants.len() {
             let (from, value) = self.constants[n];
             let here = self.code.here();

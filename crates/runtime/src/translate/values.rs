@@ -18,7 +18,8 @@
 //!
 //! *The register* is `rcx` or `rdx` where one of them waits in its slot anyway, as in fragments that an indirect branch has led to.
 //! Else it is one that no instruction of the fragment uses. It is stolen at the first load that needs it and
-//! given back at each exit behind that.
+//! given back at each exit behind that. A trace uses all registers: there it is the one that fewest instructions use, which
+//! get it back.
 //!
 //! *The flags* are destroyed where the app overwrites them before it looks at them ([`super::liveness`]). Elsewhere they are *parked*:
 //! `rax` goes to its slot, and `lahf` and `seto` put the flags there, until an instruction has to do with flags or `rax`, or
@@ -37,9 +38,9 @@ use trommel_compress::hash::OfPlace;
 use trommel_queue::dict::Event;
 use trommel_tuple::Kind;
 
-use super::probes::ZERO;
+use super::probes::{Pending, Sends, ZERO};
 use super::{Site, Translator, liveness, target};
-use crate::area::COUNTERS_OFFSET;
+use crate::area::{COUNTERS_OFFSET, WRITE_POINTER};
 use crate::cache::{AppPc, CachePc};
 use crate::decode::{Class, Insn, Load, Rm};
 use crate::deliver::DictionaryFull;
@@ -61,9 +62,18 @@ impl Translator {
         if !matches!(load, Load::Before(_) | Load::BeforeStack(_) | Load::Xlat) {
             return;
         }
-        let Some(s) = self.scratch(insn.used) else {
-            return;
+        // Of an instruction of a trace that uses both a third is lent, and given back before the instruction.
+        let found = self.scratch(insn.used);
+        let (s, lent) = match found {
+            Some(s) => (s, false),
+            None => match super::stealable(insn.used) {
+                Some(s) => (s, true),
+                None => return,
+            },
         };
+        if lent {
+            self.code.store_gs(slot!(held_rcx), s);
+        }
         match (load, insn.rm) {
             (Load::BeforeStack(size), _) => {
                 self.code.load(s, Reg::RSP, 0);
@@ -76,6 +86,9 @@ impl Translator {
             _ => {}
         }
         self.code.store_gs(slot!(value), s);
+        if lent {
+            self.code.load_gs(s, slot!(held_rcx));
+        }
     }
 
     /// Counts a load that has been executed; `rest` is what follows it in the fragment, as in
@@ -108,7 +121,10 @@ impl Translator {
             Value::Slot(_) => 0,
         };
         let scratch = self.scratch(avoid);
-        let dead = self.spilled.flags || self.all_flags_are_dead(site, rest, end);
+        let dead = self.spilled.flags
+            || self.flags.lost
+            || self.all_flags_are_dead(site, rest, end)
+            || self.lose_flags();
         let event = Event::Dynamic {
             kind: Kind::Value,
             pc: target(insn.pc()),
@@ -120,7 +136,8 @@ impl Translator {
         self.send_value(site, event, value, ended, false)
     }
 
-    /// Counts a call by a method table, if that is counted: its target is in `rcx`, and the app's `rcx` and `rdx` in their slots.
+    /// Counts a call by a method table, if that is counted: its target is in `rcx`, and the app's `rcx` in its slot. So is its `rdx`
+    /// then.
     pub(super) fn sample_type(
         &mut self,
         site: &mut Site<'_>,
@@ -133,6 +150,7 @@ impl Translator {
         else {
             return Ok(());
         };
+        self.spill_rdx();
         let value = match table {
             Reg::RCX => Value::Slot(slot!(spill_rcx)),
             Reg::RDX => Value::Slot(slot!(spill_rdx)),
@@ -143,10 +161,12 @@ impl Translator {
             pc: target(insn.pc()),
         };
         if self.samples() {
-            let ended = self.count_value(site, insn.pc(), value, Some(Reg::RDX), true);
+            let live = !self.flags.lost;
+            let ended = self.count_value(site, insn.pc(), value, Some(Reg::RDX), live);
             self.send_value(site, event, value, ended, true)?;
         } else {
-            self.tally(site, event, value, Some(Reg::RDX), true, true)?;
+            let live = !self.flags.lost;
+            self.tally(site, event, value, Some(Reg::RDX), live, true)?;
         }
         self.unpark();
         Ok(())
@@ -255,17 +275,29 @@ impl Translator {
     ) -> Result<(), DictionaryFull> {
         let path = self.message_path(site, event)?;
         let back = self.code.at(self.code.here());
-        self.lead_to_stub(from);
-        let c = &mut self.stubs;
-        match counter {
-            Some(s) => c.store_gs(slot!(value_counter), s),
-            None => c.store_gs_imm32(slot!(value_counter), 0),
-        }
         let parked = self.spilled.flags && value == Value::Register(Reg::RAX);
         let value = match parked {
             true => Value::Slot(slot!(spill_flags)),
             false => value,
         };
+        if let Some(counter) = counter {
+            let start = self.rate() as u16;
+            self.messages.push(Pending {
+                from,
+                spilled: self.spilled.rcx,
+                of: Sends::Value(ValueMessage {
+                    counter,
+                    start,
+                    value,
+                    path,
+                    holds,
+                }),
+                back,
+            });
+            return Ok(());
+        }
+        self.lead_to_stub(from);
+        self.stubs.store_gs_imm32(slot!(value_counter), 0);
         self.go_with_value(value, holds);
         let rel = self.stubs.lea_rcx_rip();
         self.stubs.jmp_gs(slot!(entry.value_message));
@@ -282,6 +314,18 @@ impl Translator {
             return Some(Reg::RDX);
         }
         let p = self.stolen?;
+        if avoid & p.bit() != 0 {
+            // A trace uses it, too, if seldom.
+            let rcx = avoid & Reg::RCX.bit() == 0;
+            if rcx {
+                self.spill_rcx();
+            } else if avoid & Reg::RDX.bit() == 0 {
+                self.spill_rdx();
+            } else {
+                return None;
+            }
+            return Some(if rcx { Reg::RCX } else { Reg::RDX });
+        }
         if !self.spilled.stolen {
             self.code.store_gs(slot!(spill_stolen), p);
             self.spilled.stolen = true;
@@ -324,7 +368,97 @@ impl Translator {
     }
 }
 
+/// A message about a value.
+#[derive(Clone, Copy)]
+pub(super) struct ValueMessage {
+    /// Says which counter it was, and is free.
+    counter: Reg,
+    /// What that starts with.
+    start: u16,
+    value: Value,
+    path: u32,
+    /// `rcx` is not the app's, and needed afterwards.
+    holds: bool,
+}
+
 impl Code<'_> {
+    /// Out of line, the counter of a value having come to its end: starts it again, appends the message and goes on at `back`. `spilled`: the
+    /// app's `rcx` is in its slot. Flags are free: the counter's end was told by them.
+    pub(super) fn send_value(&mut self, spilled: bool, message: &ValueMessage, back: CachePc) {
+        let s = message.counter;
+        // mov word gs:[2 * s + counters], start
+        self.raw(&[0x66, 0x65]);
+        if s.0 >= 8 {
+            self.raw(&[0x42]);
+        }
+        self.raw(&[0xc7, 0x04, 0x45 | (s.0 & 7) << 3]);
+        self.raw(&(COUNTERS_OFFSET as u32).to_le_bytes());
+        self.raw(&message.start.to_le_bytes());
+        let slot = match message.value {
+            Value::Slot(slot) => Some(slot),
+            Value::Register(Reg::RSP) => {
+                self.store_gs(slot!(value), Reg::RSP);
+                Some(slot!(value))
+            }
+            Value::Register(_) => None,
+        };
+        self.load_gs(s, WRITE_POINTER);
+        self.store_imm32(s, 0, message.path);
+        // In halves, which are aligned: the app's flags may want that checked.
+        if let Some(slot) = slot {
+            let half = if s == Reg::RCX { Reg::RDX } else { Reg::RCX };
+            self.store_gs(slot!(held_half), half);
+            for n in 0..2 {
+                self.load_gs_32(half, GsOffset(slot.0 + 4 * n));
+                self.store_32(s, 4 + 4 * n as i32, half);
+            }
+            self.load_gs(half, slot!(held_half));
+        } else if let Value::Register(value) = message.value {
+            for n in 0..2 {
+                self.store_32(s, 4 + 4 * n, value);
+                self.rotate_by_32(value);
+            }
+        }
+        self.lea(s, s, 12);
+        self.store_gs(WRITE_POINTER, s);
+        // test s, 0xff00
+        self.raw(&[0x40 | s.0 >> 3, 0xf7, 0xc0 | s.0 & 7]);
+        self.raw(&0xff00_u32.to_le_bytes());
+        let full = self.jcc(ZERO);
+        self.jmp_to(back);
+        let here = self.here();
+        self.bind(full, here);
+        let kept = match (message.holds, spilled) {
+            (true, _) => Some(slot!(held_rcx)),
+            (false, false) => Some(slot!(spill_rcx)),
+            (false, true) => None,
+        };
+        if let Some(kept) = kept {
+            self.store_gs(kept, Reg::RCX);
+        }
+        let rel = self.lea_rcx_rip();
+        self.jmp_gs(slot!(entry.full));
+        let here = self.here();
+        self.bind(rel, here);
+        if let Some(kept) = kept {
+            self.load_gs(Reg::RCX, kept);
+        }
+        self.jmp_to(back);
+    }
+
+    /// `jmp to`, which is in the same arena.
+    pub(super) fn jmp_to(&mut self, to: CachePc) {
+        let jump = self.jmp();
+        let rel = to.0 as i64 - self.at(jump.0).0 as i64 - 4;
+        self.put_u32(jump.0, rel as i32 as u32);
+    }
+
+    /// `mov r, gs:[slot]` (32 bits)
+    fn load_gs_32(&mut self, r: Reg, slot: GsOffset) {
+        self.raw(&[0x65, 0x40 | r.0 >> 3 << 2, 0x8b, (r.0 & 7) << 3 | 4, 0x25]);
+        self.raw(&slot.0.to_le_bytes());
+    }
+
     /// `crc32 sum, value` (64 bits)
     pub(super) fn crc32(&mut self, sum: Reg, value: Value) {
         let (r, low) = (sum.0 >> 3 << 2, (sum.0 & 7) << 3);
