@@ -169,6 +169,7 @@ impl Lab<'_> {
                 specs: specs.to_vec(),
                 limit: match feed {
                     Feed::Transfers => self.events.min(TRANSFERS),
+                    Feed::MoreTransfers => self.events.min(4 * TRANSFERS),
                     _ => self.events,
                 },
             }));

@@ -25,8 +25,10 @@ pub enum Feed {
     Values,
     /// Branches.
     Edges,
-    /// Branches and calls together, as they happen.
+    /// Branches and calls together, as they happen: as many as the paper has.
     Transfers,
+    /// The same, four times as many.
+    MoreTransfers,
 }
 
 impl Feed {
@@ -34,14 +36,14 @@ impl Feed {
     const fn recorded(self) -> &'static str {
         match self {
             Self::Values => "value",
-            Self::Edges | Self::Transfers => "edge,call",
+            Self::Edges | Self::Transfers | Self::MoreTransfers => "edge,call",
         }
     }
 
     const fn file(self) -> &'static str {
         match self {
             Self::Values => "value",
-            Self::Edges | Self::Transfers => "edge-call",
+            Self::Edges | Self::Transfers | Self::MoreTransfers => "edge-call",
         }
     }
 
@@ -49,7 +51,9 @@ impl Feed {
         match self {
             Self::Values => matches!(kind, Kind::Value),
             Self::Edges => matches!(kind, Kind::Edge),
-            Self::Transfers => matches!(kind, Kind::Edge | Kind::Call),
+            Self::Transfers | Self::MoreTransfers => {
+                matches!(kind, Kind::Edge | Kind::Call)
+            }
         }
     }
 }
@@ -68,7 +72,7 @@ impl Lab<'_> {
             + self.events
             + match feed {
                 Feed::Values => 0,
-                Feed::Edges | Feed::Transfers => self.events / CALLS_BESIDE,
+                Feed::Edges | Feed::Transfers | Feed::MoreTransfers => self.events / CALLS_BESIDE,
             };
         make_private(&self.cache)?;
         if let Some(path) = recorded(&self.cache, program.name, feed, wanted) {

@@ -325,8 +325,12 @@ pub(super) const NOT_SUPPORTED: &[Section] = &[
         )],
     },
     Section {
-        heading: "Traces (`trommel run`)",
+        heading: "Traces (`trommel run`, and `record` where events are counted in the code)",
         rows: &[
+            (
+                "traces with --stream, --converge, --query, -e path, and compressors that the code has not",
+                "each event is recorded by itself there, or code is made for other probes",
+            ),
             (
                 "traces of code that a program makes while it runs",
                 "it may change",
