@@ -15,7 +15,7 @@ pub const THRESHOLD: u32 = 1000;
 /// (`docs/performance.md`).
 const OBSERVED_THRESHOLD: u32 = 4 * THRESHOLD;
 
-/// How programs are optimised. Traces are made only where no events are collected, or branches and calls that are counted in the code.
+/// How programs are optimised. Traces are made only where no events are collected, or all that are collected are counted in the code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tracing {
     /// Times that a start is come by before a trace is made; 0: none is.
