@@ -83,9 +83,6 @@ struct Counter {
     tallies: bool,
 }
 
-/// Values that are counted together.
-const TOGETHER: usize = 32;
-
 /// In `met`: not met.
 const NEVER: u32 = u32::MAX;
 
@@ -461,8 +458,6 @@ impl Folder {
     ) -> Result<(), Damaged> {
         let mut rest = bytes;
         let mut last = None;
-        let mut waiting = [(UNSELECTED, 0, 0); TOGETHER];
-        let mut waits = 0;
         while let Some((number, after)) = rest.split_first_chunk::<4>() {
             let number = u32::from_le_bytes(*number);
             if number >= MAX_PATHS as u32 {
@@ -493,14 +488,9 @@ impl Folder {
                     count: u32::from_le_bytes(*count),
                 };
                 let count = u64::from(tally.count);
-                waiting[waits] = (counter.tables, tally.value, count);
+                self.tables.add(counter.tables, tally.value, count);
                 if self.converge.is_some() {
                     self.watch(met, tally.value, count);
-                }
-                waits += 1;
-                if waits == TOGETHER {
-                    self.tables.add_all(&waiting);
-                    waits = 0;
                 }
                 if SPLIT {
                     self.add_to_kind(met, count, events);
@@ -517,13 +507,12 @@ impl Folder {
                     return Err(damaged(number));
                 };
                 let tables = &self.dictionary.tables[counter.tables as usize..];
-                for (table, word) in tables.iter().zip(words.as_chunks::<8>().0) {
-                    self.tables.add(*table, u64::from_le_bytes(*word));
+                for (&table, word) in tables.iter().zip(words.as_chunks::<8>().0) {
+                    self.tables.add(table, u64::from_le_bytes(*word), 1);
                 }
                 rest = after;
             }
         }
-        self.tables.add_all(&waiting[..waits]);
         if let Some(last) = last {
             self.last_tallies.insert(thread, last);
         } else if !bytes.is_empty() {
@@ -535,7 +524,7 @@ impl Folder {
     /// A message's event was seen so often with a value. Adds that, by kind, to `events`.
     fn tallied(&mut self, met: usize, tally: &Tally, events: Option<&mut Sums>) {
         let (counter, count) = (&self.counters[met], u64::from(tally.count));
-        self.tables.add_times(counter.tables, tally.value, count);
+        self.tables.add(counter.tables, tally.value, count);
         if let Some(events) = events {
             self.add_to_kind(met, count, events);
         }
@@ -566,7 +555,6 @@ impl Folder {
             |place, count| *unprofiled.entry(place).or_default() += count,
         );
         self.tables.flush();
-        self.tables.take(UNSELECTED);
         for (n, &(kind, place)) in self.dictionary.dynamic.iter().enumerate() {
             let mut values = self.tables.take(n as u32 + 1 + UNSELECTED);
             if kind.value_is_place() {

@@ -36,7 +36,7 @@ use trommel_tuple::{Ended, Kind, KindSet, Outcomes, Place, Tuple};
 use super::ordered::Ordered;
 use super::{FIRST_THREAD, Folder, is_first};
 use crate::dictionary::{Move, Path, Start, Step, ahead};
-use crate::exact::Tables;
+use crate::exact::{Tables, UNSELECTED};
 use crate::memory::Budget;
 use crate::modules::Modules;
 use transitions::Transitions;
@@ -83,10 +83,10 @@ struct Places(FxHashMap<(Kind, Place), u32>);
 impl Places {
     /// Adds to the count of a tuple.
     fn add(&mut self, kind: Kind, tuple: Tuple, count: u64, tables: &mut Tables) {
-        let next = self.0.len() as u32;
+        let next = self.0.len() as u32 + 1 + UNSELECTED;
         let table = *self.0.entry((kind, tuple.pc)).or_insert(next);
         tables.make(table as usize + 1);
-        tables.add_times(table, tuple.value, count);
+        tables.add(table, tuple.value, count);
     }
 }
 
