@@ -19,7 +19,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::ways::{FROM_START, STRESSED, Traced};
+use crate::ways::{COUNTED, FROM_START, Recorded, SAMPLED, STRESSED, Traced};
 
 /// A way to run a test under trommel.
 struct Way {
@@ -30,23 +30,25 @@ struct Way {
     stress: &'static str,
 }
 
-/// The engine alone, and the default events.
-const RECORDED: [Way; 2] = [
-    Way {
-        command: "record",
-        options: &["-e", "none"],
-        stress: "",
-    },
-    Way {
-        command: "record",
-        options: &[],
-        stress: "",
-    },
+/// The engine alone, the default events, and what is counted in traces.
+const RECORDED: [Way; 4] = [
+    Way::recorded(("", &["-e", "none"])),
+    Way::recorded(("", &[])),
+    Way::recorded(COUNTED),
+    Way::recorded(SAMPLED),
 ];
 
 const TRACED: [Way; 2] = [Way::traced(FROM_START), Way::traced(STRESSED)];
 
 impl Way {
+    const fn recorded((stress, options): Recorded) -> Self {
+        Self {
+            command: "record",
+            options,
+            stress,
+        }
+    }
+
     const fn traced((stress, options): Traced) -> Self {
         Self {
             command: "run",
@@ -61,7 +63,8 @@ impl std::fmt::Display for Way {
         let words = self.options.join(" ");
         match (self.command, words.as_str(), self.stress) {
             ("record", "", _) => f.write_str("default events"),
-            ("record", ..) => f.write_str(&words),
+            ("record", _, "") => f.write_str(&words),
+            ("record", _, stress) => write!(f, "{words} {stress}"),
             (command, _, "") => write!(f, "{command} {words}"),
             (command, _, stress) => write!(f, "{command} {words} {stress}"),
         }
@@ -74,7 +77,7 @@ const REPEATS: usize = 4;
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let usage = "usage: cargo xtask conform gcc|ltp|posix [--run] [--from DIR] [NAME…]";
     let (suite, rest) = args.split_first().ok_or(usage)?;
-    let (mut ways, mut from, mut names) = (&RECORDED, None, Vec::new());
+    let (mut ways, mut from, mut names): (&[Way], _, _) = (&RECORDED, None, Vec::new());
     let mut rest = rest.iter();
     while let Some(arg) = rest.next() {
         match arg.as_str() {

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use trommel_conformance::exec::{Scratch, workspace};
 
-use crate::ways::{FROM_START, KEPT, LATE, STRESSED, Traced};
+use crate::ways::{COUNTED, FROM_START, KEPT, LATE, Recorded, SAMPLED, STRESSED, Traced};
 
 /// The corpus's scripts: `TROMMEL_CORPUS_SCRIPTS`, else `../shared/corpus`.
 pub(crate) fn script() -> Result<PathBuf, String> {
@@ -46,11 +46,13 @@ pub(crate) fn names(given: &[String], keep: impl Fn(&str) -> bool) -> Result<Vec
         .collect())
 }
 
-/// Arguments of `record` under which each workload runs.
-const WAYS: [&[&str]; 3] = [
-    &["-e", "none"],
-    &[],
-    &["-e", "edge,call,value,type", "-c", "H[P256]2048+A16"],
+/// How each workload is recorded.
+const WAYS: [Recorded; 5] = [
+    ("", &["-e", "none"]),
+    ("", &[]),
+    ("", &["-e", "edge,call,value,type", "-c", "H[P256]2048+A16"]),
+    COUNTED,
+    SAMPLED,
 ];
 
 /// How it runs under `run`.
@@ -137,27 +139,17 @@ pub(crate) fn run(given: &[String]) -> Result<(), String> {
     all.retain(|word| word != "--run");
     let traced = all.len() < given.len();
     let words = |list: &[&str]| -> Vec<String> { list.iter().map(|s| (*s).to_owned()).collect() };
-    let ways: Vec<(String, Vec<String>)> = match traced {
-        true => (TRACED.iter().map(|(stress, options)| {
-            let stress = format!("TROMMEL_STRESS={stress}");
-            let prefix = [&words(&["env", &stress, &bin, "run"]), &words(options)[..]].concat();
-            (format!("run {} {stress}", options.join(" ")), prefix)
-        }))
-        .collect(),
-        false => (WAYS.iter().map(|way| {
-            let prefix = [
-                &words(&[&bin, "record", "--quiet", "-o", DATA]),
-                &words(way)[..],
-            ];
-            let name = if way.is_empty() {
-                "default events".to_owned()
-            } else {
-                way.join(" ")
-            };
-            (name, prefix.concat())
-        }))
-        .collect(),
+    let (all_ways, command): (&[Traced], _) = match traced {
+        true => (&TRACED, words(&[&bin, "run"])),
+        false => (&WAYS, words(&[&bin, "record", "--quiet", "-o", DATA])),
     };
+    let way = |(stress, options): &Traced| {
+        let stress = format!("TROMMEL_STRESS={stress}");
+        let name = format!("{} {} {stress}", command[1], options.join(" "));
+        let prefix = [words(&["env", &stress]), command.clone(), words(options)];
+        (name, prefix.concat())
+    };
+    let ways: Vec<(String, Vec<String>)> = all_ways.iter().map(way).collect();
     if all.is_empty() {
         let threads = |n: &str| matches!(n, "xz_T2" | "zstd_T2" | "node" | "java");
         all = names(&[], |n| !n.ends_with("_s") && !threads(n))?;

@@ -16,10 +16,19 @@ use std::time::{Duration, Instant};
 
 use trommel_conformance::exec::{Job, Outcome, Scratch, cache_dir, difference, which, workspace};
 
-use crate::ways::{AGGRESSIVE, FROM_START, KEPT, LATE, STRESSED, Traced};
+use crate::ways::{
+    AGGRESSIVE, COUNTED, FROM_START, KEPT, LATE, Recorded, SAMPLED, STRESSED, Traced,
+};
 
-/// Arguments of `record`: with fragments made anew, kept, and taken from the run before, and with events.
-const WAYS: [&str; 4] = ["-e none --no-persist", "-e none", "-e none", "-e edge,call"];
+/// How they are recorded: with fragments made anew, kept, and taken from the run before, and with events.
+const WAYS: [Recorded; 6] = [
+    ("", &["-e", "none", "--no-persist"]),
+    ("", &["-e", "none"]),
+    ("", &["-e", "none"]),
+    ("", &["-e", "edge,call"]),
+    COUNTED,
+    SAMPLED,
+];
 
 /// How they run under `run`.
 const TRACED: [Traced; 5] = [FROM_START, LATE, KEPT, AGGRESSIVE, STRESSED];
@@ -92,23 +101,25 @@ type Way = (String, String);
 
 fn recorded(bin: &Path) -> Vec<Way> {
     let bin = bin.display();
-    let prefix = |way: &str| format!("{bin} record --quiet -o \"$DATA/$$.data\" {way} --");
+    let command = format!("{bin} record --quiet -o \"$DATA/$$.data\"");
     WAYS.iter()
-        .map(|way| ((*way).to_owned(), prefix(way)))
+        .map(|way| self::way("", &command, way))
         .collect()
 }
 
 fn traced(bin: &Path) -> Vec<Way> {
-    let bin = bin.display();
-    let way = |(stress, options): &Traced| {
-        let options = options.join(" ");
-        let prefix = format!("env TROMMEL_STRESS={stress} {bin} run {options} --");
-        (
-            format!("run {options} {stress}").trim_end().to_owned(),
-            prefix,
-        )
-    };
-    TRACED.iter().map(way).collect()
+    let command = format!("{} run", bin.display());
+    TRACED
+        .iter()
+        .map(|way| self::way("run ", &command, way))
+        .collect()
+}
+
+fn way(before: &str, command: &str, (stress, options): &Traced) -> Way {
+    let options = options.join(" ");
+    let name = format!("{before}{options} {stress}").trim_end().to_owned();
+    let prefix = format!("env TROMMEL_STRESS={stress} {command} {options} --");
+    (name, prefix)
 }
 
 fn name(script: &Path) -> String {

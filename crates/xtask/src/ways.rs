@@ -1,4 +1,4 @@
-//! Ways in which the recipes run programs under `trommel run`, to compare what they do.
+//! Ways in which the recipes run programs under `trommel run` and `record`, to compare what they do.
 
 /// Stress options, and arguments of `run`.
 pub(crate) type Traced = (&'static str, &'static [&'static str]);
@@ -13,3 +13,14 @@ pub(crate) const KEPT: Traced = ("", &["--no-bail-out"]);
 pub(crate) const AGGRESSIVE: Traced = ("", &["--no-bail-out", "--opt", "aggressive"]);
 /// That, with traces of whatever is executed twice, dropped again and again.
 pub(crate) const STRESSED: Traced = ("trace,flush=1000", AGGRESSIVE.1);
+
+/// Stress options, and arguments of `record`.
+pub(crate) type Recorded = Traced;
+
+/// Edges and calls counted exactly in traces of whatever is executed twice, dropped again and again.
+pub(crate) const COUNTED: Recorded = ("trace,flush=1000", &["-e", "edge,call"]);
+/// As that, with values, by a sampler.
+pub(crate) const SAMPLED: Recorded = (
+    "trace,flush=1000",
+    &["-e", "edge,call,value", "-c", "H:crc[P256]2048+A16"],
+);
