@@ -330,8 +330,9 @@ fn merged(keeping: &Keeping, shared: &Shared) -> Option<Vec<u8>> {
     together(key, &all, &Record::all(old), &new)
 }
 
-/// The image of these records. What was made of a file that is another by now, or is made anew, is left out; if there is
-/// too much, so is all that is old.
+/// The image of these records. What was made of a file that is another by now, or is made anew, is left out. If there is
+/// too much, so are the new ones that were made last: those of a start are kept. Where the new ones alone are more than half of what may
+/// be kept, the old ones have served little, and are left out. `None` where nothing new is kept.
 fn together(
     key: [u64; 2],
     modules: &[Module],
@@ -367,10 +368,26 @@ fn together(
     records.reverse();
     records.retain(|r| seen.insert((r.module, r.at)));
     records.reverse();
-    if size(&records) > PERSIST_BYTES {
-        records.retain(|r| again.contains(&(r.module, r.at)));
+    let is_new = |r: &&Record<'_>| again.contains(&(r.module, r.at));
+    let bytes_of_new: usize = records
+        .iter()
+        .filter(|r| is_new(r))
+        .map(|r| r.rest.len())
+        .sum();
+    if size(&records) > PERSIST_BYTES && bytes_of_new > PERSIST_BYTES / 2 {
+        records.retain(is_new);
     }
-    if size(&records) > PERSIST_BYTES {
+    let number_of = |fit: usize| size(&records[..fit]) <= PERSIST_BYTES;
+    let (mut fit, mut too_many) = (0, records.len() + 1);
+    while too_many - fit > 1 {
+        let half = fit.midpoint(too_many);
+        match number_of(half) {
+            true => fit = half,
+            false => too_many = half,
+        }
+    }
+    records.truncate(fit);
+    if !records.last().is_some_and(is_new) {
         return None;
     }
     let mut table = vec![0; entries_for(records.len())];
@@ -397,4 +414,54 @@ fn together(
     image.resize(first, 0);
     image.extend(body);
     Some(image)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Places of the records in an image.
+    fn places(image: &[u8], key: [u64; 2]) -> Vec<u32> {
+        let image = Image::read(image, key).expect("an image");
+        let records = Record::all(image.records());
+        records.iter().map(|record| record.at).collect()
+    }
+
+    #[test]
+    fn what_is_full_keeps_what_serves_and_changes_no_more() {
+        const MIB: usize = 1 << 20;
+        const MOST: u32 = (PERSIST_BYTES / MIB) as u32;
+        let key = [1, 2];
+        let modules = [Module::new([3, 4], 5, 6, b"/a").expect("a short path")];
+        let rest = vec![7; MIB - Head::BYTES];
+        let record = |at| Record {
+            module: 0,
+            at,
+            rest: &rest[..],
+        };
+        let records = |range: std::ops::Range<u32>| range.map(record).collect::<Vec<_>>();
+        let put = |old: &[Record<'_>], new: &[Record<'_>]| together(key, &modules, old, new);
+        let old = records(0..MOST / 2 + 8);
+        // Both fit.
+        let image = put(&old, &records(100..104)).expect("something new");
+        assert_eq!(places(&image, key).len(), old.len() + 4);
+        // As many of the new ones as fit, those first that were made first.
+        let image = put(&old, &records(100..100 + MOST / 2)).expect("something new");
+        let all = places(&image, key);
+        let expected: Vec<u32> = (0..MOST / 2 + 8).chain(100..100 + MOST / 2 - 9).collect();
+        assert_eq!(all, expected);
+        // Then nothing.
+        let full = Image::read(&image, key).expect("an image");
+        let full = Record::all(full.records());
+        assert_eq!(put(&full, &records(300..310)), None);
+        // What is made anew takes the place of what there was.
+        let again = put(&full, &records(4..6)).expect("something new");
+        assert_eq!(places(&again, key).len(), all.len());
+        // The old ones have served little.
+        let image = put(&full, &records(300..300 + MOST / 2 + 1)).expect("something new");
+        assert_eq!(places(&image, key).len() as u32, MOST / 2 + 1);
+        let too_many = records(300..300 + 2 * MOST);
+        let image = put(&full, &too_many).expect("something new");
+        assert_eq!(places(&image, key).len() as u32, MOST - 1);
+    }
 }

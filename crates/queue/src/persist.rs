@@ -14,7 +14,7 @@
 use core::sync::atomic::AtomicU32;
 
 /// Bytes of either at most.
-pub const PERSIST_BYTES: usize = 32 << 20;
+pub const PERSIST_BYTES: usize = 64 << 20;
 /// Modules that fragments of one program may come from.
 pub const MAX_MODULES: usize = 256;
 /// Bytes of one module.
