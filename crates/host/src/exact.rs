@@ -55,7 +55,7 @@ struct ValueCounts {
     /// The value seen first, and how often.
     first: (u64, u64),
     /// The others: (value, count); a count of 0 is an empty slot. None, or a power of two of them.
-    slots: Box<[(u64, u64)]>,
+    slots: Vec<(u64, u64)>,
     used: usize,
 }
 
@@ -87,7 +87,7 @@ impl ValueCounts {
             return false;
         }
         if self.slots.is_empty() {
-            self.slots = slots(SMALLEST);
+            self.slots = vec![(0, 0); SMALLEST];
         }
         let n = self.find(value);
         let slot = &mut self.slots[n];
@@ -114,43 +114,71 @@ impl ValueCounts {
         self.used * 4 > self.slots.len() * 3
     }
 
-    fn resize(&mut self, number: usize) {
-        let old = std::mem::replace(&mut self.slots, slots(number));
-        for &(value, count) in old.iter().filter(|s| s.1 != 0) {
+    /// Twice as many slots, in the same memory as far as the allocator can add to it: what is fresh has to be cleared by the kernel, which takes
+    /// longer than the rest.
+    ///
+    /// A value moves to a slot in front of it, to its own again, or to the new half. It is enough to go through the old half in
+    /// order, if no search there goes beyond the end: values that do so now, or would, are taken out first and put
+    /// back last.
+    fn double(&mut self) {
+        let half = self.slots.len();
+        self.slots.reserve_exact(half);
+        self.slots.resize(2 * half, (0, 0));
+        self.advise();
+        let mut last = Vec::new();
+        // Those in the first slots may be there as the last ones were full.
+        for slot in &mut self.slots[..half] {
+            match slot.1 {
+                0 => break,
+                _ => last.push(std::mem::take(slot)),
+            }
+        }
+        for n in last.len()..half {
+            let (value, count) = std::mem::take(&mut self.slots[n]);
+            if count == 0 {
+                continue;
+            }
+            let home = self.home(value);
+            match self.slots[home..].iter_mut().find(|slot| slot.1 == 0) {
+                Some(slot) => *slot = (value, count),
+                None => last.push((value, count)),
+            }
+        }
+        for (value, count) in last {
             let slot = self.find(value);
             self.slots[slot] = (value, count);
+        }
+    }
+
+    /// Asks for huge pages for many slots, as far as the kernel grants them: they are accessed at random.
+    fn advise(&self) {
+        const HUGE: usize = 2 << 20;
+        let bytes = size_of_val(&self.slots[..]);
+        if bytes >= 2 * HUGE {
+            let start = (self.slots.as_ptr() as usize).next_multiple_of(HUGE);
+            let end = (self.slots.as_ptr() as usize + bytes) & !(HUGE - 1);
+            // SAFETY: a hint about pages that lie wholly within the slots.
+            unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE) };
         }
     }
 
     /// Drops the values that were counted at most `limit` times; the sum of their counts.
     fn drop_seldom(&mut self, limit: u64) -> u64 {
         let mut lost = 0;
-        let mut slots = std::mem::take(&mut self.slots).into_vec();
-        slots.retain(|&(_, count)| {
+        self.slots.retain(|&(_, count)| {
             lost += if count <= limit { count } else { 0 };
             count > limit
         });
-        self.used = slots.len();
-        slots.shrink_to_fit();
-        self.slots = slots.into();
-        self.resize((self.used * 2).next_power_of_two().max(SMALLEST));
+        let kept = std::mem::take(&mut self.slots);
+        self.used = kept.len();
+        self.slots = vec![(0, 0); (self.used * 2).next_power_of_two().max(SMALLEST)];
+        self.advise();
+        for (value, count) in kept {
+            let slot = self.find(value);
+            self.slots[slot] = (value, count);
+        }
         lost
     }
-}
-
-/// Empty slots. Many of them are on huge pages, as far as the kernel grants them: they are accessed
-/// at random.
-fn slots(number: usize) -> Box<[(u64, u64)]> {
-    const HUGE: usize = 2 << 20;
-    let slots = vec![(0, 0); number];
-    let bytes = size_of_val(&slots[..]);
-    if bytes >= 2 * HUGE {
-        let start = (slots.as_ptr() as usize).next_multiple_of(HUGE);
-        let end = (slots.as_ptr() as usize + bytes) & !(HUGE - 1);
-        // SAFETY: a hint about pages that lie wholly within the slots.
-        unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE) };
-    }
-    slots.into()
 }
 
 /// The tables of all places.
@@ -258,8 +286,7 @@ impl Tables {
     #[inline(never)]
     fn grow(&mut self, table: usize) {
         let counts = &self.tables[table];
-        // While the values move, both tables are there.
-        let wanted = 2 * counts.bytes();
+        let wanted = counts.bytes();
         if self.budget.is_exceeded_by(wanted) {
             let enough = (self.budget.limit() / SHARE).max(self.enough);
             if self.bytes + wanted > enough {
@@ -269,7 +296,7 @@ impl Tables {
         let counts = &mut self.tables[table];
         if counts.is_full() {
             let before = counts.in_budget();
-            counts.resize(2 * counts.slots.len());
+            counts.double();
             let now = self.bytes + counts.in_budget() - before;
             self.account(now);
         }
@@ -318,7 +345,7 @@ impl Tables {
         };
         let counts = std::mem::take(counts);
         self.account(self.bytes.saturating_sub(counts.in_budget()));
-        let mut values = counts.slots.into_vec();
+        let mut values = counts.slots;
         values.retain(|s| s.1 != 0);
         if counts.first.1 != 0 {
             values.reserve_exact(1);
@@ -345,8 +372,7 @@ mod tests {
         let mut add = |tables: &mut Tables, table, value| {
             tables.add(table, value, 1);
             *map.entry((table, value)).or_default() += 1;
-            // A table that grows is there twice for a moment.
-            assert!(tables.bytes <= 2 * LIMIT, "{}", tables.bytes);
+            assert!(tables.bytes <= LIMIT, "{}", tables.bytes);
         };
         for n in 0..2_000_000_u64 {
             x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -416,7 +442,7 @@ mod tests {
         let mut counts = ValueCounts::default();
         for n in 0..1 << 10 {
             if counts.add(n << 54, 1) {
-                counts.resize(2 * counts.slots.len());
+                counts.double();
             }
         }
         let mask = counts.slots.len() - 1;

@@ -70,7 +70,7 @@ fn merge(values: &mut Counted) {
     if values.len() < 2 {
         return;
     }
-    values.sort_unstable();
+    values.sort_unstable_by_key(|(value, _)| *value);
     values.dedup_by(|later, earlier| {
         let same = later.0 == earlier.0;
         if same {
