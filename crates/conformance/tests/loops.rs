@@ -55,7 +55,7 @@ fn counted(seed: u64) -> Result<(), String> {
     let run = |stress: &str, spec: &str| run_all("edge,call", stress, spec);
     // Values, too, by which register the app's may be where.
     for (stress, spec) in [
-        ("trace,tally", "exact"),
+        ("trace", "exact"),
         ("trace", "H:crc[P2]64"),
         ("trace,flush=7", "H:mul[P1]64"),
     ] {

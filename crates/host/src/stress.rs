@@ -4,7 +4,7 @@
 
 use trommel_queue::{MAX_WINDOW, options};
 
-const NAMES: [&str; 25] = [
+const NAMES: [&str; 24] = [
     "borrow",
     "events",
     "rates",
@@ -17,7 +17,6 @@ const NAMES: [&str; 25] = [
     "far",
     "guard",
     "trace",
-    "tally",
     "breakpoints",
     "pages",
     "delay",
@@ -120,7 +119,6 @@ pub fn parse(text: &str) -> Result<Stress, String> {
             "guard" => (1, options::GUARD.trailing_zeros(), 0),
             "trace" => (1, options::TRACE.trailing_zeros(), 0),
             "breakpoints" => (1, options::BREAKPOINTS.trailing_zeros(), 0),
-            "tally" => (1, options::TALLY.trailing_zeros(), 0),
             "pages" => (0xffff, options::CACHE_SHIFT, 0),
             "delay" => (0x7f, options::DELAY_SHIFT, 0),
             "evict" => (0xfff, options::EVICT_SHIFT, 0),

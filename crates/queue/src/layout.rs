@@ -61,7 +61,7 @@ pub const BANK_TABLE_OFFSET: usize = (GIVEN_BACK_OFFSET + CHUNKS * 4).next_multi
 /// Banks of counters: one for each thread, and those of threads that have ended and were not yet read.
 pub const BANKS: usize = 64;
 /// Bytes of a bank: a `u64` for each path number, and then a table of tallies.
-pub const BANK_BYTES: usize = 8 << 20;
+pub const BANK_BYTES: usize = 32 << 20;
 /// Tallies in a bank, a power of two: how often an event with a run-time value was seen with one value, of values seen lately.
 pub const TALLIES: usize = 1 << 16;
 /// Where they begin in a bank.

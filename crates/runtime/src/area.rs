@@ -146,8 +146,6 @@ pub struct Context {
     pub value: u64,
     /// The counter of that message, by its number in the bank.
     pub value_counter: u64,
-    /// Events of tallies that have become records since the thread's last chunk was filled.
-    pub evicted: u64,
     /// Saved `rax`, while that holds the app's flags.
     pub spill_flags: u64,
     /// Saved `rcx`, while a message is sent by code that needs it afterwards.

@@ -8,9 +8,9 @@
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
+use trommel_queue::LetGo;
 use trommel_queue::dict::Mark;
 use trommel_queue::work::{self, Flush, LONG, Part};
-use trommel_queue::{COUNTS_PATHS, LetGo};
 
 use crate::arch::Landmarks;
 use crate::area::{Context, Reason};
@@ -316,15 +316,6 @@ impl Runtime {
         self.drop_all(why, self.threads.len() == 1);
     }
 
-    /// A thread took `nanos` to fill a chunk; tallies of `evicted` events became records in it.
-    fn chunk_filled(&mut self, evicted: u64, nanos: u64) {
-        if self.translator.chunk_filled(evicted, nanos) {
-            self.shared.control().tallies.store(1, Relaxed);
-            // The calling thread goes on in its fragment.
-            self.drop_all(Flush::Full, false);
-        }
-    }
-
     /// Drops all fragments. `alone`: no thread is in the cache.
     pub fn drop_all(&mut self, why: Flush, alone: bool) {
         let began = Began::long();
@@ -588,27 +579,12 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
 /// A chunk is full, inside a fragment.
 fn fill_up(thread: &mut Thread, context: &mut Context) {
     let process = thread.process;
-    // Where paths are counted, records are of values, which may better be tallied.
-    if process.queue.control().counters.load(Relaxed) != COUNTS_PATHS {
-        if thread.publish().is_err() {
-            return native::host_gone(thread, context);
-        }
-        if process.queue.mapped().converge().wanted.load(Relaxed) != 0 {
-            process.runtime.lock().go_by_table();
-        }
-        return;
-    }
-    let filled = sys::thread_cpu();
-    let began = sys::monotonic();
     if thread.publish().is_err() {
         return native::host_gone(thread, context);
     }
-    let waited = sys::monotonic() - began;
-    let before = core::mem::replace(&mut thread.filled, filled);
-    let evicted = core::mem::take(&mut context.evicted);
-    let mut runtime = process.runtime.lock();
-    runtime.chunk_filled(evicted, filled.saturating_sub(before) + waited);
-    runtime.go_by_table();
+    if process.queue.mapped().converge().wanted.load(Relaxed) != 0 {
+        process.runtime.lock().go_by_table();
+    }
 }
 
 fn work_for(thread: &mut Thread, context: &mut Context) {

@@ -237,7 +237,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     };
     let mut code_pages = Pages::default();
     code_pages.unsteady = stress & options::GUARD != 0;
-    let mut translator = Translator::new(
+    let translator = Translator::new(
         config,
         Sampler::of(control),
         asked,
@@ -245,8 +245,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         converge,
         (args.entry != 0).then_some(AppPc(args.entry)),
     );
-    if stress & options::TALLY != 0 || translator.converge.is_some() {
-        translator.always_tally();
+    if config.counters && config.wants_values() {
         control.tallies.store(1, Relaxed);
     }
     let persist = Persist::open(mapped, &config, kept);

@@ -174,8 +174,6 @@ pub struct Thread {
     pub full: bool,
     /// The host must be asked what it calls the code that comes next.
     pub unnamed: bool,
-    /// Its CPU time, in nanoseconds, when it had filled a chunk of values.
-    pub filled: u64,
     /// What the system call answered that was made in the app's name and is not finished.
     pub made: Option<i64>,
     /// What it is asked.
@@ -306,7 +304,6 @@ impl Thread {
             single: None,
             full: false,
             unnamed: false,
-            filled: 0,
             made: None,
             asking: None,
             serving: Serving::default(),

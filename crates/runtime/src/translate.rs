@@ -89,7 +89,6 @@ use trommel_queue::MAX_VALUES;
 use trommel_queue::dict::{Event, Mark, TargetPc};
 use trommel_tuple::{Kind, KindSet};
 
-use self::tallies::Tallying;
 use crate::cache::{AppPc, Cache, CachePc, Spilled};
 use crate::converge::Converge;
 use crate::counters;
@@ -180,7 +179,7 @@ impl Config {
     }
 
     /// Whether operands are looked at, not just branches.
-    fn wants_values(&self) -> bool {
+    pub fn wants_values(&self) -> bool {
         [Kind::Value, Kind::Type, Kind::Address, Kind::Latency]
             .into_iter()
             .any(|kind| self.kinds.has(kind))
@@ -206,8 +205,6 @@ pub struct Translator {
     config: Config,
     /// What counts events, where they are counted.
     sampler: Option<Sampler>,
-    /// Whether values are tallied, where paths are counted.
-    tallying: Tallying,
     /// A block without events in the dictionary, once messages are about one.
     no_events: Option<u32>,
     /// Paths of marks in the dictionary, by their numbers, once there was one.
@@ -345,7 +342,6 @@ impl Translator {
         Self {
             config,
             sampler,
-            tallying: Tallying::default(),
             no_events: None,
             marks: [None; Mark::ALL.len()],
             asked,

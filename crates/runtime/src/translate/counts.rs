@@ -9,7 +9,6 @@
 
 use trommel_queue::dict::Event;
 
-use super::tallies::Tallying;
 use super::{Site, Translator};
 use crate::cache::{AppPc, Recipe};
 use crate::counters;
@@ -24,7 +23,7 @@ impl Translator {
 
     /// Whether paths are counted now.
     fn counts_paths(&self) -> bool {
-        self.config.counters && (self.tallying.is_on() || !self.config.wants_values())
+        self.config.counters
     }
 
     /// Whether paths or events are counted now.
@@ -35,18 +34,6 @@ impl Translator {
     /// Whether events with values are counted where they happen.
     pub(super) fn counts_values(&self) -> bool {
         self.samples() || self.counts_paths() && self.config.wants_values()
-    }
-
-    /// A thread took `nanos` to fill a chunk, and tallies of `evicted` events became records in it. Whether values are to be counted
-    /// in another way from now on: then what was translated is to be dropped.
-    pub fn chunk_filled(&mut self, evicted: u64, nanos: u64) -> bool {
-        let counted = self.config.counters && self.config.wants_values();
-        counted && self.tallying.chunk_filled(evicted, nanos)
-    }
-
-    /// Values are tallied from now on, always.
-    pub fn always_tally(&mut self) {
-        self.tallying = Tallying::always();
     }
 
     /// Paths are recorded from now on.
