@@ -315,6 +315,9 @@ fn counters(name: &str, argument: &str) -> Result<(), String> {
         "trace,flush=3",
         "trace,insns=3",
         "trace,pages=24",
+        "counters",
+        "counters,insns=1,evict=97",
+        "trace,counters,flush=30",
     ] {
         same(&expected, &run(stress)?).map_err(|e| format!("`{stress}`: {e}"))?;
     }

@@ -4,7 +4,7 @@
 
 use trommel_queue::{MAX_WINDOW, options};
 
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 25] = [
     "borrow",
     "events",
     "rates",
@@ -17,6 +17,7 @@ const NAMES: [&str; 24] = [
     "far",
     "guard",
     "trace",
+    "counters",
     "breakpoints",
     "pages",
     "delay",
@@ -118,6 +119,7 @@ pub fn parse(text: &str) -> Result<Stress, String> {
             "far" => (1, options::FAR.trailing_zeros(), 0),
             "guard" => (1, options::GUARD.trailing_zeros(), 0),
             "trace" => (1, options::TRACE.trailing_zeros(), 0),
+            "counters" => (1, options::COUNTERS.trailing_zeros(), 0),
             "breakpoints" => (1, options::BREAKPOINTS.trailing_zeros(), 0),
             "pages" => (0xffff, options::CACHE_SHIFT, 0),
             "delay" => (0x7f, options::DELAY_SHIFT, 0),

@@ -40,24 +40,33 @@ use crate::area::COUNTERS_OFFSET;
 use crate::deliver::Mapped;
 use crate::dispatch::Runtime;
 use crate::emit::GsOffset;
+use crate::stress;
 use crate::sys;
 use crate::thread::{Process, Thread};
 
-/// The counter of a path, if it has one.
-pub const fn counter(path: u32) -> Option<GsOffset> {
-    if path as usize >= BANK_COUNTERS {
-        return None;
+/// Paths close to the last counter: no trace is begun there.
+const MANY: usize = 1 << 12;
+
+/// Paths that have counters, the first ones.
+fn most() -> usize {
+    match stress::few_counters() {
+        true => MANY + 256,
+        false => BANK_COUNTERS,
     }
-    Some(GsOffset((COUNTERS_OFFSET + 8 * path as usize) as u32))
+}
+
+/// The counter of a path, if it has one.
+pub fn counter(path: u32) -> Option<GsOffset> {
+    let has = (path as usize) < most();
+    has.then_some(GsOffset((COUNTERS_OFFSET + 8 * path as usize) as u32))
 }
 
 /// The tallies of a thread.
 pub const TALLIES: GsOffset = GsOffset((COUNTERS_OFFSET + TALLIES_OFFSET) as u32);
 
 /// Whether many more paths have counters, when `paths` are numbered.
-pub const fn have_room(paths: u32) -> bool {
-    const MANY: usize = 1 << 12;
-    paths as usize + MANY <= BANK_COUNTERS
+pub fn have_room(paths: u32) -> bool {
+    paths as usize + MANY <= most()
 }
 
 /// Claims a bank for a thread of this number.

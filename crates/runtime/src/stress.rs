@@ -37,7 +37,7 @@ pub enum Place {
 /// Takes note of the options.
 pub fn set(all: u64) {
     const OTHERS: u64 = (1 << options::DELAY_SHIFT) - 1;
-    if all & (!OTHERS | options::BREAKPOINTS) != 0 {
+    if all & (!OTHERS | options::BREAKPOINTS | options::COUNTERS) != 0 {
         OPTIONS.store(all, Relaxed);
         RANDOM.store(sys::ticks() | 1, Relaxed);
     }
@@ -73,6 +73,11 @@ pub fn delay() {
 /// Whether steps are told as breakpoints.
 pub fn tells_breakpoints() -> bool {
     OPTIONS.load(Relaxed) & options::BREAKPOINTS != 0
+}
+
+/// Whether few paths have counters.
+pub fn few_counters() -> bool {
+    OPTIONS.load(Relaxed) & options::COUNTERS != 0
 }
 
 /// What is to happen at a crossing into the dispatcher.
