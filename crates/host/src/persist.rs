@@ -377,11 +377,11 @@ fn together(
     if size(&records) > PERSIST_BYTES && bytes_of_new > PERSIST_BYTES / 2 {
         records.retain(is_new);
     }
-    let number_of = |fit: usize| size(&records[..fit]) <= PERSIST_BYTES;
+    let fits = |number: usize| size(&records[..number]) <= PERSIST_BYTES;
     let (mut fit, mut too_many) = (0, records.len() + 1);
     while too_many - fit > 1 {
         let half = fit.midpoint(too_many);
-        match number_of(half) {
+        match fits(half) {
             true => fit = half,
             false => too_many = half,
         }
