@@ -47,10 +47,13 @@ use crate::thread::{Process, Thread};
 /// Paths close to the last counter: no trace is begun there.
 const MANY: usize = 1 << 12;
 
+/// As many have, where few are to.
+const FEW: usize = 768;
+
 /// Paths that have counters, the first ones.
 fn most() -> usize {
     match stress::few_counters() {
-        true => MANY + 256,
+        true => FEW,
         false => BANK_COUNTERS,
     }
 }
@@ -66,7 +69,12 @@ pub const TALLIES: GsOffset = GsOffset((COUNTERS_OFFSET + TALLIES_OFFSET) as u32
 
 /// Whether many more paths have counters, when `paths` are numbered.
 pub fn have_room(paths: u32) -> bool {
-    paths as usize + MANY <= most()
+    let many = if stress::few_counters() {
+        FEW / 2
+    } else {
+        MANY
+    };
+    paths as usize + many <= most()
 }
 
 /// Claims a bank for a thread of this number.
