@@ -318,6 +318,8 @@ fn counters(name: &str, argument: &str) -> Result<(), String> {
         "counters",
         "counters,insns=1,evict=97",
         "trace,counters,flush=30",
+        "arena=1",
+        "trace,arena=3,evict=97",
     ] {
         same(&expected, &run(stress)?).map_err(|e| format!("`{stress}`: {e}"))?;
     }

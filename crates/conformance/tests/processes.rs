@@ -123,6 +123,45 @@ fn children_have_the_counts_of_the_same_work_in_one_process() {
     }
 }
 
+/// What a thread has left is not free before it comes out of the cache; what it sleeps in is all that it keeps.
+#[test]
+fn threads_that_sleep_do_not_fill_the_cache() {
+    let place = Place::new();
+    let program = built("threads_asleep@-O2-pthread");
+    let path = program.to_str().expect("text");
+    let command = [path, "40"];
+    let native = Command::new(path).arg("40").output().expect("runs");
+    let (_, plain) = place.record(&["-e", "edge,call"], &command);
+    let expected = Counts::from_report(&plain.to_string(), &program).expect("counts");
+    assert!(expected.branches.len() > 5 && expected.calls.len() > 5);
+    for stress in [
+        "arena=1",
+        "trace,arena=3",
+        "evict=7,arena=1",
+        "trace,flush=2,arena=3",
+        "delay=5,arena=1",
+    ] {
+        for events in ["edge,call", "edge,call,value", "none"] {
+            let how = format!("{stress} {events}");
+            let mut record = Command::new(place.bin);
+            record
+                .args(["record", "--quiet", "-e", events, "--"])
+                .args(command);
+            record
+                .env("TROMMEL_STRESS", stress)
+                .current_dir(place.scratch.dir());
+            let output = record.output().expect("runs");
+            assert_eq!(text(&output), text(&native), "{how}: {}", said(&output));
+            let report = place.report(&[]);
+            assert_eq!(report["run"]["let_go"], Value::Array(vec![]), "{how}");
+            if events == "edge,call" {
+                let counted = Counts::from_report(&report.to_string(), &program).expect("counts");
+                assert!(counted == expected, "{how}");
+            }
+        }
+    }
+}
+
 #[test]
 fn processes_are_told_with_parents_commands_and_ends() {
     let place = Place::new();

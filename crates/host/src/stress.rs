@@ -4,7 +4,7 @@
 
 use trommel_queue::{MAX_WINDOW, options};
 
-const NAMES: [&str; 25] = [
+const NAMES: [&str; 26] = [
     "borrow",
     "events",
     "rates",
@@ -20,6 +20,7 @@ const NAMES: [&str; 25] = [
     "counters",
     "breakpoints",
     "pages",
+    "arena",
     "delay",
     "evict",
     "flush",
@@ -121,7 +122,8 @@ pub fn parse(text: &str) -> Result<Stress, String> {
             "trace" => (1, options::TRACE.trailing_zeros(), 0),
             "counters" => (1, options::COUNTERS.trailing_zeros(), 0),
             "breakpoints" => (1, options::BREAKPOINTS.trailing_zeros(), 0),
-            "pages" => (0xffff, options::CACHE_SHIFT, 0),
+            "arena" => (0xf, options::ARENA_SHIFT, 0),
+            "pages" => (0xfff, options::CACHE_SHIFT, 0),
             "delay" => (0x7f, options::DELAY_SHIFT, 0),
             "evict" => (0xfff, options::EVICT_SHIFT, 0),
             "flush" => (0xfff, options::EVICT_SHIFT, options::FLUSH),
@@ -168,6 +170,7 @@ mod tests {
         assert_eq!(parse(""), Ok(Stress::default()));
         assert_eq!(options("insns=1,far"), Ok(1 | options::FAR));
         assert_eq!(options("pages=4"), Ok(4 << options::CACHE_SHIFT));
+        assert_eq!(options("arena=3"), Ok(3 << options::ARENA_SHIFT));
         assert_eq!(options("guard"), Ok(options::GUARD));
         assert_eq!(options("trace=1"), Ok(options::TRACE));
         assert_eq!(

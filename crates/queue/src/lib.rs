@@ -109,8 +109,10 @@ pub mod options {
     pub const COUNTERS: u64 = 1 << 11;
     /// Steps are told as some virtual machines tell them: as breakpoints.
     pub const BREAKPOINTS: u64 = 1 << 15;
-    /// Bits 16–31: pages of code cache before everything is flushed (0: no limit but the arena).
+    /// Bits 16–27: pages of code cache before everything is flushed (0: no limit but the arena).
     pub const CACHE_SHIFT: u32 = 16;
+    /// Bits 28–31: quarters of a MiB of code in an arena at most, and as much of stubs (0: as much as there is room for).
+    pub const ARENA_SHIFT: u32 = 28;
     /// Bits 32–38: random delays of up to so many microseconds (0: none).
     pub const DELAY_SHIFT: u32 = 32;
     /// After so many crossings as [`EVICT_SHIFT`] says the other edition of the code is gone on with, and nothing is flushed.

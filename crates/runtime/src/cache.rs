@@ -20,8 +20,9 @@
 //!
 //! *Generations.* When the cache is full all fragments are retired at once: they become an old
 //! *generation*. Threads may still be in it, and signals may find them there, so its memory and
-//! descriptions stay until every thread has come out of the cache once ([`Cache::reclaim`]). An
-//! arena is used as a ring: the next generation goes on behind the last one, or at the start again.
+//! descriptions stay until every thread has come out of the cache once ([`Cache::reclaim`]). The next
+//! generation grows in the gaps between what is kept of earlier ones. A thread that sleeps in a system call
+//! made in place does not come out for hours; of what it is in one fragment is kept, *pinned* ([`mod@old`]).
 //!
 //! # Why it is correct while threads execute
 //! * Code is written only to memory that nobody can be in: behind everything of an arena, or where a
@@ -47,6 +48,7 @@ mod arena;
 mod arrival;
 mod edition;
 mod head;
+mod old;
 mod recipe;
 mod suspect;
 mod table;
@@ -61,6 +63,7 @@ use arrival::Arrivals;
 use edition::{APART, Edition};
 pub use head::Head;
 use head::Heads;
+use old::{Generation, Pin};
 pub use recipe::{Op, Recipe, Right, STATUS};
 use suspect::Index;
 use table::Table;
@@ -290,19 +293,6 @@ impl Part {
     }
 }
 
-/// Fragments that were retired together.
-struct Generation {
-    /// Threads that came out of the cache in this epoch or later are not in it.
-    epoch: u64,
-    /// The tables of indirect targets were emptied since the last of them came out.
-    forgotten: bool,
-    first_exit: u32,
-    fragments: Vec<Fragment>,
-    steps: Vec<Step>,
-    exits: Vec<Exit>,
-    parts: Vec<Part>,
-}
-
 /// Bytes of a cache line.
 const LINE: u64 = 64;
 
@@ -337,6 +327,8 @@ pub struct Cache {
     spare_exit: u32,
     /// Earlier generations, oldest first.
     old: Vec<Generation>,
+    /// What is left of those before them.
+    pins: Vec<Pin>,
     /// Counts generations.
     epoch: u64,
     table: Table,
@@ -378,6 +370,7 @@ impl Cache {
             resting: None,
             spare_exit: APART,
             old: Vec::new(),
+            pins: Vec::new(),
             epoch: 0,
             table: Table::new(),
             sources: Vec::new(),
@@ -425,6 +418,11 @@ impl Cache {
     /// An arena.
     pub fn arena(&self, i: usize) -> &Arena {
         &self.arenas[i]
+    }
+
+    /// Whether there is as much room for a fragment of an arena and its stubs.
+    pub fn has_room(&mut self, arena: usize, code: u64, stubs: u64) -> bool {
+        self.arenas[arena].has_room(code, stubs)
     }
 
     /// Memory for the next fragment of an arena and for its stubs. [`Self::place`] takes what was
@@ -556,7 +554,8 @@ impl Cache {
             let n = number.wrapping_sub(first) as usize;
             exits.get(n).copied()
         });
-        // A thread that takes an exit has not come out of the cache since: its generation is there.
+        // A thread that takes an exit has not come out of the cache since: its generation is there, or what it was in of that.
+        let found = found.or_else(|| self.pinned_exit(number));
         found.unwrap_or(Exit::fixed(AppPc(0)))
     }
 
@@ -656,6 +655,7 @@ impl Cache {
                 (pc < fragment.end)
                     .then(|| (fragment, &steps[first..first + fragment.steps as usize]))
             })
+            .or_else(|| self.pinned_at(pc))
     }
 
     /// Writes a displacement that other threads may be executing.
@@ -766,66 +766,30 @@ impl Cache {
             arena.free_counters();
         }
         self.dead = 0;
+        if let Some(resting) = self.resting.take() {
+            self.spare_exit = resting.first_exit.wrapping_add(resting.exits.len() as u32);
+            self.spare_exit = self.exits_from(self.spare_exit);
+            self.old.push(resting.into_old(self.epoch, &self.arenas));
+        }
+        let exits = core::mem::take(&mut self.exits);
+        let first_exit = self.first_exit;
+        self.first_exit = self.exits_from(first_exit.wrapping_add(exits.len() as u32));
         let parts = self.arenas.iter().map(|a| Part {
             code: a.code.next,
             stubs: a.stubs.next,
             fragments: Vec::new(),
         });
         let parts = core::mem::replace(&mut self.parts, parts.collect());
-        let exits = core::mem::take(&mut self.exits);
-        let first_exit = self.first_exit;
-        self.first_exit = first_exit.wrapping_add(exits.len() as u32);
-        if let Some(resting) = self.resting.take() {
-            self.spare_exit = resting.first_exit.wrapping_add(resting.exits.len() as u32);
-            self.old.push(resting.into_old(self.epoch));
-        }
+        let fragments = core::mem::take(&mut self.fragments);
+        let steps = core::mem::take(&mut self.steps);
         self.old.push(Generation {
-            epoch: self.epoch,
-            forgotten: false,
             first_exit,
-            fragments: core::mem::take(&mut self.fragments),
-            steps: core::mem::take(&mut self.steps),
+            fragments,
+            steps,
             exits,
-            parts,
+            ..Generation::of(self.epoch, parts, &self.arenas)
         });
         self.epoch
-    }
-
-    /// Takes back the memory of generations that no thread can be in, when all have come out of the
-    /// cache in epoch `seen` or later. The caller empties the tables of indirect targets.
-    /// Afterwards the current generation, which must be empty, has what room there is.
-    pub fn reclaim(&mut self, seen: u64) {
-        let all = seen >= self.epoch;
-        let now = self.epoch;
-        self.old.retain_mut(|g| {
-            if g.epoch > seen {
-                return true;
-            }
-            // A thread may have put an entry back, and another have read it just now: once more.
-            let again = !g.forgotten && !all;
-            g.forgotten = true;
-            g.epoch = now;
-            again
-        });
-        for (n, arena) in self.arenas.iter_mut().enumerate() {
-            let oldest = self.old.iter().find_map(|g| g.parts.get(n));
-            match oldest {
-                None => arena.empty(),
-                Some(part) => arena.free_up_to(part.code, part.stubs),
-            }
-            self.parts[n].code = arena.code.next;
-            self.parts[n].stubs = arena.stubs.next;
-        }
-        if self.old.is_empty() {
-            self.first_exit = 0;
-            self.spare_exit = APART;
-            self.recipes = Vec::new();
-        }
-    }
-
-    /// Whether threads may be in earlier generations.
-    pub fn has_old(&self) -> bool {
-        !self.old.is_empty()
     }
 
     /// The current epoch.

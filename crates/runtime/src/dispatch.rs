@@ -66,6 +66,8 @@ pub struct Runtime {
     pub shared_tables: u64,
     /// Bytes of cache at which it is flushed; 0: when there is no more room.
     pub cache_limit: u64,
+    /// Bytes of the current generation at which memory of old ones is asked for again.
+    pub reclaim_at: u64,
     /// The threads under control.
     pub threads: Vec<*const Thread>,
     /// Stack frames are taken to be written by their own thread alone.
@@ -288,7 +290,9 @@ impl Runtime {
         /// Bytes of dead code that are not worth a flush.
         const LITTLE: u64 = 16 << 20;
         let dead = self.cache.dead_bytes();
-        if !self.is_full() && (dead < LITTLE || dead < self.cache.bytes() / 2) {
+        self.reclaim_if_due();
+        if !self.is_full() && !self.is_crowded() && (dead < LITTLE || dead < self.cache.bytes() / 2)
+        {
             if matches!(shape, Shape::Usual | Shape::Checked)
                 && let Some(id) = self.load(pc)
             {
@@ -299,8 +303,12 @@ impl Runtime {
                 made => return made.map(|id| (id, false)),
             }
         }
-        self.flush(Flush::Full);
+        // What waits for room has dropped everything already.
+        if !(self.cache.is_new() && self.cache.has_old()) {
+            self.flush(Flush::Full);
+        }
         match self.translate(pc, shape) {
+            Err(Refusal::CacheFull) if self.cache.has_old() => Err(Refusal::Crowded),
             Err(Refusal::CacheFull) => Err(Refusal::OutOfSpace),
             made => made.map(|id| (id, true)),
         }
@@ -320,24 +328,18 @@ impl Runtime {
     pub fn drop_all(&mut self, why: Flush, alone: bool) {
         let began = Began::long();
         self.loaded.clear();
-        let epoch = self.cache.next_generation(alone);
+        self.cache.next_generation(alone);
         let control = self.shared.control();
         control.invalidations.fetch_add(1, Relaxed);
         work::add(&control.work.flushes[why as usize], 1);
         if why != Flush::Phase && control.trace.made.load(Relaxed) != 0 {
             self.phases.flushed(sys::process_cpu());
         }
-        let seen = self.threads.iter().map(|thread| {
-            // SAFETY: listed threads are there.
-            unsafe { (**thread).seen.load(Relaxed) }
-        });
-        // A single thread is the calling one, which is out of the cache now.
-        let seen = if alone { Some(epoch) } else { seen.min() };
-        self.cache.reclaim(seen.unwrap_or(0));
-        self.pairs.forget(!self.cache.has_old());
+        self.pairs.forget(false);
         for targets in &mut self.targets {
             targets.clear();
         }
+        self.reclaim(alone);
         self.spent_in(Part::Flush, began);
     }
 
@@ -467,6 +469,7 @@ impl Runtime {
         match self.fragment(pc, checked) {
             Ok((id, flushed)) => {
                 self.watch_calls();
+                thread.crowded_out = 0;
                 context.target = self.cache.fragments[id as usize].entry;
                 let from = from.filter(|_| !flushed);
                 self.lead_to(id, thread, pc, from, checked);
@@ -496,8 +499,18 @@ impl Runtime {
                 thread.unnamed = true;
                 context.target = CachePc(Landmarks::sigreturned());
             }
+            // Comes back when others have come out of what is in the way, with the lock free.
+            Err(Refusal::Crowded) if thread.is_patient() => {
+                context.target = CachePc(Landmarks::sigreturned());
+            }
             // The last two are met in windows only.
-            Err(Refusal::OutOfSpace | Refusal::CacheFull | Refusal::Call | Refusal::Moved(_)) => {
+            Err(
+                Refusal::OutOfSpace
+                | Refusal::Crowded
+                | Refusal::CacheFull
+                | Refusal::Call
+                | Refusal::Moved(_),
+            ) => {
                 self.let_go(thread, context, LetGo::OutOfSpace);
             }
         }
@@ -603,6 +616,7 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
     if core::mem::take(&mut thread.unnamed) && process.queue.settle().is_err() {
         native::host_gone(thread, context);
     }
+    thread.wait_for_room();
     // Where the app goes on is not known yet, should the runtime fail.
     context.at_boundary = 0;
     stress::fail(Place::Dispatch);

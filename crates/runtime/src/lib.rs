@@ -80,6 +80,7 @@ pub mod persist;
 pub mod phase;
 pub mod prefetch;
 pub mod query;
+pub mod reclaim;
 pub mod region;
 pub mod served;
 pub mod signal;

@@ -264,10 +264,11 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         targets: vec![targets],
         pairs: Pairs::default(),
         shared_tables: 0,
-        cache_limit: match (stress >> options::CACHE_SHIFT & 0xffff) * 4096 {
+        cache_limit: match (stress >> options::CACHE_SHIFT & 0xfff) * 4096 {
             0 => control.trace.cache.load(Relaxed),
             limit => limit,
         },
+        reclaim_at: 0,
         threads: vec![],
         aggressive: optimise == Optimise::Aggressive,
         // Of what is attached to the host has found that out.

@@ -36,8 +36,9 @@ pub enum Place {
 
 /// Takes note of the options.
 pub fn set(all: u64) {
+    const ARENA: u64 = 0xf << options::ARENA_SHIFT;
     const OTHERS: u64 = (1 << options::DELAY_SHIFT) - 1;
-    if all & (!OTHERS | options::BREAKPOINTS | options::COUNTERS) != 0 {
+    if all & (!OTHERS | options::BREAKPOINTS | options::COUNTERS | ARENA) != 0 {
         OPTIONS.store(all, Relaxed);
         RANDOM.store(sys::ticks() | 1, Relaxed);
     }
@@ -78,6 +79,12 @@ pub fn tells_breakpoints() -> bool {
 /// Whether few paths have counters.
 pub fn few_counters() -> bool {
     OPTIONS.load(Relaxed) & options::COUNTERS != 0
+}
+
+/// Bytes of code in an arena, and of stubs, if that is not as much as there is room for.
+pub fn arena_bytes() -> Option<u64> {
+    let quarters = OPTIONS.load(Relaxed) >> options::ARENA_SHIFT & 0xf;
+    (quarters != 0).then_some(quarters << 18)
 }
 
 /// What is to happen at a crossing into the dispatcher.

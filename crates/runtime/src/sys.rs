@@ -423,6 +423,11 @@ pub unsafe fn futex_wait_unless(word: &AtomicU32, value: u32, nanos: u64, pendin
     let _ = unsafe { arch::unless_pending(u64::from(nr::__NR_futex), &raw const args, pending) };
 }
 
+/// Sleeps for `nanos` (less than a second), or until interrupted.
+pub fn nap(nanos: u64) {
+    futex_wait(&AtomicU32::new(0), 0, Some(nanos), true);
+}
+
 /// Wakes up to `count` that sleep on `word`.
 pub fn futex_wake(word: &AtomicU32, count: u32, private: bool) {
     futex(word, nr::FUTEX_WAKE, count, None, private);

@@ -64,6 +64,14 @@ pub const SEEN: [u32; 35] = [
     WAITS[6],
 ];
 
+/// Those that start a thread or a process.
+const STARTS: [u32; 4] = [
+    nr::__NR_clone,
+    nr::__NR_clone3,
+    nr::__NR_fork,
+    nr::__NR_vfork,
+];
+
 /// Bytes of the instruction.
 pub const SYSCALL_BYTES: u64 = 2;
 const EFAULT: i64 = -14;
@@ -109,6 +117,10 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
     let process = thread.process;
     let a = args(context);
     let number = context.regs[0] as u32;
+    // What is made by them comes back by the exit (`Reason::Cloned`).
+    if !STARTS.contains(&number) {
+        thread.goes_out();
+    }
     let let_go = |thread: &mut Thread, context: &mut Context, why| {
         thread.process.runtime.lock().let_go(thread, context, why);
     };
@@ -173,16 +185,14 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
         nr::__NR_rt_sigaction => sigaction(thread, &a),
         nr::__NR_sigaltstack => altstack(thread, context, &a),
         nr::__NR_rt_sigreturn => return sigreturn(thread, context, here),
-        nr::__NR_clone | nr::__NR_clone3 | nr::__NR_fork | nr::__NR_vfork => {
-            match start(thread, context, number, &a, next) {
-                Start::Done(result) => result,
-                Start::SignalFirst => {
-                    let mut runtime = thread.process.runtime.lock();
-                    return runtime.go(thread, context, here, None, false);
-                }
-                Start::LetGo(why) => return let_go(thread, context, why),
+        _ if STARTS.contains(&number) => match start(thread, context, number, &a, next) {
+            Start::Done(result) => result,
+            Start::SignalFirst => {
+                let mut runtime = thread.process.runtime.lock();
+                return runtime.go(thread, context, here, None, false);
             }
-        }
+            Start::LetGo(why) => return let_go(thread, context, why),
+        },
         nr::__NR_execve | nr::__NR_execveat => match exec::exec(thread, context, number, &a) {
             Some(result) => result,
             None => {
@@ -371,9 +381,9 @@ pub unsafe extern "C" fn called_off(context: &mut Context) {
     if let Some(returning) = thread.signals.returning.take() {
         thread.signals.stack = returning.stack;
     }
+    let here = context.next_pc;
     let mut runtime = thread.process.runtime.lock();
-    let next = runtime.cache.exit(context.exit).target;
-    runtime.go(thread, context, before(next), None, false);
+    runtime.go(thread, context, here, None, false);
 }
 
 /// What came of starting a thread or process.

@@ -160,7 +160,7 @@ pub struct Thread {
     pub writer: Writer,
     /// Its signals.
     pub signals: Pending,
-    /// The epoch in which it came out of the cache last.
+    /// The epoch in which it came out of the cache last; the greatest number while it is out.
     pub seen: AtomicU64,
     /// It runs natively from the next trap on.
     pub leaving: bool,
@@ -174,6 +174,8 @@ pub struct Thread {
     pub full: bool,
     /// The host must be asked what it calls the code that comes next.
     pub unnamed: bool,
+    /// How often it has waited for room in the cache.
+    pub crowded_out: u32,
     /// What the system call answered that was made in the app's name and is not finished.
     pub made: Option<i64>,
     /// What it is asked.
@@ -304,6 +306,7 @@ impl Thread {
             single: None,
             full: false,
             unnamed: false,
+            crowded_out: 0,
             made: None,
             asking: None,
             serving: Serving::default(),

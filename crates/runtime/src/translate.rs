@@ -131,6 +131,8 @@ pub enum Refusal {
     Made,
     /// The cache is full: flush and try again.
     CacheFull,
+    /// There will be room when other threads have come out of old code.
+    Crowded,
     /// Nothing is left to try.
     OutOfSpace,
     /// A system call, in a window.
@@ -453,8 +455,7 @@ impl Translator {
             false => (MAX_FRAGMENT, MAX_STUBS),
             true => (path::MAX_CODE, path::MAX_STUBS),
         };
-        if site.cache.arena(arena).room() < most || site.cache.arena(arena).stub_room() < most_stubs
-        {
+        if !site.cache.has_room(arena, most, most_stubs) {
             return Err(Refusal::CacheFull);
         }
         if self.trace {

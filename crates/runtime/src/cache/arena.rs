@@ -6,10 +6,11 @@ use alloc::vec::Vec;
 use linux_raw_sys::general as nr;
 use trommel_queue::marks::{self, ARENA_BYTES, CODE_BYTES, MARKS_OFFSET};
 
-use super::CachePc;
+use super::{CachePc, LINE};
 use crate::emit::Code;
 use crate::own;
 use crate::region::{self, Range};
+use crate::stress;
 use crate::sys;
 
 /// Where an arena's stubs begin.
@@ -18,19 +19,36 @@ const STUB_OFFSET: u64 = CODE_BYTES;
 const COUNTER_OFFSET: u64 = MARKS_OFFSET - COUNTER_BYTES;
 /// Bytes of counters, behind the stubs.
 const COUNTER_BYTES: u64 = 1 << 20;
+/// A gap with this part of an area has enough room.
+const ENOUGH: u64 = 4;
 /// Distance that every operand and link within an arena's reach keeps below.
 const REACH: u64 = 0x7800_0000;
 
-/// A part of an arena, used as a ring. In use is what lies between the place where the oldest
-/// generation starts and `next`.
+/// A part of an arena. What old generations left is *kept* there until no thread can be in it; the current generation
+/// grows upwards in the gaps between.
 pub(super) struct Area {
     start: u64,
     end: u64,
     pub(super) next: u64,
-    /// Where what follows `next` is in use by an old generation, or the end.
+    /// Up to where what follows `next` is free.
     limit: u64,
     /// Up to where memory is present.
     present: u64,
+    /// What is kept, by address, ranges that touch as one.
+    kept: Vec<Extent>,
+}
+
+/// From here up to there.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(super) struct Extent {
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+impl Extent {
+    pub(super) const fn holds(self, at: u64) -> bool {
+        self.start <= at && at < self.end
+    }
 }
 
 impl Area {
@@ -41,6 +59,7 @@ impl Area {
             next: start,
             limit: end,
             present: start,
+            kept: Vec::new(),
         }
     }
 
@@ -95,27 +114,82 @@ impl Area {
         self.limit.saturating_sub(self.next)
     }
 
-    /// Everything from `oldest` on is in use: finds out what is not. `next` never catches up with
-    /// `oldest`, so equal ones mean that nothing is.
-    fn set_limit(&mut self, oldest: u64) {
-        const GAP: u64 = 64;
-        self.limit = if oldest > self.next {
-            oldest - GAP
-        } else {
-            self.end
-        };
+    /// This is kept from now on, and nothing else. `anew`: nothing of the current generation is there yet, so it may begin anywhere;
+    /// otherwise it goes on behind what there is of it.
+    pub(super) fn keep(&mut self, mut kept: Vec<Extent>, anew: bool) {
+        kept.retain(|e| e.start < e.end);
+        kept.sort_unstable();
+        kept.dedup_by(|next, e| {
+            let touches = next.start <= e.end;
+            if touches {
+                e.end = e.end.max(next.end);
+            }
+            touches
+        });
+        self.kept = kept;
+        if anew && self.kept.is_empty() {
+            self.next = self.start;
+        }
+        self.bound();
+        self.move_on(anew);
     }
 
-    /// Goes on at the start, if there is more room than here.
-    fn wrap(&mut self, oldest: u64) {
-        if self.limit == self.end && oldest - self.start > self.room() {
-            self.next = self.start;
-            self.set_limit(oldest);
+    /// Finds out up to where there is nothing.
+    fn bound(&mut self) {
+        let behind = self.kept.partition_point(|e| e.end <= self.next);
+        self.limit = self.kept.get(behind).map_or(self.end, |e| e.start);
+        self.limit = self.limit.max(self.next);
+    }
+
+    /// Goes on in another gap, if there is little room in this one: the first that has enough, or the largest. In those behind this one,
+    /// or (`anew`) in all.
+    fn move_on(&mut self, anew: bool) {
+        let enough = (self.end - self.start) / ENOUGH;
+        if self.room() >= enough {
+            return;
         }
+        let starts = core::iter::once(self.start).chain(self.kept.iter().map(|e| e.end));
+        let ends = self.kept.iter().map(|e| e.start).chain([self.end]);
+        let gaps = starts.zip(ends).map(|(start, end)| Extent {
+            start: start.next_multiple_of(LINE),
+            end,
+        });
+        let gaps = gaps.filter(|gap| gap.start < gap.end && (anew || gap.start > self.next));
+        let mut best: Option<Extent> = None;
+        for gap in gaps {
+            let room = |gap: Extent| gap.end - gap.start;
+            if best.is_none_or(|best| room(best) < enough && room(best) < room(gap)) {
+                best = Some(gap);
+            }
+        }
+        if let Some(gap) = best
+            && gap.end - gap.start > self.room()
+        {
+            (self.next, self.limit) = (gap.start, gap.end);
+        }
+    }
+
+    /// Whether so much is kept that there is not enough room.
+    fn is_short(&self) -> bool {
+        !self.kept.is_empty() && self.room() < (self.end - self.start) / ENOUGH
+    }
+
+    /// Whether the generation that follows would find little room beside the current one.
+    fn is_low(&self) -> bool {
+        const LOW: u64 = 8;
+        self.end - self.next < (self.end - self.start) / LOW
     }
 
     pub(super) fn used(&self, from: u64) -> u64 {
         self.next.wrapping_sub(from)
+    }
+
+    /// From `start` to where it goes on.
+    pub(super) const fn since(&self, start: u64) -> Extent {
+        Extent {
+            start,
+            end: self.next,
+        }
     }
 }
 
@@ -154,10 +228,14 @@ impl Arena {
                 .or_else(|| search(range))?
         };
         let middle = base + STUB_OFFSET;
+        let (code, stubs) = match stress::arena_bytes() {
+            None => (middle, base + COUNTER_OFFSET),
+            Some(bytes) => (base + bytes, middle + bytes),
+        };
         Some(Self {
             base,
-            code: Area::new(base, middle),
-            stubs: Area::new(middle, base + COUNTER_OFFSET),
+            code: Area::new(base, code),
+            stubs: Area::new(middle, stubs),
             free_counters: Vec::new(),
             counters: 0,
         })
@@ -194,25 +272,6 @@ impl Arena {
     pub(super) fn free_counters(&mut self) {
         self.free_counters.clear();
         self.counters = 0;
-    }
-
-    /// Nothing is in use.
-    pub(super) fn empty(&mut self) {
-        for area in [&mut self.code, &mut self.stubs] {
-            area.next = area.start;
-            area.limit = area.end;
-        }
-    }
-
-    /// In use is what the oldest generation started with, and what followed.
-    pub(super) fn free_up_to(&mut self, code: u64, stubs: u64) {
-        const LITTLE: u64 = 1 << 20;
-        self.code.set_limit(code);
-        self.stubs.set_limit(stubs);
-        if self.code.room().min(self.stubs.room()) < LITTLE {
-            self.code.wrap(code);
-            self.stubs.wrap(stubs);
-        }
     }
 
     /// Where it starts.
@@ -256,6 +315,27 @@ impl Arena {
     /// Where the next fragment will be.
     pub fn next(&self) -> CachePc {
         CachePc(self.code.next)
+    }
+
+    /// There is as much room for code and stubs, here or in gaps further on.
+    pub fn has_room(&mut self, code: u64, stubs: u64) -> bool {
+        if self.room() < code {
+            self.code.move_on(false);
+        }
+        if self.stub_room() < stubs {
+            self.stubs.move_on(false);
+        }
+        self.room() >= code && self.stub_room() >= stubs
+    }
+
+    /// Whether so much is kept that little room is left.
+    pub(super) fn is_short(&self) -> bool {
+        self.code.is_short() || self.stubs.is_short()
+    }
+
+    /// Whether the generation that follows would find little room beside the current one.
+    pub(super) fn is_low(&self) -> bool {
+        self.code.is_low() || self.stubs.is_low()
     }
 
     /// Bytes left for fragments.
@@ -330,52 +410,60 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ring_never_gives_what_is_in_use() {
-        let mut ring = Area::new(0x1000, 0x9000);
-        let (mut old, mut x) = (alloc::collections::VecDeque::new(), 7_u64);
-        let mut wrapped = 0;
+    fn what_is_kept_is_never_given() {
+        const AREA: Extent = Extent {
+            start: 0x1000,
+            end: 0x9000,
+        };
+        let mut area = Area::new(AREA.start, AREA.end);
+        let mut old: Vec<(Extent, Vec<Extent>)> = Vec::new();
+        let mut random = 7_u64;
+        let (mut moved, mut full, mut given) = (0, 0, 0);
         for _ in 0..20_000 {
-            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            // A generation of a few blocks, then some of the oldest are given back.
-            let start = ring.next;
-            let mut blocks = alloc::vec::Vec::new();
-            for _ in 0..x >> 62 {
-                let len = (x >> 20 & 0x3f0).max(1);
-                if ring.room() >= len {
-                    blocks.push(ring.next..ring.next + len);
-                    ring.next = (ring.next + len).next_multiple_of(64);
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            // A generation of a few blocks, going on in further gaps where it must.
+            let (start, mut blocks) = (area.next, Vec::new());
+            for _ in 0..random >> 61 {
+                let len = (random >> 20 & 0x3f0).max(1);
+                if area.room() < len {
+                    area.move_on(false);
                 }
-            }
-            for new in &blocks {
-                assert!(new.end <= 0x9000);
-                for (_, others) in &old {
-                    let others: &alloc::vec::Vec<core::ops::Range<u64>> = others;
-                    assert!(
-                        others
-                            .iter()
-                            .all(|o| o.end <= new.start || new.end <= o.start)
-                    );
+                if area.room() < len {
+                    full += 1;
+                    continue;
                 }
+                let block = Extent {
+                    start: area.take(len, LINE),
+                    end: area.next.min(AREA.end),
+                };
+                let overlaps = |o: &&Extent| o.start < block.start + len && block.start < o.end;
+                assert!(AREA.holds(block.start) && block.start + len <= AREA.end);
+                assert_eq!(old.iter().flat_map(|(_, b)| b).find(overlaps), None);
+                assert_eq!(blocks.iter().find(overlaps), None);
+                blocks.push(block);
+                given += 1;
             }
-            old.push_back((start, blocks));
-            while old.len() as u64 > 1 + (x >> 58 & 7) {
-                old.pop_front();
-            }
-            if x >> 50 & 0xff == 0 {
-                old.clear();
-            }
-            match old.front() {
-                None => (ring.next, ring.limit) = (ring.start, ring.end),
-                Some(&(oldest, _)) => {
-                    ring.set_limit(oldest);
-                    let before = ring.next;
-                    if ring.room() < 0x800 {
-                        ring.wrap(oldest);
-                    }
-                    wrapped += u32::from(ring.next < before);
+            old.push((area.since(start), blocks));
+            // Any of them end, or shrink to a pin.
+            old.retain_mut(|(extent, blocks)| {
+                random = random
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                if random >> 62 == 0 && !blocks.is_empty() {
+                    blocks.truncate(1);
+                    *extent = blocks[0];
                 }
-            }
+                random >> 58 & 15 != 0
+            });
+            let before = area.next;
+            area.keep(old.iter().map(|(extent, _)| *extent).collect(), true);
+            moved += u32::from(area.next != before);
         }
-        assert!(wrapped > 100, "{wrapped}");
+        assert!(
+            moved > 1000 && full > 0 && given > 20_000,
+            "{moved} {full} {given}"
+        );
     }
 }

@@ -22,6 +22,7 @@
 use alloc::vec::Vec;
 use core::mem::{swap, take};
 
+use super::arena::Arena;
 use super::suspect::{Index, checked_entry_of};
 use super::table::Table;
 use super::{
@@ -48,15 +49,13 @@ pub(super) struct Edition {
 }
 
 impl Edition {
-    pub(super) fn into_old(self, epoch: u64) -> Generation {
+    pub(super) fn into_old(self, epoch: u64, arenas: &[Arena]) -> Generation {
         Generation {
-            epoch,
-            forgotten: false,
             first_exit: self.first_exit,
             fragments: self.fragments,
             steps: self.steps,
             exits: self.exits,
-            parts: self.parts,
+            ..Generation::of(epoch, self.parts, arenas)
         }
     }
 }
@@ -94,7 +93,8 @@ impl Cache {
         let bytes = |f: &Fragment| f.end.0 - f.entry.0;
         self.dead += resting.fragments.iter().map(bytes).sum::<u64>();
         self.spare_exit = resting.first_exit.wrapping_add(resting.exits.len() as u32);
-        self.old.push(resting.into_old(self.epoch));
+        self.spare_exit = self.exits_from(self.spare_exit);
+        self.old.push(resting.into_old(self.epoch, &self.arenas));
     }
 
     /// Where indirect branches enter the fragments of the current edition, as far as that was asked for.

@@ -247,6 +247,7 @@ impl Thread {
         // SAFETY: in this thread's area, in place of the parent's page.
         unsafe { sys::map_again(page, sys::PAGE, self.area + THREAD_PAGE as u64) }
             .map_err(|_| NoSlot)?;
+        self.desk().tid.store(self.writer.tid, Relaxed);
         process.queue.take(&mut self.writer).map_err(|_| NoSlot)?;
         context.at_boundary = 1;
         syscall::finish(context, context.next_pc);

@@ -466,11 +466,7 @@ impl Translator {
         let arena = site.cache.arena_for(range)?;
         site.cache.prefetch_room(arena);
         self.compare(site, parts, origin, region)?;
-        let (room, stubs) = {
-            let arena = site.cache.arena(arena);
-            (arena.room(), arena.stub_room())
-        };
-        if room < MAX_FRAGMENT + LINE || stubs < MAX_STUBS {
+        if !(site.cache).has_room(arena, MAX_FRAGMENT + LINE, MAX_STUBS) {
             return None;
         }
         site.cache.align_to(arena, parts.count(Count::Phase) as u64);

@@ -1,0 +1,246 @@
+//! What is kept of fragments that were retired, and how memory is taken back.
+//!
+//! # Problem
+//! Old fragments may be executed until every thread has come out of the cache. A thread that sleeps in a system call made
+//! in place (one that reads from a pipe, say) may not come out for as long as the program lives, and there are
+//! hundreds of such in a server. If it held all that was made since it went to sleep, a program that makes code
+//! as it goes would fill the cache in the end.
+//!
+//! # Strategy
+//! Who takes memory back ([`Cache::reclaim`]) knows of each thread in which epoch it came out last, or else exactly where it is *held*: behind a
+//! system call in a fragment. Such a call ends its fragment; what the thread will execute is the few instructions
+//! behind it, and a stub. When the generation goes, the fragment stays as a *pin*: its code, the stub, its
+//! steps (a signal may find the thread there) and that exit. A pin goes when no thread is held in it and those that were have come out.
+//!
+//! # Why it is correct
+//! * A fragment that is pinned was retired: no link and no table leads to it, and its exits lead to their stubs. So only
+//!   who is in it already executes it, and what it executes next is the dispatcher.
+//! * A thread that was held and is not any more has an epoch before the pin's, until it comes out.
+//! * Numbers of exits are given again only after 2^32 others; those of pins are left out ([`Cache::exits_from`]).
+#![allow(unsafe_code)] // reason: reads displacements of jumps.
+
+use alloc::vec::Vec;
+use core::mem::take;
+
+use super::arena::{Arena, Extent};
+use super::edition::APART;
+use super::{Cache, CachePc, Exit, Fragment, Part, Step};
+
+/// Fragments that were retired together.
+#[derive(Default)]
+pub(super) struct Generation {
+    /// Threads that came out of the cache in this epoch or later are not in it.
+    pub(super) epoch: u64,
+    /// The tables of indirect targets were emptied since the last of them came out.
+    pub(super) forgotten: bool,
+    pub(super) first_exit: u32,
+    pub(super) fragments: Vec<Fragment>,
+    pub(super) steps: Vec<Step>,
+    pub(super) exits: Vec<Exit>,
+    pub(super) parts: Vec<Part>,
+    /// By arena: where its fragments and its stubs are.
+    pub(super) extents: Vec<[Extent; 2]>,
+}
+
+impl Generation {
+    /// One that has ended now.
+    pub(super) fn of(epoch: u64, parts: Vec<Part>, arenas: &[Arena]) -> Self {
+        let extents = parts.iter().zip(arenas);
+        let extents = extents.map(|(part, a)| [a.code.since(part.code), a.stubs.since(part.stubs)]);
+        Self {
+            epoch,
+            extents: extents.collect(),
+            parts,
+            ..Self::default()
+        }
+    }
+
+    /// The fragments in which threads are held at these addresses.
+    fn pins(&self, arenas: &[Arena], held: &[CachePc]) -> Vec<Pin> {
+        let mut pins: Vec<Pin> = Vec::new();
+        for &pc in held {
+            let Some(arena) = arenas.iter().position(|a| a.holds(pc)) else {
+                continue;
+            };
+            let list = self.parts.get(arena).map_or(&[][..], |p| &p.fragments);
+            let behind = list.partition_point(|&(start, _)| start <= pc);
+            let Some(&(start, id)) = behind.checked_sub(1).and_then(|n| list.get(n)) else {
+                continue;
+            };
+            let fragment = self.fragments[id as usize];
+            if pc >= fragment.end || pins.iter().any(|p| p.fragment.entry == fragment.entry) {
+                continue;
+            }
+            let first = fragment.first_step as usize;
+            pins.push(Pin {
+                epoch: self.epoch,
+                arena,
+                fragment,
+                steps: self.steps[first..first + fragment.steps as usize].to_vec(),
+                exits: Vec::new(),
+                code: Extent {
+                    start: start.0,
+                    end: fragment.end.0,
+                },
+                stubs: Vec::new(),
+                behind: pc,
+            });
+        }
+        if pins.is_empty() {
+            return pins;
+        }
+        for (n, exit) in self.exits.iter().enumerate() {
+            let taken = |p: &&mut Pin| p.behind <= exit.patch && exit.patch.0 < p.code.end;
+            if let Some(pin) = pins.iter_mut().find(taken) {
+                pin.keep_exit(self.first_exit.wrapping_add(n as u32), *exit);
+            }
+        }
+        pins
+    }
+}
+
+/// A fragment of a generation that is gone, in which threads wait.
+pub(super) struct Pin {
+    /// Threads that came out of the cache in this epoch or later are not in it.
+    epoch: u64,
+    arena: usize,
+    fragment: Fragment,
+    steps: Vec<Step>,
+    exits: Vec<(u32, Exit)>,
+    code: Extent,
+    stubs: Vec<Extent>,
+    /// Where they go on.
+    behind: CachePc,
+}
+
+impl Pin {
+    /// The jump behind the call, which leads to its stub since the fragment was retired.
+    fn keep_exit(&mut self, number: u32, exit: Exit) {
+        /// Bytes of a stub at most.
+        const STUB: u64 = 32;
+        // SAFETY: the displacement of a jump in a fragment that is still there; written under the lock only, which is held.
+        let rel = unsafe { (exit.patch.0 as *const i32).read_unaligned() };
+        let start = (exit.patch.0 + 4).wrapping_add_signed(rel.into());
+        self.exits.push((number, exit));
+        self.stubs.push(Extent {
+            start,
+            end: start + STUB,
+        });
+    }
+}
+
+impl Cache {
+    /// Takes back the memory of generations that no thread can be in. All threads have come out of the
+    /// cache in epoch `seen` or later, but for those that wait in system calls which return to addresses in `held`.
+    /// `alone`: there is one thread, which is out of it. Returns whether tables of indirect targets have to be emptied.
+    ///
+    /// The current generation goes on where there is room then.
+    pub fn reclaim(&mut self, seen: u64, held: &[CachePc], alone: bool) -> bool {
+        let next = self.epoch + 1;
+        let mut forgot = false;
+        let mut pins = take(&mut self.pins);
+        pins.retain(|p| p.epoch > seen || held.iter().any(|pc| p.code.holds(pc.0)));
+        let arenas = &self.arenas;
+        self.old.retain_mut(|g| {
+            if g.epoch > seen && !alone {
+                return true;
+            }
+            // A thread may have put an entry back, and another have read it just now: once more.
+            let again = !g.forgotten && !alone;
+            if again {
+                (g.forgotten, g.epoch, forgot) = (true, next, true);
+            } else {
+                pins.extend(g.pins(arenas, held));
+            }
+            again
+        });
+        self.pins = pins;
+        if forgot {
+            self.epoch = next;
+        }
+        self.make_gaps();
+        if self.old.is_empty() && self.is_new() {
+            self.first_exit = self.exits_from(0);
+            self.spare_exit = self.exits_from(APART);
+            self.renumber_recipes();
+        }
+        forgot
+    }
+
+    /// What is not kept any more is free.
+    fn make_gaps(&mut self) {
+        let resting = self.resting.is_some();
+        for (n, (arena, part)) in self.arenas.iter_mut().zip(&mut self.parts).enumerate() {
+            let anew = !resting && is_untouched(arena, part);
+            let old = self.old.iter().filter_map(|g| g.extents.get(n));
+            let pins = || self.pins.iter().filter(|p| p.arena == n);
+            let code = old.clone().map(|e| e[0]).chain(pins().map(|p| p.code));
+            let stubs = old
+                .map(|e| e[1])
+                .chain(pins().flat_map(|p| p.stubs.iter().copied()));
+            arena.code.keep(code.collect(), anew);
+            arena.stubs.keep(stubs.collect(), anew);
+            if anew {
+                (part.code, part.stubs) = (arena.code.next, arena.stubs.next);
+            }
+        }
+    }
+
+    /// Only pins have steps.
+    fn renumber_recipes(&mut self) {
+        let recipes = take(&mut self.recipes);
+        let mut pins = take(&mut self.pins);
+        for step in pins.iter_mut().flat_map(|p| &mut p.steps) {
+            let n = (step.recipe as usize).checked_sub(1);
+            step.recipe = self.new_recipe(n.and_then(|n| recipes.get(n).copied()));
+        }
+        self.pins = pins;
+    }
+
+    /// Whether nothing was placed since the current generation began.
+    pub fn is_new(&self) -> bool {
+        let mut all = self.arenas.iter().zip(&self.parts);
+        self.resting.is_none() && all.all(|(arena, part)| is_untouched(arena, part))
+    }
+
+    /// Whether threads may be in earlier generations.
+    pub fn has_old(&self) -> bool {
+        !self.old.is_empty()
+    }
+
+    /// Whether it is worth while to find out where each thread is: so much of the arenas, or so many generations, are kept.
+    pub fn is_short(&self) -> bool {
+        const MANY: usize = 16;
+        self.has_old() && (self.old.len() > MANY || self.arenas.iter().any(Arena::is_short))
+    }
+
+    /// Whether what followed on the current generation, with threads still in this one, would find little room.
+    pub fn is_low(&self) -> bool {
+        self.arenas.iter().any(Arena::is_low)
+    }
+
+    /// Where numbers for exits of a generation may begin, from here on: those of pins are not among them.
+    pub(super) fn exits_from(&self, mut first: u32) -> u32 {
+        /// More than a generation has.
+        const MANY: u32 = 1 << 26;
+        let taken = || self.pins.iter().flat_map(|p| &p.exits);
+        while let Some(&(number, _)) = taken().find(|(n, _)| n.wrapping_sub(first) < MANY) {
+            first = number.wrapping_add(1);
+        }
+        first
+    }
+
+    pub(super) fn pinned_exit(&self, number: u32) -> Option<Exit> {
+        let mut all = self.pins.iter().flat_map(|p| &p.exits);
+        all.find(|(n, _)| *n == number).map(|&(_, exit)| exit)
+    }
+
+    pub(super) fn pinned_at(&self, pc: CachePc) -> Option<(Fragment, &[Step])> {
+        let pin = self.pins.iter().find(|p| p.code.holds(pc.0))?;
+        Some((pin.fragment, &pin.steps))
+    }
+}
+
+fn is_untouched(arena: &Arena, part: &Part) -> bool {
+    arena.code.next == part.code && arena.stubs.next == part.stubs
+}
