@@ -112,6 +112,7 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
     let here = before(next);
     context.next_pc = here;
     context.at_boundary = 1;
+    thread.calling = here;
     let control = thread.process.queue.control();
     control.syscalls.fetch_add(1, Relaxed);
     let process = thread.process;
@@ -381,7 +382,7 @@ pub unsafe extern "C" fn called_off(context: &mut Context) {
     if let Some(returning) = thread.signals.returning.take() {
         thread.signals.stack = returning.stack;
     }
-    let here = context.next_pc;
+    let here = thread.calling;
     let mut runtime = thread.process.runtime.lock();
     runtime.go(thread, context, here, None, false);
 }

@@ -176,6 +176,8 @@ pub struct Thread {
     pub unnamed: bool,
     /// How often it has waited for room in the cache.
     pub crowded_out: u32,
+    /// The system call that the runtime makes for it, or made last.
+    pub calling: AppPc,
     /// What the system call answered that was made in the app's name and is not finished.
     pub made: Option<i64>,
     /// What it is asked.
@@ -307,6 +309,7 @@ impl Thread {
             full: false,
             unnamed: false,
             crowded_out: 0,
+            calling: AppPc(0),
             made: None,
             asking: None,
             serving: Serving::default(),
