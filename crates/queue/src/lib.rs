@@ -105,7 +105,7 @@ pub mod options {
     pub const GUARD: u64 = 1 << 9;
     /// A trace may start where a fragment is entered the first time.
     pub const TRACE: u64 = 1 << 10;
-    /// Only the first few thousand paths have counters.
+    /// Only the first 768 paths have counters.
     pub const COUNTERS: u64 = 1 << 11;
     /// Steps are told as some virtual machines tell them: as breakpoints.
     pub const BREAKPOINTS: u64 = 1 << 15;

@@ -25,8 +25,8 @@
 //! made in place does not come out for hours; of what it is in one fragment is kept, *pinned* ([`mod@old`]).
 //!
 //! # Why it is correct while threads execute
-//! * Code is written only to memory that nobody can be in: behind everything of an arena, or where a
-//!   generation lay that was reclaimed.
+//! * Code is written only to memory that nobody can be in: where nothing lay yet, or a
+//!   generation that was reclaimed, and no pin lies.
 //! * What is rewritten in place is written with one store: displacements of jumps, which never
 //!   cross a cache line ([`Code::patchable`]), and the first eight bytes of a checked entry,
 //!   aligned to as many, which are one instruction before and after. A processor fetches the old or
@@ -750,9 +750,9 @@ impl Cache {
         self.index = Index::default();
     }
 
-    /// Starts a new generation. Returns its epoch: a thread that comes out of the cache from
+    /// Starts a new generation, and epoch: a thread that comes out of the cache from
     /// now on has seen it. `alone`: no other thread is in the cache.
-    pub fn next_generation(&mut self, alone: bool) -> u64 {
+    pub fn next_generation(&mut self, alone: bool) {
         if !alone {
             self.retire_all();
         }
@@ -789,7 +789,6 @@ impl Cache {
             exits,
             ..Generation::of(self.epoch, parts, &self.arenas)
         });
-        self.epoch
     }
 
     /// The current epoch.

@@ -16,7 +16,7 @@
 //! * A fragment that is pinned was retired: no link and no table leads to it, and its exits lead to their stubs. So only
 //!   who is in it already executes it, and what it executes next is the dispatcher.
 //! * A thread that was held and is not any more has an epoch before the pin's, until it comes out.
-//! * Numbers of exits are given again only after 2^32 others; those of pins are left out ([`Cache::exits_from`]).
+//! * Numbers of exits are given again when no old generation is left; those of pins are left out ([`Cache::exits_from`]).
 #![allow(unsafe_code)] // reason: reads displacements of jumps.
 
 use alloc::vec::Vec;
