@@ -4,7 +4,7 @@
 mod dir;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -146,6 +146,68 @@ fn a_program_that_was_made_anew_is_what_is_executed() {
     );
     let (all, kept) = run(&dir, &program, &[]);
     assert!(kept > all * 9 / 10, "{kept} of {all}");
+}
+
+/// Records a program's edges and calls, or calls alone, with its memory where it always is, and returns how often each was executed.
+fn counted(dir: &Dir, program: &Path, options: &[&str], stress: &str) -> [serde_json::Value; 2] {
+    let data = dir.0.join("data");
+    let trommel = |arguments: &[&str]| {
+        let mut command = Command::new("setarch");
+        command.arg("-R").arg(env!("CARGO_BIN_EXE_trommel"));
+        command.args(arguments).arg(&data);
+        command.env("XDG_CACHE_HOME", caches(dir));
+        command.env("TROMMEL_STRESS", stress).stdin(Stdio::null());
+        command
+    };
+    let out = trommel(&["record", "--quiet", "-o"])
+        .args(options)
+        .arg("--")
+        .arg(program)
+        .args(["words", "2.5"])
+        .output()
+        .expect("trommel runs");
+    let native = native(program, &["words", "2.5"]);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), native.status.code(), "{said}");
+    assert!(out.stdout == native.stdout, "{said}");
+    let out = trommel(&["report", "--json"])
+        .output()
+        .expect("trommel runs");
+    let report: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    assert_eq!(report["run"]["dropped"], 0);
+    ["edges", "calls"].map(|kind| report[kind].clone())
+}
+
+#[test]
+fn what_is_kept_counts_as_what_is_made() {
+    let dir = Dir::new("kept-counts");
+    let program = compile(&dir, 0);
+    let inodes = || {
+        let of = |path: PathBuf| fs::metadata(path).expect("there").ino();
+        images(&dir).into_iter().map(of).collect::<Vec<_>>()
+    };
+    // All have one length: the program counts the characters of its environment.
+    let usual = "pages=4095,evict=4095";
+    let stresses = [
+        usual,
+        "pages=4095,evict=0097",
+        "pages=0040,evict=4095",
+        "counters,pages=004095",
+        "turn=031,delay=000009",
+    ];
+    for (n, kinds) in ["edge,call", "call"].into_iter().enumerate() {
+        let made = counted(&dir, &program, &["-e", kinds, "--no-persist"], usual);
+        assert_eq!(inodes().len(), n);
+        assert!(counted(&dir, &program, &["-e", kinds], usual) == made);
+        let kept = inodes();
+        assert_eq!(kept.len(), n + 1, "nothing is kept");
+        for stress in stresses {
+            let again = counted(&dir, &program, &["-e", kinds], stress);
+            assert!(again == made, "{kinds} under {stress}");
+        }
+        // Had they not been used, others would have taken their place.
+        assert_eq!(inodes(), kept);
+    }
 }
 
 #[test]

@@ -36,6 +36,7 @@ use trommel_queue::persist::{
     digest, enter, entries_for,
 };
 use trommel_queue::{MADE_OFFSET, options};
+use trommel_tuple::{Kind, KindSet};
 
 use crate::image;
 use crate::inject::Kept;
@@ -212,12 +213,18 @@ pub(crate) fn is_like_us(pid: Pid) -> bool {
     ours.is_some() && rights(&pid.to_string()) == *ours
 }
 
-/// What makes fragments differ, of what we know of a run; `None` where they are not kept: they count or record
-/// something, or the runtime is made to fail.
+/// What makes fragments differ, of what we know of a run; `None` where they are not kept: they record something, or count it in
+/// another way than by paths, or the runtime is made to fail.
 fn shape(terms: &Terms) -> Option<u64> {
     const FAILING: u64 = options::END_MASK | !0 << options::END_SHIFT;
-    let plain = terms.kinds.is_empty()
-        && terms.counts == Counts::Nothing
+    let counted = KindSet::from_iter([Kind::Edge, Kind::Call]);
+    let counts = match terms.counts {
+        Counts::Nothing => terms.kinds.is_empty(),
+        Counts::Paths => terms.kinds.is_within(counted),
+        Counts::Strata(_) => false,
+    };
+    let plain = counts
+        && !terms.listed
         && terms.window == 0
         && terms.question.is_none()
         && terms.prefetch == Wanted::Nothing
@@ -227,6 +234,8 @@ fn shape(terms: &Terms) -> Option<u64> {
         terms.options & (options::INSNS_MASK | options::TRACE)
             | word(terms.tracing.threshold != 0, 20)
             | word(terms.tracing.audits(), 21)
+            | word(terms.counts == Counts::Paths, 22)
+            | u64::from(terms.kinds.bits()) << 32
     })
 }
 

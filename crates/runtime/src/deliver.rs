@@ -243,6 +243,29 @@ impl Shared {
         Some(at as u32)
     }
 
+    /// The events of a block; `None` behind what is none.
+    pub fn events_of(&self, block: u32) -> impl Iterator<Item = Option<Event>> {
+        let word = |at: u64| {
+            let address = self.mapped.base + DICT_WORDS_OFFSET as u64 + at % MAX_WORDS as u64 * 8;
+            // SAFETY: inside the mapping; only the runtime writes here.
+            unsafe { (address as *const u64).read() }
+        };
+        let mut at = u64::from(block);
+        let mut left = word(at).min(MAX_BLOCK_EVENTS as u64);
+        at += 1;
+        core::iter::from_fn(move || {
+            left = left.checked_sub(1)?;
+            let words = [word(at), word(at + 1), word(at + 2)];
+            let event = Event::decode(&words);
+            let (event, took) = event.unzip();
+            match took {
+                Some(took) => at += took as u64,
+                None => left = 0,
+            }
+            Some(event)
+        })
+    }
+
     /// A block without events, for the paths of a fragment that has none on its main line.
     pub fn empty_block(&mut self) -> Result<u32, DictionaryFull> {
         self.reserve(1)?;

@@ -56,7 +56,8 @@ impl Key {
     const STEP: u16 = 40503;
     const MAX: usize = u16::MAX as usize;
 
-    const fn of(number: usize) -> Self {
+    /// That of a branch by its number.
+    pub const fn of(number: usize) -> Self {
         Self((number as u16 + 1).wrapping_mul(Self::STEP))
     }
 
@@ -146,6 +147,12 @@ impl Pairs {
         for pair in self.known.values_mut() {
             pair.code = None;
         }
+    }
+
+    /// All branches that have keys.
+    #[cfg(test)]
+    pub fn branches(&self) -> &[Branch] {
+        &self.branches
     }
 
     fn branch(&self, key: Key) -> Option<Branch> {

@@ -113,6 +113,8 @@ pub fn shape(config: &Config) -> u32 {
         | word(config.trace_insns != 0, 8)
         | word(config.audit, 9)
         | word(config.whole_jumps, 10)
+        | word(config.counters, 11)
+        | u32::from(config.kinds.bits()) << 16
 }
 
 impl Persist {

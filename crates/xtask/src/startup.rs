@@ -1,4 +1,4 @@
-//! How long programs take to start: wall time natively, with the engine alone, without and with fragments of the run
+//! How long programs take to start: wall time natively, with the engine alone and with edges and calls, without and with fragments of the run
 //! before, and with the default events.
 //!
 //! Rounds are interleaved (each program natively, then each way, then again), as the machine's speed
@@ -12,11 +12,13 @@ use trommel_conformance::exec::{Scratch, which};
 
 use crate::bench::median;
 
-/// Arguments of `record`: natively, the engine alone in a first run and in a later one, the default events.
-const WAYS: [Option<&[&str]>; 4] = [
+/// Arguments of `record`: natively, the engine alone in a first run and in a later one, the same with edges and calls, the default events.
+const WAYS: [Option<&[&str]>; 6] = [
     None,
     Some(&["-e", "none", "--no-persist"]),
     Some(&["-e", "none"]),
+    Some(&["-e", "edge,call", "--no-persist"]),
+    Some(&["-e", "edge,call"]),
     Some(&[]),
 ];
 
@@ -106,22 +108,18 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         }
     }
     println!(
-        "| program | native ms | `-e none`, first run | ratio | later runs | ratio | default events | ratio |\n|---|---|---|---|---|---|---|---|"
+        "| program | native ms | `-e none`, first run | ratio | later runs | ratio | `-e edge,call`, first run | ratio | later runs | ratio | default events | ratio |\n|{}",
+        "---|".repeat(2 * WAYS.len())
     );
     for (program, times) in programs.iter().zip(&mut times) {
-        let [native, first, later, events] = times.each_mut().map(|list| (median(list), list[0]));
+        let [native, ways @ ..] = times.each_mut().map(|list| (median(list), list[0]));
         let time = |(m, least): (f64, f64)| format!("{m:.1} / {least:.1}");
         let ratio = |of: (f64, f64)| format!("{:.1} ({:.1})", of.0 / native.0, of.1 / native.1);
-        println!(
-            "| `{program}` | {} | {} | {} | {} | {} | {} | {} |",
-            time(native),
-            time(first),
-            ratio(first),
-            time(later),
-            ratio(later),
-            time(events),
-            ratio(events)
-        );
+        print!("| `{program}` | {} |", time(native));
+        for way in ways {
+            print!(" {} | {} |", time(way), ratio(way));
+        }
+        println!();
     }
     println!(
         "\nWall time, median / least of {rounds} interleaved rounds; ratios of the medians (of the least)."

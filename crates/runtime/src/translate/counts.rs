@@ -9,6 +9,7 @@
 
 use trommel_queue::dict::Event;
 
+use super::persisted::Field;
 use super::{Site, Translator};
 use crate::cache::{AppPc, Recipe};
 use crate::counters;
@@ -87,7 +88,7 @@ impl Translator {
         }
         let spilled = self.spilled.rcx;
         self.spill_rcx();
-        self.code.count_with(Reg::RCX, counter);
+        self.count_with(Reg::RCX, counter);
         if !spilled {
             self.unspill_rcx();
         }
@@ -98,10 +99,18 @@ impl Translator {
     pub(super) fn count(&mut self, site: &mut Site<'_>, counter: GsOffset, to: AppPc) {
         if self.flags_are_dead(site, to) {
             self.code.increment_gs64(counter);
+            self.note(Field::Counter, self.code.here() - 4);
         } else {
             self.spill_rcx();
-            self.code.count_with(Reg::RCX, counter);
+            self.count_with(Reg::RCX, counter);
         }
+    }
+
+    /// [`Code::count_with`] in the fragment being made.
+    pub(super) fn count_with(&mut self, scratch: Reg, counter: GsOffset) {
+        let [load, store] = self.code.count_with(scratch, counter);
+        self.note(Field::Counter, load);
+        self.note(Field::Counter, store);
     }
 }
 
@@ -112,10 +121,12 @@ impl Code<'_> {
         self.raw(&counter.0.to_le_bytes());
     }
 
-    /// Adds one to a counter, through a register and with no flag touched.
-    pub fn count_with(&mut self, scratch: Reg, counter: GsOffset) {
+    /// Adds one to a counter, through a register and with no flag touched. Returns where the counter's offset stands.
+    pub fn count_with(&mut self, scratch: Reg, counter: GsOffset) -> [usize; 2] {
         self.load_gs(scratch, counter);
+        let load = self.here() - 4;
         self.lea(scratch, scratch, 1);
         self.store_gs(counter, scratch);
+        [load, self.here() - 4]
     }
 }

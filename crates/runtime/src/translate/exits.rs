@@ -4,7 +4,7 @@ use trommel_queue::dict::{Event, Passed};
 use trommel_tuple::Kind;
 
 use super::looped::give_homes_back;
-use super::persisted::Field;
+use super::persisted::{Field, Numbered};
 use super::{Site, Translator};
 use crate::area::{INDIRECT_TABLE, WRITE_POINTER};
 use crate::cache::{AppPc, Spilled};
@@ -94,7 +94,7 @@ impl Translator {
         let passed = self.passed_up_to(events);
         match block.filter(|_| !passed.is_empty() || tail.is_some()) {
             Some(block) => {
-                let path = site.shared.path(block, passed, tail)?;
+                let path = self.path_of(site, block, passed, tail)?;
                 match self.counter(path) {
                     Some(counter) => {
                         self.give_back();
@@ -162,6 +162,7 @@ impl Translator {
         values: usize,
         dynamic: Option<Reg>,
     ) -> (crate::emit::Rel8, usize) {
+        self.is_unfit();
         let c = &mut self.code;
         let length = 4 + 8 * values as i32;
         let p = self.stolen.unwrap_or(Reg::RCX);
@@ -248,10 +249,10 @@ impl Translator {
         let passed = self.passed_up_to(events);
         let path = match block {
             _ if passed.is_empty() => None,
-            Some(block) => Some(site.shared.path(block, passed, None)?),
+            Some(block) => Some(self.path_of(site, block, passed, None)?),
             None => {
                 let block = site.shared.empty_block()?;
-                Some(site.shared.path(block, passed, None)?)
+                Some(self.path_of(site, block, passed, None)?)
             }
         };
         let counter = path.filter(|_| values == 0 && !is_event);
@@ -291,14 +292,16 @@ impl Translator {
                 self.sample_type(site, insn)?;
             }
             if let Some(counter) = counter {
-                self.code.count_with(Reg::RDX, counter);
+                self.count_with(Reg::RDX, counter);
             }
         }
         let spent = windows.then(|| self.count_down());
         if holder == Reg::RDX {
             self.code.mov(Reg::RCX, Reg::RDX);
         }
-        self.code.index_to_rdx(key);
+        if let Some(at) = self.code.index_to_rdx(key) {
+            self.note(Field::Key, at);
+        }
         if self.from.recorded {
             let exit = self.recorded_exit(site.cache);
             self.code.store_gs_imm32(slot!(exit), exit);
@@ -330,12 +333,32 @@ impl Translator {
             Some(block) => block,
             None => site.shared.empty_block()?,
         };
-        Ok(site.pairs.key(Branch {
+        let branch = Branch {
             block: (block, self.passed_up_to(events)),
             pc: insn.pc(),
             call: insn.class == Class::CallIndirect,
             edition: site.cache.edition(),
-        }))
+        };
+        self.note_branch(branch);
+        Ok(site.pairs.key(branch))
+    }
+
+    /// Numbers a path of the fragment being made.
+    pub(super) fn path_of(
+        &mut self,
+        site: &mut Site<'_>,
+        block: u32,
+        passed: Passed,
+        tail: Option<Event>,
+    ) -> Result<u32, DictionaryFull> {
+        let number = site.shared.path(block, passed, tail)?;
+        self.note_path(Numbered {
+            number,
+            block,
+            passed,
+            tail,
+        });
+        Ok(number)
     }
 
     /// `mov holder, [operand]` for the operand of an indirect jump or call.
@@ -349,15 +372,17 @@ impl Translator {
 }
 
 impl Code<'_> {
-    /// Where an indirect branch with this key to the target in `rcx` looks into the table, to `rdx`.
-    pub(super) fn index_to_rdx(&mut self, key: Key) {
-        match key {
-            Key::NONE => self.low16_of_rcx_to_rdx(),
-            key => {
-                self.rcx_and_offset_to_edx(key.offset().into());
-                self.low16_of_rdx();
-            }
+    /// Where an indirect branch with this key to the target in `rcx` looks into the table, to `rdx`. Returns where the
+    /// key's offset stands.
+    pub(super) fn index_to_rdx(&mut self, key: Key) -> Option<usize> {
+        if key == Key::NONE {
+            self.low16_of_rcx_to_rdx();
+            return None;
         }
+        self.rcx_and_offset_to_edx(key.offset().into());
+        let at = self.here() - 4;
+        self.low16_of_rdx();
+        Some(at)
     }
 }
 

@@ -7,7 +7,8 @@
 //!
 //! # Why it is correct
 //! The code that is looked at belongs to files and is not writable. The fragment is listed under its pages, as if it
-//! had been made from it; so it is retired before that code is other code (`cache/suspect.rs`).
+//! had been made from it; so it is retired before that code is other code (`cache/suspect.rs`). Where it is kept, that code is kept
+//! with it, to be compared ([`persisted`](super::persisted)).
 
 use super::{Site, Translator, readable};
 use crate::cache::AppPc;
@@ -95,11 +96,22 @@ impl Translator {
         end.is_some_and(|end| self.are_dead(site, end, left))
     }
 
-    fn are_dead(&mut self, site: &mut Site<'_>, pc: AppPc, mut left: Left) -> bool {
+    fn are_dead(&mut self, site: &mut Site<'_>, pc: AppPc, left: Left) -> bool {
         if self.from.made {
             return false;
         }
+        let before = self.notes.looked.len();
+        let dead = self.look(site, pc, left);
+        if !dead {
+            // What was seen there is of no consequence.
+            self.notes.looked.truncate(before);
+        }
+        dead
+    }
+
+    fn look(&mut self, site: &mut Site<'_>, pc: AppPc, mut left: Left) -> bool {
         let mut pc = pc;
+        let mut run = pc;
         let mut insn = Insn::plain();
         let mut reader: Option<Reader<'_>> = None;
         let mut code: &[u8] = &[];
@@ -135,13 +147,15 @@ impl Translator {
             match insn.class {
                 Class::Plain => {}
                 Class::Jmp(to) | Class::Call(to) => {
-                    pc = to;
+                    self.note_look(run, insn.next());
+                    (pc, run) = (to, to);
                     reader = None;
                     continue;
                 }
                 _ => break,
             }
             if let Some(dead) = left.behind(&code[..size]) {
+                self.note_look(run, insn.next());
                 return dead;
             }
             code = &code[size..];

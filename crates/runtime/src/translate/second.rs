@@ -566,12 +566,12 @@ impl Translator {
         let passed = self.passed_up_to(events);
         let full = match block.filter(|_| !passed.is_empty()) {
             Some(block) => {
-                let path = site.shared.path(block, passed, None)?;
+                let path = self.path_of(site, block, passed, None)?;
                 match self.counter(path) {
                     // The call overwrites it.
                     Some(counter) => {
                         self.give_back();
-                        self.code.count_with(Reg::RCX, counter);
+                        self.count_with(Reg::RCX, counter);
                         None
                     }
                     None => Some(self.record(path, values, None)),

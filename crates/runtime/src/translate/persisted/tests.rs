@@ -9,8 +9,9 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use linux_raw_sys::general as nr;
-use trommel_queue::{DIRECTORY_BYTES, SLOT_BYTES};
-use trommel_tuple::KindSet;
+use trommel_queue::dict::{MAX_EVENT_WORDS, PathHeader};
+use trommel_queue::{DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES, SLOT_BYTES};
+use trommel_tuple::{Kind, KindSet};
 
 use super::*;
 use crate::cache::Cache;
@@ -33,16 +34,19 @@ struct World {
     persist: Option<Persist>,
 }
 
+/// A path: its block's events that are passed, and its tail.
+type Meaning = (Vec<Event>, Option<Event>);
+
 impl World {
-    fn new(traces: bool) -> Self {
+    fn new(traces: bool, counted: KindSet) -> Self {
         let base = sys::anonymous(DIRECTORY_BYTES + SLOT_BYTES).expect("memory");
         // SAFETY: as long as the file, writable, for good.
         let mapped = unsafe { Mapped::new(base + DIRECTORY_BYTES as u64) };
         mapped.control().persist.store(1, Relaxed);
         let config = Config {
-            kinds: KindSet::NONE,
+            kinds: counted,
             max_insns: MAX_INSNS,
-            counters: false,
+            counters: !counted.is_empty(),
             windows: false,
             listed: false,
             trace_insns: if traces { crate::trace::MAX_INSNS } else { 0 },
@@ -73,6 +77,42 @@ impl World {
             persist: &mut self.persist,
         };
         (&mut self.translator, site)
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        let at = self.shared.mapped().base() + (DICT_WORDS_OFFSET + 8 * at) as u64;
+        // SAFETY: in the mapping.
+        unsafe { (at as *const u64).read() }
+    }
+
+    /// What the paths behind the first `before` mean.
+    fn paths(&self, before: u32) -> Vec<Meaning> {
+        let meaning = |n: u32| {
+            let index = self.shared.mapped().base() + (DICT_INDEX_OFFSET + 4 * n as usize) as u64;
+            // SAFETY: in the mapping.
+            let at = unsafe { (index as *const u32).read() } as usize;
+            let header = PathHeader::decode(self.word(at));
+            let words: [u64; MAX_EVENT_WORDS] = core::array::from_fn(|n| self.word(at + 1 + n));
+            let tail = Event::decode(&words).filter(|_| header.tail);
+            let events = self.shared.events_of(header.block);
+            let events: Vec<Event> = events.map(|e| e.expect("an event")).collect();
+            let passed = usize::from(header.passed.first)..usize::from(header.passed.end);
+            (events[passed].to_vec(), tail.map(|tail| tail.0))
+        };
+        (before..self.shared.paths()).map(meaning).collect()
+    }
+
+    /// The branches that have keys, behind the first `before`.
+    fn branches(&self, before: usize) -> Vec<(Branch, Vec<Event>)> {
+        let all = self.pairs.branches()[before..].iter();
+        let with_events = |branch: &Branch| {
+            let (block, passed) = branch.block;
+            let events = self.shared.events_of(block);
+            let events: Vec<Event> = events.map(|e| e.expect("an event")).collect();
+            let passed = usize::from(passed.first)..usize::from(passed.end);
+            (*branch, events[passed].to_vec())
+        };
+        all.map(with_events).collect()
     }
 
     /// The code of a fragment, with its exits and steps.
@@ -137,10 +177,34 @@ fn origin_in(world: &mut World, at: AppPc) -> (Origin, region::Range) {
     (origin.expect("a file"), mapping.range)
 }
 
-fn translated(traces: bool) {
+/// An event of code that lies elsewhere.
+fn moved_event(event: Event, by: u64) -> Event {
+    let here = |pc: TargetPc| TargetPc(pc.0.wrapping_add(by));
+    match event {
+        Event::Branch {
+            pc,
+            len,
+            target,
+            taken,
+        } => Event::Branch {
+            pc: here(pc),
+            len,
+            target: here(target),
+            taken,
+        },
+        Event::Call { pc, target } => Event::Call {
+            pc: here(pc),
+            target: here(target),
+        },
+        other => panic!("{other:?} is not counted"),
+    }
+}
+
+fn translated(traces: bool, counted: KindSet) {
     const WANTED: usize = 6000;
     let [one, other, third] = library().try_into().ok().expect("three");
-    let mut worlds = [World::new(traces), World::new(traces), World::new(traces)];
+    let mut worlds = [(); 3].map(|()| World::new(traces, counted));
+    let (mut paths_seen, mut branches_seen, mut looks) = (0, 0, 0);
     let mut todo: Vec<u64> = (0..one.range.end - one.range.start)
         .step_by(0x700)
         .collect();
@@ -160,6 +224,7 @@ fn translated(traces: bool) {
         for (world, library) in worlds.iter_mut().zip([&one, &other]) {
             let app = AppPc(library.range.start + at);
             let first_exit = world.cache.exits.len();
+            let before = (world.shared.paths(), world.pairs.branches().len());
             let (translator, mut site) = world.site();
             let Ok(id) = translator.translate(&mut site, app, shape) else {
                 continue;
@@ -168,11 +233,13 @@ fn translated(traces: bool) {
             let (fragment, code, exits, steps) = world.parts(id, first_exit);
             let mut record = Vec::new();
             let t = &world.translator;
-            let kept = t.put_together(&mut record, &fragment, origin, range, &steps, &exits);
+            let (of, parts) = ((origin, range), (steps.as_slice(), exits.as_slice()));
+            let kept = t.put_together(&mut record, &fragment, &world.shared, of, parts);
             let fit = kept.is_some() && !t.notes.unfit;
             records.push(fit.then_some(record));
             let span = fragment.span;
-            fresh = Some((fragment, code, exits, steps));
+            let counts = (world.paths(before.0), world.branches(before.1));
+            fresh = Some((fragment, code, exits, steps, counts));
             todo.push(span.end - library.range.start);
         }
         let [record, again] = records.as_slice() else {
@@ -187,7 +254,7 @@ fn translated(traces: bool) {
             unfit += 1;
             continue;
         };
-        if let Some((.., exits, _)) = &fresh {
+        if let Some((.., exits, _, _)) = &fresh {
             let targets = exits.iter().map(|exit| exit.target.0);
             todo.extend(targets.map(|to| to - other.range.start));
         }
@@ -197,28 +264,51 @@ fn translated(traces: bool) {
         let (origin, range) = origin_in(world, app);
         let parts = Parts::of(&record[Head::BYTES..]).expect("a record");
         let first = (world.cache.exits.len(), world.cache.next_exit());
+        let before = (world.shared.paths(), world.pairs.branches().len());
         let (translator, mut site) = world.site();
         let region = Translator::region(&mut site, app).expect("code");
         let id = translator
             .bring_back(&mut site, &parts, app, origin, region)
             .expect("the record can be used");
         let (fragment, mut code, exits, steps) = world.parts(id, first.0);
+        let placed = code.clone();
         let translator = &worlds[1].translator;
-        let (fresh, fresh_code, fresh_exits, fresh_steps) = fresh.expect("made above");
+        let (fresh, fresh_code, fresh_exits, fresh_steps, counts) = fresh.expect("made above");
         let moved = app.0.wrapping_sub(other.range.start + at);
         let here = |pc: AppPc| AppPc(pc.0.wrapping_add(moved));
         let len = (fragment.end.0 - fragment.entry.0) as usize;
         assert_eq!(len, code.len());
+        let path = |number: u32| Some((number - before.0) as usize);
         without_addresses(
             &mut code,
             fragment.entry,
-            &translator.notes,
-            first.1,
+            &translator.notes.fields,
+            (first.1, &path),
             origin,
             &exits,
         )
         .expect("fields are where they were");
         assert!(code == parts.code, "{at:#x}");
+        let key = (worlds[2].pairs.branches().len() > before.1).then(|| {
+            let number = worlds[2].pairs.branches().len() - 1;
+            u32::from(Key::of(number).offset())
+        });
+        let (paths, branches) = (worlds[2].paths(before.0), worlds[2].branches(before.1));
+        let event = |e: Event| moved_event(e, moved);
+        let events = |all: &[Event]| all.iter().map(|&e| event(e)).collect::<Vec<_>>();
+        let expected: Vec<Meaning> = (counts.0.iter())
+            .map(|(passed, tail)| (events(passed), tail.map(event)))
+            .collect();
+        assert!(paths == expected, "{at:#x}: {paths:x?}, not {expected:x?}");
+        assert_eq!(branches.len(), counts.1.len());
+        for ((branch, passed), (fresh, fresh_passed)) in branches.iter().zip(&counts.1) {
+            assert_eq!((branch.pc, branch.call), (here(fresh.pc), fresh.call));
+            assert_eq!(*passed, events(fresh_passed));
+            assert!(placed.windows(4).any(|w| Some(u32_at(w, 0)) == key));
+        }
+        paths_seen += paths.len();
+        branches_seen += branches.len();
+        looks += parts.count(Count::Looked);
         assert_eq!(code.len(), fresh_code.len());
         assert_eq!(fragment.app, here(fresh.app));
         assert_eq!((fragment.insns, fragment.steps), (fresh.insns, fresh.steps));
@@ -246,16 +336,27 @@ fn translated(traces: bool) {
         same += 1;
     }
     assert!(same >= WANTED && unfit < same / 20, "{same} {unfit}");
+    if !counted.is_empty() {
+        let all = (paths_seen, branches_seen, looks);
+        assert!(all.0 > 1000 && all.1 > 20 && all.2 > 1000, "{all:?}");
+    }
 }
 
 #[test]
 fn fragments_come_back_as_they_are_made() {
-    translated(false);
+    translated(false, KindSet::NONE);
 }
 
 #[test]
 fn fragments_that_traces_start_in_do_too() {
-    translated(true);
+    translated(true, KindSet::NONE);
+}
+
+#[test]
+fn fragments_that_count_do_too() {
+    let counted = KindSet::from_iter([Kind::Edge, Kind::Call]);
+    translated(true, counted);
+    translated(false, KindSet::from_iter([Kind::Call]));
 }
 
 #[test]
