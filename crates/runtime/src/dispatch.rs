@@ -167,6 +167,14 @@ impl Runtime {
         made
     }
 
+    /// Makes a fragment that needs less room than others may.
+    fn translate_short(&mut self, pc: AppPc, shape: Shape) -> Result<u32, Refusal> {
+        self.translator.short = true;
+        let made = self.translate(pc, shape);
+        self.translator.short = false;
+        made
+    }
+
     /// Takes the fragment of `pc` from an earlier run.
     fn load(&mut self, pc: AppPc) -> Option<u32> {
         self.persist.as_ref()?;
@@ -307,7 +315,12 @@ impl Runtime {
         if !(self.cache.is_new() && self.cache.has_old()) {
             self.flush(Flush::Full);
         }
-        match self.translate(pc, shape) {
+        let made = match self.translate(pc, shape) {
+            // There may be room between what is kept.
+            Err(Refusal::CacheFull) => self.translate_short(pc, shape),
+            made => made,
+        };
+        match made {
             Err(Refusal::CacheFull) if self.cache.has_old() => Err(Refusal::Crowded),
             Err(Refusal::CacheFull) => Err(Refusal::OutOfSpace),
             made => made.map(|id| (id, true)),

@@ -8,8 +8,10 @@
 //! With several threads everything is dropped while there is still room ([`Cache::is_low`](crate::cache::Cache::is_low)),
 //! and what the others have left is taken back as the new generation grows. When that does not suffice, the
 //! kernel is asked where those are that have not come out (`/proc/self/task/…/syscall`): one that waits behind a system call
-//! in a fragment holds no more than that; one that runs will come out soon. A thread whose code finds no room waits for those.
-//! One that the runtime makes a call for is out ([`Thread::goes_out`]).
+//! in a fragment holds no more than that; one that runs will come out soon. Where there is room between what
+//! is kept for a short fragment only, a short one is made; a thread whose code finds none at all waits for those that run.
+//! One that the runtime makes a call for is out ([`Thread::goes_out`]). Who was found in a fragment that is kept for such threads
+//! alone, is there until it comes out, and is not asked about again.
 //!
 //! # Why it is correct
 //! The kernel tells a program counter only of a thread that is off the processor and stays so while it is looked
@@ -117,14 +119,19 @@ impl Runtime {
         for thread in self.all_threads() {
             let seen = thread.seen.load(Relaxed);
             let tid = thread.desk().tid.load(Relaxed);
-            let at = match seen < epoch {
-                true => waits_at(tid).map(CachePc),
-                false => None,
+            let at = match thread.held.load(Relaxed) {
+                _ if seen >= epoch => None,
+                0 => waits_at(tid).map(CachePc),
+                at => Some(CachePc(at)),
             };
-            match at {
-                Some(pc) if self.cache.arena_of(pc).is_some() => found.held.push(pc),
-                _ => found.seen = found.seen.min(seen),
+            let Some(pc) = at.filter(|&pc| self.cache.arena_of(pc).is_some()) else {
+                found.seen = found.seen.min(seen);
+                continue;
+            };
+            if self.cache.is_pinned(pc) {
+                thread.held.store(pc.0, Relaxed);
             }
+            found.held.push(pc);
         }
         found
     }

@@ -162,6 +162,8 @@ pub struct Thread {
     pub signals: Pending,
     /// The epoch in which it came out of the cache last; the greatest number while it is out.
     pub seen: AtomicU64,
+    /// Where it waits in a fragment that is kept for it alone, until it comes out; 0 if that is not known.
+    pub held: AtomicU64,
     /// It runs natively from the next trap on.
     pub leaving: bool,
     /// One app instruction runs natively, with the trap flag set.
@@ -302,6 +304,7 @@ impl Thread {
                 size: SIGNAL_STACK_BYTES,
             }),
             seen: AtomicU64::new(0),
+            held: AtomicU64::new(0),
             leaving: false,
             stepping: false,
             stepping_there: false,
@@ -441,7 +444,7 @@ impl Thread {
 
     /// Numbers the thread, gives it a bank and its queries, and puts it on the list.
     pub fn enlist(&mut self, runtime: &mut Runtime) {
-        self.seen.store(runtime.cache.epoch(), Relaxed);
+        self.came_out(runtime);
         self.see(runtime.watched());
         runtime.numbers += 1;
         self.writer.number = runtime.numbers;
@@ -545,6 +548,7 @@ impl Thread {
     /// Takes note that the thread is out of the cache, with the runtime's lock held.
     pub fn came_out(&self, runtime: &Runtime) {
         self.seen.store(runtime.cache.epoch(), Relaxed);
+        self.held.store(0, Relaxed);
     }
 }
 

@@ -111,6 +111,10 @@ const BRIEF_INSNS: usize = 8;
 /// Room a fragment and its stubs may need at most, in bytes.
 const MAX_FRAGMENT: u64 = 48 << 10;
 const MAX_STUBS: u64 = 12 << 10;
+/// App instructions in a short fragment, for what room there is between others that are kept, and what that and its stubs may need.
+const FEW_INSNS: usize = 4;
+const SHORT_FRAGMENT: u64 = 8 << 10;
+const SHORT_STUBS: u64 = 2 << 10;
 
 /// Why an address got no fragment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -223,6 +227,8 @@ pub struct Translator {
     quiet: u64,
     /// Fragments are brief until that of this address is made.
     brief_until: Option<AppPc>,
+    /// Fragments have few instructions, for which less room will do.
+    pub short: bool,
     /// As many as a fragment has at most; the first `count` are of the fragment being made.
     insns: Vec<Insn>,
     count: usize,
@@ -352,6 +358,7 @@ impl Translator {
             converge,
             quiet: 0,
             brief_until,
+            short: false,
             insns: alloc::vec![Insn::plain(); config.max_insns],
             count: 0,
             accesses: alloc::vec![Accesses::default(); config.max_insns],
@@ -452,6 +459,7 @@ impl Translator {
         let region = site.regions.range_of(app).unwrap_or(self.span);
         let arena = site.cache.arena_for(region).ok_or(Refusal::OutOfSpace)?;
         let (most, most_stubs) = match self.trace {
+            false if self.short => (SHORT_FRAGMENT, SHORT_STUBS),
             false => (MAX_FRAGMENT, MAX_STUBS),
             true => (path::MAX_CODE, path::MAX_STUBS),
         };
@@ -526,14 +534,17 @@ impl Translator {
         let mut needs_register = false;
         let counted = self.counts_values();
         let kept = self.config.kept(counted);
+        let most = match self.short {
+            true => self.config.max_insns.min(FEW_INSNS),
+            false => self.config.max_insns,
+        };
         let mut reader: Option<Reader<'_>> = None;
         if self.wants(Kind::Path) {
             site.shared.event(Event::Enter { pc: target(app) });
         }
         let end = loop {
             let n = self.count;
-            if n >= self.from.limit(self.config.max_insns) || (n != 0 && self.meets(site.cache, pc))
-            {
+            if n >= self.from.limit(most) || (n != 0 && self.meets(site.cache, pc)) {
                 break Some(pc);
             }
             if reader.is_none() {

@@ -230,6 +230,11 @@ impl Cache {
         first
     }
 
+    /// Whether a fragment at this address is kept for who waits there.
+    pub fn is_pinned(&self, pc: CachePc) -> bool {
+        self.pins.iter().any(|p| p.code.holds(pc.0))
+    }
+
     pub(super) fn pinned_exit(&self, number: u32) -> Option<Exit> {
         let mut all = self.pins.iter().flat_map(|p| &p.exits);
         all.find(|(n, _)| *n == number).map(|&(_, exit)| exit)

@@ -340,6 +340,7 @@ impl Translator {
         };
         let fit = !self.notes.unfit
             && !self.trace
+            && !self.short
             && !self.from.made
             && self.from.is_usual()
             && self.tells_what_it_counts();
