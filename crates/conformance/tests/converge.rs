@@ -205,6 +205,8 @@ fn threads_and_children_lose_their_probes_and_no_execution() {
         ("fork", 2, ""),
         ("threads", 2, "evict=53"),
         ("fork", 2, "insns=3"),
+        ("threads", 2, "trace,delay=9"),
+        ("fork", 2, "trace,flush=5"),
     ] {
         let options = ["-e", "edge,value", "--converge"];
         let (report, done, n) =

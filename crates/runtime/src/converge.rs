@@ -8,7 +8,7 @@
 //! It is the host that sees values, and decides (`trommel_host::converge`). What it tells is a table of addresses of instructions
 //! ([`trommel_queue::converge`]), and whether to go by it. There are two editions of the code (`cache::edition`): one with all probes, and one without those of the table,
 //! however events are counted: the load is taken for an instruction that loads nothing, the call for one without a method table. To go over from one to the
-//! other makes no code; a new table is an edition made anew.
+//! other makes no code; a new table is an edition made anew. Traces are made in the edition without probes, as little is executed in the other.
 //!
 //! What was told is looked at when a thread enters the dispatcher or has filled a chunk; the host calls threads back that
 //! do neither ([`crate::knock`]).
@@ -32,7 +32,7 @@ use trommel_queue::dict::{Event, TargetPc};
 use trommel_queue::work::Part;
 use trommel_tuple::Kind;
 
-use crate::cache::AppPc;
+use crate::cache::{AppPc, CachePc};
 use crate::decode::{Class, Insn};
 use crate::deliver::Mapped;
 use crate::dispatch::{Began, Runtime};
@@ -55,6 +55,8 @@ pub struct Converge {
     until: u64,
     /// Executions are told by the counts of paths.
     counted: bool,
+    /// What counters of where traces may start begin at, in the edition without probes; 0: there are none.
+    pub threshold: u32,
 }
 
 impl Converge {
@@ -72,6 +74,7 @@ impl Converge {
             all: true,
             until: u64::MAX,
             counted: mapped.control().counters.load(Relaxed) == COUNTS_PATHS,
+            threshold: 0,
         })
     }
 
@@ -174,16 +177,18 @@ impl Runtime {
         if all != (before || new) {
             self.cache.turn_over();
         }
-        self.lead_into_edition();
         if let Some(converge) = &mut self.translator.converge {
+            let threshold = if all { 0 } else { converge.threshold };
+            self.cache.make_traces(threshold);
             converge.settle();
         }
+        self.lead_into_edition();
         self.spent_in(Part::Flush, began);
     }
 
     /// Goes on with the other edition (a stress option), where there are two: not of traces, nor of windows.
     pub fn turn_over(&mut self) {
-        if !self.cache.makes_traces() && !self.has_windows() {
+        if !self.translator.leads_to_traces() && !self.has_windows() {
             self.cache.turn_over();
             self.lead_into_edition();
         }
@@ -194,7 +199,14 @@ impl Runtime {
         self.loaded.clear();
         for targets in &mut self.targets {
             targets.clear();
-            for (app, entry) in self.cache.checked_entries() {
+        }
+        let entries: Vec<(u32, AppPc, CachePc)> = self.cache.checked_entries().collect();
+        for (id, app, entry) in entries {
+            let entry = match self.cache.makes_traces() {
+                true => self.arrival(id, app, entry),
+                false => entry,
+            };
+            for targets in &mut self.targets {
                 targets.put(app, Key::NONE, entry);
             }
         }

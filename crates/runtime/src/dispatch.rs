@@ -390,7 +390,7 @@ impl Runtime {
     }
 
     /// Where the tables lead for the fragment `id` of `pc`, whose checked entry is `checked`.
-    fn arrival(&mut self, id: u32, pc: AppPc, checked: CachePc) -> CachePc {
+    pub fn arrival(&mut self, id: u32, pc: AppPc, checked: CachePc) -> CachePc {
         let fragment = &self.cache.fragments[id as usize];
         // Code that may change is no trace, and may be kept from being read.
         let fixed = fragment.source.is_none() && !fragment.guarded;

@@ -198,9 +198,8 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     // What is recorded names the paths of fragments, a window counts in each, and editions are of fragments. What is counted in
     // the code is so in traces too.
     let asked = Asked::of(mapped);
-    let converge = Converge::of(mapped);
-    let plain = asked.is_none() && converge.is_none();
-    let counted = control.counters.load(Relaxed) != COUNTS_NOTHING && plain;
+    let mut converge = Converge::of(mapped);
+    let counted = control.counters.load(Relaxed) != COUNTS_NOTHING && asked.is_none();
     let countable = [Kind::Edge, Kind::Call, Kind::Value, Kind::Type];
     let countable = countable.into_iter().collect();
     let traced = window == 0 && (kinds.is_empty() || counted && kinds.is_within(countable));
@@ -209,7 +208,11 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         (true, 0) => control.trace.threshold.load(Relaxed),
         (true, _) => 1,
     };
-    cache.make_traces(threshold);
+    if let Some(converge) = &mut converge {
+        converge.threshold = threshold;
+    } else {
+        cache.make_traces(threshold);
+    }
     cache.unlinked = control.trace.unlinked.load(Relaxed) != 0;
     let watched = threshold > 1 && control.trace.stay.load(Relaxed) == 0;
     let optimise = Optimise::from_word(control.trace.optimise.load(Relaxed));

@@ -56,8 +56,8 @@
 //! # With events
 //! Branches, calls, values and types that are counted in the code are counted in traces as in fragments, and while a path is recorded: its
 //! transfers are the trace's block of the dictionary, what it goes on behind costs an exact profile nothing, and its exits tell
-//! (`translate::counts`, `translate::probes`, `translate::values`). Where events are recorded one by one, queries are put, or places leave
-//! the profile (`crate::converge`), there are no traces. With values a loop has no second round, as that has no loads.
+//! (`translate::counts`, `translate::probes`, `translate::values`). Where events are recorded one by one, or queries are put,
+//! there are no traces; where places leave the profile (`crate::converge`), there are in the edition without them. With values a loop has no second round, as that has no loads.
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
@@ -214,13 +214,18 @@ impl Runtime {
         Recording::of(head, unrolled, trace.no_returns.load(Relaxed) != 0)
     }
 
+    /// Whether a path may be recorded now.
+    fn may_record(&self) -> bool {
+        self.cache.makes_traces() && !self.hints.paused && !self.asks()
+    }
+
     /// The counter of the fragment at `head` has come to zero.
     pub fn start_recording(&mut self, thread: &mut Thread, head: AppPc) {
         let Some(id) = self.cache.lookup(head) else {
             return;
         };
         self.cache.count_again(id);
-        if !self.hints.paused && !self.asks() && !self.cache.is_trace(id) {
+        if self.may_record() && !self.cache.is_trace(id) {
             thread.recording = Some(self.path_from(head, false));
         }
     }
@@ -235,7 +240,7 @@ impl Runtime {
             self.balance.fickle();
         }
         let there = self.cache.lookup(next);
-        if !self.hints.paused && !self.asks() && !there.is_some_and(|id| self.cache.is_trace(id)) {
+        if self.may_record() && !there.is_some_and(|id| self.cache.is_trace(id)) {
             thread.recording = Some(self.path_from(next, true));
         }
     }
@@ -246,7 +251,7 @@ impl Runtime {
         let Some(mut recording) = thread.recording.take() else {
             return;
         };
-        if self.asks() {
+        if self.asks() || !self.cache.makes_traces() {
             return self.abandon();
         }
         let (first, count) = recording.exits;
@@ -299,6 +304,10 @@ impl Runtime {
         let Some(mut recording) = thread.recording.take() else {
             return false;
         };
+        if !self.cache.makes_traces() {
+            self.abandon();
+            return false;
+        }
         let found = self.cache.recorded(pc);
         let made = found.map_or_else(|| self.recorded_fragment(pc), Ok);
         let Ok((id, exits)) = made else {

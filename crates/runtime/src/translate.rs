@@ -103,11 +103,14 @@ use crate::query::Asked;
 use crate::region::{Lookup, Named, Nature, Range, Regions};
 use crate::strata::Sampler;
 use crate::stress::{self, Place};
+use crate::trace;
 
 /// App instructions in one fragment.
 pub const MAX_INSNS: usize = 48;
 /// App instructions that a brief fragment goes on past branches for.
 const BRIEF_INSNS: usize = 8;
+/// Words with a bit for each app instruction of a fragment or trace.
+const QUIET_WORDS: usize = trace::MAX_INSNS.div_ceil(64);
 /// Room a fragment and its stubs may need at most, in bytes.
 const MAX_FRAGMENT: u64 = 48 << 10;
 const MAX_STUBS: u64 = 12 << 10;
@@ -224,7 +227,7 @@ pub struct Translator {
     /// Which places are not profiled, where the host watches that.
     pub converge: Option<Converge>,
     /// Of `insns`, a bit each: it would have events with values, and is not profiled.
-    quiet: u64,
+    quiet: [u64; QUIET_WORDS],
     /// Fragments are brief until that of this address is made.
     brief_until: Option<AppPc>,
     /// Fragments have few instructions, for which less room will do.
@@ -356,7 +359,7 @@ impl Translator {
             prefetch,
             prefetches: 0,
             converge,
-            quiet: 0,
+            quiet: [0; QUIET_WORDS],
             brief_until,
             short: false,
             insns: alloc::vec![Insn::plain(); config.max_insns],
@@ -389,6 +392,11 @@ impl Translator {
             here: AppPc(0),
             class: Class::Plain,
         }
+    }
+
+    /// Whether there are traces, if not in this edition of the code.
+    pub fn leads_to_traces(&self) -> bool {
+        self.config.trace_insns != 0
     }
 
     /// Fragments that are made from now on collect these kinds.
@@ -437,7 +445,7 @@ impl Translator {
         self.from = from;
         self.trace = trace;
         self.count = 0;
-        self.quiet = 0;
+        self.quiet.fill(0);
         self.pages.clear();
         self.stolen = None;
         self.turns.clear();
@@ -526,7 +534,7 @@ impl Translator {
             self.brief_until = None;
         }
         // What is hot is made anew, as a trace.
-        let traces = self.config.trace_insns != 0;
+        let traces = site.cache.makes_traces();
         let brief = (self.brief_until.is_some() || traces) && !self.from.recorded;
         let mut values = 0;
         let mut used_all = 0u16;
@@ -677,7 +685,7 @@ impl Translator {
 
     /// Whether an instruction would have events with values and is not profiled: then it has no load from here on.
     fn quiets(&mut self, n: usize) -> bool {
-        let Some(converge) = self.converge.as_ref().filter(|_| n < 64) else {
+        let Some(converge) = &self.converge else {
             return false;
         };
         let insn = &mut self.insns[n];
@@ -688,7 +696,7 @@ impl Translator {
         let quiet = (load || table) && converge.is_quiet(insn.pc());
         if quiet {
             insn.load = None;
-            self.quiet |= 1 << n;
+            self.quiet[n / 64] |= 1 << (n % 64);
         }
         quiet
     }
@@ -701,7 +709,7 @@ impl Translator {
 
     /// Whether an instruction is not profiled.
     fn is_quiet(&self, n: usize) -> bool {
-        n < 64 && self.quiet >> n & 1 != 0
+        self.quiet[n / 64] >> (n % 64) & 1 != 0
     }
 
     /// Whether a fragment ends where it comes to `pc`.

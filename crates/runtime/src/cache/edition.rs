@@ -15,6 +15,7 @@
 //!   at its next exit; as all threads do when fragments are retired.
 //! * What may have changed is put in doubt in both ([`Cache::doubt_range`]); what was cut off for that while it was at rest stays cut off.
 //! * Exits of the editions have numbers far apart, so that an exit is never linked to a fragment of another edition.
+//! * Traces, and what counts towards them, are in one of them only.
 //! * Both are of one generation: they are flushed together, and their memory is taken back together. An edition that is given up alone is an old generation, with its
 //!   memory taken back when that of the others is.
 #![allow(unsafe_code)] // reason: reads displacements of jumps.
@@ -84,12 +85,18 @@ impl Cache {
         self.wake(waking);
     }
 
-    /// The edition at rest is entered no more.
+    /// The edition at rest, which is the one with traces if any is, is entered no more.
     pub fn discard_resting(&mut self) {
         let Some(resting) = self.resting.take() else {
             return;
         };
         self.epoch += 1;
+        // The other edition has no traces, and counts towards none.
+        self.heads.forget();
+        self.arrivals.forget();
+        for arena in &mut self.arenas {
+            arena.free_counters();
+        }
         let bytes = |f: &Fragment| f.end.0 - f.entry.0;
         self.dead += resting.fragments.iter().map(bytes).sum::<u64>();
         self.spare_exit = resting.first_exit.wrapping_add(resting.exits.len() as u32);
@@ -97,11 +104,12 @@ impl Cache {
         self.old.push(resting.into_old(self.epoch, &self.arenas));
     }
 
-    /// Where indirect branches enter the fragments of the current edition, as far as that was asked for.
-    pub fn checked_entries(&self) -> impl Iterator<Item = (AppPc, CachePc)> {
-        let live = self.fragments.iter();
-        let live = live.filter(|f| f.state == FragmentState::Live);
-        live.filter_map(|f| Some((f.app, f.checked?)))
+    /// Where indirect branches enter the fragments of the current edition, as far as that was asked for: fragments, their addresses and
+    /// entries.
+    pub fn checked_entries(&self) -> impl Iterator<Item = (u32, AppPc, CachePc)> {
+        let live = (0..).zip(&self.fragments);
+        let live = live.filter(|(_, f)| f.state == FragmentState::Live);
+        live.filter_map(|(id, f)| Some((id, f.app, f.checked?)))
     }
 
     /// Does something to both editions.

@@ -232,10 +232,11 @@ impl Thread {
             if let Some(prefetch) = &runtime.translator.prefetch {
                 prefetch.in_new_slot(process.queue.mapped());
             }
-            if let Some(converge) = &mut runtime.translator.converge
-                && converge.in_new_slot(process.queue.mapped())
-            {
-                runtime.evict = Some(Flush::Asked);
+            if let Some(converge) = &mut runtime.translator.converge {
+                if converge.in_new_slot(process.queue.mapped()) {
+                    runtime.evict = Some(Flush::Asked);
+                }
+                runtime.cache.make_traces(0);
             }
             self.take_queries(&mut runtime);
             if core::mem::take(&mut self.clear_handlers) {

@@ -176,7 +176,8 @@ impl Translator {
                 let closes = (planned && n + 1 == range.end).then_some(app);
                 let (main, _) = self.sides(&self.insns[n], to.map(|t| t.to), next, closes);
                 self.listed.push(events);
-                if let Some(event) = main {
+                let unprofiled = self.unprofiled(n, &self.insns[n]);
+                for event in unprofiled.into_iter().chain(main) {
                     site.shared.event(event);
                     events += 1;
                 }
@@ -227,6 +228,7 @@ impl Translator {
                 if !self.wants(Kind::Value) {
                     self.insns[n].load = None;
                 }
+                self.quiets(n);
                 self.note_pages(&insn);
                 self.count = n + 1;
                 let conditional = matches!(insn.class, Class::Jcc(..) | Class::ShortBranch(_));
