@@ -19,7 +19,7 @@
 //! * Each place is [judged](place::Place) by its intervals, which go on from burst to burst: with the shares of its most frequent values alike in three of them it has settled, and when they differ from
 //!   then its values have changed.
 //!
-//! So bursts cost a thirteenth of the time at first, and less later on.
+//! So bursts cost a ninth of the time at first, and less later on.
 //!
 //! *What stretches stand for.* The first is long and others are short; [`weight`] sees to it that counts do not say most of the first.
 //!
@@ -67,7 +67,7 @@ const SHORTEST: Duration = Duration::from_millis(2);
 /// Of a burst.
 const BURST: Duration = Duration::from_millis(1);
 /// From a burst to the next, in times that the burst cost.
-const PAUSE: u64 = 12;
+const PAUSE: u64 = 8;
 /// Cycles that the first burst is taken to cost.
 const FIRST: u64 = 3_000_000;
 /// Bursts after which pauses are twice as long, three times after twice as many, and so on.
