@@ -22,67 +22,37 @@
 //! * What was looked at beside the fragment's own code, to know whether flags are used behind it, is compared like that.
 #![allow(unsafe_code)] // reason: reads the app's code.
 
+mod fields;
+mod parts;
+mod paths;
+
 use alloc::vec::Vec;
 use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
-use trommel_queue::dict::{Event, Passed, TargetPc};
 use trommel_queue::persist::Head;
 
+use fields::{with_addresses, without_addresses};
+use parts::{
+    COUNTS, COUNTS_TRACES, Count, Cursor, EXIT, HAS_STUB, IN_FRONT_OF_CALL, NONE, Parts, SOURCE,
+    STEP, number_of, u16_at, u32_at, way_of,
+};
+
+pub(super) use fields::Field;
+pub(super) use paths::Numbered;
+
 use super::{MAX_FRAGMENT, MAX_STUBS, PAGE, Site, Translator};
-use crate::area::COUNTERS_OFFSET;
 use crate::bytes::same;
 use crate::cache::{AppPc, CachePc, Exit, Fragment, FragmentState, Head as Start};
-use crate::cache::{Spilled, Step, UNLINKED, Way};
+use crate::cache::{Spilled, Step, UNLINKED};
 use crate::decode::Insn;
 use crate::deliver::Shared;
 use crate::emit::{Code, Reg};
 use crate::pages::page_of;
-use crate::pairs::{Branch, Key};
+use crate::pairs::Branch;
 use crate::persist::Origin;
 use crate::region;
 use crate::slot;
 use crate::stress::{self, Place};
-
-/// A field of a fragment's code that depends on addresses.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub(super) enum Field {
-    /// 32 bits: an address of the app, relative to the code.
-    Relative = 0,
-    /// 64 bits: an address of the app.
-    Absolute = 1,
-    /// 64 bits: the negative of one.
-    Negative = 2,
-    /// 32 bits: an address of the app that is less than two to the power of 31.
-    Low = 3,
-    /// 32 bits: the number of an exit.
-    Exit = 4,
-    /// 32 bits: where a path is counted. In a record, which of the fragment's paths.
-    Counter = 5,
-    /// 32 bits: the key of the indirect branch that is counted. In a record, 0.
-    Key = 6,
-}
-
-impl Field {
-    const ALL: [Self; 7] = [
-        Self::Relative,
-        Self::Absolute,
-        Self::Negative,
-        Self::Low,
-        Self::Exit,
-        Self::Counter,
-        Self::Key,
-    ];
-}
-
-/// A path of the fragment being made.
-#[derive(Clone, Copy)]
-pub(super) struct Numbered {
-    pub(super) number: u32,
-    pub(super) block: u32,
-    pub(super) passed: Passed,
-    pub(super) tail: Option<Event>,
-}
 
 /// Fields of the fragment being made, and whether it can be kept.
 #[derive(Default)]
@@ -106,180 +76,8 @@ pub(super) struct Notes {
     loaded_app_bytes: u64,
 }
 
-/// Numbers in front of a record's lists.
-const COUNTS: usize = 15;
-/// Bytes of a step, an exit, a range of app code, an event, a path, an indirect branch.
-const STEP: usize = 12;
-const EXIT: usize = 12;
-const SOURCE: usize = 8;
-const EVENT: usize = 12;
-const PATH: usize = 8;
-const BRANCH: usize = 12;
 /// Records that are looked at behind one.
 pub const AHEAD: usize = 128;
-/// No register.
-const NONE: u8 = 0xff;
-
-impl Spilled {
-    fn bits(self) -> u8 {
-        let all = [self.rcx, self.rdx, self.stolen, self.flags, self.homes];
-        (all.iter().rev()).fold(0, |bits, &one| bits << 1 | u8::from(one))
-    }
-
-    fn from_bits(bits: u8) -> Self {
-        let bit = |n: u8| bits >> n & 1 != 0;
-        Self {
-            rcx: bit(0),
-            rdx: bit(1),
-            stolen: bit(2),
-            flags: bit(3),
-            homes: bit(4),
-        }
-    }
-}
-
-/// Reads lists of numbers.
-struct Cursor<'a>(&'a [u8]);
-
-impl<'a> Cursor<'a> {
-    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        Some(taken)
-    }
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes([bytes[at], bytes[at + 1]])
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
-/// A record taken apart.
-struct Parts<'a> {
-    counts: [u16; COUNTS],
-    span: [u32; 2],
-    steps: &'a [u8],
-    exits: &'a [u8],
-    sources: &'a [u8],
-    pages: &'a [u8],
-    fields: &'a [u8],
-    work: &'a [u8],
-    /// Those of the block, then the tails of paths.
-    events: &'a [u8],
-    paths: &'a [u8],
-    branches: &'a [u8],
-    app: &'a [u8],
-    code: &'a [u8],
-}
-
-/// Which number is what.
-#[derive(Clone, Copy)]
-enum Count {
-    Code,
-    /// Plus one; 0 for none.
-    Checked,
-    Insns,
-    Steps,
-    Exits,
-    Fields,
-    Pages,
-    /// Of the fragment itself.
-    Sources,
-    /// And of what was looked at behind it.
-    Looked,
-    Work,
-    /// Where the code lay in a cache line.
-    Phase,
-    /// Of the block.
-    Events,
-    /// Of paths.
-    Tails,
-    Paths,
-    /// One at most.
-    Branches,
-}
-
-impl<'a> Parts<'a> {
-    fn of(record: &'a [u8]) -> Option<Self> {
-        let mut rest = Cursor(record);
-        let head = rest.take(2 * COUNTS + 8)?;
-        let counts = core::array::from_fn(|n| u16_at(head, 2 * n));
-        let n = |count: Count| usize::from(counts[count as usize]);
-        let steps = rest.take(STEP * n(Count::Steps))?;
-        let exits = rest.take(EXIT * n(Count::Exits))?;
-        let sources = rest.take(SOURCE * (n(Count::Sources) + n(Count::Looked)))?;
-        let pages = rest.take(4 * n(Count::Pages))?;
-        let fields = rest.take(4 * n(Count::Fields))?;
-        let work = rest.take(4 * n(Count::Work))?;
-        let events = rest.take(EVENT * (n(Count::Events) + n(Count::Tails)))?;
-        let paths = rest.take(PATH * n(Count::Paths))?;
-        let branches = rest.take(BRANCH * n(Count::Branches))?;
-        let lens = sources.as_chunks::<SOURCE>().0.iter();
-        let app = rest.take(lens.map(|s| usize::from(u16_at(s, 4))).sum())?;
-        let code = rest.take(n(Count::Code))?;
-        (n(Count::Checked) <= code.len()).then_some(Self {
-            counts,
-            span: [u32_at(head, 2 * COUNTS), u32_at(head, 2 * COUNTS + 4)],
-            steps,
-            exits,
-            sources,
-            pages,
-            fields,
-            work,
-            events,
-            paths,
-            branches,
-            app,
-            code,
-        })
-    }
-
-    fn count(&self, count: Count) -> usize {
-        usize::from(self.counts[count as usize])
-    }
-
-    /// Fields of the code; `None` where one is not within it.
-    fn fields(&self) -> impl Iterator<Item = Option<(Field, usize)>> {
-        let code = self.code.len();
-        self.fields.as_chunks::<4>().0.iter().map(move |bytes| {
-            let field = *Field::ALL.get(usize::from(bytes[2]))?;
-            let at = usize::from(u16_at(bytes, 0));
-            let len = match field {
-                Field::Absolute | Field::Negative => 8,
-                _ => 4,
-            };
-            (at + len <= code).then_some((field, at))
-        })
-    }
-}
-
-fn way_of(number: u8) -> Option<Way> {
-    Some(match number {
-        0 => Way::Forward,
-        1 => Way::Backward,
-        2 => Way::Call,
-        3 => Way::Syscall,
-        _ => return None,
-    })
-}
-
-fn number_of(way: Way) -> Option<u8> {
-    Some(match way {
-        Way::Forward => 0,
-        Way::Backward => 1,
-        Way::Call => 2,
-        Way::Syscall => 3,
-        Way::Return | Way::Indirect | Way::Loop | Way::Site => return None,
-    })
-}
-
-/// In an exit's flags.
-const HAS_STUB: u8 = 1;
-const COUNTS_TRACES: u8 = 2;
-const IN_FRONT_OF_CALL: u8 = 4;
 
 impl Notes {
     pub(super) fn begin(&mut self, first_exit: (usize, u32)) {
@@ -297,16 +95,6 @@ impl Translator {
     #[inline]
     pub(super) fn note(&mut self, field: Field, at: usize) {
         self.notes.fields.push((field, at as u16));
-    }
-
-    /// The fragment being made has this path.
-    pub(super) fn note_path(&mut self, path: Numbered) {
-        self.notes.paths.push(path);
-    }
-
-    /// The fragment being made ends in this branch, which is counted.
-    pub(super) fn note_branch(&mut self, branch: Branch) {
-        self.notes.branch = Some(branch);
     }
 
     /// The fragment being made depends on code that is not its own.
@@ -500,53 +288,6 @@ impl Translator {
         Some(listed)
     }
 
-    /// What the dictionary says of the fragment, and how many events of its block and tails there are.
-    fn list_paths(
-        &self,
-        to: &mut Vec<u8>,
-        fragment: &Fragment,
-        shared: &Shared,
-        within: impl Fn(AppPc) -> Option<u32> + Copy,
-    ) -> Option<(usize, usize)> {
-        let (mut events, mut tails) = (0, 0);
-        let own = fragment.block;
-        if let Some(block) = own {
-            for event in shared.events_of(block) {
-                put_event(to, event?, within)?;
-                events += 1;
-            }
-        }
-        let flag = |is: bool, flag: u8| if is { flag } else { 0 };
-        let is_own = |block: u32| flag(own == Some(block), OWN);
-        for tail in self.notes.paths.iter().filter_map(|path| path.tail) {
-            put_event(to, tail, within)?;
-            tails += 1;
-        }
-        for path in &self.notes.paths {
-            to.extend(path.passed.first.to_le_bytes());
-            to.extend(path.passed.end.to_le_bytes());
-            to.extend([
-                is_own(path.block) | flag(path.tail.is_some(), TAIL),
-                0,
-                0,
-                0,
-            ]);
-        }
-        if let Some(branch) = self.notes.branch {
-            let (block, passed) = branch.block;
-            to.extend(within(branch.pc)?.to_le_bytes());
-            to.extend(passed.first.to_le_bytes());
-            to.extend(passed.end.to_le_bytes());
-            to.extend([is_own(block) | flag(branch.call, CALL), 0, 0, 0]);
-        }
-        Some((events, tails))
-    }
-
-    /// Whether a record can tell all that the fragment being made counts, and one that is brought back counts all that it is to.
-    fn tells_what_it_counts(&self) -> bool {
-        self.config.kinds.is_empty() || self.config.counters && !self.config.wants_values()
-    }
-
     /// Takes the fragment of `app` from an earlier run, and those that were made behind it there, `ahead` at most,
     /// which `loaded` tells then. `None` when there is none, or its code is another.
     pub fn load(
@@ -696,94 +437,6 @@ impl Translator {
         Some(site.cache.place(arena, code, stubs, fragment, &self.pages))
     }
 
-    /// Whether what a record counts can be counted.
-    fn have_room_for(&self, site: &Site<'_>, parts: &Parts<'_>) -> Option<()> {
-        let paths = parts.count(Count::Paths) as u32;
-        let all = site.shared.paths().checked_add(paths)?;
-        let counted = paths == 0 || self.counter(all - 1).is_some();
-        let branches = parts.count(Count::Branches);
-        let keyed = branches == 0 || self.config.counters && site.pairs.have_room_for(branches);
-        (counted && keyed).then_some(())
-    }
-
-    /// Tells the dictionary what a record says of its fragment, and numbers what the code counts. Returns its block.
-    fn bring_paths(
-        &mut self,
-        site: &mut Site<'_>,
-        parts: &Parts<'_>,
-        code: &mut Code<'_>,
-        within: impl Fn(u32) -> Option<AppPc> + Copy,
-    ) -> Option<Option<u32>> {
-        self.notes.numbers.clear();
-        let events = parts.events.as_chunks::<EVENT>().0;
-        let (of_block, tails) = events.split_at_checked(parts.count(Count::Events))?;
-        site.shared.open_block().ok()?;
-        for event in of_block {
-            site.shared.event(event_of(event, within)?);
-        }
-        let own = site.shared.close_block();
-        let mut empty = None;
-        let mut block_of = |site: &mut Site<'_>, flags: u8, passed: Passed| {
-            let most = match flags & OWN {
-                0 => 0,
-                _ => of_block.len(),
-            };
-            let valid = passed.first <= passed.end && usize::from(passed.end) <= most;
-            valid.then_some(())?;
-            match flags & OWN {
-                0 => {
-                    empty = match empty {
-                        None => site.shared.empty_block().ok(),
-                        made => made,
-                    };
-                    empty
-                }
-                _ => own,
-            }
-        };
-        let mut tails = tails.iter();
-        for path in parts.paths.as_chunks::<PATH>().0 {
-            let passed = Passed {
-                first: u16_at(path, 0),
-                end: u16_at(path, 2),
-            };
-            let tail = match path[4] & TAIL {
-                0 => None,
-                _ => Some(event_of(tails.next()?, within)?),
-            };
-            let block = block_of(site, path[4], passed)?;
-            let number = site.shared.path(block, passed, tail).ok()?;
-            self.notes.numbers.push(number);
-        }
-        let mut key = Key::NONE;
-        if let Some(branch) = parts.branches.as_chunks::<BRANCH>().0.first() {
-            let passed = Passed {
-                first: u16_at(branch, 4),
-                end: u16_at(branch, 6),
-            };
-            let block = block_of(site, branch[8], passed)?;
-            key = site.pairs.key(Branch {
-                block: (block, passed),
-                pc: within(u32_at(branch, 0))?,
-                call: branch[8] & CALL != 0,
-                edition: site.cache.edition(),
-            });
-        }
-        for field in parts.fields() {
-            match field? {
-                (Field::Counter, at) => {
-                    let path = u32_at(parts.code, at) as usize;
-                    let number = self.notes.numbers.get(path)?;
-                    code.put_u32(at, self.counter(*number)?.0);
-                }
-                (Field::Key, _) if key == Key::NONE => return None,
-                (Field::Key, at) => code.put_u32(at, key.offset().into()),
-                _ => {}
-            }
-        }
-        Some(own)
-    }
-
     /// Whether the app's code is what a record was made from.
     fn compare(
         &self,
@@ -828,152 +481,12 @@ fn prefetch_code(at: AppPc) {
     }
 }
 
-fn put32(code: &mut [u8], at: usize, word: u32) {
-    code[at..at + 4].copy_from_slice(&word.to_le_bytes());
-}
-
-fn put64(code: &mut [u8], at: usize, word: u64) {
-    code[at..at + 8].copy_from_slice(&word.to_le_bytes());
-}
-
 /// Appends a range of app code.
 fn put_source(to: &mut Vec<u8>, offset: u32, len: u64) -> Option<()> {
     let len = u16::try_from(len).ok()?;
     to.extend(offset.to_le_bytes());
     to.extend(len.to_le_bytes());
     to.extend([0, 0]);
-    Some(())
-}
-
-/// In a path's or branch's flags: of the fragment's own block; there is a tail; it is a call.
-const OWN: u8 = 1;
-const TAIL: u8 = 2;
-const CALL: u8 = 4;
-
-/// What an event is.
-const NOT_TAKEN: u8 = 0;
-const TAKEN: u8 = 1;
-const CALLS: u8 = 2;
-
-/// Appends an event; `None` where it is of none of the kinds that are counted.
-fn put_event(to: &mut Vec<u8>, event: Event, within: impl Fn(AppPc) -> Option<u32>) -> Option<()> {
-    let (what, len, pc, target) = match event {
-        Event::Branch {
-            pc,
-            len,
-            target,
-            taken,
-        } => (if taken { TAKEN } else { NOT_TAKEN }, len, pc, target),
-        Event::Call { pc, target } => (CALLS, 0, pc, target),
-        _ => return None,
-    };
-    to.extend([what, len, 0, 0]);
-    to.extend(within(AppPc(pc.0))?.to_le_bytes());
-    to.extend(within(AppPc(target.0))?.to_le_bytes());
-    Some(())
-}
-
-fn event_of(bytes: &[u8; EVENT], within: impl Fn(u32) -> Option<AppPc>) -> Option<Event> {
-    let address = |at: usize| Some(TargetPc(within(u32_at(bytes, at))?.0));
-    let (pc, target) = (address(4)?, address(8)?);
-    match bytes[0] {
-        what @ (NOT_TAKEN | TAKEN) => Some(Event::Branch {
-            pc,
-            len: bytes[1],
-            target,
-            taken: what == TAKEN,
-        }),
-        CALLS => Some(Event::Call { pc, target }),
-        _ => None,
-    }
-}
-
-/// The number of the path that is counted at an offset of the area.
-fn path_at(counter: u32) -> Option<u32> {
-    let into = counter.checked_sub(COUNTERS_OFFSET as u32)?;
-    Some(into / 8)
-}
-
-/// Takes addresses out of a copy of a fragment's code, which begins at `start`. `numbers`: of its first exit, and which of its paths one is.
-fn without_addresses(
-    code: &mut [u8],
-    start: CachePc,
-    fields: &[(Field, u16)],
-    (first_number, path): (u32, &dyn Fn(u32) -> Option<usize>),
-    origin: Origin,
-    exits: &[Exit],
-) -> Option<()> {
-    let base = origin.base;
-    // The place of a displacement to a stub is left empty.
-    for exit in exits.iter().filter(|exit| exit.stub != 0) {
-        let at = (exit.patch.0 - start.0) as usize;
-        code.get_mut(at..at + 4)?.fill(0);
-    }
-    for &(field, at) in fields {
-        let at = usize::from(at);
-        let word = code.get(at..).and_then(|rest| rest.first_chunk::<4>());
-        let word = u32::from_le_bytes(*word?);
-        let long = code.get(at..).and_then(|rest| rest.first_chunk::<8>());
-        let long = long.map(|bytes| u64::from_le_bytes(*bytes));
-        match field {
-            Field::Relative => {
-                let told = i64::from(word as i32) + start.0.wrapping_sub(base) as i64;
-                put32(code, at, i32::try_from(told).ok()? as u32);
-            }
-            Field::Low => {
-                let told = u64::from(word).wrapping_sub(base) as i64;
-                put32(code, at, i32::try_from(told).ok()? as u32);
-            }
-            Field::Exit => put32(code, at, word.wrapping_sub(first_number)),
-            Field::Counter => put32(code, at, path(path_at(word)?)? as u32),
-            Field::Key => put32(code, at, 0),
-            Field::Absolute => put64(code, at, long?.wrapping_sub(base)),
-            Field::Negative => put64(code, at, long?.wrapping_add(base)),
-        }
-    }
-    Some(())
-}
-
-/// Puts addresses into the code of a record.
-fn with_addresses(
-    code: &mut Code<'_>,
-    parts: &Parts<'_>,
-    origin: Origin,
-    first: u32,
-    exits: u32,
-) -> Option<()> {
-    let start = code.at(0).0;
-    let base = origin.base;
-    for field in parts.fields() {
-        let (field, at) = field?;
-        let word = u32_at(parts.code, at);
-        let told = i64::from(word as i32);
-        match field {
-            Field::Relative => {
-                let rel = told.checked_add(base.wrapping_sub(start) as i64)?;
-                code.put_u32(at, i32::try_from(rel).ok()? as u32);
-            }
-            Field::Low => {
-                let address = told.checked_add(i64::try_from(base).ok()?)?;
-                let low = i32::try_from(address).ok().filter(|&low| low >= 0)?;
-                code.put_u32(at, low as u32);
-            }
-            Field::Exit if word < exits => code.put_u32(at, first.wrapping_add(word)),
-            Field::Exit => return None,
-            // When they have numbers.
-            Field::Counter | Field::Key => {}
-            Field::Absolute | Field::Negative => {
-                let long = parts.code.get(at..).and_then(|rest| rest.first_chunk());
-                let long = u64::from_le_bytes(*long?);
-                let value = match field {
-                    Field::Absolute => long.wrapping_add(base),
-                    _ => long.wrapping_sub(base),
-                };
-                code.put_u32(at, value as u32);
-                code.put_u32(at + 4, (value >> 32) as u32);
-            }
-        }
-    }
     Some(())
 }
 

@@ -9,7 +9,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use linux_raw_sys::general as nr;
-use trommel_queue::dict::{MAX_EVENT_WORDS, PathHeader};
+use trommel_queue::dict::{Event, MAX_EVENT_WORDS, PathHeader, TargetPc};
 use trommel_queue::{DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES, SLOT_BYTES};
 use trommel_tuple::{Kind, KindSet};
 
@@ -17,7 +17,7 @@ use super::*;
 use crate::cache::Cache;
 use crate::deliver::{Mapped, Shared};
 use crate::pages::Pages;
-use crate::pairs::Pairs;
+use crate::pairs::{Key, Pairs};
 use crate::persist::Persist;
 use crate::region::Regions;
 use crate::sys;

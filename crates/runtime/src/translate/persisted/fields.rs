@@ -1,0 +1,136 @@
+//! Fields of a record's code that depend on addresses and numbers of one run.
+
+use super::parts::{Parts, u32_at};
+use crate::area::COUNTERS_OFFSET;
+use crate::cache::{CachePc, Exit};
+use crate::emit::Code;
+use crate::persist::Origin;
+
+/// A field of a fragment's code that depends on addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(in crate::translate) enum Field {
+    /// 32 bits: an address of the app, relative to the code.
+    Relative = 0,
+    /// 64 bits: an address of the app.
+    Absolute = 1,
+    /// 64 bits: the negative of one.
+    Negative = 2,
+    /// 32 bits: an address of the app that is less than two to the power of 31.
+    Low = 3,
+    /// 32 bits: the number of an exit.
+    Exit = 4,
+    /// 32 bits: where a path is counted. In a record, which of the fragment's paths.
+    Counter = 5,
+    /// 32 bits: the key of the indirect branch that is counted. In a record, 0.
+    Key = 6,
+}
+
+impl Field {
+    pub(super) const ALL: [Self; 7] = [
+        Self::Relative,
+        Self::Absolute,
+        Self::Negative,
+        Self::Low,
+        Self::Exit,
+        Self::Counter,
+        Self::Key,
+    ];
+}
+
+pub(super) fn put32(code: &mut [u8], at: usize, word: u32) {
+    code[at..at + 4].copy_from_slice(&word.to_le_bytes());
+}
+
+pub(super) fn put64(code: &mut [u8], at: usize, word: u64) {
+    code[at..at + 8].copy_from_slice(&word.to_le_bytes());
+}
+
+/// The number of the path that is counted at an offset of the area.
+pub(super) fn path_at(counter: u32) -> Option<u32> {
+    let into = counter.checked_sub(COUNTERS_OFFSET as u32)?;
+    Some(into / 8)
+}
+
+/// Takes addresses out of a copy of a fragment's code, which begins at `start`. `numbers`: of its first exit, and which of its paths one is.
+pub(super) fn without_addresses(
+    code: &mut [u8],
+    start: CachePc,
+    fields: &[(Field, u16)],
+    (first_number, path): (u32, &dyn Fn(u32) -> Option<usize>),
+    origin: Origin,
+    exits: &[Exit],
+) -> Option<()> {
+    let base = origin.base;
+    // The place of a displacement to a stub is left empty.
+    for exit in exits.iter().filter(|exit| exit.stub != 0) {
+        let at = (exit.patch.0 - start.0) as usize;
+        code.get_mut(at..at + 4)?.fill(0);
+    }
+    for &(field, at) in fields {
+        let at = usize::from(at);
+        let word = code.get(at..).and_then(|rest| rest.first_chunk::<4>());
+        let word = u32::from_le_bytes(*word?);
+        let long = code.get(at..).and_then(|rest| rest.first_chunk::<8>());
+        let long = long.map(|bytes| u64::from_le_bytes(*bytes));
+        match field {
+            Field::Relative => {
+                let told = i64::from(word as i32) + start.0.wrapping_sub(base) as i64;
+                put32(code, at, i32::try_from(told).ok()? as u32);
+            }
+            Field::Low => {
+                let told = u64::from(word).wrapping_sub(base) as i64;
+                put32(code, at, i32::try_from(told).ok()? as u32);
+            }
+            Field::Exit => put32(code, at, word.wrapping_sub(first_number)),
+            Field::Counter => put32(code, at, path(path_at(word)?)? as u32),
+            Field::Key => put32(code, at, 0),
+            Field::Absolute => put64(code, at, long?.wrapping_sub(base)),
+            Field::Negative => put64(code, at, long?.wrapping_add(base)),
+        }
+    }
+    Some(())
+}
+
+/// Puts addresses into the code of a record.
+pub(super) fn with_addresses(
+    code: &mut Code<'_>,
+    parts: &Parts<'_>,
+    origin: Origin,
+    first: u32,
+    exits: u32,
+) -> Option<()> {
+    let start = code.at(0).0;
+    let base = origin.base;
+    for field in parts.fields() {
+        let (field, at) = field?;
+        let word = u32_at(parts.code, at);
+        let told = i64::from(word as i32);
+        match field {
+            Field::Relative => {
+                let rel = told.checked_add(base.wrapping_sub(start) as i64)?;
+                code.put_u32(at, i32::try_from(rel).ok()? as u32);
+            }
+            Field::Low => {
+                let address = told.checked_add(i64::try_from(base).ok()?)?;
+                let low = i32::try_from(address).ok().filter(|&low| low >= 0)?;
+                code.put_u32(at, low as u32);
+            }
+            Field::Exit if word < exits => code.put_u32(at, first.wrapping_add(word)),
+            Field::Exit => return None,
+            // When they have numbers.
+            Field::Counter | Field::Key => {}
+            Field::Absolute | Field::Negative => {
+                let long = parts.code.get(at..).and_then(|rest| rest.first_chunk());
+                let long = u64::from_le_bytes(*long?);
+                let value = match field {
+                    Field::Absolute => long.wrapping_add(base),
+                    _ => long.wrapping_sub(base),
+                };
+                code.put_u32(at, value as u32);
+                code.put_u32(at + 4, (value >> 32) as u32);
+            }
+        }
+    }
+    Some(())
+}

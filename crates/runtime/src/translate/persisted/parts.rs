@@ -1,0 +1,178 @@
+//! What a record consists of, as bytes.
+
+use super::fields::Field;
+use crate::cache::{Spilled, Way};
+
+/// Numbers in front of a record's lists.
+pub(super) const COUNTS: usize = 15;
+/// Bytes of a step, an exit, a range of app code, an event, a path, an indirect branch.
+pub(super) const STEP: usize = 12;
+pub(super) const EXIT: usize = 12;
+pub(super) const SOURCE: usize = 8;
+pub(super) const EVENT: usize = 12;
+pub(super) const PATH: usize = 8;
+pub(super) const BRANCH: usize = 12;
+
+/// No register.
+pub(super) const NONE: u8 = 0xff;
+
+impl Spilled {
+    pub(super) fn bits(self) -> u8 {
+        let all = [self.rcx, self.rdx, self.stolen, self.flags, self.homes];
+        (all.iter().rev()).fold(0, |bits, &one| bits << 1 | u8::from(one))
+    }
+
+    pub(super) fn from_bits(bits: u8) -> Self {
+        let bit = |n: u8| bits >> n & 1 != 0;
+        Self {
+            rcx: bit(0),
+            rdx: bit(1),
+            stolen: bit(2),
+            flags: bit(3),
+            homes: bit(4),
+        }
+    }
+}
+
+/// Reads lists of numbers.
+pub(super) struct Cursor<'a>(pub(super) &'a [u8]);
+
+impl<'a> Cursor<'a> {
+    pub(super) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+}
+
+pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// A record taken apart.
+pub(super) struct Parts<'a> {
+    pub(super) counts: [u16; COUNTS],
+    pub(super) span: [u32; 2],
+    pub(super) steps: &'a [u8],
+    pub(super) exits: &'a [u8],
+    pub(super) sources: &'a [u8],
+    pub(super) pages: &'a [u8],
+    pub(super) fields: &'a [u8],
+    pub(super) work: &'a [u8],
+    /// Those of the block, then the tails of paths.
+    pub(super) events: &'a [u8],
+    pub(super) paths: &'a [u8],
+    pub(super) branches: &'a [u8],
+    pub(super) app: &'a [u8],
+    pub(super) code: &'a [u8],
+}
+
+/// Which number is what.
+#[derive(Clone, Copy)]
+pub(super) enum Count {
+    Code,
+    /// Plus one; 0 for none.
+    Checked,
+    Insns,
+    Steps,
+    Exits,
+    Fields,
+    Pages,
+    /// Of the fragment itself.
+    Sources,
+    /// And of what was looked at behind it.
+    Looked,
+    Work,
+    /// Where the code lay in a cache line.
+    Phase,
+    /// Of the block.
+    Events,
+    /// Of paths.
+    Tails,
+    Paths,
+    /// One at most.
+    Branches,
+}
+
+impl<'a> Parts<'a> {
+    pub(super) fn of(record: &'a [u8]) -> Option<Self> {
+        let mut rest = Cursor(record);
+        let head = rest.take(2 * COUNTS + 8)?;
+        let counts = core::array::from_fn(|n| u16_at(head, 2 * n));
+        let n = |count: Count| usize::from(counts[count as usize]);
+        let steps = rest.take(STEP * n(Count::Steps))?;
+        let exits = rest.take(EXIT * n(Count::Exits))?;
+        let sources = rest.take(SOURCE * (n(Count::Sources) + n(Count::Looked)))?;
+        let pages = rest.take(4 * n(Count::Pages))?;
+        let fields = rest.take(4 * n(Count::Fields))?;
+        let work = rest.take(4 * n(Count::Work))?;
+        let events = rest.take(EVENT * (n(Count::Events) + n(Count::Tails)))?;
+        let paths = rest.take(PATH * n(Count::Paths))?;
+        let branches = rest.take(BRANCH * n(Count::Branches))?;
+        let lens = sources.as_chunks::<SOURCE>().0.iter();
+        let app = rest.take(lens.map(|s| usize::from(u16_at(s, 4))).sum())?;
+        let code = rest.take(n(Count::Code))?;
+        (n(Count::Checked) <= code.len()).then_some(Self {
+            counts,
+            span: [u32_at(head, 2 * COUNTS), u32_at(head, 2 * COUNTS + 4)],
+            steps,
+            exits,
+            sources,
+            pages,
+            fields,
+            work,
+            events,
+            paths,
+            branches,
+            app,
+            code,
+        })
+    }
+
+    pub(super) fn count(&self, count: Count) -> usize {
+        usize::from(self.counts[count as usize])
+    }
+
+    /// Fields of the code; `None` where one is not within it.
+    pub(super) fn fields(&self) -> impl Iterator<Item = Option<(Field, usize)>> {
+        let code = self.code.len();
+        self.fields.as_chunks::<4>().0.iter().map(move |bytes| {
+            let field = *Field::ALL.get(usize::from(bytes[2]))?;
+            let at = usize::from(u16_at(bytes, 0));
+            let len = match field {
+                Field::Absolute | Field::Negative => 8,
+                _ => 4,
+            };
+            (at + len <= code).then_some((field, at))
+        })
+    }
+}
+
+pub(super) fn way_of(number: u8) -> Option<Way> {
+    Some(match number {
+        0 => Way::Forward,
+        1 => Way::Backward,
+        2 => Way::Call,
+        3 => Way::Syscall,
+        _ => return None,
+    })
+}
+
+pub(super) fn number_of(way: Way) -> Option<u8> {
+    Some(match way {
+        Way::Forward => 0,
+        Way::Backward => 1,
+        Way::Call => 2,
+        Way::Syscall => 3,
+        Way::Return | Way::Indirect | Way::Loop | Way::Site => return None,
+    })
+}
+
+/// In an exit's flags.
+pub(super) const HAS_STUB: u8 = 1;
+pub(super) const COUNTS_TRACES: u8 = 2;
+pub(super) const IN_FRONT_OF_CALL: u8 = 4;

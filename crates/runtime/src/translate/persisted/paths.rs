@@ -1,0 +1,219 @@
+//! What a record says of paths that are counted: the events of a fragment's block, its paths, and its indirect branch.
+
+use alloc::vec::Vec;
+
+use trommel_queue::dict::{Event, Passed, TargetPc};
+
+use super::fields::Field;
+use super::parts::{BRANCH, Count, EVENT, PATH, Parts, u16_at, u32_at};
+use crate::cache::{AppPc, Fragment};
+use crate::deliver::Shared;
+use crate::emit::Code;
+use crate::pairs::{Branch, Key};
+use crate::translate::{Site, Translator};
+
+/// A path of the fragment being made.
+#[derive(Clone, Copy)]
+pub(in crate::translate) struct Numbered {
+    pub(in crate::translate) number: u32,
+    pub(in crate::translate) block: u32,
+    pub(in crate::translate) passed: Passed,
+    pub(in crate::translate) tail: Option<Event>,
+}
+
+impl Translator {
+    /// The fragment being made has this path.
+    pub(in crate::translate) fn note_path(&mut self, path: Numbered) {
+        self.notes.paths.push(path);
+    }
+
+    /// The fragment being made ends in this branch, which is counted.
+    pub(in crate::translate) fn note_branch(&mut self, branch: Branch) {
+        self.notes.branch = Some(branch);
+    }
+
+    /// What the dictionary says of the fragment, and how many events of its block and tails there are.
+    pub(super) fn list_paths(
+        &self,
+        to: &mut Vec<u8>,
+        fragment: &Fragment,
+        shared: &Shared,
+        within: impl Fn(AppPc) -> Option<u32> + Copy,
+    ) -> Option<(usize, usize)> {
+        let (mut events, mut tails) = (0, 0);
+        let own = fragment.block;
+        if let Some(block) = own {
+            for event in shared.events_of(block) {
+                put_event(to, event?, within)?;
+                events += 1;
+            }
+        }
+        let flag = |is: bool, flag: u8| if is { flag } else { 0 };
+        let is_own = |block: u32| flag(own == Some(block), OWN);
+        for tail in self.notes.paths.iter().filter_map(|path| path.tail) {
+            put_event(to, tail, within)?;
+            tails += 1;
+        }
+        for path in &self.notes.paths {
+            to.extend(path.passed.first.to_le_bytes());
+            to.extend(path.passed.end.to_le_bytes());
+            to.extend([
+                is_own(path.block) | flag(path.tail.is_some(), TAIL),
+                0,
+                0,
+                0,
+            ]);
+        }
+        if let Some(branch) = self.notes.branch {
+            let (block, passed) = branch.block;
+            to.extend(within(branch.pc)?.to_le_bytes());
+            to.extend(passed.first.to_le_bytes());
+            to.extend(passed.end.to_le_bytes());
+            to.extend([is_own(block) | flag(branch.call, CALL), 0, 0, 0]);
+        }
+        Some((events, tails))
+    }
+
+    /// Whether a record can tell all that the fragment being made counts, and one that is brought back counts all that it is to.
+    pub(super) fn tells_what_it_counts(&self) -> bool {
+        self.config.kinds.is_empty() || self.config.counters && !self.config.wants_values()
+    }
+
+    /// Whether what a record counts can be counted.
+    pub(super) fn have_room_for(&self, site: &Site<'_>, parts: &Parts<'_>) -> Option<()> {
+        let paths = parts.count(Count::Paths) as u32;
+        let all = site.shared.paths().checked_add(paths)?;
+        let counted = paths == 0 || self.counter(all - 1).is_some();
+        let branches = parts.count(Count::Branches);
+        let keyed = branches == 0 || self.config.counters && site.pairs.have_room_for(branches);
+        (counted && keyed).then_some(())
+    }
+
+    /// Tells the dictionary what a record says of its fragment, and numbers what the code counts. Returns its block.
+    pub(super) fn bring_paths(
+        &mut self,
+        site: &mut Site<'_>,
+        parts: &Parts<'_>,
+        code: &mut Code<'_>,
+        within: impl Fn(u32) -> Option<AppPc> + Copy,
+    ) -> Option<Option<u32>> {
+        self.notes.numbers.clear();
+        let events = parts.events.as_chunks::<EVENT>().0;
+        let (of_block, tails) = events.split_at_checked(parts.count(Count::Events))?;
+        site.shared.open_block().ok()?;
+        for event in of_block {
+            site.shared.event(event_of(event, within)?);
+        }
+        let own = site.shared.close_block();
+        let mut empty = None;
+        let mut block_of = |site: &mut Site<'_>, flags: u8, passed: Passed| {
+            let most = match flags & OWN {
+                0 => 0,
+                _ => of_block.len(),
+            };
+            let valid = passed.first <= passed.end && usize::from(passed.end) <= most;
+            valid.then_some(())?;
+            match flags & OWN {
+                0 => {
+                    empty = match empty {
+                        None => site.shared.empty_block().ok(),
+                        made => made,
+                    };
+                    empty
+                }
+                _ => own,
+            }
+        };
+        let mut tails = tails.iter();
+        for path in parts.paths.as_chunks::<PATH>().0 {
+            let passed = Passed {
+                first: u16_at(path, 0),
+                end: u16_at(path, 2),
+            };
+            let tail = match path[4] & TAIL {
+                0 => None,
+                _ => Some(event_of(tails.next()?, within)?),
+            };
+            let block = block_of(site, path[4], passed)?;
+            let number = site.shared.path(block, passed, tail).ok()?;
+            self.notes.numbers.push(number);
+        }
+        let mut key = Key::NONE;
+        if let Some(branch) = parts.branches.as_chunks::<BRANCH>().0.first() {
+            let passed = Passed {
+                first: u16_at(branch, 4),
+                end: u16_at(branch, 6),
+            };
+            let block = block_of(site, branch[8], passed)?;
+            key = site.pairs.key(Branch {
+                block: (block, passed),
+                pc: within(u32_at(branch, 0))?,
+                call: branch[8] & CALL != 0,
+                edition: site.cache.edition(),
+            });
+        }
+        for field in parts.fields() {
+            match field? {
+                (Field::Counter, at) => {
+                    let path = u32_at(parts.code, at) as usize;
+                    let number = self.notes.numbers.get(path)?;
+                    code.put_u32(at, self.counter(*number)?.0);
+                }
+                (Field::Key, _) if key == Key::NONE => return None,
+                (Field::Key, at) => code.put_u32(at, key.offset().into()),
+                _ => {}
+            }
+        }
+        Some(own)
+    }
+}
+
+/// In a path's or branch's flags: of the fragment's own block; there is a tail; it is a call.
+pub(super) const OWN: u8 = 1;
+pub(super) const TAIL: u8 = 2;
+pub(super) const CALL: u8 = 4;
+
+/// What an event is.
+pub(super) const NOT_TAKEN: u8 = 0;
+pub(super) const TAKEN: u8 = 1;
+pub(super) const CALLS: u8 = 2;
+
+/// Appends an event; `None` where it is of none of the kinds that are counted.
+pub(super) fn put_event(
+    to: &mut Vec<u8>,
+    event: Event,
+    within: impl Fn(AppPc) -> Option<u32>,
+) -> Option<()> {
+    let (what, len, pc, target) = match event {
+        Event::Branch {
+            pc,
+            len,
+            target,
+            taken,
+        } => (if taken { TAKEN } else { NOT_TAKEN }, len, pc, target),
+        Event::Call { pc, target } => (CALLS, 0, pc, target),
+        _ => return None,
+    };
+    to.extend([what, len, 0, 0]);
+    to.extend(within(AppPc(pc.0))?.to_le_bytes());
+    to.extend(within(AppPc(target.0))?.to_le_bytes());
+    Some(())
+}
+
+pub(super) fn event_of(
+    bytes: &[u8; EVENT],
+    within: impl Fn(u32) -> Option<AppPc>,
+) -> Option<Event> {
+    let address = |at: usize| Some(TargetPc(within(u32_at(bytes, at))?.0));
+    let (pc, target) = (address(4)?, address(8)?);
+    match bytes[0] {
+        what @ (NOT_TAKEN | TAKEN) => Some(Event::Branch {
+            pc,
+            len: bytes[1],
+            target,
+            taken: what == TAKEN,
+        }),
+        CALLS => Some(Event::Call { pc, target }),
+        _ => None,
+    }
+}
