@@ -38,16 +38,16 @@ impl Field {
     ];
 }
 
-pub(super) fn put32(code: &mut [u8], at: usize, word: u32) {
+fn put32(code: &mut [u8], at: usize, word: u32) {
     code[at..at + 4].copy_from_slice(&word.to_le_bytes());
 }
 
-pub(super) fn put64(code: &mut [u8], at: usize, word: u64) {
+fn put64(code: &mut [u8], at: usize, word: u64) {
     code[at..at + 8].copy_from_slice(&word.to_le_bytes());
 }
 
 /// The number of the path that is counted at an offset of the area.
-pub(super) fn path_at(counter: u32) -> Option<u32> {
+fn path_at(counter: u32) -> Option<u32> {
     let into = counter.checked_sub(COUNTERS_OFFSET as u32)?;
     Some(into / 8)
 }

@@ -169,21 +169,17 @@ impl Translator {
 }
 
 /// In a path's or branch's flags: of the fragment's own block; there is a tail; it is a call.
-pub(super) const OWN: u8 = 1;
-pub(super) const TAIL: u8 = 2;
-pub(super) const CALL: u8 = 4;
+const OWN: u8 = 1;
+const TAIL: u8 = 2;
+const CALL: u8 = 4;
 
 /// What an event is.
-pub(super) const NOT_TAKEN: u8 = 0;
-pub(super) const TAKEN: u8 = 1;
-pub(super) const CALLS: u8 = 2;
+const NOT_TAKEN: u8 = 0;
+const TAKEN: u8 = 1;
+const CALLS: u8 = 2;
 
 /// Appends an event; `None` where it is of none of the kinds that are counted.
-pub(super) fn put_event(
-    to: &mut Vec<u8>,
-    event: Event,
-    within: impl Fn(AppPc) -> Option<u32>,
-) -> Option<()> {
+fn put_event(to: &mut Vec<u8>, event: Event, within: impl Fn(AppPc) -> Option<u32>) -> Option<()> {
     let (what, len, pc, target) = match event {
         Event::Branch {
             pc,
@@ -200,10 +196,7 @@ pub(super) fn put_event(
     Some(())
 }
 
-pub(super) fn event_of(
-    bytes: &[u8; EVENT],
-    within: impl Fn(u32) -> Option<AppPc>,
-) -> Option<Event> {
+fn event_of(bytes: &[u8; EVENT], within: impl Fn(u32) -> Option<AppPc>) -> Option<Event> {
     let address = |at: usize| Some(TargetPc(within(u32_at(bytes, at))?.0));
     let (pc, target) = (address(4)?, address(8)?);
     match bytes[0] {
