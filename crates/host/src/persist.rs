@@ -214,14 +214,19 @@ pub(crate) fn is_like_us(pid: Pid) -> bool {
 }
 
 /// What makes fragments differ, of what we know of a run; `None` where they are not kept: they record something, or count it in
-/// another way than by paths, or the runtime is made to fail.
+/// another way than by paths or a sampler's counters, or the runtime is made to fail.
 fn shape(terms: &Terms) -> Option<u64> {
     const FAILING: u64 = options::END_MASK | !0 << options::END_SHIFT;
     let counted = KindSet::from_iter([Kind::Edge, Kind::Call]);
     let counts = match terms.counts {
         Counts::Nothing => terms.kinds.is_empty(),
         Counts::Paths => terms.kinds.is_within(counted),
-        Counts::Strata(_) => false,
+        Counts::Strata(_) => !terms.kinds.is_empty() && terms.kinds.is_within(counted),
+    };
+    // Of the sampler code has only how many events a message stands for; the rest is found out anew.
+    let rate = match terms.counts {
+        Counts::Strata(strata) => u64::from(strata.rate),
+        _ => 0,
     };
     let plain = counts
         && !terms.listed
@@ -236,6 +241,7 @@ fn shape(terms: &Terms) -> Option<u64> {
             | word(terms.tracing.audits(), 21)
             | word(terms.counts == Counts::Paths, 22)
             | u64::from(terms.kinds.bits()) << 32
+            | rate << 48
     })
 }
 

@@ -267,7 +267,7 @@ impl Runtime {
         pair_check(&mut code, to, key);
         let mut ends = None;
         if pair.sampled.is_some() {
-            let end = code.count_down_with_rcx(counter);
+            let (end, _) = code.count_down_with_rcx(counter);
             ends = Some((end, code.at(code.here())));
         } else {
             code.count_with(Reg::RDX, counter);

@@ -357,6 +357,7 @@ impl Translator {
             block,
             passed,
             tail,
+            message: false,
         });
         Ok(number)
     }

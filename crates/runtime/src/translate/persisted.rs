@@ -11,7 +11,8 @@
 //! does so modulo a cache line, so a fragment is put at the same place in a line.
 //!
 //! *Where paths are counted* a record has what the dictionary says of the fragment: the events of its block, its paths, and the
-//! indirect branch that is counted. They get numbers and a key of this run when it is brought back.
+//! indirect branch that is counted. They get numbers and a key of this run when it is brought back. *Where a sampler counts events* ([`crate::strata`]) the paths are
+//! those that its messages name, and the counter of each is found out anew, as it depends on what the host calls the place.
 //!
 //! A fragment that cannot be told so is not kept: one with operands out of reach, of code that may change or is not of one
 //! region of a file, one that records, and traces.
@@ -31,7 +32,7 @@ use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
 use trommel_queue::persist::Head;
 
-use fields::{with_addresses, without_addresses};
+use fields::{Numbers, with_addresses, without_addresses};
 use parts::{
     COUNTS, COUNTS_TRACES, Count, Cursor, EXIT, HAS_STUB, IN_FRONT_OF_CALL, NONE, Parts, SOURCE,
     STEP, number_of, u16_at, u32_at, way_of,
@@ -70,8 +71,11 @@ pub(super) struct Notes {
     pub(super) looked: Vec<(AppPc, AppPc)>,
     /// The record being made.
     record: Vec<u8>,
-    /// The numbers of the paths of what is brought back.
+    /// Where the sampler's counters are in the code, and the numbers of the paths of their messages.
+    counted: Vec<(u16, u32)>,
+    /// The numbers of the paths of what is brought back, and the sampler's counters of those that messages name.
     numbers: Vec<u32>,
+    strata: Vec<u32>,
     /// Bytes of app code in what was loaded last.
     loaded_app_bytes: u64,
 }
@@ -83,6 +87,7 @@ impl Notes {
     pub(super) fn begin(&mut self, first_exit: (usize, u32)) {
         self.fields.clear();
         self.paths.clear();
+        self.counted.clear();
         self.branch = None;
         self.looked.clear();
         self.unfit = false;
@@ -95,6 +100,12 @@ impl Translator {
     #[inline]
     pub(super) fn note(&mut self, field: Field, at: usize) {
         self.notes.fields.push((field, at as u16));
+    }
+
+    /// The field at an offset of the code is the sampler's counter of an event, whose messages name this path.
+    pub(super) fn note_stratum(&mut self, at: usize, path: u32) {
+        self.note(Field::Stratum, at);
+        self.notes.counted.push((at as u16, path));
     }
 
     /// The fragment being made depends on code that is not its own.
@@ -239,11 +250,14 @@ impl Translator {
         }
         let code_at = to.len();
         to.extend_from_slice(code);
-        let first_number = self.notes.first_exit.1;
         let copy = &mut to[code_at..];
         let path = |number: u32| self.notes.paths.iter().position(|p| p.number == number);
-        let numbers = (first_number, &path as &dyn Fn(u32) -> Option<usize>);
-        without_addresses(copy, start, &self.notes.fields, numbers, origin, exits)?;
+        let numbers = Numbers {
+            exit: self.notes.first_exit.1,
+            path: &path,
+            stratum: &|at| self.stratum_at(at),
+        };
+        without_addresses(copy, start, &self.notes.fields, &numbers, origin, exits)?;
         let offset = |at: CachePc| u16::try_from(at.0 - start.0).ok();
         let small = |n: usize| u16::try_from(n).ok();
         let counts = [
@@ -271,6 +285,15 @@ impl Translator {
             *place = count.to_le_bytes();
         }
         Some(())
+    }
+
+    /// Which of the fragment's paths the sampler's counter at an offset of the code belongs to.
+    fn stratum_at(&self, at: usize) -> Option<usize> {
+        let counted = self.notes.counted.iter();
+        let (_, path) = counted
+            .copied()
+            .find(|&(there, _)| usize::from(there) == at)?;
+        self.notes.paths.iter().position(|p| p.number == path)
     }
 
     /// Where the instructions of the fragment are, what lies in a row as one.

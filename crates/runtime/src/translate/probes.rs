@@ -7,10 +7,11 @@
 //! branch; elsewhere the counter goes through `rcx`, with no flag touched. What is done at the counter's end is out of line, beside the
 //! exit stubs.
 
-use trommel_queue::dict::Event;
+use trommel_queue::dict::{Event, Passed};
 use trommel_tuple::Kind;
 
 use super::flags::Flags;
+use super::persisted::{Field, Numbered};
 use super::values::ValueMessage;
 use super::{Site, Translator, target};
 use crate::area::WRITE_POINTER;
@@ -80,7 +81,15 @@ impl Translator {
             None => site.shared.empty_block()?,
         };
         self.no_events = Some(block);
-        site.shared.message(block, event)
+        let number = site.shared.message(block, event)?;
+        self.note_path(Numbered {
+            number,
+            block,
+            passed: Passed::default(),
+            tail: Some(event),
+            message: true,
+        });
+        Ok(number)
     }
 
     /// What the two ways of a branch are as events, that of the main line first; or what another transfer of the main line is. As far
@@ -143,10 +152,15 @@ impl Translator {
         let start = self.rate();
         let from = if self.flags_may_go(site, next) {
             self.code.decrement_gs16(counter);
+            self.note_stratum(self.code.here() - 4, path);
             self.code.jcc(ZERO)
         } else {
             self.spill_rcx();
-            self.code.count_down_with_rcx(counter)
+            let (from, counters) = self.code.count_down_with_rcx(counter);
+            for at in counters {
+                self.note_stratum(at, path);
+            }
+            from
         };
         let back = self.code.at(self.code.here());
         self.messages.push(Pending {
@@ -174,7 +188,7 @@ impl Translator {
             let here = self.code.here();
             self.code.bind(from, here);
             match of {
-                Sends::Known(known) => self.code.send_message(spilled, known, back),
+                Sends::Known(known) => self.send_message(spilled, known, back),
                 Sends::Value(value) => self.code.send_value(spilled, &value, back),
             }
         }
@@ -206,13 +220,21 @@ impl Translator {
         self.give_back();
         let again = self.code.at(self.code.here());
         self.code.decrement_gs16(counter);
+        self.note_stratum(self.code.here() - 4, path);
         self.code.patchable(2);
         let from = self.code.jcc(NOT_ZERO);
         self.stub(site.cache, from, to);
         // Counted once more on the way back.
         let known = [counter.0, path, self.rate() + 1];
-        self.code.send_message(false, known, again);
+        self.send_message(false, known, again);
         Ok(())
+    }
+
+    /// [`Code::send_message`] in the fragment being made.
+    fn send_message(&mut self, spilled: bool, known: [u32; 3], back: CachePc) {
+        let (path, counter) = self.code.send_message(spilled, known, back);
+        self.note(Field::Message, path);
+        self.note_stratum(counter, known[1]);
     }
 
     /// A branch that leads backward, and so is mostly taken: its taken side comes first.
@@ -289,41 +311,50 @@ impl Code<'_> {
     }
 
     /// Takes one from a counter of 16 bits through `rcx`, with no flag touched. Returns a jump that is executed
-    /// when nothing is left.
-    pub fn count_down_with_rcx(&mut self, counter: GsOffset) -> Rel32 {
+    /// when nothing is left, and where the counter's offset stands.
+    pub fn count_down_with_rcx(&mut self, counter: GsOffset) -> (Rel32, [usize; 2]) {
         // movzx ecx, word gs:[counter]
         self.raw(&[0x65, 0x0f, 0xb7, 0x0c, 0x25]);
         self.raw(&counter.0.to_le_bytes());
+        let load = self.here() - 4;
         // lea ecx, [rcx - 1]
         self.raw(&[0x8d, 0x49, 0xff]);
         // mov gs:[counter], cx
         self.raw(&[0x66, 0x65, 0x89, 0x0c, 0x25]);
         self.raw(&counter.0.to_le_bytes());
+        let store = self.here() - 4;
         let end = self.jrcxz();
         let over = self.jmp_short();
         self.bind8_here(end);
         let from = self.jmp();
         self.bind8_here(over);
-        from
+        (from, [load, store])
     }
 
     /// Out of line, a counter having come to its end: appends its message, starts it again and goes on at `back`. `spilled`: the app's
     /// `rcx` is in its slot already, and stays there. What is known: the counter, the path, and what the counter starts with.
     ///
     /// All of it is here, as a message seldom comes from where the last one did: each jump whose target is not in the instruction
-    /// would be mispredicted.
-    pub fn send_message(&mut self, spilled: bool, known: [u32; 3], back: CachePc) {
+    /// would be mispredicted. Returns where the path and the counter's offset stand.
+    pub fn send_message(
+        &mut self,
+        spilled: bool,
+        known: [u32; 3],
+        back: CachePc,
+    ) -> (usize, usize) {
         let [counter, path, start] = known;
         if !spilled {
             self.store_gs(slot!(spill_rcx), Reg::RCX);
         }
         self.load_gs(Reg::RCX, WRITE_POINTER);
         self.store_imm32(Reg::RCX, 0, path);
+        let told = self.here() - 4;
         self.lea(Reg::RCX, Reg::RCX, 4);
         self.store_gs(WRITE_POINTER, Reg::RCX);
         // mov word gs:[counter], start
         self.raw(&[0x66, 0x65, 0xc7, 0x04, 0x25]);
         self.raw(&counter.to_le_bytes());
+        let counted = self.here() - 4;
         self.raw(&(start as u16).to_le_bytes());
         self.second_byte_of_rcx();
         let full = self.jrcxz();
@@ -336,5 +367,6 @@ impl Code<'_> {
         let rel = self.lea_rcx_rip();
         self.bind(rel, filled);
         self.jmp_gs(slot!(entry.full));
+        (told, counted)
     }
 }

@@ -24,10 +24,14 @@ pub(in crate::translate) enum Field {
     Counter = 5,
     /// 32 bits: the key of the indirect branch that is counted. In a record, 0.
     Key = 6,
+    /// 32 bits: the number of the path that a sampler's messages name. In a record, which of the fragment's paths.
+    Message = 7,
+    /// 32 bits: the sampler's counter of the event of such a path. In a record, which of the fragment's paths.
+    Stratum = 8,
 }
 
 impl Field {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Relative,
         Self::Absolute,
         Self::Negative,
@@ -35,6 +39,8 @@ impl Field {
         Self::Exit,
         Self::Counter,
         Self::Key,
+        Self::Message,
+        Self::Stratum,
     ];
 }
 
@@ -52,12 +58,22 @@ fn path_at(counter: u32) -> Option<u32> {
     Some(into / 8)
 }
 
-/// Takes addresses out of a copy of a fragment's code, which begins at `start`. `numbers`: of its first exit, and which of its paths one is.
+/// What numbers of one run stand for in a fragment.
+pub(super) struct Numbers<'a> {
+    /// That of its first exit.
+    pub(super) exit: u32,
+    /// Which of its paths has a number.
+    pub(super) path: &'a dyn Fn(u32) -> Option<usize>,
+    /// Which of its paths the sampler's counter at an offset of the code belongs to: two may have one counter.
+    pub(super) stratum: &'a dyn Fn(usize) -> Option<usize>,
+}
+
+/// Takes addresses and numbers out of a copy of a fragment's code, which begins at `start`.
 pub(super) fn without_addresses(
     code: &mut [u8],
     start: CachePc,
     fields: &[(Field, u16)],
-    (first_number, path): (u32, &dyn Fn(u32) -> Option<usize>),
+    numbers: &Numbers<'_>,
     origin: Origin,
     exits: &[Exit],
 ) -> Option<()> {
@@ -82,8 +98,10 @@ pub(super) fn without_addresses(
                 let told = u64::from(word).wrapping_sub(base) as i64;
                 put32(code, at, i32::try_from(told).ok()? as u32);
             }
-            Field::Exit => put32(code, at, word.wrapping_sub(first_number)),
-            Field::Counter => put32(code, at, path(path_at(word)?)? as u32),
+            Field::Exit => put32(code, at, word.wrapping_sub(numbers.exit)),
+            Field::Counter => put32(code, at, (numbers.path)(path_at(word)?)? as u32),
+            Field::Message => put32(code, at, (numbers.path)(word)? as u32),
+            Field::Stratum => put32(code, at, (numbers.stratum)(at)? as u32),
             Field::Key => put32(code, at, 0),
             Field::Absolute => put64(code, at, long?.wrapping_sub(base)),
             Field::Negative => put64(code, at, long?.wrapping_add(base)),
@@ -119,7 +137,7 @@ pub(super) fn with_addresses(
             Field::Exit if word < exits => code.put_u32(at, first.wrapping_add(word)),
             Field::Exit => return None,
             // When they have numbers.
-            Field::Counter | Field::Key => {}
+            Field::Counter | Field::Key | Field::Message | Field::Stratum => {}
             Field::Absolute | Field::Negative => {
                 let long = parts.code.get(at..).and_then(|rest| rest.first_chunk());
                 let long = u64::from_le_bytes(*long?);

@@ -7,6 +7,7 @@ use trommel_queue::dict::{Event, Passed, TargetPc};
 use super::fields::Field;
 use super::parts::{BRANCH, Count, EVENT, PATH, Parts, u16_at, u32_at};
 use crate::cache::{AppPc, Fragment};
+use crate::counters;
 use crate::deliver::Shared;
 use crate::emit::Code;
 use crate::pairs::{Branch, Key};
@@ -19,6 +20,8 @@ pub(in crate::translate) struct Numbered {
     pub(in crate::translate) block: u32,
     pub(in crate::translate) passed: Passed,
     pub(in crate::translate) tail: Option<Event>,
+    /// A sampler's messages name it.
+    pub(in crate::translate) message: bool,
 }
 
 impl Translator {
@@ -58,7 +61,7 @@ impl Translator {
             to.extend(path.passed.first.to_le_bytes());
             to.extend(path.passed.end.to_le_bytes());
             to.extend([
-                is_own(path.block) | flag(path.tail.is_some(), TAIL),
+                is_own(path.block) | flag(path.tail.is_some(), TAIL) | flag(path.message, MESSAGE),
                 0,
                 0,
                 0,
@@ -76,16 +79,19 @@ impl Translator {
 
     /// Whether a record can tell all that the fragment being made counts, and one that is brought back counts all that it is to.
     pub(super) fn tells_what_it_counts(&self) -> bool {
-        self.config.kinds.is_empty() || self.config.counters && !self.config.wants_values()
+        self.config.kinds.is_empty() || self.counts() && !self.config.wants_values()
     }
 
     /// Whether what a record counts can be counted.
     pub(super) fn have_room_for(&self, site: &Site<'_>, parts: &Parts<'_>) -> Option<()> {
         let paths = parts.count(Count::Paths) as u32;
         let all = site.shared.paths().checked_add(paths)?;
-        let counted = paths == 0 || self.counter(all - 1).is_some();
+        let counted = match self.samples() {
+            true => counters::have_room(all),
+            false => paths == 0 || self.counter(all - 1).is_some(),
+        };
         let branches = parts.count(Count::Branches);
-        let keyed = branches == 0 || self.config.counters && site.pairs.have_room_for(branches);
+        let keyed = branches == 0 || self.counts() && site.pairs.have_room_for(branches);
         (counted && keyed).then_some(())
     }
 
@@ -98,6 +104,8 @@ impl Translator {
         within: impl Fn(u32) -> Option<AppPc> + Copy,
     ) -> Option<Option<u32>> {
         self.notes.numbers.clear();
+        self.notes.strata.clear();
+        self.notes.paths.clear();
         let events = parts.events.as_chunks::<EVENT>().0;
         let (of_block, tails) = events.split_at_checked(parts.count(Count::Events))?;
         site.shared.open_block().ok()?;
@@ -134,9 +142,16 @@ impl Translator {
                 0 => None,
                 _ => Some(event_of(tails.next()?, within)?),
             };
+            if path[4] & MESSAGE != 0 {
+                let (counter, number) = self.message(site, tail?).ok()??;
+                self.notes.numbers.push(number);
+                self.notes.strata.push(counter.0);
+                continue;
+            }
             let block = block_of(site, path[4], passed)?;
             let number = site.shared.path(block, passed, tail).ok()?;
             self.notes.numbers.push(number);
+            self.notes.strata.push(0);
         }
         let mut key = Key::NONE;
         if let Some(branch) = parts.branches.as_chunks::<BRANCH>().0.first() {
@@ -159,6 +174,15 @@ impl Translator {
                     let number = self.notes.numbers.get(path)?;
                     code.put_u32(at, self.counter(*number)?.0);
                 }
+                (Field::Message, at) => {
+                    let path = u32_at(parts.code, at) as usize;
+                    code.put_u32(at, *self.notes.numbers.get(path)?);
+                }
+                (Field::Stratum, at) => {
+                    let path = u32_at(parts.code, at) as usize;
+                    let counter = self.notes.strata.get(path).filter(|c| **c != 0);
+                    code.put_u32(at, *counter?);
+                }
                 (Field::Key, _) if key == Key::NONE => return None,
                 (Field::Key, at) => code.put_u32(at, key.offset().into()),
                 _ => {}
@@ -168,10 +192,11 @@ impl Translator {
     }
 }
 
-/// In a path's or branch's flags: of the fragment's own block; there is a tail; it is a call.
+/// In a path's or branch's flags: of the fragment's own block; there is a tail; it is a call; a sampler's messages name it.
 const OWN: u8 = 1;
 const TAIL: u8 = 2;
 const CALL: u8 = 4;
+const MESSAGE: u8 = 8;
 
 /// What an event is.
 const NOT_TAKEN: u8 = 0;

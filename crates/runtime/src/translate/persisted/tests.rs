@@ -10,7 +10,9 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use linux_raw_sys::general as nr;
 use trommel_queue::dict::{Event, MAX_EVENT_WORDS, PathHeader, TargetPc};
-use trommel_queue::{DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES, SLOT_BYTES};
+use trommel_queue::{
+    BIASES_OFFSET, COUNTS_STRATA, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES, SLOT_BYTES,
+};
 use trommel_tuple::{Kind, KindSet};
 
 use super::*;
@@ -20,6 +22,7 @@ use crate::pages::Pages;
 use crate::pairs::{Key, Pairs};
 use crate::persist::Persist;
 use crate::region::Regions;
+use crate::strata::Sampler;
 use crate::sys;
 use crate::translate::{Config, MAX_INSNS, Shape};
 
@@ -38,15 +41,26 @@ struct World {
 type Meaning = (Vec<Event>, Option<Event>);
 
 impl World {
-    fn new(traces: bool, counted: KindSet) -> Self {
+    fn new(traces: bool, counted: KindSet, sampled: bool) -> Self {
         let base = sys::anonymous(DIRECTORY_BYTES + SLOT_BYTES).expect("memory");
         // SAFETY: as long as the file, writable, for good.
         let mapped = unsafe { Mapped::new(base + DIRECTORY_BYTES as u64) };
         mapped.control().persist.store(1, Relaxed);
+        if sampled {
+            let control = mapped.control();
+            control.counters.store(COUNTS_STRATA, Relaxed);
+            control.strata.substreams.store(2048, Relaxed);
+            control.strata.rate.store(256, Relaxed);
+            for region in 0..64_u64 {
+                let at = mapped.base() + BIASES_OFFSET as u64 + 8 * region;
+                // SAFETY: in the mapping, aligned.
+                unsafe { &*(at as *const AtomicU64) }.store(1 + region * 0x1000_0000, Relaxed);
+            }
+        }
         let config = Config {
             kinds: counted,
             max_insns: MAX_INSNS,
-            counters: !counted.is_empty(),
+            counters: !counted.is_empty() && !sampled,
             windows: false,
             listed: false,
             trace_insns: if traces { crate::trace::MAX_INSNS } else { 0 },
@@ -57,7 +71,14 @@ impl World {
         let mut cache = Cache::new();
         cache.make_traces(u32::from(traces) * 50);
         Self {
-            translator: Translator::new(config, None, None, None, None, None),
+            translator: Translator::new(
+                config,
+                Sampler::of(mapped.control()),
+                None,
+                None,
+                None,
+                None,
+            ),
             cache,
             regions: Regions::default(),
             pages: Pages::default(),
@@ -200,11 +221,11 @@ fn moved_event(event: Event, by: u64) -> Event {
     }
 }
 
-fn translated(traces: bool, counted: KindSet) {
+fn translated(traces: bool, counted: KindSet, sampled: bool) {
     const WANTED: usize = 6000;
     let [one, other, third] = library().try_into().ok().expect("three");
-    let mut worlds = [(); 3].map(|()| World::new(traces, counted));
-    let (mut paths_seen, mut branches_seen, mut looks) = (0, 0, 0);
+    let mut worlds = [(); 3].map(|()| World::new(traces, counted, sampled));
+    let (mut paths_seen, mut branches_seen, mut looks, mut counters_seen) = (0, 0, 0, 0);
     let mut todo: Vec<u64> = (0..one.range.end - one.range.start)
         .step_by(0x700)
         .collect();
@@ -272,18 +293,33 @@ fn translated(traces: bool, counted: KindSet) {
             .expect("the record can be used");
         let (fragment, mut code, exits, steps) = world.parts(id, first.0);
         let placed = code.clone();
-        let translator = &worlds[1].translator;
-        let (fresh, fresh_code, fresh_exits, fresh_steps, counts) = fresh.expect("made above");
         let moved = app.0.wrapping_sub(other.range.start + at);
+        let [_, second, last] = &mut worlds;
+        let translator = &second.translator;
+        let (fresh, fresh_code, fresh_exits, fresh_steps, counts) = fresh.expect("made above");
         let here = |pc: AppPc| AppPc(pc.0.wrapping_add(moved));
         let len = (fragment.end.0 - fragment.entry.0) as usize;
         assert_eq!(len, code.len());
-        let path = |number: u32| Some((number - before.0) as usize);
+        let numbers = Numbers {
+            exit: first.1,
+            path: &|number| Some((number - before.0) as usize),
+            stratum: &|at| translator.stratum_at(at),
+        };
+        // Each counter is that of its event here.
+        for &(at, number) in &translator.notes.counted {
+            let of = translator.notes.paths.iter();
+            let path = of.clone().find(|p| p.number == number).expect("a path");
+            let event = moved_event(path.tail.expect("an event"), moved);
+            let sampler = last.translator.sampler.as_mut().expect("a sampler");
+            let counter = sampler.counter(&last.regions, &event);
+            assert_eq!(u32_at(&placed, at.into()), counter.0);
+            counters_seen += 1;
+        }
         without_addresses(
             &mut code,
             fragment.entry,
             &translator.notes.fields,
-            (first.1, &path),
+            &numbers,
             origin,
             &exits,
         )
@@ -339,24 +375,32 @@ fn translated(traces: bool, counted: KindSet) {
     if !counted.is_empty() {
         let all = (paths_seen, branches_seen, looks);
         assert!(all.0 > 1000 && all.1 > 20 && all.2 > 1000, "{all:?}");
+        assert_eq!(counters_seen > 1000, sampled, "{counters_seen}");
     }
 }
 
 #[test]
 fn fragments_come_back_as_they_are_made() {
-    translated(false, KindSet::NONE);
+    translated(false, KindSet::NONE, false);
 }
 
 #[test]
 fn fragments_that_traces_start_in_do_too() {
-    translated(true, KindSet::NONE);
+    translated(true, KindSet::NONE, false);
 }
 
 #[test]
 fn fragments_that_count_do_too() {
     let counted = KindSet::from_iter([Kind::Edge, Kind::Call]);
-    translated(true, counted);
-    translated(false, KindSet::from_iter([Kind::Call]));
+    translated(true, counted, false);
+    translated(false, KindSet::from_iter([Kind::Call]), false);
+}
+
+#[test]
+fn fragments_with_counters_of_a_sampler_do_too() {
+    let counted = KindSet::from_iter([Kind::Edge, Kind::Call]);
+    translated(true, counted, true);
+    translated(false, KindSet::from_iter([Kind::Edge]), true);
 }
 
 #[test]
