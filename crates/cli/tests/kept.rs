@@ -148,8 +148,9 @@ fn a_program_that_was_made_anew_is_what_is_executed() {
     assert!(kept > all * 9 / 10, "{kept} of {all}");
 }
 
-/// Records a program's edges and calls, or calls alone, with its memory where it always is, and returns how often each was executed.
-fn counted(dir: &Dir, program: &Path, options: &[&str], stress: &str) -> [serde_json::Value; 2] {
+/// Records a program with its memory where it always is, and returns how often its edges, its calls, and its loads and calls by method
+/// tables were executed.
+fn counted(dir: &Dir, program: &Path, options: &[&str], stress: &str) -> [serde_json::Value; 4] {
     let data = dir.0.join("data");
     let trommel = |arguments: &[&str]| {
         let mut command = Command::new("setarch");
@@ -175,7 +176,28 @@ fn counted(dir: &Dir, program: &Path, options: &[&str], stress: &str) -> [serde_
         .expect("trommel runs");
     let report: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
     assert_eq!(report["run"]["dropped"], 0);
-    ["edges", "calls"].map(|kind| report[kind].clone())
+    // What a load finds may be another in each run, as a number of the process.
+    let places = |list: &serde_json::Value| {
+        let places = list.as_array().into_iter().flatten();
+        let mut places: Vec<serde_json::Value> = places
+            .map(|place| {
+                serde_json::json!([
+                    place["at"]["vaddr"],
+                    place["at"]["module"],
+                    place["executions"]
+                ])
+            })
+            .collect();
+        places.sort_by_key(ToString::to_string);
+        serde_json::Value::from(places)
+    };
+    let [values, types] = ["values", "types"].map(|kind| places(&report[kind]));
+    [
+        report["edges"].clone(),
+        report["calls"].clone(),
+        values,
+        types,
+    ]
 }
 
 #[test]
@@ -201,12 +223,18 @@ fn what_is_kept_counts_as_what_is_made() {
         ("edge,call", "H[P7]2048+A16"),
         ("edge,call", "H:crc[P256]1024"),
         ("edge", "P300"),
+        // Each event is a message.
+        ("edge,call,value,type", "H:crc[P1]64"),
+        ("value", "H:crc[P1]2048+A16"),
     ];
     for (n, (kinds, spec)) in asked.into_iter().enumerate() {
         let asked = ["-e", kinds, "-c", spec];
         let options = [&asked[..], &["--no-persist"]].concat();
         let made = counted(&dir, &program, &options, usual);
         assert_eq!(inodes().len(), n);
+        if kinds.contains("value") {
+            assert!(made[2].as_array().is_some_and(|all| all.len() > 1000));
+        }
         assert!(counted(&dir, &program, &asked, usual) == made, "{asked:?}");
         let kept = inodes();
         assert_eq!(kept.len(), n + 1, "nothing is kept");

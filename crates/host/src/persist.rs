@@ -218,20 +218,24 @@ pub(crate) fn is_like_us(pid: Pid) -> bool {
 fn shape(terms: &Terms) -> Option<u64> {
     const FAILING: u64 = options::END_MASK | !0 << options::END_SHIFT;
     let counted = KindSet::from_iter([Kind::Edge, Kind::Call]);
+    let sampled = KindSet::from_iter([Kind::Edge, Kind::Call, Kind::Value, Kind::Type]);
     let counts = match terms.counts {
         Counts::Nothing => terms.kinds.is_empty(),
         Counts::Paths => terms.kinds.is_within(counted),
-        Counts::Strata(_) => !terms.kinds.is_empty() && terms.kinds.is_within(counted),
+        Counts::Strata(_) => !terms.kinds.is_empty() && terms.kinds.is_within(sampled),
     };
-    // Of the sampler code has only how many events a message stands for; the rest is found out anew.
-    let rate = match terms.counts {
-        Counts::Strata(strata) => u64::from(strata.rate),
+    // Of the sampler code has only how many events a message stands for, and how many counters there are; the rest is found out anew.
+    let sampler = match terms.counts {
+        Counts::Strata(strata) => {
+            u64::from(strata.rate) << 8 | u64::from(strata.substreams.ilog2())
+        }
         _ => 0,
     };
     let plain = counts
         && !terms.listed
         && terms.window == 0
         && terms.question.is_none()
+        && terms.converge.is_none()
         && terms.prefetch == Wanted::Nothing
         && terms.options & FAILING == 0;
     let word = |bit: bool, at: u32| u64::from(bit) << at;
@@ -241,7 +245,7 @@ fn shape(terms: &Terms) -> Option<u64> {
             | word(terms.tracing.audits(), 21)
             | word(terms.counts == Counts::Paths, 22)
             | u64::from(terms.kinds.bits()) << 32
-            | rate << 48
+            | sampler << 40
     })
 }
 

@@ -126,6 +126,11 @@ impl Sampler {
         }
     }
 
+    /// Whether a value's hash is a sum that begins with what its place makes of it.
+    pub fn sums(&self) -> bool {
+        matches!(self.of_word(0), Some(OfPlace::Sum { .. }))
+    }
+
     /// Whether values are hashed.
     pub fn hashes_values(&self) -> bool {
         self.strata.substreams > 1

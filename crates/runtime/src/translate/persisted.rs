@@ -12,7 +12,7 @@
 //!
 //! *Where paths are counted* a record has what the dictionary says of the fragment: the events of its block, its paths, and the
 //! indirect branch that is counted. They get numbers and a key of this run when it is brought back. *Where a sampler counts events* ([`crate::strata`]) the paths are
-//! those that its messages name, and the counter of each is found out anew, as it depends on what the host calls the place.
+//! those that its messages name, and the counter of each, or what the hash of a value begins with, is found out anew, as it depends on what the host calls the place.
 //!
 //! A fragment that cannot be told so is not kept: one with operands out of reach, of code that may change or is not of one
 //! region of a file, one that records, and traces.
@@ -75,7 +75,7 @@ pub(super) struct Notes {
     counted: Vec<(u16, u32)>,
     /// The numbers of the paths of what is brought back, and the sampler's counters of those that messages name.
     numbers: Vec<u32>,
-    strata: Vec<u32>,
+    strata: Vec<Option<(Field, u32)>>,
     /// Bytes of app code in what was loaded last.
     loaded_app_bytes: u64,
 }
@@ -104,7 +104,16 @@ impl Translator {
 
     /// The field at an offset of the code is the sampler's counter of an event, whose messages name this path.
     pub(super) fn note_stratum(&mut self, at: usize, path: u32) {
-        self.note(Field::Stratum, at);
+        self.note_counted(Field::Stratum, at, path);
+    }
+
+    /// The field at an offset of the code is where the hash of a value begins, about which messages name this path.
+    pub(super) fn note_sum(&mut self, at: usize, path: u32) {
+        self.note_counted(Field::Sum, at, path);
+    }
+
+    fn note_counted(&mut self, field: Field, at: usize, path: u32) {
+        self.note(field, at);
         self.notes.counted.push((at as u16, path));
     }
 
@@ -185,7 +194,8 @@ impl Translator {
             within(AppPc(fragment.span.end - 1))?,
         ];
         let begins = fragment.entry == self.code.at(0);
-        if !begins || fragment.stolen.is_some() || fragment.homes != 0 {
+        let stolen = fragment.stolen.is_none() || self.samples();
+        if !begins || !stolen || fragment.homes != 0 {
             return None;
         }
         let start = self.code.at(0);
@@ -279,6 +289,7 @@ impl Translator {
             small(tails)?,
             small(self.notes.paths.len())?,
             self.notes.branch.is_some().into(),
+            fragment.stolen.map_or(0, |r| u16::from(r) + 1),
         ];
         let places = to[Head::BYTES..].as_chunks_mut::<2>().0.iter_mut();
         for (place, count) in places.zip(counts) {
@@ -426,12 +437,14 @@ impl Translator {
             self.pages.push(origin.address(u32::from_le_bytes(*page)).0);
         }
         let checked = parts.count(Count::Checked).checked_sub(1);
+        let stolen = parts.count(Count::Stolen).checked_sub(1);
+        let stolen = stolen.map(|r| r as u8).filter(|r| *r < 16);
         let fragment = Fragment {
             app,
             entry: code.at(0),
             checked: checked.map(|at| code.at(at)),
             end: code.at(code.here()),
-            stolen: None,
+            stolen,
             homes: 0,
             first_step: first_step as u32,
             steps: parts.count(Count::Steps) as u16,

@@ -189,7 +189,10 @@ impl Translator {
             self.code.bind(from, here);
             match of {
                 Sends::Known(known) => self.send_message(spilled, known, back),
-                Sends::Value(value) => self.code.send_value(spilled, &value, back),
+                Sends::Value(value) => {
+                    let path = self.code.send_value(spilled, &value, back);
+                    self.note(Field::Message, path);
+                }
             }
         }
     }

@@ -63,6 +63,7 @@ impl Translator {
     ) -> Result<(), DictionaryFull> {
         const MASK: u32 = (TALLIES as u32 - 1) * size_of::<Tally>() as u32;
         let path = self.message_path(site, event)?;
+        self.is_unfit();
         let s = match scratch {
             Some(s) => s,
             None if value == Value::Register(Reg::RCX) => {

@@ -132,8 +132,10 @@ impl Translator {
         if !self.samples() {
             return self.tally(site, event, value, scratch, !dead, false);
         }
-        let ended = self.count_value(site, insn.pc(), value, scratch, !dead);
-        self.send_value(site, event, value, ended, false)
+        let path = self.message_path(site, event)?;
+        let ended = self.count_value(site, (insn.pc(), path), value, scratch, !dead);
+        self.send_value(path, value, ended, false);
+        Ok(())
     }
 
     /// Counts a call by a method table, if that is counted: its target is in `rcx`, and the app's `rcx` in its slot. So is its `rdx`
@@ -162,8 +164,9 @@ impl Translator {
         };
         if self.samples() {
             let live = !self.flags.lost;
-            let ended = self.count_value(site, insn.pc(), value, Some(Reg::RDX), live);
-            self.send_value(site, event, value, ended, true)?;
+            let path = self.message_path(site, event)?;
+            let ended = self.count_value(site, (insn.pc(), path), value, Some(Reg::RDX), live);
+            self.send_value(path, value, ended, true);
         } else {
             let live = !self.flags.lost;
             self.tally(site, event, value, Some(Reg::RDX), live, true)?;
@@ -210,13 +213,13 @@ impl Translator {
         }
     }
 
-    /// Takes one from the counter of an event. `live`: flags are looked at afterwards, and are not parked. Gives the jump that is
+    /// Takes one from the counter of an event at this place, whose messages name this path. `live`: flags are looked at afterwards, and are not parked. Gives the jump that is
     /// executed when nothing is left, and the register that then says which counter it was; there is none
     /// where there is but one.
     fn count_value(
         &mut self,
         site: &mut Site<'_>,
-        pc: AppPc,
+        (pc, path): (AppPc, u32),
         value: Value,
         scratch: Option<Reg>,
         live: bool,
@@ -233,6 +236,7 @@ impl Translator {
         match of {
             OfPlace::Sum { start, mask } => {
                 self.code.mov_imm(s, start.into());
+                self.note_sum(self.code.here() - 4, path);
                 self.code.crc32(s, value);
                 // What is masked with no flag touched can be looked at where flags live.
                 if live {
@@ -252,6 +256,7 @@ impl Translator {
                 self.code.multiply_gs(s, slot!(factors));
                 let rel = self.code.add_rip(s);
                 self.constants.push((rel, offset));
+                self.is_unfit();
                 self.code.store_gs(slot!(value_counter), s);
                 self.code.shift_right(s, 32);
                 self.code.xor_gs(s, slot!(value_counter));
@@ -267,13 +272,11 @@ impl Translator {
     /// Out of line, a counter having come to its end: sends the message. `holds`: `rcx` is not the app's, and needed afterwards.
     fn send_value(
         &mut self,
-        site: &mut Site<'_>,
-        event: Event,
+        path: u32,
         value: Value,
         (from, counter): (Rel32, Option<Reg>),
         holds: bool,
-    ) -> Result<(), DictionaryFull> {
-        let path = self.message_path(site, event)?;
+    ) {
         let back = self.code.at(self.code.here());
         let parked = self.spilled.flags && value == Value::Register(Reg::RAX);
         let value = match parked {
@@ -294,15 +297,15 @@ impl Translator {
                 }),
                 back,
             });
-            return Ok(());
+            return;
         }
+        self.is_unfit();
         self.lead_to_stub(from);
         self.stubs.store_gs_imm32(slot!(value_counter), 0);
         self.go_with_value(value, holds);
         let rel = self.stubs.lea_rcx_rip();
         self.stubs.jmp_gs(slot!(entry.value_message));
         self.come_back(rel, path, back, holds);
-        Ok(())
     }
 
     /// A register whose app value is in its slot, and not one of `avoid`.
@@ -383,8 +386,13 @@ pub(super) struct ValueMessage {
 
 impl Code<'_> {
     /// Out of line, the counter of a value having come to its end: starts it again, appends the message and goes on at `back`. `spilled`: the
-    /// app's `rcx` is in its slot. Flags are free: the counter's end was told by them.
-    pub(super) fn send_value(&mut self, spilled: bool, message: &ValueMessage, back: CachePc) {
+    /// app's `rcx` is in its slot. Flags are free: the counter's end was told by them. Returns where the path stands.
+    pub(super) fn send_value(
+        &mut self,
+        spilled: bool,
+        message: &ValueMessage,
+        back: CachePc,
+    ) -> usize {
         let s = message.counter;
         // mov word gs:[2 * s + counters], start
         self.raw(&[0x66, 0x65]);
@@ -404,6 +412,7 @@ impl Code<'_> {
         };
         self.load_gs(s, WRITE_POINTER);
         self.store_imm32(s, 0, message.path);
+        let path = self.here() - 4;
         // In halves, which are aligned: the app's flags may want that checked.
         if let Some(slot) = slot {
             let half = if s == Reg::RCX { Reg::RDX } else { Reg::RCX };
@@ -444,6 +453,7 @@ impl Code<'_> {
             self.load_gs(Reg::RCX, kept);
         }
         self.jmp_to(back);
+        path
     }
 
     /// `jmp to`, which is in the same arena.

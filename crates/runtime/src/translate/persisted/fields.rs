@@ -28,10 +28,12 @@ pub(in crate::translate) enum Field {
     Message = 7,
     /// 32 bits: the sampler's counter of the event of such a path. In a record, which of the fragment's paths.
     Stratum = 8,
+    /// 32 bits: what the sampler's hash makes of the place of the value that such a path is about. In a record, which of the fragment's paths.
+    Sum = 9,
 }
 
 impl Field {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Relative,
         Self::Absolute,
         Self::Negative,
@@ -41,6 +43,7 @@ impl Field {
         Self::Key,
         Self::Message,
         Self::Stratum,
+        Self::Sum,
     ];
 }
 
@@ -64,7 +67,7 @@ pub(super) struct Numbers<'a> {
     pub(super) exit: u32,
     /// Which of its paths has a number.
     pub(super) path: &'a dyn Fn(u32) -> Option<usize>,
-    /// Which of its paths the sampler's counter at an offset of the code belongs to: two may have one counter.
+    /// Which of its paths the sampler's counter or sum at an offset of the code belongs to: two may have the same.
     pub(super) stratum: &'a dyn Fn(usize) -> Option<usize>,
 }
 
@@ -101,7 +104,7 @@ pub(super) fn without_addresses(
             Field::Exit => put32(code, at, word.wrapping_sub(numbers.exit)),
             Field::Counter => put32(code, at, (numbers.path)(path_at(word)?)? as u32),
             Field::Message => put32(code, at, (numbers.path)(word)? as u32),
-            Field::Stratum => put32(code, at, (numbers.stratum)(at)? as u32),
+            Field::Stratum | Field::Sum => put32(code, at, (numbers.stratum)(at)? as u32),
             Field::Key => put32(code, at, 0),
             Field::Absolute => put64(code, at, long?.wrapping_sub(base)),
             Field::Negative => put64(code, at, long?.wrapping_add(base)),
@@ -137,7 +140,7 @@ pub(super) fn with_addresses(
             Field::Exit if word < exits => code.put_u32(at, first.wrapping_add(word)),
             Field::Exit => return None,
             // When they have numbers.
-            Field::Counter | Field::Key | Field::Message | Field::Stratum => {}
+            Field::Counter | Field::Key | Field::Message | Field::Stratum | Field::Sum => {}
             Field::Absolute | Field::Negative => {
                 let long = parts.code.get(at..).and_then(|rest| rest.first_chunk());
                 let long = u64::from_le_bytes(*long?);

@@ -4,7 +4,7 @@ use super::fields::Field;
 use crate::cache::{Spilled, Way};
 
 /// Numbers in front of a record's lists.
-pub(super) const COUNTS: usize = 15;
+pub(super) const COUNTS: usize = 16;
 /// Bytes of a step, an exit, a range of app code, an event, a path, an indirect branch.
 pub(super) const STEP: usize = 12;
 pub(super) const EXIT: usize = 12;
@@ -96,6 +96,8 @@ pub(super) enum Count {
     Paths,
     /// One at most.
     Branches,
+    /// The register that counters of values use, plus one; 0 for none.
+    Stolen,
 }
 
 impl<'a> Parts<'a> {

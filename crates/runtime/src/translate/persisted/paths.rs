@@ -2,7 +2,9 @@
 
 use alloc::vec::Vec;
 
+use trommel_compress::hash::OfPlace;
 use trommel_queue::dict::{Event, Passed, TargetPc};
+use trommel_tuple::Kind;
 
 use super::fields::Field;
 use super::parts::{BRANCH, Count, EVENT, PATH, Parts, u16_at, u32_at};
@@ -11,6 +13,7 @@ use crate::counters;
 use crate::deliver::Shared;
 use crate::emit::Code;
 use crate::pairs::{Branch, Key};
+use crate::region::Regions;
 use crate::translate::{Site, Translator};
 
 /// A path of the fragment being made.
@@ -79,7 +82,10 @@ impl Translator {
 
     /// Whether a record can tell all that the fragment being made counts, and one that is brought back counts all that it is to.
     pub(super) fn tells_what_it_counts(&self) -> bool {
-        self.config.kinds.is_empty() || self.counts() && !self.config.wants_values()
+        let values = self.config.wants_values();
+        let sampled = self.sampler.as_ref();
+        let sampled = sampled.is_some_and(|sampler| !values || sampler.sums());
+        self.config.kinds.is_empty() || self.config.counters && !values || sampled
     }
 
     /// Whether what a record counts can be counted.
@@ -143,15 +149,17 @@ impl Translator {
                 _ => Some(event_of(tails.next()?, within)?),
             };
             if path[4] & MESSAGE != 0 {
-                let (counter, number) = self.message(site, tail?).ok()??;
+                let event = tail?;
+                let number = self.message_path(site, event).ok()?;
                 self.notes.numbers.push(number);
-                self.notes.strata.push(counter.0);
+                let stratum = self.stratum_of(site.regions, &event)?;
+                self.notes.strata.push(Some(stratum));
                 continue;
             }
             let block = block_of(site, path[4], passed)?;
             let number = site.shared.path(block, passed, tail).ok()?;
             self.notes.numbers.push(number);
-            self.notes.strata.push(0);
+            self.notes.strata.push(None);
         }
         let mut key = Key::NONE;
         if let Some(branch) = parts.branches.as_chunks::<BRANCH>().0.first() {
@@ -178,10 +186,11 @@ impl Translator {
                     let path = u32_at(parts.code, at) as usize;
                     code.put_u32(at, *self.notes.numbers.get(path)?);
                 }
-                (Field::Stratum, at) => {
+                (field @ (Field::Stratum | Field::Sum), at) => {
                     let path = u32_at(parts.code, at) as usize;
-                    let counter = self.notes.strata.get(path).filter(|c| **c != 0);
-                    code.put_u32(at, *counter?);
+                    let (of, word) = self.notes.strata.get(path).copied().flatten()?;
+                    (of == field).then_some(())?;
+                    code.put_u32(at, word);
                 }
                 (Field::Key, _) if key == Key::NONE => return None,
                 (Field::Key, at) => code.put_u32(at, key.offset().into()),
@@ -189,6 +198,20 @@ impl Translator {
             }
         }
         Some(own)
+    }
+}
+
+impl Translator {
+    /// What stands in the code for the stratum of an event: its counter, or the sum of a value's place.
+    fn stratum_of(&mut self, regions: &Regions, event: &Event) -> Option<(Field, u32)> {
+        let sampler = self.sampler.as_mut()?;
+        match *event {
+            Event::Dynamic { pc, .. } => match sampler.of_place(regions, AppPc(pc.0))? {
+                OfPlace::Sum { start, .. } => Some((Field::Sum, start)),
+                OfPlace::Product { .. } => None,
+            },
+            _ => Some((Field::Stratum, sampler.counter(regions, event).0)),
+        }
     }
 }
 
@@ -202,6 +225,7 @@ const MESSAGE: u8 = 8;
 const NOT_TAKEN: u8 = 0;
 const TAKEN: u8 = 1;
 const CALLS: u8 = 2;
+const HAS_VALUE: u8 = 3;
 
 /// Appends an event; `None` where it is of none of the kinds that are counted.
 fn put_event(to: &mut Vec<u8>, event: Event, within: impl Fn(AppPc) -> Option<u32>) -> Option<()> {
@@ -213,6 +237,7 @@ fn put_event(to: &mut Vec<u8>, event: Event, within: impl Fn(AppPc) -> Option<u3
             taken,
         } => (if taken { TAKEN } else { NOT_TAKEN }, len, pc, target),
         Event::Call { pc, target } => (CALLS, 0, pc, target),
+        Event::Dynamic { kind, pc } => (HAS_VALUE, kind as u8, pc, pc),
         _ => return None,
     };
     to.extend([what, len, 0, 0]);
@@ -232,6 +257,10 @@ fn event_of(bytes: &[u8; EVENT], within: impl Fn(u32) -> Option<AppPc>) -> Optio
             taken: what == TAKEN,
         }),
         CALLS => Some(Event::Call { pc, target }),
+        HAS_VALUE => {
+            let kind = *Kind::ALL.get(usize::from(bytes[1]))?;
+            Some(Event::Dynamic { kind, pc })
+        }
         _ => None,
     }
 }

@@ -9,6 +9,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use linux_raw_sys::general as nr;
+use trommel_compress::hash::OfPlace;
 use trommel_queue::dict::{Event, MAX_EVENT_WORDS, PathHeader, TargetPc};
 use trommel_queue::{
     BIASES_OFFSET, COUNTS_STRATA, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES, SLOT_BYTES,
@@ -51,6 +52,7 @@ impl World {
             control.counters.store(COUNTS_STRATA, Relaxed);
             control.strata.substreams.store(2048, Relaxed);
             control.strata.rate.store(256, Relaxed);
+            control.strata.hash.store(1, Relaxed);
             for region in 0..64_u64 {
                 let at = mapped.base() + BIASES_OFFSET as u64 + 8 * region;
                 // SAFETY: in the mapping, aligned.
@@ -217,6 +219,7 @@ fn moved_event(event: Event, by: u64) -> Event {
             pc: here(pc),
             target: here(target),
         },
+        Event::Dynamic { kind, pc } => Event::Dynamic { kind, pc: here(pc) },
         other => panic!("{other:?} is not counted"),
     }
 }
@@ -225,7 +228,8 @@ fn translated(traces: bool, counted: KindSet, sampled: bool) {
     const WANTED: usize = 6000;
     let [one, other, third] = library().try_into().ok().expect("three");
     let mut worlds = [(); 3].map(|()| World::new(traces, counted, sampled));
-    let (mut paths_seen, mut branches_seen, mut looks, mut counters_seen) = (0, 0, 0, 0);
+    let (mut paths_seen, mut branches_seen, mut looks) = (0, 0, 0);
+    let (mut counters_seen, mut values_seen) = (0, 0);
     let mut todo: Vec<u64> = (0..one.range.end - one.range.start)
         .step_by(0x700)
         .collect();
@@ -311,8 +315,15 @@ fn translated(traces: bool, counted: KindSet, sampled: bool) {
             let path = of.clone().find(|p| p.number == number).expect("a path");
             let event = moved_event(path.tail.expect("an event"), moved);
             let sampler = last.translator.sampler.as_mut().expect("a sampler");
-            let counter = sampler.counter(&last.regions, &event);
-            assert_eq!(u32_at(&placed, at.into()), counter.0);
+            let expected = match event {
+                Event::Dynamic { pc, .. } => match sampler.of_place(&last.regions, AppPc(pc.0)) {
+                    Some(OfPlace::Sum { start, .. }) => start,
+                    _ => panic!("a sum"),
+                },
+                _ => sampler.counter(&last.regions, &event).0,
+            };
+            assert_eq!(u32_at(&placed, at.into()), expected);
+            values_seen += usize::from(matches!(event, Event::Dynamic { .. }));
             counters_seen += 1;
         }
         without_addresses(
@@ -348,6 +359,7 @@ fn translated(traces: bool, counted: KindSet, sampled: bool) {
         assert_eq!(code.len(), fresh_code.len());
         assert_eq!(fragment.app, here(fresh.app));
         assert_eq!((fragment.insns, fragment.steps), (fresh.insns, fresh.steps));
+        assert_eq!(fragment.stolen, fresh.stolen);
         assert_eq!(fragment.span.start, fresh.span.start.wrapping_add(moved));
         assert_eq!(fragment.span.end, fresh.span.end.wrapping_add(moved));
         let check = |f: &Fragment| f.checked.map(|c| c.0 as i64 - f.entry.0 as i64);
@@ -376,6 +388,8 @@ fn translated(traces: bool, counted: KindSet, sampled: bool) {
         let all = (paths_seen, branches_seen, looks);
         assert!(all.0 > 1000 && all.1 > 20 && all.2 > 1000, "{all:?}");
         assert_eq!(counters_seen > 1000, sampled, "{counters_seen}");
+        let values = counted.has(Kind::Value);
+        assert_eq!(values_seen > 1000, values, "{values_seen}");
     }
 }
 
@@ -401,6 +415,13 @@ fn fragments_with_counters_of_a_sampler_do_too() {
     let counted = KindSet::from_iter([Kind::Edge, Kind::Call]);
     translated(true, counted, true);
     translated(false, KindSet::from_iter([Kind::Edge]), true);
+}
+
+#[test]
+fn fragments_that_hash_values_do_too() {
+    let all = KindSet::from_iter([Kind::Edge, Kind::Call, Kind::Value, Kind::Type]);
+    translated(true, all, true);
+    translated(false, all, true);
 }
 
 #[test]
