@@ -114,7 +114,7 @@ pub(crate) struct RecordArgs {
     #[arg(long)]
     pub(crate) no_follow: bool,
 
-    /// With `-e none`, or edges and calls that are counted in the code: make all fragments anew, and keep none for the next run
+    /// With `-e none`, edges and calls that are counted exactly, or a sampler that is counted in the code: make all fragments anew, and keep none for the next run
     #[arg(long)]
     pub(crate) no_persist: bool,
 

@@ -15,7 +15,8 @@
 //! those that its messages name, and the counter of each, or what the hash of a value begins with, is found out anew, as it depends on what the host calls the place.
 //!
 //! A fragment that cannot be told so is not kept: one with operands out of reach, of code that may change or is not of one
-//! region of a file, one that records, and traces.
+//! region of a file, one that records, one whose code goes on beside the exit stubs (exact counts of values, a sampler with one counter), one with a pool of constants for
+//! the hash of values (`:mul`), and traces.
 //!
 //! # Why it is correct
 //! * Two mappings of one file, translated at different addresses, must give the same records, bit for bit; a field that
