@@ -92,7 +92,10 @@ fn build(root: &Path, out: &Path) -> PathBuf {
         "-Clink-arg=-Wl,-z,separate-code",
         "-Clink-arg=-Wl,--build-id=none",
     ];
-    let target_dir = out.join("runtime-target");
+    // Of this checkout: cargo takes sources of another for what it has built when they lie at the same paths from their roots.
+    let place = root.canonicalize().unwrap_or_else(|_| root.to_path_buf());
+    let place = digest(place.as_os_str().as_encoded_bytes());
+    let target_dir = out.join(format!("runtime-target-{place:x}"));
     let status = Command::new(env::var_os("CARGO").expect("cargo sets CARGO"))
         .current_dir(root)
         .args([
