@@ -4,8 +4,8 @@
 //! branch that is not taken, in the tail of one that is taken, in front of a direct call's jump; in a trace behind whatever it goes
 //! on behind. Where nobody looks at the flags
 //! ([`liveness`](super::liveness)), or a trace can make them again ([`flags`](super::flags)), that is a decrement in memory and a
-//! branch; elsewhere the counter goes through `rcx`, with no flag touched. What is done at the counter's end is out of line, beside the
-//! exit stubs.
+//! branch; elsewhere the counter goes through `rcx`, with no flag touched. What is done at the counter's end is out of line, behind the
+//! fragment.
 
 use trommel_queue::dict::{Event, Passed};
 use trommel_tuple::Kind;
