@@ -19,12 +19,12 @@
 //! # Invariants
 //! * A table has free slots, so that a search ends.
 //! * What a place has seen is its first value, its table, and what is in the ring.
-// Prefetching, and asking for huge pages, take a pointer.
-#![allow(unsafe_code)]
+#![allow(unsafe_code)] // reason: prefetching takes a pointer.
 
 use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 use std::rc::Rc;
 
+use crate::large;
 use crate::memory::Budget;
 
 /// The table of places that are not selected: their values are not counted.
@@ -123,8 +123,8 @@ impl ValueCounts {
     fn double(&mut self) {
         let half = self.slots.len();
         self.slots.reserve_exact(half);
+        large::advise(&mut self.slots);
         self.slots.resize(2 * half, (0, 0));
-        self.advise();
         let mut last = Vec::new();
         // Those in the first slots may be there as the last ones were full.
         for slot in &mut self.slots[..half] {
@@ -150,18 +150,6 @@ impl ValueCounts {
         }
     }
 
-    /// Asks for huge pages for many slots, as far as the kernel grants them: they are accessed at random.
-    fn advise(&self) {
-        const HUGE: usize = 2 << 20;
-        let bytes = size_of_val(&self.slots[..]);
-        if bytes >= 2 * HUGE {
-            let start = (self.slots.as_ptr() as usize).next_multiple_of(HUGE);
-            let end = (self.slots.as_ptr() as usize + bytes) & !(HUGE - 1);
-            // SAFETY: a hint about pages that lie wholly within the slots.
-            unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE) };
-        }
-    }
-
     /// Drops the values that were counted at most `limit` times; the sum of their counts.
     fn drop_seldom(&mut self, limit: u64) -> u64 {
         let mut lost = 0;
@@ -171,8 +159,7 @@ impl ValueCounts {
         });
         let kept = std::mem::take(&mut self.slots);
         self.used = kept.len();
-        self.slots = vec![(0, 0); (self.used * 2).next_power_of_two().max(SMALLEST)];
-        self.advise();
+        self.slots = large::filled((self.used * 2).next_power_of_two().max(SMALLEST));
         for (value, count) in kept {
             let slot = self.find(value);
             self.slots[slot] = (value, count);

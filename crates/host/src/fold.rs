@@ -46,9 +46,10 @@ use trommel_profile::{KindProfile, Module, Site, Thread};
 use trommel_queue::dict::TargetPc;
 use trommel_queue::queries::{Header, MESSAGE_WORDS};
 use trommel_queue::{MAX_PATHS, SPAWNED, Tally};
-use trommel_tuple::{Kind, KindSet, Place, Tuple};
+use trommel_tuple::{Kind, KindSet, Place};
 
 use self::acyclic::Acyclic;
+use self::expand::Told;
 use self::messages::Messages;
 use self::ordered::Ordered;
 use self::settled::Settled;
@@ -114,10 +115,8 @@ pub struct Folder {
     counters: Vec<Counter>,
     paths: Vec<Path>,
     tables: Tables,
-    /// As `paths`, as far as needed: the kind and number of the tuple that messages are about.
-    told: Vec<Option<(Kind, u32)>>,
-    /// What messages are about whose tuples have no numbers yet.
-    messages: Vec<(Kind, Tuple)>,
+    /// As `paths`, as far as needed: what their records are as messages.
+    told: Vec<Told>,
     /// As `paths`, as far as needed: events in a record, per kind.
     sizes: Vec<Sizes>,
     /// By number, the threads but for the first: their ids and events, per kind.
@@ -184,7 +183,6 @@ impl Folder {
             paths: Vec::new(),
             tables: Tables::new(budget),
             told: Vec::new(),
-            messages: Vec::new(),
             sizes: Vec::new(),
             threads: BTreeMap::new(),
             last_tallies: BTreeMap::new(),

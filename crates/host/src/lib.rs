@@ -67,6 +67,7 @@ pub mod interrupt;
 pub mod keeper;
 pub mod knock;
 pub mod landing;
+mod large;
 pub mod launch;
 pub mod levels;
 pub mod machine;

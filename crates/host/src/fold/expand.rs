@@ -1,17 +1,31 @@
 //! Records one by one: messages, and events that must stay in order.
-//!
-//! Messages about one value each are collected, so that their tuples get their numbers together.
 
 use trommel_queue::MAX_PATHS;
 use trommel_queue::dict::TargetPc;
-use trommel_tuple::{Kind, Tuple};
+use trommel_tuple::Tuple;
 
 use super::acyclic::Acyclic;
 use super::messages::Messages;
+use super::messages::sums::Subject;
 use super::ordered::{BLOCK, Ordered};
 use super::{Folder, damaged, is_first};
 use crate::dictionary::Step;
 use crate::shared::{Damaged, Shared};
+
+/// What a record is as a message.
+#[derive(Clone, Copy)]
+pub(super) enum Told {
+    /// It is none.
+    No,
+    /// It is about what is not selected.
+    Nothing,
+    /// It is about this, with this value.
+    About(Subject, u64),
+    /// The value is its word.
+    Value(Subject),
+    /// The value is the place of the address that is its word.
+    Place(Subject),
+}
 
 impl Folder {
     /// The way for everything else.
@@ -27,7 +41,11 @@ impl Folder {
             return Ok(());
         };
         let before = ordered.seen;
-        let done = self.expand_into(&mut ordered, shared, thread, bytes, last);
+        let sender = ordered.messages.as_mut().map_or(0, |m| m.thread(thread));
+        let done = self.expand_into(&mut ordered, shared, (thread, sender), bytes, last);
+        if let Some(messages) = &mut ordered.messages {
+            messages.add(sender, &mut ordered.seen);
+        }
         if !is_first(thread) {
             let counted = ordered.acyclic.as_mut().map(Acyclic::counted);
             let counted = counted.unwrap_or_default();
@@ -38,55 +56,60 @@ impl Folder {
         done
     }
 
-    /// What a record tells that is a message about one value, which stands for `rate` of them; and the records behind it, if that is `whole`
-    /// with these.
-    fn message_of<'b>(
-        &mut self,
-        met: usize,
-        bytes: &'b [u8],
-        rate: u64,
-        whole: impl Fn(&[u8]) -> bool,
-    ) -> Option<((Kind, Tuple), &'b [u8])> {
-        let path = &self.paths[met];
-        if !path.message || path.values != 1 {
-            return None;
+    /// What records of a path are as messages to `messages`.
+    #[inline]
+    fn told(&mut self, messages: Option<&mut Messages>, met: usize) -> Told {
+        match self.told.get(met) {
+            Some(told) => *told,
+            None => self.tell(messages, met),
         }
-        let mut steps = self.dictionary.steps(path).iter().chain(&path.tail);
-        let (Some(&Step::Dynamic(kind, place)), None) = (steps.next(), steps.next()) else {
-            return None;
+    }
+
+    #[cold]
+    fn tell(&mut self, messages: Option<&mut Messages>, met: usize) -> Told {
+        let Some(messages) = messages else {
+            return Told::No;
         };
-        let (word, after) = bytes.split_first_chunk::<8>()?;
-        if !whole(after) {
-            return None;
+        for path in &self.paths[self.told.len()..] {
+            let mut steps = self.dictionary.steps(path).iter().chain(&path.tail);
+            self.told
+                .push(match (path.message, steps.next(), steps.next()) {
+                    (false, ..) => Told::No,
+                    (true, Some(&Step::Static(kind, tuple)), None) => {
+                        Told::About(messages.subject(kind, tuple.pc), tuple.value)
+                    }
+                    (true, Some(&Step::Dynamic(kind, place)), None) => {
+                        let subject = messages.subject(kind, place);
+                        match kind.value_is_place() {
+                            true => Told::Place(subject),
+                            false => Told::Value(subject),
+                        }
+                    }
+                    // Not selected.
+                    _ => Told::Nothing,
+                });
         }
-        let word = u64::from_le_bytes(*word);
-        let value = match kind.value_is_place() {
-            true => self.dictionary.modules.place_at(TargetPc(word)).word(),
-            false => word,
-        };
-        if self.converge.is_some() {
-            self.watch(met, word, rate);
-        }
-        Some(((kind, Tuple::new(place, value)), after))
+        self.told[met]
     }
 
     fn expand_into(
         &mut self,
         ordered: &mut Ordered,
         shared: &Shared,
-        thread: u32,
+        (thread, sender): (u32, usize),
         bytes: &[u8],
         last: bool,
     ) -> Result<(), Damaged> {
-        let mut joined = ordered.rest.remove(&thread).unwrap_or_default();
-        joined.extend_from_slice(bytes);
-        let mut rest = &joined[..];
-        let sender = ordered.messages.as_mut().map_or(0, |m| m.thread(thread));
+        let kept = ordered.rest.remove(&thread);
+        let joined = kept.map(|mut kept| {
+            kept.extend_from_slice(bytes);
+            kept
+        });
+        let mut rest = joined.as_deref().unwrap_or(bytes);
         if let Some(acyclic) = &mut ordered.acyclic {
             acyclic.select(thread);
         }
         let rate = ordered.messages.as_ref().map_or(1, Messages::rate);
-        let mut messages = std::mem::take(&mut self.messages);
         while let Some((number, after)) = rest.split_first_chunk::<4>() {
             let number = u32::from_le_bytes(*number);
             if number >= MAX_PATHS as u32 {
@@ -94,33 +117,40 @@ impl Folder {
                 continue;
             }
             let met = self.path(shared, number)?;
-            let whole = |after: &[u8]| last || !after.is_empty();
-            if let Some((message, after)) = self.message_of(met, after, rate, whole) {
-                messages.push(message);
-                rest = after;
-                if messages.len() >= BLOCK {
-                    ordered.message_all(sender, &mut messages);
-                }
-                continue;
-            }
-            if !messages.is_empty() {
-                // In the order in which they came.
-                if let Some(&Some((_, about))) = self.told.get(met) {
-                    messages.push(ordered.tuple(about));
+            match self.told(ordered.messages.as_mut(), met) {
+                Told::No => {}
+                told => {
+                    let words = 8 * usize::from(self.counters[met].values);
+                    let (words, after) =
+                        (after.split_at_checked(words)).ok_or_else(|| damaged(number))?;
+                    if after.is_empty() && !last {
+                        break;
+                    }
                     rest = after;
+                    let word = words.first_chunk::<8>().map(|w| u64::from_le_bytes(*w));
+                    let word = word.unwrap_or_default();
+                    let about = match told {
+                        Told::About(subject, value) => (subject, value),
+                        Told::Value(subject) => (subject, word),
+                        Told::Place(subject) => {
+                            let place = self.dictionary.modules.place_at(TargetPc(word));
+                            (subject, place.word())
+                        }
+                        Told::No | Told::Nothing => continue,
+                    };
+                    if self.converge.is_some() && !words.is_empty() {
+                        self.watch(met, word, rate);
+                    }
+                    if let Some(messages) = &mut ordered.messages {
+                        messages.message(sender, about, &mut ordered.seen);
+                    }
                     continue;
                 }
-                ordered.message_all(sender, &mut messages);
             }
             if let Some(acyclic) = &mut ordered.acyclic
                 && (last || !after.is_empty())
                 && acyclic.count(met)
             {
-                rest = after;
-                continue;
-            }
-            if let Some(&Some((kind, about))) = self.told.get(met) {
-                ordered.message(sender, kind, about);
                 rest = after;
                 continue;
             }
@@ -163,24 +193,13 @@ impl Folder {
                         continue;
                     }
                 };
-                if path.message {
-                    let about = ordered.number(kind, tuple);
-                    ordered.message(sender, kind, about);
-                    if path.values == 0 {
-                        self.told.resize(self.paths.len(), None);
-                        self.told[met] = Some((kind, about));
-                    }
-                } else {
-                    ordered.tuples.push(tuple);
-                    ordered.kinds.push(kind);
-                }
+                ordered.tuples.push(tuple);
+                ordered.kinds.push(kind);
             }
             if ordered.tuples.len() >= BLOCK {
                 ordered.block(&self.dictionary.modules);
             }
         }
-        ordered.message_all(sender, &mut messages);
-        self.messages = messages;
         if !rest.is_empty() {
             ordered.rest.insert(thread, rest.to_vec());
         }

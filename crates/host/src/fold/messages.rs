@@ -4,25 +4,42 @@
 //! when a counter has counted to its end; what is in the counters when the thread has ended, or the program, is
 //! *held*: counted + held = events. Which kind held events are of is known where all that is counted in a counter is of
 //! one kind; else they are taken to be of the kinds in it as messages are.
+//!
+//! The table behind the counters loses nothing and changes no sum, so a message is added to its tuple's sum at once ([`sums`]); the table is
+//! followed for what it would send on.
+
+mod followed;
+pub(super) mod sums;
 
 use std::collections::BTreeMap;
 
 use trommel_compress::hash::Hash;
-use trommel_compress::table::{Recent, Told};
 use trommel_compress::{Seeds, Strata};
+use trommel_profile::KindProfile;
 use trommel_profile::accuracy::PerKind;
-use trommel_tuple::{Kind, Tuple};
+use trommel_tuple::{Kind, Place, Tuple};
+
+use self::followed::Followed;
+use self::sums::{About, At, Subject, Sums, TOGETHER};
 
 /// Kinds as bits.
 type Bits = u8;
+
+/// Messages that are added together at most.
+const PENDING: usize = 1 << 10;
 
 /// What stands behind the target's counters.
 pub(super) struct Messages {
     strata: Strata,
     /// Entries of the table behind the counters, if there is one.
     table: Option<u32>,
-    /// Of each thread, by the number that it has here: what it tells, by number of the tuple.
-    tables: Vec<(u32, Option<Recent<u32>>)>,
+    /// Of each thread, by the number that it has here: the table, by slot of the tuple.
+    tables: Vec<(u32, Option<Followed>)>,
+    sums: Sums,
+    /// Messages of one thread that are not added yet.
+    pending: Vec<About>,
+    /// What was sent on, by kind.
+    sent: PerKind,
     hash: Hash<u32>,
     /// Counters before the first event.
     start: Vec<u16>,
@@ -41,6 +58,9 @@ impl Messages {
             strata,
             table,
             tables: Vec::new(),
+            sums: Sums::default(),
+            pending: Vec::with_capacity(PENDING),
+            sent: PerKind::default(),
             hash: strata.hash(seeds),
             kinds: vec![0; start.len()],
             start,
@@ -63,28 +83,57 @@ impl Messages {
         if let Some(n) = self.tables.iter().position(|(t, _)| *t == thread) {
             return n;
         }
-        self.tables.push((thread, self.table.map(Recent::new)));
+        self.tables.push((thread, self.table.map(Followed::new)));
         self.tables.len() - 1
     }
 
-    /// A message of a thread about the tuple of this number: what is sent on because of it, if anything is.
+    /// The number of a kind and a place.
+    pub(super) fn subject(&mut self, kind: Kind, place: Place) -> Subject {
+        self.sums.subject(kind, place)
+    }
+
+    /// A message of a thread. Those of another thread have been added ([`Self::add`]).
     #[inline]
-    pub(super) fn message(&mut self, thread: usize, about: u32) -> Option<Told<u32>> {
-        let told = Told {
-            about,
-            count: self.rate(),
-            samples: 1,
-        };
-        match &mut self.tables[thread].1 {
-            None => Some(told),
-            Some(table) => table.add(told),
+    pub(super) fn message(&mut self, thread: usize, about: About, seen: &mut PerKind) {
+        self.pending.push(about);
+        if self.pending.len() >= PENDING {
+            self.add(thread, seen);
         }
     }
 
-    /// What is left at the end of all threads, one after the other.
-    pub(super) fn rest(&mut self) -> Option<Told<u32>> {
-        let mut tables = self.tables.iter_mut().filter_map(|(_, t)| t.as_mut());
-        tables.find_map(Recent::take)
+    /// Adds the messages of a thread to the sums, and events that they stand for to `seen`.
+    pub(super) fn add(&mut self, thread: usize, seen: &mut PerKind) {
+        let (rate, sums, sent) = (self.rate(), &mut self.sums, &mut self.sent);
+        for block in self.pending.chunks(TOGETHER) {
+            let tables = &mut self.tables;
+            sums.make_room(block.len(), |to| {
+                let tables = tables.iter_mut().filter_map(|(_, table)| table.as_mut());
+                tables.for_each(|table| table.rename(|slot| to(At(slot)).0));
+            });
+            for (subject, _) in block {
+                seen[subject.kind()] += rate;
+            }
+            let mut table = self.tables[thread].1.as_mut();
+            sums.add_all(block, |subject, At(slot)| {
+                if table.as_mut().is_none_or(|table| table.begins(slot)) {
+                    sent[subject.kind()] += 1;
+                }
+            });
+        }
+        self.pending.clear();
+    }
+
+    /// Adds all to profiles; what is left in the tables of all threads is sent on.
+    pub(super) fn finish(self, folded: &mut BTreeMap<Kind, KindProfile>) {
+        for (kind, sent) in Kind::ALL
+            .into_iter()
+            .zip(self.sent)
+            .filter(|(_, n)| *n != 0)
+        {
+            folded.entry(kind).or_default().messages += sent;
+        }
+        let rate = self.rate();
+        self.sums.finish(rate, folded);
     }
 
     /// Events of a tuple may be counted.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use trommel_compress::table::Told;
 use trommel_compress::{Compressor, Seeds, Sink, Spec};
 use trommel_profile::KindProfile;
 use trommel_profile::accuracy::{Estimator, PerKind, Tuples};
@@ -26,8 +25,6 @@ pub(super) struct Ordered {
     pub(super) stream_error: Option<StreamError>,
     streamed_modules: usize,
     pub(super) seen: PerKind,
-    /// Numbers of the tuples that messages are about.
-    numbers: Vec<u32>,
     pub(super) tuples: Vec<Tuple>,
     pub(super) kinds: Vec<Kind>,
     /// By thread, bytes of the last record of a chunk: its code's region may come with the next.
@@ -43,20 +40,6 @@ struct Estimate {
     tuples: Tuples,
     estimator: Estimator,
     messages: PerKind,
-}
-
-impl Estimate {
-    fn told(&mut self, told: Told<u32>) {
-        let (kind, tuple) = self.tuples.tuple(told.about as usize);
-        let message = Message {
-            kind,
-            tuple,
-            count: told.count,
-            samples: told.samples,
-        };
-        self.messages[kind as usize] += 1;
-        self.estimator.message(&message, told.about as usize);
-    }
 }
 
 impl Sink for Estimate {
@@ -91,43 +74,11 @@ impl Ordered {
             stream_error,
             streamed_modules: 0,
             seen: PerKind::default(),
-            numbers: Vec::new(),
             tuples: Vec::with_capacity(2 * BLOCK),
             kinds: Vec::with_capacity(2 * BLOCK),
             rest: BTreeMap::new(),
             wanted: limit.unwrap_or(u64::MAX),
             acyclic: None,
-        }
-    }
-
-    /// Messages of a thread about these tuples, one behind the other, as [`Self::message`].
-    pub(super) fn message_all(&mut self, thread: usize, all: &mut Vec<(Kind, Tuple)>) {
-        self.numbers.clear();
-        self.estimate.tuples.numbers(all, &mut self.numbers);
-        self.estimate.estimator.expect(&self.numbers);
-        for ((kind, _), n) in all.drain(..).zip(0..) {
-            self.message(thread, kind, self.numbers[n]);
-        }
-    }
-
-    /// The tuple of a number.
-    pub(super) fn tuple(&self, number: u32) -> (Kind, Tuple) {
-        self.estimate.tuples.tuple(number as usize)
-    }
-
-    /// The number of a tuple in messages.
-    pub(super) fn number(&mut self, kind: Kind, tuple: Tuple) -> u32 {
-        self.estimate.tuples.number(kind, tuple) as u32
-    }
-
-    /// A message of a thread, by [`Messages::thread`] and [`Self::number`].
-    #[inline]
-    pub(super) fn message(&mut self, thread: usize, kind: Kind, about: u32) {
-        if let Some(messages) = &mut self.messages {
-            self.seen[kind as usize] += messages.rate();
-            if let Some(told) = messages.message(thread, about) {
-                self.estimate.told(told);
-            }
         }
     }
 
@@ -168,9 +119,6 @@ impl Ordered {
         folded: &mut BTreeMap<Kind, KindProfile>,
     ) -> Option<StreamError> {
         self.block(modules);
-        while let Some(told) = self.messages.as_mut().and_then(Messages::rest) {
-            self.estimate.told(told);
-        }
         self.compressor.finish(&mut self.estimate);
         if let Some(stream) = self.stream.take() {
             self.stream_error = stream.finish().err().map(StreamError);
@@ -181,6 +129,9 @@ impl Ordered {
             messages,
         } = &self.estimate;
         folded.extend(estimator.profile(tuples, &self.seen, messages));
+        if let Some(messages) = self.messages {
+            messages.finish(folded);
+        }
         if let Some(acyclic) = self.acyclic {
             acyclic.settle(counts, folded);
         }

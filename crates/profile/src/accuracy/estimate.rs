@@ -83,12 +83,6 @@ impl Estimator {
         }
     }
 
-    /// Messages about these tuples may come: their counts are read now, at the same time.
-    pub fn expect(&self, numbers: &[u32]) {
-        let counts = numbers.iter().filter_map(|n| self.counts.get(*n as usize));
-        std::hint::black_box(counts.fold(0, |sum: u64, n| sum ^ n));
-    }
-
     /// Messages seen.
     pub const fn messages(&self) -> u64 {
         self.messages

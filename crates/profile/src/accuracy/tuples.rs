@@ -38,11 +38,8 @@ impl Hasher for Mix {
 
 type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;
 
-/// Tuples of a block whose numbers are looked up together.
-const TOGETHER: usize = 32;
-
 /// From tuples to numbers: an open-addressed index. A bucket has 32 bits of a tuple's hash and its number + 1, or 0; the tuple stays in the list. So
-/// most lookups read one bucket and one tuple, and those of a block can be read at the same time.
+/// most lookups read one bucket and one tuple.
 ///
 /// Invariant: at most half of the buckets are in use, so that a search ends.
 #[derive(Default)]
@@ -57,16 +54,6 @@ impl Index {
         mix.write_u64(tuple.pc.word().wrapping_add(kind as u64));
         mix.write_u64(tuple.value);
         mix.finish() as u32
-    }
-
-    /// The bucket that a search begins with.
-    #[inline]
-    fn first(&self, hash: u32) -> u64 {
-        let mask = self.buckets.len().wrapping_sub(1);
-        self.buckets
-            .get(hash as usize & mask)
-            .copied()
-            .unwrap_or_default()
     }
 
     /// The number in a bucket, if it is of this hash.
@@ -147,35 +134,6 @@ impl Tuples {
         number
     }
 
-    /// The numbers of several tuples, as [`Self::number`], behind those that there are: memory is waited for once for many of them.
-    pub fn numbers(&mut self, all: &[(Kind, Tuple)], numbers: &mut Vec<u32>) {
-        const NONE: u32 = u32::MAX;
-        for block in all.chunks(TOGETHER) {
-            let mut hashes = [0; TOGETHER];
-            let mut buckets = [0; TOGETHER];
-            let mut found = [NONE; TOGETHER];
-            for (hash, (kind, tuple)) in hashes.iter_mut().zip(block) {
-                *hash = Index::hash(*kind, *tuple);
-            }
-            for (bucket, hash) in buckets.iter_mut().zip(hashes) {
-                *bucket = self.index.first(hash);
-            }
-            for (n, event) in block.iter().enumerate() {
-                if let Some(number) = Index::number(buckets[n], hashes[n])
-                    && self.tuples.get(number) == Some(event)
-                {
-                    found[n] = number as u32;
-                }
-            }
-            for (found, (kind, tuple)) in found.iter().zip(block) {
-                numbers.push(match *found {
-                    NONE => self.number(*kind, *tuple) as u32,
-                    number => number,
-                });
-            }
-        }
-    }
-
     /// The number of a tuple seen before.
     pub fn get(&self, kind: Kind, tuple: Tuple) -> Option<usize> {
         let hash = Index::hash(kind, tuple);
@@ -218,28 +176,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_together_are_those_one_by_one() {
-        let (mut one, mut many) = (Tuples::default(), Tuples::default());
+    fn a_tuple_has_one_number() {
+        let mut tuples = Tuples::default();
+        let mut numbers = HashMap::new();
         let mut n = 1_u64;
-        let events: Vec<(Kind, Tuple)> = (0..50_000)
-            .map(|_| {
-                n = n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                let kind = [Kind::Value, Kind::Edge][(n >> 40) as usize % 2];
-                let place = Place::from_word((n >> 33) % 700);
-                (kind, Tuple::new(place, (n >> 50) % 40))
-            })
-            .collect();
-        let mut together = Vec::new();
-        for part in events.chunks(77) {
-            many.numbers(part, &mut together);
+        for _ in 0..50_000 {
+            n = n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let kind = [Kind::Value, Kind::Edge][(n >> 40) as usize % 2];
+            let place = Place::from_word((n >> 33) % 700);
+            let event = (kind, Tuple::new(place, (n >> 50) % 40));
+            let next = numbers.len();
+            let number = *numbers.entry(event).or_insert(next);
+            assert_eq!(tuples.number(event.0, event.1), number);
+            assert_eq!(tuples.tuple(number), event);
+            assert_eq!(tuples.get(event.0, event.1), Some(number));
         }
-        for (event, number) in events.iter().zip(&together) {
-            assert_eq!(one.number(event.0, event.1), *number as usize);
-            assert_eq!(many.tuple(*number as usize), *event);
-            assert_eq!(many.get(event.0, event.1), Some(*number as usize));
-        }
-        assert_eq!((one.len(), one.sites()), (many.len(), many.sites()));
+        let sites = |(kind, tuple): &(Kind, Tuple)| (*kind, tuple.pc);
+        let sites: std::collections::HashSet<_> = numbers.keys().map(sites).collect();
+        assert_eq!((tuples.len(), tuples.sites()), (numbers.len(), sites.len()));
         let new = Tuple::new(Place::from_word(5), 1 << 60);
-        assert_eq!(many.get(Kind::Value, new), None);
+        assert_eq!(tuples.get(Kind::Value, new), None);
     }
 }
