@@ -226,6 +226,10 @@ fn what_is_kept_counts_as_what_is_made() {
         // Each event is a message.
         ("edge,call,value,type", "H:crc[P1]64"),
         ("value", "H:crc[P1]2048+A16"),
+        ("value", "P1"),
+        // In tallies.
+        ("edge,call,value", "exact"),
+        ("value,type", "exact"),
     ];
     for (n, (kinds, spec)) in asked.into_iter().enumerate() {
         let asked = ["-e", kinds, "-c", spec];

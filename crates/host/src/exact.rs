@@ -19,9 +19,6 @@
 //! # Invariants
 //! * A table has free slots, so that a search ends.
 //! * What a place has seen is its first value, its table, and what is in the ring.
-#![allow(unsafe_code)] // reason: prefetching takes a pointer.
-
-use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 use std::rc::Rc;
 
 use crate::large;
@@ -199,13 +196,6 @@ impl Drop for Tables {
     }
 }
 
-/// A prefetch, to read and write.
-#[inline(always)]
-fn prefetch<T>(at: *const T) {
-    // SAFETY: a prefetch has no effect but on the caches, whatever the address.
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
-}
-
 impl Tables {
     /// No tables yet.
     pub fn new(budget: Rc<Budget>) -> Self {
@@ -240,9 +230,9 @@ impl Tables {
             return;
         }
         let at: *const ValueCounts = self.tables.as_ptr().wrapping_add(table as usize);
-        prefetch(at);
+        large::prefetch(at);
         // It may be on two cache lines.
-        prefetch(at.wrapping_add(1).cast::<u8>().wrapping_sub(1));
+        large::prefetch(at.wrapping_add(1).cast::<u8>().wrapping_sub(1));
         let next = Seen {
             value,
             count,
@@ -252,7 +242,7 @@ impl Tables {
         self.turn += 1;
         let soon = self.ring[self.turn.wrapping_sub(SOON) % RING];
         if let Some(counts) = self.tables.get(soon.table as usize) {
-            prefetch(counts.slots.as_ptr().wrapping_add(counts.home(soon.value)));
+            large::prefetch(counts.slots.as_ptr().wrapping_add(counts.home(soon.value)));
         }
         self.count(now);
     }

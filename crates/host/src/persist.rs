@@ -217,12 +217,11 @@ pub(crate) fn is_like_us(pid: Pid) -> bool {
 /// another way than by paths or a sampler's counters, or the runtime is made to fail.
 fn shape(terms: &Terms) -> Option<u64> {
     const FAILING: u64 = options::END_MASK | !0 << options::END_SHIFT;
-    let counted = KindSet::from_iter([Kind::Edge, Kind::Call]);
-    let sampled = KindSet::from_iter([Kind::Edge, Kind::Call, Kind::Value, Kind::Type]);
+    let counted = KindSet::from_iter([Kind::Edge, Kind::Call, Kind::Value, Kind::Type]);
     let counts = match terms.counts {
         Counts::Nothing => terms.kinds.is_empty(),
         Counts::Paths => terms.kinds.is_within(counted),
-        Counts::Strata(_) => !terms.kinds.is_empty() && terms.kinds.is_within(sampled),
+        Counts::Strata(_) => !terms.kinds.is_empty() && terms.kinds.is_within(counted),
     };
     // Of the sampler code has only how many events a message stands for, and how many counters there are; the rest is found out anew.
     let sampler = match terms.counts {

@@ -20,7 +20,7 @@ use trommel_profile::accuracy::PerKind;
 use trommel_tuple::{Kind, Place, Tuple};
 
 use self::followed::Followed;
-use self::sums::{About, At, Subject, Sums, TOGETHER};
+use self::sums::{About, At, Subject, Sums};
 
 /// Kinds as bits.
 type Bits = u8;
@@ -104,33 +104,28 @@ impl Messages {
     /// Adds the messages of a thread to the sums, and events that they stand for to `seen`.
     pub(super) fn add(&mut self, thread: usize, seen: &mut PerKind) {
         let (rate, sums, sent) = (self.rate(), &mut self.sums, &mut self.sent);
-        for block in self.pending.chunks(TOGETHER) {
-            let tables = &mut self.tables;
-            sums.make_room(block.len(), |to| {
-                let tables = tables.iter_mut().filter_map(|(_, table)| table.as_mut());
-                tables.for_each(|table| table.rename(|slot| to(At(slot)).0));
-            });
-            for (subject, _) in block {
-                seen[subject.kind()] += rate;
+        let tables = &mut self.tables;
+        sums.make_room(self.pending.len(), |to| {
+            let tables = tables.iter_mut().filter_map(|(_, table)| table.as_mut());
+            tables.for_each(|table| table.rename(|slot| to(At(slot)).0));
+        });
+        let mut table = self.tables[thread].1.as_mut();
+        sums.add_all(&self.pending, |subject, At(slot)| {
+            seen[subject.kind()] += rate;
+            if table.as_mut().is_none_or(|table| table.begins(slot)) {
+                sent[subject.kind()] += 1;
             }
-            let mut table = self.tables[thread].1.as_mut();
-            sums.add_all(block, |subject, At(slot)| {
-                if table.as_mut().is_none_or(|table| table.begins(slot)) {
-                    sent[subject.kind()] += 1;
-                }
-            });
-        }
+        });
         self.pending.clear();
     }
 
     /// Adds all to profiles; what is left in the tables of all threads is sent on.
     pub(super) fn finish(self, folded: &mut BTreeMap<Kind, KindProfile>) {
-        for (kind, sent) in Kind::ALL
-            .into_iter()
-            .zip(self.sent)
-            .filter(|(_, n)| *n != 0)
-        {
-            folded.entry(kind).or_default().messages += sent;
+        for kind in Kind::ALL {
+            match self.sent[kind as usize] {
+                0 => {}
+                sent => folded.entry(kind).or_default().messages += sent,
+            }
         }
         let rate = self.rate();
         self.sums.finish(rate, folded);

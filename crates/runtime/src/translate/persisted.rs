@@ -12,11 +12,11 @@
 //!
 //! *Where paths are counted* a record has what the dictionary says of the fragment: the events of its block, its paths, and the
 //! indirect branch that is counted. They get numbers and a key of this run when it is brought back. *Where a sampler counts events* ([`crate::strata`]) the paths are
-//! those that its messages name, and the counter of each, or what the hash of a value begins with, is found out anew, as it depends on what the host calls the place.
+//! those that its messages name, and the counter of each, or what the hash of a value begins with, is found out anew, as it depends on what the host calls the place. *Where values are counted exactly* ([`super::tallies`]) the paths are those of tallies, and what the index of a tally
+//! begins with is made of the path's number of this run.
 //!
 //! A fragment that cannot be told so is not kept: one with operands out of reach, of code that may change or is not of one
-//! region of a file, one that records, one whose code goes on beside the exit stubs (exact counts of values, a sampler with one counter), one with a pool of constants for
-//! the hash of values (`:mul`), and traces.
+//! region of a file, one that records, one with a pool of constants for the hash of values (`:mul`), and traces.
 //!
 //! # Why it is correct
 //! * Two mappings of one file, translated at different addresses, must give the same records, bit for bit; a field that
@@ -113,7 +113,8 @@ impl Translator {
         self.note_counted(Field::Sum, at, path);
     }
 
-    fn note_counted(&mut self, field: Field, at: usize, path: u32) {
+    /// The field at an offset of the code is what `field` says, of what messages are about that name this path.
+    pub(super) fn note_counted(&mut self, field: Field, at: usize, path: u32) {
         self.note(field, at);
         self.notes.counted.push((at as u16, path));
     }
@@ -195,7 +196,7 @@ impl Translator {
             within(AppPc(fragment.span.end - 1))?,
         ];
         let begins = fragment.entry == self.code.at(0);
-        let stolen = fragment.stolen.is_none() || self.samples();
+        let stolen = fragment.stolen.is_none() || self.counts_values();
         if !begins || !stolen || fragment.homes != 0 {
             return None;
         }

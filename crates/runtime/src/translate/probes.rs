@@ -12,7 +12,7 @@ use trommel_tuple::Kind;
 
 use super::flags::Flags;
 use super::persisted::{Field, Numbered};
-use super::values::ValueMessage;
+use super::values::{Routine, ValueMessage};
 use super::{Site, Translator, target};
 use crate::area::WRITE_POINTER;
 use crate::cache::{AppPc, CachePc};
@@ -41,6 +41,8 @@ pub(super) enum Sends {
     Known([u32; 3]),
     /// A value, too.
     Value(ValueMessage),
+    /// A value, by a routine of the runtime.
+    ByRoutine(Routine),
 }
 
 pub(super) const ZERO: u8 = 4;
@@ -193,6 +195,7 @@ impl Translator {
                     let path = self.code.send_value(spilled, &value, back);
                     self.note(Field::Message, path);
                 }
+                Sends::ByRoutine(told) => self.call_routine(spilled, &told, back),
             }
         }
     }

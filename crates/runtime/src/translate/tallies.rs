@@ -38,8 +38,9 @@ use core::mem::offset_of;
 use trommel_queue::dict::Event;
 use trommel_queue::{TALLIES, Tally};
 
+use super::persisted::Field;
 use super::probes::NOT_ZERO;
-use super::values::Value;
+use super::values::{Routine, Value};
 use super::{Site, Translator};
 use crate::counters;
 use crate::deliver::DictionaryFull;
@@ -63,7 +64,6 @@ impl Translator {
     ) -> Result<(), DictionaryFull> {
         const MASK: u32 = (TALLIES as u32 - 1) * size_of::<Tally>() as u32;
         let path = self.message_path(site, event)?;
-        self.is_unfit();
         let s = match scratch {
             Some(s) => s,
             None if value == Value::Register(Reg::RCX) => {
@@ -82,10 +82,10 @@ impl Translator {
         if self.spilled.flags && value == Value::Register(Reg::RAX) {
             value = Value::Slot(slot!(spill_flags));
         }
-        self.code.mov_imm(s, path.wrapping_mul(0x9e37_79b1).into());
+        self.code.mov_imm(s, first(path).into());
+        self.note_counted(Field::Tally, self.code.here() - 4, path);
         self.code.crc32(s, value);
         self.code.mask(s, MASK);
-        let mut misses = [None; 2];
         match value {
             Value::Register(r) => self.code.compare_tally(s, r),
             Value::Slot(slot) => {
@@ -94,30 +94,31 @@ impl Translator {
                 self.code.compare_gs(s, slot);
             }
         }
-        misses[0] = Some(self.code.jcc(NOT_ZERO));
+        let another_value = self.code.jcc(NOT_ZERO);
         if let Value::Slot(_) = value {
             self.code.load_gs(s, slot!(value_counter));
         }
         self.code.compare_tally_path(s, path);
-        misses[1] = Some(self.code.jcc(NOT_ZERO));
+        self.note(Field::Message, self.code.here() - 4);
+        let another_path = self.code.jcc(NOT_ZERO);
         self.code.step_tally(s, true);
         let full = self.code.jcc(NEGATIVE);
         let back = self.code.at(self.code.here());
-        // One that is full was counted already: that is taken back, and counted in the next.
-        self.lead_to_stub(full);
-        self.stubs.step_tally(s, false);
-        for miss in misses.into_iter().flatten() {
-            self.lead_to_stub(miss);
-        }
-        if let Value::Register(_) = value {
-            self.stubs.store_gs(slot!(value_counter), s);
-        }
-        self.go_with_value(value, holds);
-        let rel = self.stubs.lea_rcx_rip();
-        self.stubs.jmp_gs(slot!(entry.tally));
-        self.come_back(rel, path, back, holds);
+        let told = Routine {
+            entry: slot!(entry.tally),
+            tally: Some((s, [another_value, another_path])),
+            value,
+            path,
+            holds,
+        };
+        self.send_by_routine(full, told, back);
         Ok(())
     }
+}
+
+/// What the index of a tally is made of: the path of its event.
+pub(super) const fn first(path: u32) -> u32 {
+    path.wrapping_mul(0x9e37_79b1)
 }
 
 impl Code<'_> {
@@ -152,7 +153,7 @@ impl Code<'_> {
     }
 
     /// `inc dword gs:[index + count]`, or `dec`
-    fn step_tally(&mut self, index: Reg, up: bool) {
+    pub(super) fn step_tally(&mut self, index: Reg, up: bool) {
         let down = u8::from(!up);
         self.on_tally(false, 0xff, down, index, offset_of!(Tally, count));
     }

@@ -38,6 +38,7 @@ use trommel_compress::hash::OfPlace;
 use trommel_queue::dict::Event;
 use trommel_tuple::Kind;
 
+use super::persisted::Field;
 use super::probes::{Pending, Sends, ZERO};
 use super::{Site, Translator, liveness, target};
 use crate::area::{COUNTERS_OFFSET, WRITE_POINTER};
@@ -175,15 +176,40 @@ impl Translator {
         Ok(())
     }
 
-    /// In a stub: the value goes to its slot, and `rcx` to one of its own.
-    pub(super) fn go_with_value(&mut self, value: Value, holds: bool) {
-        let c = &mut self.stubs;
-        if holds {
+    /// Has a message sent by a routine of the runtime where `from` jumps.
+    pub(super) fn send_by_routine(&mut self, from: Rel32, told: Routine, back: CachePc) {
+        self.messages.push(Pending {
+            from,
+            spilled: self.spilled.rcx,
+            of: Sends::ByRoutine(told),
+            back,
+        });
+    }
+
+    /// Out of line, a counter having come to its end, or a tally being full or another's: the routine is told what it is about, and leads
+    /// to `back`. `spilled`: the app's `rcx` is in its slot.
+    pub(super) fn call_routine(&mut self, spilled: bool, told: &Routine, back: CachePc) {
+        let c = &mut self.code;
+        match told.tally {
+            None => c.store_gs_imm32(slot!(value_counter), 0),
+            Some((s, misses)) => {
+                // One that is full was counted already: that is taken back, and counted in the next.
+                c.step_tally(s, false);
+                let here = c.here();
+                for miss in misses {
+                    c.bind(miss, here);
+                }
+                if let Value::Register(_) = told.value {
+                    c.store_gs(slot!(value_counter), s);
+                }
+            }
+        }
+        if told.holds {
             c.store_gs(slot!(held_rcx), Reg::RCX);
-        } else if !self.spilled.rcx {
+        } else if !spilled {
             c.store_gs(slot!(spill_rcx), Reg::RCX);
         }
-        match value {
+        match told.value {
             Value::Register(r) => c.store_gs(slot!(value), r),
             Value::Slot(slot) if slot != slot!(value) => {
                 c.load_gs(Reg::RCX, slot);
@@ -191,26 +217,22 @@ impl Translator {
             }
             Value::Slot(_) => {}
         }
-    }
-
-    /// In a stub: what is known of the event, to which `rel` leads, and the way back to the main line.
-    pub(super) fn come_back(&mut self, rel: Rel32, path: u32, back: CachePc, holds: bool) {
-        let c = &mut self.stubs;
+        let rel = c.lea_rcx_rip();
+        c.jmp_gs(told.entry);
         // Numbers are read with the app's flags, which may want alignment checked.
         c.align(4);
         let here = c.here();
         c.bind(rel, here);
         let from = c.at(here).0;
         // Two numbers of four bytes, and behind them the way back where that is not the main line.
-        let to = if holds { from + 8 } else { back.0 };
-        c.raw(&path.to_le_bytes());
+        let to = if told.holds { from + 8 } else { back.0 };
+        c.raw(&told.path.to_le_bytes());
         c.raw(&(to.wrapping_sub(from) as u32).to_le_bytes());
-        if holds {
+        if told.holds {
             c.load_gs(Reg::RCX, slot!(held_rcx));
-            let jump = c.jmp();
-            let rel = back.0 as i64 - c.at(jump.0).0 as i64 - 4;
-            c.put_u32(jump.0, rel as i32 as u32);
+            c.jmp_to(back);
         }
+        self.note(Field::Message, here);
     }
 
     /// Takes one from the counter of an event at this place, whose messages name this path. `live`: flags are looked at afterwards, and are not parked. Gives the jump that is
@@ -299,13 +321,14 @@ impl Translator {
             });
             return;
         }
-        self.is_unfit();
-        self.lead_to_stub(from);
-        self.stubs.store_gs_imm32(slot!(value_counter), 0);
-        self.go_with_value(value, holds);
-        let rel = self.stubs.lea_rcx_rip();
-        self.stubs.jmp_gs(slot!(entry.value_message));
-        self.come_back(rel, path, back, holds);
+        let told = Routine {
+            entry: slot!(entry.value_message),
+            tally: None,
+            value,
+            path,
+            holds,
+        };
+        self.send_by_routine(from, told, back);
     }
 
     /// A register whose app value is in its slot, and not one of `avoid`.
@@ -369,6 +392,19 @@ impl Translator {
             self.unpark();
         }
     }
+}
+
+/// A message about a value that a routine of the runtime sends.
+#[derive(Clone, Copy)]
+pub(super) struct Routine {
+    /// The slot of the routine.
+    pub(super) entry: GsOffset,
+    /// The register that says which tally it was, and the jumps that are executed where that is another's.
+    pub(super) tally: Option<(Reg, [Rel32; 2])>,
+    pub(super) value: Value,
+    pub(super) path: u32,
+    /// `rcx` is not the app's, and needed afterwards.
+    pub(super) holds: bool,
 }
 
 /// A message about a value.

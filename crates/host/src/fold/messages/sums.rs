@@ -6,8 +6,8 @@
 //!
 //! # Strategy
 //! One open-addressed table whose slots hold all there is to a tuple: the number of its kind and place, its value, and the number of
-//! its messages, in 16 bytes. Messages are added in blocks ([`Sums::add_all`]): the slots where their searches begin are read
-//! first, which waits for memory once for all of them.
+//! its messages, in 16 bytes. Messages are added in blocks ([`Sums::add_all`]), and the slots where their searches begin are
+//! prefetched some messages ahead.
 //!
 //! # Invariants
 //! * A slot without messages is free; at most three of four are not, so that a search ends.
@@ -20,8 +20,8 @@ use trommel_tuple::{Kind, Place};
 
 use crate::large;
 
-/// Messages that are added together.
-pub(super) const TOGETHER: usize = 32;
+/// Messages in front of one that is added whose slots are on the way.
+const AHEAD: usize = 32;
 /// Slots at first.
 const FEW: usize = 1 << 12;
 
@@ -126,18 +126,27 @@ impl Sums {
         }
     }
 
+    /// Where a search begins that is made soon.
+    #[inline]
+    fn expect(&self, about: About) -> usize {
+        let home = self.home(about);
+        large::prefetch(&raw const self.slots[home]);
+        home
+    }
+
     /// Adds a message about each of these, in order; `each` is told where. There is room for them.
     #[inline]
     pub(super) fn add_all(&mut self, all: &[About], mut each: impl FnMut(Subject, At)) {
-        let mut homes = [0; TOGETHER];
-        let mut seen = 0;
-        for (home, about) in homes.iter_mut().zip(all) {
-            *home = self.home(*about);
-            seen ^= self.slots[*home].messages;
+        let mut homes = [0; AHEAD];
+        let begun = all.get(..AHEAD).unwrap_or(all);
+        for (home, about) in homes.iter_mut().zip(begun) {
+            *home = self.expect(*about);
         }
-        // Read for that alone.
-        std::hint::black_box(seen);
-        for (about, home) in all.iter().zip(homes) {
+        for (n, about) in all.iter().enumerate() {
+            let home = homes[n % AHEAD];
+            if let Some(later) = all.get(n + AHEAD) {
+                homes[n % AHEAD] = self.expect(*later);
+            }
             let at = self.find(*about, Some(home));
             let slot = &mut self.slots[at];
             match slot.messages {
@@ -222,7 +231,7 @@ mod tests {
             assert_eq!(about.0.kind(), kind as usize);
             events.push(about);
         }
-        for block in events.chunks(TOGETHER) {
+        for block in events.chunks(77) {
             sums.make_room(block.len(), |to| {
                 last.iter_mut().for_each(|(_, at)| *at = to(*at));
             });

@@ -24,16 +24,18 @@ pub(in crate::translate) enum Field {
     Counter = 5,
     /// 32 bits: the key of the indirect branch that is counted. In a record, 0.
     Key = 6,
-    /// 32 bits: the number of the path that a sampler's messages name. In a record, which of the fragment's paths.
+    /// 32 bits: the number of the path that messages name. In a record, which of the fragment's paths.
     Message = 7,
     /// 32 bits: the sampler's counter of the event of such a path. In a record, which of the fragment's paths.
     Stratum = 8,
     /// 32 bits: what the sampler's hash makes of the place of the value that such a path is about. In a record, which of the fragment's paths.
     Sum = 9,
+    /// 32 bits: what the index of a tally of such a path begins with. In a record, which of the fragment's paths.
+    Tally = 10,
 }
 
 impl Field {
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::Relative,
         Self::Absolute,
         Self::Negative,
@@ -44,6 +46,7 @@ impl Field {
         Self::Message,
         Self::Stratum,
         Self::Sum,
+        Self::Tally,
     ];
 }
 
@@ -67,7 +70,7 @@ pub(super) struct Numbers<'a> {
     pub(super) exit: u32,
     /// Which of its paths has a number.
     pub(super) path: &'a dyn Fn(u32) -> Option<usize>,
-    /// Which of its paths the sampler's counter or sum at an offset of the code belongs to: two may have the same.
+    /// Which of its paths the sampler's counter or sum, or what a tally begins with, at an offset of the code belongs to: two may have the same.
     pub(super) stratum: &'a dyn Fn(usize) -> Option<usize>,
 }
 
@@ -104,7 +107,9 @@ pub(super) fn without_addresses(
             Field::Exit => put32(code, at, word.wrapping_sub(numbers.exit)),
             Field::Counter => put32(code, at, (numbers.path)(path_at(word)?)? as u32),
             Field::Message => put32(code, at, (numbers.path)(word)? as u32),
-            Field::Stratum | Field::Sum => put32(code, at, (numbers.stratum)(at)? as u32),
+            Field::Stratum | Field::Sum | Field::Tally => {
+                put32(code, at, (numbers.stratum)(at)? as u32)
+            }
             Field::Key => put32(code, at, 0),
             Field::Absolute => put64(code, at, long?.wrapping_sub(base)),
             Field::Negative => put64(code, at, long?.wrapping_add(base)),
@@ -140,7 +145,8 @@ pub(super) fn with_addresses(
             Field::Exit if word < exits => code.put_u32(at, first.wrapping_add(word)),
             Field::Exit => return None,
             // When they have numbers.
-            Field::Counter | Field::Key | Field::Message | Field::Stratum | Field::Sum => {}
+            Field::Counter | Field::Key | Field::Message => {}
+            Field::Stratum | Field::Sum | Field::Tally => {}
             Field::Absolute | Field::Negative => {
                 let long = parts.code.get(at..).and_then(|rest| rest.first_chunk());
                 let long = u64::from_le_bytes(*long?);

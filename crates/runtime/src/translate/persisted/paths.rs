@@ -14,7 +14,8 @@ use crate::deliver::Shared;
 use crate::emit::Code;
 use crate::pairs::{Branch, Key};
 use crate::region::Regions;
-use crate::translate::{Site, Translator};
+use crate::strata::Sampler;
+use crate::translate::{Site, Translator, tallies};
 
 /// A path of the fragment being made.
 #[derive(Clone, Copy)]
@@ -23,7 +24,7 @@ pub(in crate::translate) struct Numbered {
     pub(in crate::translate) block: u32,
     pub(in crate::translate) passed: Passed,
     pub(in crate::translate) tail: Option<Event>,
-    /// A sampler's messages name it.
+    /// Messages name it.
     pub(in crate::translate) message: bool,
 }
 
@@ -84,15 +85,16 @@ impl Translator {
     pub(super) fn tells_what_it_counts(&self) -> bool {
         let values = self.config.wants_values();
         let sampled = self.sampler.as_ref();
-        let sampled = sampled.is_some_and(|sampler| !values || sampler.sums());
-        self.config.kinds.is_empty() || self.config.counters && !values || sampled
+        let hashes = |sampler: &Sampler| !sampler.hashes_values() || sampler.sums();
+        let sampled = sampled.is_some_and(|sampler| !values || hashes(sampler));
+        self.config.kinds.is_empty() || self.config.counters || sampled
     }
 
     /// Whether what a record counts can be counted.
     pub(super) fn have_room_for(&self, site: &Site<'_>, parts: &Parts<'_>) -> Option<()> {
         let paths = parts.count(Count::Paths) as u32;
         let all = site.shared.paths().checked_add(paths)?;
-        let counted = match self.samples() {
+        let counted = match self.samples() || self.counts_values() {
             true => counters::have_room(all),
             false => paths == 0 || self.counter(all - 1).is_some(),
         };
@@ -152,8 +154,11 @@ impl Translator {
                 let event = tail?;
                 let number = self.message_path(site, event).ok()?;
                 self.notes.numbers.push(number);
-                let stratum = self.stratum_of(site.regions, &event)?;
-                self.notes.strata.push(Some(stratum));
+                let stratum = match self.samples() {
+                    true => self.stratum_of(site.regions, &event)?,
+                    false => Some((Field::Tally, tallies::first(number))),
+                };
+                self.notes.strata.push(stratum);
                 continue;
             }
             let block = block_of(site, path[4], passed)?;
@@ -186,7 +191,7 @@ impl Translator {
                     let path = u32_at(parts.code, at) as usize;
                     code.put_u32(at, *self.notes.numbers.get(path)?);
                 }
-                (field @ (Field::Stratum | Field::Sum), at) => {
+                (field @ (Field::Stratum | Field::Sum | Field::Tally), at) => {
                     let path = u32_at(parts.code, at) as usize;
                     let (of, word) = self.notes.strata.get(path).copied().flatten()?;
                     (of == field).then_some(())?;
@@ -202,20 +207,22 @@ impl Translator {
 }
 
 impl Translator {
-    /// What stands in the code for the stratum of an event: its counter, or the sum of a value's place.
-    fn stratum_of(&mut self, regions: &Regions, event: &Event) -> Option<(Field, u32)> {
+    /// What stands in the code for the stratum of an event: its counter, or the sum of a value's place; nothing where there is one
+    /// counter for all values.
+    fn stratum_of(&mut self, regions: &Regions, event: &Event) -> Option<Option<(Field, u32)>> {
         let sampler = self.sampler.as_mut()?;
         match *event {
-            Event::Dynamic { pc, .. } => match sampler.of_place(regions, AppPc(pc.0))? {
-                OfPlace::Sum { start, .. } => Some((Field::Sum, start)),
-                OfPlace::Product { .. } => None,
+            Event::Dynamic { pc, .. } => match sampler.of_place(regions, AppPc(pc.0)) {
+                None => Some(None),
+                Some(OfPlace::Sum { start, .. }) => Some(Some((Field::Sum, start))),
+                Some(OfPlace::Product { .. }) => None,
             },
-            _ => Some((Field::Stratum, sampler.counter(regions, event).0)),
+            _ => Some(Some((Field::Stratum, sampler.counter(regions, event).0))),
         }
     }
 }
 
-/// In a path's or branch's flags: of the fragment's own block; there is a tail; it is a call; a sampler's messages name it.
+/// In a path's or branch's flags: of the fragment's own block; there is a tail; it is a call; messages name it.
 const OWN: u8 = 1;
 const TAIL: u8 = 2;
 const CALL: u8 = 4;

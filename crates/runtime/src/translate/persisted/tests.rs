@@ -25,7 +25,7 @@ use crate::persist::Persist;
 use crate::region::Regions;
 use crate::strata::Sampler;
 use crate::sys;
-use crate::translate::{Config, MAX_INSNS, Shape};
+use crate::translate::{Config, MAX_INSNS, Shape, tallies};
 
 /// What a process translates with.
 struct World {
@@ -309,18 +309,21 @@ fn translated(traces: bool, counted: KindSet, sampled: bool) {
             path: &|number| Some((number - before.0) as usize),
             stratum: &|at| translator.stratum_at(at),
         };
-        // Each counter is that of its event here.
+        // Each counter, and each tally, is that of its event here.
         for &(at, number) in &translator.notes.counted {
             let of = translator.notes.paths.iter();
-            let path = of.clone().find(|p| p.number == number).expect("a path");
+            let mut of = of.enumerate();
+            let (nth, path) = of.find(|(_, p)| p.number == number).expect("a path");
             let event = moved_event(path.tail.expect("an event"), moved);
-            let sampler = last.translator.sampler.as_mut().expect("a sampler");
-            let expected = match event {
-                Event::Dynamic { pc, .. } => match sampler.of_place(&last.regions, AppPc(pc.0)) {
-                    Some(OfPlace::Sum { start, .. }) => start,
-                    _ => panic!("a sum"),
-                },
-                _ => sampler.counter(&last.regions, &event).0,
+            let expected = match (last.translator.sampler.as_mut(), event) {
+                (None, _) => tallies::first(before.0 + nth as u32),
+                (Some(sampler), Event::Dynamic { pc, .. }) => {
+                    match sampler.of_place(&last.regions, AppPc(pc.0)) {
+                        Some(OfPlace::Sum { start, .. }) => start,
+                        _ => panic!("a sum"),
+                    }
+                }
+                (Some(sampler), _) => sampler.counter(&last.regions, &event).0,
             };
             assert_eq!(u32_at(&placed, at.into()), expected);
             values_seen += usize::from(matches!(event, Event::Dynamic { .. }));
@@ -387,8 +390,8 @@ fn translated(traces: bool, counted: KindSet, sampled: bool) {
     if !counted.is_empty() {
         let all = (paths_seen, branches_seen, looks);
         assert!(all.0 > 1000 && all.1 > 20 && all.2 > 1000, "{all:?}");
-        assert_eq!(counters_seen > 1000, sampled, "{counters_seen}");
         let values = counted.has(Kind::Value);
+        assert_eq!(counters_seen > 1000, sampled || values, "{counters_seen}");
         assert_eq!(values_seen > 1000, values, "{values_seen}");
     }
 }
@@ -422,6 +425,13 @@ fn fragments_that_hash_values_do_too() {
     let all = KindSet::from_iter([Kind::Edge, Kind::Call, Kind::Value, Kind::Type]);
     translated(true, all, true);
     translated(false, all, true);
+}
+
+#[test]
+fn fragments_with_tallies_do_too() {
+    let all = KindSet::from_iter([Kind::Edge, Kind::Call, Kind::Value, Kind::Type]);
+    translated(true, all, false);
+    translated(false, all, false);
 }
 
 #[test]
