@@ -1,5 +1,5 @@
-//! How long programs take to start: wall time natively, with the engine alone and with edges and calls, without and with fragments of the run
-//! before, and with the default events.
+//! How long programs take to start: wall time natively, with the engine alone, with edges and calls, with the default events and with
+//! these by a sampler, without and with fragments of the run before.
 //!
 //! Rounds are interleaved (each program natively, then each way, then again), as the machine's speed
 //! changes from minute to minute. Of each the median and the least are told: the least is what the work
@@ -12,15 +12,15 @@ use trommel_conformance::exec::{Scratch, which};
 
 use crate::bench::median;
 
-/// Arguments of `record`: natively, the engine alone in a first run and in a later one, the same with edges and calls, the default events.
-const WAYS: [Option<&[&str]>; 6] = [
-    None,
-    Some(&["-e", "none", "--no-persist"]),
-    Some(&["-e", "none"]),
-    Some(&["-e", "edge,call", "--no-persist"]),
-    Some(&["-e", "edge,call"]),
-    Some(&[]),
+/// What is recorded, as arguments of `record`; each in a first run, and in a later one.
+const WAYS: [&[&str]; 4] = [
+    &["-e", "none"],
+    &["-e", "edge,call"],
+    &[],
+    &["-e", "edge,call,value", "-c", "H:crc[P256]2048+A16"],
 ];
+/// Columns: natively, and each way twice.
+const COLUMNS: usize = 1 + 2 * WAYS.len();
 
 /// What is started; `Hello` is compiled first, `repo` made.
 const PROGRAMS: [&str; 10] = [
@@ -72,17 +72,19 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
                 .is_some_and(|name| which(name).is_some())
         })
         .collect();
-    let mut times = vec![[const { Vec::<f64>::new() }; WAYS.len()]; programs.len()];
+    let mut times = vec![[const { Vec::<f64>::new() }; COLUMNS]; programs.len()];
     // The first round fills the caches of the machine and is not counted.
     for round in 0..=rounds {
         for (program, times) in programs.iter().zip(&mut times) {
-            for (way, times) in WAYS.iter().zip(times) {
+            for (column, times) in times.iter_mut().enumerate() {
+                let way = column.checked_sub(1);
                 let mut words: Vec<&str> = program.split(' ').collect();
                 let data = scratch.path("data");
                 let (data, bin) = (data.to_string_lossy(), bin.to_string_lossy());
                 if let Some(way) = way {
                     let mut all = vec![&*bin, "record", "--quiet", "-o", &data];
-                    all.extend_from_slice(way);
+                    all.extend_from_slice(WAYS[way / 2]);
+                    all.extend((way % 2 == 0).then_some("--no-persist"));
                     all.push("--");
                     all.append(&mut words);
                     words = all;
@@ -107,22 +109,27 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
             }
         }
     }
-    println!(
-        "| program | native ms | `-e none`, first run | ratio | later runs | ratio | `-e edge,call`, first run | ratio | later runs | ratio | default events | ratio |\n|{}",
-        "---|".repeat(2 * WAYS.len())
-    );
+    print!("| program | native ms |");
+    for way in WAYS {
+        let name = match way {
+            [] => "default events".to_owned(),
+            way => format!("`{}`", way.join(" ")),
+        };
+        print!(" {name}, first run | later runs |");
+    }
+    println!("\n|{}", "---|".repeat(1 + COLUMNS));
     for (program, times) in programs.iter().zip(&mut times) {
         let [native, ways @ ..] = times.each_mut().map(|list| (median(list), list[0]));
         let time = |(m, least): (f64, f64)| format!("{m:.1} / {least:.1}");
-        let ratio = |of: (f64, f64)| format!("{:.1} ({:.1})", of.0 / native.0, of.1 / native.1);
+        let ratio = |of: (f64, f64)| format!("{:.1}, {:.1}", of.0 / native.0, of.1 / native.1);
         print!("| `{program}` | {} |", time(native));
         for way in ways {
-            print!(" {} | {} |", time(way), ratio(way));
+            print!(" {} ({}) |", time(way), ratio(way));
         }
         println!();
     }
     println!(
-        "\nWall time, median / least of {rounds} interleaved rounds; ratios of the medians (of the least)."
+        "\nWall time, median / least of {rounds} interleaved rounds (ratios of the medians, of the least)."
     );
     Ok(())
 }
