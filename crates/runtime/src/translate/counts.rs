@@ -56,11 +56,17 @@ impl Translator {
         self.lose_flags()
     }
 
-    /// Whether flags may be destroyed as a trace can make them again; then they are lost from here on.
-    pub(super) fn lose_flags(&mut self) -> bool {
-        // What is behind a transfer that moves the stack is not known here yet.
+    /// Whether flags may be destroyed behind a transfer as a trace can make them again; then they are lost from here on.
+    fn lose_flags(&mut self) -> bool {
+        // That it has moved the stack is not taken note of yet.
         let again = |recipe: &Recipe| recipe.uses() & Reg::RSP.bit() == 0;
         self.flags.lost = self.flags.recipe.as_ref().is_some_and(again);
+        self.flags.lost
+    }
+
+    /// As [`Self::lose_flags`], behind an instruction whose effect is taken note of.
+    pub(super) fn lose_flags_behind(&mut self) -> bool {
+        self.flags.lost = self.flags.recipe.is_some();
         self.flags.lost
     }
 

@@ -125,7 +125,7 @@ impl Translator {
         let dead = self.spilled.flags
             || self.flags.lost
             || self.all_flags_are_dead(site, rest, end)
-            || self.lose_flags();
+            || self.lose_flags_behind();
         let event = Event::Dynamic {
             kind: Kind::Value,
             pc: target(insn.pc()),
