@@ -22,7 +22,7 @@ use trommel_store::Written;
 use trommel_symbol::launch;
 use trommel_tuple::{Kind, KindSet};
 
-use crate::args::{ModuleSpec, Only, RecordArgs};
+use crate::args::{ModuleSpec, RecordArgs};
 use crate::compress;
 use crate::exit::{self, Outcome};
 use crate::host::{self, Options};
@@ -82,7 +82,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         check_custom(custom, kinds, by_windows)?;
     }
     if args.converge.is_some() {
-        check_converge(&compressor, kinds, &args.only, in_windows)?;
+        check_converge(&compressor, kinds, in_windows)?;
     }
     let (program, arguments) = match args.pid {
         None => {
@@ -163,7 +163,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
 }
 
 /// Checks that what is collected can end where values are known.
-fn check_converge(spec: &Spec, kinds: KindSet, only: &[Only], in_windows: bool) -> Result<()> {
+fn check_converge(spec: &Spec, kinds: KindSet, in_windows: bool) -> Result<()> {
     if ![Kind::Value, Kind::Type].into_iter().any(|k| kinds.has(k)) {
         bail!("--converge is about values: collect value or type, as in -e value --converge");
     }
@@ -175,11 +175,6 @@ fn check_converge(spec: &Spec, kinds: KindSet, only: &[Only], in_windows: bool) 
         bail!(
             "--converge goes with counts that the program's code makes: -c exact, P256, or H with a cheap hash, \
              as in -c 'H:crc[P256]2048+A16'; {spec} is computed beside the program"
-        );
-    }
-    if !is_exact(spec) && !only.is_empty() {
-        bail!(
-            "--converge with --only goes with -c exact alone: a sampler is computed beside the program then"
         );
     }
     Ok(())

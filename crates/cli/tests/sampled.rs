@@ -6,6 +6,7 @@
 mod dir;
 
 use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -242,6 +243,182 @@ fn exact_values_are_those_that_are_recorded() {
     }
 }
 
+/// The module of the program file.
+fn main_module(profile: &Profile) -> trommel_tuple::ModuleId {
+    let typed = Path::new(std::ffi::OsStr::from_bytes(&profile.command[0]));
+    let name = typed.file_name().expect("a name").as_bytes();
+    let is = |m: &&trommel_profile::Module| m.path.rsplit(|b| *b == b'/').next() == Some(name);
+    profile.modules.iter().find(is).expect("the program").id
+}
+
+/// The range of addresses of the program in which the middle half of the places are that have events, as an argument.
+fn middle(profile: &Profile) -> String {
+    let main = main_module(profile);
+    let mut all: Vec<u64> = (profile.kinds.values())
+        .flat_map(|k| k.counts.keys())
+        .filter(|place| place.module() == main)
+        .map(|place| place.vaddr().0)
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    let [low, high] = [1, 3].map(|n| all[all.len() * n / 4]);
+    format!("{low:x}-{high:x}")
+}
+
+/// Code that is not selected has no events, whoever counts: what is counted is what selected code has of the counts of all.
+#[test]
+fn exact_counts_of_what_is_selected_are_those_of_all() {
+    const ALL: &str = "edge,call,value,type";
+    let dir = Dir::new("selected-exact");
+    let input = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/main.rs");
+    let gzip = ["gzip", "-c", input.to_str().expect("UTF-8")];
+    let loads = [&built(&dir, "loads")[..]];
+    let programs: [(&[&str], &[&str]); 2] = [
+        (
+            &loads,
+            &[
+                "",
+                "insns=1",
+                "insns=2,pages=8",
+                "trace",
+                "trace,flush=5",
+                "trace,far",
+                "turn=5",
+                "guard",
+                "counters",
+                "events",
+            ],
+        ),
+        (&gzip, &["", "trace", "trace,evict=97", "events"]),
+    ];
+    for (program, stresses) in programs {
+        // Values of a program with libraries differ from run to run.
+        let mix = if program.len() == 1 { ALL } else { "edge,call" };
+        let all = record(&dir, &["-e", mix], program);
+        let (main, middle) = (main_module(&all), middle(&all));
+        for stress in stresses {
+            let options = ["-e", mix, "--only", &middle];
+            let selected = record_under(&dir, stress, &options, program);
+            let bounds = middle.split_once('-').expect("two");
+            let number = |hex| u64::from_str_radix(hex, 16).expect("a number");
+            let range = number(bounds.0)..number(bounds.1);
+            let mut places = 0;
+            for (kind, expected) in &all.kinds {
+                let what = format!("{program:?} {stress} --only {middle}: {kind:?}");
+                let is = |place: &&trommel_tuple::Place| {
+                    place.module() == main && range.contains(&place.vaddr().0)
+                };
+                let expected: BTreeMap<_, _> =
+                    expected.counts.iter().filter(|(p, _)| is(p)).collect();
+                let got: BTreeMap<_, _> = selected.kinds[kind].counts.iter().collect();
+                places += expected.len();
+                assert!(got == expected, "{what}");
+            }
+            assert!(places > 20, "{places}");
+        }
+    }
+}
+
+/// A function is selected by its name.
+#[test]
+fn counts_of_a_function_are_what_it_has_of_those_of_all() {
+    let dir = Dir::new("selected-function");
+    let app = threads(&dir);
+    let symbols = Command::new("nm").args(["-S", &app]).output().expect("nm");
+    let symbols = String::from_utf8(symbols.stdout).expect("UTF-8");
+    let line = symbols
+        .lines()
+        .find(|line| line.ends_with(" work"))
+        .expect("it has one");
+    let numbers = line
+        .split(' ')
+        .filter_map(|word| u64::from_str_radix(word, 16).ok());
+    let [start, size] = numbers.take(2).collect::<Vec<_>>()[..] else {
+        panic!("{line}");
+    };
+    let all = record(&dir, &["-e", "edge,call,value"], &[&app]);
+    let main = main_module(&all);
+    // Values are addresses of stacks, too.
+    let by_place = |profile: &Profile| -> BTreeMap<(Kind, u64), u64> {
+        let all = profile
+            .kinds
+            .iter()
+            .flat_map(|(kind, k)| k.counts.iter().map(move |(p, v)| (kind, p, v)));
+        let own = all
+            .filter(|(_, p, _)| p.module() == main && (start..start + size).contains(&p.vaddr().0));
+        own.map(|(kind, p, v)| ((*kind, p.vaddr().0), v.iter().map(|(_, n)| n).sum()))
+            .collect()
+    };
+    let expected = by_place(&all);
+    assert!(expected.len() > 4, "{expected:?}");
+    for stress in ["", "trace", "insns=1", "events"] {
+        let options = ["-e", "edge,call,value", "--only", "work"];
+        let selected = record_under(&dir, stress, &options, &[&app]);
+        assert_eq!(by_place(&selected), expected, "{stress}");
+        let seen: u64 = selected.kinds.values().map(|k| k.seen).sum();
+        assert_eq!(
+            seen,
+            expected.values().sum::<u64>(),
+            "nothing else is counted"
+        );
+    }
+}
+
+/// What a sampler tells of selected code is what it makes of a stream of that.
+#[test]
+fn messages_of_what_is_selected_are_those_of_its_stream() {
+    let dir = Dir::new("selected-sampled");
+    let input = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/main.rs");
+    let gzip = ["gzip", "-c", input.to_str().expect("UTF-8")];
+    let loads = [&built(&dir, "loads")[..]];
+    let middle = middle(&record(&dir, &["-e", "edge,call,value,type"], &loads));
+    for (program, stress, spec, mix, only) in [
+        (
+            &loads[..],
+            "",
+            "H:crc[P3]64+A4",
+            "edge,call,value,type",
+            &middle[..],
+        ),
+        (
+            &loads,
+            "insns=2,pages=8",
+            "H:crc[P9]2048",
+            "edge,value",
+            &middle,
+        ),
+        (&loads, "trace", "H:crc[P5]2048", "value", &middle),
+        (&loads, "trace,flush=5", "P3+A16", "edge,call", &middle),
+        (&gzip, "", "H[P64]2048+A16", "edge,call", "gzip"),
+        (&gzip, "trace", "H[P16]2048+A16", "edge,call", "gzip"),
+    ] {
+        let options = [
+            "-e",
+            mix,
+            "-c",
+            "exact",
+            "--stream",
+            "s.tstream",
+            "--only",
+            only,
+        ];
+        let what = format!("{program:?} {stress} -e {mix} -c {spec} --only {only}");
+        let agree = (0..6).any(|_| {
+            record(&dir, &options, program);
+            let mut reader = stream::open(dir.0.join("s.tstream")).expect("stream");
+            let parsed = [spec.parse().expect("spec")];
+            let of_stream = evaluate(&parsed, Options::default(), &mut reader).expect("whole");
+            let asked = ["-e", mix, "-c", spec, "--only", only];
+            let counted = record_under(&dir, stress, &asked, program);
+            assert_eq!(counted.counted, Counted::Code, "{what}");
+            let (here, there) = (told(&counted.kinds), told(&of_stream[0].kinds));
+            assert!(!here.is_empty(), "{what}");
+            here == there
+        });
+        assert!(agree, "{what}");
+    }
+}
+
 /// What happens in each substream of a stream: how many events, and a number that tells their order.
 fn substreams(dir: &Dir, spec: &Spec) -> Vec<(u64, u64)> {
     let strata = Strata::of(spec).expect("a stratified sampler");
@@ -353,17 +530,23 @@ int main(void) {
 }
 ";
 
-/// Each thread has counters of its own: the same work gives the same messages in each, and what is
-/// counted and held is what the threads did.
-#[test]
-fn of_threads() {
-    let dir = Dir::new("sampled-threads");
+/// Builds them.
+fn threads(dir: &Dir) -> String {
     std::fs::write(dir.0.join("app.c"), THREADS).expect("source");
     let built = Command::new("cc")
         .args(["-O1", "-pthread", "-o", "app", "app.c"])
         .current_dir(&dir.0)
         .status();
     assert!(built.expect("a C compiler").success());
+    dir.0.join("app").to_str().expect("UTF-8").to_owned()
+}
+
+/// Each thread has counters of its own: the same work gives the same messages in each, and what is
+/// counted and held is what the threads did.
+#[test]
+fn of_threads() {
+    let dir = Dir::new("sampled-threads");
+    threads(&dir);
     for events in ["edge,call", "edge,call,value,type"] {
         threads_agree(&dir, ["-e", events, "-c"]);
     }

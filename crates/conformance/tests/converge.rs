@@ -257,7 +257,6 @@ fn what_cannot_be_filtered_is_refused_with_what_to_do() {
         (&["--stream", "s"], "cannot be used with"),
         (&["--budget", "1"], "cannot be used with"),
         (&["--converge=90"], "from 0.1 to 50"),
-        (&["-c", SAMPLER, "--only", "libc.so.6"], "-c exact alone"),
     ] {
         let mut run = Command::new(trommel().expect("the command"));
         if !options[0].starts_with("--converge") {

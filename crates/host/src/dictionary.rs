@@ -14,6 +14,7 @@ use std::ops::Range;
 use rustc_hash::FxHashMap;
 use trommel_profile::Site;
 use trommel_queue::dict::{ARGUMENTS, Event, MAX_INSTRUCTION, Mark, Passed, TargetPc};
+use trommel_queue::queries::Queries;
 use trommel_tuple::{Kind, Place, Tuple};
 
 use crate::exact::UNSELECTED;
@@ -193,6 +194,11 @@ impl Dictionary {
             moves: Vec::new(),
             acyclic,
         }
+    }
+
+    /// Tells the target what of a new region is selected. False when there is no room for that.
+    pub fn tell_selected(&mut self, to: &Queries, range: Range<u64>) -> bool {
+        self.selection.tell(to, range, &self.modules)
     }
 
     /// Tables given out, [`UNSELECTED`] included.

@@ -34,6 +34,7 @@ mod windowed;
 use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use trommel_compress::{Level, Spec};
@@ -44,7 +45,7 @@ use trommel_profile::queries::Queries;
 use trommel_profile::sampled::Windows;
 use trommel_profile::{KindProfile, Module, Site, Thread};
 use trommel_queue::dict::TargetPc;
-use trommel_queue::queries::{Header, MESSAGE_WORDS};
+use trommel_queue::queries::{EVERYTHING, Header, MESSAGE_WORDS};
 use trommel_queue::{MAX_PATHS, SPAWNED, Tally};
 use trommel_tuple::{Kind, KindSet, Place};
 
@@ -144,6 +145,10 @@ pub struct Folder {
     since: Instant,
     /// There were more ranges with tags than can be told, and that was not said yet.
     crowded: bool,
+    /// Code that is not selected has no events.
+    selects: bool,
+    /// Some that is selected has none either, for want of room, and that was not said yet.
+    unobserved: bool,
 }
 
 impl Folder {
@@ -199,6 +204,8 @@ impl Folder {
             unprofiled: BTreeMap::new(),
             since: Instant::now(),
             crowded: false,
+            selects: false,
+            unobserved: false,
         }
     }
 
@@ -252,6 +259,17 @@ impl Folder {
         if let Some(prefetch) = &mut self.prefetch {
             prefetch.answer(shared.prefetch(), round, &self.dictionary.modules);
         }
+    }
+
+    /// The target waits to be told what is selected.
+    pub fn of_selected(mut self) -> Self {
+        self.selects = true;
+        self
+    }
+
+    /// Whether code that is selected has no events for want of room to say so; told once.
+    pub fn is_unobserved(&mut self) -> bool {
+        std::mem::take(&mut self.unobserved)
     }
 
     /// Whether code lacks tags for want of room; told once.
@@ -389,11 +407,22 @@ impl Folder {
             }
             self.dictionary.modules.add(&region);
             let tagged = self.answers.as_mut().filter(|answers| answers.is_tagged());
-            let waits = tagged.is_some();
+            let waits = tagged.is_some() || self.selects;
             if let Some(answers) = tagged {
                 let modules = &self.dictionary.modules;
                 let range = region.range.clone();
                 self.crowded |= !answers.tell(shared.queries(), range, modules);
+            }
+            if self.selects
+                && !self
+                    .dictionary
+                    .tell_selected(shared.queries(), region.range.clone())
+            {
+                // What a sampler counts is not asked about once more.
+                match self.has_messages() {
+                    true => self.unobserved = true,
+                    false => shared.queries().tagged.store(EVERYTHING, Relaxed),
+                }
             }
             if waits || self.has_messages() {
                 let start = region.range.start;

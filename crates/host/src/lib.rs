@@ -96,6 +96,7 @@ pub mod shared;
 pub mod stream;
 pub mod stress;
 pub mod table;
+mod tags;
 pub mod toll;
 pub mod tracee;
 pub mod tracing;

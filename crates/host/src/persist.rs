@@ -234,6 +234,7 @@ fn shape(terms: &Terms) -> Option<u64> {
         && !terms.listed
         && terms.window == 0
         && terms.question.is_none()
+        && !terms.selects
         && terms.converge.is_none()
         && terms.prefetch == Wanted::Nothing
         && terms.options & FAILING == 0;

@@ -481,6 +481,13 @@ impl Process {
                 "the customisation module has FAILED {why}; the program goes on"
             ));
         }
+        if folder.is_unobserved() {
+            notice(&format!(
+                "--only selects more than {} ranges of code: what comes behind them is NOT observed; record with -c exact, \
+                 which has no such limit",
+                crate::queries::RANGES
+            ));
+        }
         if folder.is_crowded() {
             notice(&format!(
                 "code has more than {} ranges with profile tags: what comes behind them has tag 0",

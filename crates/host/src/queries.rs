@@ -25,6 +25,7 @@ use trommel_symbol::{Files, Symbols};
 
 use crate::modules::Modules;
 use crate::service::{Instance, Message, Service, Tabulate, Write};
+use crate::tags::Told;
 
 /// What is asked in a run.
 #[derive(Clone, Debug)]
@@ -120,7 +121,7 @@ pub struct Answers {
     main: Vec<u8>,
     files: &'static Files,
     /// Ranges with tags told so far.
-    told: usize,
+    told: Told,
     /// By rule, whether code was found that it is about.
     met: Vec<bool>,
     tabulate: Tabulate,
@@ -155,7 +156,7 @@ impl Answers {
             sampling,
             main: main.as_os_str().as_bytes().to_vec(),
             files,
-            told: 0,
+            told: Told::default(),
             tabulate: Tabulate::default(),
             write,
             services,
@@ -214,17 +215,8 @@ impl Answers {
             self.met[n] |= !found.is_empty();
             ranges.extend(found.into_iter().map(|r| (r, rule.tag)));
         }
-        for (range, tag) in ranges {
-            let Some(entry) = to.range.get(self.told) else {
-                return false;
-            };
-            entry.start.store(range.start, Relaxed);
-            entry.end.store(range.end, Relaxed);
-            entry.tag.store(tag.into(), Relaxed);
-            self.told += 1;
-            to.ranges.store(self.told as u32, Release);
-        }
-        true
+        let mut ranges = ranges.into_iter();
+        ranges.all(|(range, tag)| self.told.tell(to, &range, tag))
     }
 
     /// A message of a thread.

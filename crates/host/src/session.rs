@@ -219,6 +219,9 @@ impl<'a> Session<'a> {
         let counts = self.terms.counts;
         let events = (self.options.kinds, counts);
         let mut folder = Folder::new(spec, events, stream, selection, images, budget);
+        if self.terms.selects {
+            folder = folder.of_selected();
+        }
         let number = match self.awaited && self.main == Some(identity.pid) {
             true => {
                 self.awaited = false;

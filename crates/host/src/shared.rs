@@ -60,6 +60,8 @@ pub struct Terms {
     pub tracing: Tracing,
     /// What is asked by queries.
     pub question: Option<&'static Question>,
+    /// Code that is not selected has no events.
+    pub selects: bool,
     /// Instructions are in the dictionary, whatever kinds are collected.
     pub listed: bool,
     /// Windows begin with a piece of the stack.
@@ -210,6 +212,8 @@ impl Shared {
         control.build.store(crate::image::build(), Relaxed);
         if let Some(question) = terms.question {
             question.write(shared.queries());
+        } else {
+            shared.queries().tagged.store(terms.selects.into(), Relaxed);
         }
         terms.prefetch.write(shared.prefetch());
         let converges = terms.converge.is_some();

@@ -17,6 +17,8 @@ pub const ENTRIES: usize = 35;
 pub const INSTRUCTIONS: usize = 128;
 /// Ranges of code with tags that there can be.
 pub const MAX_RANGES: usize = 1 << 15;
+/// In [`Queries::tagged`], where nothing is asked: there are more ranges than there is room for.
+pub const EVERYTHING: u32 = 2;
 /// Words of a message at most.
 pub const MESSAGE_WORDS: usize = 7;
 
@@ -28,7 +30,8 @@ pub const RANKS: u8 = 32;
 pub struct Queries {
     /// Bytes of the program; 0: nothing is asked. The host's to write.
     pub bytes: AtomicU32,
-    /// Some code has tags: the host is to be asked about new code. The host's to write.
+    /// Not 0: some code has tags, and the host is to be asked about new code. Where nothing is asked tags are of what is selected, and
+    /// no other code has events. [`EVERYTHING`]: all of it may be selected. The host's to write.
     pub tagged: AtomicU32,
     /// What random numbers start from. The host's to write.
     pub seed: AtomicU64,

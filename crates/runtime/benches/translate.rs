@@ -49,6 +49,7 @@ fn main() {
         None,
         None,
         None,
+        None,
     );
     let mut todo = vec![AppPc(Translator::translate as *const () as u64)];
     let mut seen = BTreeSet::new();

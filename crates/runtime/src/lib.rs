@@ -89,6 +89,7 @@ pub mod strata;
 pub mod stress;
 pub mod sys;
 pub mod syscall;
+pub mod tags;
 pub mod targets;
 pub mod thread;
 pub mod trace;

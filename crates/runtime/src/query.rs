@@ -47,9 +47,7 @@ use trommel_query::{
 };
 use trommel_queue::FULL_WINDOW;
 use trommel_queue::prefetch::MISSES;
-use trommel_queue::queries::{
-    Acted, ENTRIES, Header, MAX_RANGES, MESSAGE_WORDS, PROGRAM_WORDS, Queries, Sort,
-};
+use trommel_queue::queries::{Acted, ENTRIES, Header, MESSAGE_WORDS, PROGRAM_WORDS, Queries, Sort};
 
 use crate::arch;
 use crate::area::{CONTEXT_OFFSET, Context};
@@ -58,11 +56,11 @@ use crate::decode::Class;
 use crate::deliver::{HostGone, Mapped, Queue, Writer};
 use crate::emit::GsOffset;
 use crate::prefetch::{self, Bursts, Turn};
-use crate::region::Range;
 use crate::served::{Message, Sent};
 use crate::signal;
 use crate::slot;
 use crate::sys;
+use crate::tags::Tags;
 use crate::thread::Thread;
 
 /// Both sides of a crossing number table entries alike.
@@ -78,10 +76,7 @@ pub struct Asked {
     /// The kinds of instructions that any table entry is about, by bit.
     kinds: u8,
     info: InstructionInfoFactory,
-    /// Code with tags; of those that hold an address the last one counts.
-    ranges: Vec<(Range, u8)>,
-    /// Of them, those that the slot in use tells of: the first of the others is the next to be read.
-    read: usize,
+    tags: Tags,
     /// Executions are profiled in bursts ([`crate::prefetch`]).
     in_bursts: bool,
     /// By address. They stay: code that leads to them may be executed at any time.
@@ -137,8 +132,7 @@ impl Asked {
             entries: Box::leak(program.table().entries().map(|(entry, _)| entry).collect()),
             kinds,
             info: InstructionInfoFactory::new(),
-            ranges: Vec::new(),
-            read: 0,
+            tags: Tags::default(),
             in_bursts: mapped.prefetch().wanted.load(Acquire) == MISSES,
             sites: BTreeMap::new(),
         })
@@ -178,7 +172,7 @@ impl Asked {
         if self.kinds >> operation as u8 & 1 == 0 {
             return None;
         }
-        let tag = self.tag(mapped, pc);
+        let tag = self.tags.of(mapped, pc);
         let entry = Entry::of(Subject::Class(Selected::new(operation, tag)?));
         let control = self.program.table().get(entry)?;
         let site = Site {
@@ -193,23 +187,6 @@ impl Asked {
         let site: &'static Site = Box::leak(Box::new(site));
         self.sites.insert(pc, site);
         Some(site)
-    }
-
-    /// The tag of the code at an address, of which the host was asked.
-    fn tag(&mut self, mapped: Mapped, pc: AppPc) -> u8 {
-        let area = mapped.queries();
-        let told = (area.ranges.load(Acquire) as usize).min(MAX_RANGES);
-        while self.read < told {
-            let range = &area.range[self.read];
-            let span = Range {
-                start: range.start.load(Relaxed),
-                end: range.end.load(Relaxed),
-            };
-            self.ranges.push((span, range.tag.load(Relaxed) as u8 & 3));
-            self.read += 1;
-        }
-        let last = self.ranges.iter().rev().find(|(range, _)| range.holds(pc));
-        last.map_or(0, |(_, tag)| *tag)
     }
 
     /// Whether any message goes to a queue.
@@ -229,7 +206,7 @@ impl Asked {
 
     /// The process goes on in a slot of its own, in which nothing is told yet.
     pub fn in_new_slot(&mut self) {
-        self.read = 0;
+        self.tags.in_new_slot();
     }
 }
 

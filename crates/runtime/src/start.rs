@@ -40,6 +40,7 @@ use crate::region::{Range, Regions};
 use crate::signal::{self, Actions};
 use crate::strata::Sampler;
 use crate::sys;
+use crate::tags::Tags;
 use crate::targets::Targets;
 use crate::thread::{Process, Thread};
 use crate::trace;
@@ -246,6 +247,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         asked,
         Prefetch::of(mapped),
         converge,
+        Tags::selected(mapped),
         (args.entry != 0).then_some(AppPc(args.entry)),
     );
     if config.counters && config.wants_values() {

@@ -103,6 +103,7 @@ use crate::query::Asked;
 use crate::region::{Lookup, Named, Nature, Range, Regions};
 use crate::strata::Sampler;
 use crate::stress::{self, Place};
+use crate::tags::Tags;
 use crate::trace;
 
 /// App instructions in one fragment.
@@ -226,6 +227,11 @@ pub struct Translator {
     prefetches: usize,
     /// Which places are not profiled, where the host watches that.
     pub converge: Option<Converge>,
+    /// Code that has events, if not all has.
+    pub selected: Option<Tags>,
+    /// Instructions that have none, by bit, and whether the one at hand is one of them.
+    unselected: [u64; QUIET_WORDS],
+    skips: bool,
     /// Of `insns`, a bit each: it would have events with values, and is not profiled.
     quiet: [u64; QUIET_WORDS],
     /// Fragments are brief until that of this address is made.
@@ -348,6 +354,7 @@ impl Translator {
         asked: Option<Asked>,
         prefetch: Option<Prefetch>,
         converge: Option<Converge>,
+        selected: Option<Tags>,
         brief_until: Option<AppPc>,
     ) -> Self {
         Self {
@@ -359,6 +366,9 @@ impl Translator {
             prefetch,
             prefetches: 0,
             converge,
+            selected,
+            unselected: [0; QUIET_WORDS],
+            skips: false,
             quiet: [0; QUIET_WORDS],
             brief_until,
             short: false,
@@ -405,7 +415,7 @@ impl Translator {
     }
 
     fn wants(&self, kind: Kind) -> bool {
-        self.config.kinds.has(kind)
+        self.config.kinds.has(kind) && !self.skips
     }
 
     /// Bytes of app code in what was made last.
@@ -446,6 +456,7 @@ impl Translator {
         self.trace = trace;
         self.count = 0;
         self.quiet.fill(0);
+        self.skips = false;
         self.pages.clear();
         self.stolen = None;
         self.turns.clear();
@@ -604,7 +615,9 @@ impl Translator {
             {
                 insn.load = None;
             }
+            self.select(site, n);
             let quiet = self.quiets(n);
+            let skips = self.skips;
             let insn = &mut self.insns[n];
             if self.config.wants_values() {
                 // Beside its own words the target of an indirect branch.
@@ -619,7 +632,8 @@ impl Translator {
                 let types = self.config.kinds.has(Kind::Type)
                     && insn.class == Class::CallIndirect
                     && insn.method_table().is_some()
-                    && !quiet;
+                    && !quiet
+                    && !skips;
                 let loads = insn.load.is_some() && self.config.kinds.has(Kind::Value);
                 values += usize::from(loads) + usize::from(types);
                 needs_register |= loads || types;
@@ -639,7 +653,7 @@ impl Translator {
             if let Some(event) = self.unprofiled(n, &insn) {
                 site.shared.event(event);
             }
-            if !self.samples() {
+            if !self.samples() && !skips {
                 self.config
                     .list_events(&insn, self.pairs, !counted && !quiet, site.shared);
             }
@@ -693,12 +707,32 @@ impl Translator {
             && self.config.kinds.has(Kind::Type)
             && insn.method_table().is_some();
         let load = insn.class == Class::Plain && insn.load.is_some();
-        let quiet = (load || table) && converge.is_quiet(insn.pc());
+        let quiet = (load || table) && !self.skips && converge.is_quiet(insn.pc());
         if quiet {
             insn.load = None;
             self.quiet[n / 64] |= 1 << (n % 64);
         }
         quiet
+    }
+
+    /// Takes note of whether an instruction of the first pass has events; one that has none has no load from here on.
+    fn select(&mut self, site: &Site<'_>, n: usize) {
+        let Some(selected) = &mut self.selected else {
+            return;
+        };
+        let insn = &mut self.insns[n];
+        self.skips = !selected.selects(site.shared.mapped(), insn.pc());
+        let bit = 1 << (n % 64);
+        self.unselected[n / 64] &= !bit;
+        if self.skips {
+            insn.load = None;
+            self.unselected[n / 64] |= bit;
+        }
+    }
+
+    /// Turns to an instruction of the first pass.
+    fn turn_to(&mut self, n: usize) {
+        self.skips = self.unselected[n / 64] >> (n % 64) & 1 != 0;
     }
 
     /// What the dictionary says of an instruction that is not profiled.

@@ -116,6 +116,15 @@ impl<'a> Symbols<'a> {
         }
     }
 
+    /// Addresses between which [`Self::locate`] finds, or does not find, a function of this name, as far as symbols tell.
+    pub fn borders_of(&self, module: ModuleId, name: &str) -> Vec<u64> {
+        let source = self.modules.get(usize::from(module.0));
+        match source.map(|source| source.opened(self.files)) {
+            Some(Ok(opened)) => opened.index(self.files).borders_of(name),
+            _ => Vec::new(),
+        }
+    }
+
     /// All functions of a module in the order of their addresses, each with every name that it has.
     pub fn functions(&self, module: ModuleId) -> Vec<Function> {
         let source = self.modules.get(usize::from(module.0));

@@ -108,6 +108,26 @@ impl<'a> SymbolIndex<'a> {
         all
     }
 
+    /// Where what [`Self::find`] finds may begin or cease to be of this name: the ends of all symbols that are, and those of others in them.
+    pub(crate) fn borders_of(&self, name: &str) -> Vec<u64> {
+        let called = |n: &[u8]| n == name.as_bytes() || demangle(n) == name;
+        let own = self.entries.iter().filter(|entry| {
+            let rank = self.rank(entry);
+            rank.is_some_and(|rank| called(rank.name))
+        });
+        let mut own: Vec<_> = own.map(|entry| self.range(entry)).collect();
+        let plt = self.plt.iter().filter(|entry| called(&entry.name));
+        own.extend(plt.map(|entry| entry.start..entry.start.saturating_add(entry.size)));
+        let inside = |at: &u64| own.iter().any(|r| (r.start..=r.end).contains(at));
+        let all = self.entries.iter().map(|entry| self.range(entry));
+        let all = all.flat_map(|range| [range.start, range.end]);
+        let plt = self.plt.iter().map(|entry| entry.start);
+        all.chain(plt)
+            .filter(inside)
+            .chain(own.iter().flat_map(|r| [r.start, r.end]))
+            .collect()
+    }
+
     /// The functions and labels of code with the bytes of each, in their order; several may be of the same bytes.
     pub(crate) fn functions(&self) -> impl Iterator<Item = (&[u8], std::ops::Range<u64>)> {
         self.entries.iter().filter_map(|entry| {

@@ -78,7 +78,7 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "N", requires = "stream", conflicts_with = "pid", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) stream_limit: Option<u64>,
 
-    /// Observe only this module, symbol or range of addresses (LO-HI in hex); can be repeated
+    /// Observe only this module, symbol or range of addresses (LO-HI in hex); can be repeated. Other code carries no probes
     #[arg(long, value_name = "WHERE", value_parser = parse::only)]
     pub(crate) only: Vec<Only>,
 
@@ -114,7 +114,7 @@ pub(crate) struct RecordArgs {
     #[arg(long)]
     pub(crate) no_follow: bool,
 
-    /// With `-e none`, edges and calls that are counted exactly, or a sampler that is counted in the code: make all fragments anew, and keep none for the next run
+    /// Make all fragments anew, and keep none for the next run; without it they are kept where events are counted in the code, or none are wanted
     #[arg(long)]
     pub(crate) no_persist: bool,
 

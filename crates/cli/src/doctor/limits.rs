@@ -308,7 +308,7 @@ pub(super) const NOT_SUPPORTED: &[Section] = &[
                 "seldom ones are dropped; the report tells how many, and how far off counts may be",
             ),
             (
-                "fragments kept for the next run of a program (run, record -e none)",
+                "fragments kept for the next run of a program (run, record without paths or a stream)",
                 "whoever takes such a program over can write to what its next run under trommel executes; --no-persist",
             ),
             (

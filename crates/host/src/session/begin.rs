@@ -42,11 +42,24 @@ fn counts(options: &RecordOptions) -> Counts {
     }
     match Strata::of(&options.compressor) {
         _ if is_exact(&options.compressor) => Counts::Paths,
-        Some(strata) if options.only.is_empty() && (transfers || strata.is_cheap()) => {
+        Some(strata)
+            if (options.only.is_empty() || selects(options))
+                && (transfers || strata.is_cheap()) =>
+        {
             Counts::Strata(strata)
         }
         _ => Counts::Nothing,
     }
+}
+
+/// Whether code that is not selected is to have no events: not where the order in which code is executed tells more than its events do.
+fn selects(options: &RecordOptions) -> bool {
+    !options.only.is_empty()
+        && !options.kinds.is_empty()
+        && !options.kinds.has(Kind::Path)
+        && options.sampling.is_none()
+        && options.stress.window == 0
+        && options.question.is_none()
 }
 
 /// What the program records: acyclic paths are made of its branches and calls.
@@ -150,6 +163,7 @@ impl<'a> Session<'a> {
                         None => options.question,
                     },
                 },
+                selects: selects(options),
                 listed: custom.is_some() || by_caller,
                 stacks: by_caller,
                 prefetch,

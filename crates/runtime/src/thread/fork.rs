@@ -229,6 +229,9 @@ impl Thread {
             if let Some(asked) = runtime.translator.asked() {
                 asked.in_new_slot();
             }
+            if let Some(selected) = &mut runtime.translator.selected {
+                selected.in_new_slot();
+            }
             if let Some(prefetch) = &runtime.translator.prefetch {
                 prefetch.in_new_slot(process.queue.mapped());
             }

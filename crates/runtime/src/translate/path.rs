@@ -172,9 +172,11 @@ impl Translator {
                     false => end,
                 };
                 let to = self.turns.get(turn).filter(|turn| turn.at == n);
+                let to = to.map(|turn| turn.to);
                 turn += usize::from(to.is_some());
                 let closes = (planned && n + 1 == range.end).then_some(app);
-                let (main, _) = self.sides(&self.insns[n], to.map(|t| t.to), next, closes);
+                self.turn_to(n);
+                let (main, _) = self.sides(&self.insns[n], to, next, closes);
                 self.listed.push(events);
                 let unprofiled = self.unprofiled(n, &self.insns[n]);
                 for event in unprofiled.into_iter().chain(main) {
@@ -225,6 +227,7 @@ impl Translator {
                         return Err(Refusal::Restartable);
                     }
                 }
+                self.select(site, n);
                 if !self.wants(Kind::Value) {
                     self.insns[n].load = None;
                 }

@@ -139,6 +139,7 @@ impl Translator {
             }
             self.passed = n + 1;
             self.here = insn.pc();
+            self.turn_to(n);
             self.class = insn.class;
             self.flags_behind(effect.take());
             let leaves = insn.class.is_transfer() && !self.turns_at(n);

@@ -80,6 +80,7 @@ impl World {
                 None,
                 None,
                 None,
+                None,
             ),
             cache,
             regions: Regions::default(),
