@@ -194,13 +194,17 @@ fn to_host(options: Options) -> Result<RecordOptions> {
 }
 
 /// Runs the program and collects its events. `guard` keeps interrupts from us; `others` keeps the
-/// processes that it starts.
+/// processes that it starts, and `engine` is told what was done with each.
 pub(crate) fn record(
     options: Options,
     guard: &Guard,
     others: &mut Others,
+    engine: &mut dyn FnMut(&Profile, Engine),
 ) -> Result<(Recording, Outcome)> {
-    let done = run(options, guard, &mut |profile, _| others.keep(profile))?;
+    let done = run(options, guard, &mut |profile, of| {
+        engine(&profile, of);
+        others.keep(profile);
+    })?;
     others.sort();
     Ok(done)
 }

@@ -33,6 +33,7 @@ use crate::output;
 use crate::query;
 use crate::report::summary;
 use crate::services;
+use crate::stats;
 
 /// Windows in a second where only their length is given.
 const USUAL_RATE: f64 = 1000.0;
@@ -127,14 +128,26 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         converge: args.converge,
         prefetch: false,
     };
+    let to = args.stats.as_deref().map(stats::open).transpose()?;
     let guard = interrupt::guard();
     let mut others = Others::beside(&args.output);
+    let mut engines = Vec::new();
+    let mut keep = |profile: &Profile, engine| {
+        if to.is_some() {
+            engines.push((stats::part_of(profile), engine));
+        }
+    };
     let (recording, outcome) = match args.pid {
-        None => host::record(options, &guard, &mut others)?,
+        None => host::record(options, &guard, &mut others, &mut keep)?,
         Some(pid) => host::record_running(options, pid, args.duration, &guard)?,
     };
     let profiles = (&recording.profile, &others);
     let (path, written, mut text) = conclude(&args.output, profiles, args.quiet);
+    // The profile is there, whatever becomes of these.
+    let stats = match (to, &args.stats) {
+        (Some(out), Some(path)) => stats::write(out, path, &recording, &engines),
+        _ => Ok(()),
+    };
     drop(guard);
     let stream_missing = stream.is_some() && !recording.stream_whole;
     let stream = stream.filter(|_| recording.stream_whole);
@@ -153,6 +166,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     }
     // The process ends now: giving back each piece of the profile would only take time.
     std::mem::forget(recording);
+    stats?;
     match outcome {
         // A script must not take a profile or stream that is not where it should be for a success.
         Outcome::Exited(0) if path != args.output || written.is_none() || stream_missing => {

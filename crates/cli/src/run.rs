@@ -3,13 +3,11 @@
 //! Nothing is observed and nothing is written but what `--stats` asks for. All that can be wrong
 //! with the arguments is found before the program starts.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use trommel_host::interrupt;
 use trommel_host::record::{Engine, Optimise, Recording};
 use trommel_host::tracing::{THRESHOLD, Tracing};
@@ -33,7 +31,7 @@ const AFTER: Duration = Duration::from_millis(250);
 pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
     let path = std::env::var_os("PATH");
     let program = launch::resolve(&args.program[0], path.as_deref())?;
-    let to = args.stats.as_deref().map(open).transpose()?;
+    let to = args.stats.as_deref().map(stats::open).transpose()?;
     let watched = to.is_some() || args.prefetch || args.no_bail_out || program.image.aware;
     let options = Options {
         follow: true,
@@ -73,10 +71,8 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
             others.push((profile, engine));
         }
     })?;
-    if let Some(out) = to {
-        let name = args.stats.as_deref().unwrap_or(Path::new("-")).display();
-        stats::write(BufWriter::new(out), &recording, &others)
-            .with_context(|| format!("{name}"))?;
+    if let (Some(out), Some(path)) = (to, &args.stats) {
+        stats::write(out, path, &recording, &others)?;
     }
     if args.prefetch {
         let _ = io::stderr().write_all(&tables(&recording, &others)?);
@@ -102,14 +98,4 @@ fn tables(first: &Recording, others: &[(Profile, Engine)]) -> Result<Vec<u8>> {
         )?;
     }
     Ok(text)
-}
-
-/// Where statistics go; `-` is the standard output.
-fn open(path: &Path) -> Result<Box<dyn Write>> {
-    if path == Path::new("-") {
-        return Ok(Box::new(io::stdout()));
-    }
-    let file = File::create(path)
-        .with_context(|| format!("{}: cannot write the statistics", path.display()))?;
-    Ok(Box::new(file))
 }

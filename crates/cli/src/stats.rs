@@ -1,7 +1,11 @@
-//! `trommel.stats/1`: what `run --stats` writes. See `docs/json.md`.
+//! `trommel.stats/1`: what `run --stats` and `record --stats` write. See `docs/json.md`.
 
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
 use std::time::Duration;
+
+use anyhow::{Context, Result};
 
 use trommel_host::process::Moment;
 use trommel_host::record::{Engine, Recording};
@@ -16,8 +20,39 @@ const PARTS: [&str; 4] = ["translate_ns", "trace_ns", "flush_ns", "dispatch_ns"]
 /// Causes of flushes, as `trommel_queue::work::Flush` numbers them.
 const FLUSHES: [&str; 3] = ["flushes_full", "flushes_phase", "flushes_asked"];
 
-/// Writes the statistics of a run.
+/// Where statistics go; `-` is the standard output.
+pub(crate) fn open(path: &Path) -> Result<Box<dyn Write>> {
+    if path == Path::new("-") {
+        return Ok(Box::new(io::stdout()));
+    }
+    let file = File::create(path)
+        .with_context(|| format!("{}: cannot write the statistics", path.display()))?;
+    Ok(Box::new(file))
+}
+
+/// What statistics need of a profile.
+pub(crate) fn part_of(profile: &Profile) -> Profile {
+    Profile {
+        origin: profile.origin,
+        command: profile.command.clone(),
+        modules: profile.modules.clone(),
+        run: profile.run.clone(),
+        ..Profile::default()
+    }
+}
+
+/// Writes the statistics of a run to what was [`open`]ed.
 pub(crate) fn write(
+    out: Box<dyn Write>,
+    path: &Path,
+    recording: &Recording,
+    others: &[(Profile, Engine)],
+) -> Result<()> {
+    let written = write_to(BufWriter::new(out), recording, others);
+    written.with_context(|| format!("{}: cannot write the statistics", path.display()))
+}
+
+fn write_to(
     out: impl Write,
     recording: &Recording,
     others: &[(Profile, Engine)],

@@ -243,6 +243,33 @@ fn exact_values_are_those_that_are_recorded() {
     }
 }
 
+/// What is executed often is made traces of, whatever is counted, and where values are known as well.
+#[test]
+fn traces_are_made_where_events_are_counted() {
+    let dir = Dir::new("counted-traces");
+    let script = "my %h; for (1..1500000) { $h{$_ % 97} += $_ % 26 } print $h{5}";
+    for options in [
+        &["-e", "none"][..],
+        &["-e", "edge,call"],
+        &["-e", "edge,call,value,type"],
+        &["-e", "edge,call", "-c", "H[P256]2048+A16"],
+        &["-e", "value", "-c", "H:crc[P256]2048+A16"],
+        &["-e", "value", "--converge"],
+        &["-e", "value", "-c", "H:crc[P256]2048+A16", "--converge"],
+        &["-e", "value", "--only", "perl"],
+    ] {
+        let asked = [options, &["--stats", "stats.json"]].concat();
+        record(&dir, &asked, &["perl", "-e", script]);
+        let stats = std::fs::read(dir.0.join("stats.json")).expect("written");
+        let stats: serde_json::Value = serde_json::from_slice(&stats).expect("JSON");
+        let traces = stats["processes"][0]["traces"].as_u64();
+        assert!(
+            traces.is_some_and(|traces| traces > 5),
+            "{options:?}: {traces:?}"
+        );
+    }
+}
+
 /// The module of the program file.
 fn main_module(profile: &Profile) -> trommel_tuple::ModuleId {
     let typed = Path::new(std::ffi::OsStr::from_bytes(&profile.command[0]));

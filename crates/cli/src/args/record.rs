@@ -122,6 +122,10 @@ pub(crate) struct RecordArgs {
     #[arg(short, long, value_name = "FILE", default_value = trommel_store::DEFAULT_FILE)]
     pub(crate) output: PathBuf,
 
+    /// Write what the engine did, as JSON, when the program has ended, as `trommel run --stats` does; `-` is the standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stats: Option<PathBuf>,
+
     /// Do not print the summary
     #[arg(long)]
     pub(crate) quiet: bool,
@@ -133,7 +137,7 @@ pub(crate) struct RecordArgs {
     /// Sample the whole machine, the kernel included, until Ctrl-C or while a program runs, natively: where time goes, and
     /// what registers hold there; within --budget (1), or --rate times a second of each processor. Needs CAP_PERFMON, as
     /// root has it (docs/machine.md)
-    #[arg(short, long, conflicts_with_all = ["pid", "events", "query", "module_lib", "compressor", "converge", "stream", "only", "memory", "window", "no_follow", "no_persist"])]
+    #[arg(short, long, conflicts_with_all = ["pid", "events", "query", "module_lib", "compressor", "converge", "stream", "only", "memory", "window", "no_follow", "no_persist", "stats"])]
     pub(crate) all: bool,
 
     /// Let the process go, or end --all, after this time

@@ -397,7 +397,7 @@ fn recording() -> Check {
         Err(error) => return failed(error.to_string()),
     };
     let guard = trommel_host::interrupt::guard();
-    match host::record(options, &guard, &mut Others::default()) {
+    match host::record(options, &guard, &mut Others::default(), &mut |_, _| {}) {
         Err(error) => failed(format!("{error:#}")),
         Ok((recording, _)) => {
             let profile = &recording.profile;
