@@ -228,6 +228,8 @@ pub enum LetGo {
     BailOut = 12,
     /// The program asked for it.
     Asked = 13,
+    /// The runtime gets no more memory.
+    NoMemory = 14,
 }
 
 impl LetGo {
@@ -244,6 +246,9 @@ impl LetGo {
             Self::ShadowStack => "it turned on its shadow stack",
             Self::ManyThreads => "it has more threads at a time than can be observed",
             Self::Asked => "it asked for it",
+            Self::NoMemory => {
+                "there is no memory left for trommel: it has a limit on its address space (ulimit -v), or the machine has none"
+            }
             Self::BailOut => "it is not made faster under control",
             Self::Stress => "a stress option asked for it",
             Self::Restartable => "it has restartable sequences (rseq)",
@@ -267,6 +272,7 @@ impl LetGo {
             11 => Self::ManyThreads,
             12 => Self::BailOut,
             13 => Self::Asked,
+            14 => Self::NoMemory,
             20 => Self::Stress,
             21 => Self::SingleStep,
             22 => Self::Restartable,

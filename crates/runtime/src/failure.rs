@@ -26,7 +26,8 @@
 //! of the same thread means that letting go has failed: then the program ends, by the failure's own
 //! signal.
 //!
-//! What happened is written to standard error in numbers, since nothing can be looked up here; the host,
+//! Where the kernel has refused memory, as the program has a limit on its address space, nothing has failed but that: the host says so.
+//! Else what happened is written to standard error in numbers, since nothing can be looked up here; the host,
 //! if it is there, adds the names (`trommel_queue::Failure`).
 #![allow(unsafe_code)] // reason: reads the stack of what failed.
 
@@ -39,6 +40,7 @@ use trommel_queue::{FAILURE_STACK, LetGo};
 use crate::arch::Landmarks;
 use crate::area::{Context, Reason};
 use crate::cache::AppPc;
+use crate::heap;
 use crate::native::{self, PENDING};
 use crate::region::Range;
 use crate::sys;
@@ -132,15 +134,30 @@ pub fn failed(thread: &mut Thread, context: &mut Context, fault: &Fault) -> bool
         // SAFETY: a list of pages that another thread is just changing is the risk of a process that has failed already.
         unsafe { process.runtime.peek() }.code_pages.unprotect();
     }
-    tell(thread, context, fault, sound);
+    let why = match sound && lacks_memory() {
+        true => LetGo::NoMemory,
+        false => {
+            tell(thread, context, fault, sound);
+            LetGo::Internal
+        }
+    };
     if !sound {
         return false;
     }
-    native::announce(process, LetGo::Internal, context.next_pc);
+    native::announce(process, why, context.next_pc);
     thread.leaving = true;
     thread.forking = false;
     context.pending = PENDING;
     true
+}
+
+/// Whether nothing has failed but an allocation, as the kernel gave no memory.
+fn lacks_memory() -> bool {
+    let location = LOCATION.load(Acquire);
+    // SAFETY: a location is static.
+    let location = unsafe { location.as_ref() };
+    let of_allocation = location.is_some_and(|at| at.file().ends_with("alloc/src/alloc.rs"));
+    of_allocation && heap::is_exhausted()
 }
 
 /// Finds out where in the app the thread is.

@@ -11,6 +11,8 @@
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
 use core::ptr;
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::Relaxed;
 
 use crate::region::Range;
 use crate::sys;
@@ -67,6 +69,20 @@ impl Default for Heap {
 // SAFETY: the module's invariant.
 unsafe impl Sync for Heap {}
 
+/// The kernel has refused memory.
+static REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// Whether an allocation has failed as the kernel gave no memory.
+pub fn is_exhausted() -> bool {
+    REFUSED.load(Relaxed)
+}
+
+#[cold]
+fn refused<E>(_: E) -> *mut u8 {
+    REFUSED.store(true, Relaxed);
+    ptr::null_mut()
+}
+
 fn class(layout: Layout) -> usize {
     let size = layout.size().max(layout.align()).max(SMALLEST);
     size.next_power_of_two().trailing_zeros() as usize
@@ -83,7 +99,7 @@ unsafe impl GlobalAlloc for Heap {
         let size = 1 << class;
         if size > LARGEST {
             let len = whole_pages(layout.size());
-            return sys::anonymous(len).map_or(ptr::null_mut(), |p| {
+            return sys::anonymous(len).map_or_else(refused, |p| {
                 match (len as u64) < sys::HUGE {
                     true => sys::populate(p, len.min(STEP) as u64),
                     // All of it: a block of two kinds of pages could not be moved as one.
@@ -102,8 +118,9 @@ unsafe impl GlobalAlloc for Heap {
         }
         let start = state.next.next_multiple_of(size);
         if start + size > state.end || state.end == 0 {
-            let Ok(chunk) = sys::anonymous(CHUNK) else {
-                return ptr::null_mut();
+            let chunk = match sys::anonymous(CHUNK) {
+                Ok(chunk) => chunk,
+                Err(error) => return refused(error),
             };
             state.next = chunk as usize;
             state.present = chunk as usize;
@@ -162,8 +179,9 @@ unsafe impl GlobalAlloc for Heap {
 /// kernel would put it, the app's next mapping would have been.
 fn grow(block: *mut u8, old: usize, new: usize) -> *mut u8 {
     const MAYMOVE_FIXED: u64 = 3;
-    let Ok(to) = sys::anonymous(new) else {
-        return ptr::null_mut();
+    let to = match sys::anonymous(new) {
+        Ok(to) => to,
+        Err(error) => return refused(error),
     };
     let args = [block as u64, old as u64, new as u64, MAYMOVE_FIXED, to, 0];
     // SAFETY: the block is a mapping of its own, and its owner goes on with what is returned; what
@@ -176,10 +194,10 @@ fn grow(block: *mut u8, old: usize, new: usize) -> *mut u8 {
             }
             at as *mut u8
         }
-        Err(_) => {
+        Err(error) => {
             // SAFETY: just made, and nobody's.
             unsafe { sys::munmap(to, new) };
-            ptr::null_mut()
+            refused(error)
         }
     }
 }

@@ -28,6 +28,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("runtime: drops everything often", |bin| {
         goes_on(bin, &["evict=7", "evict=60,insns=3"])
     }),
+    ("runtime: gets no more memory", lacks_memory),
     ("runtime: is slow in the wrong places", |bin| {
         goes_on(bin, &["delay=40", "delay=125,insns=4"])
     }),
@@ -44,6 +45,32 @@ const PROGRAMS: [(&str, &[&str]); 8] = [
     ("code_modifies_itself", &[]),
     ("code_jit_small", &[]),
 ];
+
+/// A shell that limits its address space, and then executes code that it has not executed before.
+const LIMITED: &str = "ulimit -v 4000000; no_such_command 2>&1 | wc -l
+for i in 1 2 3; do (echo $i); done; ls / | wc -l
+f() { local a=(1 2 3); printf '%05d ' \"${a[@]}\"; echo \"${1//a/b}\" ${#a[@]}; }; f banana
+case xyz in x*) echo $((3 ** 7 % 11));; esac; trap 'echo left' EXIT";
+
+/// That is no error of ours, and the shell does what it would have done.
+fn lacks_memory(bin: &Path) -> Result<(), String> {
+    let place = Place::new(bin)?;
+    let script = ["bash", "-c", LIMITED];
+    let native = place.run(
+        place
+            .shell("exec \"$@\"")?
+            .args([&["sh"][..], &script].concat()),
+    )?;
+    let options = ["record", "--no-persist", "-e", "none", "--"];
+    let seen = place.run(&mut place.command(&[&options[..], &script].concat())?)?;
+    if seen.stdout != native.stdout || seen.status != native.status {
+        return Err(format!("{seen:?}\nin place of {native:?}"));
+    }
+    match seen.stderr.contains("ulimit -v") && !seen.stderr.contains("internal error") {
+        true => Ok(()),
+        false => Err(seen.stderr),
+    }
+}
 
 /// Each of the programs natively, and under trommel with some stress.
 fn each(
