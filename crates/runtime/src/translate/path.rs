@@ -37,9 +37,9 @@ use crate::slot;
 use crate::trace::{MAX_INSNS, Path, Piece};
 
 /// Room a trace may need at most: its main line [`FURTHEST`], a tail 190 bytes (which counts with flags that live, and gives ten homes
-/// back) and a miss 240.
+/// back), a miss 240 and a message about a value 145; no instruction has more than two of these.
 pub(super) const MAX_CODE: u64 = 384 << 10;
-/// Room its stubs may need: 20 bytes an exit, 44 for each counter's message, 170 a turn.
+/// Room its stubs may need: 20 bytes an exit, 170 a turn.
 pub(super) const MAX_STUBS: u64 = 256 << 10;
 /// Bytes that steps may be apart, which are within 64 KiB.
 pub(super) const FURTHEST: usize = 60 << 10;
