@@ -27,18 +27,20 @@
 
 pub(crate) mod accumulator;
 mod adapt;
+mod shielding;
 
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use trommel_tuple::{Events, Kind, Kinds, Tuple};
+use trommel_tuple::{Events, Kind, Kinds, Message, Tuple};
 
 use crate::hash::{BLOCK, Hash, HashKind, Layout};
 use crate::{Compress, IntervalSpec, Sink};
 use accumulator::{Accumulator, Filter, MARKS};
 use adapt::Adapt;
 pub(crate) use adapt::Turnover;
+pub use shielding::{Positions, Shield, Shielding, TABLES, WORDS};
 
 /// The most tables.
 pub const MAX_TABLES: u32 = 16;
@@ -168,9 +170,15 @@ impl MultiHash {
 
     /// Gives the tuple a place in the accumulator, if there is one.
     fn promote(&mut self, mark: usize, kind: Kind, tuple: Tuple, at: &[usize]) {
-        if !(self.accumulator).promote(mark, kind, tuple, self.early) {
+        let _ = self.promoted(mark, kind, tuple, at);
+    }
+
+    /// As [`promote`](Self::promote): its slot there.
+    fn promoted(&mut self, mark: usize, kind: Kind, tuple: Tuple, at: &[usize]) -> Option<usize> {
+        let slot = self.accumulator.promote(mark, kind, tuple, self.early);
+        if slot.is_none() {
             self.statistics.accumulator_full += 1;
-            return;
+            return None;
         }
         self.statistics.promotions += 1;
         if self.spec.reset {
@@ -178,14 +186,20 @@ impl MultiHash {
                 self.counters[*position] = 0;
             }
         }
+        slot
     }
 
     #[cold]
     #[inline(never)]
     fn end_interval<S: Sink + ?Sized>(&mut self, out: &mut S) {
+        self.turn_over(|_, message| out.message(message));
+        out.interval_end();
+    }
+
+    /// The interval has ended; tells the candidates, with their slots in the accumulator.
+    fn turn_over(&mut self, report: impl FnMut(usize, Message)) {
         let (threshold, retain) = (self.threshold, self.spec.retain);
-        let accumulator = &mut self.accumulator;
-        let turnover = accumulator.end_interval(threshold, retain, |message| out.message(message));
+        let turnover = (self.accumulator).end_interval(threshold, retain, report);
         if let Some(adapt) = &mut self.adapt {
             adapt.ended(turnover);
             self.length = adapt.length();
@@ -195,7 +209,6 @@ impl MultiHash {
         self.counters[..self.spec.counters as usize].fill(0);
         self.seen = 0;
         self.statistics.intervals += 1;
-        out.interval_end();
     }
 
     /// One event, whatever the shape of the tables.

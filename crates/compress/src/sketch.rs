@@ -119,7 +119,7 @@ fn count(sketch: &mut impl Estimates, kind: Kind, tuple: Tuple) {
     if let Some(slot) = found {
         candidates.raise_to(slot, estimate);
     } else if estimate >= threshold {
-        if candidates.promote(0, kind, tuple, estimate) {
+        if candidates.promote(0, kind, tuple, estimate).is_some() {
             statistics.promotions += 1;
         } else {
             statistics.accumulator_full += 1;

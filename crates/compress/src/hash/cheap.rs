@@ -130,18 +130,37 @@ impl Cheap {
         if lanes != 1 || bits == 0 {
             return None;
         }
-        let [a, b, c] = self.multipliers;
         Some(match self.kind {
             HashKind::Crc => OfPlace::Sum {
-                start: crc32c::portable(self.seed, pc.word().rotate_left(self.rotate)),
+                start: self.begin(pc) as u32,
                 mask: self.mask as u32,
             },
             _ => OfPlace::Product {
-                offset: pc.word().wrapping_mul(a),
-                factors: [b, c],
+                offset: self.begin(pc),
+                factors: self.factors(),
                 shift: 64 - bits,
             },
         })
+    }
+
+    /// What a place makes of its tuples' words: of `:crc` the sum of the pc, of `:mul` what it adds.
+    pub fn begin(&self, pc: Place) -> u64 {
+        match self.kind {
+            HashKind::Crc => {
+                crc32c::portable(self.seed, pc.word().rotate_left(self.rotate)).into()
+            }
+            _ => pc.word().wrapping_mul(self.multipliers[0]),
+        }
+    }
+
+    /// What sums of `:crc` start with.
+    pub const fn seed(&self) -> u32 {
+        self.seed
+    }
+
+    /// Factors of `:mul`, of the value and of what is mixed.
+    pub const fn factors(&self) -> [u64; 2] {
+        [self.multipliers[1], self.multipliers[2]]
     }
 
     /// The indices of a tuple.

@@ -114,22 +114,53 @@ impl Accumulator {
         slot.count = slot.count.max(count);
     }
 
+    /// How many slots there are.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether a slot has a tuple.
+    pub(crate) fn is_used(&self, slot: usize) -> bool {
+        self.slots[slot].used != Use::Empty
+    }
+
+    /// Events of a slot's tuple in this interval, which another has counted.
+    pub(crate) fn has_counted(&mut self, slot: usize, count: u32, threshold: u32) {
+        let slot = &mut self.slots[slot];
+        slot.count = count;
+        if count >= threshold {
+            slot.used = Use::Kept;
+        }
+    }
+
+    /// Whether there is no empty slot.
+    pub(crate) fn is_full(&mut self) -> bool {
+        self.empty = self.next(self.empty, Use::Empty);
+        self.empty == self.slots.len()
+    }
+
+    fn next(&self, from: usize, wanted: Use) -> usize {
+        let found = self.slots[from..].iter().position(|s| s.used == wanted);
+        found.map_or(self.slots.len(), |n| from + n)
+    }
+
     /// Gives a new tuple a slot that is not replaceable: an empty one, else the first replaceable
-    /// one. `false` when there is neither.
+    /// one. `None` when there is neither.
     #[cold]
     #[inline(never)]
-    pub(crate) fn promote(&mut self, mark: usize, kind: Kind, tuple: Tuple, count: u32) -> bool {
-        let next = |from: usize, wanted| {
-            let found = self.slots[from..].iter().position(|s| s.used == wanted);
-            found.map_or(self.slots.len(), |n| from + n)
-        };
-        self.empty = next(self.empty, Use::Empty);
-        let slot = if self.empty < self.slots.len() {
+    pub(crate) fn promote(
+        &mut self,
+        mark: usize,
+        kind: Kind,
+        tuple: Tuple,
+        count: u32,
+    ) -> Option<usize> {
+        let slot = if !self.is_full() {
             self.empty
         } else {
-            self.replaceable = next(self.replaceable, Use::Replaceable);
+            self.replaceable = self.next(self.replaceable, Use::Replaceable);
             if self.replaceable == self.slots.len() {
-                return false;
+                return None;
             }
             self.forget(self.replaceable);
             self.replaceable
@@ -144,7 +175,7 @@ impl Accumulator {
         };
         self.index.add(slot, tuple);
         self.filter[mark] = self.filter[mark].saturating_add(1);
-        true
+        Some(slot)
     }
 
     fn forget(&mut self, slot: usize) {
@@ -156,13 +187,13 @@ impl Accumulator {
         }
     }
 
-    /// Reports the entries that reached the threshold, in table order, and keeps them at 0 and
+    /// Reports the entries that reached the threshold, with their slots and in table order, and keeps them at 0 and
     /// replaceable if they are to be retained. All others are flushed. Tells how many were candidates.
     pub(crate) fn end_interval(
         &mut self,
         threshold: u32,
         retain: bool,
-        mut report: impl FnMut(Message),
+        mut report: impl FnMut(usize, Message),
     ) -> Turnover {
         let mut turnover = Turnover {
             before: self.before,
@@ -174,12 +205,13 @@ impl Accumulator {
             if candidate {
                 turnover.now += 1;
                 turnover.both += u32::from(slot.exact);
-                report(Message {
+                let message = Message {
                     kind: slot.kind,
                     tuple: slot.tuple,
                     count: u64::from(slot.count),
                     samples: 1,
-                });
+                };
+                report(n, message);
             }
             if candidate && retain {
                 self.slots[n].used = Use::Replaceable;

@@ -124,9 +124,9 @@ impl Sketch for HeavyKeeper {
         count(self, kind, tuple);
     }
 
-    fn end_interval(&mut self, report: impl FnMut(Message)) {
+    fn end_interval(&mut self, mut report: impl FnMut(Message)) {
         let retain = self.spec.retain;
-        self.candidates.end_interval(self.threshold, retain, report);
+        self.candidates.end_interval(self.threshold, retain, |_, message| report(message));
         self.cells.fill(Cell::default());
     }
 

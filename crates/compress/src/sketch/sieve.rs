@@ -90,7 +90,7 @@ impl Sketch for Sieve {
         if cell.count < self.early {
             return;
         }
-        if self.hot.promote(0, kind, tuple, cell.count) {
+        if self.hot.promote(0, kind, tuple, cell.count).is_some() {
             self.statistics.promotions += 1;
             *cell = Cell::default();
         } else {
@@ -98,9 +98,9 @@ impl Sketch for Sieve {
         }
     }
 
-    fn end_interval(&mut self, report: impl FnMut(Message)) {
+    fn end_interval(&mut self, mut report: impl FnMut(Message)) {
         let retain = self.spec.retain;
-        self.hot.end_interval(self.threshold, retain, report);
+        self.hot.end_interval(self.threshold, retain, |_, message| report(message));
         self.cells.fill(Cell::default());
     }
 
