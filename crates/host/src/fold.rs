@@ -174,12 +174,13 @@ impl Folder {
         let exact = exact && !makes_paths;
         let messages = match counts {
             Counts::Strata(strata) => Some(Messages::new(strata, spec.table)),
-            Counts::Nothing | Counts::Paths => None,
+            Counts::Nothing | Counts::Paths | Counts::Intervals(_) => None,
         };
         let mut ordered =
             (!exact).then(|| Ordered::new(spec, messages, stream, stream_error, limit));
         if let Some(ordered) = &mut ordered {
             ordered.acyclic = acyclic;
+            ordered.intervals = matches!(counts, Counts::Intervals(_));
         }
         Self {
             dictionary: Dictionary::new(selection, images, makes_paths),
@@ -389,6 +390,12 @@ impl Folder {
         ordered.is_some_and(|ordered| ordered.messages.is_some())
     }
 
+    /// Whether the target counts events one by one, by what we call their places.
+    fn hashes_places(&self) -> bool {
+        let ordered = self.ordered.as_ref();
+        ordered.is_some_and(|ordered| ordered.messages.is_some() || ordered.intervals)
+    }
+
     /// Reads what the dictionary says beyond what is known.
     pub fn learn(&mut self, shared: &Shared) {
         let regions = shared.regions();
@@ -418,13 +425,13 @@ impl Folder {
                     .dictionary
                     .tell_selected(shared.queries(), region.range.clone())
             {
-                // What a sampler counts is not asked about once more.
-                match self.has_messages() {
+                // What is counted one by one is not asked about once more.
+                match self.hashes_places() {
                     true => self.unobserved = true,
                     false => shared.queries().tagged.store(EVERYTHING, Relaxed),
                 }
             }
-            if waits || self.has_messages() {
+            if waits || self.hashes_places() {
                 let start = region.range.start;
                 let place = self.dictionary.modules.place_at(TargetPc(start)).word();
                 shared.set_bias(self.regions, place.wrapping_sub(start));

@@ -221,6 +221,7 @@ fn shape(terms: &Terms) -> Option<u64> {
     let counts = match terms.counts {
         Counts::Nothing => terms.kinds.is_empty(),
         Counts::Paths => terms.kinds.is_within(counted),
+        Counts::Intervals(_) => false,
         Counts::Strata(_) => !terms.kinds.is_empty() && terms.kinds.is_within(counted),
     };
     // Of the sampler code has only how many events a message stands for, and how many counters there are; the rest is found out anew.

@@ -254,7 +254,7 @@ impl<'a> Session<'a> {
         if let Some(limit) = self.terms.converge {
             let rate = match counts {
                 Counts::Strata(strata) => strata.rate.into(),
-                Counts::Nothing | Counts::Paths => 1,
+                Counts::Nothing | Counts::Paths | Counts::Intervals(_) => 1,
             };
             folder = folder.of_converge(Converge::new(limit, rate).calling(identity.pid));
         }

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 use nix::unistd::Pid;
 use trommel_compress::hash::HashKind;
+use trommel_compress::interval::Shield;
 use trommel_compress::{Start, Strata};
 use trommel_queue::converge::Converge;
 use trommel_queue::dict::{Event, MAX_BLOCK_EVENTS, MAX_EVENT_WORDS, PathHeader};
@@ -24,12 +25,13 @@ use trommel_queue::protocol;
 use trommel_queue::queries::Queries;
 use trommel_queue::{
     BANK_BYTES, BANK_COUNTERS, BANK_TABLE_OFFSET, BANKS, BANKS_OFFSET, BIASES_OFFSET, Bank, CHUNK,
-    CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET, CONVERGE_OFFSET, COUNTS_NOTHING, COUNTS_PATHS,
-    COUNTS_STRATA, Chunk, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES,
-    GIVEN_BACK_OFFSET, LAYOUT_VERSION, MADE_OFFSET, MAGIC, MAX_CHUNK_BYTES, MAX_PATHS, MAX_REGIONS,
-    MAX_THREADS, MAX_WORDS, POOL_OFFSET, PREFETCH_OFFSET, PUBLISHED_OFFSET, QUERIES_OFFSET,
-    REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request, SLOT_BYTES, State, TALLIES,
-    TALLIES_OFFSET, THREAD_PAGE, THREAD_PAGES_OFFSET, Tally, Unfollowed, chunk_start,
+    CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET, CONVERGE_OFFSET, COUNTS_INTERVALS, COUNTS_NOTHING,
+    COUNTS_PATHS, COUNTS_STRATA, Chunk, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET,
+    DIRECTORY_BYTES, GIVEN_BACK_OFFSET, Intervals, LAYOUT_VERSION, MADE_OFFSET, MAGIC,
+    MAX_CHUNK_BYTES, MAX_PATHS, MAX_REGIONS, MAX_THREADS, MAX_WORDS, POOL_OFFSET, PREFETCH_OFFSET,
+    PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request,
+    SLOT_BYTES, State, TALLIES, TALLIES_OFFSET, THREAD_PAGE, THREAD_PAGES_OFFSET, Tally,
+    Unfollowed, chunk_start,
 };
 use trommel_tuple::KindSet;
 
@@ -81,6 +83,8 @@ pub enum Counts {
     Paths,
     /// Events, in the counters of a sampler; it records messages.
     Strata(Strata),
+    /// Events, by a multi-hash profiler; it records candidates.
+    Intervals(Shield),
 }
 
 impl Counts {
@@ -89,7 +93,13 @@ impl Counts {
             Self::Nothing => COUNTS_NOTHING,
             Self::Paths => COUNTS_PATHS,
             Self::Strata(_) => COUNTS_STRATA,
+            Self::Intervals(_) => COUNTS_INTERVALS,
         };
+        if let Self::Intervals(shield) = self {
+            for (to, word) in control.intervals.iter().zip(shield.words()) {
+                to.store(word, Relaxed);
+            }
+        }
         if let Self::Strata(strata) = self {
             let to = &control.strata;
             let hash = match strata.hash {
@@ -702,6 +712,31 @@ impl Shared {
             what: "a bank of counters",
             number: number as u64,
         })
+    }
+
+    /// Events that the profiler of a bank has seen, by kind.
+    pub fn intervals(&self, number: usize) -> Result<[u64; 8], Damaged> {
+        const WORDS: usize = size_of::<Intervals>() / 8;
+        let mut words = [0; WORDS];
+        self.read_bank(number, 0, &mut words)?;
+        let word = |at: usize| words[at / 8] >> (8 * (at % 8)) & 0xffff_ffff;
+        let left = word(offset_of!(Intervals, left));
+        let length = word(offset_of!(Intervals, length));
+        let ended = words[offset_of!(Intervals, ended) / 8];
+        let all = ended.wrapping_add(length.saturating_sub(left));
+        let first = offset_of!(Intervals, kinds) / 8;
+        let mut seen: [u64; 8] = std::array::from_fn(|kind| words[first + kind]);
+        let others = seen.iter().fold(0_u64, |sum, n| sum.wrapping_add(*n));
+        let rest = word(offset_of!(Intervals, rest)) as usize % seen.len();
+        seen[rest] = all.saturating_sub(others);
+        // A program may have written anything.
+        match seen.iter().all(|&n| n <= 1 << 56) {
+            true => Ok(seen),
+            false => Err(Damaged {
+                what: "a bank of a profiler",
+                number: number as u64,
+            }),
+        }
     }
 
     /// The tallies of a bank.

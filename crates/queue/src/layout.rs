@@ -15,7 +15,7 @@ use crate::work::Work;
 /// "TROMMELQ", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TROMMELQ");
 /// Changes with every change to this file, or to what is in the dictionary.
-pub const LAYOUT_VERSION: u32 = 22;
+pub const LAYOUT_VERSION: u32 = 23;
 
 /// Bytes of one chunk. The full test of generated code depends on it being 64 KiB.
 pub const CHUNK: usize = 1 << 16;
@@ -287,6 +287,34 @@ pub const COUNTS_NOTHING: u32 = 0;
 pub const COUNTS_PATHS: u32 = 1;
 /// Banks hold a `u16` for each substream of a stratified sampler: events to come before it sends a message.
 pub const COUNTS_STRATA: u32 = 2;
+/// Banks hold an [`Intervals`], and behind [`CELLS_OFFSET`] a `u32` for each tuple of a multi-hash profiler that is known when code is made.
+pub const COUNTS_INTERVALS: u32 = 3;
+
+/// What an interval profiler of a thread has seen: in front of its bank.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Intervals {
+    /// Events to come before its interval ends.
+    pub left: AtomicU32,
+    /// Events of its interval in all.
+    pub length: AtomicU32,
+    /// Events of intervals that have ended.
+    pub ended: AtomicU64,
+    /// Of all events, those of each kind but for one.
+    pub kinds: [AtomicU64; 8],
+    /// Of which kind the rest is.
+    pub rest: AtomicU32,
+}
+
+/// Where cells begin in a bank.
+pub const CELLS_OFFSET: usize = 128;
+/// Tuples that have one at most.
+pub const CELLS: usize = 1 << 22;
+const _: () = assert!(size_of::<Intervals>() <= CELLS_OFFSET);
+const _: () = assert!(CELLS_OFFSET + CELLS * size_of::<u32>() <= TALLIES_OFFSET);
+/// In place of a path number: the interval of the thread's profiler has ended. Its candidates are the records in front of it: a path number
+/// of messages, the value if there is one, and four bytes for how often.
+pub const INTERVAL_MARK: u32 = u32::MAX - 3;
 
 /// A stratified periodic sampler. The host's to write.
 #[repr(C)]
@@ -316,6 +344,8 @@ pub struct Control {
     pub tallies: AtomicU32,
     /// With [`COUNTS_STRATA`]: by which sampler.
     pub strata: Strata,
+    /// With [`COUNTS_INTERVALS`]: by which profiler, as `trommel_compress::interval::Shield` has it in words.
+    pub intervals: [AtomicU32; 12],
     /// Stress options for tests, see the runtime's `options`.
     pub options: AtomicU64,
     /// The host's process, as the host sees itself.
@@ -476,7 +506,7 @@ pub const END_MARK: u32 = u32::MAX;
 pub const END_WORDS: usize = 3;
 /// Instructions that may be passed in front of a window at most.
 pub const MAX_SKIP: u32 = 256;
-const _: () = assert!(MAX_PATHS < STACK_MARK as usize && 4 + 8 * STACK_WORDS <= MAX_RECORD);
+const _: () = assert!(MAX_PATHS < INTERVAL_MARK as usize && 4 + 8 * STACK_WORDS <= MAX_RECORD);
 
 /// Windows that are remembered.
 pub const LAST_WINDOWS: usize = 32;

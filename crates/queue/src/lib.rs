@@ -38,7 +38,8 @@
 //! Where nobody asks for the order of events, a path without run-time values is not recorded: its
 //! counter in the thread's *bank* is incremented, which is all that the host wants to know of it.
 //! Both can be met in one process, and add up. Where a stratified sampler is asked for, a bank holds its counters in
-//! place of those of paths, and what is recorded are its messages.
+//! place of those of paths, and what is recorded are its messages; of a multi-hash profiler it holds the counts of what is
+//! shielded.
 //!
 //! A *message* of a query is a record too: its number says so, and whose it is ([`queries::Header`]); its words
 //! follow. So messages of a thread stand among its records in the order in which they were sent.
@@ -81,16 +82,17 @@ pub mod work;
 
 pub use layout::{
     BACKLOG, BANK_BYTES, BANK_COUNTERS, BANK_TABLE_OFFSET, BANKS, BANKS_OFFSET, BIASES_OFFSET,
-    Bank, CAPTURE_MARK, CAPTURE_WORDS, CHUNK, CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET,
-    CONVERGE_OFFSET, COUNTS_NOTHING, COUNTS_PATHS, COUNTS_STRATA, Chunk, Control,
-    DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES, Directory, END_MARK, END_WORDS,
-    FAILURE_STACK, FIRST_RECORD, FULL_WINDOW, Failure, GIVEN_BACK_OFFSET, LAST_WINDOWS,
-    LAYOUT_VERSION, LastWindow, LetGo, MADE_OFFSET, MAGIC, MAX_CHUNK_BYTES, MAX_PATHS, MAX_RECORD,
-    MAX_REGIONS, MAX_SKIP, MAX_SLOTS, MAX_THREADS, MAX_VALUES, MAX_WINDOW, MAX_WORDS, Optimise,
-    POOL_BYTES, POOL_OFFSET, PREFETCH_OFFSET, PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET,
-    REQUEST_OFFSET, RegionRecord, Request, SLOT_BYTES, SPAWNED, STACK_MARK, STACK_WORDS, Slot,
-    State, Strata, TALLIES, TALLIES_OFFSET, THREAD_PAGE, THREAD_PAGES_OFFSET, Tally, Unfollowed,
-    WINDOW_SIGNAL, Windows, chunk_start, slot_start,
+    Bank, CAPTURE_MARK, CAPTURE_WORDS, CELLS, CELLS_OFFSET, CHUNK, CHUNKS, CHUNKS_OFFSET,
+    CONTROL_OFFSET, CONVERGE_OFFSET, COUNTS_INTERVALS, COUNTS_NOTHING, COUNTS_PATHS, COUNTS_STRATA,
+    Chunk, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES, Directory, END_MARK,
+    END_WORDS, FAILURE_STACK, FIRST_RECORD, FULL_WINDOW, Failure, GIVEN_BACK_OFFSET, INTERVAL_MARK,
+    Intervals, LAST_WINDOWS, LAYOUT_VERSION, LastWindow, LetGo, MADE_OFFSET, MAGIC,
+    MAX_CHUNK_BYTES, MAX_PATHS, MAX_RECORD, MAX_REGIONS, MAX_SKIP, MAX_SLOTS, MAX_THREADS,
+    MAX_VALUES, MAX_WINDOW, MAX_WORDS, Optimise, POOL_BYTES, POOL_OFFSET, PREFETCH_OFFSET,
+    PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request,
+    SLOT_BYTES, SPAWNED, STACK_MARK, STACK_WORDS, Slot, State, Strata, TALLIES, TALLIES_OFFSET,
+    THREAD_PAGE, THREAD_PAGES_OFFSET, Tally, Unfollowed, WINDOW_SIGNAL, Windows, chunk_start,
+    slot_start,
 };
 
 /// Test options in the control words, see `docs/testing.md`.

@@ -44,7 +44,7 @@ fn main() {
             whole_jumps: false,
             optimise: false,
         },
-        None,
+        (None, None),
         None,
         None,
         None,

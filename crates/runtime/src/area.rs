@@ -17,6 +17,7 @@
 
 use core::mem::offset_of;
 
+use trommel_compress::interval::TABLES;
 use trommel_queue::BANK_BYTES;
 use trommel_queue::queries;
 
@@ -97,6 +98,8 @@ pub enum Reason {
     Hot = 9,
     /// The probe of a query; rcx leads to a [`crate::query::Crossing`].
     Query = 10,
+    /// An event that a profiler is to look at; `target` is where to go on.
+    Counted = 11,
 }
 
 /// The app's state while the runtime runs, and what both need to find each other.
@@ -152,8 +155,30 @@ pub struct Context {
     pub held_rcx: u64,
     /// A register by which the halves of a value are copied, meanwhile.
     pub held_half: u64,
-    /// Factors of a sampler's hash function.
+    /// Factors of a sampler's or profiler's hash function.
     pub factors: [u64; 2],
+    /// Where a profiler's subjects are, see [`crate::shields`].
+    pub subjects: u64,
+    /// Where the thread's counters are.
+    pub counters: u64,
+    /// The least of a tuple's counters at whose next event it is promoted.
+    pub promotes_at: u32,
+    /// Not 0: only the least counters are incremented.
+    pub conservative: u32,
+    /// Of each table the first counter.
+    pub lane_first: [u32; TABLES],
+    /// And the bits of an index.
+    pub lane_mask: [u32; TABLES],
+    /// Bits below an index in a product.
+    pub lane_shift: u32,
+    /// What sums start with.
+    pub sum_seed: u32,
+    /// The subject of an event that is not shielded.
+    pub subject: u32,
+    /// A [`crate::shields::Why`], where it comes out of the cache.
+    pub why: u32,
+    /// Saved registers, by number, meanwhile.
+    pub unshielded: [u64; 12],
     /// By table entry of what is asked: executions up to the next that is profiled.
     pub left: [u32; queries::ENTRIES],
     /// Not 0: something was seen in front of an instruction, and is to be seen behind it.
@@ -201,6 +226,14 @@ pub struct Entries {
     pub value_message: u64,
     /// A tally is of another value, or full; rcx leads to what is known of the event and is spilled.
     pub tally: u64,
+    /// An event is not shielded, that of a known tuple; rcx leads to what is known of it and is spilled.
+    pub unshielded: u64,
+    /// That of a value, whose counters a sum tells.
+    pub unshielded_sum: u64,
+    /// That of a value, whose counters a product tells.
+    pub unshielded_product: u64,
+    /// The profiler's interval has ended; rcx holds where to go on.
+    pub interval_ended: u64,
     /// [`Reason::Query`]; rcx is spilled.
     pub query: u64,
     /// From the checked entry of a retired fragment; rcx holds the target, rcx and rdx are spilled.

@@ -109,6 +109,9 @@ impl Thread {
                 if let Some(sampler) = runtime.translator.sampler() {
                     self.start_counters(sampler);
                 }
+                if let Some(profiler) = runtime.translator.profiler() {
+                    self.start_counting(profiler);
+                }
             }
             Err(_) => {
                 mapped.bank(bank).thread.store(0, Release);

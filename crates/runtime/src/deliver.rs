@@ -20,11 +20,11 @@ use trommel_queue::protocol;
 use trommel_queue::queries::Queries;
 use trommel_queue::{
     BACKLOG, BANK_BYTES, BANK_TABLE_OFFSET, BANKS, BANKS_OFFSET, BIASES_OFFSET, Bank, CHUNK,
-    CHUNKS, CHUNKS_OFFSET, CONVERGE_OFFSET, COUNTS_STRATA, Chunk, Control, DICT_INDEX_OFFSET,
-    DICT_WORDS_OFFSET, DIRECTORY_BYTES, Directory, FIRST_RECORD, GIVEN_BACK_OFFSET, MAX_PATHS,
-    MAX_REGIONS, MAX_WORDS, POOL_OFFSET, PREFETCH_OFFSET, PUBLISHED_OFFSET, QUERIES_OFFSET,
-    REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request, State, THREAD_PAGE, THREAD_PAGES_OFFSET,
-    chunk_start,
+    CHUNKS, CHUNKS_OFFSET, CONVERGE_OFFSET, COUNTS_INTERVALS, COUNTS_STRATA, Chunk, Control,
+    DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES, Directory, FIRST_RECORD,
+    GIVEN_BACK_OFFSET, MAX_PATHS, MAX_REGIONS, MAX_WORDS, POOL_OFFSET, PREFETCH_OFFSET,
+    PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request, State,
+    THREAD_PAGE, THREAD_PAGES_OFFSET, chunk_start,
 };
 
 use crate::region::Mapping;
@@ -331,10 +331,16 @@ impl Shared {
         self.paths
     }
 
+    /// Whether what is counted in the code goes by what the host calls places.
+    fn hashes_places(&self) -> bool {
+        let counts = self.control().counters.load(Relaxed);
+        matches!(counts, COUNTS_STRATA | COUNTS_INTERVALS)
+    }
+
     /// Whether the host says what it calls regions, and which tags code has.
     pub fn names(&self) -> bool {
         let tagged = &self.mapped.queries().tagged;
-        self.control().counters.load(Relaxed) == COUNTS_STRATA || tagged.load(Relaxed) != 0
+        self.hashes_places() || tagged.load(Relaxed) != 0
     }
 
     /// By how much the words of places in a region differ from its addresses, once the host has said so.

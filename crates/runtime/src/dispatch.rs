@@ -29,6 +29,7 @@ use crate::phase::Phases;
 use crate::query;
 use crate::region::Regions;
 use crate::served::Full;
+use crate::shields;
 use crate::signal::{self, Actions};
 use crate::slot;
 use crate::stress::{self, Crossing, Place};
@@ -597,6 +598,9 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
             native::host_gone(thread, context);
         }
     }
+    if thread.end_due_interval().is_err() {
+        native::host_gone(thread, context);
+    }
     if thread.window.is_some() && thread.leaving && context.at_boundary != 0 {
         signal::depart(thread, context);
     }
@@ -618,6 +622,14 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
         context.at_boundary = 0;
         stress::delay();
         if query::crossed(thread, context).is_err() {
+            native::host_gone(thread, context);
+        }
+        return;
+    }
+    if context.reason == Reason::Counted as u32 {
+        context.at_boundary = 0;
+        stress::delay();
+        if shields::crossed(thread, context).is_err() {
             native::host_gone(thread, context);
         }
         return;

@@ -171,7 +171,7 @@ fn settle(thread: &mut Thread, context: &mut Context) {
         context.next_pc = next;
         context.at_boundary = 1;
     }
-    if context.at_boundary != 0 || is(Reason::Full) || is(Reason::Query) {
+    if context.at_boundary != 0 || is(Reason::Full) || is(Reason::Counted) || is(Reason::Query) {
         return;
     }
     // SAFETY: exits are only added, and the one taken is there; a list that another thread is just

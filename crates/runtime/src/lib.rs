@@ -83,6 +83,7 @@ pub mod query;
 pub mod reclaim;
 pub mod region;
 pub mod served;
+pub mod shields;
 pub mod signal;
 pub mod start;
 pub mod strata;

@@ -44,6 +44,7 @@ use crate::emit::{Code, GsOffset, Reg};
 use crate::slot;
 use crate::thread::Thread;
 use crate::translate::{Refusal, Translator, pair_check};
+use trommel_tuple::Kind;
 
 /// An indirect branch's number in the tables; 0 for those that are not counted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -232,7 +233,13 @@ impl Runtime {
         };
         self.pairs.known.insert((key, to.0), Pair { code, ..pair });
         match pair.sampled {
-            Some(counter) => thread.count_event(counter, pair.path),
+            Some(counter) => match self.translator.profiler() {
+                Some(profiler) => {
+                    let kind = if branch.call { Kind::Call } else { Kind::Edge };
+                    thread.count_known(pair.path, profiler.of_kind(kind));
+                }
+                None => thread.count_event(counter, pair.path),
+            },
             None => thread.count_or_record(pair.path, 0),
         }
         if let Some((at, _)) = code {
@@ -250,7 +257,7 @@ impl Runtime {
         to: AppPc,
         pair: Pair,
     ) -> Option<(CachePc, u32)> {
-        const ROOM: usize = 224;
+        const ROOM: usize = 384;
         let counter = match pair.sampled {
             Some(counter) => counter,
             None => self.translator.counter(pair.path)?,
@@ -266,7 +273,16 @@ impl Runtime {
         let mut code = Code::new(at, &mut bytes);
         pair_check(&mut code, to, key);
         let mut ends = None;
-        if pair.sampled.is_some() {
+        let mut ways = None;
+        if let Some(profiler) = self
+            .translator
+            .profiler()
+            .filter(|_| pair.sampled.is_some())
+        {
+            let kind = if branch.call { Kind::Call } else { Kind::Edge };
+            let found = code.shield_with_rcx(counter, profiler.of_kind(kind));
+            ways = Some((found, code.at(code.here())));
+        } else if pair.sampled.is_some() {
             let (end, _) = code.count_down_with_rcx(counter);
             ends = Some((end, code.at(code.here())));
         } else {
@@ -290,6 +306,10 @@ impl Runtime {
             code.bind(end, code.here());
             let start = self.translator.sampler().map_or(0, |s| s.rate());
             code.send_message(true, [counter.0, pair.path, start], back);
+        }
+        if let Some((ways, behind)) = ways {
+            code.unshielded(true, pair.path, &ways);
+            code.interval_ended(ways.ended, behind, None);
         }
         self.cache.place_lead(arena, code.bytes());
         Some((at, exit))

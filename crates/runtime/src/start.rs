@@ -37,6 +37,7 @@ use crate::phase::Phases;
 use crate::prefetch::Prefetch;
 use crate::query::Asked;
 use crate::region::{Range, Regions};
+use crate::shields::Profiler;
 use crate::signal::{self, Actions};
 use crate::strata::Sampler;
 use crate::sys;
@@ -133,6 +134,10 @@ pub fn entries() -> Entries {
         hot: arch::hot as *const () as u64,
         value_message: Landmarks::value_message(),
         tally: Landmarks::tally(),
+        unshielded: Landmarks::unshielded().start,
+        unshielded_sum: Landmarks::unshielded_sum(),
+        unshielded_product: Landmarks::unshielded_product(),
+        interval_ended: arch::interval_ended as *const () as u64,
         query: arch::query as *const () as u64,
     }
 }
@@ -243,7 +248,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     code_pages.unsteady = stress & options::GUARD != 0;
     let translator = Translator::new(
         config,
-        Sampler::of(control),
+        (Sampler::of(control), Profiler::of(control)),
         asked,
         Prefetch::of(mapped),
         converge,

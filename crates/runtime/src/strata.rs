@@ -87,29 +87,8 @@ impl Sampler {
 
     /// Where an event is counted whose tuple is known.
     pub fn counter(&mut self, regions: &Regions, event: &Event) -> GsOffset {
-        let (pc, to) = match *event {
-            Event::Branch {
-                pc,
-                len,
-                target,
-                taken,
-            } => match taken {
-                true => (pc, target.0),
-                false => (pc, pc.0 + u64::from(len)),
-            },
-            Event::Call { pc, target } | Event::Indirect { pc, target, .. } => (pc, target.0),
-            Event::Dynamic { pc, .. }
-            | Event::Unprofiled { pc, .. }
-            | Event::Arguments { pc }
-            | Event::Enter { pc }
-            | Event::Return { pc }
-            | Event::Jump { pc, .. }
-            | Event::Instruction { pc, .. } => (pc, 0),
-            Event::Marked(_) => (TargetPc(0), 0),
-        };
-        let place = Place::from_word(regions.word(AppPc(pc.0)));
-        let tuple = Tuple::new(place, regions.word(AppPc(to)));
-        GsOffset(COUNTERS_OFFSET as u32 + 2 * self.hash.index(tuple))
+        let index = self.hash.index(tuple_of(regions, event));
+        GsOffset(COUNTERS_OFFSET as u32 + 2 * index)
     }
 
     /// How the counter is told of an event at `pc` whose value is known when it happens. `None`: there is but one
@@ -135,6 +114,32 @@ impl Sampler {
     pub fn hashes_values(&self) -> bool {
         self.strata.substreams > 1
     }
+}
+
+/// The tuple of an event, with no value where that is not known.
+pub fn tuple_of(regions: &Regions, event: &Event) -> Tuple {
+    let (pc, to) = match *event {
+        Event::Branch {
+            pc,
+            len,
+            target,
+            taken,
+        } => match taken {
+            true => (pc, target.0),
+            false => (pc, pc.0 + u64::from(len)),
+        },
+        Event::Call { pc, target } | Event::Indirect { pc, target, .. } => (pc, target.0),
+        Event::Dynamic { pc, .. }
+        | Event::Unprofiled { pc, .. }
+        | Event::Arguments { pc }
+        | Event::Enter { pc }
+        | Event::Return { pc }
+        | Event::Jump { pc, .. }
+        | Event::Instruction { pc, .. } => (pc, 0),
+        Event::Marked(_) => (TargetPc(0), 0),
+    };
+    let place = Place::from_word(regions.word(AppPc(pc.0)));
+    Tuple::new(place, regions.word(AppPc(to)))
 }
 
 const _: () = assert!(2 * MAX_SUBSTREAMS as usize <= BANK_BYTES);

@@ -54,6 +54,7 @@ use crate::native;
 use crate::query::Asking;
 use crate::region::Range;
 use crate::served::{Queues, Serving};
+use crate::shields::Counting;
 use crate::signal::{self, Actions, AltStack, Frames, Pending};
 use crate::slot;
 use crate::start;
@@ -188,6 +189,8 @@ pub struct Thread {
     pub serving: Serving,
     /// Its bank of counters.
     pub bank: Option<u32>,
+    /// Its part of a profiler.
+    pub counting: Option<Box<Counting>>,
     /// It holds the runtime's lock while it starts a process.
     pub forking: bool,
     /// The kernel's signal mask before that.
@@ -317,6 +320,7 @@ impl Thread {
             asking: None,
             serving: Serving::default(),
             bank: None,
+            counting: None,
             forking: false,
             fork_mask: 0,
             fork_slot: None,

@@ -72,6 +72,7 @@ mod probes;
 mod queried;
 mod restartable;
 mod second;
+mod shields;
 mod tallies;
 mod values;
 
@@ -83,6 +84,8 @@ pub use exits::{pair_check, tag_check};
 pub use jumps::wants_whole_jumps;
 pub use made::{prepare, with_keys_lifted};
 pub use persisted::AHEAD;
+pub use shields::kind_of;
+pub use tallies::first as first_of_tally;
 
 use trommel_query::access::Accesses;
 use trommel_queue::MAX_VALUES;
@@ -101,6 +104,7 @@ use crate::persist::Persist;
 use crate::prefetch::{self, Prefetch};
 use crate::query::Asked;
 use crate::region::{Lookup, Named, Nature, Range, Regions};
+use crate::shields::Profiler;
 use crate::strata::Sampler;
 use crate::stress::{self, Place};
 use crate::tags::Tags;
@@ -215,6 +219,7 @@ pub struct Translator {
     config: Config,
     /// What counts events, where they are counted.
     sampler: Option<Sampler>,
+    profiler: Option<Profiler>,
     /// A block without events in the dictionary, once messages are about one.
     no_events: Option<u32>,
     /// Paths of marks in the dictionary, by their numbers, once there was one.
@@ -350,7 +355,7 @@ impl Translator {
     /// behind its dynamic linker.
     pub fn new(
         config: Config,
-        sampler: Option<Sampler>,
+        (sampler, profiler): (Option<Sampler>, Option<Profiler>),
         asked: Option<Asked>,
         prefetch: Option<Prefetch>,
         converge: Option<Converge>,
@@ -360,6 +365,7 @@ impl Translator {
         Self {
             config,
             sampler,
+            profiler,
             no_events: None,
             marks: [None; Mark::ALL.len()],
             asked,

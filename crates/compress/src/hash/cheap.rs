@@ -146,9 +146,7 @@ impl Cheap {
     /// What a place makes of its tuples' words: of `:crc` the sum of the pc, of `:mul` what it adds.
     pub fn begin(&self, pc: Place) -> u64 {
         match self.kind {
-            HashKind::Crc => {
-                crc32c::portable(self.seed, pc.word().rotate_left(self.rotate)).into()
-            }
+            HashKind::Crc => crc32c::portable(self.seed, pc.word().rotate_left(self.rotate)).into(),
             _ => pc.word().wrapping_mul(self.multipliers[0]),
         }
     }

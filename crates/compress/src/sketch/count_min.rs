@@ -93,7 +93,8 @@ impl Sketch for CountMin {
 
     fn end_interval(&mut self, mut report: impl FnMut(Message)) {
         let retain = self.spec.retain;
-        self.candidates.end_interval(self.threshold, retain, |_, message| report(message));
+        self.candidates
+            .end_interval(self.threshold, retain, |_, message| report(message));
         self.counters.fill(0);
     }
 

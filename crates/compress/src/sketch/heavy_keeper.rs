@@ -126,7 +126,8 @@ impl Sketch for HeavyKeeper {
 
     fn end_interval(&mut self, mut report: impl FnMut(Message)) {
         let retain = self.spec.retain;
-        self.candidates.end_interval(self.threshold, retain, |_, message| report(message));
+        self.candidates
+            .end_interval(self.threshold, retain, |_, message| report(message));
         self.cells.fill(Cell::default());
     }
 

@@ -100,7 +100,8 @@ impl Sketch for Sieve {
 
     fn end_interval(&mut self, mut report: impl FnMut(Message)) {
         let retain = self.spec.retain;
-        self.hot.end_interval(self.threshold, retain, |_, message| report(message));
+        self.hot
+            .end_interval(self.threshold, retain, |_, message| report(message));
         self.cells.fill(Cell::default());
     }
 

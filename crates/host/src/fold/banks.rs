@@ -42,6 +42,17 @@ impl Folder {
         if self.has_messages() {
             return self.held(shared, number, of, other);
         }
+        if let Some(ordered) = self.ordered.as_mut().filter(|ordered| ordered.intervals) {
+            let seen = shared.intervals(number)?;
+            for (all, seen) in ordered.seen.iter_mut().zip(seen) {
+                *all += seen;
+            }
+            if other {
+                self.threads.entry(of.thread).or_default().0 = of.tid;
+                self.add_to(of.thread, seen);
+            }
+            return Ok(());
+        }
         let mut events = [0_u64; 8];
         let mut words = vec![0_u64; PIECE];
         let paths = self.met.len().min(BANK_COUNTERS);

@@ -1,7 +1,7 @@
 //! Records one by one: messages, and events that must stay in order.
 
-use trommel_queue::MAX_PATHS;
 use trommel_queue::dict::TargetPc;
+use trommel_queue::{INTERVAL_MARK, MAX_PATHS};
 use trommel_tuple::Tuple;
 
 use super::acyclic::Acyclic;
@@ -92,6 +92,32 @@ impl Folder {
         self.told[met]
     }
 
+    /// A candidate of an interval, and what follows it.
+    fn candidate<'b>(
+        &self,
+        ordered: &mut Ordered,
+        met: usize,
+        number: u32,
+        after: &'b [u8],
+    ) -> Result<&'b [u8], Damaged> {
+        let words = 8 * usize::from(self.counters[met].values);
+        let whole = after
+            .split_at_checked(words)
+            .and_then(|(words, rest)| Some((words, rest.split_first_chunk::<4>()?)));
+        let (words, (count, rest)) = whole.ok_or_else(|| damaged(number))?;
+        let word = words.first_chunk::<8>().map(|w| u64::from_le_bytes(*w));
+        let path = &self.paths[met];
+        let mut steps = self.dictionary.steps(path).iter().chain(&path.tail);
+        let (kind, tuple) = match (steps.next(), word) {
+            (Some(&Step::Static(kind, tuple)), None) => (kind, tuple),
+            (Some(&Step::Dynamic(kind, place)), Some(word)) => (kind, Tuple::new(place, word)),
+            // Not selected.
+            _ => return Ok(rest),
+        };
+        ordered.candidate(kind, tuple, u32::from_le_bytes(*count).into());
+        Ok(rest)
+    }
+
     fn expand_into(
         &mut self,
         ordered: &mut Ordered,
@@ -112,11 +138,19 @@ impl Folder {
         let rate = ordered.messages.as_ref().map_or(1, Messages::rate);
         while let Some((number, after)) = rest.split_first_chunk::<4>() {
             let number = u32::from_le_bytes(*number);
+            if ordered.intervals && number == INTERVAL_MARK {
+                rest = after;
+                continue;
+            }
             if number >= MAX_PATHS as u32 {
                 rest = self.message(thread, number, after)?;
                 continue;
             }
             let met = self.path(shared, number)?;
+            if ordered.intervals && self.paths[met].message {
+                rest = self.candidate(ordered, met, number, after)?;
+                continue;
+            }
             match self.told(ordered.messages.as_mut(), met) {
                 Told::No => {}
                 told => {

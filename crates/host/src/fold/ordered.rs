@@ -19,6 +19,8 @@ pub(super) struct Ordered {
     compressor: Compressor,
     /// Those that the target sends by itself; what it records goes through the compressor.
     pub(super) messages: Option<Messages>,
+    /// The target sends candidates of intervals.
+    pub(super) intervals: bool,
     estimate: Estimate,
     stream: Option<StreamFile>,
     /// What ended the stream early, until somebody asks.
@@ -65,6 +67,7 @@ impl Ordered {
         Self {
             compressor: spec.build(Seeds::default()),
             messages,
+            intervals: false,
             estimate: Estimate {
                 tuples: Tuples::default(),
                 estimator: Estimator::new(spec, Seeds::default()),
@@ -109,6 +112,16 @@ impl Ordered {
         }
         self.tuples.clear();
         self.kinds.clear();
+    }
+
+    /// A candidate of an interval that the target has counted.
+    pub(super) fn candidate(&mut self, kind: Kind, tuple: Tuple, count: u64) {
+        self.estimate.message(Message {
+            kind,
+            tuple,
+            count,
+            samples: 1,
+        });
     }
 
     /// What it came to. `counts`: where paths are counted that are in no order.

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use trommel_compress::Strata;
+use trommel_compress::interval::Shield;
 use trommel_profile::Profile;
 use trommel_symbol::Files;
 use trommel_tuple::{Kind, KindSet};
@@ -48,6 +49,15 @@ fn counts(options: &RecordOptions) -> Counts {
         {
             Counts::Strata(strata)
         }
+        None => match Shield::of(&options.compressor) {
+            Some(shield)
+                if (options.only.is_empty() || selects(options))
+                    && (transfers || shield.is_cheap()) =>
+            {
+                Counts::Intervals(shield)
+            }
+            _ => Counts::Nothing,
+        },
         _ => Counts::Nothing,
     }
 }
@@ -72,7 +82,7 @@ fn recorded(kinds: KindSet) -> KindSet {
 
 /// Percent by which shares of values may differ that are known, where those are not to be profiled on and the target counts.
 fn converge(options: &RecordOptions) -> Option<f64> {
-    let counts = counts(options) != Counts::Nothing;
+    let counts = matches!(counts(options), Counts::Paths | Counts::Strata(_));
     let values = [Kind::Value, Kind::Type].map(|kind| options.kinds.has(kind));
     options
         .converge

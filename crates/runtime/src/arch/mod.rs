@@ -29,6 +29,7 @@ use core::mem::offset_of;
 use crate::area::{
     CONTEXT_OFFSET, Context, INDIRECT_TABLE, Reason, SECOND_ENTRIES, SECOND_KEYS, SECOND_SEED,
 };
+use crate::shields::Why;
 use crate::signal::AltStack;
 
 macro_rules! at {
@@ -134,6 +135,7 @@ mod calls;
 mod leaving;
 mod message;
 mod peek;
+mod shields;
 mod stamps;
 
 pub use bases::{fs_base, gs_base, set_gs_base, use_instructions};
@@ -204,6 +206,28 @@ entry! {
 entry! {
     /// A full chunk, where the context says already where to go on.
     filled, Reason::Full, []
+}
+
+entry! {
+    /// An event that a profiler is to look at, where the context says why, and where to go on.
+    counted, Reason::Counted, []
+}
+
+/// The interval of a profiler has ended: rcx says where to go on, the app's rcx is already saved by the fragment.
+///
+/// # Safety
+/// Only generated code may jump here, with GS at the thread area.
+#[unsafe(naked)]
+pub unsafe extern "C" fn interval_ended() {
+    naked_asm!(
+        "mov gs:[{target}], rcx",
+        "mov dword ptr gs:[{why}], {ended}",
+        "jmp {counted}",
+        target = const at!(target),
+        why = const at!(why),
+        ended = const Why::Ended as u32,
+        counted = sym counted,
+    )
 }
 
 /// A full chunk: rcx says where to go on, the app's rcx is already saved by the fragment.
@@ -453,6 +477,21 @@ impl Landmarks {
     /// Where another value takes a tally's place, in the same range.
     pub fn tally() -> u64 {
         message::trommel_tally as *const () as u64
+    }
+
+    /// Events that are not shielded, whose way mostly leads straight back into the cache.
+    pub fn unshielded() -> core::ops::Range<u64> {
+        shields::unshielded as *const () as u64..shields::trommel_unshielded_end as *const () as u64
+    }
+
+    /// That of a value whose counters a sum tells, in the same range.
+    pub fn unshielded_sum() -> u64 {
+        shields::trommel_unshielded_sum as *const () as u64
+    }
+
+    /// That of a value whose counters a product tells, in the same range.
+    pub fn unshielded_product() -> u64 {
+        shields::trommel_unshielded_product as *const () as u64
     }
 
     /// Where an access to what may not be there goes on when it is not, if `pc` is one.

@@ -34,6 +34,7 @@ pub(super) fn in_runtime(process: &Process, pc: u64) -> bool {
         && pc != Landmarks::sigreturned()
         && !Landmarks::lookup().contains(&pc)
         && !Landmarks::message().contains(&pc)
+        && !Landmarks::unshielded().contains(&pc)
         && !(Landmarks::resume_start()..=Landmarks::resume_end()).contains(&pc)
 }
 
@@ -42,7 +43,12 @@ pub(super) fn place(runtime: &Runtime, context: &Context, pc: u64) -> Where {
     if pc == Landmarks::sigreturned() {
         return Where::Boundary(context.next_pc, None);
     }
-    if Landmarks::lookup().contains(&pc) || Landmarks::message().contains(&pc) {
+    let routines = [
+        Landmarks::lookup(),
+        Landmarks::message(),
+        Landmarks::unshielded(),
+    ];
+    if routines.iter().any(|routine| routine.contains(&pc)) {
         return Where::Lead;
     }
     let Some((fragment, steps)) = runtime.cache.fragment_at(CachePc(pc)) else {

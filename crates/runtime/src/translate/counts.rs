@@ -41,6 +41,7 @@ impl Translator {
     pub fn stop_counting(&mut self) {
         self.config.counters = false;
         self.sampler = None;
+        self.profiler = None;
     }
 
     /// Where executions of a path are counted, unless they are recorded.
@@ -122,7 +123,7 @@ impl Translator {
 
 impl Code<'_> {
     /// `inc qword gs:[counter]`, which changes all status flags but the carry.
-    fn increment_gs64(&mut self, counter: GsOffset) {
+    pub(super) fn increment_gs64(&mut self, counter: GsOffset) {
         self.raw(&[0x65, 0x48, 0xff, 0x04, 0x25]);
         self.raw(&counter.0.to_le_bytes());
     }

@@ -12,6 +12,7 @@ use trommel_tuple::Kind;
 
 use super::flags::Flags;
 use super::persisted::{Field, Numbered};
+use super::shields::Unshielded;
 use super::values::{Routine, ValueMessage};
 use super::{Site, Translator, target};
 use crate::area::WRITE_POINTER;
@@ -19,6 +20,7 @@ use crate::cache::{AppPc, CachePc};
 use crate::decode::{Class, Insn};
 use crate::deliver::DictionaryFull;
 use crate::emit::{Code, GsOffset, Reg, Rel32};
+use crate::shields::Profiler;
 use crate::slot;
 use crate::strata::Sampler;
 
@@ -43,6 +45,8 @@ pub(super) enum Sends {
     Value(ValueMessage),
     /// A value, by a routine of the runtime.
     ByRoutine(Routine),
+    /// That an event is not shielded.
+    Unshielded(Unshielded),
 }
 
 pub(super) const ZERO: u8 = 4;
@@ -51,7 +55,7 @@ pub(super) const NOT_ZERO: u8 = 5;
 impl Translator {
     /// Whether events are counted one by one.
     pub fn samples(&self) -> bool {
-        self.sampler.is_some()
+        self.sampler.is_some() || self.profiler.is_some()
     }
 
     /// What counts events, if they are counted.
@@ -59,12 +63,17 @@ impl Translator {
         self.sampler.as_mut()
     }
 
-    /// The counter of an event, and the path of messages about it.
+    /// The counter of an event, and the path of messages about it; of a profiler its cell and its subject.
     pub fn message(
         &mut self,
         site: &mut Site<'_>,
         event: Event,
     ) -> Result<Option<(GsOffset, u32)>, DictionaryFull> {
+        if self.profiler.is_some() {
+            let subject = self.subject(site, event)?;
+            let cell = |subject| (Profiler::cell(subject), subject);
+            return Ok(subject.map(cell));
+        }
         let Some(sampler) = self.sampler.as_mut() else {
             return Ok(None);
         };
@@ -150,6 +159,10 @@ impl Translator {
         let Some((counter, path)) = self.message(site, event)? else {
             return Ok(());
         };
+        if self.profiler.is_some() {
+            self.shield(site, event, (counter, path), next);
+            return Ok(());
+        }
         let spilled = self.spilled.rcx;
         let start = self.rate();
         let from = if self.flags_may_go(site, next) {
@@ -196,6 +209,7 @@ impl Translator {
                     self.note(Field::Message, path);
                 }
                 Sends::ByRoutine(told) => self.call_routine(spilled, &told, back),
+                Sends::Unshielded(of) => self.code.write_unshielded(spilled, &of, back),
             }
         }
     }
@@ -213,7 +227,7 @@ impl Translator {
         to: AppPc,
     ) -> Result<(), DictionaryFull> {
         self.flags = Flags::default();
-        if !self.flags_are_dead(site, to) {
+        if self.profiler.is_some() || !self.flags_are_dead(site, to) {
             self.probe(site, event)?;
             return self.leave(site, to, None, 0, 0, None);
         }

@@ -137,14 +137,14 @@ impl Translator {
 
 impl Code<'_> {
     /// `dec dword gs:[slot]`, which changes all status flags but the carry.
-    fn decrement_gs32(&mut self, slot: GsOffset) {
+    pub(super) fn decrement_gs32(&mut self, slot: GsOffset) {
         self.raw(&[0x65, 0xff, 0x0c, 0x25]);
         self.raw(&slot.0.to_le_bytes());
     }
 
     /// Takes one from a counter of 32 bits through `rcx`, with no flag touched. Returns a jump that is
     /// executed when nothing is left.
-    fn count_down_32(&mut self, counter: GsOffset) -> Rel32 {
+    pub(super) fn count_down_32(&mut self, counter: GsOffset) -> Rel32 {
         // mov ecx, gs:[counter]
         self.raw(&[0x65, 0x8b, 0x0c, 0x25]);
         self.raw(&counter.0.to_le_bytes());

@@ -44,11 +44,11 @@ use super::values::{Routine, Value};
 use super::{Site, Translator};
 use crate::counters;
 use crate::deliver::DictionaryFull;
-use crate::emit::{Code, GsOffset, Reg};
+use crate::emit::{Code, GsOffset, Reg, Rel32};
 use crate::slot;
 
 /// The condition that a number is negative.
-const NEGATIVE: u8 = 8;
+pub(super) const NEGATIVE: u8 = 8;
 
 impl Translator {
     /// Adds one to the tally of an event with its value. `scratch`: a register for its index that is not the app's now. `live`: flags are
@@ -62,8 +62,35 @@ impl Translator {
         live: bool,
         holds: bool,
     ) -> Result<(), DictionaryFull> {
-        const MASK: u32 = (TALLIES as u32 - 1) * size_of::<Tally>() as u32;
         let path = self.message_path(site, event)?;
+        let Found {
+            index,
+            value,
+            misses,
+        } = self.find_tally(path, value, scratch, live);
+        self.code.step_tally(index, true);
+        let full = self.code.jcc(NEGATIVE);
+        let back = self.code.at(self.code.here());
+        let told = Routine {
+            entry: slot!(entry.tally),
+            tally: Some((index, misses)),
+            value,
+            path,
+            holds,
+        };
+        self.send_by_routine(full, told, back);
+        Ok(())
+    }
+
+    /// Looks for the tally of a value and of a path, or what stands in the place of one. As in [`Self::tally`].
+    pub(super) fn find_tally(
+        &mut self,
+        path: u32,
+        value: Value,
+        scratch: Option<Reg>,
+        live: bool,
+    ) -> Found {
+        const MASK: u32 = (TALLIES as u32 - 1) * size_of::<Tally>() as u32;
         let s = match scratch {
             Some(s) => s,
             None if value == Value::Register(Reg::RCX) => {
@@ -101,23 +128,26 @@ impl Translator {
         self.code.compare_tally_path(s, path);
         self.note(Field::Message, self.code.here() - 4);
         let another_path = self.code.jcc(NOT_ZERO);
-        self.code.step_tally(s, true);
-        let full = self.code.jcc(NEGATIVE);
-        let back = self.code.at(self.code.here());
-        let told = Routine {
-            entry: slot!(entry.tally),
-            tally: Some((s, [another_value, another_path])),
+        Found {
+            index: s,
             value,
-            path,
-            holds,
-        };
-        self.send_by_routine(full, told, back);
-        Ok(())
+            misses: [another_value, another_path],
+        }
     }
 }
 
+/// A tally that has been looked for.
+pub(super) struct Found {
+    /// Says which it is.
+    pub(super) index: Reg,
+    /// Where the value is now.
+    pub(super) value: Value,
+    /// The jumps that are executed where it is another's.
+    pub(super) misses: [Rel32; 2],
+}
+
 /// What the index of a tally is made of: the path of its event.
-pub(super) const fn first(path: u32) -> u32 {
+pub const fn first(path: u32) -> u32 {
     path.wrapping_mul(0x9e37_79b1)
 }
 

@@ -130,6 +130,9 @@ impl Translator {
             kind: Kind::Value,
             pc: target(insn.pc()),
         };
+        if self.profiler.is_some() {
+            return self.shield_value(site, event, value, (scratch, !dead, false));
+        }
         if !self.samples() {
             return self.tally(site, event, value, scratch, !dead, false);
         }
@@ -163,7 +166,10 @@ impl Translator {
             kind: Kind::Type,
             pc: target(insn.pc()),
         };
-        if self.samples() {
+        if self.profiler.is_some() {
+            let live = !self.flags.lost;
+            self.shield_value(site, event, value, (Some(Reg::RDX), live, true))?;
+        } else if self.samples() {
             let live = !self.flags.lost;
             let path = self.message_path(site, event)?;
             let ended = self.count_value(site, (insn.pc(), path), value, Some(Reg::RDX), live);
@@ -500,7 +506,7 @@ impl Code<'_> {
     }
 
     /// `mov r, gs:[slot]` (32 bits)
-    fn load_gs_32(&mut self, r: Reg, slot: GsOffset) {
+    pub(super) fn load_gs_32(&mut self, r: Reg, slot: GsOffset) {
         self.raw(&[0x65, 0x40 | r.0 >> 3 << 2, 0x8b, (r.0 & 7) << 3 | 4, 0x25]);
         self.raw(&slot.0.to_le_bytes());
     }

@@ -75,7 +75,7 @@ impl World {
         Self {
             translator: Translator::new(
                 config,
-                Sampler::of(mapped.control()),
+                (Sampler::of(mapped.control()), None),
                 None,
                 None,
                 None,

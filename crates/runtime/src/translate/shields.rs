@@ -1,0 +1,317 @@
+//! Events of a multi-hash profiler ([`crate::shields`]), counted where they happen.
+//!
+//! Of an edge or a call, whose tuple is known, where flags are dead or can be made again:
+//!
+//! ```text
+//!   dec   dword gs:[cell]
+//!   js    unshielded              out of line
+//!   dec   dword gs:[left]
+//!   jz    ended                   out of line
+//! ```
+//!
+//! Elsewhere the same through `rcx`, with no flag touched: a cell that is 0 is not shielded. Of a value its tally is looked for
+//! ([`super::tallies`]), and that is the cell. All events but those of the most frequent kind are counted by kind, too: one increment.
+//!
+//! Out of line the routine is told the subject and where to go on; it changes neither registers nor flags.
+
+use trommel_queue::dict::Event;
+use trommel_tuple::Kind;
+
+use super::probes::{Pending, Sends, ZERO};
+use super::tallies::NEGATIVE;
+use super::values::Value;
+use super::{Site, Translator};
+use crate::cache::{AppPc, CachePc};
+use crate::deliver::DictionaryFull;
+use crate::emit::{Code, GsOffset, Reg, Rel32};
+use crate::shields::{LEFT, Profiler};
+use crate::slot;
+use crate::strata;
+
+/// An event whose way leads out of line where it is not shielded, and where its interval has ended.
+#[derive(Clone, Copy)]
+pub(super) struct Unshielded {
+    subject: u32,
+    /// Executed where the interval has ended, and where the code goes on then.
+    ended: Rel32,
+    behind: CachePc,
+    value: Option<Unmet>,
+    /// `rcx` is not the app's, and needed afterwards.
+    holds: bool,
+}
+
+/// A value that no tally is of.
+#[derive(Clone, Copy)]
+struct Unmet {
+    value: Value,
+    /// Says which tally it would be in, where the value is in a register; else it is in its slot already.
+    index: Reg,
+    /// The second jump where it is not met.
+    other: Rel32,
+    entry: GsOffset,
+}
+
+impl Translator {
+    /// What counts events, if that is a multi-hash profiler.
+    pub fn profiler(&self) -> Option<&Profiler> {
+        self.profiler.as_ref()
+    }
+
+    /// The subject of a known tuple.
+    pub(super) fn subject(
+        &mut self,
+        site: &mut Site<'_>,
+        event: Event,
+    ) -> Result<Option<u32>, DictionaryFull> {
+        let Some(kind) = kind_of(&event) else {
+            return Ok(None);
+        };
+        let tuple = strata::tuple_of(site.regions, &event);
+        let value = (!matches!(event, Event::Dynamic { .. })).then_some(tuple.value);
+        let place = tuple.pc.word();
+        let known = value.unwrap_or_default();
+        let found = self.profiler.as_ref();
+        let found = found.and_then(|profiler| profiler.find(kind, place, known));
+        if found.is_some() {
+            return Ok(found);
+        }
+        let path = self.message_path(site, event)?;
+        let Some(profiler) = &mut self.profiler else {
+            return Ok(None);
+        };
+        let added = profiler.add(kind, place, value, path);
+        added.ok_or(DictionaryFull).map(Some)
+    }
+
+    fn of_kind(&self, event: &Event) -> Option<GsOffset> {
+        let profiler = self.profiler.as_ref()?;
+        profiler.of_kind(kind_of(event)?)
+    }
+
+    /// Counts an event of a known tuple; `next` is what is executed behind it.
+    pub(super) fn shield(
+        &mut self,
+        site: &mut Site<'_>,
+        event: Event,
+        (cell, subject): (GsOffset, u32),
+        next: AppPc,
+    ) {
+        let of_kind = self.of_kind(&event);
+        let spilled = self.spilled.rcx;
+        let [from, ended];
+        let back;
+        if self.flags_may_go(site, next) {
+            if let Some(of_kind) = of_kind {
+                self.code.increment_gs64(of_kind);
+            }
+            self.code.decrement_gs32(cell);
+            from = self.code.jcc(NEGATIVE);
+            back = self.code.at(self.code.here());
+            self.code.decrement_gs32(LEFT);
+            ended = self.code.jcc(ZERO);
+        } else {
+            self.spill_rcx();
+            let found = self.code.shield_with_rcx(cell, of_kind);
+            (from, back, ended) = (found.from, found.back, found.ended);
+        }
+        let behind = self.code.at(self.code.here());
+        self.messages.push(Pending {
+            from,
+            spilled: self.spilled.rcx,
+            of: Sends::Unshielded(Unshielded {
+                subject,
+                ended,
+                behind,
+                value: None,
+                holds: false,
+            }),
+            back,
+        });
+        if !spilled {
+            self.unspill_rcx();
+        }
+    }
+
+    /// Counts an event with its value, as [`Translator::tally`].
+    pub(super) fn shield_value(
+        &mut self,
+        site: &mut Site<'_>,
+        event: Event,
+        value: Value,
+        (scratch, live, holds): (Option<Reg>, bool, bool),
+    ) -> Result<(), DictionaryFull> {
+        let Some(subject) = self.subject(site, event)? else {
+            return Ok(());
+        };
+        let of_kind = self.of_kind(&event);
+        let key = crate::shields::key(subject);
+        let found = self.find_tally(key, value, scratch, live);
+        self.code.step_tally(found.index, true);
+        let back = self.code.at(self.code.here());
+        if let Some(of_kind) = of_kind {
+            self.code.increment_gs64(of_kind);
+        }
+        self.code.decrement_gs32(LEFT);
+        let ended = self.code.jcc(ZERO);
+        let behind = self.code.at(self.code.here());
+        let [from, other] = found.misses;
+        let sums = self.profiler.as_ref().is_some_and(Profiler::sums);
+        self.messages.push(Pending {
+            from,
+            spilled: self.spilled.rcx,
+            of: Sends::Unshielded(Unshielded {
+                subject,
+                ended,
+                behind,
+                value: Some(Unmet {
+                    value: found.value,
+                    index: found.index,
+                    other,
+                    entry: match sums {
+                        true => slot!(entry.unshielded_sum),
+                        false => slot!(entry.unshielded_product),
+                    },
+                }),
+                holds,
+            }),
+            back,
+        });
+        Ok(())
+    }
+}
+
+/// The kind of an event that is counted.
+pub fn kind_of(event: &Event) -> Option<Kind> {
+    match *event {
+        Event::Branch { .. } | Event::Indirect { call: false, .. } => Some(Kind::Edge),
+        Event::Call { .. } | Event::Indirect { call: true, .. } => Some(Kind::Call),
+        Event::Dynamic { kind, .. } => Some(kind),
+        _ => None,
+    }
+}
+
+/// Where [`Code::shield_with_rcx`] leaves its way, and comes back to it.
+pub struct Ways {
+    /// Executed where the event is not shielded, with the app's `rcx` in its slot.
+    pub from: Rel32,
+    /// Where that goes on.
+    pub back: CachePc,
+    /// Executed where the interval has ended.
+    pub ended: Rel32,
+}
+
+impl Code<'_> {
+    /// Counts a known tuple through `rcx`, which is free, with no flag touched.
+    pub fn shield_with_rcx(&mut self, cell: GsOffset, of_kind: Option<GsOffset>) -> Ways {
+        if let Some(of_kind) = of_kind {
+            self.count_with(Reg::RCX, of_kind);
+        }
+        self.load_gs_32(Reg::RCX, cell);
+        let none = self.jrcxz();
+        self.less_one(cell);
+        let over = self.jmp_short();
+        self.bind8_here(none);
+        let from = self.jmp();
+        self.bind8_here(over);
+        let back = self.at(self.here());
+        let ended = self.count_down_32(LEFT);
+        Ways { from, back, ended }
+    }
+
+    /// Out of line, an event whose tuple is known: `spilled`: the app's `rcx` is in its slot, and stays there.
+    pub fn unshielded(&mut self, spilled: bool, subject: u32, ways: &Ways) {
+        let here = self.here();
+        self.bind(ways.from, here);
+        let behind = None;
+        if !spilled {
+            self.store_gs(slot!(spill_rcx), Reg::RCX);
+        }
+        self.call_unshielded(slot!(entry.unshielded), subject, ways.back, behind);
+    }
+
+    /// Calls a routine with a subject, which leads to `back`; where `kept` is, `rcx` is loaded from there first.
+    fn call_unshielded(
+        &mut self,
+        entry: GsOffset,
+        subject: u32,
+        back: CachePc,
+        kept: Option<GsOffset>,
+    ) {
+        let rel = self.lea_rcx_rip();
+        self.jmp_gs(entry);
+        // Numbers are read with the app's flags, which may want alignment checked.
+        self.align(4);
+        let here = self.here();
+        self.bind(rel, here);
+        let from = self.at(here).0;
+        let to = if kept.is_some() { from + 8 } else { back.0 };
+        self.raw(&subject.to_le_bytes());
+        self.raw(&(to.wrapping_sub(from) as u32).to_le_bytes());
+        if let Some(kept) = kept {
+            self.load_gs(Reg::RCX, kept);
+            self.jmp_to(back);
+        }
+    }
+
+    /// Out of line, the interval has ended: goes on at `behind`, with `rcx` as it is, which is kept in `kept`.
+    pub fn interval_ended(&mut self, ended: Rel32, behind: CachePc, kept: Option<GsOffset>) {
+        let here = self.here();
+        self.bind(ended, here);
+        if let Some(kept) = kept {
+            self.store_gs(kept, Reg::RCX);
+        }
+        let rel = self.lea_rcx_rip();
+        self.jmp_gs(slot!(entry.interval_ended));
+        let here = self.here();
+        self.bind(rel, here);
+        if let Some(kept) = kept {
+            self.load_gs(Reg::RCX, kept);
+        }
+        self.jmp_to(behind);
+    }
+
+    /// Out of line, an event that is not shielded, and an interval that has ended.
+    pub(super) fn write_unshielded(&mut self, spilled: bool, of: &Unshielded, back: CachePc) {
+        let kept = match (of.holds, spilled) {
+            (true, _) => Some(slot!(held_rcx)),
+            (false, false) => Some(slot!(spill_rcx)),
+            (false, true) => None,
+        };
+        let entry = match of.value {
+            None => slot!(entry.unshielded),
+            Some(unmet) => {
+                let here = self.here();
+                self.bind(unmet.other, here);
+                if let Value::Register(_) = unmet.value {
+                    self.store_gs(slot!(value_counter), unmet.index);
+                }
+                unmet.entry
+            }
+        };
+        if let Some(kept) = kept {
+            self.store_gs(kept, Reg::RCX);
+        }
+        if let Some(unmet) = of.value {
+            match unmet.value {
+                Value::Register(r) => self.store_gs(slot!(value), r),
+                Value::Slot(slot) if slot != slot!(value) => {
+                    self.load_gs(Reg::RCX, slot);
+                    self.store_gs(slot!(value), Reg::RCX);
+                }
+                Value::Slot(_) => {}
+            }
+        }
+        let held = kept.filter(|_| of.holds);
+        self.call_unshielded(entry, of.subject, back, held);
+        self.interval_ended(of.ended, of.behind, kept);
+    }
+
+    /// Writes `ecx` less one to a slot.
+    fn less_one(&mut self, slot: GsOffset) {
+        // lea ecx, [rcx - 1]
+        self.raw(&[0x8d, 0x49, 0xff]);
+        // mov gs:[slot], ecx
+        self.raw(&[0x65, 0x89, 0x0c, 0x25]);
+        self.raw(&slot.0.to_le_bytes());
+    }
+}
