@@ -121,6 +121,10 @@ fn of_gzip() {
             ("P7", "edge"),
             ("H:mul[P1000]8+A2", "edge"),
             ("H[P16]1024+A16", "call"),
+            ("M4[10k,1%]2048:C1R0P1", "edge,call"),
+            ("M2[1000,2%]64:C0R1P1", "edge,call"),
+            ("M4:crc[300,5%]32:C1R1P1E2A3", "edge"),
+            ("M1:mul[100..10k,3%]128:P1", "edge,call"),
         ],
     );
 }
@@ -141,6 +145,8 @@ fn of_interpreters() {
                 ("H[P256]2048+A16", "edge,call"),
                 ("H[P5]256+A4", "edge,call"),
                 ("P50+A8", "call"),
+                ("M4[10k,1%]2048:C1R0P1", "edge,call"),
+                ("M3[500,1%]384:C1R1P0", "edge,call"),
             ],
         );
     }
@@ -176,10 +182,73 @@ fn of_all_loads() {
         ("trace,flush=5", "H:crc[P6]512", ALL),
         ("trace,insns=3,evict=50", "H:mul[P9]1024", "value"),
         ("trace,far", "H:crc[P4]1024", "value,type"),
+        ("", "M4:crc[1000,0.5%]2048:C1R0P1", ALL),
+        ("", "M2:mul[2000,0.4%]512:C0R1P1", ALL),
+        ("", "M1:mul[500,1%]128:C1R1P1A5", "value"),
+        ("", "M3:crc[700,0.6%]768:C1R0P0E3", "type,value"),
+        ("", "M4:mul[300..5000,1%]512:P1", "call,value"),
+        ("", "M4[100,5%]64:C1R0P1", "edge,call"),
+        ("insns=1", "M4:crc[1000,0.5%]2048:C1R0P1", ALL),
+        ("insns=2,pages=8", "M4:mul[3000,0.3%]4096:E2", ALL),
+        ("insns=3,evict=50", "M2:crc[100,4%]128:C0", "value"),
+        ("far", "M4:crc[100,4%]64", "value,type"),
+        ("guard", "M1:crc[40,9%]32", ALL),
+        ("guard,insns=4", "M4[40,9%]32", "edge,call"),
+        ("trace", "M4:crc[1000,0.5%]2048:C1R0P1", ALL),
+        ("trace", "M2:mul[2000,0.4%]512:C0R1P1", "edge,value,type"),
+        ("trace", "M4[100,5%]64:C1R0P1", "edge,call"),
+        ("trace,flush=5", "M4:mul[300..5000,1%]512:P1", ALL),
+        ("trace,insns=3,evict=50", "M4:mul[3000,0.3%]4096", "value"),
+        ("trace,far", "M3:crc[700,0.6%]768:C1R0P0E3", "value,type"),
     ] {
         let done = agrees_under("sampled-all-loads", stress, &program, (spec, mix));
         done.unwrap_or_else(|differs| panic!("{differs}"));
     }
+}
+
+/// Loads of one place whose values want the same tally: sums with and without `D` agree in the bits that tell it. Some come and some go,
+/// so that a tally is one value's, then contested, then another's.
+const CONTESTED: &str = "
+#define D 0x1caeaul
+static volatile unsigned long values[8] = {5, 5 ^ D, 5 ^ 0x2da1a, 77, 9, 9 ^ D, 5, 77};
+__attribute__((noinline)) static unsigned long look(long n) { return values[n]; }
+void _start(void) {
+  unsigned long sum = 0;
+  for (long round = 0; round < 400; round++) {
+    long most = round / 25 % 8 + 1;
+    for (long n = 0; n < 50; n++) sum += look((n * n + round) % most);
+  }
+  __asm__ volatile (\"syscall\" : : \"a\" (231), \"D\" (sum == 1));
+}
+";
+
+#[test]
+fn of_values_that_want_the_same_tally() {
+    let dir = Dir::new("sampled-contested-app");
+    std::fs::write(dir.0.join("app.c"), CONTESTED).expect("source");
+    let built = Command::new("cc")
+        .args([
+            "-O1",
+            "-nostdlib",
+            "-static",
+            "-no-pie",
+            "-o",
+            "app",
+            "app.c",
+        ])
+        .current_dir(&dir.0)
+        .status();
+    assert!(built.expect("a C compiler").success());
+    let app = dir.0.join("app");
+    agrees(
+        "sampled-contested",
+        &[app.to_str().expect("UTF-8")],
+        &[
+            ("M4:crc[500,2%]1024:C1R0P1", "value"),
+            ("M4:crc[100,2%]256:C1R0P1A3", "value"),
+            ("M2:mul[300,1%]512:R1E2", "edge,value"),
+        ],
+    );
 }
 
 /// Builds a program of `tests/common` that has no library.
@@ -416,6 +485,9 @@ fn messages_of_what_is_selected_are_those_of_its_stream() {
         ),
         (&loads, "trace", "H:crc[P5]2048", "value", &middle),
         (&loads, "trace,flush=5", "P3+A16", "edge,call", &middle),
+        (&loads, "trace", "M4:crc[500,1%]1024", "edge,value", &middle),
+        (&gzip, "", "M4[1000,1%]2048", "edge,call", "gzip"),
+        (&gzip, "trace", "M4[500,2%]256:R1", "edge,call", "gzip"),
         (&gzip, "", "H[P64]2048+A16", "edge,call", "gzip"),
         (&gzip, "trace", "H[P16]2048+A16", "edge,call", "gzip"),
     ] {
@@ -586,7 +658,12 @@ fn threads_agree(dir: &Dir, events: [&str; 3]) {
         threads.map(|t| t.seen.values().sum()).collect()
     };
     assert_eq!(each(&exact).len(), 4);
-    for spec in ["H:crc[P256]2048+A16", "H:mul[P7]64", "P1"] {
+    for spec in [
+        "H:crc[P256]2048+A16",
+        "H:mul[P7]64",
+        "P1",
+        "M4:crc[1000,1%]1024",
+    ] {
         let counted = record(dir, &[&events[..], &[spec]].concat(), &["./app"]);
         assert_eq!(counted.counted, Counted::Code);
         // The first one waits for the others, and what that takes depends on when they end.
@@ -614,7 +691,7 @@ fn threads_agree(dir: &Dir, events: [&str; 3]) {
             continue;
         }
         // Three threads with the same messages each, of as many events each.
-        let rate: u64 = if spec == "P1" {
+        let rate: u64 = if spec == "P1" || spec.starts_with('M') {
             1
         } else if spec == "H:mul[P7]64" {
             7
