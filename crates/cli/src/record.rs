@@ -188,7 +188,7 @@ fn check_converge(spec: &Spec, kinds: KindSet, in_windows: bool) -> Result<()> {
     if !is_exact(spec) && sampler.is_none() {
         bail!(
             "--converge goes with counts that the program's code makes: -c exact, P256, or H with a cheap hash, \
-             as in -c 'H:crc[P256]2048+A16'; {spec} is computed beside the program"
+             as in -c 'H:crc[P256]2048+A16'; {spec} is none of these"
         );
     }
     Ok(())

@@ -206,6 +206,25 @@ fn of_all_loads() {
     }
 }
 
+/// Where events are counted, flags are destroyed that nobody looks at; the carry may live when all others are dead.
+#[test]
+fn the_carry_lives_on_where_events_are_counted() {
+    let dir = Dir::new("sampled-carry");
+    let program = built(&dir, "carry");
+    let native = Command::new(&program).status().expect("it runs").code();
+    for stress in ["", "trace", "insns=1", "trace,flush=3", "guard"] {
+        for spec in ["exact", "H[P3]64", "M4[1000,3%]64", "M2:crc[100,5%]32:C0"] {
+            let status = Command::new(env!("CARGO_BIN_EXE_trommel"))
+                .args(["record", "--quiet", "-e", "edge", "-c", spec])
+                .args(["-o", "p.data", "--", &program])
+                .current_dir(&dir.0)
+                .env("TROMMEL_STRESS", stress)
+                .status();
+            assert_eq!(status.expect("it runs").code(), native, "{spec} {stress}");
+        }
+    }
+}
+
 /// Loads of one place whose values want the same tally: sums with and without `D` agree in the bits that tell it. Some come and some go,
 /// so that a tally is one value's, then contested, then another's.
 const CONTESTED: &str = "

@@ -253,7 +253,7 @@ fn what_cannot_be_filtered_is_refused_with_what_to_do() {
     for (options, wanted) in [
         (&["-e", "edge"][..], "collect value or type"),
         (&["-c", "H[P256]2048"], "H:crc[P256]2048+A16"),
-        (&["-c", "M4[10k,1%]2048"], "computed beside the program"),
+        (&["-c", "M4[10k,1%]2048"], "is none of these"),
         (&["--stream", "s"], "cannot be used with"),
         (&["--budget", "1"], "cannot be used with"),
         (&["--converge=90"], "from 0.1 to 50"),

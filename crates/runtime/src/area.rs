@@ -228,6 +228,8 @@ pub struct Entries {
     pub tally: u64,
     /// An event is not shielded, that of a known tuple; rcx leads to what is known of it and is spilled.
     pub unshielded: u64,
+    /// Its counters have come to where its tuple is promoted; likewise.
+    pub promoted: u64,
     /// That of a value, whose counters a sum tells.
     pub unshielded_sum: u64,
     /// That of a value, whose counters a product tells.

@@ -11,8 +11,8 @@
 //! and a branch where that comes out negative ([`crate::translate`], `shields.rs`).
 //! *Values* are looked for in the thread's tallies, which are of what is in the accumulator and of nothing else.
 //!
-//! An event that is not shielded comes to a routine (`arch/shields.rs`): it increments the least of the tuple's four counters, whose places
-//! are known with the tuple, or hashed there. So no event leaves generated code but those of [`Why`]: a tuple is promoted, the interval has
+//! An event that is not shielded increments the least of its tuple's counters, whose places are known with the tuple, or hashed: out of line,
+//! or in a routine (`arch/shields.rs`). So no event leaves generated code but those of [`Why`]: a tuple is promoted, the interval has
 //! ended, or two values that are in the accumulator want the same tally.
 //!
 //! Behind each event one is taken from what is left of the interval. At its end the accumulator is brought the counts of cells and tallies; its
@@ -107,6 +107,24 @@ impl Subject {
 
 const SUBJECT_BYTES: usize = size_of::<Subject>();
 
+/// Where the events of a known tuple are counted.
+#[derive(Clone, Copy)]
+pub struct Counters {
+    /// Those that are shielded.
+    pub cell: GsOffset,
+    positions: [u32; TABLES],
+    tables: usize,
+    /// Of the others, only the least counters are incremented.
+    pub conservative: bool,
+}
+
+impl Counters {
+    /// In which of a thread's counters others are counted.
+    pub fn at(&self) -> impl Iterator<Item = u32> + use<> {
+        self.positions.into_iter().take(self.tables)
+    }
+}
+
 /// The profiler of a process.
 pub struct Profiler {
     shield: Shield,
@@ -185,6 +203,19 @@ impl Profiler {
         let value = value.unwrap_or_default();
         self.known.insert((kind as u8, place, value), number);
         Some(number)
+    }
+
+    /// Where the events of a known tuple are counted.
+    pub fn counters(&self, number: u32) -> Counters {
+        let at = number as usize % CELLS;
+        // SAFETY: inside the mapping of subjects, which are plain numbers.
+        let subject = unsafe { (self.at as *const Subject).add(at).read() };
+        Counters {
+            cell: Self::cell(number),
+            positions: subject.positions,
+            tables: self.shield.spec.tables as usize,
+            conservative: self.shield.spec.conservative,
+        }
     }
 
     /// The cell of a subject.

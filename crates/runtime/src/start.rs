@@ -135,6 +135,7 @@ pub fn entries() -> Entries {
         value_message: Landmarks::value_message(),
         tally: Landmarks::tally(),
         unshielded: Landmarks::unshielded().start,
+        promoted: Landmarks::promoted(),
         unshielded_sum: Landmarks::unshielded_sum(),
         unshielded_product: Landmarks::unshielded_product(),
         interval_ended: arch::interval_ended as *const () as u64,

@@ -486,6 +486,7 @@ impl Translator {
         let (most, most_stubs) = match self.trace {
             false if self.short => (SHORT_FRAGMENT, SHORT_STUBS),
             false => (MAX_FRAGMENT, MAX_STUBS),
+            true if self.profiler.is_some() => (path::MAX_SHIELDED, path::MAX_STUBS),
             true => (path::MAX_CODE, path::MAX_STUBS),
         };
         if !site.cache.has_room(arena, most, most_stubs) {

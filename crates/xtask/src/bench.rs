@@ -15,7 +15,7 @@ use trommel_conformance::exec::Scratch;
 use crate::corpus::{names, script};
 
 /// How a workload is run: event kinds for `record` and its options, or `run` and its options.
-const CONFIGURATIONS: [&str; 24] = [
+const CONFIGURATIONS: [&str; 26] = [
     "native",
     "run",
     "run --after 0",
@@ -40,6 +40,8 @@ const CONFIGURATIONS: [&str; 24] = [
     "path",
     "edge,call -c M4[10k,1%]2048:C1R0P1",
     "value -c M4[10k,1%]2048:C1R0P1",
+    "value -c M4:crc[10k,1%]2048:C1R0P1",
+    "edge,call -c M4[1M,0.1%]2048:C1R0P1",
 ];
 
 /// Each of the engine's means turned off, one at a time, of programs that are kept: what each is worth.

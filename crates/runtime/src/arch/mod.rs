@@ -484,6 +484,11 @@ impl Landmarks {
         shields::unshielded as *const () as u64..shields::trommel_unshielded_end as *const () as u64
     }
 
+    /// Where the counters of such an event have come to where its tuple is promoted, in the same range.
+    pub fn promoted() -> u64 {
+        shields::trommel_promoted as *const () as u64
+    }
+
     /// That of a value whose counters a sum tells, in the same range.
     pub fn unshielded_sum() -> u64 {
         shields::trommel_unshielded_sum as *const () as u64

@@ -140,6 +140,18 @@ pub(super) unsafe extern "C" fn unshielded() {
         "mov rdx, gs:[{saved} + 0x10]",
         "mov rcx, gs:[{spill_rcx}]",
         "jmp {counted}",
+        // The counters have been incremented already.
+        ".globl trommel_promoted",
+        "trommel_promoted:",
+        "mov gs:[{message}], rcx",
+        "mov gs:[{saved} + 0x10], rdx",
+        "mov edx, [rcx]",
+        "mov gs:[{subject}], edx",
+        "mov gs:[{saved}], rax",
+        "lahf",
+        "seto al",
+        "movsxd rdx, dword ptr [rcx + 4]",
+        "jmp 5b",
         // A value, by a sum.
         ".globl trommel_unshielded_sum",
         "trommel_unshielded_sum:",
@@ -260,6 +272,8 @@ pub(super) unsafe extern "C" fn unshielded() {
 }
 
 unsafe extern "C" {
+    /// As [`unshielded`], with the counters incremented and the tuple to be promoted. A label, not a function.
+    pub(super) safe fn trommel_promoted();
     /// As [`unshielded`], of a value whose counters a sum tells. A label, not a function.
     pub(super) safe fn trommel_unshielded_sum();
     /// As [`unshielded`], of a value whose counters a product tells. A label, not a function.

@@ -12,7 +12,9 @@
 //! Elsewhere the same through `rcx`, with no flag touched: a cell that is 0 is not shielded. Of a value its tally is looked for
 //! ([`super::tallies`]), and that is the cell. All events but those of the most frequent kind are counted by kind, too: one increment.
 //!
-//! Out of line the routine is told the subject and where to go on; it changes neither registers nor flags.
+//! Out of line, where flags are dead, the carry too, the tuple's counters are incremented on the spot: where they are is known, so that takes a third of the
+//! routine's instructions, and no jump whose target is not in it. Elsewhere the routine is told the subject and where to go on; it changes
+//! neither registers nor flags.
 
 use trommel_queue::dict::Event;
 use trommel_tuple::Kind;
@@ -24,20 +26,34 @@ use super::{Site, Translator};
 use crate::cache::{AppPc, CachePc};
 use crate::deliver::DictionaryFull;
 use crate::emit::{Code, GsOffset, Reg, Rel32};
-use crate::shields::{LEFT, Profiler};
+use crate::shields::{Counters, LEFT, Profiler};
 use crate::slot;
 use crate::strata;
+
+/// The condition that a number is not below another.
+const NOT_BELOW: u8 = 3;
 
 /// An event whose way leads out of line where it is not shielded, and where its interval has ended.
 #[derive(Clone, Copy)]
 pub(super) struct Unshielded {
     subject: u32,
+    of: Of,
     /// Executed where the interval has ended, and where the code goes on then.
     ended: Rel32,
     behind: CachePc,
-    value: Option<Unmet>,
     /// `rcx` is not the app's, and needed afterwards.
     holds: bool,
+}
+
+/// What is known of it, and how it is counted.
+#[derive(Clone, Copy)]
+enum Of {
+    /// The tuple, and nobody looks at the flags: on the spot.
+    Here(Counters),
+    /// The tuple: by the routine.
+    Known,
+    /// The place: by the routine, which hashes the value.
+    Value(Unmet),
 }
 
 /// A value that no tally is of.
@@ -100,7 +116,8 @@ impl Translator {
         let spilled = self.spilled.rcx;
         let [from, ended];
         let back;
-        if self.flags_may_go(site, next) {
+        let mut free = self.flags_may_go(site, next);
+        if free {
             if let Some(of_kind) = of_kind {
                 self.code.increment_gs64(of_kind);
             }
@@ -115,14 +132,21 @@ impl Translator {
             (from, back, ended) = (found.from, found.back, found.ended);
         }
         let behind = self.code.at(self.code.here());
+        // Decrements leave the carry alone.
+        free = free && (self.flags.lost || self.all_flags_are_dead(site, &[], Some(next)));
+        let profiler = self.profiler.as_ref().filter(|_| free);
+        let of = match profiler {
+            Some(profiler) => Of::Here(profiler.counters(subject)),
+            None => Of::Known,
+        };
         self.messages.push(Pending {
             from,
             spilled: self.spilled.rcx,
             of: Sends::Unshielded(Unshielded {
                 subject,
+                of,
                 ended,
                 behind,
-                value: None,
                 holds: false,
             }),
             back,
@@ -161,9 +185,7 @@ impl Translator {
             spilled: self.spilled.rcx,
             of: Sends::Unshielded(Unshielded {
                 subject,
-                ended,
-                behind,
-                value: Some(Unmet {
+                of: Of::Value(Unmet {
                     value: found.value,
                     index: found.index,
                     other,
@@ -172,6 +194,8 @@ impl Translator {
                         false => slot!(entry.unshielded_product),
                     },
                 }),
+                ended,
+                behind,
                 holds,
             }),
             back,
@@ -277,33 +301,80 @@ impl Code<'_> {
             (false, false) => Some(slot!(spill_rcx)),
             (false, true) => None,
         };
-        let entry = match of.value {
-            None => slot!(entry.unshielded),
-            Some(unmet) => {
-                let here = self.here();
-                self.bind(unmet.other, here);
-                if let Value::Register(_) = unmet.value {
-                    self.store_gs(slot!(value_counter), unmet.index);
-                }
-                unmet.entry
+        if let Of::Value(unmet) = of.of {
+            let here = self.here();
+            self.bind(unmet.other, here);
+            if let Value::Register(_) = unmet.value {
+                self.store_gs(slot!(value_counter), unmet.index);
             }
-        };
+        }
         if let Some(kept) = kept {
             self.store_gs(kept, Reg::RCX);
         }
-        if let Some(unmet) = of.value {
-            match unmet.value {
-                Value::Register(r) => self.store_gs(slot!(value), r),
-                Value::Slot(slot) if slot != slot!(value) => {
-                    self.load_gs(Reg::RCX, slot);
-                    self.store_gs(slot!(value), Reg::RCX);
+        let held = kept.filter(|_| of.holds);
+        match of.of {
+            Of::Here(counters) => self.count_here(&counters, of.subject, back),
+            Of::Known => self.call_unshielded(slot!(entry.unshielded), of.subject, back, held),
+            Of::Value(unmet) => {
+                match unmet.value {
+                    Value::Register(r) => self.store_gs(slot!(value), r),
+                    Value::Slot(slot) if slot != slot!(value) => {
+                        self.load_gs(Reg::RCX, slot);
+                        self.store_gs(slot!(value), Reg::RCX);
+                    }
+                    Value::Slot(_) => {}
                 }
-                Value::Slot(_) => {}
+                self.call_unshielded(unmet.entry, of.subject, back, held);
             }
         }
-        let held = kept.filter(|_| of.holds);
-        self.call_unshielded(entry, of.subject, back, held);
         self.interval_ended(of.ended, of.behind, kept);
+    }
+
+    /// Increments the counters of a tuple that is not shielded, and goes on at `back`. Flags are free; the app's `rcx` is in its slot.
+    fn count_here(&mut self, counters: &Counters, subject: u32, back: CachePc) {
+        let kept = slot!(message_rdx);
+        self.store_gs(kept, Reg::RDX);
+        // mov dword gs:[cell], 0
+        self.raw(&[0x65, 0xc7, 0x04, 0x25]);
+        self.raw(&counters.cell.0.to_le_bytes());
+        self.raw(&[0; 4]);
+        self.load_gs(Reg::RCX, slot!(counters));
+        // mov edx, [rcx + at]; and of each other table: cmp edx, [rcx + at]; cmova edx, [rcx + at]
+        for (n, at) in counters.at().enumerate() {
+            if n == 0 {
+                self.on_counter(&[0x8b, 0x91], at);
+            } else {
+                self.on_counter(&[0x3b, 0x91], at);
+                self.on_counter(&[0x0f, 0x47, 0x91], at);
+            }
+        }
+        for at in counters.at() {
+            if counters.conservative {
+                // cmp edx, [rcx + at]; sbb dword [rcx + at], -1
+                self.on_counter(&[0x3b, 0x91], at);
+                self.on_counter(&[0x83, 0x99], at);
+                self.raw(&[0xff]);
+            } else {
+                // inc dword [rcx + at]
+                self.on_counter(&[0xff, 0x81], at);
+            }
+        }
+        // cmp edx, gs:[promotes_at]
+        self.raw(&[0x65, 0x3b, 0x14, 0x25]);
+        self.raw(&slot!(promotes_at).0.to_le_bytes());
+        self.load_gs(Reg::RDX, kept);
+        let promoted = self.jcc(NOT_BELOW);
+        self.load_gs(Reg::RCX, slot!(spill_rcx));
+        self.jmp_to(back);
+        let here = self.here();
+        self.bind(promoted, here);
+        self.call_unshielded(slot!(entry.promoted), subject, back, None);
+    }
+
+    /// An instruction on the counter at `rcx` and an offset.
+    fn on_counter<const N: usize>(&mut self, opcode: &[u8; N], at: u32) {
+        self.raw(opcode);
+        self.raw(&(size_of::<u32>() as u32 * at).to_le_bytes());
     }
 
     /// Writes `ecx` less one to a slot.
