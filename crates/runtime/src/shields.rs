@@ -37,8 +37,7 @@ use trommel_compress::Seeds;
 use trommel_compress::hash::HashKind;
 use trommel_compress::interval::{Positions, Shield, Shielding, TABLES};
 use trommel_queue::{
-    CELLS, CELLS_OFFSET, COUNTS_INTERVALS, Control, FULL_WINDOW, INTERVAL_MARK, Intervals, TALLIES,
-    Tally,
+    CELLS, CELLS_OFFSET, Control, FULL_WINDOW, INTERVAL_MARK, Intervals, TALLIES, Tally,
 };
 use trommel_tuple::{Kind, KindSet, Place, Tuple};
 
@@ -136,14 +135,13 @@ pub struct Profiler {
     known: BTreeMap<(u8, u64, u64), u32>,
     /// The kind whose events are the rest.
     rest: Kind,
+    /// Tallies in use.
+    tallies: usize,
 }
 
 impl Profiler {
-    /// The one that the host asks for, if it does.
+    /// The one that the host asks for. `None`: the kernel refuses memory, or there is no such profiler.
     pub fn of(control: &Control) -> Option<Self> {
-        if control.counters.load(Relaxed) != COUNTS_INTERVALS {
-            return None;
-        }
         let words = core::array::from_fn(|n| control.intervals[n].load(Relaxed));
         let shield = Shield::of_words(words)?;
         let kinds = KindSet::from_bits(control.kinds.load(Relaxed) as u8);
@@ -156,7 +154,13 @@ impl Profiler {
             len: 0,
             known: BTreeMap::new(),
             rest,
+            tallies: tallies_for(shield.spec.accumulator_entries() as usize),
         })
+    }
+
+    /// Tallies in use.
+    pub fn tallies(&self) -> usize {
+        self.tallies
     }
 
     /// Whether values are hashed by a sum.
@@ -262,6 +266,8 @@ pub struct Counting {
     /// The thread's area, and where subjects are.
     area: u64,
     subjects: u64,
+    /// Tallies in use.
+    tallies: usize,
     /// The interval has ended in the dispatcher, with the lock held.
     is_due: bool,
 }
@@ -282,6 +288,7 @@ impl Counting {
             shielding,
             area,
             subjects: profiler.at,
+            tallies: profiler.tallies,
             is_due: false,
         }
     }
@@ -313,7 +320,7 @@ impl Counting {
             let count = unsafe {
                 match slot.home {
                     Home::None | Home::Slot => continue,
-                    Home::Cell => FULL - self.cell(slot.subject).read_volatile(),
+                    Home::Cell => FULL.wrapping_sub(self.cell(slot.subject).read_volatile()),
                     Home::Tally(at) => (&raw const (*self.tally(at)).count).read_volatile(),
                 }
             };
@@ -344,7 +351,7 @@ impl Counting {
             self.slots[slot].home = Home::Cell;
             return;
         }
-        let index = tally_of(subject, value);
+        let index = tally_of(subject, value, self.tallies);
         // SAFETY: as in `bring`.
         let path = unsafe { (&raw const (*self.tally(index)).path).read_volatile() };
         let (path, count, home) = match path {
@@ -463,13 +470,22 @@ pub const fn key(subject: u32) -> u32 {
     subject + 1
 }
 
-/// The tally of a value, from the first.
-fn tally_of(subject: u32, value: u64) -> u32 {
-    const MASK: u32 = (TALLIES as u32 - 1) * size_of::<Tally>() as u32;
+/// How many tallies there are for so many slots: as few as may be, which then are in the caches of the processor, but so many that
+/// two slots out of all seldom want the same.
+fn tallies_for(slots: usize) -> usize {
+    const FEWEST: usize = 1 << 12;
+    (slots * slots / 4)
+        .next_power_of_two()
+        .clamp(FEWEST, TALLIES)
+}
+
+/// The tally of a value, from the first, of so many.
+fn tally_of(subject: u32, value: u64, tallies: usize) -> u32 {
+    let mask = (tallies as u32 - 1) * size_of::<Tally>() as u32;
     let first = u64::from(first_of_tally(key(subject)));
     // SAFETY: generated code has the instruction, too.
     let sum = unsafe { core::arch::x86_64::_mm_crc32_u64(first, value) };
-    sum as u32 & MASK
+    sum as u32 & mask
 }
 
 impl Thread {

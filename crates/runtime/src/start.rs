@@ -13,8 +13,8 @@ use alloc::vec;
 
 use linux_raw_sys::general as nr;
 use trommel_queue::{
-    CHUNK, COUNTS_NOTHING, COUNTS_PATHS, DIRECTORY_BYTES, LetGo, MAX_WINDOW, Optimise, POOL_OFFSET,
-    SLOT_BYTES, State, options,
+    CHUNK, COUNTS_INTERVALS, COUNTS_NOTHING, COUNTS_PATHS, DIRECTORY_BYTES, LetGo, MAX_WINDOW,
+    Optimise, POOL_OFFSET, SLOT_BYTES, State, options,
 };
 use trommel_tuple::{Kind, KindSet};
 
@@ -247,9 +247,13 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     };
     let mut code_pages = Pages::default();
     code_pages.unsteady = stress & options::GUARD != 0;
+    let profiler = match control.counters.load(Relaxed) {
+        COUNTS_INTERVALS => Some(Profiler::of(control)?),
+        _ => None,
+    };
     let translator = Translator::new(
         config,
-        (Sampler::of(control), Profiler::of(control)),
+        (Sampler::of(control), profiler),
         asked,
         Prefetch::of(mapped),
         converge,

@@ -16,6 +16,7 @@
 //! routine's instructions, and no jump whose target is not in it. Elsewhere the routine is told the subject and where to go on; it changes
 //! neither registers nor flags.
 
+use trommel_queue::TALLIES;
 use trommel_queue::dict::Event;
 use trommel_tuple::Kind;
 
@@ -169,7 +170,9 @@ impl Translator {
         };
         let of_kind = self.of_kind(&event);
         let key = crate::shields::key(subject);
-        let found = self.find_tally(key, value, scratch, live);
+        let profiler = self.profiler.as_ref();
+        let tallies = profiler.map_or(TALLIES, Profiler::tallies);
+        let found = self.find_tally((key, tallies), value, scratch, live);
         self.code.step_tally(found.index, true);
         let back = self.code.at(self.code.here());
         if let Some(of_kind) = of_kind {

@@ -67,7 +67,7 @@ impl Translator {
             index,
             value,
             misses,
-        } = self.find_tally(path, value, scratch, live);
+        } = self.find_tally((path, TALLIES), value, scratch, live);
         self.code.step_tally(index, true);
         let full = self.code.jcc(NEGATIVE);
         let back = self.code.at(self.code.here());
@@ -82,15 +82,15 @@ impl Translator {
         Ok(())
     }
 
-    /// Looks for the tally of a value and of a path, or what stands in the place of one. As in [`Self::tally`].
+    /// Looks for the tally of a value and of a path, or what stands in the place of one, among so many. As in [`Self::tally`].
     pub(super) fn find_tally(
         &mut self,
-        path: u32,
+        (path, tallies): (u32, usize),
         value: Value,
         scratch: Option<Reg>,
         live: bool,
     ) -> Found {
-        const MASK: u32 = (TALLIES as u32 - 1) * size_of::<Tally>() as u32;
+        let mask = (tallies as u32 - 1) * size_of::<Tally>() as u32;
         let s = match scratch {
             Some(s) => s,
             None if value == Value::Register(Reg::RCX) => {
@@ -112,7 +112,7 @@ impl Translator {
         self.code.mov_imm(s, first(path).into());
         self.note_counted(Field::Tally, self.code.here() - 4, path);
         self.code.crc32(s, value);
-        self.code.mask(s, MASK);
+        self.code.mask(s, mask);
         match value {
             Value::Register(r) => self.code.compare_tally(s, r),
             Value::Slot(slot) => {
