@@ -224,7 +224,8 @@ impl Runtime {
             let class = work::length_class(fragment.insns.into());
             work::add(&work.lengths[class], 1);
             work::add(&work.trace_app_bytes, self.translator.app_bytes());
-            if self.phases.made(sys::process_cpu()) {
+            let fragments = self.shared.control().fragments.load(Relaxed);
+            if self.phases.made(sys::process_cpu(), fragments) {
                 self.evict = Some(Flush::Phase);
                 self.ask_soon(sys::ticks());
             } else if stress::trace_made() {
@@ -347,7 +348,8 @@ impl Runtime {
         control.invalidations.fetch_add(1, Relaxed);
         work::add(&control.work.flushes[why as usize], 1);
         if why != Flush::Phase && control.trace.made.load(Relaxed) != 0 {
-            self.phases.flushed(sys::process_cpu());
+            let fragments = control.fragments.load(Relaxed);
+            self.phases.flushed(sys::process_cpu(), fragments);
         }
         self.pairs.forget(false);
         for targets in &mut self.targets {

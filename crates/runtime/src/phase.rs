@@ -11,7 +11,8 @@
 //!
 //! Time is CPU time, in periods of [`PERIOD`]. A period is *busy* when it made many traces, next to those
 //! there are, and else calm. Many traces in a period and the one before it, after [`CALM`] calm ones, are a new
-//! phase; and the longer that took, the longer it must be calm before the next flush ([`WORTH`]): so flushes
+//! phase; and the longer that took, the longer it must be calm before the next flush ([`WORTH`]). Everything is dropped, fragments too: so the more of
+//! them there are, the more time must have passed since the last flush ([`PRICE`]). So flushes
 //! take a few percent of the time at most, however the program behaves.
 //!
 //! The clock is read when a trace is made, which takes a hundred times as long.
@@ -28,6 +29,8 @@ const MANY: u64 = 8;
 const FEW: u64 = 16;
 /// So many in a period always are.
 const ENOUGH: u64 = 24;
+/// Nanoseconds of CPU time that each fragment there is must have been there for: twenty times and more what it takes to make another.
+const PRICE: u64 = 100_000;
 /// Fewer traces are no working set.
 const SET: u64 = 8;
 
@@ -45,18 +48,18 @@ pub struct Phases {
     calm: u64,
     /// Busy periods since the last flush.
     busy: u64,
+    /// When that was, or the first trace was made, and how many fragments had been made until then.
+    flushed: u64,
+    fragments: u64,
 }
 
 impl Phases {
-    /// A trace was made, at this CPU time of the process. Whether a new phase has begun: then everything is to
+    /// A trace was made, at this CPU time of the process, and so many fragments so far. Whether a new phase has begun: then everything is to
     /// be dropped, and this counts from anew.
-    pub fn made(&mut self, cpu: u64) -> bool {
+    pub fn made(&mut self, cpu: u64, fragments: u64) -> bool {
         let passed = cpu.saturating_sub(self.since) / PERIOD;
         if self.since == 0 || cpu < self.since {
-            *self = Self {
-                since: cpu.max(1),
-                ..Self::default()
-            };
+            self.flushed(cpu, fragments);
         } else if passed > 0 {
             match self.are_many(self.made) {
                 true => {
@@ -77,16 +80,21 @@ impl Phases {
         self.made += 1;
         let many = self.are_many(self.made + self.last);
         let settled = self.before >= SET && self.calm >= CALM.max(self.busy * WORTH);
-        if many && settled {
-            self.flushed(cpu);
+        let price = fragments.saturating_sub(self.fragments) * PRICE;
+        let pays = cpu.saturating_sub(self.flushed) >= price;
+        let begins = many && settled && pays;
+        if begins {
+            self.flushed(cpu, fragments);
         }
-        many && settled
+        begins
     }
 
     /// Everything was dropped, for this reason or another.
-    pub fn flushed(&mut self, cpu: u64) {
+    pub fn flushed(&mut self, cpu: u64, fragments: u64) {
         *self = Self {
             since: cpu.max(1),
+            flushed: cpu,
+            fragments,
             ..Self::default()
         };
     }
@@ -102,12 +110,19 @@ mod tests {
 
     /// Makes so many traces in each period, in turn; the periods in which everything is dropped.
     fn flushes(rates: &[u64]) -> Vec<usize> {
+        flushes_with(rates, 10)
+    }
+
+    /// With so many fragments made for each trace.
+    fn flushes_with(rates: &[u64], fragments: u64) -> Vec<usize> {
         let mut phases = Phases::default();
         let mut found = Vec::new();
+        let mut made = 0;
         for (n, rate) in rates.iter().enumerate() {
             for k in 0..*rate {
                 let cpu = 1 + n as u64 * PERIOD + k * (PERIOD / (rate + 1));
-                if phases.made(cpu) {
+                made += fragments;
+                if phases.made(cpu, made) {
                     found.push(n);
                 }
             }
@@ -130,6 +145,13 @@ mod tests {
         ]
         .concat();
         assert_eq!(flushes(&rates), [104]);
+    }
+
+    #[test]
+    fn what_takes_long_to_make_again_is_kept_longer() {
+        let rates = [&[40, 20, 5][..], &[0; 100], &[30, 20], &[0; 9]].concat();
+        assert_eq!(flushes_with(&rates, 100), [103]);
+        assert!(flushes_with(&rates, 1000).is_empty());
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! Elsewhere the same through `rcx`, with no flag touched: a cell that is 0 is not shielded. Of a value its tally is looked for
 //! ([`super::tallies`]), and that is the cell. All events but those of the most frequent kind are counted by kind, too: one increment.
 //!
-//! Out of line, where flags are dead, the carry too, the tuple's counters are incremented on the spot: where they are is known, so that takes a third of the
+//! Out of line, in traces where flags are dead, the carry too, the tuple's counters are incremented on the spot: where they are is known, so that takes a third of the
 //! routine's instructions, and no jump whose target is not in it. Elsewhere the routine is told the subject and where to go on; it changes
 //! neither registers nor flags.
 
@@ -133,8 +133,10 @@ impl Translator {
             (from, back, ended) = (found.from, found.back, found.ended);
         }
         let behind = self.code.at(self.code.here());
-        // Decrements leave the carry alone.
-        free = free && (self.flags.lost || self.all_flags_are_dead(site, &[], Some(next)));
+        // Decrements leave the carry alone. What is not hot had better be short.
+        free = free
+            && self.trace
+            && (self.flags.lost || self.all_flags_are_dead(site, &[], Some(next)));
         let profiler = self.profiler.as_ref().filter(|_| free);
         let of = match profiler {
             Some(profiler) => Of::Here(profiler.counters(subject)),
