@@ -177,6 +177,27 @@ fn a_sampler_in_the_code_is_filtered_too() {
     assert!(report["filter"]["unprofiled"].is_null());
 }
 
+/// Code that is not selected has no probes from the start on, and what is selected loses them when it is known.
+#[test]
+fn what_is_selected_is_filtered_and_nothing_else_is_seen() {
+    for (events, spec) in [("edge,call,value", "exact"), ("value", SAMPLER)] {
+        let options = ["-e", events, "-c", spec, "--converge", "--only", "steady"];
+        let (report, done, n) =
+            long_enough(&options, "", "steady", is_filtered("values", "steady"));
+        let (_, native) = record(&["-e", "none"], "", &["steady", &n]);
+        assert_eq!(done.stdout, native.stdout);
+        let all = report["values"].as_array().expect("places");
+        let within = places(&report, "values", "steady");
+        assert_eq!(all.len(), within.len(), "{report}");
+        assert_eq!(within.len(), 2, "{report}");
+        for (value, wanted) in [(5, 0.75), (42, 1.0)] {
+            let shares = within.iter().map(|load| share(load, value));
+            let best = shares.fold(0.0, f64::max);
+            assert!((best - wanted).abs() < OFF, "{value}: {best}");
+        }
+    }
+}
+
 #[test]
 fn method_tables_are_filtered_as_loads_are() {
     let options = ["-e", "edge,call,type", "--converge"];
