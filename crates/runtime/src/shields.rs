@@ -1,7 +1,7 @@
 //! A multi-hash profiler whose shielded events generated code counts.
 //!
 //! # Problem
-//! Nearly all events of an interval are of tuples that are in the accumulator, where they are counted exactly and shield the hash tables.
+//! Few tuples have many of an interval's events. They are in the accumulator, where they are counted exactly and shield the hash tables.
 //! With a record for each event, and a profiler in the service thread, each of them costs several times what the program does. The messages
 //! must be those of `trommel_compress` on the events of the thread, one for one.
 //!
@@ -19,9 +19,9 @@
 //! candidates become records, and a mark behind them.
 //!
 //! # Why it is correct
-//! * What decides (who is promoted, who is replaced, who is retained) is `trommel_compress`'s own [`Shielding`]. Code increments,
+//! * What decides (who is promoted, who is replaced, who is retained) is `trommel_compress`'s own (`interval/shielding.rs`). Code increments,
 //!   and counts are brought whenever they are looked at.
-//! * A tuple is shielded in one place at a time: its cell, its tally, or its slot of the accumulator ([`Home`]).
+//! * A tuple is shielded in one place at a time: its cell, its tally, or its slot of the accumulator (`shields/counting.rs`).
 //! * Cells and tallies are of the thread's bank, the accumulator and the counters its own. A child of `fork` starts anew.
 //! * All is done at once: nothing of the app's is executed before the crossing, or the routine, is over.
 #![allow(unsafe_code)] // reason: reads and writes counters.
