@@ -29,7 +29,7 @@ const MANY: u64 = 8;
 const FEW: u64 = 16;
 /// So many in a period always are.
 const ENOUGH: u64 = 24;
-/// Nanoseconds of CPU time that each fragment there is must have been there for: twenty times and more what it takes to make another.
+/// Nanoseconds of CPU time that each fragment there is must have been there for: some twenty times what it takes to make one.
 const PRICE: u64 = 100_000;
 /// Fewer traces are no working set.
 const SET: u64 = 8;
