@@ -344,7 +344,7 @@ impl Folder {
     fn add_to(&mut self, thread: u32, events: [u64; 8]) {
         let (_, sums) = self.threads.entry(thread).or_default();
         for (sum, n) in sums.iter_mut().zip(events) {
-            *sum += n;
+            *sum = sum.saturating_add(n);
         }
     }
 

@@ -288,6 +288,7 @@ pub const COUNTS_PATHS: u32 = 1;
 /// Banks hold a `u16` for each substream of a stratified sampler: events to come before it sends a message.
 pub const COUNTS_STRATA: u32 = 2;
 /// Banks hold an [`Intervals`], and behind [`CELLS_OFFSET`] a `u32` for each tuple of a multi-hash profiler that is known when code is made.
+/// At an interval's end its candidates are recorded: a path number of messages, the value if there is one, and four bytes for how often.
 pub const COUNTS_INTERVALS: u32 = 3;
 
 /// What an interval profiler of a thread has seen: in front of its bank.
@@ -312,9 +313,6 @@ pub const CELLS_OFFSET: usize = 128;
 pub const CELLS: usize = 1 << 22;
 const _: () = assert!(size_of::<Intervals>() <= CELLS_OFFSET);
 const _: () = assert!(CELLS_OFFSET + CELLS * size_of::<u32>() <= TALLIES_OFFSET);
-/// In place of a path number: the interval of the thread's profiler has ended. Its candidates are the records in front of it: a path number
-/// of messages, the value if there is one, and four bytes for how often.
-pub const INTERVAL_MARK: u32 = u32::MAX - 3;
 
 /// A stratified periodic sampler. The host's to write.
 #[repr(C)]
@@ -506,7 +504,7 @@ pub const END_MARK: u32 = u32::MAX;
 pub const END_WORDS: usize = 3;
 /// Instructions that may be passed in front of a window at most.
 pub const MAX_SKIP: u32 = 256;
-const _: () = assert!(MAX_PATHS < INTERVAL_MARK as usize && 4 + 8 * STACK_WORDS <= MAX_RECORD);
+const _: () = assert!(MAX_PATHS < STACK_MARK as usize && 4 + 8 * STACK_WORDS <= MAX_RECORD);
 
 /// Windows that are remembered.
 pub const LAST_WINDOWS: usize = 32;

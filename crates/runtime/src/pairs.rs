@@ -103,6 +103,13 @@ pub struct Branch {
     pub edition: u32,
 }
 
+impl Branch {
+    /// What it is as an event.
+    pub fn kind(&self) -> Kind {
+        if self.call { Kind::Call } else { Kind::Edge }
+    }
+}
+
 /// A branch and a target of it.
 #[derive(Clone, Copy)]
 struct Pair {
@@ -235,8 +242,7 @@ impl Runtime {
         match pair.sampled {
             Some(counter) => match self.translator.profiler() {
                 Some(profiler) => {
-                    let kind = if branch.call { Kind::Call } else { Kind::Edge };
-                    thread.count_known(pair.path, profiler.of_kind(kind));
+                    thread.count_known(pair.path, profiler.of_kind(branch.kind()));
                 }
                 None => thread.count_event(counter, pair.path),
             },
@@ -279,8 +285,7 @@ impl Runtime {
             .profiler()
             .filter(|_| pair.sampled.is_some())
         {
-            let kind = if branch.call { Kind::Call } else { Kind::Edge };
-            let found = code.shield_with_rcx(counter, profiler.of_kind(kind));
+            let found = code.shield_with_rcx(counter, profiler.of_kind(branch.kind()));
             ways = Some((found, code.at(code.here())));
         } else if pair.sampled.is_some() {
             let (end, _) = code.count_down_with_rcx(counter);

@@ -16,7 +16,7 @@
 //! ended, or two values that are in the accumulator want the same tally.
 //!
 //! Behind each event one is taken from what is left of the interval. At its end the accumulator is brought the counts of cells and tallies; its
-//! candidates become records, and a mark behind them.
+//! candidates become records.
 //!
 //! # Why it is correct
 //! * What decides (who is promoted, who is replaced, who is retained) is `trommel_compress`'s own (`interval/shielding.rs`). Code increments,
@@ -36,7 +36,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use trommel_compress::Seeds;
 use trommel_compress::hash::HashKind;
 use trommel_compress::interval::{Positions, Shield, TABLES};
-use trommel_queue::{CELLS, CELLS_OFFSET, Control, FULL_WINDOW, INTERVAL_MARK, Intervals, TALLIES};
+use trommel_queue::{CELLS, CELLS_OFFSET, Control, FULL_WINDOW, Intervals, TALLIES};
 use trommel_tuple::{Kind, KindSet, Place, Tuple};
 
 use crate::area::{COUNTERS_OFFSET, Context};
@@ -307,12 +307,11 @@ impl Thread {
             let Slot { subject, value, .. } = counting.slots[candidate.slot];
             let subject = counting.subject(subject);
             let value = (subject.cell == 0).then_some(value);
-            self.append_words(subject.path, value, Some(candidate.count));
+            self.append_candidate(subject.path, value, candidate.count);
             done = done.and_then(|()| self.publish_if_full());
         }
         self.counting = Some(counting);
-        self.append_words(INTERVAL_MARK, None, None);
-        done.and_then(|()| self.publish_if_full())
+        done
     }
 
     fn publish_if_full(&mut self) -> Result<(), HostGone> {
@@ -322,11 +321,11 @@ impl Thread {
         }
     }
 
-    fn append_words(&mut self, path: u32, value: Option<u64>, count: Option<u32>) {
+    fn append_candidate(&mut self, path: u32, value: Option<u64>, count: u32) {
         let mut at = self.writer.at() as *mut u32;
         let halves = value.map(|value| [value as u32, (value >> 32) as u32]);
         let words = [path].into_iter();
-        for word in words.chain(halves.into_iter().flatten()).chain(count) {
+        for word in words.chain(halves.into_iter().flatten()).chain([count]) {
             // SAFETY: the write pointer leads to room for a whole record.
             unsafe {
                 at.write(word);

@@ -84,7 +84,6 @@ pub use exits::{pair_check, tag_check};
 pub use jumps::wants_whole_jumps;
 pub use made::{prepare, with_keys_lifted};
 pub use persisted::AHEAD;
-pub use shields::kind_of;
 pub use tallies::first as first_of_tally;
 
 use trommel_query::access::Accesses;
@@ -219,6 +218,7 @@ pub struct Translator {
     config: Config,
     /// What counts events, where they are counted.
     sampler: Option<Sampler>,
+    /// As `sampler`: one of them, or none.
     profiler: Option<Profiler>,
     /// A block without events in the dictionary, once messages are about one.
     no_events: Option<u32>,

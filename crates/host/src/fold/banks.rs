@@ -45,7 +45,7 @@ impl Folder {
         if let Some(ordered) = self.ordered.as_mut().filter(|ordered| ordered.intervals) {
             let seen = shared.intervals(number)?;
             for (all, seen) in ordered.seen.iter_mut().zip(seen) {
-                *all += seen;
+                *all = all.saturating_add(seen);
             }
             if other {
                 self.threads.entry(of.thread).or_default().0 = of.tid;

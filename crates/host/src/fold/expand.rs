@@ -1,7 +1,7 @@
 //! Records one by one: messages, and events that must stay in order.
 
+use trommel_queue::MAX_PATHS;
 use trommel_queue::dict::TargetPc;
-use trommel_queue::{INTERVAL_MARK, MAX_PATHS};
 use trommel_tuple::Tuple;
 
 use super::acyclic::Acyclic;
@@ -138,10 +138,6 @@ impl Folder {
         let rate = ordered.messages.as_ref().map_or(1, Messages::rate);
         while let Some((number, after)) = rest.split_first_chunk::<4>() {
             let number = u32::from_le_bytes(*number);
-            if ordered.intervals && number == INTERVAL_MARK {
-                rest = after;
-                continue;
-            }
             if number >= MAX_PATHS as u32 {
                 rest = self.message(thread, number, after)?;
                 continue;

@@ -60,6 +60,60 @@ macro_rules! lane {
     };
 }
 
+/// Saves the registers that four places are in.
+macro_rules! save_four {
+    () => {
+        concat!(
+            "mov gs:[{saved} + 0x40], r8\n",
+            "mov gs:[{saved} + 0x48], r9\n",
+            "mov gs:[{saved} + 0x50], r10\n",
+            "mov gs:[{saved} + 0x58], r11\n",
+        )
+    };
+}
+
+/// Loads them again.
+macro_rules! load_four {
+    () => {
+        concat!(
+            "mov r8, gs:[{saved} + 0x40]\n",
+            "mov r9, gs:[{saved} + 0x48]\n",
+            "mov r10, gs:[{saved} + 0x50]\n",
+            "mov r11, gs:[{saved} + 0x58]\n",
+        )
+    };
+}
+
+/// Saves the other registers, takes note of what rcx leads to, and puts the flags into rax and the subject's number into rdx.
+macro_rules! save_others {
+    () => {
+        concat!(
+            "mov gs:[{message}], rcx\n",
+            "mov gs:[{saved} + 0x10], rdx\n",
+            "mov edx, [rcx]\n",
+            "mov gs:[{subject}], edx\n",
+            "mov gs:[{saved}], rax\n",
+            "lahf\n",
+            "seto al\n",
+        )
+    };
+}
+
+/// Makes registers and flags the app's again; rcx is where the way back is said, and rdx how far.
+macro_rules! load_others {
+    () => {
+        concat!(
+            "add rdx, rcx\n",
+            "mov gs:[{target}], rdx\n",
+            "add al, 127\n",
+            "sahf\n",
+            "mov rax, gs:[{saved}]\n",
+            "mov rdx, gs:[{saved} + 0x10]\n",
+            "mov rcx, gs:[{spill_rcx}]\n",
+        )
+    };
+}
+
 /// An event that is not shielded, of a tuple that is known: increments its counters. rcx leads to the number of its subject, and how far behind
 /// that the code goes on; the app's rcx is spilled. Of a value its number of the tally and the value are in the context, and it begins at one
 /// of the labels.
@@ -72,17 +126,8 @@ macro_rules! lane {
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn unshielded() {
     naked_asm!(
-        "mov gs:[{message}], rcx",
-        "mov gs:[{saved} + 0x10], rdx",
-        "mov gs:[{saved} + 0x40], r8",
-        "mov gs:[{saved} + 0x48], r9",
-        "mov gs:[{saved} + 0x50], r10",
-        "mov gs:[{saved} + 0x58], r11",
-        "mov edx, [rcx]",
-        "mov gs:[{subject}], edx",
-        "mov gs:[{saved}], rax",
-        "lahf",
-        "seto al",
+        save_four!(),
+        save_others!(),
         "shl rdx, 6",
         "add rdx, gs:[{subjects}]",
         "mov ecx, [rdx + {cell}]",
@@ -108,20 +153,11 @@ pub(super) unsafe extern "C" fn unshielded() {
         if_least!("r11"),
         "4:",
         "mov rcx, gs:[{message}]",
-        "mov r8, gs:[{saved} + 0x40]",
-        "mov r9, gs:[{saved} + 0x48]",
-        "mov r10, gs:[{saved} + 0x50]",
-        "mov r11, gs:[{saved} + 0x58]",
+        load_four!(),
         "cmp edx, gs:[{promotes_at}]",
         "movsxd rdx, dword ptr [rcx + 4]",
         "jae 5f",
-        "add rdx, rcx",
-        "mov gs:[{target}], rdx",
-        "add al, 127",
-        "sahf",
-        "mov rax, gs:[{saved}]",
-        "mov rdx, gs:[{saved} + 0x10]",
-        "mov rcx, gs:[{spill_rcx}]",
+        load_others!(),
         "jmp gs:[{target}]",
         "3:",
         if_there!("r8"),
@@ -132,40 +168,19 @@ pub(super) unsafe extern "C" fn unshielded() {
         "5:",
         "mov dword ptr gs:[{why}], {promoted}",
         "6:",                               // rcx and rdx: where the way back is said
-        "add rdx, rcx",
-        "mov gs:[{target}], rdx",
-        "add al, 127",
-        "sahf",
-        "mov rax, gs:[{saved}]",
-        "mov rdx, gs:[{saved} + 0x10]",
-        "mov rcx, gs:[{spill_rcx}]",
+        load_others!(),
         "jmp {counted}",
         // The counters have been incremented already.
         ".globl trommel_promoted",
         "trommel_promoted:",
-        "mov gs:[{message}], rcx",
-        "mov gs:[{saved} + 0x10], rdx",
-        "mov edx, [rcx]",
-        "mov gs:[{subject}], edx",
-        "mov gs:[{saved}], rax",
-        "lahf",
-        "seto al",
+        save_others!(),
         "movsxd rdx, dword ptr [rcx + 4]",
         "jmp 5b",
         // A value, by a sum.
         ".globl trommel_unshielded_sum",
         "trommel_unshielded_sum:",
-        "mov gs:[{message}], rcx",
-        "mov gs:[{saved} + 0x10], rdx",
-        "mov gs:[{saved} + 0x40], r8",
-        "mov gs:[{saved} + 0x48], r9",
-        "mov gs:[{saved} + 0x50], r10",
-        "mov gs:[{saved} + 0x58], r11",
-        "mov edx, [rcx]",
-        "mov gs:[{subject}], edx",
-        "mov gs:[{saved}], rax",
-        "lahf",
-        "seto al",
+        save_four!(),
+        save_others!(),
         "mov ecx, gs:[{index}]",
         "cmp dword ptr gs:[rcx + {tallies} + {path}], {contested}",
         "je 7f",
@@ -189,26 +204,14 @@ pub(super) unsafe extern "C" fn unshielded() {
         "7:",
         "mov rcx, gs:[{message}]",
         "movsxd rdx, dword ptr [rcx + 4]",
-        "mov r8, gs:[{saved} + 0x40]",
-        "mov r9, gs:[{saved} + 0x48]",
-        "mov r10, gs:[{saved} + 0x50]",
-        "mov r11, gs:[{saved} + 0x58]",
+        load_four!(),
         "mov dword ptr gs:[{why}], {is_contested}",
         "jmp 6b",
         // A value, by a product.
         ".globl trommel_unshielded_product",
         "trommel_unshielded_product:",
-        "mov gs:[{message}], rcx",
-        "mov gs:[{saved} + 0x10], rdx",
-        "mov gs:[{saved} + 0x40], r8",
-        "mov gs:[{saved} + 0x48], r9",
-        "mov gs:[{saved} + 0x50], r10",
-        "mov gs:[{saved} + 0x58], r11",
-        "mov edx, [rcx]",
-        "mov gs:[{subject}], edx",
-        "mov gs:[{saved}], rax",
-        "lahf",
-        "seto al",
+        save_four!(),
+        save_others!(),
         "mov ecx, gs:[{index}]",
         "cmp dword ptr gs:[rcx + {tallies} + {path}], {contested}",
         "je 7b",

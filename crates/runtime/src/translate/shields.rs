@@ -22,7 +22,7 @@ use trommel_tuple::Kind;
 
 use super::probes::{Pending, Sends, ZERO};
 use super::tallies::NEGATIVE;
-use super::values::Value;
+use super::values::{Value, kept_rcx};
 use super::{Site, Translator};
 use crate::cache::{AppPc, CachePc};
 use crate::deliver::DictionaryFull;
@@ -210,7 +210,7 @@ impl Translator {
 }
 
 /// The kind of an event that is counted.
-pub fn kind_of(event: &Event) -> Option<Kind> {
+fn kind_of(event: &Event) -> Option<Kind> {
     match *event {
         Event::Branch { .. } | Event::Indirect { call: false, .. } => Some(Kind::Edge),
         Event::Call { .. } | Event::Indirect { call: true, .. } => Some(Kind::Call),
@@ -255,57 +255,19 @@ impl Code<'_> {
         if !spilled {
             self.store_gs(slot!(spill_rcx), Reg::RCX);
         }
-        self.call_unshielded(slot!(entry.unshielded), subject, ways.back, behind);
-    }
-
-    /// Calls a routine with a subject, which leads to `back`; where `kept` is, `rcx` is loaded from there first.
-    fn call_unshielded(
-        &mut self,
-        entry: GsOffset,
-        subject: u32,
-        back: CachePc,
-        kept: Option<GsOffset>,
-    ) {
-        let rel = self.lea_rcx_rip();
-        self.jmp_gs(entry);
-        // Numbers are read with the app's flags, which may want alignment checked.
-        self.align(4);
-        let here = self.here();
-        self.bind(rel, here);
-        let from = self.at(here).0;
-        let to = if kept.is_some() { from + 8 } else { back.0 };
-        self.raw(&subject.to_le_bytes());
-        self.raw(&(to.wrapping_sub(from) as u32).to_le_bytes());
-        if let Some(kept) = kept {
-            self.load_gs(Reg::RCX, kept);
-            self.jmp_to(back);
-        }
+        self.call_told(slot!(entry.unshielded), subject, ways.back, behind);
     }
 
     /// Out of line, the interval has ended: goes on at `behind`, with `rcx` as it is, which is kept in `kept`.
     pub fn interval_ended(&mut self, ended: Rel32, behind: CachePc, kept: Option<GsOffset>) {
         let here = self.here();
         self.bind(ended, here);
-        if let Some(kept) = kept {
-            self.store_gs(kept, Reg::RCX);
-        }
-        let rel = self.lea_rcx_rip();
-        self.jmp_gs(slot!(entry.interval_ended));
-        let here = self.here();
-        self.bind(rel, here);
-        if let Some(kept) = kept {
-            self.load_gs(Reg::RCX, kept);
-        }
-        self.jmp_to(behind);
+        self.cross(slot!(entry.interval_ended), kept, behind);
     }
 
     /// Out of line, an event that is not shielded, and an interval that has ended.
     pub(super) fn write_unshielded(&mut self, spilled: bool, of: &Unshielded, back: CachePc) {
-        let kept = match (of.holds, spilled) {
-            (true, _) => Some(slot!(held_rcx)),
-            (false, false) => Some(slot!(spill_rcx)),
-            (false, true) => None,
-        };
+        let kept = kept_rcx(of.holds, spilled);
         if let Of::Value(unmet) = of.of {
             let here = self.here();
             self.bind(unmet.other, here);
@@ -319,17 +281,12 @@ impl Code<'_> {
         let held = kept.filter(|_| of.holds);
         match of.of {
             Of::Here(counters) => self.count_here(&counters, of.subject, back),
-            Of::Known => self.call_unshielded(slot!(entry.unshielded), of.subject, back, held),
+            Of::Known => {
+                self.call_told(slot!(entry.unshielded), of.subject, back, held);
+            }
             Of::Value(unmet) => {
-                match unmet.value {
-                    Value::Register(r) => self.store_gs(slot!(value), r),
-                    Value::Slot(slot) if slot != slot!(value) => {
-                        self.load_gs(Reg::RCX, slot);
-                        self.store_gs(slot!(value), Reg::RCX);
-                    }
-                    Value::Slot(_) => {}
-                }
-                self.call_unshielded(unmet.entry, of.subject, back, held);
+                self.keep_value(unmet.value);
+                self.call_told(unmet.entry, of.subject, back, held);
             }
         }
         self.interval_ended(of.ended, of.behind, kept);
@@ -373,7 +330,7 @@ impl Code<'_> {
         self.jmp_to(back);
         let here = self.here();
         self.bind(promoted, here);
-        self.call_unshielded(slot!(entry.promoted), subject, back, None);
+        self.call_told(slot!(entry.promoted), subject, back, None);
     }
 
     /// An instruction on the counter at `rcx` and an offset.

@@ -215,29 +215,9 @@ impl Translator {
         } else if !spilled {
             c.store_gs(slot!(spill_rcx), Reg::RCX);
         }
-        match told.value {
-            Value::Register(r) => c.store_gs(slot!(value), r),
-            Value::Slot(slot) if slot != slot!(value) => {
-                c.load_gs(Reg::RCX, slot);
-                c.store_gs(slot!(value), Reg::RCX);
-            }
-            Value::Slot(_) => {}
-        }
-        let rel = c.lea_rcx_rip();
-        c.jmp_gs(told.entry);
-        // Numbers are read with the app's flags, which may want alignment checked.
-        c.align(4);
-        let here = c.here();
-        c.bind(rel, here);
-        let from = c.at(here).0;
-        // Two numbers of four bytes, and behind them the way back where that is not the main line.
-        let to = if told.holds { from + 8 } else { back.0 };
-        c.raw(&told.path.to_le_bytes());
-        c.raw(&(to.wrapping_sub(from) as u32).to_le_bytes());
-        if told.holds {
-            c.load_gs(Reg::RCX, slot!(held_rcx));
-            c.jmp_to(back);
-        }
+        c.keep_value(told.value);
+        let held = told.holds.then_some(slot!(held_rcx));
+        let here = c.call_told(told.entry, told.path, back, held);
         self.note(Field::Message, here);
     }
 
@@ -426,6 +406,16 @@ pub(super) struct ValueMessage {
     holds: bool,
 }
 
+/// Where `rcx` is kept while it is needed out of line. `holds`: it is not the app's, and needed afterwards; `spilled`: the app's is in its
+/// slot, and it is not needed.
+pub(super) fn kept_rcx(holds: bool, spilled: bool) -> Option<GsOffset> {
+    match (holds, spilled) {
+        (true, _) => Some(slot!(held_rcx)),
+        (false, false) => Some(slot!(spill_rcx)),
+        (false, true) => None,
+    }
+}
+
 impl Code<'_> {
     /// Out of line, the counter of a value having come to its end: starts it again, appends the message and goes on at `back`. `spilled`: the
     /// app's `rcx` is in its slot. Flags are free: the counter's end was told by them. Returns where the path stands.
@@ -479,23 +469,62 @@ impl Code<'_> {
         self.jmp_to(back);
         let here = self.here();
         self.bind(full, here);
-        let kept = match (message.holds, spilled) {
-            (true, _) => Some(slot!(held_rcx)),
-            (false, false) => Some(slot!(spill_rcx)),
-            (false, true) => None,
-        };
+        self.cross(slot!(entry.full), kept_rcx(message.holds, spilled), back);
+        path
+    }
+
+    /// Puts a value into its slot, for a routine. `rcx` is free.
+    pub(super) fn keep_value(&mut self, value: Value) {
+        match value {
+            Value::Register(r) => self.store_gs(slot!(value), r),
+            Value::Slot(slot) if slot != slot!(value) => {
+                self.load_gs(Reg::RCX, slot);
+                self.store_gs(slot!(value), Reg::RCX);
+            }
+            Value::Slot(_) => {}
+        }
+    }
+
+    /// Has a routine do what it is told by a number, and go on at `back`; where `kept` is, `rcx` is loaded from there first. Returns where
+    /// the number stands.
+    pub(super) fn call_told(
+        &mut self,
+        entry: GsOffset,
+        number: u32,
+        back: CachePc,
+        kept: Option<GsOffset>,
+    ) -> usize {
+        let rel = self.lea_rcx_rip();
+        self.jmp_gs(entry);
+        // Numbers are read with the app's flags, which may want alignment checked.
+        self.align(4);
+        let here = self.here();
+        self.bind(rel, here);
+        let from = self.at(here).0;
+        // Two numbers of four bytes, and behind them the way back where that is not the main line.
+        let to = if kept.is_some() { from + 8 } else { back.0 };
+        self.raw(&number.to_le_bytes());
+        self.raw(&(to.wrapping_sub(from) as u32).to_le_bytes());
+        if let Some(kept) = kept {
+            self.load_gs(Reg::RCX, kept);
+            self.jmp_to(back);
+        }
+        here
+    }
+
+    /// Leaves for the dispatcher, and goes on at `back` then, with `rcx` as it is, which is kept in `kept`.
+    pub(super) fn cross(&mut self, entry: GsOffset, kept: Option<GsOffset>, back: CachePc) {
         if let Some(kept) = kept {
             self.store_gs(kept, Reg::RCX);
         }
         let rel = self.lea_rcx_rip();
-        self.jmp_gs(slot!(entry.full));
+        self.jmp_gs(entry);
         let here = self.here();
         self.bind(rel, here);
         if let Some(kept) = kept {
             self.load_gs(Reg::RCX, kept);
         }
         self.jmp_to(back);
-        path
     }
 
     /// `jmp to`, which is in the same arena.
