@@ -244,24 +244,11 @@ void _start(void) {
 #[test]
 fn of_values_that_want_the_same_tally() {
     let dir = Dir::new("sampled-contested-app");
-    std::fs::write(dir.0.join("app.c"), CONTESTED).expect("source");
-    let built = Command::new("cc")
-        .args([
-            "-O1",
-            "-nostdlib",
-            "-static",
-            "-no-pie",
-            "-o",
-            "app",
-            "app.c",
-        ])
-        .current_dir(&dir.0)
-        .status();
-    assert!(built.expect("a C compiler").success());
-    let app = dir.0.join("app");
+    let flags = ["-O1", "-nostdlib", "-static", "-no-pie"];
+    let app = compiled(&dir, CONTESTED, &flags);
     agrees(
         "sampled-contested",
-        &[app.to_str().expect("UTF-8")],
+        &[&app],
         &[
             ("M4:crc[500,2%]1024:C1R0P1", "value"),
             ("M4:crc[100,2%]256:C1R0P1A3", "value"),
@@ -650,9 +637,15 @@ int main(void) {
 
 /// Builds them.
 fn threads(dir: &Dir) -> String {
-    std::fs::write(dir.0.join("app.c"), THREADS).expect("source");
+    compiled(dir, THREADS, &["-O1", "-pthread"])
+}
+
+/// Builds the program `app` of a C source.
+fn compiled(dir: &Dir, source: &str, flags: &[&str]) -> String {
+    std::fs::write(dir.0.join("app.c"), source).expect("source");
     let built = Command::new("cc")
-        .args(["-O1", "-pthread", "-o", "app", "app.c"])
+        .args(flags)
+        .args(["-o", "app", "app.c"])
         .current_dir(&dir.0)
         .status();
     assert!(built.expect("a C compiler").success());

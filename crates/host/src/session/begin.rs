@@ -26,7 +26,7 @@ use crate::toll::Toll;
 use crate::tracing::Tracing;
 use crate::{huge, levels};
 
-/// What the program itself counts. Paths and values, where the order of events does not matter; the events of a stratified sampler, where all are wanted and nowhere else, and values need not be
+/// What the program itself counts. Paths and values, where the order of events does not matter; the events of a stratified sampler or a multi-hash profiler, where all are wanted and nowhere else, and values need not be
 /// hashed with the papers' function.
 fn counts(options: &RecordOptions) -> Counts {
     let kinds = options.kinds;
@@ -41,23 +41,14 @@ fn counts(options: &RecordOptions) -> Counts {
     {
         return Counts::Nothing;
     }
-    match Strata::of(&options.compressor) {
+    let all = options.only.is_empty() || selects(options);
+    match (
+        Strata::of(&options.compressor),
+        Shield::of(&options.compressor),
+    ) {
         _ if is_exact(&options.compressor) => Counts::Paths,
-        Some(strata)
-            if (options.only.is_empty() || selects(options))
-                && (transfers || strata.is_cheap()) =>
-        {
-            Counts::Strata(strata)
-        }
-        None => match Shield::of(&options.compressor) {
-            Some(shield)
-                if (options.only.is_empty() || selects(options))
-                    && (transfers || shield.is_cheap()) =>
-            {
-                Counts::Intervals(shield)
-            }
-            _ => Counts::Nothing,
-        },
+        (Some(strata), _) if all && (transfers || strata.is_cheap()) => Counts::Strata(strata),
+        (_, Some(shield)) if all && (transfers || shield.is_cheap()) => Counts::Intervals(shield),
         _ => Counts::Nothing,
     }
 }
