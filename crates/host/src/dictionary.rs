@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use trommel_profile::Site;
 use trommel_queue::dict::{ARGUMENTS, Event, MAX_INSTRUCTION, Mark, Passed, TargetPc};
 use trommel_queue::queries::Queries;
-use trommel_tuple::{Kind, Place, Tuple};
+use trommel_tuple::{Kind, Outcomes, Place, Tuple};
 
 use crate::exact::UNSELECTED;
 use crate::modules::{Images, Modules};
@@ -69,6 +69,10 @@ pub enum Move {
     Stay,
     /// Control is here.
     Arrive(Start),
+    /// Whatever was recorded before, the thread is on this path.
+    Resume(Start, Outcomes),
+    /// Whatever was recorded before, the thread is on a path that is told otherwise.
+    Amid,
     /// A conditional branch.
     Branch {
         /// It was taken.
@@ -266,6 +270,14 @@ impl Dictionary {
         &self.moves[self.range(path)]
     }
 
+    /// Whether what a path means for acyclic paths does not depend on what was executed before, nor on what is after it.
+    pub fn is_whole(&self, path: &Path) -> bool {
+        matches!(
+            self.moves(path).first(),
+            Some(Move::Resume(..) | Move::Amid)
+        )
+    }
+
     fn range(&self, path: &Path) -> Range<usize> {
         let first = self.blocks[path.block as usize].first as usize;
         first + usize::from(path.passed.first)..first + usize::from(path.passed.end)
@@ -284,6 +296,13 @@ impl Dictionary {
     fn movement(&mut self, event: &Event) -> Move {
         match *event {
             Event::Enter { pc } => Move::Arrive(self.start(pc)),
+            Event::Begin { pc } => Move::Resume(self.start(pc), Outcomes::NONE),
+            Event::Amid { .. } => Move::Amid,
+            Event::Resume { start, word } => match Outcomes::from_word(word) {
+                Some((outcomes, _)) => Move::Resume(self.start(start), outcomes),
+                // Nothing that the runtime writes.
+                None => Move::End,
+            },
             Event::Branch {
                 pc,
                 len,
@@ -294,12 +313,10 @@ impl Dictionary {
                     true => target,
                     false => TargetPc(pc.0 + u64::from(len)),
                 };
-                let from = self.modules.place(pc);
-                let next = self.start(next);
                 Move::Branch {
                     taken,
-                    back: taken && ahead(from, next.at).is_none(),
-                    next,
+                    back: taken && target.0 <= pc.0,
+                    next: self.start(next),
                 }
             }
             Event::Call { .. }
@@ -405,7 +422,13 @@ impl Dictionary {
         if let Event::Marked(mark) = *event {
             return Step::UnselectedWords(mark.words() as u8);
         }
-        if let Event::Enter { .. } | Event::Return { .. } | Event::Jump { .. } = *event {
+        if let Event::Enter { .. }
+        | Event::Begin { .. }
+        | Event::Amid { .. }
+        | Event::Resume { .. }
+        | Event::Return { .. }
+        | Event::Jump { .. } = *event
+        {
             return Step::Unselected;
         }
         let pc = event.pc();
@@ -468,6 +491,9 @@ impl Dictionary {
             Event::Arguments { .. } => Step::Arguments,
             Event::Instruction { .. }
             | Event::Enter { .. }
+            | Event::Begin { .. }
+            | Event::Amid { .. }
+            | Event::Resume { .. }
             | Event::Return { .. }
             | Event::Jump { .. }
             | Event::Marked(_) => Step::Unselected,
@@ -483,10 +509,4 @@ impl Dictionary {
         }
         number
     }
-}
-
-/// By how many bytes control went forward in a module; `None` when it did not.
-pub fn ahead(from: Place, to: Place) -> Option<u64> {
-    let forward = to.vaddr().0.checked_sub(from.vaddr().0);
-    forward.filter(|bytes| *bytes != 0 && from.module() == to.module())
 }

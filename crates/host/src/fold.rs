@@ -11,7 +11,7 @@
 //! is expanded at once into tuples, in order, which go in blocks through the compressor and to the
 //! stream file. What a path expands to is worked out when its number is first seen. A third way is that of
 //! messages which the target sends by itself ([`messages`]), beside the second, for what it records nevertheless. Acyclic paths
-//! are made of the events of each thread in order ([`acyclic`]), so they go the second way also under `exact`.
+//! are made of the events of each thread in order ([`acyclic`]), so they go the second way also under `exact`, but for those that the target counts.
 //!
 //! # Invariants
 //! * Both ways give the same profile under `exact`.
@@ -181,6 +181,7 @@ impl Folder {
         if let Some(ordered) = &mut ordered {
             ordered.acyclic = acyclic;
             ordered.intervals = matches!(counts, Counts::Intervals(_));
+            ordered.counted = counts == Counts::Paths;
         }
         Self {
             dictionary: Dictionary::new(selection, images, makes_paths),
@@ -396,6 +397,11 @@ impl Folder {
         ordered.is_some_and(|ordered| ordered.messages.is_some() || ordered.intervals)
     }
 
+    /// Whether the target counts acyclic paths, whose jumps are inside by what we call places.
+    fn counts_acyclic(&self) -> bool {
+        self.ordered.as_ref().is_some_and(|o| o.counted)
+    }
+
     /// Reads what the dictionary says beyond what is known.
     pub fn learn(&mut self, shared: &Shared) {
         let regions = shared.regions();
@@ -431,7 +437,7 @@ impl Folder {
                     false => shared.queries().tagged.store(EVERYTHING, Relaxed),
                 }
             }
-            if waits || self.hashes_places() {
+            if waits || self.hashes_places() || self.counts_acyclic() {
                 let start = region.range.start;
                 let place = self.dictionary.modules.place_at(TargetPc(start)).word();
                 shared.set_bias(self.regions, place.wrapping_sub(start));

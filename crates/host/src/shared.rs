@@ -28,10 +28,10 @@ use trommel_queue::{
     CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET, CONVERGE_OFFSET, COUNTS_INTERVALS, COUNTS_NOTHING,
     COUNTS_PATHS, COUNTS_STRATA, Chunk, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET,
     DIRECTORY_BYTES, GIVEN_BACK_OFFSET, Intervals, LAYOUT_VERSION, MADE_OFFSET, MAGIC,
-    MAX_CHUNK_BYTES, MAX_PATHS, MAX_REGIONS, MAX_THREADS, MAX_WORDS, POOL_OFFSET, PREFETCH_OFFSET,
-    PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request,
-    SLOT_BYTES, State, TALLIES, TALLIES_OFFSET, THREAD_PAGE, THREAD_PAGES_OFFSET, Tally,
-    Unfollowed, chunk_start,
+    MAX_CHUNK_BYTES, MAX_PATHS, MAX_REGIONS, MAX_THREADS, MAX_WORDS, MOST_INTERRUPTED,
+    ON_PATH_OFFSET, POOL_OFFSET, PREFETCH_OFFSET, PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET,
+    REQUEST_OFFSET, RegionRecord, Request, SLOT_BYTES, State, TALLIES, TALLIES_OFFSET, THREAD_PAGE,
+    THREAD_PAGES_OFFSET, Tally, Unfollowed, chunk_start,
 };
 use trommel_tuple::KindSet;
 
@@ -712,6 +712,19 @@ impl Shared {
             what: "a bank of counters",
             number: number as u64,
         })
+    }
+
+    /// Paths that lead to where a bank's thread was on acyclic paths last, as far as it has said so.
+    pub fn on_paths(&self, number: usize) -> Result<Vec<u32>, Damaged> {
+        let mut bytes = [0; 4 * (1 + MOST_INTERRUPTED)];
+        let at = BANKS_OFFSET + number % BANKS * BANK_BYTES + ON_PATH_OFFSET;
+        let read = self.pages.read(at, &mut bytes);
+        read.map_err(|_| Damaged {
+            what: "a bank of counters",
+            number: number as u64,
+        })?;
+        let words = bytes.as_chunks().0.iter().map(|b| u32::from_le_bytes(*b));
+        Ok(words.filter_map(|word| word.checked_sub(1)).collect())
     }
 
     /// Events that the profiler of a bank has seen, by kind.

@@ -12,7 +12,8 @@
 //!
 //! Where acyclic paths are wanted ([`Kind::Path`]), events say besides where control arrives and leaves: each block begins with
 //! [`Event::Enter`], and what the runtime itself does with a thread is told by a [`Mark`]. None of them is an event of the
-//! program's. There a block has one piece: a jump backward is its last event.
+//! program's. There a block has one piece: a jump backward is its last event. Where the target counts acyclic paths itself, blocks begin with
+//! [`Event::Begin`] or [`Event::Resume`] instead: what its paths mean does not depend on what was executed before.
 //!
 //! Words are `u64`. A block is a header word (`events`) followed by its events; a path is a header
 //! word (`block`, `events`, `tail`, `message`) followed by its tail event, if there is one. An event is
@@ -83,6 +84,23 @@ pub enum Event {
         /// Where.
         pc: TargetPc,
     },
+    /// Control is here, at the block's first instruction, and an acyclic path begins.
+    Begin {
+        /// Where.
+        pc: TargetPc,
+    },
+    /// Control is at the block's first instruction in the midst of an acyclic path.
+    Resume {
+        /// Where the path begins.
+        start: TargetPc,
+        /// Its word up to here, as of one that was left.
+        word: u64,
+    },
+    /// Control is at the block's first instruction in the midst of an acyclic path that only the runtime knows.
+    Amid {
+        /// Where control is.
+        pc: TargetPc,
+    },
     /// A return to a caller.
     Return {
         /// The return.
@@ -121,17 +139,28 @@ pub enum Mark {
     Signal = 2,
     /// A signal handler is returned from: where the thread goes on, and the frame.
     Back = 3,
+    /// The thread goes on in the midst of a path that was not recorded so far: where that begins, and its word as of one that was left.
+    Resumed = 4,
+    /// A path is over that is counted nowhere else: where it begins, and its word.
+    Over = 5,
 }
 
 impl Mark {
     /// Every mark, in the order of their numbers.
-    pub const ALL: [Self; 4] = [Self::Arrived, Self::Called, Self::Signal, Self::Back];
+    pub const ALL: [Self; 6] = [
+        Self::Arrived,
+        Self::Called,
+        Self::Signal,
+        Self::Back,
+        Self::Resumed,
+        Self::Over,
+    ];
 
     /// Words of its record.
     pub const fn words(self) -> usize {
         match self {
             Self::Arrived | Self::Called => 1,
-            Self::Signal | Self::Back => 2,
+            Self::Signal | Self::Back | Self::Resumed | Self::Over => 2,
         }
     }
 }
@@ -156,6 +185,10 @@ const TAG_RETURN: u64 = 9;
 const TAG_JUMP: u64 = 10;
 const TAG_MARK: u64 = 11;
 const TAG_UNPROFILED: u64 = 12;
+const TAG_BEGIN: u64 = 13;
+const TAG_RESUME: u64 = 14;
+/// With [`TAG_BEGIN`]: no path begins.
+const AMID: u8 = 1;
 
 /// Events a block has at most.
 pub const MAX_BLOCK_EVENTS: usize = 1 << 10;
@@ -188,6 +221,9 @@ impl Event {
             Self::Unprofiled { kind, pc } => ([head(TAG_UNPROFILED, kind as u8, pc), 0, 0], 1),
             Self::Arguments { pc } => ([head(TAG_ARGUMENTS, 0, pc), 0, 0], 1),
             Self::Enter { pc } => ([head(TAG_ENTER, 0, pc), 0, 0], 1),
+            Self::Begin { pc } => ([head(TAG_BEGIN, 0, pc), 0, 0], 1),
+            Self::Amid { pc } => ([head(TAG_BEGIN, AMID, pc), 0, 0], 1),
+            Self::Resume { start, word } => ([head(TAG_RESUME, 0, start), word, 0], 2),
             Self::Return { pc } => ([head(TAG_RETURN, 0, pc), 0, 0], 1),
             Self::Jump { pc, target } => ([head(TAG_JUMP, 0, pc), target.0, 0], 2),
             Self::Marked(mark) => ([head(TAG_MARK, mark as u8, TargetPc(0)), 0, 0], 1),
@@ -252,6 +288,12 @@ impl Event {
             ),
             TAG_ARGUMENTS => (Self::Arguments { pc }, 1),
             TAG_ENTER => (Self::Enter { pc }, 1),
+            TAG_BEGIN if extra == AMID => (Self::Amid { pc }, 1),
+            TAG_BEGIN => (Self::Begin { pc }, 1),
+            TAG_RESUME => {
+                let word = *words.get(1)?;
+                (Self::Resume { start: pc, word }, 2)
+            }
             TAG_RETURN => (Self::Return { pc }, 1),
             TAG_JUMP => (
                 Self::Jump {
@@ -281,6 +323,9 @@ impl Event {
             | Self::Unprofiled { pc, .. }
             | Self::Arguments { pc }
             | Self::Enter { pc }
+            | Self::Begin { pc }
+            | Self::Amid { pc }
+            | Self::Resume { start: pc, .. }
             | Self::Return { pc }
             | Self::Jump { pc, .. }
             | Self::Instruction { pc, .. } => pc,
@@ -401,6 +446,12 @@ mod tests {
             },
             Event::Arguments { pc },
             Event::Enter { pc },
+            Event::Begin { pc },
+            Event::Amid { pc },
+            Event::Resume {
+                start: pc,
+                word: 2 << 62 | 0b1011,
+            },
             Event::Return { pc },
             Event::Jump {
                 pc,

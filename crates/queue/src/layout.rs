@@ -15,7 +15,7 @@ use crate::work::Work;
 /// "TROMMELQ", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TROMMELQ");
 /// Changes with every change to this file, or to what is in the dictionary.
-pub const LAYOUT_VERSION: u32 = 23;
+pub const LAYOUT_VERSION: u32 = 24;
 
 /// Bytes of one chunk. The full test of generated code depends on it being 64 KiB.
 pub const CHUNK: usize = 1 << 16;
@@ -66,6 +66,11 @@ pub const BANK_BYTES: usize = 32 << 20;
 pub const TALLIES: usize = 1 << 16;
 /// Where they begin in a bank.
 pub const TALLIES_OFFSET: usize = BANK_BYTES - TALLIES * size_of::<Tally>();
+/// Where acyclic paths are counted, in place of the tallies: a `u32` with the number, plus one, of a path that leads to where the thread is on its acyclic
+/// path, while it is in a system call or when it goes on unobserved, else 0; and behind it as many for paths that handlers of signals have interrupted.
+pub const ON_PATH_OFFSET: usize = TALLIES_OFFSET;
+/// Acyclic paths of a thread that handlers have interrupted at most. With more, the oldest is given up: handlers that are left by a jump leave theirs.
+pub const MOST_INTERRUPTED: usize = 64;
 /// Counters of paths in a bank. Paths with higher numbers are recorded.
 pub const BANK_COUNTERS: usize = TALLIES_OFFSET / 8;
 

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use trommel_queue::{DIRECTORY_BYTES, SLOT_BYTES};
+use trommel_runtime::acyclic::Prefix;
 use trommel_runtime::cache::{AppPc, Cache};
 use trommel_runtime::deliver::{Mapped, Shared};
 use trommel_runtime::pages::Pages;
@@ -44,7 +45,7 @@ fn main() {
             whole_jumps: false,
             optimise: false,
         },
-        (None, None),
+        (None, None, None),
         None,
         None,
         None,
@@ -71,7 +72,7 @@ fn main() {
             0 => Shape::Checked,
             _ => Shape::Usual,
         };
-        if let Ok(id) = translator.translate(&mut site, pc, shape) {
+        if let Ok(id) = translator.translate(&mut site, (pc, Prefix::NONE), shape) {
             let fragment = cache.fragments[id as usize];
             insns += usize::from(fragment.insns);
             todo.push(AppPc(fragment.span.end));

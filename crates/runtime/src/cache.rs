@@ -68,6 +68,7 @@ pub use recipe::{Op, Recipe, Right, STATUS};
 use suspect::Index;
 use table::Table;
 
+use crate::acyclic::Prefix;
 use crate::emit::{Code, Reg};
 use crate::region::Range;
 use crate::slot;
@@ -166,6 +167,8 @@ impl Spilled {
 pub struct Fragment {
     /// App address of its first instruction.
     pub app: AppPc,
+    /// What lies behind it on an acyclic path, where those are counted.
+    pub prefix: Prefix,
     /// Where direct links enter, all registers the app's.
     pub entry: CachePc,
     /// Where the inline lookup enters (the tag check), if it has been made, `rcx` and `rdx` in
@@ -201,6 +204,13 @@ pub struct Fragment {
     pub older: u32,
 }
 
+impl Fragment {
+    /// What the table has in the place of its address.
+    fn key(&self) -> AppPc {
+        self.prefix.key(self.app)
+    }
+}
+
 /// Whether a fragment is entered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FragmentState {
@@ -220,6 +230,8 @@ pub struct Exit {
     pub patch: CachePc,
     /// Where the app goes.
     pub target: AppPc,
+    /// What lies behind there on an acyclic path, where those are counted.
+    pub prefix: Prefix,
     /// The displacement that leads to the exit's stub, or 0 when this exit is never linked.
     pub stub: i32,
     /// App instructions of its fragment up to it, if that is recorded.
@@ -230,7 +242,7 @@ pub struct Exit {
     pub counts: bool,
     /// The fragment it is linked to, or [`UNLINKED`].
     pub to: u32,
-    /// The next exit that is linked to the same, or [`UNLINKED`].
+    /// The next exit that is linked to the same, or [`UNLINKED`]. Before that, where only threads know what lies behind, the path of the dictionary that ends here.
     pub next_link: u32,
 }
 
@@ -265,6 +277,7 @@ impl Exit {
         Self {
             patch: CachePc(0),
             target,
+            prefix: Prefix::NONE,
             stub: 0,
             insns: 0,
             way: Way::Forward,
@@ -463,7 +476,7 @@ impl Cache {
         self.parts[arena].fragments.push((CachePc(at), id));
         self.fragments.push(fragment);
         if fragment.state == FragmentState::Live {
-            self.table.insert(fragment.app, id);
+            self.table.insert(fragment.key(), id);
             self.index.add(id, pages);
         }
         id
@@ -523,7 +536,7 @@ impl Cache {
             if exit.stub != 0
                 && (!exit.counts || self.heads.threshold == 0)
                 && exit.to == UNLINKED
-                && let Some(id) = self.lookup(exit.target)
+                && let Some(id) = self.lookup_on(exit.target, exit.prefix)
             {
                 self.link(self.first_exit.wrapping_add(n as u32), id);
             }
@@ -593,10 +606,16 @@ impl Cache {
         }
     }
 
-    /// The live fragment that starts at an app address.
+    /// The live fragment that starts at an app address. Where acyclic paths are counted, one begins there.
     #[inline]
     pub fn lookup(&self, app: AppPc) -> Option<u32> {
         self.table.get(app)
+    }
+
+    /// The live fragment that starts at an app address, with this behind it on an acyclic path.
+    #[inline]
+    pub fn lookup_on(&self, app: AppPc, prefix: Prefix) -> Option<u32> {
+        self.table.get(prefix.key(app))
     }
 
     /// A fragment of an app address will be placed soon.
@@ -699,6 +718,7 @@ impl Cache {
         let fragment = &mut self.fragments[id as usize];
         self.exits[n].to = id;
         self.exits[n].next_link = core::mem::replace(&mut fragment.first_link, n as u32);
+        self.exits[n].prefix = fragment.prefix;
         self.links += 1;
         Self::patch(exit.patch, rel);
     }
@@ -736,7 +756,7 @@ impl Cache {
         for fragment in &mut self.fragments {
             if fragment.state == FragmentState::Live {
                 Self::lead_entry(fragment, retired);
-                self.table.remove(fragment.app);
+                self.table.remove(fragment.key());
             }
             fragment.state = FragmentState::Retired;
             fragment.first_link = UNLINKED;

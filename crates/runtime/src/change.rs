@@ -33,6 +33,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use crate::acyclic::Prefix;
 use crate::cache::AppPc;
 use crate::dispatch::Runtime;
 use crate::pages::{page_of, whole};
@@ -101,9 +102,9 @@ impl Runtime {
     }
 
     /// The guarded fragment of `pc` found its code changed.
-    pub fn recheck(&mut self, pc: AppPc) {
+    pub fn recheck(&mut self, pc: AppPc, prefix: Prefix) {
         self.cache.drop_parts(pc);
-        let live = self.cache.lookup(pc);
+        let live = self.cache.lookup_on(pc, prefix);
         let Some(id) = live.filter(|&id| self.cache.fragments[id as usize].guarded) else {
             return;
         };
@@ -112,11 +113,13 @@ impl Runtime {
     }
 
     /// A fragment of the one instruction at `pc`, which may change the code behind it.
-    pub fn single(&mut self, pc: AppPc) -> Result<(u32, bool), Refusal> {
-        if let Some(id) = with_keys_lifted(|| self.cache.single(pc)) {
+    pub fn single(&mut self, pc: AppPc, prefix: Prefix) -> Result<(u32, bool), Refusal> {
+        if prefix == Prefix::NONE
+            && let Some(id) = with_keys_lifted(|| self.cache.single(pc))
+        {
             return Ok((id, false));
         }
-        let (id, flushed) = self.make(pc, Shape::Single)?;
+        let (id, flushed) = self.make((pc, prefix), Shape::Single)?;
         self.cache.keep_single(pc, id);
         Ok((id, flushed))
     }

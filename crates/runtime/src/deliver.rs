@@ -10,6 +10,7 @@
 //! the program dies between two of them (`trommel_queue::Chunk`).
 #![allow(unsafe_code)] // reason: writes into memory shared with the host.
 
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -20,12 +21,14 @@ use trommel_queue::protocol;
 use trommel_queue::queries::Queries;
 use trommel_queue::{
     BACKLOG, BANK_BYTES, BANK_TABLE_OFFSET, BANKS, BANKS_OFFSET, BIASES_OFFSET, Bank, CHUNK,
-    CHUNKS, CHUNKS_OFFSET, CONVERGE_OFFSET, COUNTS_INTERVALS, COUNTS_STRATA, Chunk, Control,
-    DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES, Directory, FIRST_RECORD,
+    CHUNKS, CHUNKS_OFFSET, CONVERGE_OFFSET, COUNTS_INTERVALS, COUNTS_PATHS, COUNTS_STRATA, Chunk,
+    Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES, Directory, FIRST_RECORD,
     GIVEN_BACK_OFFSET, MAX_PATHS, MAX_REGIONS, MAX_WORDS, POOL_OFFSET, PREFETCH_OFFSET,
     PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request, State,
     THREAD_PAGE, THREAD_PAGES_OFFSET, chunk_start,
 };
+
+use trommel_tuple::{Kind, KindSet};
 
 use crate::region::Mapping;
 use crate::stress;
@@ -128,6 +131,12 @@ pub struct HostGone;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DictionaryFull;
 
+/// What a dictionary says: words, and where paths are among them.
+pub struct Said {
+    words: Vec<u64>,
+    index: Vec<u32>,
+}
+
 /// The dictionary, for who writes it.
 pub struct Shared {
     mapped: Mapped,
@@ -167,6 +176,30 @@ impl Shared {
         self.mapped
     }
 
+    /// What the dictionary says, for the child of a `fork`, in whose slot the host does not need it again.
+    pub fn said(&self) -> Said {
+        let index = self.mapped.base + DICT_INDEX_OFFSET as u64;
+        Said {
+            words: (0..self.words).map(|at| self.word(at)).collect(),
+            // SAFETY: below the number of paths; only the runtime writes there.
+            index: (0..u64::from(self.paths))
+                .map(|n| unsafe { ((index + 4 * n) as *const u32).read() })
+                .collect(),
+        }
+    }
+
+    /// In the child's slot: says it again.
+    pub fn say_again(&mut self, said: &Said) {
+        let index = self.mapped.base + DICT_INDEX_OFFSET as u64;
+        for (at, word) in (0..).zip(&said.words) {
+            self.put(at, *word);
+        }
+        for (n, at) in (0..).zip(&said.index) {
+            // SAFETY: as many as there were paths; only the runtime writes there.
+            unsafe { ((index + 4 * n) as *mut u32).write(*at) };
+        }
+    }
+
     /// How much the dictionary holds: paths, words, regions.
     pub fn extent(&self) -> (u32, u64, u32) {
         (self.paths, self.words, self.regions)
@@ -185,6 +218,12 @@ impl Shared {
             self.present += STEP / 8;
         }
         Ok(())
+    }
+
+    fn word(&self, at: u64) -> u64 {
+        let address = self.mapped.base + DICT_WORDS_OFFSET as u64 + at % MAX_WORDS as u64 * 8;
+        // SAFETY: inside the mapping; only the runtime writes here.
+        unsafe { (address as *const u64).read() }
     }
 
     fn put(&mut self, at: u64, word: u64) {
@@ -245,11 +284,7 @@ impl Shared {
 
     /// The events of a block; `None` behind what is none.
     pub fn events_of(&self, block: u32) -> impl Iterator<Item = Option<Event>> {
-        let word = |at: u64| {
-            let address = self.mapped.base + DICT_WORDS_OFFSET as u64 + at % MAX_WORDS as u64 * 8;
-            // SAFETY: inside the mapping; only the runtime writes here.
-            unsafe { (address as *const u64).read() }
-        };
+        let word = |at: u64| self.word(at);
         let mut at = u64::from(block);
         let mut left = word(at).min(MAX_BLOCK_EVENTS as u64);
         at += 1;
@@ -264,6 +299,23 @@ impl Shared {
             }
             Some(event)
         })
+    }
+
+    /// The block of a path, what is passed of it, and its tail.
+    pub fn passed_by(&self, path: u32) -> Option<(u32, Passed, Option<Event>)> {
+        if path >= self.paths {
+            return None;
+        }
+        let index = self.mapped.base + DICT_INDEX_OFFSET as u64 + u64::from(path) * 4;
+        // SAFETY: bounds checked above; only the runtime writes here.
+        let at = unsafe { (index as *const u32).read() };
+        let at = u64::from(at);
+        let header = PathHeader::decode(self.word(at));
+        let tail = header.tail.then(|| {
+            let words = [1, 2, 3].map(|n| self.word(at + n));
+            Event::decode(&words).map(|(event, _)| event)
+        });
+        Some((header.block, header.passed, tail.flatten()))
     }
 
     /// A block without events, for the paths of a fragment that has none on its main line.
@@ -337,10 +389,17 @@ impl Shared {
         matches!(counts, COUNTS_STRATA | COUNTS_INTERVALS)
     }
 
+    /// Whether acyclic paths are counted in the code, or were.
+    fn counts_acyclic(&self) -> bool {
+        let control = self.control();
+        let kinds = KindSet::from_bits(control.kinds.load(Relaxed) as u8);
+        control.counters.load(Relaxed) == COUNTS_PATHS && kinds.has(Kind::Path)
+    }
+
     /// Whether the host says what it calls regions, and which tags code has.
     pub fn names(&self) -> bool {
         let tagged = &self.mapped.queries().tagged;
-        self.hashes_places() || tagged.load(Relaxed) != 0
+        self.hashes_places() || self.counts_acyclic() || tagged.load(Relaxed) != 0
     }
 
     /// By how much the words of places in a region differ from its addresses, once the host has said so.

@@ -12,6 +12,7 @@ use trommel_queue::LetGo;
 use trommel_queue::dict::Mark;
 use trommel_queue::work::{self, Flush, LONG, Part};
 
+use crate::acyclic::Prefix;
 use crate::arch::Landmarks;
 use crate::area::{Context, Reason};
 use crate::aware::Hints;
@@ -148,10 +149,10 @@ impl Runtime {
     }
 
     /// Makes a fragment.
-    pub fn translate(&mut self, pc: AppPc, shape: Shape) -> Result<u32, Refusal> {
+    pub fn translate(&mut self, to: (AppPc, Prefix), shape: Shape) -> Result<u32, Refusal> {
         let began = Began::short();
         let (translator, mut site) = self.site();
-        let made = translator.translate(&mut site, pc, shape);
+        let made = translator.translate(&mut site, to, shape);
         if let Ok(id) = made {
             let fragment = &self.cache.fragments[id as usize];
             let control = self.shared.control();
@@ -169,9 +170,9 @@ impl Runtime {
     }
 
     /// Makes a fragment that needs less room than others may.
-    fn translate_short(&mut self, pc: AppPc, shape: Shape) -> Result<u32, Refusal> {
+    fn translate_short(&mut self, to: (AppPc, Prefix), shape: Shape) -> Result<u32, Refusal> {
         self.translator.short = true;
-        let made = self.translate(pc, shape);
+        let made = self.translate(to, shape);
         self.translator.short = false;
         made
     }
@@ -280,23 +281,29 @@ impl Runtime {
         }
     }
 
-    /// The fragment of `pc`, made if need be. The flag says that everything was flushed.
-    pub(crate) fn fragment(&mut self, pc: AppPc, checked: bool) -> Result<(u32, bool), Refusal> {
-        if let Some(id) = self.cache.lookup(pc) {
+    /// The fragment of `pc` with this behind it on an acyclic path, made if need be. The flag says that everything was flushed.
+    pub(crate) fn fragment(
+        &mut self,
+        (pc, prefix): (AppPc, Prefix),
+        checked: bool,
+    ) -> Result<(u32, bool), Refusal> {
+        if let Some(id) = self.cache.lookup_on(pc, prefix) {
             return Ok((id, false));
         }
-        if let Some(id) = self.revive(pc) {
+        if prefix == Prefix::NONE
+            && let Some(id) = self.revive(pc)
+        {
             return Ok((id, false));
         }
         let shape = match checked {
             true => Shape::Checked,
             false => Shape::Usual,
         };
-        self.make(pc, shape)
+        self.make((pc, prefix), shape)
     }
 
     /// A new fragment, as [`Self::fragment`].
-    pub fn make(&mut self, pc: AppPc, shape: Shape) -> Result<(u32, bool), Refusal> {
+    pub fn make(&mut self, to: (AppPc, Prefix), shape: Shape) -> Result<(u32, bool), Refusal> {
         /// Bytes of dead code that are not worth a flush.
         const LITTLE: u64 = 16 << 20;
         let dead = self.cache.dead_bytes();
@@ -304,11 +311,11 @@ impl Runtime {
         if !self.is_full() && !self.is_crowded() && (dead < LITTLE || dead < self.cache.bytes() / 2)
         {
             if matches!(shape, Shape::Usual | Shape::Checked)
-                && let Some(id) = self.load(pc)
+                && let Some(id) = self.load(to.0)
             {
                 return Ok((id, false));
             }
-            match self.translate(pc, shape) {
+            match self.translate(to, shape) {
                 Err(Refusal::CacheFull) => {}
                 made => return made.map(|id| (id, false)),
             }
@@ -317,9 +324,9 @@ impl Runtime {
         if !(self.cache.is_new() && self.cache.has_old()) {
             self.flush(Flush::Full);
         }
-        let made = match self.translate(pc, shape) {
+        let made = match self.translate(to, shape) {
             // There may be room between what is kept.
-            Err(Refusal::CacheFull) => self.translate_short(pc, shape),
+            Err(Refusal::CacheFull) => self.translate_short(to, shape),
             made => made,
         };
         match made {
@@ -451,6 +458,7 @@ impl Runtime {
         context.next_pc = pc;
         context.at_boundary = 1;
         thread.came_out(self);
+        self.hand_path_over(thread);
         if thread.window.is_some() {
             self.evict_if_asked();
             return self.go_in_window(thread, context, pc, from, checked);
@@ -467,8 +475,10 @@ impl Runtime {
             self.actions_of(thread).take_trap();
             return native::leave(thread, context);
         }
+        let mut prefix = self.arrive_on_path(thread, pc);
         if thread.single.take() == Some(pc) {
-            match self.single(pc) {
+            let prefix = self.prefix(thread, pc);
+            match self.single(pc, prefix) {
                 Ok((id, _)) => context.target = self.cache.fragments[id as usize].entry,
                 Err(_) => {
                     self.mark(thread, Mark::Arrived, [pc.0, 0]);
@@ -482,8 +492,20 @@ impl Runtime {
             self.watch_calls();
             return;
         }
-        match self.fragment(pc, checked) {
+        if prefix == Prefix::UNKNOWN {
+            if self.collect_path(thread, context, pc) {
+                self.watch_calls();
+                thread.crowded_out = 0;
+                return;
+            }
+            prefix = self.prefix(thread, pc);
+        }
+        // Only where a path begins is there a way by a table.
+        let checked = checked && prefix == Prefix::NONE;
+        match self.fragment((pc, prefix), checked) {
             Ok((id, flushed)) => {
+                // Paths may be counted no more.
+                self.hand_path_over(thread);
                 self.watch_calls();
                 thread.crowded_out = 0;
                 context.target = self.cache.fragments[id as usize].entry;
@@ -700,6 +722,15 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
         Crossing::Turn => runtime.turn_over(),
         Crossing::Leave => runtime.leave = true,
     }
+    // What a flush takes away is what says how an indirect branch is counted.
+    let by_target = context.reason == Reason::Indirect as u32
+        || context.reason == Reason::Hot as u32
+            && runtime.cache.exit(context.exit).way == Way::Site;
+    let mut counted = Ok(None);
+    if by_target {
+        (counted, runtime) = count_indirect(runtime, thread, context);
+    }
+    runtime.find_path(thread, context);
     if thread.recording.is_some() {
         runtime.record_piece(thread, context);
     }
@@ -707,7 +738,10 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
         r if r == Reason::Exit as u32 => {
             let exit = runtime.cache.exit(context.exit);
             let target = exit.target;
-            if exit.counts && thread.recording.is_none() && runtime.cache.counts_down(target) {
+            if exit.counts
+                && thread.recording.is_none()
+                && runtime.cache.counts_down(target, exit.prefix)
+            {
                 runtime.came_to_hot(thread, target, entered);
             }
             runtime.go(thread, context, target, Some(context.exit), false);
@@ -719,7 +753,6 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
             if thread.recording.is_none() && runtime.cache.arrival_is_hot(pc) {
                 runtime.came_to_hot(thread, pc, entered);
             }
-            let (counted, mut runtime) = count_indirect(runtime, thread, context);
             runtime.go_counted(thread, context, counted);
             runtime.worked(entered);
         }
@@ -756,9 +789,6 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
         r if r == Reason::Hot as u32 => {
             let exit = runtime.cache.exit(context.exit);
             if exit.way == Way::Site {
-                // What a flush takes away is what says how the branch is counted.
-                let (counted, now) = count_indirect(runtime, thread, context);
-                runtime = now;
                 match runtime.is_full() {
                     true => runtime.flush(Flush::Full),
                     _ if runtime.asks_first(entered) => {}
@@ -776,8 +806,9 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
             runtime.worked(entered);
         }
         r if r == Reason::Changed as u32 => {
-            let pc = runtime.cache.exit(context.exit).target;
-            runtime.recheck(pc);
+            let exit = runtime.cache.exit(context.exit);
+            let pc = exit.target;
+            runtime.recheck(pc, exit.prefix);
             runtime.go(thread, context, pc, None, false);
         }
         r if r == Reason::Window as u32 => {

@@ -51,6 +51,7 @@
 
 extern crate alloc;
 
+pub mod acyclic;
 pub mod arch;
 pub mod area;
 pub mod attach;

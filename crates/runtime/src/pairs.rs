@@ -36,8 +36,9 @@ use alloc::vec::Vec;
 
 use trommel_queue::dict::{Event, Passed, TargetPc};
 
+use crate::acyclic::Prefix;
 use crate::area::Context;
-use crate::cache::{AppPc, CachePc, Exit};
+use crate::cache::{AppPc, CachePc, Exit, UNLINKED};
 use crate::deliver::DictionaryFull;
 use crate::dispatch::Runtime;
 use crate::emit::{Code, GsOffset, Reg};
@@ -163,7 +164,13 @@ impl Pairs {
         &self.branches
     }
 
-    fn branch(&self, key: Key) -> Option<Branch> {
+    /// The path that ends in a branch to a target.
+    pub fn path(&self, key: Key, to: AppPc) -> Option<u32> {
+        self.known.get(&(key, to.0)).map(|pair| pair.path)
+    }
+
+    /// What is known of the branch that has a key.
+    pub fn branch(&self, key: Key) -> Option<Branch> {
         self.branches.get(key.number()?).copied()
     }
 }
@@ -268,6 +275,13 @@ impl Runtime {
             Some(counter) => counter,
             None => self.translator.counter(pair.path)?,
         };
+        let mut prefix = Prefix::NONE;
+        if self.translator.acyclic.is_some() {
+            let on = self.path_of_pair(key, to)?;
+            if let Some(acyclic) = self.translator.counting_acyclic() {
+                prefix = acyclic.number_if_few(to, on);
+            }
+        }
         let near = |pc| self.regions.range_of(pc);
         let region = near(to).or_else(|| near(branch.pc))?;
         let arena = self.cache.arena_for(region)?;
@@ -302,6 +316,11 @@ impl Runtime {
         code.bind(from, code.here());
         let exit = self.cache.new_exit(Exit {
             patch: code.at(from.0),
+            prefix,
+            next_link: match prefix {
+                Prefix::UNKNOWN => pair.path,
+                _ => UNLINKED,
+            },
             stub: 1,
             ..Exit::fixed(to)
         });

@@ -639,7 +639,10 @@ fn to_app_state(
     if core::mem::take(&mut thread.signals.unaligned) {
         frame.eflags |= ALIGNMENT_CHECK;
     }
-    let Some((fragment, step)) = at else { return };
+    let Some((fragment, step)) = at else {
+        runtime.find_path_at_call(thread);
+        return;
+    };
     if let Some(n) = fragment.stolen.filter(|_| step.spilled.stolen) {
         *frame.reg(n) = context.spill_stolen;
     }
@@ -659,6 +662,7 @@ fn to_app_state(
         let flags = recipe.flags(|r| *frame.reg(r.0));
         frame.eflags = frame.eflags & !STATUS | flags;
     }
+    runtime.come_to_path(thread, &fragment, step.events);
     if let (Some(block), true) = (fragment.block, step.events > 0) {
         record_part(runtime, thread, (&fragment, block), step);
     }
@@ -675,7 +679,7 @@ fn record_part(
         Some((_, steps)) => Cache::passed(steps, &step),
         None => Passed::first(step.events),
     };
-    if passed.is_empty() {
+    if passed.is_empty() || runtime.counts_nothing(block, passed) {
         return;
     }
     let Ok(path) = runtime.shared.path(block, passed, None) else {

@@ -18,6 +18,7 @@ use trommel_queue::{
 };
 use trommel_tuple::{Kind, KindSet};
 
+use crate::acyclic::Acyclic;
 use crate::arch::{self, Landmarks};
 use crate::area::{
     CONTEXT_OFFSET, Context, Entries, INDIRECT_TABLE, SECOND_OFFSET, STACKS_END, WHOLE_BYTES,
@@ -193,7 +194,12 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     }
     sys::find_clock();
     crate::stress::set(stress);
-    let kinds = KindSet::from_bits(control.kinds.load(Relaxed) as u8);
+    let told = KindSet::from_bits(control.kinds.load(Relaxed) as u8);
+    // Acyclic paths are made of branches and calls.
+    let kinds = match told.has(Kind::Path) {
+        true => told.with(Kind::Edge).with(Kind::Call),
+        false => told,
+    };
     if args.threads == 0 {
         // SAFETY: GS is the runtime's from here on.
         unsafe { arch::set_gs_base(area) };
@@ -208,7 +214,14 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     let mut converge = Converge::of(mapped);
     let counted = control.counters.load(Relaxed) != COUNTS_NOTHING && asked.is_none();
     let countable = [Kind::Edge, Kind::Call, Kind::Value, Kind::Type];
-    let countable = countable.into_iter().collect();
+    let countable: KindSet = countable.into_iter().collect();
+    let counts_paths = control.counters.load(Relaxed) == COUNTS_PATHS;
+    let acyclic = told.has(Kind::Path) && counts_paths && asked.is_none();
+    let acyclic = acyclic.then(|| Acyclic::new(told));
+    let countable = match &acyclic {
+        Some(_) => countable.with(Kind::Path),
+        None => countable,
+    };
     let traced = window == 0 && (kinds.is_empty() || counted && kinds.is_within(countable));
     let threshold = match (traced, stress & options::TRACE) {
         (false, _) => 0,
@@ -232,7 +245,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         },
         windows: window != 0,
         listed: control.listed.load(Relaxed) != 0,
-        counters: control.counters.load(Relaxed) == COUNTS_PATHS,
+        counters: counts_paths,
         optimise: optimise != Optimise::Off,
         trace_insns: if threshold == 0 { 0 } else { trace::MAX_INSNS },
         whole_jumps: wants_whole_jumps(),
@@ -253,7 +266,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     };
     let translator = Translator::new(
         config,
-        (Sampler::of(control), profiler),
+        (Sampler::of(control), profiler, acyclic),
         asked,
         Prefetch::of(mapped),
         converge,

@@ -133,6 +133,9 @@ pub fn tuple_of(regions: &Regions, event: &Event) -> Tuple {
         | Event::Unprofiled { pc, .. }
         | Event::Arguments { pc }
         | Event::Enter { pc }
+        | Event::Begin { pc }
+        | Event::Amid { pc }
+        | Event::Resume { start: pc, .. }
         | Event::Return { pc }
         | Event::Jump { pc, .. }
         | Event::Instruction { pc, .. } => (pc, 0),

@@ -31,6 +31,7 @@ mod fork;
 mod spawn;
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -38,6 +39,7 @@ use linux_raw_sys::general as nr;
 use trommel_queue::desk::Desk;
 use trommel_queue::{LetGo, MAX_THREADS, State};
 
+use crate::acyclic::{self, Midway};
 use crate::arch;
 use crate::area::{
     AREA_BYTES, CHILD_STACK_BYTES, CONTEXT_OFFSET, COUNTERS_OFFSET, Context, INDIRECT_BYTES,
@@ -211,6 +213,12 @@ pub struct Thread {
     pub interrupted: Option<Interrupted>,
     /// The path that it executes, while that is recorded.
     pub recording: Option<Recording>,
+    /// What lies behind it on an acyclic path, while it is out of the cache; where a path begins, nothing.
+    pub on_path: Option<Midway>,
+    /// It is in a fragment that does not know what lies behind: that is still so of where the fragment begins.
+    pub collecting: bool,
+    /// The paths that handlers of signals have interrupted.
+    pub interrupted_paths: Vec<acyclic::Interrupted>,
     /// Which tables of indirect targets it uses.
     pub targets: usize,
     /// The window that it is in.
@@ -331,6 +339,9 @@ impl Thread {
             left: false,
             interrupted: None,
             recording: None,
+            on_path: None,
+            collecting: false,
+            interrupted_paths: Vec::new(),
             targets,
             window: None,
             timer: Timer::default(),
@@ -435,6 +446,7 @@ impl Thread {
         child.writer.awaits = None;
         child.interrupted = None;
         child.recording = None;
+        child.begin_path();
         child.enlist(runtime);
         Some(child)
     }

@@ -62,8 +62,9 @@
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
-use trommel_queue::work::{self, Part};
+use trommel_queue::work::{self, Flush, Part};
 
+use crate::acyclic::Prefix;
 use crate::area::{Context, Reason};
 use crate::cache::{AppPc, Exit, Way};
 use crate::dispatch::{Began, Runtime};
@@ -97,6 +98,8 @@ pub struct Piece {
 pub struct Path<'a> {
     /// What is executed most.
     pub pieces: &'a [Piece],
+    /// What lies behind its start on an acyclic path.
+    pub prefix: Prefix,
     /// It comes to its own start.
     pub closed: bool,
     /// Other ways from its start to its start.
@@ -111,6 +114,8 @@ pub struct Recording {
     pieces: Vec<Piece>,
     insns: usize,
     head: AppPc,
+    /// What lies behind that on an acyclic path.
+    prefix: Prefix,
     /// It goes on behind the ends of usual traces.
     unrolled: bool,
     /// Pieces up to the first of those ends, if it has come by one.
@@ -131,11 +136,12 @@ pub struct Recording {
 }
 
 impl Recording {
-    fn of(head: AppPc, unrolled: bool, no_returns: bool) -> Self {
+    fn of((head, prefix): (AppPc, Prefix), unrolled: bool, no_returns: bool) -> Self {
         Self {
             pieces: Vec::new(),
             insns: 0,
             head,
+            prefix,
             unrolled,
             usual: None,
             calls: Vec::new(),
@@ -148,16 +154,16 @@ impl Recording {
         }
     }
 
-    /// Takes note of a piece that goes on to `next`, where another trace starts or not, by a fickle branch or not.
+    /// Takes note of a piece that goes on to `next`, its own start or not, where another trace starts or not, by a fickle branch or not.
     /// Whether that is the end.
-    fn add(&mut self, exit: &Exit, next: AppPc, trace: bool, fickle: bool) -> bool {
+    fn add(&mut self, exit: &Exit, next: AppPc, (own, trace): (bool, bool), fickle: bool) -> bool {
         self.insns += usize::from(exit.insns);
         self.pieces.push(Piece {
             start: self.at,
             insns: exit.insns,
         });
         let returns = self.no_returns && exit.way == Way::Return;
-        let over = next == self.head || exit.way == Way::Syscall || returns;
+        let over = own || exit.way == Way::Syscall || returns;
         if over || self.pieces.len() >= MAX_PIECES {
             return true;
         }
@@ -209,7 +215,7 @@ impl Recording {
 }
 
 impl Runtime {
-    fn path_from(&self, head: AppPc, unrolled: bool) -> Recording {
+    fn path_from(&self, head: (AppPc, Prefix), unrolled: bool) -> Recording {
         let trace = &self.shared.control().trace;
         Recording::of(head, unrolled, trace.no_returns.load(Relaxed) != 0)
     }
@@ -221,12 +227,13 @@ impl Runtime {
 
     /// The counter of the fragment at `head` has come to zero.
     pub fn start_recording(&mut self, thread: &mut Thread, head: AppPc) {
-        let Some(id) = self.cache.lookup(head) else {
+        let prefix = self.prefix(thread, head);
+        let Some(id) = self.cache.lookup_on(head, prefix) else {
             return;
         };
         self.cache.count_again(id);
         if self.may_record() && !self.cache.is_trace(id) {
-            thread.recording = Some(self.path_from(head, false));
+            thread.recording = Some(self.path_from((head, prefix), false));
         }
     }
 
@@ -239,9 +246,10 @@ impl Runtime {
             work::add(&work.fickle, 1);
             self.balance.fickle();
         }
-        let there = self.cache.lookup(next);
+        let prefix = self.prefix(thread, next);
+        let there = self.cache.lookup_on(next, prefix);
         if self.may_record() && !there.is_some_and(|id| self.cache.is_trace(id)) {
-            thread.recording = Some(self.path_from(next, true));
+            thread.recording = Some(self.path_from((next, prefix), true));
         }
     }
 
@@ -266,16 +274,18 @@ impl Runtime {
         if !of_fragment {
             return self.abandon();
         }
-        let there = self.cache.lookup(next);
+        let prefix = self.prefix(thread, next);
+        let own = (next, prefix) == (recording.head, recording.prefix);
+        let there = self.cache.lookup_on(next, prefix);
         let trace = there.is_some_and(|id| self.cache.is_trace(id));
         let fickle = self.cache.is_fickle(&exit);
         let fits = recording.insns + usize::from(exit.insns) <= recording.most();
-        if fits && !recording.add(&exit, next, trace, fickle) {
+        if fits && !recording.add(&exit, next, (own, trace), fickle) {
             thread.recording = Some(recording);
             return;
         }
         let predicted = !(recording.no_returns && exit.way == Way::Return);
-        let closed = fits && next == recording.head && predicted;
+        let closed = fits && own && predicted;
         if closed && self.keeps_slots() && !recording.close() {
             thread.recording = Some(recording);
             return;
@@ -294,7 +304,7 @@ impl Runtime {
         self.finish(&recording, closed, None);
         if !closed && there.is_some_and(|id| self.cache.give_up_loop(id)) {
             // A way that was not known: all are found out once more.
-            thread.recording = Some(self.path_from(next, false));
+            thread.recording = Some(self.path_from((next, prefix), false));
         }
     }
 
@@ -308,8 +318,9 @@ impl Runtime {
             self.abandon();
             return false;
         }
-        let found = self.cache.recorded(pc);
-        let made = found.map_or_else(|| self.recorded_fragment(pc), Ok);
+        let prefix = self.prefix(thread, pc);
+        let found = self.cache.recorded(pc, prefix);
+        let made = found.map_or_else(|| self.recorded_fragment((pc, prefix)), Ok);
         let Ok((id, exits)) = made else {
             self.finish(&recording, false, None);
             return false;
@@ -321,11 +332,20 @@ impl Runtime {
         true
     }
 
-    fn recorded_fragment(&mut self, pc: AppPc) -> Result<(u32, (u32, u32)), Refusal> {
+    /// A fragment all of whose exits lead to the dispatcher, and these.
+    pub fn recorded_fragment(&mut self, to: (AppPc, Prefix)) -> Result<(u32, (u32, u32)), Refusal> {
         let first = self.cache.next_exit();
-        let id = self.translate(pc, Shape::Recorded)?;
+        let counted = self.translator.counting_acyclic().is_some();
+        let id = match self.translate(to, Shape::Recorded) {
+            // Paths are counted no more: what counts them must not lead to what does not.
+            Err(why) if counted && self.translator.counting_acyclic().is_none() => {
+                self.flush(Flush::Full);
+                return Err(why);
+            }
+            made => made?,
+        };
         let exits = (first, self.cache.next_exit().wrapping_sub(first));
-        self.cache.keep_recorded(pc, id, exits);
+        self.cache.keep_recorded(id, exits);
         Ok((id, exits))
     }
 
@@ -337,13 +357,14 @@ impl Runtime {
     /// Makes the trace of a path, which came to its own start or not; `frame`: by how much `rbp` is above
     /// `rsp` there, of a loop all of whose ways are known.
     fn finish(&mut self, recording: &Recording, closed: bool, frame: Option<i64>) {
-        let old = self.cache.lookup(recording.head);
+        let old = self.cache.lookup_on(recording.head, recording.prefix);
         if old.is_some_and(|id| self.cache.is_trace(id)) {
             return;
         }
         let began = Began::long();
         let checked = |id: u32| self.cache.fragments[id as usize].checked.is_some();
-        let checked = recording.unrolled || old.is_some_and(checked);
+        let begins = recording.prefix == Prefix::NONE;
+        let checked = begins && recording.unrolled || old.is_some_and(checked);
         let first = self.cache.next_exit();
         let (pieces, closed) = match recording.ways.first() {
             None => (&recording.pieces[..], closed),
@@ -356,6 +377,7 @@ impl Runtime {
                 let others = recording.ways.get(1..).unwrap_or_default();
                 let path = Path {
                     pieces,
+                    prefix: recording.prefix,
                     closed,
                     others: others.iter().map(|way| &way.0[..]).collect(),
                     frame: frame.filter(|_| self.keeps_slots()),

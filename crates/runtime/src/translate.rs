@@ -56,6 +56,7 @@
 #![allow(unsafe_code)] // reason: reads the app's code, writes to the cache.
 
 mod accesses;
+mod acyclic;
 mod arguments;
 mod counts;
 mod exits;
@@ -91,7 +92,8 @@ use trommel_queue::MAX_VALUES;
 use trommel_queue::dict::{Event, Mark, TargetPc};
 use trommel_tuple::{Kind, KindSet};
 
-use crate::cache::{AppPc, Cache, CachePc, Spilled};
+use crate::acyclic::{Acyclic, Midway, Prefix};
+use crate::cache::{AppPc, Cache, CachePc, Spilled, UNLINKED};
 use crate::converge::Converge;
 use crate::counters;
 use crate::decode::{Class, Insn, Reader};
@@ -220,6 +222,16 @@ pub struct Translator {
     sampler: Option<Sampler>,
     /// As `sampler`: one of them, or none.
     profiler: Option<Profiler>,
+    /// What is known of acyclic paths, where they are counted, or were.
+    pub acyclic: Option<Acyclic>,
+    /// What lies behind the fragment being made on an acyclic path, and behind where the exit being made leads.
+    prefix: Prefix,
+    onward: Prefix,
+    /// Where that is not known, the path of the dictionary that ends there.
+    onward_path: u32,
+    /// The events of its block, and how far they were followed: how many, what lies behind then, and whether a path has ended.
+    events: Vec<Event>,
+    followed: (usize, Option<Midway>, bool),
     /// A block without events in the dictionary, once messages are about one.
     no_events: Option<u32>,
     /// Paths of marks in the dictionary, by their numbers, once there was one.
@@ -355,7 +367,7 @@ impl Translator {
     /// behind its dynamic linker.
     pub fn new(
         config: Config,
-        (sampler, profiler): (Option<Sampler>, Option<Profiler>),
+        (sampler, profiler, acyclic): (Option<Sampler>, Option<Profiler>, Option<Acyclic>),
         asked: Option<Asked>,
         prefetch: Option<Prefetch>,
         converge: Option<Converge>,
@@ -366,6 +378,12 @@ impl Translator {
             config,
             sampler,
             profiler,
+            acyclic,
+            prefix: Prefix::NONE,
+            onward: Prefix::NONE,
+            onward_path: UNLINKED,
+            events: Vec::new(),
+            followed: (0, None, false),
             no_events: None,
             marks: [None; Mark::ALL.len()],
             asked,
@@ -432,14 +450,14 @@ impl Translator {
             .sum()
     }
 
-    /// Makes the fragment of `app`.
+    /// Makes the fragment of `app`, with this behind it on an acyclic path.
     pub fn translate(
         &mut self,
         site: &mut Site<'_>,
-        app: AppPc,
+        (app, prefix): (AppPc, Prefix),
         shape: Shape,
     ) -> Result<u32, Refusal> {
-        self.begin(made::From::of(shape), false);
+        self.begin(made::From::of(shape), prefix, false);
         let end = self.collect(site, app)?;
         self.write(site, app, end, shape == Shape::Checked)
     }
@@ -457,8 +475,12 @@ impl Translator {
     }
 
     /// Nothing has been decoded.
-    fn begin(&mut self, from: made::From, trace: bool) {
+    fn begin(&mut self, from: made::From, prefix: Prefix, trace: bool) {
         self.from = from;
+        self.prefix = match self.counting_acyclic() {
+            Some(_) => prefix,
+            None => Prefix::NONE,
+        };
         self.trace = trace;
         self.count = 0;
         self.quiet.fill(0);
@@ -540,6 +562,12 @@ impl Translator {
         site.shared.open_block()?;
         self.pairs = self.counts_now() && site.pairs.have_room();
         let values = self.counts_values() && counters::have_room(site.shared.paths());
+        if let Some(acyclic) = self.counting_acyclic()
+            && !(acyclic.have_room() && site.pairs.have_room())
+        {
+            self.stop_counting();
+            return Err(Refusal::CacheFull);
+        }
         if self.samples() && !self.pairs || self.counts_values() && !(self.pairs && values) {
             self.stop_counting();
             return Err(Refusal::CacheFull);
@@ -566,7 +594,8 @@ impl Translator {
         };
         let mut reader: Option<Reader<'_>> = None;
         if self.wants(Kind::Path) {
-            site.shared.event(Event::Enter { pc: target(app) });
+            let arrival = self.arrival(app);
+            site.shared.event(arrival);
         }
         let end = loop {
             let n = self.count;
@@ -599,7 +628,9 @@ impl Translator {
                 Class::Unsupported => Some(Refusal::Instruction),
                 Class::Gs => Some(Refusal::Gs),
                 Class::Request => Some(Refusal::Request),
-                Class::Syscall if self.config.windows => Some(Refusal::Call),
+                Class::Syscall if self.config.windows || self.prefix == Prefix::UNKNOWN => {
+                    Some(Refusal::Call)
+                }
                 // Its exit for a flag that is to be set leads here.
                 Class::Popf if n == 0 => Some(Refusal::Native),
                 Class::Plain if insn.rip_disp != 0 => {
@@ -755,6 +786,10 @@ impl Translator {
 
     /// Whether a fragment ends where it comes to `pc`.
     fn meets(&self, cache: &Cache, pc: AppPc) -> bool {
+        if self.acyclic.is_some() && self.config.counters {
+            // That would be one at which a path begins, and this one is in the midst of one.
+            return false;
+        }
         let there = cache.lookup(pc);
         there.is_some_and(|id| !self.from.recorded || cache.is_trace(id))
     }

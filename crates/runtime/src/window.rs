@@ -80,6 +80,7 @@ use trommel_queue::{
 
 use trommel_tuple::{Kind, KindSet};
 
+use crate::acyclic::Prefix;
 use crate::arch;
 use crate::area::Context;
 use crate::cache::{AppPc, Fragment};
@@ -498,7 +499,7 @@ impl Runtime {
         }
         let made = match left < LONGEST {
             true => self.part(pc, left),
-            false => self.fragment(pc, checked),
+            false => self.fragment((pc, Prefix::NONE), checked),
         };
         match made {
             Ok((id, flushed)) => {
@@ -524,7 +525,7 @@ impl Runtime {
         if let Some(id) = self.cache.part(pc, size) {
             return Ok((id, false));
         }
-        let (id, flushed) = self.make(pc, Shape::Part(size))?;
+        let (id, flushed) = self.make((pc, Prefix::NONE), Shape::Part(size))?;
         self.cache.keep_part(pc, size, id);
         Ok((id, flushed))
     }

@@ -55,6 +55,12 @@ impl Place {
     pub const fn vaddr(self) -> Vaddr {
         Vaddr(self.0 & ((1 << Self::VADDR_BITS) - 1))
     }
+
+    /// By how many bytes `to` lies ahead in the same module; `None` where it does not.
+    pub fn ahead(self, to: Self) -> Option<u64> {
+        let forward = to.vaddr().0.checked_sub(self.vaddr().0);
+        forward.filter(|bytes| *bytes != 0 && self.module() == to.module())
+    }
 }
 
 impl fmt::Debug for Place {

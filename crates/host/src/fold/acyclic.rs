@@ -20,6 +20,9 @@
 //! * A path begins where control arrives behind the end of another one, and so does each fragment behind a transfer that
 //!   ends paths: the translator ends fragments there. Only a path that is cut as it is full goes on within a fragment.
 //! * Each outcome of a thread is on one path. What is not finished when the thread goes no further ends as it is.
+//!
+//! Where the target counts paths itself, the blocks of its fragments say which path a thread is on that arrives there, so a record or
+//! counter means the same whatever came before ([`Move::Resume`]), and where a path goes on in the next block it is not finished.
 
 mod transitions;
 
@@ -29,20 +32,17 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 use trommel_profile::KindProfile;
 use trommel_profile::accuracy::PerKind;
-use trommel_queue::MAX_VALUES;
 use trommel_queue::dict::{Mark, TargetPc};
+use trommel_queue::{MAX_VALUES, MOST_INTERRUPTED};
 use trommel_tuple::{Ended, Kind, KindSet, Outcomes, Place, Tuple};
 
 use super::ordered::Ordered;
 use super::{FIRST_THREAD, Folder, is_first};
-use crate::dictionary::{Move, Path, Start, Step, ahead};
+use crate::dictionary::{Move, Path, Start, Step};
 use crate::exact::{Tables, UNSELECTED};
 use crate::memory::Budget;
 use crate::modules::Modules;
 use transitions::Transitions;
-
-/// Interrupted paths that a thread has at most; with more, the oldest is given up. Handlers that are left by a jump leave theirs.
-const MOST_INTERRUPTED: usize = 64;
 
 /// A path that a thread is on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -284,6 +284,7 @@ impl Walk {
     ) {
         match step {
             Move::Arrive(start) => self.arrive(start),
+            Move::Resume(start, outcomes) => self.open = Some(Open { start, outcomes }),
             Move::Branch { taken, back, next } => self.branch((taken, back), next, made),
             Move::End => finish(self.open.take(), Ended::Whole, made),
             Move::Jump(from) => {
@@ -291,6 +292,7 @@ impl Walk {
                 self.jump(from, to, made);
             }
             Move::JumpTo(from, to) => self.jump(from, to, made),
+            Move::Amid => self.open = None,
             Move::Stay | Move::Marked(_) => {}
         }
     }
@@ -315,7 +317,7 @@ impl Walk {
 
     fn jump(&mut self, from: Place, to: Place, made: impl FnMut(Kind, Tuple)) {
         let Some(open) = &mut self.open else { return };
-        let inside = ahead(from, to).is_some_and(|distance| open.outcomes.jump(distance));
+        let inside = (from.ahead(to)).is_some_and(|distance| open.outcomes.jump(distance));
         if !inside {
             finish(self.open.take(), Ended::Whole, made);
         } else if open.outcomes.is_full() {
@@ -438,6 +440,17 @@ impl Folder {
                 }
                 Mark::Signal => walk.interrupt(both, made),
                 Mark::Back => walk.back(both, made),
+                Mark::Resumed => {
+                    let start = self.dictionary.start(TargetPc(both[0]));
+                    let known = Outcomes::from_word(both[1]);
+                    walk.open = known.map(|(outcomes, _)| Open { start, outcomes });
+                }
+                Mark::Over => {
+                    let start = self.dictionary.start(TargetPc(both[0]));
+                    if start.selected && Outcomes::from_word(both[1]).is_some() {
+                        made(Kind::Path, Tuple::new(start.at, both[1]));
+                    }
+                }
             }
             return;
         }
@@ -461,6 +474,48 @@ impl Folder {
                 _ => {}
             }
             walk.go(*movement, word, modules, &mut made);
+        }
+        if self.dictionary.is_whole(path) {
+            walk.open = None;
+        }
+    }
+
+    /// A thread has executed a path so often that means the same whatever came before. Adds the events, per kind, to `events`.
+    pub(super) fn passed(&mut self, met: usize, count: u64, events: &mut [u64; 8]) {
+        let path = self.paths[met];
+        let mut made = Vec::new();
+        let mut walk = Walk::default();
+        self.pass(&mut walk, &path, std::iter::empty(), |kind, tuple| {
+            made.push((kind, tuple));
+        });
+        self.add_made(&made, count, events);
+    }
+
+    /// A thread does not go on with what this path leads to.
+    pub(super) fn left(&mut self, met: usize, events: &mut [u64; 8]) {
+        let path = self.paths[met];
+        let mut walk = Walk::default();
+        let modules = &self.dictionary.modules;
+        for movement in self.dictionary.moves(&path) {
+            walk.go(*movement, None, modules, |_, _| {});
+        }
+        let mut made = Vec::new();
+        finish(walk.open, Ended::Left, |kind, tuple| {
+            made.push((kind, tuple));
+        });
+        self.add_made(&made, 1, events);
+    }
+
+    fn add_made(&mut self, made: &[(Kind, Tuple)], count: u64, events: &mut [u64; 8]) {
+        let acyclic = self.ordered.as_mut().and_then(|o| o.acyclic.as_mut());
+        let Some(acyclic) = acyclic else { return };
+        let wanted = acyclic.wanted;
+        let Some(counted) = &mut acyclic.exact else {
+            return;
+        };
+        for &(kind, tuple) in made.iter().filter(|(kind, _)| wanted.has(*kind)) {
+            counted.places.add(kind, tuple, count, &mut self.tables);
+            events[kind as usize] = events[kind as usize].saturating_add(count);
         }
     }
 

@@ -60,9 +60,21 @@ impl Folder {
             let words = &mut words[..PIECE.min(paths - first)];
             shared.read_bank(number, first, words)?;
             for (path, &count) in (first as u32..).zip(&*words) {
-                if count != 0 {
-                    self.executed(shared, path, count, other.then_some(&mut events))?;
+                if count == 0 {
+                    continue;
                 }
+                if self.counts_acyclic() {
+                    let met = self.path(shared, path)?;
+                    self.passed(met, count, &mut events);
+                    continue;
+                }
+                self.executed(shared, path, count, other.then_some(&mut events))?;
+            }
+        }
+        if self.counts_acyclic() {
+            for path in shared.on_paths(number)? {
+                let met = self.path(shared, path)?;
+                self.left(met, &mut events);
             }
         }
         // A process that is killed while it makes a record of a tally may have both.

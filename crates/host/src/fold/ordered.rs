@@ -21,6 +21,8 @@ pub(super) struct Ordered {
     pub(super) messages: Option<Messages>,
     /// The target sends candidates of intervals.
     pub(super) intervals: bool,
+    /// The target counts acyclic paths.
+    pub(super) counted: bool,
     estimate: Estimate,
     stream: Option<StreamFile>,
     /// What ended the stream early, until somebody asks.
@@ -68,6 +70,7 @@ impl Ordered {
             compressor: spec.build(Seeds::default()),
             messages,
             intervals: false,
+            counted: false,
             estimate: Estimate {
                 tuples: Tuples::default(),
                 estimator: Estimator::new(spec, Seeds::default()),

@@ -9,7 +9,7 @@ use trommel_compress::Strata;
 use trommel_compress::interval::Shield;
 use trommel_profile::Profile;
 use trommel_symbol::Files;
-use trommel_tuple::{Kind, KindSet};
+use trommel_tuple::Kind;
 
 use super::{Retakes, Session, Strangers, host_cpu};
 use crate::births::Births;
@@ -31,9 +31,11 @@ use crate::{huge, levels};
 fn counts(options: &RecordOptions) -> Counts {
     let kinds = options.kinds;
     let transfers = kinds.iter().all(Kind::value_is_place);
+    let paths = kinds.has(Kind::Path);
+    let others = [Kind::Edge, Kind::Call, Kind::Path].into_iter().collect();
     let stress = &options.stress;
     if kinds.is_empty()
-        || kinds.has(Kind::Path)
+        || paths && !kinds.is_within(others)
         || options.stream.is_some()
         || stress.window != 0
         || stress.events
@@ -47,6 +49,8 @@ fn counts(options: &RecordOptions) -> Counts {
         Shield::of(&options.compressor),
     ) {
         _ if is_exact(&options.compressor) => Counts::Paths,
+        // In the order in which they end.
+        _ if paths => Counts::Nothing,
         (Some(strata), _) if all && (transfers || strata.is_cheap()) => Counts::Strata(strata),
         (_, Some(shield)) if all && (transfers || shield.is_cheap()) => Counts::Intervals(shield),
         _ => Counts::Nothing,
@@ -61,14 +65,6 @@ fn selects(options: &RecordOptions) -> bool {
         && options.sampling.is_none()
         && options.stress.window == 0
         && options.question.is_none()
-}
-
-/// What the program records: acyclic paths are made of its branches and calls.
-fn recorded(kinds: KindSet) -> KindSet {
-    match kinds.has(Kind::Path) {
-        true => kinds.with(Kind::Edge).with(Kind::Call),
-        false => kinds,
-    }
 }
 
 /// Percent by which shares of values may differ that are known, where those are not to be profiled on and the target counts.
@@ -143,7 +139,7 @@ impl<'a> Session<'a> {
             notice,
             others,
             terms: Terms {
-                kinds: recorded(options.kinds),
+                kinds: options.kinds,
                 counts: counts(options),
                 options: options.stress.options,
                 window: match options.sampling {

@@ -25,6 +25,7 @@ use alloc::vec::Vec;
 
 use super::table::Table;
 use super::{AppPc, Cache, CachePc, Exit, UNLINKED, Way, retired_entry};
+use crate::acyclic::Prefix;
 use crate::aware::{Ranges, SOON};
 use crate::emit::{Code, Reg};
 use crate::region::Range;
@@ -130,17 +131,18 @@ impl Cache {
         self.first_exit.wrapping_add(self.exits.len() as u32)
     }
 
-    /// The recorded fragment of an address, and its exits.
-    pub fn recorded(&self, app: AppPc) -> Option<(u32, (u32, u32))> {
-        let n = self.heads.by_address.get(app)?;
+    /// The recorded fragment of an address, with this behind it on an acyclic path, and its exits.
+    pub fn recorded(&self, app: AppPc, prefix: Prefix) -> Option<(u32, (u32, u32))> {
+        let n = self.heads.by_address.get(prefix.key(app))?;
         self.heads.recorded.get(n as usize).copied()
     }
 
     /// Keeps a recorded fragment for the next path.
-    pub fn keep_recorded(&mut self, app: AppPc, id: u32, exits: (u32, u32)) {
+    pub fn keep_recorded(&mut self, id: u32, exits: (u32, u32)) {
         let n = self.heads.recorded.len() as u32;
+        let key = self.fragments[id as usize].key();
         self.heads.recorded.push((id, exits));
-        self.heads.by_address.insert(app, n);
+        self.heads.by_address.insert(key, n);
     }
 
     /// Where an exit that counts enters a fragment.
@@ -158,11 +160,11 @@ impl Cache {
 
     /// Where exits are not linked, those that count do so here. Whether the fragment of `app`
     /// has come to zero.
-    pub fn counts_down(&mut self, app: AppPc) -> bool {
+    pub fn counts_down(&mut self, app: AppPc, prefix: Prefix) -> bool {
         if !self.unlinked {
             return false;
         }
-        let Some(id) = self.lookup(app) else {
+        let Some(id) = self.lookup_on(app, prefix) else {
             return false;
         };
         self.counted_entry(id);
@@ -183,7 +185,10 @@ impl Cache {
             return None;
         }
         let (counter, address) = self.arenas[n].take_counter()?;
-        let exit = self.new_exit(Exit::fixed(fragment.app));
+        let exit = self.new_exit(Exit {
+            prefix: fragment.prefix,
+            ..Exit::fixed(fragment.app)
+        });
         let at = self.arenas[n].next();
         let mut bytes = [0; ROOM as usize];
         let mut code = Code::new(at, &mut bytes);
@@ -303,7 +308,7 @@ impl Cache {
             return false;
         };
         let entry = fragment.entry;
-        let Some(id) = self.lookup(fragment.app) else {
+        let Some(id) = self.table.get(fragment.key()) else {
             return false;
         };
         let fragment = &self.fragments[id as usize];
@@ -379,7 +384,8 @@ impl Cache {
     pub fn link_ahead(&mut self, first: u32) {
         let from = first.wrapping_sub(self.first_exit) as usize;
         for n in from..self.exits.len() {
-            if let Some(id) = self.lookup(self.exits[n].target) {
+            let exit = self.exits[n];
+            if let Some(id) = self.lookup_on(exit.target, exit.prefix) {
                 self.link(self.first_exit.wrapping_add(n as u32), id);
             }
         }

@@ -29,6 +29,7 @@ use core::arch::asm;
 
 use super::table::Table;
 use super::{AppPc, Cache, CachePc, Fragment, FragmentState, UNLINKED, retired_entry};
+use crate::acyclic::Prefix;
 use crate::bytes::same;
 use crate::emit::Code;
 use crate::pages::{PAGE, page_of, whole};
@@ -174,7 +175,7 @@ impl Cache {
     pub(super) fn cut_off(&mut self, id: u32) {
         let fragment = &mut self.fragments[id as usize];
         Self::lead_entry(fragment, retired_entry());
-        self.table.remove(fragment.app);
+        self.table.remove(fragment.key());
         let mut link = core::mem::replace(&mut fragment.first_link, UNLINKED);
         while let Some(exit) = self.exits.get_mut(link as usize) {
             exit.to = UNLINKED;
@@ -194,7 +195,7 @@ impl Cache {
     pub fn doubt(&mut self, id: u32) {
         self.cut_off(id);
         let fragment = self.fragments[id as usize];
-        if fragment.source.is_none() {
+        if fragment.source.is_none() || fragment.prefix != Prefix::NONE {
             return self.bury(id);
         }
         let before = self.index.suspects.get(fragment.app);
@@ -335,6 +336,9 @@ impl Cache {
 
     /// Remembers a fragment of one instruction.
     pub fn keep_single(&mut self, app: AppPc, id: u32) {
+        if self.fragments[id as usize].prefix != Prefix::NONE {
+            return;
+        }
         if let Some(before) = self.index.singles.get(app) {
             self.bury(before);
         }

@@ -42,6 +42,7 @@ pub(super) fn leave_blocked(
         give_back_aside(thread);
         return become_native(thread, context, frame);
     }
+    runtime.leave_path(thread);
     runtime.remove(thread);
     // Others need the runtime's handlers still, unless they are not theirs.
     if runtime.threads.is_empty() || thread.own_actions.is_some() {

@@ -113,7 +113,7 @@ pub(super) fn cannot_compare(
     unspill(context, frame, Spilled::BOTH);
     if thread.window.is_some() {
         // Natively it is found out what there is.
-        runtime.recheck(fragment.app);
+        runtime.recheck(fragment.app, fragment.prefix);
         runtime.cut_window(thread, context, fragment.app, None);
         thread.leaving = true;
     }

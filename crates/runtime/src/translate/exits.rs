@@ -6,6 +6,7 @@ use trommel_tuple::Kind;
 use super::looped::give_homes_back;
 use super::persisted::{Field, Numbered};
 use super::{Site, Translator};
+use crate::acyclic::Prefix;
 use crate::area::{INDIRECT_TABLE, WRITE_POINTER};
 use crate::cache::{AppPc, Spilled};
 use crate::decode::{Class, Insn, Rm};
@@ -92,10 +93,14 @@ impl Translator {
         let mut full = None;
         self.unspill_rdx();
         let passed = self.passed_up_to(events);
-        match block.filter(|_| !passed.is_empty() || tail.is_some()) {
+        let counted = self.goes_onward(site, passed.end.into(), tail, to);
+        let told = counted || self.onward == Prefix::UNKNOWN;
+        match block.filter(|_| told && (!passed.is_empty() || tail.is_some())) {
             Some(block) => {
                 let path = self.path_of(site, block, passed, tail)?;
+                self.onward_path = path;
                 match self.counter(path) {
+                    _ if !counted => self.give_back(),
                     Some(counter) => {
                         self.give_back();
                         self.count(site, counter, to);
@@ -303,7 +308,7 @@ impl Translator {
             self.note(Field::Key, at);
         }
         if self.from.recorded {
-            let exit = self.recorded_exit(site.cache);
+            let exit = self.recorded_exit(site.cache, path);
             self.code.store_gs_imm32(slot!(exit), exit);
             self.code.jmp_gs(slot!(entry.absent));
         } else {

@@ -582,6 +582,7 @@ impl Translator {
             let exit = site.cache.new_exit(Exit {
                 patch: self.code.at(from.0),
                 target: app,
+                prefix: self.prefix,
                 stub: (here as i64 - from.0 as i64 - 4) as i32,
                 insns: self.passed as u16,
                 way: cache::Way::Loop,

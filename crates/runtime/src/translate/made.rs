@@ -263,7 +263,10 @@ impl Translator {
         self.spill_rcx();
         self.spill_rdx();
         let stub = self.stubs.at(self.stubs.here());
-        let exit = cache.new_exit(Exit::fixed(app));
+        let exit = cache.new_exit(Exit {
+            prefix: self.prefix,
+            ..Exit::fixed(app)
+        });
         self.stubs.load_gs(Reg::RDX, slot!(spill_rdx));
         self.stubs.load_gs(Reg::RCX, slot!(spill_rcx));
         self.stubs.store_gs_imm32(slot!(exit), exit);

@@ -32,7 +32,15 @@ impl Runtime {
     /// Marks what happens to the thread, where acyclic paths are wanted. A chunk that this fills is to be published
     /// when the lock is free. With no room left in the dictionary the thread is about to be let go, and nothing is told.
     pub fn mark(&mut self, thread: &mut Thread, mark: Mark, words: [u64; 2]) {
-        if !self.translator.wants(Kind::Path) || thread.writer.at() == 0 {
+        if !self.translator.wants(Kind::Path) || self.marked(thread, mark, words) {
+            return;
+        }
+        self.record_mark(thread, mark, words);
+    }
+
+    /// As [`Self::mark`], where the service thread makes paths.
+    pub fn record_mark(&mut self, thread: &mut Thread, mark: Mark, words: [u64; 2]) {
+        if thread.writer.at() == 0 {
             return;
         }
         let Ok(path) = self.translator.mark(&mut self.shared, mark) else {

@@ -19,11 +19,12 @@
 
 use alloc::vec::Vec;
 
-use trommel_queue::dict::Passed;
+use trommel_queue::dict::{Event, MAX_BLOCK_EVENTS, Passed};
 use trommel_tuple::{Kind, KindSet};
 
 use super::looped::give_homes_back;
-use super::{Refusal, Site, Translator, flags, restartable};
+use super::{Refusal, Site, Translator, flags, restartable, target};
+use crate::acyclic::pass;
 use crate::area::INDIRECT_TABLE;
 use crate::cache::{AppPc, Cache, CachePc, Recipe, Spilled};
 use crate::counters;
@@ -121,7 +122,12 @@ impl Translator {
         checked: bool,
     ) -> Result<u32, Refusal> {
         let app = path.pieces.first().ok_or(Refusal::Native)?.start;
-        self.begin(super::made::From::default(), true);
+        self.begin(super::made::From::default(), path.prefix, true);
+        if let Some(acyclic) = self.counting_acyclic()
+            && !acyclic.have_room()
+        {
+            return Err(Refusal::Native);
+        }
         self.pairs = self.counts_now();
         let room =
             site.pairs.have_room_for(2 * MAX_INSNS) && counters::have_room(site.shared.paths());
@@ -134,7 +140,9 @@ impl Translator {
         }
         let end = self.follow(site, path.pieces, path.closed.then_some(app))?;
         // The optimiser takes loads away.
-        let looped = path.closed && self.config.optimise && !values;
+        // And its ways begin in the midst of paths.
+        let acyclic = self.counting_acyclic().is_some();
+        let looped = path.closed && self.config.optimise && !values && !acyclic;
         if let Some(frame) = path.frame.filter(|_| looped) {
             self.plan_loop(site, app, end, &path.others, frame);
         }
@@ -144,7 +152,7 @@ impl Translator {
         if values {
             self.stolen = self.least_used();
         }
-        self.list_path(site, app, end);
+        self.list_path(site, app, end)?;
         self.write(site, app, end, checked)
     }
 
@@ -160,11 +168,28 @@ impl Translator {
     }
 
     /// Lists the events of a trace in its block, those of one way behind those of the other.
-    fn list_path(&mut self, site: &mut Site<'_>, app: AppPc, end: Option<AppPc>) {
+    fn list_path(
+        &mut self,
+        site: &mut Site<'_>,
+        app: AppPc,
+        end: Option<AppPc>,
+    ) -> Result<(), Refusal> {
         if !self.pairs || self.samples() {
-            return;
+            return Ok(());
         }
+        let acyclic = self.counting_acyclic().is_some();
+        // Of an acyclic path that ends and another that begins there are two for an instruction.
+        if acyclic && 1 + 2 * self.count > MAX_BLOCK_EVENTS {
+            return Err(Refusal::Native);
+        }
+        let mut on = None;
         let (planned, mut events, mut turn) = (self.looped.is_planned(), 0, 0);
+        if acyclic {
+            let arrival = self.arrival(app);
+            pass(&mut on, &arrival, site.regions);
+            site.shared.event(arrival);
+            events += 1;
+        }
         for k in 0..self.looped.ways().max(1) {
             let range = self.looped.range_of(k).unwrap_or(0..self.count);
             let end = self.looped.end_of(k + 1, end);
@@ -178,16 +203,42 @@ impl Translator {
                 turn += usize::from(to.is_some());
                 let closes = (planned && n + 1 == range.end).then_some(app);
                 self.turn_to(n);
-                let (main, _) = self.sides(&self.insns[n], to, next, closes);
+                let insn = self.insns[n];
+                let (main, _) = self.sides(&insn, to, next, closes);
+                let main = main.or_else(|| self.ends_path(&insn));
                 self.listed.push(events);
                 let unprofiled = self.unprofiled(n, &self.insns[n]);
-                for event in unprofiled.into_iter().chain(main) {
+                if let Some(main) = &main {
+                    pass(&mut on, main, site.regions);
+                }
+                let ends = acyclic && on.is_none();
+                let begin = next
+                    .filter(|_| ends)
+                    .map(|pc| Event::Begin { pc: target(pc) });
+                if let Some(begin) = &begin {
+                    pass(&mut on, begin, site.regions);
+                }
+                for event in unprofiled.into_iter().chain(main).chain(begin) {
                     site.shared.event(event);
                     events += 1;
                 }
             }
         }
         self.listed.push(events);
+        Ok(())
+    }
+
+    /// What an instruction that is no event of the program's means for acyclic paths.
+    fn ends_path(&self, insn: &Insn) -> Option<Event> {
+        let pc = target(insn.pc());
+        match insn.class {
+            Class::Ret(_) if self.wants(Kind::Path) => Some(Event::Return { pc }),
+            Class::Jmp(back) if self.config.cuts_at(insn) => Some(Event::Jump {
+                pc,
+                target: target(back),
+            }),
+            _ => None,
+        }
     }
 
     /// First pass, over a path that goes on to `behind`, if a turn may be made of its last branch.
@@ -506,7 +557,10 @@ impl Translator {
             let passed = block.filter(|_| miss.key == Key::NONE && !miss.passed.is_empty());
             let counter = match passed {
                 Some(block) => {
-                    let path = site.shared.path(block, miss.passed, None)?;
+                    // What has no key is a return.
+                    let pc = target(miss.pc);
+                    let ends = self.wants(Kind::Path).then_some(Event::Return { pc });
+                    let path = site.shared.path(block, miss.passed, ends)?;
                     Some(self.counter(path).ok_or(DictionaryFull)?)
                 }
                 None => None,

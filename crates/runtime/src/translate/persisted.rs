@@ -43,6 +43,7 @@ pub(super) use fields::Field;
 pub(super) use paths::Numbered;
 
 use super::{MAX_FRAGMENT, MAX_STUBS, PAGE, Site, Translator};
+use crate::acyclic::Prefix;
 use crate::bytes::same;
 use crate::cache::{AppPc, CachePc, Exit, Fragment, FragmentState, Head as Start};
 use crate::cache::{Spilled, Step, UNLINKED};
@@ -443,6 +444,7 @@ impl Translator {
         let stolen = stolen.map(|r| r as u8).filter(|r| *r < 16);
         let fragment = Fragment {
             app,
+            prefix: Prefix::NONE,
             entry: code.at(0),
             checked: checked.map(|at| code.at(at)),
             end: code.at(code.here()),
@@ -581,6 +583,7 @@ fn take_exits(
                 _ => code.at(at),
             },
             target: within(u32_at(bytes, 4))?,
+            prefix: Prefix::NONE,
             stub,
             insns: u16_at(bytes, 2),
             way: way_of(bytes[8])?,

@@ -7,6 +7,7 @@ use trommel_tuple::Kind;
 use super::path::FURTHEST;
 use super::persisted::Field;
 use super::{Config, Refusal, Site, Tail, Translator, tag_check, target};
+use crate::acyclic::Prefix;
 use crate::area::{SYSCALL_TABLE, WRITE_POINTER};
 use crate::cache::{AppPc, Cache, Exit, Fragment, Head, Spilled, Step, UNLINKED, Way};
 use crate::decode::{Class, Insn};
@@ -102,6 +103,7 @@ impl Translator {
         }
         let first_step = site.cache.steps.len();
         let block = site.shared.close_block();
+        self.know_events(site, block);
         if let (Some(p), false) = (self.stolen, self.counts_values()) {
             self.code.store_gs(slot!(spill_stolen), p);
             self.code.load_gs(p, WRITE_POINTER);
@@ -411,6 +413,7 @@ impl Translator {
         }
         Ok(Fragment {
             app,
+            prefix: self.prefix,
             entry: self.code.at(entry),
             checked: checked_entry,
             end: self.code.at(self.code.here()),
@@ -516,6 +519,8 @@ impl Translator {
         let number = cache.new_exit(Exit {
             patch: self.code.at(from.0),
             target: to,
+            prefix: self.onward,
+            next_link: self.next_link(),
             stub: if self.from.is_usual() { rel } else { 0 },
             insns: self.passed as u16,
             way: match self.class {
@@ -526,17 +531,25 @@ impl Translator {
             },
             counts: self.trace || self.may_start(to),
             to: UNLINKED,
-            next_link: UNLINKED,
         });
         self.code.put_u32(from.0, rel as u32);
         self.stubs.store_gs_imm32(slot!(exit), number);
         self.stubs.jmp_gs(slot!(entry.exit));
     }
 
-    /// Numbers the exit of a recorded fragment by which it goes to an address known when it runs. Its
+    /// What stands in an exit that is not linked.
+    fn next_link(&self) -> u32 {
+        match self.onward {
+            Prefix::UNKNOWN => self.onward_path,
+            _ => UNLINKED,
+        }
+    }
+
+    /// Numbers the exit of a recorded fragment by which it goes to an address known when it runs, behind `path`. Its
     /// target is the branch itself.
-    pub(super) fn recorded_exit(&self, cache: &mut Cache) -> u32 {
+    pub(super) fn recorded_exit(&self, cache: &mut Cache, path: Option<u32>) -> u32 {
         cache.new_exit(Exit {
+            next_link: path.unwrap_or(UNLINKED),
             insns: self.passed as u16,
             way: match self.class {
                 Class::CallIndirect => Way::Call,
@@ -565,10 +578,17 @@ impl Translator {
         values: usize,
     ) -> Result<(), DictionaryFull> {
         let passed = self.passed_up_to(events);
+        let counted = self.goes_onward(site, events, None, next);
         let full = match block.filter(|_| !passed.is_empty()) {
             Some(block) => {
                 let path = self.path_of(site, block, passed, None)?;
+                self.onward_path = path;
+                self.tell_path(path);
                 match self.counter(path) {
+                    _ if !counted => {
+                        self.give_back();
+                        None
+                    }
                     // The call overwrites it.
                     Some(counter) => {
                         self.give_back();
@@ -587,7 +607,11 @@ impl Translator {
         self.code.load_byte_gs_rcx(SYSCALL_TABLE);
         let in_place = self.code.jrcxz();
         // Where the app goes on, whether the runtime makes the call or it is made in place.
-        let exit = site.cache.new_exit(Exit::fixed(next));
+        let exit = site.cache.new_exit(Exit {
+            prefix: self.onward,
+            next_link: self.next_link(),
+            ..Exit::fixed(next)
+        });
         self.code.store_gs_imm32(slot!(exit), exit);
         self.note(Field::Exit, self.code.here() - 4);
         self.code.jmp_gs(slot!(entry.syscall));
@@ -599,6 +623,7 @@ impl Translator {
         self.code.raw(&[0x0f, 0x05]);
         // A sample that the kernel has put off for the time of the call is taken here.
         let behind = self.code.here();
+        self.untell_path();
         self.code.mov_imm(Reg::RCX, next.0);
         self.is_work(behind);
         self.note_immediate(next);

@@ -75,7 +75,7 @@ impl World {
         Self {
             translator: Translator::new(
                 config,
-                (Sampler::of(mapped.control()), None),
+                (Sampler::of(mapped.control()), None, None),
                 None,
                 None,
                 None,
@@ -252,7 +252,7 @@ fn translated(traces: bool, counted: KindSet, sampled: bool) {
             let first_exit = world.cache.exits.len();
             let before = (world.shared.paths(), world.pairs.branches().len());
             let (translator, mut site) = world.site();
-            let Ok(id) = translator.translate(&mut site, app, shape) else {
+            let Ok(id) = translator.translate(&mut site, (app, Prefix::NONE), shape) else {
                 continue;
             };
             let (origin, range) = origin_in(world, app);

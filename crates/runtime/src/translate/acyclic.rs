@@ -1,0 +1,86 @@
+//! Acyclic paths in fragments: what lies behind each exit ([`crate::acyclic`]).
+
+use trommel_queue::dict::Event;
+
+use super::{Site, Translator, target};
+use crate::acyclic::{Acyclic, ON_PATH, Prefix, pass};
+use crate::cache::AppPc;
+
+impl Translator {
+    /// What is known of acyclic paths, where they are counted now.
+    pub fn counting_acyclic(&mut self) -> Option<&mut Acyclic> {
+        self.acyclic.as_mut().filter(|_| self.config.counters)
+    }
+
+    /// The first event of a fragment's block, where acyclic paths are wanted.
+    pub(super) fn arrival(&mut self, app: AppPc) -> Event {
+        let prefix = self.prefix;
+        match self.counting_acyclic() {
+            Some(acyclic) => acyclic.arrival(prefix, app),
+            None => Event::Enter { pc: target(app) },
+        }
+    }
+
+    /// The block of the fragment being made is known.
+    pub(super) fn know_events(&mut self, site: &Site<'_>, block: Option<u32>) {
+        self.events.clear();
+        self.followed = (0, None, false);
+        if self.counting_acyclic().is_some()
+            && let Some(block) = block
+        {
+            let events = site.shared.events_of(block);
+            self.events.extend(events.map_while(|event| event));
+        }
+    }
+
+    /// Finds out what lies behind an exit to `to`, behind so many events of the block and with `tail`. Whether it
+    /// is to be counted: a path has ended, or more than paths is wanted.
+    pub(super) fn goes_onward(
+        &mut self,
+        site: &Site<'_>,
+        events: usize,
+        tail: Option<Event>,
+        to: AppPc,
+    ) -> bool {
+        self.onward = Prefix::NONE;
+        if self.counting_acyclic().is_none() {
+            return true;
+        }
+        if events < self.followed.0 {
+            self.followed = (0, None, false);
+        }
+        let (done, mut on, mut ended) = self.followed;
+        for event in &self.events[done..events.min(self.events.len())] {
+            ended |= pass(&mut on, event, site.regions).is_some();
+        }
+        self.followed = (events, on, ended);
+        if let Some(tail) = tail {
+            ended |= pass(&mut on, &tail, site.regions).is_some();
+        }
+        let unknown = self.prefix == Prefix::UNKNOWN;
+        let Some(acyclic) = self.counting_acyclic() else {
+            return true;
+        };
+        let onward = match unknown {
+            true => Prefix::UNKNOWN,
+            false => acyclic.number_if_few(to, on),
+        };
+        let counted = !acyclic.alone || ended && !unknown;
+        self.onward = onward;
+        counted
+    }
+
+    /// In front of a system call: tells what lies behind it, should the thread go no further.
+    pub(super) fn tell_path(&mut self, path: u32) {
+        if self.counting_acyclic().is_some() {
+            self.code.store_gs_imm32(ON_PATH, path + 1);
+        }
+    }
+
+    /// Behind it.
+    pub(super) fn untell_path(&mut self) {
+        if self.counting_acyclic().is_some() {
+            self.code.store_gs_imm32(ON_PATH, 0);
+        }
+    }
+}
