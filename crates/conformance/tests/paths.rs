@@ -1,7 +1,7 @@
 //! Acyclic paths: those that a program takes, each as often as it does.
 //!
-//! * `stepper …`: our own programs, single-stepped with all their threads; also with code cut up, dropped and moved, and with
-//!   handlers of signals that return, jump out, and move the program on.
+//! * `stepper …`: our own programs, single-stepped with all their threads; also with code cut up, dropped and moved, in traces, where what
+//!   counts runs out, as the service thread makes paths, and with handlers of signals that return, jump out, and move the program on.
 //! * `threads …`: a program's threads, with signals that come at any time, and killed, against the same work in one thread.
 //! * `edges …`: real programs; along all paths each branch goes each way as often as edges say, and calls and indirect jumps are
 //!   executed as often.
@@ -136,9 +136,7 @@ fn by_stepper(name: &str, argument: &str) -> Result<(), String> {
         return Ok(());
     };
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
-    // What a static program does depends on the environment.
-    let static_too = [
-        "",
+    let usual = [
         "insns=1",
         "insns=3",
         "evict=97",
@@ -147,16 +145,32 @@ fn by_stepper(name: &str, argument: &str) -> Result<(), String> {
         "far",
         "guard",
     ];
-    let all = if name.contains("static") {
-        1
-    } else {
-        static_too.len()
-    };
-    for mix in ["path", "edge,call,value,type,path"] {
-        for stress in &static_too[..all] {
-            let got = recorded(bin, &argv, (mix, "exact"), stress, &scratch.path("data"));
-            let got = got.and_then(|report| paths::of_report(&report, &program));
-            got.and_then(|got| same(&expected, &got))
+    // In traces, and where counters, keys and prefixes of paths run out. `events`: as the service thread makes them.
+    let counted = [
+        "trace",
+        "counters",
+        "trace,counters,insns=5",
+        "trace,flush=300",
+        "events",
+    ];
+    // What a static program does depends on the environment.
+    let is_static = name.contains("static");
+    let mixes = [
+        ("path", "code", [&usual[..], &counted].concat()),
+        ("edge,call,path", "code", counted.to_vec()),
+        ("edge,call,value,type,path", "service", usual.to_vec()),
+    ];
+    for (mix, by, ways) in mixes {
+        let ways = ways.iter().filter(|_| !is_static);
+        for stress in [""].iter().chain(ways) {
+            let report = recorded(bin, &argv, (mix, "exact"), stress, &scratch.path("data"));
+            let by = if *stress == "events" { "service" } else { by };
+            report
+                .and_then(|report| match &report["counted"] {
+                    counted if counted == by => paths::of_report(&report, &program),
+                    other => Err(format!("counted by {other}")),
+                })
+                .and_then(|got| same(&expected, &got))
                 .map_err(|e| format!("{mix} `{stress}`: {e}"))?;
         }
     }
@@ -224,7 +238,12 @@ fn threads(name: &str) -> Result<(), String> {
         return Err("nothing was recorded".into());
     }
     let ways: &[(&str, &str)] = match forms {
-        true => &[("threads", ""), ("threads", "delay=9,evict=50")],
+        true => &[
+            ("threads", ""),
+            ("threads", "delay=9,evict=50"),
+            ("threads", "trace,delay=9,flush=500"),
+            ("threads", "counters,delay=5"),
+        ],
         false => &[
             ("", ""),
             ("ticking", ""),
@@ -239,7 +258,7 @@ fn threads(name: &str) -> Result<(), String> {
     if forms {
         // As often as it is done there.
         alone.values_mut().for_each(|count| *count *= 200);
-        for stress in ["", "breakpoints", "insns=2"] {
+        for stress in ["", "breakpoints", "insns=2", "trace", "counters"] {
             let got = run("ticking", stress)?;
             same(&alone, &got).map_err(|e| format!("ticking `{stress}`: {e}"))?;
         }
@@ -374,9 +393,10 @@ fn compressed(spec: &str) -> Result<(), String> {
             return Err(format!("{what}: {a} recorded, {b} by compress"));
         }
     }
-    // Without a stream it would be counted in generated code, were it of edges.
+    // Without a stream, exact counts are made in the generated code.
     let alone = recorded(bin, &argv(&program, ""), ("path", spec), "", &data)?;
-    if alone["counted"] != "service" {
+    let by = if spec == "exact" { "code" } else { "service" };
+    if alone["counted"] != by {
         return Err(format!("counted by {}", alone["counted"]));
     }
     let program_paths = |report: &Value| paths::of_report(report, &program);
