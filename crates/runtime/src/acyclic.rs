@@ -510,6 +510,7 @@ impl Runtime {
 
     /// A thread goes on unobserved.
     pub fn leave_path(&mut self, thread: &mut Thread) {
+        self.hand_path_over(thread);
         if self.translator.counting_acyclic().is_some() {
             let open = self.dispatched_path(thread.on_path.take());
             thread.tell_path(0, open);
