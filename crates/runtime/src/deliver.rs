@@ -132,7 +132,8 @@ pub struct HostGone;
 pub struct DictionaryFull;
 
 /// What a dictionary says: words, and where paths are among them.
-pub struct Said {
+#[derive(Default)]
+struct Kept {
     words: Vec<u64>,
     index: Vec<u32>,
 }
@@ -150,6 +151,7 @@ pub struct Shared {
     /// Words whose memory was made present.
     present: u64,
     regions: u32,
+    kept: Option<Kept>,
 }
 
 impl Shared {
@@ -163,6 +165,7 @@ impl Shared {
             events: 0,
             present: 0,
             regions: 0,
+            kept: None,
         }
     }
 
@@ -176,28 +179,9 @@ impl Shared {
         self.mapped
     }
 
-    /// What the dictionary says, for the child of a `fork`, in whose slot the host does not need it again.
-    pub fn said(&self) -> Said {
-        let index = self.mapped.base + DICT_INDEX_OFFSET as u64;
-        Said {
-            words: (0..self.words).map(|at| self.word(at)).collect(),
-            // SAFETY: below the number of paths; only the runtime writes there.
-            index: (0..u64::from(self.paths))
-                .map(|n| unsafe { ((index + 4 * n) as *const u32).read() })
-                .collect(),
-        }
-    }
-
-    /// In the child's slot: says it again.
-    pub fn say_again(&mut self, said: &Said) {
-        let index = self.mapped.base + DICT_INDEX_OFFSET as u64;
-        for (at, word) in (0..).zip(&said.words) {
-            self.put(at, *word);
-        }
-        for (n, at) in (0..).zip(&said.index) {
-            // SAFETY: as many as there were paths; only the runtime writes there.
-            unsafe { ((index + 4 * n) as *mut u32).write(*at) };
-        }
+    /// What it says from now on can be read here, too, and by children of `fork`, whose slots have nothing of it.
+    pub fn keep(&mut self) {
+        self.kept = Some(Kept::default());
     }
 
     /// How much the dictionary holds: paths, words, regions.
@@ -221,6 +205,9 @@ impl Shared {
     }
 
     fn word(&self, at: u64) -> u64 {
+        if let Some(kept) = &self.kept {
+            return kept.words.get(at as usize).copied().unwrap_or_default();
+        }
         let address = self.mapped.base + DICT_WORDS_OFFSET as u64 + at % MAX_WORDS as u64 * 8;
         // SAFETY: inside the mapping; only the runtime writes here.
         unsafe { (address as *const u64).read() }
@@ -230,6 +217,13 @@ impl Shared {
         let address = self.mapped.base + DICT_WORDS_OFFSET as u64 + at % MAX_WORDS as u64 * 8;
         // SAFETY: inside the mapping; only the runtime writes here.
         unsafe { (address as *mut u64).write(word) };
+        if let Some(Kept { words, .. }) = &mut self.kept {
+            let n = at as usize;
+            if n >= words.len() {
+                words.resize(n + 1, 0);
+            }
+            words[n] = word;
+        }
     }
 
     fn put_event(&mut self, event: Event) {
@@ -301,14 +295,9 @@ impl Shared {
         })
     }
 
-    /// The block of a path, what is passed of it, and its tail.
+    /// The block of a path, what is passed of it, and its tail, where that is kept.
     pub fn passed_by(&self, path: u32) -> Option<(u32, Passed, Option<Event>)> {
-        if path >= self.paths {
-            return None;
-        }
-        let index = self.mapped.base + DICT_INDEX_OFFSET as u64 + u64::from(path) * 4;
-        // SAFETY: bounds checked above; only the runtime writes here.
-        let at = unsafe { (index as *const u32).read() };
+        let at = *self.kept.as_ref()?.index.get(path as usize)?;
         let at = u64::from(at);
         let header = PathHeader::decode(self.word(at));
         let tail = header.tail.then(|| {
@@ -373,6 +362,9 @@ impl Shared {
         let index = self.mapped.base + DICT_INDEX_OFFSET as u64 + u64::from(number) * 4;
         // SAFETY: bounds checked above; only the runtime writes here.
         unsafe { (index as *mut u32).write(at as u32) };
+        if let Some(kept) = &mut self.kept {
+            kept.index.push(at as u32);
+        }
         self.paths += 1;
         self.control().paths.store(self.paths, Release);
         Ok(number)

@@ -280,6 +280,11 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     if let Some(persist) = &persist {
         cache.expect(persist.records());
     }
+    let mut shared = Shared::new(mapped);
+    if translator.acyclic.is_some() {
+        // What lies behind exits is looked up there.
+        shared.keep();
+    }
     let runtime = Runtime {
         translator,
         cache,
@@ -287,7 +292,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         code_pages,
         watching: false,
         memory_file: false,
-        shared: Shared::new(mapped),
+        shared,
         actions: Actions::none(),
         targets: vec![targets],
         pairs: Pairs::default(),

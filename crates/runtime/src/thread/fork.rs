@@ -209,13 +209,7 @@ impl Thread {
             // SAFETY: taken by this thread's parent before the call; the copy is this thread's.
             let mut runtime = unsafe { process.runtime.held() };
             let number = self.fork_slot.take().ok_or(NoSlot)?;
-            // What lies behind exits is looked up there.
-            let said = runtime.translator.acyclic.is_some();
-            let said = said.then(|| runtime.shared.said());
             take_slot(process.queue.mapped(), &runtime, number)?;
-            if let Some(said) = said {
-                runtime.shared.say_again(&said);
-            }
             process.queue.start_over();
             self.alone(&mut runtime);
             process.served.forget();
