@@ -3,7 +3,7 @@
 //! # Problem
 //! An acyclic path ([`Kind::Path`], defined in `docs/events.md`) is where it begins and which way each of its branches went. To record each
 //! fragment that is executed, and put paths together in the service thread, costs many times what the program does; and to collect
-//! outcomes in a word, and look for its counter where the path ends, costs a few instructions for each branch and some twenty for each path.
+//! outcomes in a word, and look for its counter where the path ends, would cost something at each branch and more at each path.
 //!
 //! # Strategy
 //! The program counter says it. A fragment is made for an address *and* for what lies behind on the path that arrives there: where that began, and its
@@ -12,8 +12,7 @@
 //! ([`crate::counters`]). Where a path goes on nothing is done at all.
 //!
 //! Mostly a path begins where a fragment does (at the target of a call or of a branch backward, or behind a return) and ends where that does. How many fragments
-//! there are beside those for beginnings is how many prefixes of paths were executed that end in a branch taken: about as many as distinct paths
-//! (`docs/performance.md` has numbers).
+//! there are beside those for beginnings is how many prefixes of paths were executed that end in a branch taken (`docs/performance.md` has numbers).
 //!
 //! *The host* expands counts: a fragment's block begins with [`Event::Begin`] or [`Event::Resume`], so it means the same whatever was executed before.
 //!
@@ -22,7 +21,7 @@
 //!
 //! *Out of the cache* a thread has its [`Midway`] in [`Thread::on_path`]; an interrupted one waits in [`Thread::interrupted_paths`]
 //! until the handler returns. What is left when a thread goes no further stands in its bank ([`trommel_queue::ON_PATH_OFFSET`]) in front of each system call, and while
-//! a handler runs: so it is there however the program ends. A program that is killed while it computes leaves the path that it was on untold.
+//! a handler runs: so it is there however the program ends. A thread that computes when its program is killed, or ended by another thread, leaves the path that it was on untold.
 //!
 //! *Crowds.* Where branches follow each other that go this way and that, such as those of a loop that is written out, there are as many prefixes as executions. From
 //! where more than [`CROWD`] begin, a prefix gets a number, and fragments, when threads have arrived with it [`OFTEN`]. Until then they execute fragments that do not know what
@@ -62,7 +61,7 @@ const FEW: usize = 512;
 /// Where so many prefixes of paths begin, others get no number before threads have arrived with them [`OFTEN`].
 const CROWD: usize = 256;
 const CROWD_OF_FEW: usize = 8;
-/// See [`CROWD`]. To make a fragment takes as long as to execute some twenty that come back to the dispatcher.
+/// See [`CROWD`]. What comes once or twice is not worth a fragment.
 const OFTEN: u32 = 16;
 /// Prefixes without a number that are counted at a time.
 const ARRIVED: usize = 1 << 16;
