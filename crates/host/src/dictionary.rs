@@ -309,10 +309,7 @@ impl Dictionary {
                 target,
                 taken,
             } => {
-                let next = match taken {
-                    true => target,
-                    false => TargetPc(pc.0 + u64::from(len)),
-                };
+                let next = Event::branches_to(pc, len, target, taken);
                 Move::Branch {
                     taken,
                     back: taken && target.0 <= pc.0,

@@ -333,6 +333,14 @@ impl Event {
         }
     }
 
+    /// Where a branch leads, be it taken or not.
+    pub const fn branches_to(pc: TargetPc, len: u8, target: TargetPc, taken: bool) -> TargetPc {
+        match taken {
+            true => target,
+            false => TargetPc(pc.0 + len as u64),
+        }
+    }
+
     /// How many words of a record belong to this event.
     pub const fn words(&self) -> usize {
         match self {

@@ -114,17 +114,13 @@ pub fn pass(on: &mut Option<Midway>, event: &Event, regions: &Regions) -> Option
             taken,
         } => {
             let path = on.as_mut()?;
-            path.outcomes.push(taken);
-            let next = match taken {
-                true => target.0,
-                false => pc.0 + u64::from(len),
-            };
-            if taken && target.0 <= pc.0 {
-                return Some((on.take()?, Ended::Whole));
+            let end = path.outcomes.branch(taken, taken && target.0 <= pc.0)?;
+            let over = on.take()?;
+            if end == Ended::Cut {
+                let TargetPc(next) = Event::branches_to(pc, len, target, taken);
+                *on = Some(Midway::at_start(AppPc(next)));
             }
-            let full = path.outcomes.is_full();
-            let next = full.then(|| Midway::at_start(AppPc(next)))?;
-            Some((on.replace(next)?, Ended::Cut))
+            Some((over, end))
         }
         Event::Indirect {
             pc,
@@ -133,13 +129,10 @@ pub fn pass(on: &mut Option<Midway>, event: &Event, regions: &Regions) -> Option
         } => {
             let path = on.as_mut()?;
             let place = |pc: TargetPc| Place::from_word(regions.word(AppPc(pc.0)));
-            let distance = place(pc).ahead(place(target));
-            let inside = distance.is_some_and(|distance| path.outcomes.jump(distance));
-            match path.outcomes.is_full() {
-                _ if !inside => Some((on.take()?, Ended::Whole)),
-                true => Some((on.take()?, Ended::Cut)),
-                false => None,
-            }
+            let end = path
+                .outcomes
+                .indirect_jump(place(pc).ahead(place(target)))?;
+            Some((on.take()?, end))
         }
         Event::Call { .. }
         | Event::Indirect { .. }

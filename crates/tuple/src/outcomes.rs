@@ -109,6 +109,24 @@ impl Outcomes {
         fits
     }
 
+    /// A conditional branch is passed, which led backward or not. Why the path is no longer, if it is not.
+    pub fn branch(&mut self, taken: bool, back: bool) -> Option<Ended> {
+        self.push(taken);
+        match self.is_full() {
+            _ if back => Some(Ended::Whole),
+            full => full.then_some(Ended::Cut),
+        }
+    }
+
+    /// An indirect jump is passed, which led ahead by so many bytes in its module, or elsewhere. Why the path is no longer, if it is not.
+    pub fn indirect_jump(&mut self, ahead: Option<u64>) -> Option<Ended> {
+        let inside = ahead.is_some_and(|distance| self.jump(distance));
+        match self.is_full() {
+            _ if !inside => Some(Ended::Whole),
+            full => full.then_some(Ended::Cut),
+        }
+    }
+
     /// How many outcomes there are.
     pub const fn count(&self) -> usize {
         self.count as usize

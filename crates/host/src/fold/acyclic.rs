@@ -306,22 +306,19 @@ impl Walk {
 
     fn branch(&mut self, (taken, back): (bool, bool), next: Start, made: impl FnMut(Kind, Tuple)) {
         let Some(open) = &mut self.open else { return };
-        open.outcomes.push(taken);
-        if back {
-            finish(self.open.take(), Ended::Whole, made);
-        } else if open.outcomes.is_full() {
-            finish(self.open.take(), Ended::Cut, made);
+        let Some(end) = open.outcomes.branch(taken, back) else {
+            return;
+        };
+        finish(self.open.take(), end, made);
+        if end == Ended::Cut {
             self.arrive(next);
         }
     }
 
     fn jump(&mut self, from: Place, to: Place, made: impl FnMut(Kind, Tuple)) {
         let Some(open) = &mut self.open else { return };
-        let inside = (from.ahead(to)).is_some_and(|distance| open.outcomes.jump(distance));
-        if !inside {
-            finish(self.open.take(), Ended::Whole, made);
-        } else if open.outcomes.is_full() {
-            finish(self.open.take(), Ended::Cut, made);
+        if let Some(end) = open.outcomes.indirect_jump(from.ahead(to)) {
+            finish(self.open.take(), end, made);
         }
     }
 
