@@ -119,6 +119,9 @@ fn of_gzip() {
             ("H[P3]64+A4", "edge,call"),
             ("H:crc[P10:phase]512", "edge,call"),
             ("P7", "edge"),
+            ("P32", "edge,call"),
+            ("P256", "edge"),
+            ("P1000:phase+A4", "edge,call"),
             ("H:mul[P1000]8+A2", "edge"),
             ("H[P16]1024+A16", "call"),
             ("M4[10k,1%]2048:C1R0P1", "edge,call"),
@@ -145,6 +148,8 @@ fn of_interpreters() {
                 ("H[P256]2048+A16", "edge,call"),
                 ("H[P5]256+A4", "edge,call"),
                 ("P50+A8", "call"),
+                ("P37", "edge,call"),
+                ("P256+A16", "edge,call"),
                 ("M4[10k,1%]2048:C1R0P1", "edge,call"),
                 ("M3[500,1%]384:C1R1P0", "edge,call"),
             ],
@@ -179,6 +184,26 @@ fn of_all_loads() {
         ("trace", "H:crc[P5]2048", "value"),
         ("trace", "H:mul[P4]256", "edge,value,type"),
         ("trace", "P3", "value"),
+        ("", "P32", ALL),
+        ("", "P61:phase+A16", "value"),
+        ("", "P256", "call,value"),
+        ("insns=1", "P33", ALL),
+        ("insns=2,pages=8", "P40", "value,type"),
+        ("insns=3,evict=50", "P57", ALL),
+        ("far", "P47", ALL),
+        ("guard", "P39", ALL),
+        ("guard,insns=4", "P100", "edge,value"),
+        ("delay=20", "P64", ALL),
+        ("trace", "P32", ALL),
+        ("trace", "P53:phase", "value"),
+        ("trace", "P64", "edge,type"),
+        ("trace", "P100+A4", "edge,call"),
+        ("trace", "P1000", ALL),
+        ("trace,flush=5", "P33", ALL),
+        ("trace,insns=3,evict=50", "P41", "edge,value"),
+        ("trace,insns=1", "P45", ALL),
+        ("trace,far", "P35", ALL),
+        ("trace,delay=20", "P48", "value,type"),
         ("trace,flush=5", "H:crc[P6]512", ALL),
         ("trace,insns=3,evict=50", "H:mul[P9]1024", "value"),
         ("trace,far", "H:crc[P4]1024", "value,type"),
@@ -206,6 +231,28 @@ fn of_all_loads() {
     }
 }
 
+/// Loads that fault in the midst of what is counted at once, or by itself.
+#[test]
+fn of_faults() {
+    let dir = Dir::new("sampled-faults");
+    let program = built(&dir, "faults");
+    let program = [&program[..]];
+    const ALL: &str = "edge,call,value,type";
+    for stress in ["", "trace", "insns=2", "trace,flush=5", "trace,insns=5"] {
+        for (spec, mix) in [
+            ("P32", "value"),
+            ("P40", ALL),
+            ("P256+A4", ALL),
+            ("P1000", "edge,call"),
+            ("P3", ALL),
+            ("H:crc[P16]64", ALL),
+        ] {
+            let done = agrees_under("sampled-all-faults", stress, &program, (spec, mix));
+            done.unwrap_or_else(|differs| panic!("{differs}"));
+        }
+    }
+}
+
 /// Where events are counted, flags are destroyed that nobody looks at; the carry may live when all others are dead.
 #[test]
 fn the_carry_lives_on_where_events_are_counted() {
@@ -213,7 +260,13 @@ fn the_carry_lives_on_where_events_are_counted() {
     let program = built(&dir, "carry");
     let native = Command::new(&program).status().expect("it runs").code();
     for stress in ["", "trace", "insns=1", "trace,flush=3", "guard"] {
-        for spec in ["exact", "H[P3]64", "M4[1000,3%]64", "M2:crc[100,5%]32:C0"] {
+        for spec in [
+            "exact",
+            "H[P3]64",
+            "P32",
+            "M4[1000,3%]64",
+            "M2:crc[100,5%]32:C0",
+        ] {
             let status = Command::new(env!("CARGO_BIN_EXE_trommel"))
                 .args(["record", "--quiet", "-e", "edge", "-c", spec])
                 .args(["-o", "p.data", "--", &program])
@@ -491,6 +544,9 @@ fn messages_of_what_is_selected_are_those_of_its_stream() {
         ),
         (&loads, "trace", "H:crc[P5]2048", "value", &middle),
         (&loads, "trace,flush=5", "P3+A16", "edge,call", &middle),
+        (&loads, "trace", "P34", "edge,call,value,type", &middle),
+        (&gzip, "", "P100+A16", "edge,call", "gzip"),
+        (&gzip, "trace", "P77", "edge,call", "gzip"),
         (&loads, "trace", "M4:crc[500,1%]1024", "edge,value", &middle),
         (&gzip, "", "M4[1000,1%]2048", "edge,call", "gzip"),
         (&gzip, "trace", "M4[500,2%]256:R1", "edge,call", "gzip"),
@@ -674,6 +730,7 @@ fn threads_agree(dir: &Dir, events: [&str; 3]) {
         "H:crc[P256]2048+A16",
         "H:mul[P7]64",
         "P1",
+        "P256",
         "M4:crc[1000,1%]1024",
     ] {
         let counted = record(dir, &[&events[..], &[spec]].concat(), &["./app"]);

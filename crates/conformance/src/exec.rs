@@ -21,8 +21,11 @@ use std::time::{Duration, Instant};
 /// The event mixes that every behaviour check runs.
 pub const MIXES: [&str; 4] = ["none", "edge,call", "edge,call,value,type", "path"];
 
-/// Events of all kinds, counted in generated code.
-pub const COUNTED: (&str, &str) = ("edge,call,value,type", "H:crc[P16]2048+A16");
+/// Events of all kinds, counted in generated code: each by itself, and in strides.
+pub const COUNTED: [(&str, &str); 2] = [
+    ("edge,call,value,type", "H:crc[P16]2048+A16"),
+    ("edge,call,value,type", "P40"),
+];
 
 /// What an observer sees of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -220,7 +223,7 @@ impl Job {
         }
         let scratch = Scratch::new().map_err(|e| e.to_string())?;
         let exact = MIXES.map(|mix| (mix, "exact"));
-        for (mix, spec) in exact.into_iter().chain([COUNTED]) {
+        for (mix, spec) in exact.into_iter().chain(COUNTED) {
             let seen = self
                 .record_by(trommel, (mix, spec), &scratch.path("data"), limit * 10)
                 .map_err(|e| format!("{}: {e}", trommel.display()))?;

@@ -44,7 +44,7 @@ fn check(seed: u64) -> Result<(), String> {
         return Ok(());
     };
     let exact = MIXES.map(|mix| (mix, "exact"));
-    for mix in exact.into_iter().chain([COUNTED]).chain(MORE) {
+    for mix in exact.into_iter().chain(COUNTED).chain(MORE) {
         let data = scratch.path("data");
         let seen = job(&[])
             .record_by(bin, mix, &data, LIMIT)

@@ -163,13 +163,18 @@ impl Prefix {
     /// What lies behind is known when it is executed only.
     pub const UNKNOWN: Self = Self(u32::MAX);
 
+    /// Nothing of a path: events are counted one by one, as one of them may be a sample (`translate/strides.rs`).
+    pub const SAMPLED: Self = Self(u32::MAX - 1);
+
     /// What the table of fragments has in the place of their address.
     pub const fn key(self, app: AppPc) -> AppPc {
         const NO_ADDRESS: u64 = 1 << 63;
         const UNKNOWN: u64 = 1 << 62;
+        const SAMPLED: u64 = 1 << 61;
         match self.0 {
             0 => app,
             u32::MAX => AppPc(UNKNOWN | app.0),
+            0xffff_fffe => AppPc(SAMPLED | app.0),
             number => AppPc(NO_ADDRESS | number as u64),
         }
     }

@@ -222,8 +222,6 @@ pub struct Entries {
     pub changed: u64,
     /// [`Reason::Hot`].
     pub hot: u64,
-    /// The only counter of values has come to its end; rcx leads to what is known of the event and is spilled.
-    pub value_message: u64,
     /// A tally is of another value, or full; rcx leads to what is known of the event and is spilled.
     pub tally: u64,
     /// An event is not shielded, that of a known tuple; rcx leads to what is known of it and is spilled.

@@ -91,7 +91,7 @@ pub struct Step {
     pub cache: u16,
     /// Bytes from there on that lie as they do in the app's code.
     pub copied: u16,
-    /// Events of the fragment's block before it.
+    /// Events of the fragment's block before it, or of [strides](Fragment::strides).
     pub events: u16,
     /// Run-time values recorded before it.
     pub values: u8,
@@ -194,6 +194,8 @@ pub struct Fragment {
     pub source: Option<u32>,
     /// It compares its code each time it is entered.
     pub guarded: bool,
+    /// Its events are passed by in strides: [`Step::events`] are those.
+    pub strides: bool,
     /// Whether it is entered.
     pub state: FragmentState,
     /// What it is to the selection of traces.

@@ -311,6 +311,7 @@ impl Runtime {
         if !self.is_full() && !self.is_crowded() && (dead < LITTLE || dead < self.cache.bytes() / 2)
         {
             if matches!(shape, Shape::Usual | Shape::Checked)
+                && to.1 == Prefix::NONE
                 && let Some(id) = self.load(to.0)
             {
                 return Ok((id, false));
@@ -475,7 +476,10 @@ impl Runtime {
             self.actions_of(thread).take_trap();
             return native::leave(thread, context);
         }
-        let mut prefix = self.arrive_on_path(thread, pc);
+        let mut prefix = match core::mem::take(&mut thread.sampled) {
+            true => Prefix::SAMPLED,
+            false => self.arrive_on_path(thread, pc),
+        };
         if thread.single.take() == Some(pc) {
             let prefix = self.prefix(thread, pc);
             match self.single(pc, prefix) {
@@ -744,6 +748,7 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
             {
                 runtime.came_to_hot(thread, target, entered);
             }
+            thread.sampled = exit.prefix == Prefix::SAMPLED;
             runtime.go(thread, context, target, Some(context.exit), false);
             runtime.worked(entered);
         }

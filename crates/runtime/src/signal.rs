@@ -662,6 +662,9 @@ fn to_app_state(
         let flags = recipe.flags(|r| *frame.reg(r.0));
         frame.eflags = frame.eflags & !STATUS | flags;
     }
+    if fragment.strides {
+        return thread.take_passed(step.events);
+    }
     runtime.come_to_path(thread, &fragment, step.events);
     if let (Some(block), true) = (fragment.block, step.events > 0) {
         record_part(runtime, thread, (&fragment, block), step);

@@ -133,7 +133,6 @@ pub fn entries() -> Entries {
         absent: Landmarks::absent(),
         changed: arch::changed as *const () as u64,
         hot: arch::hot as *const () as u64,
-        value_message: Landmarks::value_message(),
         tally: Landmarks::tally(),
         unshielded: Landmarks::unshielded().start,
         promoted: Landmarks::promoted(),

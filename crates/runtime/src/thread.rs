@@ -217,6 +217,8 @@ pub struct Thread {
     pub on_path: Option<Midway>,
     /// It is in a fragment that does not know what lies behind: that is still so of where the fragment begins.
     pub collecting: bool,
+    /// It goes on where a sample is near.
+    pub sampled: bool,
     /// The paths that handlers of signals have interrupted.
     pub interrupted_paths: Vec<acyclic::Interrupted>,
     /// Which tables of indirect targets it uses.
@@ -341,6 +343,7 @@ impl Thread {
             recording: None,
             on_path: None,
             collecting: false,
+            sampled: false,
             interrupted_paths: Vec::new(),
             targets,
             window: None,

@@ -74,6 +74,7 @@ mod queried;
 mod restartable;
 mod second;
 mod shields;
+mod strides;
 mod tallies;
 mod values;
 
@@ -213,6 +214,8 @@ struct Tail {
     event: Option<Event>,
     spilled: Spilled,
     passed: usize,
+    /// Events that were passed in strides, where it has some.
+    strides: Option<u16>,
 }
 
 /// The translator's working memory, kept between fragments.
@@ -295,6 +298,8 @@ pub struct Translator {
     /// Where it will be.
     arena: usize,
     misses: Vec<path::Miss>,
+    /// Events that it passes by.
+    strides: strides::Strides,
     /// Messages of its counters, which are written behind all else.
     messages: Vec<probes::Pending>,
     /// What is made of it if it is a loop.
@@ -419,6 +424,7 @@ impl Translator {
             flags: flags::Flags::default(),
             arena: 0,
             misses: Vec::new(),
+            strides: strides::Strides::default(),
             messages: Vec::new(),
             looped: looped::Looped::default(),
             work: Vec::new(),
@@ -478,8 +484,8 @@ impl Translator {
     fn begin(&mut self, from: made::From, prefix: Prefix, trace: bool) {
         self.from = from;
         self.prefix = match self.counting_acyclic() {
-            Some(_) => prefix,
-            None => Prefix::NONE,
+            None if prefix != Prefix::SAMPLED => Prefix::NONE,
+            _ => prefix,
         };
         self.trace = trace;
         self.count = 0;
@@ -508,7 +514,9 @@ impl Translator {
         let (most, most_stubs) = match self.trace {
             false if self.short => (SHORT_FRAGMENT, SHORT_STUBS),
             false => (MAX_FRAGMENT, MAX_STUBS),
-            true if self.profiler.is_some() => (path::MAX_SHIELDED, path::MAX_STUBS),
+            true if self.profiler.is_some() || self.strides() => {
+                (path::MAX_SHIELDED, path::MAX_STUBS)
+            }
             true => (path::MAX_CODE, path::MAX_STUBS),
         };
         if !site.cache.has_room(arena, most, most_stubs) {

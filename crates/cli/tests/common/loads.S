@@ -9,7 +9,7 @@ words:
 bytes:
     .ascii "the quick brown fox jumps over the lazy dog, and goes home again"
 table:
-    .quad first, second, third, fourth
+    .quad first, second, third, fourth, fifth
 object:
     .quad table
 sum:
@@ -120,6 +120,12 @@ again:
     call [rbx + 24]
 3:  mov r12, [rdi]
     call [r12 + 8]
+    # A jump is no call, whatever its operand looks like.
+    mov rax, [rdi]
+    jmp [rax + 32]
+    ud2
+fifth:
+    mov rcx, [rdi]
     dec r15d
     jnz again
     xor edi, edi

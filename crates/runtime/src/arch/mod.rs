@@ -466,12 +466,7 @@ impl Landmarks {
 
     /// Sending a message, which leads straight back into the cache.
     pub fn message() -> core::ops::Range<u64> {
-        message::value_message as *const () as u64..message::trommel_message_end as *const () as u64
-    }
-
-    /// Where the message of an event with a value is sent, in the same range.
-    pub fn value_message() -> u64 {
-        message::value_message as *const () as u64
+        message::tally_routine as *const () as u64..message::trommel_message_end as *const () as u64
     }
 
     /// Where another value takes a tally's place, in the same range.

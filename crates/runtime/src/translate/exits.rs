@@ -113,6 +113,7 @@ impl Translator {
             }
             None => self.give_back(),
         }
+        self.take_passed(site, to);
         let spent = self.config.windows.then(|| {
             self.spill_rcx();
             self.count_down()
@@ -296,6 +297,7 @@ impl Translator {
             if insn.class == Class::CallIndirect {
                 self.sample_type(site, insn)?;
             }
+            self.take_passed_with(Reg::RDX);
             if let Some(counter) = counter {
                 self.count_with(Reg::RDX, counter);
             }

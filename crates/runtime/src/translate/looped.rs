@@ -379,6 +379,7 @@ impl Translator {
                 event: fork.event,
                 spilled: fork.spilled,
                 passed: fork.passed,
+                strides: None,
             });
             return Ok(false);
         }

@@ -70,6 +70,8 @@ pub(super) struct Miss {
     passed: Passed,
     /// Where it is counted.
     key: Key,
+    /// Events that were passed in strides.
+    strides: u16,
 }
 
 /// Where the target of an indirect branch is when a comparison has failed.
@@ -139,10 +141,10 @@ impl Translator {
             self.insns.resize(MAX_INSNS, Insn::plain());
         }
         let end = self.follow(site, path.pieces, path.closed.then_some(app))?;
-        // The optimiser takes loads away.
-        // And its ways begin in the midst of paths.
+        // The optimiser takes loads away, and its ways begin in the midst of paths.
         let acyclic = self.counting_acyclic().is_some();
-        let looped = path.closed && self.config.optimise && !values && !acyclic;
+        let simple = !values && !acyclic && !self.strides();
+        let looped = path.closed && self.config.optimise && simple;
         if let Some(frame) = path.frame.filter(|_| looped) {
             self.plan_loop(site, app, end, &path.others, frame);
         }
@@ -444,6 +446,7 @@ impl Translator {
             recipe: None,
             passed,
             key,
+            strides: self.strides.passed,
         });
         self.code.bind8_here(right);
         Ok(at_fault)
@@ -537,6 +540,7 @@ impl Translator {
             recipe: Some(recipe),
             passed,
             key,
+            strides: self.strides.passed,
         });
         self.flags.lost = true;
         Ok(at_fault)
@@ -567,6 +571,9 @@ impl Translator {
             };
             if let Some(counter) = counter {
                 self.code.count_with(Reg::RDX, counter);
+            }
+            if miss.strides != 0 {
+                self.code.take_from_left_with(Reg::RDX, miss.strides);
             }
             self.code.index_to_rdx(miss.key);
             self.code.jmp_gs_rdx8(INDIRECT_TABLE);
@@ -605,6 +612,9 @@ impl Translator {
         c.store_gs(slot!(next_pc), Reg::RDX);
         if let Some(counter) = counts {
             c.count_with(Reg::RCX, counter);
+        }
+        if miss.strides != 0 {
+            c.take_from_left_with(Reg::RCX, miss.strides);
         }
         c.store_gs_imm32(slot!(key), miss.key.offset().into());
         c.load_gs(Reg::RCX, slot!(spill_rcx));

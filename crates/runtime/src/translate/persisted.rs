@@ -32,11 +32,12 @@ use alloc::vec::Vec;
 use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
 use trommel_queue::persist::Head;
+use trommel_tuple::KindSet;
 
 use fields::{Numbers, with_addresses, without_addresses};
 use parts::{
-    COUNTS, COUNTS_TRACES, Count, Cursor, EXIT, HAS_STUB, IN_FRONT_OF_CALL, NONE, Parts, SOURCE,
-    STEP, number_of, u16_at, u32_at, way_of,
+    COUNTS, COUNTS_TRACES, Count, Cursor, EXIT, HAS_STUB, IN_FRONT_OF_CALL, NONE, Parts, SAMPLED,
+    SOURCE, STEP, STRIDES, number_of, u16_at, u32_at, way_of,
 };
 
 pub(super) use fields::Field;
@@ -226,7 +227,8 @@ impl Translator {
             let flag = |is: bool, flag: u8| if is { flag } else { 0 };
             let flags = flag(exit.stub != 0, HAS_STUB)
                 | flag(exit.counts, COUNTS_TRACES)
-                | flag(call, IN_FRONT_OF_CALL);
+                | flag(call, IN_FRONT_OF_CALL)
+                | flag(exit.prefix == Prefix::SAMPLED, SAMPLED);
             to.extend(patch.to_le_bytes());
             to.extend(exit.insns.to_le_bytes());
             to.extend(within(exit.target)?.to_le_bytes());
@@ -293,6 +295,10 @@ impl Translator {
             small(self.notes.paths.len())?,
             self.notes.branch.is_some().into(),
             fragment.stolen.map_or(0, |r| u16::from(r) + 1),
+            match fragment.strides {
+                true => u16::from(self.strides.kinds.bits()) | STRIDES,
+                false => 0,
+            },
         ];
         let places = to[Head::BYTES..].as_chunks_mut::<2>().0.iter_mut();
         for (place, count) in places.zip(counts) {
@@ -424,7 +430,10 @@ impl Translator {
                 within,
             )
         });
-        let block = taken.and_then(|()| self.bring_paths(site, parts, &mut code, within));
+        let strides = parts.counts[Count::Strides as usize];
+        let kinds = KindSet::from_bits(strides as u8);
+        let told = taken.and_then(|()| self.tell_kinds(site, app, kinds).ok());
+        let block = told.and_then(|()| self.bring_paths(site, parts, &mut code, within));
         let Some(block) = block else {
             site.cache.steps.truncate(first_step);
             site.cache.exits.truncate(first_exit);
@@ -457,6 +466,7 @@ impl Translator {
             span,
             source: None,
             guarded: false,
+            strides: strides & STRIDES != 0,
             state: FragmentState::Live,
             head: Start::Unknown,
             first_link: UNLINKED,
@@ -583,7 +593,10 @@ fn take_exits(
                 _ => code.at(at),
             },
             target: within(u32_at(bytes, 4))?,
-            prefix: Prefix::NONE,
+            prefix: match flags & SAMPLED {
+                0 => Prefix::NONE,
+                _ => Prefix::SAMPLED,
+            },
             stub,
             insns: u16_at(bytes, 2),
             way: way_of(bytes[8])?,

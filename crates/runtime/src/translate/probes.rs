@@ -87,11 +87,7 @@ impl Translator {
         site: &mut Site<'_>,
         event: Event,
     ) -> Result<u32, DictionaryFull> {
-        let block = match self.no_events {
-            Some(block) => block,
-            None => site.shared.empty_block()?,
-        };
-        self.no_events = Some(block);
+        let block = self.block_without_events(site)?;
         let number = site.shared.message(block, event)?;
         self.note_path(Numbered {
             number,
@@ -101,6 +97,18 @@ impl Translator {
             message: true,
         });
         Ok(number)
+    }
+
+    pub(super) fn block_without_events(
+        &mut self,
+        site: &mut Site<'_>,
+    ) -> Result<u32, DictionaryFull> {
+        let block = match self.no_events {
+            Some(block) => block,
+            None => site.shared.empty_block()?,
+        };
+        self.no_events = Some(block);
+        Ok(block)
     }
 
     /// What the two ways of a branch are as events, that of the main line first; or what another transfer of the main line is. As far
@@ -227,6 +235,9 @@ impl Translator {
         to: AppPc,
     ) -> Result<(), DictionaryFull> {
         self.flags = Flags::default();
+        if self.pass_in_stride() {
+            return self.leave(site, to, None, 0, 0, None);
+        }
         if self.profiler.is_some() || !self.flags_are_dead(site, to) {
             self.probe(site, event)?;
             return self.leave(site, to, None, 0, 0, None);
@@ -283,6 +294,7 @@ impl Translator {
         event: Option<Event>,
     ) -> Result<(), DictionaryFull> {
         match event.filter(|_| self.samples()) {
+            Some(_) if self.pass_in_stride() => Ok(()),
             Some(event) => self.probe(site, event),
             None => Ok(()),
         }

@@ -1,6 +1,9 @@
 //! The second pass: app instructions into code of the cache.
 #![allow(unsafe_code)] // reason: reads the app's code.
 
+use alloc::vec::Vec;
+use core::ops::Range;
+
 use trommel_queue::dict::Event;
 use trommel_tuple::Kind;
 
@@ -10,7 +13,7 @@ use super::{Config, Refusal, Site, Tail, Translator, tag_check, target};
 use crate::acyclic::Prefix;
 use crate::area::{SYSCALL_TABLE, WRITE_POINTER};
 use crate::cache::{AppPc, Cache, Exit, Fragment, Head, Spilled, Step, UNLINKED, Way};
-use crate::decode::{Class, Insn};
+use crate::decode::{Class, Effect, Insn};
 use crate::deliver::{DictionaryFull, Shared};
 use crate::emit::{Reg, Rel32};
 use crate::slot;
@@ -67,6 +70,26 @@ impl Config {
     }
 }
 
+/// One walk over the instructions of a fragment.
+pub(super) struct Walk {
+    pub(super) insns: Vec<Insn>,
+    /// Whether it is a second round, and which of the instructions are in it.
+    rounds: Vec<(bool, Range<usize>)>,
+    app: AppPc,
+    /// Where the main line goes on, if it does not end in a transfer.
+    pub(super) end: Option<AppPc>,
+    /// Where direct links enter, by offset.
+    pub(super) entry: usize,
+    block: Option<u32>,
+    first_step: usize,
+    /// Events of the block, and values, that were passed.
+    events: usize,
+    values: usize,
+    /// What the last instruction does to flags, before that is taken note of.
+    pub(super) effect: Option<Effect>,
+    left_out: bool,
+}
+
 impl Translator {
     /// Second pass.
     pub(super) fn emit(
@@ -104,22 +127,159 @@ impl Translator {
         let first_step = site.cache.steps.len();
         let block = site.shared.close_block();
         self.know_events(site, block);
+        self.plan_strides(site, end)?;
         if let (Some(p), false) = (self.stolen, self.counts_values()) {
             self.code.store_gs(slot!(spill_stolen), p);
             self.code.load_gs(p, WRITE_POINTER);
             self.spilled.stolen = true;
         }
         // That control arrives here is the block's first event where acyclic paths are wanted.
-        let mut events = usize::from(self.wants(Kind::Path));
-        let mut values = 0;
-        // Taken out while they are walked over, and put back for their memory.
-        let insns = core::mem::take(&mut self.insns);
-        let mut effect = None;
-        let rounds = self.rounds();
-        let mut left_out = false;
-        let walk = rounds.iter().enumerate();
-        let walk = walk.flat_map(|(k, round)| round.1.clone().map(move |n| (k, round.0, n)));
-        for (k, second, n) in walk {
+        let events = usize::from(self.wants(Kind::Path));
+        // Instructions are taken out while they are walked over, and put back for their memory.
+        let mut walk = Walk {
+            insns: core::mem::take(&mut self.insns),
+            rounds: self.rounds(),
+            app,
+            end,
+            entry,
+            block,
+            first_step,
+            events,
+            values: 0,
+            effect: None,
+            left_out: false,
+        };
+        let done = self.write_main(site, &mut walk);
+        let done = done.and_then(|()| self.write_copies(site, &mut walk));
+        self.insns = walk.insns;
+        done?;
+        let strides = self.strides.on;
+        for n in 0..self.tails.len() {
+            let Tail {
+                from,
+                target,
+                pc,
+                first,
+                events,
+                values,
+                event,
+                spilled,
+                passed,
+                strides,
+            } = self.tails[n];
+            self.strides.go_on(strides);
+            self.spilled = spilled;
+            self.passed = passed;
+            self.first = first;
+            self.here = pc;
+            self.class = Class::Plain;
+            let here = self.code.here();
+            self.code.bind(from, here);
+            if let Some(event) = event.filter(|_| self.samples()) {
+                self.leave_counted(site, event, target)?;
+                continue;
+            }
+            let block = match block {
+                None if event.is_some() => Some(site.shared.empty_block()?),
+                other => other,
+            };
+            self.leave(site, target, block, events, values, event)?;
+        }
+        self.strides.on = strides;
+        self.write_nears(site);
+        self.write_loop_tails(site, app)?;
+        self.write_misses(site, block)?;
+        self.write_messages();
+        for n in 0..self.constants.len() {
+            let (from, value) = self.constants[n];
+            let here = self.code.here();
+            self.code.bind(from, here);
+            self.note(Field::Absolute, here);
+            self.code.u64(value);
+        }
+        Ok(Fragment {
+            app,
+            prefix: self.prefix,
+            entry: self.code.at(entry),
+            checked: checked_entry,
+            end: self.code.at(self.code.here()),
+            stolen: self.stolen.map(|r| r.0),
+            homes: self.looped.homes(),
+            first_step: first_step as u32,
+            steps: (site.cache.steps.len() - first_step) as u16,
+            insns: self.count as u16,
+            block,
+            span: self.span,
+            source: None,
+            guarded: self.from.guarded,
+            strides: self.strides.on,
+            state: self.from.state(),
+            head: match self.trace {
+                true => Head::Trace,
+                false => Head::Unknown,
+            },
+            first_link: UNLINKED,
+            older: UNLINKED,
+        })
+    }
+
+    /// The main line, in all its rounds, and its end.
+    fn write_main(&mut self, site: &mut Site<'_>, walk: &mut Walk) -> Result<(), Refusal> {
+        for k in 0..walk.rounds.len() {
+            for n in walk.rounds[k].1.clone() {
+                self.write_insn(site, walk, (k, n))?;
+            }
+        }
+        self.write_end(site, walk)
+    }
+
+    /// What the main line does behind its last instruction.
+    pub(super) fn write_end(
+        &mut self,
+        site: &mut Site<'_>,
+        walk: &mut Walk,
+    ) -> Result<(), Refusal> {
+        let Walk {
+            app, end, block, ..
+        } = *walk;
+        self.passed = self.count;
+        self.flags_behind(walk.effect.take());
+        let mut events = walk.events;
+        if let Some(&listed) = self.listed.last().filter(|_| !self.is_looped()) {
+            events = usize::from(listed);
+        }
+        if self.is_looped() {
+            self.end_way(site, app, block)?;
+        } else if let Some(to) = end {
+            self.make_flags();
+            self.unpark();
+            self.leave(site, to, block, events, walk.values, None)?;
+        }
+        Ok(())
+    }
+
+    /// Instruction `n`, in round `k`.
+    pub(super) fn write_insn(
+        &mut self,
+        site: &mut Site<'_>,
+        walk: &mut Walk,
+        (k, n): (usize, usize),
+    ) -> Result<(), Refusal> {
+        let Walk {
+            ref insns,
+            ref rounds,
+            app,
+            end,
+            entry,
+            block,
+            first_step,
+            mut events,
+            mut values,
+            mut effect,
+            mut left_out,
+        } = *walk;
+        let second = rounds[k].0;
+        'insn: {
             let insn = &insns[n];
             let last = n + 1 == rounds[k].1.end;
             if last && !second {
@@ -131,7 +291,7 @@ impl Translator {
                 left_out = !self.start_round(site, app, (k, entry), block)?;
             }
             if left_out {
-                continue;
+                break 'insn;
             }
             if let Some(&listed) = self.listed.get(n) {
                 events = usize::from(listed);
@@ -144,6 +304,7 @@ impl Translator {
             self.turn_to(n);
             self.class = insn.class;
             self.flags_behind(effect.take());
+            self.stride(site, insns, n, end);
             let leaves = insn.class.is_transfer() && !self.turns_at(n);
             effect = self.flags_before(insn, leaves);
             if closes && second {
@@ -163,7 +324,10 @@ impl Translator {
             let step = Step {
                 cache: (from_here - entry) as u16,
                 copied: 0,
-                events: events as u16,
+                events: match self.strides.on {
+                    true => self.strides.passed,
+                    false => events as u16,
+                },
                 values: values as u8,
                 way: self.looped.way(),
                 app: insn.pc(),
@@ -181,7 +345,7 @@ impl Translator {
                     self.spilled.rcx &= overwritten != Some(Reg::RCX);
                     self.spilled.rdx &= overwritten != Some(Reg::RDX);
                 }
-                continue;
+                break 'insn;
             }
             let about = self.query_about(site, insn);
             if let Some(about) = about
@@ -189,7 +353,7 @@ impl Translator {
             {
                 let far = self.copy_queried(site, insn, about);
                 site.cache.steps.push(Step { far, ..step });
-                continue;
+                break 'insn;
             }
             if insn.class == Class::Plain {
                 let addresses = self.record_addresses(n, insn, 4 + 8 * values as i32);
@@ -200,8 +364,10 @@ impl Translator {
                 values += more;
                 let slot = 4 + 8 * values as i32;
                 let load = insn.load.filter(|_| self.wants(Kind::Value));
-                let sampled = load.filter(|_| self.counts_values());
-                let probe = load.zip(self.stolen).filter(|_| sampled.is_none());
+                let strides = load.is_some() && self.strides.on;
+                let sampled = load.filter(|_| self.counts_values() && !strides);
+                let probe = load.zip(self.stolen);
+                let probe = probe.filter(|_| sampled.is_none() && !strides);
                 if let Some((load, p)) = probe {
                     self.probe_before(insn, load, p, slot);
                 }
@@ -227,8 +393,15 @@ impl Translator {
                     self.time_ends(time_slot);
                 }
                 let len = insn.size() as u16;
+                let strode = self.strides.on;
                 match site.cache.steps[first_step..].last_mut() {
-                    Some(before) if !gap && !probed && far.is_none() && before.goes_on(&step) => {
+                    Some(before)
+                        if !gap
+                            && !probed
+                            && far.is_none()
+                            && before.goes_on(&step)
+                            && !(strode && before.events != step.events) =>
+                    {
                         before.copied += len;
                     }
                     _ => {
@@ -258,13 +431,16 @@ impl Translator {
                     events += 1;
                     values += 1;
                 }
+                if strides {
+                    self.pass_in_stride();
+                }
                 if let Some(load) = sampled {
                     self.flags_behind(effect.take());
                     let rest = &insns[n + 1..self.count];
                     self.sample(site, insn, load, rest, end)?;
                 }
                 events += usize::from(unprofiled);
-                continue;
+                break 'insn;
             }
             site.cache.steps.push(step);
             let next = match last {
@@ -291,7 +467,8 @@ impl Translator {
                     if to <= insn.pc()
                         && self.samples()
                         && self.wants(Kind::Edge)
-                        && !self.trace =>
+                        && !self.trace
+                        && !self.strides.on =>
                 {
                     self.branch_back(site, (main, other), condition, to)?;
                 }
@@ -326,7 +503,7 @@ impl Translator {
                     self.is_work(from_here);
                     if self.turn_of(n).is_some() {
                         self.probe_passed(site, main)?;
-                        continue;
+                        break 'insn;
                     }
                     if self.wants(Kind::Call) {
                         events += 1;
@@ -359,81 +536,11 @@ impl Translator {
                 }
             }
         }
-        self.insns = insns;
-        self.passed = self.count;
-        self.flags_behind(effect.take());
-        if let Some(&listed) = self.listed.last().filter(|_| !self.is_looped()) {
-            events = usize::from(listed);
-        }
-        if self.is_looped() {
-            self.end_way(site, app, block)?;
-        } else if let Some(to) = end {
-            self.make_flags();
-            self.unpark();
-            self.leave(site, to, block, events, values, None)?;
-        }
-        for n in 0..self.tails.len() {
-            let Tail {
-                from,
-                target,
-                pc,
-                first,
-                events,
-                values,
-                event,
-                spilled,
-                passed,
-            } = self.tails[n];
-            self.spilled = spilled;
-            self.passed = passed;
-            self.first = first;
-            self.here = pc;
-            self.class = Class::Plain;
-            let here = self.code.here();
-            self.code.bind(from, here);
-            if let Some(event) = event.filter(|_| self.samples()) {
-                self.leave_counted(site, event, target)?;
-                continue;
-            }
-            let block = match block {
-                None if event.is_some() => Some(site.shared.empty_block()?),
-                other => other,
-            };
-            self.leave(site, target, block, events, values, event)?;
-        }
-        self.write_loop_tails(site, app)?;
-        self.write_misses(site, block)?;
-        self.write_messages();
-        for n in 0..self.constants.len() {
-            let (from, value) = self.constants[n];
-            let here = self.code.here();
-            self.code.bind(from, here);
-            self.note(Field::Absolute, here);
-            self.code.u64(value);
-        }
-        Ok(Fragment {
-            app,
-            prefix: self.prefix,
-            entry: self.code.at(entry),
-            checked: checked_entry,
-            end: self.code.at(self.code.here()),
-            stolen: self.stolen.map(|r| r.0),
-            homes: self.looped.homes(),
-            first_step: first_step as u32,
-            steps: (site.cache.steps.len() - first_step) as u16,
-            insns: self.count as u16,
-            block,
-            span: self.span,
-            source: None,
-            guarded: self.from.guarded,
-            state: self.from.state(),
-            head: match self.trace {
-                true => Head::Trace,
-                false => Head::Unknown,
-            },
-            first_link: UNLINKED,
-            older: UNLINKED,
-        })
+        walk.events = events;
+        walk.values = values;
+        walk.effect = effect;
+        walk.left_out = left_out;
+        Ok(())
     }
 
     /// `popf`, unless it would set the trap flag: that is left to a step of its own. The flags that
@@ -458,6 +565,7 @@ impl Translator {
                 event: None,
                 spilled: self.spilled,
                 passed: self.passed - 1,
+                strides: self.strides.passed(),
             });
         }
         // SAFETY: the instruction was decoded from these bytes.
@@ -468,7 +576,8 @@ impl Translator {
     /// Whether a taken branch has nothing to do on its way out.
     fn leaves_directly(&self, events: usize) -> bool {
         let nothing = !self.wants(Kind::Edge) && events == self.first;
-        nothing && !self.config.windows && self.spilled == Spilled::NONE
+        let all_is_done = self.spilled == Spilled::NONE && self.strides.passed == 0;
+        nothing && !self.config.windows && all_is_done
     }
 
     /// A conditional branch that leaves the main line from `from`, by which it is the event `other`. Returns how many events the main
@@ -501,6 +610,7 @@ impl Translator {
             event,
             spilled: self.spilled,
             passed: self.passed,
+            strides: self.strides.passed(),
         });
         usize::from(event.is_some())
     }
@@ -529,7 +639,7 @@ impl Translator {
                 _ if to <= self.here => Way::Backward,
                 _ => Way::Forward,
             },
-            counts: self.trace || self.may_start(to),
+            counts: self.onward != Prefix::SAMPLED && (self.trace || self.may_start(to)),
             to: UNLINKED,
         });
         self.code.put_u32(from.0, rel as u32);
@@ -603,6 +713,8 @@ impl Translator {
                 None
             }
         };
+        // The call overwrites it.
+        self.take_passed_with(Reg::RCX);
         self.code.low16_of_rax_to_rcx();
         self.code.load_byte_gs_rcx(SYSCALL_TABLE);
         let in_place = self.code.jrcxz();

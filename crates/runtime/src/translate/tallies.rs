@@ -73,7 +73,7 @@ impl Translator {
         let back = self.code.at(self.code.here());
         let told = Routine {
             entry: slot!(entry.tally),
-            tally: Some((index, misses)),
+            tally: (index, misses),
             value,
             path,
             holds,

@@ -121,7 +121,11 @@ impl Translator {
             Value::Register(r) => r.bit(),
             Value::Slot(_) => 0,
         };
-        let scratch = self.scratch(avoid);
+        let alone = self.sampler.as_ref().is_some_and(|s| !s.hashes_values());
+        let scratch = match alone {
+            true => None,
+            false => self.scratch(avoid),
+        };
         let dead = self.spilled.flags
             || self.flags.lost
             || self.all_flags_are_dead(site, rest, end)
@@ -149,13 +153,17 @@ impl Translator {
         site: &mut Site<'_>,
         insn: &Insn,
     ) -> Result<(), DictionaryFull> {
+        let call = insn.class == Class::CallIndirect;
         let Some(table) = insn
             .method_table()
-            .filter(|_| self.counts_values() && self.wants(Kind::Type))
+            .filter(|_| call && self.counts_values() && self.wants(Kind::Type))
             .filter(|_| !self.is_quiet(self.passed - 1))
         else {
             return Ok(());
         };
+        if self.pass_in_stride() {
+            return Ok(());
+        }
         self.spill_rdx();
         let value = match table {
             Reg::RCX => Value::Slot(slot!(spill_rcx)),
@@ -192,23 +200,19 @@ impl Translator {
         });
     }
 
-    /// Out of line, a counter having come to its end, or a tally being full or another's: the routine is told what it is about, and leads
+    /// Out of line, a tally being full or another's: the routine is told what it is about, and leads
     /// to `back`. `spilled`: the app's `rcx` is in its slot.
     pub(super) fn call_routine(&mut self, spilled: bool, told: &Routine, back: CachePc) {
         let c = &mut self.code;
-        match told.tally {
-            None => c.store_gs_imm32(slot!(value_counter), 0),
-            Some((s, misses)) => {
-                // One that is full was counted already: that is taken back, and counted in the next.
-                c.step_tally(s, false);
-                let here = c.here();
-                for miss in misses {
-                    c.bind(miss, here);
-                }
-                if let Value::Register(_) = told.value {
-                    c.store_gs(slot!(value_counter), s);
-                }
-            }
+        let (s, misses) = told.tally;
+        // One that is full was counted already: that is taken back, and counted in the next.
+        c.step_tally(s, false);
+        let here = c.here();
+        for miss in misses {
+            c.bind(miss, here);
+        }
+        if let Value::Register(_) = told.value {
+            c.store_gs(slot!(value_counter), s);
         }
         if told.holds {
             c.store_gs(slot!(held_rcx), Reg::RCX);
@@ -291,30 +295,18 @@ impl Translator {
             true => Value::Slot(slot!(spill_flags)),
             false => value,
         };
-        if let Some(counter) = counter {
-            let start = self.rate() as u16;
-            self.messages.push(Pending {
-                from,
-                spilled: self.spilled.rcx,
-                of: Sends::Value(ValueMessage {
-                    counter,
-                    start,
-                    value,
-                    path,
-                    holds,
-                }),
-                back,
-            });
-            return;
-        }
-        let told = Routine {
-            entry: slot!(entry.value_message),
-            tally: None,
-            value,
-            path,
-            holds,
-        };
-        self.send_by_routine(from, told, back);
+        self.messages.push(Pending {
+            from,
+            spilled: self.spilled.rcx,
+            of: Sends::Value(ValueMessage {
+                counter,
+                start: self.rate() as u16,
+                value,
+                path,
+                holds,
+            }),
+            back,
+        });
     }
 
     /// A register whose app value is in its slot, and not one of `avoid`.
@@ -386,7 +378,7 @@ pub(super) struct Routine {
     /// The slot of the routine.
     pub(super) entry: GsOffset,
     /// The register that says which tally it was, and the jumps that are executed where that is another's.
-    pub(super) tally: Option<(Reg, [Rel32; 2])>,
+    pub(super) tally: (Reg, [Rel32; 2]),
     pub(super) value: Value,
     pub(super) path: u32,
     /// `rcx` is not the app's, and needed afterwards.
@@ -396,8 +388,8 @@ pub(super) struct Routine {
 /// A message about a value.
 #[derive(Clone, Copy)]
 pub(super) struct ValueMessage {
-    /// Says which counter it was, and is free.
-    counter: Reg,
+    /// Says which counter it was, and is free; nothing is where there is but one.
+    counter: Option<Reg>,
     /// What that starts with.
     start: u16,
     value: Value,
@@ -425,13 +417,27 @@ impl Code<'_> {
         message: &ValueMessage,
         back: CachePc,
     ) -> usize {
-        let s = message.counter;
-        // mov word gs:[2 * s + counters], start
-        self.raw(&[0x66, 0x65]);
-        if s.0 >= 8 {
-            self.raw(&[0x42]);
+        let s = match (message.counter, message.value) {
+            (Some(counter), _) => counter,
+            (None, Value::Register(Reg::RCX)) => Reg::RDX,
+            (None, _) => Reg::RCX,
+        };
+        let lent = message.counter.is_none() && !(s == Reg::RCX && spilled && !message.holds);
+        if lent {
+            self.store_gs(slot!(held_rcx), s);
         }
-        self.raw(&[0xc7, 0x04, 0x45 | (s.0 & 7) << 3]);
+        self.raw(&[0x66, 0x65]);
+        match message.counter {
+            // mov word gs:[2 * s + counters], start
+            Some(_) => {
+                if s.0 >= 8 {
+                    self.raw(&[0x42]);
+                }
+                self.raw(&[0xc7, 0x04, 0x45 | (s.0 & 7) << 3]);
+            }
+            // mov word gs:[counters], start
+            None => self.raw(&[0xc7, 0x04, 0x25]),
+        }
         self.raw(&(COUNTERS_OFFSET as u32).to_le_bytes());
         self.raw(&message.start.to_le_bytes());
         let slot = match message.value {
@@ -465,6 +471,9 @@ impl Code<'_> {
         // test s, 0xff00
         self.raw(&[0x40 | s.0 >> 3, 0xf7, 0xc0 | s.0 & 7]);
         self.raw(&0xff00_u32.to_le_bytes());
+        if lent {
+            self.load_gs(s, slot!(held_rcx));
+        }
         let full = self.jcc(ZERO);
         self.jmp_to(back);
         let here = self.here();

@@ -4,7 +4,7 @@ use super::fields::Field;
 use crate::cache::{Spilled, Way};
 
 /// Numbers in front of a record's lists.
-pub(super) const COUNTS: usize = 16;
+pub(super) const COUNTS: usize = 17;
 /// Bytes of a step, an exit, a range of app code, an event, a path, an indirect branch.
 pub(super) const STEP: usize = 12;
 pub(super) const EXIT: usize = 12;
@@ -98,6 +98,8 @@ pub(super) enum Count {
     Branches,
     /// The register that counters of values use, plus one; 0 for none.
     Stolen,
+    /// Where events are passed by in strides: their kinds, as bits, and [`STRIDES`].
+    Strides,
 }
 
 impl<'a> Parts<'a> {
@@ -178,3 +180,7 @@ pub(super) fn number_of(way: Way) -> Option<u8> {
 pub(super) const HAS_STUB: u8 = 1;
 pub(super) const COUNTS_TRACES: u8 = 2;
 pub(super) const IN_FRONT_OF_CALL: u8 = 4;
+pub(super) const SAMPLED: u8 = 8;
+
+/// Beside kinds: there are strides.
+pub(super) const STRIDES: u16 = 1 << 15;

@@ -42,15 +42,15 @@ struct World {
 type Meaning = (Vec<Event>, Option<Event>);
 
 impl World {
-    fn new(traces: bool, counted: KindSet, sampled: bool) -> Self {
+    fn new(traces: bool, counted: KindSet, substreams: Option<u32>) -> Self {
         let base = sys::anonymous(DIRECTORY_BYTES + SLOT_BYTES).expect("memory");
         // SAFETY: as long as the file, writable, for good.
         let mapped = unsafe { Mapped::new(base + DIRECTORY_BYTES as u64) };
         mapped.control().persist.store(1, Relaxed);
-        if sampled {
+        if let Some(substreams) = substreams {
             let control = mapped.control();
             control.counters.store(COUNTS_STRATA, Relaxed);
-            control.strata.substreams.store(2048, Relaxed);
+            control.strata.substreams.store(substreams, Relaxed);
             control.strata.rate.store(256, Relaxed);
             control.strata.hash.store(1, Relaxed);
             for region in 0..64_u64 {
@@ -62,7 +62,7 @@ impl World {
         let config = Config {
             kinds: counted,
             max_insns: MAX_INSNS,
-            counters: !counted.is_empty() && !sampled,
+            counters: !counted.is_empty() && substreams.is_none(),
             windows: false,
             listed: false,
             trace_insns: if traces { crate::trace::MAX_INSNS } else { 0 },
@@ -225,12 +225,13 @@ fn moved_event(event: Event, by: u64) -> Event {
     }
 }
 
-fn translated(traces: bool, counted: KindSet, sampled: bool) {
+/// Two libraries' records are the same, and fragments made of them are what is made of the third. `substreams`: those of the sampler, if there is one.
+fn translated(traces: bool, counted: KindSet, substreams: Option<u32>) {
     const WANTED: usize = 6000;
     let [one, other, third] = library().try_into().ok().expect("three");
-    let mut worlds = [(); 3].map(|()| World::new(traces, counted, sampled));
+    let mut worlds = [(); 3].map(|()| World::new(traces, counted, substreams));
     let (mut paths_seen, mut branches_seen, mut looks) = (0, 0, 0);
-    let (mut counters_seen, mut values_seen) = (0, 0);
+    let (mut counters_seen, mut values_seen, mut strides_seen) = (0, 0, 0);
     let mut todo: Vec<u64> = (0..one.range.end - one.range.start)
         .step_by(0x700)
         .collect();
@@ -364,6 +365,8 @@ fn translated(traces: bool, counted: KindSet, sampled: bool) {
         assert_eq!(fragment.app, here(fresh.app));
         assert_eq!((fragment.insns, fragment.steps), (fresh.insns, fresh.steps));
         assert_eq!(fragment.stolen, fresh.stolen);
+        assert_eq!(fragment.strides, fresh.strides);
+        strides_seen += usize::from(fragment.strides);
         assert_eq!(fragment.span.start, fresh.span.start.wrapping_add(moved));
         assert_eq!(fragment.span.end, fresh.span.end.wrapping_add(moved));
         let check = |f: &Fragment| f.checked.map(|c| c.0 as i64 - f.entry.0 as i64);
@@ -379,7 +382,7 @@ fn translated(traces: bool, counted: KindSet, sampled: bool) {
         for (exit, fresh_exit) in exits.iter().zip(&fresh_exits) {
             let told = |e: &Exit, f: &Fragment| {
                 let patch = e.patch.0.checked_sub(f.entry.0);
-                (patch, e.insns, e.way, e.counts, e.stub != 0)
+                (patch, e.prefix, e.insns, e.way, e.counts, e.stub != 0)
             };
             assert_eq!(told(exit, &fragment), told(fresh_exit, &fresh));
             assert_eq!(exit.target, here(fresh_exit.target));
@@ -390,49 +393,53 @@ fn translated(traces: bool, counted: KindSet, sampled: bool) {
     assert!(same >= WANTED && unfit < same / 20, "{same} {unfit}");
     if !counted.is_empty() {
         let all = (paths_seen, branches_seen, looks);
-        assert!(all.0 > 1000 && all.1 > 20 && all.2 > 1000, "{all:?}");
-        let values = counted.has(Kind::Value);
-        assert_eq!(counters_seen > 1000, sampled || values, "{counters_seen}");
+        assert!(all.1 > 20 && all.2 > 1000, "{all:?}");
+        let strides = substreams == Some(1);
+        assert_eq!(strides_seen > 1000, strides, "{strides_seen}");
+        assert_eq!(all.0 > 1000, !strides, "{all:?}");
+        let values = counted.has(Kind::Value) && !strides;
+        let counters = substreams.is_some() && !strides || values;
+        assert_eq!(counters_seen > 1000, counters, "{counters_seen}");
         assert_eq!(values_seen > 1000, values, "{values_seen}");
     }
 }
 
 #[test]
 fn fragments_come_back_as_they_are_made() {
-    translated(false, KindSet::NONE, false);
+    translated(false, KindSet::NONE, None);
 }
 
 #[test]
 fn fragments_that_traces_start_in_do_too() {
-    translated(true, KindSet::NONE, false);
+    translated(true, KindSet::NONE, None);
 }
 
 #[test]
 fn fragments_that_count_do_too() {
     let counted = KindSet::from_iter([Kind::Edge, Kind::Call]);
-    translated(true, counted, false);
-    translated(false, KindSet::from_iter([Kind::Call]), false);
+    translated(true, counted, None);
+    translated(false, KindSet::from_iter([Kind::Call]), None);
 }
 
 #[test]
 fn fragments_with_counters_of_a_sampler_do_too() {
     let counted = KindSet::from_iter([Kind::Edge, Kind::Call]);
-    translated(true, counted, true);
-    translated(false, KindSet::from_iter([Kind::Edge]), true);
+    translated(true, counted, Some(2048));
+    translated(false, KindSet::from_iter([Kind::Edge]), Some(2048));
 }
 
 #[test]
 fn fragments_that_hash_values_do_too() {
     let all = KindSet::from_iter([Kind::Edge, Kind::Call, Kind::Value, Kind::Type]);
-    translated(true, all, true);
-    translated(false, all, true);
+    translated(true, all, Some(2048));
+    translated(false, all, Some(2048));
 }
 
 #[test]
 fn fragments_with_tallies_do_too() {
     let all = KindSet::from_iter([Kind::Edge, Kind::Call, Kind::Value, Kind::Type]);
-    translated(true, all, false);
-    translated(false, all, false);
+    translated(true, all, None);
+    translated(false, all, None);
 }
 
 #[test]
@@ -459,4 +466,15 @@ fn what_is_not_a_record_is_told() {
         }
     }
     assert!(whole > 100, "{whole}");
+}
+
+#[test]
+fn fragments_that_stride_do_too() {
+    let all = KindSet::from_iter([Kind::Edge, Kind::Call, Kind::Value, Kind::Type]);
+    translated(true, all, Some(1));
+    translated(
+        false,
+        KindSet::from_iter([Kind::Value]).with(Kind::Call),
+        Some(1),
+    );
 }

@@ -1,0 +1,504 @@
+//! Events passed by in strides, where a sampler takes every so many of all events.
+//!
+//! # Problem
+//! Such a sampler has one counter: the events to come before the next sample. To take one from it at each event costs two
+//! instructions a load, and each of them waits for the one before, as they change the same word.
+//!
+//! # Strategy
+//! How many events a fragment or trace has up to each of its exits is known when it is made. So they are taken from the counter at the exit, all at once. In front of
+//! them it is made sure that more are left than the next ones, a *stride*: if not, one of them is the sample. Then the code leaves for another
+//! fragment of the same address ([`Prefix::SAMPLED`]) that counts events one by one and leads back to those that stride.
+//!
+//! ```text
+//!   cmp  word gs:[left], passed + stride
+//!   jbe  near                       out of line: takes what was passed, and leaves for the other fragment
+//!   …                               the events of the stride
+//!   cmp, jbe                        once more, in front of another stride
+//!   …
+//!   sub  word gs:[left], passed     at each exit
+//! ```
+//!
+//! A stride begins where nobody looks at the flags, as far as there is such a place in front of its first event; else flags are parked. Strides are
+//! short against the distance to the next sample, as those that it is in are not executed.
+//!
+//! Source: Arnold, Ryder, *A framework for reducing the cost of instrumented code*, PLDI 2001: a counter chooses between two copies of the code. There it counts the
+//! checks, at entries of functions and at branches backward; here it counts events, so that what is sampled is what it would be were each event counted.
+//!
+//! # Why it is correct
+//! * Out of fragments that stride the counter is what it were had each event taken one. In the midst it is more by what was *passed*, which each
+//!   [`Step`](crate::cache::Step) says, so that a thread that comes out there takes it.
+//! * A stride is begun only if more events are left than have passed and it has, so none of its events is the sample, and something is left at each exit.
+//! * What counts events by itself (pairs, the dispatcher, the other fragments) does so out of fragments that stride.
+//! * A thread that is killed in the midst has not counted what it had passed in its last fragment, as where paths are counted.
+#![allow(unsafe_code)] // reason: a thread's counter.
+
+use alloc::vec::Vec;
+
+use trommel_queue::dict::Event;
+use trommel_tuple::{Kind, KindSet};
+
+use super::flags::Flags;
+use super::path::FURTHEST;
+use super::second::Walk;
+use super::{Refusal, Site, Translator, target};
+use crate::acyclic::Prefix;
+use crate::area::COUNTERS_OFFSET;
+use crate::cache::{AppPc, Spilled};
+use crate::decode::{Class, Insn};
+use crate::deliver::DictionaryFull;
+use crate::emit::{Code, GsOffset, Reg, Rel32};
+use crate::slot;
+use crate::strata::Sampler;
+use crate::thread::Thread;
+
+/// Events in a stride.
+const MOST: u32 = 64;
+/// Strides in the distance from a sample to the next.
+const IN_DISTANCE: u32 = 16;
+/// Samples that are closer are counted to one by one.
+const CLOSE: u32 = 32;
+/// What a fragment passes is added to what is left, in 16 bits.
+const FAR: u32 = 60_000;
+
+/// Bytes of code that an instruction may need where events are counted one by one.
+const EACH: usize = 180;
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// The events to come before the next sample.
+const LEFT: GsOffset = GsOffset(COUNTERS_OFFSET as u32);
+
+const BELOW_OR_EQUAL: u8 = 6;
+
+/// What is known of the strides of the fragment being made.
+#[derive(Default)]
+pub(super) struct Strides {
+    /// It has some.
+    pub(super) on: bool,
+    /// Events of each instruction.
+    events: Vec<u8>,
+    /// Where the next one begins, if that has been found out.
+    next: Option<usize>,
+    /// Events that were passed and not taken from the counter.
+    pub(super) passed: u16,
+    /// Those that may have been passed before something must be made sure of again.
+    sure: u16,
+    nears: Vec<Near>,
+    /// The kinds of the fragment's events, and those that the dictionary has messages about.
+    pub(super) kinds: KindSet,
+    told: KindSet,
+}
+
+/// A stride, and its way out where a sample is near.
+#[derive(Clone, Copy)]
+struct Near {
+    from: Rel32,
+    pc: AppPc,
+    /// Its instructions.
+    at: usize,
+    end: usize,
+    /// Events that were passed in front of it.
+    passed: u16,
+    spilled: Spilled,
+    flags: Flags,
+    /// Where the main line goes on behind it.
+    joint: Option<Joint>,
+    /// There is a copy in which events are counted one by one.
+    copied: bool,
+}
+
+/// The main line at a point.
+#[derive(Clone, Copy)]
+struct Joint {
+    /// In the code.
+    at: usize,
+    passed: u16,
+    spilled: Spilled,
+    flags: Flags,
+}
+
+impl Strides {
+    /// What was passed, where there are strides.
+    pub(super) fn passed(&self) -> Option<u16> {
+        self.on.then_some(self.passed)
+    }
+
+    /// Goes on where so much was passed.
+    pub(super) fn go_on(&mut self, passed: Option<u16>) {
+        self.on = passed.is_some();
+        self.passed = passed.unwrap_or(0);
+    }
+}
+
+impl Sampler {
+    /// Events in a stride at most, where there are any.
+    fn stride(&self) -> Option<u32> {
+        let rate = self.rate();
+        (!self.hashes_values() && (CLOSE..=FAR).contains(&rate))
+            .then(|| (rate / IN_DISTANCE).min(MOST))
+    }
+}
+
+impl Translator {
+    /// Whether fragments stride, as far as they may.
+    pub fn strides(&self) -> bool {
+        let sampler = self.sampler.as_ref();
+        let plain = self.asked.is_none() && !self.config.lists();
+        plain && sampler.is_some_and(|s| s.stride().is_some())
+    }
+
+    /// Finds out which events the fragment being made has, which goes on at `end`.
+    pub(super) fn plan_strides(
+        &mut self,
+        site: &mut Site<'_>,
+        end: Option<AppPc>,
+    ) -> Result<(), DictionaryFull> {
+        let sampled = self.prefix == Prefix::SAMPLED;
+        let on = self.strides() && self.from.is_usual() && !sampled;
+        self.strides.on = on;
+        self.strides.events.clear();
+        self.strides.next = None;
+        self.strides.passed = 0;
+        self.strides.sure = 0;
+        self.strides.nears.clear();
+        self.strides.kinds = KindSet::NONE;
+        if sampled {
+            // It is not found by its address alone.
+            self.is_unfit();
+        }
+        if !on {
+            return Ok(());
+        }
+        let mut turned = 0;
+        for n in 0..self.count {
+            let insn = self.insns[n];
+            let turn = self.turns.get(turned).filter(|turn| turn.at == n);
+            let turn = turn.map(|turn| turn.to);
+            turned += usize::from(turn.is_some());
+            let next = match n + 1 < self.count {
+                true => Some(self.insns[n + 1].pc()),
+                false => end,
+            };
+            self.turn_to(n);
+            let load = insn.load.is_some() && self.wants(Kind::Value);
+            let table = insn.class == Class::CallIndirect
+                && insn.method_table().is_some()
+                && self.wants(Kind::Type)
+                && !self.is_quiet(n);
+            let (main, _) = self.sides(&insn, turn, next, None);
+            let main = main.map(|event| match event {
+                Event::Call { .. } | Event::Indirect { call: true, .. } => Kind::Call,
+                _ => Kind::Edge,
+            });
+            let all = [
+                load.then_some(Kind::Value),
+                table.then_some(Kind::Type),
+                main,
+            ];
+            let kinds = all.into_iter().flatten();
+            self.strides.events.push(kinds.clone().count() as u8);
+            self.strides.kinds = kinds.fold(self.strides.kinds, KindSet::with);
+        }
+        let app = self.insns[..self.count].first().map(Insn::pc);
+        app.map_or(Ok(()), |app| self.tell_kinds(site, app, self.strides.kinds))
+    }
+
+    /// Sees to it that the dictionary has a message about each kind that is counted, if only of some place: so the host knows of which kinds events are that
+    /// were counted and not sent.
+    pub(super) fn tell_kinds(
+        &mut self,
+        site: &mut Site<'_>,
+        at: AppPc,
+        kinds: KindSet,
+    ) -> Result<(), DictionaryFull> {
+        for kind in kinds.iter() {
+            if !self.strides.told.has(kind) {
+                self.strides.told = self.strides.told.with(kind);
+                let block = self.block_without_events(site)?;
+                let pc = target(at);
+                site.shared.message(block, Event::Dynamic { kind, pc })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// In front of instruction `n`: begins a stride, if that is the place for it.
+    pub(super) fn stride(
+        &mut self,
+        site: &mut Site<'_>,
+        insns: &[Insn],
+        n: usize,
+        end: Option<AppPc>,
+    ) {
+        if !self.strides.on {
+            return;
+        }
+        let joint = Joint {
+            at: self.code.here(),
+            passed: self.strides.passed,
+            spilled: self.spilled,
+            flags: self.flags,
+        };
+        if let Some(near) = self.strides.nears.last_mut()
+            && near.end == n
+        {
+            near.joint = Some(joint);
+        }
+        if self.strides.passed < self.strides.sure {
+            return;
+        }
+        let place = match self.strides.next.filter(|&place| place >= n) {
+            Some(place) => place,
+            None => match self.place_of_stride(site, insns, n, end) {
+                Some(place) => *self.strides.next.insert(place),
+                None => return,
+            },
+        };
+        if place != n {
+            return;
+        }
+        let rest = &insns[n..self.count];
+        let free = self.spilled.flags
+            || self.flags.lost
+            || self.all_flags_are_dead(site, rest, end)
+            || self.lose_flags_behind();
+        if !free {
+            self.park();
+        }
+        let most = self.sampler.as_ref().and_then(Sampler::stride);
+        let most = most.unwrap_or(1);
+        let (mut events, mut behind) = (0, n);
+        for (at, &more) in (n..).zip(&self.strides.events[n..]) {
+            // The first may have more than one.
+            if events != 0 && u32::from(events + more) > most {
+                break;
+            }
+            events += more;
+            if more != 0 {
+                behind = at + 1;
+            }
+        }
+        self.strides.next = None;
+        self.strides.sure = self.strides.passed + u16::from(events);
+        self.code.compare_left(self.strides.sure);
+        let from = self.code.jcc(BELOW_OR_EQUAL);
+        self.strides.nears.push(Near {
+            from,
+            pc: insns[n].pc(),
+            at: n,
+            end: behind,
+            passed: self.strides.passed,
+            spilled: self.spilled,
+            flags: self.flags,
+            joint: None,
+            copied: false,
+        });
+    }
+
+    /// Where the next stride is to begin: at the next instruction with an event, or the last in front of it where flags are dead.
+    fn place_of_stride(
+        &mut self,
+        site: &mut Site<'_>,
+        insns: &[Insn],
+        n: usize,
+        end: Option<AppPc>,
+    ) -> Option<usize> {
+        let event = n + self.strides.events[n..].iter().position(|&e| e != 0)?;
+        let dead = (n..=event)
+            .rev()
+            .find(|&at| self.all_flags_are_dead(site, &insns[at..self.count], end));
+        Some(dead.unwrap_or(event))
+    }
+
+    /// An event of a stride is passed. False where there are none.
+    pub(super) fn pass_in_stride(&mut self) -> bool {
+        self.strides.passed += u16::from(self.strides.on);
+        debug_assert!(self.strides.passed <= self.strides.sure || !self.strides.on);
+        self.strides.on
+    }
+
+    /// On the way out to `to`, with all registers but `rcx` the app's: takes what was passed from the counter.
+    pub(super) fn take_passed(&mut self, site: &mut Site<'_>, to: AppPc) {
+        let passed = core::mem::take(&mut self.strides.passed);
+        if passed == 0 {
+            return;
+        }
+        if self.all_flags_are_dead(site, &[], Some(to)) {
+            self.code.take_from_left(passed);
+        } else {
+            self.spill_rcx();
+            self.code.take_from_left_with(Reg::RCX, passed);
+        }
+    }
+
+    /// As [`Self::take_passed`], where a register is free.
+    pub(super) fn take_passed_with(&mut self, scratch: Reg) {
+        let passed = core::mem::take(&mut self.strides.passed);
+        if passed != 0 {
+            self.code.take_from_left_with(scratch, passed);
+        }
+    }
+
+    /// Comes to the way out where a sample is near.
+    fn come_near(&mut self, near: &Near) {
+        let here = self.code.here();
+        self.code.bind(near.from, here);
+        self.spilled = near.spilled;
+        self.flags = near.flags;
+        self.passed = near.at;
+        if near.passed != 0 {
+            self.code.take_from_left(near.passed);
+        }
+        self.strides.passed = 0;
+    }
+
+    /// In a trace, strides once more, with events that are counted one by one: there the main line is left where a sample is near, and gone on with
+    /// behind the stride.
+    pub(super) fn write_copies(
+        &mut self,
+        site: &mut Site<'_>,
+        walk: &mut Walk,
+    ) -> Result<(), Refusal> {
+        if !(self.strides.on && self.trace) {
+            return Ok(());
+        }
+        self.strides.on = false;
+        for n in 0..self.strides.nears.len() {
+            let near = self.strides.nears[n];
+            let room = EACH * (near.end - near.at) + LINE;
+            let leads_on = near.joint.is_some() || near.end == self.count;
+            if !leads_on || self.code.here() - walk.entry + room > FURTHEST {
+                continue;
+            }
+            self.strides.nears[n].copied = true;
+            self.code.align(LINE as u64);
+            self.come_near(&near);
+            self.turned = self.turns.partition_point(|turn| turn.at < near.at);
+            walk.effect = None;
+            for n in near.at..near.end {
+                self.write_insn(site, walk, (0, n))?;
+            }
+            match near.joint {
+                Some(joint) => {
+                    self.flags_behind(walk.effect.take());
+                    self.join(&joint);
+                }
+                None => self.write_end(site, walk)?,
+            }
+        }
+        self.strides.on = true;
+        Ok(())
+    }
+
+    /// Goes on in the main line, as if it had been there all along.
+    fn join(&mut self, joint: &Joint) {
+        let Joint {
+            at,
+            passed,
+            spilled,
+            flags,
+        } = *joint;
+        if self.flags.lost && !flags.lost {
+            self.make_flags();
+        }
+        match (self.spilled.flags, spilled.flags) {
+            (true, false) => self.unpark(),
+            (false, true) => {
+                self.make_flags();
+                self.park();
+            }
+            _ => {}
+        }
+        self.spill_rcx();
+        self.code.add_to_left_with(Reg::RCX, passed.into());
+        match (self.spilled.rdx, spilled.rdx) {
+            (true, false) => self.unspill_rdx(),
+            (false, true) => self.spill_rdx(),
+            _ => {}
+        }
+        match (self.stolen, self.spilled.stolen, spilled.stolen) {
+            (_, true, false) => self.give_back(),
+            (Some(p), false, true) => self.code.store_gs(slot!(spill_stolen), p),
+            _ => {}
+        }
+        if !spilled.rcx {
+            self.unspill_rcx();
+        }
+        let from = self.code.jmp();
+        self.code.bind(from, at);
+    }
+
+    /// The ways out where samples are near and there is no copy.
+    pub(super) fn write_nears(&mut self, site: &mut Site<'_>) {
+        for n in 0..self.strides.nears.len() {
+            let near = self.strides.nears[n];
+            if near.copied {
+                continue;
+            }
+            self.come_near(&near);
+            self.here = near.pc;
+            self.class = Class::Plain;
+            self.make_flags();
+            self.unpark();
+            self.unspill_rdx();
+            self.give_back();
+            self.unspill_rcx();
+            self.onward = Prefix::SAMPLED;
+            self.code.patchable(1);
+            let from = self.code.jmp();
+            self.stub(site.cache, from, near.pc);
+            self.onward = Prefix::NONE;
+        }
+    }
+}
+
+impl Thread {
+    /// Comes out of the midst of a fragment that strides, with so many events passed.
+    pub fn take_passed(&mut self, events: u16) {
+        if self.bank.is_none() {
+            return;
+        }
+        let left = (self.area() + COUNTERS_OFFSET as u64) as *mut u16;
+        // SAFETY: a word of this thread's area, in whose bank nobody else counts.
+        unsafe { left.write_volatile(left.read_volatile().wrapping_sub(events)) };
+    }
+}
+
+impl Code<'_> {
+    /// `cmp word gs:[left], events`
+    fn compare_left(&mut self, events: u16) {
+        self.with_left(7, events);
+    }
+
+    /// `sub word gs:[left], events`
+    fn take_from_left(&mut self, events: u16) {
+        self.with_left(5, events);
+    }
+
+    /// An operation of the opcode 0x81 on what is left.
+    fn with_left(&mut self, operation: u8, events: u16) {
+        const SHORT: u16 = 0x80;
+        let opcode = if events < SHORT { 0x83 } else { 0x81 };
+        self.raw(&[0x66, 0x65, opcode, operation << 3 | 4, 0x25]);
+        self.raw(&LEFT.0.to_le_bytes());
+        let bytes = events.to_le_bytes();
+        self.slice(&bytes[..if events < SHORT { 1 } else { 2 }]);
+    }
+
+    /// As [`Self::take_from_left`], through a register and with no flag touched.
+    pub(super) fn take_from_left_with(&mut self, scratch: Reg, events: u16) {
+        self.add_to_left_with(scratch, -i32::from(events));
+    }
+
+    fn add_to_left_with(&mut self, scratch: Reg, events: i32) {
+        let field = (scratch.0 & 7) << 3;
+        let rex = 0x40 | scratch.0 >> 3 << 2;
+        // movzx scratch, word gs:[left]
+        self.raw(&[0x65, rex, 0x0f, 0xb7, 4 | field, 0x25]);
+        self.raw(&LEFT.0.to_le_bytes());
+        self.lea(scratch, scratch, events);
+        // mov gs:[left], scratch
+        self.raw(&[0x66, 0x65, rex, 0x89, 4 | field, 0x25]);
+        self.raw(&LEFT.0.to_le_bytes());
+    }
+}
