@@ -24,9 +24,11 @@ const WORKLOADS: [(&str, &[&str]); 8] = [
     ("gzip", &["gzip", "-9", "-c", "text24m.txt"]),
 ];
 /// Ways to profile.
-const WAYS: [&[&str]; 4] = [
+const WAYS: [&[&str]; 6] = [
     &["--converge"],
     &["--converge=1"],
+    &["-c", "P256"],
+    &["-c", "P256", "--converge"],
     &["-c", "H:crc[P256]2048+A16"],
     &["-c", "H:crc[P256]2048+A16", "--converge"],
 ];
