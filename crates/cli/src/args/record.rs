@@ -16,7 +16,8 @@ Examples:
   trommel record -- gzip -k big.tar              branches, calls and loaded values, every one
   trommel record -e value -- ./app               only loaded values
   trommel record -e path -- ./app                which ways through the code are hot (docs/events.md)
-  trommel record -c 'H[P256]2048+A16' -- ./app   stratified sampling: a fraction of the cost
+  trommel record -c P257 -- ./app                every 257th event of all: a fraction of the cost
+  trommel record -e edge,call -c 'H[P256]2048+A16' -- ./app   stratified sampling
   trommel record --converge -- ./app             values only until they are known: shares at less cost
   trommel record --stream s.tstream -- ./app     also keep every event, in order
   trommel record --only libz.so.1 -- ./app       only code of one library

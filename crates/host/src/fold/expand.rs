@@ -10,6 +10,7 @@ use super::messages::sums::Subject;
 use super::ordered::{BLOCK, Ordered};
 use super::{Folder, damaged, is_first};
 use crate::dictionary::Step;
+use crate::large;
 use crate::shared::{Damaged, Shared};
 
 /// What a record is as a message.
@@ -62,6 +63,25 @@ impl Folder {
         match self.told.get(met) {
             Some(told) => *told,
             None => self.tell(messages, met),
+        }
+    }
+
+    /// Has what is known of paths of later records on its way to the processor, as memory is waited for else: a guess, which takes all of them for messages with
+    /// a value.
+    #[inline]
+    fn expect(&self, rest: &[u8]) {
+        const RECORD: usize = 12;
+        /// Records to one whose path is looked at, and from that to one whose number is looked up.
+        const AHEAD: usize = 8;
+        let number = |records: usize| {
+            let at = rest.get(RECORD * records..)?.first_chunk::<4>()?;
+            self.met.get(u32::from_le_bytes(*at) as usize)
+        };
+        if let Some(met) = number(2 * AHEAD) {
+            large::prefetch(met);
+        }
+        if let Some(told) = number(AHEAD).and_then(|&met| self.told.get(met as usize)) {
+            large::prefetch(told);
         }
     }
 
@@ -138,6 +158,9 @@ impl Folder {
         let rate = ordered.messages.as_ref().map_or(1, Messages::rate);
         while let Some((number, after)) = rest.split_first_chunk::<4>() {
             let number = u32::from_le_bytes(*number);
+            if ordered.messages.is_some() {
+                self.expect(rest);
+            }
             if number >= MAX_PATHS as u32 {
                 rest = self.message(thread, number, after)?;
                 continue;
@@ -150,7 +173,11 @@ impl Folder {
             match self.told(ordered.messages.as_mut(), met) {
                 Told::No => {}
                 told => {
-                    let words = 8 * usize::from(self.counters[met].values);
+                    let words = match told {
+                        Told::About(..) => 0,
+                        Told::Value(_) | Told::Place(_) => 8,
+                        Told::No | Told::Nothing => 8 * usize::from(self.counters[met].values),
+                    };
                     let (words, after) =
                         (after.split_at_checked(words)).ok_or_else(|| damaged(number))?;
                     if after.is_empty() && !last {
