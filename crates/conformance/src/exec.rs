@@ -215,7 +215,7 @@ impl Job {
         })
     }
 
-    /// Runs natively and under every mix, and tells the first difference.
+    /// Runs natively, under every mix and in one of the ways to count, which depends on the program's name; tells the first difference.
     pub fn check(&self, trommel: &Path, limit: Duration) -> Result<(), String> {
         let native = self.native(limit).map_err(|e| format!("native: {e}"))?;
         if native.timed_out {
@@ -223,7 +223,18 @@ impl Job {
         }
         let scratch = Scratch::new().map_err(|e| e.to_string())?;
         let exact = MIXES.map(|mix| (mix, "exact"));
-        for (mix, spec) in exact.into_iter().chain(COUNTED) {
+        let name = self
+            .argv
+            .first()
+            .and_then(|path| Path::new(path).file_name());
+        let letters = name.map_or(0, |name| {
+            name.as_encoded_bytes()
+                .iter()
+                .map(|&b| usize::from(b))
+                .sum()
+        });
+        let counted = COUNTED[letters % COUNTED.len()];
+        for (mix, spec) in exact.into_iter().chain([counted]) {
             let seen = self
                 .record_by(trommel, (mix, spec), &scratch.path("data"), limit * 10)
                 .map_err(|e| format!("{}: {e}", trommel.display()))?;
