@@ -470,13 +470,14 @@ impl Runtime {
         if self.is_lost() && !thread.process.is_leaving() {
             return self.let_go(thread, context, LetGo::BailOut);
         }
+        let sampled = from.is_some_and(|exit| self.cache.exit(exit).prefix == Prefix::SAMPLED);
         let from = from.filter(|_| !self.evict_if_asked());
         let fragile = thread.interrupted.is_some_and(|call| call.is_fragile(pc));
         if thread.process.is_leaving() && !fragile {
             self.actions_of(thread).take_trap();
             return native::leave(thread, context);
         }
-        let mut prefix = match core::mem::take(&mut thread.sampled) {
+        let mut prefix = match sampled {
             true => Prefix::SAMPLED,
             false => self.arrive_on_path(thread, pc),
         };
@@ -748,7 +749,6 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
             {
                 runtime.came_to_hot(thread, target, entered);
             }
-            thread.sampled = exit.prefix == Prefix::SAMPLED;
             runtime.go(thread, context, target, Some(context.exit), false);
             runtime.worked(entered);
         }

@@ -217,8 +217,6 @@ pub struct Thread {
     pub on_path: Option<Midway>,
     /// It is in a fragment that does not know what lies behind: that is still so of where the fragment begins.
     pub collecting: bool,
-    /// It goes on where a sample is near.
-    pub sampled: bool,
     /// The paths that handlers of signals have interrupted.
     pub interrupted_paths: Vec<acyclic::Interrupted>,
     /// Which tables of indirect targets it uses.
@@ -343,7 +341,6 @@ impl Thread {
             recording: None,
             on_path: None,
             collecting: false,
-            sampled: false,
             interrupted_paths: Vec::new(),
             targets,
             window: None,

@@ -40,7 +40,8 @@ use crate::trace::{MAX_INSNS, Path, Piece};
 /// Room a trace may need at most: its main line [`FURTHEST`], a tail 190 bytes (which counts with flags that live, and gives ten homes
 /// back), a miss 240 and a message about a value 145; no instruction has more than two of these.
 pub(super) const MAX_CODE: u64 = 384 << 10;
-/// As [`MAX_CODE`], where events are counted by a profiler: one that is not shielded, and its interval's end, take up to 240 bytes.
+/// As [`MAX_CODE`], where events are counted by a profiler: one that is not shielded, and its interval's end, take up to 240 bytes. And where there are
+/// [strides](super::strides), each of which may be there twice.
 pub(super) const MAX_SHIELDED: u64 = 640 << 10;
 /// Room its stubs may need: 20 bytes an exit, 170 a turn.
 pub(super) const MAX_STUBS: u64 = 256 << 10;

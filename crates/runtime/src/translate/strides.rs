@@ -6,12 +6,14 @@
 //!
 //! # Strategy
 //! How many events a fragment or trace has up to each of its exits is known when it is made. So they are taken from the counter at the exit, all at once. In front of
-//! them it is made sure that more are left than the next ones, a *stride*: if not, one of them is the sample. Then the code leaves for another
-//! fragment of the same address ([`Prefix::SAMPLED`]) that counts events one by one and leads back to those that stride.
+//! them it is made sure that more are left than the next ones, a *stride*: if not, one of them may be the sample. Then they are counted one by one: in a trace
+//! in a *copy* of the stride behind its main line, which *joins* that again where the stride ends; else in another fragment of the same address
+//! ([`Prefix::SAMPLED`]), which is made when it is first needed and leads back to those that stride. Traces are long, and have no way in but their start: what leaves
+//! one comes back to it a round later.
 //!
 //! ```text
 //!   cmp  word gs:[left], passed + stride
-//!   jbe  near                       out of line: takes what was passed, and leaves for the other fragment
+//!   jbe  near                       out of line: takes what was passed, and goes on with the copy, or the other fragment
 //!   …                               the events of the stride
 //!   cmp, jbe                        once more, in front of another stride
 //!   …
@@ -28,6 +30,8 @@
 //! * Out of fragments that stride the counter is what it were had each event taken one. In the midst it is more by what was *passed*, which each
 //!   [`Step`](crate::cache::Step) says, so that a thread that comes out there takes it.
 //! * A stride is begun only if more events are left than have passed and it has, so none of its events is the sample, and something is left at each exit.
+//! * A copy takes what was passed in front of it, and gives back at its joint what the main line is to have passed there; registers and flags are put where the main line
+//!   has them at that point.
 //! * What counts events by itself (pairs, the dispatcher, the other fragments) does so out of fragments that stride.
 //! * A thread that is killed in the midst has not counted what it had passed in its last fragment, as where paths are counted.
 #![allow(unsafe_code)] // reason: a thread's counter.
