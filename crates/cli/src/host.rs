@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use anyhow::Result;
 use trommel_compress::Spec;
-use trommel_host::custom::Named;
-use trommel_host::interrupt::Guard;
-use trommel_host::launch::Inherited;
-use trommel_host::only;
-use trommel_host::persist::Store;
-use trommel_host::queries::Question;
-use trommel_host::record::{self, Engine, Epochs, RecordError, RecordOptions, Recording};
-use trommel_host::running::{self, Refusal};
-use trommel_host::sampling::Sampling;
-use trommel_host::service::Foreign;
-use trommel_host::tracing::Tracing;
+use trommel_host::ask::custom::Named;
+use trommel_host::ask::queries::Question;
+use trommel_host::ask::service::Foreign;
+use trommel_host::fold::only;
+use trommel_host::kernel::interrupt::Guard;
+use trommel_host::kernel::running::{self, Refusal};
+use trommel_host::ptrace::launch::Inherited;
+use trommel_host::serve::persist::Store;
+use trommel_host::serve::record::{self, Engine, Epochs, RecordError, RecordOptions, Recording};
+use trommel_host::serve::tracing::Tracing;
+use trommel_host::windows::sampling::Sampling;
 use trommel_profile::Profile;
 use trommel_query::Program as Query;
 use trommel_symbol::launch::Program;
@@ -227,10 +227,10 @@ pub(crate) fn run(
 }
 
 /// What tests make common.
-pub(crate) fn stress() -> Result<trommel_host::stress::Stress> {
+pub(crate) fn stress() -> Result<trommel_host::serve::stress::Stress> {
     match std::env::var(STRESS) {
         Ok(text) => {
-            trommel_host::stress::parse(&text).map_err(|e| anyhow::anyhow!("{STRESS}: {e}"))
+            trommel_host::serve::stress::parse(&text).map_err(|e| anyhow::anyhow!("{STRESS}: {e}"))
         }
         Err(_) => Ok(Default::default()),
     }

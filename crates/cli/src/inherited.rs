@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use trommel_host::launch::Inherited;
+use trommel_host::ptrace::launch::Inherited;
 
 const SIGPIPE_IGNORED: u8 = 1 << 3;
 

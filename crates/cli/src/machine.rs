@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 
 use anyhow::Result;
-use trommel_host::interrupt;
+use trommel_host::kernel::interrupt;
 use trommel_host::machine::{Options, record};
 use trommel_symbol::launch;
 

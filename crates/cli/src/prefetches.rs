@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use trommel_host::prefetch::{Missing, Report, Verdict};
+use trommel_host::ask::prefetch::{Missing, Report, Verdict};
 use trommel_profile::Profile;
 use trommel_profile::confidence::Confidence;
 use trommel_symbol::{Files, Symbols};

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
-use trommel_host::queries;
+use trommel_host::ask::queries;
 use trommel_query::disassemble::disassemble;
 use trommel_query::{Assembly, Diagnostic, Program, Severity, assemble, format, image, parse};
 

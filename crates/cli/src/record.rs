@@ -12,11 +12,11 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use trommel_compress::{Spec, Strata};
-use trommel_host::custom::Named;
+use trommel_host::ask::custom::Named;
 use trommel_host::fold::is_exact;
-use trommel_host::interrupt;
-use trommel_host::sampling::Sampling;
-use trommel_host::tracing::Tracing;
+use trommel_host::kernel::interrupt;
+use trommel_host::serve::tracing::Tracing;
+use trommel_host::windows::sampling::Sampling;
 use trommel_profile::Profile;
 use trommel_store::Written;
 use trommel_symbol::launch;

@@ -3,7 +3,7 @@
 use std::ffi::CString;
 
 use anyhow::{Result, anyhow, bail};
-use trommel_host::service::Foreign;
+use trommel_host::ask::service::Foreign;
 use trommel_query::Program;
 use trommel_query::instruction::{Action, Queues};
 

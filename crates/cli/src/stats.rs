@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use trommel_host::process::Moment;
-use trommel_host::record::{Engine, Recording};
-use trommel_host::series::{Figures, Sample};
+use trommel_host::serve::process::Moment;
+use trommel_host::serve::record::{Engine, Recording};
+use trommel_host::serve::series::{Figures, Sample};
 use trommel_profile::Profile;
 
 use crate::json::Json;

@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use trommel_queue::{DIRECTORY_BYTES, SLOT_BYTES};
-use trommel_runtime::acyclic::Prefix;
+use trommel_runtime::base::sys;
 use trommel_runtime::cache::{AppPc, Cache};
-use trommel_runtime::deliver::{Mapped, Shared};
-use trommel_runtime::pages::Pages;
-use trommel_runtime::pairs::Pairs;
-use trommel_runtime::region::Regions;
-use trommel_runtime::sys;
+use trommel_runtime::channel::deliver::{Mapped, Shared};
+use trommel_runtime::memory::pages::Pages;
+use trommel_runtime::memory::region::Regions;
+use trommel_runtime::observe::acyclic::Prefix;
+use trommel_runtime::observe::pairs::Pairs;
 use trommel_runtime::translate::{Config, MAX_INSNS, Shape, Site, Translator};
 use trommel_tuple::KindSet;
 

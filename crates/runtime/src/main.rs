@@ -10,11 +10,11 @@
 use core::arch::{asm, naked_asm};
 use core::panic::PanicInfo;
 
-use trommel_runtime::attach;
-use trommel_runtime::failure;
-use trommel_runtime::heap::Heap;
-use trommel_runtime::start::{StartArgs, start};
-use trommel_runtime::sys;
+use trommel_runtime::base::heap::Heap;
+use trommel_runtime::base::sys;
+use trommel_runtime::engine::start::{StartArgs, start};
+use trommel_runtime::process::attach;
+use trommel_runtime::process::failure;
 
 #[global_allocator]
 static HEAP: Heap = Heap::new();

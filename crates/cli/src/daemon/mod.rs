@@ -9,7 +9,7 @@
 //! The daemon looks through `/proc` a few times a second and starts a *session* for each process of the description: a
 //! forked child that attaches once, stays attached until the process ends, and writes a profile for each epoch ([`session`]).
 //! The daemon itself holds nothing. When it dies, the kernel asks its sessions to end: they let go and write what they have. When a session is killed, its keeper
-//! lets its target go (`host/src/keeper.rs`), and the daemon takes it again.
+//! lets its target go (`host/src/takeover/keeper.rs`), and the daemon takes it again.
 //!
 //! # Invariants
 //! * The daemon has one thread, and so has each child.
@@ -24,10 +24,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use trommel_host::children::{Child, Ending};
-use trommel_host::interrupt::{self, Guard};
-use trommel_host::record;
-use trommel_host::running::{self, Refusal};
+use trommel_host::kernel::interrupt::{self, Guard};
+use trommel_host::kernel::running::{self, Refusal};
+use trommel_host::serve::record;
+use trommel_host::takeover::children::{Child, Ending};
 use trommel_store::database::Database;
 use trommel_tuple::{Kind, KindSet};
 

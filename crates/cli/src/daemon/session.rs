@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use trommel_host::interrupt::Guard;
-use trommel_host::record::Epochs;
-use trommel_host::sampling::Sampling;
+use trommel_host::kernel::interrupt::Guard;
+use trommel_host::serve::record::Epochs;
+use trommel_host::windows::sampling::Sampling;
 use trommel_profile::Profile;
 use trommel_profile::merge::Merged;
 use trommel_store::database::{Span, Writer};

@@ -248,7 +248,7 @@ fn seccomp() -> Check {
 }
 
 fn shared_memory() -> Check {
-    match trommel_host::family::Family::new()
+    match trommel_host::channel::family::Family::new()
         .and_then(|family| family.map(0))
         .map(drop)
     {
@@ -396,7 +396,7 @@ fn recording() -> Check {
         Ok(options) => options,
         Err(error) => return failed(error.to_string()),
     };
-    let guard = trommel_host::interrupt::guard();
+    let guard = trommel_host::kernel::interrupt::guard();
     match host::record(options, &guard, &mut Others::default(), &mut |_, _| {}) {
         Err(error) => failed(format!("{error:#}")),
         Ok((recording, _)) => {

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use trommel_host::huge;
-use trommel_host::perf::Sampler;
+use trommel_host::kernel::perf::Sampler;
+use trommel_host::serve::huge;
 
 use super::Status::{Fail, Ok as Good, Warn};
 use super::checks::{check, line};
@@ -14,7 +14,7 @@ use super::{Check, probe};
 /// The queues, the dictionary and the code cache together need less than this.
 const ADDRESS_SPACE: u64 = 4 << 30;
 /// Bytes of the memory that trommel and the program share.
-pub(super) const SHARED: u64 = trommel_host::shared::SIZE as u64;
+pub(super) const SHARED: u64 = trommel_host::channel::shared::SIZE as u64;
 
 pub(super) fn overcommit() -> Check {
     let name = "overcommit";

@@ -38,10 +38,10 @@ use trommel_tuple::{Ended, Kind, KindSet, Outcomes, Place, Tuple};
 
 use super::ordered::Ordered;
 use super::{FIRST_THREAD, Folder, is_first};
-use crate::dictionary::{Move, Path, Start, Step};
-use crate::exact::{Tables, UNSELECTED};
-use crate::memory::Budget;
-use crate::modules::Modules;
+use crate::channel::memory::Budget;
+use crate::channel::modules::Modules;
+use crate::fold::dictionary::{Move, Path, Start, Step};
+use crate::fold::exact::{Tables, UNSELECTED};
 use transitions::Transitions;
 
 /// A path that a thread is on.

@@ -8,8 +8,8 @@ use trommel_queue::{BANK_COUNTERS, BANKS};
 use trommel_tuple::Kind;
 
 use super::{Folder, NEVER, Sizes, damaged, is_first};
-use crate::dictionary::Step;
-use crate::shared::{Counting, Damaged, Shared};
+use crate::channel::shared::{Counting, Damaged, Shared};
+use crate::fold::dictionary::Step;
 
 /// Counters read at a time.
 const PIECE: usize = 1 << 13;

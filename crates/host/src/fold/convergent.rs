@@ -11,10 +11,10 @@ use trommel_queue::{BANKS, COUNTS_PATHS};
 use trommel_tuple::Kind;
 
 use super::{Folder, NEVER};
-use crate::converge::{Converge, Moment};
-use crate::exact::UNSELECTED;
-use crate::series::stamp;
-use crate::shared::Shared;
+use crate::ask::converge::{Converge, Moment};
+use crate::channel::shared::Shared;
+use crate::fold::exact::UNSELECTED;
+use crate::serve::series::stamp;
 
 impl Folder {
     /// Places whose values are known are not profiled on.

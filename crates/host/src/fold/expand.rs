@@ -9,9 +9,9 @@ use super::messages::Messages;
 use super::messages::sums::Subject;
 use super::ordered::{BLOCK, Ordered};
 use super::{Folder, damaged, is_first};
-use crate::dictionary::Step;
-use crate::large;
-use crate::shared::{Damaged, Shared};
+use crate::channel::shared::{Damaged, Shared};
+use crate::fold::dictionary::Step;
+use crate::kernel::large;
 
 /// What a record is as a message.
 #[derive(Clone, Copy)]

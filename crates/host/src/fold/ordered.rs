@@ -10,9 +10,9 @@ use trommel_tuple::{Events, Kind, Message, Tuple};
 use super::StreamError;
 use super::acyclic::Acyclic;
 use super::messages::Messages;
-use crate::exact::Tables;
-use crate::modules::Modules;
-use crate::stream::StreamFile;
+use crate::channel::modules::Modules;
+use crate::channel::stream::StreamFile;
+use crate::fold::exact::Tables;
 
 /// Everything that needs events in order.
 pub(super) struct Ordered {

@@ -18,7 +18,7 @@
 //! units: a value that is there while windows are rare is not worth less; branches and calls have a
 //! count for each destination, and so have latencies for each length that is told apart. What calls pass is in [`arguments`]. Counting a window takes no memory
 //! but for instructions that are new. Where accesses to memory are recorded the window's instructions go, in order, to a
-//! model that finds those in each other's way ([`crate::conflicts`]). Values may be told apart by callers, too ([`callers`]). Where there is a customisation module it gets the messages of the
+//! model that finds those in each other's way ([`crate::fold::conflicts`]). Values may be told apart by callers, too ([`callers`]). Where there is a customisation module it gets the messages of the
 //! queries that are put for it, and what it makes of them is folded when it is there ([`custom`]).
 //!
 //! # Invariants
@@ -48,11 +48,11 @@ pub(super) use custom::Customised;
 use records::{Record, Records};
 
 use super::{Folder, damaged};
-use crate::conflicts::{Known, Run};
-use crate::dictionary::{Instruction, Step};
-use crate::levels;
-use crate::modules::Modules;
-use crate::shared::{Damaged, Shared};
+use crate::channel::modules::Modules;
+use crate::channel::shared::{Damaged, Shared};
+use crate::fold::conflicts::{Known, Run};
+use crate::fold::dictionary::{Instruction, Step};
+use crate::fold::levels;
 
 /// What happens to a site's event.
 #[derive(Clone, Copy)]

@@ -1,6 +1,6 @@
 //! How often samples are taken, so that they cost what may be paid.
 //!
-//! What has been paid is known at each look: the samples, at a price that was measured ([`crate::toll`]), and our own CPU
+//! What has been paid is known at each look: the samples, at a price that was measured ([`crate::windows::toll`]), and our own CPU
 //! time. Both grow with the number of samples, but for what the beginning took. So a sample costs what they came to since the
 //! last looks, and the rate is such that, from now on for a while in proportion to the run, all that has been paid comes to
 //! the budget.

@@ -16,7 +16,7 @@ use trommel_symbol::elf::{self, Format, Image};
 use trommel_symbol::own_vdso;
 
 use super::operands::LONGEST;
-use crate::perf::records::Map;
+use crate::kernel::perf::records::Map;
 
 /// Files that are open at a time.
 const MOST: usize = 512;

@@ -5,7 +5,7 @@ use trommel_profile::sampled::Sampled;
 use trommel_profile::samples::{At, Held};
 
 use super::operands::Read;
-use crate::perf::records::REGISTERS;
+use crate::kernel::perf::records::REGISTERS;
 
 /// Draws, each with a weight.
 #[derive(Clone, Copy, Debug, Default)]

@@ -8,7 +8,7 @@ use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, OpA
 use trommel_profile::samples::Operand;
 use trommel_query::access::{self, Access};
 
-use crate::perf::records::REGISTERS;
+use crate::kernel::perf::records::REGISTERS;
 
 /// Bytes of an instruction at most.
 pub(super) const LONGEST: usize = 15;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use trommel_symbol::{Core, Kernel};
 
 use super::processors;
-use crate::perf::{Attributes, Clock};
+use crate::kernel::perf::{Attributes, Clock};
 
 /// The kernel's memory.
 pub(super) const CORE: &str = "/proc/kcore";

@@ -21,10 +21,10 @@ use trommel_tuple::{ModuleId, Place, Vaddr};
 use super::files::Files;
 use super::found::{Draws, Found};
 use super::operands::reads;
-use crate::maps::{Mapping, mappings};
-use crate::modules::{Images, Modules};
-use crate::perf::records::{Map, Sample};
-use crate::shared::Region;
+use crate::channel::modules::{Images, Modules};
+use crate::channel::shared::Region;
+use crate::kernel::maps::{Mapping, mappings};
+use crate::kernel::perf::records::{Map, Sample};
 
 /// Bytes of a command that are kept: what is behind is nobody's business as often as not.
 const LONGEST: u64 = 512;
@@ -305,7 +305,7 @@ fn parent_in(stat: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perf::records::Mode;
+    use crate::kernel::perf::records::Mode;
     use proptest::prelude::*;
 
     #[test]

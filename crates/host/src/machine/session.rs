@@ -26,11 +26,11 @@ use super::operands;
 use super::permission::{CORE, read_kernel};
 use super::processes::{Process, Shared};
 use super::{PAGES, lets_interrupts_come};
-use crate::interrupt::Guard;
-use crate::modules::Images;
-use crate::perf::Clock;
-use crate::perf::records::{Mode, Record, Records, Sample, What};
-use crate::perf::ring::{PAGE, Ring};
+use crate::channel::modules::Images;
+use crate::kernel::interrupt::Guard;
+use crate::kernel::perf::Clock;
+use crate::kernel::perf::records::{Mode, Record, Records, Sample, What};
+use crate::kernel::perf::ring::{PAGE, Ring};
 
 /// From one reading of the rings to the next.
 const OFTEN: Duration = Duration::from_millis(100);

@@ -7,11 +7,11 @@ use linux_raw_sys::general as nr;
 use trommel_queue::marks::{self, ARENA_BYTES, CODE_BYTES, MARKS_OFFSET};
 
 use super::{CachePc, LINE};
-use crate::emit::Code;
-use crate::own;
-use crate::region::{self, Range};
-use crate::stress;
-use crate::sys;
+use crate::base::emit::Code;
+use crate::base::own;
+use crate::base::stress;
+use crate::base::sys;
+use crate::memory::region::{self, Range};
 
 /// Where an arena's stubs begin.
 const STUB_OFFSET: u64 = CODE_BYTES;

@@ -34,7 +34,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use super::table::Table;
 use super::{AppPc, Cache, CachePc, Head};
-use crate::emit::{Code, Reg};
+use crate::base::emit::{Code, Reg};
 use crate::slot;
 use crate::translate::tag_check;
 

@@ -25,10 +25,10 @@ use alloc::vec::Vec;
 
 use super::table::Table;
 use super::{AppPc, Cache, CachePc, Exit, UNLINKED, Way, retired_entry};
-use crate::acyclic::Prefix;
-use crate::aware::{Ranges, SOON};
-use crate::emit::{Code, Reg};
-use crate::region::Range;
+use crate::base::emit::{Code, Reg};
+use crate::memory::region::Range;
+use crate::observe::acyclic::Prefix;
+use crate::observe::aware::{Ranges, SOON};
 use crate::slot;
 
 /// Room for one counted entry among the stubs.

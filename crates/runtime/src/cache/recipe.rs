@@ -15,7 +15,7 @@
 
 use core::arch::asm;
 
-use crate::emit::Reg;
+use crate::base::emit::Reg;
 
 /// OF, SF, ZF, AF, PF, CF.
 pub const STATUS: u64 = 0x8d5;

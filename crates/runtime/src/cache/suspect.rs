@@ -29,11 +29,11 @@ use core::arch::asm;
 
 use super::table::Table;
 use super::{AppPc, Cache, CachePc, Fragment, FragmentState, UNLINKED, retired_entry};
-use crate::acyclic::Prefix;
-use crate::bytes::same;
-use crate::emit::Code;
-use crate::pages::{PAGE, page_of, whole};
-use crate::region::Range;
+use crate::base::bytes::same;
+use crate::base::emit::Code;
+use crate::memory::pages::{PAGE, page_of, whole};
+use crate::memory::region::Range;
+use crate::observe::acyclic::Prefix;
 use crate::translate::tag_check;
 
 /// In [`Index::heads`]: a list without nodes.

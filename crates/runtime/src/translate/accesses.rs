@@ -26,7 +26,7 @@
 //! ```
 //!
 //! From one `rdtsc` to the other the code is in one line where it fits: what of it is not in the instruction cache is
-//! waited for in front. The host subtracts what this takes without a load, measured by the same instructions when the window begins ([`crate::arch::own_cycles`]). 32 bits
+//! waited for in front. The host subtracts what this takes without a load, measured by the same instructions when the window begins ([`crate::crossing::arch::own_cycles`]). 32 bits
 //! of each stamp are enough for any load that is not interrupted.
 //!
 //! # Why it is correct
@@ -42,9 +42,9 @@ use trommel_tuple::Kind;
 
 use super::operands::free_register;
 use super::{Config, Translator, arguments, target};
-use crate::decode::{Class, Insn};
-use crate::deliver::Shared;
-use crate::emit::{Code, Mem, Reg};
+use crate::base::decode::{Class, Insn};
+use crate::base::emit::{Code, Mem, Reg};
+use crate::channel::deliver::Shared;
 use crate::slot;
 
 /// Words that an instruction records at most: two addresses, a latency and a value; or a method table and a target.

@@ -1,10 +1,10 @@
-//! Acyclic paths in fragments: what lies behind each exit ([`crate::acyclic`]).
+//! Acyclic paths in fragments: what lies behind each exit ([`crate::observe::acyclic`]).
 
 use trommel_queue::dict::Event;
 
 use super::{Site, Translator, target};
-use crate::acyclic::{Acyclic, ON_PATH, Prefix, pass};
 use crate::cache::AppPc;
+use crate::observe::acyclic::{Acyclic, ON_PATH, Prefix, pass};
 
 impl Translator {
     /// What is known of acyclic paths, where they are counted now.

@@ -20,9 +20,9 @@ use trommel_queue::dict::{ARGUMENTS, Event};
 use trommel_tuple::Kind;
 
 use super::{Config, Translator, target};
-use crate::decode::{Class, Insn};
-use crate::deliver::Shared;
-use crate::emit::Reg;
+use crate::base::decode::{Class, Insn};
+use crate::base::emit::Reg;
+use crate::channel::deliver::Shared;
 
 /// The registers, in the order in which they are recorded.
 const REGISTERS: [Reg; ARGUMENTS] = [Reg::RDI, Reg::RSI, Reg::RDX, Reg::RCX, Reg(8), Reg(9)];

@@ -11,10 +11,10 @@ use trommel_queue::dict::Event;
 
 use super::persisted::Field;
 use super::{Site, Translator};
+use crate::base::emit::{Code, GsOffset, Reg};
 use crate::cache::{AppPc, Recipe};
-use crate::counters;
-use crate::deliver::DictionaryFull;
-use crate::emit::{Code, GsOffset, Reg};
+use crate::channel::counters;
+use crate::channel::deliver::DictionaryFull;
 
 impl Translator {
     /// Whether paths are counted, or events, or may be from some time on.

@@ -6,13 +6,13 @@ use trommel_tuple::Kind;
 use super::looped::give_homes_back;
 use super::persisted::{Field, Numbered};
 use super::{Site, Translator};
-use crate::acyclic::Prefix;
-use crate::area::{INDIRECT_TABLE, WRITE_POINTER};
+use crate::base::area::{INDIRECT_TABLE, WRITE_POINTER};
+use crate::base::decode::{Class, Insn, Rm};
+use crate::base::emit::{Code, Reg};
 use crate::cache::{AppPc, Spilled};
-use crate::decode::{Class, Insn, Rm};
-use crate::deliver::DictionaryFull;
-use crate::emit::{Code, Reg};
-use crate::pairs::{Branch, Key};
+use crate::channel::deliver::DictionaryFull;
+use crate::observe::acyclic::Prefix;
+use crate::observe::pairs::{Branch, Key};
 use crate::slot;
 
 impl Translator {
@@ -141,7 +141,7 @@ impl Translator {
 
     /// In a window: takes what was executed from what is left of it, with `rcx` as scratch. Returns the jump
     /// that is taken when little is left.
-    fn count_down(&mut self) -> crate::emit::Rel8 {
+    fn count_down(&mut self) -> crate::base::emit::Rel8 {
         let c = &mut self.code;
         c.load_gs(Reg::RCX, slot!(budget));
         c.lea(Reg::RCX, Reg::RCX, -(self.passed as i32));
@@ -167,7 +167,7 @@ impl Translator {
         path: u32,
         values: usize,
         dynamic: Option<Reg>,
-    ) -> (crate::emit::Rel8, usize) {
+    ) -> (crate::base::emit::Rel8, usize) {
         self.is_unfit();
         let c = &mut self.code;
         let length = 4 + 8 * values as i32;
@@ -189,7 +189,7 @@ impl Translator {
     }
 
     /// The far end of a record's full test.
-    pub(super) fn full(&mut self, (full, back): (crate::emit::Rel8, usize)) {
+    pub(super) fn full(&mut self, (full, back): (crate::base::emit::Rel8, usize)) {
         self.code.bind8_here(full);
         let rel = self.code.lea_rcx_rip();
         self.code.bind(rel, back);

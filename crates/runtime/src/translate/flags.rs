@@ -14,9 +14,9 @@
 #![allow(unsafe_code)] // reason: reads the app's code.
 
 use super::Translator;
+use crate::base::decode::{Class, Effect, Insn, effect};
+use crate::base::emit::{Code, Reg};
 use crate::cache::{Op, Recipe, Right, Spilled};
-use crate::decode::{Class, Effect, Insn, effect};
-use crate::emit::{Code, Reg};
 use crate::slot;
 
 /// The app's flags at a point of the second pass.

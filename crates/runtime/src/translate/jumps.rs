@@ -17,7 +17,7 @@
 #![allow(unsafe_code)] // reason: reads the app's code.
 
 use super::Translator;
-use crate::decode::{Class, Insn};
+use crate::base::decode::{Class, Insn};
 
 /// Whether the processor has the erratum.
 pub fn wants_whole_jumps() -> bool {

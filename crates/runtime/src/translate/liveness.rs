@@ -11,10 +11,10 @@
 //! with it, to be compared ([`persisted`](super::persisted)).
 
 use super::{Site, Translator, readable};
+use crate::base::decode::{Class, Insn, Reader};
 use crate::cache::AppPc;
-use crate::decode::{Class, Insn, Reader};
-use crate::pages::page_of;
-use crate::region::{Lookup, Nature};
+use crate::memory::pages::page_of;
+use crate::memory::region::{Lookup, Nature};
 
 /// Instructions that are looked at.
 const FAR: usize = 12;

@@ -1,4 +1,4 @@
-//! The second round of a trace that comes to its own start ([`crate::optimise`]): its crossing, its
+//! The second round of a trace that comes to its own start ([`crate::translate::optimise`]): its crossing, its
 //! instructions, its way back and its ways out.
 //!
 //! ```text
@@ -23,13 +23,13 @@ use trommel_queue::dict::Event;
 
 use super::path::FURTHEST;
 use super::{Site, Translator, flags};
+use crate::base::decode::{Class, Insn};
+use crate::base::emit::{Code, Mem, Reg, Rel32};
 use crate::cache::{self, AppPc, Exit, Spilled, Step, UNLINKED};
-use crate::decode::{Class, Insn};
-use crate::deliver::DictionaryFull;
-use crate::emit::{Code, Mem, Reg, Rel32};
-use crate::optimise::{self, Action, Loop, Renewal, Way};
+use crate::channel::deliver::DictionaryFull;
 use crate::slot;
 use crate::trace::Piece;
+use crate::translate::optimise::{self, Action, Loop, Renewal, Way};
 
 /// App instructions in a loop with two rounds, and what their stubs may need.
 const MOST: usize = 640;
@@ -131,12 +131,12 @@ pub(super) fn give_homes_back(code: &mut Code<'_>, homes: u16) {
     }
 }
 
-fn kept_slot(n: u8) -> crate::emit::GsOffset {
-    crate::emit::GsOffset(slot!(kept).0 + 8 * u32::from(n))
+fn kept_slot(n: u8) -> crate::base::emit::GsOffset {
+    crate::base::emit::GsOffset(slot!(kept).0 + 8 * u32::from(n))
 }
 
-fn home_slot(n: u8) -> crate::emit::GsOffset {
-    crate::emit::GsOffset(slot!(spill_homes).0 + 8 * u32::from(n))
+fn home_slot(n: u8) -> crate::base::emit::GsOffset {
+    crate::base::emit::GsOffset(slot!(spill_homes).0 + 8 * u32::from(n))
 }
 
 impl Translator {

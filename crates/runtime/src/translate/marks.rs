@@ -9,9 +9,9 @@ use trommel_queue::dict::{Event, Mark, Passed};
 use trommel_tuple::Kind;
 
 use super::Translator;
-use crate::deliver::{DictionaryFull, Shared};
-use crate::dispatch::Runtime;
-use crate::thread::Thread;
+use crate::channel::deliver::{DictionaryFull, Shared};
+use crate::engine::dispatch::Runtime;
+use crate::process::thread::Thread;
 
 impl Translator {
     /// The path of a mark.

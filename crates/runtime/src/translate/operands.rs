@@ -3,8 +3,8 @@
 
 use super::persisted::Field;
 use super::{PAGE, Translator, prefetch};
-use crate::decode::{self, Base, Insn, Load, Operand, Rm, Segment};
-use crate::emit::{Mem, Reg};
+use crate::base::decode::{self, Base, Insn, Load, Operand, Rm, Segment};
+use crate::base::emit::{Mem, Reg};
 use crate::slot;
 
 impl Translator {

@@ -24,16 +24,16 @@ use trommel_tuple::{Kind, KindSet};
 
 use super::looped::give_homes_back;
 use super::{Refusal, Site, Translator, flags, restartable, target};
-use crate::acyclic::pass;
-use crate::area::INDIRECT_TABLE;
+use crate::base::area::INDIRECT_TABLE;
+use crate::base::decode::{Class, Insn, Reader, Rm};
+use crate::base::emit::{Code, GsOffset, Reg, Rel32};
 use crate::cache::{AppPc, Cache, CachePc, Recipe, Spilled};
-use crate::counters;
-use crate::decode::{Class, Insn, Reader, Rm};
-use crate::deliver::DictionaryFull;
-use crate::emit::{Code, GsOffset, Reg, Rel32};
-use crate::pages::page_of;
-use crate::pairs::Key;
-use crate::region::{Nature, Range};
+use crate::channel::counters;
+use crate::channel::deliver::DictionaryFull;
+use crate::memory::pages::page_of;
+use crate::memory::region::{Nature, Range};
+use crate::observe::acyclic::pass;
+use crate::observe::pairs::Key;
 use crate::slot;
 use crate::trace::{MAX_INSNS, Path, Piece};
 

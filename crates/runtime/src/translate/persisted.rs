@@ -1,4 +1,4 @@
-//! Fragments without addresses, and back ([`crate::persist`]).
+//! Fragments without addresses, and back ([`crate::channel::persist`]).
 //!
 //! # Problem
 //! What is written once must be right wherever the code of the app and the fragment lie next time. Of a fragment's
@@ -11,7 +11,7 @@
 //! does so modulo a cache line, so a fragment is put at the same place in a line.
 //!
 //! *Where paths are counted* a record has what the dictionary says of the fragment: the events of its block, its paths, and the
-//! indirect branch that is counted. They get numbers and a key of this run when it is brought back. *Where a sampler counts events* ([`crate::strata`]) the paths are
+//! indirect branch that is counted. They get numbers and a key of this run when it is brought back. *Where a sampler counts events* ([`crate::channel::strata`]) the paths are
 //! those that its messages name, and the counter of each, or what the hash of a value begins with, is found out anew, as it depends on what the host calls the place. *Where values are counted exactly* ([`super::tallies`]) the paths are those of tallies, and what the index of a tally
 //! begins with is made of the path's number of this run.
 //!
@@ -46,19 +46,19 @@ pub(super) use fields::Field;
 pub(super) use paths::Numbered;
 
 use super::{MAX_FRAGMENT, MAX_STUBS, PAGE, Site, Translator};
-use crate::acyclic::Prefix;
-use crate::bytes::same;
+use crate::base::bytes::same;
+use crate::base::decode::Insn;
+use crate::base::emit::{Code, Reg};
+use crate::base::stress::{self, Place};
 use crate::cache::{AppPc, CachePc, Exit, Fragment, FragmentState, Head as Start};
 use crate::cache::{Spilled, Step, UNLINKED};
-use crate::decode::Insn;
-use crate::deliver::Shared;
-use crate::emit::{Code, Reg};
-use crate::pages::page_of;
-use crate::pairs::Branch;
-use crate::persist::Origin;
-use crate::region;
+use crate::channel::deliver::Shared;
+use crate::channel::persist::Origin;
+use crate::memory::pages::page_of;
+use crate::memory::region;
+use crate::observe::acyclic::Prefix;
+use crate::observe::pairs::Branch;
 use crate::slot;
-use crate::stress::{self, Place};
 
 /// Fields of the fragment being made, and whether it can be kept.
 #[derive(Default)]

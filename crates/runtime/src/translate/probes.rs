@@ -15,14 +15,14 @@ use super::persisted::{Field, Numbered};
 use super::shields::Unshielded;
 use super::values::{Routine, ValueMessage};
 use super::{Site, Translator, target};
-use crate::area::WRITE_POINTER;
+use crate::base::area::WRITE_POINTER;
+use crate::base::decode::{Class, Insn};
+use crate::base::emit::{Code, GsOffset, Reg, Rel32};
 use crate::cache::{AppPc, CachePc};
-use crate::decode::{Class, Insn};
-use crate::deliver::DictionaryFull;
-use crate::emit::{Code, GsOffset, Reg, Rel32};
-use crate::shields::Profiler;
+use crate::channel::deliver::DictionaryFull;
+use crate::channel::shields::Profiler;
+use crate::channel::strata::Sampler;
 use crate::slot;
-use crate::strata::Sampler;
 
 /// A message that is written behind a fragment.
 #[derive(Clone, Copy)]

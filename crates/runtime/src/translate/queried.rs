@@ -1,4 +1,4 @@
-//! Probes of relational queries ([`crate::query`]).
+//! Probes of relational queries ([`crate::observe::query`]).
 //!
 //! ```text
 //!   always       jmp over
@@ -13,10 +13,10 @@
 use trommel_query::observe::When;
 
 use super::{Site, Translator};
+use crate::base::decode::{Class, Insn};
+use crate::base::emit::{Code, GsOffset, Reg, Rel32};
 use crate::cache::AppPc;
-use crate::decode::{Class, Insn};
-use crate::emit::{Code, GsOffset, Reg, Rel32};
-use crate::query::{self, Asked, Crossing};
+use crate::observe::query::{self, Asked, Crossing};
 use crate::slot;
 
 const ZERO: u8 = 4;

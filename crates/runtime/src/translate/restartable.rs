@@ -13,10 +13,10 @@
 //! are what they are natively.
 #![allow(unsafe_code)] // reason: reads the app's code.
 
+use crate::base::decode::Insn;
+use crate::base::sys;
 use crate::cache::AppPc;
-use crate::decode::Insn;
-use crate::region::Range;
-use crate::sys;
+use crate::memory::region::Range;
 
 /// Whether `insn`, whose bytes are at `bytes` and which is in `region`, takes the address of a
 /// descriptor.

@@ -10,12 +10,12 @@ use trommel_tuple::Kind;
 use super::path::FURTHEST;
 use super::persisted::Field;
 use super::{Config, Refusal, Site, Tail, Translator, tag_check, target};
-use crate::acyclic::Prefix;
-use crate::area::{SYSCALL_TABLE, WRITE_POINTER};
+use crate::base::area::{SYSCALL_TABLE, WRITE_POINTER};
+use crate::base::decode::{Class, Effect, Insn};
+use crate::base::emit::{Reg, Rel32};
 use crate::cache::{AppPc, Cache, Exit, Fragment, Head, Spilled, Step, UNLINKED, Way};
-use crate::decode::{Class, Effect, Insn};
-use crate::deliver::{DictionaryFull, Shared};
-use crate::emit::{Reg, Rel32};
+use crate::channel::deliver::{DictionaryFull, Shared};
+use crate::observe::acyclic::Prefix;
 use crate::slot;
 
 impl Config {

@@ -1,4 +1,4 @@
-//! Events of a multi-hash profiler ([`crate::shields`]), counted where they happen.
+//! Events of a multi-hash profiler ([`crate::channel::shields`]), counted where they happen.
 //!
 //! Of an edge or a call, whose tuple is known, where flags are dead or can be made again:
 //!
@@ -24,12 +24,12 @@ use super::probes::{Pending, Sends, ZERO};
 use super::tallies::NEGATIVE;
 use super::values::{Value, kept_rcx};
 use super::{Site, Translator};
+use crate::base::emit::{Code, GsOffset, Reg, Rel32};
 use crate::cache::{AppPc, CachePc};
-use crate::deliver::DictionaryFull;
-use crate::emit::{Code, GsOffset, Reg, Rel32};
-use crate::shields::{Counters, LEFT, Profiler};
+use crate::channel::deliver::DictionaryFull;
+use crate::channel::shields::{Counters, LEFT, Profiler};
+use crate::channel::strata;
 use crate::slot;
-use crate::strata;
 
 /// The condition that a number is not below another.
 const NOT_BELOW: u8 = 3;
@@ -171,7 +171,7 @@ impl Translator {
             return Ok(());
         };
         let of_kind = self.of_kind(&event);
-        let key = crate::shields::key(subject);
+        let key = crate::channel::shields::key(subject);
         let profiler = self.profiler.as_ref();
         let tallies = profiler.map_or(TALLIES, Profiler::tallies);
         let found = self.find_tally((key, tallies), value, scratch, live);

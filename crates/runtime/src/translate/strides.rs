@@ -45,15 +45,15 @@ use super::flags::Flags;
 use super::path::FURTHEST;
 use super::second::Walk;
 use super::{Refusal, Site, Translator, target};
-use crate::acyclic::Prefix;
-use crate::area::COUNTERS_OFFSET;
+use crate::base::area::COUNTERS_OFFSET;
+use crate::base::decode::{Class, Insn};
+use crate::base::emit::{Code, GsOffset, Reg, Rel32};
 use crate::cache::{AppPc, Spilled};
-use crate::decode::{Class, Insn};
-use crate::deliver::DictionaryFull;
-use crate::emit::{Code, GsOffset, Reg, Rel32};
+use crate::channel::deliver::DictionaryFull;
+use crate::channel::strata::Sampler;
+use crate::observe::acyclic::Prefix;
+use crate::process::thread::Thread;
 use crate::slot;
-use crate::strata::Sampler;
-use crate::thread::Thread;
 
 /// Events in a stride.
 const MOST: u32 = 64;

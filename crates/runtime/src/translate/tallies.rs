@@ -42,9 +42,9 @@ use super::persisted::Field;
 use super::probes::NOT_ZERO;
 use super::values::{Routine, Value};
 use super::{Site, Translator};
-use crate::counters;
-use crate::deliver::DictionaryFull;
-use crate::emit::{Code, GsOffset, Reg, Rel32};
+use crate::base::emit::{Code, GsOffset, Reg, Rel32};
+use crate::channel::counters;
+use crate::channel::deliver::DictionaryFull;
 use crate::slot;
 
 /// The condition that a number is negative.

@@ -41,11 +41,11 @@ use trommel_tuple::Kind;
 use super::persisted::Field;
 use super::probes::{Pending, Sends, ZERO};
 use super::{Site, Translator, liveness, target};
-use crate::area::{COUNTERS_OFFSET, WRITE_POINTER};
+use crate::base::area::{COUNTERS_OFFSET, WRITE_POINTER};
+use crate::base::decode::{Class, Insn, Load, Rm};
+use crate::base::emit::{Code, GsOffset, Reg, Rel32};
 use crate::cache::{AppPc, CachePc};
-use crate::decode::{Class, Insn, Load, Rm};
-use crate::deliver::DictionaryFull;
-use crate::emit::{Code, GsOffset, Reg, Rel32};
+use crate::channel::deliver::DictionaryFull;
 use crate::slot;
 
 /// Where an event's value is.

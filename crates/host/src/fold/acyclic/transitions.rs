@@ -22,7 +22,7 @@ use trommel_profile::accuracy::PerKind;
 use trommel_tuple::{Kind, Tuple};
 
 use super::Open;
-use crate::memory::Budget;
+use crate::channel::memory::Budget;
 
 /// Transitions that are remembered.
 const MOST: usize = 1 << 22;
@@ -179,7 +179,7 @@ mod tests {
     use trommel_tuple::{ModuleId, Outcomes, Place, Vaddr};
 
     use super::*;
-    use crate::dictionary::Start;
+    use crate::fold::dictionary::Start;
 
     fn place(n: u64) -> Place {
         Place::new(ModuleId(1), Vaddr(n))

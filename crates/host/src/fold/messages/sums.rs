@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, HashMap};
 use trommel_profile::KindProfile;
 use trommel_tuple::{Kind, Place};
 
-use crate::large;
+use crate::kernel::large;
 
 /// Messages in front of one that is added whose slots are on the way.
 const AHEAD: usize = 32;

@@ -26,8 +26,8 @@ use trommel_profile::sampled::Windows;
 use trommel_tuple::Place;
 
 use super::{Draws, Site, estimates};
-use crate::dictionary::Instruction;
-use crate::modules::Modules;
+use crate::channel::modules::Modules;
+use crate::fold::dictionary::Instruction;
 use chain::Chain;
 
 /// Lists of values in all.

@@ -24,9 +24,9 @@ use trommel_queue::queries::Header;
 use trommel_tuple::Kind;
 
 use super::{Seen, Site, Units, rounded};
-use crate::custom::{Answer, Instance, classes};
-use crate::dictionary::Instruction;
-use crate::modules::Modules;
+use crate::ask::custom::{Answer, Instance, classes};
+use crate::channel::modules::Modules;
+use crate::fold::dictionary::Instruction;
 
 /// A window that was handed over.
 struct Waiting {

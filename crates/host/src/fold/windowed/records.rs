@@ -8,7 +8,7 @@ use trommel_queue::{
 };
 
 use super::super::{Folder, damaged};
-use crate::shared::{Damaged, Shared};
+use crate::channel::shared::{Damaged, Shared};
 
 /// What a thread has recorded, record by record.
 pub(super) struct Records<'a>(pub(super) &'a [u8]);

@@ -8,13 +8,13 @@ use trommel_tuple::Kind;
 
 use super::fields::Field;
 use super::parts::{BRANCH, Count, EVENT, PATH, Parts, u16_at, u32_at};
+use crate::base::emit::Code;
 use crate::cache::{AppPc, Fragment};
-use crate::counters;
-use crate::deliver::Shared;
-use crate::emit::Code;
-use crate::pairs::{Branch, Key};
-use crate::region::Regions;
-use crate::strata::Sampler;
+use crate::channel::counters;
+use crate::channel::deliver::Shared;
+use crate::channel::strata::Sampler;
+use crate::memory::region::Regions;
+use crate::observe::pairs::{Branch, Key};
 use crate::translate::{Site, Translator, tallies};
 
 /// A path of the fragment being made.

@@ -17,14 +17,14 @@ use trommel_queue::{
 use trommel_tuple::{Kind, KindSet};
 
 use super::*;
+use crate::base::sys;
 use crate::cache::Cache;
-use crate::deliver::{Mapped, Shared};
-use crate::pages::Pages;
-use crate::pairs::{Key, Pairs};
-use crate::persist::Persist;
-use crate::region::Regions;
-use crate::strata::Sampler;
-use crate::sys;
+use crate::channel::deliver::{Mapped, Shared};
+use crate::channel::persist::Persist;
+use crate::channel::strata::Sampler;
+use crate::memory::pages::Pages;
+use crate::memory::region::Regions;
+use crate::observe::pairs::{Key, Pairs};
 use crate::translate::{Config, MAX_INSNS, Shape, tallies};
 
 /// What a process translates with.

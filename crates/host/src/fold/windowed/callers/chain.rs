@@ -22,8 +22,8 @@ use trommel_queue::dict::TargetPc;
 use trommel_symbol::{Base, Frames};
 use trommel_tuple::{Place, Vaddr};
 
-use crate::dictionary::Instruction;
-use crate::modules::Modules;
+use crate::channel::modules::Modules;
+use crate::fold::dictionary::Instruction;
 
 /// What an instruction does to the chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -316,7 +316,7 @@ fn call_in_front_of(frames: &Frames, behind: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::modules::Images;
+    use crate::channel::modules::Images;
     use proptest::prelude::*;
     use trommel_tuple::ModuleId;
 

@@ -1,0 +1,567 @@
+//! Values that are known are not profiled on: convergent profiling.
+//!
+//! # Problem
+//! To count the values of all loads costs several times what the program does, for as long as it runs. But of most loads a
+//! few thousand executions tell how values are distributed, and what comes behind repeats it. Profiling is to end there, to begin
+//! again when values are others, and nobody is to take what was seen for all that was executed.
+//!
+//! # Strategy
+//! Calder, Feller and Eustace (*Value Profiling*, Journal of Instruction-Level Parallelism 1, 1999) call that convergent profiling: an instruction
+//! is profiled until its invariance has changed by less than a limit from one interval to the next; then it is left alone for a
+//! while. They test a flag in front of each probe. Here the probe goes, and comes back for *bursts*:
+//!
+//! * A place that is executed often enough to be seen in bursts waits until it is worth it to take its probe out: such places had [some part](WORTH) of the events since
+//!   code was made last, and to count these has taken as long as making the code. Then the target is told a table of
+//!   all places that are to have no probe ([`trommel_queue::converge`]), and makes another edition of its code. So to make code takes no longer than to go on counting would have.
+//! * From then on it goes back to the edition with all probes for a burst of some [milliseconds](BURST), which costs next to nothing but the probes themselves, as that edition is there
+//!   (Arnold and Ryder, *A framework for reducing the cost of instrumented code*, PLDI 2001; Hirzel and Chilimbi, *Bursty tracing*, FDDO 2001). All places are profiled in all bursts.
+//! * A burst comes [`PAUSE`] times as long after the last as that has cost, at random times about that. Pauses grow with the number of bursts there were.
+//! * Each place is [judged](place::Place) by its intervals, which go on from burst to burst: with the shares of its most frequent values alike in three of them it has settled, and when they differ from
+//!   then its values have changed.
+//!
+//! So bursts cost a ninth of the time at first, and less later on.
+//!
+//! *What stretches stand for.* The first is long and others are short; [`weight`] sees to it that counts do not say most of the first.
+//!
+//! *Where values come from.* Tallies of the target stay in its memory while their place is not needed: those are read there, at each
+//! look, and what is new since the last is added. What is sent afterwards has been counted then, and is taken back. Messages of
+//! a sampler are events as many as they stand for.
+//!
+//! # Invariants
+//! * The sum of a place's counts is what was profiled; of each place that was ever out the profile says so.
+//! * No table is written before the target goes by the last one.
+//! * An address stands for the code that was there when it was met. When a region takes its place, its probes come back.
+//! * Nothing here trusts the target: what it says decides what is profiled, and nothing else. Places are at most as many as paths.
+
+pub mod place;
+pub mod weight;
+
+use std::ops::Range;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
+
+use nix::unistd::Pid;
+use rustc_hash::FxHashMap;
+use trommel_compress::random::SplitMix64;
+use trommel_queue::converge::{Converge as Told, MAX_PLACES};
+use trommel_queue::{BANK_COUNTERS, Tally};
+
+use crate::serve::series::stamp;
+use crate::takeover::knock::Knocks;
+use place::{Place, Rules, State};
+use weight::Weights;
+
+/// Executions of an interval, where each is seen.
+const EXECUTIONS: u64 = 2048;
+/// Messages of one, where a sampler sends them.
+const MESSAGES: u64 = 64;
+/// One event in so many has to be of a place that would go.
+const WORTH: u64 = 16;
+/// Their events since the last table, at least.
+const ENOUGH: u64 = 1 << 16;
+/// Cycles that an event takes: in a tally, with those that are sent, and in a sampler.
+const TALLIED: Cycles = Cycles { own: 32, all: 32 };
+const SAMPLED: Cycles = Cycles { own: 3, all: 8 };
+/// Time since the last table, at least.
+const SHORTEST: Duration = Duration::from_millis(2);
+/// Of a burst.
+const BURST: Duration = Duration::from_millis(1);
+/// From a burst to the next, in times that the burst cost.
+const PAUSE: u64 = 8;
+/// Cycles that the first burst is taken to cost.
+const FIRST: u64 = 3_000_000;
+/// Bursts after which pauses are twice as long, three times after twice as many, and so on.
+const MANY: u64 = 256;
+/// Time between bursts, at least.
+const REST: Duration = Duration::from_millis(8);
+/// Cycles that it takes to call the target back, about.
+const OVER: u64 = 300_000;
+/// Time that the target has to come by itself when there is a table.
+const PATIENCE: Duration = Duration::from_millis(3);
+/// Between looks.
+const BRIEF: Duration = Duration::from_millis(1);
+const OFTEN: Duration = Duration::from_millis(3);
+const SELDOM: Duration = Duration::from_millis(50);
+
+/// What an event takes.
+#[derive(Clone, Copy, Debug)]
+struct Cycles {
+    /// Of the target's time.
+    own: u64,
+    /// And of ours.
+    all: u64,
+}
+
+/// When it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Moment {
+    /// Time since the process was met.
+    pub at: Duration,
+    /// The same by the time stamp counter.
+    pub stamp: u64,
+    /// Cycles of it that making fragments took so far.
+    pub translating: u64,
+    /// CPU time that going over to the other edition of the code took so far.
+    pub going_over: Duration,
+    /// Paths in the dictionary.
+    pub paths: usize,
+}
+
+/// The service of one process.
+pub struct Converge {
+    rules: Rules,
+    limit: f64,
+    places: Vec<Place>,
+    by_pc: FxHashMap<u64, u32>,
+    /// Places with an interval that may be over.
+    ripe: Vec<u32>,
+    /// By thread, its tallies when they were looked at last.
+    tallies: FxHashMap<u32, Vec<Tally>>,
+    knocks: Option<Knocks>,
+    /// Bursts so far, and one.
+    round: u32,
+    /// When the last burst began, or everything.
+    began: Moment,
+    /// Events since then, up to the last table.
+    counted: u64,
+    event: Cycles,
+    /// When the last table was told.
+    last: Moment,
+    /// When the last burst ended, or the first table was told.
+    ended: Moment,
+    /// The first look.
+    first: Moment,
+    /// All events so far.
+    events: u64,
+    /// The time that the program has had for itself, about, up to a time, and what it had spent for profiling then, in cycles.
+    own: Duration,
+    owned: Duration,
+    spent: u64,
+    looked: Duration,
+    tables: u32,
+    /// What was told last, and whether it has been gone by.
+    told: u32,
+    settled: bool,
+    /// There is a burst, or is to be one.
+    burst: bool,
+    random: SplitMix64,
+    /// Cycles that the last burst has cost.
+    cost: u64,
+    /// The pause up to the next one is so many 256th of what it would be.
+    drawn: u64,
+    /// Places have other code than when they were told.
+    stale: bool,
+}
+
+/// What became of a place that was not profiled for a while.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome<'a> {
+    /// Number of its table of values.
+    pub table: u32,
+    /// Times that its probe was taken out.
+    pub outs: u32,
+    /// Times that it was put back and values were others.
+    pub changes: u32,
+    /// Its values had settled when that was done last.
+    pub settled: bool,
+    /// By what its counts are to be changed.
+    pub weights: &'a Weights,
+}
+
+impl Converge {
+    /// One that has seen nothing. `limit`: percent by which shares may differ; `rate`: events of a message, 1 where there are none.
+    pub fn new(limit: f64, rate: u64) -> Self {
+        let interval = match rate {
+            1 => EXECUTIONS,
+            rate => MESSAGES * rate,
+        };
+        Self {
+            rules: Rules {
+                limit: limit / 100.0,
+                interval,
+            },
+            limit,
+            places: Vec::new(),
+            by_pc: FxHashMap::default(),
+            ripe: Vec::new(),
+            tallies: FxHashMap::default(),
+            knocks: None,
+            round: 1,
+            began: Moment::default(),
+            counted: 0,
+            event: if rate == 1 { TALLIED } else { SAMPLED },
+            last: Moment::default(),
+            ended: Moment::default(),
+            first: Moment::default(),
+            events: 0,
+            own: Duration::ZERO,
+            owned: Duration::ZERO,
+            spent: 0,
+            looked: Duration::ZERO,
+            tables: 0,
+            told: 0,
+            settled: true,
+            burst: false,
+            random: SplitMix64::new(stamp()),
+            cost: FIRST,
+            drawn: 256,
+            stale: false,
+        }
+    }
+
+    /// Calls the process back when there is a table.
+    pub fn calling(mut self, pid: Pid) -> Self {
+        self.knocks = Some(Knocks::of(pid));
+        self
+    }
+
+    /// The number of the place of messages about an instruction; `table`: of its values, if they are wanted.
+    pub fn place(&mut self, pc: u64, table: Option<u32>) -> u32 {
+        let next = self.places.len() as u32;
+        let known = self.by_pc.get(&pc).copied();
+        if let Some(known) = known.filter(|&n| self.places[n as usize].table == table) {
+            return known;
+        }
+        self.by_pc.insert(pc, next);
+        self.places.push(Place::new(pc, table, self.own));
+        next
+    }
+
+    /// A value was seen so often at a place.
+    pub fn seen(&mut self, place: u32, value: u64, count: u64) {
+        self.events += count;
+        if self.places[place as usize].add(value, count, self.rules) {
+            self.ripe.push(place);
+        }
+    }
+
+    /// What a thread's table of tallies is now. `place`: of a path.
+    pub fn tallies(
+        &mut self,
+        thread: u32,
+        now: Vec<Tally>,
+        mut place: impl FnMut(&mut Self, u32) -> Option<u32>,
+    ) {
+        let before = self.tallies.remove(&thread).unwrap_or_default();
+        for (n, tally) in now.iter().enumerate() {
+            let known = before.get(n).copied().unwrap_or_default();
+            if known == *tally {
+                continue;
+            }
+            // What was there becomes a record as a whole.
+            if known.count != 0
+                && let Some(place) = place(self, known.path)
+            {
+                self.events = self.events.saturating_sub(known.count.into());
+                self.places[place as usize].take_back(known.value, known.count.into());
+            }
+            if tally.count != 0
+                && let Some(place) = place(self, tally.path)
+            {
+                self.seen(place, tally.value, tally.count.into());
+            }
+        }
+        self.tallies.insert(thread, now);
+    }
+
+    /// A thread's table is empty: it has ended.
+    pub fn forget_tallies(&mut self, thread: u32) {
+        self.tallies.remove(&thread);
+    }
+
+    /// Other code is in these addresses.
+    pub fn replaced(&mut self, range: &Range<u64>) {
+        let of = |place: &&mut Place| range.contains(&place.pc);
+        for place in self.places.iter_mut().filter(of) {
+            self.stale |= place.state == State::Out;
+            place.forget(self.own);
+            self.by_pc.remove(&place.pc);
+        }
+    }
+
+    /// Whether it is time to look.
+    pub fn is_due(&self, at: Duration) -> bool {
+        at.saturating_sub(self.looked) >= self.often()
+    }
+
+    /// From one look to the next.
+    pub fn often(&self) -> Duration {
+        if self.burst || !self.settled {
+            return BRIEF;
+        }
+        let since = self.looked.saturating_sub(self.last.at.max(self.ended.at));
+        (since / 16).clamp(OFTEN, SELDOM)
+    }
+
+    /// Judges what was seen, and tells the target what follows, if anything does.
+    pub fn look(&mut self, told: &Told, now: Moment) {
+        self.looked = now.at;
+        if self.last.stamp == 0 {
+            // Code that was made so far counts.
+            let first = Moment {
+                translating: 0,
+                ..now
+            };
+            (self.first, self.began, self.last) = (first, first, first);
+        }
+        for place in std::mem::take(&mut self.ripe) {
+            self.places[place as usize].judge(self.rules);
+        }
+        if told.seen.load(Acquire) != self.told {
+            let late = now.at.saturating_sub(self.last.at) >= PATIENCE;
+            return self.call(late || self.burst);
+        }
+        if !self.settled {
+            self.settled = true;
+            self.hush_for_now();
+            let at = self.at(told.stamp.load(Relaxed), now);
+            match self.burst {
+                true => self.burst_begins(at, now),
+                false => self.pause_begins(at, now),
+            }
+        }
+        if self.burst {
+            if told.back.load(Acquire) != self.told {
+                return self.call(now.at.saturating_sub(self.began.at) >= 2 * BURST);
+            }
+            self.burst = false;
+            self.hush_for_now();
+            let at = self.at(told.back_stamp.load(Relaxed), now);
+            self.pause_begins(at, now);
+        }
+        if self.is_worth_it(now) {
+            let own = self.own(now.at, now);
+            self.take_out(own);
+            self.tell(told, now, true);
+        } else if self.stale {
+            self.tell(told, now, true);
+        } else if self.is_over(now) {
+            self.burst = true;
+            self.tell(told, now, false);
+        }
+    }
+
+    /// Calls the target back, if it is `late`.
+    fn call(&mut self, late: bool) {
+        if let Some(knocks) = self.knocks.as_mut().filter(|_| late) {
+            knocks.look(true);
+        }
+    }
+
+    /// It has come.
+    fn hush_for_now(&mut self) {
+        if let Some(knocks) = &mut self.knocks {
+            knocks.done();
+        }
+    }
+
+    fn out(&mut self) -> impl Iterator<Item = &mut Place> {
+        let places = self.places.iter_mut();
+        places.filter(|place| place.state == State::Out)
+    }
+
+    /// The target executes code with all probes.
+    fn burst_begins(&mut self, at: Duration, now: Moment) {
+        let own = self.own(at, now);
+        self.round += 1;
+        self.began = Moment { at, ..now };
+        self.counted = 0;
+        for place in self.out() {
+            place.events = 0;
+            place.put_back(own);
+        }
+    }
+
+    /// The target goes by a new table, or by the one it had before a burst.
+    fn pause_begins(&mut self, at: Duration, now: Moment) {
+        let own = self.own(at, now);
+        self.out().for_each(|place| place.leave_out(own));
+        if self.ended.at < self.began.at {
+            self.ended = Moment { at, ..now };
+            let events: u64 = self.places.iter().map(|place| place.events).sum();
+            let making = self.making(now, self.began);
+            self.cost = match self.round {
+                1 => FIRST,
+                _ => {
+                    let events = self.counted + events;
+                    let burst = at.saturating_sub(self.began.at).as_secs_f64();
+                    let burst = (burst * self.frequency(now)) as u64;
+                    let Cycles { own, all } = self.event;
+                    let counting = (own * events).min(burst) + (all - own) * events;
+                    making.saturating_add(OVER + counting)
+                }
+            };
+            self.drawn = 192 + self.random.below(128);
+        }
+    }
+
+    /// The time that the program has had for itself up to `at`: without probes, as far as their cost is known, and without making code. What
+    /// stretches stand for is told by this time, or code with many probes would be seen less often than it is executed.
+    fn own(&mut self, at: Duration, now: Moment) -> Duration {
+        /// Programs are hardly slowed down more than that.
+        const SLOWEST: u32 = 32;
+        let making = self.making(now, Moment::default());
+        let spent = making.saturating_add(self.event.own * self.events);
+        let before = std::mem::replace(&mut self.spent, spent);
+        let since = at.saturating_sub(self.owned);
+        self.owned = self.owned.max(at);
+        let new = spent.saturating_sub(before) as f64 / self.frequency(now).max(1.0);
+        let own = since.saturating_sub(Duration::try_from_secs_f64(new).unwrap_or(since));
+        self.own += own.max(since / SLOWEST);
+        self.own
+    }
+
+    /// Cycles that making code and going over to it took between two moments.
+    fn making(&self, now: Moment, since: Moment) -> u64 {
+        let over = now.going_over.saturating_sub(since.going_over);
+        let over = over.as_secs_f64() * self.frequency(now);
+        let making = now.translating.saturating_sub(since.translating);
+        making.saturating_add(over as u64)
+    }
+
+    /// Cycles in a second.
+    fn frequency(&self, now: Moment) -> f64 {
+        let cycles = now.stamp.saturating_sub(self.first.stamp) as f64;
+        let since = now.at.saturating_sub(self.first.at).as_secs_f64();
+        cycles / since.max(1e-6)
+    }
+
+    /// The time of a stamp that the target took, which is not believed to be out of order.
+    fn at(&self, stamp: u64, now: Moment) -> Duration {
+        let ago = now.stamp.saturating_sub(stamp) as f64 / self.frequency(now).max(1.0);
+        let ago = Duration::try_from_secs_f64(ago).unwrap_or(now.at);
+        now.at
+            .saturating_sub(ago)
+            .max(self.last.at.max(self.ended.at))
+    }
+
+    /// The program is called back no more.
+    pub fn hush(&mut self) {
+        self.knocks = None;
+    }
+
+    /// Whether known places cost so much that code is to be made anew.
+    fn is_worth_it(&self, now: Moment) -> bool {
+        if now.at.saturating_sub(self.last.at) < SHORTEST {
+            return false;
+        }
+        let making = now.translating.saturating_sub(self.last.translating);
+        // Numbers for the paths of code that is made anew must last.
+        if now.paths >= BANK_COUNTERS / 2 {
+            return false;
+        }
+        let (mut all, mut known) = (0, 0);
+        for place in self.places.iter().filter(|p| p.state != State::Out) {
+            all += place.events;
+            if place.is_ripe(self.rules) {
+                known += place.events;
+            }
+        }
+        known >= ENOUGH && known * self.event.all >= making && known * WORTH >= all
+    }
+
+    /// Whether it is time for a burst.
+    fn is_over(&self, now: Moment) -> bool {
+        if self.tables == 0 || now.at.saturating_sub(self.ended.at) < REST {
+            return false;
+        }
+        let pause = PAUSE + PAUSE * u64::from(self.round) / MANY;
+        let pause = self.cost.saturating_mul(pause) / 256 * self.drawn;
+        now.stamp.saturating_sub(self.ended.stamp) >= pause
+    }
+
+    /// The places that are known, as far as there is room, those with most events first.
+    fn take_out(&mut self, at: Duration) {
+        let out = |place: &&Place| place.state == State::Out;
+        let room = MAX_PLACES.saturating_sub(self.places.iter().filter(out).count());
+        let rules = self.rules;
+        let known = |place: &&mut Place| place.is_ripe(rules);
+        let mut known: Vec<&mut Place> = self.places.iter_mut().filter(known).collect();
+        if known.len() > room {
+            known.sort_unstable_by_key(|place| std::cmp::Reverse(place.events));
+            known.truncate(room);
+        }
+        for place in known {
+            place.take_out(at);
+        }
+    }
+
+    /// Tells what is to be gone by; `table`: with another table.
+    fn tell(&mut self, told: &Told, now: Moment, table: bool) {
+        if table {
+            self.write(told, now);
+        }
+        told.all.store(self.burst.into(), Relaxed);
+        let burst = BURST.as_secs_f64() * self.frequency(now);
+        told.lasts.store(burst as u64, Relaxed);
+        self.told += 1;
+        self.settled = false;
+        told.told.store(self.told, Release);
+        if !table && let Some(knocks) = &mut self.knocks {
+            // Code without probes does not come by.
+            knocks.look(true);
+        }
+    }
+
+    fn write(&mut self, told: &Told, now: Moment) {
+        let out = |place: &&Place| place.state == State::Out;
+        let mut out: Vec<u64> = (self.places.iter().filter(out))
+            .map(|place| place.pc)
+            .collect();
+        out.sort_unstable();
+        out.dedup();
+        out.truncate(MAX_PLACES);
+        for (to, pc) in told.place.iter().zip(&out) {
+            to.store(*pc, Relaxed);
+        }
+        told.places.store(out.len() as u32, Relaxed);
+        self.tables += 1;
+        told.table.store(self.tables, Relaxed);
+        for place in &mut self.places {
+            self.counted += std::mem::take(&mut place.events);
+        }
+        self.last = now;
+        self.stale = false;
+    }
+
+    /// Percent by which shares may differ.
+    pub const fn limit(&self) -> f64 {
+        self.limit
+    }
+
+    /// Times that all places were profiled, the first one included.
+    pub const fn rounds(&self) -> u32 {
+        self.round
+    }
+
+    /// Tables told so far.
+    pub const fn tables(&self) -> u32 {
+        self.tables
+    }
+
+    /// No more is to come.
+    pub fn finish(&mut self, now: Moment) {
+        let at = self.own(now.at, now);
+        let burst = self.burst && self.settled;
+        self.places
+            .iter_mut()
+            .for_each(|place| place.finish(at, burst));
+    }
+
+    /// What became of the places that were not profiled for a while. One that is at two addresses is there twice.
+    pub fn outcomes(&self) -> impl Iterator<Item = Outcome<'_>> {
+        let places = self.places.iter().filter(|place| place.outs != 0);
+        places.filter_map(|place| {
+            Some(Outcome {
+                table: place.table?,
+                outs: place.outs,
+                changes: place.changes,
+                settled: place.settled,
+                weights: &place.weights,
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,382 @@
+//! Customisation modules: libraries that say what windows capture and what is profiled of it (`include/trommel_module.h`).
+//!
+//! # Problem
+//! Seed 003 (2.4) lets users say what is captured of each instruction, make pairs of an instruction and a value of what a run of
+//! instructions captured, and format the values. What they write is another's code: it may crash, hang, or be wrong, and neither the program that
+//! is observed nor what was collected may suffer.
+//!
+//! # Strategy
+//! *Capture* is a relational query: for each class of instructions that the module wants something of, one that is made up of it ([`Terms::question`])
+//! and has the runtime's probes send the facts of each execution, in windows only. So there is one meaning of operands and results.
+//!
+//! The library is in a process of its own, the [`helper`], forked before the program starts, and is loaded there. Each process that is observed has
+//! an instance of the module; a window goes to its instance when it has ended, and the pairs come back when they are there. Nobody
+//! waits for the helper while the program runs: what it is given beyond some windows is left out, and counted. When a process has ended we
+//! wait, for a while.
+//!
+//! *Limits.* From one answer to the next the helper may use [`MOST_CPU`] of CPU time, and be silent for [`MOST_SILENCE`]. At the end of
+//! a process it has [`MOST_AT_END`] for what waits, and as much again for texts. Beyond, it is killed.
+//!
+//! # Invariants
+//! * The helper has none of our descriptors but its socket: it keeps nothing of the program alive.
+//! * What comes from it is another's: each length, text and number is checked, here or by who uses it.
+//! * Once it has failed it is gone, and why is known.
+
+mod helper;
+mod library;
+mod link;
+mod wire;
+
+use std::cell::{Cell, RefCell};
+use std::ffi::CString;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
+use trommel_query::{FieldSet, Operation, Program, assemble};
+
+use self::library::{SYMBOL, TABLE, VERSION};
+use self::link::{GONE, Helper, UNREADABLE, ended};
+use self::wire::{Met, Reply, Request};
+use crate::ask::queries::Question;
+use crate::channel::table::Wrong;
+
+/// Classes of instructions of which something can be captured: those of queries but for system calls, in front of which windows end.
+pub const CLASSES: usize = 7;
+/// Bits of a class's capture.
+const OPERANDS: u32 = 2;
+const RESULT: u32 = 4;
+const ADDRESS: u32 = 8;
+const OUTCOME: u32 = 16;
+/// All of them, and the one for the instruction itself.
+const EVERYTHING: u32 = 31;
+
+/// CPU time from one answer to the next.
+const MOST_CPU: Duration = Duration::from_secs(1);
+/// Time from one answer to the next.
+const MOST_SILENCE: Duration = Duration::from_secs(10);
+/// Time for all answers that wait when a process has ended.
+const MOST_AT_END: Duration = Duration::from_secs(20);
+/// Bytes and answers that may wait while the program runs.
+const BACKLOG: (usize, usize) = (4 << 20, 64);
+
+/// What a library says of itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Terms {
+    /// What its pairs are called.
+    pub title: String,
+    /// Its values are addresses of code.
+    pub places: bool,
+    /// By class, what is captured.
+    pub capture: [u32; CLASSES],
+}
+
+/// Why a library is no module.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Refusal {
+    /// No file.
+    #[error("cannot read it: {0}")]
+    File(String),
+    /// The loader refuses it.
+    #[error("it is not a library that can be loaded: {0}; build it with -shared -fPIC")]
+    Library(String),
+    /// Another kind of library.
+    #[error(
+        "it is a library, but no customisation module: it does not export the function {SYMBOL}, see \
+         include/trommel_module.h"
+    )]
+    Symbol,
+    /// No table.
+    #[error("its function {SYMBOL} returned no table")]
+    Table,
+    /// Another version.
+    #[error(
+        "it is built for version {0} of the interface for customisation modules, and this trommel has version \
+         {VERSION}: build it with this trommel's include/trommel_module.h"
+    )]
+    Version(u32),
+    /// A table that is too small.
+    #[error(
+        "its table has {0} bytes and should have {TABLE}: set `size` to sizeof(struct trommel_module)"
+    )]
+    Size(u32),
+    /// A missing member.
+    #[error("its table has no `{0}`")]
+    Null(&'static str),
+    /// Values of no kind.
+    #[error("its table has {0} in `values`, which is neither TROMMEL_NUMBERS nor TROMMEL_PLACES")]
+    Values(u32),
+    /// More is to be captured than there is.
+    #[error("its table has bits in `capture[{0}]` that this trommel does not know")]
+    Capture(usize),
+    /// Nothing is to be captured.
+    #[error("its table captures nothing: `capture` is 0 for all classes")]
+    Nothing,
+    /// It failed, or has brought the helper down.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<Wrong> for Refusal {
+    fn from(wrong: Wrong) -> Self {
+        match wrong {
+            Wrong::Library(why) => Self::Library(why),
+            Wrong::Symbol => Self::Symbol,
+            Wrong::None => Self::Table,
+            Wrong::Version(version) => Self::Version(version),
+            Wrong::Size(size) => Self::Size(size),
+        }
+    }
+}
+
+/// A module as it was named.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Named {
+    /// What the report calls it.
+    pub name: String,
+    /// The library.
+    pub library: PathBuf,
+    /// What its instances are given.
+    pub argument: CString,
+}
+
+impl Terms {
+    /// The fields that a record of a class has.
+    fn fields(bits: u32) -> String {
+        let named = [
+            (OPERANDS, " op1 op2 op3"),
+            (RESULT, " res1"),
+            (ADDRESS, " res2"),
+            (OUTCOME, " misc"),
+        ];
+        let wanted = named.iter().filter(|(bit, _)| bits & bit != 0);
+        std::iter::once("pc")
+            .chain(wanted.map(|(_, fields)| *fields))
+            .collect()
+    }
+
+    /// What is asked of the program.
+    ///
+    /// # Errors
+    /// A defect of ours, in words: every capture has a query.
+    fn question(&self) -> Result<Question, Refusal> {
+        let query = |(operation, bits): (&Operation, &u32)| {
+            let (class, fields) = (operation.name(), Self::fields(*bits));
+            format!("for {class} * always collect {fields}; send 0 stop;\n")
+        };
+        let classes = Operation::ALL.iter().zip(&self.capture);
+        let text: String = classes.filter(|(_, bits)| **bits != 0).map(query).collect();
+        let assembly = assemble(&text);
+        let program = assembly.map_err(|e| Refusal::Failed(format!("no query: {e:?}")))?;
+        Ok(Question {
+            program: program.program,
+            seed: 1,
+            rehearsed: false,
+        })
+    }
+}
+
+/// By query instruction, the class that it sends records of, and their fields.
+pub fn classes(program: &Program) -> Vec<(u8, FieldSet)> {
+    let mut classes = vec![(0, FieldSet::default()); program.code().len()];
+    for query in program.queries() {
+        let mut entries = query.entries.iter();
+        if let Some(trommel_query::Subject::Class(class)) = entries.next().map(|e| e.subject()) {
+            classes[query.code].fill((class.operation as u8, query.fields));
+        }
+    }
+    classes
+}
+
+/// A module in its process.
+pub struct Custom {
+    /// As it was named.
+    pub named: Named,
+    /// What it says of itself.
+    pub terms: Terms,
+    /// What is asked of the program for it.
+    pub question: &'static Question,
+    helper: RefCell<Helper>,
+    /// The instance that was made at the start is nobody's yet.
+    first: Cell<bool>,
+}
+
+impl Custom {
+    /// Starts the helper and has it load the library and make an instance for the first process. Must be called while this process has one thread.
+    ///
+    /// # Errors
+    /// Why there is no module.
+    pub fn start(named: Named) -> Result<Rc<Self>, Refusal> {
+        let path = std::fs::canonicalize(&named.library);
+        let path = path.and_then(|path| std::fs::File::open(&path).map(|_| path));
+        let path = path.map_err(|e| Refusal::File(e.to_string()))?;
+        let mut helper = Helper::fork(&path, &named.argument)?;
+        let deadline = Instant::now() + MOST_AT_END;
+        let reply = helper.wait(0, deadline);
+        let terms = match reply {
+            Ok(Reply::Loaded(terms)) => terms,
+            Ok(Reply::Failed(why)) | Err(why) => return Err(Refusal::Failed(why)),
+            Ok(_) => return Err(Refusal::Failed(UNREADABLE.into())),
+        };
+        // Its own table is checked there; what comes of it is checked here.
+        if terms.capture.iter().any(|bits| bits & !EVERYTHING != 0) {
+            return Err(Refusal::Failed(UNREADABLE.into()));
+        }
+        let question = Box::leak(Box::new(terms.question()?));
+        helper.instances = Custom::FIRST;
+        helper.send(Custom::FIRST, &Request::Begin);
+        match helper.wait(Custom::FIRST, deadline) {
+            Ok(Reply::Done) => {}
+            Ok(Reply::Failed(why)) | Err(why) => return Err(Refusal::Failed(why)),
+            Ok(_) => return Err(Refusal::Failed(UNREADABLE.into())),
+        }
+        Ok(Rc::new(Self {
+            named,
+            terms,
+            question,
+            helper: RefCell::new(helper),
+            first: Cell::new(true),
+        }))
+    }
+
+    /// The number of the first process's instance.
+    const FIRST: u32 = 1;
+
+    /// An instance for a process.
+    pub fn begin(self: &Rc<Self>) -> Instance {
+        let mut helper = self.helper.borrow_mut();
+        let mut number = Self::FIRST;
+        if !self.first.replace(false) {
+            helper.instances += 1;
+            number = helper.instances;
+            helper.send(number, &Request::Begin);
+        }
+        Instance {
+            number,
+            custom: Rc::clone(self),
+        }
+    }
+
+    /// CPU time that the helper has used.
+    pub fn cpu(&self) -> Duration {
+        self.helper.borrow().cpu()
+    }
+
+    /// A child of ours has ended, with a status as in a profile.
+    pub fn child_ended(&self, pid: Pid, status: Option<i32>) {
+        let mut helper = self.helper.borrow_mut();
+        if helper.pid == pid {
+            helper.reaped = Some(status.map_or_else(|| GONE.into(), ended));
+        }
+    }
+}
+
+impl std::fmt::Debug for Custom {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Custom").field(&self.named).finish()
+    }
+}
+
+/// A process's side of a module.
+pub struct Instance {
+    number: u32,
+    custom: Rc<Custom>,
+}
+
+/// An answer to a window, or the end of the instance.
+pub enum Answer {
+    /// Pairs of a window.
+    Pairs(Vec<(u64, u64)>),
+    /// The instance has failed, for this reason; nothing follows.
+    Failed(String),
+}
+
+impl Instance {
+    /// The module.
+    pub fn custom(&self) -> &Rc<Custom> {
+        &self.custom
+    }
+
+    /// Whether as much waits as may.
+    pub fn is_behind(&self) -> bool {
+        self.custom.helper.borrow().is_behind()
+    }
+
+    /// Tells of an instruction.
+    pub fn meet(&self, number: u32, class: u8, pc: u64, code: &[u8]) {
+        let met = Met {
+            number,
+            class,
+            pc,
+            code,
+        };
+        self.send(&Request::Met(met));
+    }
+
+    /// Hands a window of a thread of a process over: a number and words for each instruction.
+    pub fn window(&self, (pid, thread): (u32, u32), tuples: &[u8]) {
+        self.send(&Request::Window(pid, thread, tuples));
+    }
+
+    fn send(&self, request: &Request<'_>) {
+        self.custom.helper.borrow_mut().send(self.number, request);
+    }
+
+    /// The next answer, if it is there; with a deadline it is waited for.
+    pub fn answer(&self, deadline: Option<Instant>) -> Option<Answer> {
+        let mut helper = self.custom.helper.borrow_mut();
+        loop {
+            let reply = match deadline {
+                Some(deadline) => helper.wait(self.number, deadline),
+                None => helper.look(self.number)?,
+            };
+            return Some(match reply {
+                Ok(Reply::Done) => continue,
+                Ok(Reply::Pairs(pairs)) => Answer::Pairs(pairs),
+                Ok(Reply::Failed(why)) | Err(why) => Answer::Failed(why),
+                Ok(Reply::Loaded(_) | Reply::Text(_)) => Answer::Failed(UNREADABLE.into()),
+            });
+        }
+    }
+
+    /// Texts of values of instructions, in their order.
+    ///
+    /// # Errors
+    /// Why there are no more; what there is comes with it.
+    pub fn texts(&self, values: &[(u32, u64)]) -> (Vec<Option<String>>, Option<String>) {
+        let deadline = Instant::now() + MOST_AT_END;
+        let mut texts = Vec::with_capacity(values.len());
+        let mut asked = values.iter();
+        let mut helper = self.custom.helper.borrow_mut();
+        let mut waits = 0;
+        loop {
+            while waits < BACKLOG.1
+                && let Some(&(number, value)) = asked.next()
+            {
+                helper.send(self.number, &Request::Format(number, value));
+                waits += 1;
+            }
+            if waits == 0 {
+                return (texts, None);
+            }
+            match helper.wait(self.number, deadline) {
+                Ok(Reply::Text(text)) => texts.push(text),
+                Ok(Reply::Failed(why)) | Err(why) => return (texts, Some(why)),
+                Ok(_) => return (texts, Some(UNREADABLE.into())),
+            }
+            waits -= 1;
+        }
+    }
+
+    /// When all that waits should have been answered.
+    pub fn deadline() -> Instant {
+        Instant::now() + MOST_AT_END
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        self.send(&Request::End);
+    }
+}

@@ -1,0 +1,374 @@
+//! The prefetch service: which of a program's loads and stores miss again and again by a regular
+//! distance, and how far ahead of each it pays to prefetch.
+//!
+//! # Problem
+//! The application of *Relational Profiling* that needs more than counts (Heil and Smith, MICRO 2000, section 3.1):
+//! what a single instruction accesses, one execution after the other, has to be seen, and something has to come of
+//! it while the program runs.
+//!
+//! # Strategy
+//! Two queries ([`QUERIES`]) ask for the address of every load and store. The target answers in rounds of
+//! bursts (`trommel_runtime::observe::prefetch`). Each access goes through a simulated second-level cache of its thread
+//! ([`cache`]), and into the history of its instruction ([`stride`]). When a round is over, each instruction gets a
+//! [`Verdict`], and those that get [`Verdict::Placed`] are told to the target.
+//!
+//! *How far ahead.* A prefetch has to be [`LATENCY`] cycles early. How many cycles a round of the loop takes
+//! once nothing misses is not known; that it makes an access a cycle is assumed. So the wanted number of
+//! executions ahead is `LATENCY` over the accesses from one execution to the next. What is worth most
+//! is the part of it that is covered, times the share of executions at which the distance is right.
+//!
+//! # What is not told
+//! Lines that the program touches between bursts are not in the simulated cache, so what it says is a miss may be a hit:
+//! at the beginning of the first burst everything is. A prefetch for such an access is of no use, and costs one
+//! instruction. It is placed only where all bursts together say that a good part of the accesses misses.
+//!
+//! Invariant: nothing here trusts the target: addresses are numbers to compute with, and what is kept of them is
+//! bounded ([`MOST`], [`THREADS`]).
+
+pub mod cache;
+pub mod stride;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use nix::unistd::Pid;
+use rustc_hash::FxHashMap;
+use trommel_queue::dict::TargetPc;
+use trommel_queue::prefetch::{EVERYWHERE, MAX_PLACES, MISSES, NOWHERE, Prefetch as Told};
+use trommel_tuple::Place;
+
+use crate::ask::queries::Question;
+use crate::channel::modules::Modules;
+use crate::serve::series::stamp;
+use crate::takeover::knock::Knocks;
+
+use cache::{Cache, Geometry};
+use stride::Strides;
+
+/// What is asked: loads go to queue 0, stores to queue 1.
+pub const QUERIES: &str = "\
+for opLOAD 0 every 131072 collect pc res2;
+    send 0 stop;
+for opSTORE 0 every 131072 collect pc res2;
+    send 1 stop;
+";
+
+/// The queue of stores; their messages have two words, as those of loads.
+pub const STORES: u8 = 1;
+/// Cycles that an access takes which misses.
+const LATENCY: f64 = 400.0;
+/// Instructions of which histories are kept, with those of different threads counted apart.
+const MOST: usize = 1 << 14;
+/// Threads that have caches of their own.
+const THREADS: usize = 16;
+/// Executions of an instruction below which nothing is said about it.
+const ENOUGH: u64 = 64;
+/// One access in so many that misses there, of all that were seen, makes an instruction worth it.
+const WORTH: u64 = 1024;
+/// One execution in so many has to miss.
+const OFTEN: u64 = 4;
+/// Distances up to this are left to the processor, which sees them while they repeat within a page.
+const NEAR: u64 = 512;
+/// The share of executions at which the distance has to be right.
+const REGULAR: f64 = 0.5;
+/// Prefetches reach so far at most, as displacements do.
+const FAR: i64 = 1 << 30;
+
+/// What is wanted of the service in a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Wanted {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Prefetches of what misses.
+    Misses,
+    /// Prefetches everywhere, of no use: a stress option.
+    Everywhere,
+}
+
+impl Wanted {
+    /// Tells the target.
+    pub(crate) fn write(self, to: &Told) {
+        let word = match self {
+            Self::Nothing => NOWHERE,
+            Self::Misses => MISSES,
+            Self::Everywhere => EVERYWHERE,
+        };
+        to.wanted.store(word, Release);
+    }
+}
+
+/// What the service asks.
+///
+/// # Panics
+/// Never: a test assembles [`QUERIES`].
+pub fn question() -> Question {
+    const SEED: u64 = 1;
+    let assembly = trommel_query::assemble(QUERIES);
+    Question {
+        program: assembly.map_or_else(|_| unreachable!("checked by a test"), |a| a.program),
+        seed: SEED,
+        rehearsed: false,
+    }
+}
+
+/// What becomes of an instruction.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Verdict {
+    /// It has a prefetch of what it accesses so many executions later.
+    Placed {
+        /// How many.
+        ahead: u32,
+        /// By how much addresses differ then.
+        by: i64,
+    },
+    /// Its addresses follow no distance, or none long enough.
+    Irregular,
+    /// They follow one that the processor sees by itself.
+    Near,
+    /// More prefetches than there may be are worth more.
+    Crowded,
+}
+
+/// An instruction that misses often.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Missing {
+    /// Where it is.
+    pub place: Place,
+    /// It is a store.
+    pub store: bool,
+    /// Executions that were seen, in the last round that saw enough of them.
+    pub executions: u64,
+    /// Those of them that missed.
+    pub misses: u64,
+    /// The most frequent difference between one address and the next, and its share.
+    pub stride: Option<(i64, f64)>,
+    /// What becomes of it.
+    pub verdict: Verdict,
+}
+
+/// What the service came to in a process.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Report {
+    /// The cache that was simulated.
+    pub geometry: Geometry,
+    /// Rounds that were answered.
+    pub rounds: u32,
+    /// Accesses seen.
+    pub accesses: u64,
+    /// Those of them that missed.
+    pub misses: u64,
+    /// Prefetches put into code: one for each fragment and trace that an instruction is in.
+    pub put: u64,
+    /// Times that code with probes was dropped.
+    pub dropped: u64,
+    /// Instructions that miss often, most misses first.
+    pub found: Vec<Missing>,
+}
+
+/// What is known of one instruction in one round.
+#[derive(Clone, Debug, Default)]
+struct History {
+    store: bool,
+    executions: u64,
+    misses: u64,
+    strides: Strides,
+}
+
+/// The service of one process.
+pub struct Prefetch {
+    knocks: Option<Knocks>,
+    geometry: Geometry,
+    caches: FxHashMap<u32, Cache>,
+    /// Of the round that goes on, by thread and instruction.
+    histories: FxHashMap<(u32, u64), History>,
+    /// By thread, its accesses so far.
+    clocks: FxHashMap<u32, u64>,
+    round: Sum,
+    all: Sum,
+    rounds: u32,
+    /// By address, what the last round said that saw enough of it.
+    known: BTreeMap<u64, Missing>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    accesses: u64,
+    misses: u64,
+}
+
+impl Prefetch {
+    /// One that has seen nothing, with a cache like that.
+    pub fn new(geometry: Geometry) -> Self {
+        Self {
+            knocks: None,
+            geometry,
+            caches: FxHashMap::default(),
+            histories: FxHashMap::default(),
+            clocks: FxHashMap::default(),
+            round: Sum::default(),
+            all: Sum::default(),
+            rounds: 0,
+            known: BTreeMap::new(),
+        }
+    }
+
+    /// Calls the process back when it is to be asked again.
+    pub fn calling(mut self, pid: Pid) -> Self {
+        self.knocks = Some(Knocks::of(pid));
+        self
+    }
+
+    /// An access of a thread.
+    pub fn access(&mut self, thread: u32, pc: u64, address: u64, store: bool) {
+        if !self.caches.contains_key(&thread) && self.caches.len() >= THREADS {
+            return;
+        }
+        let geometry = self.geometry;
+        let cache = self.caches.entry(thread);
+        let hit = cache
+            .or_insert_with(|| Cache::new(geometry))
+            .access(address);
+        let clock = self.clocks.entry(thread).or_default();
+        *clock += 1;
+        let missed = u64::from(!hit);
+        self.round.accesses += 1;
+        self.round.misses += missed;
+        if self.histories.len() >= MOST && !self.histories.contains_key(&(thread, pc)) {
+            return;
+        }
+        let history = self.histories.entry((thread, pc)).or_default();
+        history.store = store;
+        history.executions += 1;
+        history.misses += missed;
+        history.strides.add(address, *clock);
+    }
+
+    /// Answers the target, if it has sent `round` and that is not done, and sees to it that it begins the next.
+    pub fn answer(&mut self, told: &Told, round: u32, modules: &Modules) {
+        if let Some(knocks) = &mut self.knocks {
+            let due = told.due.load(Acquire);
+            let asks = told.begun.load(Relaxed) != told.answered.load(Relaxed);
+            knocks.look(!asks && due != 0 && stamp() >= due);
+        }
+        if told.answered.load(Relaxed) == round {
+            return;
+        }
+        self.conclude(|pc| modules.place_at(TargetPc(pc)));
+        let placed = self.known.iter().filter_map(|(pc, found)| {
+            let Verdict::Placed { by, .. } = found.verdict else {
+                return None;
+            };
+            Some((*pc, by, found.store))
+        });
+        let mut places = 0;
+        for ((pc, by, store), place) in placed.zip(&told.place) {
+            place.pc.store(pc, Relaxed);
+            place.by.store(by, Relaxed);
+            place.written.store(store.into(), Relaxed);
+            places += 1;
+        }
+        told.places.store(places, Relaxed);
+        told.answered.store(round, Release);
+    }
+
+    /// The round is over. What it says of an instruction replaces what an earlier one did.
+    fn conclude(&mut self, place: impl Fn(u64) -> Place) {
+        let mut whole: FxHashMap<u64, History> = FxHashMap::default();
+        for ((_, pc), history) in self.histories.drain() {
+            match whole.entry(pc) {
+                std::collections::hash_map::Entry::Vacant(entry) => {
+                    entry.insert(history);
+                }
+                std::collections::hash_map::Entry::Occupied(mut entry) => {
+                    let known = entry.get_mut();
+                    // Of the thread that executes it most.
+                    if history.executions > known.executions {
+                        known.strides = history.strides;
+                    }
+                    known.executions += history.executions;
+                    known.misses += history.misses;
+                }
+            }
+        }
+        for (pc, history) in whole {
+            if history.executions < ENOUGH {
+                continue;
+            }
+            self.known.remove(&pc);
+            let often = history.misses * OFTEN >= history.executions;
+            if often && history.misses * WORTH >= self.round.accesses {
+                let stride = history.strides.most(1);
+                let found = Missing {
+                    place: place(pc),
+                    store: history.store,
+                    executions: history.executions,
+                    misses: history.misses,
+                    stride,
+                    verdict: verdict(&history.strides, stride),
+                };
+                self.known.insert(pc, found);
+            }
+        }
+        self.limit();
+        self.all.accesses += self.round.accesses;
+        self.all.misses += self.round.misses;
+        self.round = Sum::default();
+        self.rounds += 1;
+        // A gap between rounds is no distance.
+        self.clocks.clear();
+    }
+
+    /// Prefetches that there is room for: those of most misses.
+    fn limit(&mut self) {
+        let is_placed = |found: &&mut Missing| matches!(found.verdict, Verdict::Placed { .. });
+        let mut placed: Vec<_> = self.known.values_mut().filter(is_placed).collect();
+        placed.sort_by_key(|found| std::cmp::Reverse(found.misses));
+        for found in placed.into_iter().skip(MAX_PLACES) {
+            found.verdict = Verdict::Crowded;
+        }
+    }
+
+    /// What it came to.
+    pub fn report(&self, told: &Told) -> Report {
+        let mut found: Vec<Missing> = self.known.values().copied().collect();
+        found.sort_by_key(|found| (std::cmp::Reverse(found.misses), found.place));
+        Report {
+            geometry: self.geometry,
+            rounds: self.rounds,
+            accesses: self.all.accesses,
+            misses: self.all.misses,
+            put: told.put.load(Relaxed),
+            dropped: told.dropped.load(Relaxed),
+            found,
+        }
+    }
+}
+
+/// What becomes of an instruction that misses often.
+fn verdict(strides: &Strides, stride: Option<(i64, f64)>) -> Verdict {
+    let Some((stride, _)) = stride.filter(|(_, share)| *share >= REGULAR) else {
+        return Verdict::Irregular;
+    };
+    if stride.unsigned_abs() <= NEAR {
+        return Verdict::Near;
+    }
+    let Some(apart) = strides.accesses_apart() else {
+        return Verdict::Irregular;
+    };
+    let worth = |ahead: u32, share: f64| share * (f64::from(ahead) * apart / LATENCY).min(1.0);
+    let choices = stride::AHEAD.into_iter().filter_map(|ahead| {
+        let (by, share) = strides.most(ahead)?;
+        let possible = by.abs() <= FAR && by.unsigned_abs() > NEAR;
+        possible.then(|| (worth(ahead, share), ahead, by))
+    });
+    // Of equal ones the nearest.
+    let best = choices.reduce(|best, next| if next.0 > best.0 { next } else { best });
+    match best {
+        Some((_, ahead, by)) => Verdict::Placed { ahead, by },
+        None => Verdict::Irregular,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+//! Services: what is done with the messages of queries.
+
+mod foreign;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::Path;
+
+use rustc_hash::FxHashMap;
+use trommel_profile::queries::{Count, Told};
+use trommel_query::Program;
+use trommel_queue::dict::TargetPc;
+use trommel_queue::queries::{Header, MESSAGE_WORDS, Sort};
+
+use crate::channel::modules::Modules;
+
+pub use foreign::{Foreign, Instance, NotLoaded};
+
+/// A message.
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'a> {
+    /// The process that sent it.
+    pub pid: u32,
+    /// Its thread, by number.
+    pub thread: u32,
+    /// Which instruction sent it, and to which queue.
+    pub header: Header,
+    /// Its words.
+    pub words: &'a [u64],
+    /// Those of them that are addresses of code, by bit.
+    pub places: u8,
+    /// Executions that its record stands for.
+    pub stands_for: u64,
+}
+
+/// Is given the messages of a run: those of each thread in the order in which it sent them.
+pub trait Service {
+    /// The next message. `modules` tells what is where in its process at that time.
+    fn message(&mut self, message: &Message<'_>, modules: &Modules);
+
+    /// A query has interrupted a thread: `message` is its record, of no queue. With `sync` the thread waits until this has returned.
+    fn interrupt(&mut self, message: &Message<'_>, sync: bool, modules: &Modules);
+}
+
+type Words = [u64; MESSAGE_WORDS];
+
+/// Counts equal messages.
+#[derive(Default)]
+pub struct Tabulate {
+    /// With run-time addresses.
+    counts: FxHashMap<(Header, u8, Words), Count>,
+    /// With places in their stead.
+    settled: BTreeMap<Told, Count>,
+    untabulated: u64,
+}
+
+impl Tabulate {
+    /// Different messages that are told apart; of others only the number is known. They take some 100 MB.
+    pub const MOST: usize = 1 << 20;
+
+    /// Gives what names addresses its places.
+    pub fn settle(&mut self, modules: &Modules) {
+        for ((header, places, words), count) in self.counts.drain() {
+            let mut words = words[..usize::from(header.words)].to_vec();
+            for (n, word) in words.iter_mut().enumerate() {
+                if places >> n & 1 != 0 {
+                    *word = modules.place_at(TargetPc(*word)).word();
+                }
+            }
+            let told = Told {
+                at: header.at,
+                queue: header.queue,
+                words,
+            };
+            self.settled.entry(told).or_default().add(count);
+        }
+    }
+
+    /// What was counted, and messages that were not told apart.
+    pub fn into_counts(self) -> (BTreeMap<Told, Count>, u64) {
+        (self.settled, self.untabulated)
+    }
+}
+
+impl Service for Tabulate {
+    fn message(&mut self, message: &Message<'_>, _: &Modules) {
+        let mut words = Words::default();
+        for (to, from) in words.iter_mut().zip(message.words) {
+            *to = *from;
+        }
+        // Whatever the rate was in force.
+        let header = Header {
+            rank: 0,
+            ..message.header
+        };
+        let key = (header, message.places, words);
+        let one = Count {
+            messages: 1,
+            executions: message.stands_for,
+        };
+        if let Some(count) = self.counts.get_mut(&key) {
+            count.add(one);
+        } else if self.counts.len() + self.settled.len() < Self::MOST {
+            self.counts.insert(key, one);
+        } else {
+            self.untabulated += 1;
+        }
+    }
+
+    /// They are counted where they happen.
+    fn interrupt(&mut self, _: &Message<'_>, _: bool, _: &Modules) {}
+}
+
+/// Writes messages to a file, a line of JSON each.
+pub struct Write {
+    out: BufWriter<File>,
+    /// By instruction, the names of the words of its messages.
+    names: Vec<Vec<&'static str>>,
+    /// Why nothing is written any more.
+    error: Option<io::Error>,
+}
+
+impl Write {
+    /// To the file at `path`, of messages of a program.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn create(path: &Path, program: &Program) -> io::Result<Self> {
+        let mut names = vec![Vec::new(); program.code().len()];
+        for query in program.queries() {
+            let fields: Vec<_> = query.fields.iter().map(|f| f.name()).collect();
+            names[query.code].fill(fields);
+        }
+        Ok(Self {
+            out: BufWriter::new(File::create(path)?),
+            names,
+            error: None,
+        })
+    }
+
+    /// All is written.
+    ///
+    /// # Errors
+    /// What went wrong on the way.
+    pub fn finish(&mut self) -> io::Result<()> {
+        match self.error.take() {
+            Some(error) => Err(error),
+            None => io::Write::flush(&mut self.out),
+        }
+    }
+
+    fn line(&mut self, message: &Message<'_>, modules: &Modules) -> io::Result<()> {
+        use io::Write as _;
+        let Message {
+            pid,
+            thread,
+            header,
+            stands_for,
+            ..
+        } = message;
+        let out = &mut self.out;
+        let to = match header.sort {
+            Sort::Message => format!("\"queue\":{}", header.queue),
+            Sort::Interrupt => "\"interrupt\":\"async\"".to_owned(),
+            Sort::Synchronous => "\"interrupt\":\"sync\"".to_owned(),
+        };
+        write!(
+            out,
+            "{{\"pid\":{pid},\"thread\":{thread},{to},\"instruction\":{},\"stands_for\":{stands_for},\"words\":{{",
+            header.at
+        )?;
+        let names = self.names.get(usize::from(header.at));
+        let words = message.words.iter().enumerate();
+        for ((n, word), name) in words.zip(names.into_iter().flatten()) {
+            if n > 0 {
+                out.write_all(b",")?;
+            }
+            match message.places >> n & 1 {
+                0 => write!(out, "\"{name}\":{word}")?,
+                _ => {
+                    let place = modules.place_at(TargetPc(*word));
+                    let (module, vaddr) = (place.module().0, place.vaddr().0);
+                    write!(
+                        out,
+                        "\"{name}\":{{\"address\":{word},\"module\":{module},\"vaddr\":{vaddr}}}"
+                    )?;
+                }
+            }
+        }
+        out.write_all(b"}}\n")
+    }
+}
+
+impl Service for Write {
+    fn message(&mut self, message: &Message<'_>, modules: &Modules) {
+        if self.error.is_none()
+            && let Err(error) = self.line(message, modules)
+        {
+            self.error = Some(error);
+        }
+    }
+
+    fn interrupt(&mut self, message: &Message<'_>, _: bool, modules: &Modules) {
+        self.message(message, modules);
+    }
+}

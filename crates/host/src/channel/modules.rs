@@ -1,0 +1,318 @@
+//! Run-time addresses to places.
+//!
+//! The runtime reports each region of code before the first fragment made from it; this module
+//! finds the file behind it and the `vaddr` of its bytes. Modules are numbered in the order in
+//! which their code first ran. A later region takes the place of what it overlaps of earlier ones: the runtime
+//! waits until all records of the old code are folded before it lets that happen.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::rc::Rc;
+
+use trommel_profile::{Loaded, Module};
+use trommel_queue::dict::TargetPc;
+use trommel_symbol::elf::{self, Format};
+use trommel_symbol::{Frames, build_id_of, own_vdso};
+use trommel_tuple::{ModuleId, Place, Vaddr};
+
+use crate::channel::shared::Region;
+
+struct Known {
+    range: std::ops::Range<u64>,
+    module: ModuleId,
+    /// `vaddr` of the range's start.
+    vaddr: u64,
+}
+
+/// What was looked into once: processes of a run have most of it in common.
+#[derive(Clone, Default)]
+pub struct Images(Rc<Inspected>);
+
+/// A file by path and inode.
+type FileKey = (Vec<u8>, u64);
+
+#[derive(Default)]
+struct Inspected {
+    files: RefCell<HashMap<FileKey, Option<Rc<elf::Image>>>>,
+    frames: RefCell<HashMap<FileKey, Option<Rc<Frames>>>>,
+    vdso: OnceCell<Vec<u8>>,
+}
+
+impl Images {
+    fn image(&self, path: &[u8], inode: u64) -> Option<Rc<elf::Image>> {
+        let mut files = self.0.files.borrow_mut();
+        let inspect = || match elf::inspect(Path::new(OsStr::from_bytes(path))) {
+            Ok(Format::Elf(image)) => Some(Rc::new(image)),
+            _ => None,
+        };
+        (files.entry((path.to_vec(), inode)))
+            .or_insert_with(inspect)
+            .clone()
+    }
+
+    /// What the file of a path and inode is, for who has looked at it by another way than its path.
+    pub fn know(&self, path: &[u8], inode: u64, image: Option<Rc<elf::Image>>) {
+        let mut files = self.0.files.borrow_mut();
+        files.insert((path.to_vec(), inode), image);
+    }
+
+    fn frames(&self, path: &[u8], inode: u64, image: &elf::Image) -> Option<Rc<Frames>> {
+        let mut frames = self.0.frames.borrow_mut();
+        let find = || Frames::of(Path::new(OsStr::from_bytes(path)), image).map(Rc::new);
+        (frames.entry((path.to_vec(), inode)))
+            .or_insert_with(find)
+            .clone()
+    }
+
+    fn vdso_build_id(&self) -> Vec<u8> {
+        let read = || own_vdso().map_or_else(Vec::new, |v| build_id_of(&v));
+        self.0.vdso.get_or_init(read).clone()
+    }
+}
+
+/// The modules of a process and where they are.
+pub struct Modules {
+    /// By number; the first is `[anon]`.
+    pub list: Vec<Module>,
+    images: Vec<(Vec<u8>, u64, Option<Rc<elf::Image>>)>,
+    inspected: Images,
+    known: Vec<Known>,
+    last: usize,
+}
+
+impl Modules {
+    /// No module but `[anon]`.
+    pub fn new(inspected: Images) -> Self {
+        let anon = Module {
+            id: ModuleId::ANON,
+            path: b"[anon]".to_vec(),
+            ..Module::default()
+        };
+        Self {
+            list: vec![anon],
+            images: vec![(b"[anon]".to_vec(), 0, None)],
+            inspected,
+            known: Vec::new(),
+            last: 0,
+        }
+    }
+
+    /// Whether a region takes the place of another one with other code.
+    pub fn replaces(&self, region: &Region) -> bool {
+        self.known.iter().any(|k| {
+            k.range.start < region.range.end
+                && region.range.start < k.range.end
+                && !(self.images[usize::from(k.module.0)].0 == region.path
+                    && k.range == region.range)
+        })
+    }
+
+    /// Takes note of a region.
+    pub fn add(&mut self, region: &Region) {
+        self.cut(&region.range);
+        let module = self.module(region);
+        let vaddr = match &self.images[usize::from(module.0)].2 {
+            Some(image) => image
+                .code_vaddr_of_offset(region.offset)
+                .map_or(region.offset, |v| v.0),
+            // The vDSO is linked at 0 and mapped whole; memory without a file keeps its addresses.
+            None if module == ModuleId::ANON => region.range.start,
+            None => region.offset,
+        };
+        let number = usize::from(module.0);
+        if module != ModuleId::ANON {
+            let bias = region.range.start.wrapping_sub(vaddr);
+            let extent = self.images[number].2.as_deref().map_or(
+                vaddr..vaddr + (region.range.end - region.range.start),
+                elf::Image::extent,
+            );
+            let (start, end) = (
+                extent.start.wrapping_add(bias),
+                extent.end.wrapping_add(bias),
+            );
+            self.list[number].loaded = Some(Loaded { start, end, bias });
+        }
+        self.known.push(Known {
+            range: region.range.clone(),
+            module,
+            vaddr,
+        });
+        self.last = 0;
+    }
+
+    /// Forgets what is in a range. What is beside it is known still.
+    fn cut(&mut self, range: &std::ops::Range<u64>) {
+        let beside = |k: &Known| {
+            let part = |start: u64, end: u64| Known {
+                range: start..end,
+                module: k.module,
+                vaddr: k.vaddr.wrapping_add(start - k.range.start),
+            };
+            let low = part(
+                k.range.start,
+                k.range.end.min(range.start.max(k.range.start)),
+            );
+            let high = part(k.range.start.max(range.end.min(k.range.end)), k.range.end);
+            match range.start < k.range.end && k.range.start < range.end {
+                true => [Some(low), Some(high)],
+                false => [Some(part(k.range.start, k.range.end)), None],
+            }
+        };
+        let known = self.known.iter().flat_map(beside).flatten();
+        self.known = known.filter(|k| !k.range.is_empty()).collect();
+    }
+
+    fn module(&mut self, region: &Region) -> ModuleId {
+        const VDSO: &[u8] = b"[vdso]";
+        if region.inode == 0 && region.path != VDSO {
+            return ModuleId::ANON;
+        }
+        if let Some(n) = self
+            .images
+            .iter()
+            .position(|(p, i, _)| *p == region.path && *i == region.inode)
+        {
+            return ModuleId(n as u16);
+        }
+        let Ok(number) = u16::try_from(self.list.len()) else {
+            return ModuleId::ANON;
+        };
+        let image = self.inspected.image(&region.path, region.inode);
+        let id = ModuleId(number);
+        let build_id = match &image {
+            Some(image) => image.build_id.clone(),
+            None if region.path == VDSO => self.inspected.vdso_build_id(),
+            None => Vec::new(),
+        };
+        self.list.push(Module {
+            id,
+            path: region.path.clone(),
+            build_id,
+            loaded: None,
+        });
+        self.images.push((region.path.clone(), region.inode, image));
+        id
+    }
+
+    /// The call frames of a module, where its file tells them.
+    pub fn frames(&self, module: ModuleId) -> Option<Rc<Frames>> {
+        let (path, inode, image) = self.images.get(usize::from(module.0))?;
+        self.inspected.frames(path, *inode, image.as_deref()?)
+    }
+
+    /// A module that is in no mapping, under a name of its own; the same name is the same module.
+    pub fn unmapped(&mut self, name: &str) -> ModuleId {
+        let is = |(path, inode, _): &(Vec<u8>, u64, _)| path == name.as_bytes() && *inode == 0;
+        if let Some(number) = self.images.iter().position(is) {
+            return ModuleId(number as u16);
+        }
+        let Ok(number) = u16::try_from(self.list.len()) else {
+            return ModuleId::ANON;
+        };
+        self.list.push(Module {
+            id: ModuleId(number),
+            path: name.into(),
+            ..Module::default()
+        });
+        self.images.push((name.into(), 0, None));
+        ModuleId(number)
+    }
+
+    /// The place of an address, remembering the region for the next.
+    pub fn place(&mut self, pc: TargetPc) -> Place {
+        let holds = |k: &Known| k.range.contains(&pc.0);
+        if !self.known.get(self.last).is_some_and(holds)
+            && let Some(n) = self.known.iter().position(holds)
+        {
+            self.last = n;
+        }
+        self.place_at(pc)
+    }
+
+    /// The place of an address.
+    pub fn place_at(&self, pc: TargetPc) -> Place {
+        let at = pc.0;
+        let holds = |k: &&Known| k.range.contains(&at);
+        let last = self.known.get(self.last).filter(holds);
+        match last.or_else(|| self.known.iter().find(holds)) {
+            Some(k) => Place::new(k.module, Vaddr(at - k.range.start + k.vaddr)),
+            None => Place::new(ModuleId::ANON, Vaddr(at)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(range: std::ops::Range<u64>, path: &[u8], inode: u64) -> Region {
+        Region {
+            range,
+            offset: 0,
+            inode,
+            path: path.to_vec(),
+            paths: 0,
+        }
+    }
+
+    #[test]
+    fn modules_without_mappings_are_numbered_among_the_others() {
+        let mut m = Modules::new(Images::default());
+        m.add(&region(0x1000..0x3000, b"/a", 1));
+        let kernel = m.unmapped("[kernel]");
+        m.add(&region(0x5000..0x6000, b"/b", 2));
+        assert_eq!((kernel, m.unmapped("[kernel]")), (ModuleId(2), ModuleId(2)));
+        let found = m.place(TargetPc(0x5010));
+        assert_eq!(found, Place::new(ModuleId(3), Vaddr(0x10)));
+        let names: Vec<&[u8]> = m.list.iter().map(|module| &module.path[..]).collect();
+        assert_eq!(names, [&b"[anon]"[..], b"/a", b"[kernel]", b"/b"]);
+    }
+
+    #[test]
+    fn later_regions_replace_earlier_ones() {
+        let mut m = Modules::new(Images::default());
+        m.add(&region(0x1000..0x3000, b"/a", 1));
+        m.add(&region(0x5000..0x6000, b"/b", 2));
+        assert_eq!(
+            m.place(TargetPc(0x1010)),
+            Place::new(ModuleId(1), Vaddr(0x10))
+        );
+        assert_eq!(
+            m.place(TargetPc(0x5010)),
+            Place::new(ModuleId(2), Vaddr(0x10))
+        );
+        assert!(!m.replaces(&region(0x5000..0x6000, b"/b", 2)));
+        assert!(m.replaces(&region(0x2000..0x6000, b"/c", 3)));
+        m.add(&region(0x2000..0x6000, b"/c", 3));
+        assert_eq!(
+            m.place(TargetPc(0x5010)),
+            Place::new(ModuleId(3), Vaddr(0x3010))
+        );
+        assert_eq!(
+            m.place(TargetPc(0x9000)),
+            Place::new(ModuleId::ANON, Vaddr(0x9000))
+        );
+        // What is beside it stays: a part of /a before it, and, when it is cut itself, of /c behind that.
+        assert_eq!(
+            m.place(TargetPc(0x1010)),
+            Place::new(ModuleId(1), Vaddr(0x10))
+        );
+        m.add(&region(0x3000..0x4000, b"/b", 2));
+        assert_eq!(
+            m.place(TargetPc(0x2010)),
+            Place::new(ModuleId(3), Vaddr(0x10))
+        );
+        assert_eq!(
+            m.place(TargetPc(0x4010)),
+            Place::new(ModuleId(3), Vaddr(0x2010))
+        );
+        m.add(&region(0x8000..0xa000, b"", 0));
+        assert_eq!(
+            m.place(TargetPc(0x9000)),
+            Place::new(ModuleId::ANON, Vaddr(0x9000))
+        );
+    }
+}

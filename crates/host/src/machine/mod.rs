@@ -1,0 +1,265 @@
+//! The whole machine, the kernel included, by samples of the processors' clocks.
+//!
+//! # Problem
+//! Windows need a program that may be taken under control. The kernel may not, nor may programs of other users or those that
+//! use what the runtime cannot keep (`docs/limits.md`).
+//!
+//! # Strategy
+//! A perf event of the CPU clock on each processor interrupts whatever runs there, and records where, in which thread, and with what in the
+//! registers. No hardware counter is needed. A few times a second all rings are read, and their records put in the order of their times: what
+//! processes map, execute and end is then told before the samples that depend on it. Each sample counts for its place
+//! ([`processes`]), and, where the bytes of its instruction can be read, so do the values that this is about to read ([`operands`], [`found`]).
+//! Between two readings the clock's period is drawn anew, from seven to nine eighths of its mean, so that nothing keeps step with
+//! it. What it costs is measured, and a budget kept ([`control`]).
+//!
+//! # Invariants
+//! * Records wait until all that is older must have come (`session.rs`).
+//! * What is lost is counted: by the kernel where a ring is full, here where nobody knows what a process has at an address.
+//! * No process's memory is read, and nothing that a process has named is opened before it is known what it is.
+//!
+//! # What samples do not tell
+//! The clock is an interrupt. Where the kernel lets none come it waits, and finds what runs when they come again: time of such
+//! code is told of the code behind it. Samples in functions that let them come again are counted ([`lets_interrupts_come`]).
+
+mod control;
+mod ended;
+mod files;
+mod found;
+mod operands;
+mod permission;
+mod processes;
+mod session;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, SystemTime};
+
+use nix::unistd::Pid;
+use trommel_compress::random::SplitMix64;
+use trommel_profile::Profile;
+
+use crate::kernel::interrupt::Guard;
+use crate::kernel::perf::ring::Ring;
+use crate::kernel::perf::{Attributes, Clock};
+use crate::windows::toll;
+use control::Control;
+use permission::refused;
+pub use permission::{Refused, kernel_is_readable, permitted};
+use session::{Session, Source, now, period};
+
+/// Pages of a ring where nothing is said: what users may have is a little more.
+const PAGES: usize = 128;
+
+/// What is wanted.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// What may be paid, in percent of all processors' time, where no rate is given.
+    pub budget: f64,
+    /// Samples in a second of each processor.
+    pub rate: Option<f64>,
+    /// Pages of each processor's ring; 0: as many as usual.
+    pub pages: usize,
+    /// For how long; `None`: until it is interrupted, or the program ends.
+    pub duration: Option<Duration>,
+    /// A program to start when samples are taken, natively: its file, and its arguments with its name in front.
+    pub program: Option<(std::path::PathBuf, Vec<OsString>)>,
+}
+
+/// Why there is no recording.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MachineError {
+    /// The kernel does not allow it.
+    #[error("the kernel refuses samples of the whole machine: {0}")]
+    Refused(Refused),
+    /// There is no memory for rings.
+    #[error(
+        "the kernel gives no memory for samples: {0}; raise `sysctl kernel.perf_event_mlock_kb`, or record as root"
+    )]
+    Memory(io::Error),
+    /// The program cannot be started.
+    #[error("{program}: cannot be started: {source}")]
+    NotStarted {
+        /// Its file.
+        program: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+/// What became of a recording.
+#[derive(Debug)]
+pub struct Recording {
+    /// The machine, then each process that a sample found, in the order in which they ended.
+    pub profiles: Vec<Profile>,
+    /// How the program ended, if there was one.
+    pub ended: Option<ExitStatus>,
+}
+
+/// Records the machine.
+///
+/// # Errors
+/// The kernel does not allow it, or the program cannot be started.
+pub fn record(options: &Options, guard: &Guard) -> Result<Recording, MachineError> {
+    permitted().map_err(MachineError::Refused)?;
+    let toll = toll::of_samples().map_err(|error| MachineError::Refused(refused(&error)))?;
+    let highest = fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate");
+    let highest = highest.ok().and_then(|text| text.trim().parse().ok());
+    let processors = processors();
+    let control = Control::new(
+        options.budget,
+        options.rate,
+        processors.len(),
+        toll,
+        highest.unwrap_or(f64::MAX),
+    );
+    let mut random = SplitMix64::new(now());
+    let pages = if options.pages == 0 {
+        PAGES
+    } else {
+        options.pages
+    };
+    let period = period(control.rate(), &mut random);
+    let mut sources = Vec::new();
+    for cpu in processors {
+        let attributes = Attributes::of_machine(Duration::from_nanos(period));
+        let clock = match Clock::of_processor(&attributes, cpu as i32) {
+            Ok(clock) => clock,
+            // Taken away in the meantime.
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => continue,
+            Err(error) => return Err(MachineError::Refused(refused(&error))),
+        };
+        let ring = Ring::map(&clock, pages).map_err(MachineError::Memory)?;
+        sources.push(Source { cpu, clock, ring });
+    }
+    let mut session = Session::new(sources, control, toll, period, random);
+    let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    session.begin();
+    let mut child = match &options.program {
+        None => None,
+        Some((program, arguments)) => Some(start(program, arguments, guard)?),
+    };
+    let mut ended = session.run(child.as_mut(), options.duration, guard);
+    let mut profiles = session.end();
+    if let (Some(child), None) = (&mut child, ended) {
+        // It goes on, and its end is ours.
+        ended = child.wait().ok();
+        guard.ended();
+    }
+    if let Some(first) = profiles.first_mut() {
+        first.run.started = started.map_or(0, |time| time.as_nanos() as u64);
+        first.run.status = ended.and_then(|status| {
+            let signal = status.signal().map(|signal| -signal);
+            status.code().or(signal)
+        });
+        if let Some((_, arguments)) = &options.program {
+            first.command = arguments.iter().map(|a| a.as_bytes().to_vec()).collect();
+        }
+    }
+    Ok(Recording { profiles, ended })
+}
+
+/// The processors that are there.
+fn processors() -> Vec<u32> {
+    let text = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let all = numbers(&text);
+    match all.is_empty() {
+        true => vec![0],
+        false => all,
+    }
+}
+
+/// As in `0-3,6`.
+fn numbers(text: &str) -> Vec<u32> {
+    const MOST: u32 = 1 << 16;
+    let mut all = Vec::new();
+    for part in text.trim().split(',') {
+        let (low, high) = part.split_once('-').unwrap_or((part, part));
+        if let (Ok(low), Ok(high)) = (low.parse::<u32>(), high.parse::<u32>()) {
+            all.extend(low..=high.min(low.saturating_add(MOST)));
+        }
+    }
+    all
+}
+
+/// Whether a function of the kernel's lets interrupts come that have waited: samples in it are mostly of those.
+pub fn lets_interrupts_come(name: &str) -> bool {
+    const NAMES: [&str; 15] = [
+        "exc_page_fault",
+        "do_syscall_64",
+        "do_int80_emulation",
+        "syscall_enter_from_user_mode",
+        "syscall_exit_to_user_mode",
+        "exit_to_user_mode_loop",
+        "exit_to_user_mode_prepare",
+        "irqentry_exit",
+        "irqentry_exit_to_user_mode",
+        "finish_task_switch",
+        "__do_softirq",
+        "handle_softirqs",
+        "native_irq_enable",
+        "pv_native_irq_enable",
+        "__local_bh_enable_ip",
+    ];
+    let name = name.split(".isra").next().unwrap_or(name);
+    let unlocks = name.starts_with("_raw_") && name.contains("unlock_irq");
+    unlocks || NAMES.contains(&name)
+}
+
+/// Starts the program as it is.
+#[allow(unsafe_code)] // reason: what runs between fork and exec.
+fn start(program: &Path, arguments: &[OsString], guard: &Guard) -> Result<Child, MachineError> {
+    let mut command = Command::new(program);
+    let mut words = arguments.iter();
+    if let Some(name) = words.next() {
+        command.arg0(name);
+    }
+    command.args(words);
+    let old = guard.before();
+    let restore = move || {
+        old.iter().for_each(|(signal, action)| {
+            // SAFETY: what was there before.
+            let _ = unsafe { nix::sys::signal::sigaction(*signal, action) };
+        });
+        Ok(())
+    };
+    // SAFETY: calls `sigaction` only, which may be called there; nothing is allocated or locked.
+    unsafe { command.pre_exec(restore) };
+    let child = command.spawn().map_err(|source| MachineError::NotStarted {
+        program: program.display().to_string(),
+        source,
+    })?;
+    guard.program(Pid::from_raw(child.id() as i32));
+    Ok(child)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processors_are_listed_as_the_kernel_lists_them() {
+        assert_eq!(numbers("0-3,6\n"), [0, 1, 2, 3, 6]);
+        assert_eq!(numbers("0\n"), [0]);
+        assert!(numbers("").is_empty() && numbers("x,3-1,-").is_empty());
+    }
+
+    #[test]
+    fn functions_that_let_interrupts_come_are_known() {
+        for name in [
+            "_raw_spin_unlock_irqrestore",
+            "finish_task_switch.isra.0",
+            "do_syscall_64",
+        ] {
+            assert!(lets_interrupts_come(name), "{name}");
+        }
+        for name in ["read_zero", "_raw_spin_lock_irqsave", "_raw_spin_unlock"] {
+            assert!(!lets_interrupts_come(name), "{name}");
+        }
+    }
+}

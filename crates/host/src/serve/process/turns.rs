@@ -1,0 +1,69 @@
+//! When a process came under control and why, and when it was let go.
+
+use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
+
+use crate::serve::series::cpu_of;
+
+/// Why a process is under control.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Taken {
+    /// It was started so.
+    Start,
+    /// Its parent was, which forked it.
+    Fork,
+    /// It was, and has executed another program; or its parent was.
+    Exec,
+    /// It has used the CPU time that programs run natively at first.
+    Late,
+    /// It had been let go, and spends so many percent of its time in other code.
+    Back(u32),
+    /// It had been let go, and got on faster under control, by so many percent.
+    Faster(u32),
+}
+
+impl Taken {
+    /// In words.
+    pub fn words(self) -> String {
+        match self {
+            Self::Start => "it was started under control".to_owned(),
+            Self::Fork => "it was forked by a process under control".to_owned(),
+            Self::Exec => "it was executed by a process under control".to_owned(),
+            Self::Late => "it had run natively for as long as programs do at first".to_owned(),
+            Self::Back(percent) => {
+                format!("{percent} % of its time was in code that was not hot when it was let go")
+            }
+            Self::Faster(percent) => {
+                format!("it got on {percent} % faster under control than it did natively")
+            }
+        }
+    }
+}
+
+/// A moment of a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moment {
+    /// Since the run began.
+    pub wall: Duration,
+    /// CPU time of the process; none when it is not there any more.
+    pub cpu: Option<Duration>,
+}
+
+impl Moment {
+    pub(super) fn now(run: Instant, pid: Pid) -> Self {
+        Self {
+            wall: run.elapsed(),
+            cpu: cpu_of(pid),
+        }
+    }
+}
+
+/// When control began and ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Turns {
+    /// Why and when it began.
+    pub taken: Option<(Taken, Moment)>,
+    /// When the process was let go, as far as we saw.
+    pub let_go: Option<Moment>,
+}

@@ -1,0 +1,159 @@
+//! The end of processes, and of the run.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use nix::unistd::Pid;
+use trommel_profile::Profile;
+
+use super::{Session, cpu_with};
+use crate::channel::family::Family;
+use crate::channel::memory;
+use crate::ptrace::launch::Ended;
+use crate::serve::process::{Ancestor, Done, End, Identity};
+use crate::serve::record::{Engine, RecordError, Recording};
+
+/// The exit status of a program whose runtime could not start.
+const NOT_STARTED: i32 = 126;
+
+impl Session<'_> {
+    /// Makes profiles of the processes that have ended.
+    pub(super) fn finish(&mut self) {
+        let mut n = 0;
+        while n < self.processes.len() {
+            if self.processes[n].1.end == End::No {
+                n += 1;
+                continue;
+            }
+            let (number, mut process) = self.processes.swap_remove(n);
+            // What came between the last look and its end.
+            process.serve(self.notice);
+            process.shared.close();
+            self.keep(&process);
+            let compressor = match self.terms.converge {
+                Some(limit) => format!("{} converge {limit}%", self.options.compressor),
+                None => self.options.compressor.to_string(),
+            };
+            let host = cpu_with(self.custom.as_deref()).saturating_sub(self.host_before);
+            let kinds = self.options.kinds;
+            let large = self.budget.is_large();
+            let (done, ancestor) = process.finish(&compressor, kinds, host, self.notice);
+            self.stream_whole &= done.stream_whole;
+            match number {
+                0 => self.done = Some(done),
+                _ => (self.others)(done.profile, done.engine),
+            }
+            if large {
+                memory::give_back();
+            }
+            self.ancestors.push(ancestor);
+        }
+        self.newcomers();
+        self.ancestors.retain(Ancestor::is_needed);
+        let there = self.processes.iter().map(|(_, p)| p.family());
+        let ended = self.ancestors.iter().map(|a| a.shared.pages().family());
+        let used: Vec<*const Family> = there.chain(ended).map(Rc::as_ptr).collect();
+        (self.families).retain(|family| used.contains(&Rc::as_ptr(family)));
+    }
+
+    /// The first program has ended: processes that are still there go on without us.
+    pub(super) fn leave(&mut self) {
+        let mut left = 0;
+        for (_, process) in &mut self.processes {
+            process.stop_windows();
+            process.end = End::Left;
+            left += u64::from(process.is_controlled());
+        }
+        if left != 0 {
+            let (processes, go) = match left {
+                1 => ("process", "goes"),
+                _ => ("processes", "go"),
+            };
+            (self.notice)(&format!(
+                "the program has ended; {left} {processes} of its {go} on natively"
+            ));
+        }
+        self.finish();
+        self.strangers.release();
+    }
+
+    /// What the run has come to.
+    ///
+    /// # Errors
+    /// The runtime could not start in the first program.
+    pub fn conclude(mut self) -> Result<Recording, RecordError> {
+        let (ended, at) = self.ended.unwrap_or((Ended::default(), Instant::now()));
+        let wall = at.duration_since(self.began);
+        let done = match self.done.take() {
+            Some(done) => done,
+            // It was never taken under control.
+            None if self.awaited => Done {
+                profile: Profile {
+                    command: Identity::first(Pid::from_raw(0), &self.options.arguments).command,
+                    ..Profile::default()
+                },
+                engine: Engine::default(),
+                stream_whole: true,
+            },
+            None => {
+                return Err(RecordError::NotStarted {
+                    program: self.options.program.path.clone(),
+                });
+            }
+        };
+        let native = self.awaited;
+        if let Some(messages) = &self.messages
+            && let Err(error) = messages.borrow_mut().finish()
+        {
+            (self.notice)(&format!(
+                "messages are missing in their file: {error}; the profile has all of them"
+            ));
+        }
+        let engine = done.engine;
+        let mut first = done.profile;
+        if self.epochs.is_some() {
+            return Ok(Recording {
+                profile: first,
+                ended,
+                limited: false,
+                engine,
+                stream_whole: self.stream_whole,
+            });
+        }
+        let limited = self.limited && ended.status == Some(-libc::SIGKILL);
+        let nothing = first.kinds.values().all(|kind| kind.seen == 0);
+        if engine.fragments == 0 && nothing && first.run.let_go.is_empty() && !native {
+            if ended.status == Some(NOT_STARTED) {
+                return Err(RecordError::NotStarted {
+                    program: self.options.program.path.clone(),
+                });
+            }
+            let words = "the runtime did not start".to_owned();
+            first.run.let_go.push(words);
+        }
+        if limited {
+            let words = "it was ended when the stream had all the events that were wanted";
+            first.run.let_go.push(words.to_owned());
+        }
+        // What the run as a whole came to.
+        first.run.wall = wall.as_nanos() as u64;
+        first.run.target_cpu = ended.cpu.as_nanos() as u64;
+        first.run.host_cpu = cpu_with(self.custom.as_deref()).as_nanos() as u64;
+        first.run.status = ended.status;
+        if let Some(windows) = &mut first.windows {
+            // It may have ended before anybody looked.
+            if windows.cpu == 0 {
+                let paid = windows.in_windows + windows.in_kernel;
+                windows.cpu = first.run.target_cpu.saturating_sub(paid);
+            }
+            windows.wall = windows.wall.max(first.run.wall);
+        }
+        Ok(Recording {
+            profile: first,
+            ended,
+            limited,
+            engine,
+            stream_whole: self.stream_whole,
+        })
+    }
+}

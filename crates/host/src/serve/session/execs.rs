@@ -1,0 +1,234 @@
+//! Programs that the processes of a run become: asked for, followed into ([`crate::ptrace::follow`]), and observed from the mark on
+//! ([`crate::ptrace::landing`]).
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering::Acquire;
+use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
+use trommel_queue::{Request, Unfollowed};
+
+use super::{Session, command_of, program_of};
+use crate::channel::family::Family;
+use crate::channel::shared::{Asked, Shared};
+use crate::kernel::pids;
+use crate::ptrace::follow;
+use crate::ptrace::inject::{Kept, inject};
+use crate::ptrace::landing::Landing;
+use crate::serve::persist::{self, Keeping};
+use crate::serve::process::{End, Identity, Taken};
+
+/// A thread that is traced while it becomes another program.
+pub(super) struct Traced {
+    pub(super) tid: Pid,
+    /// The process that the thread belongs to.
+    pub(super) process: Pid,
+    /// Number of the process whose request it was.
+    pub(super) number: usize,
+    /// It only shares that process's memory.
+    spawned: bool,
+}
+
+/// A process that is another program now, on its way to the runtime.
+pub(super) struct Arrival {
+    pub(super) landing: Landing,
+    /// Process whose child it is.
+    parent: u32,
+    /// It counts processes in a way of its own.
+    foreign: bool,
+    since: Instant,
+}
+
+impl Session<'_> {
+    /// Threads that want to become other programs, or could not.
+    pub(super) fn requests(&mut self) {
+        for n in 0..self.processes.len() {
+            let (number, process) = &self.processes[n];
+            let number = *number;
+            if let Some(asked) = process.shared.asked() {
+                let answer = self.asked(number, &asked);
+                self.processes[n].1.shared.answer(answer);
+            } else if process.shared.request_state().load(Acquire) == Request::FAILED {
+                self.traced.retain(|traced| {
+                    let it = traced.number == number;
+                    if it {
+                        follow::release(traced.tid);
+                    }
+                    !it
+                });
+                self.processes[n].1.shared.answer(Request::IDLE);
+            }
+        }
+    }
+
+    fn asked(&mut self, number: usize, asked: &Asked) -> u32 {
+        if self.options.tracing.late().is_some() {
+            // As the first program did.
+            return Request::NATIVE;
+        }
+        let Some((_, process)) = self.process(number) else {
+            return Request::NATIVE;
+        };
+        let pid = process.identity.pid;
+        // Nothing is traced that is not what it says.
+        let tid = match (process.shared.is_foreign(), asked.spawned) {
+            (false, false) => Some(asked.tid()).filter(|tid| pids::is_thread_of(*tid, pid)),
+            (true, false) => pids::thread(pid, asked.tid),
+            (false, true) => Some(asked.tid()).filter(|tid| process.family().is_mapped_by(*tid)),
+            (true, true) => pids::process(asked.tid, process.family()),
+        };
+        let pid = match asked.spawned {
+            true => tid.unwrap_or(pid),
+            false => pid,
+        };
+        let why = asked.why.or_else(|| match tid.map(follow::seize) {
+            Some(Ok(())) => None,
+            _ => Some(Unfollowed::NotTraced),
+        });
+        let tid = tid.unwrap_or(pid);
+        match why {
+            None => {
+                self.traced.push(Traced {
+                    tid,
+                    process: pid,
+                    number,
+                    spawned: asked.spawned,
+                });
+                Request::GO
+            }
+            Some(why) => {
+                let path = String::from_utf8_lossy(&asked.path);
+                (self.notice)(&format!(
+                    "{path} (process {pid}) runs natively: {}",
+                    why.words()
+                ));
+                Request::NATIVE
+            }
+        }
+    }
+
+    /// A process is another program, stopped inside the call.
+    pub(super) fn exec(&mut self, pid: Pid) {
+        let which = self
+            .traced
+            .iter()
+            .position(|t| t.process == pid || t.tid == pid);
+        let Some(which) = which else {
+            return;
+        };
+        let Traced {
+            number, spawned, ..
+        } = self.traced.swap_remove(which);
+        let mut parent = 0;
+        let mut foreign = false;
+        if let Some((_, process)) = self.process(number) {
+            foreign = process.shared.is_foreign();
+            if spawned {
+                parent = process.identity.pid.as_raw() as u32;
+                process.shared.answer(Request::IDLE);
+            } else {
+                parent = process.identity.parent;
+                process.end = End::Exec;
+            }
+        }
+        match Landing::begin(pid, None, None) {
+            Ok(landing) => {
+                follow::go_on(pid);
+                self.arrivals.push(Arrival {
+                    landing,
+                    parent,
+                    foreign,
+                    since: Instant::now(),
+                });
+                follow::expect(pid);
+            }
+            Err(error) => {
+                follow::let_go(pid);
+                self.runs_natively(pid, parent, Some(&error));
+            }
+        }
+    }
+
+    /// A process has come to the mark.
+    pub(super) fn arrived(&mut self, pid: Pid) {
+        let on_it = |a: &Arrival| a.landing.pid() == pid;
+        let Some(which) = self.arrivals.iter().position(on_it) else {
+            return;
+        };
+        let Arrival {
+            landing,
+            parent,
+            foreign,
+            since,
+        } = self.arrivals.swap_remove(which);
+        let terms = self.terms;
+        let mut made = None;
+        let alike = !foreign && persist::is_like_us(pid);
+        let mut prepare = |file: OwnedFd| -> io::Result<Option<Kept>> {
+            let family = Family::of(file)?;
+            let shared = Shared::first(&family, terms)?;
+            shared.warm();
+            shared.set_foreign(foreign);
+            let keeping = match alike {
+                true => program_of(pid).and_then(|program| self.kept(&program)),
+                false => None,
+            };
+            let kept = keeping.as_ref().and_then(Keeping::kept);
+            if let Some(keeping) = keeping {
+                self.will_keep(&shared, keeping);
+            }
+            made = Some((family, shared));
+            Ok(kept)
+        };
+        match (inject(landing, None, Some(&mut prepare)), made) {
+            (Ok(None), Some((family, shared))) => {
+                self.families.push(family);
+                let identity = identity(pid, parent);
+                self.begin(identity, shared, Taken::Exec);
+            }
+            (Ok(Some(landing)), _) => {
+                follow::go_on(pid);
+                self.arrivals.push(Arrival {
+                    landing,
+                    parent,
+                    foreign,
+                    since,
+                });
+            }
+            (taken, _) => {
+                follow::let_go(pid);
+                self.runs_natively(pid, parent, taken.err().as_ref());
+            }
+        }
+    }
+
+    fn runs_natively(&mut self, pid: Pid, parent: u32, why: Option<&io::Error>) {
+        let why = why.map(|e| format!(" ({e})")).unwrap_or_default();
+        (self.notice)(&format!(
+            "{} runs natively: {}{why}",
+            identity(pid, parent),
+            Unfollowed::NotInjected.words()
+        ));
+    }
+
+    /// Lets go of processes that have not come to the mark: something keeps them from sending it.
+    pub(super) fn late(&mut self) {
+        const LATE: Duration = Duration::from_secs(2);
+        while let Some(n) = self.arrivals.iter().position(|a| a.since.elapsed() > LATE) {
+            let arrival = self.arrivals.swap_remove(n);
+            let pid = arrival.landing.pid();
+            follow::release(pid);
+            self.runs_natively(pid, arrival.parent, None);
+        }
+    }
+}
+
+/// Who a process is that has just executed a program.
+pub(super) fn identity(pid: Pid, parent: u32) -> Identity {
+    Identity {
+        pid,
+        parent,
+        command: command_of(pid),
+    }
+}

@@ -1,0 +1,296 @@
+//! Processes of a run that have nothing of ours in them: programs that were executed by native threads.
+//!
+//! # Problem
+//! Between windows a program executes others, in its own place or in that of a child, and nobody asks us. They
+//! are parts of the run, and most of its time may be theirs. Where programs are to be made faster, most are over before control would
+//! have paid for its own start.
+//!
+//! # Strategy
+//! The tree of processes below the first is looked through now and then. A stranger that has used so much CPU time that the
+//! budget pays for the attaching is taken under control as a running process is, by a [`Keeper`] of its own. What can be known to
+//! refuse is found out before it is touched, and told once; what passes, like a debugger or a stop, is waited for in silence.
+//!
+//! Programs that are to be optimised run natively up to a CPU time that is a multiple of what control costs at first
+//! ([`Tracing::after`](crate::serve::tracing::Tracing::after)), and are looked at meanwhile: how they get on natively is what control is
+//! compared with ([`crate::serve::progress`]). Where only descendants may be traced (Yama), they are taken without a keeper: a process that is killed in the few
+//! milliseconds of the taking may then take its program with it.
+//!
+//! # Why nothing else is hit
+//! Only descendants of processes of the run are looked at, and none that shares its memory with another (`vfork`): it is
+//! no program of its own yet. Whatever becomes of us, the keeper lets its process go.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
+
+use super::Session;
+use super::execs::identity;
+use crate::channel::family::Family;
+use crate::channel::shared::Shared;
+use crate::kernel::births::Seen;
+use crate::kernel::running::{self, Refusal, only_descendants};
+use crate::serve::process::{End, Identity, Taken};
+use crate::serve::progress::{self, Steps};
+use crate::serve::series::cpu_of;
+use crate::takeover::attach::attach;
+use crate::takeover::detach::is_in;
+use crate::takeover::keeper::Keeper;
+use crate::takeover::relatives::{children, is_alone, share_memory};
+
+/// From one look to the next.
+const OFTEN: Duration = Duration::from_millis(250);
+/// CPU time that attaching takes, of the process and ours.
+const COST: Duration = Duration::from_millis(3);
+/// Percent of a stranger's CPU time that attaching may take where no budget says how much.
+const USUAL: f64 = 10.0;
+
+/// The same where programs are to be optimised, at most, and at least if one will be taken then.
+const LATER: Duration = Duration::from_millis(100);
+const SOONEST: Duration = Duration::from_millis(5);
+
+/// Strangers that were met.
+#[derive(Default)]
+pub(super) struct Strangers {
+    looked: Option<Instant>,
+    /// From then to the next look.
+    next: Duration,
+    births: Seen,
+    /// There were some at the last look.
+    waiting: bool,
+    /// Windows and signals of processes when they were looked at last, by number: one that has had more since is there still.
+    signs: HashMap<usize, u64>,
+    held: Vec<(Pid, Keeper)>,
+    /// How those get on that are to be optimised.
+    steps: HashMap<Pid, Steps>,
+    /// Those that cannot be taken under control, and are there still.
+    refused: Vec<Pid>,
+}
+
+impl Strangers {
+    /// None before programs have run natively for `after`.
+    pub(super) fn expected(after: Duration) -> Self {
+        Self {
+            looked: Some(Instant::now()),
+            next: after.min(progress::FIRST),
+            ..Self::default()
+        }
+    }
+
+    /// The time to the next look.
+    pub(super) fn pause(&self) -> Duration {
+        let since = self.looked.map_or(Duration::MAX, |at| at.elapsed());
+        self.next.saturating_sub(since)
+    }
+
+    /// Lets all go that are there still.
+    pub(super) fn release(&mut self) {
+        self.held.clear();
+    }
+
+    /// Lets one go, and waits until nothing of ours is in it, or it cannot be helped.
+    pub(super) fn part(&mut self, pid: Pid) {
+        let of = |(held, _): &mut (Pid, Keeper)| *held == pid;
+        for (_, keeper) in self.held.extract_if(.., of) {
+            keeper.let_go();
+        }
+    }
+
+    /// Takes note of how one gets on that has used so much CPU time. The time to the next look.
+    fn step(&mut self, pid: Pid, cpu: Duration) -> Duration {
+        if cpu < progress::FIRST {
+            return progress::FIRST - cpu;
+        }
+        self.steps.entry(pid).or_default().look(pid, cpu);
+        progress::PACE
+    }
+
+    /// One stays native from here on.
+    pub(super) fn never(&mut self, pid: Pid) {
+        self.refused.push(pid);
+    }
+}
+
+impl Session<'_> {
+    /// Takes strangers under control, if it is time to look for them.
+    pub(super) fn strangers(&mut self) {
+        let late = self.options.tracing.late();
+        let is_time = |at: Instant| at.elapsed() >= self.strangers.next;
+        if !self.strangers.looked.is_none_or(is_time) {
+            return;
+        }
+        self.strangers.looked = Some(Instant::now());
+        self.strangers.refused.retain(|&pid| is_there(pid));
+        self.part_from_ended();
+        let budget = match self.options.sampling.map_or(0.0, |wanted| wanted.budget) {
+            0.0 => USUAL,
+            percent => percent,
+        };
+        let worth = late.unwrap_or(COST.mul_f64(100.0 / budget));
+        let births = self.births.generation();
+        let all = self.strangers.births.is_news(births) || self.strangers.waiting;
+        let found = self.find(all);
+        let mut next = late.map_or(OFTEN, |_| LATER);
+        self.strangers.waiting = !found.is_empty();
+        let steps = &mut self.strangers.steps;
+        steps.retain(|pid, _| found.iter().any(|(p, _)| p == pid));
+        for (pid, parent) in found {
+            let cpu = cpu_of(pid);
+            if let Some(cpu) = cpu.filter(|_| late.is_some()) {
+                next = next.min(self.strangers.step(pid, cpu));
+            }
+            match cpu.and_then(|cpu| worth.checked_sub(cpu)) {
+                Some(Duration::ZERO) | None => self.take(pid, parent),
+                Some(left) => next = next.min(left),
+            }
+        }
+        self.strangers.next = next.max(SOONEST);
+    }
+
+    /// Keepers of processes that have ended are needed no more.
+    pub(super) fn part_from_ended(&mut self) {
+        let there: Vec<Pid> = self.processes.iter().map(|(_, p)| p.identity.pid).collect();
+        // Waits for the end of the keeper, which has come.
+        self.strangers.held.retain(|(pid, _)| there.contains(pid));
+    }
+
+    /// Strangers, with their parents. `all`: there may be new processes.
+    fn find(&mut self, all: bool) -> Vec<(Pid, u32)> {
+        let mut found = Vec::new();
+        let mut known = Vec::new();
+        let late = self.options.tracing.late().is_some();
+        let signs = &mut self.strangers.signs;
+        signs.retain(|number, _| self.processes.iter().any(|(n, _)| n == number));
+        for (number, process) in &mut self.processes {
+            let pid = process.identity.pid;
+            if process.end != End::No || pid.as_raw() <= 0 {
+                continue;
+            }
+            known.push(pid);
+            let control = process.shared.control();
+            // The runtime may not have come into it yet.
+            let has_begun = late || control.windows_ready.load(Acquire) != 0;
+            let now = control.windows.ended.load(Acquire);
+            if signs
+                .insert(*number, now)
+                .is_some_and(|before| before != now)
+            {
+                continue;
+            }
+            if has_begun && !process.family().is_mapped_by(pid) && has_program(pid) {
+                // It is another program now.
+                process.end = End::Exec;
+                found.push((pid, process.identity.parent));
+            }
+        }
+        if let Some(main) = self.main.filter(|main| !known.contains(main)) {
+            known.push(main);
+            if has_program(main) && !found.iter().any(|(pid, _)| *pid == main) {
+                found.push((main, 0));
+            }
+        }
+        if !all && found.is_empty() {
+            return found;
+        }
+        let mut parents = known.clone();
+        while let Some(parent) = parents.pop() {
+            for child in children(parent) {
+                if known.contains(&child) {
+                    continue;
+                }
+                known.push(child);
+                parents.push(child);
+                let is_ours = |family: &Rc<Family>| family.is_mapped_by(child);
+                // What was let go has made it by `fork`, maybe while some of its threads were still under control.
+                let is_left = late && is_in(child);
+                let strange = !is_left && !self.families.iter().any(is_ours) && is_there(child);
+                if strange && !share_memory(parent, child) {
+                    found.push((child, parent.as_raw() as u32));
+                }
+            }
+        }
+        found.retain(|(pid, _)| !self.strangers.refused.contains(pid));
+        found
+    }
+
+    fn take(&mut self, pid: Pid, parent: u32) {
+        match running::look(pid.as_raw()) {
+            Ok(_) => {}
+            // It ends, or may be taken later.
+            Err(Refusal::None | Refusal::Zombie | Refusal::Stopped(_) | Refusal::Traced(..)) => {
+                return;
+            }
+            Err(why) => return self.refuse(pid, parent, &why.to_string()),
+        }
+        let steps = self.strangers.steps.remove(&pid);
+        if let Err(why) = self.attach_to(identity(pid, parent), Taken::Late) {
+            return self.refuse(pid, parent, &why);
+        }
+        if let Some(rate) = steps.and_then(|steps| steps.rate())
+            && let Some((_, process)) = self.processes.last_mut()
+        {
+            process.compare_with(rate, 0, self.options.tracing.retakes());
+        }
+    }
+
+    /// Takes a process under control that is native.
+    ///
+    /// # Errors
+    /// Why it could not be, in words. Then it is native.
+    pub(super) fn attach_to(&mut self, identity: Identity, why: Taken) -> Result<(), String> {
+        let pid = identity.pid;
+        let terms = self.terms;
+        let mut made = None;
+        let mut prepare = |file: OwnedFd| {
+            let family = Family::of(file)?;
+            let shared = Shared::first(&family, terms)?;
+            // All its threads are stopped.
+            let alone = is_alone(pid);
+            shared.control().trace.alone.store(alone.into(), Relaxed);
+            shared.warm();
+            made = Some((family, shared));
+            Ok(())
+        };
+        let tracing = &self.options.tracing;
+        let alone = (tracing.late().is_some() || tracing.retakes()) && only_descendants();
+        let keeper = match alone {
+            false => Some(Keeper::start(pid, prepare)?),
+            true => {
+                let taken = attach(pid, &mut prepare);
+                taken.map_err(|failure| failure.to_string())?;
+                None
+            }
+        };
+        let (family, shared) = made.ok_or("it was not asked for memory")?;
+        self.strangers
+            .held
+            .extend(keeper.map(|keeper| (pid, keeper)));
+        self.families.push(family);
+        self.begin(identity, shared, why);
+        Ok(())
+    }
+
+    /// One stays native, which is told, unless it is gone.
+    fn refuse(&mut self, pid: Pid, parent: u32, why: &str) {
+        self.strangers.refused.push(pid);
+        if is_there(pid) {
+            (self.notice)(&format!("{} runs natively: {why}", identity(pid, parent)));
+        }
+    }
+}
+
+/// Whether a process has memory of its own still, which we may look at. Asked after its map: one that is ending has none.
+fn has_program(pid: Pid) -> bool {
+    fs::read_link(format!("/proc/{pid}/exe")).is_ok()
+}
+
+/// Whether a process has memory of its own still, whether we may look at it or not.
+fn is_there(pid: Pid) -> bool {
+    let program = fs::read_link(format!("/proc/{pid}/exe"));
+    program.map_or_else(|e| e.kind() == ErrorKind::PermissionDenied, |_| true)
+}

@@ -1,0 +1,91 @@
+//! How a program is optimised while it runs: what `trommel run` may ask for, and what `record` does.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use trommel_queue::{Control, Optimise};
+
+/// Times that a start of a trace is come by before one is made, as usual.
+///
+/// Counting once takes a few instructions, and making a trace as long as counting thousands of times;
+/// so what is counted so often has cost little, and is likely to be worth a trace.
+pub const THRESHOLD: u32 = 1000;
+
+/// The same where events are counted: they make each trace dearer, and less of the time is spent where it can be saved
+/// (`docs/performance.md`).
+const OBSERVED_THRESHOLD: u32 = 4 * THRESHOLD;
+
+/// How programs are optimised. Traces are made only where no events are collected, or all that are collected are counted in the code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tracing {
+    /// Times that a start is come by before a trace is made; 0: none is.
+    pub threshold: u32,
+    /// How traces are optimised.
+    pub optimise: Optimise,
+    /// Exits are linked to what they lead to.
+    pub link: bool,
+    /// Traces go on behind returns.
+    pub returns: bool,
+    /// The program is not let go because control does not pay.
+    pub stay: bool,
+    /// What was let go for that is taken back when it turns to other work.
+    pub retake: bool,
+    /// Bytes that the code cache may have; 0: as many as there is room for.
+    pub cache: u64,
+    /// What the engine does is looked at every few milliseconds.
+    pub series: bool,
+    /// CPU time that a process uses natively before it is taken under control; zero: control begins with its first instruction.
+    pub after: Duration,
+    /// Memory of processes that use much CPU time is put on huge pages ([`crate::serve::huge`]).
+    pub huge: bool,
+}
+
+impl Tracing {
+    /// No traces.
+    pub const NONE: Self = Self {
+        threshold: 0,
+        optimise: Optimise::Off,
+        link: true,
+        returns: true,
+        stay: true,
+        retake: false,
+        cache: 0,
+        series: false,
+        after: Duration::ZERO,
+        huge: false,
+    };
+
+    /// What is observed: traces where they can be, all of the run under control.
+    pub const OBSERVED: Self = Self {
+        threshold: OBSERVED_THRESHOLD,
+        optimise: Optimise::Conservative,
+        ..Self::NONE
+    };
+
+    /// What runs natively at first.
+    pub(crate) fn late(&self) -> Option<Duration> {
+        Some(self.after).filter(|after| !after.is_zero())
+    }
+
+    /// Whether program counters are sampled: to tell, or to let the program go.
+    pub(crate) const fn audits(&self) -> bool {
+        self.threshold > 1 && (self.series || !self.stay)
+    }
+
+    /// Whether what was let go is watched. That needs samples, and those of its control for what that cost.
+    pub(crate) const fn retakes(&self) -> bool {
+        self.retake && !self.stay && self.audits()
+    }
+
+    /// Tells the runtime.
+    pub(crate) fn write(&self, control: &Control) {
+        let trace = &control.trace;
+        trace.threshold.store(self.threshold, Relaxed);
+        trace.optimise.store(self.optimise as u32, Relaxed);
+        trace.unlinked.store((!self.link).into(), Relaxed);
+        trace.no_returns.store((!self.returns).into(), Relaxed);
+        trace.stay.store(self.stay.into(), Relaxed);
+        trace.audit.store(self.audits().into(), Relaxed);
+        trace.cache.store(self.cache, Relaxed);
+    }
+}

@@ -1,0 +1,440 @@
+//! A process under control let go.
+//!
+//! # Problem
+//! All threads are anywhere: in the code cache, in the runtime, in system calls that may wait for ever.
+//! All are to go on in the app's own code as if they had never been elsewhere, and what they were
+//! counted for is to be complete; then nothing of ours may be left.
+//!
+//! # Strategy
+//! In rounds: stop all threads, find out where each is, and let those run on that must.
+//!
+//! | found | done |
+//! |---|---|
+//! | in its own code, GS not ours | it stays stopped |
+//! | in a system call made from the cache | it is put back to the app's own call, and stays stopped |
+//! | elsewhere in the cache | it is asked to leave, by a signal that only the runtime sees |
+//! | in the runtime | it leaves by itself |
+//! | waiting on its way out (parked) | it stays stopped |
+//!
+//! When all are stopped or parked, one gives the kernel back the app's handlers. Only then those that
+//! wait go on; when they too are in the app's code, everything is unmapped, and all are released.
+//! So no code of the app's runs while the runtime's handlers stand for the app's.
+//!
+//! All that detaching needs is found in the target's memory: [`Remains::find`]. So a process whose
+//! host has died can be freed by another.
+// Fields of structures in the target are addressed by their offsets.
+#![allow(unsafe_code)]
+
+use std::fs;
+use std::io;
+use std::mem::offset_of;
+use std::time::{Duration, Instant};
+
+use libc::user_regs_struct as Regs;
+use nix::unistd::Pid;
+use trommel_queue::desk::{Attached, Desk, GO, LEAVE, MAX_OWNED, Owned, REQUEST, REQUEST_BLOCKED};
+use trommel_queue::{Control, DIRECTORY_BYTES, Directory, LAYOUT_VERSION, MAGIC};
+
+use crate::kernel::maps::{Mapping, mappings};
+use crate::ptrace::tracee::{SYSCALL_BYTES, StopFailure, Tracees, make_again};
+use crate::takeover::attach::{AttachFailure, Result, STOP_PATIENCE, system};
+
+/// How long threads may take to leave.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
+/// The shared file in the target's map.
+const MAPPED_NAME: &[u8] = b"/memfd:trommel (deleted)";
+
+/// Whether there is a runtime in a process.
+pub fn is_in(pid: Pid) -> bool {
+    let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    mappings(&maps).any(|mapping| mapping.path == MAPPED_NAME)
+}
+
+/// A runtime in a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Remains {
+    /// Address of the control words.
+    control: u64,
+}
+
+/// Where the runtime's memory is in the target.
+struct Places {
+    image: (u64, u64),
+    owned: Vec<(u64, u64)>,
+    farewell: u64,
+    /// Behind the call with which the runtime waits for the app, and where that is called off.
+    wait: (u64, u64),
+}
+
+impl Places {
+    /// Whether a GS base is that of a thread's area.
+    fn is_area(&self, gs: u64) -> bool {
+        gs != 0 && self.owned.iter().any(|&(s, e)| s <= gs && gs < e)
+    }
+
+    /// Whether there is code of the cache at an address.
+    fn is_cache(&self, at: u64) -> bool {
+        self.holds(at) && !(self.image.0..self.image.1).contains(&at)
+    }
+
+    fn holds(&self, at: u64) -> bool {
+        let inside = |&(start, end): &(u64, u64)| start <= at && at < end;
+        inside(&self.image) || self.owned.iter().any(inside)
+    }
+}
+
+/// Where a stopped thread is.
+enum Found {
+    /// In the app's code, or put there: it needs nothing more.
+    Out,
+    /// Waiting to go on natively.
+    Parked,
+    /// It must run on.
+    Busy,
+}
+
+/// Where a field of [`Attached`] is from the control words on.
+pub(crate) const fn at_attached(offset: usize) -> u64 {
+    (offset_of!(Control, attached) + offset) as u64
+}
+
+impl Remains {
+    /// Address of the control words.
+    pub(crate) fn control(&self) -> u64 {
+        self.control
+    }
+
+    /// The runtime in a process, if there is one.
+    pub fn find(tracees: &Tracees) -> Result<Option<Self>> {
+        let maps = format!("/proc/{}/task/{}/maps", tracees.pid(), tracees.anyone());
+        let maps = fs::read(maps).map_err(system("reading its memory map"))?;
+        let whole = |mapping: &Mapping<'_>| mapping.path == MAPPED_NAME && mapping.offset == 0;
+        for mapping in mappings(&maps).filter(whole) {
+            let start = mapping.range.start;
+            let control = start + DIRECTORY_BYTES as u64;
+            let word = |at| tracees.word(control + at as u64);
+            let is = word(offset_of!(Control, magic)).is_ok_and(|magic| magic == MAGIC);
+            if !is {
+                continue;
+            }
+            let version = word(offset_of!(Control, version)).unwrap_or(0) as u32;
+            if version != LAYOUT_VERSION {
+                return Err(AttachFailure::Foreign);
+            }
+            return Ok(Some(Self { control }));
+        }
+        Ok(None)
+    }
+
+    /// Whether threads are native but for windows.
+    pub(crate) fn has_windows(&self, tracees: &Tracees) -> Result<bool> {
+        Ok(self.half(tracees, offset_of!(Control, window) as u64)? != 0)
+    }
+
+    fn half(&self, tracees: &Tracees, offset: u64) -> Result<u32> {
+        let mut bytes = [0; 4];
+        let read = tracees.read(self.control + offset, &mut bytes);
+        read.map_err(system("reading the runtime's memory"))?;
+        Ok(u32::from_le_bytes(bytes))
+    }
+
+    /// The process that has it under control and lives.
+    pub(crate) fn host(&self, tracees: &Tracees) -> Result<Option<u32>> {
+        let host = self.half(tracees, offset_of!(Control, host_pid) as u64)?;
+        let closed = self.half(tracees, offset_of!(Control, closed) as u64)?;
+        let mut word = [0; 4];
+        let directory = self.control - DIRECTORY_BYTES as u64;
+        let read = tracees.read(directory + offset_of!(Directory, host) as u64, &mut word);
+        read.map_err(system("reading the runtime's memory"))?;
+        let lives = Directory::host_lives(u32::from_le_bytes(word));
+        Ok((lives && closed == 0).then_some(host))
+    }
+
+    fn places(&self, tracees: &Tracees) -> Result<Places> {
+        let unreadable = system("reading the runtime's memory");
+        let word = |at: u64| tracees.word(at).map_err(&unreadable);
+        let attached = |offset| word(self.control + at_attached(offset));
+        let image = offset_of!(Attached, image);
+        let wait = offset_of!(Attached, wait);
+        let owned_at = attached(offset_of!(Attached, owned))?;
+        let count = word(owned_at + offset_of!(Owned, count) as u64)?;
+        let mut owned = Vec::new();
+        for n in 0..count.min(MAX_OWNED as u64) {
+            let at = owned_at + offset_of!(Owned, ranges) as u64 + 16 * n;
+            let (start, end) = (word(at)?, word(at + 8)?);
+            if start < end && start.is_multiple_of(4096) && end.is_multiple_of(4096) {
+                owned.push((start, end));
+            }
+        }
+        Ok(Places {
+            image: (attached(image)?, attached(image + 8)?),
+            owned,
+            farewell: attached(offset_of!(Attached, farewell))?,
+            wait: (attached(wait)?, attached(wait + 8)?),
+        })
+    }
+
+    fn set_detach(&self, tracees: &Tracees, value: u32) -> Result<()> {
+        let at = self.control + at_attached(offset_of!(Attached, detach));
+        let written = tracees.write(at, &value.to_le_bytes());
+        written.map_err(system("writing the runtime's memory"))
+    }
+
+    /// Lets all threads go and takes the runtime out. On success all threads are stopped; they are
+    /// released with `tracees`.
+    pub fn detach(&self, tracees: &mut Tracees) -> Result<()> {
+        let limit = Instant::now() + LEAVE_PATIENCE;
+        stop(tracees, limit)?;
+        self.set_detach(tracees, LEAVE)?;
+        self.rounds(tracees, limit, false)?;
+        let places = self.places(tracees)?;
+        let gone = |_| AttachFailure::Stop(StopFailure::Gone);
+        let worker = tracees.threads().first().copied();
+        let worker = worker.ok_or(AttachFailure::Stop(StopFailure::Gone))?;
+        let loan = tracees.borrow(worker).map_err(gone)?;
+        // A trap of the app's that waited may have come first.
+        while self.half(
+            loan.tracees(),
+            at_attached(offset_of!(Attached, bid_farewell)),
+        )? == 0
+        {
+            loan.run(places.farewell, places.image.1 - 64, 0)
+                .map_err(gone)?;
+        }
+        drop(loan);
+        self.set_detach(tracees, GO)?;
+        self.rounds(tracees, limit, true)?;
+        let worker = tracees.threads().first().copied();
+        let worker = worker.ok_or(AttachFailure::Stop(StopFailure::Gone))?;
+        let loan = tracees.borrow(worker).map_err(gone)?;
+        for (start, end) in places.owned.into_iter().chain([places.image]) {
+            loan.call(libc::SYS_munmap, [start, end - start, 0, 0, 0, 0])
+                .map_err(system("unmapping the runtime"))?;
+        }
+        Ok(())
+    }
+
+    /// Lets threads run on and stops them, until all are where they need nothing more: parked, or
+    /// (`all`) out.
+    fn rounds(&self, tracees: &mut Tracees, limit: Instant, all: bool) -> Result<()> {
+        let mut pause = Duration::from_micros(100);
+        for round in 0.. {
+            stop(tracees, limit)?;
+            let places = self.places(tracees)?;
+            let mut busy = Vec::new();
+            for tid in tracees.threads().to_vec() {
+                // An error: it has been killed.
+                match self
+                    .settle(tracees, tid, &places, round)
+                    .unwrap_or(Found::Busy)
+                {
+                    Found::Out => {}
+                    Found::Parked if !all => {}
+                    Found::Parked | Found::Busy => busy.push(tid),
+                }
+            }
+            let Some(&some) = busy.first() else {
+                return Ok(());
+            };
+            if Instant::now() > limit {
+                self.set_detach(tracees, GO)?;
+                return Err(AttachFailure::Stuck(some));
+            }
+            busy.into_iter().for_each(|tid| tracees.release(tid));
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// Finds out where a thread is, and does what brings it out.
+    fn settle(
+        &self,
+        tracees: &mut Tracees,
+        tid: Pid,
+        places: &Places,
+        round: u32,
+    ) -> io::Result<Found> {
+        const FEW: u32 = 4;
+        let regs = tracees.regs(tid)?;
+        let (gs, pc) = (regs.gs_base, regs.rip);
+        if !places.is_area(gs) {
+            return Ok(match places.holds(pc) {
+                true => Found::Busy,
+                false => Found::Out,
+            });
+        }
+        let mut tids = [0; 8];
+        tracees.read(gs + offset_of!(Desk, tid) as u64, &mut tids)?;
+        const _: () = assert!(offset_of!(Desk, parked) == offset_of!(Desk, tid) + 4);
+        let half = |n: usize| {
+            tids[n..]
+                .first_chunk()
+                .map_or(0, |b| u32::from_le_bytes(*b))
+        };
+        if half(0) != tid.as_raw() as u32 {
+            // New: it has its parent's GS for its first instructions.
+            return Ok(Found::Busy);
+        }
+        if half(4) != 0 {
+            return Ok(Found::Parked);
+        }
+        let in_image = places.image.0 <= pc && pc < places.image.1;
+        if pc == places.wait.0 && (regs.orig_rax as i64) >= 0 && is_unfinished(&regs) {
+            // A wait that the runtime makes for the app: the app makes it again when it is out.
+            let mut off = regs;
+            off.rip = places.wait.1;
+            off.orig_rax = u64::MAX;
+            tracees.set_regs(tid, &off)?;
+            return Ok(Found::Busy);
+        }
+        if in_image || !places.holds(pc) || self.has_windows(tracees).unwrap_or(false) {
+            // A window ends by itself.
+            return Ok(Found::Busy);
+        }
+        match self.behind_call(tracees, &regs)? {
+            Some(next) => {
+                put_back(tracees, tid, regs, next)?;
+                Ok(Found::Out)
+            }
+            // It may be about to make an interrupted call again, which a signal would end.
+            None if regs.rax as i64 == libc::SYS_restart_syscall && round < FEW => Ok(Found::Busy),
+            None => {
+                ask(tracees, tid)?;
+                Ok(Found::Busy)
+            }
+        }
+    }
+
+    /// Where the app goes on, if the thread is in a system call made from the cache, or just behind
+    /// one. The cache says so itself: `mov rcx, NEXT` follows the call.
+    fn behind_call(&self, tracees: &Tracees, regs: &Regs) -> io::Result<Option<u64>> {
+        if (regs.orig_rax as i64) < 0 {
+            return Ok(None);
+        }
+        let mut code = [0; 12];
+        tracees.read(regs.rip - SYSCALL_BYTES, &mut code)?;
+        let small = |at: usize| {
+            code[at..]
+                .first_chunk()
+                .map_or(0, |b| u32::from_le_bytes(*b))
+        };
+        Ok(match code {
+            [0x0f, 0x05, 0xb9, ..] => Some(u64::from(small(3))),
+            [0x0f, 0x05, 0x48, 0xb9, ..] => code[4..].first_chunk().map(|b| u64::from_le_bytes(*b)),
+            [0x0f, 0x05, 0x48, 0xc7, 0xc1, ..] => Some(small(5) as i32 as u64),
+            _ => None,
+        })
+    }
+}
+
+/// Asks all threads that are in the cache to leave.
+pub fn fetch(pid: Pid) -> Result<()> {
+    const PATIENCE: Duration = Duration::from_secs(1);
+    let mut tracees = Tracees::new(pid);
+    stop(&mut tracees, Instant::now() + PATIENCE)?;
+    let Some(remains) = Remains::find(&tracees)? else {
+        return Ok(());
+    };
+    let places = remains.places(&tracees)?;
+    for tid in tracees.threads().to_vec() {
+        let Ok(regs) = tracees.regs(tid) else {
+            continue;
+        };
+        let in_cache = places.is_area(regs.gs_base) && places.is_cache(regs.rip);
+        let waits = regs.rax as i64 == libc::SYS_restart_syscall;
+        if in_cache && !waits && matches!(remains.behind_call(&tracees, &regs), Ok(None)) {
+            let _ = ask(&tracees, tid);
+        }
+    }
+    Ok(())
+}
+
+/// Stops all threads, also while another command tries to attach, which it will give up.
+pub fn stop(tracees: &mut Tracees, limit: Instant) -> Result<()> {
+    loop {
+        match tracees.stop_all(STOP_PATIENCE) {
+            Err(StopFailure::Refused(..)) if Instant::now() < limit => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            done => return Ok(done?),
+        }
+    }
+}
+
+/// Whether a thread was stopped in a call that goes on or says EINTR.
+fn is_unfinished(regs: &Regs) -> bool {
+    let mut again = *regs;
+    regs.rax as i64 == -i64::from(libc::EINTR) || make_again(&mut again, false) != 0
+}
+
+/// Puts a thread that is in a system call made from the cache to the app's own call, and gives it back
+/// its alternate stack and GS.
+fn put_back(tracees: &mut Tracees, tid: Pid, regs: Regs, next: u64) -> io::Result<()> {
+    let mut stack = [0; 24];
+    let at = tracees.word(regs.gs_base + offset_of!(Desk, stack) as u64)?;
+    tracees.read(at, &mut stack)?;
+    if stack[16..] == [0; 8] {
+        // The kernel takes none of no size, unless it is said to be none.
+        stack[8] |= libc::SS_DISABLE as u8;
+    }
+    let stack_at = regs.gs_base + offset_of!(Desk, regs) as u64;
+    tracees.write(stack_at, &stack)?;
+    let mut app = regs;
+    app.rip = next;
+    app.rcx = next;
+    app.gs_base = 0;
+    if tracees.spurious(tid, &regs) {
+        make_again(&mut app, true);
+    }
+    let loan = tracees.borrow(tid)?;
+    loan.call(libc::SYS_sigaltstack, [stack_at, 0, 0, 0, 0, 0])?;
+    drop(loan);
+    tracees.set_regs(tid, &app)
+}
+
+/// Asks a thread in the cache to leave, when it runs on.
+fn ask(tracees: &Tracees, tid: Pid) -> io::Result<()> {
+    const TRAP: u64 = 1 << (libc::SIGTRAP - 1);
+    let mask = tracees.mask(tid)?;
+    let blocked = mask & TRAP != 0;
+    if blocked {
+        tracees.set_mask(tid, mask & !TRAP)?;
+    }
+    #[repr(C)]
+    struct Queued {
+        signo: i32,
+        errno: i32,
+        code: i32,
+        pad: i32,
+        pid: i32,
+        uid: u32,
+        value: u64,
+        rest: [u64; 12],
+    }
+    let info = Queued {
+        signo: libc::SIGTRAP,
+        errno: 0,
+        code: libc::SI_QUEUE,
+        pad: 0,
+        pid: std::process::id() as i32,
+        // SAFETY: no arguments.
+        uid: unsafe { libc::getuid() },
+        value: REQUEST | if blocked { REQUEST_BLOCKED } else { 0 },
+        rest: [0; 12],
+    };
+    // SAFETY: the structure has the layout and size of a siginfo.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_rt_tgsigqueueinfo,
+            tracees.pid().as_raw(),
+            tid.as_raw(),
+            libc::SIGTRAP,
+            &raw const info,
+        )
+    };
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

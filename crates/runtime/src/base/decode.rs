@@ -1,0 +1,241 @@
+//! App instructions, reduced to what the translator asks about them.
+//!
+//! Most instructions are [`Class::Plain`]: their bytes are copied, with the displacement of a
+//! RIP-relative operand rewritten. What changes the flow of control is taken apart further, and what
+//! cannot run in a code cache at all is [`Class::Unsupported`].
+//!
+//! Which instructions are events is the project's contract (`docs/events.md`). Branches and calls
+//! are told by their class; a *load* says how its probe gets at the memory operand's value,
+//! zero-extended to 64 bits. A load whose whole destination register is exactly that value
+//! afterwards ([`Load::After`]) is recorded from the register: one store. Any other
+//! ([`Load::Before`]) is read a second time, into a scratch register, just before the instruction
+//! itself. If that read faults, the app's own would have, at the same address, and no register has
+//! changed yet.
+//!
+//! [`quick`] decodes what it knows; [`full`], which is iced-x86, the rest.
+
+mod call;
+mod effect;
+mod full;
+mod quick;
+mod tables;
+
+pub(crate) use call::{LONGEST_CALL, ends_with_call};
+pub(crate) use effect::{Effect, STATUS, effect};
+pub(crate) use full::{is_based_on, rebased, writes_memory};
+
+use crate::base::emit::Reg;
+use crate::cache::AppPc;
+
+/// How an instruction is translated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// Copied.
+    Plain,
+    /// `jcc`, with its condition code.
+    Jcc(u8, AppPc),
+    /// `loop`, `loope`, `loopne`, `jrcxz`, `jecxz`: only a short form exists.
+    ShortBranch(AppPc),
+    /// `jmp` to a known target.
+    Jmp(AppPc),
+    /// `call` of a known target.
+    Call(AppPc),
+    /// `jmp` through a register or memory.
+    JmpIndirect,
+    /// `call` through a register or memory.
+    CallIndirect,
+    /// `ret`, with the bytes it releases.
+    Ret(u16),
+    /// `syscall`.
+    Syscall,
+    /// `popf`, which may set the trap flag.
+    Popf,
+    /// Runs natively, alone, and the CPU decides: unknown encodings, and `int1`.
+    Unknown,
+    /// Cannot run in the cache: far transfers, 32-bit system calls, anything with GS.
+    Unsupported,
+    /// As unsupported, because it uses the GS segment.
+    Gs,
+    /// Does nothing, and asks something of us ([`crate::observe::aware`]).
+    Request,
+}
+
+impl Class {
+    /// A call, or a branch to an address known only when it runs.
+    pub const fn is_transfer(&self) -> bool {
+        matches!(
+            self,
+            Self::Call(_) | Self::CallIndirect | Self::JmpIndirect | Self::Ret(_)
+        )
+    }
+}
+
+/// How a load's value is obtained.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Load {
+    /// From this general register, after the instruction.
+    After(Reg),
+    /// From the low half of this vector register, after the instruction.
+    AfterXmm(u8),
+    /// From the low byte or word of `rax`, after the instruction (`lodsb`, `lodsw`), as bytes.
+    AfterPartRax(u8),
+    /// By reading this many bytes (1, 2, 4 or 8) of the memory operand before the instruction.
+    Before(u8),
+    /// By reading the byte at `rbx` + `al` (`xlat`), with the segment and size of the operand.
+    Xlat,
+    /// By reading the top of the stack before the instruction (`pop` into `rsp` or 16 bits).
+    BeforeStack(u8),
+}
+
+/// What the address of a memory operand starts from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Base {
+    /// Nothing: the displacement is the address.
+    None,
+    /// A general register.
+    Register(Reg),
+    /// The end of the instruction; the displacement is the whole address.
+    Rip,
+    /// As [`Base::Rip`], cut to 32 bits.
+    Eip,
+}
+
+/// The segment prefix of a memory operand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Segment {
+    /// None.
+    #[default]
+    None,
+    /// One whose base is 0.
+    Flat,
+    /// FS.
+    Fs,
+}
+
+/// A memory operand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Operand {
+    /// What it starts from.
+    pub base: Base,
+    /// Index register and the logarithm of its scale.
+    pub index: Option<(Reg, u8)>,
+    /// Displacement.
+    pub disp: u64,
+    /// Its segment prefix.
+    pub segment: Segment,
+    /// Addresses are cut to 32 bits.
+    pub short: bool,
+}
+
+/// The operand that ModRM names, where the translator may ask for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rm {
+    /// None, or it does not matter.
+    None,
+    /// A register: the target of an indirect branch.
+    Register(Reg),
+    /// Memory.
+    Memory(Operand),
+}
+
+/// An instruction of the app.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Insn {
+    pc: AppPc,
+    /// How to translate it.
+    pub class: Class,
+    /// The operand in memory, or the register of an indirect branch.
+    pub rm: Rm,
+    /// How its load is recorded, if it is a load.
+    pub load: Option<Load>,
+    /// A general register that it gives a new value without a look at the old one, if that is
+    /// easily told.
+    pub overwrites: Option<Reg>,
+    /// General registers it reads or writes, in part or whole.
+    pub used: u16,
+    len: u8,
+    /// Offset of its RIP-relative 32-bit displacement in its bytes, 0 when it has none.
+    pub rip_disp: u8,
+}
+
+impl Insn {
+    /// One that does nothing, at no address.
+    pub const fn plain() -> Self {
+        Self {
+            pc: AppPc(0),
+            class: Class::Plain,
+            rm: Rm::None,
+            load: None,
+            overwrites: None,
+            used: 0,
+            len: 0,
+            rip_disp: 0,
+        }
+    }
+
+    /// Its address.
+    pub fn pc(&self) -> AppPc {
+        self.pc
+    }
+
+    /// How many bytes it has.
+    pub fn size(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    /// The address behind it.
+    pub fn next(&self) -> AppPc {
+        AppPc(self.pc.0.wrapping_add(u64::from(self.len)))
+    }
+
+    /// The register that holds the method table in `call [reg+disp]`, if it has that form.
+    pub fn method_table(&self) -> Option<Reg> {
+        match self.rm {
+            Rm::Memory(Operand {
+                base: Base::Register(base),
+                index: None,
+                segment: Segment::None,
+                short: false,
+                ..
+            }) if base != Reg::RSP => Some(base),
+            _ => None,
+        }
+    }
+}
+
+/// Decodes instruction after instruction of a run of code bytes.
+pub struct Reader<'a> {
+    code: &'a [u8],
+    pc: AppPc,
+}
+
+impl<'a> Reader<'a> {
+    /// Starts at `pc`, whose bytes `code` are.
+    pub fn new(code: &'a [u8], pc: AppPc) -> Self {
+        Self { code, pc }
+    }
+
+    /// The next instruction, into `insn`.
+    #[inline]
+    pub fn read(&mut self, insn: &mut Insn) {
+        let taken = match self.code.first_chunk() {
+            Some(window) => quick::decode(window, self.pc, insn),
+            None => self.near_the_end(insn),
+        };
+        if !taken {
+            *insn = full::decode(self.code, self.pc);
+        }
+        self.code = self.code.get(insn.size()..).unwrap_or_default();
+        self.pc = insn.next();
+    }
+
+    #[cold]
+    fn near_the_end(&self, insn: &mut Insn) -> bool {
+        let mut window = [0; quick::WINDOW];
+        window[..self.code.len()].copy_from_slice(self.code);
+        quick::decode(&window, self.pc, insn) && insn.size() <= self.code.len()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,29 @@
+//! Vocabulary and tools that every other room uses: addresses, decoding, encoding, memory, locks, raw system calls.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`area`] | the per-thread block that GS points to |
+//! | [`bytes`] |  |
+//! | [`decode`] | app instructions, reduced to what the translator asks about them |
+//! | [`emit`] | machine code, written |
+//! | [`heap`] |  |
+//! | [`knock`] |  |
+//! | [`lock`] | what threads use one at a time |
+//! | [`own`] | the runtime's memory, listed |
+//! | [`phase`] | when the working set changes |
+//! | [`stress`] |  |
+//! | [`sys`] |  |
+//! | [`tags`] |  |
+
+pub mod area;
+pub mod bytes;
+pub mod decode;
+pub mod emit;
+pub mod heap;
+pub mod knock;
+pub mod lock;
+pub mod own;
+pub mod phase;
+pub mod stress;
+pub mod sys;
+pub mod tags;

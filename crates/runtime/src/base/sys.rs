@@ -1,0 +1,624 @@
+//! System calls, raw. The only way the runtime talks to the kernel.
+#![allow(unsafe_code)] // reason: system calls.
+
+use core::arch::asm;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+
+use crate::base::own;
+
+pub use linux_raw_sys::general as nr;
+
+use crate::crossing::arch;
+
+/// Bytes of a page.
+pub const PAGE: usize = 4096;
+
+/// A failed system call: the positive error number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Errno(pub i32);
+
+impl Errno {
+    /// A signal interrupted the call.
+    pub const EINTR: Self = Self(4);
+    /// There is none.
+    pub const ENOENT: Self = Self(2);
+    /// A request that this file, or this kernel, does not know.
+    pub const ENOTTY: Self = Self(25);
+    /// A file is too large.
+    pub const EFBIG: Self = Self(27);
+}
+
+/// Does a system call.
+///
+/// # Safety
+/// As the call itself: pointers among the arguments must be valid for what the call does with
+/// them, and it must not break what the rest of the program relies on.
+#[inline]
+pub unsafe fn call(nr: u32, args: [u64; 6]) -> i64 {
+    let result;
+    // SAFETY: the caller answers for the call; the registers it clobbers are declared.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") u64::from(nr) => result,
+            in("rdi") args[0],
+            in("rsi") args[1],
+            in("rdx") args[2],
+            in("r10") args[3],
+            in("r8") args[4],
+            in("r9") args[5],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+fn check(result: i64) -> Result<u64, Errno> {
+    if (-4095..0).contains(&result) {
+        Err(Errno(-result as i32))
+    } else {
+        Ok(result as u64)
+    }
+}
+
+/// As [`call`], with the error told apart.
+///
+/// # Safety
+/// As [`call`].
+pub unsafe fn checked(nr: u32, args: [u64; 6]) -> Result<u64, Errno> {
+    // SAFETY: handed on to the caller.
+    check(unsafe { call(nr, args) })
+}
+
+/// Where and how to map memory.
+pub struct Map {
+    /// Address (a hint, unless `flags` says fixed).
+    pub at: u64,
+    /// Bytes.
+    pub len: usize,
+    /// `PROT_*`.
+    pub prot: u32,
+    /// `MAP_*`.
+    pub flags: u32,
+    /// File, or -1.
+    pub fd: i32,
+    /// Offset in the file.
+    pub offset: u64,
+}
+
+/// `mmap` of memory of the runtime's, which is not to be in the program's cores: there it would be gigabytes.
+///
+/// # Safety
+/// With `MAP_FIXED`, nothing that is still used may lie in the range.
+pub unsafe fn mmap(map: &Map) -> Result<u64, Errno> {
+    // SAFETY: the caller answers for a fixed range; otherwise new memory is taken.
+    let at = unsafe {
+        checked(
+            nr::__NR_mmap,
+            [
+                map.at,
+                map.len as u64,
+                u64::from(map.prot),
+                u64::from(map.flags),
+                map.fd as i64 as u64,
+                map.offset,
+            ],
+        )
+    }?;
+    keep_out_of_cores(at, map.len as u64);
+    Ok(at)
+}
+
+/// A program that dumps core dumps none of this memory, nor of what is mapped from it again.
+pub fn keep_out_of_cores(at: u64, len: u64) {
+    let advice = u64::from(nr::MADV_DONTDUMP);
+    // SAFETY: no byte of memory changes.
+    let _ = unsafe { call(nr::__NR_madvise, [at, len, advice, 0, 0, 0]) };
+}
+
+/// Where the runtime's own memory goes: far from where the kernel puts the app's, so that the app's
+/// mappings are where they would be without us.
+static OWN_MEMORY: AtomicU64 = AtomicU64::new(0);
+/// Where it starts.
+static OWN_START: AtomicU64 = AtomicU64::new(0);
+
+/// Says where the runtime's own memory is to go.
+pub fn own_memory_from(at: u64) {
+    OWN_MEMORY.store(at, Relaxed);
+    OWN_START.store(at, Relaxed);
+}
+
+/// Bytes of a huge page.
+pub const HUGE: u64 = 2 << 20;
+
+/// Fresh private memory of the runtime's, readable and writable. With room for huge pages it begins where one may.
+pub fn anonymous(len: usize) -> Result<u64, Errno> {
+    let pages = len.next_multiple_of(4096) as u64;
+    let align = if pages < HUGE { 4096 } else { HUGE };
+    let next = |at: u64| (at != 0).then_some(at.next_multiple_of(align) + pages);
+    let at = match OWN_MEMORY.fetch_update(Relaxed, Relaxed, next) {
+        Ok(at) => at.next_multiple_of(align),
+        Err(_) => 0,
+    };
+    // SAFETY: no fixed address: the kernel takes another where something is already.
+    unsafe {
+        mmap(&Map {
+            at,
+            len,
+            prot: nr::PROT_READ | nr::PROT_WRITE,
+            flags: nr::MAP_PRIVATE | nr::MAP_ANONYMOUS | nr::MAP_NORESERVE,
+            fd: -1,
+            offset: 0,
+        })
+    }
+    .inspect(|at| own::add(*at, pages))
+}
+
+/// Maps a file for reading, if it has at most so many bytes: where, and how many.
+pub fn map_file(fd: i32, most: usize) -> Result<(u64, usize), Errno> {
+    let mut stat = [0_u64; 18];
+    let args = [fd as u64, stat.as_mut_ptr() as u64, 0, 0, 0, 0];
+    // SAFETY: room for what the kernel writes.
+    unsafe { checked(nr::__NR_fstat, args) }?;
+    // As `struct stat` has it.
+    let len = usize::try_from(stat[6])
+        .ok()
+        .filter(|&len| 0 < len && len <= most);
+    let len = len.ok_or(Errno::EFBIG)?;
+    let at = anonymous(len)?;
+    // SAFETY: in place of the reservation just made.
+    let at = unsafe {
+        mmap(&Map {
+            at,
+            len,
+            prot: nr::PROT_READ,
+            flags: nr::MAP_PRIVATE | nr::MAP_FIXED,
+            fd,
+            offset: 0,
+        })
+    }?;
+    Ok((at, len))
+}
+
+/// Takes note that memory of [`anonymous`] is unmapped.
+pub fn disown(at: u64, len: usize) {
+    if !(OWN_START.load(Relaxed)..OWN_MEMORY.load(Relaxed)).contains(&at) {
+        own::remove(at, len.next_multiple_of(4096) as u64);
+    }
+}
+
+/// Maps memory that is mapped shared at `from` at `to` as well.
+///
+/// # Safety
+/// Nothing that is still used may lie at `to`.
+pub unsafe fn map_again(from: u64, len: usize, to: u64) -> Result<u64, Errno> {
+    const MAYMOVE_FIXED: u64 = 3;
+    let args = [from, 0, len as u64, MAYMOVE_FIXED, to, 0];
+    // SAFETY: with an old length of 0 the call makes a second mapping; the caller answers for `to`.
+    unsafe { checked(nr::__NR_mremap, args) }
+}
+
+/// Maps `len` bytes of a file at `to`, from `offset` on, given a place where its start is mapped
+/// shared: a mapping that is made out of another may be longer.
+///
+/// # Safety
+/// Nothing that is still used may lie at `to`. If this fails, it may have been unmapped.
+pub unsafe fn map_forward(start: u64, offset: usize, len: usize, to: u64) -> Result<u64, Errno> {
+    const MAYMOVE: u64 = 1;
+    let whole = offset + len;
+    let args = [start, 0, whole as u64, MAYMOVE, 0, 0];
+    // SAFETY: with an old length of 0 the call makes a second mapping, where nothing is.
+    let at = unsafe { checked(nr::__NR_mremap, args) }?;
+    // SAFETY: handed on to the caller.
+    let mapped = unsafe { map_again(at + offset as u64, len, to) };
+    // SAFETY: just made.
+    unsafe { munmap(at, whole) };
+    mapped
+}
+
+/// Fresh memory of the runtime's that can be mapped again.
+pub fn shareable(len: usize) -> Result<u64, Errno> {
+    let at = anonymous(len)?;
+    // SAFETY: in place of the memory just made.
+    unsafe {
+        mmap(&Map {
+            at,
+            len,
+            prot: nr::PROT_READ | nr::PROT_WRITE,
+            flags: nr::MAP_SHARED | nr::MAP_ANONYMOUS | nr::MAP_NORESERVE | nr::MAP_FIXED,
+            fd: -1,
+            offset: 0,
+        })
+    }
+}
+
+/// Makes the pages of a range present and writable at once, for a fraction of what a fault for each
+/// costs. A kernel that cannot leaves it to the faults.
+pub fn populate(at: u64, len: u64) {
+    let start = at & !0xfff;
+    let end = (at + len).next_multiple_of(4096);
+    let advice = u64::from(nr::MADV_POPULATE_WRITE);
+    // SAFETY: no byte of memory changes.
+    let _ = unsafe { call(nr::__NR_madvise, [start, end - start, advice, 0, 0, 0]) };
+}
+
+/// Says what may be done with the pages of a range of the runtime's.
+pub fn protect(range: core::ops::Range<u64>, prot: u32) {
+    let args = [range.start, range.end - range.start, prot.into(), 0, 0, 0];
+    // SAFETY: no byte of memory changes; the caller only takes away what it does without.
+    let _ = unsafe { call(nr::__NR_mprotect, args) };
+}
+
+/// Asks for huge pages in a range.
+pub fn huge(at: u64, len: u64) {
+    let advice = u64::from(nr::MADV_HUGEPAGE);
+    // SAFETY: no byte of memory changes.
+    let _ = unsafe { call(nr::__NR_madvise, [at, len, advice, 0, 0, 0]) };
+}
+
+/// `munmap`.
+///
+/// # Safety
+/// Nothing in the range may be used any more.
+pub unsafe fn munmap(at: u64, len: usize) {
+    disown(at, len);
+    // SAFETY: handed on to the caller. A failure leaves the memory mapped, which harms nobody.
+    let _ = unsafe { call(nr::__NR_munmap, [at, len as u64, 0, 0, 0, 0]) };
+}
+
+/// Opens a file for reading. `path` ends with a NUL byte.
+pub fn open(path: &core::ffi::CStr) -> Result<i32, Errno> {
+    const AT_FDCWD: i64 = -100;
+    let flags = u64::from(nr::O_RDONLY | nr::O_CLOEXEC);
+    // SAFETY: the path is NUL-terminated.
+    unsafe {
+        checked(
+            nr::__NR_openat,
+            [AT_FDCWD as u64, path.as_ptr() as u64, flags, 0, 0, 0],
+        )
+    }
+    .map(|fd| fd as i32)
+}
+
+/// Reads what fits, restarting when interrupted.
+pub fn read(fd: i32, buffer: &mut [u8]) -> Result<usize, Errno> {
+    loop {
+        // SAFETY: the buffer is ours and as long as said.
+        let n = unsafe {
+            checked(
+                nr::__NR_read,
+                [
+                    fd as u64,
+                    buffer.as_mut_ptr() as u64,
+                    buffer.len() as u64,
+                    0,
+                    0,
+                    0,
+                ],
+            )
+        };
+        match n {
+            Err(Errno::EINTR) => {}
+            other => return other.map(|n| n as usize),
+        }
+    }
+}
+
+/// Closes a file.
+pub fn close(fd: i32) {
+    // SAFETY: the descriptor is ours.
+    let _ = unsafe { call(nr::__NR_close, [fd as u64, 0, 0, 0, 0, 0]) };
+}
+
+/// A mapping, as the kernel tells it of `/proc/PID/maps` when asked for one (`procmap_query`).
+#[repr(C)]
+#[derive(Default)]
+pub struct MappingAt {
+    size: u64,
+    query: u64,
+    at: u64,
+    /// First address.
+    pub start: u64,
+    /// Address behind the last.
+    pub end: u64,
+    /// What may be done with it.
+    pub flags: u64,
+    page_size: u64,
+    /// Offset in the file.
+    pub offset: u64,
+    /// Inode of the file, 0 for none.
+    pub inode: u64,
+    device: [u32; 2],
+    /// Bytes of its name, a NUL byte included; 0 when it has none.
+    pub name_size: u32,
+    build_id_size: u32,
+    name: u64,
+    build_id: u64,
+}
+
+const _: () = assert!(size_of::<MappingAt>() == 104);
+
+/// Asks for the mapping that holds `at`; `maps` is `/proc/PID/maps`.
+pub fn mapping_at(maps: i32, at: u64, name: &mut [u8]) -> Result<MappingAt, Errno> {
+    const PROCMAP_QUERY: u64 = 0xc068_6611;
+    let mut answer = MappingAt {
+        size: size_of::<MappingAt>() as u64,
+        at,
+        name_size: name.len() as u32,
+        name: name.as_mut_ptr() as u64,
+        ..MappingAt::default()
+    };
+    let args = [maps as u64, PROCMAP_QUERY, &raw mut answer as u64, 0, 0, 0];
+    // SAFETY: the kernel writes the answer and at most as many bytes of the name as there are.
+    unsafe { checked(nr::__NR_ioctl, args) }?;
+    Ok(answer)
+}
+
+/// This process.
+pub fn getpid() -> i32 {
+    // SAFETY: no arguments.
+    unsafe { call(nr::__NR_getpid, [0; 6]) as i32 }
+}
+
+/// The user that this process is of.
+pub fn getuid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { call(nr::__NR_getuid, [0; 6]) as u32 }
+}
+
+/// The process that started this one.
+pub fn getppid() -> i32 {
+    // SAFETY: no arguments.
+    unsafe { call(nr::__NR_getppid, [0; 6]) as i32 }
+}
+
+/// This thread.
+pub fn gettid() -> i32 {
+    // SAFETY: no arguments.
+    unsafe { call(nr::__NR_gettid, [0; 6]) as i32 }
+}
+
+fn futex(word: &AtomicU32, op: u32, value: u32, timeout: Option<u64>, private: bool) {
+    const PRIVATE: u32 = 128;
+    let op = if private { op | PRIVATE } else { op };
+    let spec = [0, timeout.unwrap_or(0)];
+    let spec_at = timeout.map_or(0, |_| spec.as_ptr() as u64);
+    let args = [
+        word.as_ptr() as u64,
+        u64::from(op),
+        u64::from(value),
+        spec_at,
+        0,
+        0,
+    ];
+    // SAFETY: a futex word and a timespec.
+    let _ = unsafe { call(nr::__NR_futex, args) };
+}
+
+/// Sleeps while `word` is `value`, until woken, interrupted, or `nanos` (less than a second) have
+/// passed. `private`: only this process sleeps on that word.
+pub fn futex_wait(word: &AtomicU32, value: u32, nanos: Option<u64>, private: bool) {
+    futex(word, nr::FUTEX_WAIT, value, nanos, private);
+}
+
+/// As [`futex_wait`] on a shared word, but does not sleep once `pending` is set, which a signal
+/// handler of this thread does.
+///
+/// # Safety
+/// `pending` must be valid.
+pub unsafe fn futex_wait_unless(word: &AtomicU32, value: u32, nanos: u64, pending: *const u32) {
+    let spec = [0, nanos];
+    let args = [
+        word.as_ptr() as u64,
+        u64::from(nr::FUTEX_WAIT),
+        u64::from(value),
+        spec.as_ptr() as u64,
+        0,
+        0,
+    ];
+    // SAFETY: a futex word and a timespec; the caller answers for `pending`.
+    let _ = unsafe { arch::unless_pending(u64::from(nr::__NR_futex), &raw const args, pending) };
+}
+
+/// Sleeps for `nanos` (less than a second), or until interrupted.
+pub fn nap(nanos: u64) {
+    futex_wait(&AtomicU32::new(0), 0, Some(nanos), true);
+}
+
+/// Wakes up to `count` that sleep on `word`.
+pub fn futex_wake(word: &AtomicU32, count: u32, private: bool) {
+    futex(word, nr::FUTEX_WAKE, count, None, private);
+}
+
+/// As [`futex_wait_unless`], on a word of the app's that may not be there.
+///
+/// # Safety
+/// `pending` must be valid.
+pub unsafe fn wait_there(address: u64, value: u32, nanos: u64, pending: *const u32) {
+    let spec = [0, nanos];
+    let operation = u64::from(nr::FUTEX_WAIT);
+    let args = [address, operation, value.into(), spec.as_ptr() as u64, 0, 0];
+    // SAFETY: the kernel looks whether the word is there; the caller answers for `pending`.
+    let _ = unsafe { arch::unless_pending(u64::from(nr::__NR_futex), &raw const args, pending) };
+}
+
+/// As [`futex_wake`], on a word of the app's that may not be there.
+pub fn wake_there(address: u64, count: u32) {
+    let args = [
+        address,
+        u64::from(nr::FUTEX_WAKE),
+        u64::from(count),
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: no memory is written.
+    let _ = unsafe { call(nr::__NR_futex, args) };
+}
+
+/// Nanoseconds of the monotonic clock.
+pub fn monotonic() -> u64 {
+    clock(nr::CLOCK_MONOTONIC)
+}
+
+/// Nanoseconds of CPU time of all threads of the process, those that have ended included.
+pub fn process_cpu() -> u64 {
+    clock(nr::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// Nanoseconds of CPU time of the calling thread.
+pub fn thread_cpu() -> u64 {
+    clock(nr::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// The time stamp counter may not be read: some thread of the program has said that whoever does so dies.
+static CLOCKLESS: AtomicBool = AtomicBool::new(false);
+
+/// A clock of some gigahertz that costs next to nothing. Only differences are of use.
+pub fn ticks() -> u64 {
+    match CLOCKLESS.load(Relaxed) {
+        false => arch::time_stamp(),
+        true => monotonic(),
+    }
+}
+
+/// To be called when a thread may have lost the time stamp counter, before [`ticks`] are looked at again.
+pub fn find_clock() {
+    const PR_GET_TSC: u64 = 25;
+    const PR_TSC_SIGSEGV: u32 = 2;
+    let mut how = 0_u32;
+    let to = &raw mut how as u64;
+    // SAFETY: the kernel writes the word.
+    let _ = unsafe { call(nr::__NR_prctl, [PR_GET_TSC, to, 0, 0, 0, 0]) };
+    if how == PR_TSC_SIGSEGV {
+        CLOCKLESS.store(true, Relaxed);
+    }
+}
+
+fn clock(which: u32) -> u64 {
+    let mut t = [0u64; 2];
+    // SAFETY: `t` has the shape of a timespec.
+    let _ = unsafe {
+        call(
+            nr::__NR_clock_gettime,
+            [u64::from(which), t.as_mut_ptr() as u64, 0, 0, 0, 0],
+        )
+    };
+    t[0] * 1_000_000_000 + t[1]
+}
+
+/// Writes to standard error, for a failure of the runtime itself.
+pub fn complain(bytes: &[u8]) {
+    // SAFETY: the slice is valid.
+    let _ = unsafe {
+        call(
+            nr::__NR_write,
+            [2, bytes.as_ptr() as u64, bytes.len() as u64, 0, 0, 0],
+        )
+    };
+}
+
+/// Copies between memory of the runtime, `[address, bytes]`, and ranges of this process that may not
+/// be there; how many bytes were copied, up to the first that could not be.
+///
+/// # Safety
+/// `number` is one of the two calls, and may do to `local` what it does.
+unsafe fn across(number: u32, local: [u64; 2], remote: &[[u64; 2]]) -> usize {
+    // SAFETY: the caller answers for `local`; the kernel checks the rest.
+    let n = unsafe {
+        call(
+            number,
+            [
+                // Not the process: its first thread may be gone, and then has no memory.
+                gettid() as u64,
+                local.as_ptr() as u64,
+                1,
+                remote.as_ptr() as u64,
+                remote.len() as u64,
+                0,
+            ],
+        )
+    };
+    n.max(0) as usize
+}
+
+/// Copies memory of this process that may not be there; whether all of it was.
+pub fn copy_checked(from: u64, to: &mut [u8]) -> bool {
+    let len = to.len() as u64;
+    let local = [to.as_mut_ptr() as u64, len];
+    // SAFETY: `to` may be written.
+    unsafe { across(nr::__NR_process_vm_readv, local, &[[from, len]]) == to.len() }
+}
+
+/// Copies words of this process, as far as they are there; how many that is.
+pub fn copy_words(from: u64, to: &mut [u64]) -> usize {
+    const PAGE: u64 = 4096;
+    const WORD: usize = size_of::<u64>();
+    let len = size_of_val(to) as u64;
+    let local = [to.as_mut_ptr() as u64, len];
+    // The kernel takes pieces whole: one for the page that is likely there.
+    let first = (PAGE - from % PAGE).min(len);
+    let remote = [[from, first], [from.wrapping_add(first), len - first]];
+    // SAFETY: `to` may be written, and any bytes are words.
+    unsafe { across(nr::__NR_process_vm_readv, local, &remote) / WORD }
+}
+
+/// Copies a string of this process that may not be there, its end excluded. `None` when it is longer
+/// than `to`, or cannot be read.
+pub fn read_string(from: u64, to: &mut [u8]) -> Option<usize> {
+    let local = [to.as_mut_ptr() as u64, to.len() as u64];
+    let remote = [[from, to.len() as u64]];
+    // SAFETY: `to` may be written.
+    let read = unsafe { across(nr::__NR_process_vm_readv, local, &remote) };
+    to[..read].iter().position(|&c| c == 0)
+}
+
+/// What a descriptor refers to, as the kernel names it, cut to what fits; how much of it there is.
+pub fn link_of(fd: i32, name: &mut [u8]) -> Option<usize> {
+    let mut path = *b"/proc/thread-self/fd/\0\0\0\0\0\0\0\0\0\0\0";
+    const DIGITS: usize = 21;
+    let mut rest = u32::try_from(fd).ok()?;
+    let digits = rest.checked_ilog10().unwrap_or(0) as usize + 1;
+    for at in (DIGITS..DIGITS + digits).rev() {
+        path[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    let (to, len) = (name.as_mut_ptr() as u64, name.len() as u64);
+    // SAFETY: the path ends with a NUL byte; the kernel writes `len` bytes at most.
+    let read = unsafe { call(nr::__NR_readlink, [path.as_ptr() as u64, to, len, 0, 0, 0]) };
+    usize::try_from(read).ok()
+}
+
+/// How many of `count` (16 at most) pages from `page` on can be read, up to the first that cannot.
+pub fn readable_pages(page: u64, count: usize) -> usize {
+    let mut bytes = [0_u8; 16];
+    let count = count.min(bytes.len());
+    // All at once, and mapped when they are read. Refused if there is one that cannot be, and by old
+    // kernels.
+    let advice = u64::from(nr::MADV_POPULATE_READ);
+    // SAFETY: no byte of memory changes.
+    let present = unsafe {
+        call(
+            nr::__NR_madvise,
+            [page, count as u64 * 4096, advice, 0, 0, 0],
+        )
+    };
+    if present == 0 {
+        return count;
+    }
+    let local = [bytes.as_mut_ptr() as u64, count as u64];
+    let remote: [[u64; 2]; 16] = core::array::from_fn(|n| [page + n as u64 * 4096, 1]);
+    // SAFETY: `bytes` may be written, and is as long as said.
+    unsafe { across(nr::__NR_process_vm_readv, local, &remote[..count]) }
+}
+
+/// Writes memory of this process that may not be there; whether all of it was.
+pub fn write_checked(from: &[u8], to: u64) -> bool {
+    let len = from.len() as u64;
+    let local = [from.as_ptr() as u64, len];
+    // SAFETY: `from` is only read; what is written is memory of the app.
+    unsafe { across(nr::__NR_process_vm_writev, local, &[[to, len]]) == from.len() }
+}

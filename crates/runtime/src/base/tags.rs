@@ -1,0 +1,58 @@
+//! Tags of code, which the host gives: of queries, or of what `--only` selects.
+//!
+//! When the target comes to new code it tells the host of the region and waits; then the ranges with tags in it are there
+//! ([`trommel_queue::queries`]).
+
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use trommel_queue::queries::{EVERYTHING, MAX_RANGES};
+
+use crate::cache::AppPc;
+use crate::channel::deliver::Mapped;
+use crate::memory::region::Range;
+
+/// The tags that are known.
+#[derive(Default)]
+pub struct Tags {
+    /// Code with tags; of those that hold an address the last one counts.
+    ranges: Vec<(Range, u8)>,
+    /// Of them, those that the slot in use tells of: the first of the others is the next to be read.
+    read: usize,
+}
+
+impl Tags {
+    /// What `--only` selects, if it is given.
+    pub fn selected(mapped: Mapped) -> Option<Self> {
+        let area = mapped.queries();
+        let selects = area.tagged.load(Relaxed) != 0 && area.bytes.load(Acquire) == 0;
+        selects.then(Self::default)
+    }
+
+    /// The tag of the code at an address, of which the host was asked.
+    pub fn of(&mut self, mapped: Mapped, pc: AppPc) -> u8 {
+        let area = mapped.queries();
+        let told = (area.ranges.load(Acquire) as usize).min(MAX_RANGES);
+        while self.read < told {
+            let range = &area.range[self.read];
+            let span = Range {
+                start: range.start.load(Relaxed),
+                end: range.end.load(Relaxed),
+            };
+            self.ranges.push((span, range.tag.load(Relaxed) as u8 & 3));
+            self.read += 1;
+        }
+        let last = self.ranges.iter().rev().find(|(range, _)| range.holds(pc));
+        last.map_or(0, |(_, tag)| *tag)
+    }
+
+    /// Whether the code at an address is selected. More may be than the host selects, if it says so.
+    pub fn selects(&mut self, mapped: Mapped, pc: AppPc) -> bool {
+        mapped.queries().tagged.load(Relaxed) == EVERYTHING || self.of(mapped, pc) != 0
+    }
+
+    /// The process goes on in a slot of its own, in which nothing is told yet.
+    pub fn in_new_slot(&mut self) {
+        self.read = 0;
+    }
+}

@@ -1,0 +1,174 @@
+//! When memory of the cache is taken back, and where threads are that do not come out of it.
+//!
+//! # Problem
+//! A full cache is dropped, but its memory is free only when no thread can be in it any more. What is executed
+//! meanwhile needs room beside it; and threads that sleep do not come out.
+//!
+//! # Strategy
+//! With several threads everything is dropped while there is still room ([`Cache::is_low`](crate::cache::Cache::is_low)),
+//! and what the others have left is taken back as the new generation grows. When that does not suffice, the
+//! kernel is asked where those are that have not come out (`/proc/self/task/…/syscall`): one that waits behind a system call
+//! in a fragment holds no more than that; one that runs will come out soon. Where there is room between what
+//! is kept for a short fragment only, a short one is made; a thread whose code finds none at all waits for those that run.
+//! One that the runtime makes a call for is out ([`Thread::goes_out`]). Who was found in a fragment that is kept for such threads
+//! alone, is there until it comes out, and is not asked about again.
+//!
+//! # Why it is correct
+//! The kernel tells a program counter only of a thread that is off the processor and stays so while it is looked
+//! at. What it does afterwards it does from there: in a fragment that was retired it comes to an exit, which leads to the
+//! dispatcher, where the lock is held that protects all this. Whatever the kernel does not tell counts as running.
+#![allow(unsafe_code)] // reason: threads are reached by their addresses.
+
+use alloc::format;
+use alloc::vec::Vec;
+use core::ffi::CStr;
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::base::sys;
+use crate::cache::CachePc;
+use crate::engine::dispatch::Runtime;
+use crate::process::thread::Thread;
+
+/// Bytes of cache that are made between two looks at what can be taken back.
+const STEP: u64 = 1 << 20;
+/// How often a thread waits for room, a millisecond each time.
+const PATIENCE: u32 = 5000;
+
+/// Which threads have come out, and where others are.
+struct Whereabouts {
+    /// All but those held have come out in this epoch or later.
+    seen: u64,
+    /// Where threads are held.
+    held: Vec<CachePc>,
+}
+
+impl Thread {
+    /// Takes note that the thread is out of the cache, and goes back by way of the dispatcher only, which says so
+    /// ([`Self::came_out`]).
+    pub fn goes_out(&self) {
+        self.seen.store(u64::MAX, Relaxed);
+    }
+
+    /// Waits a little, if code found no room.
+    pub fn wait_for_room(&self) {
+        const NANOS: u64 = 1_000_000;
+        if self.crowded_out != 0 {
+            sys::nap(NANOS);
+        }
+    }
+
+    /// Code found no room. Whether it is worth while to wait.
+    pub fn is_patient(&mut self) -> bool {
+        self.crowded_out += 1;
+        self.crowded_out <= PATIENCE
+    }
+}
+
+impl Runtime {
+    /// Takes back what it can of old generations.
+    /// `alone`: no thread is in the cache.
+    pub(crate) fn reclaim(&mut self, alone: bool) {
+        let seen = match alone {
+            true => u64::MAX,
+            false => self
+                .all_threads()
+                .map(|t| t.seen.load(Relaxed))
+                .min()
+                .unwrap_or(0),
+        };
+        let mut forgot = self.cache.reclaim(seen, &[], alone);
+        if self.cache.is_short() {
+            let found = self.whereabouts();
+            forgot |= self.cache.reclaim(found.seen, &found.held, alone);
+        }
+        if forgot {
+            for targets in &mut self.targets {
+                targets.clear();
+            }
+        }
+        if self.cache.is_new() {
+            self.pairs.forget(!self.cache.has_old());
+        }
+        self.reclaim_at = self.cache.bytes() + STEP;
+    }
+
+    /// Takes back what it can, if the current generation has grown since, or waits for it.
+    pub(crate) fn reclaim_if_due(&mut self) {
+        let due = self.cache.bytes() >= self.reclaim_at || self.cache.is_new();
+        if self.cache.has_old() && due {
+            self.reclaim(self.threads.len() == 1);
+        }
+    }
+
+    /// Whether everything should be dropped as long as there is room for what follows.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.threads.len() > 1 && self.cache.is_low() && !self.cache.has_old()
+    }
+
+    fn all_threads(&self) -> impl Iterator<Item = &Thread> {
+        // SAFETY: listed threads are there; of others than the calling one only what is atomic or fixed is read.
+        self.threads.iter().map(|&thread| unsafe { &*thread })
+    }
+
+    fn whereabouts(&self) -> Whereabouts {
+        let epoch = self.cache.epoch();
+        let mut found = Whereabouts {
+            seen: u64::MAX,
+            held: Vec::new(),
+        };
+        for thread in self.all_threads() {
+            let seen = thread.seen.load(Relaxed);
+            let tid = thread.desk().tid.load(Relaxed);
+            let at = match thread.held.load(Relaxed) {
+                _ if seen >= epoch => None,
+                0 => waits_at(tid).map(CachePc),
+                at => Some(CachePc(at)),
+            };
+            let Some(pc) = at.filter(|&pc| self.cache.arena_of(pc).is_some()) else {
+                found.seen = found.seen.min(seen);
+                continue;
+            };
+            if self.cache.is_pinned(pc) {
+                thread.held.store(pc.0, Relaxed);
+            }
+            found.held.push(pc);
+        }
+        found
+    }
+}
+
+/// Where a thread of this process goes on behind the system call in which it waits, if it does.
+fn waits_at(tid: u32) -> Option<u64> {
+    let path = format!("/proc/self/task/{tid}/syscall\0");
+    let path = CStr::from_bytes_with_nul(path.as_bytes()).ok()?;
+    let fd = sys::open(path).ok()?;
+    let mut text = [0; 256];
+    let len = sys::read(fd, &mut text);
+    sys::close(fd);
+    behind_call(text.get(..len.ok()?)?)
+}
+
+/// The program counter in what the kernel says of a thread: the number of its call, six arguments, the stack pointer, the program
+/// counter. In no call it runs, or waits for a page (−1).
+fn behind_call(text: &[u8]) -> Option<u64> {
+    let text = core::str::from_utf8(text).ok()?;
+    let mut words = text.split_ascii_whitespace();
+    words.next()?.parse::<u32>().ok()?;
+    let pc = words.nth(7)?.strip_prefix("0x")?;
+    u64::from_str_radix(pc, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_says_of_threads_is_read() {
+        let waiting = b"0 0x3 0x7ffd 0x1 0x0 0x0 0x5d 0x7ffde0 0x7f0abc12\n";
+        assert_eq!(behind_call(waiting), Some(0x7f0a_bc12));
+        assert_eq!(behind_call(b"running\n"), None);
+        assert_eq!(behind_call(b"-1 0x7ffde0 0x7f0abc12\n"), None);
+        assert_eq!(behind_call(b""), None);
+        assert_eq!(behind_call(b"0 0x3 0x7ffd 0x1"), None);
+    }
+}

@@ -1,0 +1,353 @@
+//! A multi-hash profiler whose shielded events generated code counts.
+//!
+//! # Problem
+//! Few tuples have many of an interval's events. They are in the accumulator, where they are counted exactly and shield the hash tables.
+//! With a record for each event, and a profiler in the service thread, each of them costs several times what the program does. The messages
+//! must be those of `trommel_compress` on the events of the thread, one for one.
+//!
+//! # Strategy
+//! *Tuples that are known* when code is made, of edges and calls, have a *cell*: a word of the thread's bank at a constant offset from GS.
+//! It is 0 while the tuple is not in the accumulator, and else what is left of [`FULL`]. So an event is a decrement,
+//! and a branch where that comes out negative ([`crate::translate`], `shields.rs`).
+//! *Values* are looked for in the thread's tallies, which are of what is in the accumulator and of nothing else.
+//!
+//! An event that is not shielded increments the least of its tuple's counters, whose places are known with the tuple, or hashed: out of line,
+//! or in a routine (`arch/shields.rs`). So no event leaves generated code but those of [`Why`]: a tuple is promoted, the interval has
+//! ended, or two values that are in the accumulator want the same tally.
+//!
+//! Behind each event one is taken from what is left of the interval. At its end the accumulator is brought the counts of cells and tallies; its
+//! candidates become records.
+//!
+//! # Why it is correct
+//! * What decides (who is promoted, who is replaced, who is retained) is `trommel_compress`'s own (`interval/shielding.rs`). Code increments,
+//!   and counts are brought whenever they are looked at.
+//! * A tuple is shielded in one place at a time: its cell, its tally, or its slot of the accumulator (`shields/counting.rs`).
+//! * Cells and tallies are of the thread's bank, the accumulator and the counters its own. A child of `fork` starts anew.
+//! * All is done at once: nothing of the app's is executed before the crossing, or the routine, is over.
+#![allow(unsafe_code)] // reason: reads and writes counters.
+
+mod counting;
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use core::mem::offset_of;
+use core::sync::atomic::Ordering::Relaxed;
+
+use trommel_compress::Seeds;
+use trommel_compress::hash::HashKind;
+use trommel_compress::interval::{Positions, Shield, TABLES};
+use trommel_queue::{CELLS, CELLS_OFFSET, Control, FULL_WINDOW, Intervals, TALLIES};
+use trommel_tuple::{Kind, KindSet, Place, Tuple};
+
+use crate::base::area::{COUNTERS_OFFSET, Context};
+use crate::base::emit::GsOffset;
+use crate::base::sys;
+use crate::channel::deliver::HostGone;
+use crate::process::thread::Thread;
+
+pub use counting::Counting;
+use counting::Slot;
+
+/// What a cell starts from.
+pub const FULL: u32 = i32::MAX as u32;
+
+/// Events to come before the interval ends.
+pub const LEFT: GsOffset = GsOffset((COUNTERS_OFFSET + offset_of!(Intervals, left)) as u32);
+
+/// In place of a tally's path: more than one tuple of the accumulator wants it.
+pub const CONTESTED: u32 = u32::MAX;
+
+/// Why an event has come out of the cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Why {
+    /// Its counters have come to where its tuple is promoted.
+    Promoted = 0,
+    /// Its tally is contested: it is not counted yet.
+    Contested = 1,
+    /// The interval has ended.
+    Ended = 2,
+}
+
+/// What is known of events: a tuple, or the place of values. As the routines read it.
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+pub struct Subject {
+    /// The place.
+    pub place: u64,
+    /// The value, where that is known.
+    pub value: u64,
+    /// The tuple's counters.
+    pub positions: [u32; TABLES],
+    /// What the place makes of a hash.
+    pub begin: u64,
+    /// The tuple's cell, from GS; 0 without.
+    pub cell: u32,
+    /// The path of messages.
+    pub path: u32,
+    /// [`Kind`].
+    kind: u32,
+}
+
+impl Subject {
+    fn kind(&self) -> Kind {
+        Kind::ALL[self.kind as usize % Kind::ALL.len()]
+    }
+
+    fn tuple(&self, value: u64) -> Tuple {
+        let value = if self.cell == 0 { value } else { self.value };
+        Tuple::new(Place::from_word(self.place), value)
+    }
+}
+
+const SUBJECT_BYTES: usize = size_of::<Subject>();
+
+/// Where the events of a known tuple are counted.
+#[derive(Clone, Copy)]
+pub struct Counters {
+    /// Those that are shielded.
+    pub cell: GsOffset,
+    positions: [u32; TABLES],
+    tables: usize,
+    /// Of the others, only the least counters are incremented.
+    pub conservative: bool,
+}
+
+impl Counters {
+    /// In which of a thread's counters others are counted.
+    pub fn at(&self) -> impl Iterator<Item = u32> + use<> {
+        self.positions.into_iter().take(self.tables)
+    }
+}
+
+/// The profiler of a process.
+pub struct Profiler {
+    shield: Shield,
+    positions: Positions,
+    /// Where subjects are, and how many there are. Those are never changed and never move: threads read them without the lock.
+    at: u64,
+    len: usize,
+    /// Which there are, by kind, place and value; values that are not known are 0.
+    known: BTreeMap<(u8, u64, u64), u32>,
+    /// The kind whose events are the rest.
+    rest: Kind,
+    /// Tallies in use.
+    tallies: usize,
+}
+
+impl Profiler {
+    /// The one that the host asks for. `None`: the kernel refuses memory, or there is no such profiler.
+    pub fn of(control: &Control) -> Option<Self> {
+        let words = core::array::from_fn(|n| control.intervals[n].load(Relaxed));
+        let shield = Shield::of_words(words)?;
+        let kinds = KindSet::from_bits(control.kinds.load(Relaxed) as u8);
+        let often = [Kind::Value, Kind::Edge, Kind::Call, Kind::Type];
+        let rest = often.into_iter().find(|kind| kinds.has(*kind))?;
+        Some(Self {
+            shield,
+            positions: Positions::new(&shield, Seeds::default().hash),
+            at: sys::anonymous(CELLS * SUBJECT_BYTES).ok()?,
+            len: 0,
+            known: BTreeMap::new(),
+            rest,
+            tallies: tallies_for(shield.spec.accumulator_entries() as usize),
+        })
+    }
+
+    /// Tallies in use.
+    pub fn tallies(&self) -> usize {
+        self.tallies
+    }
+
+    /// Whether values are hashed by a sum.
+    pub fn sums(&self) -> bool {
+        self.shield.hash == HashKind::Crc
+    }
+
+    /// Where events of a kind are counted beside all; `None`: they are the rest.
+    pub fn of_kind(&self, kind: Kind) -> Option<GsOffset> {
+        let at = COUNTERS_OFFSET + offset_of!(Intervals, kinds) + 8 * kind as usize;
+        (kind != self.rest).then_some(GsOffset(at as u32))
+    }
+
+    /// The subject of these, if it is there: its number.
+    pub fn find(&self, kind: Kind, place: u64, value: u64) -> Option<u32> {
+        self.known.get(&(kind as u8, place, value)).copied()
+    }
+
+    /// Another subject, whose messages name `path`. `value`: if it is known. `None`: there is no room.
+    pub fn add(&mut self, kind: Kind, place: u64, value: Option<u64>, path: u32) -> Option<u32> {
+        if self.len >= CELLS {
+            return None;
+        }
+        let number = self.len as u32;
+        let at = Place::from_word(place);
+        let subject = Subject {
+            place,
+            value: value.unwrap_or_default(),
+            positions: match value {
+                Some(value) => self.positions.of(Tuple::new(at, value)),
+                None => [0; TABLES],
+            },
+            begin: self.positions.begin(at),
+            cell: match value {
+                Some(_) => Self::cell(number).0,
+                None => 0,
+            },
+            path,
+            kind: kind as u32,
+        };
+        // SAFETY: inside the mapping; nobody reads it yet.
+        unsafe { (self.at as *mut Subject).add(self.len).write(subject) };
+        self.len += 1;
+        let value = value.unwrap_or_default();
+        self.known.insert((kind as u8, place, value), number);
+        Some(number)
+    }
+
+    /// Where the events of a known tuple are counted.
+    pub fn counters(&self, number: u32) -> Counters {
+        let at = number as usize % CELLS;
+        // SAFETY: inside the mapping of subjects, which are plain numbers.
+        let subject = unsafe { (self.at as *const Subject).add(at).read() };
+        Counters {
+            cell: Self::cell(number),
+            positions: subject.positions,
+            tables: self.shield.spec.tables as usize,
+            conservative: self.shield.spec.conservative,
+        }
+    }
+
+    /// The cell of a subject.
+    pub fn cell(number: u32) -> GsOffset {
+        GsOffset((COUNTERS_OFFSET + CELLS_OFFSET) as u32 + 4 * number)
+    }
+}
+
+/// What a tally has in place of a path.
+pub const fn key(subject: u32) -> u32 {
+    subject + 1
+}
+
+/// How many tallies there are for so many slots: as few as may be, which then are in the caches of the processor, but so many that
+/// two slots out of all seldom want the same.
+fn tallies_for(slots: usize) -> usize {
+    const FEWEST: usize = 1 << 12;
+    (slots * slots / 4)
+        .next_power_of_two()
+        .clamp(FEWEST, TALLIES)
+}
+
+impl Thread {
+    /// Starts the profiler of the thread, which has a bank and executes nothing yet.
+    pub fn start_counting(&mut self, profiler: &Profiler) {
+        let mut counting = Box::new(Counting::new(profiler, self.area()));
+        let context = self.context();
+        let (first, mask) = profiler.positions.lanes();
+        context.subjects = profiler.at;
+        context.counters = counting.shielding.counters().as_mut_ptr() as u64;
+        context.promotes_at = counting.shielding.promotes_at() - 1;
+        context.conservative = profiler.shield.spec.conservative.into();
+        context.lane_first = first;
+        context.lane_mask = mask;
+        context.lane_shift = 64 - profiler.positions.bits();
+        if let Some(cheap) = profiler.positions.cheap() {
+            context.sum_seed = cheap.seed();
+            context.factors = cheap.factors();
+        }
+        let length = counting.shielding.length();
+        let seen = counting.seen();
+        seen.length.store(length, Relaxed);
+        seen.left.store(length, Relaxed);
+        seen.rest.store(profiler.rest as u32, Relaxed);
+        self.counting = Some(counting);
+    }
+
+    /// Counts an event of a known tuple in the dispatcher. An interval that it ends is ended when the lock is free.
+    pub fn count_known(&mut self, number: u32, of_kind: Option<GsOffset>) {
+        let context = self.context();
+        let Some(counting) = &mut self.counting else {
+            return;
+        };
+        if let Some(GsOffset(at)) = of_kind {
+            let at = (counting.area + u64::from(at)) as *mut u64;
+            // SAFETY: in front of the thread's bank, where nobody else counts.
+            unsafe { at.write_volatile(at.read_volatile() + 1) };
+        }
+        let cell = counting.cell(number);
+        // SAFETY: a word of the bank, where nobody else counts.
+        let left = unsafe { cell.read_volatile() };
+        match left {
+            0 => counting.event(number, 0, context),
+            // SAFETY: likewise.
+            _ => unsafe { cell.write_volatile(left - 1) },
+        }
+        let left = counting.seen().left.load(Relaxed).wrapping_sub(1);
+        counting.seen().left.store(left, Relaxed);
+        counting.is_due = left == 0;
+    }
+
+    /// Ends an interval that has ended in the dispatcher. The lock is free.
+    pub fn end_due_interval(&mut self) -> Result<(), HostGone> {
+        let counting = self.counting.as_mut();
+        match counting.is_some_and(|counting| core::mem::take(&mut counting.is_due)) {
+            true => self.end_interval(),
+            false => Ok(()),
+        }
+    }
+
+    fn end_interval(&mut self) -> Result<(), HostGone> {
+        let context = self.context();
+        let Some(mut counting) = self.counting.take() else {
+            return Ok(());
+        };
+        counting.end_interval(context);
+        let mut done = Ok(());
+        for candidate in &counting.candidates {
+            let Slot { subject, value, .. } = counting.slots[candidate.slot];
+            let subject = counting.subject(subject);
+            let value = (subject.cell == 0).then_some(value);
+            self.append_candidate(subject.path, value, candidate.count);
+            done = done.and_then(|()| self.publish_if_full());
+        }
+        self.counting = Some(counting);
+        done
+    }
+
+    fn publish_if_full(&mut self) -> Result<(), HostGone> {
+        match core::mem::take(&mut self.full) {
+            true => self.publish(),
+            false => Ok(()),
+        }
+    }
+
+    fn append_candidate(&mut self, path: u32, value: Option<u64>, count: u32) {
+        let mut at = self.writer.at() as *mut u32;
+        let halves = value.map(|value| [value as u32, (value >> 32) as u32]);
+        let words = [path].into_iter();
+        for word in words.chain(halves.into_iter().flatten()).chain([count]) {
+            // SAFETY: the write pointer leads to room for a whole record.
+            unsafe {
+                at.write(word);
+                at = at.add(1);
+            }
+        }
+        let next = at as u64;
+        self.writer.set(next);
+        self.full = next as usize & 0xffff < FULL_WINDOW;
+    }
+}
+
+/// An event has come out of the cache, as [`Why`] says. The lock is free.
+pub fn crossed(thread: &mut Thread, context: &mut Context) -> Result<(), HostGone> {
+    let (number, value) = (context.subject, context.value);
+    let Some(counting) = &mut thread.counting else {
+        return Ok(());
+    };
+    match context.why {
+        why if why == Why::Promoted as u32 => counting.promote(number, value, context),
+        why if why == Why::Contested as u32 => counting.event(number, value, context),
+        _ => return thread.end_interval(),
+    }
+    Ok(())
+}

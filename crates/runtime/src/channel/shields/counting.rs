@@ -1,0 +1,265 @@
+//! A thread's part of a multi-hash profiler: its accumulator, and where each tuple in that is counted.
+#![allow(unsafe_code)] // reason: reads and writes counters.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
+
+use trommel_compress::Seeds;
+use trommel_compress::interval::Shielding;
+use trommel_queue::{CELLS, Intervals, Tally};
+
+use super::{CONTESTED, FULL, Profiler, Subject, key};
+use crate::base::area::{COUNTERS_OFFSET, Context};
+use crate::base::emit::GsOffset;
+use crate::channel::counters;
+use crate::translate::first_of_tally;
+
+/// In [`Context::promotes_at`]: nothing is promoted before the interval has ended.
+const NEVER: u32 = u32::MAX;
+
+/// Where the events of a slot's tuple are counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Home {
+    /// There is none.
+    None,
+    /// In the cell of the subject.
+    Cell,
+    /// In the tally of this index.
+    Tally(u32),
+    /// In the accumulator: its tally is contested.
+    Slot,
+}
+
+/// A slot of the accumulator.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    pub(super) home: Home,
+    pub(super) subject: u32,
+    pub(super) value: u64,
+}
+
+/// A candidate to be told.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate {
+    pub(super) slot: usize,
+    pub(super) count: u32,
+}
+
+/// A thread's part of the profiler.
+pub struct Counting {
+    pub(super) shielding: Shielding,
+    pub(super) slots: Vec<Slot>,
+    /// Tallies that are contested: a slot is in one at most when an interval begins, and in another when it has a new tuple.
+    contested: Vec<u32>,
+    pub(super) candidates: Vec<Candidate>,
+    /// The thread's area, and where subjects are.
+    pub(super) area: u64,
+    subjects: u64,
+    /// Tallies in use.
+    tallies: usize,
+    /// The interval has ended in the dispatcher, with the lock held.
+    pub(super) is_due: bool,
+}
+
+impl Counting {
+    pub(super) fn new(profiler: &Profiler, area: u64) -> Self {
+        let shielding = Shielding::new(&profiler.shield, Seeds::default().hash);
+        let empty = Slot {
+            home: Home::None,
+            subject: 0,
+            value: 0,
+        };
+        let slots = shielding.slots();
+        Self {
+            slots: vec![empty; slots],
+            contested: Vec::with_capacity(2 * slots),
+            candidates: Vec::with_capacity(slots),
+            shielding,
+            area,
+            subjects: profiler.at,
+            tallies: profiler.tallies,
+            is_due: false,
+        }
+    }
+
+    pub(super) fn subject(&self, number: u32) -> Subject {
+        let number = number as usize % CELLS;
+        // SAFETY: inside the mapping of subjects, which are plain numbers.
+        unsafe { (self.subjects as *const Subject).add(number).read() }
+    }
+
+    pub(super) fn seen(&self) -> &Intervals {
+        // SAFETY: in front of the bank that is mapped at the end of the thread's area; all atomics.
+        unsafe { &*((self.area + COUNTERS_OFFSET as u64) as *const Intervals) }
+    }
+
+    pub(super) fn cell(&self, subject: u32) -> *mut u32 {
+        (self.area + u64::from(Profiler::cell(subject).0)) as *mut u32
+    }
+
+    fn tally(&self, index: u32) -> *mut Tally {
+        let GsOffset(tallies) = counters::TALLIES;
+        (self.area + u64::from(tallies) + u64::from(index)) as *mut Tally
+    }
+
+    /// Brings the accumulator what was counted elsewhere.
+    fn bring(&mut self) {
+        for (n, slot) in self.slots.iter().enumerate() {
+            // SAFETY: words of the thread's own bank, in which nobody else counts.
+            let count = unsafe {
+                match slot.home {
+                    Home::None | Home::Slot => continue,
+                    Home::Cell => FULL.wrapping_sub(self.cell(slot.subject).read_volatile()),
+                    Home::Tally(at) => (&raw const (*self.tally(at)).count).read_volatile(),
+                }
+            };
+            self.shielding.has_counted(n, count);
+        }
+    }
+
+    /// A slot's tuple is not in the accumulator any more.
+    fn leave(&mut self, slot: usize) {
+        let Slot { home, subject, .. } = self.slots[slot];
+        self.slots[slot].home = Home::None;
+        // SAFETY: as in `bring`.
+        unsafe {
+            match home {
+                Home::None | Home::Slot => {}
+                Home::Cell => self.cell(subject).write_volatile(0),
+                Home::Tally(at) => self.tally(at).write_volatile(Tally::default()),
+            }
+        }
+    }
+
+    /// A slot's tuple is in the accumulator, with so many events.
+    fn enter(&mut self, slot: usize, count: u32) {
+        let Slot { subject, value, .. } = self.slots[slot];
+        if self.subject(subject).cell != 0 {
+            // SAFETY: as in `bring`.
+            unsafe { self.cell(subject).write_volatile(FULL - count) };
+            self.slots[slot].home = Home::Cell;
+            return;
+        }
+        let index = tally_of(subject, value, self.tallies);
+        // SAFETY: as in `bring`.
+        let path = unsafe { (&raw const (*self.tally(index)).path).read_volatile() };
+        let (path, count, home) = match path {
+            0 => (key(subject), count, Home::Tally(index)),
+            CONTESTED => {
+                self.shielding.has_counted(slot, count);
+                self.slots[slot].home = Home::Slot;
+                return;
+            }
+            _ => {
+                self.bring();
+                for other in &mut self.slots {
+                    if other.home == Home::Tally(index) {
+                        other.home = Home::Slot;
+                    }
+                }
+                self.shielding.has_counted(slot, count);
+                self.contested.push(index);
+                (CONTESTED, 0, Home::Slot)
+            }
+        };
+        self.slots[slot].home = home;
+        // SAFETY: as in `bring`.
+        unsafe {
+            self.tally(index)
+                .write_volatile(Tally { value, path, count })
+        };
+    }
+
+    /// The counters of a tuple have come to where it is promoted.
+    pub(super) fn promote(&mut self, number: u32, value: u64, context: &mut Context) {
+        let subject = self.subject(number);
+        if self.shielding.is_full() {
+            self.bring();
+        }
+        let count = self.shielding.promotes_at();
+        match self.shielding.promote(subject.kind(), subject.tuple(value)) {
+            Some(slot) => {
+                self.leave(slot);
+                self.slots[slot] = Slot {
+                    home: Home::None,
+                    subject: number,
+                    value,
+                };
+                self.enter(slot, count);
+            }
+            None => context.promotes_at = NEVER,
+        }
+    }
+
+    /// An event that code does not count.
+    pub(super) fn event(&mut self, number: u32, value: u64, context: &mut Context) {
+        let subject = self.subject(number);
+        let reached = self.shielding.event(subject.kind(), subject.tuple(value));
+        if reached && context.promotes_at != NEVER {
+            self.promote(number, value, context);
+        }
+    }
+
+    /// The interval has ended: finds the candidates.
+    pub(super) fn end_interval(&mut self, context: &mut Context) {
+        self.bring();
+        let candidates = &mut self.candidates;
+        candidates.clear();
+        self.shielding.end_interval(|slot, message| {
+            let count = message.count as u32;
+            candidates.push(Candidate { slot, count });
+        });
+        for slot in 0..self.slots.len() {
+            match (self.slots[slot].home, self.shielding.is_used(slot)) {
+                (Home::None | Home::Slot, _) => {}
+                (_, false) => self.leave(slot),
+                // SAFETY: as in `bring`.
+                (Home::Cell, true) => unsafe {
+                    self.cell(self.slots[slot].subject).write_volatile(FULL);
+                },
+                // SAFETY: as in `bring`.
+                (Home::Tally(at), true) => unsafe {
+                    (&raw mut (*self.tally(at)).count).write_volatile(0);
+                },
+            }
+        }
+        if !self.contested.is_empty() {
+            self.settle();
+        }
+        let seen = self.seen();
+        let length = self.shielding.length();
+        let ended = seen.length.load(Relaxed);
+        let all = seen.ended.load(Relaxed) + u64::from(ended);
+        seen.ended.store(all, Relaxed);
+        seen.length.store(length, Relaxed);
+        seen.left.store(length, Relaxed);
+        context.promotes_at = self.shielding.promotes_at() - 1;
+    }
+
+    /// Looks for tallies again of those in the accumulator whose own were contested.
+    #[cold]
+    fn settle(&mut self) {
+        while let Some(index) = self.contested.pop() {
+            // SAFETY: as in `bring`.
+            unsafe { self.tally(index).write_volatile(Tally::default()) };
+        }
+        for slot in 0..self.slots.len() {
+            if self.slots[slot].home == Home::Slot {
+                self.slots[slot].home = Home::None;
+                if self.shielding.is_used(slot) {
+                    self.enter(slot, 0);
+                }
+            }
+        }
+    }
+}
+
+/// The tally of a value, from the first, of so many.
+fn tally_of(subject: u32, value: u64, tallies: usize) -> u32 {
+    let mask = (tallies as u32 - 1) * size_of::<Tally>() as u32;
+    let first = u64::from(first_of_tally(key(subject)));
+    // SAFETY: generated code has the instruction, too.
+    let sum = unsafe { core::arch::x86_64::_mm_crc32_u64(first, value) };
+    sum as u32 & mask
+}

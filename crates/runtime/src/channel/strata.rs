@@ -1,0 +1,181 @@
+//! A stratified sampler whose counters generated code counts in.
+//!
+//! # Problem
+//! A sampler of the papers is a table of counters and a hash that tells an event's counter. In software, with
+//! a record for each event, that costs several times what the program does. The messages must be those of
+//! `trommel_compress` on the events of the thread, one for one.
+//!
+//! # Strategy
+//! For an edge or a direct call the tuple is known when it is translated, so its counter is a
+//! constant: the event is a decrement of two bytes at a constant offset from GS, and a branch that is taken
+//! once in as many events as a message stands for (`translate/probes.rs`). An indirect branch counts in the code of the pair
+//! of branch and target ([`crate::observe::pairs`]). A value, or the method table of a call, is hashed where it is loaded
+//! (`translate/values.rs`). At a counter's end a few instructions out of line start it again and append the
+//! message, which is a record of its path and the value, if it has one, to the thread's chunk (`arch::message`).
+//!
+//! Each thread has a table of its own, in its *bank* ([`crate::channel::counters`]): so no update is lost, and the host reads
+//! what is held when the thread has ended, or the program, in whichever way.
+//!
+//! What is hashed are places, and it is the host that finds them out. So a fragment is made only when the host has said what it
+//! calls the addresses of its code and of where its branches lead ([`Refusal::Unnamed`](crate::translate::Refusal)). That is
+//! waited for once for each file with code, with the lock free.
+//!
+//! # Why it is correct
+//! * Events are counted in the order in which they happen, each behind the transfer that it is and in front of the
+//!   next app instruction; so at each boundary all is counted that has happened, and nothing else.
+//! * A counter's place is that of the sampler's own table, and starts with the same number.
+//! * Threads beyond the banks there are, and branches beyond the keys of pairs: what counts is dropped, and from then
+//!   on events are recorded, for the host to count beside.
+#![allow(unsafe_code)] // reason: reads and writes counters.
+
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
+
+use trommel_compress::hash::{Hash, HashKind, OfPlace};
+use trommel_compress::{MAX_RATE, MAX_SUBSTREAMS, Seeds, Start, Strata};
+use trommel_queue::dict::{Event, TargetPc};
+use trommel_queue::{BANK_BYTES, COUNTS_STRATA, Control};
+use trommel_tuple::{Place, Tuple};
+
+use crate::base::area::{CONTEXT_OFFSET, COUNTERS_OFFSET, Context};
+use crate::base::emit::GsOffset;
+use crate::cache::AppPc;
+use crate::memory::region::Regions;
+use crate::process::thread::Thread;
+
+/// The sampler of a process.
+pub struct Sampler {
+    strata: Strata,
+    hash: Hash<u32>,
+    /// Counters before the first event.
+    start: Vec<u16>,
+}
+
+impl Sampler {
+    /// The one that the host asks for, if it does.
+    pub fn of(control: &Control) -> Option<Self> {
+        if control.counters.load(Relaxed) != COUNTS_STRATA {
+            return None;
+        }
+        let from = &control.strata;
+        let substreams = from.substreams.load(Relaxed).min(MAX_SUBSTREAMS);
+        let strata = Strata {
+            hash: match from.hash.load(Relaxed) {
+                0 => HashKind::Paper,
+                1 => HashKind::Crc,
+                _ => HashKind::Multiply,
+            },
+            substreams: substreams.max(1).next_power_of_two(),
+            rate: from.rate.load(Relaxed).clamp(1, MAX_RATE.into()) as u16,
+            start: match from.phase.load(Relaxed) {
+                0 => Start::Zero,
+                _ => Start::Random,
+            },
+        };
+        let seeds = Seeds::default();
+        Some(Self {
+            strata,
+            hash: strata.hash(seeds),
+            start: strata.table(seeds).collect(),
+        })
+    }
+
+    /// Events that a message stands for.
+    pub fn rate(&self) -> u32 {
+        self.strata.rate.into()
+    }
+
+    /// Where an event is counted whose tuple is known.
+    pub fn counter(&mut self, regions: &Regions, event: &Event) -> GsOffset {
+        let index = self.hash.index(tuple_of(regions, event));
+        GsOffset(COUNTERS_OFFSET as u32 + 2 * index)
+    }
+
+    /// How the counter is told of an event at `pc` whose value is known when it happens. `None`: there is but one
+    /// counter.
+    pub fn of_place(&self, regions: &Regions, pc: AppPc) -> Option<OfPlace> {
+        self.of_word(regions.word(pc))
+    }
+
+    fn of_word(&self, word: u64) -> Option<OfPlace> {
+        match &self.hash {
+            Hash::Cheap(hash) => hash.of_place(Place::from_word(word)),
+            // The host asks for values with one counter or a cheap function alone.
+            _ => None,
+        }
+    }
+
+    /// Whether a value's hash is a sum that begins with what its place makes of it.
+    pub fn sums(&self) -> bool {
+        matches!(self.of_word(0), Some(OfPlace::Sum { .. }))
+    }
+
+    /// Whether values are hashed.
+    pub fn hashes_values(&self) -> bool {
+        self.strata.substreams > 1
+    }
+}
+
+/// The tuple of an event, with no value where that is not known.
+pub fn tuple_of(regions: &Regions, event: &Event) -> Tuple {
+    let (pc, to) = match *event {
+        Event::Branch {
+            pc,
+            len,
+            target,
+            taken,
+        } => match taken {
+            true => (pc, target.0),
+            false => (pc, pc.0 + u64::from(len)),
+        },
+        Event::Call { pc, target } | Event::Indirect { pc, target, .. } => (pc, target.0),
+        Event::Dynamic { pc, .. }
+        | Event::Unprofiled { pc, .. }
+        | Event::Arguments { pc }
+        | Event::Enter { pc }
+        | Event::Begin { pc }
+        | Event::Amid { pc }
+        | Event::Resume { start: pc, .. }
+        | Event::Return { pc }
+        | Event::Jump { pc, .. }
+        | Event::Instruction { pc, .. } => (pc, 0),
+        Event::Marked(_) => (TargetPc(0), 0),
+    };
+    let place = Place::from_word(regions.word(AppPc(pc.0)));
+    Tuple::new(place, regions.word(AppPc(to)))
+}
+
+const _: () = assert!(2 * MAX_SUBSTREAMS as usize <= BANK_BYTES);
+
+impl Thread {
+    /// Starts the counters of the thread, which has a bank and executes nothing yet.
+    pub fn start_counters(&mut self, sampler: &Sampler) {
+        let to = (self.area() + COUNTERS_OFFSET as u64) as *mut u16;
+        for (n, &events) in sampler.start.iter().enumerate() {
+            // SAFETY: in the bank that is mapped at the end of this thread's area.
+            unsafe { to.add(n).write_volatile(events) };
+        }
+        let context = (self.area() + CONTEXT_OFFSET as u64) as *mut Context;
+        // SAFETY: a word of the thread's own context, which is not in use by generated code.
+        unsafe { (&raw mut (*context).rate).write(sampler.strata.rate.into()) };
+        if let Some(OfPlace::Product { factors, .. }) = sampler.of_word(0) {
+            // SAFETY: likewise.
+            unsafe { (&raw mut (*context).factors).write(factors) };
+        }
+    }
+
+    /// Counts an event in the dispatcher. A chunk that a message fills is to be published when the lock is free.
+    pub fn count_event(&mut self, counter: GsOffset, path: u32) {
+        let context = (self.area() + CONTEXT_OFFSET as u64) as *const Context;
+        let at = (self.area() + u64::from(counter.0)) as *mut u16;
+        // SAFETY: both are words of this thread's area, in whose bank nobody else counts.
+        unsafe {
+            let left = at.read_volatile().wrapping_sub(1);
+            at.write_volatile(left);
+            if left == 0 {
+                at.write_volatile((*context).rate as u16);
+                self.append(path, 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Messages of counters in generated code.
+#![allow(unsafe_code)] // reason: assembly.
+
+use core::arch::naked_asm;
+use core::mem::offset_of;
+
+use trommel_queue::Tally;
+
+use crate::base::area::{CONTEXT_OFFSET, Context, WRITE_POINTER};
+use crate::channel::counters::TALLIES;
+
+macro_rules! at {
+    ($($field:tt)+) => { CONTEXT_OFFSET + offset_of!(Context, $($field)+) };
+}
+
+/// Of an event with a value that its tally is not of. What is there becomes a record, unless it is empty, and the tally the event's. rcx leads to the
+/// number of its path, and how far behind that the code goes on; the value and the number of the tally are in the context, the app's rcx is spilled.
+///
+/// A signal that arrives here is delivered at the end of the way: all of this counts as code of the cache. It is entered at [`trommel_tally`].
+///
+/// # Safety
+/// Only generated code may jump there, with GS at the area of a thread with a bank.
+#[unsafe(naked)]
+pub(super) unsafe extern "C" fn tally_routine() {
+    naked_asm!(
+        // The tally is empty once the record is there. A process that is killed in between has a tally like its last
+        // record, which the host does not count twice.
+        "6:",
+        "jmp 4f",
+        ".globl trommel_tally",
+        "trommel_tally:",
+        "mov gs:[{message}], rcx",
+        "mov gs:[{saved}], rdx",
+        "mov edx, gs:[{counter}]",
+        "mov ecx, gs:[rdx + {tallies} + {count}]",
+        "jrcxz 6b",
+        "mov edx, gs:[{counter}]",
+        "mov rcx, gs:[{pointer}]",
+        "mov edx, gs:[rdx + {tallies} + {path}]",
+        "mov [rcx], edx",
+        "mov edx, gs:[{counter}]",
+        "mov edx, gs:[rdx + {tallies} + {of}]",
+        "mov [rcx + 4], edx",
+        "mov edx, gs:[{counter}]",
+        "mov edx, gs:[rdx + {tallies} + {of} + 4]",
+        "mov [rcx + 8], edx",
+        "mov edx, gs:[{counter}]",
+        "mov edx, gs:[rdx + {tallies} + {count}]",
+        "mov [rcx + 12], edx",
+        "lea rcx, [rcx + 16]",
+        "mov gs:[{pointer}], rcx",
+        "mov edx, gs:[{counter}]",
+        "mov dword ptr gs:[rdx + {tallies} + {count}], 0",
+        "4:",
+        "mov edx, gs:[{counter}]",
+        "mov rcx, gs:[{value}]",
+        "mov gs:[rdx + {tallies} + {of}], rcx",
+        "mov rcx, gs:[{message}]",
+        "mov ecx, [rcx]",
+        "mov gs:[rdx + {tallies} + {path}], ecx",
+        "mov dword ptr gs:[rdx + {tallies} + {count}], 1",
+        "mov rcx, gs:[{message}]",
+        "movsxd rdx, dword ptr [rcx + 4]",
+        "lea rdx, [rdx + rcx]",
+        "mov gs:[{target}], rdx",
+        "mov rdx, gs:[{saved}]",
+        "mov rcx, gs:[{pointer}]",
+        "movzx ecx, ch",
+        "jrcxz 3f",
+        "mov rcx, gs:[{spill_rcx}]",
+        "jmp gs:[{target}]",
+        "3:",
+        "mov rcx, gs:[{spill_rcx}]",
+        "jmp {filled}",
+        ".globl trommel_message_end",
+        "trommel_message_end:",
+        "ud2",
+        message = const at!(message),
+        saved = const at!(message_rdx),
+        pointer = const WRITE_POINTER.0,
+        target = const at!(target),
+        spill_rcx = const at!(spill_rcx),
+        filled = sym super::filled,
+        counter = const at!(value_counter),
+        value = const at!(value),
+        tallies = const TALLIES.0,
+        of = const offset_of!(Tally, value),
+        path = const offset_of!(Tally, path),
+        count = const offset_of!(Tally, count),
+    )
+}
+
+unsafe extern "C" {
+    /// Where [`tally_routine`] is entered. A label, not a function.
+    pub(super) safe fn trommel_tally();
+    /// Behind the last instruction of [`tally_routine`]. A label, not a function.
+    pub(super) safe fn trommel_message_end();
+}

@@ -1,0 +1,363 @@
+//! From the host's jump to the first fragment.
+//!
+//! The host has brought the runtime into the new process, applied its relocations, and set its
+//! registers: the first argument points to [`StartArgs`], the stack is the runtime's. Nothing of
+//! the app has run. The runtime maps what it needs, takes over the synchronous signals, and goes to
+//! the app's first instruction with the registers the kernel gave it.
+#![allow(unsafe_code)] // reason: makes its own memory.
+
+use core::sync::atomic::Ordering::{Relaxed, Release};
+
+use alloc::boxed::Box;
+use alloc::vec;
+
+use linux_raw_sys::general as nr;
+use trommel_queue::{
+    CHUNK, COUNTS_INTERVALS, COUNTS_NOTHING, COUNTS_PATHS, DIRECTORY_BYTES, LetGo, MAX_WINDOW,
+    Optimise, POOL_OFFSET, SLOT_BYTES, State, options,
+};
+use trommel_tuple::{Kind, KindSet};
+
+use crate::base::area::{
+    CONTEXT_OFFSET, Context, Entries, INDIRECT_TABLE, SECOND_OFFSET, STACKS_END, WHOLE_BYTES,
+};
+use crate::base::heap::Heap;
+use crate::base::phase::Phases;
+use crate::base::sys;
+use crate::base::tags::Tags;
+use crate::cache::targets::Targets;
+use crate::cache::{AppPc, Cache};
+use crate::channel::deliver::{Mapped, Queue, Shared};
+use crate::channel::persist::{self, Persist};
+use crate::channel::shields::Profiler;
+use crate::channel::strata::Sampler;
+use crate::crossing::arch::{self, Landmarks};
+use crate::engine::dispatch::Runtime;
+use crate::memory::pages::Pages;
+use crate::memory::region::{Range, Regions};
+use crate::observe::acyclic::Acyclic;
+use crate::observe::aware::Hints;
+use crate::observe::converge::Converge;
+use crate::observe::pairs::Pairs;
+use crate::observe::prefetch::Prefetch;
+use crate::observe::query::Asked;
+use crate::process::attach;
+use crate::process::signal::{self, Actions};
+use crate::process::thread::{Process, Thread};
+use crate::process::window::{self, Windows};
+use crate::trace;
+use crate::trace::balance::{Balance, Clocks};
+use crate::translate::{Config, MAX_INSNS, Translator, wants_whole_jumps};
+
+/// What the host tells the runtime, at a place in the runtime's own image.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StartArgs {
+    /// The shared file, as a descriptor of the target. The runtime closes it.
+    pub file: u64,
+    /// The file that the image is mapped from, likewise; `u64::MAX` for none.
+    pub image_file: u64,
+    /// Where the app starts.
+    pub app_pc: u64,
+    /// The app's stack pointer.
+    pub app_sp: u64,
+    /// Where the program itself starts, behind what its dynamic linker does; 0 when that is done, or
+    /// there is none.
+    pub entry: u64,
+    /// First address of the runtime's code.
+    pub image_start: u64,
+    /// Behind its last.
+    pub image_end: u64,
+    /// First address of the memory that the host made: the image, and the stack behind it.
+    pub base: u64,
+    /// Top of the stack the runtime is started on.
+    pub stack_top: u64,
+    /// Threads of the process, all of them stopped; 0 in a process that is about to start.
+    pub threads: u64,
+    /// An image of kept fragments, as `image_file`.
+    pub kept_file: u64,
+    /// Or where its path is, above the stack pointer; 0 for none.
+    pub kept_path: u64,
+    /// The device of the file with that path.
+    pub kept_device: u64,
+    /// Its inode.
+    pub kept_inode: u64,
+}
+
+const PAGE: u64 = 4096;
+/// One huge page, which takes a fraction of the time that its small pages would take to become
+/// present: the thread area, the stacks, and what the heap gives out first.
+const BLOCK_BYTES: u64 = 2 << 20;
+const _: () = assert!(STACKS_END + (512 << 10) < BLOCK_BYTES);
+
+/// All of the memory that the host made may be read, written and executed so far, and would be in cores.
+fn protect(args: &StartArgs) {
+    let data = nr::PROT_READ | nr::PROT_WRITE;
+    sys::protect(
+        args.image_start..args.image_end,
+        nr::PROT_READ | nr::PROT_EXEC,
+    );
+    sys::protect(args.base..args.image_start, data);
+    sys::protect(args.image_end..args.stack_top, data);
+    sys::keep_out_of_cores(args.base, args.stack_top - args.base);
+}
+
+/// Maps the directory and the first slot behind it; where the slot is.
+fn map_shared(file: i32) -> Option<u64> {
+    const BYTES: usize = DIRECTORY_BYTES + SLOT_BYTES;
+    let start = sys::anonymous(BYTES + CHUNK).ok()?;
+    let base = start.next_multiple_of(CHUNK as u64);
+    // SAFETY: inside the reservation just made.
+    let mapped = unsafe {
+        sys::mmap(&sys::Map {
+            at: base,
+            len: BYTES,
+            prot: nr::PROT_READ | nr::PROT_WRITE,
+            flags: nr::MAP_SHARED | nr::MAP_FIXED,
+            fd: file,
+            offset: 0,
+        })
+    };
+    Some(mapped.ok()? + DIRECTORY_BYTES as u64)
+}
+
+/// Where generated code enters the runtime.
+pub fn entries() -> Entries {
+    Entries {
+        exit: arch::exit as *const () as u64,
+        mismatch: arch::mismatch as *const () as u64,
+        pair_mismatch: Landmarks::pair_mismatch(),
+        syscall: arch::syscall as *const () as u64,
+        full: arch::full as *const () as u64,
+        special: arch::special as *const () as u64,
+        absent: Landmarks::absent(),
+        changed: arch::changed as *const () as u64,
+        hot: arch::hot as *const () as u64,
+        tally: Landmarks::tally(),
+        unshielded: Landmarks::unshielded().start,
+        promoted: Landmarks::promoted(),
+        unshielded_sum: Landmarks::unshielded_sum(),
+        unshielded_product: Landmarks::unshielded_product(),
+        interval_ended: arch::interval_ended as *const () as u64,
+        query: arch::query as *const () as u64,
+    }
+}
+
+/// Sets everything up and goes to the app. `None` when the kernel refuses memory; the caller must
+/// end the process with an error, since nothing of the app has run.
+///
+/// # Safety
+/// As the host starts it: once, in a process that runs nothing else. `heap` must be the allocator in
+/// use, and not yet used.
+pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infallible> {
+    let file = args.file as i32;
+    protect(&args);
+    // The thread page in front of the block, so that the rest of the area is in it.
+    let block = args.stack_top.next_multiple_of(BLOCK_BYTES) + BLOCK_BYTES;
+    sys::own_memory_from(block - PAGE);
+    let area = sys::anonymous(WHOLE_BYTES).ok()?;
+    let block = area + PAGE;
+    if block.is_multiple_of(BLOCK_BYTES) {
+        sys::huge(block, BLOCK_BYTES);
+    }
+    const _: () = assert!(SECOND_OFFSET as u64 == PAGE + BLOCK_BYTES);
+    let rest = Range {
+        start: area + STACKS_END,
+        end: block + BLOCK_BYTES,
+    };
+    // SAFETY: the rest of the block, which nothing else uses.
+    unsafe { heap.give(rest) };
+    let shared_at = map_shared(file);
+    sys::close(file);
+    if args.image_file != u64::MAX {
+        sys::close(args.image_file as i32);
+    }
+    let kept = match (args.kept_file, args.kept_path) {
+        (u64::MAX, 0) => &[],
+        // SAFETY: the host has put a path there.
+        (u64::MAX, path) => unsafe { persist::map_path(path, [args.kept_device, args.kept_inode]) },
+        (file, _) => persist::map(file as i32),
+    };
+    let shared_at = shared_at?;
+    sys::populate(shared_at + POOL_OFFSET as u64, CHUNK as u64);
+    // SAFETY: mapped as required.
+    let mapped = unsafe { Mapped::new(shared_at) };
+    // SAFETY: the first page of the area, which is not used yet.
+    unsafe { sys::map_again(mapped.thread_page(0), sys::PAGE, area) }.ok()?;
+    let control = mapped.control();
+    attach::tell(&control.attached, &args);
+    let stress = control.options.load(Relaxed);
+    if control.fsgsbase.load(Relaxed) != 0 {
+        // SAFETY: the kernel has enabled them, as the host says.
+        unsafe { arch::use_instructions() };
+    }
+    sys::find_clock();
+    crate::base::stress::set(stress);
+    let told = KindSet::from_bits(control.kinds.load(Relaxed) as u8);
+    // Acyclic paths are made of branches and calls.
+    let kinds = match told.has(Kind::Path) {
+        true => told.with(Kind::Edge).with(Kind::Call),
+        false => told,
+    };
+    if args.threads == 0 {
+        // SAFETY: GS is the runtime's from here on.
+        unsafe { arch::set_gs_base(area) };
+    }
+    let window = control.window.load(Relaxed).min(MAX_WINDOW);
+    let mut cache = Cache::new();
+    cache.far = stress & options::FAR != 0;
+    let insns = (stress & options::INSNS_MASK) as usize;
+    // What is recorded names the paths of fragments, a window counts in each, and editions are of fragments. What is counted in
+    // the code is so in traces too.
+    let asked = Asked::of(mapped);
+    let mut converge = Converge::of(mapped);
+    let counted = control.counters.load(Relaxed) != COUNTS_NOTHING && asked.is_none();
+    let countable = [Kind::Edge, Kind::Call, Kind::Value, Kind::Type];
+    let countable: KindSet = countable.into_iter().collect();
+    let counts_paths = control.counters.load(Relaxed) == COUNTS_PATHS;
+    let acyclic = told.has(Kind::Path) && counts_paths && asked.is_none();
+    let acyclic = acyclic.then(|| Acyclic::new(told));
+    let countable = match &acyclic {
+        Some(_) => countable.with(Kind::Path),
+        None => countable,
+    };
+    let traced = window == 0 && (kinds.is_empty() || counted && kinds.is_within(countable));
+    let threshold = match (traced, stress & options::TRACE) {
+        (false, _) => 0,
+        (true, 0) => control.trace.threshold.load(Relaxed),
+        (true, _) => 1,
+    };
+    if let Some(converge) = &mut converge {
+        converge.threshold = threshold;
+    } else {
+        cache.make_traces(threshold);
+    }
+    cache.unlinked = control.trace.unlinked.load(Relaxed) != 0;
+    let watched = threshold > 1 && control.trace.stay.load(Relaxed) == 0;
+    let optimise = Optimise::from_word(control.trace.optimise.load(Relaxed));
+    let config = Config {
+        kinds,
+        max_insns: match insns {
+            _ if window != 0 => insns.clamp(1, window::LONGEST),
+            0 => MAX_INSNS,
+            _ => insns,
+        },
+        windows: window != 0,
+        listed: control.listed.load(Relaxed) != 0,
+        counters: counts_paths,
+        optimise: optimise != Optimise::Off,
+        trace_insns: if threshold == 0 { 0 } else { trace::MAX_INSNS },
+        whole_jumps: wants_whole_jumps(),
+        audit: control.trace.audit.load(Relaxed) != 0,
+    };
+    // SAFETY: fresh zero memory, which stays.
+    let targets = unsafe {
+        Targets::new(
+            area + u64::from(INDIRECT_TABLE.0),
+            area + SECOND_OFFSET as u64,
+        )
+    };
+    let mut code_pages = Pages::default();
+    code_pages.unsteady = stress & options::GUARD != 0;
+    let profiler = match control.counters.load(Relaxed) {
+        COUNTS_INTERVALS => Some(Profiler::of(control)?),
+        _ => None,
+    };
+    let translator = Translator::new(
+        config,
+        (Sampler::of(control), profiler, acyclic),
+        asked,
+        Prefetch::of(mapped),
+        converge,
+        Tags::selected(mapped),
+        (args.entry != 0).then_some(AppPc(args.entry)),
+    );
+    if config.counters && config.wants_values() {
+        control.tallies.store(1, Relaxed);
+    }
+    let persist = Persist::open(mapped, &config, kept);
+    if let Some(persist) = &persist {
+        cache.expect(persist.records());
+    }
+    let mut shared = Shared::new(mapped);
+    if translator.acyclic.is_some() {
+        // What lies behind exits is looked up there.
+        shared.keep();
+    }
+    let runtime = Runtime {
+        translator,
+        cache,
+        regions: Regions::default(),
+        code_pages,
+        watching: false,
+        memory_file: false,
+        shared,
+        actions: Actions::none(),
+        targets: vec![targets],
+        pairs: Pairs::default(),
+        shared_tables: 0,
+        cache_limit: match (stress >> options::CACHE_SHIFT & 0xfff) * 4096 {
+            0 => control.trace.cache.load(Relaxed),
+            limit => limit,
+        },
+        reclaim_at: 0,
+        threads: vec![],
+        aggressive: optimise == Optimise::Aggressive,
+        // Of what is attached to the host has found that out.
+        crowded: args.threads != 0 && (args.threads != 1 || control.trace.alone.load(Relaxed) == 0),
+        evict: None,
+        leave: false,
+        balance: Balance::new(watched, Clocks::now()),
+        phases: Phases::default(),
+        hints: Hints::none(kinds),
+        parts: 0,
+        pages: 1,
+        numbers: 1,
+        windows: Windows::of(window),
+        persist,
+        loaded: vec![],
+    };
+    let image = Range {
+        start: args.image_start,
+        end: args.image_end,
+    };
+    let process: &'static Process =
+        Box::leak(Box::new(Process::new(runtime, Queue::new(mapped), image)));
+    let thread = Thread::of_area(process, area, 0, 0);
+    thread.writer.number = 1;
+    signal::serve(process);
+    if args.threads != 0 {
+        return attach::prepare(process, thread, &args);
+    }
+    thread.is_current();
+    // There is room in an empty queue, if there is a host.
+    let taken = process.queue.take(&mut thread.writer);
+    signal::use_stack(&thread.signals.own_stack);
+    // SAFETY: in the area just filled in.
+    let context = unsafe { &mut *((area + CONTEXT_OFFSET as u64) as *mut Context) };
+    context.regs[4] = args.app_sp;
+    context.flags = 0x202;
+    control.threads.store(1, Relaxed);
+    control.state.store(State::Controlled as u32, Release);
+    let mut runtime = process.runtime.lock();
+    // Should the runtime fail, the thread gives it up.
+    process.runtime.hold_on(thread.stacks().start);
+    thread.take_bank(&mut runtime);
+    thread.name_bank();
+    thread.take_queries(&mut runtime);
+    runtime.threads.push(&raw const *thread);
+    runtime.actions = Actions::install();
+    let app_pc = AppPc(args.app_pc);
+    if taken.is_err() {
+        context.next_pc = app_pc;
+        runtime.let_go(thread, context, LetGo::HostGone);
+    } else {
+        if window != 0 {
+            window::first(&mut runtime, thread, context, app_pc);
+        }
+        runtime.go(thread, context, app_pc, None, false);
+    }
+    drop(runtime);
+    // SAFETY: the context is complete and GS points to its area.
+    unsafe { arch::resume() }
+}

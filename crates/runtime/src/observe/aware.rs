@@ -1,0 +1,213 @@
+//! Programs that know of us: requests, each of which is an instruction that does nothing.
+//!
+//! # Problem
+//! A program may know what the engine has to find out, such as which code is hot or made while the program runs, and
+//! may want to know what the engine does. It must run everywhere, and need nothing.
+//!
+//! # Strategy
+//! The future work of Dynamo (Bala, Duesterwald, Banerjia, PLDI 2000, section 10), by an instruction with a mark
+//! (`trommel_aware::MARK`) that no compiler makes. The decoder tells it from others; a fragment ends in front of
+//! it, and none starts with it, so the dispatcher comes by each time. It answers in `rax`, and the app goes on behind, by
+//! way of the dispatcher: a program may make requests one behind the other without end. In
+//! windows the request is executed natively, and does nothing.
+//!
+//! # Why it is correct
+//! Natively the instruction changes nothing, so whatever the answer, the program must be prepared for it. Memory is
+//! written for it by the kernel, which refuses what the program could not write. Hints change when
+//! something is made, or make its code more careful; none makes it less so.
+//!
+//! | request | effect |
+//! |---|---|
+//! | hot | fragments in the range are counted from [`SOON`] |
+//! | jit | pages of the range are not protected: fragments made from them compare their code |
+//! | volatile | nothing is made that leaves out an access to memory |
+//! | changed | fragments of the range are compared with the code before they are executed again |
+//! | stop, start | no events are collected and no paths recorded in between: everything is made anew |
+//! | leave | the process is let go |
+//! | open, close, flush | as [`crate::observe::served`] says: they may wait, so they are answered when the lock is free |
+//! | interrupts | those of queries are a signal to the thread itself, which the kernel delivers as any other |
+
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
+
+use trommel_aware::{Answer, Counts, MARK, Request, VERSION};
+use trommel_queue::work::{self, Flush};
+use trommel_tuple::KindSet;
+
+use crate::base::area::Context;
+use crate::base::sys;
+use crate::cache::{AppPc, CachePc};
+use crate::crossing::arch;
+use crate::engine::dispatch::Runtime;
+use crate::memory::pages::whole;
+use crate::memory::region::Range;
+use crate::observe::served::Errand;
+use crate::process::thread::Thread;
+
+/// What the counters of fragments start at that are said to be hot.
+pub const SOON: u32 = 16;
+/// Ranges that are remembered of each kind.
+const MOST: usize = 64;
+
+/// What the program has said.
+pub struct Hints {
+    /// Memory is accessed by others.
+    pub volatile: bool,
+    /// Nothing is collected, and no paths are recorded.
+    pub paused: bool,
+    /// Event kinds that are collected where nothing is said.
+    kinds: KindSet,
+}
+
+impl Hints {
+    /// Nothing has been said.
+    pub const fn none(kinds: KindSet) -> Self {
+        Self {
+            volatile: false,
+            paused: false,
+            kinds,
+        }
+    }
+}
+
+/// Ranges, the last [`MOST`] of them.
+#[derive(Default)]
+pub struct Ranges(Vec<Range>);
+
+impl Ranges {
+    /// Adds one.
+    pub fn add(&mut self, range: Range) {
+        if self.0.len() >= MOST {
+            self.0.remove(0);
+        }
+        self.0.push(range);
+    }
+
+    /// Whether an address is in any.
+    pub fn hold(&self, address: u64) -> bool {
+        self.0.iter().any(|r| (r.start..r.end).contains(&address))
+    }
+}
+
+impl Runtime {
+    /// Answers the request at `pc`; the app goes on behind it. Whether the process is to be let go.
+    pub fn request(&mut self, thread: &mut Thread, context: &mut Context, pc: AppPc) -> bool {
+        context.next_pc = AppPc(pc.0.wrapping_add(MARK.len() as u64));
+        context.target = CachePc(arch::special as *const () as u64);
+        let [number, a, b] = [context.regs[7], context.regs[6], context.regs[2]];
+        work::add(&self.shared.control().work.requests, 1);
+        let request = Request::from_number(number);
+        let answer = match request {
+            Some(request @ (Request::Open | Request::Close | Request::Flush)) => {
+                thread.take_errand(Errand {
+                    request,
+                    args: [a, b],
+                    pc,
+                });
+                Answer::Absent.number()
+            }
+            Some(Request::Present) => i64::from(VERSION),
+            Some(Request::Interrupts) => self.interrupt_by(thread, a).number(),
+            Some(request) => self.answer(request, a, b).number(),
+            None => Answer::Unknown.number(),
+        };
+        context.regs[0] = answer as u64;
+        request == Some(Request::Leave)
+    }
+
+    fn answer(&mut self, request: Request, a: u64, b: u64) -> Answer {
+        let range = Range { start: a, end: b };
+        let takes_range = matches!(
+            request,
+            Request::Hot | Request::Jit | Request::Volatile | Request::Changed
+        );
+        if takes_range && a >= b {
+            return Answer::Wrong;
+        }
+        match request {
+            Request::Hot => self.cache.count_soon(range),
+            Request::Jit => {
+                self.doubt(whole(range));
+                self.code_pages.expect_changes(range);
+            }
+            Request::Volatile => {
+                if !core::mem::replace(&mut self.hints.volatile, true) {
+                    self.evict = Some(Flush::Asked);
+                }
+            }
+            Request::Changed => self.doubt(range),
+            Request::Stop => self.pause(true),
+            Request::Start => self.pause(false),
+            Request::Counts => return self.write_counts(a, b),
+            Request::Present
+            | Request::Leave
+            | Request::Open
+            | Request::Close
+            | Request::Flush
+            | Request::Interrupts => {}
+        }
+        Answer::Done
+    }
+
+    /// Interrupts are this signal from now on.
+    fn interrupt_by(&mut self, thread: &mut Thread, signal: u64) -> Answer {
+        let asked = self.translator.asked();
+        if !asked.is_some_and(|asked| asked.interrupts()) {
+            return Answer::Unasked;
+        }
+        // Another process, in whose memory the word would stay.
+        if thread.spawned || signal != 0 && !self.actions_of(thread).has_handler(signal) {
+            return Answer::Wrong;
+        }
+        thread.process.served.interrupt_by(signal as u8);
+        Answer::Done
+    }
+
+    fn pause(&mut self, paused: bool) {
+        if core::mem::replace(&mut self.hints.paused, paused) == paused
+            || self.hints.kinds.is_empty()
+        {
+            return;
+        }
+        if paused {
+            work::add(&self.shared.control().work.stops, 1);
+        }
+        self.translator.collect_only(match paused {
+            true => KindSet::NONE,
+            false => self.hints.kinds,
+        });
+        self.evict = Some(Flush::Asked);
+    }
+
+    fn write_counts(&self, to: u64, bytes: u64) -> Answer {
+        let control = self.shared.control();
+        let counts = Counts {
+            fragments: control.fragments.load(Relaxed),
+            traces: control.trace.made.load(Relaxed),
+            dispatches: control.dispatches.load(Relaxed),
+            indirect_misses: control.indirect_misses.load(Relaxed),
+            links: self.cache.links,
+            flushes: control.work.flushes.iter().map(|n| n.load(Relaxed)).sum(),
+            cache_bytes: self.cache.bytes(),
+            requests: control.work.requests.load(Relaxed),
+        };
+        let words = [
+            counts.fragments,
+            counts.traces,
+            counts.dispatches,
+            counts.indirect_misses,
+            counts.links,
+            counts.flushes,
+            counts.cache_bytes,
+            counts.requests,
+        ];
+        const _: () = assert!(size_of::<Counts>() == 8 * 8);
+        let words = words.map(u64::to_le_bytes);
+        let all = words.as_flattened();
+        let len = usize::try_from(bytes).map_or(all.len(), |n| n.min(all.len()));
+        match sys::write_checked(&all[..len], to) {
+            true => Answer::Done,
+            false => Answer::Wrong,
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Places that are not profiled for a while, as the host knows their values.
+//!
+//! # Problem
+//! The values of most loads are distributed as they were a while ago. To go on counting them costs several times what the program
+//! does, and tells nothing new (Calder, Feller, Eustace, *Value Profiling*, JILP 1999: convergent profiling).
+//!
+//! # Strategy
+//! It is the host that sees values, and decides (`trommel_host::ask::converge`). What it tells is a table of addresses of instructions
+//! ([`trommel_queue::converge`]), and whether to go by it. There are two editions of the code (`cache::edition`): one with all probes, and one without those of the table,
+//! however events are counted: the load is taken for an instruction that loads nothing, the call for one without a method table. To go over from one to the
+//! other makes no code; a new table is an edition made anew. Traces are made in the edition without probes, as little is executed in the other.
+//!
+//! What was told is looked at when a thread enters the dispatcher or has filled a chunk; the host calls threads back that
+//! do neither ([`crate::base::knock`]).
+//!
+//! Where paths are counted and branches are collected, so that there is a path for each way through a fragment, the dictionary says of each
+//! such instruction that it is there ([`Event::Unprofiled`]): so the host knows how often it was executed, exactly.
+//!
+//! # Why it is correct
+//! * What is made is as it would be of code with fewer, or more, loads: nothing of the app's is touched.
+//! * An execution is profiled, or counted as not profiled, or neither is promised: the fragment that it is in has the probe, or the entry in the
+//!   dictionary, and never both.
+//! * A thread leaves an edition that it is not to be in any more at its next exit.
+//! * A child of `fork` has another slot, whose host-side knows nothing: it goes by no table.
+
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use trommel_queue::COUNTS_PATHS;
+use trommel_queue::converge::MAX_PLACES;
+use trommel_queue::dict::{Event, TargetPc};
+use trommel_queue::work::Part;
+use trommel_tuple::Kind;
+
+use crate::base::decode::{Class, Insn};
+use crate::base::knock;
+use crate::base::sys;
+use crate::cache::{AppPc, CachePc};
+use crate::channel::deliver::Mapped;
+use crate::engine::dispatch::{Began, Runtime};
+use crate::observe::pairs::Key;
+
+/// The places of a process.
+pub struct Converge {
+    mapped: Mapped,
+    /// What was told last.
+    told: u32,
+    /// Number of the table in `quiet`.
+    table: u32,
+    /// Addresses, in order.
+    quiet: Vec<u64>,
+    /// Code is made with all probes.
+    all: bool,
+    /// The time stamp up to which that is so, if the host has said.
+    until: u64,
+    /// Executions are told by the counts of paths.
+    counted: bool,
+    /// What counters of where traces may start begin at, in the edition without probes; 0: there are none.
+    pub threshold: u32,
+}
+
+impl Converge {
+    /// As the host wants it, if it does.
+    pub fn of(mapped: Mapped) -> Option<Self> {
+        let wanted = mapped.converge().wanted.load(Acquire) != 0;
+        if wanted {
+            knock::await_knocks();
+        }
+        wanted.then(|| Self {
+            mapped,
+            told: 0,
+            table: 0,
+            quiet: Vec::new(),
+            all: true,
+            until: u64::MAX,
+            counted: mapped.control().counters.load(Relaxed) == COUNTS_PATHS,
+            threshold: 0,
+        })
+    }
+
+    /// Whether the instruction at `pc` has no probe.
+    pub fn is_quiet(&self, pc: AppPc) -> bool {
+        !self.all && self.quiet.binary_search(&pc.0).is_ok()
+    }
+
+    /// What the dictionary says of an instruction without its probe; `branches`: whether they are collected.
+    pub fn unprofiled(&self, insn: &Insn, branches: bool) -> Option<Event> {
+        let kind = match insn.class {
+            Class::CallIndirect => Kind::Type,
+            _ => Kind::Value,
+        };
+        let pc = TargetPc(insn.pc().0);
+        (self.counted && branches).then_some(Event::Unprofiled { kind, pc })
+    }
+
+    /// Whether the host has told something new.
+    fn is_news(&self) -> bool {
+        self.mapped.converge().told.load(Acquire) != self.told
+    }
+
+    /// Whether the time for which all places have their probes is over.
+    fn is_over(&self) -> bool {
+        self.until != u64::MAX && sys::ticks() >= self.until
+    }
+
+    /// Whether all places are to have their probes.
+    fn wants_all(&self) -> bool {
+        self.is_news() && self.mapped.converge().all.load(Relaxed) != 0
+    }
+
+    /// Reads the host's table, if it is a new one.
+    fn read(&mut self) -> bool {
+        let told = self.mapped.converge();
+        let table = told.table.load(Relaxed);
+        if table == self.table {
+            return false;
+        }
+        self.table = table;
+        let places = (told.places.load(Relaxed) as usize).min(MAX_PLACES);
+        self.quiet.clear();
+        let all = told.place[..places].iter();
+        self.quiet.extend(all.map(|place| place.load(Relaxed)));
+        // The host's word: what is not in order is not found, and nothing worse.
+        self.quiet.sort_unstable();
+        true
+    }
+
+    /// What was told is gone by from now on.
+    fn settle(&mut self) {
+        let told = self.mapped.converge();
+        self.until = match self.all {
+            true => sys::ticks().saturating_add(told.lasts.load(Relaxed)),
+            false => u64::MAX,
+        };
+        if self.is_news() {
+            self.told = told.told.load(Relaxed);
+            told.stamp.store(sys::ticks(), Relaxed);
+            told.seen.store(self.told, Release);
+        } else {
+            told.back_stamp.store(sys::ticks(), Relaxed);
+            told.back.store(self.told, Release);
+        }
+    }
+
+    /// The process goes on in a slot of its own, where nothing is told. Whether code lacks probes.
+    pub fn in_new_slot(&mut self, mapped: Mapped) -> bool {
+        self.mapped = mapped;
+        self.told = 0;
+        self.table = 0;
+        let lacks = !self.all;
+        self.all = true;
+        self.until = u64::MAX;
+        self.quiet.clear();
+        lacks
+    }
+}
+
+impl Runtime {
+    /// The host may have told something, or what it has told may be over.
+    pub fn go_by_table(&mut self) {
+        let converge = self.translator.converge.as_mut();
+        let Some(converge) = converge.filter(|c| c.is_news() || c.is_over()) else {
+            return;
+        };
+        let began = Began::long();
+        let all = converge.wants_all();
+        let new = converge.read();
+        let before = core::mem::replace(&mut converge.all, all);
+        if new {
+            // What was made by the last table is not entered any more.
+            if !before {
+                self.cache.turn_over();
+            }
+            self.cache.discard_resting();
+        }
+        // With a new table the edition with all probes is the current one now.
+        if all != (before || new) {
+            self.cache.turn_over();
+        }
+        if let Some(converge) = &mut self.translator.converge {
+            let threshold = if all { 0 } else { converge.threshold };
+            self.cache.make_traces(threshold);
+            converge.settle();
+        }
+        self.lead_into_edition();
+        self.spent_in(Part::Flush, began);
+    }
+
+    /// Goes on with the other edition (a stress option), where there are two: not of traces, nor of windows.
+    pub fn turn_over(&mut self) {
+        if !self.translator.leads_to_traces() && !self.has_windows() {
+            self.cache.turn_over();
+            self.lead_into_edition();
+        }
+    }
+
+    /// Indirect branches go to fragments of the current edition only.
+    fn lead_into_edition(&mut self) {
+        self.loaded.clear();
+        for targets in &mut self.targets {
+            targets.clear();
+        }
+        let entries: Vec<(u32, AppPc, CachePc)> = self.cache.checked_entries().collect();
+        for (id, app, entry) in entries {
+            let entry = match self.cache.makes_traces() {
+                true => self.arrival(id, app, entry),
+                false => entry,
+            };
+            for targets in &mut self.targets {
+                targets.put(app, Key::NONE, entry);
+            }
+        }
+    }
+}

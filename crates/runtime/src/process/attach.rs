@@ -1,0 +1,244 @@
+//! Threads of a running process, taken under control and let go from outside.
+//!
+//! # Problem
+//! The host stops all threads of a process that runs natively, puts the runtime in, and wants each
+//! thread to go on under control exactly where it is: in its code, or in a system call that it
+//! waits in. Later it wants all of it undone, with nothing left behind.
+//!
+//! # Strategy
+//! *In.* One of the stopped threads is made to run `start`, which for each of them makes an area
+//! and takes over the signals that the app handles; then it stops itself for the host
+//! ([`stop_for_host`]). The host puts every thread's state on its desk
+//! (`trommel_queue::desk`), sets its GS base to its area and its program counter to `arch::join`,
+//! blocks its signals, and lets it run. [`join`] is then what `thread::begin` is for a new thread.
+//!
+//! *A system call that was interrupted* by being stopped is made again: the host has put the app
+//! back to the call, with the number by which the kernel wants it continued (its own, or
+//! `restart_syscall`). Nothing that `join` does touches what the kernel remembers of the call; in
+//! particular there is no `rt_sigreturn`, and a thread that is to leave just then makes the call first. If a signal with a handler comes before the call is
+//! made again, the app gets what the kernel would have told it ([`Interrupted::finish`]).
+//!
+//! *Out.* The host asks by a signal of its own, SIGTRAP with a value that only it sends, each thread
+//! that it has found in the cache; all others leave when they come to the dispatcher next. Who
+//! leaves ends up in a signal handler whose frame is the app's whole state, and waits there
+//! ([`depart`]). A thread that waits in a system call made from the cache is put back to the app's
+//! own call by the host itself, so that the kernel continues it there. When all threads are out,
+//! one of them runs [`farewell`]; then they go on, and the host unmaps everything.
+//!
+//! # Why nothing is lost
+//! A thread is counted up to the instruction that it leaves at: what it has recorded lies in its
+//! chunk up to its write pointer, where the host finds it. Signals kept for it are queued again.
+#![allow(unsafe_code)] // reason: entered from assembly, and by the host.
+
+use core::convert::Infallible;
+use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
+
+use linux_raw_sys::general as nr;
+use trommel_queue::desk::{Attached, GO, LEAVE, REQUEST, REQUEST_BLOCKED};
+use trommel_queue::{LetGo, State};
+
+use crate::base::area::Context;
+use crate::base::own;
+use crate::base::sys;
+use crate::cache::AppPc;
+use crate::crossing::arch::{self, Landmarks};
+use crate::engine::start::StartArgs;
+use crate::process::native;
+use crate::process::signal::{self, Actions, Info, Ucontext};
+use crate::process::thread::{Process, Thread};
+use crate::process::window;
+
+const SIGTRAP: u64 = 5;
+const SYSCALL_BYTES: u64 = 2;
+
+/// A system call that is to be made again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Interrupted {
+    at: AppPc,
+    number: u64,
+    code: u32,
+}
+
+impl Interrupted {
+    /// Whether the kernel forgets how to continue the call when a signal handler returns, and the call
+    /// is the next thing that the app does. Then the thread must not leave by way of a handler.
+    pub fn is_fragile(&self, pc: AppPc) -> bool {
+        const ERESTART_RESTARTBLOCK: u32 = 516;
+        self.code == ERESTART_RESTARTBLOCK && self.at == pc
+    }
+
+    /// A signal is delivered to a handler with these flags, and the thread is where `frame` says: if
+    /// the call has not been made again yet, it ends as the kernel would have ended it.
+    pub fn finish(&self, frame: &mut Ucontext, flags: u64) {
+        const ERESTARTSYS: u32 = 512;
+        const ERESTARTNOINTR: u32 = 513;
+        const SA_RESTART: u64 = 0x1000_0000;
+        const EINTR: i64 = -4;
+        let made_again =
+            self.code == ERESTARTNOINTR || self.code == ERESTARTSYS && flags & SA_RESTART != 0;
+        if frame.rip == self.at.0 && *frame.reg(0) == self.number && !made_again {
+            frame.rip += SYSCALL_BYTES;
+            *frame.reg(0) = EINTR as u64;
+        }
+    }
+}
+
+/// Tells where things are in the target.
+pub fn tell(attached: &Attached, args: &StartArgs) {
+    attached.join.store(arch::join as *const () as u64, Relaxed);
+    attached
+        .farewell
+        .store(arch::farewell as *const () as u64, Relaxed);
+    let (behind, called_off) = Landmarks::wait();
+    attached.wait[0].store(behind, Relaxed);
+    attached.wait[1].store(called_off, Relaxed);
+    attached.image[0].store(args.base, Relaxed);
+    attached.image[1].store(args.stack_top, Relaxed);
+    attached
+        .owned
+        .store(&raw const *own::list() as u64, Relaxed);
+}
+
+/// The last part of `start` in a process that has been running: areas for all its threads, of which
+/// `first` is one.
+pub fn prepare(
+    process: &'static Process,
+    first: &mut Thread,
+    args: &StartArgs,
+) -> Option<Infallible> {
+    let control = process.queue.control();
+    let mut runtime = process.runtime.lock();
+    if runtime.has_windows() {
+        // Its threads stay native; each gets an area with its first window.
+        first.writer.tid = sys::gettid() as u32;
+        first.desk().tid.store(first.writer.tid, Relaxed);
+        control.threads.store(1, Relaxed);
+        window::begin(&mut runtime, first);
+        drop(runtime);
+        stop_for_host()
+    }
+    first.take_bank(&mut runtime);
+    first.take_queries(&mut runtime);
+    runtime.threads.push(&raw const *first);
+    for _ in 1..args.threads {
+        Thread::make(process, &mut runtime)?.enlist(&mut runtime);
+    }
+    control.attached.threads.store(args.threads as u32, Relaxed);
+    control.threads.store(args.threads as u32, Relaxed);
+    runtime.actions = Actions::adopt();
+    drop(runtime);
+    control.state.store(State::Controlled as u32, Release);
+    stop_for_host()
+}
+
+/// Gives back all memory but the image: `start` did not succeed.
+///
+/// # Safety
+/// Nothing but the image may be used any more.
+pub unsafe fn give_up() -> ! {
+    for range in own::ranges() {
+        let bytes = range.end - range.start;
+        // SAFETY: the runtime's own memory.
+        let _ = unsafe { sys::call(nr::__NR_munmap, [range.start, bytes, 0, 0, 0, 0]) };
+    }
+    stop_for_host()
+}
+
+/// Stops under the host's ptrace, by a signal that it does not let through. The host sets the
+/// registers anew.
+fn stop_for_host() -> ! {
+    loop {
+        let (pid, tid) = (sys::getpid() as u64, sys::gettid() as u64);
+        // SAFETY: no memory is involved.
+        let _ = unsafe { sys::call(nr::__NR_tgkill, [pid, tid, SIGTRAP, 0, 0, 0]) };
+    }
+}
+
+/// A stopped thread's first steps under control, with all signals blocked.
+///
+/// # Safety
+/// Only `arch::join` may call this.
+pub unsafe extern "C" fn join(context: &mut Context) {
+    // SAFETY: the host leads each thread to an area of its own.
+    let thread = unsafe { Thread::of(context) };
+    let desk = thread.desk();
+    for (to, from) in context.regs.iter_mut().zip(&desk.regs) {
+        *to = from.load(Relaxed);
+    }
+    context.flags = desk.flags.load(Relaxed);
+    let pc = AppPc(desk.pc.load(Relaxed));
+    let code = desk.interrupted.load(Relaxed);
+    thread.interrupted = (code != 0).then_some(Interrupted {
+        at: pc,
+        number: context.regs[0],
+        code,
+    });
+    thread.signals.stack = signal::get_stack();
+    // Told by its size alone.
+    thread.signals.stack.flags &= !signal::SS_DISABLE;
+    signal::use_stack(&thread.signals.own_stack);
+    thread.is_current();
+    let process = thread.process;
+    context.next_pc = pc;
+    signal::set_mask(desk.mask.load(Relaxed));
+    if process.queue.take(&mut thread.writer).is_err() {
+        if thread.interrupted.is_some_and(|call| call.is_fragile(pc)) {
+            // It leaves behind the call, which has nothing to record.
+            native::announce(process, LetGo::HostGone, pc);
+            process.runtime.lock().cut_off();
+        } else {
+            native::host_gone(thread, context);
+        }
+    }
+    process.runtime.lock().go(thread, context, pc, None, false);
+}
+
+/// Whether a signal is the host's, and then which bits to put back into the app's mask.
+pub fn request(info: &Info) -> Option<u64> {
+    let value = info.queued_value()?;
+    (info.signo == SIGTRAP as i32 && value & !REQUEST_BLOCKED == REQUEST)
+        .then_some((value & REQUEST_BLOCKED) << (SIGTRAP - 1))
+}
+
+/// In a signal handler that returns to the app's own code.
+pub fn depart(thread: &Thread) {
+    wait_to_depart(thread);
+    signal::give_up(thread);
+}
+
+/// On the way to the app's own code: waits until the host has all threads out, if it wants that.
+pub fn wait_to_depart(thread: &Thread) {
+    const NANOS: u64 = 2_000_000;
+    let attached = &thread.process.queue.control().attached;
+    let parked = &thread.desk().parked;
+    parked.store(1, SeqCst);
+    // Without a host there may be nobody to wait for.
+    let mut alone = 0;
+    while attached.detach.load(SeqCst) == LEAVE && alone < 1000 {
+        sys::futex_wait(&attached.detach, LEAVE, Some(NANOS), false);
+        alone += u32::from(thread.process.queue.host_is_there().is_err());
+    }
+    parked.store(0, SeqCst);
+}
+
+/// Run by one thread when all are out of the cache.
+///
+/// # Safety
+/// Only `arch::farewell` may call this, when no thread is under control.
+pub unsafe extern "C" fn farewell() -> ! {
+    let mut runtime = signal::process().runtime.lock();
+    match runtime.has_windows() {
+        true => {
+            runtime.delete_timers();
+            runtime.actions.give_back_window_signal();
+        }
+        false => runtime.actions.give_back(),
+    }
+    runtime.code_pages.close();
+    drop(runtime);
+    let attached = &signal::process().queue.control().attached;
+    attached.bid_farewell.store(1, SeqCst);
+    stop_for_host()
+}
+
+const _: () = assert!(LEAVE < GO);

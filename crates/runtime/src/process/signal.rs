@@ -1,0 +1,780 @@
+//! The app's signal handlers, run under control and at exact places.
+//!
+//! # Problem
+//! The kernel interrupts whatever runs: a fragment between two app instructions, in the middle of
+//! one (a probe, a lookup), or the runtime itself. The app's handler must see, and may change, the
+//! context of its own code, and must itself run in the cache.
+//!
+//! # Strategy
+//! The kernel calls [`on_signal`] for every signal that the app handles, and for the synchronous
+//! ones always; on a stack of the runtime's, all signals blocked. From the interrupted program
+//! counter follows what to do:
+//!
+//! * *At a boundary* (the start of an app instruction, or a system call about to be made or just
+//!   interrupted): deliver. The kernel's own frame is copied to the app's stack as the kernel would
+//!   have put it, with the app's program counter, alternate stack and restorer; the frame being
+//!   returned from is changed to enter the handler through the dispatcher.
+//! * *Between boundaries in the cache*: the signal is kept, all others are blocked, and the trap
+//!   flag leads on, one instruction at a time, to the next boundary. A step has a few dozen
+//!   instructions at most, which bounds the delay.
+//! * *In the runtime*: the signal is kept; the way back into the cache ends in a trap
+//!   (`arch::resume`), where all registers are the app's, and it is delivered there. A call on which the
+//!   runtime was about to wait is called off (`arch::calls`).
+//! * *A fault of the app* is always at an app instruction; the fragment's description says which
+//!   registers it must get back.
+//! * *A fault of a probe*, whose stores are not aligned, in code that wants alignment checked: the
+//!   check is off up to the next boundary.
+//! * *A fault of the runtime* lets the app go, since its state is complete in the context
+//!   ([`crate::process::failure`]).
+//!
+//! The app's return from its handler is a system call that the runtime sees: it lets the kernel
+//! load the frame, with a landing place of its own as program counter.
+//!
+//! # Threads
+//! The kernel delivers to whichever thread it likes; a handler finds its thread by GS. Dispositions
+//! are shared, behind the runtime's lock; masks, alternate stacks and what is kept are the
+//! thread's. A handler that found its thread in the cache takes the lock to find out where; one
+//! that interrupted the runtime must not, and need not.
+//!
+//! # Invariants
+//! * At most one signal is kept: while there is one, all others are blocked in the kernel, but for
+//!   the synchronous ones, which must not be when an instruction causes one. Those that
+//!   somebody *sends* meanwhile, or had sent while the app blocked them, go back to the kernel when the
+//!   kept one has been delivered.
+//! * What goes back to the kernel is blocked before, until the handler returns: it would come at once.
+//! * What was kept is delivered before a fault of the instruction behind it: that is executed again.
+//! * A kept signal is not sent again where its place among others of its number would be lost, but
+//!   delivered first, when the thread leaves too.
+//! * The app's mask is the kernel's, except while `Pending::true_mask` holds it.
+//! * A default or ignored disposition is the kernel's business, except for the synchronous
+//!   signals, whose default action is carried out on the app's own code, so that a core dump shows
+//!   the app.
+#![allow(unsafe_code)] // reason: called by the kernel with raw frames.
+
+mod depart;
+mod frame;
+mod handler;
+mod leave;
+mod place;
+mod state;
+mod waits;
+mod written;
+
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Release};
+
+pub use depart::{Frames, depart};
+pub use frame::{Action, AltStack, Info, UCONTEXT_BYTES, Ucontext};
+pub use handler::raise;
+use handler::{call_handler, die, requeue};
+pub use leave::{again, give_up, hand_on};
+use leave::{landed_as_child, leave};
+use place::{Found, Where, in_runtime, place};
+pub use state::{
+    Actions, BeforeChild, Pending, Returning, block_all, blocks_failures, get_stack, set_mask,
+    unblock_trap, use_stack,
+};
+use state::{bit, is_synchronous, set_action};
+use trommel_queue::LetGo;
+use trommel_queue::dict::Passed;
+pub use waits::{WAITS, wait};
+
+use crate::base::area::{CONTEXT_OFFSET, Context};
+use crate::base::knock;
+use crate::base::stress::{self, Place};
+use crate::base::sys;
+use crate::cache::{AppPc, Cache, CachePc, Fragment, STATUS, Spilled, Step};
+use crate::crossing::arch::{self, Landmarks};
+use crate::engine::dispatch::Runtime;
+use crate::observe::query;
+use crate::process::attach;
+use crate::process::failure::{self, Fault};
+use crate::process::native::{self, PENDING};
+use crate::process::thread::{Process, Thread};
+use crate::process::window;
+
+const SIGILL: i32 = 4;
+const SIGTRAP: i32 = 5;
+const SIGABRT_IOT: i32 = 6;
+const SIGBUS: i32 = 7;
+const SIGFPE: i32 = 8;
+const SIGSEGV: i32 = 11;
+/// Signals that instructions cause.
+pub const SYNCHRONOUS: [i32; 5] = [SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV];
+/// All other signals, as a mask.
+const ALL_BUT_SYNCHRONOUS: u64 =
+    !(bit(SIGILL) | bit(SIGTRAP) | bit(SIGBUS) | bit(SIGFPE) | bit(SIGSEGV));
+/// One more than the last signal number.
+pub const SIGNALS: usize = 65;
+const TRAP_FLAG: u64 = 0x100;
+const ALIGNMENT_CHECK: u64 = 0x4_0000;
+const TRAP_BRKPT: i32 = 1;
+const TRAP_TRACE: i32 = 2;
+const SA_SIGINFO: u64 = 4;
+const SA_ONSTACK: u64 = 0x0800_0000;
+const SA_NODEFER: u64 = 0x4000_0000;
+const SA_RESETHAND: u64 = 0x8000_0000;
+const SA_RESTORER: u64 = 0x0400_0000;
+const SIG_DFL: u64 = 0;
+const SIG_IGN: u64 = 1;
+/// `SS_DISABLE`
+pub const SS_DISABLE: u32 = 2;
+/// `SS_AUTODISARM`
+pub const SS_AUTODISARM: u32 = 1 << 31;
+/// SIGKILL and SIGSTOP.
+const CANNOT_BE_BLOCKED: u64 = 1 << 8 | 1 << 18;
+const RED_ZONE: u64 = 128;
+
+/// The process, for handlers that find no thread of it.
+static PROCESS: AtomicU64 = AtomicU64::new(0);
+
+/// Handlers from now on belong to `process`.
+pub fn serve(process: &'static Process) {
+    PROCESS.store(&raw const *process as u64, Release);
+}
+
+/// The process that handlers belong to.
+pub fn process() -> &'static Process {
+    // SAFETY: set before the first handler was installed, for good.
+    unsafe { &*(PROCESS.load(Acquire) as *const Process) }
+}
+
+fn context() -> &'static mut Context {
+    let this: u64;
+    // SAFETY: GS points to the thread area while a thread is under control.
+    unsafe {
+        core::arch::asm!("mov {}, gs:[{}]", out(reg) this, const CONTEXT_OFFSET + core::mem::offset_of!(Context, this), options(nostack, readonly));
+        &mut *((this + CONTEXT_OFFSET as u64) as *mut Context)
+    }
+}
+
+/// The handler of everything. Called by `arch::on_signal` on the runtime's alternate stack. Returns
+/// the app's handler if that is to be called in its place, else 0.
+///
+/// # Safety
+/// Only `arch::on_signal` may call this.
+pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut Ucontext) -> u64 {
+    let process = process();
+    // SAFETY: the kernel passes valid pointers.
+    let (info, frame) = unsafe { (&*info, &mut *frame) };
+    let request = attach::request(info);
+    if process.has_windows() {
+        let gs = arch::gs_base();
+        if !process.has_area(gs) {
+            // SAFETY: the thread is native: GS is not that of an area.
+            return unsafe { window::signalled(process, info, frame, gs) };
+        }
+    } else if (process.is_leaving() || request.is_some()) && !process.has_area(arch::gs_base()) {
+        return match request {
+            Some(_) => 0,
+            None if knock::is_knock(info) => 0,
+            None => hand_on(process, info, frame),
+        };
+    }
+    if knock::is_knock(info) {
+        let own = process.has_area(arch::gs_base());
+        if own && !in_runtime(process, frame.rip) && !is_resuming(frame.rip) {
+            process.runtime.lock().knocked(sys::ticks());
+        }
+        return 0;
+    }
+    let context = context();
+    // SAFETY: the thread is this one, and where it was
+    // interrupted itself only words that it reads once are changed.
+    let thread = unsafe { Thread::of(context) };
+    let caused = is_synchronous(signal) && info.code > 0;
+    let pc = frame.rip;
+    if caused && let Some(failed) = Landmarks::missed(pc) {
+        frame.rip = failed;
+        return 0;
+    }
+    let told;
+    let step = caused && signal == SIGTRAP && info.code == TRAP_TRACE;
+    let info = if step && stress::tells_breakpoints() {
+        told = Info {
+            code: TRAP_BRKPT,
+            ..*info
+        };
+        &told
+    } else {
+        info
+    };
+    let trace = caused && may_be_step(info);
+    if trace && thread.stepping && process.image.holds(AppPc(pc)) {
+        // The flag works from the moment it is loaded: first come traps on the way there.
+        return 0;
+    }
+    let resuming = is_resuming(pc);
+    if resuming || in_runtime(process, pc) {
+        if trace && thread.signals.rolling {
+            thread.signals.rolling = false;
+            frame.eflags &= !TRAP_FLAG;
+        } else if caused {
+            // SAFETY: if this thread holds the lock, it comes back to nothing that uses what is
+            // guarded, but to leave.
+            unsafe { process.runtime.release_if_held_on(&thread.stacks()) };
+            failed(thread, context, info, frame);
+            return 0;
+        } else if thread.signals.on_own_stack(*frame.rsp()) {
+            // In this very handler, where only synchronous signals are not blocked: sent, so it can wait
+            // until the handler is done.
+            frame.sigmask |= bit(signal);
+            requeue(info);
+            return 0;
+        } else if let Some(blocked) = request {
+            thread.leaving = true;
+            let mask = frame.sigmask | blocked;
+            thread.signals.true_mask.get_or_insert(mask);
+        } else {
+            keep(thread, info, frame);
+        }
+        context.pending = PENDING;
+        if resuming {
+            frame.rip = Landmarks::resume_start();
+        } else if let Some(to) = Landmarks::called_off(pc) {
+            frame.rip = to;
+        }
+        return 0;
+    }
+    if pc == Landmarks::resume_end() && thread.signals.before_child.is_some() {
+        landed_as_child(thread, context, frame);
+        return 0;
+    }
+    stress::fail(Place::Deliver);
+    // In a window it may be a stack of the app's.
+    let mut runtime = match thread.window {
+        Some(_) => process.runtime.lock_anywhere(),
+        None => process.runtime.lock(),
+    };
+    match request {
+        Some(blocked) => asked_to_leave(&mut runtime, thread, context, frame, blocked),
+        None => found(&mut runtime, thread, context, info, frame, caused),
+    }
+    drop(runtime);
+    if core::mem::take(&mut thread.full) && thread.publish_now().is_err() {
+        native::host_gone(thread, context);
+        if frame.sigmask & bit(SIGTRAP) != 0 {
+            // The mask of the thread where it goes on, not that of this handler.
+            thread.signals.true_mask = Some(frame.sigmask);
+            frame.sigmask &= !bit(SIGTRAP);
+        }
+    }
+    if core::mem::take(&mut thread.left) {
+        window::settle(thread);
+        attach::depart(thread);
+    }
+    0
+}
+
+/// The host wants the thread out of the cache: here, or at the next boundary.
+fn asked_to_leave(
+    runtime: &mut Runtime,
+    thread: &mut Thread,
+    context: &mut Context,
+    frame: &mut Ucontext,
+    blocked: u64,
+) {
+    thread.leaving = true;
+    let found = place(runtime, context, frame.rip);
+    let app = match &found {
+        Where::Boundary(app, _) => *app,
+        Where::Inside(_, step) => step.app,
+        Where::Lead => context.next_pc,
+    };
+    runtime.give_up_if_lost(thread.process, app);
+    match found {
+        Where::Boundary(app, at) => {
+            stop_stepping(thread, context, frame);
+            frame.sigmask |= blocked;
+            arrived(runtime, thread, context, frame, app, at);
+        }
+        Where::Inside(..) | Where::Lead => {
+            let signals = &mut thread.signals;
+            signals.true_mask.get_or_insert(frame.sigmask | blocked);
+            frame.sigmask = ALL_BUT_SYNCHRONOUS;
+            roll(runtime, thread, frame);
+        }
+    }
+}
+
+/// Found outside of the runtime: the lock is this thread's to take.
+fn found(
+    runtime: &mut Runtime,
+    thread: &mut Thread,
+    context: &mut Context,
+    info: &Info,
+    frame: &mut Ucontext,
+    caused: bool,
+) {
+    let signal = info.signo;
+    if frame.rip == Landmarks::resume_end() {
+        // Only the trap leads here. The kernel drops it where one that was sent is pending already.
+        if !(signal == SIGTRAP && caused) {
+            set_aside(thread, info);
+        }
+        return landed(runtime, thread, context, frame);
+    }
+    let steps = thread.stepping || thread.signals.rolling;
+    let apps = thread.stepping && thread.stepping_there && is_int1(context.target.0);
+    if caused && may_be_step(info) && steps && !apps {
+        return stepped(runtime, thread, context, frame);
+    }
+    if caused {
+        query::forget(context);
+    }
+    if caused && written::resolve(runtime, thread, context, info, frame) {
+        return;
+    }
+    match place(runtime, context, frame.rip) {
+        Where::Boundary(app, at) => {
+            stop_stepping(thread, context, frame);
+            let app = trap_address(runtime, info, app, frame, caused);
+            in_order(
+                runtime,
+                thread,
+                context,
+                info,
+                frame,
+                Found { app, at, caused },
+            );
+        }
+        Where::Inside(fragment, step) if caused => {
+            let app = trap_address(runtime, info, step.app, frame, caused);
+            if let Some(far) = step.far {
+                *frame.reg(far.0) = context.spill_far;
+            }
+            let at = Step {
+                spilled: step.at_fault,
+                ..step
+            };
+            let at = Some((fragment, at));
+            in_order(
+                runtime,
+                thread,
+                context,
+                info,
+                frame,
+                Found { app, at, caused },
+            );
+        }
+        Where::Lead if caused => {
+            if !written::cannot_compare(runtime, thread, context, frame) {
+                failed(thread, context, info, frame);
+            }
+        }
+        Where::Inside(..) | Where::Lead => {
+            keep(thread, info, frame);
+            roll(runtime, thread, frame);
+        }
+    }
+}
+
+/// Has the thread go on by single steps, to the next boundary.
+fn roll(runtime: &mut Runtime, thread: &mut Thread, frame: &mut Ucontext) {
+    if thread.process.is_leaving() {
+        runtime.actions_of(thread).take_trap();
+    }
+    thread.signals.rolling = true;
+    frame.eflags |= TRAP_FLAG;
+}
+
+/// Where an instruction is executed again that caused a signal at `app`.
+fn repeated(info: &Info, app: AppPc) -> AppPc {
+    if info.signo == SIGTRAP && info.code != TRAP_TRACE {
+        AppPc(app.0 - 1)
+    } else {
+        app
+    }
+}
+
+/// A signal for the app's own instruction: delivered, or behind the one that was kept.
+fn in_order(
+    runtime: &mut Runtime,
+    thread: &mut Thread,
+    context: &mut Context,
+    info: &Info,
+    frame: &mut Ucontext,
+    found: Found,
+) {
+    let Found { app, at, caused } = found;
+    if let Some(first) = thread.signals.kept.take() {
+        // What the instruction causes it causes again.
+        let app = if caused { repeated(info, app) } else { app };
+        if !caused {
+            set_aside(thread, info);
+        }
+        return kept_first(runtime, thread, context, &first, frame, app, at);
+    }
+    if !caused && thread.signals.is_masked(info.signo) {
+        set_aside(thread, info);
+        return arrived(runtime, thread, context, frame, app, at);
+    }
+    restore_mask(thread, frame);
+    deliver(runtime, thread, context, info, frame, found);
+}
+
+/// Delivers what was kept, in front of the instruction at `app`.
+fn kept_first(
+    runtime: &mut Runtime,
+    thread: &mut Thread,
+    context: &mut Context,
+    kept: &Info,
+    frame: &mut Ucontext,
+    app: AppPc,
+    at: Option<(Fragment, Step)>,
+) {
+    thread.signals.rolling = false;
+    frame.eflags &= !TRAP_FLAG;
+    restore_mask(thread, frame);
+    let caused = false;
+    deliver(
+        runtime,
+        thread,
+        context,
+        kept,
+        frame,
+        Found { app, at, caused },
+    );
+}
+
+/// A breakpoint instruction reports the address behind itself.
+fn trap_address(
+    runtime: &Runtime,
+    info: &Info,
+    app: AppPc,
+    frame: &Ucontext,
+    caused: bool,
+) -> AppPc {
+    if !caused || info.signo != SIGTRAP || info.code == TRAP_TRACE {
+        return app;
+    }
+    // In the cache the next step begins there, but its app address may be elsewhere (a followed
+    // jump), or the fragment ends there, behind several instructions; the breakpoint itself is one byte before.
+    match runtime.cache.fragment_at(CachePc(frame.rip - 1)) {
+        Some((fragment, steps)) => {
+            let offset = frame.rip - 1 - fragment.entry.0;
+            steps
+                .iter()
+                .rev()
+                .find(|s| u64::from(s.cache) <= offset)
+                .map_or(app, |s| AppPc(s.app_at(offset).unwrap_or(s.app).0 + 1))
+        }
+        None => app,
+    }
+}
+
+fn unspill(context: &Context, frame: &mut Ucontext, spilled: Spilled) {
+    if spilled.rcx {
+        *frame.reg(1) = context.spill_rcx;
+    }
+    if spilled.rdx {
+        *frame.reg(2) = context.spill_rdx;
+    }
+}
+
+/// The mask is the app's again, unless the thread is in a window: then it is when that has ended.
+fn restore_mask(thread: &mut Thread, frame: &mut Ucontext) {
+    if thread.window.is_some() {
+        return;
+    }
+    if let Some(mask) = thread.signals.true_mask.take() {
+        frame.sigmask = mask;
+    }
+    give_back_aside(thread);
+}
+
+/// Signals that were set aside go back to the kernel.
+fn give_back_aside(thread: &mut Thread) {
+    for info in &mut thread.signals.more {
+        if let Some(info) = info.take() {
+            requeue(&info);
+        }
+    }
+}
+
+/// Keeps a signal for the next boundary, with all others blocked until then.
+fn keep(thread: &mut Thread, info: &Info, frame: &mut Ucontext) {
+    if thread.signals.kept.is_some() || thread.signals.is_masked(info.signo) {
+        return set_aside(thread, info);
+    }
+    let signals = &mut thread.signals;
+    signals.kept = Some(*info);
+    signals.true_mask.get_or_insert(frame.sigmask);
+    frame.sigmask = ALL_BUT_SYNCHRONOUS;
+}
+
+/// A synchronous signal that was sent while another is kept, or while the app blocks it. Like any
+/// other standard signal, it counts once however often it is sent.
+fn set_aside(thread: &mut Thread, info: &Info) {
+    let place = SYNCHRONOUS.iter().position(|s| *s == info.signo);
+    match place.and_then(|n| thread.signals.more.get_mut(n)) {
+        Some(aside) => {
+            aside.get_or_insert(*info);
+        }
+        // All others are blocked while one is kept.
+        None => requeue(info),
+    }
+}
+
+/// The trap at the end of `arch::resume`: every register is the app's.
+fn landed(runtime: &mut Runtime, thread: &mut Thread, context: &mut Context, frame: &mut Ucontext) {
+    context.pending = 0;
+    stop_stepping(thread, context, frame);
+    if context.at_boundary == 0 {
+        // Inside a step (a chunk was full, a probe has crossed over): on to the boundary, unless that is just there.
+        frame.rip = context.target.0;
+        if let Where::Boundary(app, at @ Some(_)) = place(runtime, context, frame.rip) {
+            return arrived(runtime, thread, context, frame, app, at);
+        }
+        return roll(runtime, thread, frame);
+    }
+    arrived(runtime, thread, context, frame, context.next_pc, None);
+}
+
+fn stop_stepping(thread: &mut Thread, context: &mut Context, frame: &mut Ucontext) {
+    if thread.stepping {
+        thread.stepping = false;
+        context.flags &= !TRAP_FLAG;
+        frame.eflags &= !TRAP_FLAG;
+    }
+}
+
+/// One instruction was executed with the trap flag.
+fn stepped(
+    runtime: &mut Runtime,
+    thread: &mut Thread,
+    context: &mut Context,
+    frame: &mut Ucontext,
+) {
+    if thread.stepping {
+        // The last trap on the way is in front of the instruction.
+        if !thread.stepping_there {
+            thread.stepping_there = true;
+            return;
+        }
+        let popped = frame.eflags & TRAP_FLAG != 0 && is_popf(context.target.0);
+        stop_stepping(thread, context, frame);
+        let pc = AppPc(frame.rip);
+        if popped {
+            // The app wants to see traps of its own, from the next instruction on.
+            thread.signals.own_traps = true;
+            native::announce(thread.process, LetGo::SingleStep, pc);
+            runtime.cut_off();
+            thread.leaving = true;
+        }
+        return arrived(runtime, thread, context, frame, pc, None);
+    }
+    match place(runtime, context, frame.rip) {
+        Where::Boundary(app, at) => {
+            thread.signals.rolling = false;
+            frame.eflags &= !TRAP_FLAG;
+            arrived(runtime, thread, context, frame, app, at);
+        }
+        Where::Inside(..) | Where::Lead => {}
+    }
+}
+
+/// Whether the thread is on its way back to the cache.
+fn is_resuming(pc: u64) -> bool {
+    (Landmarks::resume_start()..Landmarks::resume_end()).contains(&pc)
+}
+
+/// Whether a signal is that of an instruction executed with the trap flag, or may be: in some virtual machines
+/// the processor's word for a step is lost now and then, and what is left looks like `int1`, which is never in the cache.
+fn may_be_step(info: &Info) -> bool {
+    info.signo == SIGTRAP && matches!(info.code, TRAP_TRACE | TRAP_BRKPT)
+}
+
+/// Whether the instruction at `pc`, which was executed, is `popf`: the flag is then not ours.
+fn is_popf(pc: u64) -> bool {
+    opcode(pc) == Some(0x9d)
+}
+
+/// Whether the instruction at `pc`, which was executed, is `int1`: the trap is then not ours.
+fn is_int1(pc: u64) -> bool {
+    opcode(pc) == Some(0xf1)
+}
+
+/// The first byte behind the usual prefixes of the instruction at `pc`.
+fn opcode(pc: u64) -> Option<u8> {
+    let mut bytes = [0; 4];
+    // Its last bytes may lie in front of memory that is not there.
+    let _ = sys::copy_checked(pc, &mut bytes) || sys::copy_checked(pc, &mut bytes[..1]);
+    let prefix = |b: &u8| *b == 0x66 || *b & 0xf0 == 0x40;
+    bytes.into_iter().find(|b| !prefix(b))
+}
+
+/// At a boundary with something to do: leave, deliver what was kept, or just go on.
+fn arrived(
+    runtime: &mut Runtime,
+    thread: &mut Thread,
+    context: &mut Context,
+    frame: &mut Ucontext,
+    app: AppPc,
+    at: Option<(Fragment, Step)>,
+) {
+    if let Some(info) = thread.signals.kept.take() {
+        // One that leaves does so at the start of the handler.
+        return kept_first(runtime, thread, context, &info, frame, app, at);
+    }
+    if thread.leaving {
+        to_app_state(runtime, thread, context, frame, app, at);
+        return leave(runtime, thread, context, frame);
+    }
+    restore_mask(thread, frame);
+    go_on(runtime, thread, context, frame, app, at);
+}
+
+/// Makes the frame the app's own context at `app`, and records the events of the part of the
+/// fragment that was executed.
+fn to_app_state(
+    runtime: &mut Runtime,
+    thread: &mut Thread,
+    context: &Context,
+    frame: &mut Ucontext,
+    app: AppPc,
+    at: Option<(Fragment, Step)>,
+) {
+    frame.rip = app.0;
+    if core::mem::take(&mut thread.signals.unaligned) {
+        frame.eflags |= ALIGNMENT_CHECK;
+    }
+    let Some((fragment, step)) = at else {
+        runtime.find_path_at_call(thread);
+        return;
+    };
+    if let Some(n) = fragment.stolen.filter(|_| step.spilled.stolen) {
+        *frame.reg(n) = context.spill_stolen;
+    }
+    unspill(context, frame, step.spilled);
+    if step.spilled.flags {
+        let kept = *frame.reg(0);
+        let flags = kept >> 8 & 0xff | (kept & 1) << 11;
+        frame.eflags = frame.eflags & !STATUS | flags & STATUS;
+        *frame.reg(0) = context.spill_flags;
+    }
+    if step.spilled.homes {
+        for n in (0..16).filter(|n| fragment.homes >> n & 1 != 0) {
+            *frame.reg(n) = context.spill_homes[usize::from(n)];
+        }
+    }
+    if let Some(recipe) = runtime.cache.recipe(&step) {
+        let flags = recipe.flags(|r| *frame.reg(r.0));
+        frame.eflags = frame.eflags & !STATUS | flags;
+    }
+    if fragment.strides {
+        return thread.take_passed(step.events);
+    }
+    runtime.come_to_path(thread, &fragment, step.events);
+    if let (Some(block), true) = (fragment.block, step.events > 0) {
+        record_part(runtime, thread, (&fragment, block), step);
+    }
+}
+
+/// Leaves a chunk that this fills to be published when the lock is free.
+fn record_part(
+    runtime: &mut Runtime,
+    thread: &mut Thread,
+    (fragment, block): (&Fragment, u32),
+    step: Step,
+) {
+    let passed = match runtime.cache.fragment_at(fragment.entry) {
+        Some((_, steps)) => Cache::passed(steps, &step),
+        None => Passed::first(step.events),
+    };
+    if passed.is_empty() || runtime.counts_nothing(block, passed) {
+        return;
+    }
+    let Ok(path) = runtime.shared.path(block, passed, None) else {
+        return;
+    };
+    thread.count_or_record(path, step.values);
+}
+
+/// Lets the app go on at `app` through the dispatcher.
+fn go_on(
+    runtime: &mut Runtime,
+    thread: &mut Thread,
+    context: &mut Context,
+    frame: &mut Ucontext,
+    app: AppPc,
+    at: Option<(Fragment, Step)>,
+) {
+    to_app_state(runtime, thread, context, frame, app, at);
+    context.next_pc = app;
+    frame.rip = Landmarks::sigreturned();
+}
+
+/// Runs the app's handler, or does what the app chose instead.
+fn deliver(
+    runtime: &mut Runtime,
+    thread: &mut Thread,
+    context: &mut Context,
+    info: &Info,
+    frame: &mut Ucontext,
+    found: Found,
+) {
+    let Found { app, at, caused } = found;
+    if thread.window.is_some() {
+        // It is caused natively again, or delivered there.
+        let app = if caused { repeated(info, app) } else { app };
+        if !caused {
+            thread.signals.kept = Some(*info);
+        }
+        runtime.cut_window(thread, context, app, at.map(|(fragment, _)| fragment));
+        to_app_state(runtime, thread, context, frame, app, at);
+        return leave(runtime, thread, context, frame);
+    }
+    let signal = info.signo;
+    let action = runtime.actions_of(thread).0[signal as usize];
+    match action.handler {
+        // The kernel does not let an instruction's fault be ignored.
+        SIG_DFL | SIG_IGN if caused => {
+            let app = repeated(info, app);
+            to_app_state(runtime, thread, context, frame, app, at);
+            die(runtime, thread, context, info, frame, false);
+        }
+        SIG_IGN => go_on(runtime, thread, context, frame, app, at),
+        SIG_DFL if is_synchronous(signal) || signal == SIGABRT_IOT => {
+            to_app_state(runtime, thread, context, frame, app, at);
+            die(runtime, thread, context, info, frame, true);
+        }
+        // The app changed its mind between the signal and its delivery; the kernel decides anew.
+        SIG_DFL => {
+            requeue(info);
+            go_on(runtime, thread, context, frame, app, at);
+        }
+        _ => {
+            to_app_state(runtime, thread, context, frame, app, at);
+            if let Some(call) = thread.interrupted.take() {
+                call.finish(frame, action.flags);
+            }
+            call_handler(runtime, thread, context, info, frame, &action, caused);
+        }
+    }
+}
+
+/// The runtime itself failed: the thread is let go, or the program ends.
+fn failed(thread: &mut Thread, context: &mut Context, info: &Info, frame: &mut Ucontext) {
+    let fault = Fault {
+        signal: info.signo,
+        code: info.code,
+        flags: frame.eflags,
+        address: info.fields[0],
+        pc: frame.rip,
+        rsp: *frame.rsp(),
+    };
+    if failure::failed(thread, context, &fault) {
+        frame.rip = failure::way_out();
+        // The context has the app's flags.
+        frame.eflags &= !ALIGNMENT_CHECK;
+        let signals = &mut thread.signals;
+        if frame.sigmask & bit(SIGTRAP) != 0 && signals.true_mask.is_none() {
+            // The way out ends in a trap.
+            signals.true_mask = Some(frame.sigmask);
+            frame.sigmask &= !bit(SIGTRAP);
+        }
+    } else {
+        set_action(info.signo, &Action::default());
+    }
+}

@@ -1,0 +1,178 @@
+//! The way out of a window, with no signal: the return from a handler that never was called.
+//!
+//! # Problem
+//! A thread leaves its window with every register, the vector state, the mask and the alternate stack the app's, at once. Only the
+//! kernel can do that, when it returns from a signal handler. A trap gets there, but an exception, a frame and a
+//! handler take several times as long as the return, and its signal must be neither blocked nor another's.
+//!
+//! # Strategy
+//! The return is asked for without a handler: the frame is made here, of what the context has. What the kernel wants to find
+//! beside the vector state is what it said itself in the frame of the signal by which the window began ([`Frames`]); the state is saved in
+//! the last step, by the processor.
+//!
+//! # Why it is correct
+//! * All signals are blocked from before anything is given back until the kernel has loaded the app's mask, so nothing
+//!   interrupts, and what is sent meanwhile comes to the app's own code.
+//! * The parts of the vector state that are saved are those of the frame that the kernel made; others are in their
+//!   initial state, but for those that a program uses for the first time in a window (tiles): then the way out is the trap.
+//! * The frame is on the runtime's stack and not on the alternate one, so the kernel gives that back.
+#![allow(unsafe_code)] // reason: reads the kernel's frame; the last call before the app's own code.
+
+use core::mem::MaybeUninit;
+
+use super::ALIGNMENT_CHECK;
+use super::frame::{AltStack, Ucontext};
+use super::leave::leave_blocked;
+use super::state::{block_all, set_mask};
+use crate::base::area::Context;
+use crate::crossing::arch;
+use crate::process::attach;
+use crate::process::native;
+use crate::process::thread::Thread;
+use crate::process::window;
+
+/// Bytes of vector state in the largest frame that is made.
+const MOST: usize = 16 << 10;
+/// Where the kernel says what is in the vector state of a frame, and the header of the extended state behind it.
+const SOFTWARE: usize = 464;
+const HEADER: usize = 512;
+const HEADER_BYTES: usize = 64;
+/// `FP_XSTATE_MAGIC1` and `FP_XSTATE_MAGIC2`, which is behind the state.
+const MAGIC: u32 = 0x4650_5853;
+const MAGIC_BEHIND: u32 = 0x4650_5845;
+
+/// `struct _fpx_sw_bytes`
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Software {
+    magic: u32,
+    extended: u32,
+    features: u64,
+    size: u32,
+    padding: [u32; 7],
+}
+const _: () = assert!(SOFTWARE + size_of::<Software>() == HEADER);
+
+/// What the kernel says in the frames of a thread beside the state itself.
+#[derive(Clone, Copy, Default)]
+pub struct Frames {
+    flags: u64,
+    selectors: u64,
+    software: Software,
+}
+
+impl Frames {
+    /// Of a thread whose frame this is, as the kernel has made it.
+    pub fn of(frame: &Ucontext) -> Self {
+        let vectors = frame.fpstate as *const u8;
+        let software = match vectors.is_null() {
+            true => Software::default(),
+            // SAFETY: the kernel has put a legacy area there, which has these bytes.
+            false => unsafe { vectors.add(SOFTWARE).cast::<Software>().read_unaligned() },
+        };
+        Self {
+            flags: frame.flags,
+            selectors: frame.selectors,
+            software,
+        }
+    }
+
+    /// Whether frames can be made of it.
+    fn is_known(&self) -> bool {
+        let size = self.software.size as usize;
+        self.software.magic == MAGIC
+            && (HEADER + HEADER_BYTES..=MOST - size_of::<u32>()).contains(&size)
+    }
+}
+
+/// A frame. The vector state is where the processor wants it.
+#[repr(C, align(64))]
+struct Made {
+    vectors: [MaybeUninit<u8>; MOST],
+    context: Ucontext,
+}
+
+impl Made {
+    /// With the state of `context`, but for what is saved in the last step, and the kernel's mask.
+    fn write(made: &mut MaybeUninit<Self>, frames: &Frames, context: &Context, mask: u64) {
+        let at = made.as_mut_ptr();
+        let vectors = at.cast::<u8>();
+        let none = AltStack {
+            sp: 0,
+            flags: 0,
+            pad: 0,
+            size: 0,
+        };
+        let mut frame = Ucontext {
+            flags: frames.flags,
+            link: 0,
+            stack: none,
+            regs: [0; 16],
+            rip: context.next_pc.0,
+            eflags: context.flags,
+            selectors: frames.selectors,
+            err: 0,
+            trapno: 0,
+            oldmask: 0,
+            cr2: 0,
+            fpstate: vectors as u64,
+            reserved: [0; 8],
+            sigmask: mask,
+        };
+        for (n, value) in (0..).zip(&context.regs) {
+            *frame.reg(n) = *value;
+        }
+        // SAFETY: all of it is inside, the last word as `is_known` says.
+        unsafe {
+            (&raw mut (*at).context).write(frame);
+            vectors
+                .add(SOFTWARE)
+                .cast::<Software>()
+                .write(frames.software);
+            vectors.add(HEADER).write_bytes(0, HEADER_BYTES);
+            let behind = vectors.add(frames.software.size as usize);
+            behind.cast::<u32>().write_unaligned(MAGIC_BEHIND);
+        }
+    }
+}
+
+/// The thread leaves its window in front of the instruction at `context.next_pc`. Comes back only if that has to be by the trap. It holds
+/// no lock.
+pub fn depart(thread: &mut Thread, context: &mut Context) {
+    let frames = thread.frames;
+    if !frames.is_known() || arch::has_tiles() {
+        return;
+    }
+    let mask = block_all();
+    if thread.signals.kept.is_some() {
+        // It is delivered first.
+        return set_mask(mask);
+    }
+    let mut made = MaybeUninit::<Made>::uninit();
+    Made::write(&mut made, &frames, context, mask);
+    let at = made.as_mut_ptr();
+    // SAFETY: written just now.
+    let frame = unsafe { &mut (*at).context };
+    context.pending = 0;
+    if core::mem::take(&mut thread.signals.unaligned) {
+        frame.eflags |= ALIGNMENT_CHECK;
+    }
+    let process = thread.process;
+    leave_blocked(&mut process.runtime.lock(), thread, context, frame);
+    if core::mem::take(&mut thread.full) && thread.publish_now().is_err() {
+        native::give_up_host(process, context.next_pc);
+    }
+    thread.left = false;
+    window::settle(thread);
+    attach::wait_to_depart(thread);
+    // SAFETY: nothing of the runtime's uses GS from here on. The frame is complete, and there is room for the state, as the kernel says.
+    unsafe {
+        arch::set_gs_base(thread.app_gs);
+        arch::leave(
+            context,
+            &raw const *frame as u64,
+            at as u64,
+            frames.software.features,
+        );
+    }
+}

@@ -1,0 +1,221 @@
+//! The app's handler entered, or its default action carried out.
+#![allow(unsafe_code)] // reason: writes frames to the app's stack.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use linux_raw_sys::general as nr;
+use trommel_queue::dict::Mark;
+
+use super::frame::{Action, AltStack, Info, UCONTEXT_BYTES, Ucontext};
+use super::leave::leave;
+use super::state::{bit, block, is_synchronous, set_action};
+use super::{
+    RED_ZONE, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SIG_DFL, SIG_IGN, SIGFPE, SIGILL, SIGSEGV,
+    SS_AUTODISARM, SS_DISABLE, TRAP_FLAG,
+};
+use crate::base::area::Context;
+use crate::base::sys;
+use crate::cache::AppPc;
+use crate::crossing::arch::Landmarks;
+use crate::engine::dispatch::Runtime;
+use crate::memory::region::Range;
+use crate::process::thread::Thread;
+
+/// Sends a signal again, for when the handler that does so returns.
+pub(super) fn requeue(info: &Info) {
+    block(info.signo);
+    queue(info);
+}
+
+/// Sends this thread a signal; whether the kernel has taken it.
+fn queue(info: &Info) -> bool {
+    let (pid, tid) = (sys::getpid() as u64, sys::gettid() as u64);
+    // SAFETY: a valid siginfo.
+    let result = unsafe {
+        sys::call(
+            nr::__NR_rt_tgsigqueueinfo,
+            [pid, tid, info.signo as u64, &raw const *info as u64, 0, 0],
+        )
+    };
+    result == 0
+}
+
+/// Sends this thread a signal with a value, as `sigqueue` would; whether the kernel has taken it.
+pub fn raise(signal: i32, value: u64) -> bool {
+    const SI_QUEUE: i32 = -1;
+    let mut info = Info {
+        signo: signal,
+        code: SI_QUEUE,
+        ..Info::none()
+    };
+    let user = sys::getuid();
+    info.fields[0] = u64::from(sys::getpid() as u32) | u64::from(user) << 32;
+    info.fields[1] = value;
+    queue(&info)
+}
+
+/// The default action of a synchronous signal, on the app's own code: by executing the faulting
+/// instruction again, or by sending the signal again.
+pub(super) fn die(
+    runtime: &mut Runtime,
+    thread: &mut Thread,
+    context: &mut Context,
+    info: &Info,
+    frame: &mut Ucontext,
+    send: bool,
+) {
+    context.next_pc = AppPc(frame.rip);
+    // The others are not let go, they end too; but from here on this one is native.
+    if !thread.spawned {
+        thread.process.leaving.store(1, Relaxed);
+    }
+    runtime.actions_of(thread).0[info.signo as usize] = Action::default();
+    set_action(info.signo, &Action::default());
+    if send {
+        requeue(info);
+    }
+    leave(runtime, thread, context, frame);
+}
+
+/// Builds the app's frame, as the kernel would, and enters the handler through the dispatcher.
+pub(super) fn call_handler(
+    runtime: &mut Runtime,
+    thread: &mut Thread,
+    context: &mut Context,
+    info: &Info,
+    frame: &mut Ucontext,
+    action: &Action,
+    caused: bool,
+) {
+    let signals = &mut thread.signals;
+    runtime.shared.control().signals.fetch_add(1, Relaxed);
+    let rsp = *frame.rsp();
+    let mut top = rsp - RED_ZONE;
+    let already = signals.on_stack(rsp);
+    let entered = action.flags & SA_ONSTACK != 0 && signals.stack.size != 0 && !already;
+    if entered {
+        top = signals.stack.sp + signals.stack.size;
+    }
+    let vector_bytes = vector_state_bytes(frame.fpstate);
+    let vector_at = (top - vector_bytes as u64) & !63;
+    let frame_bytes = 8 + UCONTEXT_BYTES as u64 + size_of::<Info>() as u64;
+    let at = ((vector_at - frame_bytes) & !15) - 8;
+    let (uc_at, info_at) = (at + 8, at + 8 + UCONTEXT_BYTES as u64);
+    let mut shown = *frame;
+    shown.stack = signals.stack;
+    shown.oldmask = frame.sigmask;
+    shown.fpstate = if frame.fpstate == 0 { 0 } else { vector_at };
+    let mut told = *info;
+    // Faults of an instruction itself (not of its operand) carry its address.
+    if caused && matches!(info.signo, SIGILL | SIGFPE) {
+        told.fields[0] = frame.rip;
+    }
+    runtime.open_all(Range {
+        start: at,
+        end: top,
+    });
+    let bytes = |p: *const u8, n| {
+        // SAFETY: both structures are plain and alive.
+        unsafe { core::slice::from_raw_parts(p, n) }
+    };
+    let vector: &[u8] = if frame.fpstate == 0 {
+        &[]
+    } else {
+        bytes(frame.fpstate as *const u8, vector_bytes)
+    };
+    // A frame does not go beyond the end of an alternate stack, whatever lies there.
+    let fits = !(already || entered) || signals.in_stack(at);
+    let written = fits
+        && sys::write_checked(vector, vector_at)
+        && sys::write_checked(&action.restorer.to_le_bytes(), at)
+        && sys::write_checked(bytes((&raw const shown).cast(), UCONTEXT_BYTES), uc_at)
+        && sys::write_checked(bytes((&raw const told).cast(), size_of::<Info>()), info_at);
+    if !written {
+        return no_room(runtime, thread, context, info, frame);
+    }
+    if action.flags & SA_RESETHAND != 0 {
+        let reset = Action {
+            handler: SIG_DFL,
+            ..*action
+        };
+        runtime.actions_of(thread).0[info.signo as usize] = reset;
+        if !is_synchronous(info.signo) {
+            set_action(info.signo, &reset);
+        }
+    }
+    runtime.returned(thread, frame.rip);
+    runtime.mark(thread, Mark::Signal, [frame.rip, uc_at]);
+    let signals = &mut thread.signals;
+    // A wait with a mask of its own leaves that to the handler.
+    if let Some(waiting) = signals.waited_with.take() {
+        frame.sigmask = waiting;
+    }
+    if signals.stack.flags & SS_AUTODISARM != 0 {
+        signals.stack = AltStack {
+            sp: 0,
+            flags: SS_DISABLE,
+            pad: 0,
+            size: 0,
+        };
+    }
+    signals.entering = true;
+    frame.sigmask |= action.mask;
+    if action.flags & SA_NODEFER == 0 {
+        frame.sigmask |= bit(info.signo);
+    }
+    // Registers as at the start of a handler; the kernel gives it fresh vector state.
+    *frame.rsp() = at;
+    *frame.reg(7) = info.signo as u64;
+    *frame.reg(6) = info_at;
+    *frame.reg(2) = uc_at;
+    *frame.reg(0) = 0;
+    const DIRECTION_TRAP_RESUME: u64 = 0x400 | TRAP_FLAG | 0x1_0000;
+    frame.eflags &= !DIRECTION_TRAP_RESUME;
+    frame.fpstate = 0;
+    context.next_pc = AppPc(action.handler);
+    frame.rip = Landmarks::sigreturned();
+}
+
+/// There is no room for a frame: a SIGSEGV, which the app may handle on another stack, unless it is
+/// that one's frame.
+fn no_room(
+    runtime: &mut Runtime,
+    thread: &mut Thread,
+    context: &mut Context,
+    info: &Info,
+    frame: &mut Ucontext,
+) {
+    const SI_KERNEL: i32 = 0x80;
+    thread.signals.waited_with = None;
+    let fault = Info {
+        signo: SIGSEGV,
+        errno: 0,
+        code: SI_KERNEL,
+        pad: 0,
+        fields: [0; 14],
+    };
+    let action = runtime.actions_of(thread).0[SIGSEGV as usize];
+    let blocked = frame.sigmask & bit(SIGSEGV) != 0;
+    if info.signo != SIGSEGV && action.handler > SIG_IGN && !blocked {
+        return call_handler(runtime, thread, context, &fault, frame, &action, false);
+    }
+    runtime.actions_of(thread).0[SIGSEGV as usize] = Action::default();
+    frame.sigmask &= !bit(SIGSEGV);
+    die(runtime, thread, context, &fault, frame, true);
+}
+
+/// Bytes of the vector state that a frame points to.
+pub(super) fn vector_state_bytes(fpstate: u64) -> usize {
+    const LEGACY: usize = 512;
+    const MAGIC: u32 = 0x4650_5853;
+    if fpstate == 0 {
+        return 0;
+    }
+    // SAFETY: the kernel wrote the state there, and describes it in the bytes software may use.
+    let [magic, size] = unsafe { ((fpstate + 464) as *const [u32; 2]).read() };
+    if magic == MAGIC {
+        size as usize
+    } else {
+        LEGACY
+    }
+}

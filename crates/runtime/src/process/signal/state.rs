@@ -1,0 +1,540 @@
+//! The app's dispositions, mask and alternate stack, as it believes them to be.
+#![allow(unsafe_code)] // reason: system calls.
+
+use linux_raw_sys::general as nr;
+use trommel_queue::WINDOW_SIGNAL;
+
+use super::frame::{Action, AltStack, Info, Ucontext};
+use super::handler::requeue;
+use super::{
+    ALL_BUT_SYNCHRONOUS, CANNOT_BE_BLOCKED, SA_NODEFER, SA_ONSTACK, SA_RESTORER, SA_SIGINFO,
+    SIG_IGN, SIGNALS, SIGTRAP, SS_AUTODISARM, SS_DISABLE, SYNCHRONOUS,
+};
+use crate::base::sys;
+use crate::crossing::arch;
+
+/// The app's view of its dispositions, which all threads share.
+pub struct Actions(pub(super) [Action; SIGNALS]);
+
+/// What is known about the signals of one thread.
+pub struct Pending {
+    /// The app's alternate stack.
+    pub stack: AltStack,
+    /// The runtime's own.
+    pub own_stack: AltStack,
+    /// The app's mask when the thread starts.
+    pub first_mask: u64,
+    /// A signal that waits for a boundary.
+    pub(super) kept: Option<Info>,
+    /// Synchronous signals that were sent while one was kept, or are masked, in the order of
+    /// [`SYNCHRONOUS`].
+    pub(super) more: [Option<Info>; SYNCHRONOUS.len()],
+    /// The mask of the call that the kept signal ended, if that has one of its own.
+    pub(super) waited_with: Option<u64>,
+    /// The app has set the trap flag.
+    pub(super) own_traps: bool,
+    /// Control is on its way into a handler.
+    pub entering: bool,
+    /// Control is on its way back from one.
+    pub returning: Option<Returning>,
+    /// The app's mask while the kernel's is another.
+    pub(super) true_mask: Option<u64>,
+    /// The trap flag leads through the cache.
+    pub(super) rolling: bool,
+    /// The app's alignment checks are off until the next boundary.
+    pub(super) unaligned: bool,
+    /// What a vfork child must put back in the memory it shares.
+    pub before_child: Option<BeforeChild>,
+}
+
+/// A return from a handler that the kernel is asked for: until it is made, it can be called off.
+#[derive(Clone, Copy)]
+pub struct Returning {
+    /// The handler's frame.
+    pub frame: u64,
+    /// The app's alternate stack up to then.
+    pub stack: AltStack,
+}
+
+/// What a child process changes in the thread that it shares memory with.
+#[derive(Clone, Copy)]
+pub struct BeforeChild {
+    /// `Thread::leaving`
+    pub leaving: bool,
+    /// `Context::pending`
+    pub pending: u32,
+    /// [`Pending::mask_override`]
+    pub mask: Option<u64>,
+    /// `Thread::forking`
+    pub forking: bool,
+}
+
+pub(super) const fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+pub(super) fn is_synchronous(signal: i32) -> bool {
+    SYNCHRONOUS.contains(&signal)
+}
+
+/// Sets the kernel's disposition.
+pub(super) fn set_action(signal: i32, action: &Action) -> i64 {
+    // SAFETY: a valid structure; handlers set are the runtime's or the app's own.
+    unsafe {
+        sys::call(
+            nr::__NR_rt_sigaction,
+            [signal as u64, &raw const *action as u64, 0, 8, 0, 0],
+        )
+    }
+}
+
+/// Sets the kernel's disposition; the one before.
+fn exchange_action(signal: i32, action: &Action) -> Action {
+    let mut old = Action::default();
+    let args = [
+        signal as u64,
+        &raw const *action as u64,
+        &raw mut old as u64,
+        8,
+        0,
+        0,
+    ];
+    // SAFETY: two valid structures; handlers set are the runtime's or the app's own.
+    let _ = unsafe { sys::call(nr::__NR_rt_sigaction, args) };
+    old
+}
+
+/// Reads the kernel's disposition.
+pub(super) fn get_action(signal: i32) -> Action {
+    let mut action = Action::default();
+    // SAFETY: a valid structure to write to.
+    let _ = unsafe {
+        sys::call(
+            nr::__NR_rt_sigaction,
+            [signal as u64, 0, &raw mut action as u64, 8, 0, 0],
+        )
+    };
+    action
+}
+
+const SIG_BLOCK: u64 = 0;
+const SIG_UNBLOCK: u64 = 1;
+const SIG_SETMASK: u64 = 2;
+
+/// Changes the thread's mask; what it was. In one: a signal that comes between a look and a change has changed the mask itself, and
+/// what was seen would undo that.
+fn change_mask(how: u64, mask: Option<&u64>) -> u64 {
+    let mut old = 0_u64;
+    let new = mask.map_or(0, |mask| &raw const *mask as u64);
+    // SAFETY: a valid word to write to, and one to read or none.
+    let _ = unsafe {
+        sys::call(
+            nr::__NR_rt_sigprocmask,
+            [how, new, &raw mut old as u64, 8, 0, 0],
+        )
+    };
+    old
+}
+
+pub(super) fn get_mask() -> u64 {
+    change_mask(SIG_BLOCK, None)
+}
+
+/// Whether a failure of the runtime would not come to its handler: the kernel ends a process for a
+/// fault whose signal is blocked.
+pub fn blocks_failures() -> bool {
+    let failures = SYNCHRONOUS.iter().fold(0, |mask, s| mask | bit(*s));
+    get_mask() & failures != 0
+}
+
+/// Blocks every signal. Returns the mask before.
+pub fn block_all() -> u64 {
+    change_mask(SIG_SETMASK, Some(&!0))
+}
+
+/// The alternate stack that the kernel uses for this thread, which is not on it.
+pub fn get_stack() -> AltStack {
+    let mut stack = AltStack {
+        sp: 0,
+        flags: SS_DISABLE,
+        pad: 0,
+        size: 0,
+    };
+    // SAFETY: a valid structure to write to.
+    let _ = unsafe { sys::call(nr::__NR_sigaltstack, [0, &raw mut stack as u64, 0, 0, 0, 0]) };
+    stack
+}
+
+/// Makes the kernel use an alternate stack of the runtime's for this thread.
+pub fn use_stack(stack: &AltStack) {
+    // SAFETY: the stack is the runtime's for good.
+    let _ = unsafe {
+        sys::call(
+            nr::__NR_sigaltstack,
+            [&raw const *stack as u64, 0, 0, 0, 0, 0],
+        )
+    };
+}
+
+/// Blocks a signal, besides those that are.
+pub(super) fn block(signal: i32) {
+    change_mask(SIG_BLOCK, Some(&bit(signal)));
+}
+
+/// Sets the kernel's mask.
+pub fn set_mask(mask: u64) {
+    change_mask(SIG_SETMASK, Some(&mask));
+}
+
+/// What the kernel is told for a signal that the runtime wants to see, given the app's wish.
+pub(super) fn own_action(app: &Action) -> Action {
+    const KEPT: u64 = 0x1000_0000 | 1 | 2; // SA_RESTART, SA_NOCLDSTOP, SA_NOCLDWAIT
+    Action {
+        handler: arch::on_signal as *const () as u64,
+        flags: SA_SIGINFO | SA_ONSTACK | SA_RESTORER | SA_NODEFER | app.flags & KEPT,
+        restorer: arch::restorer as *const () as u64,
+        // Not those that a failure of the handler itself raises.
+        mask: !SYNCHRONOUS.iter().fold(0, |mask, s| mask | bit(*s)),
+    }
+}
+
+/// A trap is about to be used: it must not be blocked, or the kernel kills.
+pub fn unblock_trap(signals: &mut Pending) {
+    if signals.true_mask.is_some() {
+        return;
+    }
+    let mask = get_mask();
+    if mask & bit(SIGTRAP) != 0 {
+        // First: one that is pending comes at once.
+        signals.true_mask = Some(mask);
+        // And nothing else changes: a signal that came since is kept, with all others blocked.
+        change_mask(SIG_UNBLOCK, Some(&bit(SIGTRAP)));
+    }
+}
+
+impl Actions {
+    /// Before any is known.
+    pub const fn none() -> Self {
+        const DEFAULT: Action = Action {
+            handler: 0,
+            flags: 0,
+            restorer: 0,
+            mask: 0,
+        };
+        Self([DEFAULT; SIGNALS])
+    }
+
+    /// Whether a signal has a handler of the app's.
+    pub fn has_handler(&self, signal: u64) -> bool {
+        let action = usize::try_from(signal).ok().and_then(|n| self.0.get(n));
+        action.is_some_and(|action| action.handler > SIG_IGN)
+    }
+
+    /// For a process that has the same.
+    pub const fn copy(&self) -> Self {
+        Self(self.0)
+    }
+
+    /// The kernel has put every handler of this process back to the default.
+    pub fn cleared(&mut self) {
+        for action in &mut self.0 {
+            if action.handler > SIG_IGN {
+                *action = Action::default();
+            }
+        }
+        for signal in SYNCHRONOUS {
+            set_action(signal, &own_action(&self.0[signal as usize]));
+        }
+    }
+
+    /// Takes over the synchronous signals.
+    pub fn install() -> Self {
+        let mut actions = [Action::default(); SIGNALS];
+        for signal in SYNCHRONOUS {
+            let app = get_action(signal);
+            actions[signal as usize] = app;
+            set_action(signal, &own_action(&app));
+        }
+        Self(actions)
+    }
+
+    /// Takes over, in a process that has been running, the synchronous signals and all that it
+    /// handles.
+    pub fn adopt() -> Self {
+        let mut actions = Self::none();
+        for signal in 1..SIGNALS {
+            let app = get_action(signal as i32);
+            actions.0[signal] = app;
+            if actions.is_own(signal) {
+                set_action(signal as i32, &own_action(&app));
+            } else {
+                actions.0[signal] = Action::default();
+            }
+        }
+        actions
+    }
+
+    /// Takes over the synchronous signals, while a thread is in a window.
+    pub fn take_synchronous(&mut self) {
+        for signal in SYNCHRONOUS {
+            let own = own_action(&Action::default());
+            self.0[signal as usize] = exchange_action(signal, &own);
+        }
+    }
+
+    /// Gives them back. One that the app has changed meanwhile stays as it is.
+    pub fn give_back_synchronous(&self) {
+        for signal in SYNCHRONOUS {
+            let found = exchange_action(signal, &self.0[signal as usize]);
+            if found.handler != arch::on_signal as *const () as u64 {
+                set_action(signal, &found);
+            }
+        }
+    }
+
+    /// Takes over the signal of traps again, by which a thread leaves: one that is native already may have given it
+    /// another handler, which is the app's from now on.
+    pub fn take_trap(&mut self) {
+        let ours = arch::on_signal as *const () as u64;
+        if get_action(SIGTRAP).handler == ours {
+            return;
+        }
+        let found = exchange_action(SIGTRAP, &own_action(&Action::default()));
+        if found.handler != ours {
+            self.0[SIGTRAP as usize] = found;
+        }
+    }
+
+    /// Takes over the signal that begins windows. It interrupts no call, and nothing interrupts its handler: synchronous ones that are sent
+    /// would where it has the lock.
+    pub fn take_window_signal(&mut self) {
+        const SA_RESTART: u64 = 0x1000_0000;
+        let own = Action {
+            mask: u64::MAX,
+            ..own_action(&Action {
+                flags: SA_RESTART,
+                ..Action::default()
+            })
+        };
+        self.0[WINDOW_SIGNAL as usize] = exchange_action(WINDOW_SIGNAL, &own);
+    }
+
+    /// Gives the signal that begins windows back, when nothing sends it any more. What waits of it is
+    /// dropped first, as the kernel does with what is ignored: it would end the program.
+    pub fn give_back_window_signal(&self) {
+        let ignored = Action {
+            handler: SIG_IGN,
+            ..Action::default()
+        };
+        let found = exchange_action(WINDOW_SIGNAL, &ignored);
+        let ours = found.handler == arch::on_signal as *const () as u64;
+        let app = &self.0[WINDOW_SIGNAL as usize];
+        set_action(WINDOW_SIGNAL, if ours { app } else { &found });
+    }
+
+    /// Gives the kernel the app's dispositions.
+    pub fn give_back(&self) {
+        for signal in 1..SIGNALS {
+            let ours = arch::on_signal as *const () as u64;
+            // Threads that are native already may have set another.
+            if self.is_own(signal) && get_action(signal as i32).handler == ours {
+                set_action(signal as i32, &self.0[signal]);
+            }
+        }
+    }
+
+    /// Whether the runtime's handler is installed for a signal.
+    pub(super) fn is_own(&self, signal: usize) -> bool {
+        is_synchronous(signal as i32) || self.0[signal].handler > SIG_IGN
+    }
+
+    /// `rt_sigaction` of the app: installs what it asks for and returns the kernel's answer.
+    pub fn change(&mut self, signal: i32, new: Option<Action>) -> (i64, Action) {
+        let Some(old) = usize::try_from(signal)
+            .ok()
+            .and_then(|s| self.0.get(s))
+            .copied()
+        else {
+            return (-22, Action::default());
+        };
+        let slot = signal as usize;
+        let old = if self.is_own(slot) {
+            old
+        } else {
+            get_action(signal)
+        };
+        let Some(new) = new else {
+            // SIGKILL and SIGSTOP may be asked for but not set; 0 may not even be asked for.
+            return (if signal == 0 { -22 } else { 0 }, old);
+        };
+        let wanted = if new.handler > SIG_IGN || is_synchronous(signal) {
+            own_action(&new)
+        } else {
+            new
+        };
+        let result = set_action(signal, &wanted);
+        if result == 0 {
+            self.0[slot] = Action {
+                mask: new.mask & !CANNOT_BE_BLOCKED,
+                ..new
+            };
+        }
+        (result, old)
+    }
+
+    /// Ignored synchronous signals, which a new program must inherit as ignored.
+    pub fn hand_over_ignored(&self, back: bool) {
+        for signal in SYNCHRONOUS {
+            let app = self.0[signal as usize];
+            if app.handler == SIG_IGN {
+                set_action(signal, &if back { own_action(&app) } else { app });
+            }
+        }
+    }
+}
+
+impl Pending {
+    /// Of a thread for whose handlers the runtime has `own_stack`.
+    pub const fn new(own_stack: AltStack) -> Self {
+        Self {
+            stack: AltStack {
+                sp: 0,
+                flags: 0,
+                pad: 0,
+                size: 0,
+            },
+            own_stack,
+            first_mask: 0,
+            kept: None,
+            more: [None; SYNCHRONOUS.len()],
+            waited_with: None,
+            own_traps: false,
+            entering: false,
+            returning: None,
+            true_mask: None,
+            rolling: false,
+            unaligned: false,
+            before_child: None,
+        }
+    }
+
+    /// A native thread enters a window by returning to `frame`: until it leaves, mask and
+    /// alternate stack are the runtime's.
+    pub fn borrow(&mut self, frame: &mut Ucontext) {
+        self.stack = frame.stack;
+        // Told by its size alone.
+        self.stack.flags &= !SS_DISABLE;
+        self.true_mask = Some(frame.sigmask);
+        self.kept = None;
+        self.returning = None;
+        self.rolling = false;
+        self.unaligned = false;
+        frame.stack = self.own_stack;
+        frame.sigmask = ALL_BUT_SYNCHRONOUS;
+    }
+
+    /// A window has ended: signals that were to begin others meanwhile are forgotten, or they would be
+    /// queued without end where windows last longer than the time between them. Those that are not the kernel's nor
+    /// `ours` are kept; whether there was one of ours.
+    pub fn forget_window_signals(ours: impl Fn(&Info) -> bool) -> bool {
+        let set = bit(WINDOW_SIGNAL);
+        let none = [0_u64; 2];
+        let mut info = Info::none();
+        let args = [
+            &raw const set as u64,
+            &raw mut info as u64,
+            none.as_ptr() as u64,
+            size_of::<u64>() as u64,
+            0,
+            0,
+        ];
+        let (mut others, mut found) = (None, false);
+        // SAFETY: a set, a place for what comes with the signal, no time to wait; the signal is blocked.
+        while unsafe { sys::call(nr::__NR_rt_sigtimedwait, args) } > 0 {
+            // SAFETY: written by the kernel just now.
+            let info = unsafe { (&raw const info).read_volatile() };
+            if ours(&info) {
+                found = true;
+            } else if !info.is_from_kernel() {
+                others = Some(info);
+            }
+        }
+        // The program's own, which says the same however often it comes.
+        if let Some(info) = others {
+            requeue(&info);
+        }
+        found
+    }
+
+    /// Blocks what is blocked in a window.
+    pub fn block(&mut self) {
+        // First: a synchronous one that is pending comes at once.
+        self.true_mask = Some(get_mask());
+        set_mask(ALL_BUT_SYNCHRONOUS);
+    }
+
+    /// Whether `rsp` is in the memory of the alternate stack.
+    pub(super) fn in_stack(&self, rsp: u64) -> bool {
+        self.stack.size != 0
+            && rsp.wrapping_sub(self.stack.sp) <= self.stack.size
+            && rsp > self.stack.sp
+    }
+
+    /// Whether a thread with this `rsp` runs on the alternate stack. One that is disarmed when a
+    /// handler is entered is never in use.
+    pub(super) fn on_stack(&self, rsp: u64) -> bool {
+        self.stack.flags & SS_AUTODISARM == 0 && self.in_stack(rsp)
+    }
+
+    /// `sigaltstack` of the app: the kernel's checks, on the app's view.
+    pub fn change_stack(&mut self, rsp: u64, new: Option<AltStack>) -> (i64, AltStack) {
+        const SS_ONSTACK: u32 = 1;
+        const MINIMUM: u64 = 2048;
+        let on = self.on_stack(rsp);
+        let mut old = self.stack;
+        old.flags = (self.stack.flags & SS_AUTODISARM)
+            | if on {
+                SS_ONSTACK
+            } else if self.stack.size == 0 {
+                SS_DISABLE
+            } else {
+                0
+            };
+        let Some(new) = new else { return (0, old) };
+        let mode = new.flags & !SS_AUTODISARM;
+        if on {
+            return (-1, old); // EPERM
+        }
+        if mode != SS_DISABLE && mode != SS_ONSTACK && mode != 0 {
+            return (-22, old);
+        }
+        if mode == SS_DISABLE {
+            self.stack = AltStack {
+                sp: 0,
+                flags: new.flags,
+                pad: 0,
+                size: 0,
+            };
+        } else if new.size < MINIMUM {
+            return (-12, old); // ENOMEM
+        } else {
+            self.stack = AltStack { pad: 0, ..new };
+        }
+        (0, old)
+    }
+
+    /// Whether a stack pointer is on the runtime's own stack for handlers.
+    pub fn on_own_stack(&self, rsp: u64) -> bool {
+        rsp.wrapping_sub(self.own_stack.sp) <= self.own_stack.size
+    }
+
+    /// Whether the app blocks a signal that the kernel does not.
+    pub(super) fn is_masked(&self, signal: i32) -> bool {
+        self.true_mask.is_some_and(|mask| mask & bit(signal) != 0)
+    }
+
+    /// The app's mask, while the kernel's is another.
+    pub const fn mask_override(&self) -> Option<u64> {
+        self.true_mask
+    }
+}

@@ -1,0 +1,493 @@
+//! System calls that the runtime must see.
+//!
+//! Most system calls are made from the cache, unseen. A table of bytes in the thread area names
+//! those that concern the runtime: what changes the memory map, what the app asks about signals,
+//! what starts, replaces or ends a process, and what would take the ground from under the runtime.
+//! Each is made in the app's name with the app's arguments, and the app gets the kernel's answer.
+//! None is made while the runtime's lock is held, but for `fork` and what changes the map where there
+//! is code, which does not wait.
+#![allow(unsafe_code)] // reason: makes the app's system calls.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use linux_raw_sys::general as nr;
+use trommel_queue::LetGo;
+
+use crate::base::area::{Context, Reason};
+use crate::base::stress::{self, Place};
+use crate::base::sys;
+use crate::cache::AppPc;
+use crate::crossing::arch;
+use crate::memory::change::{change_map, replaced};
+use crate::memory::region::Range;
+use crate::process::exec;
+use crate::process::native;
+use crate::process::signal::{self, Action, AltStack, Returning, UCONTEXT_BYTES, Ucontext, WAITS};
+use crate::process::thread::{Flags, Thread};
+
+/// The system calls handled here.
+pub const SEEN: [u32; 35] = [
+    nr::__NR_mmap,
+    nr::__NR_mprotect,
+    nr::__NR_munmap,
+    nr::__NR_mremap,
+    nr::__NR_madvise,
+    nr::__NR_remap_file_pages,
+    nr::__NR_pkey_mprotect,
+    nr::__NR_shmat,
+    nr::__NR_rt_sigaction,
+    nr::__NR_rt_sigreturn,
+    nr::__NR_sigaltstack,
+    nr::__NR_clone,
+    nr::__NR_clone3,
+    nr::__NR_fork,
+    nr::__NR_vfork,
+    nr::__NR_execve,
+    nr::__NR_execveat,
+    nr::__NR_unshare,
+    nr::__NR_setns,
+    nr::__NR_exit,
+    nr::__NR_exit_group,
+    nr::__NR_arch_prctl,
+    nr::__NR_prctl,
+    nr::__NR_seccomp,
+    nr::__NR_process_vm_writev,
+    nr::__NR_userfaultfd,
+    nr::__NR_io_setup,
+    nr::__NR_io_uring_setup,
+    WAITS[0],
+    WAITS[1],
+    WAITS[2],
+    WAITS[3],
+    WAITS[4],
+    WAITS[5],
+    WAITS[6],
+];
+
+/// Those that start a thread or a process.
+const STARTS: [u32; 4] = [
+    nr::__NR_clone,
+    nr::__NR_clone3,
+    nr::__NR_fork,
+    nr::__NR_vfork,
+];
+
+/// Bytes of the instruction.
+pub const SYSCALL_BYTES: u64 = 2;
+const EFAULT: i64 = -14;
+
+/// The arguments of the call that is about to be made.
+pub fn args(context: &Context) -> [u64; 6] {
+    let r = &context.regs;
+    [r[7], r[6], r[2], r[10], r[8], r[9]]
+}
+
+/// Makes the app's call.
+fn pass(thread: &mut Thread, context: &Context, number: u32) -> i64 {
+    let result = raw(context, number);
+    thread.made = Some(result);
+    stress::fail(Place::Syscall);
+    result
+}
+
+fn raw(context: &Context, number: u32) -> i64 {
+    // SAFETY: the app's own call with its own arguments; what the runtime relies on is seen to by
+    // the caller.
+    unsafe { sys::call(number, args(context)) }
+}
+
+/// What a system call leaves in `rcx` and `r11`.
+pub fn finish(context: &mut Context, next: AppPc) {
+    context.regs[1] = next.0;
+    context.regs[11] = context.flags;
+}
+
+/// Where the call is that `next` follows.
+pub fn before(next: AppPc) -> AppPc {
+    AppPc(next.0 - SYSCALL_BYTES)
+}
+
+/// Handles the call that the app makes just before `next`.
+pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
+    let here = before(next);
+    context.next_pc = here;
+    context.at_boundary = 1;
+    thread.calling = here;
+    let control = thread.process.queue.control();
+    control.syscalls.fetch_add(1, Relaxed);
+    let process = thread.process;
+    let a = args(context);
+    let number = context.regs[0] as u32;
+    // What is made by them comes back by the exit (`Reason::Cloned`).
+    if !STARTS.contains(&number) {
+        thread.goes_out();
+    }
+    let let_go = |thread: &mut Thread, context: &mut Context, why| {
+        thread.process.runtime.lock().let_go(thread, context, why);
+    };
+    let result = match number {
+        nr::__NR_mmap if a[3] & u64::from(nr::MAP_FIXED) == 0 => pass(thread, context, number),
+        nr::__NR_mmap | nr::__NR_munmap | nr::__NR_remap_file_pages => {
+            change_map(process, range(a[0], a[1]), None, || {
+                pass(thread, context, number)
+            })
+        }
+        nr::__NR_mprotect | nr::__NR_pkey_mprotect => {
+            let protection = Some(a[2] as u32);
+            change_map(process, range(a[0], a[1]), protection, || {
+                pass(thread, context, number)
+            })
+        }
+        nr::__NR_madvise => {
+            const DROPS: [u64; 4] = [4, 8, 9, 21]; // DONTNEED, FREE, REMOVE, DONTNEED_LOCKED
+            let result = pass(thread, context, number);
+            if DROPS.contains(&a[2]) {
+                replaced(process, range(a[0], a[1]));
+            }
+            result
+        }
+        nr::__NR_mremap => {
+            let result = change_map(process, range(a[0], a[1]), None, || {
+                pass(thread, context, number)
+            });
+            if result > 0 {
+                replaced(process, range(result as u64, a[2]));
+            }
+            result
+        }
+        nr::__NR_shmat | nr::__NR_userfaultfd => {
+            const SHM_REMAP: u64 = 0x4000;
+            let result = pass(thread, context, number);
+            if number == nr::__NR_userfaultfd || a[2] & SHM_REMAP != 0 {
+                replaced(process, range(0, u64::MAX));
+            }
+            result
+        }
+        nr::__NR_io_setup | nr::__NR_io_uring_setup => {
+            // The kernel writes when it likes.
+            process.runtime.lock().be_joined();
+            pass(thread, context, number)
+        }
+        nr::__NR_process_vm_writev => {
+            let mut runtime = process.runtime.lock();
+            if a[0] == sys::getpid() as u64 {
+                runtime.open_all(range(0, u64::MAX));
+            }
+            pass(thread, context, number)
+        }
+        nr::__NR_write
+        | nr::__NR_pwrite64
+        | nr::__NR_writev
+        | nr::__NR_pwritev
+        | nr::__NR_pwritev2 => {
+            let mut runtime = process.runtime.lock();
+            runtime.write_memory_file(|| raw(context, number))
+        }
+        nr::__NR_rt_sigaction => sigaction(thread, &a),
+        nr::__NR_sigaltstack => altstack(thread, context, &a),
+        nr::__NR_rt_sigreturn => return sigreturn(thread, context, here),
+        _ if STARTS.contains(&number) => match start(thread, context, number, &a, next) {
+            Start::Done(result) => result,
+            Start::SignalFirst => {
+                let mut runtime = thread.process.runtime.lock();
+                return runtime.go(thread, context, here, None, false);
+            }
+            Start::LetGo(why) => return let_go(thread, context, why),
+        },
+        nr::__NR_execve | nr::__NR_execveat => match exec::exec(thread, context, number, &a) {
+            Some(result) => result,
+            None => {
+                let mut runtime = thread.process.runtime.lock();
+                return runtime.go(thread, context, here, None, false);
+            }
+        },
+        nr::__NR_exit_group if !thread.spawned => {
+            thread.process.queue.announce_end(a[0]);
+            pass(thread, context, number)
+        }
+        nr::__NR_exit | nr::__NR_exit_group => {
+            thread.exit(context, number, a[0]);
+            // A signal came first.
+            let mut runtime = thread.process.runtime.lock();
+            return runtime.go(thread, context, here, None, false);
+        }
+        nr::__NR_arch_prctl => {
+            const ARCH_SET_GS: u64 = 0x1001;
+            const ARCH_GET_GS: u64 = 0x1004;
+            const ARCH_SHSTK_ENABLE: u64 = 0x5001;
+            if a[0] == ARCH_SET_GS || a[0] == ARCH_GET_GS {
+                return let_go(thread, context, LetGo::GsBase);
+            }
+            // Returns in the cache are jumps, which a shadow stack would not follow.
+            if a[0] == ARCH_SHSTK_ENABLE {
+                return let_go(thread, context, LetGo::ShadowStack);
+            }
+            pass(thread, context, number)
+        }
+        nr::__NR_unshare | nr::__NR_setns => {
+            let result = pass(thread, context, number);
+            let flags = if number == nr::__NR_unshare {
+                a[0]
+            } else {
+                a[1]
+            };
+            // Which namespaces `setns` is about is told by the file, if not here.
+            let any = number == nr::__NR_setns && flags == 0;
+            if result == 0 && (any || Flags(flags).is_foreign()) {
+                thread.process.queue.control().foreign.store(1, Relaxed);
+            }
+            result
+        }
+        nr::__NR_prctl => {
+            const PR_SET_SECCOMP: u64 = 22;
+            if a[0] == PR_SET_SECCOMP {
+                return let_go(thread, context, LetGo::Seccomp);
+            }
+            let result = pass(thread, context, number);
+            const PR_SET_TSC: u64 = 26;
+            if a[0] == PR_SET_TSC && result == 0 {
+                sys::find_clock();
+            }
+            result
+        }
+        nr::__NR_seccomp => return let_go(thread, context, LetGo::Seccomp),
+        _ if WAITS.contains(&number) => match signal::wait(thread, context, number, &a) {
+            Some(result) => result,
+            None => {
+                let mut runtime = thread.process.runtime.lock();
+                return runtime.go(thread, context, here, None, false);
+            }
+        },
+        _ => pass(thread, context, number),
+    };
+    thread.made = None;
+    context.regs[0] = result as u64;
+    finish(context, next);
+    context.next_pc = next;
+    let mut runtime = thread.process.runtime.lock();
+    runtime.go(thread, context, next, None, false);
+}
+
+fn range(start: u64, len: u64) -> Range {
+    Range {
+        start,
+        end: start.saturating_add(len),
+    }
+}
+
+fn sigaction(thread: &mut Thread, a: &[u64; 6]) -> i64 {
+    const EINVAL: i64 = -22;
+    if a[3] != 8 {
+        return EINVAL;
+    }
+    let mut new = [0u8; size_of::<Action>()];
+    if a[1] != 0 && !sys::copy_checked(a[1], &mut new) {
+        return EFAULT;
+    }
+    let word = |n: usize| {
+        new[8 * n..]
+            .first_chunk()
+            .map_or(0, |b| u64::from_le_bytes(*b))
+    };
+    let wanted = (a[1] != 0).then(|| Action {
+        handler: word(0),
+        flags: word(1),
+        restorer: word(2),
+        mask: word(3),
+    });
+    let mut runtime = thread.process.runtime.lock();
+    let (result, old) = runtime.actions_of(thread).change(a[0] as i32, wanted);
+    drop(runtime);
+    if result == 0 && a[2] != 0 {
+        let mut bytes = [0u8; size_of::<Action>()];
+        for (n, word) in [old.handler, old.flags, old.restorer, old.mask]
+            .into_iter()
+            .enumerate()
+        {
+            bytes[8 * n..8 * n + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        if !sys::write_checked(&bytes, a[2]) {
+            return EFAULT;
+        }
+    }
+    result
+}
+
+fn altstack(thread: &mut Thread, context: &Context, a: &[u64; 6]) -> i64 {
+    let mut new = [0u8; 24];
+    if a[0] != 0 && !sys::copy_checked(a[0], &mut new) {
+        return EFAULT;
+    }
+    let word = |n: usize| new[n..].first_chunk().map_or(0, |b| u64::from_le_bytes(*b));
+    let wanted = (a[0] != 0).then(|| AltStack {
+        sp: word(0),
+        flags: word(8) as u32,
+        pad: 0,
+        size: word(16),
+    });
+    let (result, old) = thread.signals.change_stack(context.regs[4], wanted);
+    if result == 0 && a[1] != 0 {
+        let mut bytes = [0u8; 24];
+        bytes[..8].copy_from_slice(&old.sp.to_le_bytes());
+        bytes[8..12].copy_from_slice(&old.flags.to_le_bytes());
+        bytes[16..].copy_from_slice(&old.size.to_le_bytes());
+        if !sys::write_checked(&bytes, a[1]) {
+            return EFAULT;
+        }
+    }
+    result
+}
+
+/// The app returns from its handler: the kernel loads the frame, and control comes back to
+/// `arch::sigreturned`. What it loads is a copy, so that the app's stays as it is, and the call can
+/// be called off.
+fn sigreturn(thread: &mut Thread, context: &mut Context, here: AppPc) {
+    let at = context.regs[4];
+    let mut bytes = [0u8; UCONTEXT_BYTES];
+    if !sys::copy_checked(at, &mut bytes) {
+        // No frame there: what the kernel makes of that, it makes of the app's own call.
+        context.next_pc = here;
+        return native::step(thread, context);
+    }
+    // SAFETY: plain words, and as many bytes.
+    let mut frame: Ucontext = unsafe { core::mem::transmute(bytes) };
+    if frame.has_trap_flag() {
+        // Natively the app sees a trap behind each instruction from here on.
+        let mut runtime = thread.process.runtime.lock();
+        return runtime.let_go(thread, context, LetGo::SingleStep);
+    }
+    let (pc, stack) = frame.redirect(thread.signals.own_stack);
+    thread.signals.returning = Some(Returning {
+        frame: at,
+        stack: thread.signals.stack,
+    });
+    let _ = thread.signals.change_stack(at, Some(stack));
+    context.next_pc = pc;
+    // SAFETY: the frame is complete and the kernel checks it; control does not come back here.
+    unsafe { arch::sigreturn(&raw const frame as u64) }
+}
+
+/// A call of the app was called off for a signal, which is delivered in front of it.
+///
+/// # Safety
+/// Only `arch::calls` may call this, with the app's registers in the context.
+pub unsafe extern "C" fn called_off(context: &mut Context) {
+    // SAFETY: the thread has no other reference in use: it has left where it was.
+    let thread = unsafe { Thread::of(context) };
+    if core::mem::take(&mut thread.forking) {
+        // SAFETY: taken for the process that was not started.
+        unsafe { thread.process.runtime.release() };
+    }
+    // Nothing was returned from.
+    if let Some(returning) = thread.signals.returning.take() {
+        thread.signals.stack = returning.stack;
+    }
+    let here = thread.calling;
+    let mut runtime = thread.process.runtime.lock();
+    runtime.go(thread, context, here, None, false);
+}
+
+/// What came of starting a thread or process.
+enum Start {
+    /// The kernel's answer.
+    Done(i64),
+    /// A signal came first: the call has not been made.
+    SignalFirst,
+    /// It cannot be done under control.
+    LetGo(LetGo),
+}
+
+/// Starts a thread or a process. Does not come back for a process with memory of its own: its maker
+/// goes on in the dispatcher, and the child in `native::child`.
+fn start(
+    thread: &mut Thread,
+    context: &mut Context,
+    number: u32,
+    a: &[u64; 6],
+    next: AppPc,
+) -> Start {
+    let (flags, stack) = match number {
+        nr::__NR_clone => (a[0], a[1]),
+        nr::__NR_clone3 => {
+            let mut args = [0u8; 56];
+            let known = (a[1] as usize).min(args.len());
+            // An unreadable argument fails in the kernel just so.
+            let _ = sys::copy_checked(a[0], &mut args[..known]);
+            let word = |n: usize| {
+                args[8 * n..]
+                    .first_chunk()
+                    .map_or(0, |b| u64::from_le_bytes(*b))
+            };
+            let (stack, size) = (word(5), word(6));
+            (
+                word(0),
+                if stack == 0 {
+                    0
+                } else {
+                    stack.wrapping_add(size)
+                },
+            )
+        }
+        nr::__NR_vfork => (Flags::VFORK.0, 0),
+        _ => (0, 0),
+    };
+    let flags = Flags(flags);
+    let process = thread.process;
+    if flags.is_foreign() {
+        // Its later children are not, but it does no harm to look twice.
+        process.queue.control().foreign.store(1, Relaxed);
+    }
+    let follow = process.queue.control().follow.load(Relaxed) != 0;
+    let done = |started| match started {
+        Ok(result) => Start::Done(result),
+        Err(why) => Start::LetGo(why),
+    };
+    if flags.is_thread() {
+        return done(thread.start(context, number, a, next, stack));
+    }
+    if flags.shares_memory() && follow {
+        return done(thread.spawn(context, number, a, next, stack, flags));
+    }
+    if flags.shares_memory() && !flags.waits() {
+        return Start::LetGo(LetGo::SharedMemory);
+    }
+    context.next_pc = next;
+    context.reason = Reason::Cloned as u32;
+    if !flags.shares_memory() {
+        if follow {
+            thread.reserve();
+        }
+        let mask = signal::block_all();
+        // SAFETY: a word of the context, which a handler of this thread may just have written.
+        if unsafe { (&raw const context.pending).read_volatile() } != 0 {
+            signal::set_mask(mask);
+            thread.forked(-1);
+            return Start::SignalFirst;
+        }
+        thread.fork_mask = mask;
+        thread.clear_handlers = flags.clears_handlers();
+        // The child's copy of what it guards is whole. Released where the parent comes back.
+        let runtime = process.runtime.lock();
+        thread.expect(&runtime);
+        core::mem::forget(runtime);
+        thread.forking = true;
+    }
+    // SAFETY: the context holds the app's whole state at its call.
+    unsafe { arch::clone() }
+}
+
+/// A call into the kernel's emulated page: does the call and returns for it.
+pub fn vsyscall(context: &mut Context, pc: AppPc) {
+    let number = match pc.0 & 0xfff {
+        0x000 => nr::__NR_gettimeofday,
+        0x400 => nr::__NR_time,
+        _ => nr::__NR_getcpu,
+    };
+    context.regs[0] = raw(context, number) as u64;
+    let mut back = [0u8; 8];
+    let rsp = context.regs[4];
+    if sys::copy_checked(rsp, &mut back) {
+        context.regs[4] = rsp + 8;
+    }
+    context.next_pc = AppPc(u64::from_le_bytes(back));
+}

@@ -1,0 +1,314 @@
+//! Processes made by `fork`: a copy of everything, that goes on under control.
+//!
+//! # Problem
+//! The child has a copy of the runtime, the cache and the tables, but what is shared with the host is
+//! shared with its parent too: the thread page that generated code writes to, the chunks, the
+//! dictionary, and the tables of indirect targets that all threads but the first use. It has one
+//! thread; its parent's others are not there. Shells make thousands of such processes, most of which
+//! live for a millisecond.
+//!
+//! # Strategy
+//! All signals are blocked around the call, and the parent holds the runtime's lock, so the child's
+//! copy is whole and nothing interrupts it. The parent claims a slot for it in the directory, so that
+//! the host knows of the child before the parent can end. The child maps it over its parent's by
+//! growing a second mapping out of the directory's ([`sys::map_forward`]): no descriptor, path or
+//! permission is needed, so neither namespaces nor closed descriptors are in the way, and the app
+//! sees nothing of it. Its code cache stays: path numbers up to the `fork` mean in its records what
+//! they mean in its parent's, and the slot says how many those are. The host need not answer.
+//!
+//! A child for which there is no slot runs natively, and is counted in its parent's.
+//!
+//! # Invariants
+//! * Until its own slot is mapped the child writes to nothing that is shared.
+//! * Afterwards no memory of its parent's is mapped in a place that its own code uses.
+#![allow(unsafe_code)] // reason: maps memory and sets up a thread.
+
+use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
+
+use trommel_queue::work::Flush;
+use trommel_queue::{MAX_SLOTS, Slot, State, slot_start};
+
+use super::{SHARED_TABLES, Thread};
+use crate::base::area::{
+    Context, INDIRECT_BYTES, INDIRECT_TABLE, SECOND_BYTES, SECOND_OFFSET, THREAD_PAGE,
+};
+use crate::base::sys;
+use crate::cache::targets::Targets;
+use crate::channel::deliver::{Mapped, ring};
+use crate::engine::dispatch::Runtime;
+use crate::process::signal;
+use crate::process::syscall;
+
+/// Processes wait this often for the host to make more slots, 100 ms each time.
+const PATIENCE: usize = 50;
+
+/// Why the child cannot be controlled.
+pub struct NoSlot;
+
+/// Claims a slot, waiting for the host to make some if there is none.
+fn claim(mapped: Mapped) -> Result<usize, NoSlot> {
+    const NANOS: u64 = 100_000_000;
+    let directory = mapped.directory();
+    for _ in 0..PATIENCE {
+        if !directory.host_is_there() {
+            return Err(NoSlot);
+        }
+        let there = directory.slots.load(SeqCst);
+        if let Some(slot) = directory.claim() {
+            return Ok(slot);
+        }
+        if there as usize >= MAX_SLOTS {
+            break;
+        }
+        directory.wanted.fetch_add(1, SeqCst);
+        ring(directory);
+        sys::futex_wait(&directory.slots, there, Some(NANOS), false);
+    }
+    Err(NoSlot)
+}
+
+/// In the child: puts its slot in place of its parent's.
+pub(super) fn take_slot(mapped: Mapped, runtime: &Runtime, number: usize) -> Result<(), NoSlot> {
+    let directory = mapped.directory();
+    let slot = &directory.slot[number];
+    let parent = mapped.control();
+    let options = parent.options.load(Relaxed);
+    let words = [
+        &parent.kinds,
+        &parent.host_pid,
+        &parent.follow,
+        &parent.foreign,
+        &parent.counters,
+        &parent.tallies,
+        &parent.window,
+        &parent.window_skip,
+        &parent.stacks,
+    ];
+    let [
+        kinds,
+        host_pid,
+        follow,
+        foreign,
+        counters,
+        tallies,
+        window,
+        window_skip,
+        stacks,
+    ] = words.map(|word| word.load(Relaxed));
+    let of_parent = mapped.queries();
+    let [tagged, seed] = [
+        u64::from(of_parent.tagged.load(Relaxed)),
+        of_parent.seed.load(Relaxed),
+    ];
+    let window_period = parent.window_period.load(Relaxed);
+    let converges = mapped.converge().wanted.load(Relaxed);
+    let start = slot_start(0) as u64;
+    // SAFETY: the directory is mapped from the start of the file; what is replaced is the parent's
+    // slot, which this process has no use for.
+    let done = unsafe {
+        sys::map_forward(
+            mapped.base() - start,
+            slot_start(number),
+            slot_start(1) - slot_start(0),
+            mapped.base(),
+        )
+    };
+    if done.is_err() {
+        parent.children.fetch_add(1, Relaxed);
+        slot.state.store(Slot::FREE, SeqCst);
+        return Err(NoSlot);
+    }
+    // SAFETY: all of the slot is mapped there, behind the directory.
+    let control = unsafe { Mapped::new(mapped.base()) }.control();
+    let (paths, words, regions) = runtime.shared.extent();
+    let queries = mapped.queries();
+    queries.tagged.store(tagged as u32, Relaxed);
+    queries.seed.store(seed, Relaxed);
+    mapped.converge().wanted.store(converges, Relaxed);
+    control.options.store(options, Relaxed);
+    control.kinds.store(kinds, Relaxed);
+    control.host_pid.store(host_pid, Relaxed);
+    control.follow.store(follow, Relaxed);
+    control.foreign.store(foreign, Relaxed);
+    control.counters.store(counters, Relaxed);
+    // Its code is its parent's.
+    control.tallies.store(tallies, Relaxed);
+    control.window.store(window, Relaxed);
+    control.window_skip.store(window_skip, Relaxed);
+    control.stacks.store(stacks, Relaxed);
+    control.window_period.store(window_period, Relaxed);
+    control.slot.store(number as u32, Relaxed);
+    control.threads.store(1, Relaxed);
+    control.paths.store(paths, Relaxed);
+    control.words.store(words, Relaxed);
+    control.regions.store(regions, Relaxed);
+    control
+        .work
+        .stops
+        .store(runtime.hints.paused.into(), Relaxed);
+    control.state.store(State::Controlled as u32, Release);
+    slot.pid.store(sys::getpid() as u32, Relaxed);
+    slot.state.store(Slot::USED, SeqCst);
+    ring(directory);
+    Ok(())
+}
+
+impl Thread {
+    /// Claims a slot for a child.
+    pub fn reserve(&mut self) {
+        let process = self.process;
+        self.fork_slot = match process.is_leaving() {
+            true => None,
+            false => claim(process.queue.mapped()).ok(),
+        };
+    }
+
+    /// Says that a child is about to be made, with the runtime's lock held.
+    pub fn expect(&self, runtime: &Runtime) {
+        let Some(number) = self.fork_slot else {
+            return;
+        };
+        let mapped = self.process.queue.mapped();
+        let slot = &mapped.directory().slot[number];
+        let (paths, words, regions) = runtime.shared.extent();
+        slot.parent
+            .store(mapped.control().slot.load(Relaxed), Relaxed);
+        slot.pid.store(0, Relaxed);
+        let foreign = mapped.control().foreign.load(Relaxed);
+        slot.foreign.store(foreign, Relaxed);
+        slot.paths.store(paths, Relaxed);
+        slot.words.store(words, Relaxed);
+        slot.regions.store(regions, Relaxed);
+        slot.state.store(Slot::EXPECTED, SeqCst);
+    }
+
+    /// In the parent: the child is `result`, or there is none. Gives up what was claimed too early.
+    pub fn forked(&mut self, result: i64) {
+        let mapped = self.process.queue.mapped();
+        let Some(number) = self.fork_slot.take() else {
+            // One that is made while the process is let go is told with that.
+            if result > 0 && !self.process.is_leaving() {
+                mapped.control().children.fetch_add(1, Relaxed);
+            }
+            return;
+        };
+        let slot = &mapped.directory().slot[number];
+        match result > 0 {
+            // Should it die before it can say so itself.
+            true => drop(slot.pid.compare_exchange(0, result as u32, SeqCst, Relaxed)),
+            false => slot.state.store(Slot::FREE, SeqCst),
+        }
+    }
+
+    /// In the child of a `fork`, whose registers are in the context: takes it under control. When it
+    /// cannot be, nothing has changed but that the lock is free.
+    pub fn adopt(&mut self, context: &mut Context) -> Result<(), NoSlot> {
+        let process = self.process;
+        self.forking = false;
+        {
+            // SAFETY: taken by this thread's parent before the call; the copy is this thread's.
+            let mut runtime = unsafe { process.runtime.held() };
+            let number = self.fork_slot.take().ok_or(NoSlot)?;
+            take_slot(process.queue.mapped(), &runtime, number)?;
+            process.queue.start_over();
+            self.alone(&mut runtime);
+            process.served.forget();
+            if let Some(persist) = &mut runtime.persist {
+                persist.in_new_slot();
+            }
+            self.forget_spilled();
+            self.begin_path();
+            self.writer.awaits = None;
+            self.own_tables(&mut runtime).map_err(|_| NoSlot)?;
+            self.writer.number = 1;
+            self.writer.tid = sys::gettid() as u32;
+            // None of its parent's is free in the child's slot, where all are.
+            if self.bank.take().is_some() {
+                self.take_bank(&mut runtime);
+                self.name_bank();
+            }
+            if let Some(asked) = runtime.translator.asked() {
+                asked.in_new_slot();
+            }
+            if let Some(selected) = &mut runtime.translator.selected {
+                selected.in_new_slot();
+            }
+            if let Some(prefetch) = &runtime.translator.prefetch {
+                prefetch.in_new_slot(process.queue.mapped());
+            }
+            if let Some(converge) = &mut runtime.translator.converge {
+                if converge.in_new_slot(process.queue.mapped()) {
+                    runtime.evict = Some(Flush::Asked);
+                }
+                runtime.cache.make_traces(0);
+            }
+            self.take_queries(&mut runtime);
+            if core::mem::take(&mut self.clear_handlers) {
+                runtime.actions.cleared();
+            }
+        }
+        self.writer.page = 0;
+        let page = process.queue.mapped().thread_page(0);
+        // SAFETY: in this thread's area, in place of the parent's page.
+        unsafe { sys::map_again(page, sys::PAGE, self.area + THREAD_PAGE as u64) }
+            .map_err(|_| NoSlot)?;
+        self.desk().tid.store(self.writer.tid, Relaxed);
+        process.queue.take(&mut self.writer).map_err(|_| NoSlot)?;
+        context.at_boundary = 1;
+        syscall::finish(context, context.next_pc);
+        signal::set_mask(self.fork_mask);
+        let next = context.next_pc;
+        process.runtime.lock().go(self, context, next, None, false);
+        self.run_errand(context);
+        Ok(())
+    }
+
+    /// Forgets the threads that are not in this process.
+    fn alone(&self, runtime: &mut Runtime) {
+        let process = self.process;
+        let gone = core::mem::take(&mut runtime.threads);
+        let give_up = |thread: *const Self| {
+            // SAFETY: listed threads, and free ones, are there.
+            let thread = unsafe { &*thread };
+            // The first thread's area holds the heap's first memory, and costs nothing.
+            if !core::ptr::eq(thread, self) && thread.targets == SHARED_TABLES {
+                // SAFETY: the area of a thread that does not exist here.
+                unsafe { sys::munmap(thread.area, process.area_bytes()) };
+            }
+        };
+        while let Some(thread) = process.free_area() {
+            give_up(&raw const *thread);
+        }
+        gone.into_iter().for_each(give_up);
+        runtime.threads.push(&raw const *self);
+        runtime.pages = 1;
+        runtime.numbers = 1;
+    }
+
+    /// Gives the thread tables of indirect targets that are not its parent's.
+    pub(super) fn own_tables(&self, runtime: &mut Runtime) -> Result<(), sys::Errno> {
+        const BYTES: usize = INDIRECT_BYTES + SECOND_BYTES;
+        let shared = core::mem::take(&mut runtime.shared_tables);
+        if shared != 0 {
+            // SAFETY: a mapping of the tables that only they were made with.
+            unsafe { sys::munmap(shared, BYTES) };
+            runtime.targets.truncate(SHARED_TABLES);
+        }
+        if self.targets == SHARED_TABLES {
+            let at = sys::shareable(BYTES)?;
+            // SAFETY: fresh zero memory, which stays.
+            let targets = unsafe { Targets::new(at, at + INDIRECT_BYTES as u64) };
+            runtime.targets.push(targets);
+            runtime.shared_tables = at;
+            let parts = [
+                (at, INDIRECT_BYTES, INDIRECT_TABLE.0 as usize),
+                (at + INDIRECT_BYTES as u64, SECOND_BYTES, SECOND_OFFSET),
+            ];
+            for (from, len, to) in parts {
+                // SAFETY: in this thread's area, in place of its parent's tables.
+                unsafe { sys::map_again(from, len, self.area + to as u64) }?;
+            }
+        }
+        Ok(())
+    }
+}

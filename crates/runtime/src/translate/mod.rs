@@ -1,0 +1,878 @@
+//! Fragments from app code.
+//!
+//! # Problem
+//! A fragment must do exactly what its app code does, with every register, flag and byte of memory
+//! the app's at each instruction boundary, while control stays in the cache; and it must be made
+//! quickly, since most code that ever runs, runs once.
+//!
+//! # Strategy
+//! A fragment is a *superblock*: it starts at one app address, goes on past branches that are not
+//! taken and through direct jumps, and ends at a call, a return, an indirect jump, a system call,
+//! at code that has a fragment already, or at [`MAX_INSNS`]. The first pass decodes; the second
+//! copies, rewriting only displacements, so most instructions keep their bytes.
+//!
+//! ```text
+//!   entry           direct links come in here
+//!   checked entry   tag check for indirect branches (see below)
+//!   steal           with a stolen register for records: spill it, load the write pointer
+//!   steps           one for each app instruction, probes in front or behind
+//!   tails           taken branches that have something to record on their way out
+//! ```
+//!
+//! What lies behind a branch may never run. In a program's hot code that costs little, since it is
+//! translated once; but the dynamic linker's code mostly runs once, or never. So until control
+//! reaches the program's own entry point, fragments are *brief*: they end at a branch when they have
+//! a few instructions. A third less is translated then.
+//!
+//! *Direct exits* jump to a stub at first; the dispatcher links them.
+//!
+//! *Indirect branches* jump through the table in the thread area, indexed by the low 16 bits of
+//! the app address. Table entries lead to a fragment's checked entry, which compares the whole
+//! address with its own, in `rcx`, with no flag touched. The app's `rcx` and `rdx` are in their
+//! slots then. A fragment made for an indirect branch loads each only in front of the first
+//! instruction that uses it, and need not store it again for an indirect branch of its own: a
+//! register that is not used on the way stays out of the way. Its direct entry spills both.
+//!
+//! *Code that may change* ([`Nature`]) is read once, into a buffer, and a fragment made of it is of
+//! one page and in one piece, so that it can be compared; only one of a single instruction may lie
+//! across two pages. A *guarded* fragment compares its code when it is entered, and ends at the first
+//! instruction that writes memory, which might be its own.
+//!
+//! *Calls* push the app's own return address; returns are indirect branches.
+//!
+//! *Events*: what is known now goes to the dictionary; the fragment stores only run-time values,
+//! and at each exit the number of the path taken, as `trommel_queue` describes. With loads or types
+//! to record, a register that no instruction of the fragment uses is *stolen* and holds the write
+//! pointer; a fragment ends early rather than use them all. Where events are counted in the code (`values.rs`), it is stolen
+//! later, by the first load that needs a register.
+//!
+//! # Why it is correct
+//! * Copied instructions see the app's registers: a stolen register is used by none of them, and
+//!   scratch registers are restored before the next.
+//! * Nothing but the app's own instructions touches flags or the app's stack.
+//! * An instruction that faults does so before any scratch register of its step has lost a value
+//!   that its [`Step`] cannot restore.
+//! * `rcx` is free at `syscall`, which overwrites it.
+#![allow(unsafe_code)] // reason: reads the app's code, writes to the cache.
+
+mod accesses;
+mod acyclic;
+mod arguments;
+mod counts;
+mod exits;
+mod flags;
+mod jumps;
+mod liveness;
+mod looped;
+mod made;
+mod marks;
+mod operands;
+mod optimise;
+mod path;
+mod persisted;
+mod probes;
+mod queried;
+mod restartable;
+mod second;
+mod shields;
+mod strides;
+mod tallies;
+mod values;
+
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
+
+pub use accesses::MOST_WORDS;
+pub use exits::{pair_check, tag_check};
+pub use jumps::wants_whole_jumps;
+pub use made::{prepare, with_keys_lifted};
+pub use persisted::AHEAD;
+pub use tallies::first as first_of_tally;
+
+use trommel_query::access::Accesses;
+use trommel_queue::MAX_VALUES;
+use trommel_queue::dict::{Event, Mark, TargetPc};
+use trommel_tuple::{Kind, KindSet};
+
+use crate::base::decode::{Class, Insn, Reader};
+use crate::base::emit::{Code, Reg, Rel32};
+use crate::base::stress::{self, Place};
+use crate::base::tags::Tags;
+use crate::cache::{AppPc, Cache, CachePc, Spilled, UNLINKED};
+use crate::channel::counters;
+use crate::channel::deliver::{DictionaryFull, Shared};
+use crate::channel::persist::Persist;
+use crate::channel::shields::Profiler;
+use crate::channel::strata::Sampler;
+use crate::memory::pages::{PAGE, Pages};
+use crate::memory::region::{Lookup, Named, Nature, Range, Regions};
+use crate::observe::acyclic::{Acyclic, Midway, Prefix};
+use crate::observe::converge::Converge;
+use crate::observe::pairs::Pairs;
+use crate::observe::prefetch::{self, Prefetch};
+use crate::observe::query::Asked;
+use crate::trace;
+
+/// App instructions in one fragment.
+pub const MAX_INSNS: usize = 48;
+/// App instructions that a brief fragment goes on past branches for.
+const BRIEF_INSNS: usize = 8;
+/// Words with a bit for each app instruction of a fragment or trace.
+const QUIET_WORDS: usize = trace::MAX_INSNS.div_ceil(64);
+/// Room a fragment and its stubs may need at most, in bytes.
+const MAX_FRAGMENT: u64 = 48 << 10;
+const MAX_STUBS: u64 = 12 << 10;
+/// App instructions in a short fragment, for what room there is between others that are kept, and what that and its stubs may need.
+const FEW_INSNS: usize = 4;
+const SHORT_FRAGMENT: u64 = 8 << 10;
+const SHORT_STUBS: u64 = 2 << 10;
+
+/// Why an address got no fragment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// Run this one instruction natively: it faults, or the CPU knows better than we do.
+    Native,
+    /// The kernel's emulated page.
+    Vsyscall,
+    /// An instruction that leaves 64-bit mode or makes a system call unseen.
+    Instruction,
+    /// An instruction that uses GS.
+    Gs,
+    /// A request of the program.
+    Request,
+    /// A restartable sequence follows.
+    Restartable,
+    /// Code that may change begins here, behind other.
+    Made,
+    /// The cache is full: flush and try again.
+    CacheFull,
+    /// There will be room when other threads have come out of old code.
+    Crowded,
+    /// Nothing is left to try.
+    OutOfSpace,
+    /// A system call, in a window.
+    Call,
+    /// The host must be done with what was in this range before code there is translated.
+    Moved(Range),
+    /// What memory is code cannot be found out.
+    NoMaps,
+    /// The host must say what it calls code that is counted.
+    Unnamed,
+}
+
+impl From<DictionaryFull> for Refusal {
+    fn from(_: DictionaryFull) -> Self {
+        Self::OutOfSpace
+    }
+}
+
+/// What to collect and how to translate; the same for a whole run.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Event kinds to record.
+    pub kinds: KindSet,
+    /// App instructions in a fragment at most (smaller under stress, and with windows).
+    pub max_insns: usize,
+    /// Paths without run-time values are counted, not recorded.
+    pub counters: bool,
+    /// Fragments are executed in windows.
+    pub windows: bool,
+    /// Instructions are in the dictionary, though their accesses may not be recorded.
+    pub listed: bool,
+    /// App instructions in a trace; 0: there are none.
+    pub trace_insns: usize,
+    /// Traces are optimised.
+    pub optimise: bool,
+    /// What does the app's work is marked.
+    pub audit: bool,
+    /// Jumps keep off the boundaries of lines of 32 bytes.
+    pub whole_jumps: bool,
+}
+
+impl Config {
+    /// Whether instructions are in the dictionary.
+    fn lists(&self) -> bool {
+        self.listed || self.kinds.has(Kind::Address)
+    }
+
+    /// Whether operands are looked at, not just branches.
+    pub fn wants_values(&self) -> bool {
+        [Kind::Value, Kind::Type, Kind::Address, Kind::Latency]
+            .into_iter()
+            .any(|kind| self.kinds.has(kind))
+    }
+}
+
+/// A taken branch on its way out.
+struct Tail {
+    from: Rel32,
+    target: AppPc,
+    pc: AppPc,
+    /// The first event of its way, and the one behind those before it.
+    first: usize,
+    events: usize,
+    values: usize,
+    event: Option<Event>,
+    spilled: Spilled,
+    passed: usize,
+    /// Events that were passed in strides, where it has some.
+    strides: Option<u16>,
+}
+
+/// The translator's working memory, kept between fragments.
+pub struct Translator {
+    config: Config,
+    /// What counts events, where they are counted.
+    sampler: Option<Sampler>,
+    /// As `sampler`: one of them, or none.
+    profiler: Option<Profiler>,
+    /// What is known of acyclic paths, where they are counted, or were.
+    pub acyclic: Option<Acyclic>,
+    /// What lies behind the fragment being made on an acyclic path, and behind where the exit being made leads.
+    prefix: Prefix,
+    onward: Prefix,
+    /// Where that is not known, the path of the dictionary that ends there.
+    onward_path: u32,
+    /// The events of its block, and how far they were followed: how many, what lies behind then, and whether a path has ended.
+    events: Vec<Event>,
+    followed: (usize, Option<Midway>, bool),
+    /// A block without events in the dictionary, once messages are about one.
+    no_events: Option<u32>,
+    /// Paths of marks in the dictionary, by their numbers, once there was one.
+    marks: [Option<u32>; Mark::ALL.len()],
+    /// What is asked of the process.
+    asked: Option<Asked>,
+    /// Prefetches, where they are wanted.
+    pub prefetch: Option<Prefetch>,
+    /// Those put into the fragment being made.
+    prefetches: usize,
+    /// Which places are not profiled, where the host watches that.
+    pub converge: Option<Converge>,
+    /// Code that has events, if not all has.
+    pub selected: Option<Tags>,
+    /// Instructions that have none, by bit, and whether the one at hand is one of them.
+    unselected: [u64; QUIET_WORDS],
+    skips: bool,
+    /// Of `insns`, a bit each: it would have events with values, and is not profiled.
+    quiet: [u64; QUIET_WORDS],
+    /// Fragments are brief until that of this address is made.
+    brief_until: Option<AppPc>,
+    /// Fragments have few instructions, for which less room will do.
+    pub short: bool,
+    /// As many as a fragment has at most; the first `count` are of the fragment being made.
+    insns: Vec<Insn>,
+    count: usize,
+    /// What each of them accesses, where that is recorded.
+    accesses: Vec<Accesses>,
+    /// Where the fragment being made will be, and its stubs.
+    code: Code<'static>,
+    stubs: Code<'static>,
+    tails: Vec<Tail>,
+    constants: Vec<(Rel32, u64)>,
+    /// The app addresses that `insns` are from.
+    span: Range,
+    /// The pages that they are in.
+    pages: Vec<u64>,
+    /// What was read of code that may change.
+    made: made::Buffer,
+    /// How the fragment being made comes to its code.
+    from: made::From,
+    /// What is in slots at this point of the second pass.
+    spilled: Spilled,
+    /// App instructions that have been executed when control leaves at this point.
+    passed: usize,
+    /// The register that holds the write pointer in the fragment being made.
+    stolen: Option<Reg>,
+    /// Its indirect branches are counted.
+    pairs: bool,
+    /// What is being made is a trace.
+    trace: bool,
+    /// Where it goes on behind transfers, in order, and how many of them the second pass has come by.
+    turns: Vec<path::Turn>,
+    turned: usize,
+    /// Of a trace with events: how many there are in its block before each instruction, and all of them.
+    listed: Vec<u16>,
+    /// The first event in the block of the way that is being written.
+    first: usize,
+    /// The app's flags at this point of the second pass.
+    flags: flags::Flags,
+    /// Where it will be.
+    arena: usize,
+    misses: Vec<path::Miss>,
+    /// Events that it passes by.
+    strides: strides::Strides,
+    /// Messages of its counters, which are written behind all else.
+    messages: Vec<probes::Pending>,
+    /// What is made of it if it is a loop.
+    looped: looped::Looped,
+    /// With [`Config::audit`], what does the app's work in the code being made.
+    work: Vec<(u32, u32)>,
+    /// What of it depends on addresses.
+    notes: persisted::Notes,
+    /// The instruction that the second pass is at.
+    here: AppPc,
+    /// What it is.
+    class: Class,
+}
+
+/// What a fragment is made from and for.
+pub struct Site<'a> {
+    /// The cache to place it in.
+    pub cache: &'a mut Cache,
+    /// What memory is code.
+    pub regions: &'a mut Regions,
+    /// Which of it is writable.
+    pub pages: &'a mut Pages,
+    /// The dictionary.
+    pub shared: &'a mut Shared,
+    /// Indirect branches that are counted.
+    pub pairs: &'a mut Pairs,
+    /// What earlier runs have left, and what this one leaves.
+    pub persist: &'a mut Option<Persist>,
+}
+
+/// What a fragment is to be like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shape {
+    /// As most are.
+    Usual,
+    /// An indirect branch leads there.
+    Checked,
+    /// One instruction, which may change the code behind it: not found by its address, and never
+    /// linked.
+    Single,
+    /// At most as many instructions as two to this power, for the end of a window: not found by its
+    /// address, and never linked.
+    Part(u8),
+    /// A piece of a path that is recorded: each exit leads to the dispatcher.
+    Recorded,
+}
+
+fn target(pc: AppPc) -> TargetPc {
+    TargetPc(pc.0)
+}
+
+/// The bytes of code at `pc` that can be read now: up to the end of the next page.
+fn readable(regions: &mut Regions, pc: AppPc, region: usize) -> Option<&'static [u8]> {
+    let range = regions.known[region].range;
+    let mut end = pc.0;
+    for page in [pc.0 & !(PAGE - 1), (pc.0 & !(PAGE - 1)) + PAGE] {
+        if page >= range.end || !regions.known[region].page_is_readable(page) {
+            break;
+        }
+        end = (page + PAGE).min(range.end);
+    }
+    // SAFETY: the region is mapped, readable and not writable, each page was read once, and the
+    // slice is used only before the app runs again.
+    (end > pc.0)
+        .then(|| unsafe { core::slice::from_raw_parts(pc.0 as *const u8, (end - pc.0) as usize) })
+}
+
+impl Translator {
+    /// A translator with room for one fragment. `brief_until` is where the program itself starts,
+    /// behind its dynamic linker.
+    pub fn new(
+        config: Config,
+        (sampler, profiler, acyclic): (Option<Sampler>, Option<Profiler>, Option<Acyclic>),
+        asked: Option<Asked>,
+        prefetch: Option<Prefetch>,
+        converge: Option<Converge>,
+        selected: Option<Tags>,
+        brief_until: Option<AppPc>,
+    ) -> Self {
+        Self {
+            config,
+            sampler,
+            profiler,
+            acyclic,
+            prefix: Prefix::NONE,
+            onward: Prefix::NONE,
+            onward_path: UNLINKED,
+            events: Vec::new(),
+            followed: (0, None, false),
+            no_events: None,
+            marks: [None; Mark::ALL.len()],
+            asked,
+            prefetch,
+            prefetches: 0,
+            converge,
+            selected,
+            unselected: [0; QUIET_WORDS],
+            skips: false,
+            quiet: [0; QUIET_WORDS],
+            brief_until,
+            short: false,
+            insns: alloc::vec![Insn::plain(); config.max_insns],
+            count: 0,
+            accesses: alloc::vec![Accesses::default(); config.max_insns],
+            code: Code::new(CachePc(0), &mut []),
+            stubs: Code::new(CachePc(0), &mut []),
+            tails: Vec::with_capacity(MAX_INSNS),
+            constants: Vec::new(),
+            span: Range { start: 0, end: 0 },
+            pages: Vec::with_capacity(4),
+            made: made::Buffer::new(),
+            from: made::From::default(),
+            spilled: Spilled::NONE,
+            passed: 0,
+            stolen: None,
+            pairs: false,
+            trace: false,
+            turns: Vec::new(),
+            turned: 0,
+            listed: Vec::new(),
+            first: 0,
+            flags: flags::Flags::default(),
+            arena: 0,
+            misses: Vec::new(),
+            strides: strides::Strides::default(),
+            messages: Vec::new(),
+            looped: looped::Looped::default(),
+            work: Vec::new(),
+            notes: persisted::Notes::default(),
+            here: AppPc(0),
+            class: Class::Plain,
+        }
+    }
+
+    /// Whether there are traces, if not in this edition of the code.
+    pub fn leads_to_traces(&self) -> bool {
+        self.config.trace_insns != 0
+    }
+
+    /// Fragments that are made from now on collect these kinds.
+    pub fn collect_only(&mut self, kinds: KindSet) {
+        self.config.kinds = kinds;
+    }
+
+    fn wants(&self, kind: Kind) -> bool {
+        self.config.kinds.has(kind) && !self.skips
+    }
+
+    /// Bytes of app code in what was made last.
+    pub fn app_bytes(&self) -> u64 {
+        self.insns[..self.count]
+            .iter()
+            .map(|insn| insn.size() as u64)
+            .sum()
+    }
+
+    /// Makes the fragment of `app`, with this behind it on an acyclic path.
+    pub fn translate(
+        &mut self,
+        site: &mut Site<'_>,
+        (app, prefix): (AppPc, Prefix),
+        shape: Shape,
+    ) -> Result<u32, Refusal> {
+        self.begin(made::From::of(shape), prefix, false);
+        let end = self.collect(site, app)?;
+        self.write(site, app, end, shape == Shape::Checked)
+    }
+
+    /// What was written from `from` on does the app's work.
+    fn is_work(&mut self, from: usize) {
+        if !self.config.audit {
+            return;
+        }
+        let (from, to) = (from as u32, self.code.here() as u32);
+        match self.work.last_mut() {
+            Some(last) if last.1 == from => last.1 = to,
+            _ => self.work.push((from, to)),
+        }
+    }
+
+    /// Nothing has been decoded.
+    fn begin(&mut self, from: made::From, prefix: Prefix, trace: bool) {
+        self.from = from;
+        self.prefix = match self.counting_acyclic() {
+            None if prefix != Prefix::SAMPLED => Prefix::NONE,
+            _ => prefix,
+        };
+        self.trace = trace;
+        self.count = 0;
+        self.quiet.fill(0);
+        self.skips = false;
+        self.pages.clear();
+        self.stolen = None;
+        self.turns.clear();
+        self.turned = 0;
+        self.flags = flags::Flags::default();
+        self.listed.clear();
+        self.first = 0;
+        self.looped.clear();
+    }
+
+    /// What the first pass has found, as a fragment in the cache.
+    fn write(
+        &mut self,
+        site: &mut Site<'_>,
+        app: AppPc,
+        end: Option<AppPc>,
+        checked: bool,
+    ) -> Result<u32, Refusal> {
+        let region = site.regions.range_of(app).unwrap_or(self.span);
+        let arena = site.cache.arena_for(region).ok_or(Refusal::OutOfSpace)?;
+        let (most, most_stubs) = match self.trace {
+            false if self.short => (SHORT_FRAGMENT, SHORT_STUBS),
+            false => (MAX_FRAGMENT, MAX_STUBS),
+            true if self.profiler.is_some() || self.strides() => {
+                (path::MAX_SHIELDED, path::MAX_STUBS)
+            }
+            true => (path::MAX_CODE, path::MAX_STUBS),
+        };
+        if !site.cache.has_room(arena, most, most_stubs) {
+            return Err(Refusal::CacheFull);
+        }
+        if self.trace {
+            site.cache.align_code(arena);
+        }
+        // SAFETY: nothing is placed before the fragment is, and no code is written after that.
+        (self.code, self.stubs) = unsafe { site.cache.open(arena, most, most_stubs) };
+        self.tails.clear();
+        self.constants.clear();
+        self.misses.clear();
+        self.messages.clear();
+        self.work.clear();
+        self.arena = arena;
+        self.notes
+            .begin((site.cache.exits.len(), site.cache.next_exit()));
+        self.prefetches = 0;
+        let before = (site.cache.steps.len(), site.cache.exits.len());
+        let mut fragment = match self.emit(site, app, end, checked) {
+            Ok(fragment) => fragment,
+            Err(refusal) => {
+                site.cache.steps.truncate(before.0);
+                site.cache.exits.truncate(before.1);
+                return Err(refusal);
+            }
+        };
+        self.keep_source(site.cache, &mut fragment);
+        self.keep(site, &fragment);
+        if self.prefetches != 0 {
+            let told = site.shared.mapped().prefetch();
+            told.put.fetch_add(self.prefetches as u64, Relaxed);
+        }
+        stress::fail(Place::Translate);
+        let (code, stubs) = (self.code.here(), self.stubs.here());
+        if self.config.audit {
+            let at = self.code.at(0);
+            site.cache.mark(arena, at, code, &self.work);
+        }
+        let id = site.cache.place(arena, code, stubs, fragment, &self.pages);
+        for &exit in &self.looped.exits {
+            site.cache.link_loop(exit, id);
+        }
+        Ok(id)
+    }
+
+    /// First pass: decodes into `insns`. Returns where the main line goes on, if it does not end
+    /// in a transfer of its own. Chooses the register to steal, if one is needed.
+    fn collect(&mut self, site: &mut Site<'_>, app: AppPc) -> Result<Option<AppPc>, Refusal> {
+        site.shared.open_block()?;
+        self.pairs = self.counts_now() && site.pairs.have_room();
+        let values = self.counts_values() && counters::have_room(site.shared.paths());
+        if let Some(acyclic) = self.counting_acyclic()
+            && !(acyclic.have_room() && site.pairs.have_room())
+        {
+            self.stop_counting();
+            return Err(Refusal::CacheFull);
+        }
+        if self.samples() && !self.pairs || self.counts_values() && !(self.pairs && values) {
+            self.stop_counting();
+            return Err(Refusal::CacheFull);
+        }
+        self.span = Range {
+            start: app.0,
+            end: app.0 + 1,
+        };
+        if self.brief_until == Some(app) {
+            self.brief_until = None;
+        }
+        // What is hot is made anew, as a trace.
+        let traces = site.cache.makes_traces();
+        let brief = (self.brief_until.is_some() || traces) && !self.from.recorded;
+        let mut values = 0;
+        let mut used_all = 0u16;
+        let mut pc = app;
+        let mut needs_register = false;
+        let counted = self.counts_values();
+        let kept = self.config.kept(counted);
+        let most = match self.short {
+            true => self.config.max_insns.min(FEW_INSNS),
+            false => self.config.max_insns,
+        };
+        let mut reader: Option<Reader<'_>> = None;
+        if self.wants(Kind::Path) {
+            let arrival = self.arrival(app);
+            site.shared.event(arrival);
+        }
+        let end = loop {
+            let n = self.count;
+            if n >= self.from.limit(most) || (n != 0 && self.meets(site.cache, pc)) {
+                break Some(pc);
+            }
+            if reader.is_none() {
+                match self.open(site, pc) {
+                    Ok(r) => reader = Some(r),
+                    Err(Refusal::Made) => break Some(pc),
+                    Err(Refusal::Unnamed) => return Err(Refusal::Unnamed),
+                    Err(refusal) if n == 0 => return Err(refusal),
+                    Err(_) => break Some(pc),
+                }
+            }
+            let Some(r) = reader.as_mut() else {
+                return Err(Refusal::Native);
+            };
+            r.read(&mut self.insns[n]);
+            if self.insns[n].class == Class::Unknown && self.from.ends_early(pc) {
+                if n != 0 {
+                    break Some(pc);
+                }
+                reader = Some(self.across(site, pc)?);
+                continue;
+            }
+            let insn = &mut self.insns[n];
+            let refusal = match insn.class {
+                Class::Unknown => Some(Refusal::Native),
+                Class::Unsupported => Some(Refusal::Instruction),
+                Class::Gs => Some(Refusal::Gs),
+                Class::Request => Some(Refusal::Request),
+                Class::Syscall if self.config.windows || self.prefix == Prefix::UNKNOWN => {
+                    Some(Refusal::Call)
+                }
+                // Its exit for a flag that is to be set leads here.
+                Class::Popf if n == 0 => Some(Refusal::Native),
+                Class::Plain if insn.rip_disp != 0 => {
+                    let region = site.regions.range_of(insn.pc());
+                    let bytes = self.from.at(insn.pc());
+                    let found = region.is_some_and(|r| restartable::begins(insn, bytes, r));
+                    found.then_some(Refusal::Restartable)
+                }
+                _ => None,
+            };
+            if let Some(refusal) = refusal {
+                if n == 0 {
+                    return Err(refusal);
+                }
+                break Some(pc);
+            }
+            if ![Kind::Value, Kind::Latency]
+                .into_iter()
+                .any(|kind| self.config.kinds.has(kind))
+            {
+                insn.load = None;
+            }
+            self.select(site, n);
+            let quiet = self.quiets(n);
+            let skips = self.skips;
+            let insn = &mut self.insns[n];
+            if self.config.wants_values() {
+                // Beside its own words the target of an indirect branch.
+                let room = counted || values + self.config.most_words() < MAX_VALUES;
+                if !room || stealable(used_all | insn.used | kept).is_none() {
+                    if n == 0 {
+                        return Err(Refusal::Native);
+                    }
+                    break Some(pc);
+                }
+                used_all |= insn.used;
+                let types = self.config.kinds.has(Kind::Type)
+                    && insn.class == Class::CallIndirect
+                    && insn.method_table().is_some()
+                    && !quiet
+                    && !skips;
+                let loads = insn.load.is_some() && self.config.kinds.has(Kind::Value);
+                values += usize::from(loads) + usize::from(types);
+                needs_register |= loads || types;
+            }
+            let insn = *insn;
+            // Told where it leads before it can be recorded: the host may fold that record before code
+            // there is made, and would take the place for memory without a file.
+            if let Some(to) = self.leads_to(&insn)
+                && Self::region(site, to) == Err(Refusal::Unnamed)
+            {
+                return Err(Refusal::Unnamed);
+            }
+            let words =
+                self.list_accesses(n, site.shared) + self.list_arguments(&insn, site.shared);
+            values += words;
+            needs_register |= words != 0;
+            if let Some(event) = self.unprofiled(n, &insn) {
+                site.shared.event(event);
+            }
+            if !self.samples() && !skips {
+                self.config
+                    .list_events(&insn, self.pairs, !counted && !quiet, site.shared);
+            }
+            let next = insn.next();
+            self.note_pages(&insn);
+            self.count = n + 1;
+            match insn.class {
+                Class::Jmp(to) => {
+                    let cut = self.config.cuts_at(&insn);
+                    if cut
+                        || self.from.made
+                        || to == app
+                        || self.insns[..=n].iter().any(|i| i.pc() == to)
+                    {
+                        break Some(to);
+                    }
+                    pc = to;
+                    reader = None;
+                }
+                Class::Call(_)
+                | Class::JmpIndirect
+                | Class::CallIndirect
+                | Class::Ret(_)
+                | Class::Syscall => {
+                    break None;
+                }
+                Class::Jcc(..) if brief && n + 1 >= BRIEF_INSNS => break Some(next),
+                _ => {
+                    pc = next;
+                    if self.from.made && self.ends_behind(&self.insns[n]) {
+                        break Some(pc);
+                    }
+                }
+            }
+        };
+        self.stolen = if needs_register {
+            stealable(used_all | kept)
+        } else {
+            None
+        };
+        Ok(end)
+    }
+
+    /// Whether an instruction would have events with values and is not profiled: then it has no load from here on.
+    fn quiets(&mut self, n: usize) -> bool {
+        let Some(converge) = &self.converge else {
+            return false;
+        };
+        let insn = &mut self.insns[n];
+        let table = insn.class == Class::CallIndirect
+            && self.config.kinds.has(Kind::Type)
+            && insn.method_table().is_some();
+        let load = insn.class == Class::Plain && insn.load.is_some();
+        let quiet = (load || table) && !self.skips && converge.is_quiet(insn.pc());
+        if quiet {
+            insn.load = None;
+            self.quiet[n / 64] |= 1 << (n % 64);
+        }
+        quiet
+    }
+
+    /// Takes note of whether an instruction of the first pass has events; one that has none has no load from here on.
+    fn select(&mut self, site: &Site<'_>, n: usize) {
+        let Some(selected) = &mut self.selected else {
+            return;
+        };
+        let insn = &mut self.insns[n];
+        self.skips = !selected.selects(site.shared.mapped(), insn.pc());
+        let bit = 1 << (n % 64);
+        self.unselected[n / 64] &= !bit;
+        if self.skips {
+            insn.load = None;
+            self.unselected[n / 64] |= bit;
+        }
+    }
+
+    /// Turns to an instruction of the first pass.
+    fn turn_to(&mut self, n: usize) {
+        self.skips = self.unselected[n / 64] >> (n % 64) & 1 != 0;
+    }
+
+    /// What the dictionary says of an instruction that is not profiled.
+    fn unprofiled(&self, n: usize, insn: &Insn) -> Option<Event> {
+        let converge = self.converge.as_ref().filter(|_| self.is_quiet(n))?;
+        converge.unprofiled(insn, self.wants(Kind::Edge))
+    }
+
+    /// Whether an instruction is not profiled.
+    fn is_quiet(&self, n: usize) -> bool {
+        self.quiet[n / 64] >> (n % 64) & 1 != 0
+    }
+
+    /// Whether a fragment ends where it comes to `pc`.
+    fn meets(&self, cache: &Cache, pc: AppPc) -> bool {
+        if self.acyclic.is_some() && self.config.counters {
+            // That would be one at which a path begins, and this one is in the midst of one.
+            return false;
+        }
+        let there = cache.lookup(pc);
+        there.is_some_and(|id| !self.from.recorded || cache.is_trace(id))
+    }
+
+    fn open<'a>(&mut self, site: &mut Site<'_>, pc: AppPc) -> Result<Reader<'a>, Refusal> {
+        const VSYSCALL: Range = Range {
+            start: 0xffff_ffff_ff60_0000,
+            end: 0xffff_ffff_ff60_1000,
+        };
+        if VSYSCALL.holds(pc) {
+            return Err(Refusal::Vsyscall);
+        }
+        let region = Self::region(site, pc)?;
+        let nature = site.regions.known[region].nature();
+        if self.config.windows || nature != Nature::Fixed {
+            // Such code does not go on behind other, nor in a trace.
+            return match self.count == 0 && !self.from.recorded {
+                true => self.read_made(site, pc, region),
+                false => Err(Refusal::Made),
+            };
+        }
+        readable(site.regions, pc, region)
+            .map(|code| Reader::new(code, pc))
+            .ok_or(Refusal::Native)
+    }
+
+    /// The known region of an address, with the host told about it.
+    pub fn region(site: &mut Site<'_>, pc: AppPc) -> Result<usize, Refusal> {
+        match site.regions.find(pc, site.pages) {
+            (Lookup::Code(region), new) => {
+                if new && site.regions.tell(region) {
+                    let number = site.shared.region(&site.regions.known[region])?;
+                    site.regions.known[region].named = Named::Told(number);
+                }
+                if let Named::Told(number) = site.regions.known[region].named
+                    && site.shared.names()
+                {
+                    let bias = site.shared.bias(number).ok_or(Refusal::Unnamed)?;
+                    site.regions.known[region].named = Named::Bias(bias);
+                }
+                Ok(region)
+            }
+            (Lookup::NotCode, _) => Err(Refusal::Native),
+            (Lookup::Moved(range), _) => Err(Refusal::Moved(range)),
+            (Lookup::Unknown, _) => Err(Refusal::NoMaps),
+        }
+    }
+}
+
+/// A register that a fragment using `used` can do without. `rcx` and `rdx` serve indirect branches,
+/// `rsp` is the stack.
+fn stealable(used: u16) -> Option<Reg> {
+    const NEVER: u16 = 1 << 1 | 1 << 2 | 1 << 4;
+    let free = !(used | NEVER);
+    // The upper eight from the last on, then the lower ones, rax last.
+    match (free >> 8, free & 0xfe) {
+        (0, 0) => (free != 0).then_some(Reg::RAX),
+        (0, low) => Some(Reg(low.trailing_zeros() as u8)),
+        (high, _) => Some(Reg(15 - (high << 8).leading_zeros() as u8)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn registers_are_stolen_in_order() {
+        let mut used = 0;
+        let order = core::iter::from_fn(|| {
+            let found = stealable(used)?;
+            used |= found.bit();
+            Some(found.0)
+        });
+        assert!(order.eq([15, 14, 13, 12, 11, 10, 9, 8, 3, 5, 6, 7, 0]));
+    }
+}
