@@ -2,7 +2,7 @@
 //!
 //! The runtime is a freestanding static-pie program with its own flags, so it is built by a cargo
 //! of its own in a separate target directory. Its loadable segments are laid out as they will be in
-//! memory at its usual place, with a stack behind them. Its relocations, which are all of the form
+//! memory at its usual place, with a stack after them. Its relocations, which are all of the form
 //! "base + addend", are applied for that place, and become a list of offsets for the host to correct
 //! when the place is taken; nothing is left to do in the target.
 //!

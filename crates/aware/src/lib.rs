@@ -1,8 +1,8 @@
 //! For programs that know of Trommel: what they can tell it, and ask it, while they run under it.
 //!
 //! Each request is one instruction that does nothing (an eight-byte NOP with an address of its own, [`MARK`]),
-//! which Trommel's translator knows when it comes by. Nothing is linked, opened or looked for; without Trommel, or
-//! when it has let the program go, a request costs a few cycles and is answered with [`Answer::Absent`].
+//! which Trommel's translator knows when it reaches. Nothing is linked, opened or looked for; without Trommel, or
+//! when it has detach the program, a request costs a few cycles and is answered with [`Answer::Absent`].
 //!
 //! ```
 //! let mut counts = trommel_aware::Counts::default();
@@ -13,7 +13,7 @@
 //! ```
 //!
 //! The same for C: `include/trommel.h`. What each request does: `docs/aware.md`. Only on Linux on x86-64 is there
-//! anything behind it; elsewhere all answers are [`Answer::Absent`].
+//! anything after it; elsewhere all answers are [`Answer::Absent`].
 #![no_std]
 #![allow(unsafe_code)] // reason: one instruction of assembly.
 
@@ -162,7 +162,7 @@ unsafe fn request(request: Request, a: u64, b: u64) -> i64 {
         // for what the arguments refer to.
         unsafe {
             core::arch::asm!(
-                // What makes `trommel run` take the program under control with its first instruction.
+                // What makes `trommel run` attach to the program with its first instruction.
                 ".pushsection .note.trommel, \"a\", @note",
                 ".balign 4",
                 ".long 8, 4, 1",

@@ -70,7 +70,7 @@ pub struct Told {
     pub lost: AtomicU64,
 }
 
-/// In front of the messages.
+/// Before the messages.
 #[repr(C, align(64))]
 pub struct Header {
     /// Number of the queue.

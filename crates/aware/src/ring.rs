@@ -21,7 +21,7 @@
 //! # Invariants
 //! * A number is taken by one sender, and only when the message that was in its place has been read: the *limit* goes no further than the read status and the
 //!   room allow, and who takes a number below the limit has seen what was seen of the read status by who set it.
-//! * The ready word is written behind the others, and is cleared before the read status counts the message.
+//! * The ready word is written after the others, and is cleared before the read status counts the message.
 //! * Who is about to sleep says so before it looks for the last time; who has something to say says it before it looks whether anybody
 //!   sleeps. So one of the two sees the other.
 //! * A sender names its entry before it looks where the memory is, and who closes takes that away before it looks who names the entry.
@@ -43,7 +43,7 @@ pub enum Bed {
     Waiting,
 }
 
-/// The memory of a queue as Trommel reaches it. Whatever is written is in front of all that follows; whatever is read is read before it.
+/// The memory of a queue as Trommel reaches it. Whatever is written is before all that follows; whatever is read is read before it.
 pub trait Far {
     /// Eight words.
     type Message;
@@ -86,7 +86,7 @@ pub trait Near {
     fn read_status(&self) -> &Self::Long;
     /// What is slept upon.
     fn bed(&self, bed: Bed) -> &Self::Short;
-    /// What was written is in front of what is read next.
+    /// What was written is before what is read next.
     fn fence(&self);
     /// Wakes senders.
     fn wake_senders(&self);
@@ -224,7 +224,7 @@ pub fn receive<N: Near>(near: &N, read: &mut u64) -> Option<(N::Words, u64)> {
     near.ready(place).store(0, Relaxed);
     *read += 1;
     near.read_status().store(*read, Release);
-    // Seldom enough for who sleeps to have something to do, often enough to keep it going.
+    // Rarely enough for who sleeps to have something to do, often enough to keep it going.
     if *read & (near.room() / 2 - 1) == 0 {
         make_room(near);
     }

@@ -14,7 +14,7 @@ pub trait Word {
     fn load(&self, order: Ordering) -> Self::Value;
     /// Writes it.
     fn store(&self, value: Self::Value, order: Ordering);
-    /// Writes it, in front of all that follows. Returns what it was.
+    /// Writes it, before all that follows. Returns what it was.
     fn swap(&self, value: Self::Value) -> Self::Value;
     /// Adds to it. Returns what it was.
     fn fetch_add(&self, n: Self::Value, order: Ordering) -> Self::Value;

@@ -122,7 +122,7 @@ pub(crate) fn running(pid: i32) -> Result<(Program, Vec<OsString>)> {
     Ok((program, running.arguments))
 }
 
-/// Collects events of a running process until it ends, is let go after `duration`, or `guard` is
+/// Collects events of a running process until it ends, is detached after `duration`, or `guard` is
 /// interrupted.
 pub(crate) fn record_running(
     options: Options,

@@ -83,7 +83,7 @@ fn words(verdict: Verdict) -> String {
         Verdict::Placed { ahead, by } => format!("{ahead} ahead ({by:+})"),
         Verdict::Irregular => "no: irregular".to_owned(),
         Verdict::Near => "no: near".to_owned(),
-        Verdict::Crowded => "no: too many".to_owned(),
+        Verdict::Overflowing => "no: too many".to_owned(),
     }
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn json<W: Write>(
             Verdict::Placed { ahead, by } => ("placed", Some((ahead, by))),
             Verdict::Irregular => ("irregular", None),
             Verdict::Near => ("near", None),
-            Verdict::Crowded => ("crowded", None),
+            Verdict::Overflowing => ("crowded", None),
         };
         json.text("verdict", verdict)?;
         match placed {

@@ -42,7 +42,7 @@ const USUAL_RATE: f64 = 1000.0;
 /// first cache is a small part of what it sees.
 pub(crate) const TIMED_WINDOW: u32 = 4096;
 
-/// Below how many instructions are passed in front of a window, where nothing is said.
+/// Below how many instructions are passed before a window, where nothing is said.
 pub(crate) const SKIP: u32 = 256;
 
 /// Events where none are named and no queries are put.

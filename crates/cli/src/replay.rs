@@ -1,4 +1,4 @@
-//! `trommel replay`: pairs of a store and a load behind it that are in each other's way.
+//! `trommel replay`: pairs of a store and a load after it that are in each other's way.
 //!
 //! What a pair costs depends on the processor, and nobody counts it here. So pairs are in the order of how often they
 //! were in each other's way, beside the part of the load's executions that this is. Pairs that are so in a few of their

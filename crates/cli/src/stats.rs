@@ -161,10 +161,10 @@ fn process<W: Write>(json: &mut Json<W>, profile: &Profile, engine: &Engine) -> 
     moment(json, "taken", taken.map(|(why, at)| (why.words(), at)))?;
     json.texts(
         "let_go",
-        profile.run.let_go.iter().map(|words| words.as_str()),
+        profile.run.detach.iter().map(|words| words.as_str()),
     )?;
-    let why = profile.run.let_go.first().cloned().unwrap_or_default();
-    moment(json, "let_go_at", engine.turns.let_go.map(|at| (why, at)))?;
+    let why = profile.run.detach.first().cloned().unwrap_or_default();
+    moment(json, "let_go_at", engine.turns.detach.map(|at| (why, at)))?;
     json.member_array("series")?;
     for sample in &engine.series {
         json.object()?;

@@ -40,7 +40,7 @@ pub(crate) fn for_each_block(
     }
     if let Some(End::CutShort { offset }) = reader.end() {
         output::complain(&format!(
-            "{}: cut short behind byte {offset}; what is before it was read",
+            "{}: cut short after byte {offset}; what is before it was read",
             path.display()
         ));
     }

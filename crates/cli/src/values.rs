@@ -3,11 +3,11 @@
 //! # What a specialisation saves
 //! A load of a value that is nearly always v becomes a comparison with v and code in which it is a constant (seed 003,
 //! section 1). Each execution then pays for the comparison; one that finds v does without the load, whose
-//! result everything behind it waits for; one that does not may have been predicted wrongly. With the share s of v:
+//! result everything after it waits for; one that does not may have been predicted wrongly. With the share s of v:
 //!
 //! saved = executions · (s · LOAD − COMPARE − min(s, 1 − s) · MISPREDICTED) cycles
 //!
-//! which is above 0 from about 80 % on. What the constant makes superfluous behind it is not in it, so it orders
+//! which is above 0 from about 80 % on. What the constant makes superfluous after it is not in it, so it orders
 //! places and does not promise. Under sampling s is the lower limit of the share: what is not known well comes
 //! later. Arguments are known of windows only ([`crate::arguments`]); in place of LOAD there are the instructions that pass one and work with it.
 //!

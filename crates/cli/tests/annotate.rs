@@ -82,7 +82,7 @@ fn a_function_has_its_counts_targets_and_values() {
     assert_eq!(said["schema"], "trommel.annotate/1");
     assert_eq!(said["entered"]["executions"], 1);
     assert_eq!(said["callers"][0]["from"]["function"], "main");
-    // The part that is seldom executed is elsewhere, and belongs to it.
+    // The part that is rarely executed is elsewhere, and belongs to it.
     assert!(
         said["ranges"].as_array().expect("ranges").len() >= 2,
         "{}",
@@ -102,10 +102,10 @@ fn a_function_has_its_counts_targets_and_values() {
         })
         .collect();
     assert_eq!(targets, [("square", Some(7500)), ("rectangle", Some(2500))]);
-    let seldom = find(&said, "seldom(); sum", |i| {
+    let rare = find(&said, "rarely(); sum", |i| {
         i["text"].as_str().expect("text").starts_with("call")
     });
-    assert_eq!(seldom["executions"], 1);
+    assert_eq!(rare["executions"], 1);
     let branch = find(&said, "p->mode == 3", |i| !i["taken"].is_null());
     let taken = branch["taken"]["count"].as_u64().expect("a count");
     assert!(taken == 625 || taken == 9375, "{branch}");
@@ -204,7 +204,7 @@ fn errors_say_what_to_do() {
             &["no function of this name", "near it: ", "work"][..],
         ),
         ("rec", &[]),
-        ("seldomly", &["no function", "near it: seldom"]),
+        ("seldomly", &["no function", "near it: rarely"]),
         (
             "_start",
             &[

@@ -227,7 +227,7 @@ fn what_is_kept_counts_as_what_is_made() {
         ("edge,call,value,type", "H:crc[P1]64"),
         ("value", "H:crc[P1]2048+A16"),
         ("value", "P1"),
-        // In tallies.
+        // In value counters.
         ("edge,call,value", "exact"),
         ("value,type", "exact"),
     ];

@@ -76,7 +76,7 @@ fn stage(name: &str) -> Option<Stage> {
     Some(Stage { dir, _alone: alone })
 }
 
-/// `trommel record --all` with these words behind it.
+/// `trommel record --all` with these words after it.
 fn record(dir: &Dir, stress: &str, words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_trommel"))
         .args(["record", "--all", "-o", "m.data"])
@@ -202,7 +202,7 @@ fn the_kernel_is_seen_in_programs_that_make_system_calls() {
     let shares = list(&samples, "functions").iter().filter(kernel);
     let share: f64 = shares.map(|f| f["share"].as_f64().unwrap_or(0.0)).sum();
     assert!((0.2..1.0).contains(&share), "{share} of {samples}");
-    // All of it came from somewhere: the instructions behind two system calls, mostly.
+    // All of it came from somewhere: the instructions after two system calls, mostly.
     let entered = list(&samples, "entered");
     let first = entered
         .iter()

@@ -1,4 +1,4 @@
-//! `trommel run` of programs that are let go: one that turns to other work is taken back, one that does not is left alone, and
+//! `trommel run` of programs that are detached: one that turns to other work is taken back, one that does not is left alone, and
 //! neither shows, whatever happens in the moment.
 
 #[path = "common/dir.rs"]
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use dir::Dir;
 
-/// What is let go is taken back at once.
+/// What is detached is taken back at once.
 const HASTY: &str = "retake";
 
 struct Place {
@@ -77,15 +77,15 @@ struct Turn {
     pid: u64,
     /// Why it was taken, and CPU time in milliseconds when it was.
     taken: (String, u64),
-    /// The same of when it was let go.
-    let_go: Option<(String, u64)>,
+    /// The same of when it was detached.
+    detach: Option<(String, u64)>,
     traces: u64,
     samples: u64,
 }
 
 impl Turn {
     fn is_back(&self) -> bool {
-        self.taken.0.contains("not hot when it was let go")
+        self.taken.0.contains("not hot when it was detached")
     }
 }
 
@@ -106,12 +106,12 @@ fn turns(file: &Path) -> Vec<Turn> {
                 .as_u64()
                 .unwrap_or_else(|| panic!("{name}: {stats}"))
         };
-        let let_go = p["let_go"].as_array().expect("reasons");
-        assert_eq!(let_go.is_empty(), p["let_go_at"].is_null(), "{stats}");
+        let detach = p["let_go"].as_array().expect("reasons");
+        assert_eq!(detach.is_empty(), p["let_go_at"].is_null(), "{stats}");
         Turn {
             pid: number("pid"),
             taken: moment(&p["taken"]).unwrap_or_else(|| panic!("{stats}")),
-            let_go: moment(&p["let_go_at"]),
+            detach: moment(&p["let_go_at"]),
             traces: number("traces"),
             samples: number("samples_app"),
         }
@@ -137,21 +137,21 @@ fn what_turns_to_other_work_is_taken_back() {
         return;
     }
     for options in [&[][..], &["--after", "0.1"]] {
-        // Long enough that what it was let go for is learnt before it ends, also where samples begin late.
+        // Long enough that what it was detached for is learnt before it ends, also where samples begin late.
         let turns = place.turns("", options, &["900", "9000"]);
         let [first, second] = &turns[..] else {
             panic!("{options:?}: {turns:?}");
         };
-        let (why, let_go) = first.let_go.as_ref().expect("let go");
+        let (why, detach) = first.detach.as_ref().expect("detached");
         assert!(
-            why.contains("not made faster") && *let_go < 900,
+            why.contains("not made faster") && *detach < 900,
             "{turns:?}"
         );
         assert!(!first.is_back() && second.is_back(), "{turns:?}");
         assert_eq!(first.pid, second.pid);
         // Not before it is known that it stays at that, and is worth a try.
         assert!((4000..9900).contains(&second.taken.1), "{turns:?}");
-        assert!(second.let_go.is_none() && second.traces > 0, "{turns:?}");
+        assert!(second.detach.is_none() && second.traces > 0, "{turns:?}");
     }
 }
 
@@ -167,11 +167,11 @@ fn what_goes_on_alike_is_left_alone() {
         let turns = place.turns("", options, &args);
         assert_eq!(turns.len(), 1, "{turns:?}");
         let stays = options == ["--no-bail-out"];
-        assert_eq!(turns[0].let_go.is_none(), stays, "{turns:?}");
+        assert_eq!(turns[0].detach.is_none(), stays, "{turns:?}");
     }
 }
 
-/// Again and again, all threads, a child too; whatever they were let go for.
+/// Again and again, all threads, a child too; whatever they were detached for.
 #[test]
 fn threads_and_children_are_taken_back_and_none_notices() {
     let place = Place::new("threads");
@@ -202,11 +202,11 @@ fn threads_and_children_are_taken_back_and_none_notices() {
 
 /// However much it changes.
 #[test]
-fn what_was_let_go_for_another_reason_stays_so() {
+fn what_was_detach_for_another_reason_stays_so() {
     let place = Place::new("reason");
     let turns = place.turns("leave=300", &[], &["300", "4500"]);
     assert_eq!(turns.len(), 1, "{turns:?}");
-    let why = turns[0].let_go.as_ref().map(|(why, _)| why.as_str());
+    let why = turns[0].detach.as_ref().map(|(why, _)| why.as_str());
     assert!(
         why.is_some_and(|w| w.contains("stress option")),
         "{turns:?}"

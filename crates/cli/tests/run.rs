@@ -65,7 +65,7 @@ fn every_process_is_in_the_statistics() {
 }
 
 #[test]
-fn a_compiler_on_a_small_file_is_let_go() {
+fn a_compiler_on_a_small_file_is_detach() {
     let dir = std::env::temp_dir().join(format!("trommel-run-cc-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("temp dir");
     let path = |name: &str| dir.join(name).to_string_lossy().into_owned();
@@ -77,8 +77,8 @@ fn a_compiler_on_a_small_file_is_let_go() {
     assert!(std::fs::metadata(&object).is_ok_and(|m| m.len() > 0));
     let text = std::fs::read(&stats).expect("statistics");
     let stats: Value = serde_json::from_slice(&text).expect("JSON");
-    let let_go = stats["processes"].as_array().into_iter().flatten();
-    let bailed = let_go.filter(|p| p["let_go"].to_string().contains("not made faster"));
+    let detach = stats["processes"].as_array().into_iter().flatten();
+    let bailed = detach.filter(|p| p["let_go"].to_string().contains("not made faster"));
     assert!(bailed.count() > 0, "{stats}");
     std::fs::remove_dir_all(dir).expect("clean");
 }
@@ -109,8 +109,8 @@ fn a_program_that_stays_in_its_cache_is_kept_if_that_pays() {
     assert!(app * 10 > all * 8, "{kept}");
     for kind in ["calls", "threads"] {
         let stats = stats_of(kind, &[], &[&path, kind]);
-        let let_go = stats["processes"][0]["let_go"].to_string();
-        assert!(let_go.contains("not made faster"), "{kind}: {stats}");
+        let detach = stats["processes"][0]["let_go"].to_string();
+        assert!(detach.contains("not made faster"), "{kind}: {stats}");
         let (app, all) = shares(&stats);
         // Or before there were samples, as a return goes to either of two places.
         let fickle = number(&stats, "fickle_branches") > 0;

@@ -278,8 +278,8 @@ fn the_carry_lives_on_where_events_are_counted() {
     }
 }
 
-/// Loads of one place whose values want the same tally: sums with and without `D` agree in the bits that tell it. Some come and some go,
-/// so that a tally is one value's, then contested, then another's.
+/// Loads of one place whose values want the same value counter: sums with and without `D` agree in the bits that tell it. Some come and some go,
+/// so that a value counter is one value's, then contested, then another's.
 const CONTESTED: &str = "
 #define D 0x1caeaul
 static volatile unsigned long values[8] = {5, 5 ^ D, 5 ^ 0x2da1a, 77, 9, 9 ^ D, 5, 77};
@@ -295,7 +295,7 @@ void _start(void) {
 ";
 
 #[test]
-fn of_values_that_want_the_same_tally() {
+fn of_values_that_want_the_same_value_counter() {
     let dir = Dir::new("sampled-contested-app");
     let flags = ["-O1", "-nostdlib", "-static", "-no-pie"];
     let app = compiled(&dir, CONTESTED, &flags);
@@ -322,7 +322,7 @@ fn built(dir: &Dir, name: &str) -> String {
     program.to_str().expect("UTF-8").to_owned()
 }
 
-/// Exact counts of every form of load, and of more values than there are tallies.
+/// Exact counts of every form of load, and of more values than there are value counters.
 #[test]
 fn exact_values_are_those_that_are_recorded() {
     const ALL: &str = "edge,call,value,type";
@@ -359,15 +359,15 @@ fn exact_values_are_those_that_are_recorded() {
             "" => "events".to_owned(),
             stress => format!("events,{stress}"),
         });
-        let tallied = run(stress);
+        let counted_values = run(stress);
         for (kind, expected) in &recorded {
-            let got = &tallied[kind];
+            let got = &counted_values[kind];
             let what = format!("{name} {stress} {mix}: {kind:?}");
             assert!(expected.seen > 0, "{what}");
             assert_eq!(got.seen, expected.seen, "{what}");
             assert!(got.counts == expected.counts, "{what}");
         }
-        assert_eq!(recorded.len(), tallied.len());
+        assert_eq!(recorded.len(), counted_values.len());
     }
 }
 

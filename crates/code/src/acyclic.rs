@@ -3,7 +3,7 @@
 //! **Problem.** A profile has of an acyclic path where it begins and the outcomes of its branches. People want the blocks: what was
 //! executed, how much of it, and where it ended.
 //!
-//! **Strategy.** From where the path begins instructions are decoded, one behind the other; direct jumps are followed, each conditional
+//! **Strategy.** From where the path begins instructions are decoded, one after the other; direct jumps are followed, each conditional
 //! branch goes as its outcome says, and an indirect jump inside the path by the distance that is told. The path ends as `docs/events.md`
 //! defines it, and the outcomes must end there too: otherwise the file is not the one that was recorded, and nothing is said.
 //!

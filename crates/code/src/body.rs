@@ -2,10 +2,10 @@
 //!
 //! # Strategy
 //! Instructions have many lengths, so where one begins is known only of what something leads to. From the function's start, from each
-//! place of a profile's events and from each target of a direct branch, instructions are decoded one behind the other. What is
+//! place of a profile's events and from each target of a direct branch, instructions are decoded one after the other. What is
 //! left between them (code that only indirect jumps lead to, padding, tables) is decoded from its first byte on.
 //!
-//! Two instructions may share bytes, as where a branch leads behind a prefix: both are in the body.
+//! Two instructions may share bytes, as where a branch leads after a prefix: both are in the body.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,7 +23,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// The vaddr behind it.
+    /// The vaddr after it.
     pub fn end(&self) -> u64 {
         self.at.wrapping_add(self.instruction.len().max(1) as u64)
     }
@@ -36,7 +36,7 @@ pub struct Body {
     lines: Vec<Line>,
 }
 
-/// No function that anybody reads is longer; what lies behind is left out.
+/// No function that anybody reads is longer; what follows is left out.
 const MOST_BYTES: u64 = 8 << 20;
 
 impl Body {
@@ -103,7 +103,7 @@ impl Body {
         self.lines.binary_search_by_key(&at, |line| line.at).ok()
     }
 
-    /// Whether control can leave it other than by a call: it returns, or jumps elsewhere, or falls into what is behind it. What
+    /// Whether control can leave it other than by a call: it returns, or jumps elsewhere, or falls into what follows it. What
     /// is in the bytes and never executed counts.
     pub fn can_leave(&self) -> bool {
         self.lines.iter().any(|line| {
@@ -146,7 +146,7 @@ fn decoder<'a>(code: &Code<'a>, range: Range<u64>) -> Option<Decoder<'a>> {
     ))
 }
 
-/// Decodes what nothing is known to lead to, each instruction or byte behind the other.
+/// Decodes what nothing is known to lead to, each instruction or byte after the other.
 fn sweep(code: &Code<'_>, gap: Range<u64>, found: &mut BTreeMap<u64, Instruction>) {
     let mut at = gap.start;
     while at < gap.end {
@@ -171,7 +171,7 @@ pub(crate) fn direct_target(instruction: &Instruction) -> Option<u64> {
     leads.then(|| instruction.near_branch_target())
 }
 
-/// Whether the next instruction may be executed behind it, a call's when it returns.
+/// Whether the next instruction may be executed after it, a call's when it returns.
 pub fn falls_through(instruction: &Instruction) -> bool {
     !instruction.is_invalid()
         && match instruction.flow_control() {

@@ -1,7 +1,7 @@
 //! How often each instruction of a function was executed.
 //!
 //! # Problem
-//! Events are of branches, calls and loads. An instruction between them was executed as often as control came by.
+//! Events are of branches, calls and loads. An instruction between them was executed as often as control reached.
 //!
 //! # Strategy
 //! A *run* is a sequence of instructions that are entered at the first and left behind the last: no branch leads into it, nor
@@ -9,9 +9,9 @@
 //! for all: a conditional branch, an indirect jump or a call was executed as often as it went anywhere, a load as often as it
 //! loaded something. To a run without events counts are carried by the flow's conservation:
 //!
-//! 1. what comes in: recorded branches, jumps and calls to its first instruction, the run in front of it, direct jumps (which are no
-//!    events) in this function and in others, and what the call in front of it came back;
-//! 2. else what goes on: the run behind it, less what else came into that. That is preferred where nothing in the code leads to a run, as to a
+//! 1. what comes in: recorded branches, jumps and calls to its first instruction, the run before it, direct jumps (which are no
+//!    events) in this function and in others, and what the call before it came back;
+//! 2. else what goes on: the run after it, less what else came into that. That is preferred where nothing in the code leads to a run, as to a
 //!    function's start, since such code may be entered in ways that are no events: by the kernel, by a `ret`.
 //!
 //! # Why it is right
@@ -20,7 +20,7 @@
 //! estimates it makes estimates.
 //!
 //! *Assumed* where a run has no event of its own: that what is called returns, but for functions that never do ([`Events::returned`]),
-//! and that control comes by the ways named above. [`How::Derived`] says so. In exact profiles a fault or an end in the middle of a run
+//! and that control reaches the ways named above. [`How::Derived`] says so. In exact profiles a fault or an end in the middle of a run
 //! makes a difference between its events: an instruction has the count of the next one that has events.
 
 use std::collections::{BTreeMap, HashMap};
@@ -220,7 +220,7 @@ impl All<'_, '_> {
             let Some(last) = flow.body.lines().len().checked_sub(1) else {
                 return Some(Count::NONE);
             };
-            // Behind a call that ends a function nothing is meant to be executed; a branch's way on is an event.
+            // After a call that ends a function nothing is meant to be executed; a branch's way on is an event.
             match is_plain(&flow.body.lines()[last].instruction) {
                 true => flow.count(last),
                 false => Some(Count::NONE),
@@ -454,7 +454,7 @@ impl Solver<'_> {
         let mut latest = told.peek().map(|(_, count)| *count);
         self.found[run] = latest;
         for &line in members {
-            // Up to the next one that has events its count, behind the last one that of the last.
+            // Up to the next one that has events its count, after the last one that of the last.
             if let Some((_, count)) = told.peek() {
                 latest = Some(*count);
             }

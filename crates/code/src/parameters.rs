@@ -6,7 +6,7 @@
 //! # Strategy
 //! A register is a *parameter* where on some way from the function's first instruction it is read before it is written. All ways are
 //! followed: both of a branch, jumps (also into another function, a tail call), and into functions called directly, which may
-//! take what is still there; behind a call nothing is left of it. What is read of the register, at most, is the parameter's width:
+//! take what is still there; after a call nothing is left of it. What is read of the register, at most, is the parameter's width:
 //! what callers leave in the bytes above is no part of the argument.
 //!
 //! What the argument is, and how many instructions work with it, is told by those from the function's first on: a copy of the
@@ -14,7 +14,7 @@
 //! stack frame where that is addressed by `rbp`.
 //!
 //! # Limits
-//! Behind indirect jumps and calls nothing is seen, nor is what system calls take. A register that is stored only to be restored counts as read, as those
+//! After indirect jumps and calls nothing is seen, nor is what system calls take. A register that is stored only to be restored counts as read, as those
 //! of functions with variable arguments do.
 
 use std::collections::HashMap;
@@ -65,7 +65,7 @@ pub fn parameters(code: &Code<'_>, entry: u64) -> Option<[Option<Parameter>; REG
     }))
 }
 
-/// Where a stub jumps by which a function in another file is called: its indirect jump, with nothing in front but what may be jumped to.
+/// Where a stub jumps by which a function in another file is called: its indirect jump, with nothing before but what may be jumped to.
 pub fn forwarded_by(code: &Code<'_>, stub: u64) -> Option<u64> {
     let mut decoder = Decoder::with_ip(64, code.at(stub)?, stub, DecoderOptions::NONE);
     let mut next = decoder.decode();
@@ -108,7 +108,7 @@ impl Ways {
         self.widths
     }
 
-    /// One behind the other, until control leaves or all is written.
+    /// One after the other, until control leaves or all is written.
     fn straight(&mut self, code: &Code<'_>, from: u64, mut unwritten: Set, depth: u8) {
         let Some(bytes) = code.at(from) else {
             return;

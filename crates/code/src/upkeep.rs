@@ -8,7 +8,7 @@
 //! * *The stack protector's canary*: a load from `fs:0x28`, where the C library keeps it for each thread (System V ABI for x86-64, and GCC's
 //!   `-fstack-protector`), be it alone or as an operand (`sub rdx, fs:0x28`); and a load of the copy on the stack, into a register that
 //!   the next instructions compare with `fs:0x28`.
-//! * *A restored register*: a load into a register from the stack (`pop`, `leave`, `mov` from memory that `rsp` or `rbp` leads to) behind which the
+//! * *A restored register*: a load into a register from the stack (`pop`, `leave`, `mov` from memory that `rsp` or `rbp` leads to) after which the
 //!   function ends, in a straight line, and nothing on the way reads or writes that register. `mov` counts only into registers that belong to the
 //!   caller; `pop` into all but those that results are returned in.
 //!
@@ -142,7 +142,7 @@ fn is_compared(code: &Code<'_>, at: u64, register: Register) -> bool {
     false
 }
 
-/// Whether the function ends behind the load, and has no use for the register on the way.
+/// Whether the function ends after the load, and has no use for the register on the way.
 fn ends(code: &Code<'_>, load: &Instruction, register: Register) -> bool {
     let Some(mut instructions) = decoder(code, load.next_ip()) else {
         return false;

@@ -200,7 +200,7 @@ impl Value {
         self.registers.retain(|r| keeps.contains(r));
     }
 
-    /// What an instruction tells that may use the value; afterwards registers hold what they hold behind it.
+    /// What an instruction tells that may use the value; afterwards registers hold what they hold after it.
     pub(crate) fn by_use(&mut self, next: &Instruction, is_load: bool) -> Option<Use> {
         if is_load {
             return self.by_operation(next);

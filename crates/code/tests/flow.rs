@@ -23,7 +23,7 @@ enum End {
 const ELSEWHERE: u64 = 0x10_0000;
 const START: u64 = 0x1000;
 
-/// Blocks of so many `nop`s and an end, one behind the other; a return behind them all.
+/// Blocks of so many `nop`s and an end, one after the other; a return after them all.
 struct Function {
     blocks: Vec<(usize, End)>,
     starts: Vec<u64>,

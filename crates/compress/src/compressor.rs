@@ -1,11 +1,11 @@
 //! Compressors put together from their spec.
 //!
-//! Problem: specs are chosen at run time, and events come by the hundred million a second.
+//! Problem: specs are chosen at run time, and events reach the hundred million a second.
 //!
 //! Strategy: two layers. A [`Compress`] is one concrete component, generic over its sink, so that
 //! the loop over events is inlined and free of indirect calls. A [`FirstLevel`] is the enum of all
 //! of them and dispatches once a block; a [`Compressor`] is a first level with the counter table
-//! that may stand behind it. Sinks may be `dyn`: they see messages, which are rare.
+//! that may stand after it. Sinks may be `dyn`: they see messages, which are rare.
 //!
 //! How a service thread uses it:
 //! ```
@@ -100,7 +100,7 @@ impl Default for Seeds {
 
 macro_rules! first_level {
     ($($(#[$doc:meta])* $name:ident($type:ty),)*) => {
-        /// A compressor without a counter table behind it.
+        /// A compressor without a counter table after it.
         #[derive(Clone, Debug)]
         #[non_exhaustive]
         pub enum FirstLevel {
@@ -162,7 +162,7 @@ first_level! {
     HeavyKeeper(Intervals<HeavyKeeper>),
     /// `S`
     Sieve(Intervals<Sieve>),
-    /// Any sampler behind another
+    /// Any sampler after another
     Thinned(Thinned),
 }
 

@@ -5,7 +5,7 @@
 //! folded to the width of a table. Done literally that is sixteen table look-ups, two words put
 //! together and a loop.
 //!
-//! Strategy: everything behind the look-up is linear over xor, so that contributions of bytes can be
+//! Strategy: everything after the look-up is linear over xor, so that contributions of bytes can be
 //! folded beforehand and combined with xor alone ([`Folded`]). Several hash functions lie side by
 //! side as lanes of one word and cost one look-up. Where the paper's hash is too dear, a spec may
 //! name a cheap one instead ([`Cheap`]). [`Hash`] is any of them, a block of tuples at a time.

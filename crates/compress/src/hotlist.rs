@@ -115,7 +115,7 @@ impl<const N: usize> Hotlist<N> {
         match self.position(value) {
             Some(n) => {
                 self.entries[n].1 += 1;
-                // What is frequent comes to lie in front, where it is found sooner.
+                // What is frequent comes to lie before, where it is found sooner.
                 self.entries.swap(n, n.saturating_sub(1));
             }
             None if self.used < N => {

@@ -2,7 +2,7 @@
 //!
 //! Entries are numbers; their tuples stay where the table keeps them, and are asked for with a
 //! function. Searches go from a tuple's bucket to the next empty one (linear probing); taking an entry
-//! out moves up those behind it that a search would no longer reach, so that nothing is left behind.
+//! out moves up those after it that a search would no longer reach, so that nothing is left behind.
 //!
 //! Invariant: at most a quarter of the buckets are in use, so that a search ends.
 

@@ -15,8 +15,8 @@
 //! | `P256` `R256` `D256` `CR256` | samplers | [`sample`] |
 //! | `H[P256]2048` | hash-based splitter over any sampler | [`sample`] |
 //! | `P256` `H[P256]2048` | what they are, for who counts in another way | `strata.rs` |
-//! | `…+A16` | associative counter table behind any of them | [`table`] |
-//! | `D16+…` | a sampler in front of any of them | [`thin`] |
+//! | `…+A16` | associative counter table after any of them | [`table`] |
+//! | `D16+…` | a sampler before any of them | [`thin`] |
 //! | `T[256]2048/2way/2bit` | tagged stratified compressor | [`tagged`] |
 //! | `M4[10k,1%]2048:C1R0P1` | multi-hash interval profiler | [`interval`] |
 //! | `M4[10k..1M,1%]2048` | the same, with intervals whose length it picks | [`interval`] |

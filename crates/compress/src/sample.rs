@@ -191,7 +191,7 @@ impl Choose for Countdown {
 /// `CR`: a random sampler with a counter; a message carries the events since the last one.
 #[derive(Clone, Debug)]
 pub struct Counted(
-    /// The sampler behind the counter.
+    /// The sampler after the counter.
     pub Random,
 );
 

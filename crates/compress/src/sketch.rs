@@ -90,7 +90,7 @@ impl<X: Sketch> Compress for Intervals<X> {
     }
 }
 
-/// A sketch that estimates a tuple's count, in front of a table of candidates.
+/// A sketch that estimates a tuple's count, before a table of candidates.
 trait Estimates {
     /// Takes note of an event; the count of its tuple, as far as the sketch can tell.
     fn estimate(&mut self, tuple: Tuple) -> u32;

@@ -42,7 +42,7 @@ pub struct Spec {
     pub level: Level,
     /// The hash function of splitters, tagged compressors and interval profilers.
     pub hash: HashKind,
-    /// Entries of the associative counter table behind it.
+    /// Entries of the associative counter table after it.
     pub table: Option<u32>,
 }
 

@@ -34,7 +34,7 @@ pub struct Strata {
 }
 
 impl Strata {
-    /// The first level of a spec, if it is one of these, without a sampler in front of it.
+    /// The first level of a spec, if it is one of these, without a sampler before it.
     pub fn of(spec: &Spec) -> Option<Self> {
         let (sampler, substreams) = match spec.level {
             Level::Sample(sampler) => (sampler, 1),

@@ -140,7 +140,7 @@ impl From<Told<(Kind, Tuple)>> for Message {
     }
 }
 
-/// A table in front of a sink.
+/// A table before a sink.
 pub(crate) struct Behind<'a, S: ?Sized> {
     pub(crate) table: &'a mut CounterTable,
     pub(crate) out: &'a mut S,

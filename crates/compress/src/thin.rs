@@ -1,4 +1,4 @@
-//! `D16+…`: a sampler in front of another compressor.
+//! `D16+…`: a sampler before another compressor.
 //!
 //! Problem: a counter that sends every 256th event of its substream has 8 bits, so that 2 KB are 2048
 //! substreams. What errs is the choice of one tuple among those that share a substream; more of
@@ -12,7 +12,7 @@
 //! substream: nothing while most substreams are shared. It also breaks the step that a program's loops
 //! keep with periods, and hashing is done for one event in k only.
 //!
-//! Events that pass are handed on in blocks. What is behind sees the same stream whatever the blocks.
+//! Events that pass are handed on in blocks. What is after sees the same stream whatever the blocks.
 //!
 //! Invariant: behind `P`, k × (counted + held behind) + events since the last one that passed = events.
 //!
@@ -35,7 +35,7 @@ enum Distance {
     Countdown(SplitMix64),
 }
 
-/// A compressor behind a sampler.
+/// A compressor after a sampler.
 #[derive(Clone, Debug)]
 pub struct Thinned {
     rate: u32,
@@ -81,7 +81,7 @@ impl Thinned {
     }
 }
 
-/// Scales what comes from behind to events.
+/// Scales what comes from after to events.
 struct Scaled<'a, S: ?Sized> {
     rate: u32,
     out: &'a mut S,
@@ -140,7 +140,7 @@ impl Compress for Thinned {
 }
 
 impl Thinned {
-    /// Inlined, so that what is behind is compiled where it is used: apart from its caller, the splitter's hash is
+    /// Inlined, so that what is after is compiled where it is used: apart from its caller, the splitter's hash is
     /// slower by a sixth.
     #[inline]
     fn pass(&mut self, tuples: &[Tuple], kinds: &[Kind], out: &mut dyn Sink) {

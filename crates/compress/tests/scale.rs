@@ -1,6 +1,6 @@
 //! Counts beyond 32 bits: streams of more than 2^32 events.
 //!
-//! What a sampler in front leaves out costs nothing, so that 2^32 events go through samplers, splitters,
+//! What a sampler before leaves out costs nothing, so that 2^32 events go through samplers, splitters,
 //! tables and the tagged compressor in a moment. Those that look at every event take minutes, so
 //! they are given 2 to the power of `TROMMEL_SCALE`, 21 where it is not set.
 

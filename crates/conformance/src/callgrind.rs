@@ -18,7 +18,7 @@
 //! * `call` to the next instruction (get-pc): valgrind translates it as a push, with no call;
 //! * which function of another module was entered: a target outside the executable is only "another
 //!   module" on both sides;
-//! * a conditional branch to the instruction behind it: taken and not taken lead to the same place
+//! * a conditional branch to the instruction after it: taken and not taken lead to the same place
 //!   and valgrind drops it;
 //! * the jump of PLT entry 0 into the lazy resolver: callgrind shows the resolver's jump to the
 //!   function it found as a second transfer from here;

@@ -5,7 +5,7 @@
 //! program runs and appends its summary after the program's end. So, with marked lines removed, the
 //! program's native standard error must be a *prefix* of what is left.
 //!
-//! Output goes to files rather than pipes: a program that leaves a child behind cannot keep the
+//! Output goes to files rather than pipes: a program that leaves a child after cannot keep the
 //! harness waiting, and a time limit needs no reader threads.
 
 use std::ffi::OsString;

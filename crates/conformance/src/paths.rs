@@ -241,7 +241,7 @@ impl Stepper {
 
     /// A handler has been entered.
     fn entered(&self, task: &mut Task, regs: &libc::user_regs_struct) -> io::Result<()> {
-        // Behind the return address, with the program counter as its 21st word.
+        // After the return address, with the program counter as its 21st word.
         let frame = regs.rsp + 8;
         let mut pc = [0; 8];
         task.memory.read_exact_at(&mut pc, frame + 8 * 21)?;

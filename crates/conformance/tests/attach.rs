@@ -1,4 +1,4 @@
-//! Running programs taken under control and let go: they notice nothing, and nothing is left behind.
+//! Running programs taken under control and detached: they notice nothing, and nothing is left behind.
 //!
 //! `TROMMEL_ATTACH_CYCLES` sets how often each is attached to.
 

@@ -100,7 +100,7 @@ fn loads(report: &Value) -> impl Iterator<Item = &Value> {
     all.filter(|v| v["at"]["function"] == "main")
 }
 
-/// The most of a sample's numbers over the least, of the loads behind a division.
+/// The most of a sample's numbers over the least, of the loads after a division.
 fn unevenness(skip: &str) -> Result<f64, String> {
     let program = built("skid")?;
     let options = [
@@ -254,7 +254,7 @@ fn waits() -> Result<(), String> {
     Ok(())
 }
 
-/// A process that was let go has none of the timers that began windows, whoever let it go, and lives.
+/// A process that was detached has none of the timers that began windows, whoever detach it, and lives.
 fn timers() -> Result<(), String> {
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let data = scratch.path("data");
@@ -394,7 +394,7 @@ fn executes() -> Result<(), String> {
     Ok(())
 }
 
-/// An executed program that cannot be taken under control runs as it would alone, which is told once.
+/// An executed program that cannot be attached runs as it would alone, which is told once.
 fn executes_restricted() -> Result<(), String> {
     let program = built("values")?;
     let filtered = program::built("tests/attach/filtered.c", "filtered", &["-O1"])?;

@@ -60,7 +60,7 @@ fn main() {
     }
     trials.extend([
         Trial::test("processes add up", || Ok(added()?)),
-        Trial::test("of many callers the hottest are kept", || Ok(crowd()?)),
+        Trial::test("of many callers the hottest are kept", || Ok(overflow()?)),
         Trial::test("callers stand beside their loads", || Ok(shown()?)),
         Trial::test("nothing is told apart unasked", || Ok(unasked()?)),
         Trial::test("what cannot be told apart is refused", || Ok(refused()?)),
@@ -232,7 +232,7 @@ fn added() -> Result<(), String> {
 }
 
 /// A function with 64 callers, two of which are most of its calls.
-fn crowd() -> Result<(), String> {
+fn overflow() -> Result<(), String> {
     let scratch = Scratch::new().map_err(text)?;
     let data = scratch.path("data");
     let program = program::built("tests/budget/crowd.c", "crowd", &["-O2", "-g"])?;

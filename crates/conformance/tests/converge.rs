@@ -259,7 +259,7 @@ fn without_the_option_everything_is_profiled() {
 }
 
 #[test]
-fn a_child_of_a_process_that_tallies_loses_no_execution() {
+fn a_child_of_a_process_that_value_counters_loses_no_execution() {
     let n = 30_000_000;
     let (report, _) = record(&["-e", "value"], "", &["fork", &n.to_string()]);
     let all = places(&report, "values", "steady");

@@ -450,7 +450,7 @@ fn killed() -> Result<(), String> {
             ));
         }
         taken = windows;
-        // Of this round: files one behind the other, up to the kill but for an epoch.
+        // Of this round: files one after the other, up to the kill but for an epoch.
         let round: Vec<(u64, u64)> = written
             .into_iter()
             .filter(|(from, _)| *from >= began)

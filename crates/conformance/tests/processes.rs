@@ -381,7 +381,7 @@ fn each_process_has_a_stream() {
     assert!(before.len() > 3);
 }
 
-/// The bytes of the core that a script leaves, run by bash with these words in front of it.
+/// The bytes of the core that a script leaves, run by bash with these words before it.
 fn core_of(place: &Place, words: &str, script: &str) -> u64 {
     let dir = place.path("dumped");
     fs::create_dir_all(&dir).expect("a directory");

@@ -163,7 +163,7 @@ fn what_a_program_passes_and_writes_does_no_harm() {
     assert_eq!(printed(&done, "many"), "open 16\n");
 }
 
-/// The end of the service thread; another program in its place; the process let go; the queue closed by another thread, which
+/// The end of the service thread; another program in its place; the process detached; the queue closed by another thread, which
 /// uses its memory for something else at once.
 #[test]
 fn threads_that_wait_for_room_go_on_when_nobody_makes_any() {
@@ -344,7 +344,7 @@ fn a_collector_outlives_trommel() {
     }
 }
 
-/// Without the query, and when the program is let go in between, it stops the program to mark it.
+/// Without the query, and when the program is detached in between, it stops the program to mark it.
 #[test]
 fn a_collector_without_its_barrier_stops_the_program() {
     let plain = collector("stops", &[]);

@@ -278,7 +278,7 @@ fn exactly(length: u32, fault: bool) -> Result<(), String> {
     if !fault && cut > 0 {
         return Err(said);
     }
-    // The last ones may lie behind the loop.
+    // The last ones may follow the loop.
     if 2 * judged < all.max(ENOUGH) {
         return Err(match all < ENOUGH {
             true => format!("{FEW}: {said}"),

@@ -28,7 +28,7 @@
 //! | [`custom`] | customisation modules, in a process of their own |
 //! | [`levels`] | how long loads take on this machine |
 //! | [`windows`] | those of one process |
-//! | [`relatives`] | processes that are forked between windows |
+//! | [`forked`] | processes that are forked between windows |
 //! | [`stress`] | options for tests |
 //! | [`tracing`] | options of `trommel run` |
 //! | [`series`] | what an engine does over time |

@@ -92,7 +92,7 @@ fn figure(ways: &[Way], means: &[Option<f64>]) -> Figure {
     let groups = ways.iter().zip(means).map(|(way, mean)| {
         let both = [(0, way.paper), (1, mean.unwrap_or(f64::NAN))];
         Group {
-            // What is behind it is in the table.
+            // What follows it is in the table.
             label: way.name.split([':', ',']).next().unwrap_or("").to_owned(),
             bars: both
                 .into_iter()
@@ -259,7 +259,7 @@ mod tests {
             " vprof: values, often (10.7 %; 8.0 %);",
             " with context (12.2 %; cannot be done);",
             " latencies (none; 2.5 %);",
-            " seldom (9.2 %; –).",
+            " rarely (9.2 %; –).",
         ] {
             assert!(note.contains(part), "{part}: {note}");
         }

@@ -92,7 +92,7 @@ fn summary(done: &[(&'static Experiment, Findings)]) -> String {
 
 fn streams(lab: &Lab<'_>) -> String {
     format!(
-        "{} events of each stream, behind the first {} of the program.",
+        "{} events of each stream, after the first {} of the program.",
         crate::plot::short(lab.events as f64),
         crate::plot::short(lab.skip as f64)
     )

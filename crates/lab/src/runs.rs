@@ -101,7 +101,7 @@ pub(crate) struct Moment {
 pub(crate) struct Done {
     /// Over time.
     pub(crate) moments: Vec<Moment>,
-    /// It was let go, since control did not pay.
+    /// It was detached, since control did not pay.
     pub(crate) bailed_out: bool,
 }
 

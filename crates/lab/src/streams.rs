@@ -155,7 +155,7 @@ impl Lab<'_> {
         }
     }
 
-    /// Gives each of the feed's events of a recording to `each`, in blocks, behind the start of the
+    /// Gives each of the feed's events of a recording to `each`, in blocks, after the start of the
     /// program and up to `limit`; until `each` says no.
     pub(crate) fn replay(
         &self,

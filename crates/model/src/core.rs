@@ -1,7 +1,7 @@
 //! The core: eight instructions wide, out of order, driven by a trace.
 //!
 //! # Problem
-//! Profiles cost time only through the core: an instruction that cannot be dispatched stops those behind it, and
+//! Profiles cost time only through the core: an instruction that cannot be dispatched stops those after it, and
 //! whether that matters depends on how much is in the window. So the core is modelled cycle by cycle: what is fetched,
 //! dispatched, issued and retired in each.
 //!

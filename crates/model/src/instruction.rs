@@ -25,7 +25,7 @@ use trommel_query::{Operation, x86};
 pub const ACCESSES: usize = 2;
 /// Registers that instructions depend on each other through.
 pub const REGISTERS: usize = 68;
-/// The number of the flags register, behind the sixteen general ones.
+/// The number of the flags register, after the sixteen general ones.
 const FLAGS: u8 = 16;
 const VECTORS: u8 = 17;
 const X87: u8 = 49;
@@ -56,7 +56,7 @@ impl Unit {
     ];
 }
 
-/// How control goes on behind an instruction, as a predictor sees it.
+/// How control goes on after an instruction, as a predictor sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flow {
     /// With the next one.
@@ -144,7 +144,7 @@ impl Instruction {
         }
     }
 
-    /// The address behind it.
+    /// The address after it.
     pub fn end(&self) -> u64 {
         self.pc.wrapping_add(self.length.into())
     }

@@ -3,7 +3,7 @@
 //! # What happens when
 //! * *Dispatch.* Each instruction whose class has an entry counts it down. One that is selected needs a buffer for its
 //!   record, and a network that carries information there; where one is missing dispatch stalls, and so does all
-//!   behind it. Cycles in which it does are what `every auto` has a budget of, as section 6.2 suggests.
+//!   after it. Cycles in which it does are what `every auto` has a budget of, as section 6.2 suggests.
 //! * *Retirement.* The network is free. The record is complete and waits for the query engine.
 //! * *End of the query.* The buffer is free, when the last message has left it.
 //!

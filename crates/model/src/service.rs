@@ -42,7 +42,7 @@ pub enum Step {
     Clear,
     /// Stores the read status, where it is time to.
     Tell,
-    /// A branch behind the next so many steps, taken if the object of a word of the record is marked. It is, from then on.
+    /// A branch after the next so many steps, taken if the object of a word of the record is marked. It is, from then on.
     IfMarked(u8, usize),
     /// A branch that is not taken.
     Passed,

@@ -69,7 +69,7 @@ pub struct Code {
     pub pc: u64,
     /// Its bytes.
     pub length: u8,
-    /// The bytes, and zeros behind them.
+    /// The bytes, and zeros after them.
     pub bytes: [u8; 15],
 }
 
@@ -85,7 +85,7 @@ impl Code {
 pub enum Use {
     /// The stack of the thread.
     Stack,
-    /// Memory from the kernel, behind no file: where allocators put objects.
+    /// Memory from the kernel, after no file: where allocators put objects.
     Heap,
     /// Files, and what else there is.
     Other,
@@ -96,7 +96,7 @@ pub enum Use {
 pub struct Region {
     /// The first address.
     pub from: u64,
-    /// Behind the last.
+    /// After the last.
     pub to: u64,
     /// What for.
     pub used: Use,

@@ -10,7 +10,7 @@
 //!
 //! What is told apart: tuples of different kinds are different tuples, though they go through one
 //! compressor and hash alike. The first level decides the error, so a message counts when the first
-//! level emits it; a counter table behind decides how many messages software gets.
+//! level emits it; a counter table after decides how many messages software gets.
 //!
 //! Source: seed 000 sections 5.3.1 and 5.3.2, seed 001 section 5.5; `AMBIGUITIES.md`, "Error of a
 //! profile" and "Interval profilers".

@@ -1,6 +1,6 @@
 //! Values of instructions by caller: what they were when their function was called by one call.
 //!
-//! The values of an instruction by its callers are no parts of a whole: callers that were seen seldom are given up, and a window that sees
+//! The values of an instruction by its callers are no parts of a whole: callers that were seen rarely are given up, and a window that sees
 //! several of them is one draw of each.
 
 use std::collections::BTreeMap;

@@ -11,14 +11,14 @@
 //!   substream to itself is known to within r − 1 events and the doubt about the others. That
 //!   assumes that the order of events does not keep step with the period.
 //! * `P:phase`: as `P`, but a substream may as well have been r − 1 events shorter than told.
-//! * `D16+…` and `R16+…` in front of `R` or `P:phase`: as if each event had been chosen independently at both
-//!   rates together. Strata make it no worse, so these limits are wide. In front of others: none.
+//! * `D16+…` and `R16+…` before `R` or `P:phase`: as if each event had been chosen independently at both
+//!   rates together. Strata make it no worse, so these limits are wide. Before others: none.
 //! * `T`: none. A slot hands its counts to other tuples, and nothing bounds how many.
 //! * Windows: see [`crate::sampled`].
 //! * `M`: certain limits under `R0`. A promoted tuple had between 1 and T events when its count began
 //!   at T; in an interval in which it is no candidate it had fewer than T. Under `R1` the lower one.
 //!
-//! What a counter table behind a sampler merges changes nothing. Limits are conditional on an entry
+//! What a counter table after a sampler merges changes nothing. Limits are conditional on an entry
 //! being listed at all, see [`binomial`].
 //!
 //! Source: seed 000 section 3.1 (a periodic sampler knows its length, a random one estimates it);

@@ -17,7 +17,7 @@ pub struct Custom {
     pub places: bool,
     /// Windows that it has answered.
     pub windows: u64,
-    /// Windows that it was not given, as it was behind or had failed.
+    /// Windows that it was not given, as it was after or had failed.
     pub lost: u64,
     /// Pairs.
     pub pairs: u64,

@@ -34,7 +34,7 @@ pub struct Profile {
     pub origin: Origin,
     /// The command as typed: program and arguments, as raw bytes.
     pub command: Vec<Vec<u8>>,
-    /// The compressor's spec, as its parser prints it; with a filter, ` converge` and its limit behind it.
+    /// The compressor's spec, as its parser prints it; with a filter, ` converge` and its limit after it.
     pub compressor: String,
     /// Who counted the events.
     pub counted: Counted,
@@ -129,7 +129,7 @@ pub struct Module {
 pub struct Loaded {
     /// The first address.
     pub start: u64,
-    /// The address behind the last one.
+    /// The address after the last one.
     pub end: u64,
     /// Run-time address minus vaddr, modulo 2^64.
     pub bias: u64,
@@ -158,7 +158,7 @@ pub struct KindProfile {
 /// How an instruction transfers control.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Site {
-    /// A conditional branch: its taken target and the instruction behind it.
+    /// A conditional branch: its taken target and the instruction after it.
     Conditional {
         /// Where it goes when taken.
         taken: Place,
@@ -201,7 +201,7 @@ pub struct Run {
     pub host_cpu: u64,
     /// Exit code, or the negative of the terminating signal; `None` when the end was not seen.
     pub status: Option<i32>,
-    /// Events lost: seldom values that memory was too small for. A full queue loses none, it makes the producer wait.
+    /// Events lost: rare values that memory was too small for. A full queue loses none, it makes the producer wait.
     pub dropped: u64,
     /// By how much the count of a value may be too low at most, where events were lost.
     pub undercount: u64,
@@ -210,5 +210,5 @@ pub struct Run {
     /// Time the producer spent waiting.
     pub wait_time: u64,
     /// Where observation ended before the program did, in words (empty: observed to the end).
-    pub let_go: Vec<String>,
+    pub detach: Vec<String>,
 }

@@ -2,7 +2,7 @@
 
 use trommel_tuple::Place;
 
-/// What is wrong between a store and a load behind it.
+/// What is wrong between a store and a load after it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Conflict {
     /// The load needs bytes that the store has and others: it waits until the store is in the cache.
@@ -39,7 +39,7 @@ pub struct Pair {
     pub conflict: Conflict,
     /// The one that stores.
     pub store: Place,
-    /// The one that loads behind it.
+    /// The one that loads after it.
     pub load: Place,
 }
 

@@ -65,8 +65,8 @@ impl Merged {
             ..Origin::default()
         };
         profile.run.status = None;
-        let reasons = std::mem::take(&mut profile.run.let_go);
-        add_reasons(&mut profile.run.let_go, reasons);
+        let reasons = std::mem::take(&mut profile.run.detach);
+        add_reasons(&mut profile.run.detach, reasons);
         if let Some(windows) = &mut profile.windows {
             windows.add_apart(&Windows::default());
         }
@@ -192,7 +192,7 @@ impl Merged {
             undercount,
             waits,
             wait_time,
-            let_go,
+            detach,
             ..
         } = other.run;
         let run = &mut self.profile.run;
@@ -204,10 +204,10 @@ impl Merged {
         let name = other.command.first().map(|n| String::from_utf8_lossy(n));
         let name = name.as_deref().unwrap_or("?");
         let pid = other.origin.pid;
-        let reasons = let_go
+        let reasons = detach
             .iter()
             .map(|why| format!("process {pid} ({name}): {why}"));
-        run.let_go.extend(reasons);
+        run.detach.extend(reasons);
         // Which of them did what is told process by process.
         let all = self.profile.threads.started.max(1);
         self.profile.threads = Threads {
@@ -292,7 +292,7 @@ impl Run {
             undercount,
             waits,
             wait_time,
-            let_go,
+            detach,
         } = other;
         let ended = |started: u64, wall| started.saturating_add(wall);
         let end = ended(self.started, self.wall).max(ended(started, wall));
@@ -308,7 +308,7 @@ impl Run {
         ] {
             *sum = sum.saturating_add(more);
         }
-        add_reasons(&mut self.let_go, let_go);
+        add_reasons(&mut self.detach, detach);
     }
 }
 

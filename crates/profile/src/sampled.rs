@@ -18,7 +18,7 @@
 //!   that is 0 or w has the largest variance.
 //!
 //! A report lists what was seen, so limits have to hold *for what is listed*: of a load whose values are all different some are seen, each once, and none
-//! of them is frequent. Where the first draw of a value is given, those behind it know nothing of that, and are one less than all at most: so the lower limit of a
+//! of them is frequent. Where the first draw of a value is given, those after it know nothing of that, and are one less than all at most: so the lower limit of a
 //! share is that of one less out of one less, and what was drawn once has none.
 //!
 //! Where a [hotlist](trommel_compress::hotlist) has thinned what it counts, to a probability p, a share s of
@@ -45,15 +45,15 @@ pub struct Windows {
     pub counted: u64,
     /// Those that came to their last instruction.
     pub whole: u64,
-    /// Those that ended in front of a system call.
+    /// Those that ended before a system call.
     pub calls: u64,
     /// Those that ended at a signal.
     pub signals: u64,
-    /// Those that ended in front of what cannot be executed under control.
+    /// Those that ended before what cannot be executed under control.
     pub refused: u64,
     /// Signals that began none.
     pub skipped: u64,
-    /// Instructions executed in windows, but for those passed in front of them.
+    /// Instructions executed in windows, but for those passed before them.
     pub instructions: u64,
     /// Instructions of a window in the end.
     pub length: u32,

@@ -27,7 +27,7 @@ pub struct Samples {
     pub machine: Option<Machine>,
     /// What they found where.
     pub places: BTreeMap<Place, At>,
-    /// Time in the kernel, by the instruction that the program goes on with: behind a system call, or one that faults.
+    /// Time in the kernel, by the instruction that the program goes on with: after a system call, or one that faults.
     pub entered: BTreeMap<Place, Sampled>,
     /// By thread, the kernel's id of it.
     pub threads: BTreeMap<u32, Thread>,
@@ -152,7 +152,7 @@ pub struct Machine {
     pub throttled: u64,
     /// Samples in the kernel.
     pub kernel: u64,
-    /// Of these, where the kernel lets interrupts come again: what they say of time is of code in front of that.
+    /// Of these, where the kernel lets interrupts come again: what they say of time is of code before that.
     pub deferred: u64,
     /// Samples at instructions whose bytes could be read.
     pub decoded: u64,

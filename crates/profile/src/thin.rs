@@ -3,7 +3,7 @@
 //! # Problem
 //! A profile of windows has at most 16 values of an instruction, from a [hotlist](trommel_compress::hotlist). The sum of a thousand such
 //! profiles may have thousands, each seen once. What is left out of a sum must not make it wrong: a value that
-//! is seldom in each part may be frequent in all of them.
+//! is rarely in each part may be frequent in all of them.
 //!
 //! # Strategy
 //! Threshold sampling (Duffield, Lund, Thorup, *Learn more, sample less*, IEEE Trans. Inf. Theory 2005): for a threshold τ,

@@ -32,12 +32,12 @@ fn stream(random: &mut SplitMix64, least: u64) -> (Vec<Tuple>, Vec<u64>) {
 }
 
 #[derive(Default)]
-struct Tally {
+struct ValueCounter {
     inside: u64,
     entries: u64,
 }
 
-impl Tally {
+impl ValueCounter {
     fn add(&mut self, holds: bool) {
         self.inside += u64::from(holds);
         self.entries += 1;
@@ -49,9 +49,9 @@ impl Tally {
 }
 
 /// Coverage of counts (all, hot and rare) and of shares within an instruction.
-fn coverage(spec: &str, runs: u64, least: u64) -> [Tally; 5] {
+fn coverage(spec: &str, runs: u64, least: u64) -> [ValueCounter; 5] {
     let spec: Spec = spec.parse().expect("a spec");
-    let mut tallies: [Tally; 5] = Default::default();
+    let mut value_counters: [ValueCounter; 5] = Default::default();
     for run in 0..runs {
         let (events, counts) = stream(&mut SplitMix64::new(77 + run), least);
         let seeds = Seeds {
@@ -82,8 +82,8 @@ fn coverage(spec: &str, runs: u64, least: u64) -> [Tally; 5] {
                 "{spec}: {limits:?}"
             );
             let holds = limits.low <= truth && truth <= limits.high;
-            tallies[0].add(holds);
-            tallies[if truth >= 400.0 { 1 } else { 2 }].add(holds);
+            value_counters[0].add(holds);
+            value_counters[if truth >= 400.0 { 1 } else { 2 }].add(holds);
         }
         for site in reported.chunk_by(|a, b| a.0.pc == b.0.pc) {
             let all = site;
@@ -91,15 +91,15 @@ fn coverage(spec: &str, runs: u64, least: u64) -> [Tally; 5] {
             let base = all[0].0.value as usize / 20 * 20;
             let total: f64 = (base..(base + 20).min(counts.len())).map(truth).sum();
             let executions = confidence.values(all).expect("limits are known");
-            tallies[3].add(executions.all.low <= total && total <= executions.all.high);
+            value_counters[3].add(executions.all.low <= total && total <= executions.all.high);
             for (index, (tuple, count)) in all.iter().enumerate() {
                 let share = truth(tuple.value as usize) / total;
                 let limits = executions.share(index, *count);
-                tallies[4].add(limits.low <= share && share <= limits.high);
+                value_counters[4].add(limits.low <= share && share <= limits.high);
             }
         }
     }
-    tallies
+    value_counters
 }
 
 #[test]
@@ -122,22 +122,26 @@ fn limits_hold_in_95_of_100_entries() {
     ] {
         // Many rare tuples; and few tuples, most of them alone in their substreams.
         let streams = [coverage(spec, 12, 1), coverage(spec, 60, 900)];
-        for (what, tally) in ["all", "hot", "rare", "executions", "shares"]
+        for (what, value_counter) in ["all", "hot", "rare", "executions", "shares"]
             .iter()
             .cycle()
             .zip(streams.iter().flatten())
         {
-            if tally.entries == 0 {
+            if value_counter.entries == 0 {
                 continue;
             }
-            println!("{spec} {what}: {:.3} of {}", tally.share(), tally.entries);
+            println!(
+                "{spec} {what}: {:.3} of {}",
+                value_counter.share(),
+                value_counter.entries
+            );
             // Three standard deviations of chance below 95 %.
-            let chance = 3.0 * (0.95 * 0.05 / tally.entries as f64).sqrt();
+            let chance = 3.0 * (0.95 * 0.05 / value_counter.entries as f64).sqrt();
             assert!(
-                tally.share() >= 0.95 - chance,
+                value_counter.share() >= 0.95 - chance,
                 "{spec}: {what}: {:.3} of {}",
-                tally.share(),
-                tally.entries
+                value_counter.share(),
+                value_counter.entries
             );
         }
     }

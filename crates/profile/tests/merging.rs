@@ -33,12 +33,12 @@ fn given() -> impl Strategy<Value = Given> {
 fn run() -> impl Strategy<Value = Run> {
     let reasons = prop::collection::vec("[ab]{0,2}", 0..3);
     let times = (0_u64..1000, 0_u64..1000, 0_u64..9, 0_u64..9);
-    (times, reasons).prop_map(|((started, wall, target_cpu, waits), let_go)| Run {
+    (times, reasons).prop_map(|((started, wall, target_cpu, waits), detach)| Run {
         started,
         wall,
         target_cpu,
         waits,
-        let_go,
+        detach,
         ..Run::default()
     })
 }

@@ -205,7 +205,7 @@ pub struct Flow {
     pub writes: Registers,
     /// Cycles from what it reads to what it writes, of memory nothing counted: about as on processors of this decade.
     pub cycles: u8,
-    /// What stands in front of it is done, stores included, before it is.
+    /// What stands before it is done, stores included, before it is.
     pub serialises: bool,
 }
 

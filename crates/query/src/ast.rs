@@ -12,7 +12,7 @@ pub use crate::instruction::Relation;
 pub struct File {
     /// Its statements.
     pub items: Vec<Item>,
-    /// Comments behind the last one.
+    /// Comments after the last one.
     pub comments: Vec<String>,
 }
 
@@ -30,7 +30,7 @@ pub enum Item {
 pub struct Comments {
     /// On the lines before it, and those inside it.
     pub before: Vec<String>,
-    /// Behind it, on the line where it ends.
+    /// After it, on the line where it ends.
     pub behind: Option<String>,
 }
 
@@ -91,7 +91,7 @@ pub enum Place {
     Range {
         /// The first address.
         from: Number,
-        /// Behind the last.
+        /// After the last.
         to: Number,
         /// The module; the program itself without one.
         module: Option<Name>,
@@ -267,7 +267,7 @@ pub struct Operand {
 /// `.u16@2`
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Part {
-    /// From behind the dot on.
+    /// From after the dot on.
     pub span: Span,
     /// `u16`
     pub kind: Name,

@@ -266,7 +266,7 @@ impl Checker<'_> {
             self.error(
                 query.span,
                 "the query does nothing with what it collects",
-                "add a clause behind the header, such as `send 1 stop;`",
+                "add a clause after the header, such as `send 1 stop;`",
             );
         }
         self.reachable(&checked);

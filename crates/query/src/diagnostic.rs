@@ -9,7 +9,7 @@ use core::fmt::Write;
 pub struct Span {
     /// The first byte.
     pub start: usize,
-    /// Behind the last byte.
+    /// After the last byte.
     pub end: usize,
 }
 
@@ -34,7 +34,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// The position of a byte of `text`; behind its end, the end's.
+    /// The position of a byte of `text`; after its end, the end's.
     pub fn of(text: &str, byte: usize) -> Self {
         let mut byte = byte.min(text.len());
         while !text.is_char_boundary(byte) {

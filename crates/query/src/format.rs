@@ -63,7 +63,7 @@ pub(crate) fn statement(out: &mut String, indent: usize, comments: &Comments, wo
     }
     let mut column = 0;
     for (n, word) in words.iter().enumerate() {
-        // The `;` behind the last word.
+        // The `;` after the last word.
         let length = word.chars().count() + usize::from(n + 1 == words.len());
         if n > 0 && column + 1 + length <= WIDTH {
             out.push(' ');

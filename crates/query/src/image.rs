@@ -6,7 +6,7 @@
 //! 4 + 4      instructions; rules
 //! 8 each     the query instructions
 //! rules      tag (1), kind (1: 0 module, 1 symbol, 2 range), bytes of the name (2);
-//!            of a range, first address and the one behind the last (8 + 8); the name
+//!            of a range, first address and the one after the last (8 + 8); the name
 //! ```
 //! A range without a name is in the program itself. Reading believes nothing: what is accepted is
 //! written again to the same bytes.
@@ -130,7 +130,7 @@ pub fn decode(bytes: &[u8]) -> Result<Program, ImageError> {
         tags.push(reader.rule()?);
     }
     if reader.at != bytes.len() {
-        return reader.error("there are bytes behind its end".into());
+        return reader.error("there are bytes after its end".into());
     }
     Program::new(table, code, tags).map_err(|invalid| match invalid.at {
         Some(number) => ImageError {

@@ -134,7 +134,7 @@ fn number(rest: &str, at: usize) -> Result<(usize, Kind), Diagnostic> {
         return Err(Diagnostic::error(
             span,
             format!("`{word}` is no number"),
-            "write it in decimal, with k or M behind it for thousands and millions, or in \
+            "write it in decimal, with k or M after it for thousands and millions, or in \
              hexadecimal as 0x1f",
         ));
     }

@@ -135,7 +135,7 @@ impl Draft {
                 Way::Goto(_) | Way::To(_) => self.places[n],
             };
             if to >= length {
-                let fix = "end it with `stop`: behind `then`, behind `else`, or as a clause of its \
+                let fix = "end it with `stop`: after `then`, after `else`, or as a clause of its \
                            own, `stop;`";
                 let message = "the query runs over its end here";
                 let error = Diagnostic::error(self.span, message, fix);
@@ -231,7 +231,7 @@ impl Writer {
 
     /// An `if`; `otherwise` is where it goes on when it does not match.
     fn arm(&mut self, arm: &Arm, otherwise: Else, end: Label) {
-        // Whether code of this clause stands behind the arm.
+        // Whether code of this clause stands after the arm.
         let more = otherwise == Else::Follows(false);
         let behind = self.label();
         let skip = match otherwise {

@@ -14,7 +14,7 @@
 //!
 //! | class | operands and results |
 //! |---|---|
-//! | loads, stores | the explicit register that is read, the parts of the address; the memory operand behind it |
+//! | loads, stores | the explicit register that is read, the parts of the address; the memory operand after it |
 //! | branches, jumps | the target, the condition |
 //! | the others | explicit operands that are read, in their order, then `rax` and `rdx` where `mul` and `div` imply them; registers that are written |
 //!
@@ -142,7 +142,7 @@ pub struct Observation {
     results: [Source; 2],
     address: Option<Address>,
     transfer: Transfer,
-    /// By how much it moves the stack pointer, where that is taken back when looking behind it.
+    /// By how much it moves the stack pointer, where that is taken back when looking after it.
     moves_stack: i64,
 }
 
@@ -178,7 +178,7 @@ impl Observation {
         self.pc
     }
 
-    /// What is known before: to be called in front of the instruction, or behind it where only that
+    /// What is known before: to be called before the instruction, or after it where only that
     /// is looked at.
     pub fn early(&self, machine: &impl Machine) -> Facts {
         let by = match self.when {
@@ -188,7 +188,7 @@ impl Observation {
         self.known(machine, by)
     }
 
-    /// What is known before, of a machine as it is in front of the instruction, whenever it would be
+    /// What is known before, of a machine as it is before the instruction, whenever it would be
     /// enough to look: for who sees both.
     pub fn before(&self, machine: &impl Machine) -> Facts {
         self.known(machine, 0)

@@ -107,7 +107,7 @@ impl Program {
         let behind = program.table.entries().find(behind);
         if let Some((entry, _)) = behind {
             return overall(format!(
-                "the query of {entry} starts behind the last instruction"
+                "the query of {entry} starts after the last instruction"
             ));
         }
         let beyond = |(entry, control): &(Entry, Control)| {

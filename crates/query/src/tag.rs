@@ -17,7 +17,7 @@ pub enum Where {
     Range {
         /// The first.
         from: u64,
-        /// Behind the last.
+        /// After the last.
         to: u64,
         /// The module; none is the program itself.
         module: Option<String>,

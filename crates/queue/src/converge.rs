@@ -1,7 +1,7 @@
 //! Places whose values are not profiled for a while, as they are known: told by the host, gone by by the target.
 //!
 //! The host watches how the values of each place develop ([`wanted`](Converge::wanted) says that it does), and from time to time
-//! writes a *table* of the places that are to have no probe. The target reads it when it comes by, or is called back by a signal;
+//! writes a *table* of the places that are to have no probe. The target reads it when it reaches, or is called back by a signal;
 //! and goes on with code that it makes without those probes and with all others. Between tables the host says whether that code is
 //! to be executed or for how long what has all probes ([`all`](Converge::all)). Until the target has told in
 //! [`seen`](Converge::seen) that it goes by what was told the host tells nothing else, so a table is read whole.

@@ -5,7 +5,7 @@
 //! that has events before it gets a *path*: the block, which of its main-line events were passed, and
 //! the event of the exit itself, if any. So a path costs two or three words and expands to all
 //! events of one pass through the fragment. What passed has the block's first events, but in a trace
-//! with several ways through it, whose block has the events of one way behind those of the other.
+//! with several ways through it, whose block has the events of one way after those of the other.
 //!
 //! Where the target samples by itself, a path may be a *message*: of the stratified sampler that the file is for,
 //! about its only event, which is its tail.
@@ -357,7 +357,7 @@ impl Event {
 pub struct Passed {
     /// The first of them, below [`MAX_BLOCK_EVENTS`].
     pub first: u16,
-    /// The one behind the last.
+    /// The one after the last.
     pub end: u16,
 }
 

@@ -5,11 +5,11 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::converge::Converge;
-use crate::desk::Attached;
 use crate::marks::ARENAS;
 use crate::persist::PERSIST_BYTES;
 use crate::prefetch::Prefetch;
 use crate::queries::Queries;
+use crate::thread_page::Attached;
 use crate::work::Work;
 
 /// "TROMMELQ", little endian.
@@ -28,12 +28,12 @@ pub const MAX_THREADS: usize = 1 << 12;
 pub const CHUNKS: usize = MAX_THREADS + 2 * BACKLOG;
 /// The longest record, in bytes.
 pub const MAX_RECORD: usize = 256;
-/// Run-time values in one record: what fits [`MAX_RECORD`] behind the path number.
+/// Run-time values in one record: what fits [`MAX_RECORD`] after the path number.
 pub const MAX_VALUES: usize = (MAX_RECORD - 4) / 8;
 /// A write pointer whose offset in its 64 KiB window is below this has filled its chunk.
 pub const FULL_WINDOW: usize = 256;
-/// Where the first record of a chunk starts, relative to the chunk's 64 KiB window: behind the
-/// full window and behind the longest record that could have run over into it.
+/// Where the first record of a chunk starts, relative to the chunk's 64 KiB window: after the
+/// full window and after the longest record that could have run over into it.
 pub const FIRST_RECORD: usize = FULL_WINDOW + MAX_RECORD;
 
 /// Bytes of the [`Directory`], with which a file starts.
@@ -56,28 +56,29 @@ pub const CHUNKS_OFFSET: usize = 0x2000;
 pub const PUBLISHED_OFFSET: usize = CHUNKS_OFFSET + CHUNKS * size_of::<Chunk>();
 /// Chunks given back in order: a ring of `u32`, chunk numbers.
 pub const GIVEN_BACK_OFFSET: usize = PUBLISHED_OFFSET + CHUNKS * 4;
-/// A [`Bank`] for each bank of counters.
-pub const BANK_TABLE_OFFSET: usize = (GIVEN_BACK_OFFSET + CHUNKS * 4).next_multiple_of(64);
-/// Banks of counters: one for each thread, and those of threads that have ended and were not yet read.
-pub const BANKS: usize = 64;
-/// Bytes of a bank: a `u64` for each path number, and then a table of tallies.
-pub const BANK_BYTES: usize = 32 << 20;
-/// Tallies in a bank, a power of two: how often an event with a run-time value was seen with one value, of values seen lately.
-pub const TALLIES: usize = 1 << 16;
-/// Where they begin in a bank.
-pub const TALLIES_OFFSET: usize = BANK_BYTES - TALLIES * size_of::<Tally>();
-/// Where acyclic paths are counted, in place of the tallies: a `u32` with the number, plus one, of a path that leads to where the thread is on its acyclic
-/// path, while it is in a system call or when it goes on unobserved, else 0; and behind it as many for paths that handlers of signals have interrupted.
-pub const ON_PATH_OFFSET: usize = TALLIES_OFFSET;
+/// A [`CounterArray`] for each counter array of counters.
+pub const COUNTER_ARRAY_TABLE_OFFSET: usize = (GIVEN_BACK_OFFSET + CHUNKS * 4).next_multiple_of(64);
+/// Counter arrays of counters: one for each thread, and those of threads that have ended and were not yet read.
+pub const COUNTER_ARRAYS: usize = 64;
+/// Bytes of a counter array: a `u64` for each path number, and then a table of value counters.
+pub const COUNTER_ARRAY_BYTES: usize = 32 << 20;
+/// Value counters in a counter array, a power of two: how often an event with a run-time value was seen with one value, of values seen lately.
+pub const VALUE_COUNTERS: usize = 1 << 16;
+/// Where they begin in a counter array.
+pub const VALUE_COUNTERS_OFFSET: usize =
+    COUNTER_ARRAY_BYTES - VALUE_COUNTERS * size_of::<ValueCounter>();
+/// Where acyclic paths are counted, in place of the value counters: a `u32` with the number, plus one, of a path that leads to where the thread is on its acyclic
+/// path, while it is in a system call or when it goes on unobserved, else 0; and after it as many for paths that handlers of signals have interrupted.
+pub const ON_PATH_OFFSET: usize = VALUE_COUNTERS_OFFSET;
 /// Acyclic paths of a thread that handlers have interrupted at most. With more, the oldest is given up: handlers that are left by a jump leave theirs.
 pub const MOST_INTERRUPTED: usize = 64;
-/// Counters of paths in a bank. Paths with higher numbers are recorded.
-pub const BANK_COUNTERS: usize = TALLIES_OFFSET / 8;
+/// Counters of paths in a counter array. Paths with higher numbers are recorded.
+pub const COUNTER_ARRAY_COUNTERS: usize = VALUE_COUNTERS_OFFSET / 8;
 
 /// How often an event was seen with a value.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct ValueCounter {
     /// The value.
     pub value: u64,
     /// Number of the path that is a message about the event.
@@ -89,7 +90,7 @@ pub struct Tally {
 /// What the host says of each region, for hashing: a `u64`, the word of the place of its first address less that
 /// address, plus one; 0 while it has said nothing.
 pub const BIASES_OFFSET: usize =
-    (BANK_TABLE_OFFSET + BANKS * size_of::<Bank>()).next_multiple_of(64);
+    (COUNTER_ARRAY_TABLE_OFFSET + COUNTER_ARRAYS * size_of::<CounterArray>()).next_multiple_of(64);
 /// [`Queries`].
 pub const QUERIES_OFFSET: usize =
     (BIASES_OFFSET + MAX_REGIONS * 8).next_multiple_of(align_of::<Queries>());
@@ -100,7 +101,7 @@ pub const PREFETCH_OFFSET: usize =
 pub const CONVERGE_OFFSET: usize =
     (PREFETCH_OFFSET + size_of::<Prefetch>()).next_multiple_of(align_of::<Converge>());
 /// A page for each thread, which is also the first page of its thread area (see the runtime's
-/// `area`): a [`Desk`](crate::desk::Desk).
+/// `area`): a [`ThreadPage`](crate::thread_page::ThreadPage).
 pub const THREAD_PAGES_OFFSET: usize =
     (CONVERGE_OFFSET + size_of::<Converge>()).next_multiple_of(THREAD_PAGE);
 /// Bytes of a thread's page.
@@ -121,10 +122,10 @@ pub const MAX_WORDS: usize = 1 << 27;
 pub const POOL_OFFSET: usize = (DICT_WORDS_OFFSET + MAX_WORDS * 8).next_multiple_of(CHUNK);
 /// The pool and the window that its last record may run over into.
 pub const POOL_BYTES: usize = CHUNKS * CHUNK + CHUNK;
-/// Banks of counters.
-pub const BANKS_OFFSET: usize = POOL_OFFSET + POOL_BYTES;
+/// Counter arrays of counters.
+pub const COUNTER_ARRAYS_OFFSET: usize = POOL_OFFSET + POOL_BYTES;
 /// Fragments for later runs ([`crate::persist`]).
-pub const MADE_OFFSET: usize = BANKS_OFFSET + BANKS * BANK_BYTES;
+pub const MADE_OFFSET: usize = COUNTER_ARRAYS_OFFSET + COUNTER_ARRAYS * COUNTER_ARRAY_BYTES;
 /// One slot; sparse, so only what is used takes memory.
 pub const SLOT_BYTES: usize = MADE_OFFSET + PERSIST_BYTES;
 /// Bytes of records that a chunk holds at most, the last of which may run over its end.
@@ -153,14 +154,14 @@ pub struct Chunk {
     pub published: AtomicU32,
 }
 
-/// Whose counters a bank holds.
+/// Whose counters a counter array holds.
 ///
-/// A thread takes a free bank, which is all zero, by writing its id and then its number, and alone
+/// A thread takes a free counter array, which is all zero, by writing its id and then its number, and alone
 /// writes to it until it has set `ended`. Then it is the host's, which reads it, makes it zero and
 /// frees it. What it holds when the program ends, the host reads then.
 #[repr(C)]
-pub struct Bank {
-    /// Number of the thread, from 1; 0 when the bank is free.
+pub struct CounterArray {
+    /// Number of the thread, from 1; 0 when the counter array is free.
     pub thread: AtomicU32,
     /// That thread's id in the kernel; 0 while it has not started.
     pub tid: AtomicU32,
@@ -177,7 +178,7 @@ pub enum State {
     Fresh = 0,
     /// Running under control.
     Controlled = 1,
-    /// Let go: runs natively from now on; [`Control::let_go`] says why.
+    /// Let go: runs natively from now on; [`Control::detach`] says why.
     Native = 2,
     /// Ended through `exit` or `exit_group`; everything is published.
     Exited = 3,
@@ -199,10 +200,10 @@ impl State {
     }
 }
 
-/// Why a program was let go. Numbers are stored in shared memory.
+/// Why a program was detached. Numbers are stored in shared memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub enum LetGo {
+pub enum Detached {
     /// A process starts that shares its memory and is no thread of its.
     SharedMemory = 1,
     /// An instruction that the translator does not run in the cache.
@@ -237,7 +238,7 @@ pub enum LetGo {
     NoMemory = 14,
 }
 
-impl LetGo {
+impl Detached {
     /// The reason in words, and what to do about it.
     pub const fn words(self) -> &'static str {
         match self {
@@ -286,17 +287,17 @@ impl LetGo {
     }
 }
 
-/// In [`Control::counters`]: there are no banks.
+/// In [`Control::counters`]: there are no counter arrays.
 pub const COUNTS_NOTHING: u32 = 0;
-/// Banks hold a `u64` for each path: how often it was executed.
+/// Counter arrays hold a `u64` for each path: how often it was executed.
 pub const COUNTS_PATHS: u32 = 1;
-/// Banks hold a `u16` for each substream of a stratified sampler: events to come before it sends a message.
+/// Counter arrays hold a `u16` for each substream of a stratified sampler: events to come before it sends a message.
 pub const COUNTS_STRATA: u32 = 2;
-/// Banks hold an [`Intervals`], and behind [`CELLS_OFFSET`] a `u32` for each tuple of a multi-hash profiler that is known when code is made.
+/// Counter arrays hold an [`Intervals`], and after [`CELLS_OFFSET`] a `u32` for each tuple of a multi-hash profiler that is known when code is made.
 /// At an interval's end its candidates are recorded: a path number of messages, the value if there is one, and four bytes for how often.
 pub const COUNTS_INTERVALS: u32 = 3;
 
-/// What an interval profiler of a thread has seen: in front of its bank.
+/// What an interval profiler of a thread has seen: before its counter array.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Intervals {
@@ -312,12 +313,12 @@ pub struct Intervals {
     pub rest: AtomicU32,
 }
 
-/// Where cells begin in a bank.
+/// Where cells begin in a counter array.
 pub const CELLS_OFFSET: usize = 128;
 /// Tuples that have one at most.
 pub const CELLS: usize = 1 << 22;
 const _: () = assert!(size_of::<Intervals>() <= CELLS_OFFSET);
-const _: () = assert!(CELLS_OFFSET + CELLS * size_of::<u32>() <= TALLIES_OFFSET);
+const _: () = assert!(CELLS_OFFSET + CELLS * size_of::<u32>() <= VALUE_COUNTERS_OFFSET);
 
 /// A stratified periodic sampler. The host's to write.
 #[repr(C)]
@@ -341,10 +342,10 @@ pub struct Control {
     pub version: AtomicU32,
     /// The event kinds to collect, `KindSet::bits`.
     pub kinds: AtomicU32,
-    /// What banks hold, [`COUNTS_NOTHING`] and so on. The host's to write.
+    /// What counter arrays hold, [`COUNTS_NOTHING`] and so on. The host's to write.
     pub counters: AtomicU32,
-    /// Set when values are tallied, from some time on. Written by the target.
-    pub tallies: AtomicU32,
+    /// Set when values are counted, from some time on. Written by the target.
+    pub value_counters: AtomicU32,
     /// With [`COUNTS_STRATA`]: by which sampler.
     pub strata: Strata,
     /// With [`COUNTS_INTERVALS`]: by which profiler, as `trommel_compress::interval::Shield` has it in words.
@@ -359,7 +360,7 @@ pub struct Control {
     pub fsgsbase: AtomicU32,
     /// Number of this slot.
     pub slot: AtomicU32,
-    /// The host is done with this slot: who still records here is let go.
+    /// The host is done with this slot: who still records here is detached.
     pub closed: AtomicU32,
     /// The process, or children that it makes, may see other process numbers than the host.
     pub foreign: AtomicU32,
@@ -369,12 +370,12 @@ pub struct Control {
     pub exit_status: AtomicU32,
     /// [`State`].
     pub state: AtomicU32,
-    /// [`LetGo`], when `state` is `Native`.
-    pub let_go: AtomicU32,
+    /// [`Detached`], when `state` is `Native`.
+    pub detach: AtomicU32,
     /// Child processes that run natively: all of them with `follow` 0, else those that found no slot.
     pub children: AtomicU32,
-    /// Where the program was let go, an address of the target.
-    pub let_go_pc: AtomicU64,
+    /// Where the program was detached, an address of the target.
+    pub detach_pc: AtomicU64,
     /// Address of the pool in the target; 0 until the runtime has started.
     pub pool_base: AtomicU64,
 
@@ -430,7 +431,7 @@ pub struct Control {
     /// Control lasts for so many instructions at a time ([`Windows`]); 0: for good. The host changes
     /// the number while the program runs, never from or to 0.
     pub window: AtomicU32,
-    /// Windows are delimited by marks ([`CAPTURE_MARK`]); in front of one, a random number of
+    /// Windows are delimited by marks ([`CAPTURE_MARK`]); before one, a random number of
     /// instructions below this is passed. 0: no marks, and none is passed.
     pub window_skip: AtomicU32,
     /// Nanoseconds of CPU time from a window to the next, as often as they are begun now.
@@ -453,7 +454,7 @@ pub struct Control {
     pub attached: Attached,
     /// Identifies the runtime that was built; the host's to write.
     pub build: AtomicU64,
-    /// Where the runtime failed, if [`Control::let_go`] says that it did.
+    /// Where the runtime failed, if [`Control::detach`] says that it did.
     pub failure: Failure,
 }
 
@@ -469,13 +470,13 @@ pub struct Windows {
     pub nanos: AtomicU64,
     /// Of them, those that came to their last instruction.
     pub whole: AtomicU64,
-    /// Those that ended in front of a system call.
+    /// Those that ended before a system call.
     pub calls: AtomicU64,
     /// Those that ended at an instruction which caused a signal, or at a signal that was sent.
     pub signals: AtomicU64,
-    /// Those that ended in front of what cannot be executed in the cache.
+    /// Those that ended before what cannot be executed in the cache.
     pub refused: AtomicU64,
-    /// Windows that did not begin, since the host was behind or the thread not where it can be
+    /// Windows that did not begin, since the host was after or the thread not where it can be
     /// taken under control.
     pub skipped: AtomicU64,
     /// Signals of threads' own timers, each of which was to begin one.
@@ -497,7 +498,7 @@ pub struct Windows {
 pub const CAPTURE_MARK: u32 = u32::MAX - 1;
 /// See [`CAPTURE_MARK`].
 pub const CAPTURE_WORDS: usize = 1;
-/// In place of a path number, behind a [`CAPTURE_MARK`]: [`STACK_WORDS`] 64-bit words follow, how many there are behind this one, and these. The first of
+/// In place of a path number, after a [`CAPTURE_MARK`]: [`STACK_WORDS`] 64-bit words follow, how many there are after this one, and these. The first of
 /// a window are the address of its first instruction, the stack pointer and the frame pointer there; then come words of the stack, from the stack pointer up.
 pub const STACK_MARK: u32 = u32::MAX - 2;
 /// See [`STACK_MARK`].
@@ -507,7 +508,7 @@ pub const STACK_WORDS: usize = 31;
 pub const END_MARK: u32 = u32::MAX;
 /// See [`END_MARK`].
 pub const END_WORDS: usize = 3;
-/// Instructions that may be passed in front of a window at most.
+/// Instructions that may be passed before a window at most.
 pub const MAX_SKIP: u32 = 256;
 const _: () = assert!(MAX_PATHS < STACK_MARK as usize && 4 + 8 * STACK_WORDS <= MAX_RECORD);
 
@@ -558,11 +559,11 @@ impl Optimise {
 /// How traces are selected, and what came of it.
 #[repr(C)]
 pub struct Traces {
-    /// Times that a start is come by before a trace is made; 0: none is. The host's to write.
+    /// Times that a start is reach before a trace is made; 0: none is. The host's to write.
     pub threshold: AtomicU32,
     /// How traces are optimised, an [`Optimise`]. The host's to write.
     pub optimise: AtomicU32,
-    /// The program is not let go because control does not pay. The host's to write.
+    /// The program is not detached because control does not pay. The host's to write.
     pub stay: AtomicU32,
     /// Exits are not linked: each leads to the dispatcher. The host's to write.
     pub unlinked: AtomicU32,
@@ -570,11 +571,11 @@ pub struct Traces {
     pub no_returns: AtomicU32,
     /// What code does the program's own work is marked ([`crate::marks`]). The host's to write.
     pub audit: AtomicU32,
-    /// The program is to be let go: control does not pay. The host's to write.
+    /// The program is to be detached: control does not pay. The host's to write.
     pub lost: AtomicU32,
     /// Nothing but one thread wrote to the memory of a process when that was attached to. The host's to write.
     pub alone: AtomicU32,
-    /// Where arenas start; 0 behind the last.
+    /// Where arenas start; 0 after the last.
     pub arenas: [AtomicU64; ARENAS],
     /// Bytes that the code cache may have; 0: as many as there is room for. The host's to write.
     pub cache: AtomicU64,
@@ -600,7 +601,7 @@ pub struct Failure {
     pub tid: AtomicU32,
     /// The instruction.
     pub offset: AtomicU64,
-    /// What may have called it, innermost first; 0 behind the last.
+    /// What may have called it, innermost first; 0 after the last.
     pub stack: [AtomicU64; FAILURE_STACK],
 }
 
@@ -764,7 +765,7 @@ pub struct PaddedU64(pub AtomicU64);
 pub struct RegionRecord {
     /// First address.
     pub start: u64,
-    /// Address behind the last.
+    /// Address after the last.
     pub end: u64,
     /// Offset of `start` in the file.
     pub offset: u64,
@@ -784,8 +785,8 @@ const _: () = {
     assert!(size_of::<Directory>() <= DIRECTORY_BYTES && SLOT_BYTES.is_multiple_of(CHUNK));
     assert!(REGION_OFFSET.is_multiple_of(4096) && DICT_WORDS_OFFSET.is_multiple_of(8));
     assert!(size_of::<RegionRecord>() == 4096);
-    assert!(POOL_OFFSET.is_multiple_of(CHUNK) && BANKS_OFFSET.is_multiple_of(CHUNK));
-    assert!(BANK_TABLE_OFFSET.is_multiple_of(align_of::<Bank>()));
+    assert!(POOL_OFFSET.is_multiple_of(CHUNK) && COUNTER_ARRAYS_OFFSET.is_multiple_of(CHUNK));
+    assert!(COUNTER_ARRAY_TABLE_OFFSET.is_multiple_of(align_of::<CounterArray>()));
     // A chunk must hold its longest record before the window of the next begins.
     assert!(FIRST_RECORD + MAX_RECORD < CHUNK);
 };

@@ -18,11 +18,11 @@
 //! | [`Control`] | both | state words, the published and consumed chunk counts, waits |
 //! | [`Request`] | both | what a thread asks the host before it executes another program |
 //! | [`Chunk`]s, two rings | both | who fills each chunk; those published, those given back |
-//! | thread pages | both | the write pointer of each thread, which generated code advances; its [`desk`] |
+//! | thread pages | both | the write pointer of each thread, which generated code advances; its [`thread_page`] |
 //! | [`dict`] | target | paths, blocks and regions: what a record's number stands for |
 //! | pool | target | records, in [`CHUNK`]-byte chunks |
 //! | [`queries::Queries`] | both | what is asked of the program, and counted of that |
-//! | [`Bank`]s | target | a counter for each path and thread, where paths are counted and not recorded |
+//! | [`CounterArray`]s | target | a counter for each path and thread, where paths are counted and not recorded |
 //! | [`persist`] | target | fragments for later runs |
 //!
 //! A *record* is one execution of one *path* through a fragment: a 32-bit path number, then one
@@ -36,8 +36,8 @@
 //! publishing a chunk. Chunks come to the host in the order in which they were published.
 //!
 //! Where nobody asks for the order of events, a path without run-time values is not recorded: its
-//! counter in the thread's *bank* is incremented, which is all that the host wants to know of it.
-//! Both can be met in one process, and add up. Where a stratified sampler is asked for, a bank holds its counters in
+//! counter in the thread's *counter array* is incremented, which is all that the host wants to know of it.
+//! Both can be met in one process, and add up. Where a stratified sampler is asked for, a counter array holds its counters in
 //! place of those of paths, and what is recorded are its messages; of a multi-hash profiler it holds the counts of what is
 //! shielded.
 //!
@@ -57,7 +57,7 @@
 //!   chunks are in use than threads and [`BACKLOG`].
 //! * A record belongs to a chunk from the moment the write pointer has passed it until the host has
 //!   given the chunk back, at whatever moment the program dies.
-//! * A bank is written to by one thread at a time, and used again only after the host has read it.
+//! * A counter array is written to by one thread at a time, and used again only after the host has read it.
 //! * Path numbers are dense and a path is in the dictionary before its first record.
 //! * The host reads with bounds checks only: a number, length or offset out of range is an error
 //!   of the stream, never of the host.
@@ -69,7 +69,6 @@
 #![forbid(unsafe_code)]
 
 pub mod converge;
-pub mod desk;
 pub mod dict;
 mod layout;
 pub mod marks;
@@ -78,21 +77,22 @@ pub mod prefetch;
 pub mod protocol;
 pub mod queries;
 pub mod stamps;
+pub mod thread_page;
 pub mod work;
 
 pub use layout::{
-    BACKLOG, BANK_BYTES, BANK_COUNTERS, BANK_TABLE_OFFSET, BANKS, BANKS_OFFSET, BIASES_OFFSET,
-    Bank, CAPTURE_MARK, CAPTURE_WORDS, CELLS, CELLS_OFFSET, CHUNK, CHUNKS, CHUNKS_OFFSET,
-    CONTROL_OFFSET, CONVERGE_OFFSET, COUNTS_INTERVALS, COUNTS_NOTHING, COUNTS_PATHS, COUNTS_STRATA,
-    Chunk, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES, Directory, END_MARK,
-    END_WORDS, FAILURE_STACK, FIRST_RECORD, FULL_WINDOW, Failure, GIVEN_BACK_OFFSET, Intervals,
-    LAST_WINDOWS, LAYOUT_VERSION, LastWindow, LetGo, MADE_OFFSET, MAGIC, MAX_CHUNK_BYTES,
-    MAX_PATHS, MAX_RECORD, MAX_REGIONS, MAX_SKIP, MAX_SLOTS, MAX_THREADS, MAX_VALUES, MAX_WINDOW,
-    MAX_WORDS, MOST_INTERRUPTED, ON_PATH_OFFSET, Optimise, POOL_BYTES, POOL_OFFSET,
-    PREFETCH_OFFSET, PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord,
-    Request, SLOT_BYTES, SPAWNED, STACK_MARK, STACK_WORDS, Slot, State, Strata, TALLIES,
-    TALLIES_OFFSET, THREAD_PAGE, THREAD_PAGES_OFFSET, Tally, Unfollowed, WINDOW_SIGNAL, Windows,
-    chunk_start, slot_start,
+    BACKLOG, BIASES_OFFSET, CAPTURE_MARK, CAPTURE_WORDS, CELLS, CELLS_OFFSET, CHUNK, CHUNKS,
+    CHUNKS_OFFSET, CONTROL_OFFSET, CONVERGE_OFFSET, COUNTER_ARRAY_BYTES, COUNTER_ARRAY_COUNTERS,
+    COUNTER_ARRAY_TABLE_OFFSET, COUNTER_ARRAYS, COUNTER_ARRAYS_OFFSET, COUNTS_INTERVALS,
+    COUNTS_NOTHING, COUNTS_PATHS, COUNTS_STRATA, Chunk, Control, CounterArray, DICT_INDEX_OFFSET,
+    DICT_WORDS_OFFSET, DIRECTORY_BYTES, Detached, Directory, END_MARK, END_WORDS, FAILURE_STACK,
+    FIRST_RECORD, FULL_WINDOW, Failure, GIVEN_BACK_OFFSET, Intervals, LAST_WINDOWS, LAYOUT_VERSION,
+    LastWindow, MADE_OFFSET, MAGIC, MAX_CHUNK_BYTES, MAX_PATHS, MAX_RECORD, MAX_REGIONS, MAX_SKIP,
+    MAX_SLOTS, MAX_THREADS, MAX_VALUES, MAX_WINDOW, MAX_WORDS, MOST_INTERRUPTED, ON_PATH_OFFSET,
+    Optimise, POOL_BYTES, POOL_OFFSET, PREFETCH_OFFSET, PUBLISHED_OFFSET, QUERIES_OFFSET,
+    REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request, SLOT_BYTES, SPAWNED, STACK_MARK,
+    STACK_WORDS, Slot, State, Strata, THREAD_PAGE, THREAD_PAGES_OFFSET, Unfollowed, VALUE_COUNTERS,
+    VALUE_COUNTERS_OFFSET, ValueCounter, WINDOW_SIGNAL, Windows, chunk_start, slot_start,
 };
 
 /// Test options in the control words, see `docs/testing.md`.
@@ -117,7 +117,7 @@ pub mod options {
     pub const ARENA_SHIFT: u32 = 28;
     /// Bits 32–38: random delays of up to so many microseconds (0: none).
     pub const DELAY_SHIFT: u32 = 32;
-    /// After so many crossings as [`EVICT_SHIFT`] says the other edition of the code is gone on with, and nothing is flushed.
+    /// After so many crossings as [`EVICT_SHIFT`] says the other variant of the code is gone on with, and nothing is flushed.
     pub const TURN: u64 = 1 << 39;
     /// Bits 40–51: crossings into the dispatcher, or traces, after which everything is flushed (0: never).
     pub const EVICT_SHIFT: u32 = 40;
@@ -125,7 +125,7 @@ pub mod options {
     pub const END_SHIFT: u32 = 52;
     /// Bits 12–14: how control ends: one of the following.
     pub const END_MASK: u64 = 7 << 12;
-    /// The process is let go at a crossing into the dispatcher.
+    /// The process is detached at a crossing into the dispatcher.
     pub const END_LEAVE: u64 = 0;
     /// The runtime fails when it is entered.
     pub const END_DISPATCH: u64 = 1 << 12;
@@ -133,7 +133,7 @@ pub mod options {
     pub const END_TRANSLATE: u64 = 2 << 12;
     /// The runtime fails in a system call of the app's that it has just made.
     pub const END_SYSCALL: u64 = 3 << 12;
-    /// The runtime fails in its signal handler, where it cannot let go.
+    /// The runtime fails in its signal handler, where it cannot detached.
     pub const END_DELIVER: u64 = 4 << 12;
     /// It fails at any of these places, with one chance in so many.
     pub const END_RANDOM: u64 = 5 << 12;

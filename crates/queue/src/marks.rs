@@ -1,6 +1,6 @@
 //! Which bytes of a code cache do the program's own work.
 //!
-//! A cache is made of arenas. In each, fragments come first and exit stubs behind them; what is a
+//! A cache is made of arenas. In each, fragments come first and exit stubs after them; what is a
 //! fragment's is the app's instructions, copied or in other words, and what the engine adds: checks
 //! of indirect branches, jumps from one fragment to the next, registers put away. With
 //! [`Traces::audit`](crate::Traces::audit) the runtime marks the bytes of the former in a map at the end of the
@@ -14,7 +14,7 @@
 pub const ARENA_BYTES: u64 = MARKS_OFFSET + CODE_BYTES / 8;
 /// What fragments lie in, from the start of the arena on.
 pub const CODE_BYTES: u64 = 192 << 20;
-/// Where an arena's map of marks begins; stubs and counters are in front of it.
+/// Where an arena's map of marks begins; stubs and counters are before it.
 pub const MARKS_OFFSET: u64 = 256 << 20;
 /// Arenas that the host knows of. Samples in others are not told apart.
 pub const ARENAS: usize = 8;

@@ -24,7 +24,7 @@ pub const MADE_RECORDS: usize = size_of::<Made>() + MAX_MODULES * MODULE_BYTES;
 /// "TROMKEPT", little endian.
 const MAGIC: u64 = u64::from_le_bytes(*b"TROMKEPT");
 
-/// What a run has made. Modules and records are behind it; what these numbers count is complete.
+/// What a run has made. Modules and records are after it; what these numbers count is complete.
 #[repr(C, align(64))]
 pub struct Made {
     /// Modules.
@@ -140,7 +140,7 @@ impl Head {
     }
 }
 
-/// Tells a damaged record from what was written: of its module, of where its code starts, and of the bytes behind its head,
+/// Tells a damaged record from what was written: of its module, of where its code starts, and of the bytes after its head,
 /// whose number is a multiple of eight.
 pub fn digest(module: u32, at: u32, bytes: &[u8]) -> u32 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -1,7 +1,7 @@
 //! Prefetches between host and target: where the program's misses are is found out by queries, and what is
 //! done about them is told here.
 //!
-//! The target samples memory accesses in *rounds* of [`BURSTS`] bursts, each a stretch of executions one behind the
+//! The target samples memory accesses in *rounds* of [`BURSTS`] bursts, each a stretch of executions one after the
 //! other. When the last message of a round was published the target counts [`Prefetch::rounds`] up; the host
 //! looks at what it was sent, writes the table, and then the number of the round to [`Prefetch::answered`].
 //! Until the next round ends it does not write the table again, so the target reads it whole.
@@ -22,7 +22,7 @@ pub const MAX_PLACES: usize = 256;
 pub const NOWHERE: u32 = 0;
 /// [`Prefetch::wanted`]: where rounds find misses.
 pub const MISSES: u32 = 1;
-/// [`Prefetch::wanted`]: in front of each instruction with an operand in memory, of addresses of no use. For tests.
+/// [`Prefetch::wanted`]: before each instruction with an operand in memory, of addresses of no use. For tests.
 pub const EVERYWHERE: u32 = 2;
 
 /// What is asked and answered.
@@ -68,7 +68,7 @@ impl Default for Prefetch {
     }
 }
 
-/// What to prefetch in front of an instruction.
+/// What to prefetch before an instruction.
 #[derive(Default)]
 #[repr(C)]
 pub struct Ahead {

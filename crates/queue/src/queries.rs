@@ -41,7 +41,7 @@ pub struct Queries {
     pub answered: AtomicU32,
     /// The program. The host's to write.
     pub program: [AtomicU64; PROGRAM_WORDS],
-    /// Ranges with tags, so far. The host's to write, behind the ranges.
+    /// Ranges with tags, so far. The host's to write, after the ranges.
     pub ranges: AtomicU32,
     /// Rates of `every auto` are rehearsed, and not what costs say. The host's to write.
     pub rehearsed: AtomicU32,
@@ -56,7 +56,7 @@ pub struct Queries {
 /// Executions of a class.
 #[repr(C)]
 pub struct Seen {
-    /// Those that countdowns have come by, the one included that they led to.
+    /// Those that countdowns have reach, the one included that they led to.
     pub executed: AtomicU64,
     /// Of those, the ones of which a record was made.
     pub profiled: AtomicU64,
@@ -86,7 +86,7 @@ pub struct Acted {
 pub struct Range {
     /// The first.
     pub start: AtomicU64,
-    /// Behind the last.
+    /// After the last.
     pub end: AtomicU64,
     /// The tag.
     pub tag: AtomicU64,

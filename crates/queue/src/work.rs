@@ -17,7 +17,7 @@ pub enum Part {
     Translate = 0,
     /// Making traces of paths.
     Trace = 1,
-    /// Dropping what was translated, and going over to another edition of it.
+    /// Dropping what was translated, and going over to another variant of it.
     Flush = 2,
     /// All of the rest: looking up, linking, recording paths.
     Dispatch = 3,

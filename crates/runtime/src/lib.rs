@@ -33,7 +33,7 @@
 //! | [`syscall`] | system calls the runtime must see |
 //! | [`signal`] | the app's handlers under control, at exact places |
 //! | [`kernel_writes`] | those that write where we have protected pages |
-//! | [`native`] | letting go |
+//! | [`native`] | detaching |
 //! | [`attach`] | threads of a running process in and out |
 //! | [`window`] | control for N instructions at a time |
 //! | [`own`] | the runtime's memory, listed |

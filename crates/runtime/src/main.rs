@@ -49,7 +49,7 @@ unsafe extern "C" fn begin(args: *const StartArgs) -> ! {
     }
 }
 
-/// A failed assertion: the signal handler finds the trap inside the runtime and lets the app go.
+/// A failed assertion: the signal handler finds the trap inside the runtime and detaches the app.
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
     // Locations are static, whatever the lifetime of what refers to them says.

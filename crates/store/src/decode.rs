@@ -75,7 +75,7 @@ pub(crate) fn decode(input: impl Read) -> Result<Vec<Profile>, DecodeError> {
         true => Ok(profiles),
         false => Err(DecodeError::Corrupt {
             at: input.position(),
-            what: "there are bytes behind its end".into(),
+            what: "there are bytes after its end".into(),
         }),
     }
 }
@@ -158,7 +158,7 @@ fn head(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
         _ => return Err("the exit status is malformed"),
     };
     for _ in 0..cursor.number()? {
-        run.let_go.push(text(cursor)?);
+        run.detach.push(text(cursor)?);
     }
     profile.run = run;
     Ok(())

@@ -432,7 +432,7 @@ fn head(profile: &Profile) -> Vec<u8> {
         undercount,
         waits,
         wait_time,
-        let_go,
+        detach,
     } = &profile.run;
     for number in [
         started, wall, target_cpu, host_cpu, dropped, undercount, waits, wait_time,
@@ -441,8 +441,8 @@ fn head(profile: &Profile) -> Vec<u8> {
     }
     raw.push(status.is_some().into());
     put_signed(&mut raw, status.unwrap_or(0).into());
-    put(&mut raw, let_go.len() as u64);
-    for reason in let_go {
+    put(&mut raw, detach.len() as u64);
+    for reason in detach {
         put_bytes(&mut raw, reason.as_bytes());
     }
     raw

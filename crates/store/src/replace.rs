@@ -26,7 +26,7 @@ pub struct Written {
     pub old: Option<PathBuf>,
 }
 
-/// Whether a profile can be written to `path`, for asking before a long run and not behind it.
+/// Whether a profile can be written to `path`, for asking before a long run and not after it.
 ///
 /// # Errors
 /// What is in the way.

@@ -356,7 +356,7 @@ fn profile() -> impl Strategy<Value = Profile> {
         any::<Option<i32>>(),
         prop::collection::vec(".{0,20}", 0..3),
     )
-        .prop_map(|(n, status, let_go)| Run {
+        .prop_map(|(n, status, detach)| Run {
             started: n[0],
             wall: n[1],
             target_cpu: n[2],
@@ -366,7 +366,7 @@ fn profile() -> impl Strategy<Value = Profile> {
             waits: n[5],
             wait_time: n[6],
             undercount: n[7],
-            let_go,
+            detach,
         });
     let seen =
         prop::collection::btree_map(prop::sample::select(Kind::ALL.to_vec()), any::<u64>(), 0..3);
@@ -521,7 +521,7 @@ fn every_truncation_is_noticed_and_named() {
         decode(&longer)
             .expect_err("longer")
             .to_string()
-            .contains("behind its end")
+            .contains("after its end")
     );
 }
 

@@ -7,7 +7,7 @@
 //!
 //! # Strategy
 //! Compilers describe frames in `.eh_frame`, for exceptions (DWARF 5, section 6.4; the x86-64 psABI, section 4.2.4), and linkers put a sorted
-//! table of functions in front of it, `.eh_frame_hdr`. Both are copied when the file is opened: a file that is cut short while it is
+//! table of functions before it, `.eh_frame_hdr`. Both are copied when the file is opened: a file that is cut short while it is
 //! looked at harms nobody.
 //!
 //! # Invariants
@@ -40,12 +40,12 @@ pub enum Base {
     Rbp,
 }
 
-/// A frame, as it is in front of one instruction.
+/// A frame, as it is before one instruction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame {
     /// The vaddrs of the code that has it: a function, or a part of one.
     pub function: Range<u64>,
-    /// Where its *top* is, which the stack pointer was at in front of the call: so far from a register. The return address is the word
+    /// Where its *top* is, which the stack pointer was at before the call: so far from a register. The return address is the word
     /// below.
     pub top: (Base, i64),
     /// Where the caller's `rbp` is, from the top; `None`: in `rbp`.
@@ -106,7 +106,7 @@ impl Frames {
         self.with_entry(vaddr, |entry, _, _| Some(range(entry)))
     }
 
-    /// The frame in front of the instruction at a vaddr.
+    /// The frame before the instruction at a vaddr.
     pub fn frame(&self, vaddr: u64) -> Option<Frame> {
         self.with_entry(vaddr, |entry, frames, bases| {
             if entry.is_signal_trampoline() {
@@ -162,7 +162,7 @@ impl Frames {
         with(&entry, &frames, &bases)
     }
 
-    /// Where in `.eh_frame` the entry is of the last function that begins at a vaddr or in front of it. The table is searched here, as `gimli`
+    /// Where in `.eh_frame` the entry is of the last function that begins at a vaddr or before it. The table is searched here, as `gimli`
     /// trusts its numbers; linkers write no other encoding of it.
     fn entry_near(&self, vaddr: u64) -> Option<usize> {
         /// Version 1; the section's address relative to this one, a number of 4 bytes, pairs of distances from this section of 4 bytes each.

@@ -11,7 +11,7 @@
 //! at files ([`crate::Symbols`]) looks at them in the same way.
 //!
 //! # Invariants
-//! Symbols have no sizes: a function reaches to the next one of its module. What is behind the last one of a module belongs to
+//! Symbols have no sizes: a function reaches to the next one of its module. What is after the last one of a module belongs to
 //! it for a page. Nothing is believed of either file: lines and headers that make no sense are left out.
 
 use std::fs::File;
@@ -56,7 +56,7 @@ pub struct KernelFunction<'k> {
     pub base: u64,
     /// Its own.
     pub start: u64,
-    /// The one behind its last.
+    /// The one after its last.
     pub end: u64,
     /// Its name.
     pub name: &'k str,
@@ -356,7 +356,7 @@ nonsense
             (found.start - found.base, found.end - found.base),
             (0x40, 0x200)
         );
-        let last = kernel.find(0xffff_ffff_8100_0fff).expect("behind the last");
+        let last = kernel.find(0xffff_ffff_8100_0fff).expect("after the last");
         assert_eq!((last.name, last.end - last.base), ("last", 0x1200));
         let loaded = kernel.find(0xffff_ffff_c020_1018).expect("a module");
         assert_eq!((loaded.name, loaded.module), ("other", "[net_thing]"));

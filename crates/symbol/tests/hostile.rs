@@ -93,7 +93,7 @@ proptest! {
     #[test]
     fn debug_sections_full_of_noise(seed: u64) {
         let mut bytes = program().to_vec();
-        // Everything behind the code is data, DWARF, symbols and names.
+        // Everything after the code is data, DWARF, symbols and names.
         let (from, mut state) = (bytes.len() / 4, seed | 1);
         let to = bytes.len() - 3000;
         for byte in &mut bytes[from..to] {

@@ -29,7 +29,7 @@ use core::fmt;
 pub enum Ended {
     /// It came to a transfer of control that ends paths.
     Whole = 0,
-    /// It was full, behind its last outcome.
+    /// It was full, after its last outcome.
     Cut = 1,
     /// The thread did not go on with it.
     Left = 2,

@@ -235,7 +235,7 @@ fn errors_tell_what_and_where() {
         message(&bad, "x").contains("corrupt at offset 16: a block does not match its checksum")
     );
     let longer = [&bytes[..], b"x"].concat();
-    assert!(message(&longer, "x").contains("behind the trailer"));
+    assert!(message(&longer, "x").contains("after the trailer"));
     let missing = trommel_tuple::stream::open("/nonexistent/a.tstream")
         .err()
         .unwrap();

@@ -1,7 +1,7 @@
 //! CPU times of two commands that run beside each other, on a processor each.
 //!
 //! What a neighbour of a virtual machine takes, and what the processor's clock does, both feel at the same time, so their ratio
-//! is good to a percent where times of runs behind each other differ by half. Each pair is run there and back, with the processors
+//! is good to a percent where times of runs after each other differ by half. Each pair is run there and back, with the processors
 //! exchanged, and the ratio is the geometric mean: what one processor has ahead of the other cancels out. A command's helpers share
 //! its processor; what they take counts the same, but wall times say nothing.
 

@@ -1,7 +1,7 @@
 //! What windows cost: CPU time of programs that run for ten seconds or so, with each budget and at fixed rates.
 //!
 //! The cost is that of the whole: the program's CPU time and trommel's, against the program's alone, both at the same time, on
-//! a processor each ([`crate::beside`]): on a virtual machine whose speed changes by half within a minute, runs behind each other tell nothing of
+//! a processor each ([`crate::beside`]): on a virtual machine whose speed changes by half within a minute, runs after each other tell nothing of
 //! a few percent. `paid` is what the profile itself says. The first column is the program beside itself, which tells what the others are worth.
 
 use std::path::PathBuf;

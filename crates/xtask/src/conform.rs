@@ -98,7 +98,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     }
 }
 
-/// The words in front of a program: none natively, else the command under test, writing a recording to `data`.
+/// The words before a program: none natively, else the command under test, writing a recording to `data`.
 fn prefix(bin: &Path, way: Option<&Way>, data: &Path) -> Vec<OsString> {
     let Some(way) = way else {
         return Vec::new();

@@ -133,7 +133,7 @@ mod tests {
         let exact = of(&[
             (1, 3000.0, &[(7, 1.0)]),
             (2, 1000.0, &[(7, 1.0)]),
-            // Too seldom, and without a frequent value.
+            // Too rarely, and without a frequent value.
             (3, 999.0, &[(7, 1.0)]),
             (4, 9000.0, &[(7, 0.3)]),
         ]);

@@ -1,4 +1,4 @@
-//! What taking back is worth: a program compiled at `-O0` for whose first second control does not pay, and for whose loop behind that it does
+//! What taking back is worth: a program compiled at `-O0` for whose first second control does not pay, and for whose loop after that it does
 //! (`retake.c`).
 
 use std::process::Command;

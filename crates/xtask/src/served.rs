@@ -74,7 +74,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
                 list.push(figure);
             }
             if let Some(attached) = attached {
-                // Ctrl-C: the server is let go.
+                // Ctrl-C: the server is detached.
                 let pid = attached.id().to_string();
                 let _ = Command::new("kill").args(["-INT", &pid]).status();
                 let done = attached.wait_with_output().map_err(|e| e.to_string())?;

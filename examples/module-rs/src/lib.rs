@@ -72,7 +72,7 @@ pub struct Module {
 // SAFETY: nothing in it changes, and what it points to is there for good.
 unsafe impl Sync for Module {}
 
-/// Trommel's side. It is kept as a pointer: what trommel knows of it is behind it in memory.
+/// Trommel's side. It is kept as a pointer: what trommel knows of it follows it in memory.
 #[derive(Clone, Copy)]
 struct Trommel(*const Host);
 

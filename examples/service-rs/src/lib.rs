@@ -45,7 +45,7 @@ pub struct Service {
     destroy: unsafe extern "C" fn(*mut c_void),
 }
 
-/// Trommel's side. It is kept as a pointer: what trommel knows of it is behind it in memory.
+/// Trommel's side. It is kept as a pointer: what trommel knows of it follows it in memory.
 #[derive(Clone, Copy)]
 struct Trommel(*const Host);
 

@@ -4,7 +4,7 @@
 //! types of its parameters; its last part (`push` of `Vec::push`); its beginning or end. The first of these that there are functions of
 //! decides. Where there are several, those that have events are meant; where these are several, the user is asked.
 //!
-//! What compilers put elsewhere as seldom executed (`f.cold`) is part of its function.
+//! What compilers put elsewhere as rarely executed (`f.cold`) is part of its function.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

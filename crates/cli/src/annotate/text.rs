@@ -363,7 +363,7 @@ fn notes(view: &mut View<'_>, line: &Line<'_>) -> String {
     notes.join("; ")
 }
 
-/// What callers tell of a load that all of them together do not: most of what it loads for them is another value, or one that is seldom
+/// What callers tell of a load that all of them together do not: most of what it loads for them is another value, or one that is rarely
 /// otherwise. The caller, the value, and its part.
 fn told_by_callers(view: &mut View<'_>, line: &Line<'_>) -> Vec<(String, String, Part)> {
     /// Of a caller's executions.

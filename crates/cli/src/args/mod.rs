@@ -53,7 +53,7 @@ pub(crate) enum Command {
     Annotate(AnnotateArgs),
     /// Show how long loads take, and which caches they find their bytes in.
     Latency(MemoryArgs),
-    /// Show stores that are in the way of loads behind them.
+    /// Show stores that are in the way of loads after them.
     Replay(ReplayArgs),
     /// Look at streams of events and convert them.
     Stream(StreamArgs),

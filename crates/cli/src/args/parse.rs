@@ -1,6 +1,6 @@
 //! The values of arguments, from their texts.
 //!
-//! A text that means nothing gets an error that says what to write; clap puts the argument's name in front of it.
+//! A text that means nothing gets an error that says what to write; clap puts the argument's name before it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -70,14 +70,14 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "give a number of seconds, such as 0.5".to_owned())
 }
 
-/// A whole number with one of these letters behind it, or none.
+/// A whole number with one of these letters after it, or none.
 fn scaled(text: &str, units: &[(char, u64)]) -> Option<u64> {
     let unit = units.iter().find(|(letter, _)| text.ends_with(*letter));
     let (digits, unit) = unit.map_or((text, 1), |(_, unit)| (&text[..text.len() - 1], *unit));
     digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// A number of bytes with k or K, M or G behind it for powers of 1024, or none.
+/// A number of bytes with k or K, M or G after it for powers of 1024, or none.
 fn bytes_from(least: u64, text: &str) -> Option<u64> {
     let units = [
         ('k', 1 << 10),
@@ -100,7 +100,7 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "give a number of bytes, such as 512k or 4M, at least 64k".to_owned())
 }
 
-/// A number above 0, with k or M behind it for thousands and millions.
+/// A number above 0, with k or M after it for thousands and millions.
 pub(super) fn number(text: &str) -> Result<u64, String> {
     scaled(text, &[('k', 1000), ('M', 1_000_000)])
         .filter(|n| *n > 0)

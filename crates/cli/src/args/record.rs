@@ -32,7 +32,7 @@ Examples:
   trommel record --all -o m.data --duration 5    samples of the whole machine, the kernel included
   trommel record --all -o m.data -- ./app        the same, while a program runs
 
-`trommel record -p PID` takes a process that runs already, and lets it go again.
+`trommel record -p PID` takes a process that runs already, and detaches it again.
 The program's input, output, exit status and terminating signal are its own.")]
 #[command(group = clap::ArgGroup::new("unbounded").args(["pid", "all"]))]
 pub(crate) struct RecordArgs {
@@ -60,7 +60,7 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "LIB[:ARGUMENT]", conflicts_with_all = ["query", "only"], value_parser = parse::module)]
     pub(crate) module_lib: Option<ModuleSpec>,
 
-    /// Compressor: exact, P256, R256, CR256, H[P256]2048, each with +A16 behind it if wanted
+    /// Compressor: exact, P256, R256, CR256, H[P256]2048, each with +A16 after it if wanted
     #[arg(short, long = "compress", value_name = "SPEC", default_value = "exact")]
     pub(crate) compressor: String,
 
@@ -83,7 +83,7 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "WHERE", value_parser = parse::only)]
     pub(crate) only: Vec<Only>,
 
-    /// Memory for the counts of values, with k, M or G; where it is too small seldom values are
+    /// Memory for the counts of values, with k, M or G; where it is too small rare values are
     /// dropped, and the report says so [default: a quarter of what is available, at most 2G]
     #[arg(long, value_name = "BYTES", value_parser = parse::bytes)]
     pub(crate) memory: Option<u64>,
@@ -102,7 +102,7 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=60_000), conflicts_with_all = ["compressor", "stream", "memory"])]
     pub(crate) window: Option<u32>,
 
-    /// In front of a window pass a random number of instructions below this, so that slow ones are not
+    /// Before a window pass a random number of instructions below this, so that slow ones are not
     /// seen more often; from 1 (pass none) to 256
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256), default_value_t = crate::record::SKIP)]
     pub(crate) skip: u32,
@@ -131,7 +131,7 @@ pub(crate) struct RecordArgs {
     #[arg(long)]
     pub(crate) quiet: bool,
 
-    /// Record the running process PID: until Ctrl-C, which lets it go, or until it ends
+    /// Record the running process PID: until Ctrl-C, which detaches it, or until it ends
     #[arg(short, long, value_name = "PID", conflicts_with = "program", value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) pid: Option<i32>,
 

@@ -24,7 +24,7 @@ Examples:
   trommel run -- ./app its arguments          nothing is observed
   trommel run --stats stats.json -- ./app     what the engine did (docs/json.md)
   trommel run --after 0 -- ./app              under control from its first instruction on
-  trommel run --no-retake -- ./app            once it is let go, as control does not pay, it stays native
+  trommel run --no-retake -- ./app            once it is detached, as control does not pay, it stays native
   trommel run --prefetch -- ./app             what misses by a regular distance is prefetched (docs/prefetch.md)
 
 The program's input, output, exit status and terminating signal are its own.")]
@@ -38,7 +38,7 @@ pub(crate) struct RunArgs {
     #[arg(long, conflicts_with = "no_traces")]
     pub(crate) prefetch: bool,
 
-    /// Make no traces: what is executed is translated as it is come by
+    /// Make no traces: what is executed is translated as it is reach
     #[arg(long)]
     pub(crate) no_traces: bool,
 
@@ -71,12 +71,12 @@ pub(crate) struct RunArgs {
     )]
     pub(crate) opt: Opt,
 
-    /// Keep control also of a program that would be faster without. Otherwise it is let go, and taken back when it has
-    /// spent seconds in other code than it was let go for
+    /// Keep control also of a program that would be faster without. Otherwise it is detached, and taken back when it has
+    /// spent seconds in other code than it was detached for
     #[arg(long)]
     pub(crate) no_bail_out: bool,
 
-    /// Leave alone what was let go, also when it turns to other work
+    /// Leave alone what was detached, also when it turns to other work
     #[arg(long)]
     pub(crate) no_retake: bool,
 

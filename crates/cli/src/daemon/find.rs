@@ -93,7 +93,7 @@ impl Wanted {
     }
 }
 
-/// What the kernel puts behind the path of a file that is gone.
+/// What the kernel puts after the path of a file that is gone.
 const DELETED: &str = " (deleted)";
 
 /// This command's user.
@@ -136,7 +136,7 @@ fn is_named(pattern: &[u8], path: &[u8]) -> bool {
 /// `*` stands for any characters and `?` for one.
 fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
-    // Behind the last star, and how much of the text that stands for so far.
+    // After the last star, and how much of the text that stands for so far.
     let mut star = None;
     while t < text.len() {
         match pattern.get(p) {

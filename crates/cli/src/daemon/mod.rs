@@ -8,7 +8,7 @@
 //! # Strategy
 //! The daemon looks through `/proc` a few times a second and starts a *session* for each process of the description: a
 //! forked child that attaches once, stays attached until the process ends, and writes a profile for each epoch ([`session`]).
-//! The daemon itself holds nothing. When it dies, the kernel asks its sessions to end: they let go and write what they have. When a session is killed, its keeper
+//! The daemon itself holds nothing. When it dies, the kernel asks its sessions to end: they detached and write what they have. When a session is killed, its keeper
 //! lets its target go (`host/src/takeover/keeper.rs`), and the daemon takes it again.
 //!
 //! # Invariants
@@ -46,7 +46,7 @@ const MOST: usize = 128;
 const AGAIN: u32 = 3;
 /// What has passed after this need not be told.
 const SOON: Duration = Duration::from_secs(2);
-/// Letting go of everything takes no longer.
+/// Detaching of everything takes no longer.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Events where none are named.
 const USUAL_KINDS: [Kind; 3] = [Kind::Edge, Kind::Call, Kind::Value];
@@ -81,7 +81,7 @@ struct Daemon {
     /// How often sessions of a process were killed.
     killed: HashMap<Identity, u32>,
     taken: u64,
-    crowded: bool,
+    overflowing: bool,
     keeper: Option<Child>,
     kept: Option<Instant>,
 }
@@ -129,7 +129,7 @@ pub(crate) fn run(args: DaemonArgs) -> Result<ExitCode> {
         known: HashMap::new(),
         killed: HashMap::new(),
         taken: 0,
-        crowded: false,
+        overflowing: false,
         keeper: None,
         kept: Some(Instant::now()),
     };
@@ -190,7 +190,7 @@ impl Daemon {
     fn take(&mut self, identity: &Identity, name: &str, guard: &Guard) {
         let profiled = |state: &&State| matches!(state, State::Profiled(_));
         if self.known.values().filter(profiled).count() >= MOST {
-            if !std::mem::replace(&mut self.crowded, true) {
+            if !std::mem::replace(&mut self.overflowing, true) {
                 output::complain(&format!(
                     "{MOST} processes are profiled: others are taken when some of them have ended; \
                      name fewer with --name or -p"

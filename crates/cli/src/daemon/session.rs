@@ -1,4 +1,4 @@
-//! One process, from when it is attached to until it ends or is let go: a file for each epoch.
+//! One process, from when it is attached to until it ends or is detached: a file for each epoch.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};

@@ -403,7 +403,7 @@ fn recording() -> Check {
             let profile = &recording.profile;
             let run = &profile.run;
             let seen = profile.kinds.get(&Kind::Edge).map_or(0, |k| k.seen);
-            match run.let_go.first() {
+            match run.detach.first() {
                 Some(why) => failed(format!("`true` ran natively: {why}")),
                 None if run.status != Some(0) || seen == 0 => failed(format!(
                     "`true` ended with {:?}, {seen} branches",

@@ -37,20 +37,20 @@ pub(super) const NOT_SUPPORTED: &[Section] = &[
             ),
             (
                 "all programs, on a kernel without vDSO (vdso=0)",
-                "the code that takes the runtime in lies behind it",
+                "the code that takes the runtime in follows it",
             ),
         ],
     },
     Section {
-        heading: "Programs that are let go when they do this",
+        heading: "Programs that are detached when they do this",
         rows: &[
             (
                 "programs that use GS, or set its base",
-                "the runtime finds its thread by it, so they are let go there",
+                "the runtime finds its thread by it, so they are detached there",
             ),
             (
                 "programs that restrict their own system calls (seccomp)",
-                "the runtime's might be refused, so they are let go when they set the filter",
+                "the runtime's might be refused, so they are detached when they set the filter",
             ),
             (
                 "seccomp filters set for all threads at once that refuse arch_prctl or futex",
@@ -58,31 +58,31 @@ pub(super) const NOT_SUPPORTED: &[Section] = &[
             ),
             (
                 "programs that turn on their shadow stack",
-                "fragments do not return where they were called from, so they are let go there",
+                "fragments do not return where they were called from, so they are detached there",
             ),
             (
                 "restartable sequences (rseq) of a program's own",
-                "the kernel would not restart them in the code cache, so the program is let go in front of the first",
+                "the kernel would not restart them in the code cache, so the program is detached before the first",
             ),
             (
                 "programs that single-step themselves with the trap flag",
-                "they would see each instruction of the code cache, so they are let go where they set it",
+                "they would see each instruction of the code cache, so they are detached where they set it",
             ),
             (
                 "xbegin, far transfers and what only the kernel may execute",
-                "what they do depends on where they are, so the program is let go in front of them",
+                "what they do depends on where they are, so the program is detached before them",
             ),
             (
                 "more than 4096 threads at a time",
-                "the mappings that each needs would be missing in the program, which is let go",
+                "the mappings that each needs would be missing in the program, which is detached",
             ),
             (
                 "processes that share the program's memory and run on beside it, with --no-follow",
-                "they would use the code cache of a program that is observed, which is let go",
+                "they would use the code cache of a program that is observed, which is detached",
             ),
             (
                 "code with new bytes without end",
-                "33 million paths of fragments can be numbered; then the program is let go",
+                "33 million paths of fragments can be numbered; then the program is detached",
             ),
         ],
     },
@@ -91,14 +91,14 @@ pub(super) const NOT_SUPPORTED: &[Section] = &[
         rows: &[
             (
                 "processes that go on when the first program has ended",
-                "they are let go, as the command ends when the program does",
+                "they are detached, as the command ends when the program does",
             ),
             (
                 "more than 1024 processes at a time that came of one program by fork",
                 "each has a slot in a file that they share; further ones run natively",
             ),
             (
-                "children of a program that was let go",
+                "children of a program that was detached",
                 "it has nothing of ours any more that would follow them",
             ),
         ],
@@ -120,7 +120,7 @@ pub(super) const NOT_SUPPORTED: &[Section] = &[
             ),
             (
                 "what a query tells of memory that another thread writes at the same time",
-                "it is read behind the instruction",
+                "it is read after the instruction",
             ),
             (
                 "more than 16 queues at a time that a program serves itself",
@@ -150,7 +150,7 @@ pub(super) const NOT_SUPPORTED: &[Section] = &[
             ),
             (
                 "results and facts of system calls, for customisation modules",
-                "windows end in front of them",
+                "windows end before them",
             ),
         ],
     },
@@ -176,7 +176,7 @@ pub(super) const NOT_SUPPORTED: &[Section] = &[
             ),
             (
                 "asking a program again that stays in its code cache, where the kernel refuses perf events",
-                "it is asked when it comes by the runtime",
+                "it is asked when it reaches the runtime",
             ),
             (
                 "a SIGTRAP that a program has sent to itself by F_SETSIG, with --prefetch",
@@ -225,10 +225,10 @@ pub(super) const NOT_SUPPORTED: &[Section] = &[
             ),
             (
                 "processes that a program starts while record -p has it",
-                "one process is taken, and let go again",
+                "one process is taken, and detached again",
             ),
             (
-                "the rest of a timeout in epoll_wait, sigtimedwait, semtimedop, io_getevents and sockets with one, when -p takes or lets go the thread",
+                "the rest of a timeout in epoll_wait, sigtimedwait, semtimedop, io_getevents and sockets with one, when -p takes or detaches the thread",
                 "the kernel does not tell how much is left, so the call is made again with all of it",
             ),
         ],
@@ -262,8 +262,8 @@ pub(super) const NOT_SUPPORTED: &[Section] = &[
                 "that signal begins them",
             ),
             (
-                "what lies shortly behind system calls, as often as the rest, with --budget",
-                "windows end in front of them",
+                "what lies shortly after system calls, as often as the rest, with --budget",
+                "windows end before them",
             ),
             (
                 "what keeps step with the kernel's ticks, as often as the rest, with --budget",
@@ -305,7 +305,7 @@ pub(super) const NOT_SUPPORTED: &[Section] = &[
         rows: &[
             (
                 "exact counts of more values than fit into --memory",
-                "seldom ones are dropped; the report tells how many, and how far off counts may be",
+                "rare ones are dropped; the report tells how many, and how far off counts may be",
             ),
             (
                 "fragments kept for the next run of a program (run, record without paths or a stream)",
@@ -321,7 +321,7 @@ pub(super) const NOT_SUPPORTED: &[Section] = &[
         heading: "Failures of the runtime",
         rows: &[(
             "programs that block SIGSEGV or SIGILL while the runtime fails",
-            "the kernel ends them; others are let go and run on",
+            "the kernel ends them; others are detached and run on",
         )],
     },
     Section {

@@ -12,7 +12,7 @@ fn number(n: usize, one: &str, many: &str) -> String {
     format!("{} {}", grouped(n as u64), if n == 1 { one } else { many })
 }
 
-/// Lines in front of the report's header.
+/// Lines before the report's header.
 pub(super) fn write(out: &mut impl Write, about: &About) -> io::Result<()> {
     writeln!(
         out,

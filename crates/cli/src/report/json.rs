@@ -145,7 +145,7 @@ fn run<W: Write>(json: &mut Json<W>, run: &Run) -> io::Result<()> {
     json.number("undercount", run.undercount)?;
     json.number("waits", run.waits)?;
     json.number("wait_ns", run.wait_time)?;
-    json.texts("let_go", &run.let_go)?;
+    json.texts("let_go", &run.detach)?;
     json.end_object()
 }
 

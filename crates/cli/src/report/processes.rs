@@ -25,7 +25,7 @@ pub(crate) struct Row {
     threads: u64,
     /// (kind, seen, messages)
     events: Vec<(Kind, u64, u64)>,
-    let_go: Vec<String>,
+    detach: Vec<String>,
     /// Where samples of the whole machine found it: its time.
     pub(super) time: Option<Sampled>,
 }
@@ -45,7 +45,7 @@ impl Row {
             wall: profile.run.wall,
             threads: profile.threads.started.max(1),
             events: profile.kinds.iter().map(events).collect(),
-            let_go: profile.run.let_go.clone(),
+            detach: profile.run.detach.clone(),
             time: (profile.samples.as_ref())
                 .map(Samples::total)
                 .filter(|time| time.samples > 0),
@@ -124,7 +124,7 @@ pub(crate) fn table(
             row.ended(),
             row.threads.to_string(),
             cut(&command_line(&row.command)),
-            if row.let_go.is_empty() {
+            if row.detach.is_empty() {
                 ""
             } else {
                 "(in part)"
@@ -190,7 +190,7 @@ pub(super) fn json<W: Write>(json: &mut Json<W>, rows: &[Row]) -> io::Result<()>
             json.end_object()?;
         }
         json.end_object()?;
-        json.texts("let_go", &row.let_go)?;
+        json.texts("let_go", &row.detach)?;
         json.end_object()?;
     }
     json.end_array()

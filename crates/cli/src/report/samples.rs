@@ -182,7 +182,7 @@ pub(crate) fn lines(machine: &Machine) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// The same in front of a table.
+/// The same before a table.
 pub(crate) fn heading(out: &mut impl Write, samples: &Samples) -> io::Result<()> {
     let lines = samples.machine.iter().flat_map(lines);
     for (name, text) in lines {

@@ -148,7 +148,7 @@ fn cost(out: &mut impl Write, profile: &Profile, seen: u64) -> io::Result<()> {
     if let Some(line) = text::threads(profile) {
         writeln!(out, "trommel: threads: {line}")?;
     }
-    for reason in &run.let_go {
+    for reason in &run.detach {
         writeln!(
             out,
             "trommel: not observed to the end: {}",

@@ -147,14 +147,14 @@ fn header(out: &mut impl Write, profile: &Profile, style: Style) -> io::Result<(
         duration(run.target_cpu),
         duration(run.host_cpu),
     )?;
-    let observed = match &run.let_go[..] {
+    let observed = match &run.detach[..] {
         [] => "to the end".into(),
         reasons => format!("in part: {}", printable(&reasons.join("; "))),
     };
     writeln!(out, "# observed    {observed}")?;
     let dropped = match run.dropped {
         0 => "none".into(),
-        n => format!("{} events, of values that were seldom seen", grouped(n)),
+        n => format!("{} events, of values that were rarely seen", grouped(n)),
     };
     let waits = match run.waits {
         0 => String::new(),

@@ -312,7 +312,7 @@ impl<'p> View<'p> {
         let (id, vaddr) = modules.find_map(|m| Some((m.id, m.loaded?.vaddr(address)?)))?;
         let location = self.locate(Place::new(id, vaddr));
         let function = location.function.as_deref()?;
-        // Objects refer to their method table behind its two words of type information.
+        // Objects refer to their method table after its two words of type information.
         let class = function
             .strip_prefix("vtable for ")
             .filter(|_| location.offset == 16);

@@ -59,7 +59,7 @@ pub(crate) fn lines(windows: &Windows) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// The same in front of a table.
+/// The same before a table.
 pub(crate) fn heading(out: &mut impl Write, windows: &Windows) -> io::Result<()> {
     let mut lines = lines(windows).into_iter();
     lines.try_for_each(|(name, text)| writeln!(out, "# {name:<11} {text}"))

@@ -3,7 +3,7 @@
 //! Problem: [`Randomize::word`] and [`xor_fold`](super::xor_fold) are sixteen look-ups, two words
 //! put together and a loop, for each table.
 //!
-//! Strategy: behind the look-up everything is linear over xor. So the folded contribution of byte
+//! Strategy: after the look-up everything is linear over xor. So the folded contribution of byte
 //! `b` at position `i` is a table entry, for all lanes of a word at once, and an index is the xor of
 //! sixteen entries. Most of those repeat from event to event: the six upper bytes of the pc name a
 //! module and 64 KiB of it, the upper half of a value is zero, a sign or a memory region. Their xor
@@ -158,7 +158,7 @@ fn remembered<W: Lanes>(
     }
 }
 
-/// Out of line: inlined, its look-ups crowd the registers of the common path.
+/// Out of line: inlined, its look-ups overflow the registers of the common path.
 #[cold]
 #[inline(never)]
 fn remember<W: Lanes>(

@@ -3,7 +3,7 @@
 //! Problem: the paper's table is fully associative hardware; software asks for every event whether its
 //! tuple is inside, and most are not.
 //!
-//! Strategy: slots in the paper's order, an open-addressed index of them, and in front of it a filter:
+//! Strategy: slots in the paper's order, an open-addressed index of them, and before it a filter:
 //! how many slots there are for each of 4096 values of a hash that the caller has at hand anyway. It
 //! stays in the first-level cache, and a zero answers with a single predictable branch. Slots are
 //! taken and given back one at a time; the index is never built anew.

@@ -46,7 +46,7 @@ impl FromStr for Spec {
             if matches!(level, Level::Interval(_)) {
                 return Err(at.error(
                     "an interval profiler sends each candidate once an interval, so a counter \
-                     table behind it has nothing to combine; remove it",
+                     table after it has nothing to combine; remove it",
                 ));
             }
             at.expect("+A", "a counter table is written +A16")?;
@@ -236,12 +236,12 @@ impl<'a> Cursor<'a> {
             }
             _ => Err(self.error(
                 "only P256, R256 or D256 stands before another compressor, as in D16+H[P16]4096; \
-                 behind one stands a counter table, as +A16",
+                 after one stands a counter table, as +A16",
             )),
         }
     }
 
-    /// The level behind the thinning.
+    /// The level after the thinning.
     fn thinned(&mut self, thinning: Option<Sampler>) -> Result<Level> {
         let start = self.position;
         let level = self.level()?;

@@ -141,7 +141,7 @@ pub(crate) fn apart(purpose: &str) -> SplitMix64 {
     SplitMix64::new(SplitMix64::new(1 ^ u64::from_le_bytes(bytes)).draw())
 }
 
-/// The events that a sampler in front lets pass.
+/// The events that a sampler before lets pass.
 pub(crate) fn thinned(tuples: &[Tuple], rule: char, k: u64) -> Vec<Tuple> {
     let mut random = apart("thinning");
     let mut countdown = 0;
@@ -183,7 +183,7 @@ pub(crate) fn cheap_index(name: &str, tuple: Tuple, bits: u32) -> u64 {
     u64::from(crc) & ((1 << bits) - 1)
 }
 
-/// The counter table as a list in order of use, in front of what it sends.
+/// The counter table as a list in order of use, before what it sends.
 pub(crate) fn table(messages: &[(Tuple, u64)], k: usize) -> Vec<(Tuple, u64)> {
     let (mut inside, mut sent) = (Vec::<(Tuple, u64, u32)>::new(), Vec::new());
     for (tuple, count) in messages {

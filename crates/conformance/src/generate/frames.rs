@@ -21,7 +21,7 @@ const REGISTERS: [[&str; 4]; 8] = [
     ["r13", "r13d", "r13w", "r13b"],
 ];
 const SIZES: [&str; 4] = ["qword", "dword", "word", "byte"];
-/// Bytes of a frame; the counter is in the last four, the walking pointer in front of it.
+/// Bytes of a frame; the counter is in the last four, the walking pointer before it.
 const FRAME: u64 = 96;
 
 struct Body {

@@ -6,7 +6,7 @@
 //! | `programs` | what cannot be run, and limits it cannot run under |
 //! | `files` | profiles and streams cut short and damaged |
 //! | `outputs` | full disks, closed stdout, wrong specs |
-//! | `runtime` | the runtime itself fails, or lets go, at any moment |
+//! | `runtime` | the runtime itself fails, or detaches, at any moment |
 //! | `interrupts` | Ctrl-C, SIGTERM, kill -9 of the program and of trommel, at random moments |
 
 mod files;

@@ -1,4 +1,4 @@
-//! The runtime fails, or lets go, at any moment: the program does what it would have done.
+//! The runtime fails, or detaches, at any moment: the program does what it would have done.
 
 use std::path::Path;
 
@@ -17,14 +17,14 @@ pub(crate) const TESTS: &[Test] = &[
     ("runtime: fails with its first fragment", |bin| {
         fails(bin, "fail-translate", 1)
     }),
-    ("runtime: fails behind a system call", |bin| {
+    ("runtime: fails after a system call", |bin| {
         fails(bin, "fail-syscall", 30)
     }),
     ("runtime: fails in its signal handler", dies),
     ("runtime: fails anywhere", |bin| {
         fails(bin, "fail-random", 0)
     }),
-    ("runtime: lets go at any crossing", lets_go),
+    ("runtime: detaches at any crossing", lets_go),
     ("runtime: drops everything often", |bin| {
         goes_on(bin, &["evict=7", "evict=60,insns=3"])
     }),

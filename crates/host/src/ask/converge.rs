@@ -2,18 +2,18 @@
 //!
 //! # Problem
 //! To count the values of all loads costs several times what the program does, for as long as it runs. But of most loads a
-//! few thousand executions tell how values are distributed, and what comes behind repeats it. Profiling is to end there, to begin
+//! few thousand executions tell how values are distributed, and what comes after repeats it. Profiling is to end there, to begin
 //! again when values are others, and nobody is to take what was seen for all that was executed.
 //!
 //! # Strategy
 //! Calder, Feller and Eustace (*Value Profiling*, Journal of Instruction-Level Parallelism 1, 1999) call that convergent profiling: an instruction
 //! is profiled until its invariance has changed by less than a limit from one interval to the next; then it is left alone for a
-//! while. They test a flag in front of each probe. Here the probe goes, and comes back for *bursts*:
+//! while. They test a flag before each probe. Here the probe goes, and comes back for *bursts*:
 //!
 //! * A place that is executed often enough to be seen in bursts waits until it is worth it to take its probe out: such places had [some part](WORTH) of the events since
 //!   code was made last, and to count these has taken as long as making the code. Then the target is told a table of
-//!   all places that are to have no probe ([`trommel_queue::converge`]), and makes another edition of its code. So to make code takes no longer than to go on counting would have.
-//! * From then on it goes back to the edition with all probes for a burst of some [milliseconds](BURST), which costs next to nothing but the probes themselves, as that edition is there
+//!   all places that are to have no probe ([`trommel_queue::converge`]), and makes another variant of its code. So to make code takes no longer than to go on counting would have.
+//! * From then on it goes back to the variant with all probes for a burst of some [milliseconds](BURST), which costs next to nothing but the probes themselves, as that variant is there
 //!   (Arnold and Ryder, *A framework for reducing the cost of instrumented code*, PLDI 2001; Hirzel and Chilimbi, *Bursty tracing*, FDDO 2001). All places are profiled in all bursts.
 //! * A burst comes [`PAUSE`] times as long after the last as that has cost, at random times about that. Pauses grow with the number of bursts there were.
 //! * Each place is [judged](place::Place) by its intervals, which go on from burst to burst: with the shares of its most frequent values alike in three of them it has settled, and when they differ from
@@ -23,7 +23,7 @@
 //!
 //! *What stretches stand for.* The first is long and others are short; [`weight`] sees to it that counts do not say most of the first.
 //!
-//! *Where values come from.* Tallies of the target stay in its memory while their place is not needed: those are read there, at each
+//! *Where values come from.* Value counters of the target stay in its memory while their place is not needed: those are read there, at each
 //! look, and what is new since the last is added. What is sent afterwards has been counted then, and is taken back. Messages of
 //! a sampler are events as many as they stand for.
 //!
@@ -44,7 +44,7 @@ use nix::unistd::Pid;
 use rustc_hash::FxHashMap;
 use trommel_compress::random::SplitMix64;
 use trommel_queue::converge::{Converge as Told, MAX_PLACES};
-use trommel_queue::{BANK_COUNTERS, Tally};
+use trommel_queue::{COUNTER_ARRAY_COUNTERS, ValueCounter};
 
 use crate::serve::series::stamp;
 use crate::takeover::knock::Knocks;
@@ -59,8 +59,8 @@ const MESSAGES: u64 = 64;
 const WORTH: u64 = 16;
 /// Their events since the last table, at least.
 const ENOUGH: u64 = 1 << 16;
-/// Cycles that an event takes: in a tally, with those that are sent, and in a sampler.
-const TALLIED: Cycles = Cycles { own: 32, all: 32 };
+/// Cycles that an event takes: in a value counter, with those that are sent, and in a sampler.
+const COUNTED_VALUES: Cycles = Cycles { own: 32, all: 32 };
 const SAMPLED: Cycles = Cycles { own: 3, all: 8 };
 /// Time since the last table, at least.
 const SHORTEST: Duration = Duration::from_millis(2);
@@ -76,12 +76,12 @@ const MANY: u64 = 256;
 const REST: Duration = Duration::from_millis(8);
 /// Cycles that it takes to call the target back, about.
 const OVER: u64 = 300_000;
-/// Time that the target has to come by itself when there is a table.
+/// Time that the target has to reach itself when there is a table.
 const PATIENCE: Duration = Duration::from_millis(3);
 /// Between looks.
 const BRIEF: Duration = Duration::from_millis(1);
 const OFTEN: Duration = Duration::from_millis(3);
-const SELDOM: Duration = Duration::from_millis(50);
+const RARE: Duration = Duration::from_millis(50);
 
 /// What an event takes.
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +101,7 @@ pub struct Moment {
     pub stamp: u64,
     /// Cycles of it that making fragments took so far.
     pub translating: u64,
-    /// CPU time that going over to the other edition of the code took so far.
+    /// CPU time that going over to the other variant of the code took so far.
     pub going_over: Duration,
     /// Paths in the dictionary.
     pub paths: usize,
@@ -115,8 +115,8 @@ pub struct Converge {
     by_pc: FxHashMap<u64, u32>,
     /// Places with an interval that may be over.
     ripe: Vec<u32>,
-    /// By thread, its tallies when they were looked at last.
-    tallies: FxHashMap<u32, Vec<Tally>>,
+    /// By thread, its value counters when they were looked at last.
+    value_counters: FxHashMap<u32, Vec<ValueCounter>>,
     knocks: Option<Knocks>,
     /// Bursts so far, and one.
     round: u32,
@@ -184,12 +184,12 @@ impl Converge {
             places: Vec::new(),
             by_pc: FxHashMap::default(),
             ripe: Vec::new(),
-            tallies: FxHashMap::default(),
+            value_counters: FxHashMap::default(),
             knocks: None,
             round: 1,
             began: Moment::default(),
             counted: 0,
-            event: if rate == 1 { TALLIED } else { SAMPLED },
+            event: if rate == 1 { COUNTED_VALUES } else { SAMPLED },
             last: Moment::default(),
             ended: Moment::default(),
             first: Moment::default(),
@@ -235,17 +235,17 @@ impl Converge {
         }
     }
 
-    /// What a thread's table of tallies is now. `place`: of a path.
-    pub fn tallies(
+    /// What a thread's table of value counters is now. `place`: of a path.
+    pub fn value_counters(
         &mut self,
         thread: u32,
-        now: Vec<Tally>,
+        now: Vec<ValueCounter>,
         mut place: impl FnMut(&mut Self, u32) -> Option<u32>,
     ) {
-        let before = self.tallies.remove(&thread).unwrap_or_default();
-        for (n, tally) in now.iter().enumerate() {
+        let before = self.value_counters.remove(&thread).unwrap_or_default();
+        for (n, value_counter) in now.iter().enumerate() {
             let known = before.get(n).copied().unwrap_or_default();
-            if known == *tally {
+            if known == *value_counter {
                 continue;
             }
             // What was there becomes a record as a whole.
@@ -255,18 +255,18 @@ impl Converge {
                 self.events = self.events.saturating_sub(known.count.into());
                 self.places[place as usize].take_back(known.value, known.count.into());
             }
-            if tally.count != 0
-                && let Some(place) = place(self, tally.path)
+            if value_counter.count != 0
+                && let Some(place) = place(self, value_counter.path)
             {
-                self.seen(place, tally.value, tally.count.into());
+                self.seen(place, value_counter.value, value_counter.count.into());
             }
         }
-        self.tallies.insert(thread, now);
+        self.value_counters.insert(thread, now);
     }
 
     /// A thread's table is empty: it has ended.
-    pub fn forget_tallies(&mut self, thread: u32) {
-        self.tallies.remove(&thread);
+    pub fn forget_value_counters(&mut self, thread: u32) {
+        self.value_counters.remove(&thread);
     }
 
     /// Other code is in these addresses.
@@ -290,7 +290,7 @@ impl Converge {
             return BRIEF;
         }
         let since = self.looked.saturating_sub(self.last.at.max(self.ended.at));
-        (since / 16).clamp(OFTEN, SELDOM)
+        (since / 16).clamp(OFTEN, RARE)
     }
 
     /// Judges what was seen, and tells the target what follows, if anything does.
@@ -447,7 +447,7 @@ impl Converge {
         }
         let making = now.translating.saturating_sub(self.last.translating);
         // Numbers for the paths of code that is made anew must last.
-        if now.paths >= BANK_COUNTERS / 2 {
+        if now.paths >= COUNTER_ARRAY_COUNTERS / 2 {
             return false;
         }
         let (mut all, mut known) = (0, 0);
@@ -498,7 +498,7 @@ impl Converge {
         self.settled = false;
         told.told.store(self.told, Release);
         if !table && let Some(knocks) = &mut self.knocks {
-            // Code without probes does not come by.
+            // Code without probes does not reach.
             knocks.look(true);
         }
     }

@@ -42,7 +42,7 @@ use self::wire::{Met, Reply, Request};
 use crate::ask::queries::Question;
 use crate::channel::table::Wrong;
 
-/// Classes of instructions of which something can be captured: those of queries but for system calls, in front of which windows end.
+/// Classes of instructions of which something can be captured: those of queries but for system calls, before which windows end.
 pub const CLASSES: usize = 7;
 /// Bits of a class's capture.
 const OPERANDS: u32 = 2;

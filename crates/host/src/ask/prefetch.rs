@@ -127,7 +127,7 @@ pub enum Verdict {
     /// They follow one that the processor sees by itself.
     Near,
     /// More prefetches than there may be are worth more.
-    Crowded,
+    Overflowing,
 }
 
 /// An instruction that misses often.
@@ -325,7 +325,7 @@ impl Prefetch {
         let mut placed: Vec<_> = self.known.values_mut().filter(is_placed).collect();
         placed.sort_by_key(|found| std::cmp::Reverse(found.misses));
         for found in placed.into_iter().skip(MAX_PLACES) {
-            found.verdict = Verdict::Crowded;
+            found.verdict = Verdict::Overflowing;
         }
     }
 

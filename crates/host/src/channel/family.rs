@@ -328,7 +328,7 @@ impl Pages {
         self.family.discard(self.slot, range);
     }
 
-    /// Gives the pool of chunks and the banks back to the system.
+    /// Gives the pool of chunks and the counter arrays back to the system.
     pub fn discard_pool(&self) {
         if !self.kept.get() {
             self.family

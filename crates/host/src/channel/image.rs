@@ -45,7 +45,7 @@ pub fn function(offset: u64) -> Option<(String, u64)> {
     (offset < LEN as u64).then(|| (name, offset - u64::from(*start)))
 }
 
-/// The image for its usual place, and room for a stack behind it.
+/// The image for its usual place, and room for a stack after it.
 pub fn bytes() -> &'static [u8] {
     &PAGES.0
 }

@@ -1,7 +1,7 @@
 //! Run-time addresses to places.
 //!
 //! The runtime reports each region of code before the first fragment made from it; this module
-//! finds the file behind it and the `vaddr` of its bytes. Modules are numbered in the order in
+//! finds the file after it and the `vaddr` of its bytes. Modules are numbered in the order in
 //! which their code first ran. A later region takes the place of what it overlaps of earlier ones: the runtime
 //! waits until all records of the old code are folded before it lets that happen.
 
@@ -295,7 +295,7 @@ mod tests {
             m.place(TargetPc(0x9000)),
             Place::new(ModuleId::ANON, Vaddr(0x9000))
         );
-        // What is beside it stays: a part of /a before it, and, when it is cut itself, of /c behind that.
+        // What is beside it stays: a part of /a before it, and, when it is cut itself, of /c after that.
         assert_eq!(
             m.place(TargetPc(0x1010)),
             Place::new(ModuleId(1), Vaddr(0x10))

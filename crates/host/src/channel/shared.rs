@@ -24,14 +24,15 @@ use trommel_queue::prefetch::Prefetch;
 use trommel_queue::protocol;
 use trommel_queue::queries::Queries;
 use trommel_queue::{
-    BANK_BYTES, BANK_COUNTERS, BANK_TABLE_OFFSET, BANKS, BANKS_OFFSET, BIASES_OFFSET, Bank, CHUNK,
-    CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET, CONVERGE_OFFSET, COUNTS_INTERVALS, COUNTS_NOTHING,
-    COUNTS_PATHS, COUNTS_STRATA, Chunk, Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET,
-    DIRECTORY_BYTES, GIVEN_BACK_OFFSET, Intervals, LAYOUT_VERSION, MADE_OFFSET, MAGIC,
-    MAX_CHUNK_BYTES, MAX_PATHS, MAX_REGIONS, MAX_THREADS, MAX_WORDS, MOST_INTERRUPTED,
-    ON_PATH_OFFSET, POOL_OFFSET, PREFETCH_OFFSET, PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET,
-    REQUEST_OFFSET, RegionRecord, Request, SLOT_BYTES, State, TALLIES, TALLIES_OFFSET, THREAD_PAGE,
-    THREAD_PAGES_OFFSET, Tally, Unfollowed, chunk_start,
+    BIASES_OFFSET, CHUNK, CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET, CONVERGE_OFFSET,
+    COUNTER_ARRAY_BYTES, COUNTER_ARRAY_COUNTERS, COUNTER_ARRAY_TABLE_OFFSET, COUNTER_ARRAYS,
+    COUNTER_ARRAYS_OFFSET, COUNTS_INTERVALS, COUNTS_NOTHING, COUNTS_PATHS, COUNTS_STRATA, Chunk,
+    Control, CounterArray, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES,
+    GIVEN_BACK_OFFSET, Intervals, LAYOUT_VERSION, MADE_OFFSET, MAGIC, MAX_CHUNK_BYTES, MAX_PATHS,
+    MAX_REGIONS, MAX_THREADS, MAX_WORDS, MOST_INTERRUPTED, ON_PATH_OFFSET, POOL_OFFSET,
+    PREFETCH_OFFSET, PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord,
+    Request, SLOT_BYTES, State, THREAD_PAGE, THREAD_PAGES_OFFSET, Unfollowed, VALUE_COUNTERS,
+    VALUE_COUNTERS_OFFSET, ValueCounter, chunk_start,
 };
 use trommel_tuple::KindSet;
 
@@ -169,7 +170,7 @@ pub struct Filled {
     pub bytes: usize,
 }
 
-/// Whose counters a bank holds.
+/// Whose counters a counter array holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counting {
     /// Number of the thread.
@@ -375,7 +376,7 @@ impl Shared {
         futex_wake(self.request_state());
     }
 
-    /// Nobody reads here any more: who still records is let go.
+    /// Nobody reads here any more: who still records is detached.
     pub fn close(&self) {
         self.control().closed.store(1, SeqCst);
         futex_wake(&self.control().target_sleeps);
@@ -477,7 +478,7 @@ impl Shared {
     }
 
     /// The chunk published next after `taken` of them. A thread that was interrupted between
-    /// counting its chunk and naming it holds up those behind it, unless the program is `over`.
+    /// counting its chunk and naming it holds up those after it, unless the program is `over`.
     pub fn published(&self, taken: &mut u64, over: bool) -> Result<Option<Filled>, Damaged> {
         let published = self.published_count();
         let waiting = published.wrapping_sub(*taken);
@@ -631,7 +632,7 @@ impl Shared {
     }
 
     /// Whether the target counts.
-    pub fn has_banks(&self) -> bool {
+    pub fn has_counter_arrays(&self) -> bool {
         self.control().counters.load(Relaxed) != COUNTS_NOTHING
     }
 
@@ -682,9 +683,9 @@ impl Shared {
         }
     }
 
-    /// Whose counters a bank holds; `None` when it is free.
-    pub fn bank(&self, number: usize) -> Option<Counting> {
-        let words = self.bank_words(number);
+    /// Whose counters a counter array holds; `None` when it is free.
+    pub fn counter_array(&self, number: usize) -> Option<Counting> {
+        let words = self.counter_array_words(number);
         let thread = words.thread.load(Acquire);
         (thread != 0).then(|| Counting {
             thread,
@@ -693,45 +694,55 @@ impl Shared {
         })
     }
 
-    fn bank_words(&self, number: usize) -> &Bank {
-        let offset = BANK_TABLE_OFFSET + number % BANKS * size_of::<Bank>();
+    fn counter_array_words(&self, number: usize) -> &CounterArray {
+        let offset =
+            COUNTER_ARRAY_TABLE_OFFSET + number % COUNTER_ARRAYS * size_of::<CounterArray>();
         // SAFETY: inside the mapping, aligned, all atomics.
-        unsafe { &*self.pages.map.as_ptr().add(offset).cast::<Bank>() }
+        unsafe { &*self.pages.map.as_ptr().add(offset).cast::<CounterArray>() }
     }
 
-    /// Counters of a bank, from that of the path `first` on.
-    pub fn read_bank(&self, number: usize, first: usize, to: &mut [u64]) -> Result<(), Damaged> {
-        assert!(number < BANKS && first + to.len() <= BANK_COUNTERS);
+    /// Counters of a counter array, from that of the path `first` on.
+    pub fn read_counter_array(
+        &self,
+        number: usize,
+        first: usize,
+        to: &mut [u64],
+    ) -> Result<(), Damaged> {
+        assert!(number < COUNTER_ARRAYS && first + to.len() <= COUNTER_ARRAY_COUNTERS);
         let mut bytes = vec![0; size_of_val(to)];
         // Not through the mapping, where pages that were never written would be made.
-        let read = (self.pages).read(BANKS_OFFSET + number * BANK_BYTES + 8 * first, &mut bytes);
+        let read = (self.pages).read(
+            COUNTER_ARRAYS_OFFSET + number * COUNTER_ARRAY_BYTES + 8 * first,
+            &mut bytes,
+        );
         for (word, bytes) in to.iter_mut().zip(bytes.as_chunks().0) {
             *word = u64::from_le_bytes(*bytes);
         }
         read.map_err(|_| Damaged {
-            what: "a bank of counters",
+            what: "a counter array",
             number: number as u64,
         })
     }
 
-    /// Paths that lead to where a bank's thread was on acyclic paths last, as far as it has said so.
+    /// Paths that lead to where a counter array's thread was on acyclic paths last, as far as it has said so.
     pub fn on_paths(&self, number: usize) -> Result<Vec<u32>, Damaged> {
         let mut bytes = [0; 4 * (1 + MOST_INTERRUPTED)];
-        let at = BANKS_OFFSET + number % BANKS * BANK_BYTES + ON_PATH_OFFSET;
+        let at =
+            COUNTER_ARRAYS_OFFSET + number % COUNTER_ARRAYS * COUNTER_ARRAY_BYTES + ON_PATH_OFFSET;
         let read = self.pages.read(at, &mut bytes);
         read.map_err(|_| Damaged {
-            what: "a bank of counters",
+            what: "a counter array",
             number: number as u64,
         })?;
         let words = bytes.as_chunks().0.iter().map(|b| u32::from_le_bytes(*b));
         Ok(words.filter_map(|word| word.checked_sub(1)).collect())
     }
 
-    /// Events that the profiler of a bank has seen, by kind.
+    /// Events that the profiler of a counter array has seen, by kind.
     pub fn intervals(&self, number: usize) -> Result<[u64; 8], Damaged> {
         const WORDS: usize = size_of::<Intervals>() / 8;
         let mut words = [0; WORDS];
-        self.read_bank(number, 0, &mut words)?;
+        self.read_counter_array(number, 0, &mut words)?;
         let word = |at: usize| words[at / 8] >> (8 * (at % 8)) & 0xffff_ffff;
         let left = word(offset_of!(Intervals, left));
         let length = word(offset_of!(Intervals, length));
@@ -746,43 +757,43 @@ impl Shared {
         match seen.iter().all(|&n| n <= 1 << 56) {
             true => Ok(seen),
             false => Err(Damaged {
-                what: "a bank of a profiler",
+                what: "a counter array of a profiler",
                 number: number as u64,
             }),
         }
     }
 
-    /// The tallies of a bank.
-    pub fn tallies(&self, number: usize) -> Result<Vec<Tally>, Damaged> {
-        assert!(number < BANKS);
-        if self.control().tallies.load(Relaxed) == 0 {
+    /// The value counters of a counter array.
+    pub fn value_counters(&self, number: usize) -> Result<Vec<ValueCounter>, Damaged> {
+        assert!(number < COUNTER_ARRAYS);
+        if self.control().value_counters.load(Relaxed) == 0 {
             return Ok(Vec::new());
         }
-        let mut bytes = vec![0; TALLIES * size_of::<Tally>()];
-        let at = BANKS_OFFSET + number * BANK_BYTES + TALLIES_OFFSET;
+        let mut bytes = vec![0; VALUE_COUNTERS * size_of::<ValueCounter>()];
+        let at = COUNTER_ARRAYS_OFFSET + number * COUNTER_ARRAY_BYTES + VALUE_COUNTERS_OFFSET;
         let read = self.pages.read(at, &mut bytes);
         read.map_err(|_| Damaged {
-            what: "a bank of tallies",
+            what: "a counter array of value counters",
             number: number as u64,
         })?;
-        const _: () = assert!(size_of::<Tally>() == size_of::<u128>());
-        let (each, _) = bytes.as_chunks::<{ size_of::<Tally>() }>();
+        const _: () = assert!(size_of::<ValueCounter>() == size_of::<u128>());
+        let (each, _) = bytes.as_chunks::<{ size_of::<ValueCounter>() }>();
         let each = each.iter().map(|bytes| {
             let word = u128::from_le_bytes(*bytes);
-            Tally {
-                value: (word >> (8 * offset_of!(Tally, value))) as u64,
-                path: (word >> (8 * offset_of!(Tally, path))) as u32,
-                count: (word >> (8 * offset_of!(Tally, count))) as u32,
+            ValueCounter {
+                value: (word >> (8 * offset_of!(ValueCounter, value))) as u64,
+                path: (word >> (8 * offset_of!(ValueCounter, path))) as u32,
+                count: (word >> (8 * offset_of!(ValueCounter, count))) as u32,
             }
         });
         Ok(each.collect())
     }
 
-    /// Makes a bank zero, which its thread has left, and gives it back to the target.
-    pub fn free_bank(&self, number: usize) {
-        let start = BANKS_OFFSET + number % BANKS * BANK_BYTES;
-        self.pages.discard(start..start + BANK_BYTES);
-        self.bank_words(number).thread.store(0, Release);
+    /// Makes a counter array zero, which its thread has left, and gives it back to the target.
+    pub fn free_counter_array(&self, number: usize) {
+        let start = COUNTER_ARRAYS_OFFSET + number % COUNTER_ARRAYS * COUNTER_ARRAY_BYTES;
+        self.pages.discard(start..start + COUNTER_ARRAY_BYTES);
+        self.counter_array_words(number).thread.store(0, Release);
     }
 
     /// Regions recorded so far.

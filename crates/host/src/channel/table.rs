@@ -2,7 +2,7 @@
 //!
 //! # Strategy
 //! A library exports a function, which returns a table. A table begins with its version and its size, in every version of every
-//! interface. What lies behind is looked at where both say that it is there; a larger table is of a later trommel that added to it.
+//! interface. What follows is looked at where both say that it is there; a larger table is of a later trommel that added to it.
 #![allow(unsafe_code)] // reason: the interfaces are C's.
 
 use std::error::Error;

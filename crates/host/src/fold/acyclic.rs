@@ -17,7 +17,7 @@
 //! there in [`Tables`], as values are: both within the budget of memory.
 //!
 //! # Invariants
-//! * A path begins where control arrives behind the end of another one, and so does each fragment behind a transfer that
+//! * A path begins where control arrives after the end of another one, and so does each fragment after a transfer that
 //!   ends paths: the translator ends fragments there. Only a path that is cut as it is full goes on within a fragment.
 //! * Each outcome of a thread is on one path. What is not finished when the thread goes no further ends as it is.
 //!

@@ -1,7 +1,7 @@
-//! Pairs of a store and a load behind it that are in each other's way, in a run of instructions.
+//! Pairs of a store and a load after it that are in each other's way, in a run of instructions.
 //!
 //! # Problem
-//! A processor that executes memory accesses as soon as it can must find out what a load has to do with stores in front of it that
+//! A processor that executes memory accesses as soon as it can must find out what a load has to do with stores before it that
 //! are not in the cache yet. Where that goes wrong it waits, or does work again. Seed 003 (3.2) finds the
 //! pairs in runs of interpreted instructions: accesses that may conflict, near each other, with no dependence between them.
 //!
@@ -10,7 +10,7 @@
 //! today would that has every line in its first cache and predicts every branch: [`WIDTH`] instructions a cycle come in,
 //! [`IN_FLIGHT`] at most are there at a time, each begins when what it reads is there, they retire in order, and a store leaves for
 //! the cache [`COMMIT`] cycles after it has retired, one in a cycle. A load begins when its address is there. Of the stores that
-//! are in front of it then and have not left, the youngest that shares bytes with it decides:
+//! are before it then and have not left, the youngest that shares bytes with it decides:
 //!
 //! * its address becomes known [`LATE`] cycles after the load could begin, or later: [`Conflict::Order`];
 //! * it has not all of the load's bytes: [`Conflict::Size`];
@@ -42,7 +42,7 @@ const IN_FLIGHT: usize = 256;
 const STORES: usize = 56;
 /// Cycles of a load.
 const LOAD: u64 = 5;
-/// Cycles from a store's retirement until it is in the cache, where none is in front of it.
+/// Cycles from a store's retirement until it is in the cache, where none is before it.
 const COMMIT: u64 = 12;
 /// Cycles by which a store's address is late: less happens by chance, in either order.
 const LATE: u64 = 4;

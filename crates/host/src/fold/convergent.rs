@@ -7,7 +7,7 @@ use std::time::Duration;
 use trommel_profile::KindProfile;
 use trommel_profile::filter::{Filter, Filtered};
 use trommel_queue::work::Part;
-use trommel_queue::{BANKS, COUNTS_PATHS};
+use trommel_queue::{COUNTER_ARRAYS, COUNTS_PATHS};
 use trommel_tuple::Kind;
 
 use super::{Folder, NEVER};
@@ -67,7 +67,7 @@ impl Folder {
         if converge.is_due(at) {
             self.learn(shared);
             if !self.has_messages() {
-                self.look_at_tallies(&mut converge, shared);
+                self.look_at_value_counters(&mut converge, shared);
             }
             converge.look(shared.converge(), self.moment(shared));
         }
@@ -86,27 +86,30 @@ impl Folder {
         }
     }
 
-    fn look_at_tallies(&mut self, converge: &mut Converge, shared: &Shared) {
-        for number in 0..BANKS {
-            let Some(counting) = shared.bank(number).filter(|bank| !bank.ended) else {
+    fn look_at_value_counters(&mut self, converge: &mut Converge, shared: &Shared) {
+        for number in 0..COUNTER_ARRAYS {
+            let Some(counting) = shared
+                .counter_array(number)
+                .filter(|counter_array| !counter_array.ended)
+            else {
                 continue;
             };
             // What cannot be read is told where it is counted.
-            let Ok(tallies) = shared.tallies(number) else {
+            let Ok(value_counters) = shared.value_counters(number) else {
                 continue;
             };
-            converge.tallies(counting.thread, tallies, |converge, path| {
+            converge.value_counters(counting.thread, value_counters, |converge, path| {
                 let met = self.path(shared, path).ok()?;
-                let is_tally = self.counters[met].tallies;
-                is_tally.then(|| self.watched(converge, met))
+                let is_value_counter = self.counters[met].value_counters;
+                is_value_counter.then(|| self.watched(converge, met))
             });
         }
     }
 
-    /// A thread has ended, and what was in its bank is counted.
-    pub(super) fn forget_tallies(&mut self, thread: u32) {
+    /// A thread has ended, and what was in its counter array is counted.
+    pub(super) fn forget_value_counters(&mut self, thread: u32) {
         if let Some(converge) = &mut self.converge {
-            converge.forget_tallies(thread);
+            converge.forget_value_counters(thread);
         }
     }
 

@@ -162,7 +162,7 @@ pub struct Dictionary {
     pub modules: Modules,
     /// How branches and calls transfer control.
     pub sites: FxHashMap<Place, Site>,
-    /// What the tables of values are of, the first of them behind [`UNSELECTED`].
+    /// What the tables of values are of, the first of them after [`UNSELECTED`].
     pub dynamic: Vec<(Kind, Place)>,
     /// The table of each.
     table_of: FxHashMap<(Kind, Place), u32>,
@@ -260,7 +260,7 @@ impl Dictionary {
         Ok(path)
     }
 
-    /// The events of the block that the path passes, in order; its tail comes behind them.
+    /// The events of the block that the path passes, in order; its tail comes after them.
     pub fn steps(&self, path: &Path) -> &[Step] {
         &self.steps[self.range(path)]
     }

@@ -114,7 +114,7 @@ impl ValueCounts {
     /// Twice as many slots, in the same memory as far as the allocator can add to it: what is fresh has to be cleared by the kernel, which takes
     /// longer than the rest.
     ///
-    /// A value moves to a slot in front of it, to its own again, or to the new half. It is enough to go through the old half in
+    /// A value moves to a slot before it, to its own again, or to the new half. It is enough to go through the old half in
     /// order, if no search there goes beyond the end: values that do so now, or would, are taken out first and put
     /// back last.
     fn double(&mut self) {
@@ -148,7 +148,7 @@ impl ValueCounts {
     }
 
     /// Drops the values that were counted at most `limit` times; the sum of their counts.
-    fn drop_seldom(&mut self, limit: u64) -> u64 {
+    fn drop_rare(&mut self, limit: u64) -> u64 {
         let mut lost = 0;
         self.slots.retain(|&(_, count)| {
             lost += if count <= limit { count } else { 0 };
@@ -177,7 +177,7 @@ pub struct Tables {
     /// Bytes at which values are dropped, if the budget is used up.
     enough: u64,
     /// Values that are not counted more often are dropped next.
-    seldom: u64,
+    rare: u64,
     lost: Lost,
 }
 
@@ -206,7 +206,7 @@ impl Tables {
             budget,
             bytes: 0,
             enough: 0,
-            seldom: 1,
+            rare: 1,
             lost: Lost::default(),
         }
     }
@@ -284,7 +284,7 @@ impl Tables {
         self.bytes = now;
     }
 
-    /// Drops values that were seldom seen, until half of the memory is free.
+    /// Drops values that were rarely seen, until half of the memory is free.
     fn prune(&mut self) {
         let goal = self.bytes / 2;
         // More than twice as often as this nothing can have been counted.
@@ -292,16 +292,16 @@ impl Tables {
             let mut now = 0;
             for counts in &mut self.tables {
                 if counts.slots.len() >= PRUNED {
-                    self.lost.events += counts.drop_seldom(self.seldom);
+                    self.lost.events += counts.drop_rare(self.rare);
                 }
                 now += counts.in_budget();
             }
-            self.lost.undercount += self.seldom;
+            self.lost.undercount += self.rare;
             self.account(now);
             if now <= goal {
                 break;
             }
-            self.seldom = self.seldom.saturating_mul(2);
+            self.rare = self.rare.saturating_mul(2);
         }
         // Tables that are too small for it may be what there is: then not again at once.
         self.enough = 2 * self.bytes;

@@ -12,7 +12,7 @@
 //! it is loaded, which is memory. What the same instructions take without a load is subtracted from all.
 //!
 //! The limit between two levels lies between what most loads of either take, and how many are on the wrong side
-//! of it is told. A level that cannot be told from the one in front of it for the most part does not exist.
+//! of it is told. A level that cannot be told from the one before it for the most part does not exist.
 //!
 //! # What it is not
 //! A latency is a time. A load that hits the second cache and misses the TLB takes as long as one from the third, and

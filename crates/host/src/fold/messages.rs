@@ -1,11 +1,11 @@
 //! The way of messages of a stratified sampler whose counters are the target's own.
 //!
-//! Each thread has its counters, and what stands behind them (`+A16`) is the thread's too. A message comes
+//! Each thread has its counters, and what stands after them (`+A16`) is the thread's too. A message comes
 //! when a counter has counted to its end; what is in the counters when the thread has ended, or the program, is
 //! *held*: counted + held = events. Which kind held events are of is known where all that is counted in a counter is of
 //! one kind; else they are taken to be of the kinds in it as messages are.
 //!
-//! The table behind the counters loses nothing and changes no sum, so a message is added to its tuple's sum at once ([`sums`]); the table is
+//! The table after the counters loses nothing and changes no sum, so a message is added to its tuple's sum at once ([`sums`]); the table is
 //! followed for what it would send on.
 
 mod followed;
@@ -28,10 +28,10 @@ type Bits = u8;
 /// Messages that are added together at most.
 const PENDING: usize = 1 << 10;
 
-/// What stands behind the target's counters.
+/// What stands after the target's counters.
 pub(super) struct Messages {
     strata: Strata,
-    /// Entries of the table behind the counters, if there is one.
+    /// Entries of the table after the counters, if there is one.
     table: Option<u32>,
     /// Of each thread, by the number that it has here: the table, by slot of the tuple.
     tables: Vec<(u32, Option<Followed>)>,
@@ -50,7 +50,7 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    /// Those of a sampler with a table of `table` entries behind it.
+    /// Those of a sampler with a table of `table` entries after it.
     pub(super) fn new(strata: Strata, table: Option<u32>) -> Self {
         let seeds = Seeds::default();
         let start: Vec<u16> = strata.table(seeds).collect();

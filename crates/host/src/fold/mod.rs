@@ -23,9 +23,9 @@
 //!   and may be folded before that is told.
 
 mod acyclic;
-mod banks;
 pub mod conflicts;
 mod convergent;
+mod counter_arrays;
 pub mod dictionary;
 pub mod exact;
 mod expand;
@@ -51,7 +51,7 @@ use trommel_profile::sampled::Windows;
 use trommel_profile::{KindProfile, Module, Site, Thread};
 use trommel_queue::dict::TargetPc;
 use trommel_queue::queries::{EVERYTHING, Header, MESSAGE_WORDS};
-use trommel_queue::{MAX_PATHS, SPAWNED, Tally};
+use trommel_queue::{MAX_PATHS, SPAWNED, ValueCounter};
 use trommel_tuple::{Kind, KindSet, Place};
 
 use self::acyclic::Acyclic;
@@ -86,8 +86,8 @@ struct Counter {
     tables: u32,
     /// 64-bit words in its records.
     values: u16,
-    /// Its records are tallies: a value, and how often.
-    tallies: bool,
+    /// Its records are value counters: a value, and how often.
+    value_counters: bool,
 }
 
 /// In `met`: not met.
@@ -127,8 +127,8 @@ pub struct Folder {
     sizes: Vec<Sizes>,
     /// By number, the threads but for the first: their ids and events, per kind.
     threads: BTreeMap<u32, (u32, PerKind)>,
-    /// The tallies that are the last records of threads.
-    last_tallies: BTreeMap<u32, Tally>,
+    /// The value counters that are the last records of threads.
+    last_value_counters: BTreeMap<u32, ValueCounter>,
     /// The first thread's id.
     first_tid: u32,
     regions: usize,
@@ -149,7 +149,7 @@ pub struct Folder {
     /// When it was made.
     since: Instant,
     /// There were more ranges with tags than can be told, and that was not said yet.
-    crowded: bool,
+    overflowing: bool,
     /// Code that is not selected has no events.
     selects: bool,
     /// Some that is selected has none either, for want of room, and that was not said yet.
@@ -197,7 +197,7 @@ impl Folder {
             told: Vec::new(),
             sizes: Vec::new(),
             threads: BTreeMap::new(),
-            last_tallies: BTreeMap::new(),
+            last_value_counters: BTreeMap::new(),
             first_tid: 0,
             regions: 0,
             settled: Settled::default(),
@@ -210,7 +210,7 @@ impl Folder {
             watched: Vec::new(),
             unprofiled: BTreeMap::new(),
             since: Instant::now(),
-            crowded: false,
+            overflowing: false,
             selects: false,
             unobserved: false,
         }
@@ -280,8 +280,8 @@ impl Folder {
     }
 
     /// Whether code lacks tags for want of room; told once.
-    pub fn is_crowded(&mut self) -> bool {
-        std::mem::take(&mut self.crowded)
+    pub fn is_overflowing(&mut self) -> bool {
+        std::mem::take(&mut self.overflowing)
     }
 
     /// The message that a record is, and what follows it.
@@ -363,14 +363,14 @@ impl Folder {
         if let Some(answers) = &mut self.answers {
             answers.settle(&self.dictionary.modules);
         }
-        self.banks(shared, false)?;
+        self.counter_arrays(shared, false)?;
         self.kept_back(shared)
     }
 
     /// Folds what was kept back, and what was counted: no more will come.
     pub fn end(&mut self, shared: &Shared) -> Result<(), Damaged> {
         self.learn(shared);
-        self.banks(shared, true)?;
+        self.counter_arrays(shared, true)?;
         self.kept_back(shared)?;
         self.end_walks();
         Ok(())
@@ -413,7 +413,7 @@ impl Folder {
         while self.regions < regions {
             let region = shared.region(self.regions);
             if self.dictionary.modules.replaces(&region)
-                && shared.has_banks()
+                && shared.has_counter_arrays()
                 && !self.has_messages()
             {
                 self.meet_all(shared, region.paths);
@@ -429,7 +429,7 @@ impl Folder {
             if let Some(answers) = tagged {
                 let modules = &self.dictionary.modules;
                 let range = region.range.clone();
-                self.crowded |= !answers.tell(shared.queries(), range, modules);
+                self.overflowing |= !answers.tell(shared.queries(), range, modules);
             }
             if self.selects
                 && !self
@@ -472,7 +472,7 @@ impl Folder {
             count: 0,
             tables: path.tables,
             values: path.values,
-            tallies: path.message,
+            value_counters: path.message,
         });
         self.paths.push(path);
         self.met[number as usize] = met as u32;
@@ -511,7 +511,7 @@ impl Folder {
             }
             let met = self.path(shared, number)?;
             last = None;
-            if SPLIT && !self.counters[met].tallies {
+            if SPLIT && !self.counters[met].value_counters {
                 if self.sizes.len() <= met {
                     self.measure();
                 }
@@ -520,27 +520,27 @@ impl Folder {
                 }
             }
             let counter = &mut self.counters[met];
-            if counter.tallies {
+            if counter.value_counters {
                 let (Some(value), Some(count)) = (
                     after.first_chunk::<8>(),
                     after.get(8..12).and_then(|c| c.first_chunk::<4>()),
                 ) else {
                     return Err(damaged(number));
                 };
-                let tally = Tally {
+                let value_counter = ValueCounter {
                     value: u64::from_le_bytes(*value),
                     path: number,
                     count: u32::from_le_bytes(*count),
                 };
-                let count = u64::from(tally.count);
-                self.tables.add(counter.tables, tally.value, count);
+                let count = u64::from(value_counter.count);
+                self.tables.add(counter.tables, value_counter.value, count);
                 if self.converge.is_some() {
-                    self.watch(met, tally.value, count);
+                    self.watch(met, value_counter.value, count);
                 }
                 if SPLIT {
                     self.add_to_kind(met, count, events);
                 }
-                last = Some(tally);
+                last = Some(value_counter);
                 rest = &after[12..];
                 continue;
             }
@@ -559,17 +559,22 @@ impl Folder {
             }
         }
         if let Some(last) = last {
-            self.last_tallies.insert(thread, last);
+            self.last_value_counters.insert(thread, last);
         } else if !bytes.is_empty() {
-            self.last_tallies.remove(&thread);
+            self.last_value_counters.remove(&thread);
         }
         Ok(())
     }
 
     /// A message's event was seen so often with a value. Adds that, by kind, to `events`.
-    fn tallied(&mut self, met: usize, tally: &Tally, events: Option<&mut Sums>) {
-        let (counter, count) = (&self.counters[met], u64::from(tally.count));
-        self.tables.add(counter.tables, tally.value, count);
+    fn counted_values(
+        &mut self,
+        met: usize,
+        value_counter: &ValueCounter,
+        events: Option<&mut Sums>,
+    ) {
+        let (counter, count) = (&self.counters[met], u64::from(value_counter.count));
+        self.tables.add(counter.tables, value_counter.value, count);
         if let Some(events) = events {
             self.add_to_kind(met, count, events);
         }

@@ -5,7 +5,7 @@
 //! when it was, and on how long it is; and it counts only when it has ended.
 //!
 //! # Strategy
-//! What a thread has recorded waits here until its window's end is there. What it recorded in front
+//! What a thread has recorded waits here until its window's end is there. What it recorded before
 //! of the mark where the window begins is dropped. Then the window's events are counted, each with the window's
 //! weight: the CPU time from one window to the next, as often as they were begun then, over the time of a whole window's instructions. How long these take
 //! natively nobody can tell without hardware counters, and under control they take many times as long; so they are taken to be

@@ -1,6 +1,6 @@
 //! Memory maps, as `/proc/PID/maps` tells them.
 //!
-//! A process chooses the names of its files, and so what is behind the numbers of a line: that is bytes, and nothing
+//! A process chooses the names of its files, and so what is after the numbers of a line: that is bytes, and nothing
 //! is cut off or looked for in it.
 
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! What `/proc` tells about a running process, and which cannot be taken under control.
+//! What `/proc` tells about a running process, and which cannot be attached.
 //!
 //! Everything that can be known is found out before the process is touched, so that a refusal
 //! leaves it as it was.
@@ -26,7 +26,7 @@ pub struct Running {
     pub arguments: Vec<OsString>,
 }
 
-/// Why a process cannot be taken under control.
+/// Why a process cannot be attached.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
     /// There is none.
@@ -129,7 +129,7 @@ fn is_ancestor(pid: i32) -> bool {
 /// Looks at a process.
 ///
 /// # Errors
-/// Why it cannot be taken under control.
+/// Why it cannot be attached.
 pub fn look(pid: i32) -> Result<Running, Refusal> {
     let status = status_of(pid).ok_or(Refusal::None)?;
     let group = number(&status, "Tgid");

@@ -1,7 +1,7 @@
 //! The whole machine, the kernel included, by samples of the processors' clocks.
 //!
 //! # Problem
-//! Windows need a program that may be taken under control. The kernel may not, nor may programs of other users or those that
+//! Windows need a program that may be attached. The kernel may not, nor may programs of other users or those that
 //! use what the runtime cannot keep (`docs/limits.md`).
 //!
 //! # Strategy
@@ -19,7 +19,7 @@
 //!
 //! # What samples do not tell
 //! The clock is an interrupt. Where the kernel lets none come it waits, and finds what runs when they come again: time of such
-//! code is told of the code behind it. Samples in functions that let them come again are counted ([`lets_interrupts_come`]).
+//! code is told of the code after it. Samples in functions that let them come again are counted ([`lets_interrupts_come`]).
 
 mod control;
 mod ended;
@@ -66,7 +66,7 @@ pub struct Options {
     pub pages: usize,
     /// For how long; `None`: until it is interrupted, or the program ends.
     pub duration: Option<Duration>,
-    /// A program to start when samples are taken, natively: its file, and its arguments with its name in front.
+    /// A program to start when samples are taken, natively: its file, and its arguments with its name before.
     pub program: Option<(std::path::PathBuf, Vec<OsString>)>,
 }
 

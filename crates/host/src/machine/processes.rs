@@ -26,7 +26,7 @@ use crate::channel::shared::Region;
 use crate::kernel::maps::{Mapping, mappings};
 use crate::kernel::perf::records::{Map, Sample};
 
-/// Bytes of a command that are kept: what is behind is nobody's business as often as not.
+/// Bytes of a command that are kept: what is after is nobody's business as often as not.
 const LONGEST: u64 = 512;
 
 /// What all processes share.
@@ -296,7 +296,7 @@ fn code_of(pid: u32, maps: &[u8]) -> impl Iterator<Item = Map> {
     })
 }
 
-/// The parent in `/proc/PID/stat`, behind a name in brackets that may hold anything.
+/// The parent in `/proc/PID/stat`, after a name in brackets that may hold anything.
 fn parent_in(stat: &str) -> Option<u32> {
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_ascii_whitespace().nth(1)?.parse().ok()

@@ -1,14 +1,14 @@
 //! Processes that become other programs, followed by ptrace for as long as that takes.
 //!
 //! # Problem
-//! A thread under control wants to `exec`. Behind it there is a process with nothing of ours in it,
+//! A thread under control wants to `exec`. After it there is a process with nothing of ours in it,
 //! which must be stopped before it runs an instruction; before it there is one that must not notice,
 //! and the call may fail.
 //!
 //! # Strategy
 //! The thread is seized, which does not stop it. If the call succeeds, the kernel stops the process
 //! inside it, and it is led to the landing (`crate::ptrace::landing`), where it stops once more, at the mark. If the call fails the thread
-//! says so, and is let go of where an interrupt stops it.
+//! says so, and is detached of where an interrupt stops it.
 //!
 //! Signals that are sent to it meanwhile it gets, and a stop that is sent to the process is let happen. Whatever
 //! becomes of us, it goes on as the program that it is.
@@ -119,7 +119,7 @@ pub fn go_on(pid: Pid) {
 }
 
 /// Lets a stopped process run.
-pub fn let_go(pid: Pid) {
+pub fn detach(pid: Pid) {
     let _ = ptrace::detach(pid, None);
 }
 

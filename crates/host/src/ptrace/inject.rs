@@ -1,6 +1,6 @@
 //! The runtime into a process on the landing.
 //!
-//! The process was stopped behind its `exec`: the program is mapped, nothing has run. On the landing
+//! The process was stopped after its `exec`: the program is mapped, nothing has run. On the landing
 //! (`crate::ptrace::landing`) it has made what it shares with us and mapped memory for the runtime's image. Here the host writes
 //! what is not there yet, or not the same everywhere, and leads it to the runtime, which goes on to the app's first instruction by itself.
 //!
@@ -74,7 +74,7 @@ pub(crate) struct Start {
     pub(crate) app_pc: u64,
     /// Its stack pointer there.
     pub(crate) app_sp: u64,
-    /// Where the program starts, behind its dynamic linker, or 0.
+    /// Where the program starts, after its dynamic linker, or 0.
     pub(crate) entry: u64,
     /// Threads of a process that has been running, else 0.
     pub(crate) threads: usize,

@@ -1,22 +1,22 @@
 //! Code of ours in a program that has just been executed: the *landing*.
 //!
 //! # Problem
-//! A process stopped behind its `exec` has nothing of ours in it, and needs the file that it shares with us
+//! A process stopped after its `exec` has nothing of ours in it, and needs the file that it shares with us
 //! and memory for the runtime, for which it must do system calls. Whoever traces it may be killed at any moment;
 //! then the kernel lets it go on with what it has. Were that a borrowed program counter or a poked
 //! instruction, the program would be lost.
 //!
 //! # Strategy
-//! The landing does all calls by itself. It lies behind the end of the vDSO, in the rest of its last page,
+//! The landing does all calls by itself. It follows the end of the vDSO, in the rest of its last page,
 //! which belongs to no program. One change of the registers leads the process there. It takes what is needed,
 //! and sends itself a signal that is ignored unless the process is traced: the *mark*. There
-//! it stops for the host, which brings the runtime, and leads it there with another change of the registers. Behind the mark the
+//! it stops for the host, which brings the runtime, and leads it there with another change of the registers. After the mark the
 //! landing gives back what it took and goes to the program.
 //!
 //! # Invariants
-//! * At every moment the process, let go as it is, comes to its program with the registers, mask, memory and
+//! * At every moment the process, detached as it is, comes to its program with the registers, mask, memory and
 //!   descriptors that the kernel gave it: before the first change it is there; then the landing leads
-//!   there; behind the second the runtime does, which finds out that there is no host.
+//!   there; after the second the runtime does, which finds out that there is no host.
 //! * No signal of the process's is lost: only the mark is unblocked, and only meanwhile. One that is
 //!   ignored by default and was blocked and pending counts as delivered.
 // Instructions for another process, and its signal mask, which is not in `nix`.
@@ -233,7 +233,7 @@ pub struct Landing {
     pid: Pid,
     /// Its registers where the program starts.
     app: Regs,
-    /// Where the program starts behind its dynamic linker, or 0.
+    /// Where the program starts after its dynamic linker, or 0.
     entry: u64,
     mask: u64,
     /// Where the landing is.
@@ -253,7 +253,7 @@ pub struct Taken {
 }
 
 impl Landing {
-    /// Leads `pid` to the landing, which is stopped behind its `exec`; it runs when it is let. It makes the file that it
+    /// Leads `pid` to the landing, which is stopped after its `exec`; it runs when it is let. It makes the file that it
     /// shares with us, or has inherited one as descriptor `file`. Without `image` the image is to be written.
     ///
     /// # Errors
@@ -266,8 +266,7 @@ impl Landing {
         }
         let vector = std::fs::read(format!("/proc/{pid}/auxv"))?;
         let room = told(&vector, libc::AT_SYSINFO_EHDR).zip(room());
-        let (vdso, room) =
-            room.ok_or_else(|| io::Error::other("the vDSO has no room behind it"))?;
+        let (vdso, room) = room.ok_or_else(|| io::Error::other("the vDSO has no room after it"))?;
         let entry = told(&vector, libc::AT_ENTRY).filter(|&at| at != app.rip);
         let landing = Self {
             pid,
@@ -340,7 +339,7 @@ impl Landing {
         signal == MARK && ptrace::getregs(self.pid).is_ok_and(|regs| regs.rip == marked)
     }
 
-    /// Where the program starts: its first instruction, its stack, and what comes behind its dynamic linker.
+    /// Where the program starts: its first instruction, its stack, and what comes after its dynamic linker.
     pub fn start(&self) -> (u64, u64, u64) {
         (self.app.rip, self.app.rsp, self.entry)
     }
@@ -400,7 +399,7 @@ mod tests {
 
     use super::*;
 
-    /// A program stopped behind its `exec`, with a signal mask of its own.
+    /// A program stopped after its `exec`, with a signal mask of its own.
     fn executed(words: &[&str]) -> (Child, Pid) {
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).stdout(Stdio::piped());
@@ -459,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn let_go_anywhere_it_is_the_program_and_nothing_of_ours_is_left() {
+    fn detach_anywhere_it_is_the_program_and_nothing_of_ours_is_left() {
         // SIGURG and SIGUSR2.
         let mask = "SigBlk:\t0000000000400800";
         let looks: [&[&str]; 3] = [

@@ -140,7 +140,7 @@ impl Child<'_> {
             if ptrace::traceme().is_err() {
                 failed(NOT_TRACED)
             }
-            // Killed meanwhile: another process would be the tracer, and never let it go.
+            // Killed meanwhile: another process would be the tracer, and never detach it.
             if nix::unistd::getppid() != self.host {
                 failed(0)
             }
@@ -212,7 +212,7 @@ pub fn launch(
         native: None,
     };
     // SAFETY: all of it lives and stays as it is to the end of this function, and before that the
-    // child stops behind its `exec`, or has ended.
+    // child stops after its `exec`, or has ended.
     let pid = unsafe { child.spawn(&stack) };
     let shared = inherited.as_raw_fd();
     let kept_file = kept.as_ref().map(AsRawFd::as_raw_fd);

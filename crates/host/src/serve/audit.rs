@@ -2,27 +2,27 @@
 //!
 //! # Problem
 //! A program that stays in its cache may still be slower than natively: its indirect branches are checked or
-//! looked up, registers are put away and loaded again. The runtime does not come by there and cannot
+//! looked up, registers are put away and loaded again. The runtime does not reach there and cannot
 //! tell. Counting would cost what is to be found out.
 //!
 //! # Strategy
 //! The program counter of each thread is sampled by the kernel's clock ([`Samplers`]), which the program does not
 //! notice. The runtime has marked what code does the app's own work (`trommel_queue::marks`); a
 //! sample elsewhere in the cache or in the runtime is *added*. At first
-//! samples are frequent, then seldom. They are judged in groups of [`GROUP`]: where [`BAD`]
-//! groups one after the other have more than [`TOO_MUCH`] percent added, the program is let go.
+//! samples are frequent, then rarely. They are judged in groups of [`GROUP`]: where [`BAD`]
+//! groups one after the other have more than [`TOO_MUCH`] percent added, the program is detached.
 //!
-//! What is added tells nothing of what is saved. So before a program is let go it is asked how it gets on ([`crate::serve::progress`]): one that is
+//! What is added tells nothing of what is saved. So before a program is detached it is asked how it gets on ([`crate::serve::progress`]): one that is
 //! faster than it was natively, by what it reads and writes, stays, and is asked again when two more groups have too much added.
 //!
-//! It is let go by a word in shared memory that each thread reads in the dispatcher. Threads that do not come
+//! It is detached by a word in shared memory that each thread reads in the dispatcher. Threads that do not come
 //! there are fetched: stopped, and asked to leave if they are in the cache ([`crate::takeover::detach::fetch`]).
 //!
 //! # Why load does not matter
 //! The clock is the thread's user time. What others take of the processor is not in it.
 //!
 //! # What is not told
-//! A branch that is foretold wrongly costs time at its target, which may be the app's. Where the
+//! A branch that is predicted wrongly costs time at its target, which may be the app's. Where the
 //! kernel refuses events, and in threads beyond the first few, nothing is sampled and all is as without.
 
 use std::io::IoSliceMut;
@@ -41,14 +41,14 @@ use crate::serve::series::cpu_of;
 
 /// Samples that are judged together.
 const GROUP: u64 = 256;
-/// Groups with too much added, one behind the other, that are enough.
+/// Groups with too much added, one after the other, that are enough.
 const BAD: u32 = 2;
 /// Percent of a group that may be added.
 const TOO_MUCH: u64 = 5;
 /// User time between samples at first, and after some groups.
 const AT_FIRST: Duration = Duration::from_micros(250);
 const LATER: Duration = Duration::from_millis(4);
-/// Groups after which samples are seldom.
+/// Groups after which samples are rarely.
 const TRIED: u32 = 2;
 /// How often it is looked at first.
 const OFTEN: Duration = Duration::from_millis(10);
@@ -81,7 +81,7 @@ pub struct Audit {
     pid: Pid,
     samplers: Samplers,
     looked: Option<Instant>,
-    /// Whether the program is let go.
+    /// Whether the program is detached.
     decides: bool,
     total: Shares,
     group: Shares,
@@ -96,12 +96,12 @@ pub struct Audit {
     times: u32,
     /// CPU time of the process at which that is proven again, if it is to be.
     prove: Option<Duration>,
-    /// It is let go for that.
+    /// It is detached for that.
     proving: bool,
 }
 
 impl Audit {
-    /// Nothing is known. `decides`: the program is let go where control does not pay.
+    /// Nothing is known. `decides`: the program is detached where control does not pay.
     pub fn begin(pid: Pid, decides: bool) -> Self {
         Self {
             pid,
@@ -122,7 +122,7 @@ impl Audit {
         }
     }
 
-    /// The program got on like this before it was taken under control, which it was so many times for getting on faster
+    /// The program got on like this before it was attached, which it was so many times for getting on faster
     /// then. `prove`: whether that is proven again.
     pub(crate) fn compare_with(&mut self, native: Rate, times: u32, prove: bool) {
         self.native = Some(native);
@@ -138,7 +138,7 @@ impl Audit {
             .map(|rate| (rate, self.times))
     }
 
-    /// It is let go to prove that control pays.
+    /// It is detached to prove that control pays.
     pub(crate) fn is_proving(&self) -> bool {
         self.proving
     }
@@ -161,7 +161,7 @@ impl Audit {
         self.lost
     }
 
-    /// The program has been let go: there is nothing to sample.
+    /// The program has been detached: there is nothing to sample.
     pub fn stop(&mut self) {
         self.samplers.stop();
     }

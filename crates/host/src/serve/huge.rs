@@ -334,7 +334,7 @@ fn ask(pid: Pid, batch: &[u64], way: &mut Way) -> (Vec<Answer>, Duration) {
     told.unwrap_or_default()
 }
 
-/// By `process_madvise`, one stretch behind the other.
+/// By `process_madvise`, one stretch after the other.
 fn outside(pid: Pid, batch: &[u64]) -> Vec<Answer> {
     // SAFETY: asks for a descriptor of a process.
     let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) };

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant, SystemTime};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
 use trommel_profile::Profile;
-use trommel_queue::{LetGo, State};
+use trommel_queue::{Detached, State};
 
 use crate::channel::family::Family;
 use crate::channel::shared::{Damaged, Shared};
@@ -95,7 +95,7 @@ pub struct Process {
     windows: Option<Windows>,
     /// Its memory, if that is to be on huge pages.
     huge: Option<huge::Memory>,
-    /// When and why it was taken under control, and when it was let go.
+    /// When and why it was attached, and when it was detached.
     turns: Turns,
     /// When the run began.
     run: Instant,
@@ -111,9 +111,9 @@ pub enum End {
     Ended(Option<i32>),
     /// It is another program now, which is observed.
     Exec,
-    /// It was let go, and is under control again: as another.
+    /// It was detached, and is under control again: as another.
     Back,
-    /// It was let go, and stays native.
+    /// It was detached, and stays native.
     Stays,
     /// It goes on without us.
     Left,
@@ -122,14 +122,14 @@ pub enum End {
 #[derive(Default)]
 struct Served {
     bytes: u64,
-    let_go: Vec<String>,
+    detach: Vec<String>,
     failed: bool,
     /// The runtime has failed, and that was told.
     told: bool,
     /// Children run natively that should not, and that was told.
     children_told: bool,
     stream_failed: bool,
-    /// Seldom values are dropped, and that was told.
+    /// Rarely values are dropped, and that was told.
     drops: bool,
 }
 
@@ -175,7 +175,7 @@ impl Process {
         }
     }
 
-    /// Notes why it has just been taken under control, in a run that began at `run`.
+    /// Notes why it has just been attached, in a run that began at `run`.
     pub fn taken(mut self, run: Instant, why: Taken) -> Self {
         self.run = run;
         self.turns.taken = Some((why, Moment::now(run, self.identity.pid)));
@@ -185,7 +185,7 @@ impl Process {
     /// It could not be taken back.
     pub fn stays(&mut self, why: &str) {
         let words = format!("it could not be taken back: {why}");
-        self.served.let_go.push(words);
+        self.served.detach.push(words);
         self.end = End::Stays;
     }
 
@@ -261,8 +261,8 @@ impl Process {
         self.shared.state() == Some(State::Controlled)
     }
 
-    /// Whether it was let go, as far as it has said.
-    pub fn is_let_go(&self) -> bool {
+    /// Whether it was detached, as far as it has said.
+    pub fn is_detach(&self) -> bool {
         self.shared.state() == Some(State::Native)
     }
 
@@ -299,7 +299,7 @@ impl Process {
     /// How long it may be before its samples are looked at.
     pub fn audit_pause(&self) -> Duration {
         match &self.audit {
-            Some(audit) if !self.is_let_go() => audit.pause(),
+            Some(audit) if !self.is_detach() => audit.pause(),
             _ => Duration::MAX,
         }
     }
@@ -438,10 +438,10 @@ impl Process {
                 who()
             ));
         }
-        if let Some(words) = let_go(shared)
-            && served.let_go.is_empty()
+        if let Some(words) = detach(shared)
+            && served.detach.is_empty()
         {
-            self.turns.let_go = Some(Moment::now(self.run, self.identity.pid));
+            self.turns.detach = Some(Moment::now(self.run, self.identity.pid));
             let mut words = words;
             if let Some(audit) = &mut self.audit {
                 audit.stop();
@@ -456,7 +456,7 @@ impl Process {
                     "not observed from here on: {who} runs natively because {words}"
                 ));
             }
-            served.let_go.push(words);
+            served.detach.push(words);
         }
         if !served.told
             && let Some(words) = failure::words(shared)
@@ -467,7 +467,7 @@ impl Process {
         if !served.drops && folder.lost() != Lost::default() {
             served.drops = true;
             notice(&format!(
-                "the values of {} take all the memory that counting may have: seldom ones are dropped from here on. \
+                "the values of {} take all the memory that counting may have: rare ones are dropped from here on. \
                  --memory gives more, -c 'H[P256]2048+A16' needs less",
                 if self.first {
                     "the program".to_owned()
@@ -483,14 +483,14 @@ impl Process {
         }
         if folder.is_unobserved() {
             notice(&format!(
-                "--only selects more than {} ranges of code: what comes behind them is NOT observed; record with -c exact, \
+                "--only selects more than {} ranges of code: what comes after them is NOT observed; record with -c exact, \
                  which has no such limit",
                 crate::ask::queries::RANGES
             ));
         }
-        if folder.is_crowded() {
+        if folder.is_overflowing() {
             notice(&format!(
-                "code has more than {} ranges with profile tags: what comes behind them has tag 0",
+                "code has more than {} ranges with profile tags: what comes after them has tag 0",
                 crate::ask::queries::RANGES
             ));
         }
@@ -572,23 +572,23 @@ fn report(
     }
 }
 
-/// It was let go as control does not pay, or as it asked for that.
+/// It was detached as control does not pay, or as it asked for that.
 fn is_wanted(shared: &Shared) -> bool {
-    let why = shared.control().let_go.load(Relaxed);
-    [LetGo::BailOut, LetGo::Asked]
+    let why = shared.control().detach.load(Relaxed);
+    [Detached::BailOut, Detached::Asked]
         .map(|w| w as u32)
         .contains(&why)
 }
 
-fn let_go(shared: &Shared) -> Option<String> {
+fn detach(shared: &Shared) -> Option<String> {
     let control = shared.control();
     if shared.state() != Some(State::Native) {
         return None;
     }
-    let why = LetGo::from_number(control.let_go.load(Relaxed));
-    let at = control.let_go_pc.load(Relaxed);
+    let why = Detached::from_number(control.detach.load(Relaxed));
+    let at = control.detach_pc.load(Relaxed);
     Some(format!(
         "{} (at {at:#x})",
-        why.map_or("of a reason it did not tell", LetGo::words)
+        why.map_or("for a reason it did not report", Detached::words)
     ))
 }

@@ -13,8 +13,8 @@
 //! The last [`RECENT`] steps count, and under control none in the time in which the first traces are made. Control *pays* if the mean of those is higher than
 //! the native one by [`MARGIN`] and by twice what both may be off, or is so by [`MARGIN`] alone after twice [`PATIENCE`].
 //!
-//! What was measured first may not be what holds later: the machine may have been slower then, or the work other work. So what stays is let go
-//! now and then and asked natively again ([`Proof`]), and so is what is let go because it is not faster: for [`NATIVE`] steps. What was faster under control is taken
+//! What was measured first may not be what holds later: the machine may have been slower then, or the work other work. So what stays is detached
+//! now and then and asked natively again ([`Proof`]), and so is what is detached because it is not faster: for [`NATIVE`] steps. What was faster under control is taken
 //! back, and proven again after four times as long; as taking back costs some hundredths of a second, that is a small part.
 //!
 //! # What is not told
@@ -40,7 +40,7 @@ const ENOUGH: usize = 8;
 const RECENT: usize = 32;
 /// Steps under control before it is known that it does not pay: what is hot may not all be in traces yet.
 const PATIENCE: u32 = 28;
-/// Native steps by which it is known whether what was let go was faster.
+/// Native steps by which it is known whether what was detached was faster.
 const NATIVE: usize = 20;
 /// Percent that must be gained, at least.
 const MARGIN: f64 = 3.0;
@@ -84,7 +84,7 @@ pub struct Rate {
 /// How a process got on.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Progress {
-    /// Natively, before it was taken under control.
+    /// Natively, before it was attached.
     pub native: Rate,
     /// Under control at last, if that was found out.
     pub under_control: Option<Rate>,
@@ -193,7 +193,7 @@ pub(crate) fn proven_after(times: u32) -> Duration {
     PROVEN * LONGER.saturating_pow(times)
 }
 
-/// A process that was let go, and is asked natively how it gets on.
+/// A process that was detached, and is asked natively how it gets on.
 #[derive(Debug)]
 pub(crate) struct Proof {
     pid: Pid,
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_faster_under_control_is_taken_back_ever_more_seldom() {
+    fn what_was_faster_under_control_is_taken_back_ever_more_rare() {
         let proof = |rate: f64, times, cpu| {
             let under_control = steps(24, rate, 5.0).rate().expect("a rate");
             let mut proof = Proof::begin(Pid::from_raw(1), under_control, times);

@@ -139,7 +139,7 @@ pub struct Engine {
     pub figures: Figures,
     /// The same over time, if that was asked for.
     pub series: Vec<Sample>,
-    /// When and why it was taken under control, and when it was let go.
+    /// When and why it was attached, and when it was detached.
     pub turns: Turns,
     /// What samples of its program counters found, if some were taken.
     pub shares: Option<Shares>,

@@ -11,7 +11,7 @@
 //! `fork` are found in their family's directory; those that become other programs ask
 //! ([`crate::ptrace::follow`]). It is the tracer too, and so the only thread there is.
 //!
-//! The run is over when the first program has ended. Processes that are still there then are let go:
+//! The run is over when the first program has ended. Processes that are still there then are detached:
 //! their slots are closed, and they leave when they come to it next.
 //!
 //! # Invariants
@@ -21,9 +21,9 @@
 mod begin;
 mod end;
 mod epochs;
+mod execed;
 mod execs;
 mod retakes;
-mod strangers;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -66,15 +66,15 @@ use crate::serve::persist::Keeping;
 use crate::serve::process::{Ancestor, Done, End, IDLE, Identity, Process, Taken};
 use crate::serve::record::{Engine, RecordOptions};
 use crate::serve::series::{self, Series};
-use crate::takeover::relatives::Relatives;
+use crate::takeover::forked::Forked;
 use crate::windows::Windows;
 use crate::windows::pacer;
 use crate::windows::sampling;
 use crate::windows::toll::Toll;
 pub use epochs::Epochs;
+use execed::Execed;
 use execs::{Arrival, Traced};
 use retakes::Retakes;
-use strangers::Strangers;
 
 /// The stream file of a process, and how many events are wanted in it.
 pub type Stream = (io::Result<StreamFile>, Option<u64>);
@@ -96,7 +96,7 @@ pub struct Session<'a> {
     processes: Vec<(usize, Process)>,
     /// Processes started so far.
     started: usize,
-    /// The first program runs natively, and has number 0 when it is taken under control.
+    /// The first program runs natively, and has number 0 when it is attached.
     awaited: bool,
     /// Those that have ended and are still making others.
     ancestors: Vec<Ancestor>,
@@ -117,10 +117,10 @@ pub struct Session<'a> {
     /// Whether there may be new threads and processes.
     births: Births,
     /// Processes that are forked between windows.
-    relatives: Relatives,
+    forked: Forked,
     /// Programs that are executed between windows.
-    strangers: Strangers,
-    /// Processes that were let go.
+    execed: Execed,
+    /// Processes that were detached.
     retakes: Retakes,
     /// When it began.
     began: Instant,
@@ -174,7 +174,7 @@ impl<'a> Session<'a> {
     /// The first program has started, natively.
     pub fn first_natively(&mut self, pid: Pid) {
         self.main = Some(pid);
-        self.strangers = Strangers::expected(self.options.tracing.after);
+        self.execed = Execed::expected(self.options.tracing.after);
         self.awaited = true;
         self.started = 1;
     }
@@ -259,7 +259,7 @@ impl<'a> Session<'a> {
             folder = folder.of_converge(Converge::new(limit, rate).calling(identity.pid));
         }
         let windows = self.windows(identity.pid, first);
-        self.relatives.has_begun(identity.pid);
+        self.forked.has_begun(identity.pid);
         if let Some(toll) = self.toll {
             folder = folder.of_windows(toll.cycle, self.levels.clone());
             if self.terms.stacks {
@@ -304,7 +304,7 @@ impl<'a> Session<'a> {
             (1.., None, _) => pacer::OFTEN,
             // What is wanted at its end need not be at once: looking costs.
             (1.., Some(_), _) if parted.is_some() => sampling::OFTEN,
-            (1.., Some(_), _) => sampling::SELDOM,
+            (1.., Some(_), _) => sampling::RARE,
             (0, _, true) => series::PERIOD,
             (0, _, false) => nap,
         };
@@ -317,7 +317,7 @@ impl<'a> Session<'a> {
                 let mut stop = || {
                     let processes = self.processes.iter_mut();
                     processes.for_each(|(_, process)| process.stop_windows());
-                    self.relatives.stop();
+                    self.forked.stop();
                 };
                 if let Some(ended) = parted(state, &mut stop) {
                     self.ended = Some((ended, Instant::now()));
@@ -338,7 +338,7 @@ impl<'a> Session<'a> {
             }
             self.pace();
             if late && self.ended.is_none() {
-                self.strangers();
+                self.execed();
             }
             self.enlarge();
             if self.ended.is_none() {
@@ -390,7 +390,7 @@ impl<'a> Session<'a> {
                 false => pause.min(nap),
             };
             let pause = match late {
-                true if self.ended.is_none() => pause.min(self.strangers.pause()),
+                true if self.ended.is_none() => pause.min(self.execed.pause()),
                 _ => pause,
             };
             let pause = pause.min(self.retakes.pause());
@@ -411,14 +411,14 @@ impl<'a> Session<'a> {
         }
         let before = self.host_before;
         let custom = self.custom.as_deref();
-        let mut often = sampling::SELDOM;
+        let mut often = sampling::RARE;
         for (_, process) in &mut self.processes {
             let host = || cpu_with(custom).saturating_sub(before);
             process.pace(host, &mut self.births, self.notice);
             often = process.often().unwrap_or(often).min(often);
         }
         if self.options.follow && self.toll.is_some() {
-            self.relatives.look(often, &mut self.births, || {
+            self.forked.look(often, &mut self.births, || {
                 let processes = self.processes.iter();
                 let known = processes.filter_map(|(_, process)| {
                     let period = process.period_of_windows()?;
@@ -426,7 +426,7 @@ impl<'a> Session<'a> {
                 });
                 known.collect()
             });
-            self.strangers();
+            self.execed();
         }
     }
 
@@ -472,7 +472,7 @@ impl<'a> Session<'a> {
 
     /// What children of ours have come to.
     fn changes(&mut self) {
-        // Ended while it was taken under control.
+        // Ended while it was attached.
         while let Some((pid, ended)) = reaped() {
             self.changed(Change::Ended(pid, ended));
         }

@@ -48,7 +48,7 @@ pub struct Stress {
     pub rates: bool,
     /// Prefetches of no use are put everywhere.
     pub prefetch: bool,
-    /// What is let go is taken back soon, whatever it does.
+    /// What is detached is taken back soon, whatever it does.
     pub retake: bool,
     /// Pages of a processor's ring of samples; 0: as many as usual.
     pub ring: u32,

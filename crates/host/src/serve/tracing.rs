@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trommel_queue::{Control, Optimise};
 
-/// Times that a start of a trace is come by before one is made, as usual.
+/// Times that a start of a trace is reach before one is made, as usual.
 ///
 /// Counting once takes a few instructions, and making a trace as long as counting thousands of times;
 /// so what is counted so often has cost little, and is likely to be worth a trace.
@@ -18,23 +18,23 @@ const OBSERVED_THRESHOLD: u32 = 4 * THRESHOLD;
 /// How programs are optimised. Traces are made only where no events are collected, or all that are collected are counted in the code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tracing {
-    /// Times that a start is come by before a trace is made; 0: none is.
+    /// Times that a start is reach before a trace is made; 0: none is.
     pub threshold: u32,
     /// How traces are optimised.
     pub optimise: Optimise,
     /// Exits are linked to what they lead to.
     pub link: bool,
-    /// Traces go on behind returns.
+    /// Traces go on after returns.
     pub returns: bool,
-    /// The program is not let go because control does not pay.
+    /// The program is not detached because control does not pay.
     pub stay: bool,
-    /// What was let go for that is taken back when it turns to other work.
+    /// What was detached for that is taken back when it turns to other work.
     pub retake: bool,
     /// Bytes that the code cache may have; 0: as many as there is room for.
     pub cache: u64,
     /// What the engine does is looked at every few milliseconds.
     pub series: bool,
-    /// CPU time that a process uses natively before it is taken under control; zero: control begins with its first instruction.
+    /// CPU time that a process uses natively before it is attached; zero: control begins with its first instruction.
     pub after: Duration,
     /// Memory of processes that use much CPU time is put on huge pages ([`crate::serve::huge`]).
     pub huge: bool,
@@ -67,12 +67,12 @@ impl Tracing {
         Some(self.after).filter(|after| !after.is_zero())
     }
 
-    /// Whether program counters are sampled: to tell, or to let the program go.
+    /// Whether program counters are sampled: to tell, or to detach the program.
     pub(crate) const fn audits(&self) -> bool {
         self.threshold > 1 && (self.series || !self.stay)
     }
 
-    /// Whether what was let go is watched. That needs samples, and those of its control for what that cost.
+    /// Whether what was detached is watched. That needs samples, and those of its control for what that cost.
     pub(crate) const fn retakes(&self) -> bool {
         self.retake && !self.stay && self.audits()
     }

@@ -1,4 +1,4 @@
-//! A running process taken under control, and let go.
+//! A running process taken under control, and detached.
 //!
 //! # Problem
 //! All threads of a process that knows nothing of us are to go on under control from wherever they
@@ -11,7 +11,7 @@
 //! anything is changed. One thread is borrowed: it maps memory for the runtime, makes the shared
 //! file (so that it is in the target whoever the users are; we open it from there), and runs the
 //! runtime's start, which takes over the signal handlers. Then each thread's state goes to its
-//! desk, and the thread to the runtime's door (the runtime's `attach` tells what happens there).
+//! thread page, and the thread to the runtime's door (the runtime's `attach` tells what happens there).
 //!
 //! [`crate::takeover::detach`] is the way back.
 // Fields of structures in the target are addressed by their offsets.
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use libc::user_regs_struct as Regs;
 use nix::unistd::Pid;
-use trommel_queue::desk::{Attached, Desk};
+use trommel_queue::thread_page::{Attached, ThreadPage};
 use trommel_queue::{MAX_THREADS, THREAD_PAGE, THREAD_PAGES_OFFSET};
 
 use crate::channel::image;
@@ -35,12 +35,12 @@ use crate::takeover::detach::{Remains, at_attached};
 
 /// How long a thread may take to stop: the kernel may be busy with it.
 pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(5);
-/// How long another command may take to let go.
+/// How long another command may take to detached.
 const OTHER_PATIENCE: Duration = Duration::from_secs(1);
 /// The shared file's name in the target's map.
 const NAME: &std::ffi::CStr = c"trommel";
 
-/// Why a process could not be taken under control, or let go.
+/// Why a process could not be attached, or detached.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachFailure {
     /// Its threads could not be stopped.
@@ -96,7 +96,7 @@ pub fn attach(pid: Pid, prepare: Prepare<'_>) -> Result<Remains> {
     while let Some(old) = Remains::find(&tracees)?
         && let Some(host) = old.host(&tracees)?
     {
-        // It may be about to let go.
+        // It may be about to detached.
         if Instant::now() > limit {
             return Err(AttachFailure::Recorded(host));
         }
@@ -130,8 +130,11 @@ pub fn attach(pid: Pid, prepare: Prepare<'_>) -> Result<Remains> {
     };
     let door = word(&tracees, at_attached(offset_of!(Attached, join)))?;
     for (page, (tid, regs)) in threads.into_iter().enumerate() {
-        let desk = THREAD_PAGES_OFFSET + page * THREAD_PAGE;
-        let area = word(&tracees, (desk + offset_of!(Desk, area)) as u64)?;
+        let thread_page = THREAD_PAGES_OFFSET + page * THREAD_PAGE;
+        let area = word(
+            &tracees,
+            (thread_page + offset_of!(ThreadPage, area)) as u64,
+        )?;
         // One that has been killed meanwhile will not be missed.
         let _ = enter(&tracees, tid, regs, area, door);
         tracees.release(tid);
@@ -259,7 +262,7 @@ fn make_file(loan: &Loan<'_>, pid: Pid, name_at: u64) -> io::Result<i32> {
 }
 
 /// Makes a stopped thread's registers those with which it enters the runtime, its own being on its
-/// desk.
+/// thread page.
 fn enter(tracees: &Tracees, tid: Pid, regs: Regs, area: u64, door: u64) -> io::Result<()> {
     let mut app = regs;
     let code = make_again(&mut app, tracees.spurious(tid, &regs));
@@ -267,21 +270,21 @@ fn enter(tracees: &Tracees, tid: Pid, regs: Regs, area: u64, door: u64) -> io::R
         app.rip = abort;
     }
     let mask = tracees.mask(tid)?;
-    let desk = area + offset_of!(Desk, interrupted) as u64;
-    tracees.write(desk, &code.to_le_bytes())?;
-    let desk = area + offset_of!(Desk, mask) as u64;
+    let thread_page = area + offset_of!(ThreadPage, interrupted) as u64;
+    tracees.write(thread_page, &code.to_le_bytes())?;
+    let thread_page = area + offset_of!(ThreadPage, mask) as u64;
     // In the order of the fields that follow.
     let words = [
         mask, app.rip, app.eflags, app.rax, app.rcx, app.rdx, app.rbx, app.rsp, app.rbp, app.rsi,
         app.rdi, app.r8, app.r9, app.r10, app.r11, app.r12, app.r13, app.r14, app.r15,
     ];
     const _: () = assert!(
-        offset_of!(Desk, pc) == offset_of!(Desk, mask) + 8
-            && offset_of!(Desk, flags) == offset_of!(Desk, mask) + 16
-            && offset_of!(Desk, regs) == offset_of!(Desk, mask) + 24
+        offset_of!(ThreadPage, pc) == offset_of!(ThreadPage, mask) + 8
+            && offset_of!(ThreadPage, flags) == offset_of!(ThreadPage, mask) + 16
+            && offset_of!(ThreadPage, regs) == offset_of!(ThreadPage, mask) + 24
     );
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-    tracees.write(desk, &bytes)?;
+    tracees.write(thread_page, &bytes)?;
     let mut regs = regs;
     regs.rip = door;
     regs.gs_base = area;

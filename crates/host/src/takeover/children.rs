@@ -1,6 +1,6 @@
 //! Processes of our own that do one thing each, as attaching must begin in a process with one thread.
 //!
-//! A child is asked to end (SIGTERM) when its parent dies, however that dies; so what it holds is let go, and what
+//! A child is asked to end (SIGTERM) when its parent dies, however that dies; so what it holds is detached, and what
 //! it has collected is written.
 // Forking, and a setting of the process that the libraries lack.
 #![allow(unsafe_code)]

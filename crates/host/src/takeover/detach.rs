@@ -1,4 +1,4 @@
-//! A process under control let go.
+//! A process under control detached.
 //!
 //! # Problem
 //! All threads are anywhere: in the code cache, in the runtime, in system calls that may wait for ever.
@@ -32,7 +32,9 @@ use std::time::{Duration, Instant};
 
 use libc::user_regs_struct as Regs;
 use nix::unistd::Pid;
-use trommel_queue::desk::{Attached, Desk, GO, LEAVE, MAX_OWNED, Owned, REQUEST, REQUEST_BLOCKED};
+use trommel_queue::thread_page::{
+    Attached, GO, LEAVE, MAX_OWNED, Owned, REQUEST, REQUEST_BLOCKED, ThreadPage,
+};
 use trommel_queue::{Control, DIRECTORY_BYTES, Directory, LAYOUT_VERSION, MAGIC};
 
 use crate::kernel::maps::{Mapping, mappings};
@@ -62,7 +64,7 @@ struct Places {
     image: (u64, u64),
     owned: Vec<(u64, u64)>,
     farewell: u64,
-    /// Behind the call with which the runtime waits for the app, and where that is called off.
+    /// After the call with which the runtime waits for the app, and where that is called off.
     wait: (u64, u64),
 }
 
@@ -265,8 +267,8 @@ impl Remains {
             });
         }
         let mut tids = [0; 8];
-        tracees.read(gs + offset_of!(Desk, tid) as u64, &mut tids)?;
-        const _: () = assert!(offset_of!(Desk, parked) == offset_of!(Desk, tid) + 4);
+        tracees.read(gs + offset_of!(ThreadPage, tid) as u64, &mut tids)?;
+        const _: () = assert!(offset_of!(ThreadPage, parked) == offset_of!(ThreadPage, tid) + 4);
         let half = |n: usize| {
             tids[n..]
                 .first_chunk()
@@ -372,13 +374,13 @@ fn is_unfinished(regs: &Regs) -> bool {
 /// its alternate stack and GS.
 fn put_back(tracees: &mut Tracees, tid: Pid, regs: Regs, next: u64) -> io::Result<()> {
     let mut stack = [0; 24];
-    let at = tracees.word(regs.gs_base + offset_of!(Desk, stack) as u64)?;
+    let at = tracees.word(regs.gs_base + offset_of!(ThreadPage, stack) as u64)?;
     tracees.read(at, &mut stack)?;
     if stack[16..] == [0; 8] {
         // The kernel takes none of no size, unless it is said to be none.
         stack[8] |= libc::SS_DISABLE as u8;
     }
-    let stack_at = regs.gs_base + offset_of!(Desk, regs) as u64;
+    let stack_at = regs.gs_base + offset_of!(ThreadPage, regs) as u64;
     tracees.write(stack_at, &stack)?;
     let mut app = regs;
     app.rip = next;

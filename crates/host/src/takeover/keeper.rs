@@ -1,7 +1,7 @@
-//! The process that holds a running program under control, and lets it go whatever happens.
+//! The process that holds a running program under control, and detaches it whatever happens.
 //!
 //! # Problem
-//! Taking a process under control and letting it go means to borrow its threads for system calls of
+//! Taking a process under control and detaching it means to borrow its threads for system calls of
 //! ours. Were we killed in the middle, they would go on with our registers. And a process that was
 //! attached to should be native again when the command that did it is gone, however that ended.
 //!
@@ -93,7 +93,7 @@ impl Keeper {
                     match (message.split_first(), file, prepare.take()) {
                         (Some((b'M', _)), Some(file), Some(prepare)) => {
                             prepare(file).map_err(|e| e.to_string())?;
-                            keeper.let_go();
+                            keeper.detach();
                         }
                         (Some((b'R', _)), ..) => return Ok(keeper),
                         (Some((b'F', why)), ..) => {
@@ -134,8 +134,8 @@ impl Keeper {
         (bytes[..n].to_vec(), file)
     }
 
-    /// Asks for the target to be let go.
-    pub fn let_go(&self) {
+    /// Asks for the target to be detached.
+    pub fn detach(&self) {
         // It may have ended by itself just now.
         let _ = send(self.socket.as_raw_fd(), b"d", MsgFlags::MSG_NOSIGNAL);
     }

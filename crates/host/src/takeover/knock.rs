@@ -1,4 +1,4 @@
-//! A program called back that does not come by itself: there is something to ask it, or to tell.
+//! A program called back that does not reach itself: there is something to ask it, or to tell.
 //!
 //! # Problem
 //! A program may stay in the code that it has for good: nobody enters the runtime there, and nobody finds what the host has to say.
@@ -8,7 +8,7 @@
 //! ([`Clock`]), once: so it arrives in code, where it
 //! interrupts no system call. What is to be done then is done by the runtime in its handler (`trommel_runtime::base::knock`).
 //!
-//! Where the kernel refuses such clocks the program finds out when it comes by.
+//! Where the kernel refuses such clocks the program finds out when it reaches.
 
 use std::collections::HashMap;
 use std::fs;

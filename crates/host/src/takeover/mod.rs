@@ -7,13 +7,13 @@
 //! | [`detach`] | the runtime out of it |
 //! | [`keeper`] | the process that does that, whatever happens to this one |
 //! | [`knock`] |  |
-//! | [`relatives`] | processes that are forked between windows |
+//! | [`forked`] | processes that are forked between windows |
 //! | [`retake`] |  |
 
 pub mod attach;
 pub mod children;
 pub mod detach;
+pub mod forked;
 pub mod keeper;
 pub mod knock;
-pub mod relatives;
 pub mod retake;

@@ -1,25 +1,25 @@
-//! Whether a program that was let go is to be taken back.
+//! Whether a program that was detached is to be taken back.
 //!
 //! # Problem
-//! A program is let go for what it did then: a branch that could not be foretold, code that was executed once. Minutes later it may be
+//! A program is detached for what it did then: a branch that could not be predicted, code that was executed once. Minutes later it may be
 //! in a loop that control would make faster. Nothing of ours sees that: it runs natively, and should, for it may well
 //! never change. To look must cost next to nothing, and to try and fail a small part of the time that passes.
 //!
 //! # Strategy
-//! Dynamo lets go for good (Bala, Duesterwald, Banerjia, PLDI 2000, section 8). Here program counters are sampled by the
-//! kernel's clock of each thread ([`Samplers`]), as nothing else tells where a native program is. When it is let go, [`LEARNT`] samples, one in [`AT_FIRST`] of
-//! user time, tell what code is hot: what it was let go for. From then on there is one in [`LATER`], and they are judged in groups of [`GROUP`].
+//! Dynamo detaches for good (Bala, Duesterwald, Banerjia, PLDI 2000, section 8). Here program counters are sampled by the
+//! kernel's clock of each thread ([`Samplers`]), as nothing else tells where a native program is. When it is detached, [`LEARNT`] samples, one in [`AT_FIRST`] of
+//! user time, tell what code is hot: what it was detached for. From then on there is one in [`LATER`], and they are judged in groups of [`GROUP`].
 //!
 //! Code is told apart in pieces of 2^[`PIECE`] bytes. A piece is *new* in a group if its part of the group is more than
-//! [`TIMES`] times what it was in everything that the program was ever let go for. Where [`MOST`] percent of a group are in new pieces, the program has turned
+//! [`TIMES`] times what it was in everything that the program was ever detached for. Where [`MOST`] percent of a group are in new pieces, the program has turned
 //! to something else; where [`GROUPS`] such groups follow each other, none of them as far from the one before as from what was
 //! learnt, it stays at that. Then it is taken back, if
 //!
-//! * it has been native for [`PATIENCE`] of CPU time, twice as long with each further time that it was let go;
+//! * it has been native for [`PATIENCE`] of CPU time, twice as long with each further time that it was detached;
 //! * what all tries have cost that came to nothing, and this one is expected to cost, is at most one part in [`SHARE`] of the
 //!   CPU time that the process has used.
 //!
-//! A try costs the time that the taking takes, and what is lost under control until the program is let go again,
+//! A try costs the time that the taking takes, and what is lost under control until the program is detached again,
 //! by the samples of [`Audit`](crate::serve::audit::Audit). One that pays costs nothing.
 //!
 //! # Why a program without a working set is left alone
@@ -28,7 +28,7 @@
 //! changed, nor is what has no hot code a reason to try.
 //!
 //! # What is not told
-//! What the program turns to while it is learnt what it was let go for, a quarter of a second, counts as that. Other work done by the same code
+//! What the program turns to while it is learnt what it was detached for, a quarter of a second, counts as that. Other work done by the same code
 //! (an interpreter's) is the same work here. Where the kernel refuses events nothing is taken back.
 
 use std::collections::HashMap;
@@ -39,7 +39,7 @@ use nix::unistd::Pid;
 use crate::kernel::samplers::Samplers;
 use crate::serve::series::cpu_of;
 
-/// Samples by which it is known what a program was let go for.
+/// Samples by which it is known what a program was detached for.
 const LEARNT: u32 = 256;
 /// Samples that are judged together.
 const GROUP: u32 = 64;
@@ -49,14 +49,14 @@ const PIECE: u32 = 8;
 const TIMES: u32 = 4;
 /// Percent of a group that must be new.
 const MOST: u32 = 60;
-/// Groups, one behind the other, that are enough.
+/// Groups, one after the other, that are enough.
 const GROUPS: u32 = 3;
 /// User time between samples at first, and later.
 const AT_FIRST: Duration = Duration::from_millis(1);
 const LATER: Duration = Duration::from_millis(20);
-/// From one look to the next, while it is learnt what the program was let go for, and later. Rings of samples have room for longer.
+/// From one look to the next, while it is learnt what the program was detached for, and later. Rings of samples have room for longer.
 const OFTEN: Duration = Duration::from_millis(100);
-const SELDOM: Duration = Duration::from_secs(1);
+const RARE: Duration = Duration::from_secs(1);
 /// CPU time for which a program is native at least.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Tries may cost one part of so many.
@@ -94,16 +94,16 @@ impl Hot {
     }
 }
 
-/// What has been seen since the program was let go.
+/// What has been seen since the program was detached.
 struct Native {
     samplers: Samplers,
-    /// CPU time of the process when it was let go.
+    /// CPU time of the process when it was detached.
     since: Duration,
-    /// What it was let go for is known.
+    /// What it was detached for is known.
     learnt: bool,
     group: Hot,
     before: Option<Hot>,
-    /// Groups with new code, one behind the other, up to the last one.
+    /// Groups with new code, one after the other, up to the last one.
     changed: u32,
     /// Percent of the last one.
     new: u32,
@@ -147,12 +147,12 @@ impl Native {
     }
 }
 
-/// The account of a process that has been let go.
+/// The account of a process that has been detached.
 pub struct Watch {
     pid: Pid,
     /// It is taken back soon, whatever it does.
     hasty: bool,
-    /// What it was let go for, each time.
+    /// What it was detached for, each time.
     known: Vec<Hot>,
     /// While it is native.
     native: Option<Native>,
@@ -183,11 +183,11 @@ impl Watch {
         }
     }
 
-    /// Looks at a process that is native, if it is time. `lost`: what was lost under control until it was let go. Where it is to be taken back: the
-    /// percent of its time that is spent in code that was not hot when it was let go.
+    /// Looks at a process that is native, if it is time. `lost`: what was lost under control until it was detached. Where it is to be taken back: the
+    /// percent of its time that is spent in code that was not hot when it was detached.
     pub fn look(&mut self, lost: Duration) -> Option<u32> {
         let pause = match &self.native {
-            Some(native) if !self.hasty && native.learnt => SELDOM,
+            Some(native) if !self.hasty && native.learnt => RARE,
             Some(_) if !self.hasty => OFTEN,
             _ => Duration::ZERO,
         };
@@ -197,7 +197,7 @@ impl Watch {
         self.looked = Some(Instant::now());
         let cpu = cpu_of(self.pid)?;
         if self.native.is_none() {
-            self.let_go(cpu, lost);
+            self.detach(cpu, lost);
         }
         let native = self.native.as_mut()?;
         let Native { learnt, .. } = *native;
@@ -212,7 +212,7 @@ impl Watch {
         self.is_due(cpu)
     }
 
-    fn let_go(&mut self, cpu: Duration, lost: Duration) {
+    fn detach(&mut self, cpu: Duration, lost: Duration) {
         if self.tries > 0 {
             self.last = self.taking + lost;
             self.cost += self.last;
@@ -255,17 +255,17 @@ mod tests {
         base + (at << PIECE) + spread % 200
     }
 
-    /// A watch of a program that has been let go, and its account from there on.
-    fn let_go() -> (Watch, Native) {
+    /// A watch of a program that has been detached, and its account from there on.
+    fn detach() -> (Watch, Native) {
         let mut watch = Watch::begin(Pid::from_raw(1), false);
-        watch.let_go(Duration::ZERO, Duration::ZERO);
+        watch.detach(Duration::ZERO, Duration::ZERO);
         let native = watch.native.take().expect("native");
         (watch, native)
     }
 
-    /// Percent of each group that was new, and in how many one behind the other it was most at last.
+    /// Percent of each group that was new, and in how many one after the other it was most at last.
     fn seen(pcs: impl Iterator<Item = u64>) -> (Vec<u32>, u32) {
-        let (mut watch, mut native) = let_go();
+        let (mut watch, mut native) = detach();
         let mut new = Vec::new();
         for pc in pcs {
             let was = native.group.all;
@@ -325,13 +325,13 @@ mod tests {
         assert_eq!(seen(pcs).1, 0);
     }
 
-    /// What it was let go for the first time is no news after the second.
+    /// What it was detached for the first time is no news after the second.
     #[test]
     fn what_was_tried_is_not_tried_again() {
-        let (mut watch, mut native) = let_go();
+        let (mut watch, mut native) = detach();
         (0..LEARNT).for_each(|n| native.add(place(A, 3, n.into()), &mut watch.known));
         watch.taken(Duration::ZERO);
-        watch.let_go(Duration::ZERO, Duration::ZERO);
+        watch.detach(Duration::ZERO, Duration::ZERO);
         let mut native = watch.native.take().expect("native");
         (0..LEARNT).for_each(|n| native.add(place(B, 3, n.into()), &mut watch.known));
         assert_eq!(watch.known.len(), 2);
@@ -348,7 +348,7 @@ mod tests {
         let mut now = second;
         let mut cost = Duration::ZERO;
         for n in 0..8 {
-            watch.let_go(now, second / 20);
+            watch.detach(now, second / 20);
             let since = now;
             watch.native.as_mut().expect("native").changed = GROUPS;
             while watch.is_due(now).is_none() {
@@ -363,7 +363,7 @@ mod tests {
         }
         assert_eq!(watch.cost + second * 6 / 100, cost);
         // Nothing has changed.
-        watch.let_go(now, Duration::ZERO);
+        watch.detach(now, Duration::ZERO);
         assert_eq!(watch.is_due(now * 1000), None);
     }
 }

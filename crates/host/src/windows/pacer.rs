@@ -21,7 +21,7 @@
 //! where there are events only.
 //!
 //! # Why nothing else is hit
-//! An event is enabled when the runtime has been seen in the process behind it, and the kernel
+//! An event is enabled when the runtime has been seen in the process after it, and the kernel
 //! removes it when the process becomes another program. A process that restricts its system calls gets no more signals: the
 //! runtime's own calls might be refused.
 

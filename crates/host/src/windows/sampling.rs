@@ -43,7 +43,7 @@ pub const OFTEN: Duration = Duration::from_millis(40);
 /// Later on, where a look costs much of the budget: so many percent of it are looked at that often, fewer less often.
 const WORTH: f64 = 8.0;
 /// The least often that is looked.
-pub const SELDOM: Duration = Duration::from_millis(320);
+pub const RARE: Duration = Duration::from_millis(320);
 /// The part of a run so far that may go by until the next look.
 const PART: u32 = 8;
 /// The run over which the start is spread.
@@ -77,7 +77,7 @@ pub struct Sampling {
     pub rate: Option<f64>,
     /// Instructions of a window, if that is fixed.
     pub length: Option<u32>,
-    /// Below how many instructions are passed in front of a window, at random.
+    /// Below how many instructions are passed before a window, at random.
     pub skip: u32,
     /// Values are told apart by who called the function that they are seen in.
     pub by_caller: bool,
@@ -199,11 +199,11 @@ impl Controller {
         self.looked.is_none_or(|at| at.elapsed() >= self.often())
     }
 
-    /// From one look to the next: seldom within a small budget, which looks are paid from, and more often at first.
+    /// From one look to the next: rarely within a small budget, which looks are paid from, and more often at first.
     pub fn often(&self) -> Duration {
         let most = match self.wanted.budget {
             0.0 => OFTEN,
-            percent => OFTEN.mul_f64((WORTH / percent).max(1.0)).min(SELDOM),
+            percent => OFTEN.mul_f64((WORTH / percent).max(1.0)).min(RARE),
         };
         (self.wall / PART).clamp(OFTEN, most)
     }

@@ -71,9 +71,9 @@ fn run(lab: &Lab<'_>, _: &Results) -> Findings {
         late.iter().map(|(.., part)| part).sum::<f64>() / late.len().max(1) as f64
     });
     found.claim(
-        "A program without a stable working set is let go, and has no overhead from then on.",
+        "A program without a stable working set is detached, and has no overhead from then on.",
         format!(
-            "gcc's cc1 is {}let go; in the second half of its run {} of its time is spent in the runtime (rule: let go, and less than 1 %).",
+            "gcc's cc1 is {}detached; in the second half of its run {} of its time is spent in the runtime (rule: detached, and less than 1 %).",
             if gone.is_some_and(|d| d.bailed_out) { "" } else { "not " },
             late.map_or("–".into(), |part| percent(100.0 * part)),
         ),
@@ -82,7 +82,7 @@ fn run(lab: &Lab<'_>, _: &Results) -> Findings {
     let steady: Vec<_> = STEADY.iter().filter_map(|l| Some((*l, of(l)?))).collect();
     let holds = |done: &Done| !done.bailed_out && done.overhead() < 0.05;
     let each = steady.iter().map(|(label, done)| {
-        let kept = if done.bailed_out { "let go" } else { "kept" };
+        let kept = if done.bailed_out { "detached" } else { "kept" };
         format!("{label} is {kept}, {}", percent(100.0 * done.overhead()))
     });
     found.claim(

@@ -20,8 +20,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 /// Up to so many are shown.
 const SHOWN: usize = 16;
-/// What is exceeded so seldom is sufficient.
-const SELDOM: f64 = 0.01;
+/// What is exceeded so rarely is sufficient.
+const RARE: f64 = 0.01;
 
 fn run(lab: &Lab<'_>, results: &Results) -> Findings {
     let mut found = Findings::default();
@@ -89,13 +89,13 @@ fn run(lab: &Lab<'_>, results: &Results) -> Findings {
         };
         all.iter().map(value).collect()
     };
-    let seldom = |values: &[(&str, f64)]| -> (usize, String) {
-        let cases: Vec<_> = values.iter().map(|(n, v)| (*n, *v < SELDOM)).collect();
+    let rare = |values: &[(&str, f64)]| -> (usize, String) {
+        let cases: Vec<_> = values.iter().map(|(n, v)| (*n, *v < RARE)).collect();
         exceptions(&cases)
     };
     let shown = |values: &[(&str, f64)]| each(values, |v| percent(100.0 * v));
     let beyond = of(0, 9, 0);
-    let (n, not) = seldom(&beyond);
+    let (n, not) = rare(&beyond);
     found.claim(
         "Eight profile buffers are sufficient: one program at most can use more.",
         format!(
@@ -106,7 +106,7 @@ fn run(lab: &Lab<'_>, results: &Results) -> Findings {
         all_but_one(n, beyond.len()),
     );
     let alone = of(1, 9, 0);
-    let (n, not) = seldom(&alone);
+    let (n, not) = rare(&alone);
     found.claim(
         "(Ours.) Where eight do not suffice it is service threads that do not keep up.",
         format!(
@@ -118,7 +118,7 @@ fn run(lab: &Lab<'_>, results: &Results) -> Findings {
         all_but_one(n, alone.len()),
     );
     let more = of(0, 2, 0);
-    let (n, not) = seldom(&more);
+    let (n, not) = rare(&more);
     found.claim(
         "Half of the programs rarely use more than a single buffer, the others load the hardware more heavily.",
         format!(
@@ -129,7 +129,7 @@ fn run(lab: &Lab<'_>, results: &Results) -> Findings {
         Verdict::when((!more.is_empty()).then_some(3 * n >= more.len() && 3 * n <= 2 * more.len())),
     );
     let four = of(0, 5, 1);
-    let (n, not) = seldom(&four);
+    let (n, not) = rare(&four);
     found.claim(
         "Four networks are enough for all but one program, which seems to need eight.",
         format!(

@@ -33,7 +33,7 @@ const STARTS: &str = "H[P256:phase]2048";
 const TWICE: &str = "D16+H[P16]4096";
 /// Both.
 const OURS: &str = "D16+H[P16:phase]4096";
-/// The tagged compressor behind a sampler, with what its counters save in tags.
+/// The tagged compressor after a sampler, with what its counters save in tags.
 const TAGGED: &str = "D16+T[16]2048/2way/4bit";
 
 const SPECS: [&str; 7] = [R, H, T, STARTS, TWICE, OURS, TAGGED];
@@ -235,7 +235,7 @@ fn judge(found: &mut Findings, rows: &[Row]) {
         messages(&held_out, TAGGED, T, 2),
     );
     found.claim(
-        "Behind a sampler the tagged compressor is as accurate with fewer messages.",
+        "After a sampler the tagged compressor is as accurate with fewer messages.",
         format!(
             "{TAGGED}: {error:.2} times the error of {T} at {fewer:.2} times its messages, and {} of H[P256]2048's (rule: error at most a tenth higher, messages at most 0.9 times).",
             percent(100.0 * messages(&held_out, TAGGED, H, 2))

@@ -64,7 +64,7 @@ fn run(lab: &Lab<'_>, _: &Results) -> Findings {
         Verdict::when(values.map(|values| values <= 10.7)),
     );
     found.claim(
-        "Looking for accesses in each other's way costs less than values do: it is done seldom, for long.",
+        "Looking for accesses in each other's way costs less than values do: it is done rarely, for long.",
         format!(
             "{} against {} (rule: less).",
             costs.shown(REPLAY),
@@ -77,7 +77,7 @@ fn run(lab: &Lab<'_>, _: &Results) -> Findings {
     found.notes.push(costs.note);
     found.notes.push(
         "The paper interrupts every 62 000 instructions of a 500 MHz processor; here there are 8000 interrupts in a second of CPU time. Return addresses (its context) are \
-         not captured. No instructions are passed in front of windows, as in the paper. CPU time of the program, and of trommel while it runs, against native runs of the same \
+         not captured. No instructions are passed before windows, as in the paper. CPU time of the program, and of trommel while it runs, against native runs of the same \
          round, medians of five rounds; differences of a percent are within what the same run differs by."
             .into(),
     );

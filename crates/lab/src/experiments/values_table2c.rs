@@ -37,13 +37,13 @@ fn run(lab: &Lab<'_>, _: &Results) -> Findings {
     let last = CASES.len() - 1;
     let both = costs.means[0].zip(costs.means[last]);
     found.claim(
-        "At the same number of instructions the cost declines when windows are seldom and long: what an interrupt costs is paid less often.",
+        "At the same number of instructions the cost declines when windows are rare and long: what an interrupt costs is paid less often.",
         format!(
             "{} with 4 instructions every 2 interrupts, {} with 64 every 32 (rule: less).",
             costs.shown(0),
             costs.shown(last)
         ),
-        Verdict::when(both.map(|(often, seldom)| seldom < often)),
+        Verdict::when(both.map(|(often, rare)| rare < often)),
     );
     found.claim(
         "It is roughly the same in each case.",
@@ -52,7 +52,7 @@ fn run(lab: &Lab<'_>, _: &Results) -> Findings {
             costs.shown(0),
             costs.shown(last)
         ),
-        Verdict::when(both.map(|(often, seldom)| often.max(seldom) <= 1.5 * often.min(seldom))),
+        Verdict::when(both.map(|(often, rare)| often.max(rare) <= 1.5 * often.min(rare))),
     );
     found.tables.push(costs.table);
     found.figures.push((String::new(), costs.figure));

@@ -24,7 +24,7 @@ impl Core<'_, '_> {
             return Reason::Supply;
         }
         let width = self.parameters.width;
-        // What is on its way through the front end, and what may wait in front of dispatch.
+        // What is on its way through the front end, and what may wait before dispatch.
         let room = width * (self.parameters.front_end as usize + 2);
         for _ in 0..width {
             if self.queue.len() >= room {

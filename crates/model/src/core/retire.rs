@@ -40,7 +40,7 @@ impl Core<'_, '_> {
                 let ends = self.unit.is_synchronous(&at.selected);
                 profiled.push((at, first));
                 if ends {
-                    // What is behind it waits.
+                    // What follows it waits.
                     break;
                 }
             }

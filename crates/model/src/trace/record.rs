@@ -69,7 +69,7 @@ pub fn cpu_time(command: &mut Command) -> io::Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
     child.wait()?;
     let stat = stat?;
-    // Behind the name, which may hold anything.
+    // After the name, which may hold anything.
     let fields = stat.rsplit(')').next().unwrap_or("").split_whitespace();
     let ticks: u32 = fields.skip(11).find_map(|f| f.parse().ok()).unwrap_or(0);
     Ok(Duration::from_secs(1) * ticks / TICKS)

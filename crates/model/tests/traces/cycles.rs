@@ -155,7 +155,7 @@ fn without_a_free_network_dispatch_stalls_until_retirement() {
 
 #[test]
 fn the_window_hides_stalls_behind_a_long_chain() {
-    // Fifty additions depend on each other; the profiled moves behind them wait for a network, two cycles each.
+    // Fifty additions depend on each other; the profiled moves after them wait for a network, two cycles each.
     let mut hidden = listing();
     hidden.times(50, ADD).times(4, LOAD);
     let query = "for opLOAD * always collect pc; stop;";
@@ -168,7 +168,7 @@ fn the_window_hides_stalls_behind_a_long_chain() {
     // The chain ends in 57; one load at a time: each waits for the one before to retire.
     let (all, one) = (cycles(4), cycles(1));
     assert_eq!(all.core.cycles, 58);
-    // D = 12, and R = 57 behind the chain; the others D = 57, 60, 63; the last done in 66.
+    // D = 12, and R = 57 after the chain; the others D = 57, 60, 63; the last done in 66.
     assert_eq!(one.core.cycles, 67);
     assert_eq!(one.core.stalled[0], 45 + 3 + 3);
 }

@@ -26,7 +26,7 @@ pub(crate) const JUMP: &[u8] = &[0xeb, 0];
 /// `rep stosb`.
 pub(crate) const FILL: &[u8] = &[0xf3, 0xaa];
 
-/// Instructions one behind the other, each executed once.
+/// Instructions one after the other, each executed once.
 #[derive(Default)]
 pub(crate) struct Listing {
     writer: Writer,

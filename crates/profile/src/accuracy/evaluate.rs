@@ -117,7 +117,7 @@ struct Run {
     first: FirstLevel,
     table: Option<CounterTable>,
     profile: Estimator,
-    /// Messages behind the counter table.
+    /// Messages after the counter table.
     messages: PerKind,
     points: Vec<Point>,
     kind_errors: Vec<KindError>,

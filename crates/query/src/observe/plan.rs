@@ -327,7 +327,7 @@ fn moved_stack(i: &Instruction) -> i64 {
     }
 }
 
-/// What memory holds behind a store: where it comes from, if that is an operand as it is.
+/// What memory holds after a store: where it comes from, if that is an operand as it is.
 fn stored(i: &Instruction) -> Source {
     use Mnemonic as M;
     let bytes = i.memory_size().size() as u8;

@@ -8,7 +8,7 @@
 //!   …        stacks           the runtime's, a new child's, and that of signal handlers
 //!   …        second table     keys, then cache addresses, by a hash of the whole address; for
 //!                             targets that share their entry of the first with others
-//!   …        counters         shared with the host: the thread's bank, where paths are counted
+//!   …        counters         shared with the host: the thread's counter array, where paths are counted
 //! ```
 //!
 //! Generated code addresses all of it as `gs:[offset]`; the offsets come from [`Context`]'s own
@@ -18,7 +18,7 @@
 use core::mem::offset_of;
 
 use trommel_compress::interval::TABLES;
-use trommel_queue::BANK_BYTES;
+use trommel_queue::COUNTER_ARRAY_BYTES;
 use trommel_queue::queries;
 
 use crate::base::emit::GsOffset;
@@ -44,7 +44,7 @@ pub const SECOND_BYTES: usize = SECOND_LEN * 16;
 /// Where the counters start.
 pub const COUNTERS_OFFSET: usize = SECOND_OFFSET + SECOND_BYTES;
 /// Everything. Without counters, up to these.
-pub const WHOLE_BYTES: usize = COUNTERS_OFFSET + BANK_BYTES;
+pub const WHOLE_BYTES: usize = COUNTERS_OFFSET + COUNTER_ARRAY_BYTES;
 
 /// Bytes of the runtime's stack.
 pub const STACK_BYTES: u64 = 256 << 10;
@@ -147,7 +147,7 @@ pub struct Context {
     pub rate: u64,
     /// The value that an event is about: until it is hashed, and while its message is sent.
     pub value: u64,
-    /// The counter of that message, by its number in the bank.
+    /// The counter of that message, by its number in the counter array.
     pub value_counter: u64,
     /// Saved `rax`, while that holds the app's flags.
     pub spill_flags: u64,
@@ -181,7 +181,7 @@ pub struct Context {
     pub unshielded: [u64; 12],
     /// By table entry of what is asked: executions up to the next that is profiled.
     pub left: [u32; queries::ENTRIES],
-    /// Not 0: something was seen in front of an instruction, and is to be seen behind it.
+    /// Not 0: something was seen before an instruction, and is to be seen after it.
     pub begun: u64,
     /// Entry points of the runtime, as generated code jumps to them.
     pub entry: Entries,
@@ -222,8 +222,8 @@ pub struct Entries {
     pub changed: u64,
     /// [`Reason::Hot`].
     pub hot: u64,
-    /// A tally is of another value, or full; rcx leads to what is known of the event and is spilled.
-    pub tally: u64,
+    /// A value counter is of another value, or full; rcx leads to what is known of the event and is spilled.
+    pub value_counter: u64,
     /// An event is not shielded, that of a known tuple; rcx leads to what is known of it and is spilled.
     pub unshielded: u64,
     /// Its counters have come to where its tuple is promoted; likewise.

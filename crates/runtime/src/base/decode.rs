@@ -183,7 +183,7 @@ impl Insn {
         usize::from(self.len)
     }
 
-    /// The address behind it.
+    /// The address after it.
     pub fn next(&self) -> AppPc {
         AppPc(self.pc.0.wrapping_add(u64::from(self.len)))
     }

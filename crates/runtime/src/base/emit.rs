@@ -541,7 +541,7 @@ impl<'a> Code<'a> {
         self.rel32::<1, 5>([0xe9])
     }
 
-    /// `jmp [rip + 0]` and the address behind it: a jump to anywhere.
+    /// `jmp [rip + 0]` and the address after it: a jump to anywhere.
     pub fn jmp_far(&mut self, to: u64) {
         self.raw(&[0xff, 0x25, 0, 0, 0, 0]);
         self.u64(to);

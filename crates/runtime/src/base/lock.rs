@@ -6,7 +6,7 @@
 //! instruction, or be copied by `fork` while another thread is inside.
 //!
 //! # Strategy
-//! One lock for all of it, as what it guards is done seldom: code that is in the cache and linked
+//! One lock for all of it, as what it guards is done rarely: code that is in the cache and linked
 //! never comes here, nor does a thread that publishes a chunk. A word and a futex.
 //!
 //! # Rank

@@ -10,7 +10,7 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use trommel_queue::desk::{MAX_OWNED, Owned};
+use trommel_queue::thread_page::{MAX_OWNED, Owned};
 
 use crate::memory::region::Range;
 

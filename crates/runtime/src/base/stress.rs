@@ -28,7 +28,7 @@ pub enum Place {
     Dispatch = options::END_DISPATCH,
     /// In the translator, with the lock held and a fragment half made.
     Translate = options::END_TRANSLATE,
-    /// Behind a system call made in the app's name.
+    /// After a system call made in the app's name.
     Syscall = options::END_SYSCALL,
     /// The signal handler.
     Deliver = options::END_DELIVER,
@@ -94,9 +94,9 @@ pub enum Crossing {
     Usual,
     /// Everything that was translated is dropped.
     Evict,
-    /// It is gone on with the other edition.
+    /// It is gone on with the other variant.
     Turn,
-    /// The process is let go.
+    /// The process is detached.
     Leave,
 }
 
@@ -152,7 +152,7 @@ fn once() -> bool {
 fn fail_at(place: Place, all: u64) {
     let (how, n) = (all & options::END_MASK, all >> options::END_SHIFT);
     let now = if how == options::END_RANDOM {
-        // In the signal handler nothing can be saved: also where it lets a thread go that has failed.
+        // In the signal handler nothing can be saved: also where it detaches a thread that has failed.
         place != Place::Deliver && n != 0 && random().is_multiple_of(n)
     } else {
         how == place as u64 && PASSES.fetch_add(1, Relaxed) + 1 >= n

@@ -322,7 +322,7 @@ pub struct MappingAt {
     at: u64,
     /// First address.
     pub start: u64,
-    /// Address behind the last.
+    /// Address after the last.
     pub end: u64,
     /// What may be done with it.
     pub flags: u64,

@@ -17,7 +17,7 @@ use crate::memory::region::{self, Range};
 const STUB_OFFSET: u64 = CODE_BYTES;
 /// Where an arena's counters begin.
 const COUNTER_OFFSET: u64 = MARKS_OFFSET - COUNTER_BYTES;
-/// Bytes of counters, behind the stubs.
+/// Bytes of counters, after the stubs.
 const COUNTER_BYTES: u64 = 1 << 20;
 /// A gap with this part of an area has enough room.
 const ENOUGH: u64 = 4;
@@ -91,14 +91,14 @@ impl Area {
         Code::new(CachePc(self.next), memory)
     }
 
-    /// Goes on behind the next `len` bytes, at a multiple of `align`. Returns where they are.
+    /// Goes on after the next `len` bytes, at a multiple of `align`. Returns where they are.
     pub(super) fn take(&mut self, len: u64, align: u64) -> u64 {
         let at = self.next;
         self.next = (at + len).next_multiple_of(align);
         at
     }
 
-    /// Copies `bytes` to `next` and goes on behind them, at a multiple of `align`.
+    /// Copies `bytes` to `next` and goes on after them, at a multiple of `align`.
     pub(super) fn put(&mut self, bytes: &[u8], align: u64) -> u64 {
         let len = bytes.len() as u64;
         self.make_present(len);
@@ -115,7 +115,7 @@ impl Area {
     }
 
     /// This is kept from now on, and nothing else. `anew`: nothing of the current generation is there yet, so it may begin anywhere;
-    /// otherwise it goes on behind what there is of it.
+    /// otherwise it goes on after what there is of it.
     pub(super) fn keep(&mut self, mut kept: Vec<Extent>, anew: bool) {
         kept.retain(|e| e.start < e.end);
         kept.sort_unstable();
@@ -141,7 +141,7 @@ impl Area {
         self.limit = self.limit.max(self.next);
     }
 
-    /// Goes on in another gap, if there is little room in this one: the first that has enough, or the largest. In those behind this one,
+    /// Goes on in another gap, if there is little room in this one: the first that has enough, or the largest. In those after this one,
     /// or (`anew`) in all.
     fn move_on(&mut self, anew: bool) {
         let enough = (self.end - self.start) / ENOUGH;
@@ -285,7 +285,7 @@ impl Arena {
         let mut ranges = work.iter().copied().peekable();
         let (mut offset, end) = (first, first + len as u64);
         while offset < end {
-            // A byte of the map at a time; what lies in front of the code stays as it is.
+            // A byte of the map at a time; what lies before the code stays as it is.
             let (byte, _) = marks::place(offset);
             let next = (8 * (byte + 1)).min(end);
             let (mut bits, mut ours) = (0_u8, 0_u8);
@@ -376,7 +376,7 @@ fn reserve(at: u64) -> Option<u64> {
 }
 
 /// Candidate addresses for an arena near `range`: first below, leaving room for what the app maps
-/// downwards; then above, as far as it reaches: the heap behind an executable starts up to 1 GiB away
+/// downwards; then above, as far as it reaches: the heap after an executable starts up to 1 GiB away
 /// and grows.
 fn candidates(range: Range) -> impl Iterator<Item = u64> {
     const STEP: u64 = 64 << 20;

@@ -131,7 +131,7 @@ impl Cache {
         self.first_exit.wrapping_add(self.exits.len() as u32)
     }
 
-    /// The recorded fragment of an address, with this behind it on an acyclic path, and its exits.
+    /// The recorded fragment of an address, with this after it on an acyclic path, and its exits.
     pub fn recorded(&self, app: AppPc, prefix: Prefix) -> Option<(u32, (u32, u32))> {
         let n = self.heads.by_address.get(prefix.key(app))?;
         self.heads.recorded.get(n as usize).copied()

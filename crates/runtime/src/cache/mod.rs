@@ -16,7 +16,7 @@
 //! stub again, its checked entry to the dispatcher. Who is in it goes on to its next exit. One whose
 //! app code may have changed is cut off too, but can come back ([`mod@suspect`]).
 //!
-//! *Editions.* Of a generation there may be two, one of which is entered ([`mod@edition`]): with other probes.
+//! *Variants.* Of a generation there may be two, one of which is entered ([`mod@variant`]): with other probes.
 //!
 //! *Generations.* When the cache is full all fragments are retired at once: they become an old
 //! *generation*. Threads may still be in it, and signals may find them there, so its memory and
@@ -46,7 +46,6 @@
 
 mod arena;
 mod arrival;
-mod edition;
 mod head;
 mod old;
 mod recipe;
@@ -54,6 +53,7 @@ pub mod reclaim;
 mod suspect;
 mod table;
 pub mod targets;
+mod variant;
 
 use alloc::vec::Vec;
 use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -62,13 +62,13 @@ use trommel_queue::dict::Passed;
 
 use arena::Arena;
 use arrival::Arrivals;
-use edition::{APART, Edition};
 pub use head::Head;
 use head::Heads;
 use old::{Generation, Pin};
 pub use recipe::{Op, Recipe, Right, STATUS};
 use suspect::Index;
 use table::Table;
+use variant::{APART, Variant};
 
 use crate::base::emit::{Code, Reg};
 use crate::base::stress;
@@ -86,7 +86,7 @@ pub struct AppPc(pub u64);
 #[repr(transparent)]
 pub struct CachePc(pub u64);
 
-/// Where an app instruction lies in a fragment, or several that were copied one behind the other.
+/// Where an app instruction lies in a fragment, or several that were copied one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
     /// Offset of its first byte from the fragment's entry.
@@ -114,7 +114,7 @@ pub struct Step {
 const _: () = assert!(size_of::<Step>() == 32);
 
 impl Step {
-    /// Whether what `next` describes lies behind this step as it does in the app's code, with all
+    /// Whether what `next` describes follows this step as it does in the app's code, with all
     /// else the same.
     pub fn goes_on(&self, next: &Self) -> bool {
         self.copied != 0
@@ -124,7 +124,7 @@ impl Step {
             && self.recipe == next.recipe
     }
 
-    /// The app address of what lies `offset` bytes behind the fragment's entry, if that is an
+    /// The app address of what lies `offset` bytes after the fragment's entry, if that is an
     /// instruction of this step.
     pub fn app_at(&self, offset: u64) -> Option<AppPc> {
         let within = offset.checked_sub(u64::from(self.cache))?;
@@ -169,14 +169,14 @@ impl Spilled {
 pub struct Fragment {
     /// App address of its first instruction.
     pub app: AppPc,
-    /// What lies behind it on an acyclic path, where those are counted.
+    /// What follows it on an acyclic path, where those are counted.
     pub prefix: Prefix,
     /// Where direct links enter, all registers the app's.
     pub entry: CachePc,
     /// Where the inline lookup enters (the tag check), if it has been made, `rcx` and `rdx` in
     /// their slots.
     pub checked: Option<CachePc>,
-    /// Behind its last byte.
+    /// After its last byte.
     pub end: CachePc,
     /// The register that is stolen where steps say so, if any.
     pub stolen: Option<u8>,
@@ -196,7 +196,7 @@ pub struct Fragment {
     pub source: Option<u32>,
     /// It compares its code each time it is entered.
     pub guarded: bool,
-    /// Its events are passed by in strides: [`Step::events`] are those.
+    /// Its events are counted by strides: [`Step::events`] are those.
     pub strides: bool,
     /// Whether it is entered.
     pub state: FragmentState,
@@ -230,11 +230,11 @@ pub enum FragmentState {
 #[derive(Clone, Copy, Debug)]
 pub struct Exit {
     /// The 32-bit displacement to rewrite; of an exit that is never linked, the system call that it
-    /// is in front of, or 0.
+    /// is before, or 0.
     pub patch: CachePc,
     /// Where the app goes.
     pub target: AppPc,
-    /// What lies behind there on an acyclic path, where those are counted.
+    /// What follows there on an acyclic path, where those are counted.
     pub prefix: Prefix,
     /// The displacement that leads to the exit's stub, or 0 when this exit is never linked.
     pub stub: i32,
@@ -246,7 +246,7 @@ pub struct Exit {
     pub counts: bool,
     /// The fragment it is linked to, or [`UNLINKED`].
     pub to: u32,
-    /// The next exit that is linked to the same, or [`UNLINKED`]. Before that, where only threads know what lies behind, the path of the dictionary that ends here.
+    /// The next exit that is linked to the same, or [`UNLINKED`]. Before that, where only threads know what follows, the path of the dictionary that ends here.
     pub next_link: u32,
 }
 
@@ -335,12 +335,12 @@ pub struct Cache {
     first_exit: u32,
     /// By arena.
     parts: Vec<Part>,
-    /// Number of the current edition, and how many there were.
-    edition: u32,
-    editions: u32,
+    /// Number of the current variant, and how many there were.
+    variant: u32,
+    variants: u32,
     /// The other one.
-    resting: Option<Edition>,
-    /// The first number for exits of another edition.
+    resting: Option<Variant>,
+    /// The first number for exits of another variant.
     spare_exit: u32,
     /// Earlier generations, oldest first.
     old: Vec<Generation>,
@@ -382,8 +382,8 @@ impl Cache {
             exits: Vec::with_capacity(1 << 13),
             first_exit: 0,
             parts: Vec::new(),
-            edition: 0,
-            editions: 0,
+            variant: 0,
+            variants: 0,
             resting: None,
             spare_exit: APART,
             old: Vec::new(),
@@ -511,7 +511,7 @@ impl Cache {
         self.arenas[arena].code.take(0, LINE);
     }
 
-    /// The next fragment of an arena begins so many bytes behind the start of a cache line.
+    /// The next fragment of an arena begins so many bytes after the start of a cache line.
     pub fn align_to(&mut self, arena: usize, phase: u64) {
         let code = &mut self.arenas[arena].code;
         let gap = phase.wrapping_sub(code.next) % LINE;
@@ -547,7 +547,7 @@ impl Cache {
         }
     }
 
-    /// Tells where the system call is that an exit of the current generation is in front of.
+    /// Tells where the system call is that an exit of the current generation is before.
     pub fn call_is_at(&mut self, number: u32, at: CachePc) {
         if let Some(n) = self.current_exit(number) {
             self.exits[n].patch = at;
@@ -616,7 +616,7 @@ impl Cache {
         self.table.get(app)
     }
 
-    /// The live fragment that starts at an app address, with this behind it on an acyclic path.
+    /// The live fragment that starts at an app address, with this after it on an acyclic path.
     #[inline]
     pub fn lookup_on(&self, app: AppPc, prefix: Prefix) -> Option<u32> {
         self.table.get(prefix.key(app))
@@ -751,11 +751,11 @@ impl Cache {
     /// Retires all fragments: a thread that is in one leaves it at its next exit, and none gets in
     /// any more but through a table of indirect targets, whose way leads to the dispatcher.
     pub fn retire_all(&mut self) {
-        self.in_both(Self::retire_edition);
+        self.in_both(Self::retire_variant);
         self.heads.forget_recorded();
     }
 
-    fn retire_edition(&mut self) {
+    fn retire_variant(&mut self) {
         let retired = retired_entry();
         for fragment in &mut self.fragments {
             if fragment.state == FragmentState::Live {

@@ -7,9 +7,9 @@
 //! as it goes would fill the cache in the end.
 //!
 //! # Strategy
-//! Who takes memory back ([`Cache::reclaim`]) knows of each thread in which epoch it came out last, or else exactly where it is *held*: behind a
+//! Who takes memory back ([`Cache::reclaim`]) knows of each thread in which epoch it came out last, or else exactly where it is *held*: after a
 //! system call in a fragment. Such a call ends its fragment; what the thread will execute is the few instructions
-//! behind it, and a stub. When the generation goes, the fragment stays as a *pin*: its code, the stub, its
+//! after it, and a stub. When the generation goes, the fragment stays as a *pin*: its code, the stub, its
 //! steps (a signal may find the thread there) and that exit. A pin goes when no thread is held in it and those that were have come out.
 //!
 //! # Why it is correct
@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 use core::mem::take;
 
 use super::arena::{Arena, Extent};
-use super::edition::APART;
+use super::variant::APART;
 use super::{Cache, CachePc, Exit, Fragment, Part, Step};
 
 /// Fragments that were retired together.
@@ -114,7 +114,7 @@ pub(super) struct Pin {
 }
 
 impl Pin {
-    /// The jump behind the call, which leads to its stub since the fragment was retired.
+    /// The jump after the call, which leads to its stub since the fragment was retired.
     fn keep_exit(&mut self, number: u32, exit: Exit) {
         /// Bytes of a stub at most.
         const STUB: u64 = 32;

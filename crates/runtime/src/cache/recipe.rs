@@ -2,7 +2,7 @@
 //!
 //! # Problem
 //! To compare with flags takes a third of what it takes without. But the app's flags must be there when they
-//! are looked at: by a later instruction, behind an exit, by a handler of a fault.
+//! are looked at: by a later instruction, after an exit, by a handler of a fault.
 //!
 //! # Strategy
 //! Most flags come from an instruction whose operands, or whose result and one operand, are still in

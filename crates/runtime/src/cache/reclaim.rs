@@ -7,7 +7,7 @@
 //! # Strategy
 //! With several threads everything is dropped while there is still room ([`Cache::is_low`](crate::cache::Cache::is_low)),
 //! and what the others have left is taken back as the new generation grows. When that does not suffice, the
-//! kernel is asked where those are that have not come out (`/proc/self/task/…/syscall`): one that waits behind a system call
+//! kernel is asked where those are that have not come out (`/proc/self/task/…/syscall`): one that waits after a system call
 //! in a fragment holds no more than that; one that runs will come out soon. Where there is room between what
 //! is kept for a short fragment only, a short one is made; a thread whose code finds none at all waits for those that run.
 //! One that the runtime makes a call for is out ([`Thread::goes_out`]). Who was found in a fragment that is kept for such threads
@@ -52,15 +52,15 @@ impl Thread {
     /// Waits a little, if code found no room.
     pub fn wait_for_room(&self) {
         const NANOS: u64 = 1_000_000;
-        if self.crowded_out != 0 {
+        if self.overflowed != 0 {
             sys::nap(NANOS);
         }
     }
 
     /// Code found no room. Whether it is worth while to wait.
     pub fn is_patient(&mut self) -> bool {
-        self.crowded_out += 1;
-        self.crowded_out <= PATIENCE
+        self.overflowed += 1;
+        self.overflowed <= PATIENCE
     }
 }
 
@@ -101,7 +101,7 @@ impl Runtime {
     }
 
     /// Whether everything should be dropped as long as there is room for what follows.
-    pub(crate) fn is_crowded(&self) -> bool {
+    pub(crate) fn is_overflowing(&self) -> bool {
         self.threads.len() > 1 && self.cache.is_low() && !self.cache.has_old()
     }
 
@@ -118,7 +118,7 @@ impl Runtime {
         };
         for thread in self.all_threads() {
             let seen = thread.seen.load(Relaxed);
-            let tid = thread.desk().tid.load(Relaxed);
+            let tid = thread.thread_page().tid.load(Relaxed);
             let at = match thread.held.load(Relaxed) {
                 _ if seen >= epoch => None,
                 0 => waits_at(tid).map(CachePc),
@@ -137,7 +137,7 @@ impl Runtime {
     }
 }
 
-/// Where a thread of this process goes on behind the system call in which it waits, if it does.
+/// Where a thread of this process goes on after the system call in which it waits, if it does.
 fn waits_at(tid: u32) -> Option<u64> {
     let path = format!("/proc/self/task/{tid}/syscall\0");
     let path = CStr::from_bytes_with_nul(path.as_bytes()).ok()?;

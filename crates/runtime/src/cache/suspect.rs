@@ -209,11 +209,11 @@ impl Cache {
     /// was one.
     pub fn doubt_range(&mut self, range: Range) -> bool {
         self.heads.forget_recorded();
-        let (first, second) = self.in_both(|cache| cache.doubt_in_edition(range));
+        let (first, second) = self.in_both(|cache| cache.doubt_in_variant(range));
         first || second == Some(true)
     }
 
-    fn doubt_in_edition(&mut self, range: Range) -> bool {
+    fn doubt_in_variant(&mut self, range: Range) -> bool {
         let mut any = false;
         for id in self.index.take_range(range) {
             if self.fragments[id as usize].state == FragmentState::Live {

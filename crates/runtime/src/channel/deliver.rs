@@ -3,7 +3,7 @@
 //! Generated code appends records by itself; it comes here only when its chunk is full. With too
 //! many chunks waiting for the host the thread waits until some are given back: nothing is dropped.
 //! A signal interrupts that wait: its handler runs at once, with a chunk above the limit, and the
-//! thread waits on when it is back. If the host is gone there is nobody to wait for, and the caller lets the app go.
+//! thread waits on when it is back. If the host is gone there is nobody to wait for, and the caller detaches the app.
 //!
 //! The dictionary is written under the runtime's lock. The queue takes no lock: each of its steps is
 //! one atomic operation, and their order is such that the host can tell what was recorded whenever
@@ -20,12 +20,13 @@ use trommel_queue::prefetch::Prefetch;
 use trommel_queue::protocol;
 use trommel_queue::queries::Queries;
 use trommel_queue::{
-    BACKLOG, BANK_BYTES, BANK_TABLE_OFFSET, BANKS, BANKS_OFFSET, BIASES_OFFSET, Bank, CHUNK,
-    CHUNKS, CHUNKS_OFFSET, CONVERGE_OFFSET, COUNTS_INTERVALS, COUNTS_PATHS, COUNTS_STRATA, Chunk,
-    Control, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES, Directory, FIRST_RECORD,
-    GIVEN_BACK_OFFSET, MAX_PATHS, MAX_REGIONS, MAX_WORDS, POOL_OFFSET, PREFETCH_OFFSET,
-    PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request, State,
-    THREAD_PAGE, THREAD_PAGES_OFFSET, chunk_start,
+    BACKLOG, BIASES_OFFSET, CHUNK, CHUNKS, CHUNKS_OFFSET, CONVERGE_OFFSET, COUNTER_ARRAY_BYTES,
+    COUNTER_ARRAY_TABLE_OFFSET, COUNTER_ARRAYS, COUNTER_ARRAYS_OFFSET, COUNTS_INTERVALS,
+    COUNTS_PATHS, COUNTS_STRATA, Chunk, Control, CounterArray, DICT_INDEX_OFFSET,
+    DICT_WORDS_OFFSET, DIRECTORY_BYTES, Directory, FIRST_RECORD, GIVEN_BACK_OFFSET, MAX_PATHS,
+    MAX_REGIONS, MAX_WORDS, POOL_OFFSET, PREFETCH_OFFSET, PUBLISHED_OFFSET, QUERIES_OFFSET,
+    REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request, State, THREAD_PAGE, THREAD_PAGES_OFFSET,
+    chunk_start,
 };
 
 use trommel_tuple::{Kind, KindSet};
@@ -34,7 +35,7 @@ use crate::base::stress;
 use crate::base::sys;
 use crate::memory::region::Mapping;
 
-/// This process's slot of the shared file as mapped here, behind the file's directory.
+/// This process's slot of the shared file as mapped here, after the file's directory.
 #[derive(Clone, Copy)]
 pub struct Mapped {
     base: u64,
@@ -44,7 +45,7 @@ impl Mapped {
     /// The slot mapped at `base`.
     ///
     /// # Safety
-    /// All `SLOT_BYTES` bytes must be mapped there, and the directory in front of them, shared and
+    /// All `SLOT_BYTES` bytes must be mapped there, and the directory before them, shared and
     /// writable, for good.
     pub unsafe fn new(base: u64) -> Self {
         let mapped = Self { base };
@@ -61,7 +62,7 @@ impl Mapped {
 
     /// The file's directory.
     pub fn directory(&self) -> &'static Directory {
-        // SAFETY: mapped in front of the slot, for good; all atomics.
+        // SAFETY: mapped before the slot, for good; all atomics.
         unsafe { &*((self.base - DIRECTORY_BYTES as u64) as *const Directory) }
     }
 
@@ -105,16 +106,20 @@ impl Mapped {
         unsafe { &*((self.base + at as u64) as *const AtomicU32) }
     }
 
-    /// A bank's entry in the table.
-    pub fn bank(&self, bank: u32) -> &'static Bank {
-        let at = BANK_TABLE_OFFSET + bank as usize % BANKS * size_of::<Bank>();
+    /// A counter array's entry in the table.
+    pub fn counter_array(&self, counter_array: u32) -> &'static CounterArray {
+        let at = COUNTER_ARRAY_TABLE_OFFSET
+            + counter_array as usize % COUNTER_ARRAYS * size_of::<CounterArray>();
         // SAFETY: inside the mapping; all atomics.
-        unsafe { &*((self.base + at as u64) as *const Bank) }
+        unsafe { &*((self.base + at as u64) as *const CounterArray) }
     }
 
-    /// Address of a bank's counters.
-    pub fn counters(&self, bank: u32) -> u64 {
-        self.base + (BANKS_OFFSET + bank as usize % BANKS * BANK_BYTES) as u64
+    /// Address of a counter array's counters.
+    pub fn counters(&self, counter_array: u32) -> u64 {
+        self.base
+            + (COUNTER_ARRAYS_OFFSET
+                + counter_array as usize % COUNTER_ARRAYS * COUNTER_ARRAY_BYTES)
+                as u64
     }
 
     /// Address of a thread's page.
@@ -189,7 +194,7 @@ impl Shared {
         (self.paths, self.words, self.regions)
     }
 
-    /// Makes sure that there is room for `words` more, and memory behind it.
+    /// Makes sure that there is room for `words` more, and memory after it.
     fn reserve(&mut self, words: usize) -> Result<(), DictionaryFull> {
         const STEP: u64 = 64 << 10;
         let end = self.words + words as u64;
@@ -276,7 +281,7 @@ impl Shared {
         Some(at as u32)
     }
 
-    /// The events of a block; `None` behind what is none.
+    /// The events of a block; `None` after what is none.
     pub fn events_of(&self, block: u32) -> impl Iterator<Item = Option<Event>> {
         let word = |at: u64| self.word(at);
         let mut at = u64::from(block);

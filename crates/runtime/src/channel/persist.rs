@@ -8,7 +8,7 @@
 //! Each fragment that can be used again is written to the slot as a record, without addresses
 //! (`translate/persisted.rs`); the host keeps records in a file, the image, which the program's next run maps
 //! (`trommel_queue::persist`). There the dispatcher looks before it translates. Records lie in the order in which
-//! fragments were made, so with one of them those are taken that were made behind it.
+//! fragments were made, so with one of them those are taken that were made after it.
 //!
 //! # Why it is correct
 //! * A record is found by the file of its code, which must be the one that it was made from, by device, inode, size and time

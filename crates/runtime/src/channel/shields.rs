@@ -6,23 +6,23 @@
 //! must be those of `trommel_compress` on the events of the thread, one for one.
 //!
 //! # Strategy
-//! *Tuples that are known* when code is made, of edges and calls, have a *cell*: a word of the thread's bank at a constant offset from GS.
+//! *Tuples that are known* when code is made, of edges and calls, have a *cell*: a word of the thread's counter array at a constant offset from GS.
 //! It is 0 while the tuple is not in the accumulator, and else what is left of [`FULL`]. So an event is a decrement,
 //! and a branch where that comes out negative ([`crate::translate`], `shields.rs`).
-//! *Values* are looked for in the thread's tallies, which are of what is in the accumulator and of nothing else.
+//! *Values* are looked for in the thread's value counters, which are of what is in the accumulator and of nothing else.
 //!
 //! An event that is not shielded increments the least of its tuple's counters, whose places are known with the tuple, or hashed: out of line,
 //! or in a routine (`arch/shields.rs`). So no event leaves generated code but those of [`Why`]: a tuple is promoted, the interval has
-//! ended, or two values that are in the accumulator want the same tally.
+//! ended, or two values that are in the accumulator want the same value counter.
 //!
-//! Behind each event one is taken from what is left of the interval. At its end the accumulator is brought the counts of cells and tallies; its
+//! After each event one is taken from what is left of the interval. At its end the accumulator is brought the counts of cells and value counters; its
 //! candidates become records.
 //!
 //! # Why it is correct
 //! * What decides (who is promoted, who is replaced, who is retained) is `trommel_compress`'s own (`interval/shielding.rs`). Code increments,
 //!   and counts are brought whenever they are looked at.
-//! * A tuple is shielded in one place at a time: its cell, its tally, or its slot of the accumulator (`shields/counting.rs`).
-//! * Cells and tallies are of the thread's bank, the accumulator and the counters its own. A child of `fork` starts anew.
+//! * A tuple is shielded in one place at a time: its cell, its value counter, or its slot of the accumulator (`shields/counting.rs`).
+//! * Cells and value counters are of the thread's counter array, the accumulator and the counters its own. A child of `fork` starts anew.
 //! * All is done at once: nothing of the app's is executed before the crossing, or the routine, is over.
 #![allow(unsafe_code)] // reason: reads and writes counters.
 
@@ -36,7 +36,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use trommel_compress::Seeds;
 use trommel_compress::hash::HashKind;
 use trommel_compress::interval::{Positions, Shield, TABLES};
-use trommel_queue::{CELLS, CELLS_OFFSET, Control, FULL_WINDOW, Intervals, TALLIES};
+use trommel_queue::{CELLS, CELLS_OFFSET, Control, FULL_WINDOW, Intervals, VALUE_COUNTERS};
 use trommel_tuple::{Kind, KindSet, Place, Tuple};
 
 use crate::base::area::{COUNTERS_OFFSET, Context};
@@ -54,7 +54,7 @@ pub const FULL: u32 = i32::MAX as u32;
 /// Events to come before the interval ends.
 pub const LEFT: GsOffset = GsOffset((COUNTERS_OFFSET + offset_of!(Intervals, left)) as u32);
 
-/// In place of a tally's path: more than one tuple of the accumulator wants it.
+/// In place of a value counter's path: more than one tuple of the accumulator wants it.
 pub const CONTESTED: u32 = u32::MAX;
 
 /// Why an event has come out of the cache.
@@ -63,7 +63,7 @@ pub const CONTESTED: u32 = u32::MAX;
 pub enum Why {
     /// Its counters have come to where its tuple is promoted.
     Promoted = 0,
-    /// Its tally is contested: it is not counted yet.
+    /// Its value counter is contested: it is not counted yet.
     Contested = 1,
     /// The interval has ended.
     Ended = 2,
@@ -131,8 +131,8 @@ pub struct Profiler {
     known: BTreeMap<(u8, u64, u64), u32>,
     /// The kind whose events are the rest.
     rest: Kind,
-    /// Tallies in use.
-    tallies: usize,
+    /// Value counters in use.
+    value_counters: usize,
 }
 
 impl Profiler {
@@ -150,13 +150,13 @@ impl Profiler {
             len: 0,
             known: BTreeMap::new(),
             rest,
-            tallies: tallies_for(shield.spec.accumulator_entries() as usize),
+            value_counters: value_counters_for(shield.spec.accumulator_entries() as usize),
         })
     }
 
-    /// Tallies in use.
-    pub fn tallies(&self) -> usize {
-        self.tallies
+    /// Value counters in use.
+    pub fn value_counters(&self) -> usize {
+        self.value_counters
     }
 
     /// Whether values are hashed by a sum.
@@ -224,22 +224,22 @@ impl Profiler {
     }
 }
 
-/// What a tally has in place of a path.
+/// What a value counter has in place of a path.
 pub const fn key(subject: u32) -> u32 {
     subject + 1
 }
 
-/// How many tallies there are for so many slots: as few as may be, which then are in the caches of the processor, but so many that
-/// two slots out of all seldom want the same.
-fn tallies_for(slots: usize) -> usize {
+/// How many value counters there are for so many slots: as few as may be, which then are in the caches of the processor, but so many that
+/// two slots out of all rarely want the same.
+fn value_counters_for(slots: usize) -> usize {
     const FEWEST: usize = 1 << 12;
     (slots * slots / 4)
         .next_power_of_two()
-        .clamp(FEWEST, TALLIES)
+        .clamp(FEWEST, VALUE_COUNTERS)
 }
 
 impl Thread {
-    /// Starts the profiler of the thread, which has a bank and executes nothing yet.
+    /// Starts the profiler of the thread, which has a counter array and executes nothing yet.
     pub fn start_counting(&mut self, profiler: &Profiler) {
         let mut counting = Box::new(Counting::new(profiler, self.area()));
         let context = self.context();
@@ -271,11 +271,11 @@ impl Thread {
         };
         if let Some(GsOffset(at)) = of_kind {
             let at = (counting.area + u64::from(at)) as *mut u64;
-            // SAFETY: in front of the thread's bank, where nobody else counts.
+            // SAFETY: before the thread's counter array, where nobody else counts.
             unsafe { at.write_volatile(at.read_volatile() + 1) };
         }
         let cell = counting.cell(number);
-        // SAFETY: a word of the bank, where nobody else counts.
+        // SAFETY: a word of the counter array, where nobody else counts.
         let left = unsafe { cell.read_volatile() };
         match left {
             0 => counting.event(number, 0, context),

@@ -13,7 +13,7 @@
 //! (`translate/values.rs`). At a counter's end a few instructions out of line start it again and append the
 //! message, which is a record of its path and the value, if it has one, to the thread's chunk (`arch::message`).
 //!
-//! Each thread has a table of its own, in its *bank* ([`crate::channel::counters`]): so no update is lost, and the host reads
+//! Each thread has a table of its own, in its *counter array* ([`crate::channel::counters`]): so no update is lost, and the host reads
 //! what is held when the thread has ended, or the program, in whichever way.
 //!
 //! What is hashed are places, and it is the host that finds them out. So a fragment is made only when the host has said what it
@@ -21,10 +21,10 @@
 //! waited for once for each file with code, with the lock free.
 //!
 //! # Why it is correct
-//! * Events are counted in the order in which they happen, each behind the transfer that it is and in front of the
+//! * Events are counted in the order in which they happen, each after the transfer that it is and before the
 //!   next app instruction; so at each boundary all is counted that has happened, and nothing else.
 //! * A counter's place is that of the sampler's own table, and starts with the same number.
-//! * Threads beyond the banks there are, and branches beyond the keys of pairs: what counts is dropped, and from then
+//! * Threads beyond the counter arrays there are, and branches beyond the keys of pairs: what counts is dropped, and from then
 //!   on events are recorded, for the host to count beside.
 #![allow(unsafe_code)] // reason: reads and writes counters.
 
@@ -34,7 +34,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use trommel_compress::hash::{Hash, HashKind, OfPlace};
 use trommel_compress::{MAX_RATE, MAX_SUBSTREAMS, Seeds, Start, Strata};
 use trommel_queue::dict::{Event, TargetPc};
-use trommel_queue::{BANK_BYTES, COUNTS_STRATA, Control};
+use trommel_queue::{COUNTER_ARRAY_BYTES, COUNTS_STRATA, Control};
 use trommel_tuple::{Place, Tuple};
 
 use crate::base::area::{CONTEXT_OFFSET, COUNTERS_OFFSET, Context};
@@ -145,14 +145,14 @@ pub fn tuple_of(regions: &Regions, event: &Event) -> Tuple {
     Tuple::new(place, regions.word(AppPc(to)))
 }
 
-const _: () = assert!(2 * MAX_SUBSTREAMS as usize <= BANK_BYTES);
+const _: () = assert!(2 * MAX_SUBSTREAMS as usize <= COUNTER_ARRAY_BYTES);
 
 impl Thread {
-    /// Starts the counters of the thread, which has a bank and executes nothing yet.
+    /// Starts the counters of the thread, which has a counter array and executes nothing yet.
     pub fn start_counters(&mut self, sampler: &Sampler) {
         let to = (self.area() + COUNTERS_OFFSET as u64) as *mut u16;
         for (n, &events) in sampler.start.iter().enumerate() {
-            // SAFETY: in the bank that is mapped at the end of this thread's area.
+            // SAFETY: in the counter array that is mapped at the end of this thread's area.
             unsafe { to.add(n).write_volatile(events) };
         }
         let context = (self.area() + CONTEXT_OFFSET as u64) as *mut Context;
@@ -168,7 +168,7 @@ impl Thread {
     pub fn count_event(&mut self, counter: GsOffset, path: u32) {
         let context = (self.area() + CONTEXT_OFFSET as u64) as *const Context;
         let at = (self.area() + u64::from(counter.0)) as *mut u16;
-        // SAFETY: both are words of this thread's area, in whose bank nobody else counts.
+        // SAFETY: both are words of this thread's area, in whose counter array nobody else counts.
         unsafe {
             let left = at.read_volatile().wrapping_sub(1);
             at.write_volatile(left);

@@ -2,13 +2,13 @@
 //!
 //! [`dispatch`] runs on the thread's own stack with the app's state in the [`Context`]. It decides
 //! where the app goes on and sets [`Context::target`]; the caller resumes there. Whatever cannot go
-//! on in the cache is single-stepped natively or let go (see [`crate::process::native`]).
+//! on in the cache is single-stepped natively or detached (see [`crate::process::native`]).
 #![allow(unsafe_code)] // reason: the thread is reached through an address in the context.
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
-use trommel_queue::LetGo;
+use trommel_queue::Detached;
 use trommel_queue::dict::Mark;
 use trommel_queue::work::{self, Flush, LONG, Part};
 
@@ -75,10 +75,10 @@ pub struct Runtime {
     /// Stack frames are taken to be written by their own thread alone.
     pub aggressive: bool,
     /// Others than the one thread may write this memory.
-    pub crowded: bool,
+    pub overflowing: bool,
     /// The next thread to go on drops everything.
     pub evict: Option<Flush>,
-    /// The next thread to go on lets the process go (a stress option).
+    /// The next thread to go on detaches the process (a stress option).
     pub leave: bool,
     /// Whether control pays.
     pub balance: Balance,
@@ -86,7 +86,7 @@ pub struct Runtime {
     pub phases: Phases,
     /// What the program has said.
     pub hints: Hints,
-    /// Cycles of the parts that the entry into the runtime has come by so far.
+    /// Cycles of the parts that the entry into the runtime has reach so far.
     pub parts: u64,
     /// Thread pages in use.
     pub pages: u32,
@@ -265,7 +265,7 @@ impl Runtime {
 
     /// Whether nothing but the calling thread and the kernel writes the process's memory.
     pub(crate) fn is_alone(&self) -> bool {
-        !self.crowded
+        !self.overflowing
     }
 
     /// Whether loops may keep slots of the stack frame in registers.
@@ -276,12 +276,12 @@ impl Runtime {
     /// A thread that runs beside others in this memory is about to be made: what was made for
     /// one alone is not entered any more.
     pub fn be_joined(&mut self) {
-        if !core::mem::replace(&mut self.crowded, true) && !self.aggressive {
+        if !core::mem::replace(&mut self.overflowing, true) && !self.aggressive {
             self.cache.retire_loops();
         }
     }
 
-    /// The fragment of `pc` with this behind it on an acyclic path, made if need be. The flag says that everything was flushed.
+    /// The fragment of `pc` with this after it on an acyclic path, made if need be. The flag says that everything was flushed.
     pub(crate) fn fragment(
         &mut self,
         (pc, prefix): (AppPc, Prefix),
@@ -308,7 +308,9 @@ impl Runtime {
         const LITTLE: u64 = 16 << 20;
         let dead = self.cache.dead_bytes();
         self.reclaim_if_due();
-        if !self.is_full() && !self.is_crowded() && (dead < LITTLE || dead < self.cache.bytes() / 2)
+        if !self.is_full()
+            && !self.is_overflowing()
+            && (dead < LITTLE || dead < self.cache.bytes() / 2)
         {
             if matches!(shape, Shape::Usual | Shape::Checked)
                 && to.1 == Prefix::NONE
@@ -331,7 +333,7 @@ impl Runtime {
             made => made,
         };
         match made {
-            Err(Refusal::CacheFull) if self.cache.has_old() => Err(Refusal::Crowded),
+            Err(Refusal::CacheFull) if self.cache.has_old() => Err(Refusal::Overflowing),
             Err(Refusal::CacheFull) => Err(Refusal::OutOfSpace),
             made => made.map(|id| (id, true)),
         }
@@ -411,7 +413,7 @@ impl Runtime {
         }
     }
 
-    /// All code is left at its next exit: for threads that are to be let go.
+    /// All code is left at its next exit: for threads that are to be detached.
     pub fn cut_off(&mut self) {
         self.cache.retire_all();
         self.close_pages();
@@ -465,10 +467,10 @@ impl Runtime {
             return self.go_in_window(thread, context, pc, from, checked);
         }
         if core::mem::take(&mut self.leave) {
-            return self.let_go(thread, context, LetGo::Stress);
+            return self.detach(thread, context, Detached::Stress);
         }
         if self.is_lost() && !thread.process.is_leaving() {
-            return self.let_go(thread, context, LetGo::BailOut);
+            return self.detach(thread, context, Detached::BailOut);
         }
         let sampled = from.is_some_and(|exit| self.cache.exit(exit).prefix == Prefix::SAMPLED);
         let from = from.filter(|_| !self.evict_if_asked());
@@ -500,7 +502,7 @@ impl Runtime {
         if prefix == Prefix::UNKNOWN {
             if self.collect_path(thread, context, pc) {
                 self.watch_calls();
-                thread.crowded_out = 0;
+                thread.overflowed = 0;
                 return;
             }
             prefix = self.prefix(thread, pc);
@@ -512,7 +514,7 @@ impl Runtime {
                 // Paths may be counted no more.
                 self.hand_path_over(thread);
                 self.watch_calls();
-                thread.crowded_out = 0;
+                thread.overflowed = 0;
                 context.target = self.cache.fragments[id as usize].entry;
                 let from = from.filter(|_| !flushed);
                 self.lead_to(id, thread, pc, from, checked);
@@ -530,31 +532,31 @@ impl Runtime {
             Err(Refusal::Request) => {
                 self.mark(thread, Mark::Arrived, [pc.0, 0]);
                 if self.request(thread, context, pc) {
-                    self.let_go(thread, context, LetGo::Asked);
+                    self.detach(thread, context, Detached::Asked);
                 }
             }
-            Err(Refusal::Instruction) => self.let_go(thread, context, LetGo::Instruction),
-            Err(Refusal::Restartable) => self.let_go(thread, context, LetGo::Restartable),
-            Err(Refusal::Gs) => self.let_go(thread, context, LetGo::GsBase),
-            Err(Refusal::NoMaps) => self.let_go(thread, context, LetGo::NoMaps),
+            Err(Refusal::Instruction) => self.detach(thread, context, Detached::Instruction),
+            Err(Refusal::Restartable) => self.detach(thread, context, Detached::Restartable),
+            Err(Refusal::Gs) => self.detach(thread, context, Detached::GsBase),
+            Err(Refusal::NoMaps) => self.detach(thread, context, Detached::NoMaps),
             Err(Refusal::Unnamed) => {
                 // Comes back when the host has been asked, with the lock free.
                 thread.unnamed = true;
                 context.target = CachePc(Landmarks::sigreturned());
             }
             // Comes back when others have come out of what is in the way, with the lock free.
-            Err(Refusal::Crowded) if thread.is_patient() => {
+            Err(Refusal::Overflowing) if thread.is_patient() => {
                 context.target = CachePc(Landmarks::sigreturned());
             }
             // The last two are met in windows only.
             Err(
                 Refusal::OutOfSpace
-                | Refusal::Crowded
+                | Refusal::Overflowing
                 | Refusal::CacheFull
                 | Refusal::Call
                 | Refusal::Moved(_),
             ) => {
-                self.let_go(thread, context, LetGo::OutOfSpace);
+                self.detach(thread, context, Detached::OutOfSpace);
             }
         }
     }
@@ -571,7 +573,7 @@ impl Runtime {
             Ok(Some(Counted { exit })) => self.go(thread, context, pc, exit, false),
             // There is no host to say what it calls the target.
             Ok(None) | Err(Uncounted::Unnamed) => self.go(thread, context, pc, None, true),
-            Err(Uncounted::DictionaryFull) => self.let_go(thread, context, LetGo::OutOfSpace),
+            Err(Uncounted::DictionaryFull) => self.detach(thread, context, Detached::OutOfSpace),
         }
     }
 
@@ -585,7 +587,7 @@ impl Runtime {
     /// does not pay.
     pub fn give_up_if_lost(&mut self, process: &Process, pc: AppPc) {
         if self.shared.control().trace.lost.load(Relaxed) != 0 && !process.is_leaving() {
-            native::announce(process, LetGo::BailOut, pc);
+            native::announce(process, Detached::BailOut, pc);
             self.cut_off();
         }
     }
@@ -599,8 +601,8 @@ impl Runtime {
         evict.is_some()
     }
 
-    /// Lets the process go, this thread at `context.next_pc`.
-    pub fn let_go(&mut self, thread: &mut Thread, context: &mut Context, why: LetGo) {
+    /// Detaches the process, this thread at `context.next_pc`.
+    pub fn detach(&mut self, thread: &mut Thread, context: &mut Context, why: Detached) {
         context.at_boundary = 1;
         native::announce(thread.process, why, context.next_pc);
         self.cut_off();
@@ -764,7 +766,7 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
         r if r == Reason::Syscall as u32 => {
             let exit = runtime.cache.exit(context.exit);
             let next = exit.target;
-            // It may have seen to a signal, or to the process being let go, before the call.
+            // It may have seen to a signal, or to the process being detached, before the call.
             let first = context.pending != 0 || process.is_leaving();
             if first {
                 return runtime.go(thread, context, syscall::before(next), None, false);
@@ -846,7 +848,7 @@ fn count_indirect(
     (runtime.count_pair(thread, key, pc), runtime)
 }
 
-/// Whether what is in front of `pc`, where a fragment begins, is a call, as far as bytes of the same page can tell.
+/// Whether what is before `pc`, where a fragment begins, is a call, as far as bytes of the same page can tell.
 fn is_return_site(pc: AppPc) -> bool {
     if pc.0 % PAGE < LONGEST_CALL as u64 {
         return false;

@@ -13,7 +13,7 @@ use alloc::vec;
 
 use linux_raw_sys::general as nr;
 use trommel_queue::{
-    CHUNK, COUNTS_INTERVALS, COUNTS_NOTHING, COUNTS_PATHS, DIRECTORY_BYTES, LetGo, MAX_WINDOW,
+    CHUNK, COUNTS_INTERVALS, COUNTS_NOTHING, COUNTS_PATHS, DIRECTORY_BYTES, Detached, MAX_WINDOW,
     Optimise, POOL_OFFSET, SLOT_BYTES, State, options,
 };
 use trommel_tuple::{Kind, KindSet};
@@ -61,14 +61,14 @@ pub struct StartArgs {
     pub app_pc: u64,
     /// The app's stack pointer.
     pub app_sp: u64,
-    /// Where the program itself starts, behind what its dynamic linker does; 0 when that is done, or
+    /// Where the program itself starts, after what its dynamic linker does; 0 when that is done, or
     /// there is none.
     pub entry: u64,
     /// First address of the runtime's code.
     pub image_start: u64,
-    /// Behind its last.
+    /// After its last.
     pub image_end: u64,
-    /// First address of the memory that the host made: the image, and the stack behind it.
+    /// First address of the memory that the host made: the image, and the stack after it.
     pub base: u64,
     /// Top of the stack the runtime is started on.
     pub stack_top: u64,
@@ -102,7 +102,7 @@ fn protect(args: &StartArgs) {
     sys::keep_out_of_cores(args.base, args.stack_top - args.base);
 }
 
-/// Maps the directory and the first slot behind it; where the slot is.
+/// Maps the directory and the first slot after it; where the slot is.
 fn map_shared(file: i32) -> Option<u64> {
     const BYTES: usize = DIRECTORY_BYTES + SLOT_BYTES;
     let start = sys::anonymous(BYTES + CHUNK).ok()?;
@@ -133,7 +133,7 @@ pub fn entries() -> Entries {
         absent: Landmarks::absent(),
         changed: arch::changed as *const () as u64,
         hot: arch::hot as *const () as u64,
-        tally: Landmarks::tally(),
+        value_counter: Landmarks::value_counter(),
         unshielded: Landmarks::unshielded().start,
         promoted: Landmarks::promoted(),
         unshielded_sum: Landmarks::unshielded_sum(),
@@ -152,7 +152,7 @@ pub fn entries() -> Entries {
 pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infallible> {
     let file = args.file as i32;
     protect(&args);
-    // The thread page in front of the block, so that the rest of the area is in it.
+    // The thread page before the block, so that the rest of the area is in it.
     let block = args.stack_top.next_multiple_of(BLOCK_BYTES) + BLOCK_BYTES;
     sys::own_memory_from(block - PAGE);
     let area = sys::anonymous(WHOLE_BYTES).ok()?;
@@ -207,7 +207,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     let mut cache = Cache::new();
     cache.far = stress & options::FAR != 0;
     let insns = (stress & options::INSNS_MASK) as usize;
-    // What is recorded names the paths of fragments, a window counts in each, and editions are of fragments. What is counted in
+    // What is recorded names the paths of fragments, a window counts in each, and variants are of fragments. What is counted in
     // the code is so in traces too.
     let asked = Asked::of(mapped);
     let mut converge = Converge::of(mapped);
@@ -273,7 +273,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         (args.entry != 0).then_some(AppPc(args.entry)),
     );
     if config.counters && config.wants_values() {
-        control.tallies.store(1, Relaxed);
+        control.value_counters.store(1, Relaxed);
     }
     let persist = Persist::open(mapped, &config, kept);
     if let Some(persist) = &persist {
@@ -281,7 +281,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     }
     let mut shared = Shared::new(mapped);
     if translator.acyclic.is_some() {
-        // What lies behind exits is looked up there.
+        // What follows exits is looked up there.
         shared.keep();
     }
     let runtime = Runtime {
@@ -304,7 +304,8 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         threads: vec![],
         aggressive: optimise == Optimise::Aggressive,
         // Of what is attached to the host has found that out.
-        crowded: args.threads != 0 && (args.threads != 1 || control.trace.alone.load(Relaxed) == 0),
+        overflowing: args.threads != 0
+            && (args.threads != 1 || control.trace.alone.load(Relaxed) == 0),
         evict: None,
         leave: false,
         balance: Balance::new(watched, Clocks::now()),
@@ -342,15 +343,15 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     let mut runtime = process.runtime.lock();
     // Should the runtime fail, the thread gives it up.
     process.runtime.hold_on(thread.stacks().start);
-    thread.take_bank(&mut runtime);
-    thread.name_bank();
+    thread.take_counter_array(&mut runtime);
+    thread.name_counter_array();
     thread.take_queries(&mut runtime);
     runtime.threads.push(&raw const *thread);
     runtime.actions = Actions::install();
     let app_pc = AppPc(args.app_pc);
     if taken.is_err() {
         context.next_pc = app_pc;
-        runtime.let_go(thread, context, LetGo::HostGone);
+        runtime.detach(thread, context, Detached::HostGone);
     } else {
         if window != 0 {
             window::first(&mut runtime, thread, context, app_pc);

@@ -7,11 +7,11 @@
 //! at a cost in proportion to what was executed of the code in question.
 //!
 //! # Strategy
-//! *Calls that change the map* come by here ([`change_map`]). Fragments of the pages become suspect
+//! *Calls that change the map* reach here ([`change_map`]). Fragments of the pages become suspect
 //! (`cache::suspect`); the call is made while the lock is held, so nobody makes fragments meanwhile.
 //!
 //! *Stores* to pages with code fault (`pages`, `signal::written`): [`Runtime::open`]. If the store is
-//! in a fragment of the page that it changes, that fragment is given up in front of it: the store's
+//! in a fragment of the page that it changes, that fragment is given up before it: the store's
 //! instruction is executed by a fragment of its own ([`Runtime::single`]), and the next is looked up
 //! anew.
 //!
@@ -112,7 +112,7 @@ impl Runtime {
         self.cache.doubt(id);
     }
 
-    /// A fragment of the one instruction at `pc`, which may change the code behind it.
+    /// A fragment of the one instruction at `pc`, which may change the code after it.
     pub fn single(&mut self, pc: AppPc, prefix: Prefix) -> Result<(u32, bool), Refusal> {
         if prefix == Prefix::NONE
             && let Some(id) = with_keys_lifted(|| self.cache.single(pc))
@@ -124,7 +124,7 @@ impl Runtime {
         Ok((id, flushed))
     }
 
-    /// The app is let go: it finds its pages as it believes they are.
+    /// The app is detached: it finds its pages as it believes they are.
     pub fn close_pages(&mut self) {
         self.code_pages.close();
     }
@@ -149,7 +149,7 @@ pub fn change_map(
     if !runtime.concerns(range) {
         drop(runtime);
         let result = call();
-        // Another thread may have come by meanwhile.
+        // Another thread may have reach meanwhile.
         runtime = process.runtime.lock();
         if runtime.concerns(range) {
             runtime.doubt(range);

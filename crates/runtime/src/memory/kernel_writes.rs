@@ -101,7 +101,7 @@ const WRITING: [u32; 5] = [
 
 /// System calls there are.
 const NUMBERS: u32 = 512;
-/// Bytes that a call writes behind a pointer, where they are not told.
+/// Bytes that a call writes after a pointer, where they are not told.
 const STRUCTURE: u64 = 8192;
 /// Bytes that a call is taken to write at most.
 const MOST: u64 = 1 << 31;

@@ -84,13 +84,13 @@ pub struct Pages {
     jit: Ranges,
     /// The stack pointer of the thread that is about to execute code.
     pub stack: u64,
-    /// No page is protected any more: the app is let go.
+    /// No page is protected any more: the app is detached.
     closed: bool,
 }
 
 /// The pages from the start of a range on that are protected, or those that are not.
 pub struct Run {
-    /// Behind the last.
+    /// After the last.
     pub end: u64,
     /// Whether they are.
     pub protected: bool,

@@ -31,7 +31,7 @@ use crate::memory::pages::Pages;
 pub struct Range {
     /// First address.
     pub start: u64,
-    /// Address behind the last.
+    /// Address after the last.
     pub end: u64,
 }
 
@@ -112,7 +112,7 @@ impl Mapping {
         }
     }
 
-    /// Whether `next` lies behind it and is more of the same.
+    /// Whether `next` follows it and is more of the same.
     fn goes_on(&self, next: &Self) -> bool {
         let attributes = |m: &Self| (m.readable, m.writable, m.executable, m.shared, m.inode);
         self.range.end == next.range.start

@@ -6,12 +6,12 @@
 //! outcomes in a word, and look for its counter where the path ends, would cost something at each branch and more at each path.
 //!
 //! # Strategy
-//! The program counter says it. A fragment is made for an address *and* for what lies behind on the path that arrives there: where that began, and its
+//! The program counter says it. A fragment is made for an address *and* for what follows on the path that arrives there: where that began, and its
 //! outcomes ([`Midway`]). Two exits that lead to one address by different ways lead to two fragments. So what every exit
 //! means is known when code is made, and to count paths is what it is to count edges: one increment, at exits where a path ends, in traces as in fragments
 //! ([`crate::channel::counters`]). Where a path goes on nothing is done at all.
 //!
-//! Mostly a path begins where a fragment does (at the target of a call or of a branch backward, or behind a return) and ends where that does. How many fragments
+//! Mostly a path begins where a fragment does (at the target of a call or of a branch backward, or after a return) and ends where that does. How many fragments
 //! there are beside those for beginnings is how many prefixes of paths were executed that end in a branch taken (`docs/performance.md` has numbers).
 //!
 //! *The host* expands counts: a fragment's block begins with [`Event::Begin`] or [`Event::Resume`], so it means the same whatever was executed before.
@@ -20,21 +20,21 @@
 //! paths begin have checked entries, and are in the tables of indirect targets: a return or an indirect call ends its path.
 //!
 //! *Out of the cache* a thread has its [`Midway`] in [`Thread::on_path`]; an interrupted one waits in [`Thread::interrupted_paths`]
-//! until the handler returns. What is left when a thread goes no further stands in its bank ([`trommel_queue::ON_PATH_OFFSET`]) in front of each system call, and while
+//! until the handler returns. What is left when a thread goes no further stands in its counter array ([`trommel_queue::ON_PATH_OFFSET`]) before each system call, and while
 //! a handler runs: so it is there however the program ends. A thread that computes when its program is killed, or ended by another thread, leaves the path that it was on untold.
 //!
-//! *Crowds.* Where branches follow each other that go this way and that, such as those of a loop that is written out, there are as many prefixes as executions. From
-//! where more than [`CROWD`] begin, a prefix gets a number, and fragments, when threads have arrived with it [`OFTEN`]. Until then they execute fragments that do not know what
-//! lies behind ([`Event::Amid`]), all exits of which lead to the dispatcher: that follows the thread, and records the path where it ends ([`Mark::Over`]).
+//! *Overflow.* Where branches follow each other that go this way and that, such as those of a loop that is written out, there are as many prefixes as executions. From
+//! where more than [`OVERFLOW`] begin, a prefix gets a number, and fragments, when threads have arrived with it [`OFTEN`]. Until then they execute fragments that do not know what
+//! follows ([`Event::Amid`]), all exits of which lead to the dispatcher: that follows the thread, and records the path where it ends ([`Mark::Over`]).
 //!
-//! *Too many.* With more than [`MOST`] prefixes, or when banks or keys run out, all code is dropped, fragments are recorded from then on, and the service thread puts paths
+//! *Too many.* With more than [`MOST`] prefixes, or when counter arrays or keys run out, all code is dropped, fragments are recorded from then on, and the service thread puts paths
 //! together; each thread tells it where it is ([`Mark::Resumed`]).
 //!
 //! # Why it is correct
 //! * A thread comes into a fragment by an exit, a pair or the dispatcher that leads to its address and its prefix, or by a checked entry, where a path begins.
 //! * What of a fragment was executed when a thread comes out in its midst is a path of the dictionary like that of an exit, and so is the prefix.
 //! * Which way an indirect jump leads is decided by what the host calls places, as the host decides it.
-#![allow(unsafe_code)] // reason: writes words of the bank.
+#![allow(unsafe_code)] // reason: writes words of the counter array.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -59,17 +59,17 @@ const MOST: usize = 1 << 19;
 const FEW: usize = 512;
 
 /// Where so many prefixes of paths begin, others get no number before threads have arrived with them [`OFTEN`].
-const CROWD: usize = 256;
-const CROWD_OF_FEW: usize = 8;
-/// See [`CROWD`]. What comes once or twice is not worth a fragment.
+const OVERFLOW: usize = 256;
+const OVERFLOW_OF_FEW: usize = 8;
+/// See [`OVERFLOW`]. What comes once or twice is not worth a fragment.
 const OFTEN: u32 = 16;
 /// Prefixes without a number that are counted at a time.
 const ARRIVED: usize = 1 << 16;
 
-/// The first word of a bank that says where its thread is on its path.
+/// The first word of a counter array that says where its thread is on its path.
 pub const ON_PATH: GsOffset = GsOffset((COUNTERS_OFFSET + ON_PATH_OFFSET) as u32);
 
-/// What lies behind on an acyclic path.
+/// What follows on an acyclic path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Midway {
     /// Where it begins.
@@ -152,7 +152,7 @@ pub fn pass(on: &mut Option<Midway>, event: &Event, regions: &Regions) -> Option
     }
 }
 
-/// The number of an address and of what lies behind it on a path.
+/// The number of an address and of what follows it on a path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Prefix(u32);
 
@@ -160,7 +160,7 @@ impl Prefix {
     /// A path begins at the address.
     pub const NONE: Self = Self(0);
 
-    /// What lies behind is known when it is executed only.
+    /// What follows is known when it is executed only.
     pub const UNKNOWN: Self = Self(u32::MAX);
 
     /// Nothing of a path: events are counted one by one, as one of them may be a sample (`translate/strides.rs`).
@@ -226,7 +226,7 @@ impl Acyclic {
         self.known.len() < most
     }
 
-    /// The number of what lies behind at an address.
+    /// The number of what follows at an address.
     pub fn number(&mut self, at: AppPc, on: Option<Midway>) -> Prefix {
         let Some(on) = on.filter(|on| *on != Midway::at_start(at)) else {
             return Prefix::NONE;
@@ -243,15 +243,15 @@ impl Acyclic {
     /// As [`Self::number`], where that has one or so few prefixes begin there that it gets one.
     pub fn number_if_few(&mut self, at: AppPc, on: Option<Midway>) -> Prefix {
         let most = match stress::few_counters() {
-            true => CROWD_OF_FEW,
-            false => CROWD,
+            true => OVERFLOW_OF_FEW,
+            false => OVERFLOW,
         };
-        let crowded = |on: Midway| {
+        let overflowing = |on: Midway| {
             self.from.get(&on.start).is_some_and(|&n| n >= most)
                 && on != Midway::at_start(at)
                 && !self.numbers.contains_key(&(at, on))
         };
-        match on.is_some_and(crowded) {
+        match on.is_some_and(overflowing) {
             true => Prefix::UNKNOWN,
             false => self.number(at, on),
         }
@@ -281,7 +281,7 @@ impl Acyclic {
         }
     }
 
-    /// What lies behind, unless a path begins.
+    /// What follows, unless a path begins.
     pub fn midway(&self, prefix: Prefix) -> Option<Midway> {
         let n = (prefix.0 as usize).checked_sub(1)?;
         self.known.get(n).copied()
@@ -314,24 +314,24 @@ impl Acyclic {
 }
 
 impl Thread {
-    /// Tells in the bank, by a path of the dictionary, what is left when the thread goes no further: as word `n`.
+    /// Tells in the counter array, by a path of the dictionary, what is left when the thread goes no further: as word `n`.
     fn tell_path(&self, n: usize, path: Option<u32>) {
-        if self.bank.is_some() {
+        if self.counter_array.is_some() {
             let at = (self.area() + u64::from(ON_PATH.0)) as *mut u32;
-            // SAFETY: in the bank that is mapped at the end of this thread's area; nobody else writes to it.
+            // SAFETY: in the counter array that is mapped at the end of this thread's area; nobody else writes to it.
             unsafe { at.add(n).write_volatile(path.map_or(0, |path| path + 1)) };
         }
     }
 
-    /// The path that the bank has told in front of a system call.
+    /// The path that the counter array has told before a system call.
     fn told_path(&self) -> Option<u32> {
-        self.bank?;
+        self.counter_array?;
         let at = (self.area() + u64::from(ON_PATH.0)) as *const u32;
         // SAFETY: as above.
         unsafe { at.read_volatile() }.checked_sub(1)
     }
 
-    /// Nothing lies behind it.
+    /// Nothing follows it.
     pub fn begin_path(&mut self) {
         self.collecting = false;
         self.on_path = None;
@@ -340,7 +340,7 @@ impl Thread {
 }
 
 impl Runtime {
-    /// The number of what lies behind a thread on its path when it arrives at `pc`.
+    /// The number of what follows a thread on its path when it arrives at `pc`.
     pub fn prefix(&mut self, thread: &Thread, pc: AppPc) -> Prefix {
         match self.translator.counting_acyclic() {
             Some(acyclic) => acyclic.number(pc, thread.on_path),
@@ -356,7 +356,7 @@ impl Runtime {
         }
     }
 
-    /// Lets a thread execute a fragment that does not know what lies behind: all its exits lead back to here. False where there can be none.
+    /// Lets a thread execute a fragment that does not know what follows: all its exits lead back to here. False where there can be none.
     pub fn collect_path(&mut self, thread: &mut Thread, context: &mut Context, pc: AppPc) -> bool {
         let found = self.cache.recorded(pc, Prefix::UNKNOWN);
         let made = found.map_or_else(|| self.recorded_fragment((pc, Prefix::UNKNOWN)), Ok);
@@ -366,7 +366,7 @@ impl Runtime {
         true
     }
 
-    /// Takes note of what lies behind a thread that has come to the dispatcher as the context says.
+    /// Takes note of what follows a thread that has come to the dispatcher as the context says.
     pub fn find_path(&mut self, thread: &mut Thread, context: &Context) {
         if self.translator.acyclic.is_none() {
             return;
@@ -426,7 +426,7 @@ impl Runtime {
         }
     }
 
-    /// What lies behind where an indirect branch leads; `None` where only its threads know.
+    /// What follows where an indirect branch leads; `None` where only its threads know.
     pub fn path_of_pair(&self, key: Key, to: AppPc) -> Option<Option<Midway>> {
         let branch = self.pairs.branch(key)?;
         let (block, passed) = branch.block;
@@ -446,7 +446,7 @@ impl Runtime {
         Some(on)
     }
 
-    /// A thread has come out of the midst of a fragment, behind so many events of its block.
+    /// A thread has come out of the midst of a fragment, after so many events of its block.
     pub fn come_to_path(&mut self, thread: &mut Thread, fragment: &Fragment, events: u16) {
         if self.translator.acyclic.is_none() {
             return;
@@ -635,28 +635,28 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_gets_numbers_when_it_comes_often() {
+    fn a_overflow_gets_numbers_when_it_comes_often() {
         let mut acyclic = Acyclic::new([Kind::Path].into_iter().collect());
         let here = AppPc(0x2000);
         let nth = |n: usize| {
             let outcomes: Vec<bool> = (0..12).map(|bit| n >> bit & 1 != 0).collect();
             Some(on(0x1000, &outcomes))
         };
-        for n in 0..CROWD {
+        for n in 0..OVERFLOW {
             assert_ne!(acyclic.number_if_few(here, nth(n)), Prefix::UNKNOWN);
         }
-        assert_eq!(acyclic.number_if_few(here, nth(CROWD)), Prefix::UNKNOWN);
+        assert_eq!(acyclic.number_if_few(here, nth(OVERFLOW)), Prefix::UNKNOWN);
         assert_ne!(acyclic.number_if_few(here, nth(0)), Prefix::UNKNOWN);
         assert_ne!(
             acyclic.number_if_few(here, Some(on(0x1800, &[true]))),
             Prefix::UNKNOWN
         );
         for _ in 1..OFTEN {
-            assert_eq!(acyclic.arrive(here, nth(CROWD)), Prefix::UNKNOWN);
+            assert_eq!(acyclic.arrive(here, nth(OVERFLOW)), Prefix::UNKNOWN);
         }
-        let number = acyclic.arrive(here, nth(CROWD));
-        assert_eq!(acyclic.midway(number), nth(CROWD));
-        assert_eq!(acyclic.number_if_few(here, nth(CROWD)), number);
+        let number = acyclic.arrive(here, nth(OVERFLOW));
+        assert_eq!(acyclic.midway(number), nth(OVERFLOW));
+        assert_eq!(acyclic.number_if_few(here, nth(OVERFLOW)), number);
     }
 
     #[test]

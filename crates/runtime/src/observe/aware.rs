@@ -6,9 +6,9 @@
 //!
 //! # Strategy
 //! The future work of Dynamo (Bala, Duesterwald, Banerjia, PLDI 2000, section 10), by an instruction with a mark
-//! (`trommel_aware::MARK`) that no compiler makes. The decoder tells it from others; a fragment ends in front of
-//! it, and none starts with it, so the dispatcher comes by each time. It answers in `rax`, and the app goes on behind, by
-//! way of the dispatcher: a program may make requests one behind the other without end. In
+//! (`trommel_aware::MARK`) that no compiler makes. The decoder tells it from others; a fragment ends before
+//! it, and none starts with it, so the dispatcher reaches each time. It answers in `rax`, and the app goes on behind, by
+//! way of the dispatcher: a program may make requests one after the other without end. In
 //! windows the request is executed natively, and does nothing.
 //!
 //! # Why it is correct
@@ -23,7 +23,7 @@
 //! | volatile | nothing is made that leaves out an access to memory |
 //! | changed | fragments of the range are compared with the code before they are executed again |
 //! | stop, start | no events are collected and no paths recorded in between: everything is made anew |
-//! | leave | the process is let go |
+//! | leave | the process is detached |
 //! | open, close, flush | as [`crate::observe::served`] says: they may wait, so they are answered when the lock is free |
 //! | interrupts | those of queries are a signal to the thread itself, which the kernel delivers as any other |
 
@@ -90,7 +90,7 @@ impl Ranges {
 }
 
 impl Runtime {
-    /// Answers the request at `pc`; the app goes on behind it. Whether the process is to be let go.
+    /// Answers the request at `pc`; the app goes on after it. Whether the process is to be detached.
     pub fn request(&mut self, thread: &mut Thread, context: &mut Context, pc: AppPc) -> bool {
         context.next_pc = AppPc(pc.0.wrapping_add(MARK.len() as u64));
         context.target = CachePc(arch::special as *const () as u64);

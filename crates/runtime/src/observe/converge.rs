@@ -6,9 +6,9 @@
 //!
 //! # Strategy
 //! It is the host that sees values, and decides (`trommel_host::ask::converge`). What it tells is a table of addresses of instructions
-//! ([`trommel_queue::converge`]), and whether to go by it. There are two editions of the code (`cache::edition`): one with all probes, and one without those of the table,
+//! ([`trommel_queue::converge`]), and whether to go by it. There are two variants of the code (`cache::variant`): one with all probes, and one without those of the table,
 //! however events are counted: the load is taken for an instruction that loads nothing, the call for one without a method table. To go over from one to the
-//! other makes no code; a new table is an edition made anew. Traces are made in the edition without probes, as little is executed in the other.
+//! other makes no code; a new table is an variant made anew. Traces are made in the variant without probes, as little is executed in the other.
 //!
 //! What was told is looked at when a thread enters the dispatcher or has filled a chunk; the host calls threads back that
 //! do neither ([`crate::base::knock`]).
@@ -20,7 +20,7 @@
 //! * What is made is as it would be of code with fewer, or more, loads: nothing of the app's is touched.
 //! * An execution is profiled, or counted as not profiled, or neither is promised: the fragment that it is in has the probe, or the entry in the
 //!   dictionary, and never both.
-//! * A thread leaves an edition that it is not to be in any more at its next exit.
+//! * A thread leaves an variant that it is not to be in any more at its next exit.
 //! * A child of `fork` has another slot, whose host-side knows nothing: it goes by no table.
 
 use alloc::vec::Vec;
@@ -55,7 +55,7 @@ pub struct Converge {
     until: u64,
     /// Executions are told by the counts of paths.
     counted: bool,
-    /// What counters of where traces may start begin at, in the edition without probes; 0: there are none.
+    /// What counters of where traces may start begin at, in the variant without probes; 0: there are none.
     pub threshold: u32,
 }
 
@@ -173,7 +173,7 @@ impl Runtime {
             }
             self.cache.discard_resting();
         }
-        // With a new table the edition with all probes is the current one now.
+        // With a new table the variant with all probes is the current one now.
         if all != (before || new) {
             self.cache.turn_over();
         }
@@ -182,20 +182,20 @@ impl Runtime {
             self.cache.make_traces(threshold);
             converge.settle();
         }
-        self.lead_into_edition();
+        self.lead_into_variant();
         self.spent_in(Part::Flush, began);
     }
 
-    /// Goes on with the other edition (a stress option), where there are two: not of traces, nor of windows.
+    /// Goes on with the other variant (a stress option), where there are two: not of traces, nor of windows.
     pub fn turn_over(&mut self) {
         if !self.translator.leads_to_traces() && !self.has_windows() {
             self.cache.turn_over();
-            self.lead_into_edition();
+            self.lead_into_variant();
         }
     }
 
-    /// Indirect branches go to fragments of the current edition only.
-    fn lead_into_edition(&mut self) {
+    /// Indirect branches go to fragments of the current variant only.
+    fn lead_into_variant(&mut self) {
         self.loaded.clear();
         for targets in &mut self.targets {
             targets.clear();

@@ -26,8 +26,8 @@
 //! nothing of itself where it is executed.
 //!
 //! # Why it is correct
-//! A pair's check compares the whole target. Who passes it and came by the pair's index has the
-//! pair's key, as keys are below 2^16; who came by the second table has both, as targets are below
+//! A pair's check compares the whole target. Who passes it and reached the pair's index has the
+//! pair's key, as keys are below 2^16; who reached the second table has both, as targets are below
 //! 2^48. A key is given to another branch only when no thread can be in a fragment with the first, which
 //! is when no old generation is left.
 
@@ -100,8 +100,8 @@ pub struct Branch {
     pub pc: AppPc,
     /// It is a call.
     pub call: bool,
-    /// The edition of the code that it is in.
-    pub edition: u32,
+    /// The variant of the code that it is in.
+    pub variant: u32,
 }
 
 impl Branch {
@@ -238,8 +238,8 @@ impl Runtime {
                 }
             }
         };
-        // Its code is of the edition in which its exit can be linked: a thread that is leaving another has none made.
-        let place = branch.edition == self.cache.edition();
+        // Its code is of the variant in which its exit can be linked: a thread that is leaving another has none made.
+        let place = branch.variant == self.cache.variant();
         let code = pair.code;
         let code = match code.is_none() && place {
             true => self.place_pair(branch, key, to, pair),

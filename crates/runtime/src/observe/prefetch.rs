@@ -3,13 +3,13 @@
 //! # Problem
 //! A load that misses again and again by a regular distance could have been begun earlier, and the program's processor
 //! does not see that where the distance is beyond a page. Which loads these are is found out by looking
-//! at addresses one behind the other, at a hundred times the cost of the load; so it must be done rarely, and
+//! at addresses one after the other, at a hundred times the cost of the load; so it must be done rarely, and
 //! a program of which enough is known must not pay for having been asked.
 //!
 //! # Strategy
 //! The question is a relational query on loads and stores ([`crate::observe::query`]), of which the host keeps the answers. It is put in
 //! *rounds*. In a round code has the query's probes, there are no traces, and each countdown that comes to its
-//! end begins a *burst*: [`BURST`] executions are profiled one behind the other, of all that is asked about. After
+//! end begins a *burst*: [`BURST`] executions are profiled one after the other, of all that is asked about. After
 //! [`BURSTS`] of them, counted for the whole process, a thread that comes to a probe waits for nobody: it looks whether the host
 //! has answered, and goes on. When it has, all code is dropped; what is made from then on has no probe, but prefetches
 //! where the host's table says so, and traces are made of what is hot.
@@ -21,11 +21,11 @@
 //! when it enters the runtime, or when the host, which is told when a round is due, has sent it a signal.
 //! When the working set changes ([`crate::base::phase`]) the next round is due at once.
 //!
-//! A prefetch is the instruction's own operand with a displacement added, in front of it, at its boundary.
+//! A prefetch is the instruction's own operand with a displacement added, before it, at its boundary.
 //!
 //! # Why it is correct
 //! * A prefetch changes no register, no flag and no memory, and never faults, whatever the address. It is part of the
-//!   step of the instruction behind it: a signal is delivered in front of both.
+//!   step of the instruction after it: a signal is delivered before both.
 //! * What the host says is an address to compare with and a number to add. A sum that is no displacement is not used.
 //! * The table is read while the host does not write it (`trommel_queue::prefetch`), under the runtime's lock.
 //! * To drop code while threads execute it is what [`Runtime::drop_all`] is for.
@@ -68,7 +68,7 @@ enum Stage {
     Answered(u64),
 }
 
-/// What to prefetch in front of an instruction.
+/// What to prefetch before an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ahead {
     /// How far behind its operand.
@@ -116,7 +116,7 @@ impl Prefetch {
         self.ahead.is_empty() && !self.everywhere
     }
 
-    /// What to prefetch in front of the instruction at `pc`.
+    /// What to prefetch before the instruction at `pc`.
     pub fn ahead(&self, pc: AppPc) -> Option<Ahead> {
         match self.everywhere {
             true => Some(useless(pc)),

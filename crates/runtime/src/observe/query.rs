@@ -19,12 +19,12 @@
 //! waits until the host has done what it does about it. A signal ends that wait, and its handler runs; when it is back the wait goes on.
 //!
 //! Of `every auto`, a thread notes how long each of its records takes, from the crossing on, and its own
-//! [`Throttle`] says which rates to put in force, behind a record. No other thread has a part in it.
+//! [`Throttle`] says which rates to put in force, after a record. No other thread has a part in it.
 //!
 //! # Why it is correct
-//! * A probe stands at the boundary in front of its instruction, or behind it within its step: a signal is
-//!   delivered in front of both or behind both. Of an instruction that faults, the part behind it is not reached, and what
-//!   the part in front of it had noted is forgotten ([`forget`]).
+//! * A probe stands at the boundary before its instruction, or after it within its step: a signal is
+//!   delivered before both or after both. Of an instruction that faults, the part after it is not reached, and what
+//!   the part before it had noted is forgotten ([`forget`]).
 //! * All registers are the app's there but for `rcx` and `rdx`, of which the probe says where they are.
 //! * The engine of a thread is used by that thread alone, and makes no memory.
 #![allow(unsafe_code)] // reason: reads the app's memory and data of probes, shares memory with the host.
@@ -218,7 +218,7 @@ pub struct Asking {
     raised: Raised,
     /// What countdowns started with.
     drawn: [u32; ENTRIES],
-    /// What was seen in front of an instruction that is not done yet, and the rank of the rate it was chosen at.
+    /// What was seen before an instruction that is not done yet, and the rank of the rate it was chosen at.
     begun: Option<(&'static Site, Facts, u8)>,
     /// Who chooses rates, if anybody.
     rates: Rates,
@@ -351,7 +351,7 @@ pub fn look(thread: &mut Thread, context: &mut Context) {
 /// A probe has crossed over.
 pub fn crossed(thread: &mut Thread, context: &mut Context) -> Result<(), HostGone> {
     let at = context.regs[1];
-    // SAFETY: rcx leads to what the translator wrote behind the crossing, which stays as long as a
+    // SAFETY: rcx leads to what the translator wrote after the crossing, which stays as long as a
     // thread may execute it.
     let crossing = unsafe { (at as *const Crossing).read_unaligned() };
     context.target = CachePc(at.wrapping_add_signed(crossing.behind.into()));
@@ -367,7 +367,7 @@ pub fn crossed(thread: &mut Thread, context: &mut Context) -> Result<(), HostGon
     if adapts {
         asking.adapt(thread, context, site, crossing, from);
     }
-    // What was seen in front of the last execution is sent behind it.
+    // What was seen before the last execution is sent after it.
     if done.is_ok() && asking.begun.is_none() && core::mem::take(&mut asking.last_of_round) {
         done = prefetch::sent(&thread.process.queue, &mut thread.writer);
     }
@@ -627,7 +627,7 @@ struct Raised {
 }
 
 impl Raised {
-    /// What a record can be matched by one behind the other, and more; those beyond are lost.
+    /// What a record can be matched by one after the other, and more; those beyond are lost.
     const MOST: usize = 16;
 
     fn push(&mut self, signal: i32, at: QueryPc, value: u64) -> bool {
@@ -726,7 +726,7 @@ impl Sink for Out<'_> {
         self.waits |= sync;
     }
 
-    /// Counters are read behind each query, so none comes close to overflowing.
+    /// Counters are read after each query, so none comes close to overflowing.
     fn counted(&mut self, _: QueryPc, _: u64) {}
 }
 

@@ -13,7 +13,7 @@
 //! can have written, or memory that is gone, closes the queue.
 //!
 //! Interrupts of queries may be the app's, too: then they are a signal that the thread sends to itself, and that is delivered as any other, at
-//! the next boundary: behind the instruction, in front of the next.
+//! the next boundary: after the instruction, before the next.
 //!
 //! What the app asks is in [`requests`].
 //! Messages that a signal keeps from being sent wait in the thread's [`Serving`] and go first as soon as they can.
@@ -22,7 +22,7 @@
 //! |---|---|
 //! | nobody has opened the queue, it was closed, its thread has ended, a child made by `fork` | go to the host |
 //! | the thread that sends, and there is no room | are dropped, and counted: it would wait for itself |
-//! | a thread of a process that is being let go, or whose host is gone | are lost: the senders run natively as well |
+//! | a thread of a process that is being detached, or whose host is gone | are lost: the senders run natively as well |
 //!
 //! # Why it is correct
 //! * A sender names the entry that it uses in [`Serving::sending`] before it looks whether it is open, and until it is done. Who
@@ -107,7 +107,7 @@ pub struct Serving {
 #[derive(Default)]
 struct Spill {
     messages: Vec<Message>,
-    /// Those in front of it were sent.
+    /// Those before it were sent.
     from: usize,
 }
 

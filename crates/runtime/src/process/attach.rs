@@ -1,4 +1,4 @@
-//! Threads of a running process, taken under control and let go from outside.
+//! Threads of a running process, taken under control and detached from outside.
 //!
 //! # Problem
 //! The host stops all threads of a process that runs natively, puts the runtime in, and wants each
@@ -8,8 +8,8 @@
 //! # Strategy
 //! *In.* One of the stopped threads is made to run `start`, which for each of them makes an area
 //! and takes over the signals that the app handles; then it stops itself for the host
-//! ([`stop_for_host`]). The host puts every thread's state on its desk
-//! (`trommel_queue::desk`), sets its GS base to its area and its program counter to `arch::join`,
+//! ([`stop_for_host`]). The host puts every thread's state on its thread page
+//! (`trommel_queue::thread_page`), sets its GS base to its area and its program counter to `arch::join`,
 //! blocks its signals, and lets it run. [`join`] is then what `thread::begin` is for a new thread.
 //!
 //! *A system call that was interrupted* by being stopped is made again: the host has put the app
@@ -34,8 +34,8 @@ use core::convert::Infallible;
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 
 use linux_raw_sys::general as nr;
-use trommel_queue::desk::{Attached, GO, LEAVE, REQUEST, REQUEST_BLOCKED};
-use trommel_queue::{LetGo, State};
+use trommel_queue::thread_page::{Attached, GO, LEAVE, REQUEST, REQUEST_BLOCKED};
+use trommel_queue::{Detached, State};
 
 use crate::base::area::Context;
 use crate::base::own;
@@ -111,13 +111,13 @@ pub fn prepare(
     if runtime.has_windows() {
         // Its threads stay native; each gets an area with its first window.
         first.writer.tid = sys::gettid() as u32;
-        first.desk().tid.store(first.writer.tid, Relaxed);
+        first.thread_page().tid.store(first.writer.tid, Relaxed);
         control.threads.store(1, Relaxed);
         window::begin(&mut runtime, first);
         drop(runtime);
         stop_for_host()
     }
-    first.take_bank(&mut runtime);
+    first.take_counter_array(&mut runtime);
     first.take_queries(&mut runtime);
     runtime.threads.push(&raw const *first);
     for _ in 1..args.threads {
@@ -161,13 +161,13 @@ fn stop_for_host() -> ! {
 pub unsafe extern "C" fn join(context: &mut Context) {
     // SAFETY: the host leads each thread to an area of its own.
     let thread = unsafe { Thread::of(context) };
-    let desk = thread.desk();
-    for (to, from) in context.regs.iter_mut().zip(&desk.regs) {
+    let thread_page = thread.thread_page();
+    for (to, from) in context.regs.iter_mut().zip(&thread_page.regs) {
         *to = from.load(Relaxed);
     }
-    context.flags = desk.flags.load(Relaxed);
-    let pc = AppPc(desk.pc.load(Relaxed));
-    let code = desk.interrupted.load(Relaxed);
+    context.flags = thread_page.flags.load(Relaxed);
+    let pc = AppPc(thread_page.pc.load(Relaxed));
+    let code = thread_page.interrupted.load(Relaxed);
     thread.interrupted = (code != 0).then_some(Interrupted {
         at: pc,
         number: context.regs[0],
@@ -180,11 +180,11 @@ pub unsafe extern "C" fn join(context: &mut Context) {
     thread.is_current();
     let process = thread.process;
     context.next_pc = pc;
-    signal::set_mask(desk.mask.load(Relaxed));
+    signal::set_mask(thread_page.mask.load(Relaxed));
     if process.queue.take(&mut thread.writer).is_err() {
         if thread.interrupted.is_some_and(|call| call.is_fragile(pc)) {
             // It leaves behind the call, which has nothing to record.
-            native::announce(process, LetGo::HostGone, pc);
+            native::announce(process, Detached::HostGone, pc);
             process.runtime.lock().cut_off();
         } else {
             native::host_gone(thread, context);
@@ -210,7 +210,7 @@ pub fn depart(thread: &Thread) {
 pub fn wait_to_depart(thread: &Thread) {
     const NANOS: u64 = 2_000_000;
     let attached = &thread.process.queue.control().attached;
-    let parked = &thread.desk().parked;
+    let parked = &thread.thread_page().parked;
     parked.store(1, SeqCst);
     // Without a host there may be nobody to wait for.
     let mut alone = 0;

@@ -2,7 +2,7 @@
 //!
 //! # Problem
 //! `execve` takes away everything: the runtime, its memory, and the mapping of the file that it
-//! shares with the host. For the new program to be observed the host must stop it behind its `exec`,
+//! shares with the host. For the new program to be observed the host must stop it after its `exec`,
 //! as it does at launch, so it must trace the thread before. But the kernel takes privileges from a
 //! program that is traced, so some programs must not be. Most calls fail: programs are looked for in
 //! one directory after the other.
@@ -12,7 +12,7 @@
 //! one, whether it can be run, what it is, and whether it has privileges; through scripts to their
 //! interpreters. A call that will fail is passed on at once. For others the host is asked
 //! ([`Request`]); when it traces the thread, the call is made. If it fails after all, the host is told
-//! to let go.
+//! to detached.
 //!
 //! All signals are blocked while that is arranged. The call is made with the app's own mask, which the new program inherits, and
 //! only if no signal came before: that is delivered first. One that comes later is the new program's, or is delivered when the
@@ -374,7 +374,7 @@ fn answer(thread: &Thread, asked: u32) -> Option<u32> {
     }
 }
 
-/// There is no new program: the host is told to let go of the thread.
+/// There is no new program: the host is told to released the thread.
 fn failed(thread: &Thread) {
     // SAFETY: inside the mapping; an atomic.
     let state = unsafe { &(*thread.process.queue.mapped().request()).state };

@@ -6,16 +6,16 @@
 //!
 //! # Strategy
 //! While the runtime runs for a thread, the app's state is complete in its [`Context`]: nothing of
-//! the app changes until control is back in the cache. So the thread is let go native from there, and
+//! the app changes until control is back in the cache. So the thread is detached native from there, and
 //! all others where they come to the dispatcher next, which from then on touches
 //! nothing of what may be half changed but the list of threads and the app's dispositions.
 //! Where in the app depends on how far the dispatcher had come:
 //!
-//! * [`Context::at_boundary`] is set: at `next_pc`, which the dispatcher had found out, or in front of a
+//! * [`Context::at_boundary`] is set: at `next_pc`, which the dispatcher had found out, or before a
 //!   system call that was not made.
 //! * It is not, and a chunk was full, or the probe of a query has crossed over: in the middle of a step, which is led on to its end first.
 //! * It is not otherwise: where the exit goes that was taken.
-//! * A system call was made in the app's name ([`Thread::made`]): behind it, with its answer.
+//! * A system call was made in the app's name ([`Thread::made`]): after it, with its answer.
 //!
 //! Pages that were protected because of code in them become writable at once, so that stores to them do not fault.
 //!
@@ -23,7 +23,7 @@
 //! fault whose signal is blocked.
 //!
 //! In the signal handler the app's state is in a frame that may be half changed, and a second failure
-//! of the same thread means that letting go has failed: then the program ends, by the failure's own
+//! of the same thread means that detaching has failed: then the program ends, by the failure's own
 //! signal.
 //!
 //! Where the kernel has refused memory, as the program has a limit on its address space, nothing has failed but that: the host says so.
@@ -35,7 +35,7 @@ use core::panic::Location;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use trommel_queue::{FAILURE_STACK, LetGo};
+use trommel_queue::{Detached, FAILURE_STACK};
 
 use crate::base::area::{Context, Reason};
 use crate::base::heap;
@@ -123,7 +123,7 @@ impl Line {
     }
 }
 
-/// The runtime failed in `thread`. Whether it is let go: it goes on with `arch::resume` then.
+/// The runtime failed in `thread`. Whether it is detached: it goes on with `arch::resume` then.
 pub fn failed(thread: &mut Thread, context: &mut Context, fault: &Fault) -> bool {
     let process = thread.process;
     let nested = thread.signals.on_own_stack(fault.rsp);
@@ -135,10 +135,10 @@ pub fn failed(thread: &mut Thread, context: &mut Context, fault: &Fault) -> bool
         unsafe { process.runtime.peek() }.code_pages.unprotect();
     }
     let why = match sound && lacks_memory() {
-        true => LetGo::NoMemory,
+        true => Detached::NoMemory,
         false => {
             tell(thread, context, fault, sound);
-            LetGo::Internal
+            Detached::Internal
         }
     };
     if !sound {
@@ -265,7 +265,7 @@ fn callers(rsp: u64, stacks: &Range, image: &Range) -> impl Iterator<Item = u64>
         .filter_map(move |at| {
             // SAFETY: in the thread's own stacks.
             let word = unsafe { (at as *const u64).read_volatile() };
-            // Behind a call, and not the address of data.
+            // After a call, and not the address of data.
             image
                 .holds(AppPc(word))
                 .then(|| word - image.start)
@@ -277,7 +277,7 @@ fn callers(rsp: u64, stacks: &Range, image: &Range) -> impl Iterator<Item = u64>
         })
 }
 
-/// Where the thread goes on that was let go.
+/// Where the thread goes on that was detached.
 pub fn way_out() -> u64 {
     Landmarks::resume_start()
 }

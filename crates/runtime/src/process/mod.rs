@@ -5,7 +5,7 @@
 //! | [`attach`] | threads of a running process in and out |
 //! | [`exec`] |  |
 //! | [`failure`] |  |
-//! | [`native`] | letting go |
+//! | [`native`] | detaching |
 //! | [`signal`] | the app's handlers under control, at exact places |
 //! | [`syscall`] | system calls the runtime must see |
 //! | [`thread`] | threads: areas, start and end |

@@ -1,9 +1,9 @@
-//! Letting go: from the cache to the app's own code.
+//! Detaching: from the cache to the app's own code.
 //!
 //! # Problem
 //! A thread that leaves must have every register, the vector state, the signal mask, handlers and
 //! alternate stack exactly as if it had never been controlled, and nothing of ours may stay in its
-//! way. A process is let go as a whole, but its other threads are anywhere in the cache or wait in
+//! way. A process is detached as a whole, but its other threads are anywhere in the cache or wait in
 //! the kernel, maybe for ever, and a signal to wake them could be seen by the app.
 //!
 //! # Strategy
@@ -27,7 +27,7 @@
 
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 
-use trommel_queue::{LetGo, State};
+use trommel_queue::{Detached, State};
 
 use crate::base::area::Context;
 use crate::cache::AppPc;
@@ -38,12 +38,12 @@ const TRAP_FLAG: u64 = 0x100;
 /// [`Context::pending`]: resume with the trap.
 pub const PENDING: u32 = 1;
 
-/// The process is let go from now on; the host is told why.
-pub fn announce(process: &Process, why: LetGo, at: AppPc) {
+/// The process is detached from now on; the host is told why.
+pub fn announce(process: &Process, why: Detached, at: AppPc) {
     if process.leaving.swap(1, SeqCst) == 0 {
         let control = process.queue.control();
-        control.let_go.store(why as u32, Relaxed);
-        control.let_go_pc.store(at.0, Relaxed);
+        control.detach.store(why as u32, Relaxed);
+        control.detach_pc.store(at.0, Relaxed);
         control.state.store(State::Native as u32, Release);
     }
 }
@@ -55,9 +55,9 @@ pub fn host_gone(thread: &mut Thread, context: &mut Context) {
     leave(thread, context);
 }
 
-/// The host disappeared: the process is let go. Takes the lock.
+/// The host disappeared: the process is detached. Takes the lock.
 pub fn give_up_host(process: &Process, at: AppPc) {
-    announce(process, LetGo::HostGone, at);
+    announce(process, Detached::HostGone, at);
     process.runtime.lock().cut_off();
 }
 
@@ -77,7 +77,7 @@ pub fn step(thread: &mut Thread, context: &mut Context) {
     signal::unblock_trap(&mut thread.signals);
 }
 
-/// The child of a `fork` goes on under control, or else natively, from behind the system call, as
+/// The child of a `fork` goes on under control, or else natively, from after the system call, as
 /// does that of a `vfork` that is not followed. Runs on a stack of its own with the registers of the
 /// child in the context. The parent's lock is of no concern when it leaves: it is copied, or belongs
 /// to others.

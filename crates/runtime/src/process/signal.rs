@@ -24,7 +24,7 @@
 //!   registers it must get back.
 //! * *A fault of a probe*, whose stores are not aligned, in code that wants alignment checked: the
 //!   check is off up to the next boundary.
-//! * *A fault of the runtime* lets the app go, since its state is complete in the context
+//! * *A fault of the runtime* detaches the app, since its state is complete in the context
 //!   ([`crate::process::failure`]).
 //!
 //! The app's return from its handler is a system call that the runtime sees: it lets the kernel
@@ -32,7 +32,7 @@
 //!
 //! # Threads
 //! The kernel delivers to whichever thread it likes; a handler finds its thread by GS. Dispositions
-//! are shared, behind the runtime's lock; masks, alternate stacks and what is kept are the
+//! are shared, after the runtime's lock; masks, alternate stacks and what is kept are the
 //! thread's. A handler that found its thread in the cache takes the lock to find out where; one
 //! that interrupted the runtime must not, and need not.
 //!
@@ -42,7 +42,7 @@
 //!   somebody *sends* meanwhile, or had sent while the app blocked them, go back to the kernel when the
 //!   kept one has been delivered.
 //! * What goes back to the kernel is blocked before, until the handler returns: it would come at once.
-//! * What was kept is delivered before a fault of the instruction behind it: that is executed again.
+//! * What was kept is delivered before a fault of the instruction after it: that is executed again.
 //! * A kept signal is not sent again where its place among others of its number would be lost, but
 //!   delivered first, when the thread leaves too.
 //! * The app's mask is the kernel's, except while `Pending::true_mask` holds it.
@@ -75,7 +75,7 @@ pub use state::{
     unblock_trap, use_stack,
 };
 use state::{bit, is_synchronous, set_action};
-use trommel_queue::LetGo;
+use trommel_queue::Detached;
 use trommel_queue::dict::Passed;
 pub use waits::{WAITS, wait};
 
@@ -387,7 +387,7 @@ fn repeated(info: &Info, app: AppPc) -> AppPc {
     }
 }
 
-/// A signal for the app's own instruction: delivered, or behind the one that was kept.
+/// A signal for the app's own instruction: delivered, or after the one that was kept.
 fn in_order(
     runtime: &mut Runtime,
     thread: &mut Thread,
@@ -413,7 +413,7 @@ fn in_order(
     deliver(runtime, thread, context, info, frame, found);
 }
 
-/// Delivers what was kept, in front of the instruction at `app`.
+/// Delivers what was kept, before the instruction at `app`.
 fn kept_first(
     runtime: &mut Runtime,
     thread: &mut Thread,
@@ -437,7 +437,7 @@ fn kept_first(
     );
 }
 
-/// A breakpoint instruction reports the address behind itself.
+/// A breakpoint instruction reports the address after itself.
 fn trap_address(
     runtime: &Runtime,
     info: &Info,
@@ -449,7 +449,7 @@ fn trap_address(
         return app;
     }
     // In the cache the next step begins there, but its app address may be elsewhere (a followed
-    // jump), or the fragment ends there, behind several instructions; the breakpoint itself is one byte before.
+    // jump), or the fragment ends there, after several instructions; the breakpoint itself is one byte before.
     match runtime.cache.fragment_at(CachePc(frame.rip - 1)) {
         Some((fragment, steps)) => {
             let offset = frame.rip - 1 - fragment.entry.0;
@@ -547,7 +547,7 @@ fn stepped(
     frame: &mut Ucontext,
 ) {
     if thread.stepping {
-        // The last trap on the way is in front of the instruction.
+        // The last trap on the way is before the instruction.
         if !thread.stepping_there {
             thread.stepping_there = true;
             return;
@@ -558,7 +558,7 @@ fn stepped(
         if popped {
             // The app wants to see traps of its own, from the next instruction on.
             thread.signals.own_traps = true;
-            native::announce(thread.process, LetGo::SingleStep, pc);
+            native::announce(thread.process, Detached::SingleStep, pc);
             runtime.cut_off();
             thread.leaving = true;
         }
@@ -595,10 +595,10 @@ fn is_int1(pc: u64) -> bool {
     opcode(pc) == Some(0xf1)
 }
 
-/// The first byte behind the usual prefixes of the instruction at `pc`.
+/// The first byte after the usual prefixes of the instruction at `pc`.
 fn opcode(pc: u64) -> Option<u8> {
     let mut bytes = [0; 4];
-    // Its last bytes may lie in front of memory that is not there.
+    // Its last bytes may lie before memory that is not there.
     let _ = sys::copy_checked(pc, &mut bytes) || sys::copy_checked(pc, &mut bytes[..1]);
     let prefix = |b: &u8| *b == 0x66 || *b & 0xf0 == 0x40;
     bytes.into_iter().find(|b| !prefix(b))
@@ -754,7 +754,7 @@ fn deliver(
     }
 }
 
-/// The runtime itself failed: the thread is let go, or the program ends.
+/// The runtime itself failed: the thread is detached, or the program ends.
 fn failed(thread: &mut Thread, context: &mut Context, info: &Info, frame: &mut Ucontext) {
     let fault = Fault {
         signal: info.signo,

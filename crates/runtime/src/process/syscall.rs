@@ -11,7 +11,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use linux_raw_sys::general as nr;
-use trommel_queue::LetGo;
+use trommel_queue::Detached;
 
 use crate::base::area::{Context, Reason};
 use crate::base::stress::{self, Place};
@@ -122,8 +122,8 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
     if !STARTS.contains(&number) {
         thread.goes_out();
     }
-    let let_go = |thread: &mut Thread, context: &mut Context, why| {
-        thread.process.runtime.lock().let_go(thread, context, why);
+    let detach = |thread: &mut Thread, context: &mut Context, why| {
+        thread.process.runtime.lock().detach(thread, context, why);
     };
     let result = match number {
         nr::__NR_mmap if a[3] & u64::from(nr::MAP_FIXED) == 0 => pass(thread, context, number),
@@ -192,7 +192,7 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
                 let mut runtime = thread.process.runtime.lock();
                 return runtime.go(thread, context, here, None, false);
             }
-            Start::LetGo(why) => return let_go(thread, context, why),
+            Start::Detached(why) => return detach(thread, context, why),
         },
         nr::__NR_execve | nr::__NR_execveat => match exec::exec(thread, context, number, &a) {
             Some(result) => result,
@@ -216,11 +216,11 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
             const ARCH_GET_GS: u64 = 0x1004;
             const ARCH_SHSTK_ENABLE: u64 = 0x5001;
             if a[0] == ARCH_SET_GS || a[0] == ARCH_GET_GS {
-                return let_go(thread, context, LetGo::GsBase);
+                return detach(thread, context, Detached::GsBase);
             }
             // Returns in the cache are jumps, which a shadow stack would not follow.
             if a[0] == ARCH_SHSTK_ENABLE {
-                return let_go(thread, context, LetGo::ShadowStack);
+                return detach(thread, context, Detached::ShadowStack);
             }
             pass(thread, context, number)
         }
@@ -241,7 +241,7 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
         nr::__NR_prctl => {
             const PR_SET_SECCOMP: u64 = 22;
             if a[0] == PR_SET_SECCOMP {
-                return let_go(thread, context, LetGo::Seccomp);
+                return detach(thread, context, Detached::Seccomp);
             }
             let result = pass(thread, context, number);
             const PR_SET_TSC: u64 = 26;
@@ -250,7 +250,7 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
             }
             result
         }
-        nr::__NR_seccomp => return let_go(thread, context, LetGo::Seccomp),
+        nr::__NR_seccomp => return detach(thread, context, Detached::Seccomp),
         _ if WAITS.contains(&number) => match signal::wait(thread, context, number, &a) {
             Some(result) => result,
             None => {
@@ -352,9 +352,9 @@ fn sigreturn(thread: &mut Thread, context: &mut Context, here: AppPc) {
     // SAFETY: plain words, and as many bytes.
     let mut frame: Ucontext = unsafe { core::mem::transmute(bytes) };
     if frame.has_trap_flag() {
-        // Natively the app sees a trap behind each instruction from here on.
+        // Natively the app sees a trap after each instruction from here on.
         let mut runtime = thread.process.runtime.lock();
-        return runtime.let_go(thread, context, LetGo::SingleStep);
+        return runtime.detach(thread, context, Detached::SingleStep);
     }
     let (pc, stack) = frame.redirect(thread.signals.own_stack);
     thread.signals.returning = Some(Returning {
@@ -367,7 +367,7 @@ fn sigreturn(thread: &mut Thread, context: &mut Context, here: AppPc) {
     unsafe { arch::sigreturn(&raw const frame as u64) }
 }
 
-/// A call of the app was called off for a signal, which is delivered in front of it.
+/// A call of the app was called off for a signal, which is delivered before it.
 ///
 /// # Safety
 /// Only `arch::calls` may call this, with the app's registers in the context.
@@ -394,7 +394,7 @@ enum Start {
     /// A signal came first: the call has not been made.
     SignalFirst,
     /// It cannot be done under control.
-    LetGo(LetGo),
+    Detached(Detached),
 }
 
 /// Starts a thread or a process. Does not come back for a process with memory of its own: its maker
@@ -440,7 +440,7 @@ fn start(
     let follow = process.queue.control().follow.load(Relaxed) != 0;
     let done = |started| match started {
         Ok(result) => Start::Done(result),
-        Err(why) => Start::LetGo(why),
+        Err(why) => Start::Detached(why),
     };
     if flags.is_thread() {
         return done(thread.start(context, number, a, next, stack));
@@ -449,7 +449,7 @@ fn start(
         return done(thread.spawn(context, number, a, next, stack, flags));
     }
     if flags.shares_memory() && !flags.waits() {
-        return Start::LetGo(LetGo::SharedMemory);
+        return Start::Detached(Detached::SharedMemory);
     }
     context.next_pc = next;
     context.reason = Reason::Cloned as u32;

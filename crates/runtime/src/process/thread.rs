@@ -7,7 +7,7 @@
 //!
 //! # Strategy
 //! *Start.* The parent makes the child's area ([`Thread::prepare`]): the child's context holds the
-//! app's registers as they are behind the call, in the child. Then it makes the app's system call
+//! app's registers as they are after the call, in the child. Then it makes the app's system call
 //! with the app's arguments. The child sets GS before anything else, with the area in a register
 //! and no stack in use, takes a chunk, and goes to the dispatcher like a thread that comes out of
 //! the cache. All signals are blocked around the call, as until then the child has no alternate
@@ -22,7 +22,7 @@
 //!
 //! # Invariants
 //! * The list of threads, under the runtime's lock, has every thread under control from before it
-//!   starts until it comes to its end or is let go.
+//!   starts until it comes to its end or is detached.
 //! * A thread's [`Thread`] is used by itself alone, but for what is atomic.
 #![allow(unsafe_code)] // reason: makes memory and threads.
 
@@ -36,8 +36,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use linux_raw_sys::general as nr;
-use trommel_queue::desk::Desk;
-use trommel_queue::{LetGo, MAX_THREADS, State};
+use trommel_queue::thread_page::ThreadPage;
+use trommel_queue::{Detached, MAX_THREADS, State};
 
 use crate::base::area::{
     AREA_BYTES, CHILD_STACK_BYTES, CONTEXT_OFFSET, COUNTERS_OFFSET, Context, INDIRECT_BYTES,
@@ -121,7 +121,7 @@ impl Process {
         self.queue.control().window.load(Relaxed) != 0
     }
 
-    /// Whether the process is being let go.
+    /// Whether the process is being detached.
     pub fn is_leaving(&self) -> bool {
         let detach = &self.queue.control().attached.detach;
         self.leaving.load(Relaxed) != 0 || detach.load(Relaxed) != 0
@@ -180,7 +180,7 @@ pub struct Thread {
     /// The host must be asked what it calls the code that comes next.
     pub unnamed: bool,
     /// How often it has waited for room in the cache.
-    pub crowded_out: u32,
+    pub overflowed: u32,
     /// The system call that the runtime makes for it, or made last.
     pub calling: AppPc,
     /// What the system call answered that was made in the app's name and is not finished.
@@ -189,8 +189,8 @@ pub struct Thread {
     pub asking: Option<Box<Asking>>,
     /// Its part of queues that the app serves.
     pub serving: Serving,
-    /// Its bank of counters.
-    pub bank: Option<u32>,
+    /// Its counter array of counters.
+    pub counter_array: Option<u32>,
     /// Its part of a profiler.
     pub counting: Option<Box<Counting>>,
     /// It holds the runtime's lock while it starts a process.
@@ -209,13 +209,13 @@ pub struct Thread {
     waited_for: bool,
     /// It is native when it returns from the signal handler that it is in.
     pub left: bool,
-    /// The system call that it was stopped in when it was taken under control.
+    /// The system call that it was stopped in when it was attached.
     pub interrupted: Option<Interrupted>,
     /// The path that it executes, while that is recorded.
     pub recording: Option<Recording>,
-    /// What lies behind it on an acyclic path, while it is out of the cache; where a path begins, nothing.
+    /// What follows it on an acyclic path, while it is out of the cache; where a path begins, nothing.
     pub on_path: Option<Midway>,
-    /// It is in a fragment that does not know what lies behind: that is still so of where the fragment begins.
+    /// It is in a fragment that does not know what follows: that is still so of where the fragment begins.
     pub collecting: bool,
     /// The paths that handlers of signals have interrupted.
     pub interrupted_paths: Vec<acyclic::Interrupted>,
@@ -268,17 +268,17 @@ impl Thread {
     }
 
     /// Its page.
-    pub fn desk(&self) -> &'static Desk {
+    pub fn thread_page(&self) -> &'static ThreadPage {
         // SAFETY: the page stays mapped; all atomics.
-        unsafe { &*((self.area + THREAD_PAGE as u64) as *const Desk) }
+        unsafe { &*((self.area + THREAD_PAGE as u64) as *const ThreadPage) }
     }
 
     /// Tells on its page where its area is.
     pub fn name_area(&self) {
-        let desk = self.desk();
-        desk.area.store(self.area, Relaxed);
+        let thread_page = self.thread_page();
+        thread_page.area.store(self.area, Relaxed);
         let stack = &raw const self.signals.stack as u64;
-        desk.stack.store(stack, Relaxed);
+        thread_page.stack.store(stack, Relaxed);
     }
 
     /// Its context.
@@ -322,12 +322,12 @@ impl Thread {
             single: None,
             full: false,
             unnamed: false,
-            crowded_out: 0,
+            overflowed: 0,
             calling: AppPc(0),
             made: None,
             asking: None,
             serving: Serving::default(),
-            bank: None,
+            counter_array: None,
             counting: None,
             forking: false,
             fork_mask: 0,
@@ -408,7 +408,7 @@ impl Thread {
         Some(Self::of_area(process, area, page, SHARED_TABLES))
     }
 
-    /// A new thread's area, with the app's state behind the call that starts it.
+    /// A new thread's area, with the app's state after the call that starts it.
     fn prepare(
         &self,
         runtime: &mut Runtime,
@@ -454,17 +454,17 @@ impl Thread {
     /// Takes note of the calling thread's id, which is this one.
     pub fn is_current(&mut self) {
         self.writer.tid = sys::gettid() as u32;
-        self.name_bank();
-        self.desk().tid.store(self.writer.tid, Relaxed);
+        self.name_counter_array();
+        self.thread_page().tid.store(self.writer.tid, Relaxed);
     }
 
-    /// Numbers the thread, gives it a bank and its queries, and puts it on the list.
+    /// Numbers the thread, gives it a counter array and its queries, and puts it on the list.
     pub fn enlist(&mut self, runtime: &mut Runtime) {
         self.came_out(runtime);
         self.see(runtime.watched());
         runtime.numbers += 1;
         self.writer.number = runtime.numbers;
-        self.take_bank(runtime);
+        self.take_counter_array(runtime);
         self.take_queries(runtime);
         runtime.threads.push(&raw const *self);
     }
@@ -486,14 +486,14 @@ impl Thread {
         args: &[u64; 6],
         next: AppPc,
         stack: u64,
-    ) -> Result<i64, LetGo> {
+    ) -> Result<i64, Detached> {
         let process = self.process;
-        process.free_banks();
+        process.free_counter_arrays();
         let child = {
             let mut runtime = process.runtime.lock();
             runtime.be_joined();
             self.prepare(&mut runtime, context, next, stack)
-                .ok_or(LetGo::ManyThreads)?
+                .ok_or(Detached::ManyThreads)?
         };
         let mask = signal::block_all();
         child.signals.first_mask = self.signals.mask_override().unwrap_or(mask);
@@ -504,7 +504,7 @@ impl Thread {
         self.made = Some(result);
         if result < 0 {
             control.threads.fetch_sub(1, Relaxed);
-            child.end_bank();
+            child.end_counter_array();
             process.runtime.lock().remove(child);
             process.keep(child);
         }
@@ -537,7 +537,7 @@ impl Thread {
         let process = self.process;
         self.serve_no_more();
         process.queue.hand_in(&mut self.writer);
-        self.end_bank();
+        self.end_counter_array();
         let last = {
             let mut runtime = process.runtime.lock();
             runtime.remove(self);

@@ -24,14 +24,14 @@
 //! has. Those are executed by *parts*: fragments of at most 8, 4, 2 or 1 instructions, which are never linked. Long windows
 //! with marks do without: they tell how many instructions they had.
 //!
-//! *Skid.* A signal that ends a period of time finds a thread more often behind a slow instruction than behind a quick one
+//! *Skid.* A signal that ends a period of time finds a thread more often after a slow instruction than after a quick one
 //! (seed 003, section 5). So a random number of instructions below `Control::window_skip` is passed first, in the same way, and then the
 //! window begins. What was recorded meanwhile the host forgets: a mark in the records tells where the
-//! window begins, another where it ends ([`CAPTURE_MARK`], [`END_MARK`]). Behind the first there may be a piece of the stack ([`stack`]).
+//! window begins, another where it ends ([`CAPTURE_MARK`], [`END_MARK`]). After the first there may be a piece of the stack ([`stack`]).
 //!
-//! *Out.* The window ends where the budget does, or before: in front of a system call, at an instruction that
-//! causes a signal, in front of what cannot be executed in the cache. The way out is the return from a signal handler into the app's
-//! own code, with no signal (`signal::depart`), or, where that cannot be, as a thread is let go (`native::leave`). So the call is made natively, by the app's own instruction and with its own mask, and so is the fault
+//! *Out.* The window ends where the budget does, or before: before a system call, at an instruction that
+//! causes a signal, before what cannot be executed in the cache. The way out is the return from a signal handler into the app's
+//! own code, with no signal (`signal::depart`), or, where that cannot be, as a thread is detached (`native::leave`). So the call is made natively, by the app's own instruction and with its own mask, and so is the fault
 //! caused again, for the app's own handler.
 //!
 //! *Signals.* Asynchronous ones are blocked in the kernel for as long as a window lasts, and are
@@ -55,7 +55,7 @@
 //! * A fragment with fewer instructions than are left cannot use up more than are left, and one that
 //!   comes to an exit has executed what that exit says.
 //! * A fragment whose code has changed is found by its own comparison before its first instruction;
-//!   of writable code, it ends behind the first instruction that writes memory.
+//!   of writable code, it ends after the first instruction that writes memory.
 //!
 //! # Invariants
 //! * While a thread is native nothing of the runtime is in its way: GS, mask, alternate stack are
@@ -106,7 +106,7 @@ const _: () = assert!(MAX_WINDOW as u64 + BEYOND < 1 << 16 && 1 << PARTS < LONGE
 
 /// Bytes that an instruction records at most: its words and its path, and a message of a query.
 const RECORDED: u64 = 4 + 8 * MOST_WORDS as u64 + 4 + 8 * MESSAGE_WORDS as u64;
-/// Room for what is passed and the marks behind it, so that no mark fills a chunk but the last of a window.
+/// Room for what is passed and the marks after it, so that no mark fills a chunk but the last of a window.
 const ROOM: u64 = MAX_SKIP as u64 * RECORDED + (1 + stack::MARKS as u64) * MAX_RECORD as u64;
 const _: () = assert!(4 + 8 * END_WORDS <= FULL_WINDOW && ROOM < (CHUNK - FIRST_RECORD) as u64);
 
@@ -175,7 +175,7 @@ impl Window {
     }
 
     /// Whether the last few instructions of a phase do not matter: those that were to be executed by parts are not. A
-    /// long window comes by places without number, and parts of each would be translated for one use.
+    /// long window reaches places without number, and parts of each would be translated for one use.
     fn is_rough(&self) -> bool {
         const LONG: u32 = 256;
         self.phase != Phase::Unmarked && self.length >= LONG
@@ -323,7 +323,7 @@ fn enter(
     Some(())
 }
 
-/// Instructions of a window, and below how many are passed in front of it.
+/// Instructions of a window, and below how many are passed before it.
 fn lengths(process: &Process) -> (u32, u32) {
     let control = process.queue.control();
     let length = control.window.load(Relaxed).clamp(1, MAX_WINDOW);
@@ -350,7 +350,7 @@ pub fn begin(runtime: &mut Runtime, thread: &Thread) {
     control.windows_ready.store(1, Release);
 }
 
-/// Puts a mark behind what the thread has recorded. A chunk that it fills is to be published when the lock is free.
+/// Puts a mark after what the thread has recorded. A chunk that it fills is to be published when the lock is free.
 fn mark(thread: &mut Thread, number: u32, words: &[u64]) {
     let at = thread.writer.at();
     if at == 0 {
@@ -428,7 +428,7 @@ impl Runtime {
         self.numbers += 1;
         thread.writer.number = self.numbers;
         thread.writer.tid = tid;
-        thread.desk().tid.store(tid, Relaxed);
+        thread.thread_page().tid.store(tid, Relaxed);
         process.queue.control().threads.store(self.numbers, Relaxed);
         Some(thread)
     }
@@ -572,7 +572,7 @@ impl Runtime {
         last.instructions.store(executed, Relaxed);
     }
 
-    /// A signal has found the thread at `at`, in front of the instruction at `app`: the window
+    /// A signal has found the thread at `at`, before the instruction at `app`: the window
     /// ends there.
     pub fn cut_window(
         &mut self,
@@ -591,7 +591,7 @@ impl Runtime {
         }
     }
 
-    /// Instructions of a fragment in front of the one at `app`.
+    /// Instructions of a fragment before the one at `app`.
     fn instructions_before(&self, fragment: &Fragment, app: AppPc) -> u64 {
         let Some(code) = self.cache.source_of(fragment) else {
             return 0;

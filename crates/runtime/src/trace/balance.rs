@@ -2,21 +2,21 @@
 //!
 //! # Problem
 //! Code that is executed once is executed faster where it is, and so is a program whose indirect branches
-//! cannot be foretold: its processor has better means for that than code has. The decision must be the
+//! cannot be predicted: its processor has better means for that than code has. The decision must be the
 //! same on an idle machine and on a busy one, or a program behaves differently when others run.
 //!
 //! # Strategy
 //! Dynamo's bail-out (Bala, Duesterwald, Banerjia, PLDI 2000, section 8): where the part of the time that
-//! is spent in the runtime stays above a threshold, the program is let go and runs natively.
+//! is spent in the runtime stays above a threshold, the program is detached and runs natively.
 //!
 //! What is looked at together is not a stretch of time but of work: whenever the runtime has worked for
 //! [`QUANTUM`], the CPU time of the process tells how long that has taken in all. A quantum that was more
 //! than [`TOO_MUCH`] percent of it is a bad one, and [`PATIENCE`] of them are enough. Time in which the
 //! runtime works little makes up for bad quanta, one for as long as a quantum may take. A
-//! program that seldom comes to the runtime seldom asks for the clock.
+//! program that rarely comes to the runtime rarely asks for the clock.
 //!
 //! A fickle branch (`trace`) is a loss that goes on with nobody in the runtime: at least a twelfth of the
-//! time. Then the program is let go too.
+//! time. Then the program is detached too.
 //!
 //! # Why other load does not matter
 //! All of the time is CPU time, of all threads. What the runtime works is measured with the time stamp counter,
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_let_go_that_stays_in_the_runtime() {
+    fn a_program_is_detach_that_stays_in_the_runtime() {
         assert!(after(&[90; 10], 1).is_lost());
         assert!(!after(&[90; 9], 1).is_lost());
         assert!(!after(&[20; 100], 1).is_lost());

@@ -1,7 +1,7 @@
 //! Hot traces: found while the program runs, by the tail that is executed next.
 //!
 //! # Problem
-//! A fragment ends at each call, return and indirect branch, and goes on behind every conditional
+//! A fragment ends at each call, return and indirect branch, and goes on after every conditional
 //! branch as if it were not taken. What a program spends its time in is a path that
 //! does all of these. Made as one piece of code it needs no lookups, and falls through all the way;
 //! but to make it takes thirty times as long as to execute it once.
@@ -19,10 +19,10 @@
 //! comes back to the dispatcher, which learns which one was taken: a [`Piece`] of the path. They
 //! are not found by others, and are kept for the next path that comes along.
 //!
-//! *Ends.* A trace ends behind a branch that is taken backwards, and behind a return from where it
+//! *Ends.* A trace ends after a branch that is taken backwards, and after a return from where it
 //! started; where it comes to its own start, into a call of what it is in already or, unless in a call that it
-//! contains, to one of its own pieces or the start of another trace; at a fickle branch; behind a system call, or in front of
-//! one that the dispatcher sees; in front of code that may change; and when it is long. So what is called twice is
+//! contains, to one of its own pieces or the start of another trace; at a fickle branch; after a system call, or before
+//! one that the dispatcher sees; before code that may change; and when it is long. So what is called twice is
 //! there twice: a rotation, or a function of a library that is called for each character.
 //!
 //! *Unrolled traces.* Where an indirect branch of a trace goes elsewhere than was seen, it is counted
@@ -55,9 +55,9 @@
 //!
 //! # With events
 //! Branches, calls, values and types that are counted in the code are counted in traces as in fragments, and while a path is recorded: its
-//! transfers are the trace's block of the dictionary, what it goes on behind costs an exact profile nothing, and its exits tell
+//! transfers are the trace's block of the dictionary, what it goes on after costs an exact profile nothing, and its exits tell
 //! (`translate::counts`, `translate::probes`, `translate::values`). Where events are recorded one by one, or queries are put,
-//! there are no traces; where places leave the profile (`crate::observe::converge`), there are in the edition without them. With values a loop has no second round, as that has no loads.
+//! there are no traces; where places leave the profile (`crate::observe::converge`), there are in the variant without them. With values a loop has no second round, as that has no loads.
 pub mod balance;
 
 use alloc::vec::Vec;
@@ -99,7 +99,7 @@ pub struct Piece {
 pub struct Path<'a> {
     /// What is executed most.
     pub pieces: &'a [Piece],
-    /// What lies behind its start on an acyclic path.
+    /// What follows its start on an acyclic path.
     pub prefix: Prefix,
     /// It comes to its own start.
     pub closed: bool,
@@ -115,11 +115,11 @@ pub struct Recording {
     pieces: Vec<Piece>,
     insns: usize,
     head: AppPc,
-    /// What lies behind that on an acyclic path.
+    /// What follows that on an acyclic path.
     prefix: Prefix,
-    /// It goes on behind the ends of usual traces.
+    /// It goes on after the ends of usual traces.
     unrolled: bool,
-    /// Pieces up to the first of those ends, if it has come by one.
+    /// Pieces up to the first of those ends, if it has reach one.
     usual: Option<usize>,
     /// Functions that it is in, as far as it has called them.
     calls: Vec<AppPc>,

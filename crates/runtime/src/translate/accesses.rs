@@ -8,13 +8,13 @@
 //! # Strategy
 //! *Addresses* ([`Kind::Address`]). Each instruction is an item of the dictionary, with its bytes; each of its accesses
 //! ([`trommel_query::access`], by which the host reads the record) an event whose value is the address, worked out
-//! in front of the instruction by a `lea` into a register that it does not use.
+//! before the instruction by a `lea` into a register that it does not use.
 //!
 //! *Latencies* ([`Kind::Latency`]). Around each load:
 //!
 //! ```text
 //!   rax, rdx → slots
-//!   lfence                    everything in front is done: the load's address is there
+//!   lfence                    everything before is done: the load's address is there
 //!   rdtsc; eax → record
 //!   slots → rax, rdx
 //!   lfence                    the time was taken before the load begins
@@ -26,7 +26,7 @@
 //! ```
 //!
 //! From one `rdtsc` to the other the code is in one line where it fits: what of it is not in the instruction cache is
-//! waited for in front. The host subtracts what this takes without a load, measured by the same instructions when the window begins ([`crate::crossing::arch::own_cycles`]). 32 bits
+//! waited for before. The host subtracts what this takes without a load, measured by the same instructions when the window begins ([`crate::crossing::arch::own_cycles`]). 32 bits
 //! of each stamp are enough for any load that is not interrupted.
 //!
 //! # Why it is correct
@@ -118,7 +118,7 @@ impl Translator {
         insn.class == Class::Plain && insn.load.is_some() && self.wants(Kind::Latency)
     }
 
-    /// Second pass, in front of an instruction: its addresses go to the record, from `slot` on. How many there are.
+    /// Second pass, before an instruction: its addresses go to the record, from `slot` on. How many there are.
     pub(super) fn record_addresses(&mut self, n: usize, insn: &Insn, slot: i32) -> usize {
         let Some(p) = self.stolen.filter(|_| self.wants(Kind::Address)) else {
             return 0;
@@ -137,7 +137,7 @@ impl Translator {
         accesses.count()
     }
 
-    /// In front of a load of so many bytes whose time is taken.
+    /// Before a load of so many bytes whose time is taken.
     pub(super) fn time_begins(&mut self, len: usize, slot: i32) {
         /// Bytes of code from one reading to the other, but for the load.
         const AROUND: usize = 53;
@@ -154,7 +154,7 @@ impl Translator {
         debug_assert!(self.code.here() - from + 23 <= AROUND);
     }
 
-    /// Behind it.
+    /// After it.
     pub(super) fn time_ends(&mut self, slot: i32) {
         let Some(p) = self.stolen else {
             return;

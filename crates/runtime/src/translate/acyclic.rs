@@ -1,4 +1,4 @@
-//! Acyclic paths in fragments: what lies behind each exit ([`crate::observe::acyclic`]).
+//! Acyclic paths in fragments: what follows each exit ([`crate::observe::acyclic`]).
 
 use trommel_queue::dict::Event;
 
@@ -33,7 +33,7 @@ impl Translator {
         }
     }
 
-    /// Finds out what lies behind an exit to `to`, behind so many events of the block and with `tail`. Whether it
+    /// Finds out what follows an exit to `to`, after so many events of the block and with `tail`. Whether it
     /// is to be counted: a path has ended, or more than paths is wanted.
     pub(super) fn goes_onward(
         &mut self,
@@ -70,14 +70,14 @@ impl Translator {
         counted
     }
 
-    /// In front of a system call: tells what lies behind it, should the thread go no further.
+    /// Before a system call: tells what follows it, should the thread go no further.
     pub(super) fn tell_path(&mut self, path: u32) {
         if self.counting_acyclic().is_some() {
             self.code.store_gs_imm32(ON_PATH, path + 1);
         }
     }
 
-    /// Behind it.
+    /// After it.
     pub(super) fn untell_path(&mut self) {
         if self.counting_acyclic().is_some() {
             self.code.store_gs_imm32(ON_PATH, 0);

@@ -11,10 +11,10 @@
 //! profile is looked at: nothing is known of that here.
 //!
 //! # Why it is correct
-//! * The six registers never hold the write pointer ([`KEPT`]), and those in slots are loaded in front of the call, whose step
+//! * The six registers never hold the write pointer ([`KEPT`]), and those in slots are loaded before the call, whose step
 //!   says so. `mov` to the record touches neither flags nor memory of the app's.
 //! * A call that faults when it reads its target or pushes its return address has not been recorded: its step has the events and words
-//!   in front of it.
+//!   before it.
 
 use trommel_queue::dict::{ARGUMENTS, Event};
 use trommel_tuple::Kind;
@@ -43,7 +43,7 @@ impl Translator {
         matches!(insn.class, Class::Call(_) | Class::CallIndirect) && self.config.wants_arguments()
     }
 
-    /// First pass: lists them, in front of the call's own events. How many words they are.
+    /// First pass: lists them, before the call's own events. How many words they are.
     pub(super) fn list_arguments(&self, insn: &Insn, to: &mut Shared) -> usize {
         if !self.passes_arguments(insn) {
             return 0;
@@ -61,7 +61,7 @@ impl Translator {
         }
     }
 
-    /// Second pass, in front of a call: to the record, from its word `values` on. How many words they are.
+    /// Second pass, before a call: to the record, from its word `values` on. How many words they are.
     pub(super) fn record_arguments(&mut self, insn: &Insn, values: usize) -> usize {
         let Some(p) = self.stolen.filter(|_| self.passes_arguments(insn)) else {
             return 0;

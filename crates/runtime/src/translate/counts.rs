@@ -4,7 +4,7 @@
 //! ([`liveness`](super::liveness)), and else through a register: the addition is a `lea` then, which touches no flag. At a return,
 //! a system call and in the code of a pair a register is free; elsewhere `rcx` waits in its slot.
 //!
-//! A trace counts like a fragment: what it goes on behind costs nothing, its exits tell. A loop's round is a path that ends where the
+//! A trace counts like a fragment: what it goes on after costs nothing, its exits tell. A loop's round is a path that ends where the
 //! next begins, and so is what comes before its other ways.
 
 use trommel_queue::dict::Event;
@@ -57,7 +57,7 @@ impl Translator {
         self.lose_flags()
     }
 
-    /// Whether flags may be destroyed behind a transfer as a trace can make them again; then they are lost from here on.
+    /// Whether flags may be destroyed after a transfer as a trace can make them again; then they are lost from here on.
     fn lose_flags(&mut self) -> bool {
         // That it has moved the stack is not taken note of yet.
         let again = |recipe: &Recipe| recipe.uses() & Reg::RSP.bit() == 0;
@@ -65,7 +65,7 @@ impl Translator {
         self.flags.lost
     }
 
-    /// As [`Self::lose_flags`], behind an instruction whose effect is taken note of.
+    /// As [`Self::lose_flags`], after an instruction whose effect is taken note of.
     pub(super) fn lose_flags_behind(&mut self) -> bool {
         self.flags.lost = self.flags.recipe.is_some();
         self.flags.lost

@@ -344,7 +344,7 @@ impl Translator {
             block: (block, self.passed_up_to(events)),
             pc: insn.pc(),
             call: insn.class == Class::CallIndirect,
-            edition: site.cache.edition(),
+            variant: site.cache.variant(),
         };
         self.note_branch(branch);
         Ok(site.pairs.key(branch))

@@ -4,8 +4,8 @@
 //! The second pass of a trace follows how the app's flags could be made again ([`Recipe`]): from the
 //! instruction that left them, until one writes a register that the recipe needs. An indirect branch
 //! at which there is a recipe compares with flags, which are *lost* from there on. An instruction
-//! that overwrites all of them ends that. In front of one that reads them, or that would
-//! spoil the recipe, and in front of every way out of the trace, they are made again.
+//! that overwrites all of them ends that. Before one that reads them, or that would
+//! spoil the recipe, and before every way out of the trace, they are made again.
 //!
 //! # Why it is correct
 //! * While flags are lost the recipe holds, and each step says so: a signal that is delivered at a
@@ -36,7 +36,7 @@ impl Flags {
 }
 
 impl Translator {
-    /// What an instruction does to flags, in a trace; makes them again in front of it if need be.
+    /// What an instruction does to flags, in a trace; makes them again before it if need be.
     /// `leaves`: it is the last, and leads out of the trace.
     pub(super) fn flags_before(&mut self, insn: &Insn, leaves: bool) -> Option<Effect> {
         if !self.trace || !self.config.optimise {
@@ -96,7 +96,7 @@ impl Translator {
     }
 }
 
-/// The recipe behind an instruction that leaves flags alone.
+/// The recipe after an instruction that leaves flags alone.
 fn after(recipe: Recipe, effect: &Effect) -> Option<Recipe> {
     let spoiled = recipe.uses() & effect.writes;
     match spoiled & !Reg::RSP.bit() {

@@ -8,11 +8,11 @@
 //! an end three times as often.
 //!
 //! # Strategy
-//! On those processors a jump, with the comparison in front of it that is decoded as one with it, is put
-//! behind the boundary if it would touch it. What lies between does nothing.
+//! On those processors a jump, with the comparison before it that is decoded as one with it, is put
+//! after the boundary if it would touch it. What lies between does nothing.
 //!
 //! # Why it is correct
-//! Nothing but addresses change. A gap begins at a boundary, that of the instruction behind it, and is
+//! Nothing but addresses change. A gap begins at a boundary, that of the instruction after it, and is
 //! a part of that one's step.
 #![allow(unsafe_code)] // reason: reads the app's code.
 
@@ -49,7 +49,7 @@ impl Translator {
         }
     }
 
-    /// What comes next is `insn`, and behind it `next`.
+    /// What comes next is `insn`, and after it `next`.
     pub(super) fn room_for_pair(&mut self, insn: &Insn, next: Option<&Insn>) {
         if self.config.whole_jumps
             && next.is_some_and(|next| matches!(next.class, Class::Jcc(..)))
@@ -65,7 +65,7 @@ impl Translator {
     }
 }
 
-/// Whether a conditional jump may be decoded as one with the instruction in front of it.
+/// Whether a conditional jump may be decoded as one with the instruction before it.
 fn fuses(bytes: &[u8]) -> bool {
     let prefix = |b: &u8| matches!(b, 0x66 | 0x40..=0x4f);
     let mut rest = bytes.iter().copied().skip_while(prefix);

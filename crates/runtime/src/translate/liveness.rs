@@ -39,7 +39,7 @@ struct Left {
 }
 
 impl Left {
-    /// Goes on behind an instruction. `Some`: whether they all were overwritten.
+    /// Goes on after an instruction. `Some`: whether they all were overwritten.
     fn behind(&mut self, bytes: &[u8]) -> Option<bool> {
         for (left, uses) in [
             (&mut self.others, uses as fn(&[u8]) -> Use),

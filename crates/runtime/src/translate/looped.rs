@@ -46,7 +46,7 @@ struct Fork {
     pc: AppPc,
     to: AppPc,
     passed: usize,
-    /// The first event of the way that it leads out of, and the one behind those before it.
+    /// The first event of the way that it leads out of, and the one after those before it.
     first: usize,
     events: usize,
     /// What it is as an event, if that is wanted.
@@ -59,14 +59,14 @@ struct Fork {
 #[derive(Default)]
 pub(super) struct Looped {
     plan: Option<Loop>,
-    /// The ways through it, by the instructions of the translator, and where each goes on behind them.
+    /// The ways through it, by the instructions of the translator, and where each goes on after them.
     ways: Vec<(Way, Option<AppPc>)>,
     forks: Vec<Fork>,
     /// Where the loop starts.
     top: usize,
     /// The branches back.
     backs: Vec<Rel32>,
-    /// The way being written, whether it has branched back, and whether it does behind its last branch.
+    /// The way being written, whether it has branched back, and whether it does after its last branch.
     open: Option<usize>,
     closed: bool,
     closing: bool,
@@ -107,7 +107,7 @@ impl Looped {
         self.ways.get(n).map(|way| way.0.range.clone())
     }
 
-    /// Where what is round `k` of [`Translator::rounds`] goes on behind its last instruction; `end`: where the first does.
+    /// Where what is round `k` of [`Translator::rounds`] goes on after its last instruction; `end`: where the first does.
     pub(super) fn end_of(&self, k: usize, end: Option<AppPc>) -> Option<AppPc> {
         let way = k.checked_sub(1).and_then(|way| self.ways.get(way));
         way.map_or(end, |way| way.1)
@@ -140,7 +140,7 @@ fn home_slot(n: u8) -> crate::base::emit::GsOffset {
 }
 
 impl Translator {
-    /// Plans a second round for a trace that goes on at `app` behind its last instruction, which may be a
+    /// Plans a second round for a trace that goes on at `app` after its last instruction, which may be a
     /// branch back, and for other ways from there to there. `frame`: by how much `rbp` was above `rsp` there.
     pub(super) fn plan_loop(
         &mut self,
@@ -208,7 +208,7 @@ impl Translator {
                 new += 1;
                 continue;
             }
-            // The first instruction that differs; the branch is in front of it.
+            // The first instruction that differs; the branch is before it.
             let branch = if new == start {
                 return None;
             } else {
@@ -255,7 +255,7 @@ impl Translator {
         }
     }
 
-    /// Behind instruction `n` of the first round: puts by what the second one keeps of it.
+    /// After instruction `n` of the first round: puts by what the second one keeps of it.
     pub(super) fn put_by(&mut self, n: usize) {
         let kept = self.looped.plan.as_ref().map(|plan| &plan.kept[..]);
         for k in kept.unwrap_or_default().iter().filter(|k| k.at == n) {
@@ -402,12 +402,12 @@ impl Translator {
         Ok(true)
     }
 
-    /// Events in the block in front of instruction `n`.
+    /// Events in the block before instruction `n`.
     fn listed_up_to(&self, n: usize) -> usize {
         self.listed.get(n).copied().unwrap_or(0).into()
     }
 
-    /// Behind the last instruction of a way of the second round.
+    /// After the last instruction of a way of the second round.
     pub(super) fn end_way(
         &mut self,
         site: &mut Site<'_>,
@@ -501,7 +501,7 @@ impl Translator {
         });
     }
 
-    /// What the second round does in front of its instruction `n`, where a step starts if `step` is given.
+    /// What the second round does before its instruction `n`, where a step starts if `step` is given.
     pub(super) fn renew(&mut self, n: usize) {
         let Some(renewal) = self.looped.action(n).renewal else {
             return;
@@ -521,7 +521,7 @@ impl Translator {
         self.looped.plan = Some(plan);
     }
 
-    /// Whether a signal may be delivered in front of instruction `n` of the second round.
+    /// Whether a signal may be delivered before instruction `n` of the second round.
     pub(super) fn is_joined(&self, n: usize) -> bool {
         self.looped.action(n).joined
     }
@@ -531,12 +531,12 @@ impl Translator {
         self.looped.action(n).replaced
     }
 
-    /// Whether something is executed in front of it, behind it or in its place.
+    /// Whether something is executed before it, after it or in its place.
     pub(super) fn is_rewritten(&self, n: usize) -> bool {
         self.looped.action(n) != Action::default()
     }
 
-    /// What comes in the place of instruction `n` of the second round, or behind it.
+    /// What comes in the place of instruction `n` of the second round, or after it.
     pub(super) fn follow_up(&mut self, n: usize) {
         let action = self.looped.action(n);
         if let Some(plan) = &self.looped.plan {

@@ -38,7 +38,7 @@ const MAX_GUARDED: usize = 16;
 
 /// What was read last.
 pub(super) struct Buffer {
-    /// A word in front may be read in part, and 16 bytes behind are read with the last instruction.
+    /// A word before may be read in part, and 16 bytes after are read with the last instruction.
     words: Vec<u64>,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct From {
     pub(super) made: bool,
     /// Unseen.
     pub(super) guarded: bool,
-    /// One instruction that may change the code behind it.
+    /// One instruction that may change the code after it.
     pub(super) single: bool,
     /// At most as many instructions as two to this power, for the end of a window.
     part: Option<u8>,

@@ -30,7 +30,7 @@ impl Translator {
 
 impl Runtime {
     /// Marks what happens to the thread, where acyclic paths are wanted. A chunk that this fills is to be published
-    /// when the lock is free. With no room left in the dictionary the thread is about to be let go, and nothing is told.
+    /// when the lock is free. With no room left in the dictionary the thread is about to be detached, and nothing is told.
     pub fn mark(&mut self, thread: &mut Thread, mark: Mark, words: [u64; 2]) {
         if !self.translator.wants(Kind::Path) || self.marked(thread, mark, words) {
             return;

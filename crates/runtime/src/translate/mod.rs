@@ -15,11 +15,11 @@
 //!   entry           direct links come in here
 //!   checked entry   tag check for indirect branches (see below)
 //!   steal           with a stolen register for records: spill it, load the write pointer
-//!   steps           one for each app instruction, probes in front or behind
+//!   steps           one for each app instruction, probes before or behind
 //!   tails           taken branches that have something to record on their way out
 //! ```
 //!
-//! What lies behind a branch may never run. In a program's hot code that costs little, since it is
+//! What follows a branch may never run. In a program's hot code that costs little, since it is
 //! translated once; but the dynamic linker's code mostly runs once, or never. So until control
 //! reaches the program's own entry point, fragments are *brief*: they end at a branch when they have
 //! a few instructions. A third less is translated then.
@@ -29,7 +29,7 @@
 //! *Indirect branches* jump through the table in the thread area, indexed by the low 16 bits of
 //! the app address. Table entries lead to a fragment's checked entry, which compares the whole
 //! address with its own, in `rcx`, with no flag touched. The app's `rcx` and `rdx` are in their
-//! slots then. A fragment made for an indirect branch loads each only in front of the first
+//! slots then. A fragment made for an indirect branch loads each only before the first
 //! instruction that uses it, and need not store it again for an indirect branch of its own: a
 //! register that is not used on the way stays out of the way. Its direct entry spills both.
 //!
@@ -76,7 +76,7 @@ mod restartable;
 mod second;
 mod shields;
 mod strides;
-mod tallies;
+mod value_counters;
 mod values;
 
 use alloc::vec::Vec;
@@ -87,7 +87,7 @@ pub use exits::{pair_check, tag_check};
 pub use jumps::wants_whole_jumps;
 pub use made::{prepare, with_keys_lifted};
 pub use persisted::AHEAD;
-pub use tallies::first as first_of_tally;
+pub use value_counters::first as first_of_value_counter;
 
 use trommel_query::access::Accesses;
 use trommel_queue::MAX_VALUES;
@@ -142,12 +142,12 @@ pub enum Refusal {
     Request,
     /// A restartable sequence follows.
     Restartable,
-    /// Code that may change begins here, behind other.
+    /// Code that may change begins here, after other.
     Made,
     /// The cache is full: flush and try again.
     CacheFull,
     /// There will be room when other threads have come out of old code.
-    Crowded,
+    Overflowing,
     /// Nothing is left to try.
     OutOfSpace,
     /// A system call, in a window.
@@ -208,7 +208,7 @@ struct Tail {
     from: Rel32,
     target: AppPc,
     pc: AppPc,
-    /// The first event of its way, and the one behind those before it.
+    /// The first event of its way, and the one after those before it.
     first: usize,
     events: usize,
     values: usize,
@@ -228,12 +228,12 @@ pub struct Translator {
     profiler: Option<Profiler>,
     /// What is known of acyclic paths, where they are counted, or were.
     pub acyclic: Option<Acyclic>,
-    /// What lies behind the fragment being made on an acyclic path, and behind where the exit being made leads.
+    /// What follows the fragment being made on an acyclic path, and after where the exit being made leads.
     prefix: Prefix,
     onward: Prefix,
     /// Where that is not known, the path of the dictionary that ends there.
     onward_path: u32,
-    /// The events of its block, and how far they were followed: how many, what lies behind then, and whether a path has ended.
+    /// The events of its block, and how far they were followed: how many, what follows then, and whether a path has ended.
     events: Vec<Event>,
     followed: (usize, Option<Midway>, bool),
     /// A block without events in the dictionary, once messages are about one.
@@ -287,7 +287,7 @@ pub struct Translator {
     pairs: bool,
     /// What is being made is a trace.
     trace: bool,
-    /// Where it goes on behind transfers, in order, and how many of them the second pass has come by.
+    /// Where it goes on after transfers, in order, and how many of them the second pass has reach.
     turns: Vec<path::Turn>,
     turned: usize,
     /// Of a trace with events: how many there are in its block before each instruction, and all of them.
@@ -301,7 +301,7 @@ pub struct Translator {
     misses: Vec<path::Miss>,
     /// Events that it passes by.
     strides: strides::Strides,
-    /// Messages of its counters, which are written behind all else.
+    /// Messages of its counters, which are written after all else.
     messages: Vec<probes::Pending>,
     /// What is made of it if it is a loop.
     looped: looped::Looped,
@@ -338,7 +338,7 @@ pub enum Shape {
     Usual,
     /// An indirect branch leads there.
     Checked,
-    /// One instruction, which may change the code behind it: not found by its address, and never
+    /// One instruction, which may change the code after it: not found by its address, and never
     /// linked.
     Single,
     /// At most as many instructions as two to this power, for the end of a window: not found by its
@@ -370,7 +370,7 @@ fn readable(regions: &mut Regions, pc: AppPc, region: usize) -> Option<&'static 
 
 impl Translator {
     /// A translator with room for one fragment. `brief_until` is where the program itself starts,
-    /// behind its dynamic linker.
+    /// after its dynamic linker.
     pub fn new(
         config: Config,
         (sampler, profiler, acyclic): (Option<Sampler>, Option<Profiler>, Option<Acyclic>),
@@ -435,7 +435,7 @@ impl Translator {
         }
     }
 
-    /// Whether there are traces, if not in this edition of the code.
+    /// Whether there are traces, if not in this variant of the code.
     pub fn leads_to_traces(&self) -> bool {
         self.config.trace_insns != 0
     }
@@ -457,7 +457,7 @@ impl Translator {
             .sum()
     }
 
-    /// Makes the fragment of `app`, with this behind it on an acyclic path.
+    /// Makes the fragment of `app`, with this after it on an acyclic path.
     pub fn translate(
         &mut self,
         site: &mut Site<'_>,
@@ -814,7 +814,7 @@ impl Translator {
         let region = Self::region(site, pc)?;
         let nature = site.regions.known[region].nature();
         if self.config.windows || nature != Nature::Fixed {
-            // Such code does not go on behind other, nor in a trace.
+            // Such code does not go on after other, nor in a trace.
             return match self.count == 0 && !self.from.recorded {
                 true => self.read_made(site, pc, region),
                 false => Err(Refusal::Made),

@@ -53,7 +53,7 @@ impl Translator {
         self.code.load_mem(to, 1, &mem);
     }
 
-    /// What is to be prefetched in front of an instruction, whose registers are the app's.
+    /// What is to be prefetched before an instruction, whose registers are the app's.
     pub(super) fn prefetch(&mut self, insn: &Insn) {
         let Some(prefetch) = self.prefetch.as_ref().filter(|p| !p.is_empty()) else {
             return;

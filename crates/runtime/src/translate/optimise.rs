@@ -13,10 +13,10 @@
 //! * **every store stays**, in its place, so that memory is the app's at each instruction; it is made to the home as well;
 //! * a load becomes a use of the home; an instruction that reads and writes the slot is done to the home, and followed by a store.
 //!
-//! Between the two rounds (the *crossing*) the app's values of the homes are put away, and homes are loaded. Behind every exit the app's
+//! Between the two rounds (the *crossing*) the app's values of the homes are put away, and homes are loaded. After every exit the app's
 //! values are loaded again; at any place in the second round they are known to lie there (`cache::Spilled::homes`).
 //!
-//! A store to an unknown address may have changed a slot: its home is *in doubt*, and is *renewed* in front of the next
+//! A store to an unknown address may have changed a slot: its home is *in doubt*, and is *renewed* before the next
 //! use. Where the instruction overwrites all flags that is a comparison and a jump out of line when they differ, which
 //! predicts the value; else a load.
 //!
@@ -78,9 +78,9 @@ pub(crate) struct Action {
     pub(crate) renewal: Option<Renewal>,
     /// The instruction itself is not executed.
     pub(crate) replaced: bool,
-    /// What is executed in its place or behind it.
+    /// What is executed in its place or after it.
     pub(crate) code: Span,
-    /// A signal is not delivered in front of it.
+    /// A signal is not delivered before it.
     pub(crate) joined: bool,
 }
 
@@ -176,7 +176,7 @@ pub(crate) struct Way {
     pub(crate) from: Option<usize>,
 }
 
-/// The second round of a trace, which goes on with its first instruction behind the last of each way; `None` where
+/// The second round of a trace, which goes on with its first instruction after the last of each way; `None` where
 /// nothing would be gained. `frame` is by how much the frame pointer was above the stack pointer when it was
 /// recorded.
 pub(crate) fn plan(insns: &[Instruction], ways: &[Way], frame: i64) -> Option<Loop> {
@@ -331,7 +331,7 @@ fn choose(accesses: &[Access], main: Range<usize>, mut free: u16) -> Vec<Home> {
 }
 
 impl Access {
-    /// Whether it may change what a slot holds behind the back of its home.
+    /// Whether it may change what a slot holds after the back of its home.
     fn spoils(&self, slot: &Slot) -> bool {
         let other = match self.form {
             Some((own, Form::Write | Form::Change)) => {

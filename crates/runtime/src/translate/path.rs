@@ -2,7 +2,7 @@
 //!
 //! # Strategy
 //! The first pass decodes piece after piece. Where a piece ends in a transfer the trace goes on
-//! behind it:
+//! after it:
 //!
 //! * a conditional branch that was taken is inverted, so that the path falls through;
 //! * a call pushes the app's return address, as ever, and nothing else is left of it;
@@ -15,7 +15,7 @@
 //! * Each piece is decoded anew, and must lead to the next one as it says; otherwise no trace is made.
 //! * A comparison leaves flags alone, like that of a checked entry, or can make them again
 //!   ([`flags`]). What it destroys of `rcx` and `rdx` is in their slots before anything can fault, and is
-//!   loaded again in front of the first instruction that uses it, as in fragments for indirect branches.
+//!   loaded again before the first instruction that uses it, as in fragments for indirect branches.
 
 use alloc::vec::Vec;
 
@@ -48,7 +48,7 @@ pub(super) const MAX_STUBS: u64 = 256 << 10;
 /// Bytes that steps may be apart, which are within 64 KiB.
 pub(super) const FURTHEST: usize = 60 << 10;
 
-/// Where a trace goes on behind a transfer.
+/// Where a trace goes on after a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Turn {
     /// The transfer, by its place in the trace.
@@ -67,7 +67,7 @@ pub(super) struct Miss {
     target: Target,
     /// How the flags are made again that the comparison has destroyed.
     recipe: Option<Recipe>,
-    /// The events of the block in front of it, which are counted with it if it has no key.
+    /// The events of the block before it, which are counted with it if it has no key.
     passed: Passed,
     /// Where it is counted.
     key: Key,
@@ -84,7 +84,7 @@ enum Target {
     Rcx,
     /// In a register of the app's.
     Register(Reg),
-    /// On the stack, with so many bytes to release behind it.
+    /// On the stack, with so many bytes to release after it.
     Stack(u16),
 }
 
@@ -170,7 +170,7 @@ impl Translator {
         free.min_by_key(uses)
     }
 
-    /// Lists the events of a trace in its block, those of one way behind those of the other.
+    /// Lists the events of a trace in its block, those of one way after those of the other.
     fn list_path(
         &mut self,
         site: &mut Site<'_>,
@@ -311,7 +311,7 @@ impl Translator {
     }
 
     /// The next instruction of a path, and where it leads: to `to`, if that is known; `last` of its
-    /// piece. Returns where the app goes on behind it, unless it is a transfer of its own.
+    /// piece. Returns where the app goes on after it, unless it is a transfer of its own.
     fn turn(&mut self, n: usize, to: Option<AppPc>, last: bool) -> Result<Option<AppPc>, Refusal> {
         let insn = self.insns[n];
         let follows = |on: AppPc| match to {
@@ -355,7 +355,7 @@ impl Translator {
         }
     }
 
-    /// Whether the trace goes on behind the transfer at `n`.
+    /// Whether the trace goes on after the transfer at `n`.
     pub(super) fn turns_at(&self, n: usize) -> bool {
         let turn = self.turns.get(self.turned);
         turn.is_some_and(|turn| turn.at == n)
@@ -367,7 +367,7 @@ impl Translator {
         Some(turn.to)
     }
 
-    /// Where the trace goes on behind the transfer at `n`, if it does.
+    /// Where the trace goes on after the transfer at `n`, if it does.
     pub(super) fn turn_of(&mut self, n: usize) -> Option<AppPc> {
         let turn = self.turns.get(self.turned).filter(|turn| turn.at == n)?;
         self.turned += 1;
@@ -669,7 +669,7 @@ impl Miss {
     }
 }
 
-/// What `ret` with a number does behind its pop.
+/// What `ret` with a number does after its pop.
 fn release_stack(code: &mut Code<'_>, release: u16) {
     if release != 0 {
         code.lea(Reg::RSP, Reg::RSP, i32::from(release));

@@ -12,7 +12,7 @@
 //!
 //! *Where paths are counted* a record has what the dictionary says of the fragment: the events of its block, its paths, and the
 //! indirect branch that is counted. They get numbers and a key of this run when it is brought back. *Where a sampler counts events* ([`crate::channel::strata`]) the paths are
-//! those that its messages name, and the counter of each, or what the hash of a value begins with, is found out anew, as it depends on what the host calls the place. *Where values are counted exactly* ([`super::tallies`]) the paths are those of tallies, and what the index of a tally
+//! those that its messages name, and the counter of each, or what the hash of a value begins with, is found out anew, as it depends on what the host calls the place. *Where values are counted exactly* ([`super::value_counters`]) the paths are those of value counters, and what the index of a value counter
 //! begins with is made of the path's number of this run.
 //!
 //! Where events are passed by in [strides](super::strides) a record has their kinds, of which the dictionary is to have messages, and which exits lead to where a sample is near.
@@ -23,7 +23,7 @@
 //! # Why it is correct
 //! * Two mappings of one file, translated at different addresses, must give the same records, bit for bit; a field that
 //!   nobody noted would differ. The tests of this module do that with all functions of the C library.
-//! * What was looked at beside the fragment's own code, to know whether flags are used behind it, is compared like that.
+//! * What was looked at beside the fragment's own code, to know whether flags are used after it, is compared like that.
 #![allow(unsafe_code)] // reason: reads the app's code.
 
 mod fields;
@@ -85,7 +85,7 @@ pub(super) struct Notes {
     loaded_app_bytes: u64,
 }
 
-/// Records that are looked at behind one.
+/// Records that are looked at after one.
 pub const AHEAD: usize = 128;
 
 impl Notes {
@@ -333,7 +333,7 @@ impl Translator {
         Some(listed)
     }
 
-    /// Takes the fragment of `app` from an earlier run, and those that were made behind it there, `ahead` at most,
+    /// Takes the fragment of `app` from an earlier run, and those that were made after it there, `ahead` at most,
     /// which `loaded` tells then. `None` when there is none, or its code is another.
     pub fn load(
         &mut self,
@@ -373,7 +373,7 @@ impl Translator {
             let id = parts.and_then(|parts| self.bring_back(site, &parts, pc, origin, region));
             match id {
                 Some(id) => loaded.push(id),
-                // What was made behind it is of no use here.
+                // What was made after it is of no use here.
                 None if n == 0 => return None,
                 None => {}
             }

@@ -1,10 +1,10 @@
 //! Events counted in generated code, in the counters of a stratified sampler.
 //!
-//! An event is counted behind the transfer that it is, in front of the app's next instruction: on the main line behind a
-//! branch that is not taken, in the tail of one that is taken, in front of a direct call's jump; in a trace behind whatever it goes
+//! An event is counted after the transfer that it is, before the app's next instruction: on the main line after a
+//! branch that is not taken, in the tail of one that is taken, before a direct call's jump; in a trace after whatever it goes
 //! on behind. Where nobody looks at the flags
 //! ([`liveness`](super::liveness)), or a trace can make them again ([`flags`](super::flags)), that is a decrement in memory and a
-//! branch; elsewhere the counter goes through `rcx`, with no flag touched. What is done at the counter's end is out of line, behind the
+//! branch; elsewhere the counter goes through `rcx`, with no flag touched. What is done at the counter's end is out of line, after the
 //! fragment.
 
 use trommel_queue::dict::{Event, Passed};
@@ -24,7 +24,7 @@ use crate::channel::shields::Profiler;
 use crate::channel::strata::Sampler;
 use crate::slot;
 
-/// A message that is written behind a fragment.
+/// A message that is written after a fragment.
 #[derive(Clone, Copy)]
 pub(super) struct Pending {
     /// The jump that is executed at the counter's end.
@@ -112,7 +112,7 @@ impl Translator {
     }
 
     /// What the two ways of a branch are as events, that of the main line first; or what another transfer of the main line is. As far
-    /// as it is wanted, and known: `turn` is where a trace goes on behind the transfer, `next` what is executed next on the
+    /// as it is wanted, and known: `turn` is where a trace goes on after the transfer, `next` what is executed next on the
     /// main line, and `closes` where a loop starts whose way ends here.
     pub(super) fn sides(
         &self,
@@ -127,7 +127,7 @@ impl Translator {
             Class::Jcc(_, to) | Class::ShortBranch(to) if edge => {
                 let conditional = matches!(insn.class, Class::Jcc(..));
                 let closed = conditional && closes == Some(to);
-                // A trace that goes on behind a branch that was taken has it the other way round.
+                // A trace that goes on after a branch that was taken has it the other way round.
                 let other = next
                     .filter(|&next| self.trace && conditional && to == insn.next() && next != to);
                 let side = |taken| Event::Branch {
@@ -319,7 +319,7 @@ impl Translator {
     }
 }
 
-/// What is executed behind a transfer whose way is known.
+/// What is executed after a transfer whose way is known.
 fn follows(event: Event) -> AppPc {
     match event {
         Event::Branch {
@@ -366,7 +366,7 @@ impl Code<'_> {
     /// Out of line, a counter having come to its end: appends its message, starts it again and goes on at `back`. `spilled`: the app's
     /// `rcx` is in its slot already, and stays there. What is known: the counter, the path, and what the counter starts with.
     ///
-    /// All of it is here, as a message seldom comes from where the last one did: each jump whose target is not in the instruction
+    /// All of it is here, as a message rarely comes from where the last one did: each jump whose target is not in the instruction
     /// would be mispredicted. Returns where the path and the counter's offset stand.
     pub fn send_message(
         &mut self,

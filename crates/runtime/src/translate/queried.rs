@@ -7,7 +7,7 @@
 //!   second       rcx ← [begun]; jrcxz behind; jmp over
 //!   over:        (beside the exit stubs) rcx → what is known of the site; jmp [entry.query]
 //! ```
-//! The way back leads behind the probe, with all registers the app's.
+//! The way back leads after the probe, with all registers the app's.
 #![allow(unsafe_code)] // reason: reads the app's code.
 
 use trommel_query::observe::When;
@@ -42,7 +42,7 @@ impl Translator {
         asked.site(site.shared.mapped(), insn.pc(), insn.class, bytes)
     }
 
-    /// The probe in front of an instruction, if it has one there.
+    /// The probe before an instruction, if it has one there.
     pub(super) fn query_before(
         &mut self,
         site: &mut Site<'_>,
@@ -56,7 +56,7 @@ impl Translator {
         }
     }
 
-    /// The probe behind an instruction, if it has one there.
+    /// The probe after an instruction, if it has one there.
     pub(super) fn query_after(
         &mut self,
         site: &mut Site<'_>,

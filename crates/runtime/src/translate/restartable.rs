@@ -6,10 +6,10 @@
 //! a copy of that code in the cache, and the sequence would be no sequence any more.
 //!
 //! # Strategy
-//! The program tells by storing the address of a descriptor, of 32 bytes and as much alignment, right in front of
+//! The program tells by storing the address of a descriptor, of 32 bytes and as much alignment, right before
 //! the sequence. Code takes that address with `lea`. So each `lea` of such an address, relative to the
 //! instruction, is looked at: a descriptor's sequence and the place where it is abandoned to are in the region
-//! of the `lea`, and nothing else looks like that. The program is let go in front of it, and its sequences
+//! of the `lea`, and nothing else looks like that. The program is detached before it, and its sequences
 //! are what they are natively.
 #![allow(unsafe_code)] // reason: reads the app's code.
 
@@ -55,7 +55,7 @@ fn is_descriptor(address: u64, region: Range) -> bool {
         && is_signed(abort)
 }
 
-/// Whether the signature is in front of the place where a sequence is abandoned to, without which the
+/// Whether the signature is before the place where a sequence is abandoned to, without which the
 /// kernel does not go there: that with which the C library registers every thread.
 fn is_signed(abort: u64) -> bool {
     const SIGNATURE: u32 = 0x5305_3053;

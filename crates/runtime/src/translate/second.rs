@@ -103,7 +103,7 @@ impl Translator {
         let mut checked_entry = None;
         let mut entry = 0;
         if checked && self.trace {
-            // In front of the entry, so that a loop back to that does not come by here.
+            // Before the entry, so that a loop back to that does not reach here.
             checked_entry = Some(self.code.at(self.code.here()));
             tag_check(&mut self.code, app);
             self.code.load_gs(Reg::RDX, slot!(spill_rdx));
@@ -233,7 +233,7 @@ impl Translator {
         self.write_end(site, walk)
     }
 
-    /// What the main line does behind its last instruction.
+    /// What the main line does after its last instruction.
     pub(super) fn write_end(
         &mut self,
         site: &mut Site<'_>,
@@ -384,7 +384,7 @@ impl Translator {
                 if !probed {
                     self.room_for_pair(insn, next);
                 }
-                // A gap is in the step of what follows it: behind what is in front, that is at a boundary.
+                // A gap is in the step of what follows it: after what is before, that is at a boundary.
                 let gap = self.code.here() != from_here;
                 let from_here = self.code.here();
                 let far = self.copy(insn);

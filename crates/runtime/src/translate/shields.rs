@@ -9,19 +9,19 @@
 //!   jz    ended                   out of line
 //! ```
 //!
-//! Elsewhere the same through `rcx`, with no flag touched: a cell that is 0 is not shielded. Of a value its tally is looked for
-//! ([`super::tallies`]), and that is the cell. All events but those of the most frequent kind are counted by kind, too: one increment.
+//! Elsewhere the same through `rcx`, with no flag touched: a cell that is 0 is not shielded. Of a value its value counter is looked for
+//! ([`super::value_counters`]), and that is the cell. All events but those of the most frequent kind are counted by kind, too: one increment.
 //!
 //! Out of line, in traces where flags are dead, the carry too, the tuple's counters are incremented on the spot: where they are is known, so that takes a third of the
 //! routine's instructions, and no jump whose target is not in it. Elsewhere the routine is told the subject and where to go on; it changes
 //! neither registers nor flags.
 
-use trommel_queue::TALLIES;
+use trommel_queue::VALUE_COUNTERS;
 use trommel_queue::dict::Event;
 use trommel_tuple::Kind;
 
 use super::probes::{Pending, Sends, ZERO};
-use super::tallies::NEGATIVE;
+use super::value_counters::NEGATIVE;
 use super::values::{Value, kept_rcx};
 use super::{Site, Translator};
 use crate::base::emit::{Code, GsOffset, Reg, Rel32};
@@ -57,11 +57,11 @@ enum Of {
     Value(Unmet),
 }
 
-/// A value that no tally is of.
+/// A value that no value counter is of.
 #[derive(Clone, Copy)]
 struct Unmet {
     value: Value,
-    /// Says which tally it would be in, where the value is in a register; else it is in its slot already.
+    /// Says which value counter it would be in, where the value is in a register; else it is in its slot already.
     index: Reg,
     /// The second jump where it is not met.
     other: Rel32,
@@ -105,7 +105,7 @@ impl Translator {
         profiler.of_kind(kind_of(event)?)
     }
 
-    /// Counts an event of a known tuple; `next` is what is executed behind it.
+    /// Counts an event of a known tuple; `next` is what is executed after it.
     pub(super) fn shield(
         &mut self,
         site: &mut Site<'_>,
@@ -159,7 +159,7 @@ impl Translator {
         }
     }
 
-    /// Counts an event with its value, as [`Translator::tally`].
+    /// Counts an event with its value, as [`Translator::value_counter`].
     pub(super) fn shield_value(
         &mut self,
         site: &mut Site<'_>,
@@ -173,9 +173,9 @@ impl Translator {
         let of_kind = self.of_kind(&event);
         let key = crate::channel::shields::key(subject);
         let profiler = self.profiler.as_ref();
-        let tallies = profiler.map_or(TALLIES, Profiler::tallies);
-        let found = self.find_tally((key, tallies), value, scratch, live);
-        self.code.step_tally(found.index, true);
+        let value_counters = profiler.map_or(VALUE_COUNTERS, Profiler::value_counters);
+        let found = self.find_value_counter((key, value_counters), value, scratch, live);
+        self.code.step_value_counter(found.index, true);
         let back = self.code.at(self.code.here());
         if let Some(of_kind) = of_kind {
             self.code.increment_gs64(of_kind);

@@ -1,13 +1,13 @@
-//! Events passed by in strides, where a sampler takes every so many of all events.
+//! Events counted by strides, where a sampler takes every so many of all events.
 //!
 //! # Problem
 //! Such a sampler has one counter: the events to come before the next sample. To take one from it at each event costs two
 //! instructions a load, and each of them waits for the one before, as they change the same word.
 //!
 //! # Strategy
-//! How many events a fragment or trace has up to each of its exits is known when it is made. So they are taken from the counter at the exit, all at once. In front of
+//! How many events a fragment or trace has up to each of its exits is known when it is made. So they are taken from the counter at the exit, all at once. Before
 //! them it is made sure that more are left than the next ones, a *stride*: if not, one of them may be the sample. Then they are counted one by one: in a trace
-//! in a *copy* of the stride behind its main line, which *joins* that again where the stride ends; else in another fragment of the same address
+//! in a *copy* of the stride after its main line, which *joins* that again where the stride ends; else in another fragment of the same address
 //! ([`Prefix::SAMPLED`]), which is made when it is first needed and leads back to those that stride. Traces are long, and have no way in but their start: what leaves
 //! one comes back to it a round later.
 //!
@@ -15,12 +15,12 @@
 //!   cmp  word gs:[left], passed + stride
 //!   jbe  near                       out of line: takes what was passed, and goes on with the copy, or the other fragment
 //!   …                               the events of the stride
-//!   cmp, jbe                        once more, in front of another stride
+//!   cmp, jbe                        once more, before another stride
 //!   …
 //!   sub  word gs:[left], passed     at each exit
 //! ```
 //!
-//! A stride begins where nobody looks at the flags, as far as there is such a place in front of its first event; else flags are parked. Strides are
+//! A stride begins where nobody looks at the flags, as far as there is such a place before its first event; else flags are parked. Strides are
 //! short against the distance to the next sample, as those that it is in are not executed.
 //!
 //! Source: Arnold, Ryder, *A framework for reducing the cost of instrumented code*, PLDI 2001: a counter chooses between two copies of the code. There it counts the
@@ -30,7 +30,7 @@
 //! * Out of fragments that stride the counter is what it were had each event taken one. In the midst it is more by what was *passed*, which each
 //!   [`Step`](crate::cache::Step) says, so that a thread that comes out there takes it.
 //! * A stride is begun only if more events are left than have passed and it has, so none of its events is the sample, and something is left at each exit.
-//! * A copy takes what was passed in front of it, and gives back at its joint what the main line is to have passed there; registers and flags are put where the main line
+//! * A copy takes what was passed before it, and gives back at its joint what the main line is to have passed there; registers and flags are put where the main line
 //!   has them at that point.
 //! * What counts events by itself (pairs, the dispatcher, the other fragments) does so out of fragments that stride.
 //! * A thread that is killed in the midst has not counted what it had passed in its last fragment, as where paths are counted.
@@ -101,11 +101,11 @@ struct Near {
     /// Its instructions.
     at: usize,
     end: usize,
-    /// Events that were passed in front of it.
+    /// Events that were passed before it.
     passed: u16,
     spilled: Spilled,
     flags: Flags,
-    /// Where the main line goes on behind it.
+    /// Where the main line goes on after it.
     joint: Option<Joint>,
     /// There is a copy in which events are counted one by one.
     copied: bool,
@@ -226,7 +226,7 @@ impl Translator {
         Ok(())
     }
 
-    /// In front of instruction `n`: begins a stride, if that is the place for it.
+    /// Before instruction `n`: begins a stride, if that is the place for it.
     pub(super) fn stride(
         &mut self,
         site: &mut Site<'_>,
@@ -299,7 +299,7 @@ impl Translator {
         });
     }
 
-    /// Where the next stride is to begin: at the next instruction with an event, or the last in front of it where flags are dead.
+    /// Where the next stride is to begin: at the next instruction with an event, or the last before it where flags are dead.
     fn place_of_stride(
         &mut self,
         site: &mut Site<'_>,
@@ -357,7 +357,7 @@ impl Translator {
     }
 
     /// In a trace, strides once more, with events that are counted one by one: there the main line is left where a sample is near, and gone on with
-    /// behind the stride.
+    /// after the stride.
     pub(super) fn write_copies(
         &mut self,
         site: &mut Site<'_>,
@@ -459,11 +459,11 @@ impl Translator {
 impl Thread {
     /// Comes out of the midst of a fragment that strides, with so many events passed.
     pub fn take_passed(&mut self, events: u16) {
-        if self.bank.is_none() {
+        if self.counter_array.is_none() {
             return;
         }
         let left = (self.area() + COUNTERS_OFFSET as u64) as *mut u16;
-        // SAFETY: a word of this thread's area, in whose bank nobody else counts.
+        // SAFETY: a word of this thread's area, in whose counter array nobody else counts.
         unsafe { left.write_volatile(left.read_volatile().wrapping_sub(events)) };
     }
 }

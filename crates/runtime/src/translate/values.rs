@@ -1,11 +1,11 @@
-//! Values and types counted in generated code, in the counters of a stratified sampler; exactly in [`super::tallies`].
+//! Values and types counted in generated code, in the counters of a stratified sampler; exactly in [`super::value_counters`].
 //!
 //! # Problem
 //! The counter of an event with a run-time value depends on that value: it must be hashed where it is loaded, in a few
 //! instructions, with no register and no flag of the app's lost.
 //!
 //! # Strategy
-//! The hash functions that a sampler can have here ([`OfPlace`]) are known for a place up to the value. Behind a load,
+//! The hash functions that a sampler can have here ([`OfPlace`]) are known for a place up to the value. After a load,
 //! one register is enough for what is left:
 //!
 //! ```text
@@ -18,15 +18,15 @@
 //!
 //! *The register* is `rcx` or `rdx` where one of them waits in its slot anyway, as in fragments that an indirect branch has led to.
 //! Else it is one that no instruction of the fragment uses. It is stolen at the first load that needs it and
-//! given back at each exit behind that. A trace uses all registers: there it is the one that fewest instructions use, which
+//! given back at each exit after that. A trace uses all registers: there it is the one that fewest instructions use, which
 //! get it back.
 //!
 //! *The flags* are destroyed where the app overwrites them before it looks at them ([`super::liveness`]). Elsewhere they are *parked*:
 //! `rax` goes to its slot, and `lahf` and `seto` put the flags there, until an instruction has to do with flags or `rax`, or
-//! leaves the main line. Loads behind each other, as at the end of a function, park them once.
+//! leaves the main line. Loads after each other, as at the end of a function, park them once.
 //!
-//! *A value that no register holds afterwards* is read in front of its instruction, as it is for records, and waits in a slot;
-//! it is counted behind the instruction.
+//! *A value that no register holds afterwards* is read before its instruction, as it is for records, and waits in a slot;
+//! it is counted after the instruction.
 //!
 //! # Why it is correct
 //! * An event is counted when its instruction is done: one that faults has not been counted, and the fault finds all
@@ -58,7 +58,7 @@ pub(super) enum Value {
 }
 
 impl Translator {
-    /// Puts aside the value of a load that no general register holds afterwards, as far as it is to be read in front.
+    /// Puts aside the value of a load that no general register holds afterwards, as far as it is to be read before.
     pub(super) fn read_value(&mut self, insn: &Insn, load: Load) {
         if !matches!(load, Load::Before(_) | Load::BeforeStack(_) | Load::Xlat) {
             return;
@@ -138,7 +138,7 @@ impl Translator {
             return self.shield_value(site, event, value, (scratch, !dead, false));
         }
         if !self.samples() {
-            return self.tally(site, event, value, scratch, !dead, false);
+            return self.value_counter(site, event, value, scratch, !dead, false);
         }
         let path = self.message_path(site, event)?;
         let ended = self.count_value(site, (insn.pc(), path), value, scratch, !dead);
@@ -184,7 +184,7 @@ impl Translator {
             self.send_value(path, value, ended, true);
         } else {
             let live = !self.flags.lost;
-            self.tally(site, event, value, Some(Reg::RDX), live, true)?;
+            self.value_counter(site, event, value, Some(Reg::RDX), live, true)?;
         }
         self.unpark();
         Ok(())
@@ -200,13 +200,13 @@ impl Translator {
         });
     }
 
-    /// Out of line, a tally being full or another's: the routine is told what it is about, and leads
+    /// Out of line, a value counter being full or another's: the routine is told what it is about, and leads
     /// to `back`. `spilled`: the app's `rcx` is in its slot.
     pub(super) fn call_routine(&mut self, spilled: bool, told: &Routine, back: CachePc) {
         let c = &mut self.code;
-        let (s, misses) = told.tally;
+        let (s, misses) = told.value_counter;
         // One that is full was counted already: that is taken back, and counted in the next.
-        c.step_tally(s, false);
+        c.step_value_counter(s, false);
         let here = c.here();
         for miss in misses {
             c.bind(miss, here);
@@ -319,7 +319,7 @@ impl Translator {
         }
         let p = self.stolen?;
         if avoid & p.bit() != 0 {
-            // A trace uses it, too, if seldom.
+            // A trace uses it, too, if rarely.
             let rcx = avoid & Reg::RCX.bit() == 0;
             if rcx {
                 self.spill_rcx();
@@ -354,7 +354,7 @@ impl Translator {
         }
     }
 
-    /// Does so in front of an instruction that has to do with them.
+    /// Does so before an instruction that has to do with them.
     pub(super) fn unpark_for(&mut self, insn: &Insn) {
         if !self.spilled.flags {
             return;
@@ -377,8 +377,8 @@ impl Translator {
 pub(super) struct Routine {
     /// The slot of the routine.
     pub(super) entry: GsOffset,
-    /// The register that says which tally it was, and the jumps that are executed where that is another's.
-    pub(super) tally: (Reg, [Rel32; 2]),
+    /// The register that says which value counter it was, and the jumps that are executed where that is another's.
+    pub(super) value_counter: (Reg, [Rel32; 2]),
     pub(super) value: Value,
     pub(super) path: u32,
     /// `rcx` is not the app's, and needed afterwards.
@@ -510,7 +510,7 @@ impl Code<'_> {
         let here = self.here();
         self.bind(rel, here);
         let from = self.at(here).0;
-        // Two numbers of four bytes, and behind them the way back where that is not the main line.
+        // Two numbers of four bytes, and after them the way back where that is not the main line.
         let to = if kept.is_some() { from + 8 } else { back.0 };
         self.raw(&number.to_le_bytes());
         self.raw(&(to.wrapping_sub(from) as u32).to_le_bytes());

@@ -1,4 +1,4 @@
-//! What stands in front of the profile in a file of the database.
+//! What stands before the profile in a file of the database.
 //!
 //! ```text
 //! magic 8 bytes | version u32 | length u32 | crc u32 | header | a profile file

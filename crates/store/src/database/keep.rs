@@ -168,8 +168,8 @@ impl Keeping<'_> {
                 None => break,
             }
         }
-        while let Some(crowded) = self.crowded()
-            && let Some(slot) = self.slot(now, Some(&crowded))
+        while let Some(overflowing) = self.overflowing()
+            && let Some(slot) = self.slot(now, Some(&overflowing))
         {
             self.merge(&slot)?;
         }
@@ -183,13 +183,13 @@ impl Keeping<'_> {
     }
 
     /// A directory with too many files.
-    fn crowded(&self) -> Option<PathBuf> {
+    fn overflowing(&self) -> Option<PathBuf> {
         let mut counts = BTreeMap::new();
         for file in &self.files {
             *counts.entry(file.listed.path.parent()?).or_insert(0) += 1;
         }
-        let crowded = counts.into_iter().find(|(_, n)| *n > FILES);
-        crowded.map(|(path, _)| path.to_owned())
+        let overflowing = counts.into_iter().find(|(_, n)| *n > FILES);
+        overflowing.map(|(path, _)| path.to_owned())
     }
 
     /// The oldest of the shortest times that has more than one file, and is over.

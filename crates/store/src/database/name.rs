@@ -17,7 +17,7 @@ const LONGEST: usize = 64;
 pub struct Span {
     /// The first.
     pub from: u64,
-    /// The one behind the last.
+    /// The one after the last.
     pub to: u64,
 }
 

@@ -191,7 +191,7 @@ pub struct Reader<R> {
     payload: Vec<u8>,
     modules: Vec<Module>,
     totals: Totals,
-    /// Offset behind the last whole block.
+    /// Offset after the last whole block.
     offset: u64,
     end: Option<End>,
 }
@@ -328,7 +328,7 @@ impl<R: Read> Reader<R> {
                 self.end = Some(End::Complete);
                 let mut more = [0];
                 if matches!(self.from.read(&mut more), Ok(1)) {
-                    return Err("there are bytes behind the trailer");
+                    return Err("there are bytes after the trailer");
                 }
                 Ok(false)
             }
@@ -352,7 +352,7 @@ impl<R: Read> Reader<R> {
         if rest.is_empty() {
             Ok(())
         } else {
-            Err("a module table has bytes behind its last module")
+            Err("a module table has bytes after its last module")
         }
     }
 }

@@ -4,7 +4,7 @@
 //! `--from` names a checkout of github.com/linux-test-project/ltp; no registry serves it. It is
 //! copied, and the library and the directories of [`CALLS`] are built there once, for which autoconf and
 //! automake are needed. Compared are the exit code and how many `TPASS`, `TFAIL`, `TBROK`, `TCONF` and
-//! `TWARN` a test tells: the words behind them hold times and addresses.
+//! `TWARN` a test tells: the words after them hold times and addresses.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -169,7 +169,7 @@ fn judge(bin: &Path, ways: &[Way], test: &Test, tree: &Path) -> Result<Verdict, 
 fn told(outcome: &Outcome) -> Told {
     let text = [&outcome.stdout[..], b"\n", &outcome.stderr].concat();
     let text = String::from_utf8_lossy(&text).into_owned();
-    // The summary of a test repeats none of the words; old tests put them behind a number.
+    // The summary of a test repeats none of the words; old tests put them after a number.
     let kinds = KINDS.map(|kind| {
         text.lines()
             .filter(|line| {

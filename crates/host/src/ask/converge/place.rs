@@ -6,7 +6,7 @@ use super::weight::{Stretch, Weights};
 
 /// Values that a sketch keeps.
 const KEPT: usize = 8;
-/// Intervals one behind the other that have to be as the one before.
+/// Intervals one after the other that have to be as the one before.
 const ALIKE: u8 = 2;
 
 /// The most frequent values of an interval, in constant space: counts of Misra and Gries, which are too low by a ninth of the executions at

@@ -4,13 +4,13 @@ use super::*;
 
 const MILLI: Duration = Duration::from_millis(1);
 
-/// A target that goes by each table at once, with one place that loads `value` and one that is executed seldom.
+/// A target that goes by each table at once, with one place that loads `value` and one that is executed rarely.
 struct Target {
     told: Box<Told>,
     converge: Converge,
     now: Moment,
     place: u32,
-    seldom: u32,
+    rare: u32,
     /// When a burst is over.
     until: u64,
 }
@@ -19,13 +19,13 @@ impl Target {
     fn new() -> Self {
         let mut converge = Converge::new(2.0, 1);
         let place = converge.place(0x1000, Some(1));
-        let seldom = converge.place(0x2000, Some(2));
+        let rare = converge.place(0x2000, Some(2));
         Self {
             told: Box::default(),
             converge,
             now: Moment::default(),
             place,
-            seldom,
+            rare,
             until: 0,
         }
     }
@@ -54,7 +54,7 @@ impl Target {
             if !self.is_out() {
                 self.converge.seen(self.place, value, 50_000);
             }
-            self.converge.seen(self.seldom, 9, 1);
+            self.converge.seen(self.rare, 9, 1);
             if self.converge.is_due(self.now.at) {
                 self.converge.look(&self.told, self.now);
             }
@@ -80,7 +80,7 @@ fn a_place_that_is_known_is_out_most_of_the_time_and_a_change_is_seen() {
     assert_eq!(
         target.told.places.load(Relaxed),
         1,
-        "the seldom one is watched"
+        "the rare one is watched"
     );
     let mut watched = 0;
     for _ in 0..10_000 {
@@ -131,8 +131,8 @@ fn other_code_in_the_same_place_is_profiled() {
 }
 
 #[test]
-fn what_is_in_tallies_is_seen_once() {
-    let tally = |value, count| Tally {
+fn what_is_in_value_counters_is_seen_once() {
+    let value_counter = |value, count| ValueCounter {
         value,
         path: 0,
         count,
@@ -140,11 +140,11 @@ fn what_is_in_tallies_is_seen_once() {
     let mut converge = Converge::new(2.0, 1);
     let place = converge.place(0x1000, Some(1));
     let same = |_: &mut Converge, _| Some(place);
-    converge.tallies(1, vec![tally(5, 100)], same);
-    converge.tallies(1, vec![tally(5, 150)], same);
+    converge.value_counters(1, vec![value_counter(5, 100)], same);
+    converge.value_counters(1, vec![value_counter(5, 150)], same);
     assert_eq!(converge.places[0].events, 150);
     // Sent as a whole, and another in its place.
     converge.seen(place, 5, 170);
-    converge.tallies(1, vec![tally(6, 10)], same);
+    converge.value_counters(1, vec![value_counter(6, 10)], same);
     assert_eq!(converge.places[0].events, 180);
 }

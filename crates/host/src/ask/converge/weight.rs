@@ -4,7 +4,7 @@
 //! A place is profiled at the beginning, for long, and later for short whiles. Counts that are simply added up say most of the beginning.
 //!
 //! # Strategy
-//! A stretch stands for itself and for half of what was not profiled before it and behind it, by time: its counts have the *weight* of
+//! A stretch stands for itself and for half of what was not profiled before it and after it, by time: its counts have the *weight* of
 //! that time over its own. From the frequent values of each stretch it is known by which factor the count of a value, in all, is to be changed for
 //! that. Factors are relative to that of all executions, so that the sum of counts stays what was profiled.
 //!
@@ -57,7 +57,7 @@ pub struct Stretch {
 }
 
 impl Stretch {
-    /// Its weight when it ended at `to` and stands for so much time behind it.
+    /// Its weight when it ended at `to` and stands for so much time after it.
     fn weight(self, to: Duration, behind: Duration) -> f64 {
         let own = to.saturating_sub(self.from).as_secs_f64();
         match own > 0.0 {

@@ -110,7 +110,7 @@ fn serve<'m>(
     reply.write(out);
 }
 
-/// Leaves behind what was inherited.
+/// Leaves after what was inherited.
 fn alone(socket: UnixStream) -> UnixStream {
     const SOCKET: i32 = 3;
     // SAFETY: duplicates descriptors and closes those that nothing here uses; each call's failure leaves less protected only.

@@ -50,7 +50,7 @@ pub(super) enum Reply {
     Failed(String),
 }
 
-/// Bytes written one behind the other.
+/// Bytes written one after the other.
 struct Out<'a>(&'a mut Vec<u8>);
 
 impl Out<'_> {
@@ -63,7 +63,7 @@ impl Out<'_> {
     }
 
     fn text(&mut self, text: &str) {
-        // Behind everything else: its length is that of the frame.
+        // After everything else: its length is that of the frame.
         self.0.extend_from_slice(text.as_bytes());
     }
 }
@@ -93,7 +93,7 @@ pub(super) fn split(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, ()> {
     Ok(rest.get(..length).map(|frame| (frame, 4 + length)))
 }
 
-/// Numbers read one behind the other.
+/// Numbers read one after the other.
 struct In<'a>(&'a [u8]);
 
 impl<'a> In<'a> {

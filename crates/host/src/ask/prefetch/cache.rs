@@ -1,6 +1,6 @@
 //! A second-level cache, simulated: which accesses of a thread would miss.
 //!
-//! Set-associative, with the least recently used line of a set replaced. There is no first level in front of it: what
+//! Set-associative, with the least recently used line of a set replaced. There is no first level before it: what
 //! that keeps this keeps too, so it is of no matter to what misses here but for the order of use.
 
 use std::fs;
@@ -70,7 +70,7 @@ impl Geometry {
 #[derive(Clone, Debug)]
 pub struct Cache {
     geometry: Geometry,
-    /// By set, the numbers of its lines, the one used last in front. [`FREE`] behind them.
+    /// By set, the numbers of its lines, the one used last before. [`FREE`] after them.
     lines: Vec<u64>,
 }
 

@@ -17,7 +17,7 @@ const LONG: u64 = 4096;
 /// The addresses of one instruction in one thread.
 #[derive(Clone, Debug, Default)]
 pub struct Strides {
-    /// The last addresses, the newest in front.
+    /// The last addresses, the newest before.
     last: VecDeque<u64>,
     /// The thread's accesses up to the last execution.
     clock: u64,

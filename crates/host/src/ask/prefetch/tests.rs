@@ -119,11 +119,11 @@ fn the_target_is_answered_once_a_round_and_told_no_more_than_there_is_room_for()
         u32::from(first.pc.load(Relaxed) % 2 == 1)
     );
     let report = service.report(&told);
-    let crowded = report
+    let overflowing = report
         .found
         .iter()
-        .filter(|f| f.verdict == Verdict::Crowded);
-    assert_eq!(crowded.count(), 300 - MAX_PLACES);
+        .filter(|f| f.verdict == Verdict::Overflowing);
+    assert_eq!(overflowing.count(), 300 - MAX_PLACES);
     assert_eq!((report.rounds, report.accesses), (1, ROUND * 8));
 }
 

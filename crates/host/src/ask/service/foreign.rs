@@ -11,7 +11,7 @@
 //!
 //! # Invariants
 //! * Functions of a library are called by the thread that serves, one at a time.
-//! * What a library holds a pointer to, an [`Ours`], is behind shared references only and changed through cells; none
+//! * What a library holds a pointer to, an [`Ours`], is after shared references only and changed through cells; none
 //!   of them is borrowed while the library runs.
 #![allow(unsafe_code)]
 
@@ -81,7 +81,7 @@ struct RawService {
     destroy: Option<unsafe extern "C" fn(*mut c_void)>,
 }
 
-/// What `struct trommel_service` has behind that, if it is as large.
+/// What `struct trommel_service` has after that, if it is as large.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct RawMore {
@@ -225,7 +225,7 @@ fn functions(table: &Table) -> Result<Functions, NotLoaded> {
     })
 }
 
-/// What an instance has a pointer to: to it a `struct trommel_host`, behind which is what we keep for it.
+/// What an instance has a pointer to: to it a `struct trommel_host`, after which is what we keep for it.
 #[repr(C)]
 struct Ours {
     host: RawHost,

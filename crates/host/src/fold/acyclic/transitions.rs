@@ -7,7 +7,7 @@
 //! # Strategy
 //! What a record does depends on the path that the thread is on and on the record alone. So there is an automaton: its states
 //! are paths as far as they go, and a record leads from one to another and makes tuples on the way. A transition is worked
-//! out when it is met first, and then counted; what it makes is counted in the end. Behind a transition mostly the same one
+//! out when it is met first, and then counted; what it makes is counted in the end. After a transition mostly the same one
 //! comes again, which is looked at before the table of all.
 //!
 //! # Invariants
@@ -35,7 +35,7 @@ const MADE: u64 = size_of::<(Kind, Tuple)>() as u64;
 /// From one state to another.
 struct Transition {
     next: u32,
-    /// The record met behind it last, and its transition.
+    /// The record met after it last, and its transition.
     then: (u32, u32),
     /// Its tuples, as a range of all.
     made: (u32, u32),
@@ -100,12 +100,12 @@ impl Transitions {
         Some(number)
     }
 
-    /// The state behind a transition.
+    /// The state after a transition.
     pub(super) fn behind(&self, transition: u32) -> Option<Open> {
         self.states[self.all[transition as usize].next as usize]
     }
 
-    /// Counts the transition by record `met` behind another one, if it is known.
+    /// Counts the transition by record `met` after another one, if it is known.
     #[inline]
     pub(super) fn follow(&mut self, last: u32, met: u32) -> Option<u32> {
         let before = &self.all[last as usize];

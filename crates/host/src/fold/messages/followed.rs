@@ -1,4 +1,4 @@
-//! What the table behind the counters sends on (`+A16`), without what it counts.
+//! What the table after the counters sends on (`+A16`), without what it counts.
 //!
 //! Each message either adds to an entry or begins one, and each entry is sent on once: when it is full, when its place is needed, or in the
 //! end. So as many are sent on as are begun, and nothing but the order of use has to be followed
@@ -55,7 +55,7 @@ impl Followed {
         };
         let samples = self.samples[at] + 1;
         if u32::from(samples) == FULL {
-            // Those behind it move up.
+            // Those after it move up.
             self.names.copy_within(at + 1..self.capacity, at);
             self.names[self.capacity - 1] = NONE;
             self.samples.copy_within(at + 1.., at);

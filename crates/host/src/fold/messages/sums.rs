@@ -20,7 +20,7 @@ use trommel_tuple::{Kind, Place};
 
 use crate::kernel::large;
 
-/// Messages in front of one that is added whose slots are on the way.
+/// Messages before one that is added whose slots are on the way.
 const AHEAD: usize = 32;
 /// Slots at first.
 const FEW: usize = 1 << 12;

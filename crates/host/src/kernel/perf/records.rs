@@ -83,7 +83,7 @@ pub struct Map {
     pub offset: u64,
     /// The file's inode; 0 for none.
     pub inode: u64,
-    /// The file's path, or a name in brackets or behind two slashes.
+    /// The file's path, or a name in brackets or after two slashes.
     pub path: Vec<u8>,
 }
 
@@ -150,7 +150,7 @@ impl<'a> Records<'a> {
         self.0
     }
 
-    /// The next record's kind, flags and what is behind its header.
+    /// The next record's kind, flags and what is after its header.
     pub fn raw(&mut self) -> Option<(u32, u16, &'a [u8])> {
         let (header, _) = self.0.split_first_chunk::<HEADER>()?;
         let header = u64::from_ne_bytes(*header);
@@ -365,7 +365,7 @@ mod tests {
             prop_assert!(records.rest().len() < all.len() || read == 0);
         }
 
-        /// Headers that make sense, with anything behind them: each is a record, and none reads into the next.
+        /// Headers that make sense, with anything after them: each is a record, and none reads into the next.
         #[test]
         fn any_members_are_read(
             all in prop::collection::vec((0_u32..20, any::<u16>(), prop::collection::vec(any::<u64>(), 0..40)), 0..20),

@@ -1,6 +1,6 @@
 //! The memory through which the kernel hands over what events have recorded.
 //!
-//! The first page says up to where the kernel has written and we have read; behind it is a buffer of a power of two of
+//! The first page says up to where the kernel has written and we have read; after it is a buffer of a power of two of
 //! pages, in which positions wrap around. The kernel stops at what has not been read, so nothing is overwritten:
 //! what does not fit is lost, and counted by the kernel.
 //!

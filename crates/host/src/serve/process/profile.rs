@@ -13,7 +13,7 @@ use crate::serve::record::Engine;
 use crate::serve::series::Figures;
 
 impl Process {
-    /// What it has come to since the last time, if it is looked at in windows. `host`: our own CPU time so far.
+    /// What it has come to since the last time, if it is sampled. `host`: our own CPU time so far.
     pub fn epoch(
         &mut self,
         kinds: KindSet,
@@ -83,18 +83,18 @@ impl Process {
         let is_sampled = windows.is_some();
         let folded = folder.finish(&shared, kinds, windows);
         let control = shared.control();
-        let mut let_go = served.let_go;
+        let mut detach = served.detach;
         if self.end != End::Exec && shared.state() == Some(State::Exec) {
-            let_go.push("it became another program (exec), which ran natively".to_owned());
+            detach.push("it became another program (exec), which ran natively".to_owned());
         }
         let children = u64::from(control.children.load(Relaxed));
         if children != 0 {
-            let_go.push(format!("{children} child processes, which ran natively"));
+            detach.push(format!("{children} child processes, which ran natively"));
         }
         match control.work.stops.load(Relaxed) {
             0 => {}
-            1 => let_go.push("it stopped the collection of events itself".to_owned()),
-            n => let_go.push(format!(
+            1 => detach.push("it stopped the collection of events itself".to_owned()),
+            n => detach.push(format!(
                 "it stopped the collection of events itself, {n} times"
             )),
         }
@@ -102,7 +102,7 @@ impl Process {
             notice(&taken(&shared));
         }
         if self.end == End::Left {
-            let_go.push("it went on when the first program had ended".to_owned());
+            detach.push("it went on when the first program had ended".to_owned());
         }
         if let Some(error) = &folded.stream_error {
             served.stream_failed = true;
@@ -123,7 +123,7 @@ impl Process {
             undercount: folded.lost.undercount,
             waits: control.waits.load(Relaxed),
             wait_time: control.wait_nanos.load(Relaxed),
-            let_go,
+            detach,
             ..of_windows.unwrap_or_default()
         };
         let engine = Engine {
@@ -173,7 +173,7 @@ impl Process {
                     true => WINDOWS.to_owned(),
                     false => compressor.to_owned(),
                 },
-                counted: match shared.has_banks() {
+                counted: match shared.has_counter_arrays() {
                     true => Counted::Code,
                     false => Counted::Service,
                 },

@@ -1,4 +1,4 @@
-//! When a process came under control and why, and when it was let go.
+//! When a process came under control and why, and when it was detached.
 
 use std::time::{Duration, Instant};
 
@@ -17,9 +17,9 @@ pub enum Taken {
     Exec,
     /// It has used the CPU time that programs run natively at first.
     Late,
-    /// It had been let go, and spends so many percent of its time in other code.
+    /// It had been detached, and spends so many percent of its time in other code.
     Back(u32),
-    /// It had been let go, and got on faster under control, by so many percent.
+    /// It had been detached, and got on faster under control, by so many percent.
     Faster(u32),
 }
 
@@ -32,7 +32,7 @@ impl Taken {
             Self::Exec => "it was executed by a process under control".to_owned(),
             Self::Late => "it had run natively for as long as programs do at first".to_owned(),
             Self::Back(percent) => {
-                format!("{percent} % of its time was in code that was not hot when it was let go")
+                format!("{percent} % of its time was in code that was not hot when it was detached")
             }
             Self::Faster(percent) => {
                 format!("it got on {percent} % faster under control than it did natively")
@@ -64,6 +64,6 @@ impl Moment {
 pub struct Turns {
     /// Why and when it began.
     pub taken: Option<(Taken, Moment)>,
-    /// When the process was let go, as far as we saw.
-    pub let_go: Option<Moment>,
+    /// When the process was detached, as far as we saw.
+    pub detach: Option<Moment>,
 }

@@ -1,7 +1,7 @@
-//! A program recorded that runs already, until it ends or is let go.
+//! A program recorded that runs already, until it ends or is detached.
 //!
 //! The keeper has the program under control (`keeper.rs`); this side serves the queue, also while
-//! the keeper lets the program go, as its threads may wait for room. What they had recorded
+//! the keeper detaches the program, as its threads may wait for room. What they had recorded
 //! and not published is read when all are native. Processes that the program starts run natively.
 
 use std::io;
@@ -48,7 +48,7 @@ fn hint(why: &str) -> &'static str {
 }
 
 /// Takes a running process under control, collects its events until it ends, `guard` has been
-/// interrupted or the time is over, and lets it go. With `epochs` the recording's profile is of the last of them. Must be called while this process has one
+/// interrupted or the time is over, and detaches it. With `epochs` the recording's profile is of the last of them. Must be called while this process has one
 /// thread.
 ///
 /// # Errors
@@ -134,7 +134,7 @@ impl Hold<'_> {
         }
         if let Some(parting) = self.keeper.parted(Duration::ZERO) {
             if let Parting::Failed(why) = parting {
-                let words = format!("it could not be let go cleanly: {why}");
+                let words = format!("it could not be detached cleanly: {why}");
                 self.said.push(words);
             }
             return Some(());
@@ -146,7 +146,7 @@ impl Hold<'_> {
         if is_time && !self.asked {
             self.asked = true;
             stop();
-            self.keeper.let_go();
+            self.keeper.detach();
         }
         None
     }

@@ -11,7 +11,7 @@ use trommel_profile::Profile;
 use trommel_symbol::Files;
 use trommel_tuple::Kind;
 
-use super::{Retakes, Session, Strangers, host_cpu};
+use super::{Execed, Retakes, Session, host_cpu};
 use crate::ask::custom::{self, Custom};
 use crate::ask::prefetch::{self, Wanted};
 use crate::ask::service::{Instance, Write};
@@ -24,7 +24,7 @@ use crate::kernel::births::Births;
 use crate::serve::huge;
 use crate::serve::record::{Engine, RecordError, RecordOptions};
 use crate::serve::tracing::Tracing;
-use crate::takeover::relatives::Relatives;
+use crate::takeover::forked::Forked;
 use crate::windows::toll::Toll;
 
 /// What the program itself counts. Paths and values, where the order of events does not matter; the events of a stratified sampler or a multi-hash profiler, where all are wanted and nowhere else, and values need not be
@@ -186,8 +186,8 @@ impl<'a> Session<'a> {
             toll,
             levels,
             births: Births::default(),
-            relatives: Relatives::default(),
-            strangers: Strangers::default(),
+            forked: Forked::default(),
+            execed: Execed::default(),
             retakes: Retakes::default(),
             began: Instant::now(),
             host_before: host_cpu(),

@@ -74,7 +74,7 @@ impl Session<'_> {
             ));
         }
         self.finish();
-        self.strangers.release();
+        self.execed.release();
     }
 
     /// What the run has come to.
@@ -122,18 +122,18 @@ impl Session<'_> {
         }
         let limited = self.limited && ended.status == Some(-libc::SIGKILL);
         let nothing = first.kinds.values().all(|kind| kind.seen == 0);
-        if engine.fragments == 0 && nothing && first.run.let_go.is_empty() && !native {
+        if engine.fragments == 0 && nothing && first.run.detach.is_empty() && !native {
             if ended.status == Some(NOT_STARTED) {
                 return Err(RecordError::NotStarted {
                     program: self.options.program.path.clone(),
                 });
             }
             let words = "the runtime did not start".to_owned();
-            first.run.let_go.push(words);
+            first.run.detach.push(words);
         }
         if limited {
             let words = "it was ended when the stream had all the events that were wanted";
-            first.run.let_go.push(words.to_owned());
+            first.run.detach.push(words.to_owned());
         }
         // What the run as a whole came to.
         first.run.wall = wall.as_nanos() as u64;

@@ -16,7 +16,7 @@ pub struct Epochs<'a> {
 }
 
 impl<'a> Epochs<'a> {
-    /// Of this length. `give` gets a profile at the end of each; what comes behind the last of them is the recording's own.
+    /// Of this length. `give` gets a profile at the end of each; what comes after the last of them is the recording's own.
     pub fn new(every: Duration, give: &'a mut dyn FnMut(Profile)) -> Self {
         let every = every.max(Duration::from_millis(1));
         Self {

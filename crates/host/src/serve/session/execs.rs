@@ -144,7 +144,7 @@ impl Session<'_> {
                 follow::expect(pid);
             }
             Err(error) => {
-                follow::let_go(pid);
+                follow::detach(pid);
                 self.runs_natively(pid, parent, Some(&error));
             }
         }
@@ -197,7 +197,7 @@ impl Session<'_> {
                 });
             }
             (taken, _) => {
-                follow::let_go(pid);
+                follow::detach(pid);
                 self.runs_natively(pid, parent, taken.err().as_ref());
             }
         }

@@ -1,21 +1,21 @@
-//! Processes that were let go and are taken back when they turn to other work.
+//! Processes that were detached and are taken back when they turn to other work.
 //!
 //! # Problem
-//! A process that was let go runs natively with the runtime's memory in it. It has gone on as it liked: it has made threads and
+//! A process that was detached runs natively with the runtime's memory in it. It has gone on as it liked: it has made threads and
 //! children, has set handlers of signals, or is another program by now.
 //!
 //! # Strategy
-//! [`Watch`] says when. Then all that is left of the earlier control is taken out, as when a command lets a process go that it was
+//! [`Watch`] says when. Then all that is left of the earlier control is taken out, as when a command detaches a process that it was
 //! attached to (by its [`Keeper`](crate::takeover::keeper::Keeper), or by whoever attaches next, as the slot is closed), and the process is attached to as one that never
 //! was under control: with a new file, a new runtime, and an account of its own. To the run it is another process with the same number, as a program is that
 //! another executes.
 //!
-//! What was let go because it seemed no faster, or to find out whether it is, is asked natively how it gets on ([`Proof`]), and taken back
+//! What was detached because it seemed no faster, or to find out whether it is, is asked natively how it gets on ([`Proof`]), and taken back
 //! in the same way if it was faster under control.
 //!
 //! # Who is not taken back
-//! Processes that were let go for another reason than that control does not pay: what was in its way (seccomp, GS, …) is
-//! there still, and who asked for it has asked. What is native by itself is found by [`super::strangers`]: programs that
+//! Processes that were detached for another reason than that control does not pay: what was in its way (seccomp, GS, …) is
+//! there still, and who asked for it has asked. What is native by itself is found by [`super::execed`]: programs that
 //! such a process executes. What it forks shares nothing with the host, and stays native until then.
 //!
 //! # What can happen meanwhile
@@ -26,7 +26,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use trommel_queue::LetGo;
+use trommel_queue::Detached;
 
 use super::Session;
 use crate::kernel::running::{self, Refusal};
@@ -36,10 +36,10 @@ use crate::takeover::retake::Watch;
 
 /// From one look to the next.
 const OFTEN: Duration = Duration::from_millis(100);
-/// The same where what is let go is taken back at once, for tests.
+/// The same where what is detached is taken back at once, for tests.
 const HASTE: Duration = Duration::from_millis(3);
 
-/// Processes that have been let go.
+/// Processes that have been detached.
 #[derive(Default)]
 pub(super) struct Retakes {
     looked: Option<Instant>,
@@ -143,7 +143,7 @@ impl Session<'_> {
             if let Some((_, process)) = self.process(number) {
                 process.shared.close();
             }
-            self.strangers.part(pid);
+            self.execed.part(pid);
             self.attach_to(identity, why)
         });
         // It is the last one, if it is under control again.
@@ -162,17 +162,17 @@ impl Session<'_> {
             }
             Err(why) => {
                 process.stays(&why);
-                self.strangers.never(pid);
+                self.execed.never(pid);
                 false
             }
         }
     }
 }
 
-/// It was let go for what may change.
+/// It was detached for what may change.
 fn may_come_back(process: &Process, hasty: bool) -> bool {
-    let why = process.shared.control().let_go.load(Relaxed);
-    let is = |reason: LetGo| why == reason as u32;
-    let fit = is(LetGo::BailOut) || hasty && is(LetGo::Stress);
-    fit && process.end == End::No && process.is_let_go() && process.identity.pid.as_raw() > 0
+    let why = process.shared.control().detach.load(Relaxed);
+    let is = |reason: Detached| why == reason as u32;
+    let fit = is(Detached::BailOut) || hasty && is(Detached::Stress);
+    fit && process.end == End::No && process.is_detach() && process.identity.pid.as_raw() > 0
 }

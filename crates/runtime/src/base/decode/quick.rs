@@ -31,7 +31,7 @@ use crate::cache::AppPc;
 
 /// Bytes that are looked at.
 pub(super) const WINDOW: usize = 32;
-/// Prefixes in front of an opcode that are taken; with them no position is beyond the window.
+/// Prefixes before an opcode that are taken; with them no position is beyond the window.
 const MAX_PREFIXES: usize = 5;
 const MAX_LENGTH: usize = 15;
 
@@ -250,7 +250,7 @@ fn start(bytes: &[u8; WINDOW], insn: &mut Insn) -> Option<()> {
 }
 
 /// What a table entry says of an instruction that is neither a transfer nor a vector instruction.
-/// `at` is behind the opcode.
+/// `at` is after the opcode.
 #[inline(always)]
 fn general(
     bytes: &[u8; WINDOW],

@@ -314,7 +314,7 @@ fn both_decoders_agree_on_every_opcode() {
                         code[at] = *byte & if *byte == 0xff { random() as u8 } else { 0xff };
                         at += 1;
                     }
-                    // The map, which random bytes seldom name; and no third operand, mostly.
+                    // The map, which random bytes rarely name; and no third operand, mostly.
                     match escape.first() {
                         Some(0xc4) => {
                             code[at - 2] = code[at - 2] & 0xe0 | (bits & 3);

@@ -214,7 +214,7 @@ fn what_is_kept_whole_touches_no_boundary() {
             c.keep_whole(len);
             let gap = c.here();
             let (from, to) = (start as usize + gap, start as usize + gap + len);
-            // In one line; its last byte is not the line's, unless nothing is in front of it.
+            // In one line; its last byte is not the line's, unless nothing is before it.
             assert!(from % 32 == 0 || to / 32 == from / 32, "{start} {len}");
             let mut decoder = Decoder::with_ip(64, c.bytes(), 0, DecoderOptions::NONE);
             let all: alloc::vec::Vec<Instruction> = decoder.iter().collect();

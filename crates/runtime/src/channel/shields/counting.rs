@@ -7,13 +7,13 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use trommel_compress::Seeds;
 use trommel_compress::interval::Shielding;
-use trommel_queue::{CELLS, Intervals, Tally};
+use trommel_queue::{CELLS, Intervals, ValueCounter};
 
 use super::{CONTESTED, FULL, Profiler, Subject, key};
 use crate::base::area::{COUNTERS_OFFSET, Context};
 use crate::base::emit::GsOffset;
 use crate::channel::counters;
-use crate::translate::first_of_tally;
+use crate::translate::first_of_value_counter;
 
 /// In [`Context::promotes_at`]: nothing is promoted before the interval has ended.
 const NEVER: u32 = u32::MAX;
@@ -25,9 +25,9 @@ pub(super) enum Home {
     None,
     /// In the cell of the subject.
     Cell,
-    /// In the tally of this index.
-    Tally(u32),
-    /// In the accumulator: its tally is contested.
+    /// In the value counter of this index.
+    ValueCounter(u32),
+    /// In the accumulator: its value counter is contested.
     Slot,
 }
 
@@ -50,14 +50,14 @@ pub(super) struct Candidate {
 pub struct Counting {
     pub(super) shielding: Shielding,
     pub(super) slots: Vec<Slot>,
-    /// Tallies that are contested: a slot is in one at most when an interval begins, and in another when it has a new tuple.
+    /// Value counters that are contested: a slot is in one at most when an interval begins, and in another when it has a new tuple.
     contested: Vec<u32>,
     pub(super) candidates: Vec<Candidate>,
     /// The thread's area, and where subjects are.
     pub(super) area: u64,
     subjects: u64,
-    /// Tallies in use.
-    tallies: usize,
+    /// Value counters in use.
+    value_counters: usize,
     /// The interval has ended in the dispatcher, with the lock held.
     pub(super) is_due: bool,
 }
@@ -78,7 +78,7 @@ impl Counting {
             shielding,
             area,
             subjects: profiler.at,
-            tallies: profiler.tallies,
+            value_counters: profiler.value_counters,
             is_due: false,
         }
     }
@@ -90,7 +90,7 @@ impl Counting {
     }
 
     pub(super) fn seen(&self) -> &Intervals {
-        // SAFETY: in front of the bank that is mapped at the end of the thread's area; all atomics.
+        // SAFETY: before the counter array that is mapped at the end of the thread's area; all atomics.
         unsafe { &*((self.area + COUNTERS_OFFSET as u64) as *const Intervals) }
     }
 
@@ -98,20 +98,22 @@ impl Counting {
         (self.area + u64::from(Profiler::cell(subject).0)) as *mut u32
     }
 
-    fn tally(&self, index: u32) -> *mut Tally {
-        let GsOffset(tallies) = counters::TALLIES;
-        (self.area + u64::from(tallies) + u64::from(index)) as *mut Tally
+    fn value_counter(&self, index: u32) -> *mut ValueCounter {
+        let GsOffset(value_counters) = counters::VALUE_COUNTERS;
+        (self.area + u64::from(value_counters) + u64::from(index)) as *mut ValueCounter
     }
 
     /// Brings the accumulator what was counted elsewhere.
     fn bring(&mut self) {
         for (n, slot) in self.slots.iter().enumerate() {
-            // SAFETY: words of the thread's own bank, in which nobody else counts.
+            // SAFETY: words of the thread's own counter array, in which nobody else counts.
             let count = unsafe {
                 match slot.home {
                     Home::None | Home::Slot => continue,
                     Home::Cell => FULL.wrapping_sub(self.cell(slot.subject).read_volatile()),
-                    Home::Tally(at) => (&raw const (*self.tally(at)).count).read_volatile(),
+                    Home::ValueCounter(at) => {
+                        (&raw const (*self.value_counter(at)).count).read_volatile()
+                    }
                 }
             };
             self.shielding.has_counted(n, count);
@@ -127,7 +129,9 @@ impl Counting {
             match home {
                 Home::None | Home::Slot => {}
                 Home::Cell => self.cell(subject).write_volatile(0),
-                Home::Tally(at) => self.tally(at).write_volatile(Tally::default()),
+                Home::ValueCounter(at) => self
+                    .value_counter(at)
+                    .write_volatile(ValueCounter::default()),
             }
         }
     }
@@ -141,11 +145,11 @@ impl Counting {
             self.slots[slot].home = Home::Cell;
             return;
         }
-        let index = tally_of(subject, value, self.tallies);
+        let index = value_counter_of(subject, value, self.value_counters);
         // SAFETY: as in `bring`.
-        let path = unsafe { (&raw const (*self.tally(index)).path).read_volatile() };
+        let path = unsafe { (&raw const (*self.value_counter(index)).path).read_volatile() };
         let (path, count, home) = match path {
-            0 => (key(subject), count, Home::Tally(index)),
+            0 => (key(subject), count, Home::ValueCounter(index)),
             CONTESTED => {
                 self.shielding.has_counted(slot, count);
                 self.slots[slot].home = Home::Slot;
@@ -154,7 +158,7 @@ impl Counting {
             _ => {
                 self.bring();
                 for other in &mut self.slots {
-                    if other.home == Home::Tally(index) {
+                    if other.home == Home::ValueCounter(index) {
                         other.home = Home::Slot;
                     }
                 }
@@ -166,8 +170,8 @@ impl Counting {
         self.slots[slot].home = home;
         // SAFETY: as in `bring`.
         unsafe {
-            self.tally(index)
-                .write_volatile(Tally { value, path, count })
+            self.value_counter(index)
+                .write_volatile(ValueCounter { value, path, count })
         };
     }
 
@@ -219,8 +223,8 @@ impl Counting {
                     self.cell(self.slots[slot].subject).write_volatile(FULL);
                 },
                 // SAFETY: as in `bring`.
-                (Home::Tally(at), true) => unsafe {
-                    (&raw mut (*self.tally(at)).count).write_volatile(0);
+                (Home::ValueCounter(at), true) => unsafe {
+                    (&raw mut (*self.value_counter(at)).count).write_volatile(0);
                 },
             }
         }
@@ -237,12 +241,15 @@ impl Counting {
         context.promotes_at = self.shielding.promotes_at() - 1;
     }
 
-    /// Looks for tallies again of those in the accumulator whose own were contested.
+    /// Looks for value counters again of those in the accumulator whose own were contested.
     #[cold]
     fn settle(&mut self) {
         while let Some(index) = self.contested.pop() {
             // SAFETY: as in `bring`.
-            unsafe { self.tally(index).write_volatile(Tally::default()) };
+            unsafe {
+                self.value_counter(index)
+                    .write_volatile(ValueCounter::default())
+            };
         }
         for slot in 0..self.slots.len() {
             if self.slots[slot].home == Home::Slot {
@@ -255,10 +262,10 @@ impl Counting {
     }
 }
 
-/// The tally of a value, from the first, of so many.
-fn tally_of(subject: u32, value: u64, tallies: usize) -> u32 {
-    let mask = (tallies as u32 - 1) * size_of::<Tally>() as u32;
-    let first = u64::from(first_of_tally(key(subject)));
+/// The value counter of a value, from the first, of so many.
+fn value_counter_of(subject: u32, value: u64, value_counters: usize) -> u32 {
+    let mask = (value_counters as u32 - 1) * size_of::<ValueCounter>() as u32;
+    let first = u64::from(first_of_value_counter(key(subject)));
     // SAFETY: generated code has the instruction, too.
     let sum = unsafe { core::arch::x86_64::_mm_crc32_u64(first, value) };
     sum as u32 & mask

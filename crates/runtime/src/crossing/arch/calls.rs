@@ -10,8 +10,8 @@
 //! # Strategy
 //! The look and the call are in one stretch of instructions that changes nothing. The signal handler
 //! compares the interrupted program counter with these stretches, up to and including the call
-//! itself, and sends the thread to where the call is not made ([`Landmarks::called_off`]). Behind the
-//! call the handler lets go on: the call was made, and has its answer.
+//! itself, and sends the thread to where the call is not made ([`Landmarks::called_off`]). After the
+//! call the handler detaches on: the call was made, and has its answer.
 
 use super::*;
 
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn sigreturn(frame: u64) -> ! {
     )
 }
 
-/// The app's call was not made: it is made again when the signal has been delivered in front of it.
+/// The app's call was not made: it is made again when the signal has been delivered before it.
 ///
 /// # Safety
 /// The context must be complete, the call's own registers in it; GS must be at the thread area.
@@ -109,7 +109,7 @@ unsafe extern "C" {
 }
 
 impl Landmarks {
-    /// Behind the call of [`unless_pending`], and where it returns from without one.
+    /// After the call of [`unless_pending`], and where it returns from without one.
     pub fn wait() -> (u64, u64) {
         const SYSCALL_BYTES: u64 = 2;
         let call = trommel_unless_pending_call as *const () as u64;

@@ -4,61 +4,61 @@
 use core::arch::naked_asm;
 use core::mem::offset_of;
 
-use trommel_queue::Tally;
+use trommel_queue::ValueCounter;
 
 use crate::base::area::{CONTEXT_OFFSET, Context, WRITE_POINTER};
-use crate::channel::counters::TALLIES;
+use crate::channel::counters::VALUE_COUNTERS;
 
 macro_rules! at {
     ($($field:tt)+) => { CONTEXT_OFFSET + offset_of!(Context, $($field)+) };
 }
 
-/// Of an event with a value that its tally is not of. What is there becomes a record, unless it is empty, and the tally the event's. rcx leads to the
-/// number of its path, and how far behind that the code goes on; the value and the number of the tally are in the context, the app's rcx is spilled.
+/// Of an event with a value that its value counter is not of. What is there becomes a record, unless it is empty, and the value counter the event's. rcx leads to the
+/// number of its path, and how far behind that the code goes on; the value and the number of the value counter are in the context, the app's rcx is spilled.
 ///
-/// A signal that arrives here is delivered at the end of the way: all of this counts as code of the cache. It is entered at [`trommel_tally`].
+/// A signal that arrives here is delivered at the end of the way: all of this counts as code of the cache. It is entered at [`trommel_value_counter`].
 ///
 /// # Safety
-/// Only generated code may jump there, with GS at the area of a thread with a bank.
+/// Only generated code may jump there, with GS at the area of a thread with a counter array.
 #[unsafe(naked)]
-pub(super) unsafe extern "C" fn tally_routine() {
+pub(super) unsafe extern "C" fn value_counter_routine() {
     naked_asm!(
-        // The tally is empty once the record is there. A process that is killed in between has a tally like its last
+        // The value counter is empty once the record is there. A process that is killed in between has a value counter like its last
         // record, which the host does not count twice.
         "6:",
         "jmp 4f",
         ".globl trommel_tally",
-        "trommel_tally:",
+        "trommel_value_counter:",
         "mov gs:[{message}], rcx",
         "mov gs:[{saved}], rdx",
         "mov edx, gs:[{counter}]",
-        "mov ecx, gs:[rdx + {tallies} + {count}]",
+        "mov ecx, gs:[rdx + {value_counters} + {count}]",
         "jrcxz 6b",
         "mov edx, gs:[{counter}]",
         "mov rcx, gs:[{pointer}]",
-        "mov edx, gs:[rdx + {tallies} + {path}]",
+        "mov edx, gs:[rdx + {value_counters} + {path}]",
         "mov [rcx], edx",
         "mov edx, gs:[{counter}]",
-        "mov edx, gs:[rdx + {tallies} + {of}]",
+        "mov edx, gs:[rdx + {value_counters} + {of}]",
         "mov [rcx + 4], edx",
         "mov edx, gs:[{counter}]",
-        "mov edx, gs:[rdx + {tallies} + {of} + 4]",
+        "mov edx, gs:[rdx + {value_counters} + {of} + 4]",
         "mov [rcx + 8], edx",
         "mov edx, gs:[{counter}]",
-        "mov edx, gs:[rdx + {tallies} + {count}]",
+        "mov edx, gs:[rdx + {value_counters} + {count}]",
         "mov [rcx + 12], edx",
         "lea rcx, [rcx + 16]",
         "mov gs:[{pointer}], rcx",
         "mov edx, gs:[{counter}]",
-        "mov dword ptr gs:[rdx + {tallies} + {count}], 0",
+        "mov dword ptr gs:[rdx + {value_counters} + {count}], 0",
         "4:",
         "mov edx, gs:[{counter}]",
         "mov rcx, gs:[{value}]",
-        "mov gs:[rdx + {tallies} + {of}], rcx",
+        "mov gs:[rdx + {value_counters} + {of}], rcx",
         "mov rcx, gs:[{message}]",
         "mov ecx, [rcx]",
-        "mov gs:[rdx + {tallies} + {path}], ecx",
-        "mov dword ptr gs:[rdx + {tallies} + {count}], 1",
+        "mov gs:[rdx + {value_counters} + {path}], ecx",
+        "mov dword ptr gs:[rdx + {value_counters} + {count}], 1",
         "mov rcx, gs:[{message}]",
         "movsxd rdx, dword ptr [rcx + 4]",
         "lea rdx, [rdx + rcx]",
@@ -83,16 +83,16 @@ pub(super) unsafe extern "C" fn tally_routine() {
         filled = sym super::filled,
         counter = const at!(value_counter),
         value = const at!(value),
-        tallies = const TALLIES.0,
-        of = const offset_of!(Tally, value),
-        path = const offset_of!(Tally, path),
-        count = const offset_of!(Tally, count),
+        value_counters = const VALUE_COUNTERS.0,
+        of = const offset_of!(ValueCounter, value),
+        path = const offset_of!(ValueCounter, path),
+        count = const offset_of!(ValueCounter, count),
     )
 }
 
 unsafe extern "C" {
-    /// Where [`tally_routine`] is entered. A label, not a function.
-    pub(super) safe fn trommel_tally();
-    /// Behind the last instruction of [`tally_routine`]. A label, not a function.
+    /// Where [`value_counter_routine`] is entered. A label, not a function.
+    pub(super) safe fn trommel_value_counter();
+    /// After the last instruction of [`value_counter_routine`]. A label, not a function.
     pub(super) safe fn trommel_message_end();
 }

@@ -250,7 +250,7 @@ pub unsafe extern "C" fn full() {
 /// An indirect branch that the first table led to the fragment of another target, whose tag check
 /// failed: rcx = target − tag and rdx = −tag; the app's rcx and rdx are spilled. Looks in the
 /// second table, and puts what it finds there into the first. From the code of a pair the way
-/// leads in behind the first instruction, with the pair's key in the context. The index at which
+/// leads in after the first instruction, with the pair's key in the context. The index at which
 /// the branch looked into the first table is tag + that key, and target + its own.
 ///
 /// A signal that arrives here is delivered at the end of the way, wherever that leads: all of this
@@ -427,9 +427,9 @@ pub unsafe extern "C" fn resume() -> ! {
 }
 
 unsafe extern "C" {
-    /// Behind the last instruction of [`resume`]. A label, not a function.
+    /// After the last instruction of [`resume`]. A label, not a function.
     safe fn trommel_resume_end();
-    /// Behind the last instruction of [`mismatch`]. A label, not a function.
+    /// After the last instruction of [`mismatch`]. A label, not a function.
     safe fn trommel_mismatch_end();
     /// The second instruction of [`mismatch`]. A label, not a function.
     safe fn trommel_pair_mismatch();
@@ -444,7 +444,7 @@ impl Landmarks {
         resume as *const () as u64
     }
 
-    /// Behind the trap of [`resume`]: what the kernel reports as the address of that trap.
+    /// After the trap of [`resume`]: what the kernel reports as the address of that trap.
     pub fn resume_end() -> u64 {
         trommel_resume_end as *const () as u64
     }
@@ -466,12 +466,13 @@ impl Landmarks {
 
     /// Sending a message, which leads straight back into the cache.
     pub fn message() -> core::ops::Range<u64> {
-        message::tally_routine as *const () as u64..message::trommel_message_end as *const () as u64
+        message::value_counter_routine as *const () as u64
+            ..message::trommel_message_end as *const () as u64
     }
 
-    /// Where another value takes a tally's place, in the same range.
-    pub fn tally() -> u64 {
-        message::trommel_tally as *const () as u64
+    /// Where another value takes a value counter's place, in the same range.
+    pub fn value_counter() -> u64 {
+        message::trommel_value_counter as *const () as u64
     }
 
     /// Events that are not shielded, whose way mostly leads straight back into the cache.
@@ -603,7 +604,7 @@ pub unsafe extern "C" fn clone_thread(args: *const [u64; 6], number: u64, area: 
 }
 
 /// Where the host leads a stopped thread: GS is at its area already, all signals are blocked, the
-/// vector state is the app's, and the rest of the app's state is on its desk.
+/// vector state is the app's, and the rest of the app's state is on its thread page.
 ///
 /// # Safety
 /// Only the host may lead threads here.

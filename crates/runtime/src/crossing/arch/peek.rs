@@ -41,8 +41,8 @@ pub unsafe extern "C" fn peek(address: u64, size: u64, to: *mut u64) -> u64 {
 /// Writes at `to`, which may not be there: as many bytes as `what` says, from `from`, each word in one access. 0 when they
 /// cannot all be written: the signal handler leads the fault to the end.
 ///
-/// * 64: eight words, the last one behind the others, and in front of all that follows.
-/// * 4: a word of 32 bits, in front of all that follows.
+/// * 64: eight words, the last one after the others, and before all that follows.
+/// * 4: a word of 32 bits, before all that follows.
 /// * 8: adds the word to the one that is there.
 ///
 /// # Safety
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn poke(to: u64, what: u64, from: *const u64) -> u64 {
         "mov rax, [rdx + 48]",
         "mov [rdi + 48], rax",
         "mov rax, [rdx + 56]",
-        // The ready word. Locked: who looks next whether the reader sleeps does so behind it.
+        // The ready word. Locked: who looks next whether the reader sleeps does so after it.
         "xchg [rdi + 56], rax",
         "9:",
         "mov eax, 1",

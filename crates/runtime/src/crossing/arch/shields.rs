@@ -4,10 +4,10 @@
 use core::arch::naked_asm;
 use core::mem::offset_of;
 
-use trommel_queue::Tally;
+use trommel_queue::ValueCounter;
 
 use crate::base::area::{CONTEXT_OFFSET, Context};
-use crate::channel::counters::TALLIES;
+use crate::channel::counters::VALUE_COUNTERS;
 use crate::channel::shields::{CONTESTED, Subject, Why};
 
 macro_rules! at {
@@ -115,7 +115,7 @@ macro_rules! load_others {
 }
 
 /// An event that is not shielded, of a tuple that is known: increments its counters. rcx leads to the number of its subject, and how far behind
-/// that the code goes on; the app's rcx is spilled. Of a value its number of the tally and the value are in the context, and it begins at one
+/// that the code goes on; the app's rcx is spilled. Of a value its number of the value counter and the value are in the context, and it begins at one
 /// of the labels.
 ///
 /// Flags and registers come out as they went in. A signal that arrives here is delivered at the end of the way, wherever that
@@ -182,7 +182,7 @@ pub(super) unsafe extern "C" fn unshielded() {
         save_four!(),
         save_others!(),
         "mov ecx, gs:[{index}]",
-        "cmp dword ptr gs:[rcx + {tallies} + {path}], {contested}",
+        "cmp dword ptr gs:[rcx + {value_counters} + {path}], {contested}",
         "je 7f",
         "shl rdx, 6",
         "add rdx, gs:[{subjects}]",
@@ -213,7 +213,7 @@ pub(super) unsafe extern "C" fn unshielded() {
         save_four!(),
         save_others!(),
         "mov ecx, gs:[{index}]",
-        "cmp dword ptr gs:[rcx + {tallies} + {path}], {contested}",
+        "cmp dword ptr gs:[rcx + {value_counters} + {path}], {contested}",
         "je 7b",
         "shl rdx, 6",
         "add rdx, gs:[{subjects}]",
@@ -262,8 +262,8 @@ pub(super) unsafe extern "C" fn unshielded() {
         is_contested = const Why::Contested as u32,
         counted = sym super::counted,
         index = const at!(value_counter),
-        tallies = const TALLIES.0,
-        path = const offset_of!(Tally, path),
+        value_counters = const VALUE_COUNTERS.0,
+        path = const offset_of!(ValueCounter, path),
         contested = const CONTESTED as i32,
         value = const at!(value),
         seed = const at!(sum_seed),
@@ -281,6 +281,6 @@ unsafe extern "C" {
     pub(super) safe fn trommel_unshielded_sum();
     /// As [`unshielded`], of a value whose counters a product tells. A label, not a function.
     pub(super) safe fn trommel_unshielded_product();
-    /// Behind the last instruction of [`unshielded`]. A label, not a function.
+    /// After the last instruction of [`unshielded`]. A label, not a function.
     pub(super) safe fn trommel_unshielded_end();
 }

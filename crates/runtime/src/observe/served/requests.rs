@@ -91,7 +91,7 @@ impl Process {
             return Answer::Busy;
         };
         let entry = &queues.entry[n];
-        // Those that came by when its memory had gone.
+        // Those that reached when its memory had gone.
         self.wait_for_senders(n);
         let answer = match clear(at, room) {
             true => self.publish(n, number, thread, at, room),

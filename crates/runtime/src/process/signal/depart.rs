@@ -33,11 +33,11 @@ use crate::process::window;
 
 /// Bytes of vector state in the largest frame that is made.
 const MOST: usize = 16 << 10;
-/// Where the kernel says what is in the vector state of a frame, and the header of the extended state behind it.
+/// Where the kernel says what is in the vector state of a frame, and the header of the extended state after it.
 const SOFTWARE: usize = 464;
 const HEADER: usize = 512;
 const HEADER_BYTES: usize = 64;
-/// `FP_XSTATE_MAGIC1` and `FP_XSTATE_MAGIC2`, which is behind the state.
+/// `FP_XSTATE_MAGIC1` and `FP_XSTATE_MAGIC2`, which is after the state.
 const MAGIC: u32 = 0x4650_5853;
 const MAGIC_BEHIND: u32 = 0x4650_5845;
 
@@ -136,7 +136,7 @@ impl Made {
     }
 }
 
-/// The thread leaves its window in front of the instruction at `context.next_pc`. Comes back only if that has to be by the trap. It holds
+/// The thread leaves its window before the instruction at `context.next_pc`. Comes back only if that has to be by the trap. It holds
 /// no lock.
 pub fn depart(thread: &mut Thread, context: &mut Context) {
     let frames = thread.frames;

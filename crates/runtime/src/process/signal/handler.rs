@@ -65,7 +65,7 @@ pub(super) fn die(
     send: bool,
 ) {
     context.next_pc = AppPc(frame.rip);
-    // The others are not let go, they end too; but from here on this one is native.
+    // The others are not detached, they end too; but from here on this one is native.
     if !thread.spawned {
         thread.process.leaving.store(1, Relaxed);
     }

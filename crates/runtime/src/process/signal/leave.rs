@@ -14,7 +14,7 @@ use crate::crossing::arch;
 use crate::engine::dispatch::Runtime;
 use crate::process::thread::{Process, Thread};
 
-/// The last step of letting go, in a signal handler: everything of the kernel's is the app's again.
+/// The last step of detaching, in a signal handler: everything of the kernel's is the app's again.
 pub(super) fn leave(
     runtime: &mut Runtime,
     thread: &mut Thread,
@@ -159,7 +159,7 @@ pub fn hand_on(process: &Process, info: &Info, frame: &mut Ucontext) -> u64 {
         process.runtime.lock().actions.0[signal as usize] = reset;
         set_action(signal, &reset);
     }
-    // SAFETY: the frame's first word, where the kernel put the return address, is in front of the
+    // SAFETY: the frame's first word, where the kernel put the return address, is before the
     // context.
     unsafe { (&raw mut *frame).cast::<u64>().sub(1).write(app.restorer) };
     let own = if app.flags & SA_NODEFER == 0 {

@@ -5,7 +5,7 @@
 //! The page is opened, and the store is made again. Nothing of the app is seen by the app: not by
 //! its handler of SIGSEGV, which gets the faults that the app's own protection causes.
 //!
-//! A fragment of the page that it stores to ends in front of the store. Its events up to there are
+//! A fragment of the page that it stores to ends before the store. Its events up to there are
 //! recorded, and the dispatcher goes on with a fragment of the store alone.
 //!
 //! Another thread may have opened the page since: then the kernel's list tells whether the store
@@ -52,7 +52,7 @@ pub(super) fn resolve(
             let spilled = step.at_fault;
             (step.app, fragment, Step { spilled, ..step })
         }
-        // Natively, or in front of a system call.
+        // Natively, or before a system call.
         Where::Boundary(_, None) | Where::Lead => return true,
     };
     let changed = Range {
@@ -85,7 +85,7 @@ fn unaligned(
     let Where::Inside(fragment, _) = place(runtime, context, frame.rip) else {
         return false;
     };
-    // SAFETY: the instruction there was fetched; the arena goes on behind it.
+    // SAFETY: the instruction there was fetched; the arena goes on after it.
     let code = unsafe { core::slice::from_raw_parts(frame.rip as *const u8, 15) };
     let writes_record = |p| is_based_on(code, Reg(p));
     if !fragment.stolen.is_some_and(writes_record) {
@@ -121,7 +121,7 @@ pub(super) fn cannot_compare(
     true
 }
 
-/// Leaves the fragment in front of the instruction at `app`, which is executed alone.
+/// Leaves the fragment before the instruction at `app`, which is executed alone.
 fn give_up(
     runtime: &mut Runtime,
     thread: &mut Thread,

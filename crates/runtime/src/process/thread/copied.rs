@@ -99,7 +99,7 @@ fn own(process: &'static Process, runtime: &mut Runtime) -> Result<(), NoSlot> {
     first.writer.set(0);
     first.writer.number = 1;
     first.writer.tid = sys::gettid() as u32;
-    first.desk().tid.store(first.writer.tid, Relaxed);
+    first.thread_page().tid.store(first.writer.tid, Relaxed);
     first.name_area();
     runtime.windows.add(first);
     mapped.control().windows_ready.store(1, Release);

@@ -79,7 +79,7 @@ pub(super) fn take_slot(mapped: Mapped, runtime: &Runtime, number: usize) -> Res
         &parent.follow,
         &parent.foreign,
         &parent.counters,
-        &parent.tallies,
+        &parent.value_counters,
         &parent.window,
         &parent.window_skip,
         &parent.stacks,
@@ -90,7 +90,7 @@ pub(super) fn take_slot(mapped: Mapped, runtime: &Runtime, number: usize) -> Res
         follow,
         foreign,
         counters,
-        tallies,
+        value_counters,
         window,
         window_skip,
         stacks,
@@ -118,7 +118,7 @@ pub(super) fn take_slot(mapped: Mapped, runtime: &Runtime, number: usize) -> Res
         slot.state.store(Slot::FREE, SeqCst);
         return Err(NoSlot);
     }
-    // SAFETY: all of the slot is mapped there, behind the directory.
+    // SAFETY: all of the slot is mapped there, after the directory.
     let control = unsafe { Mapped::new(mapped.base()) }.control();
     let (paths, words, regions) = runtime.shared.extent();
     let queries = mapped.queries();
@@ -132,7 +132,7 @@ pub(super) fn take_slot(mapped: Mapped, runtime: &Runtime, number: usize) -> Res
     control.foreign.store(foreign, Relaxed);
     control.counters.store(counters, Relaxed);
     // Its code is its parent's.
-    control.tallies.store(tallies, Relaxed);
+    control.value_counters.store(value_counters, Relaxed);
     control.window.store(window, Relaxed);
     control.window_skip.store(window_skip, Relaxed);
     control.stacks.store(stacks, Relaxed);
@@ -186,7 +186,7 @@ impl Thread {
     pub fn forked(&mut self, result: i64) {
         let mapped = self.process.queue.mapped();
         let Some(number) = self.fork_slot.take() else {
-            // One that is made while the process is let go is told with that.
+            // One that is made while the process is detached is told with that.
             if result > 0 && !self.process.is_leaving() {
                 mapped.control().children.fetch_add(1, Relaxed);
             }
@@ -200,7 +200,7 @@ impl Thread {
         }
     }
 
-    /// In the child of a `fork`, whose registers are in the context: takes it under control. When it
+    /// In the child of a `fork`, whose registers are in the context: attaches to it. When it
     /// cannot be, nothing has changed but that the lock is free.
     pub fn adopt(&mut self, context: &mut Context) -> Result<(), NoSlot> {
         let process = self.process;
@@ -223,9 +223,9 @@ impl Thread {
             self.writer.number = 1;
             self.writer.tid = sys::gettid() as u32;
             // None of its parent's is free in the child's slot, where all are.
-            if self.bank.take().is_some() {
-                self.take_bank(&mut runtime);
-                self.name_bank();
+            if self.counter_array.take().is_some() {
+                self.take_counter_array(&mut runtime);
+                self.name_counter_array();
             }
             if let Some(asked) = runtime.translator.asked() {
                 asked.in_new_slot();
@@ -252,7 +252,7 @@ impl Thread {
         // SAFETY: in this thread's area, in place of the parent's page.
         unsafe { sys::map_again(page, sys::PAGE, self.area + THREAD_PAGE as u64) }
             .map_err(|_| NoSlot)?;
-        self.desk().tid.store(self.writer.tid, Relaxed);
+        self.thread_page().tid.store(self.writer.tid, Relaxed);
         process.queue.take(&mut self.writer).map_err(|_| NoSlot)?;
         context.at_boundary = 1;
         syscall::finish(context, context.next_pc);

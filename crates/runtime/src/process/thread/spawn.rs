@@ -22,7 +22,7 @@ use alloc::boxed::Box;
 use core::sync::atomic::Ordering::Relaxed;
 
 use linux_raw_sys::general as nr;
-use trommel_queue::{LetGo, SPAWNED};
+use trommel_queue::{Detached, SPAWNED};
 
 use super::Thread;
 use crate::base::area::Context;
@@ -84,9 +84,9 @@ impl Thread {
         next: AppPc,
         stack: u64,
         flags: Flags,
-    ) -> Result<i64, LetGo> {
+    ) -> Result<i64, Detached> {
         let process = self.process;
-        process.free_banks();
+        process.free_counter_arrays();
         let child = {
             let mut runtime = process.runtime.lock();
             if !flags.waits() {
@@ -94,9 +94,9 @@ impl Thread {
             }
             let child = self
                 .prepare(&mut runtime, context, next, stack)
-                .ok_or(LetGo::ManyThreads)?;
+                .ok_or(Detached::ManyThreads)?;
             child.writer.number |= SPAWNED;
-            child.name_bank();
+            child.name_counter_array();
             child.spawned = true;
             child.waited_for = flags.waits();
             child.own_actions = (flags.0 & Flags::CLONE_SIGHAND == 0)
@@ -117,7 +117,7 @@ impl Thread {
             control.spawned.fetch_sub(1, Relaxed);
             // Killed, maybe, while it recorded.
             process.queue.hand_in(&mut child.writer);
-            child.end_bank();
+            child.end_counter_array();
             let mut runtime = process.runtime.lock();
             runtime.remove(child);
             child.own_actions = None;
@@ -137,7 +137,7 @@ impl Thread {
             // SAFETY: ends this process alone.
             unsafe { sys::call(number, [status, 0, 0, 0, 0, 0]) };
         }
-        self.end_bank();
+        self.end_counter_array();
         {
             let mut runtime = process.runtime.lock();
             runtime.remove(self);

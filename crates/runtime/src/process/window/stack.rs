@@ -16,9 +16,9 @@ use crate::process::thread::Thread;
 
 /// Words of the stack.
 const WORDS: usize = 117;
-/// What comes in front of them: the address of the next instruction, the stack pointer and the frame pointer.
+/// What comes before them: the address of the next instruction, the stack pointer and the frame pointer.
 const REGISTERS: usize = 3;
-/// Words in a mark behind their number.
+/// Words in a mark after their number.
 const PART: usize = STACK_WORDS - 1;
 /// Marks that there are at most.
 pub(super) const MARKS: usize = (REGISTERS + WORDS).div_ceil(PART);

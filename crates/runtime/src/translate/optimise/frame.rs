@@ -82,7 +82,7 @@ impl Frame {
         self.saved.retain(|&(at, _)| at + 8 <= from || end <= at);
     }
 
-    /// Behind an instruction.
+    /// After an instruction.
     pub(super) fn pass(
         &mut self,
         i: &Instruction,

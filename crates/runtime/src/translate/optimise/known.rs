@@ -59,7 +59,7 @@ impl Known {
         changed
     }
 
-    /// Behind an instruction that writes these registers.
+    /// After an instruction that writes these registers.
     pub(super) fn pass(
         &mut self,
         j: &Instruction,

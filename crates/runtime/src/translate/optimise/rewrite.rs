@@ -177,7 +177,7 @@ pub(super) fn overwrites_flags(i: &Instruction) -> bool {
     )
 }
 
-/// Whether nothing can happen between an instruction, done to a register, and behind the next, which overwrites flags.
+/// Whether nothing can happen between an instruction, done to a register, and after the next, which overwrites flags.
 pub(super) fn can_be_joined(i: &Instruction, next: Option<&Instruction>) -> bool {
     use Mnemonic as M;
     let quiet = matches!(i.mnemonic(), M::Mov | M::Movzx | M::Movsx | M::Movsxd);

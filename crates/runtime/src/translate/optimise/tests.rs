@@ -72,7 +72,7 @@ fn shown(insns: &[Instruction], plan: Option<&Loop>) -> String {
     }
     for kept in &plan.kept {
         let (r, at, from) = (kept.register.0, kept.at, kept.result.0);
-        let _ = writeln!(out, "r{r} is r{from} behind instruction {at}");
+        let _ = writeln!(out, "r{r} is r{from} after instruction {at}");
     }
     let mut formatter = IntelFormatter::new();
     let code = |span: Span| disassembled(plan.bytes(span));

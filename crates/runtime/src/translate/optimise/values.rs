@@ -17,7 +17,7 @@
 //! # Why it is correct
 //! * Only *quiet* instructions are changed or left out, and only between two of them may a register differ from the app's: moves and arithmetic of general registers, and
 //!   accesses to slots that the first round has made, so none of them can fault, leave the trace, or be seen by another thread. No signal is delivered
-//!   in between ([`super::Action::joined`]). In front of anything else all registers and flags are what the app computes.
+//!   in between ([`super::Action::joined`]). Before anything else all registers and flags are what the app computes.
 //! * A value that is kept was computed by the first round of what no round changes.
 //! * An instruction that is left out, or whose place a move takes, has changed flags that a quiet one overwrites.
 

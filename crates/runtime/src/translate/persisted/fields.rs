@@ -30,8 +30,8 @@ pub(in crate::translate) enum Field {
     Stratum = 8,
     /// 32 bits: what the sampler's hash makes of the place of the value that such a path is about. In a record, which of the fragment's paths.
     Sum = 9,
-    /// 32 bits: what the index of a tally of such a path begins with. In a record, which of the fragment's paths.
-    Tally = 10,
+    /// 32 bits: what the index of a value counter of such a path begins with. In a record, which of the fragment's paths.
+    ValueCounter = 10,
 }
 
 impl Field {
@@ -46,7 +46,7 @@ impl Field {
         Self::Message,
         Self::Stratum,
         Self::Sum,
-        Self::Tally,
+        Self::ValueCounter,
     ];
 }
 
@@ -70,7 +70,7 @@ pub(super) struct Numbers<'a> {
     pub(super) exit: u32,
     /// Which of its paths has a number.
     pub(super) path: &'a dyn Fn(u32) -> Option<usize>,
-    /// Which of its paths the sampler's counter or sum, or what a tally begins with, at an offset of the code belongs to: two may have the same.
+    /// Which of its paths the sampler's counter or sum, or what a value counter begins with, at an offset of the code belongs to: two may have the same.
     pub(super) stratum: &'a dyn Fn(usize) -> Option<usize>,
 }
 
@@ -107,7 +107,7 @@ pub(super) fn without_addresses(
             Field::Exit => put32(code, at, word.wrapping_sub(numbers.exit)),
             Field::Counter => put32(code, at, (numbers.path)(path_at(word)?)? as u32),
             Field::Message => put32(code, at, (numbers.path)(word)? as u32),
-            Field::Stratum | Field::Sum | Field::Tally => {
+            Field::Stratum | Field::Sum | Field::ValueCounter => {
                 put32(code, at, (numbers.stratum)(at)? as u32)
             }
             Field::Key => put32(code, at, 0),
@@ -146,7 +146,7 @@ pub(super) fn with_addresses(
             Field::Exit => return None,
             // When they have numbers.
             Field::Counter | Field::Key | Field::Message => {}
-            Field::Stratum | Field::Sum | Field::Tally => {}
+            Field::Stratum | Field::Sum | Field::ValueCounter => {}
             Field::Absolute | Field::Negative => {
                 let long = parts.code.get(at..).and_then(|rest| rest.first_chunk());
                 let long = u64::from_le_bytes(*long?);

@@ -3,7 +3,7 @@
 use super::fields::Field;
 use crate::cache::{Spilled, Way};
 
-/// Numbers in front of a record's lists.
+/// Numbers before a record's lists.
 pub(super) const COUNTS: usize = 17;
 /// Bytes of a step, an exit, a range of app code, an event, a path, an indirect branch.
 pub(super) const STEP: usize = 12;
@@ -84,7 +84,7 @@ pub(super) enum Count {
     Pages,
     /// Of the fragment itself.
     Sources,
-    /// And of what was looked at behind it.
+    /// And of what was looked at after it.
     Looked,
     Work,
     /// Where the code lay in a cache line.
@@ -98,7 +98,7 @@ pub(super) enum Count {
     Branches,
     /// The register that counters of values use, plus one; 0 for none.
     Stolen,
-    /// Where events are passed by in strides: their kinds, as bits, and [`STRIDES`].
+    /// Where events are counted by strides: their kinds, as bits, and [`STRIDES`].
     Strides,
 }
 

@@ -15,7 +15,7 @@ use crate::channel::deliver::Shared;
 use crate::channel::strata::Sampler;
 use crate::memory::region::Regions;
 use crate::observe::pairs::{Branch, Key};
-use crate::translate::{Site, Translator, tallies};
+use crate::translate::{Site, Translator, value_counters};
 
 /// A path of the fragment being made.
 #[derive(Clone, Copy)]
@@ -156,7 +156,7 @@ impl Translator {
                 self.notes.numbers.push(number);
                 let stratum = match self.samples() {
                     true => self.stratum_of(site.regions, &event)?,
-                    false => Some((Field::Tally, tallies::first(number))),
+                    false => Some((Field::ValueCounter, value_counters::first(number))),
                 };
                 self.notes.strata.push(stratum);
                 continue;
@@ -177,7 +177,7 @@ impl Translator {
                 block: (block, passed),
                 pc: within(u32_at(branch, 0))?,
                 call: branch[8] & CALL != 0,
-                edition: site.cache.edition(),
+                variant: site.cache.variant(),
             });
         }
         for field in parts.fields() {
@@ -191,7 +191,7 @@ impl Translator {
                     let path = u32_at(parts.code, at) as usize;
                     code.put_u32(at, *self.notes.numbers.get(path)?);
                 }
-                (field @ (Field::Stratum | Field::Sum | Field::Tally), at) => {
+                (field @ (Field::Stratum | Field::Sum | Field::ValueCounter), at) => {
                     let path = u32_at(parts.code, at) as usize;
                     let (of, word) = self.notes.strata.get(path).copied().flatten()?;
                     (of == field).then_some(())?;

@@ -25,7 +25,7 @@ use crate::channel::strata::Sampler;
 use crate::memory::pages::Pages;
 use crate::memory::region::Regions;
 use crate::observe::pairs::{Key, Pairs};
-use crate::translate::{Config, MAX_INSNS, Shape, tallies};
+use crate::translate::{Config, MAX_INSNS, Shape, value_counters};
 
 /// What a process translates with.
 struct World {
@@ -109,7 +109,7 @@ impl World {
         unsafe { (at as *const u64).read() }
     }
 
-    /// What the paths behind the first `before` mean.
+    /// What the paths after the first `before` mean.
     fn paths(&self, before: u32) -> Vec<Meaning> {
         let meaning = |n: u32| {
             let index = self.shared.mapped().base() + (DICT_INDEX_OFFSET + 4 * n as usize) as u64;
@@ -126,7 +126,7 @@ impl World {
         (before..self.shared.paths()).map(meaning).collect()
     }
 
-    /// The branches that have keys, behind the first `before`.
+    /// The branches that have keys, after the first `before`.
     fn branches(&self, before: usize) -> Vec<(Branch, Vec<Event>)> {
         let all = self.pairs.branches()[before..].iter();
         let with_events = |branch: &Branch| {
@@ -311,14 +311,14 @@ fn translated(traces: bool, counted: KindSet, substreams: Option<u32>) {
             path: &|number| Some((number - before.0) as usize),
             stratum: &|at| translator.stratum_at(at),
         };
-        // Each counter, and each tally, is that of its event here.
+        // Each counter, and each value counter, is that of its event here.
         for &(at, number) in &translator.notes.counted {
             let of = translator.notes.paths.iter();
             let mut of = of.enumerate();
             let (nth, path) = of.find(|(_, p)| p.number == number).expect("a path");
             let event = moved_event(path.tail.expect("an event"), moved);
             let expected = match (last.translator.sampler.as_mut(), event) {
-                (None, _) => tallies::first(before.0 + nth as u32),
+                (None, _) => value_counters::first(before.0 + nth as u32),
                 (Some(sampler), Event::Dynamic { pc, .. }) => {
                     match sampler.of_place(&last.regions, AppPc(pc.0)) {
                         Some(OfPlace::Sum { start, .. }) => start,
@@ -436,7 +436,7 @@ fn fragments_that_hash_values_do_too() {
 }
 
 #[test]
-fn fragments_with_tallies_do_too() {
+fn fragments_with_value_counters_do_too() {
     let all = KindSet::from_iter([Kind::Edge, Kind::Call, Kind::Value, Kind::Type]);
     translated(true, all, None);
     translated(false, all, None);

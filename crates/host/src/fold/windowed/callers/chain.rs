@@ -3,7 +3,7 @@
 //! # Strategy
 //! A call in the window is known, and so is what it comes back to: the calls that have not come back are a chain. What was called before the
 //! window began is read from the piece of the stack that was captured there, frame by frame, each when it is first asked for: the unwinding information
-//! of the file says where the return address is ([`trommel_symbol::Frames`]), and the code in front of that must be a call.
+//! of the file says where the return address is ([`trommel_symbol::Frames`]), and the code before that must be a call.
 //!
 //! A return is followed: where it leads is the next instruction, and the chain is cut back to the call that comes back there. Where none does,
 //! or where an indirect jump leads into the middle of another function (`longjmp`, exceptions, coroutines), the chain is
@@ -154,7 +154,7 @@ impl Chain {
         };
         match last.flow {
             Flow::Other => return,
-            // One that leads behind itself is for the address, and does not come back.
+            // One that leads after itself is for the address, and does not come back.
             Flow::Call if pc == last.next => {}
             Flow::Call => self.calls.push(Call {
                 at: Some(last.place),
@@ -250,7 +250,7 @@ impl Chain {
         Some((call, further))
     }
 
-    /// The call that comes back to an address, if there is one in front of it.
+    /// The call that comes back to an address, if there is one before it.
     fn call_of(&mut self, back: u64, modules: &Modules) -> Option<Place> {
         let behind = modules.place_at(TargetPc(back));
         let find = || {
@@ -296,7 +296,7 @@ fn forget_many<K, V>(known: &mut FxHashMap<K, V>) {
     }
 }
 
-/// The vaddr of a call that ends where the code behind it begins, as the instructions of its function are from the first on.
+/// The vaddr of a call that ends where the code after it begins, as the instructions of its function are from the first on.
 fn call_in_front_of(frames: &Frames, behind: u64) -> Option<u64> {
     let function = frames.function(behind.checked_sub(1)?)?;
     let code = frames.code(function.start..behind)?;
@@ -327,7 +327,7 @@ mod tests {
         Call(u64),
         /// A return to the last call that has not come back.
         Return,
-        /// One to the call in front of that, as one that has been longjmp'ed over comes back.
+        /// One to the call before that, as one that has been longjmp'ed over comes back.
         ReturnFurther,
         /// One to where nothing was called from.
         ReturnElsewhere,
@@ -375,7 +375,7 @@ mod tests {
             chain.learn(&all);
             chain.begin();
             let mut here = 0;
-            // Instructions are entered one by one; behind a call comes the return, at its own place.
+            // Instructions are entered one by one; after a call comes the return, at its own place.
             let mut truth: Vec<u64> = Vec::new();
             chain.enter(number(start(here)), &modules);
             for act in acts {

@@ -6,8 +6,8 @@
 //! have paid for its own start.
 //!
 //! # Strategy
-//! The tree of processes below the first is looked through now and then. A stranger that has used so much CPU time that the
-//! budget pays for the attaching is taken under control as a running process is, by a [`Keeper`] of its own. What can be known to
+//! The tree of processes below the first is looked through now and then. A exec'ed process that has used so much CPU time that the
+//! budget pays for the attaching is attached as a running process is, by a [`Keeper`] of its own. What can be known to
 //! refuse is found out before it is touched, and told once; what passes, like a debugger or a stop, is waited for in silence.
 //!
 //! Programs that are to be optimised run natively up to a CPU time that is a multiple of what control costs at first
@@ -40,23 +40,23 @@ use crate::serve::progress::{self, Steps};
 use crate::serve::series::cpu_of;
 use crate::takeover::attach::attach;
 use crate::takeover::detach::is_in;
+use crate::takeover::forked::{children, is_alone, share_memory};
 use crate::takeover::keeper::Keeper;
-use crate::takeover::relatives::{children, is_alone, share_memory};
 
 /// From one look to the next.
 const OFTEN: Duration = Duration::from_millis(250);
 /// CPU time that attaching takes, of the process and ours.
 const COST: Duration = Duration::from_millis(3);
-/// Percent of a stranger's CPU time that attaching may take where no budget says how much.
+/// Percent of a exec'ed process's CPU time that attaching may take where no budget says how much.
 const USUAL: f64 = 10.0;
 
 /// The same where programs are to be optimised, at most, and at least if one will be taken then.
 const LATER: Duration = Duration::from_millis(100);
 const SOONEST: Duration = Duration::from_millis(5);
 
-/// Strangers that were met.
+/// Exec'ed processes that were met.
 #[derive(Default)]
-pub(super) struct Strangers {
+pub(super) struct Execed {
     looked: Option<Instant>,
     /// From then to the next look.
     next: Duration,
@@ -68,11 +68,11 @@ pub(super) struct Strangers {
     held: Vec<(Pid, Keeper)>,
     /// How those get on that are to be optimised.
     steps: HashMap<Pid, Steps>,
-    /// Those that cannot be taken under control, and are there still.
+    /// Those that cannot be attached, and are there still.
     refused: Vec<Pid>,
 }
 
-impl Strangers {
+impl Execed {
     /// None before programs have run natively for `after`.
     pub(super) fn expected(after: Duration) -> Self {
         Self {
@@ -97,7 +97,7 @@ impl Strangers {
     pub(super) fn part(&mut self, pid: Pid) {
         let of = |(held, _): &mut (Pid, Keeper)| *held == pid;
         for (_, keeper) in self.held.extract_if(.., of) {
-            keeper.let_go();
+            keeper.detach();
         }
     }
 
@@ -117,15 +117,15 @@ impl Strangers {
 }
 
 impl Session<'_> {
-    /// Takes strangers under control, if it is time to look for them.
-    pub(super) fn strangers(&mut self) {
+    /// Takes exec'ed processes under control, if it is time to look for them.
+    pub(super) fn execed(&mut self) {
         let late = self.options.tracing.late();
-        let is_time = |at: Instant| at.elapsed() >= self.strangers.next;
-        if !self.strangers.looked.is_none_or(is_time) {
+        let is_time = |at: Instant| at.elapsed() >= self.execed.next;
+        if !self.execed.looked.is_none_or(is_time) {
             return;
         }
-        self.strangers.looked = Some(Instant::now());
-        self.strangers.refused.retain(|&pid| is_there(pid));
+        self.execed.looked = Some(Instant::now());
+        self.execed.refused.retain(|&pid| is_there(pid));
         self.part_from_ended();
         let budget = match self.options.sampling.map_or(0.0, |wanted| wanted.budget) {
             0.0 => USUAL,
@@ -133,38 +133,38 @@ impl Session<'_> {
         };
         let worth = late.unwrap_or(COST.mul_f64(100.0 / budget));
         let births = self.births.generation();
-        let all = self.strangers.births.is_news(births) || self.strangers.waiting;
+        let all = self.execed.births.is_news(births) || self.execed.waiting;
         let found = self.find(all);
         let mut next = late.map_or(OFTEN, |_| LATER);
-        self.strangers.waiting = !found.is_empty();
-        let steps = &mut self.strangers.steps;
+        self.execed.waiting = !found.is_empty();
+        let steps = &mut self.execed.steps;
         steps.retain(|pid, _| found.iter().any(|(p, _)| p == pid));
         for (pid, parent) in found {
             let cpu = cpu_of(pid);
             if let Some(cpu) = cpu.filter(|_| late.is_some()) {
-                next = next.min(self.strangers.step(pid, cpu));
+                next = next.min(self.execed.step(pid, cpu));
             }
             match cpu.and_then(|cpu| worth.checked_sub(cpu)) {
                 Some(Duration::ZERO) | None => self.take(pid, parent),
                 Some(left) => next = next.min(left),
             }
         }
-        self.strangers.next = next.max(SOONEST);
+        self.execed.next = next.max(SOONEST);
     }
 
     /// Keepers of processes that have ended are needed no more.
     pub(super) fn part_from_ended(&mut self) {
         let there: Vec<Pid> = self.processes.iter().map(|(_, p)| p.identity.pid).collect();
         // Waits for the end of the keeper, which has come.
-        self.strangers.held.retain(|(pid, _)| there.contains(pid));
+        self.execed.held.retain(|(pid, _)| there.contains(pid));
     }
 
-    /// Strangers, with their parents. `all`: there may be new processes.
+    /// Exec'ed processes, with their parents. `all`: there may be new processes.
     fn find(&mut self, all: bool) -> Vec<(Pid, u32)> {
         let mut found = Vec::new();
         let mut known = Vec::new();
         let late = self.options.tracing.late().is_some();
-        let signs = &mut self.strangers.signs;
+        let signs = &mut self.execed.signs;
         signs.retain(|number, _| self.processes.iter().any(|(n, _)| n == number));
         for (number, process) in &mut self.processes {
             let pid = process.identity.pid;
@@ -206,7 +206,7 @@ impl Session<'_> {
                 known.push(child);
                 parents.push(child);
                 let is_ours = |family: &Rc<Family>| family.is_mapped_by(child);
-                // What was let go has made it by `fork`, maybe while some of its threads were still under control.
+                // What was detached has made it by `fork`, maybe while some of its threads were still under control.
                 let is_left = late && is_in(child);
                 let strange = !is_left && !self.families.iter().any(is_ours) && is_there(child);
                 if strange && !share_memory(parent, child) {
@@ -214,7 +214,7 @@ impl Session<'_> {
                 }
             }
         }
-        found.retain(|(pid, _)| !self.strangers.refused.contains(pid));
+        found.retain(|(pid, _)| !self.execed.refused.contains(pid));
         found
     }
 
@@ -227,7 +227,7 @@ impl Session<'_> {
             }
             Err(why) => return self.refuse(pid, parent, &why.to_string()),
         }
-        let steps = self.strangers.steps.remove(&pid);
+        let steps = self.execed.steps.remove(&pid);
         if let Err(why) = self.attach_to(identity(pid, parent), Taken::Late) {
             return self.refuse(pid, parent, &why);
         }
@@ -267,9 +267,7 @@ impl Session<'_> {
             }
         };
         let (family, shared) = made.ok_or("it was not asked for memory")?;
-        self.strangers
-            .held
-            .extend(keeper.map(|keeper| (pid, keeper)));
+        self.execed.held.extend(keeper.map(|keeper| (pid, keeper)));
         self.families.push(family);
         self.begin(identity, shared, why);
         Ok(())
@@ -277,7 +275,7 @@ impl Session<'_> {
 
     /// One stays native, which is told, unless it is gone.
     fn refuse(&mut self, pid: Pid, parent: u32, why: &str) {
-        self.strangers.refused.push(pid);
+        self.execed.refused.push(pid);
         if is_there(pid) {
             (self.notice)(&format!("{} runs natively: {why}", identity(pid, parent)));
         }

@@ -1,10 +1,10 @@
 //! The way of what the target counts by itself: paths and values, or the events of a stratified sampler.
 //!
-//! A bank is read when its thread has ended and another may need it, or the program has. What its
+//! A counter array is read when its thread has ended and another may need it, or the program has. What its
 //! counters mean has been worked out by then, if other code was found in the place of theirs: a region
 //! says how many paths there were before it.
 
-use trommel_queue::{BANK_COUNTERS, BANKS};
+use trommel_queue::{COUNTER_ARRAY_COUNTERS, COUNTER_ARRAYS};
 use trommel_tuple::Kind;
 
 use super::{Folder, NEVER, Sizes, damaged, is_first};
@@ -16,25 +16,33 @@ const PIECE: usize = 1 << 13;
 
 impl Folder {
     /// Adds what was counted by threads that have ended, or by all of them when the program is `over`,
-    /// and frees their banks.
-    pub fn banks(&mut self, shared: &Shared, over: bool) -> Result<(), Damaged> {
-        if !shared.has_banks() {
+    /// and frees their counter arrays.
+    pub fn counter_arrays(&mut self, shared: &Shared, over: bool) -> Result<(), Damaged> {
+        if !shared.has_counter_arrays() {
             return Ok(());
         }
-        for number in 0..BANKS {
-            let Some(counting) = shared.bank(number).filter(|bank| bank.ended || over) else {
+        for number in 0..COUNTER_ARRAYS {
+            let Some(counting) = shared
+                .counter_array(number)
+                .filter(|counter_array| counter_array.ended || over)
+            else {
                 continue;
             };
             self.learn(shared);
-            let done = self.bank(shared, number, &counting);
-            shared.free_bank(number);
-            self.forget_tallies(counting.thread);
+            let done = self.counter_array(shared, number, &counting);
+            shared.free_counter_array(number);
+            self.forget_value_counters(counting.thread);
             done?;
         }
         Ok(())
     }
 
-    fn bank(&mut self, shared: &Shared, number: usize, of: &Counting) -> Result<(), Damaged> {
+    fn counter_array(
+        &mut self,
+        shared: &Shared,
+        number: usize,
+        of: &Counting,
+    ) -> Result<(), Damaged> {
         let other = !is_first(of.thread);
         if !other && of.thread == super::FIRST_THREAD {
             self.first_tid = of.tid;
@@ -55,10 +63,10 @@ impl Folder {
         }
         let mut events = [0_u64; 8];
         let mut words = vec![0_u64; PIECE];
-        let paths = self.met.len().min(BANK_COUNTERS);
+        let paths = self.met.len().min(COUNTER_ARRAY_COUNTERS);
         for first in (0..paths).step_by(PIECE) {
             let words = &mut words[..PIECE.min(paths - first)];
-            shared.read_bank(number, first, words)?;
+            shared.read_counter_array(number, first, words)?;
             for (path, &count) in (first as u32..).zip(&*words) {
                 if count == 0 {
                     continue;
@@ -77,16 +85,16 @@ impl Folder {
                 self.left(met, &mut events);
             }
         }
-        // A process that is killed while it makes a record of a tally may have both.
-        let recorded = self.last_tallies.remove(&of.thread);
-        for tally in shared.tallies(number)? {
-            if tally.count != 0 && Some(tally) != recorded {
-                let met = self.path(shared, tally.path)?;
-                if !self.counters[met].tallies {
-                    return Err(damaged(tally.path));
+        // A process that is killed while it makes a record of a value counter may have both.
+        let recorded = self.last_value_counters.remove(&of.thread);
+        for value_counter in shared.value_counters(number)? {
+            if value_counter.count != 0 && Some(value_counter) != recorded {
+                let met = self.path(shared, value_counter.path)?;
+                if !self.counters[met].value_counters {
+                    return Err(damaged(value_counter.path));
                 }
                 let split = other.then_some(&mut events);
-                self.tallied(met, &tally, split);
+                self.counted_values(met, &value_counter, split);
             }
         }
         if other {
@@ -123,7 +131,7 @@ impl Folder {
             }
             messages.looked_at = shared.paths();
             let mut words = vec![0_u64; messages.counters().div_ceil(4)];
-            held = shared.read_bank(number, 0, &mut words).map(|()| {
+            held = shared.read_counter_array(number, 0, &mut words).map(|()| {
                 let left: Vec<u16> = words.iter().flat_map(|w| halves(*w)).collect();
                 messages.held(&left, &ordered.seen)
             });
@@ -153,7 +161,7 @@ impl Folder {
         events: Option<&mut [u64; 8]>,
     ) -> Result<(), Damaged> {
         let met = self.path(shared, path)?;
-        if self.counters[met].values != 0 || self.counters[met].tallies {
+        if self.counters[met].values != 0 || self.counters[met].value_counters {
             return Err(damaged(path));
         }
         let sum = &mut self.counters[met].count;

@@ -1,22 +1,22 @@
-//! Two editions of the code, of which one is entered: with all probes, and without those of places whose values are known.
+//! Two variants of the code, of which one is entered: with all probes, and without those of places whose values are known.
 //!
 //! # Problem
 //! To profile for a millisecond now and then, code has to have probes, and then not. To make it anew each time takes longer than what is to be
 //! seen.
 //!
 //! # Strategy
-//! All that leads to fragments and from one to the other is an *edition*: the lists of fragments, steps and exits, the table of addresses. [`Cache`] has that of the
+//! All that leads to fragments and from one to the other is an *variant*: the lists of fragments, steps and exits, the table of addresses. [`Cache`] has that of the
 //! current one in its own fields; another may be *at rest*. To turn over ([`Cache::turn_over`]) is to exchange them. What comes to rest is cut
 //! off as if it were retired, by single stores: each exit that was linked leads to its stub, each checked entry to the dispatcher. But what exits were linked to is kept, and when
-//! the edition is the current one again it is as it was, without a fragment made or an exit taken.
+//! the variant is the current one again it is as it was, without a fragment made or an exit taken.
 //!
 //! # Why it is correct
-//! * Both are translations of the app's code as it is, so it does not matter to the app which of them a thread is in. One that is in an edition when it comes to rest leaves it
+//! * Both are translations of the app's code as it is, so it does not matter to the app which of them a thread is in. One that is in an variant when it comes to rest leaves it
 //!   at its next exit; as all threads do when fragments are retired.
 //! * What may have changed is put in doubt in both ([`Cache::doubt_range`]); what was cut off for that while it was at rest stays cut off.
-//! * Exits of the editions have numbers far apart, so that an exit is never linked to a fragment of another edition.
+//! * Exits of the variants have numbers far apart, so that an exit is never linked to a fragment of another variant.
 //! * Traces, and what counts towards them, are in one of them only.
-//! * Both are of one generation: they are flushed together, and their memory is taken back together. An edition that is given up alone is an old generation, with its
+//! * Both are of one generation: they are flushed together, and their memory is taken back together. An variant that is given up alone is an old generation, with its
 //!   memory taken back when that of the others is.
 #![allow(unsafe_code)] // reason: reads displacements of jumps.
 
@@ -31,11 +31,11 @@ use super::{
     retired_entry,
 };
 
-/// Between the numbers of the exits of the first edition of a generation and those of the second.
+/// Between the numbers of the exits of the first variant of a generation and those of the second.
 pub(super) const APART: u32 = 1 << 31;
 
 /// One at rest.
-pub(super) struct Edition {
+pub(super) struct Variant {
     number: u32,
     pub(super) fragments: Vec<Fragment>,
     pub(super) steps: Vec<Step>,
@@ -49,7 +49,7 @@ pub(super) struct Edition {
     links: Vec<(u32, i32)>,
 }
 
-impl Edition {
+impl Variant {
     pub(super) fn into_old(self, epoch: u64, arenas: &[Arena]) -> Generation {
         Generation {
             first_exit: self.first_exit,
@@ -62,12 +62,12 @@ impl Edition {
 }
 
 impl Cache {
-    /// The number of the current edition; no other has it.
-    pub fn edition(&self) -> u32 {
-        self.edition
+    /// The number of the current variant; no other has it.
+    pub fn variant(&self) -> u32 {
+        self.variant
     }
 
-    /// Goes on with the edition at rest, or with one that has no fragments yet. The caller empties the tables of indirect targets.
+    /// Goes on with the variant at rest, or with one that has no fragments yet. The caller empties the tables of indirect targets.
     pub fn turn_over(&mut self) {
         let links = self.lay_to_rest();
         let waking = match &mut self.resting {
@@ -77,7 +77,7 @@ impl Cache {
                 waking
             }
             None => {
-                self.begin_edition(links);
+                self.begin_variant(links);
                 Vec::new()
             }
         };
@@ -85,13 +85,13 @@ impl Cache {
         self.wake(waking);
     }
 
-    /// The edition at rest, which is the one with traces if any is, is entered no more.
+    /// The variant at rest, which is the one with traces if any is, is entered no more.
     pub fn discard_resting(&mut self) {
         let Some(resting) = self.resting.take() else {
             return;
         };
         self.epoch += 1;
-        // The other edition has no traces, and counts towards none.
+        // The other variant has no traces, and counts towards none.
         self.heads.forget();
         self.arrivals.forget();
         for arena in &mut self.arenas {
@@ -104,7 +104,7 @@ impl Cache {
         self.old.push(resting.into_old(self.epoch, &self.arenas));
     }
 
-    /// Where indirect branches enter the fragments of the current edition, as far as that was asked for: fragments, their addresses and
+    /// Where indirect branches enter the fragments of the current variant, as far as that was asked for: fragments, their addresses and
     /// entries.
     pub fn checked_entries(&self) -> impl Iterator<Item = (u32, AppPc, CachePc)> {
         let live = (0..).zip(&self.fragments);
@@ -112,7 +112,7 @@ impl Cache {
         live.filter_map(|(id, f)| Some((id, f.app, f.checked?)))
     }
 
-    /// Does something to both editions.
+    /// Does something to both variants.
     pub(super) fn in_both<T>(&mut self, mut what: impl FnMut(&mut Self) -> T) -> (T, Option<T>) {
         let first = what(self);
         let second = self.resting.is_some().then(|| {
@@ -129,7 +129,7 @@ impl Cache {
         let Some(resting) = &mut self.resting else {
             return;
         };
-        swap(&mut self.edition, &mut resting.number);
+        swap(&mut self.variant, &mut resting.number);
         swap(&mut self.fragments, &mut resting.fragments);
         swap(&mut self.steps, &mut resting.steps);
         swap(&mut self.exits, &mut resting.exits);
@@ -148,11 +148,11 @@ impl Cache {
     }
 
     /// What is current comes to rest, and one without fragments takes its place.
-    fn begin_edition(&mut self, links: Vec<(u32, i32)>) {
-        self.editions += 1;
+    fn begin_variant(&mut self, links: Vec<(u32, i32)>) {
+        self.variants += 1;
         let parts = self.parts.iter().map(Part::empty).collect();
-        self.resting = Some(Edition {
-            number: core::mem::replace(&mut self.edition, self.editions),
+        self.resting = Some(Variant {
+            number: core::mem::replace(&mut self.variant, self.variants),
             fragments: take(&mut self.fragments),
             steps: take(&mut self.steps),
             exits: take(&mut self.exits),

@@ -35,13 +35,13 @@ pub type Known = (Pid, Rc<Family>, Duration);
 
 /// Those that have not taken a slot yet.
 #[derive(Default)]
-pub struct Relatives {
+pub struct Forked {
     waiting: HashMap<Pid, (Pacer, Rc<Family>, Duration)>,
     looked: Option<Instant>,
     seen: Seen,
 }
 
-impl Relatives {
+impl Forked {
     /// Looks for children of those that are known, if it is time, which comes so `often`, and there may be any new ones.
     pub fn look(
         &mut self,
@@ -140,8 +140,8 @@ pub fn is_alone(pid: Pid) -> bool {
     };
     let has_ring = files.into_iter().any(is_ring);
     let parent = parent(pid);
-    let relatives = children(pid).into_iter().chain(parent);
-    let mut others = relatives.filter(|other| share_memory(pid, *other));
+    let forked = children(pid).into_iter().chain(parent);
+    let mut others = forked.filter(|other| share_memory(pid, *other));
     one_thread && !is_mapped && !has_ring && others.next().is_none()
 }
 

@@ -1,13 +1,13 @@
 //! Exact counts of values and types in generated code.
 //!
 //! # Problem
-//! Exact counts of values have a table of all pairs of a place and a value behind them, larger than any cache, which the
+//! Exact counts of values have a table of all pairs of a place and a value after them, larger than any cache, which the
 //! service thread keeps. To send it a record for each event costs more than all else. But most events repeat a pair that was met
 //! just before.
 //!
 //! # Strategy
-//! Each thread has a table of *tallies* in its bank, direct-mapped: a value, the path that is a message about its event, and
-//! how often it was seen. Behind a load:
+//! Each thread has a table of *value counters* in its counter array, direct-mapped: a value, the path that is a message about its event, and
+//! how often it was seen. After a load:
 //!
 //! ```text
 //!   mov    s, start                    made of the path
@@ -21,22 +21,22 @@
 //!   js     full
 //! ```
 //!
-//! Another value takes the tally's place (`arch/message.rs`): what was there becomes a record of path, value and count among the
+//! Another value takes the value counter's place (`arch/message.rs`): what was there becomes a record of path, value and count among the
 //! others. At the end the host reads what is left. Registers and flags are had as for a sampler ([`super::values`]).
 //!
-//! An event that is met in its tally costs far less than one that is recorded; one that is not costs a record too, of one event in place of a path.
+//! An event that is met in its value counter costs far less than one that is recorded; one that is not costs a record too, of one event in place of a path.
 //! No program that was measured does better with records of paths (`docs/performance.md`).
 //!
 //! # Why it is correct
-//! * Every event is in one count: that of its tally, or of a record that was one. A count of 2³¹ is taken back, recorded, and
+//! * Every event is in one count: that of its value counter, or of a record that was one. A count of 2³¹ is taken back, recorded, and
 //!   begun again.
-//! * A pair that an empty tally happens to hold is counted in it from 0 on.
-//! * A tally becomes a record before it is emptied; the host knows one that is both (`host/src/fold/banks.rs`).
+//! * A pair that an empty value counter happens to hold is counted in it from 0 on.
+//! * A value counter becomes a record before it is emptied; the host knows one that is both (`host/src/fold/counter_arrays.rs`).
 
 use core::mem::offset_of;
 
 use trommel_queue::dict::Event;
-use trommel_queue::{TALLIES, Tally};
+use trommel_queue::{VALUE_COUNTERS, ValueCounter};
 
 use super::persisted::Field;
 use super::probes::NOT_ZERO;
@@ -51,9 +51,9 @@ use crate::slot;
 pub(super) const NEGATIVE: u8 = 8;
 
 impl Translator {
-    /// Adds one to the tally of an event with its value. `scratch`: a register for its index that is not the app's now. `live`: flags are
+    /// Adds one to the value counter of an event with its value. `scratch`: a register for its index that is not the app's now. `live`: flags are
     /// looked at afterwards, and are not parked. `holds`: `rcx` is not the app's, and needed afterwards.
-    pub(super) fn tally(
+    pub(super) fn value_counter(
         &mut self,
         site: &mut Site<'_>,
         event: Event,
@@ -67,13 +67,13 @@ impl Translator {
             index,
             value,
             misses,
-        } = self.find_tally((path, TALLIES), value, scratch, live);
-        self.code.step_tally(index, true);
+        } = self.find_value_counter((path, VALUE_COUNTERS), value, scratch, live);
+        self.code.step_value_counter(index, true);
         let full = self.code.jcc(NEGATIVE);
         let back = self.code.at(self.code.here());
         let told = Routine {
-            entry: slot!(entry.tally),
-            tally: (index, misses),
+            entry: slot!(entry.value_counter),
+            value_counter: (index, misses),
             value,
             path,
             holds,
@@ -82,15 +82,15 @@ impl Translator {
         Ok(())
     }
 
-    /// Looks for the tally of a value and of a path, or what stands in the place of one, among so many. As in [`Self::tally`].
-    pub(super) fn find_tally(
+    /// Looks for the value counter of a value and of a path, or what stands in the place of one, among so many. As in [`Self::value_counter`].
+    pub(super) fn find_value_counter(
         &mut self,
-        (path, tallies): (u32, usize),
+        (path, value_counters): (u32, usize),
         value: Value,
         scratch: Option<Reg>,
         live: bool,
     ) -> Found {
-        let mask = (tallies as u32 - 1) * size_of::<Tally>() as u32;
+        let mask = (value_counters as u32 - 1) * size_of::<ValueCounter>() as u32;
         let s = match scratch {
             Some(s) => s,
             None if value == Value::Register(Reg::RCX) => {
@@ -110,14 +110,14 @@ impl Translator {
             value = Value::Slot(slot!(spill_flags));
         }
         self.code.mov_imm(s, first(path).into());
-        self.note_counted(Field::Tally, self.code.here() - 4, path);
+        self.note_counted(Field::ValueCounter, self.code.here() - 4, path);
         self.code.crc32(s, value);
         self.code.mask(s, mask);
         match value {
-            Value::Register(r) => self.code.compare_tally(s, r),
+            Value::Register(r) => self.code.compare_value_counter(s, r),
             Value::Slot(slot) => {
                 self.code.store_gs(slot!(value_counter), s);
-                self.code.load_tally(s);
+                self.code.load_value_counter(s);
                 self.code.compare_gs(s, slot);
             }
         }
@@ -125,7 +125,7 @@ impl Translator {
         if let Value::Slot(_) = value {
             self.code.load_gs(s, slot!(value_counter));
         }
-        self.code.compare_tally_path(s, path);
+        self.code.compare_value_counter_path(s, path);
         self.note(Field::Message, self.code.here() - 4);
         let another_path = self.code.jcc(NOT_ZERO);
         Found {
@@ -136,7 +136,7 @@ impl Translator {
     }
 }
 
-/// A tally that has been looked for.
+/// A value counter that has been looked for.
 pub(super) struct Found {
     /// Says which it is.
     pub(super) index: Reg,
@@ -146,16 +146,16 @@ pub(super) struct Found {
     pub(super) misses: [Rel32; 2],
 }
 
-/// What the index of a tally is made of: the path of its event.
+/// What the index of a value counter is made of: the path of its event.
 pub const fn first(path: u32) -> u32 {
     path.wrapping_mul(0x9e37_79b1)
 }
 
 impl Code<'_> {
-    /// An instruction on a field of the tally whose bytes are `index` into the table.
-    fn on_tally(&mut self, wide: bool, opcode: u8, reg: u8, index: Reg, field: usize) {
+    /// An instruction on a field of the value counter whose bytes are `index` into the table.
+    fn on_value_counter(&mut self, wide: bool, opcode: u8, reg: u8, index: Reg, field: usize) {
         let rex = 0x40 | u8::from(wide) << 3 | reg >> 3 << 2 | index.0 >> 3 << 1;
-        let GsOffset(first) = counters::TALLIES;
+        let GsOffset(first) = counters::VALUE_COUNTERS;
         self.raw(&[
             0x65,
             rex,
@@ -167,25 +167,25 @@ impl Code<'_> {
     }
 
     /// `cmp gs:[index + value], r`
-    fn compare_tally(&mut self, index: Reg, r: Reg) {
-        self.on_tally(true, 0x39, r.0, index, offset_of!(Tally, value));
+    fn compare_value_counter(&mut self, index: Reg, r: Reg) {
+        self.on_value_counter(true, 0x39, r.0, index, offset_of!(ValueCounter, value));
     }
 
     /// `mov r, gs:[r + value]`
-    fn load_tally(&mut self, r: Reg) {
-        self.on_tally(true, 0x8b, r.0, r, offset_of!(Tally, value));
+    fn load_value_counter(&mut self, r: Reg) {
+        self.on_value_counter(true, 0x8b, r.0, r, offset_of!(ValueCounter, value));
     }
 
     /// `cmp dword gs:[index + path], path`
-    fn compare_tally_path(&mut self, index: Reg, path: u32) {
-        self.on_tally(false, 0x81, 7, index, offset_of!(Tally, path));
+    fn compare_value_counter_path(&mut self, index: Reg, path: u32) {
+        self.on_value_counter(false, 0x81, 7, index, offset_of!(ValueCounter, path));
         self.raw(&path.to_le_bytes());
     }
 
     /// `inc dword gs:[index + count]`, or `dec`
-    pub(super) fn step_tally(&mut self, index: Reg, up: bool) {
+    pub(super) fn step_value_counter(&mut self, index: Reg, up: bool) {
         let down = u8::from(!up);
-        self.on_tally(false, 0xff, down, index, offset_of!(Tally, count));
+        self.on_value_counter(false, 0xff, down, index, offset_of!(ValueCounter, count));
     }
 
     /// `cmp r, gs:[slot]`

@@ -1,13 +1,13 @@
-//! What host and runtime need to take a running process under control and to let it go again.
+//! What host and runtime need to take a running process under control and to detach it again.
 //!
 //! Each thread has a page of the file, which is also the first page of its thread area. Its first
-//! word is the write pointer that generated code advances; behind it lies the thread's [`Desk`],
+//! word is the write pointer that generated code advances; after it lies the thread's [`ThreadPage`],
 //! on which the host puts the state of a thread that it has stopped, and from which it learns where
 //! things are in the target. What concerns the whole process is in [`Attached`].
 //!
 //! # Detaching
 //! The host counts [`Attached::detach`] up: at [`LEAVE`] threads come out of the cache, each where
-//! it reaches a boundary, and wait with [`Desk::parked`] set; from [`GO`] on they run natively.
+//! it reaches a boundary, and wait with [`ThreadPage::parked`] set; from [`GO`] on they run natively.
 //! So no thread executes code of the app's while the kernel has the runtime's signal handlers for
 //! the app's.
 
@@ -37,7 +37,7 @@ pub struct Attached {
     pub join: AtomicU64,
     /// A routine that gives the kernel back the app's dispositions, in the target.
     pub farewell: AtomicU64,
-    /// Behind the call with which the runtime waits in the app's name, and where a thread goes on that
+    /// After the call with which the runtime waits in the app's name, and where a thread goes on that
     /// is not to wait, in the target.
     pub wait: [AtomicU64; 2],
     /// The runtime's image with its first stack, in the target: from, to.
@@ -48,7 +48,7 @@ pub struct Attached {
 
 /// A thread's page from its first byte.
 #[repr(C)]
-pub struct Desk {
+pub struct ThreadPage {
     /// The write pointer; 0 without a chunk.
     pub pointer: AtomicU64,
     /// Address of the area that the page is part of; 0 when there is none.
@@ -87,4 +87,4 @@ pub struct Owned {
     pub ranges: [[AtomicU64; 2]; MAX_OWNED],
 }
 
-const _: () = assert!(size_of::<Desk>() <= super::THREAD_PAGE);
+const _: () = assert!(size_of::<ThreadPage>() <= super::THREAD_PAGE);
