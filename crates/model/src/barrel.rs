@@ -5,7 +5,7 @@
 //! and reads its two words in the next, compares in the third, and acts and drives the next query PC in the fourth, just
 //! before the slot's turn comes again: nothing ever waits for anything. An empty slot takes the oldest record that waits.
 //!
-//! A message leaves the buffer two words a cycle, one of each counter array: four cycles, one message at a time. The slot is
+//! A message leaves the buffer two words a cycle, one of each bank: four cycles, one message at a time. The slot is
 //! free for the next record when its query has ended, the buffer when its last message has been written. A query whose
 //! queue is full stays in its slot and tries again when its turn comes.
 //!
