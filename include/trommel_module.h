@@ -3,7 +3,7 @@
  *   trommel record --budget 3 --module-lib ./strides.so -- ./app
  *   trommel record --budget 3 --module-lib ./strides.so:argument -- ./app
  *
- * This is the customised value profiling of seed 003, section 2.4, in three steps:
+ * This is the customised value profiling of *Value Sampling*, section 2.4, in three steps:
  *
  *   1. What is captured. A table has, for each class of instructions, which facts are wanted of each execution in a window: operands,
  *      result, address, outcome. Instructions of a class of which nothing is wanted are left alone, and cost nothing.

@@ -1,7 +1,7 @@
 //! `trommel values`: loads that nearly always load the same and arguments that are nearly always the same, by what specialising them could save.
 //!
 //! # What a specialisation saves
-//! A load of a value that is nearly always v becomes a comparison with v and code in which it is a constant (seed 003,
+//! A load of a value that is nearly always v becomes a comparison with v and code in which it is a constant (*Value Sampling*,
 //! section 1). Each execution then pays for the comparison; one that finds v does without the load, whose
 //! result everything after it waits for; one that does not may have been predicted wrongly. With the share s of v:
 //!

@@ -13,7 +13,7 @@
 //! Invariant: the paper's indices equal [`xor_fold`] of [`Randomize::word`], lane by lane; a test
 //! holds it against the published vectors and at random.
 //!
-//! Source: seed 000 section 3.5, seed 001 section 5.3; table contents: `AMBIGUITIES.md`.
+//! Source: *Stratified Sampling*, section 3.5, *Multi-Hash*, section 5.3; table contents: `docs/papers.md`.
 
 mod cheap;
 mod crc32c;

@@ -5,7 +5,7 @@
 //! few, and which they are is not known before.
 //!
 //! # Strategy
-//! The *counting samples* of Gibbons and Matias as section 2.2 of seed 003 gives them. A list holds at most
+//! The *counting samples* of Gibbons and Matias as section 2.2 of *Value Sampling* gives them. A list holds at most
 //! N values, each with a counter C, and a probability p, at first 1. Of each value of the stream one is
 //! added to its counter with probability p. Where that makes N + 1 values, p is divided by
 //! f = N/(N − 1) and each instance that was counted is kept with probability 1/f, until a value is gone.

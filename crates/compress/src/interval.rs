@@ -23,7 +23,7 @@
 //! Invariants: at most 100 / threshold% tuples can reach T in an interval, so an accumulator of that
 //! size overflows only by false positives; a replaceable entry is below T.
 //!
-//! Source: seed 001 sections 5.1, 5.2, 5.4, 6.1; conservative update after Estan and Varghese.
+//! Source: *Multi-Hash*, sections 5.1, 5.2, 5.4, 6.1; conservative update after Estan and Varghese.
 
 pub(crate) mod accumulator;
 mod adapt;

@@ -5,8 +5,8 @@
 //! and the number of events it stands for, so that the profile folded from the messages is close to
 //! the profile of all events.
 //!
-//! Strategy: the components of *Rapid profiling via stratified sampling* (seed 000, section 3) and
-//! of *Catching accurate profiles in hardware* (seed 001, sections 5 and 6), each small and exact,
+//! Strategy: the components of *Stratified Sampling* (section 3) and
+//! of *Multi-Hash* (sections 5 and 6), each small and exact,
 //! composed by a [`Spec`]:
 //!
 //! | spec | component | file |
@@ -23,7 +23,7 @@
 //! | `SS…` `MG…` `CM…` `HK…` `S…` | sketches beyond the papers, as interval profilers | [`sketch`] |
 //! | `H:crc[…]…` `M4:mul[…]…` | a cheap hash in place of the papers' | [`hash`] |
 //!
-//! [`hotlist`] is what values sampled in windows go to (seed 003, section 2.2); it is no compressor of tuples.
+//! [`hotlist`] is what values sampled in windows go to (*Value Sampling*, section 2.2); it is no compressor of tuples.
 //!
 //! [`Spec::build`] gives a [`Compressor`]: blocks of [`Events`](trommel_tuple::Events) go in by
 //! [`Compressor::events`], messages come out at a [`Sink`], [`Compressor::finish`] ends the stream.

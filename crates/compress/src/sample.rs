@@ -12,7 +12,7 @@
 //! [`Counted`]); a stateless rule draws one random number for each event whatever its substream, so
 //! `H[R256]n` equals `R256` event for event.
 //!
-//! Source: seed 000 sections 3.1 to 3.3 and 3.5; `AMBIGUITIES.md`, "Samplers".
+//! Source: *Stratified Sampling*, sections 3.1 to 3.3 and 3.5; `docs/papers.md`, "Samplers".
 
 use alloc::boxed::Box;
 use alloc::vec;

@@ -218,7 +218,7 @@ impl IntervalSpec {
         self.promotion_of(self.interval)
     }
 
-    /// Bytes that the tables take in hardware: 3 for a counter (seed 001, section 7), 2 for a tag, 2
+    /// Bytes that the tables take in hardware: 3 for a counter (*Multi-Hash*, section 7), 2 for a tag, 2
     /// for a counter that is emptied at a threshold below 65536, and 14 for a full entry (the
     /// paper's 10 are for words of 32 bits).
     pub const fn bytes(&self) -> u64 {
@@ -318,7 +318,7 @@ impl Spec {
 
     /// Bytes that the compressor takes in hardware; `None` where that has no bound (`exact`). Counters
     /// have as many bits as they need to count to their rate (`CR`'s, which have no bound, 16); an entry of
-    /// the tagged compressor also its tag, 3 bits of misses and 1 of state (seed 000, section 4.2); an
+    /// the tagged compressor also its tag, 3 bits of misses and 1 of state (*Stratified Sampling*, section 4.2); an
     /// entry of a counter table 17 bytes (section 3.4).
     pub fn bytes(&self) -> Option<u64> {
         let bits = match self.level {

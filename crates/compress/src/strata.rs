@@ -8,7 +8,7 @@
 //! does: each event takes one from the entry of its substream; the event at which nothing is left is sent, and
 //! the entry is the rate again. An unsplit sampler is one substream.
 //!
-//! Source: seed 000 section 3.5.
+//! Source: *Stratified Sampling*, section 3.5.
 
 use crate::hash::{Hash, HashKind, Layout};
 use crate::sample::{Choose, Periodic};

@@ -11,7 +11,7 @@
 //!
 //! Invariant: counts and samples sent + counts and samples inside = counts and samples received.
 //!
-//! Source: seed 000 section 3.4; `AMBIGUITIES.md`, "Samplers".
+//! Source: *Stratified Sampling*, section 3.4; `docs/papers.md`, "Samplers".
 
 use alloc::vec::Vec;
 

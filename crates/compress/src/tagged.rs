@@ -16,7 +16,7 @@
 //!
 //! Invariants: message counts + Σ (hits + misses) = events; a set has at most one entry in `Evict`.
 //!
-//! Source: seed 000 section 4.1; `AMBIGUITIES.md`, "Tagged compressor".
+//! Source: *Stratified Sampling*, section 4.1; `docs/papers.md`, "Tagged compressor".
 
 use alloc::boxed::Box;
 use alloc::vec;

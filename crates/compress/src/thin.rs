@@ -16,7 +16,7 @@
 //!
 //! Invariant: behind `P`, k × (counted + held behind) + events since the last one that passed = events.
 //!
-//! Source: ours. Section 3.3 of seed 000 leaves other compositions of its components to be tried; two-stage
+//! Source: ours. Section 3.3 of *Stratified Sampling* leaves other compositions of its components to be tried; two-stage
 //! sampling: Cochran, *Sampling techniques*, chapter 10.
 
 use alloc::boxed::Box;

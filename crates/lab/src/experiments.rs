@@ -56,15 +56,15 @@ use crate::plan::{Need, Results};
 /// Where an experiment comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Paper {
-    /// *Rapid Profiling via Stratified Sampling* (seed 000).
+    /// *Rapid Profiling via Stratified Sampling*.
     Stratified,
-    /// The multi-hash profiler (seed 001).
+    /// *Catching Accurate Profiles in Hardware*.
     MultiHash,
-    /// *Dynamo: A Transparent Dynamic Optimization System* (seed 002).
+    /// *Dynamo: A Transparent Dynamic Optimization System*.
     Dynamo,
-    /// *Relational Profiling* (seed 004).
+    /// *Relational Profiling*.
     Relational,
-    /// Value sampling (seed 003).
+    /// *Efficient and Flexible Value Sampling*.
     Values,
     /// Our own questions.
     Ours,

@@ -1,4 +1,4 @@
-//! The machine of *Relational Profiling* (seed 004), modelled cycle by cycle.
+//! The machine of *Relational Profiling*, modelled cycle by cycle.
 //!
 //! Problem: the paper's claims are about hardware that was never built: how many profile networks and
 //! buffers it takes before profiling costs nothing. Whoever wants to judge them needs that machine, driven by what programs

@@ -12,7 +12,7 @@
 //! compressor and hash alike. The first level decides the error, so a message counts when the first
 //! level emits it; a counter table after decides how many messages software gets.
 //!
-//! Source: seed 000 sections 5.3.1 and 5.3.2, seed 001 section 5.5; `AMBIGUITIES.md`, "Error of a
+//! Source: *Stratified Sampling*, sections 5.3.1 and 5.3.2, *Multi-Hash*, section 5.5; `docs/papers.md`, "Error of a
 //! profile" and "Interval profilers".
 
 pub mod convergence;

@@ -21,8 +21,8 @@
 //! What a counter table after a sampler merges changes nothing. Limits are conditional on an entry
 //! being listed at all, see [`binomial`].
 //!
-//! Source: seed 000 section 3.1 (a periodic sampler knows its length, a random one estimates it);
-//! seed 001 sections 5.2 and 5.4.
+//! Source: *Stratified Sampling*, section 3.1 (a periodic sampler knows its length, a random one estimates it);
+//! *Multi-Hash*, sections 5.2 and 5.4.
 
 mod binomial;
 

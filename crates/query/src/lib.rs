@@ -1,5 +1,5 @@
 //! Relational queries: software asks which instructions, which of their facts, how often, under what
-//! condition, and where the answers go (*Relational Profiling*, seed 004).
+//! condition, and where the answers go (*Relational Profiling*).
 //!
 //! Problem: a program executes billions of instructions, and a service thread wants the few facts that
 //! its job needs. A query says which those are, in a text that people write; what collects them

@@ -2,7 +2,7 @@
 //!
 //! # Problem
 //! A function's return address is on the stack, but how far from the stack pointer differs from instruction to instruction, and only
-//! some code keeps a frame pointer. Seed 003 (section 2.3) captures the two words where it mostly was on an Alpha, and leaves it to
+//! some code keeps a frame pointer. *Value Sampling* (section 2.3) captures the two words where it mostly was on an Alpha, and leaves it to
 //! the object file's unwinding information which of them is valid.
 //!
 //! # Strategy

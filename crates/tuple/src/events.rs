@@ -1,6 +1,6 @@
 //! Runs of events of several kinds, as they pass from stage to stage.
 //!
-//! Problem: events of all kinds come interleaved and go through *one* compressor (seed 000, section
+//! Problem: events of all kinds come interleaved and go through *one* compressor (*Stratified Sampling*, section
 //! 5.7), and software tells them apart afterwards. A place alone does not tell the kind: a virtual
 //! call gives a `call` and a `type` event, a load may give `value`, `result` and `address` events,
 //! even with equal values.

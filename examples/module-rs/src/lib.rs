@@ -1,6 +1,6 @@
 //! A customisation module: for each load, the store that wrote what it reads.
 //!
-//! This is the example of seed 003, section 2.4: addresses of loads and stores become pairs (p, v) "where v is the PC of another instruction
+//! This is the example of *Value Sampling*, section 2.4: addresses of loads and stores become pairs (p, v) "where v is the PC of another instruction
 //! accessing the same address as the instruction at p". A load whose bytes mostly come from one store nearby might take them from a register.
 //!
 //! `cargo build --release` makes `target/release/libstores.so`; then `trommel record --budget 3 --module-lib target/release/libstores.so -- ./app`.

@@ -1,6 +1,6 @@
 //! `trommel annotate`: a function instruction by instruction, with all that a profile has of each.
 //!
-//! In the manner of `dcpilist` (seed 003, section 2.4): frequency, share, source line and instruction, then what is known of it: where
+//! In the manner of `dcpilist` (*Value Sampling*, section 2.4): frequency, share, source line and instruction, then what is known of it: where
 //! a branch went, what was called, which values a load loaded, how long it took, which stores were in its way. Frequencies are
 //! of the events that an instruction has, or follow from those around it ([`trommel_code::Flow`]).
 

@@ -12,7 +12,7 @@
 //! mark; within an interval empty slots only get fewer, and so do replaceable ones, so that the cursors to
 //! the first of each never go back.
 //!
-//! Source: seed 001 sections 5.2 and 5.4; `AMBIGUITIES.md`, "Interval profilers".
+//! Source: *Multi-Hash*, sections 5.2 and 5.4; `docs/papers.md`, "Interval profilers".
 
 use alloc::boxed::Box;
 use alloc::vec;

@@ -1,7 +1,7 @@
 //! The length of the next interval, from what became of the candidates of the last one.
 //!
 //! Problem: a profile serves the next interval, so its candidates should be candidates again; at which
-//! length they are depends on the program (seed 001, figure 6). The paper says that one can pick the
+//! length they are depends on the program (*Multi-Hash*, figure 6). The paper says that one can pick the
 //! length adaptively for a program, not how.
 //!
 //! Strategy: the profiler itself can see its *change*, 1 − |A∩B| ÷ |A∪B| for its candidates A of one

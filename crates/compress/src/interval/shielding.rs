@@ -12,7 +12,7 @@
 //!
 //! Invariant: counts that were brought never shrink within an interval, as a slot that may not be replaced any more stays so.
 //!
-//! Source: seed 001 sections 5.1 to 5.4.
+//! Source: *Multi-Hash*, sections 5.1 to 5.4.
 
 use alloc::vec;
 

@@ -14,8 +14,8 @@
 //!   has reached the threshold at the end: a false positive of the cells is found out by the exact part.
 //!   What the accumulator holds is shielded from the cells; retaining (`P1`) is as in multi-hash.
 //!
-//! From the papers: hash-split sets, partial tags and inherited counts (seed 000 section 4), intervals,
-//! accumulator, shielding and retaining (seed 001 section 5); from Space-Saving the rule of replacement.
+//! From the papers: hash-split sets, partial tags and inherited counts (*Stratified Sampling*, section 4), intervals,
+//! accumulator, shielding and retaining (*Multi-Hash*, section 5); from Space-Saving the rule of replacement.
 //!
 //! Invariants: Σ counts of a set's cells + counts taken to the accumulator = events that reached the set;
 //! a cell's count is at least the events of its tuple since it was last taken, and too high by at most

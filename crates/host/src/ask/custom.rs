@@ -1,7 +1,7 @@
 //! Customisation modules: libraries that say what windows capture and what is profiled of it (`include/trommel_module.h`).
 //!
 //! # Problem
-//! Seed 003 (2.4) lets users say what is captured of each instruction, make pairs of an instruction and a value of what a run of
+//! *Value Sampling* (2.4) lets users say what is captured of each instruction, make pairs of an instruction and a value of what a run of
 //! instructions captured, and format the values. What they write is another's code: it may crash, hang, or be wrong, and neither the program that
 //! is observed nor what was collected may suffer.
 //!

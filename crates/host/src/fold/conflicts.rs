@@ -2,7 +2,7 @@
 //!
 //! # Problem
 //! A processor that executes memory accesses as soon as it can must find out what a load has to do with stores before it that
-//! are not in the cache yet. Where that goes wrong it waits, or does work again. Seed 003 (3.2) finds the
+//! are not in the cache yet. Where that goes wrong it waits, or does work again. *Value Sampling* (3.2) finds the
 //! pairs in runs of interpreted instructions: accesses that may conflict, near each other, with no dependence between them.
 //!
 //! # Strategy

@@ -1,6 +1,6 @@
 //! How fast a profile becomes good, and when it has stopped changing.
 //!
-//! Source: seed 000 section 5.4: a compressor *reaches* an error at the first checkpoint at or below
+//! Source: *Stratified Sampling*, section 5.4: a compressor *reaches* an error at the first checkpoint at or below
 //! it, and *settles* there at the first one from which the error stays at or below it. A checkpoint at
 //! which the filter selects no tuple has no error to speak of and does not count.
 

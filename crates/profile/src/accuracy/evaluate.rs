@@ -58,7 +58,7 @@ pub struct Point {
 }
 
 /// The error of one kind's tuples at the end of the stream: simultaneous profiles are told apart
-/// in software (seed 000, section 5.7).
+/// in software (*Stratified Sampling*, section 5.7).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct KindError {
     /// The kind.

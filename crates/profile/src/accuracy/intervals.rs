@@ -6,7 +6,7 @@
 //! negatives, and candidates of both counted too high (neutral positive) or too low. The error of a
 //! run is the mean over its complete intervals; one without candidates has error 0.
 //!
-//! Source: seed 001 sections 5.5.1 and 5.5.2.
+//! Source: *Multi-Hash*, sections 5.5.1 and 5.5.2.
 
 use std::collections::HashSet;
 
@@ -82,7 +82,7 @@ impl IntervalShape {
 pub struct IntervalAccuracy {
     /// Mean error by parts.
     pub parts: ErrorParts,
-    /// The error of each interval, in order (seed 001, figure 13).
+    /// The error of each interval, in order (*Multi-Hash*, figure 13).
     pub series: Vec<ErrorParts>,
     /// Mean number of false positives in an interval.
     pub false_positives: f64,

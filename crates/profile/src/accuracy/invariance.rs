@@ -4,7 +4,7 @@
 //! difference between its invariance in the perfect profile and in the estimated one; the error of
 //! the profile is the mean over the selected tuples, weighted by how often each occurred.
 //!
-//! Source: seed 000 section 5.3.1. A load's executions include those with discarded values; a
+//! Source: *Stratified Sampling*, section 5.3.1. A load's executions include those with discarded values; a
 //! selected tuple whose load was never reported has invariance 0.
 
 use trommel_tuple::Kind;

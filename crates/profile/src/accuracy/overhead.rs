@@ -9,7 +9,7 @@
 //! model; where there is none, four cycles stand for an event, near the 17M instructions that the
 //! paper's gcc needed for 4M events.
 //!
-//! Source: seed 000 section 5.3.2; `AMBIGUITIES.md`, "Samplers".
+//! Source: *Stratified Sampling*, section 5.3.2; `docs/papers.md`, "Samplers".
 
 /// Cycles that software spends on a message, interrupts included.
 pub const CYCLES_PER_MESSAGE: u64 = 30;

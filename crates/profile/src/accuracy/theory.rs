@@ -5,7 +5,7 @@
 /// table can be at the threshold, and a false positive meets one in every table. At most 1.
 ///
 /// A loose upper bound: it knows nothing of the stream, shielding or conservative update.
-/// Source: seed 001 section 6.2 and figure 9.
+/// Source: *Multi-Hash*, section 6.2 and figure 9.
 pub fn false_positive_bound(tables: u32, counters: u32, threshold_percent: f64) -> f64 {
     let n = f64::from(tables);
     let one = 100.0 * n / (threshold_percent * f64::from(counters));
@@ -25,7 +25,7 @@ pub enum Length {
 /// an input in random order where it makes up the share `bias`, sampled one in `rate`.
 ///
 /// The mean of |error| is √(2/π)·σ, with σ² = (r − 1)/t where the length is estimated and
-/// (r − 1)(1 − bias)/t where it is counted. Source: seed 000 section 3.3; `AMBIGUITIES.md`.
+/// (r − 1)(1 − bias)/t where it is counted. Source: *Stratified Sampling*, section 3.3; `docs/papers.md`.
 pub fn sampling_error(length: Length, rate: f64, t: f64, bias: f64) -> f64 {
     let spread = match length {
         Length::Estimated => 1.0,

@@ -25,7 +25,7 @@
 //! with marks do without: they tell how many instructions they had.
 //!
 //! *Skid.* A signal that ends a period of time finds a thread more often after a slow instruction than after a quick one
-//! (seed 003, section 5). So a random number of instructions below `Control::window_skip` is passed first, in the same way, and then the
+//! (*Value Sampling*, section 5). So a random number of instructions below `Control::window_skip` is passed first, in the same way, and then the
 //! window begins. What was recorded meanwhile the host forgets: a mark in the records tells where the
 //! window begins, another where it ends ([`CAPTURE_MARK`], [`END_MARK`]). After the first there may be a piece of the stack ([`stack`]).
 //!

@@ -1,7 +1,7 @@
 //! What calls pass in registers, recorded in windows.
 //!
 //! # Problem
-//! A function may be called with the same arguments nearly always, and nobody can see that from its loads (seed 003, section 1:
+//! A function may be called with the same arguments nearly always, and nobody can see that from its loads (*Value Sampling*, section 1:
 //! procedure arguments, at a call site or at all). When a call is executed the arguments are in registers of the app's, some of which
 //! may be in slots.
 //!

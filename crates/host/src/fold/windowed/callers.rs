@@ -1,11 +1,11 @@
-//! Values by caller: a hotlist for each instruction and each call that its function was called by (seed 003, section 2.3).
+//! Values by caller: a hotlist for each instruction and each call that its function was called by (*Value Sampling*, section 2.3).
 //!
 //! # Problem
 //! A load may have any value, and one value for each of the calls of its function. Which call that was is on the stack: for compilers'
 //! code of today somewhere in the frame, and nothing but the unwinding information of the file says where.
 //!
 //! # Strategy
-//! Seed 003 captures with each value two words that may be the return address. Here a piece of the stack is captured once, when the window
+//! *Value Sampling* captures with each value two words that may be the return address. Here a piece of the stack is captured once, when the window
 //! begins, and the window's own calls and returns say the rest ([`chain`]). What the piece lacks, and who called code without unwinding
 //! information before the window began, is not known: values that were seen then are counted for no caller.
 //!
