@@ -123,8 +123,7 @@ fn conditions(instruction: &Instruction, fields: FieldSet) -> Vec<String> {
     let Instruction { even, odd, .. } = instruction;
     let words = [2 * even.word, 2 * odd.word + 1];
     let text = |bank: usize, comparison: &Comparison| {
-        let names =
-            [words[bank], words[1 - bank]].map(|word| fields.field_at(word));
+        let names = [words[bank], words[1 - bank]].map(|word| fields.field_at(word));
         condition(comparison.test, instruction.immediate, names)
     };
     let reads = |c: &Comparison| c.test.against().is_some();

@@ -82,11 +82,8 @@ impl<'a> Reader<'a> {
         let mut filters = Vec::new();
         for (at, instruction) in assembly.program.code().iter().enumerate() {
             let tests = [instruction.even.test, instruction.odd.test];
-            let banks =
-                (0..2).filter(|b| matches!(tests[*b], Test::Chance(Chance::Filter(_))));
-            let of_instruction: Vec<_> = banks
-                .map(|b| generator(seed, b'f', at, b))
-                .collect();
+            let banks = (0..2).filter(|b| matches!(tests[*b], Test::Chance(Chance::Filter(_))));
+            let of_instruction: Vec<_> = banks.map(|b| generator(seed, b'f', at, b)).collect();
             if !of_instruction.is_empty() {
                 filters.push(of_instruction);
             }
