@@ -53,7 +53,6 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
                 true => Duration::ZERO,
                 false => AFTER,
             }),
-            huge: !args.no_huge_pages,
         },
         converge: None,
         prefetch: args.prefetch,

@@ -134,18 +134,6 @@ fn process<W: Write>(json: &mut Json<W>, profile: &Profile, engine: &Engine) -> 
         }
         json.end_object()?;
     }
-    if let Some(huge) = &engine.huge {
-        json.member_object("huge_pages")?;
-        for (name, value) in [
-            ("looks", huge.looks),
-            ("bytes", huge.bytes),
-            ("refused_bytes", huge.refused),
-            ("spent_ns", nanos(huge.spent)),
-        ] {
-            json.number(name, value)?;
-        }
-        json.end_object()?;
-    }
     if let Some(report) = &engine.prefetch {
         prefetches::json(json, profile, report)?;
     }

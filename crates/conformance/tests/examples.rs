@@ -12,7 +12,7 @@ use libtest_mimic::{Arguments, Trial};
 use trommel_conformance::exec::{Scratch, trommel, workspace};
 
 /// `cargo` and its words that documents may show.
-const CARGO: [&str; 27] = [
+const CARGO: [&str; 26] = [
     "cargo run --release -- record -- ",
     "cargo test --workspace",
     "cargo test -p trommel-conformance --test ",
@@ -31,7 +31,6 @@ const CARGO: [&str; 27] = [
     "cargo xtask startup",
     "cargo xtask windows",
     "cargo xtask latency",
-    "cargo xtask huge",
     "cargo xtask known",
     "cargo xtask retake",
     "cargo xtask long",

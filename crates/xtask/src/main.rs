@@ -10,7 +10,6 @@ mod corpus;
 mod counts;
 mod filters;
 mod gc;
-mod huge;
 mod instructions;
 mod known;
 mod latency;
@@ -38,7 +37,6 @@ cargo xtask callgrind PROG ARGS…   exact edge and call counts against callgrin
 cargo xtask stepper PROG ARGS…     the same, and loaded values, against single-stepping
 cargo xtask bench [--rounds N] [--configuration C]… [--ablation] [--csv FILE] [NAME…]   the cost table
 cargo xtask latency [SAMPLES]      how long signals take to their handlers
-cargo xtask huge [--rounds N]      what `run` gains by huge pages
 cargo xtask retake [--rounds N]    what it is worth that `run` takes programs back
 cargo xtask long [SECONDS [SPEC]]  a busy program for ten minutes: memory bounded, nothing lost
 cargo xtask windows                what a window of N instructions costs
@@ -77,7 +75,6 @@ fn main() -> ExitCode {
         "stepper" => counts::stepper(&rest),
         "bench" => bench::run(&rest),
         "latency" => latency::run(&rest),
-        "huge" => huge::run(&rest),
         "retake" => retake::run(&rest),
         "long" => long::run(&rest),
         "windows" => windows::run(),

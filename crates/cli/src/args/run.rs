@@ -80,11 +80,6 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) no_retake: bool,
 
-    /// Leave memory on the pages that it has. Else private memory of processes that use much CPU time is put on huge pages
-    /// as far as the system lets who asks have them, for at most 1 % of that time
-    #[arg(long)]
-    pub(crate) no_huge_pages: bool,
-
     /// Take a process under control when it has used so many seconds of CPU time; 0: from its first instruction on
     /// [default: 0.25, and 0 with --stats, --prefetch or --no-bail-out, and for programs that make requests to Trommel]
     #[arg(long, value_name = "SECONDS", value_parser = parse::after)]

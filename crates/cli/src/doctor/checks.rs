@@ -44,7 +44,6 @@ pub(super) fn all() -> Vec<Check> {
         surroundings::user_namespaces(),
         surroundings::counters(),
         surroundings::sampling(),
-        surroundings::huge_pages(),
         surroundings::machine(),
         surroundings::clock(),
         surroundings::debug_files(),

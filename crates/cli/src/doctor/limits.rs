@@ -155,19 +155,6 @@ pub(super) const NOT_SUPPORTED: &[Section] = &[
         ],
     },
     Section {
-        heading: "Huge pages (`trommel run`)",
-        rows: &[
-            (
-                "huge pages for code, stacks, files, and memory that processes share",
-                "private memory of no file is what there is most of",
-            ),
-            (
-                "programs in which nothing may wait for milliseconds while memory is copied",
-                "give --no-huge-pages",
-            ),
-        ],
-    },
-    Section {
         heading: "Prefetches (`trommel run --prefetch`)",
         rows: &[
             (

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use trommel_host::kernel::perf::Sampler;
-use trommel_host::serve::huge;
 
 use super::Status::{Fail, Ok as Good, Warn};
 use super::checks::{check, line};
@@ -215,26 +214,6 @@ pub(super) fn sampling() -> Check {
             format!("perf events are refused: {error}"),
             "--budget is refused; `run` keeps a program that stays in its code cache, whether that pays or not",
             "sysctl kernel.perf_event_paranoid=2; in a container, allow perf_event_open in its seccomp profile",
-        ),
-    }
-}
-
-pub(super) fn huge_pages() -> Check {
-    let name = "huge pages";
-    match huge::are_allowed() {
-        true => check(
-            name,
-            Good,
-            "programs that ask can have them",
-            "`run` puts memory of programs that use much CPU time on them",
-            "",
-        ),
-        false => check(
-            name,
-            Warn,
-            "the system gives none (transparent_hugepage/enabled is never)",
-            "`run` leaves memory as it is",
-            "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
         ),
     }
 }

@@ -178,27 +178,6 @@ impl Tracees {
         }
     }
 
-    /// Stops one thread, its first if that is there still. On failure none is stopped.
-    pub fn stop_one(&mut self, patience: Duration) -> Result<Pid, StopFailure> {
-        let mut tids = threads(self.pid)?;
-        tids.sort_by_key(|tid| (*tid != self.pid, *tid));
-        for tid in tids {
-            match self.seize(tid)? {
-                true => interrupt(tid),
-                false => continue,
-            }
-            match wait_for_stop(tid, Instant::now() + patience) {
-                Some(true) => {
-                    self.stopped.push(tid);
-                    return Ok(tid);
-                }
-                Some(false) => {}
-                None => return Err(StopFailure::Busy(tid)),
-            }
-        }
-        Err(StopFailure::Gone)
-    }
-
     /// Makes us the tracer of a thread; `false` if it is gone.
     fn seize(&self, tid: Pid) -> Result<bool, StopFailure> {
         match ptrace::seize(tid, ptrace::Options::PTRACE_O_TRACESYSGOOD) {

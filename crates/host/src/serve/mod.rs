@@ -4,7 +4,6 @@
 //! |---|---|
 //! | [`audit`] | what of that is the program's own work |
 //! | [`failure`] | where the runtime failed |
-//! | [`huge`] |  |
 //! | [`persist`] |  |
 //! | [`process`] | one process served, from its first record to its profile |
 //! | [`progress`] | how fast the program gets on, natively and under control |
@@ -16,7 +15,6 @@
 
 pub mod audit;
 pub mod failure;
-pub mod huge;
 pub mod persist;
 pub mod process;
 pub mod progress;

@@ -31,7 +31,6 @@ use crate::fold::exact::Lost;
 use crate::kernel::births::Births;
 use crate::serve::audit::Audit;
 use crate::serve::failure;
-use crate::serve::huge;
 use crate::serve::progress::Rate;
 use crate::serve::record::Engine;
 use crate::serve::series::Series;
@@ -93,8 +92,6 @@ pub struct Process {
     /// What part of its time is its own work, if that is wanted.
     audit: Option<Audit>,
     windows: Option<Windows>,
-    /// Its memory, if that is to be on huge pages.
-    huge: Option<huge::Memory>,
     /// When and why it was attached, and when it was detached.
     turns: Turns,
     /// When the run began.
@@ -169,7 +166,6 @@ impl Process {
             series,
             audit,
             windows,
-            huge: None,
             turns: Turns::default(),
             run: Instant::now(),
         }
@@ -301,26 +297,6 @@ impl Process {
         match &self.audit {
             Some(audit) if !self.is_detach() => audit.pause(),
             _ => Duration::MAX,
-        }
-    }
-
-    /// Its memory is put on huge pages where that pays.
-    pub(crate) fn on_huge_pages(mut self) -> Self {
-        self.huge = Some(huge::Memory::begin());
-        self
-    }
-
-    /// How long it may be before its memory is looked at.
-    pub(crate) fn huge_pause(&self) -> Duration {
-        self.huge
-            .as_ref()
-            .map_or(Duration::MAX, huge::Memory::pause)
-    }
-
-    /// Looks at its memory, if it is time for that.
-    pub(crate) fn enlarge(&mut self, way: &mut huge::Way) {
-        if let Some(memory) = self.huge.as_mut().filter(|_| self.end == End::No) {
-            memory.look(self.identity.pid, way);
         }
     }
 

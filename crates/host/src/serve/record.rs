@@ -29,7 +29,6 @@ use crate::fold::only::Only;
 use crate::kernel::interrupt::Guard;
 use crate::ptrace::launch::{Command, Ended, Inherited, LaunchFailure, launch, start};
 use crate::serve::audit::Shares;
-use crate::serve::huge;
 use crate::serve::persist::{Keeping, Store};
 use crate::serve::process::{Identity, Turns};
 use crate::serve::progress::Progress;
@@ -147,8 +146,6 @@ pub struct Engine {
     pub progress: Option<Progress>,
     /// What was found to prefetch, if that was asked for.
     pub prefetch: Option<prefetch::Report>,
-    /// What memory was put on huge pages, if it was looked at.
-    pub huge: Option<huge::Report>,
 }
 
 /// Why a run could not be recorded at all.

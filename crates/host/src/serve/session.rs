@@ -61,7 +61,6 @@ use crate::ptrace::follow::{self, Change};
 use crate::ptrace::launch::Ended;
 use crate::ptrace::tracee::reaped;
 use crate::serve::audit::Audit;
-use crate::serve::huge;
 use crate::serve::persist::Keeping;
 use crate::serve::process::{Ancestor, Done, End, IDLE, Identity, Process, Taken};
 use crate::serve::record::{Engine, RecordOptions};
@@ -138,8 +137,6 @@ pub struct Session<'a> {
     keeping: Vec<(Rc<Family>, Keeping)>,
     /// Profiles are given away while it goes on.
     epochs: Option<Epochs<'a>>,
-    /// Who asks the kernel for huge pages, if that is done.
-    way: Option<huge::Way>,
 }
 
 const BRIEF: Duration = Duration::from_millis(2);
@@ -271,10 +268,6 @@ impl<'a> Session<'a> {
             }
         }
         let process = Process::new(identity, shared, folder, first, series, audit, windows);
-        let process = match self.way {
-            Some(_) => process.on_huge_pages(),
-            None => process,
-        };
         let process = process.taken(self.began, why);
         self.processes.push((number, process));
     }
@@ -340,7 +333,6 @@ impl<'a> Session<'a> {
             if late && self.ended.is_none() {
                 self.execed();
             }
-            self.enlarge();
             if self.ended.is_none() {
                 self.retakes();
             }
@@ -377,7 +369,7 @@ impl<'a> Session<'a> {
             let families = &self.families;
             let pause = processes
                 .iter()
-                .map(|(_, p)| p.pause().min(p.audit_pause()).min(p.huge_pause()));
+                .map(|(_, p)| p.pause().min(p.audit_pause()));
             let pause = pause.min();
             let pause = match self.ended {
                 None if self.arrivals.is_empty() => pause.unwrap_or(IDLE),
@@ -427,15 +419,6 @@ impl<'a> Session<'a> {
                 known.collect()
             });
             self.execed();
-        }
-    }
-
-    /// Puts memory of processes on huge pages where it is time for that.
-    fn enlarge(&mut self) {
-        if let Some(way) = self.way.as_mut().filter(|_| self.ended.is_none()) {
-            for (_, process) in &mut self.processes {
-                process.enlarge(way);
-            }
         }
     }
 

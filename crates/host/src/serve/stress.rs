@@ -4,8 +4,7 @@
 
 use trommel_queue::{MAX_WINDOW, options};
 
-const NAMES: [&str; 26] = [
-    "borrow",
+const NAMES: [&str; 25] = [
     "events",
     "rates",
     "prefetch",
@@ -52,8 +51,6 @@ pub struct Stress {
     pub retake: bool,
     /// Pages of a processor's ring of samples; 0: as many as usual.
     pub ring: u32,
-    /// Threads of processes are borrowed for huge pages, also where the kernel can be asked from outside.
-    pub borrow: bool,
 }
 
 /// The options of a text.
@@ -69,7 +66,6 @@ pub fn parse(text: &str) -> Result<Stress, String> {
     let mut prefetch = false;
     let mut retake = false;
     let mut ring = 0;
-    let mut borrow = false;
     for item in text.split(',').filter(|i| !i.is_empty()) {
         let (name, value) = item.split_once('=').unwrap_or((item, "1"));
         let number: u64 = value
@@ -92,10 +88,6 @@ pub fn parse(text: &str) -> Result<Stress, String> {
         }
         if name == "prefetch" {
             prefetch = number != 0;
-            continue;
-        }
-        if name == "borrow" {
-            borrow = number != 0;
             continue;
         }
         if name == "retake" {
@@ -156,7 +148,6 @@ pub fn parse(text: &str) -> Result<Stress, String> {
         prefetch,
         retake,
         ring,
-        borrow,
     })
 }
 

@@ -36,8 +36,6 @@ pub struct Tracing {
     pub series: bool,
     /// CPU time that a process uses natively before it is attached; zero: control begins with its first instruction.
     pub after: Duration,
-    /// Memory of processes that use much CPU time is put on huge pages ([`crate::serve::huge`]).
-    pub huge: bool,
 }
 
 impl Tracing {
@@ -52,7 +50,6 @@ impl Tracing {
         cache: 0,
         series: false,
         after: Duration::ZERO,
-        huge: false,
     };
 
     /// What is observed: traces where they can be, all of the run under control.

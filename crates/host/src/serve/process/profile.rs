@@ -148,7 +148,6 @@ impl Process {
             series: series.unwrap_or_default(),
             turns,
             prefetch: folded.prefetch,
-            huge: self.huge.and_then(|memory| memory.report()),
         };
         let threads = Threads {
             started,

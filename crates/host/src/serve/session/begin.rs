@@ -21,7 +21,6 @@ use crate::channel::shared::{Counts, Terms};
 use crate::fold::is_exact;
 use crate::fold::levels;
 use crate::kernel::births::Births;
-use crate::serve::huge;
 use crate::serve::record::{Engine, RecordError, RecordOptions};
 use crate::serve::tracing::Tracing;
 use crate::takeover::forked::Forked;
@@ -197,12 +196,6 @@ impl<'a> Session<'a> {
             custom,
             keeping: Vec::new(),
             epochs: None,
-            way: (options.tracing.huge && huge::are_allowed()).then_some(
-                match options.stress.borrow {
-                    true => huge::Way::Borrowed,
-                    false => huge::Way::Outside,
-                },
-            ),
         })
     }
 }
