@@ -8,12 +8,13 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use trommel_queue::{DIRECTORY_BYTES, SLOT_BYTES};
+use trommel_runtime::base::address::AppPc;
+use trommel_runtime::base::prefix::Prefix;
 use trommel_runtime::base::sys;
-use trommel_runtime::cache::{AppPc, Cache};
+use trommel_runtime::cache::Cache;
 use trommel_runtime::channel::deliver::{Mapped, Shared};
 use trommel_runtime::memory::pages::Pages;
 use trommel_runtime::memory::region::Regions;
-use trommel_runtime::observe::acyclic::Prefix;
 use trommel_runtime::observe::pairs::Pairs;
 use trommel_runtime::translate::{Config, MAX_INSNS, Shape, Site, Translator};
 use trommel_tuple::KindSet;

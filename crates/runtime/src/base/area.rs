@@ -21,8 +21,8 @@ use trommel_compress::interval::TABLES;
 use trommel_queue::COUNTER_ARRAY_BYTES;
 use trommel_queue::queries;
 
+use crate::base::address::{AppPc, CachePc};
 use crate::base::emit::GsOffset;
-use crate::cache::{AppPc, CachePc};
 
 /// The page the host sees too.
 pub const THREAD_PAGE: usize = 0;

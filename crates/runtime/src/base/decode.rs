@@ -24,8 +24,8 @@ pub(crate) use call::{LONGEST_CALL, ends_with_call};
 pub(crate) use effect::{Effect, STATUS, effect};
 pub(crate) use full::{is_based_on, rebased, writes_memory};
 
+use crate::base::address::AppPc;
 use crate::base::emit::Reg;
-use crate::cache::AppPc;
 
 /// How an instruction is translated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

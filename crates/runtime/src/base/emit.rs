@@ -5,7 +5,7 @@
 //! that is written to. That is where the code will be executed, or it is copied there; every
 //! RIP-relative form needs to know the place up front ([`Code::new`]'s `base`).
 
-use crate::cache::CachePc;
+use crate::base::address::CachePc;
 
 /// A general register, by its hardware number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -14,8 +14,8 @@ use core::ptr;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
+use crate::base::address::Range;
 use crate::base::sys;
-use crate::memory::region::Range;
 
 const CHUNK: usize = 1 << 20;
 /// Bytes of memory made present at once.

@@ -27,10 +27,10 @@ use core::ops::{Deref, DerefMut};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::base::address::AppPc;
+use crate::base::address::Range;
 use crate::base::stress;
 use crate::base::sys;
-use crate::cache::AppPc;
-use crate::memory::region::Range;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;

@@ -2,6 +2,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | [`address`] | addresses of code, and ranges of them |
 //! | [`area`] | the per-thread block that GS points to |
 //! | [`bytes`] |  |
 //! | [`decode`] | app instructions, reduced to what the translator asks about them |
@@ -11,10 +12,12 @@
 //! | [`lock`] | what threads use one at a time |
 //! | [`own`] | the runtime's memory, listed |
 //! | [`phase`] | when the working set changes |
+//! | [`prefix`] | what tells fragments of one address apart |
 //! | [`stress`] |  |
 //! | [`sys`] |  |
 //! | [`tags`] |  |
 
+pub mod address;
 pub mod area;
 pub mod bytes;
 pub mod decode;
@@ -24,6 +27,7 @@ pub mod knock;
 pub mod lock;
 pub mod own;
 pub mod phase;
+pub mod prefix;
 pub mod stress;
 pub mod sys;
 pub mod tags;

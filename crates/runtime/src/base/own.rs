@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use trommel_queue::thread_page::{MAX_OWNED, Owned};
 
-use crate::memory::region::Range;
+use crate::base::address::Range;
 
 static OWNED: Owned = Owned {
     count: AtomicU64::new(0),

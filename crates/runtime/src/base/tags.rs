@@ -8,9 +8,9 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use trommel_queue::queries::{EVERYTHING, MAX_RANGES};
 
-use crate::cache::AppPc;
+use crate::base::address::AppPc;
+use crate::base::address::Range;
 use crate::channel::deliver::Mapped;
-use crate::memory::region::Range;
 
 /// The tags that are known.
 #[derive(Default)]

@@ -6,12 +6,14 @@ use alloc::vec::Vec;
 use linux_raw_sys::general as nr;
 use trommel_queue::marks::{self, ARENA_BYTES, CODE_BYTES, MARKS_OFFSET};
 
-use super::{CachePc, LINE};
+use super::LINE;
+use crate::base::address::CachePc;
+use crate::base::address::Range;
 use crate::base::emit::Code;
 use crate::base::own;
 use crate::base::stress;
 use crate::base::sys;
-use crate::memory::region::{self, Range};
+use crate::memory::region;
 
 /// Where an arena's stubs begin.
 const STUB_OFFSET: u64 = CODE_BYTES;

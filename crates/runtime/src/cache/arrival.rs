@@ -33,10 +33,11 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::table::Table;
-use super::{AppPc, Cache, CachePc, Head};
+use super::{Cache, Head};
+use crate::base::address::{AppPc, CachePc};
 use crate::base::emit::{Code, Reg};
+use crate::cache::entry::tag_check;
 use crate::slot;
-use crate::translate::tag_check;
 
 /// Bytes of a counted arrival, at most.
 const ROOM: usize = 112;

@@ -24,12 +24,16 @@ use core::sync::atomic::Ordering::Relaxed;
 use alloc::vec::Vec;
 
 use super::table::Table;
-use super::{AppPc, Cache, CachePc, Exit, UNLINKED, Way, retired_entry};
+use super::{Cache, Exit, UNLINKED, Way, retired_entry};
+use crate::base::address::Range;
+use crate::base::address::Ranges;
+use crate::base::address::{AppPc, CachePc};
 use crate::base::emit::{Code, Reg};
-use crate::memory::region::Range;
-use crate::observe::acyclic::Prefix;
-use crate::observe::aware::{Ranges, SOON};
+use crate::base::prefix::Prefix;
 use crate::slot;
+
+/// What the counters of fragments start at that are said to be hot.
+const SOON: u32 = 16;
 
 /// Room for one counted entry among the stubs.
 const ROOM: u64 = 96;

@@ -46,6 +46,7 @@
 
 mod arena;
 mod arrival;
+pub mod entry;
 mod head;
 mod old;
 mod recipe;
@@ -55,6 +56,7 @@ mod table;
 pub mod targets;
 mod variant;
 
+use crate::base::address::{AppPc, CachePc};
 use alloc::vec::Vec;
 use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
@@ -70,21 +72,11 @@ use suspect::Index;
 use table::Table;
 use variant::{APART, Variant};
 
+use crate::base::address::Range;
 use crate::base::emit::{Code, Reg};
+use crate::base::prefix::Prefix;
 use crate::base::stress;
-use crate::memory::region::Range;
-use crate::observe::acyclic::Prefix;
 use crate::slot;
-
-/// An address of the app's own code.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(transparent)]
-pub struct AppPc(pub u64);
-
-/// An address in the code cache.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(transparent)]
-pub struct CachePc(pub u64);
 
 /// Where an app instruction lies in a fragment, or several that were copied one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

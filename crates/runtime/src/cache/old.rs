@@ -24,7 +24,8 @@ use core::mem::take;
 
 use super::arena::{Arena, Extent};
 use super::variant::APART;
-use super::{Cache, CachePc, Exit, Fragment, Part, Step};
+use super::{Cache, Exit, Fragment, Part, Step};
+use crate::base::address::CachePc;
 
 /// Fragments that were retired together.
 #[derive(Default)]

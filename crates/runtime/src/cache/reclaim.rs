@@ -24,8 +24,8 @@ use alloc::vec::Vec;
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::Relaxed;
 
+use crate::base::address::CachePc;
 use crate::base::sys;
-use crate::cache::CachePc;
 use crate::engine::dispatch::Runtime;
 use crate::process::thread::Thread;
 

@@ -28,13 +28,14 @@ use alloc::vec::Vec;
 use core::arch::asm;
 
 use super::table::Table;
-use super::{AppPc, Cache, CachePc, Fragment, FragmentState, UNLINKED, retired_entry};
+use super::{Cache, Fragment, FragmentState, UNLINKED, retired_entry};
+use crate::base::address::Range;
+use crate::base::address::{AppPc, CachePc};
 use crate::base::bytes::same;
 use crate::base::emit::Code;
+use crate::base::prefix::Prefix;
+use crate::cache::entry::tag_check;
 use crate::memory::pages::{PAGE, page_of, whole};
-use crate::memory::region::Range;
-use crate::observe::acyclic::Prefix;
-use crate::translate::tag_check;
 
 /// In [`Index::heads`]: a list without nodes.
 const EMPTIED: u32 = UNLINKED - 1;

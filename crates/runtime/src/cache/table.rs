@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
-use super::AppPc;
+use crate::base::address::AppPc;
 
 /// Open addressing with linear probing, at most half full. Keys are never removed but by rebuild; a
 /// retired fragment leaves its key with no fragment.

@@ -29,10 +29,10 @@ use core::arch::asm;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
+use crate::base::address::{AppPc, CachePc};
 use crate::base::area::{INDIRECT_ENTRIES, SECOND_LEN, SECOND_SEED};
-use crate::cache::{AppPc, CachePc};
+use crate::base::prefix::Key;
 use crate::crossing::arch::Landmarks;
-use crate::observe::pairs::Key;
 
 /// Both tables.
 pub struct Targets {

@@ -27,9 +27,9 @@ use super::arena::Arena;
 use super::suspect::{Index, checked_entry_of};
 use super::table::Table;
 use super::{
-    AppPc, Cache, CachePc, Exit, Fragment, FragmentState, Generation, Part, Step, UNLINKED,
-    retired_entry,
+    Cache, Exit, Fragment, FragmentState, Generation, Part, Step, UNLINKED, retired_entry,
 };
+use crate::base::address::{AppPc, CachePc};
 
 /// Between the numbers of the exits of the first variant of a generation and those of the second.
 pub(super) const APART: u32 = 1 << 31;

@@ -28,10 +28,11 @@ use trommel_queue::persist::{
     Head, Image, MADE_RECORDS, MAX_MODULES, MODULE_BYTES, Made, Module, PERSIST_BYTES, digest,
 };
 
+use crate::base::address::AppPc;
+use crate::base::address::Range;
 use crate::base::sys;
-use crate::cache::AppPc;
 use crate::channel::deliver::Mapped;
-use crate::memory::region::{Mapping, Nature, Range};
+use crate::memory::region::{Mapping, Nature};
 use crate::translate::Config;
 
 /// Where code comes from.

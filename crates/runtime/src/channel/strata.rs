@@ -37,9 +37,9 @@ use trommel_queue::dict::{Event, TargetPc};
 use trommel_queue::{COUNTER_ARRAY_BYTES, COUNTS_STRATA, Control};
 use trommel_tuple::{Place, Tuple};
 
+use crate::base::address::AppPc;
 use crate::base::area::{CONTEXT_OFFSET, COUNTERS_OFFSET, Context};
 use crate::base::emit::GsOffset;
-use crate::cache::AppPc;
 use crate::memory::region::Regions;
 use crate::process::thread::Thread;
 

@@ -12,24 +12,27 @@ use trommel_queue::Detached;
 use trommel_queue::dict::Mark;
 use trommel_queue::work::{self, Flush, LONG, Part};
 
+use crate::base::address::{AppPc, CachePc};
 use crate::base::area::{Context, Reason};
 use crate::base::decode::{LONGEST_CALL, ends_with_call};
 use crate::base::emit::{Code, Reg};
 use crate::base::lock::Guard;
 use crate::base::phase::Phases;
+use crate::base::prefix::Key;
+use crate::base::prefix::Prefix;
 use crate::base::stress::{self, Crossing, Place};
 use crate::base::sys;
+use crate::cache::entry::tag_check;
 use crate::cache::targets::Targets;
-use crate::cache::{AppPc, Cache, CachePc, Way};
+use crate::cache::{Cache, Way};
 use crate::channel::deliver::Shared;
 use crate::channel::persist::Persist;
 use crate::channel::shields;
 use crate::crossing::arch::Landmarks;
 use crate::memory::pages::{PAGE, Pages};
 use crate::memory::region::Regions;
-use crate::observe::acyclic::Prefix;
 use crate::observe::aware::Hints;
-use crate::observe::pairs::{Counted, Key, Pairs, Uncounted};
+use crate::observe::pairs::{Counted, Pairs, Uncounted};
 use crate::observe::query;
 use crate::observe::served::Full;
 use crate::process::native;
@@ -38,9 +41,9 @@ use crate::process::syscall;
 use crate::process::thread::{Process, Thread};
 use crate::process::window::{self, Windows};
 use crate::slot;
-use crate::trace::Path;
 use crate::trace::balance::{Balance, Clocks};
-use crate::translate::{AHEAD, Refusal, Shape, Site, Translator, tag_check};
+use crate::translate::piece::Path;
+use crate::translate::{AHEAD, Refusal, Shape, Site, Translator};
 
 /// What threads use one at a time, see [`crate::base::lock`].
 pub struct Runtime {

@@ -18,6 +18,8 @@ use trommel_queue::{
 };
 use trommel_tuple::{Kind, KindSet};
 
+use crate::base::address::AppPc;
+use crate::base::address::Range;
 use crate::base::area::{
     CONTEXT_OFFSET, Context, Entries, INDIRECT_TABLE, SECOND_OFFSET, STACKS_END, WHOLE_BYTES,
 };
@@ -25,8 +27,8 @@ use crate::base::heap::Heap;
 use crate::base::phase::Phases;
 use crate::base::sys;
 use crate::base::tags::Tags;
+use crate::cache::Cache;
 use crate::cache::targets::Targets;
-use crate::cache::{AppPc, Cache};
 use crate::channel::deliver::{Mapped, Queue, Shared};
 use crate::channel::persist::{self, Persist};
 use crate::channel::shields::Profiler;
@@ -34,7 +36,7 @@ use crate::channel::strata::Sampler;
 use crate::crossing::arch::{self, Landmarks};
 use crate::engine::dispatch::Runtime;
 use crate::memory::pages::Pages;
-use crate::memory::region::{Range, Regions};
+use crate::memory::region::Regions;
 use crate::observe::acyclic::Acyclic;
 use crate::observe::aware::Hints;
 use crate::observe::converge::Converge;
@@ -45,8 +47,8 @@ use crate::process::attach;
 use crate::process::signal::{self, Actions};
 use crate::process::thread::{Process, Thread};
 use crate::process::window::{self, Windows};
-use crate::trace;
 use crate::trace::balance::{Balance, Clocks};
+use crate::translate::piece;
 use crate::translate::{Config, MAX_INSNS, Translator, wants_whole_jumps};
 
 /// What the host tells the runtime, at a place in the runtime's own image.
@@ -246,7 +248,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         listed: control.listed.load(Relaxed) != 0,
         counters: counts_paths,
         optimise: optimise != Optimise::Off,
-        trace_insns: if threshold == 0 { 0 } else { trace::MAX_INSNS },
+        trace_insns: if threshold == 0 { 0 } else { piece::MAX_INSNS },
         whole_jumps: wants_whole_jumps(),
         audit: control.trace.audit.load(Relaxed) != 0,
     };

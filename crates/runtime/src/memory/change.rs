@@ -33,11 +33,12 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::cache::AppPc;
+use crate::base::address::AppPc;
+use crate::base::address::Range;
+use crate::base::prefix::Prefix;
 use crate::engine::dispatch::Runtime;
 use crate::memory::pages::{page_of, whole};
-use crate::memory::region::{Lookup, Range};
-use crate::observe::acyclic::Prefix;
+use crate::memory::region::Lookup;
 use crate::process::thread::Process;
 use crate::translate::{Refusal, Shape, prepare, with_keys_lifted};
 

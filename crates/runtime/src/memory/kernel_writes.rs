@@ -26,9 +26,9 @@
 
 use linux_raw_sys::general as nr;
 
+use crate::base::address::Range;
 use crate::base::sys;
 use crate::engine::dispatch::Runtime;
-use crate::memory::region::Range;
 
 /// Calls that write no memory of the caller, of those that programs make often.
 const READ_ONLY: [u32; 54] = [

@@ -34,9 +34,9 @@ use alloc::vec::Vec;
 
 use linux_raw_sys::general as nr;
 
+use crate::base::address::Range;
+use crate::base::address::Ranges;
 use crate::base::sys;
-use crate::memory::region::Range;
-use crate::observe::aware::Ranges;
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
@@ -346,7 +346,7 @@ mod tests {
         let maps = crate::memory::region::read_all().expect("maps");
         let found = maps
             .into_iter()
-            .find(|m| m.range.holds(crate::cache::AppPc(page)));
+            .find(|m| m.range.holds(crate::base::address::AppPc(page)));
         found.expect("mapped").writable
     }
 

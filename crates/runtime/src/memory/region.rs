@@ -18,34 +18,14 @@
 //! A known region has the attributes that the app believes it has, and no call that could change
 //! that has been seen since it was read or modelled.
 
+use crate::base::address::Range;
 use alloc::vec::Vec;
 
 use linux_raw_sys::general as nr;
 
+use crate::base::address::AppPc;
 use crate::base::sys;
-use crate::cache::AppPc;
 use crate::memory::pages::Pages;
-
-/// A range of addresses, end exclusive.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Range {
-    /// First address.
-    pub start: u64,
-    /// Address after the last.
-    pub end: u64,
-}
-
-impl Range {
-    /// Whether `pc` is inside.
-    pub const fn holds(&self, pc: AppPc) -> bool {
-        self.start <= pc.0 && pc.0 < self.end
-    }
-
-    /// Whether both share an address.
-    pub const fn meets(&self, other: &Self) -> bool {
-        self.start < other.end && other.start < self.end
-    }
-}
 
 /// A line of `/proc/self/maps`.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -36,6 +36,7 @@
 //! * Which way an indirect jump leads is decided by what the host calls places, as the host decides it.
 #![allow(unsafe_code)] // reason: writes words of the counter array.
 
+use crate::base::prefix::{Midway, Prefix};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -43,14 +44,15 @@ use trommel_queue::dict::{Event, Mark, Passed, TargetPc};
 use trommel_queue::{MOST_INTERRUPTED, ON_PATH_OFFSET};
 use trommel_tuple::{Ended, Kind, KindSet, Outcomes, Place};
 
+use crate::base::address::AppPc;
 use crate::base::area::{COUNTERS_OFFSET, Context, Reason};
 use crate::base::emit::GsOffset;
+use crate::base::prefix::Key;
 use crate::base::stress;
-use crate::cache::{AppPc, Fragment, Way};
+use crate::cache::{Fragment, Way};
 use crate::channel::deliver::Shared;
 use crate::engine::dispatch::Runtime;
 use crate::memory::region::Regions;
-use crate::observe::pairs::Key;
 use crate::process::thread::Thread;
 
 /// Prefixes at most.
@@ -68,29 +70,6 @@ const ARRIVED: usize = 1 << 16;
 
 /// The first word of a counter array that says where its thread is on its path.
 pub const ON_PATH: GsOffset = GsOffset((COUNTERS_OFFSET + ON_PATH_OFFSET) as u32);
-
-/// What follows on an acyclic path.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Midway {
-    /// Where it begins.
-    pub start: AppPc,
-    /// Which way it has gone.
-    pub outcomes: Outcomes,
-}
-
-impl Midway {
-    const fn at_start(start: AppPc) -> Self {
-        let outcomes = Outcomes::NONE;
-        Self { start, outcomes }
-    }
-
-    fn event(&self) -> Event {
-        Event::Resume {
-            start: TargetPc(self.start.0),
-            word: self.outcomes.word(Ended::Left),
-        }
-    }
-}
 
 /// Follows a thread, which is on a path or not, along an event. Gives the path that has ended.
 pub fn pass(on: &mut Option<Midway>, event: &Event, regions: &Regions) -> Option<(Midway, Ended)> {
@@ -152,34 +131,6 @@ pub fn pass(on: &mut Option<Midway>, event: &Event, regions: &Regions) -> Option
     }
 }
 
-/// The number of an address and of what follows it on a path.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Prefix(u32);
-
-impl Prefix {
-    /// A path begins at the address.
-    pub const NONE: Self = Self(0);
-
-    /// What follows is known when it is executed only.
-    pub const UNKNOWN: Self = Self(u32::MAX);
-
-    /// Nothing of a path: events are counted one by one, as one of them may be a sample (`translate/strides.rs`).
-    pub const SAMPLED: Self = Self(u32::MAX - 1);
-
-    /// What the table of fragments has in the place of their address.
-    pub const fn key(self, app: AppPc) -> AppPc {
-        const NO_ADDRESS: u64 = 1 << 63;
-        const UNKNOWN: u64 = 1 << 62;
-        const SAMPLED: u64 = 1 << 61;
-        match self.0 {
-            0 => app,
-            u32::MAX => AppPc(UNKNOWN | app.0),
-            0xffff_fffe => AppPc(SAMPLED | app.0),
-            number => AppPc(NO_ADDRESS | number as u64),
-        }
-    }
-}
-
 /// A path that a handler of a signal has interrupted.
 #[derive(Clone, Copy)]
 pub struct Interrupted {
@@ -231,7 +182,7 @@ impl Acyclic {
         let Some(on) = on.filter(|on| *on != Midway::at_start(at)) else {
             return Prefix::NONE;
         };
-        let next = Prefix(self.known.len() as u32 + 1);
+        let next = Prefix::numbered(self.known.len());
         let number = *self.numbers.entry((at, on)).or_insert(next);
         if number == next {
             self.known.push(on);
@@ -283,8 +234,7 @@ impl Acyclic {
 
     /// What follows, unless a path begins.
     pub fn midway(&self, prefix: Prefix) -> Option<Midway> {
-        let n = (prefix.0 as usize).checked_sub(1)?;
-        self.known.get(n).copied()
+        self.known.get(prefix.number()?).copied()
     }
 
     /// The first event of a fragment's block.

@@ -18,7 +18,7 @@
 //!
 //! | request | effect |
 //! |---|---|
-//! | hot | fragments in the range are counted from [`SOON`] |
+//! | hot | fragments in the range are counted from a number close to the end |
 //! | jit | pages of the range are not protected: fragments made from them compare their code |
 //! | volatile | nothing is made that leaves out an access to memory |
 //! | changed | fragments of the range are compared with the code before they are executed again |
@@ -27,27 +27,21 @@
 //! | open, close, flush | as [`crate::observe::served`] says: they may wait, so they are answered when the lock is free |
 //! | interrupts | those of queries are a signal to the thread itself, which the kernel delivers as any other |
 
-use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
 use trommel_aware::{Answer, Counts, MARK, Request, VERSION};
 use trommel_queue::work::{self, Flush};
 use trommel_tuple::KindSet;
 
+use crate::base::address::Range;
+use crate::base::address::{AppPc, CachePc};
 use crate::base::area::Context;
 use crate::base::sys;
-use crate::cache::{AppPc, CachePc};
 use crate::crossing::arch;
 use crate::engine::dispatch::Runtime;
 use crate::memory::pages::whole;
-use crate::memory::region::Range;
 use crate::observe::served::Errand;
 use crate::process::thread::Thread;
-
-/// What the counters of fragments start at that are said to be hot.
-pub const SOON: u32 = 16;
-/// Ranges that are remembered of each kind.
-const MOST: usize = 64;
 
 /// What the program has said.
 pub struct Hints {
@@ -67,25 +61,6 @@ impl Hints {
             paused: false,
             kinds,
         }
-    }
-}
-
-/// Ranges, the last [`MOST`] of them.
-#[derive(Default)]
-pub struct Ranges(Vec<Range>);
-
-impl Ranges {
-    /// Adds one.
-    pub fn add(&mut self, range: Range) {
-        if self.0.len() >= MOST {
-            self.0.remove(0);
-        }
-        self.0.push(range);
-    }
-
-    /// Whether an address is in any.
-    pub fn hold(&self, address: u64) -> bool {
-        self.0.iter().any(|r| (r.start..r.end).contains(&address))
     }
 }
 

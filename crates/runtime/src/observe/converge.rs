@@ -32,13 +32,13 @@ use trommel_queue::dict::{Event, TargetPc};
 use trommel_queue::work::Part;
 use trommel_tuple::Kind;
 
+use crate::base::address::{AppPc, CachePc};
 use crate::base::decode::{Class, Insn};
 use crate::base::knock;
+use crate::base::prefix::Key;
 use crate::base::sys;
-use crate::cache::{AppPc, CachePc};
 use crate::channel::deliver::Mapped;
 use crate::engine::dispatch::{Began, Runtime};
-use crate::observe::pairs::Key;
 
 /// The places of a process.
 pub struct Converge {

@@ -31,65 +31,22 @@
 //! 2^48. A key is given to another branch only when no thread can be in a fragment with the first, which
 //! is when no old generation is left.
 
+use crate::base::prefix::Key;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use trommel_queue::dict::{Event, Passed, TargetPc};
 
-use crate::base::area::Context;
+use crate::base::address::{AppPc, CachePc};
 use crate::base::emit::{Code, GsOffset, Reg};
-use crate::cache::{AppPc, CachePc, Exit, UNLINKED};
+use crate::base::prefix::Prefix;
+use crate::cache::{Exit, UNLINKED};
 use crate::channel::deliver::DictionaryFull;
 use crate::engine::dispatch::Runtime;
-use crate::observe::acyclic::Prefix;
 use crate::process::thread::Thread;
 use crate::slot;
 use crate::translate::{Refusal, Translator, pair_check};
 use trommel_tuple::Kind;
-
-/// An indirect branch's number in the tables; 0 for those that are not counted.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Key(u16);
-
-impl Key {
-    /// That of branches which are not counted.
-    pub const NONE: Self = Self(0);
-    /// Keys of successive branches are far apart, as their targets may be close.
-    const STEP: u16 = 40503;
-    const MAX: usize = u16::MAX as usize;
-
-    /// That of a branch by its number.
-    pub const fn of(number: usize) -> Self {
-        Self((number as u16 + 1).wrapping_mul(Self::STEP))
-    }
-
-    const fn number(self) -> Option<usize> {
-        // Newton's iteration doubles the bits that are right, from three.
-        let mut inverse = Self::STEP;
-        let mut n = 0;
-        while n < 3 {
-            let off = 2_u16.wrapping_sub(Self::STEP.wrapping_mul(inverse));
-            inverse = inverse.wrapping_mul(off);
-            n += 1;
-        }
-        (self.0.wrapping_mul(inverse) as usize).checked_sub(1)
-    }
-
-    /// As generated code left it.
-    pub const fn in_context(context: &Context) -> Self {
-        Self(context.key as u16)
-    }
-
-    /// What is added to a target for its index in the first table.
-    pub const fn offset(self) -> u16 {
-        self.0
-    }
-
-    /// What is added to a target to search the second table for it.
-    pub const fn spread(self) -> u64 {
-        (self.0 as u64).swap_bytes()
-    }
-}
 
 /// What is known of a branch.
 #[derive(Clone, Copy)]
@@ -350,7 +307,9 @@ mod tests {
         for number in 0..Key::MAX {
             let key = Key::of(number);
             assert_eq!(key.number(), Some(number));
-            assert!(key != Key::NONE && !core::mem::replace(&mut seen[key.0 as usize], true));
+            assert!(
+                key != Key::NONE && !core::mem::replace(&mut seen[key.offset() as usize], true)
+            );
         }
         assert_eq!(Key::NONE.number(), None);
     }

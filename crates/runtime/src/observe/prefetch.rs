@@ -39,9 +39,9 @@ use trommel_queue::prefetch::{
 };
 use trommel_queue::work::Flush;
 
+use crate::base::address::AppPc;
 use crate::base::emit::{Mem, Reg};
 use crate::base::knock;
-use crate::cache::AppPc;
 use crate::channel::deliver::{HostGone, Mapped, Queue, Writer};
 use crate::engine::dispatch::Runtime;
 

@@ -49,12 +49,12 @@ use trommel_queue::FULL_WINDOW;
 use trommel_queue::prefetch::MISSES;
 use trommel_queue::queries::{Acted, ENTRIES, Header, MESSAGE_WORDS, PROGRAM_WORDS, Queries, Sort};
 
+use crate::base::address::{AppPc, CachePc};
 use crate::base::area::{CONTEXT_OFFSET, Context};
 use crate::base::decode::Class;
 use crate::base::emit::GsOffset;
 use crate::base::sys;
 use crate::base::tags::Tags;
-use crate::cache::{AppPc, CachePc};
 use crate::channel::deliver::{HostGone, Mapped, Queue, Writer};
 use crate::crossing::arch;
 use crate::observe::prefetch::{self, Bursts, Turn};

@@ -37,10 +37,10 @@ use linux_raw_sys::general as nr;
 use trommel_queue::thread_page::{Attached, GO, LEAVE, REQUEST, REQUEST_BLOCKED};
 use trommel_queue::{Detached, State};
 
+use crate::base::address::AppPc;
 use crate::base::area::Context;
 use crate::base::own;
 use crate::base::sys;
-use crate::cache::AppPc;
 use crate::crossing::arch::{self, Landmarks};
 use crate::engine::start::StartArgs;
 use crate::process::native;

@@ -37,12 +37,12 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use trommel_queue::{Detached, FAILURE_STACK};
 
+use crate::base::address::AppPc;
+use crate::base::address::Range;
 use crate::base::area::{Context, Reason};
 use crate::base::heap;
 use crate::base::sys;
-use crate::cache::AppPc;
 use crate::crossing::arch::Landmarks;
-use crate::memory::region::Range;
 use crate::process::native::{self, PENDING};
 use crate::process::syscall;
 use crate::process::thread::Thread;

@@ -29,8 +29,8 @@ use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 
 use trommel_queue::{Detached, State};
 
+use crate::base::address::AppPc;
 use crate::base::area::Context;
-use crate::cache::AppPc;
 use crate::process::signal;
 use crate::process::thread::{Process, Thread};
 
@@ -72,7 +72,7 @@ pub fn leave(thread: &mut Thread, context: &mut Context) {
 pub fn step(thread: &mut Thread, context: &mut Context) {
     thread.stepping = true;
     thread.stepping_there = false;
-    context.target = crate::cache::CachePc(context.next_pc.0);
+    context.target = crate::base::address::CachePc(context.next_pc.0);
     context.flags |= TRAP_FLAG;
     signal::unblock_trap(&mut thread.signals);
 }

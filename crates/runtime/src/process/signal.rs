@@ -79,11 +79,12 @@ use trommel_queue::Detached;
 use trommel_queue::dict::Passed;
 pub use waits::{WAITS, wait};
 
+use crate::base::address::{AppPc, CachePc};
 use crate::base::area::{CONTEXT_OFFSET, Context};
 use crate::base::knock;
 use crate::base::stress::{self, Place};
 use crate::base::sys;
-use crate::cache::{AppPc, Cache, CachePc, Fragment, STATUS, Spilled, Step};
+use crate::cache::{Cache, Fragment, STATUS, Spilled, Step};
 use crate::crossing::arch::{self, Landmarks};
 use crate::engine::dispatch::Runtime;
 use crate::observe::query;

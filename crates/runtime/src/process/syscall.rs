@@ -13,13 +13,13 @@ use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as nr;
 use trommel_queue::Detached;
 
+use crate::base::address::AppPc;
+use crate::base::address::Range;
 use crate::base::area::{Context, Reason};
 use crate::base::stress::{self, Place};
 use crate::base::sys;
-use crate::cache::AppPc;
 use crate::crossing::arch;
 use crate::memory::change::{change_map, replaced};
-use crate::memory::region::Range;
 use crate::process::exec;
 use crate::process::native;
 use crate::process::signal::{self, Action, AltStack, Returning, UCONTEXT_BYTES, Ucontext, WAITS};

@@ -39,14 +39,16 @@ use linux_raw_sys::general as nr;
 use trommel_queue::thread_page::ThreadPage;
 use trommel_queue::{Detached, MAX_THREADS, State};
 
+use crate::base::address::AppPc;
+use crate::base::address::Range;
 use crate::base::area::{
     AREA_BYTES, CHILD_STACK_BYTES, CONTEXT_OFFSET, COUNTERS_OFFSET, Context, INDIRECT_BYTES,
     INDIRECT_TABLE, SECOND_BYTES, SECOND_OFFSET, SIGNAL_STACK_BYTES, STACK_BYTES, STACKS,
     STACKS_END, SYSCALL_TABLE, THREAD_PAGE, WHOLE_BYTES,
 };
 use crate::base::lock::Lock;
+use crate::base::prefix::Midway;
 use crate::base::sys;
-use crate::cache::AppPc;
 use crate::cache::targets::Targets;
 use crate::channel::deliver::{HostGone, Queue, Writer};
 use crate::channel::shields::Counting;
@@ -54,8 +56,7 @@ use crate::crossing::arch;
 use crate::engine::dispatch::Runtime;
 use crate::engine::start;
 use crate::memory::kernel_writes;
-use crate::memory::region::Range;
-use crate::observe::acyclic::{self, Midway};
+use crate::observe::acyclic;
 use crate::observe::query::Asking;
 use crate::observe::served::{Queues, Serving};
 use crate::process::attach::Interrupted;

@@ -80,15 +80,16 @@ use trommel_queue::{
 
 use trommel_tuple::{Kind, KindSet};
 
+use crate::base::address::AppPc;
+use crate::base::address::Range;
 use crate::base::area::Context;
 use crate::base::decode::{Insn, Reader};
+use crate::base::prefix::Prefix;
 use crate::base::sys;
-use crate::cache::{AppPc, Fragment};
+use crate::cache::Fragment;
 use crate::channel::deliver::HostGone;
 use crate::crossing::arch;
 use crate::engine::dispatch::Runtime;
-use crate::memory::region::Range;
-use crate::observe::acyclic::Prefix;
 use crate::process::native;
 use crate::process::signal::{self, Frames, Info, Pending, Ucontext};
 use crate::process::thread::{Process, Thread, copied};

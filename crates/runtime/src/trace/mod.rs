@@ -60,22 +60,22 @@
 //! there are no traces; where places leave the profile (`crate::observe::converge`), there are in the variant without them. With values a loop has no second round, as that has no loads.
 pub mod balance;
 
+use crate::translate::piece::{MAX_INSNS, Path, Piece};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
 use trommel_queue::work::{self, Flush, Part};
 
+use crate::base::address::AppPc;
 use crate::base::area::{Context, Reason};
+use crate::base::prefix::Prefix;
 use crate::base::sys;
-use crate::cache::{AppPc, Exit, Way};
+use crate::cache::{Exit, Way};
 use crate::engine::dispatch::{Began, Runtime};
 use crate::memory::region;
-use crate::observe::acyclic::Prefix;
 use crate::process::thread::Thread;
 use crate::translate::{Refusal, Shape};
 
-/// App instructions in an unrolled trace.
-pub const MAX_INSNS: usize = 704;
 /// App instructions in any other.
 const MAX_USUAL: usize = 256;
 /// Rounds of a loop in which no new way shows up before all are taken to be known (`crate::translate::optimise`).
@@ -85,30 +85,6 @@ const MAX_ROUNDS: u32 = 60;
 const MAX_WAYS: usize = 8;
 /// Pieces of a path.
 const MAX_PIECES: usize = 192;
-
-/// A part of a path: what was executed of one recorded fragment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Piece {
-    /// App address of its first instruction.
-    pub start: AppPc,
-    /// App instructions up to and including the one that goes on elsewhere.
-    pub insns: u16,
-}
-
-/// What a trace is made of.
-pub struct Path<'a> {
-    /// What is executed most.
-    pub pieces: &'a [Piece],
-    /// What follows its start on an acyclic path.
-    pub prefix: Prefix,
-    /// It comes to its own start.
-    pub closed: bool,
-    /// Other ways from its start to its start.
-    pub others: Vec<&'a [Piece]>,
-    /// By how much `rbp` is above `rsp` at its start, if it is a loop that may keep slots of the stack
-    /// frame in registers.
-    pub frame: Option<i64>,
-}
 
 /// A path that a thread is executing.
 pub struct Recording {

@@ -3,8 +3,9 @@
 use trommel_queue::dict::Event;
 
 use super::{Site, Translator, target};
-use crate::cache::AppPc;
-use crate::observe::acyclic::{Acyclic, ON_PATH, Prefix, pass};
+use crate::base::address::AppPc;
+use crate::base::prefix::Prefix;
+use crate::observe::acyclic::{Acyclic, ON_PATH, pass};
 
 impl Translator {
     /// What is known of acyclic paths, where they are counted now.

@@ -11,8 +11,9 @@ use trommel_queue::dict::Event;
 
 use super::persisted::Field;
 use super::{Site, Translator};
+use crate::base::address::AppPc;
 use crate::base::emit::{Code, GsOffset, Reg};
-use crate::cache::{AppPc, Recipe};
+use crate::cache::Recipe;
 use crate::channel::counters;
 use crate::channel::deliver::DictionaryFull;
 

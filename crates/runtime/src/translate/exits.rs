@@ -6,13 +6,15 @@ use trommel_tuple::Kind;
 use super::looped::give_homes_back;
 use super::persisted::{Field, Numbered};
 use super::{Site, Translator};
+use crate::base::address::AppPc;
 use crate::base::area::{INDIRECT_TABLE, WRITE_POINTER};
 use crate::base::decode::{Class, Insn, Rm};
 use crate::base::emit::{Code, Reg};
-use crate::cache::{AppPc, Spilled};
+use crate::base::prefix::Key;
+use crate::base::prefix::Prefix;
+use crate::cache::Spilled;
 use crate::channel::deliver::DictionaryFull;
-use crate::observe::acyclic::Prefix;
-use crate::observe::pairs::{Branch, Key};
+use crate::observe::pairs::Branch;
 use crate::slot;
 
 impl Translator {
@@ -401,16 +403,5 @@ pub fn pair_check(code: &mut Code, app: AppPc, key: Key) {
     let right = code.jrcxz();
     code.store_gs_imm32(slot!(key), key.offset().into());
     code.jmp_gs(slot!(entry.pair_mismatch));
-    code.bind8_here(right);
-}
-
-/// The check at a fragment's checked entry, which must be at a multiple of eight bytes: `rcx` must
-/// be `app`. Leaves `rcx` and `rdx` in slots. Starts with ten bytes, eight of which are overwritten
-/// when the fragment is retired.
-pub fn tag_check(code: &mut Code, app: AppPc) {
-    code.mov_imm64(Reg::RDX, app.0.wrapping_neg());
-    code.add_rdx_to_rcx();
-    let right = code.jrcxz();
-    code.jmp_gs(slot!(entry.mismatch));
     code.bind8_here(right);
 }

@@ -11,8 +11,8 @@
 //! with it, to be compared ([`persisted`](super::persisted)).
 
 use super::{Site, Translator, readable};
+use crate::base::address::AppPc;
 use crate::base::decode::{Class, Insn, Reader};
-use crate::cache::AppPc;
 use crate::memory::pages::page_of;
 use crate::memory::region::{Lookup, Nature};
 

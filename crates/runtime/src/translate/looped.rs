@@ -23,13 +23,14 @@ use trommel_queue::dict::Event;
 
 use super::path::FURTHEST;
 use super::{Site, Translator, flags};
+use crate::base::address::AppPc;
 use crate::base::decode::{Class, Insn};
 use crate::base::emit::{Code, Mem, Reg, Rel32};
-use crate::cache::{self, AppPc, Exit, Spilled, Step, UNLINKED};
+use crate::cache::{self, Exit, Spilled, Step, UNLINKED};
 use crate::channel::deliver::DictionaryFull;
 use crate::slot;
-use crate::trace::Piece;
 use crate::translate::optimise::{self, Action, Loop, Renewal, Way};
+use crate::translate::piece::Piece;
 
 /// App instructions in a loop with two rounds, and what their stubs may need.
 const MOST: usize = 640;

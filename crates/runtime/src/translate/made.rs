@@ -22,9 +22,10 @@ use core::sync::atomic::{AtomicU8, AtomicU64};
 use linux_raw_sys::general as nr;
 
 use super::{MAX_INSNS, Refusal, Shape, Site, Translator};
+use crate::base::address::AppPc;
 use crate::base::decode::{Insn, Reader, writes_memory};
 use crate::base::emit::{Mem, Reg};
-use crate::cache::{AppPc, Cache, Exit, Fragment, FragmentState, Spilled};
+use crate::cache::{Cache, Exit, Fragment, FragmentState, Spilled};
 use crate::memory::pages::{PAGE, Pages, page_of};
 use crate::memory::region::{Mapping, Nature};
 use crate::slot;

@@ -70,6 +70,7 @@ mod operands;
 mod optimise;
 mod path;
 mod persisted;
+pub mod piece;
 mod probes;
 mod queried;
 mod restartable;
@@ -83,7 +84,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
 pub use accesses::MOST_WORDS;
-pub use exits::{pair_check, tag_check};
+pub use exits::pair_check;
 pub use jumps::wants_whole_jumps;
 pub use made::{prepare, with_keys_lifted};
 pub use persisted::AHEAD;
@@ -94,31 +95,33 @@ use trommel_queue::MAX_VALUES;
 use trommel_queue::dict::{Event, Mark, TargetPc};
 use trommel_tuple::{Kind, KindSet};
 
+use crate::base::address::Range;
+use crate::base::address::{AppPc, CachePc};
 use crate::base::decode::{Class, Insn, Reader};
 use crate::base::emit::{Code, Reg, Rel32};
+use crate::base::prefix::{Midway, Prefix};
 use crate::base::stress::{self, Place};
 use crate::base::tags::Tags;
-use crate::cache::{AppPc, Cache, CachePc, Spilled, UNLINKED};
+use crate::cache::{Cache, Spilled, UNLINKED};
 use crate::channel::counters;
 use crate::channel::deliver::{DictionaryFull, Shared};
 use crate::channel::persist::Persist;
 use crate::channel::shields::Profiler;
 use crate::channel::strata::Sampler;
 use crate::memory::pages::{PAGE, Pages};
-use crate::memory::region::{Lookup, Named, Nature, Range, Regions};
-use crate::observe::acyclic::{Acyclic, Midway, Prefix};
+use crate::memory::region::{Lookup, Named, Nature, Regions};
+use crate::observe::acyclic::Acyclic;
 use crate::observe::converge::Converge;
 use crate::observe::pairs::Pairs;
 use crate::observe::prefetch::{self, Prefetch};
 use crate::observe::query::Asked;
-use crate::trace;
 
 /// App instructions in one fragment.
 pub const MAX_INSNS: usize = 48;
 /// App instructions that a brief fragment goes on past branches for.
 const BRIEF_INSNS: usize = 8;
 /// Words with a bit for each app instruction of a fragment or trace.
-const QUIET_WORDS: usize = trace::MAX_INSNS.div_ceil(64);
+const QUIET_WORDS: usize = piece::MAX_INSNS.div_ceil(64);
 /// Room a fragment and its stubs may need at most, in bytes.
 const MAX_FRAGMENT: u64 = 48 << 10;
 const MAX_STUBS: u64 = 12 << 10;

@@ -24,18 +24,20 @@ use trommel_tuple::{Kind, KindSet};
 
 use super::looped::give_homes_back;
 use super::{Refusal, Site, Translator, flags, restartable, target};
+use crate::base::address::Range;
+use crate::base::address::{AppPc, CachePc};
 use crate::base::area::INDIRECT_TABLE;
 use crate::base::decode::{Class, Insn, Reader, Rm};
 use crate::base::emit::{Code, GsOffset, Reg, Rel32};
-use crate::cache::{AppPc, Cache, CachePc, Recipe, Spilled};
+use crate::base::prefix::Key;
+use crate::cache::{Cache, Recipe, Spilled};
 use crate::channel::counters;
 use crate::channel::deliver::DictionaryFull;
 use crate::memory::pages::page_of;
-use crate::memory::region::{Nature, Range};
+use crate::memory::region::Nature;
 use crate::observe::acyclic::pass;
-use crate::observe::pairs::Key;
 use crate::slot;
-use crate::trace::{MAX_INSNS, Path, Piece};
+use crate::translate::piece::{MAX_INSNS, Path, Piece};
 
 /// Room a trace may need at most: its main line [`FURTHEST`], a tail 190 bytes (which counts with flags that live, and gives ten homes
 /// back), a miss 240 and a message about a value 145; no instruction has more than two of these.

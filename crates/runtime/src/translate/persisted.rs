@@ -30,6 +30,7 @@ mod fields;
 mod parts;
 mod paths;
 
+use crate::base::address::Range;
 use alloc::vec::Vec;
 use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
@@ -46,17 +47,17 @@ pub(super) use fields::Field;
 pub(super) use paths::Numbered;
 
 use super::{MAX_FRAGMENT, MAX_STUBS, PAGE, Site, Translator};
+use crate::base::address::{AppPc, CachePc};
 use crate::base::bytes::same;
 use crate::base::decode::Insn;
 use crate::base::emit::{Code, Reg};
+use crate::base::prefix::Prefix;
 use crate::base::stress::{self, Place};
-use crate::cache::{AppPc, CachePc, Exit, Fragment, FragmentState, Head as Start};
+use crate::cache::{Exit, Fragment, FragmentState, Head as Start};
 use crate::cache::{Spilled, Step, UNLINKED};
 use crate::channel::deliver::Shared;
 use crate::channel::persist::Origin;
 use crate::memory::pages::page_of;
-use crate::memory::region;
-use crate::observe::acyclic::Prefix;
 use crate::observe::pairs::Branch;
 use crate::slot;
 
@@ -191,7 +192,7 @@ impl Translator {
         to: &mut Vec<u8>,
         fragment: &Fragment,
         shared: &Shared,
-        (origin, region): (Origin, region::Range),
+        (origin, region): (Origin, Range),
         (steps, exits): (&[Step], &[Exit]),
     ) -> Option<()> {
         let within = |pc: AppPc| origin.offset(pc).filter(|_| region.holds(pc));
@@ -399,7 +400,7 @@ impl Translator {
     ) -> Option<u32> {
         let range = site.regions.known[region].range;
         let within = |offset: u32| Some(origin.address(offset)).filter(|&pc| range.holds(pc));
-        let span = region::Range {
+        let span = Range {
             start: within(parts.span[0])?.0,
             end: within(parts.span[1])?.0 + 1,
         };

@@ -13,9 +13,9 @@
 use trommel_query::observe::When;
 
 use super::{Site, Translator};
+use crate::base::address::AppPc;
 use crate::base::decode::{Class, Insn};
 use crate::base::emit::{Code, GsOffset, Reg, Rel32};
-use crate::cache::AppPc;
 use crate::observe::query::{self, Asked, Crossing};
 use crate::slot;
 

@@ -13,10 +13,10 @@
 //! are what they are natively.
 #![allow(unsafe_code)] // reason: reads the app's code.
 
+use crate::base::address::AppPc;
+use crate::base::address::Range;
 use crate::base::decode::Insn;
 use crate::base::sys;
-use crate::cache::AppPc;
-use crate::memory::region::Range;
 
 /// Whether `insn`, whose bytes are at `bytes` and which is in `region`, takes the address of a
 /// descriptor.

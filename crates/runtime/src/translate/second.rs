@@ -9,13 +9,15 @@ use trommel_tuple::Kind;
 
 use super::path::FURTHEST;
 use super::persisted::Field;
-use super::{Config, Refusal, Site, Tail, Translator, tag_check, target};
+use super::{Config, Refusal, Site, Tail, Translator, target};
+use crate::base::address::AppPc;
 use crate::base::area::{SYSCALL_TABLE, WRITE_POINTER};
 use crate::base::decode::{Class, Effect, Insn};
 use crate::base::emit::{Reg, Rel32};
-use crate::cache::{AppPc, Cache, Exit, Fragment, Head, Spilled, Step, UNLINKED, Way};
+use crate::base::prefix::Prefix;
+use crate::cache::entry::tag_check;
+use crate::cache::{Cache, Exit, Fragment, Head, Spilled, Step, UNLINKED, Way};
 use crate::channel::deliver::{DictionaryFull, Shared};
-use crate::observe::acyclic::Prefix;
 use crate::slot;
 
 impl Config {

@@ -45,13 +45,14 @@ use super::flags::Flags;
 use super::path::FURTHEST;
 use super::second::Walk;
 use super::{Refusal, Site, Translator, target};
+use crate::base::address::AppPc;
 use crate::base::area::COUNTERS_OFFSET;
 use crate::base::decode::{Class, Insn};
 use crate::base::emit::{Code, GsOffset, Reg, Rel32};
-use crate::cache::{AppPc, Spilled};
+use crate::base::prefix::Prefix;
+use crate::cache::Spilled;
 use crate::channel::deliver::DictionaryFull;
 use crate::channel::strata::Sampler;
-use crate::observe::acyclic::Prefix;
 use crate::process::thread::Thread;
 use crate::slot;
 

@@ -41,10 +41,10 @@ use trommel_tuple::Kind;
 use super::persisted::Field;
 use super::probes::{Pending, Sends, ZERO};
 use super::{Site, Translator, liveness, target};
+use crate::base::address::{AppPc, CachePc};
 use crate::base::area::{COUNTERS_OFFSET, WRITE_POINTER};
 use crate::base::decode::{Class, Insn, Load, Rm};
 use crate::base::emit::{Code, GsOffset, Reg, Rel32};
-use crate::cache::{AppPc, CachePc};
 use crate::channel::deliver::DictionaryFull;
 use crate::slot;
 

@@ -6,8 +6,8 @@ use iced_x86::{
 };
 
 use super::{Base, Class, Insn, Load, Operand, Rm, Segment};
+use crate::base::address::AppPc;
 use crate::base::emit::Reg;
-use crate::cache::AppPc;
 
 /// Decodes the instruction at the start of `code`.
 pub(super) fn decode(code: &[u8], pc: AppPc) -> Insn {

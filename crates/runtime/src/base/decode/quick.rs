@@ -26,8 +26,8 @@ use super::tables::{
     BYTE, E, G, IMM8, IMMZ, LOAD, MODRM, ONE, OPREG, PREFIX, RSP, VECTOR2, VECTOR3,
 };
 use super::{Base, Class, Insn, Load, Operand, Rm, Segment};
+use crate::base::address::AppPc;
 use crate::base::emit::Reg;
-use crate::cache::AppPc;
 
 /// Bytes that are looked at.
 pub(super) const WINDOW: usize = 32;

@@ -27,7 +27,7 @@ pub(super) unsafe extern "C" fn value_counter_routine() {
         // record, which the host does not count twice.
         "6:",
         "jmp 4f",
-        ".globl trommel_tally",
+        ".globl trommel_value_counter",
         "trommel_value_counter:",
         "mov gs:[{message}], rcx",
         "mov gs:[{saved}], rdx",

@@ -14,9 +14,9 @@ use trommel_aware::{Answer, Request};
 use trommel_queue::queries::MESSAGE_WORDS;
 
 use super::{Entry, Far, Full, Message, NAP, READ, STATE, peek, poke, poke_word};
+use crate::base::address::AppPc;
 use crate::base::area::Context;
 use crate::base::sys;
-use crate::cache::AppPc;
 use crate::channel::deliver::HostGone;
 use crate::process::native;
 use crate::process::thread::{Process, Thread};

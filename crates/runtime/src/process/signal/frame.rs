@@ -1,6 +1,6 @@
 //! What the kernel puts on the stack for a signal handler.
 
-use crate::cache::AppPc;
+use crate::base::address::AppPc;
 use crate::crossing::arch::Landmarks;
 
 /// `struct kernel_sigaction`

@@ -13,12 +13,12 @@ use super::{
     RED_ZONE, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SIG_DFL, SIG_IGN, SIGFPE, SIGILL, SIGSEGV,
     SS_AUTODISARM, SS_DISABLE, TRAP_FLAG,
 };
+use crate::base::address::AppPc;
+use crate::base::address::Range;
 use crate::base::area::Context;
 use crate::base::sys;
-use crate::cache::AppPc;
 use crate::crossing::arch::Landmarks;
 use crate::engine::dispatch::Runtime;
-use crate::memory::region::Range;
 use crate::process::thread::Thread;
 
 /// Sends a signal again, for when the handler that does so returns.

@@ -1,8 +1,9 @@
 //! Where in the app a program counter is that may be in the cache.
 #![allow(unsafe_code)] // reason: reads the code cache.
 
+use crate::base::address::{AppPc, CachePc};
 use crate::base::area::Context;
-use crate::cache::{AppPc, CachePc, Fragment, Step};
+use crate::cache::{Fragment, Step};
 use crate::crossing::arch::Landmarks;
 use crate::engine::dispatch::Runtime;
 use crate::process::thread::Process;

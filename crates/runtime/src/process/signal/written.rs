@@ -16,13 +16,15 @@
 use super::frame::{Info, Ucontext};
 use super::place::{Where, place};
 use super::{ALIGNMENT_CHECK, SIGBUS, SIGSEGV, TRAP_FLAG, arrived, stop_stepping, unspill};
+use crate::base::address::Range;
+use crate::base::address::{AppPc, CachePc};
 use crate::base::area::Context;
 use crate::base::decode::is_based_on;
 use crate::base::emit::Reg;
-use crate::cache::{AppPc, CachePc, Fragment, Spilled, Step};
+use crate::cache::{Fragment, Spilled, Step};
 use crate::engine::dispatch::Runtime;
 use crate::memory::pages::{PAGE, page_of};
-use crate::memory::region::{self, Range};
+use crate::memory::region;
 use crate::process::thread::Thread;
 
 /// Resolves a fault that an instruction caused, if it is one of those. Otherwise it is the app's.

@@ -25,9 +25,9 @@ use linux_raw_sys::general as nr;
 use trommel_queue::{Detached, SPAWNED};
 
 use super::Thread;
+use crate::base::address::AppPc;
 use crate::base::area::Context;
 use crate::base::sys;
-use crate::cache::AppPc;
 use crate::crossing::arch;
 use crate::process::signal::{self, Actions};
 

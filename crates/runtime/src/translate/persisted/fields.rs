@@ -1,9 +1,10 @@
 //! Fields of a record's code that depend on addresses and numbers of one run.
 
 use super::parts::{Parts, u32_at};
+use crate::base::address::CachePc;
 use crate::base::area::COUNTERS_OFFSET;
 use crate::base::emit::Code;
-use crate::cache::{CachePc, Exit};
+use crate::cache::Exit;
 use crate::channel::persist::Origin;
 
 /// A field of a fragment's code that depends on addresses.

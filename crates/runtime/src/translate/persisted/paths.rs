@@ -8,13 +8,15 @@ use trommel_tuple::Kind;
 
 use super::fields::Field;
 use super::parts::{BRANCH, Count, EVENT, PATH, Parts, u16_at, u32_at};
+use crate::base::address::AppPc;
 use crate::base::emit::Code;
-use crate::cache::{AppPc, Fragment};
+use crate::base::prefix::Key;
+use crate::cache::Fragment;
 use crate::channel::counters;
 use crate::channel::deliver::Shared;
 use crate::channel::strata::Sampler;
 use crate::memory::region::Regions;
-use crate::observe::pairs::{Branch, Key};
+use crate::observe::pairs::Branch;
 use crate::translate::{Site, Translator, value_counters};
 
 /// A path of the fragment being made.

@@ -17,6 +17,7 @@ use trommel_queue::{
 use trommel_tuple::{Kind, KindSet};
 
 use super::*;
+use crate::base::prefix::Key;
 use crate::base::sys;
 use crate::cache::Cache;
 use crate::channel::deliver::{Mapped, Shared};
@@ -24,7 +25,7 @@ use crate::channel::persist::Persist;
 use crate::channel::strata::Sampler;
 use crate::memory::pages::Pages;
 use crate::memory::region::Regions;
-use crate::observe::pairs::{Key, Pairs};
+use crate::observe::pairs::Pairs;
 use crate::translate::{Config, MAX_INSNS, Shape, value_counters};
 
 /// What a process translates with.
@@ -65,7 +66,11 @@ impl World {
             counters: !counted.is_empty() && substreams.is_none(),
             windows: false,
             listed: false,
-            trace_insns: if traces { crate::trace::MAX_INSNS } else { 0 },
+            trace_insns: if traces {
+                crate::translate::piece::MAX_INSNS
+            } else {
+                0
+            },
             audit: traces,
             whole_jumps: false,
             optimise: traces,
@@ -154,7 +159,7 @@ impl World {
 
 /// The C library's code, mapped once more.
 struct Library {
-    range: region::Range,
+    range: Range,
 }
 
 /// Each far from everything else that this process has mapped: the arenas of other tests take what room there is near the rest. Their distances
@@ -162,7 +167,7 @@ struct Library {
 fn library() -> Vec<Library> {
     const APART: u64 = (16 << 30) + 0x1000;
     static NEXT: AtomicU64 = AtomicU64::new(0x1000_0000_0000);
-    let all = region::read_all().expect("the kernel's list");
+    let all = crate::memory::region::read_all().expect("the kernel's list");
     let here = all
         .iter()
         .find(|m| m.executable && m.path.ends_with(b"/libc.so.6"))
@@ -184,7 +189,7 @@ fn library() -> Vec<Library> {
         };
         let start = at.expect("memory");
         Library {
-            range: region::Range {
+            range: Range {
                 start,
                 end: start + len as u64,
             },
@@ -193,7 +198,7 @@ fn library() -> Vec<Library> {
     (0..3).map(again).collect()
 }
 
-fn origin_in(world: &mut World, at: AppPc) -> (Origin, region::Range) {
+fn origin_in(world: &mut World, at: AppPc) -> (Origin, Range) {
     let (_, mut site) = world.site();
     let region = Translator::region(&mut site, at).expect("code");
     let mapping = site.regions.known[region].clone();
