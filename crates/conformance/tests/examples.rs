@@ -74,6 +74,7 @@ fn main() {
     for name in documents.into_iter().filter(|name| name.ends_with(".md")) {
         trials.push(Trial::test(name.clone(), move || Ok(document(&name)?)));
     }
+    trials.push(Trial::test("paths in documents", || Ok(paths()?)));
     trials.push(Trial::test("help", || Ok(help()?)));
     trials.push(Trial::test("completions and manual pages", || {
         Ok(generated()?)
@@ -212,6 +213,69 @@ fn document(name: &str) -> Result<(), String> {
         )?;
     }
     commands.iter().try_for_each(|line| runs(line, stage.dir()))
+}
+
+/// Checks that each file that the map and the pages of design name, or any document links to, exists.
+fn paths() -> Result<(), String> {
+    let mut missing = Vec::new();
+    let design = markdown("docs/design");
+    let named = design.iter().map(String::as_str);
+    for name in named.clone().chain(["ARCHITECTURE.md", "CONTRIBUTING.md"]) {
+        let text = fs::read_to_string(workspace().join(name)).map_err(|e| e.to_string())?;
+        let files = text
+            .lines()
+            .flat_map(|line| line.split('`').skip(1).step_by(2));
+        for file in files.filter(|file| is_path(file)) {
+            let at_root = workspace().join(file).exists();
+            if !at_root && !workspace().join("crates").join(file).exists() {
+                missing.push(format!("{name}: `{file}`"));
+            }
+        }
+    }
+    let others = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(str::to_owned);
+    for name in design.into_iter().chain(markdown("docs")).chain(others) {
+        let text = fs::read_to_string(workspace().join(&name)).map_err(|e| e.to_string())?;
+        let links = text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split_once(')'));
+        let files = links.filter_map(|(link, _)| link.split('#').next());
+        let folder = workspace().join(&name);
+        for file in files.filter(|file| !file.is_empty() && !file.contains("://")) {
+            if !folder
+                .parent()
+                .is_some_and(|folder| folder.join(file).exists())
+            {
+                missing.push(format!("{name}: ]({file})"));
+            }
+        }
+    }
+    match missing.is_empty() {
+        true => Ok(()),
+        false => Err(format!("no such file:\n  {}", missing.join("\n  "))),
+    }
+}
+
+/// The Markdown files of a directory of this workspace.
+fn markdown(directory: &str) -> Vec<String> {
+    let entries = fs::read_dir(workspace().join(directory))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names
+        .filter(|name| name.ends_with(".md"))
+        .map(|name| format!("{directory}/{name}"))
+        .collect()
+}
+
+/// Returns whether a word in code quotes is meant as a file of this repository.
+fn is_path(word: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    word.contains('/')
+        && !word.starts_with('/')
+        && !word.starts_with('.')
+        && word.chars().all(plain)
 }
 
 /// The commands below `Examples:`, each up to the gap before its explanation.

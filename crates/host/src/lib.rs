@@ -44,6 +44,8 @@
 //! | [`record`] | all of it, for a program and what it starts |
 //!
 //! Architecture invariant: only [`inject`], [`launch`], [`follow`], [`tracee`], [`attach`] and [`detach`] know ptrace; nothing here prints.
+//!
+//! **I31 (who prints).** Only `cli` prints. The runtime writes one line to stderr if it fails itself.
 
 pub mod ask;
 pub mod channel;

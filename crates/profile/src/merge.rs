@@ -9,6 +9,8 @@
 //! up, wherever the file was in memory. Files are the same when path and build id are; what is in no
 //! file (`[anon]`) is added up by address, which says little about processes that have nothing in
 //! common.
+//!
+//! **I29 (order-free sums).** Sums of profiles do not depend on the order in which they are added.
 
 use std::collections::HashMap;
 

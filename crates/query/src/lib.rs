@@ -38,6 +38,8 @@
 //!
 //! Architecture invariants: no std, no unsafe; nothing here knows how facts are collected or where
 //! messages are stored.
+//!
+//! **I39 (bounded queries).** Every query ends, and takes a bounded number of steps.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -24,6 +24,8 @@
 //! * Who is about to sleep says so before it looks for the last time; who has something to say says it before it looks whether
 //!   anybody sleeps. So one of the two sees the other.
 //! * An answer covers what was asked before it: what an asker has written before it asked is there for who answers.
+//!
+//! **I20 (chunk ownership).** A chunk holds records of one thread, and is reused only after the host has given it back.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 

@@ -2,6 +2,8 @@
 //!
 //! Architecture invariant: the linked program has no undefined symbol, no interpreter, no needed
 //! library, no thread-local storage; `trommel-host` asserts it.
+//!
+//! **I1 (freestanding).** The linked runtime has no undefined symbol, interpreter, needed library or thread-local storage, and no AVX instruction. `host/build.rs` refuses any other.
 #![no_std]
 #![no_main]
 // Entry, allocator and memory functions cannot be had without.

@@ -23,6 +23,8 @@
 //! * What a file holds is under checksums. One that is damaged is left out and named, and nothing else is.
 //! * The sum of all files does not depend on the order in which they are read or were merged
 //!   ([`trommel_profile::merge`]), but for values that were thinned.
+//!
+//! **I27 (whole files).** A file of a database is whole and never changes.
 
 mod header;
 mod keep;

@@ -1,5 +1,7 @@
 //! Architecture rules that need no judgement: who may depend on whom, where `unsafe` may be, and a
 //! report of long files.
+//!
+//! **I37 (unsafe by file).** `unsafe` is denied by default, and opted into file by file with a reason.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -21,6 +21,8 @@
 //! * The helper has none of our descriptors but its socket: it keeps nothing of the program alive.
 //! * What comes from it is another's: each length, text and number is checked, here or by who uses it.
 //! * Once it has failed it is gone, and why is known.
+//!
+//! **I26 (modules apart).** Nothing of a customisation module is executed in the process that observes. Nobody waits for its process while the program runs.
 
 mod helper;
 mod library;

@@ -19,6 +19,8 @@
 //! # Invariants
 //! * A table has free slots, so that a search ends.
 //! * What a place has seen is its first value, its table, and what is in the ring.
+//!
+//! **I38 (exact within memory).** Exact counts are exact, except for values beyond the memory budget. The profile says how many were dropped and how far off a count may be.
 use std::rc::Rc;
 
 use crate::channel::memory::Budget;

@@ -20,6 +20,8 @@
 //! # What samples do not tell
 //! The clock is an interrupt. Where the kernel lets none come it waits, and finds what runs when they come again: time of such
 //! code is told of the code after it. Samples in functions that let them come again are counted ([`lets_interrupts_come`]).
+//!
+//! **I25 (no foreign memory).** With `--all` no process's memory is read. A path that a process has named is opened only if it is the regular file that was mapped.
 
 mod control;
 mod ended;

@@ -42,6 +42,10 @@
 //!   an arena is sorted by address, and a cache address is found by binary search.
 //! * Every byte between a fragment's first step and its `end` belongs to exactly one of its steps.
 //! * Exits that are linked belong to the current generation, as do the fragments they lead to.
+//!
+//! **I2 (registers at boundaries).** At each boundary between app instructions every register is the app's, except those that the fragment's description names. Their values lie in slots.
+//!
+//! **I8 (single stores).** Code is rewritten in place by single stores, which threads that execute it may meet at any time. Its memory is reused only when every thread has left the cache twice.
 #![allow(unsafe_code)] // reason: writes machine code into arenas.
 
 mod arena;

@@ -22,6 +22,8 @@
 //! its target, or in the dispatcher. A retired fragment's checked entry leads to the dispatcher,
 //! which replaces the entries that led there. Before the memory of retired fragments is used again,
 //! the tables are emptied.
+//!
+//! **I13 (checked entries).** An entry of the tables of indirect targets leads to a fragment's checked entry, or to that of a retired one, which leads to the dispatcher. A fragment compares the whole address.
 #![allow(unsafe_code)] // reason: tables shared with generated code.
 
 use alloc::vec::Vec;

@@ -29,6 +29,8 @@
 //!   nobody but threads that are in it still (`cache.rs`).
 //! * A child of `fork` has a copy of everything but shared memory: its first counter array is mapped over its
 //!   parent's before it executes code.
+//!
+//! **I16 (one writer).** A counter array is written by one thread. Code that counts is executed only by threads with a counter array.
 #![allow(unsafe_code)] // reason: reads and writes counters; maps them.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};

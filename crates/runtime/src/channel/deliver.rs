@@ -8,6 +8,10 @@
 //! The dictionary is written under the runtime's lock. The queue takes no lock: each of its steps is
 //! one atomic operation, and their order is such that the host can tell what was recorded whenever
 //! the program dies between two of them (`trommel_queue::Chunk`).
+//!
+//! **I19 (dictionary first).** An exit is described in the dictionary before its first record.
+//!
+//! **I21 (no record dropped).** No record is dropped. A thread waits while too many chunks wait for the host, and waits are counted.
 #![allow(unsafe_code)] // reason: writes into memory shared with the host.
 
 use alloc::vec::Vec;

@@ -27,6 +27,8 @@
 //! # What shows
 //! `/proc/PID/maps` tells the kernel's protection, and each run of protected pages takes one of the
 //! mappings that the kernel gives a process; so there are at most [`MAX_RUNS`].
+//!
+//! **I22 (code as translated).** A fragment is entered only while its app code is what it was made from: the app cannot write that code, its pages are write-protected, or the fragment compares it.
 #![allow(unsafe_code)] // reason: changes the protection of the app's pages.
 
 use alloc::collections::BTreeMap;

@@ -22,6 +22,8 @@
 //!   dictionary, and never both.
 //! * A thread leaves an variant that it is not to be in any more at its next exit.
 //! * A child of `fork` has another slot, whose host-side knows nothing: it goes by no table.
+//!
+//! **I18 (places without probes).** A place without its probe is an entry of its block where branches are counted, so its executions are known; else nothing is promised of them. No table of such places is written before the target uses the last one.
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};

@@ -29,6 +29,8 @@
 //! * What the host says is an address to compare with and a number to add. A sum that is no displacement is not used.
 //! * The table is read while the host does not write it (`trommel_queue::prefetch`), under the runtime's lock.
 //! * To drop code while threads execute it is what [`Runtime::drop_all`] is for.
+//!
+//! **I12 (prefetches or probes).** Code has either prefetches and traces, or the probes that find where prefetches belong. A wrong number from the host is useless, and nothing worse.
 
 use alloc::collections::BTreeMap;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};

@@ -32,6 +32,8 @@
 //! * Who waits wakes up by itself after [`NAP`]: that nobody wakes it costs time, and no more.
 //! * A process that shares this one's memory (`vfork`) sends to the host: killed between its two steps it would leave a
 //!   message that never becomes ready.
+//!
+//! **I35 (served messages).** A message for a queue that the program serves is in it before its sender's next instruction, or is kept until a signal handler returns. The queue's memory is written only while it is open, and may vanish at any time.
 #![allow(unsafe_code)] // reason: reads and writes the app's memory.
 
 mod requests;

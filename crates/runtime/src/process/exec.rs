@@ -21,6 +21,8 @@
 //! # Invariants
 //! * A program that gets privileges from its file, and one that may not be read, is never traced.
 //! * What the app gets is the kernel's answer to its own call.
+//!
+//! **I33 (privileges).** A program that gains privileges from its file, or may not be read, is never traced.
 #![allow(unsafe_code)] // reason: makes the app's system calls, and writes to shared memory.
 
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};

@@ -29,6 +29,8 @@
 //! Where the kernel has refused memory, as the program has a limit on its address space, nothing has failed but that: the host says so.
 //! Else what happened is written to standard error in numbers, since nothing can be looked up here; the host,
 //! if it is there, adds the names (`trommel_queue::Failure`).
+//!
+//! **I6 (complete context).** While the runtime runs for a thread, the app's state is complete in its context. A failure there detaches the thread.
 #![allow(unsafe_code)] // reason: reads the stack of what failed.
 
 use core::panic::Location;

@@ -23,6 +23,8 @@
 //! A single instruction that only the CPU can judge (an address that may not be executed, an
 //! unknown encoding) is run in place with the trap flag set. If it faults, the fault is the app's,
 //! at its own address; if not, the trap brings control back.
+//!
+//! **I34 (without a host).** A target whose host is gone, or does not serve it any more, goes on natively.
 #![allow(unsafe_code)] // reason: entered from assembly.
 
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};

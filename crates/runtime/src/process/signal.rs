@@ -49,6 +49,8 @@
 //! * A default or ignored disposition is the kernel's business, except for the synchronous
 //!   signals, whose default action is carried out on the app's own code, so that a core dump shows
 //!   the app.
+//!
+//! **I7 (signals do not wait).** A signal waits neither for the host nor for a call of the runtime that has not been made yet.
 #![allow(unsafe_code)] // reason: called by the kernel with raw frames.
 
 mod depart;

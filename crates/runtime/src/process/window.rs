@@ -63,6 +63,8 @@
 //! * `Runtime::threads` has the threads that are in a window.
 //! * The area of a thread is used by nobody else while the thread is there: it returns from a handler on
 //!   a stack in it.
+//!
+//! **I23 (native between windows).** A thread that is native between windows has nothing of ours but the handler of one signal. Each fragment compares its code when it is entered.
 #![allow(unsafe_code)] // reason: changes signal frames, sets GS.
 
 mod stack;

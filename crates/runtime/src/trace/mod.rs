@@ -58,6 +58,8 @@
 //! transfers are the trace's block of the dictionary, what it goes on after costs an exact profile nothing, and its exits tell
 //! (`translate::counts`, `translate::probes`, `translate::values`). Where events are recorded one by one, or queries are put,
 //! there are no traces; where places leave the profile (`crate::observe::converge`), there are in the variant without them. With values a loop has no second round, as that has no loads.
+//!
+//! **I11 (a trace is a fragment).** Whatever holds for fragments holds for traces. A trace has its code in memory that does not change, and is made only where events are counted in code or not at all.
 pub mod balance;
 
 use crate::translate::piece::{MAX_INSNS, Path, Piece};

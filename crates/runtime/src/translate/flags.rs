@@ -11,6 +11,8 @@
 //! * While flags are lost the recipe holds, and each step says so: a signal that is delivered at a
 //!   step, and a fault in it, finds flags that are made from the registers then.
 //! * A comparison that fails makes them again, out of line, before anything else.
+//!
+//! **I15 (flags).** Generated code keeps the app's flags, or its steps say how to restore them. Counters overwrite flags only where the app overwrites them before it reads them.
 #![allow(unsafe_code)] // reason: reads the app's code.
 
 use super::Translator;

@@ -53,6 +53,10 @@
 //! * An instruction that faults does so before any scratch register of its step has lost a value
 //!   that its [`Step`] cannot restore.
 //! * `rcx` is free at `syscall`, which overwrites it.
+//!
+//! **I3 (return addresses).** Return addresses on the app's stack are the app's own.
+//!
+//! **I14 (below the stack pointer).** Only the app's own instructions write below the app's stack pointer.
 #![allow(unsafe_code)] // reason: reads the app's code, writes to the cache.
 
 mod accesses;

@@ -36,6 +36,10 @@
 //! * Homes are used by no instruction of the trace, so each instruction that can fault has the app's registers but for them.
 //!
 //! Data in, data out: nothing is read or written but what is given, so that it can be tested by itself.
+//!
+//! **I9 (stores in order).** The optimiser keeps all stores, in order.
+//!
+//! **I10 (private promoted memory).** Memory of promoted registers is written by the thread alone. Traces with promoted registers are retired before a second thread runs.
 
 mod frame;
 mod known;

@@ -24,6 +24,8 @@
 //! * Two mappings of one file, translated at different addresses, must give the same records, bit for bit; a field that
 //!   nobody noted would differ. The tests of this module do that with all functions of the C library.
 //! * What was looked at beside the fragment's own code, to know whether flags are used after it, is compared like that.
+//!
+//! **I17 (kept fragments).** A kept fragment is used only where file and bytes of its code are those that it was made from. Apart from addresses and numbers of a run, it is what the translator would make, bit for bit.
 #![allow(unsafe_code)] // reason: reads the app's code.
 
 mod fields;

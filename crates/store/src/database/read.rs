@@ -14,6 +14,8 @@
 //! has been merged itself, into one that is. If A was not listed at 1, it had gone before or is newer than the
 //! reading; in the first case M had come before, and was listed, or is at 4. The same holds of M and what it is merged into.
 //! A merged file that cannot be read leaves what it names to count, where that is there still.
+//!
+//! **I28 (one count per epoch).** Each epoch counts once: in its own file until a merged file that names it has its name, in the merged file from then on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};

@@ -21,6 +21,8 @@
 //! # Invariants
 //! * Until its own slot is mapped the child writes to nothing that is shared.
 //! * Afterwards no memory of its parent's is mapped in a place that its own code uses.
+//!
+//! **I36 (fork).** A child of `fork` writes nothing that its parent shares before it has a slot of its own. Exit numbers up to the `fork` are read in its parent's slot, which is kept as long.
 #![allow(unsafe_code)] // reason: maps memory and sets up a thread.
 
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
