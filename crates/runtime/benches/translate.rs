@@ -16,7 +16,7 @@ use trommel_runtime::channel::deliver::{Mapped, Shared};
 use trommel_runtime::memory::pages::Pages;
 use trommel_runtime::memory::region::Regions;
 use trommel_runtime::observe::pairs::Pairs;
-use trommel_runtime::translate::{Config, MAX_INSNS, Shape, Site, Translator};
+use trommel_runtime::translate::{Config, MAX_INSNS, Shape, Site, Translator, Ways};
 use trommel_tuple::KindSet;
 
 fn main() {
@@ -46,11 +46,7 @@ fn main() {
             whole_jumps: false,
             optimise: false,
         },
-        (None, None, None),
-        None,
-        None,
-        None,
-        None,
+        Ways::default(),
         None,
     );
     let mut todo = vec![AppPc(Translator::translate as *const () as u64)];

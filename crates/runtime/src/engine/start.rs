@@ -49,7 +49,7 @@ use crate::process::thread::{Process, Thread};
 use crate::process::window::{self, Windows};
 use crate::trace::balance::{Balance, Clocks};
 use crate::translate::piece;
-use crate::translate::{Config, MAX_INSNS, Translator, wants_whole_jumps};
+use crate::translate::{Config, MAX_INSNS, Translator, Ways, wants_whole_jumps};
 
 /// What the host tells the runtime, at a place in the runtime's own image.
 #[repr(C)]
@@ -267,11 +267,15 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     };
     let translator = Translator::new(
         config,
-        (Sampler::of(control), profiler, acyclic),
-        asked,
-        Prefetch::of(mapped),
-        converge,
-        Tags::selected(mapped),
+        Ways {
+            sampler: Sampler::of(control),
+            profiler,
+            acyclic,
+            asked,
+            prefetch: Prefetch::of(mapped),
+            converge,
+            selected: Tags::selected(mapped),
+        },
         (args.entry != 0).then_some(AppPc(args.entry)),
     );
     if config.counters && config.wants_values() {
@@ -282,7 +286,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         cache.expect(persist.records());
     }
     let mut shared = Shared::new(mapped);
-    if translator.acyclic.is_some() {
+    if translator.ways.acyclic.is_some() {
         // What follows exits is looked up there.
         shared.keep();
     }

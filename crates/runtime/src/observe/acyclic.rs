@@ -318,7 +318,7 @@ impl Runtime {
 
     /// Takes note of what follows a thread that has come to the dispatcher as the context says.
     pub fn find_path(&mut self, thread: &mut Thread, context: &Context) {
-        if self.translator.acyclic.is_none() {
+        if self.translator.ways.acyclic.is_none() {
             return;
         }
         let collecting = core::mem::take(&mut thread.collecting);
@@ -337,7 +337,7 @@ impl Runtime {
             || is(Reason::Hot)
         {
             if exit.prefix != Prefix::UNKNOWN {
-                let acyclic = self.translator.acyclic.as_ref();
+                let acyclic = self.translator.ways.acyclic.as_ref();
                 thread.on_path = acyclic.and_then(|acyclic| acyclic.midway(exit.prefix));
                 return;
             }
@@ -398,7 +398,7 @@ impl Runtime {
 
     /// A thread has come out of the midst of a fragment, after so many events of its block.
     pub fn come_to_path(&mut self, thread: &mut Thread, fragment: &Fragment, events: u16) {
-        if self.translator.acyclic.is_none() {
+        if self.translator.ways.acyclic.is_none() {
             return;
         }
         thread.collecting = false;
@@ -410,7 +410,7 @@ impl Runtime {
 
     /// Whether so much of a block ends no path that is counted, and nothing else is counted.
     pub fn counts_nothing(&self, block: u32, passed: Passed) -> bool {
-        let acyclic = self.translator.acyclic.as_ref();
+        let acyclic = self.translator.ways.acyclic.as_ref();
         if !acyclic.is_some_and(|acyclic| acyclic.alone) {
             return false;
         }
@@ -430,7 +430,7 @@ impl Runtime {
 
     /// A thread is found at a system call that a fragment makes.
     pub fn find_path_at_call(&mut self, thread: &mut Thread) {
-        if self.translator.acyclic.is_none() {
+        if self.translator.ways.acyclic.is_none() {
             return;
         }
         if let Some(path) = thread.told_path() {
@@ -443,7 +443,7 @@ impl Runtime {
 
     /// A thread goes on by the dispatcher: it is in no system call. Where the service thread makes paths it is told where the thread is.
     pub fn hand_path_over(&mut self, thread: &mut Thread) {
-        if self.translator.acyclic.is_none() {
+        if self.translator.ways.acyclic.is_none() {
             return;
         }
         thread.tell_path(0, None);
@@ -465,13 +465,13 @@ impl Runtime {
     }
 
     fn dispatched_path(&mut self, on: Option<Midway>) -> Option<u32> {
-        let acyclic = self.translator.acyclic.as_mut()?;
+        let acyclic = self.translator.ways.acyclic.as_mut()?;
         acyclic.path(&mut self.shared, on?)
     }
 
     /// Takes note of what the dispatcher does with a thread. False where that is to be recorded.
     pub fn marked(&mut self, thread: &mut Thread, mark: Mark, [pc, frame]: [u64; 2]) -> bool {
-        if self.translator.acyclic.is_none() {
+        if self.translator.ways.acyclic.is_none() {
             return false;
         }
         let counting = self.translator.counting_acyclic().is_some();

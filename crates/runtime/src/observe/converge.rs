@@ -80,6 +80,22 @@ impl Converge {
         })
     }
 
+    /// Goes by a table that is told here.
+    #[cfg(test)]
+    pub(crate) fn of_places(mapped: Mapped, mut places: Vec<u64>) -> Self {
+        places.sort_unstable();
+        Self {
+            mapped,
+            told: 0,
+            table: 0,
+            quiet: places,
+            all: false,
+            until: u64::MAX,
+            counted: mapped.control().counters.load(Relaxed) == COUNTS_PATHS,
+            threshold: 0,
+        }
+    }
+
     /// Whether the instruction at `pc` has no probe.
     pub fn is_quiet(&self, pc: AppPc) -> bool {
         !self.all && self.quiet.binary_search(&pc.0).is_ok()
@@ -160,7 +176,7 @@ impl Converge {
 impl Runtime {
     /// The host may have told something, or what it has told may be over.
     pub fn go_by_table(&mut self) {
-        let converge = self.translator.converge.as_mut();
+        let converge = self.translator.ways.converge.as_mut();
         let Some(converge) = converge.filter(|c| c.is_news() || c.is_over()) else {
             return;
         };
@@ -179,7 +195,7 @@ impl Runtime {
         if all != (before || new) {
             self.cache.turn_over();
         }
-        if let Some(converge) = &mut self.translator.converge {
+        if let Some(converge) = &mut self.translator.ways.converge {
             let threshold = if all { 0 } else { converge.threshold };
             self.cache.make_traces(threshold);
             converge.settle();

@@ -233,7 +233,7 @@ impl Runtime {
             None => self.translator.counter(pair.path)?,
         };
         let mut prefix = Prefix::NONE;
-        if self.translator.acyclic.is_some() {
+        if self.translator.ways.acyclic.is_some() {
             let on = self.path_of_pair(key, to)?;
             if let Some(acyclic) = self.translator.counting_acyclic() {
                 prefix = acyclic.number_if_few(to, on);

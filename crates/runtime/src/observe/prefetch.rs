@@ -256,14 +256,14 @@ pub fn sent(queue: &Queue, writer: &mut Writer) -> Result<(), HostGone> {
 impl Runtime {
     /// Whether code has probes, and traces are none.
     pub fn asks(&self) -> bool {
-        let prefetch = self.translator.prefetch.as_ref();
+        let prefetch = self.translator.ways.prefetch.as_ref();
         prefetch.is_some_and(Prefetch::asks)
     }
 
     /// Something is hot, at time `now`. Whether the program is asked first.
     pub fn asks_first(&mut self, now: u64) -> bool {
         let cold = |p: &Prefetch| p.stage == Stage::Cold && !p.everywhere;
-        let first = self.translator.prefetch.as_ref().is_some_and(cold);
+        let first = self.translator.ways.prefetch.as_ref().is_some_and(cold);
         if first {
             self.ask(now);
         }
@@ -289,7 +289,7 @@ impl Runtime {
 
     /// The working set has changed.
     pub fn ask_soon(&mut self, now: u64) {
-        if let Some(prefetch) = &mut self.translator.prefetch
+        if let Some(prefetch) = &mut self.translator.ways.prefetch
             && let Stage::Answered(at) = prefetch.stage
         {
             prefetch.stage = Stage::Answered(at.min(now));
@@ -303,14 +303,14 @@ impl Runtime {
 
     fn is_due(&self, now: u64) -> bool {
         let due = |p: &Prefetch| matches!(p.stage, Stage::Answered(at) if now >= at);
-        self.translator.prefetch.as_ref().is_some_and(due)
+        self.translator.ways.prefetch.as_ref().is_some_and(due)
     }
 
     fn ask(&mut self, now: u64) {
         let told = self.shared.mapped().prefetch();
         told.bursts.store(0, Relaxed);
         told.begun.fetch_add(1, Relaxed);
-        if let Some(prefetch) = &mut self.translator.prefetch {
+        if let Some(prefetch) = &mut self.translator.ways.prefetch {
             prefetch.stage = Stage::Asking(now);
         }
         self.evict = Some(Flush::Asked);
@@ -319,7 +319,7 @@ impl Runtime {
     /// The host has answered what the round has sent; a thread that executes code with probes tells so.
     pub fn end_round(&mut self, now: u64) {
         let told = self.shared.mapped().prefetch();
-        let Some(prefetch) = &mut self.translator.prefetch else {
+        let Some(prefetch) = &mut self.translator.ways.prefetch else {
             return;
         };
         // Another thread was first.

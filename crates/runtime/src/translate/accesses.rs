@@ -78,7 +78,7 @@ impl Config {
 impl Translator {
     /// First pass: what the instruction of this number accesses, listed in the block that is open. How many words it records.
     pub(super) fn list_accesses(&mut self, n: usize, to: &mut Shared) -> usize {
-        let insn = self.insns[n];
+        let insn = self.job.insns[n];
         let pc = target(insn.pc());
         let mut words = 0;
         if self.config.lists() {
@@ -103,7 +103,7 @@ impl Translator {
                 to.event(Event::Dynamic { kind, pc });
                 words += 1;
             }
-            self.accesses[n] = accesses;
+            self.job.accesses[n] = accesses;
         }
         if self.is_timed(&insn) {
             let kind = Kind::Latency;
@@ -120,20 +120,20 @@ impl Translator {
 
     /// Second pass, before an instruction: its addresses go to the record, from `slot` on. How many there are.
     pub(super) fn record_addresses(&mut self, n: usize, insn: &Insn, slot: i32) -> usize {
-        let Some(p) = self.stolen.filter(|_| self.wants(Kind::Address)) else {
+        let Some(p) = self.job.stolen.filter(|_| self.wants(Kind::Address)) else {
             return 0;
         };
-        let accesses = self.accesses[n];
+        let accesses = self.job.accesses[n];
         if accesses.count() == 0 {
             return 0;
         }
         let scratch = free_register(insn.used | p.bit());
-        self.code.store_gs(slot!(spill_scratch), scratch);
+        self.job.code.store_gs(slot!(spill_scratch), scratch);
         for (k, access) in (0..).zip(accesses.iter()) {
-            self.code.address(scratch, access);
-            self.code.store(p, slot + 8 * k, scratch);
+            self.job.code.address(scratch, access);
+            self.job.code.store(p, slot + 8 * k, scratch);
         }
-        self.code.load_gs(scratch, slot!(spill_scratch));
+        self.job.code.load_gs(scratch, slot!(spill_scratch));
         accesses.count()
     }
 
@@ -141,28 +141,28 @@ impl Translator {
     pub(super) fn time_begins(&mut self, len: usize, slot: i32) {
         /// Bytes of code from one reading to the other, but for the load.
         const AROUND: usize = 53;
-        let Some(p) = self.stolen else {
+        let Some(p) = self.job.stolen else {
             return;
         };
-        self.code.store_gs(slot!(spill_scratch), Reg::RAX);
-        self.code.store_gs(slot!(value), Reg::RDX);
-        self.code.load_fence();
-        self.code.keep_in_line(AROUND + len);
-        let from = self.code.here();
-        self.code.stamp(p, slot);
-        self.code.load_fence();
-        debug_assert!(self.code.here() - from + 23 <= AROUND);
+        self.job.code.store_gs(slot!(spill_scratch), Reg::RAX);
+        self.job.code.store_gs(slot!(value), Reg::RDX);
+        self.job.code.load_fence();
+        self.job.code.keep_in_line(AROUND + len);
+        let from = self.job.code.here();
+        self.job.code.stamp(p, slot);
+        self.job.code.load_fence();
+        debug_assert!(self.job.code.here() - from + 23 <= AROUND);
     }
 
     /// After it.
     pub(super) fn time_ends(&mut self, slot: i32) {
-        let Some(p) = self.stolen else {
+        let Some(p) = self.job.stolen else {
             return;
         };
-        self.code.load_fence();
-        self.code.store_gs(slot!(spill_scratch), Reg::RAX);
-        self.code.store_gs(slot!(value), Reg::RDX);
-        self.code.stamp(p, slot + 4);
+        self.job.code.load_fence();
+        self.job.code.store_gs(slot!(spill_scratch), Reg::RAX);
+        self.job.code.store_gs(slot!(value), Reg::RDX);
+        self.job.code.stamp(p, slot + 4);
     }
 }
 

@@ -63,12 +63,12 @@ impl Translator {
 
     /// Second pass, before a call: to the record, from its word `values` on. How many words they are.
     pub(super) fn record_arguments(&mut self, insn: &Insn, values: usize) -> usize {
-        let Some(p) = self.stolen.filter(|_| self.passes_arguments(insn)) else {
+        let Some(p) = self.job.stolen.filter(|_| self.passes_arguments(insn)) else {
             return 0;
         };
         let slot = 4 + 8 * values as i32;
         for (k, register) in (0..).zip(REGISTERS) {
-            self.code.store(p, slot + 8 * k, register);
+            self.job.code.store(p, slot + 8 * k, register);
         }
         ARGUMENTS
     }

@@ -41,8 +41,8 @@ impl Translator {
     /// Paths are recorded from now on.
     pub fn stop_counting(&mut self) {
         self.config.counters = false;
-        self.sampler = None;
-        self.profiler = None;
+        self.ways.sampler = None;
+        self.ways.profiler = None;
     }
 
     /// Where executions of a path are counted, unless they are recorded.
@@ -52,7 +52,7 @@ impl Translator {
 
     /// Whether flags may be destroyed on the main line, which goes on at `next`: nobody looks at them, or a trace can make them again.
     pub(super) fn flags_may_go(&mut self, site: &mut Site<'_>, next: AppPc) -> bool {
-        if self.flags.lost || self.flags_are_dead(site, next) {
+        if self.job.flags.lost || self.flags_are_dead(site, next) {
             return true;
         }
         self.lose_flags()
@@ -62,14 +62,14 @@ impl Translator {
     fn lose_flags(&mut self) -> bool {
         // That it has moved the stack is not taken note of yet.
         let again = |recipe: &Recipe| recipe.uses() & Reg::RSP.bit() == 0;
-        self.flags.lost = self.flags.recipe.as_ref().is_some_and(again);
-        self.flags.lost
+        self.job.flags.lost = self.job.flags.recipe.as_ref().is_some_and(again);
+        self.job.flags.lost
     }
 
     /// As [`Self::lose_flags`], after an instruction whose effect is taken note of.
     pub(super) fn lose_flags_behind(&mut self) -> bool {
-        self.flags.lost = self.flags.recipe.is_some();
-        self.flags.lost
+        self.job.flags.lost = self.job.flags.recipe.is_some();
+        self.job.flags.lost
     }
 
     /// Counts a path on the main line of a trace, up to `events` of its way and with `tail`; it goes on at `to`.
@@ -91,10 +91,10 @@ impl Translator {
         let path = site.shared.path(block, passed, tail)?;
         let counter = self.counter(path).ok_or(DictionaryFull)?;
         if self.flags_may_go(site, to) {
-            self.code.increment_gs64(counter);
+            self.job.code.increment_gs64(counter);
             return Ok(());
         }
-        let spilled = self.spilled.rcx;
+        let spilled = self.job.spilled.rcx;
         self.spill_rcx();
         self.count_with(Reg::RCX, counter);
         if !spilled {
@@ -106,8 +106,8 @@ impl Translator {
     /// Counts on the way out to `to`, with all registers but `rcx` the app's.
     pub(super) fn count(&mut self, site: &mut Site<'_>, counter: GsOffset, to: AppPc) {
         if self.flags_are_dead(site, to) {
-            self.code.increment_gs64(counter);
-            self.note(Field::Counter, self.code.here() - 4);
+            self.job.code.increment_gs64(counter);
+            self.note(Field::Counter, self.job.code.here() - 4);
         } else {
             self.spill_rcx();
             self.count_with(Reg::RCX, counter);
@@ -116,7 +116,7 @@ impl Translator {
 
     /// [`Code::count_with`] in the fragment being made.
     pub(super) fn count_with(&mut self, scratch: Reg, counter: GsOffset) {
-        let [load, store] = self.code.count_with(scratch, counter);
+        let [load, store] = self.job.code.count_with(scratch, counter);
         self.note(Field::Counter, load);
         self.note(Field::Counter, store);
     }

@@ -23,7 +23,7 @@ impl Translator {
         let (rcx, rdx) = match insn.class {
             // The call overwrites rcx, and may take an argument in rdx.
             Class::Syscall => {
-                self.spilled.rcx = false;
+                self.job.spilled.rcx = false;
                 (false, true)
             }
             _ => (used & Reg::RCX.bit() != 0, used & Reg::RDX.bit() != 0),
@@ -34,50 +34,50 @@ impl Translator {
         if rdx {
             self.unspill_rdx();
         }
-        if self.trace && self.stolen.is_some_and(|p| used & p.bit() != 0) {
+        if self.job.trace && self.job.stolen.is_some_and(|p| used & p.bit() != 0) {
             self.give_back();
         }
     }
 
     pub(super) fn unspill_rcx(&mut self) {
-        if self.spilled.rcx {
-            self.code.load_gs(Reg::RCX, slot!(spill_rcx));
-            self.spilled.rcx = false;
+        if self.job.spilled.rcx {
+            self.job.code.load_gs(Reg::RCX, slot!(spill_rcx));
+            self.job.spilled.rcx = false;
         }
     }
 
     pub(super) fn unspill_rdx(&mut self) {
-        if self.spilled.rdx {
-            self.code.load_gs(Reg::RDX, slot!(spill_rdx));
-            self.spilled.rdx = false;
+        if self.job.spilled.rdx {
+            self.job.code.load_gs(Reg::RDX, slot!(spill_rdx));
+            self.job.spilled.rdx = false;
         }
     }
 
     pub(super) fn spill_rcx(&mut self) {
-        if !self.spilled.rcx {
-            self.code.store_gs(slot!(spill_rcx), Reg::RCX);
-            self.spilled.rcx = true;
+        if !self.job.spilled.rcx {
+            self.job.code.store_gs(slot!(spill_rcx), Reg::RCX);
+            self.job.spilled.rcx = true;
         }
     }
 
     pub(super) fn spill_rdx(&mut self) {
-        if !self.spilled.rdx {
-            self.code.store_gs(slot!(spill_rdx), Reg::RDX);
-            self.spilled.rdx = true;
+        if !self.job.spilled.rdx {
+            self.job.code.store_gs(slot!(spill_rdx), Reg::RDX);
+            self.job.spilled.rdx = true;
         }
     }
 
     /// Loads the app's values of the homes of a loop.
     pub(super) fn unspill_homes(&mut self) {
-        if core::mem::take(&mut self.spilled.homes) {
-            give_homes_back(&mut self.code, self.looped.homes());
+        if core::mem::take(&mut self.job.spilled.homes) {
+            give_homes_back(&mut self.job.code, self.job.looped.homes());
         }
     }
 
     /// The events of the block that were passed on the way being written, up to `events`.
     pub(super) fn passed_up_to(&self, events: usize) -> Passed {
         Passed {
-            first: self.first as u16,
+            first: self.job.first as u16,
             end: events as u16,
         }
     }
@@ -96,11 +96,11 @@ impl Translator {
         self.unspill_rdx();
         let passed = self.passed_up_to(events);
         let counted = self.goes_onward(site, passed.end.into(), tail, to);
-        let told = counted || self.onward == Prefix::UNKNOWN;
+        let told = counted || self.job.onward == Prefix::UNKNOWN;
         match block.filter(|_| told && (!passed.is_empty() || tail.is_some())) {
             Some(block) => {
                 let path = self.path_of(site, block, passed, tail)?;
-                self.onward_path = path;
+                self.job.onward_path = path;
                 match self.counter(path) {
                     _ if !counted => self.give_back(),
                     Some(counter) => {
@@ -123,20 +123,20 @@ impl Translator {
         self.unspill_rcx();
         self.unspill_homes();
         self.room_for_jump(5);
-        self.code.patchable(1);
-        let from = self.code.jmp();
-        let stub = self.stubs.at(self.stubs.here());
+        self.job.code.patchable(1);
+        let from = self.job.code.jmp();
+        let stub = self.job.stubs.at(self.job.stubs.here());
         self.stub(site.cache, from, to);
         if let Some(full) = full {
             self.full(full);
         }
         if let Some(spent) = spent {
             // As if the exit were not linked.
-            self.code.bind8_here(spent);
-            self.code.load_gs(Reg::RCX, slot!(spill_rcx));
-            let from = self.code.jmp();
-            let rel = stub.0 as i64 - self.code.at(from.0).0 as i64 - 4;
-            self.code.put_u32(from.0, rel as i32 as u32);
+            self.job.code.bind8_here(spent);
+            self.job.code.load_gs(Reg::RCX, slot!(spill_rcx));
+            let from = self.job.code.jmp();
+            let rel = stub.0 as i64 - self.job.code.at(from.0).0 as i64 - 4;
+            self.job.code.put_u32(from.0, rel as i32 as u32);
         }
         Ok(())
     }
@@ -144,9 +144,9 @@ impl Translator {
     /// In a window: takes what was executed from what is left of it, with `rcx` as scratch. Returns the jump
     /// that is taken when little is left.
     fn count_down(&mut self) -> crate::base::emit::Rel8 {
-        let c = &mut self.code;
+        let c = &mut self.job.code;
         c.load_gs(Reg::RCX, slot!(budget));
-        c.lea(Reg::RCX, Reg::RCX, -(self.passed as i32));
+        c.lea(Reg::RCX, Reg::RCX, -(self.job.passed as i32));
         c.store_gs(slot!(budget), Reg::RCX);
         c.second_byte_of_rcx();
         c.jrcxz()
@@ -154,10 +154,10 @@ impl Translator {
 
     /// Loads the stolen register's own value.
     pub(super) fn give_back(&mut self) {
-        if core::mem::take(&mut self.spilled.stolen)
-            && let Some(p) = self.stolen
+        if core::mem::take(&mut self.job.spilled.stolen)
+            && let Some(p) = self.job.stolen
         {
-            self.code.load_gs(p, slot!(spill_stolen));
+            self.job.code.load_gs(p, slot!(spill_stolen));
         }
     }
 
@@ -171,10 +171,10 @@ impl Translator {
         dynamic: Option<Reg>,
     ) -> (crate::base::emit::Rel8, usize) {
         self.is_unfit();
-        let c = &mut self.code;
+        let c = &mut self.job.code;
         let length = 4 + 8 * values as i32;
-        let p = self.stolen.unwrap_or(Reg::RCX);
-        if self.stolen.is_none() {
+        let p = self.job.stolen.unwrap_or(Reg::RCX);
+        if self.job.stolen.is_none() {
             c.load_gs(Reg::RCX, WRITE_POINTER);
         }
         if let Some(value) = dynamic {
@@ -184,7 +184,7 @@ impl Translator {
         c.lea(Reg::RCX, p, length);
         c.store_gs(WRITE_POINTER, Reg::RCX);
         self.give_back();
-        let c = &mut self.code;
+        let c = &mut self.job.code;
         c.second_byte_of_rcx();
         let full = c.jrcxz();
         (full, c.here())
@@ -192,23 +192,23 @@ impl Translator {
 
     /// The far end of a record's full test.
     pub(super) fn full(&mut self, (full, back): (crate::base::emit::Rel8, usize)) {
-        self.code.bind8_here(full);
-        let rel = self.code.lea_rcx_rip();
-        self.code.bind(rel, back);
-        self.code.jmp_gs(slot!(entry.full));
+        self.job.code.bind8_here(full);
+        let rel = self.job.code.lea_rcx_rip();
+        self.job.code.bind(rel, back);
+        self.job.code.jmp_gs(slot!(entry.full));
     }
 
     /// Pushes the app's return address.
     pub(super) fn push_return(&mut self, next: AppPc) {
         match i32::try_from(next.0) {
             Ok(small) => {
-                self.code.push_imm32(small);
-                self.note(Field::Low, self.code.here() - 4);
+                self.job.code.push_imm32(small);
+                self.note(Field::Low, self.job.code.here() - 4);
             }
             Err(_) => {
                 // One store of eight bytes, so that the return's load is forwarded.
-                let rel = self.code.push_rip();
-                self.constants.push((rel, next.0));
+                let rel = self.job.code.push_rip();
+                self.job.constants.push((rel, next.0));
             }
         }
     }
@@ -224,15 +224,19 @@ impl Translator {
         values: usize,
     ) -> Result<Spilled, DictionaryFull> {
         // Those before it are counted already where they are counted one by one.
-        let mut events = if self.samples() { self.first } else { events };
+        let mut events = if self.samples() {
+            self.job.first
+        } else {
+            events
+        };
         let mut values = values;
         if insn.class == Class::CallIndirect
             && self.wants(Kind::Type)
-            && !self.is_quiet(self.passed - 1)
+            && !self.is_quiet(self.job.passed - 1)
             && let (Some(table), Some(p), false) =
-                (insn.method_table(), self.stolen, self.counts_values())
+                (insn.method_table(), self.job.stolen, self.counts_values())
         {
-            self.code.store(p, 4 + 8 * values as i32, table);
+            self.job.code.store(p, 4 + 8 * values as i32, table);
             events += 1;
             values += 1;
         }
@@ -244,12 +248,12 @@ impl Translator {
             _ => false,
         };
         let mut key = Key::NONE;
-        let is_event = match is_event && self.pairs {
+        let is_event = match is_event && self.job.pairs {
             false => is_event,
             true => {
                 key = self.key(site, insn, block, events)?;
                 // The path that is counted is the pair's.
-                events = self.first;
+                events = self.job.first;
                 false
             }
         };
@@ -276,12 +280,12 @@ impl Translator {
         if recorded.is_some() || windows {
             self.spill_rdx();
         }
-        let at_fault = self.spilled;
+        let at_fault = self.job.spilled;
         match insn.class {
             Class::Ret(release) => {
-                self.code.pop(holder);
+                self.job.code.pop(holder);
                 if release != 0 {
-                    self.code.lea(Reg::RSP, Reg::RSP, i32::from(release));
+                    self.job.code.lea(Reg::RSP, Reg::RSP, i32::from(release));
                 }
             }
             _ => self.load_target(insn, holder),
@@ -306,26 +310,26 @@ impl Translator {
         }
         let spent = windows.then(|| self.count_down());
         if holder == Reg::RDX {
-            self.code.mov(Reg::RCX, Reg::RDX);
+            self.job.code.mov(Reg::RCX, Reg::RDX);
         }
-        if let Some(at) = self.code.index_to_rdx(key) {
+        if let Some(at) = self.job.code.index_to_rdx(key) {
             self.note(Field::Key, at);
         }
-        if self.from.recorded {
+        if self.job.from.recorded {
             let exit = self.recorded_exit(site.cache, path);
-            self.code.store_gs_imm32(slot!(exit), exit);
-            self.code.jmp_gs(slot!(entry.absent));
+            self.job.code.store_gs_imm32(slot!(exit), exit);
+            self.job.code.jmp_gs(slot!(entry.absent));
         } else {
             self.room_for_jump(9);
-            self.code.jmp_gs_rdx8(INDIRECT_TABLE);
+            self.job.code.jmp_gs_rdx8(INDIRECT_TABLE);
         }
         if let Some(full) = full {
             self.full(full);
         }
         if let Some(spent) = spent {
-            self.code.bind8_here(spent);
-            self.code.mov(Reg::RCX, Reg::RDX);
-            self.code.jmp_gs(slot!(entry.absent));
+            self.job.code.bind8_here(spent);
+            self.job.code.mov(Reg::RCX, Reg::RDX);
+            self.job.code.jmp_gs(slot!(entry.absent));
         }
         Ok(at_fault)
     }
@@ -374,7 +378,7 @@ impl Translator {
     /// `mov holder, [operand]` for the operand of an indirect jump or call.
     pub(super) fn load_target(&mut self, insn: &Insn, holder: Reg) {
         match insn.rm {
-            Rm::Register(from) if from != holder => self.code.mov(holder, from),
+            Rm::Register(from) if from != holder => self.job.code.mov(holder, from),
             Rm::Memory(operand) => self.load_operand(&operand, holder, 8),
             _ => {}
         }

@@ -41,14 +41,14 @@ impl Translator {
     /// What an instruction does to flags, in a trace; makes them again before it if need be.
     /// `leaves`: it is the last, and leads out of the trace.
     pub(super) fn flags_before(&mut self, insn: &Insn, leaves: bool) -> Option<Effect> {
-        if !self.trace || !self.config.optimise {
+        if !self.job.trace || !self.config.optimise {
             return None;
         }
         let len = insn.size();
         // SAFETY: the instruction was decoded from these bytes.
-        let bytes = unsafe { core::slice::from_raw_parts(self.from.at(insn.pc()), len) };
+        let bytes = unsafe { core::slice::from_raw_parts(self.job.from.at(insn.pc()), len) };
         let effect = effect(bytes, insn.pc());
-        let Some(recipe) = self.flags.needed() else {
+        let Some(recipe) = self.job.flags.needed() else {
             return Some(effect);
         };
         let looks = matches!(
@@ -66,35 +66,39 @@ impl Translator {
     pub(super) fn flags_behind(&mut self, effect: Option<Effect>) {
         let Some(effect) = effect else { return };
         if effect.overwrites {
-            self.flags = Flags {
+            self.job.flags = Flags {
                 recipe: effect.recipe,
                 lost: false,
             };
         } else if effect.modifies {
-            self.flags.recipe = None;
-        } else if let Some(recipe) = self.flags.recipe {
-            self.flags.recipe = after(recipe, &effect);
+            self.job.flags.recipe = None;
+        } else if let Some(recipe) = self.job.flags.recipe {
+            self.job.flags.recipe = after(recipe, &effect);
         }
     }
 
     /// Makes the flags again that are lost.
     pub(super) fn make_flags(&mut self) {
-        if let Some(recipe) = self.flags.needed() {
+        if let Some(recipe) = self.job.flags.needed() {
             if recipe.uses() & Reg::RCX.bit() != 0 {
                 self.unspill_rcx();
             }
             if recipe.uses() & Reg::RDX.bit() != 0 {
                 self.unspill_rdx();
             }
-            if self.stolen.is_some_and(|p| recipe.uses() & p.bit() != 0) {
+            if self
+                .job
+                .stolen
+                .is_some_and(|p| recipe.uses() & p.bit() != 0)
+            {
                 self.give_back();
             }
             if !is_direct(&recipe) {
                 self.spill_rcx();
             }
-            write(&mut self.code, &recipe, Reg::RCX);
+            write(&mut self.job.code, &recipe, Reg::RCX);
         }
-        self.flags.lost = false;
+        self.job.flags.lost = false;
     }
 }
 

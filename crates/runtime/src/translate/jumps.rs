@@ -45,7 +45,7 @@ impl Translator {
     /// What comes next is a jump of `len` bytes.
     pub(super) fn room_for_jump(&mut self, len: usize) {
         if self.config.whole_jumps {
-            self.code.keep_whole(len);
+            self.job.code.keep_whole(len);
         }
     }
 
@@ -55,13 +55,13 @@ impl Translator {
             && next.is_some_and(|next| matches!(next.class, Class::Jcc(..)))
             && fuses(self.bytes(insn))
         {
-            self.code.keep_whole(insn.size() + CONDITIONAL);
+            self.job.code.keep_whole(insn.size() + CONDITIONAL);
         }
     }
 
     fn bytes(&self, insn: &Insn) -> &[u8] {
         // SAFETY: the instruction was decoded from these bytes.
-        unsafe { core::slice::from_raw_parts(self.from.at(insn.pc()), insn.size()) }
+        unsafe { core::slice::from_raw_parts(self.job.from.at(insn.pc()), insn.size()) }
     }
 }
 

@@ -97,14 +97,14 @@ impl Translator {
     }
 
     fn are_dead(&mut self, site: &mut Site<'_>, pc: AppPc, left: Left) -> bool {
-        if self.from.made {
+        if self.job.from.made {
             return false;
         }
-        let before = self.notes.looked.len();
+        let before = self.job.notes.looked.len();
         let dead = self.look(site, pc, left);
         if !dead {
             // What was seen there is of no consequence.
-            self.notes.looked.truncate(before);
+            self.job.notes.looked.truncate(before);
         }
         dead
     }
@@ -139,8 +139,8 @@ impl Translator {
                 break;
             }
             for page in [page_of(pc.0), page_of(insn.next().0 - 1)] {
-                if first.last != page && !self.pages.contains(&page) {
-                    self.pages.push(page);
+                if first.last != page && !self.job.pages.contains(&page) {
+                    self.job.pages.push(page);
                 }
                 first.last = page;
             }
@@ -172,7 +172,7 @@ struct Noted {
 
 fn pages_before(translator: &Translator) -> Noted {
     Noted {
-        last: translator.pages.last().copied().unwrap_or(u64::MAX),
+        last: translator.job.pages.last().copied().unwrap_or(u64::MAX),
     }
 }
 

@@ -151,61 +151,75 @@ impl Translator {
         others: &[&[Piece]],
         frame: i64,
     ) {
-        if !self.closes(0..self.count, app, end) {
+        if !self.closes(0..self.job.count, app, end) {
             return;
         }
-        let range = 0..self.count;
-        self.looped.ways.push((Way { range, from: None }, end));
+        let range = 0..self.job.count;
+        self.job.looped.ways.push((Way { range, from: None }, end));
         for pieces in others {
-            let (count, turns) = (self.count, self.turns.len());
+            let (count, turns) = (self.job.count, self.job.turns.len());
             if self.add_way(site, app, pieces).is_none() {
-                self.count = count;
-                self.turns.truncate(turns);
+                self.job.count = count;
+                self.job.turns.truncate(turns);
             }
         }
-        let decoded: Vec<Instruction> = (self.insns[..self.count].iter())
+        let decoded: Vec<Instruction> = (self.job.insns[..self.job.count].iter())
             .map(|insn| {
                 // SAFETY: the instruction was decoded from these bytes.
-                let bytes =
-                    unsafe { core::slice::from_raw_parts(self.from.at(insn.pc()), insn.size()) };
+                let bytes = unsafe {
+                    core::slice::from_raw_parts(self.job.from.at(insn.pc()), insn.size())
+                };
                 Decoder::with_ip(64, bytes, insn.pc().0, DecoderOptions::NONE).decode()
             })
             .collect();
-        let ways: Vec<Way> = self.looped.ways.iter().map(|way| way.0.clone()).collect();
-        self.looped.plan = optimise::plan(&decoded, &ways, frame);
-        if !self.looped.is_planned() {
-            let count = self.looped.ways[0].0.range.end;
-            self.count = count;
-            self.turns.retain(|turn| turn.at < count);
-            self.looped.ways.clear();
+        let ways: Vec<Way> = self
+            .job
+            .looped
+            .ways
+            .iter()
+            .map(|way| way.0.clone())
+            .collect();
+        self.job.looped.plan = optimise::plan(&decoded, &ways, frame);
+        if !self.job.looped.is_planned() {
+            let count = self.job.looped.ways[0].0.range.end;
+            self.job.count = count;
+            self.job.turns.retain(|turn| turn.at < count);
+            self.job.looped.ways.clear();
         }
     }
 
     /// Whether instructions lead back to `app`, and are few enough.
     fn closes(&self, range: Range<usize>, app: AppPc, end: Option<AppPc>) -> bool {
-        let insns = &self.insns[range];
+        let insns = &self.job.insns[range];
         let back = match (insns.last().map(|last| last.class), end) {
             (Some(Class::Jcc(_, to)), Some(_)) if to == app => true,
             (_, end) => end == Some(app),
         };
-        let stubs = self.turns.len() * 140 + self.count * 20;
+        let stubs = self.job.turns.len() * 140 + self.job.count * 20;
         let odd = |insn: &Insn| matches!(insn.class, Class::Popf | Class::Syscall);
-        back && self.count <= MOST && stubs <= MOST_STUBS && !insns.iter().any(odd)
+        back && self.job.count <= MOST && stubs <= MOST_STUBS && !insns.iter().any(odd)
     }
 
     /// Adds another way to a loop, from where it leaves those that are there.
     fn add_way(&mut self, site: &mut Site<'_>, app: AppPc, pieces: &[Piece]) -> Option<()> {
-        let start = self.count;
-        let first_turn = self.turns.len();
+        let start = self.job.count;
+        let first_turn = self.job.turns.len();
         let end = self.follow(site, pieces, Some(app)).ok()?;
-        if !self.closes(start..self.count, app, end) {
+        if !self.closes(start..self.job.count, app, end) {
             return None;
         }
         // Along the ways that are there, up to the branch at which it leaves them all.
-        let (mut along, mut new) = (0..self.looped.ways[0].0.range.end, start);
+        let (mut along, mut new) = (0..self.job.looped.ways[0].0.range.end, start);
         let from = loop {
             let at = along.next()?;
-            if self.insns.get(new).filter(|_| new < self.count)?.pc() == self.insns[at].pc() {
+            if self
+                .job
+                .insns
+                .get(new)
+                .filter(|_| new < self.job.count)?
+                .pc()
+                == self.job.insns[at].pc()
+            {
                 new += 1;
                 continue;
             }
@@ -215,12 +229,13 @@ impl Translator {
             } else {
                 at.checked_sub(1)?
             };
-            let to = self.insns[new].pc();
-            match self.insns[branch].class {
+            let to = self.job.insns[new].pc();
+            match self.job.insns[branch].class {
                 Class::Jcc(_, exit) if exit == to => {}
                 _ => return None,
             }
             let there = self
+                .job
                 .looped
                 .ways
                 .iter()
@@ -231,7 +246,7 @@ impl Translator {
             }
         };
         let mut n = 0;
-        self.turns.retain_mut(|turn| {
+        self.job.turns.retain_mut(|turn| {
             let own = n >= first_turn;
             n += 1;
             if own && turn.at >= new {
@@ -240,42 +255,42 @@ impl Translator {
             }
             !own
         });
-        let count = self.count - (new - start);
-        self.insns.copy_within(new..self.count, start);
-        self.count = count;
+        let count = self.job.count - (new - start);
+        self.job.insns.copy_within(new..self.job.count, start);
+        self.job.count = count;
         let range = start..count;
         let from = Some(from);
-        self.looped.ways.push((Way { range, from }, end));
+        self.job.looped.ways.push((Way { range, from }, end));
         Some(())
     }
 
     /// There is no second round if the first has come out long.
     pub(super) fn limit_loop(&mut self, entry: usize) {
-        if self.code.here() - entry >= MOST_CODE {
-            self.looped.clear();
+        if self.job.code.here() - entry >= MOST_CODE {
+            self.job.looped.clear();
         }
     }
 
     /// After instruction `n` of the first round: puts by what the second one keeps of it.
     pub(super) fn put_by(&mut self, n: usize) {
-        let kept = self.looped.plan.as_ref().map(|plan| &plan.kept[..]);
+        let kept = self.job.looped.plan.as_ref().map(|plan| &plan.kept[..]);
         for k in kept.unwrap_or_default().iter().filter(|k| k.at == n) {
-            self.code.store_gs(kept_slot(k.register.0), k.result);
+            self.job.code.store_gs(kept_slot(k.register.0), k.result);
         }
     }
 
     /// From the first round to the second.
     pub(super) fn cross(&mut self, site: &mut Site<'_>, app: AppPc) {
         self.make_flags();
-        self.flags = flags::Flags::default();
+        self.job.flags = flags::Flags::default();
         self.unspill_rcx();
         self.unspill_rdx();
-        self.turned = 0;
-        let Some(plan) = self.looped.plan.take() else {
+        self.job.turned = 0;
+        let Some(plan) = self.job.looped.plan.take() else {
             return;
         };
         if let Some(frame) = plan.frame {
-            let c = &mut self.code;
+            let c = &mut self.job.code;
             c.store_gs(slot!(spill_rcx), Reg::RCX);
             c.mov(Reg::RCX, Reg::RSP);
             c.raw(&[0x48, 0xf7, 0xd1]); // not rcx
@@ -287,11 +302,11 @@ impl Translator {
             c.patchable(1);
             let from = c.jmp();
             self.stub(site.cache, from, app);
-            self.code.bind8_here(right);
-            self.code.load_gs(Reg::RCX, slot!(spill_rcx));
+            self.job.code.bind8_here(right);
+            self.job.code.load_gs(Reg::RCX, slot!(spill_rcx));
         }
         for home in &plan.homes {
-            let (r, c) = (home.register, &mut self.code);
+            let (r, c) = (home.register, &mut self.job.code);
             c.store_gs(home_slot(r.0), r);
             let mem = Mem {
                 base: Some(Reg::RSP),
@@ -303,14 +318,14 @@ impl Translator {
             c.load_mem(r, home.size, &mem);
         }
         for kept in &plan.kept {
-            let (r, c) = (kept.register, &mut self.code);
+            let (r, c) = (kept.register, &mut self.job.code);
             c.store_gs(home_slot(r.0), r);
             c.load_gs(r, kept_slot(r.0));
         }
-        self.spilled.homes = true;
-        self.looped.plan = Some(plan);
-        self.code.align(16);
-        self.looped.top = self.code.here();
+        self.job.spilled.homes = true;
+        self.job.looped.plan = Some(plan);
+        self.job.code.align(16);
+        self.job.looped.top = self.job.code.here();
     }
 
     /// What the second pass walks over: for each round or way whether it is of the second round, and its
@@ -318,16 +333,18 @@ impl Translator {
     pub(super) fn rounds(&self) -> Vec<(bool, Range<usize>)> {
         let mut rounds = Vec::new();
         match self
+            .job
             .looped
             .ways
             .first()
-            .filter(|_| self.looped.is_planned())
+            .filter(|_| self.job.looped.is_planned())
         {
-            None => rounds.push((false, 0..self.count)),
+            None => rounds.push((false, 0..self.job.count)),
             Some((main, _)) => {
                 rounds.push((false, main.range.clone()));
                 rounds.extend(
-                    self.looped
+                    self.job
+                        .looped
                         .ways
                         .iter()
                         .map(|way| (true, way.0.range.clone())),
@@ -345,22 +362,23 @@ impl Translator {
         (k, entry): (usize, usize),
         block: Option<u32>,
     ) -> Result<bool, DictionaryFull> {
-        if !self.looped.is_planned() {
+        if !self.job.looped.is_planned() {
             return Ok(false);
         }
-        let start = self.looped.ways[k - 1].0.range.start;
+        let start = self.job.looped.ways[k - 1].0.range.start;
         if k == 1 {
-            let events = self.listed_up_to(self.looped.ways[0].0.range.end);
+            let events = self.listed_up_to(self.job.looped.ways[0].0.range.end);
             self.count_round(site, block, (events, None), app)?;
             self.cross(site, app);
-            self.looped.open = Some(0);
-            self.looped.closed = false;
-            self.looped.closing = false;
+            self.job.looped.open = Some(0);
+            self.job.looped.closed = false;
+            self.job.looped.closing = false;
             return Ok(true);
         }
         self.end_way(site, app, block)?;
-        let way = self.looped.ways[k - 1].0.clone();
+        let way = self.job.looped.ways[k - 1].0.clone();
         let Some(n) = self
+            .job
             .looped
             .forks
             .iter()
@@ -368,9 +386,9 @@ impl Translator {
         else {
             return Ok(false);
         };
-        let fork = self.looped.forks.swap_remove(n);
-        if self.code.here() - entry + way.range.len() * EACH > FURTHEST {
-            self.tails.push(super::Tail {
+        let fork = self.job.looped.forks.swap_remove(n);
+        if self.job.code.here() - entry + way.range.len() * EACH > FURTHEST {
+            self.job.tails.push(super::Tail {
                 from: fork.from,
                 target: fork.to,
                 pc: fork.pc,
@@ -384,28 +402,29 @@ impl Translator {
             });
             return Ok(false);
         }
-        self.turned = self
+        self.job.turned = self
+            .job
             .turns
             .iter()
             .take_while(|turn| turn.at < way.range.start)
             .count();
-        let here = self.code.here();
-        self.code.bind(fork.from, here);
-        self.spilled = fork.spilled;
-        self.flags = fork.flags;
-        self.first = fork.first;
+        let here = self.job.code.here();
+        self.job.code.bind(fork.from, here);
+        self.job.spilled = fork.spilled;
+        self.job.flags = fork.flags;
+        self.job.first = fork.first;
         self.count_round(site, block, (fork.events, fork.event), fork.to)?;
         self.probe_passed(site, fork.event)?;
-        self.first = self.listed_up_to(start);
-        self.looped.open = Some(k - 1);
-        self.looped.closed = false;
-        self.looped.closing = false;
+        self.job.first = self.listed_up_to(start);
+        self.job.looped.open = Some(k - 1);
+        self.job.looped.closed = false;
+        self.job.looped.closing = false;
         Ok(true)
     }
 
     /// Events in the block before instruction `n`.
     fn listed_up_to(&self, n: usize) -> usize {
-        self.listed.get(n).copied().unwrap_or(0).into()
+        self.job.listed.get(n).copied().unwrap_or(0).into()
     }
 
     /// After the last instruction of a way of the second round.
@@ -415,15 +434,15 @@ impl Translator {
         app: AppPc,
         block: Option<u32>,
     ) -> Result<(), DictionaryFull> {
-        let Some(open) = self.looped.open.take() else {
+        let Some(open) = self.job.looped.open.take() else {
             return Ok(());
         };
-        let (way, to) = &self.looped.ways[open];
+        let (way, to) = &self.job.looped.ways[open];
         let (end, Some(to)) = (way.range.end, *to) else {
             return Ok(());
         };
         let events = self.listed_up_to(end);
-        if self.looped.closed || to != app && !self.looped.closing {
+        if self.job.looped.closed || to != app && !self.job.looped.closing {
             self.make_flags();
             return self.leave(site, to, block, events, 0, None);
         }
@@ -432,8 +451,8 @@ impl Translator {
         self.unspill_rcx();
         self.unspill_rdx();
         self.room_for_jump(5);
-        self.code.patchable(1);
-        let from = self.code.jmp();
+        self.job.code.patchable(1);
+        let from = self.job.code.jmp();
         self.close(from);
         Ok(())
     }
@@ -448,34 +467,34 @@ impl Translator {
         (events, main, other): (usize, Option<Event>, Option<Event>),
     ) -> Result<(), DictionaryFull> {
         self.room_for_jump(6);
-        self.code.patchable(2);
+        self.job.code.patchable(2);
         // With something to count on the way back, that does not lead there by itself.
-        if second && !self.pairs {
-            let from = self.code.jcc(condition);
+        if second && !self.job.pairs {
+            let from = self.job.code.jcc(condition);
             self.close(from);
             return Ok(());
         }
-        self.looped.closing = second;
-        let from = self.code.jcc(condition ^ 1);
+        self.job.looped.closing = second;
+        let from = self.job.code.jcc(condition ^ 1);
         self.branch(site, other, from, insn.next(), events, 0);
         self.probe_passed(site, main)
     }
 
     /// The way back: the displacement of a jump to the top of the loop.
     fn close(&mut self, from: Rel32) {
-        self.code.bind(from, self.looped.top);
-        self.looped.backs.push(from);
-        self.looped.closed = true;
+        self.job.code.bind(from, self.job.looped.top);
+        self.job.looped.backs.push(from);
+        self.job.looped.closed = true;
     }
 
     /// Whether the second round has been written, or a part of it.
     pub(super) fn is_looped(&self) -> bool {
-        self.looped.top != 0 && self.looped.is_planned()
+        self.job.looped.top != 0 && self.job.looped.is_planned()
     }
 
     /// Whether the branch at `n` leads to another way.
     pub(super) fn forks_at(&self, n: usize) -> bool {
-        self.looped.ways.iter().any(|way| way.0.from == Some(n))
+        self.job.looped.ways.iter().any(|way| way.0.from == Some(n))
     }
 
     /// The branch of the second round that leads to another way, which is written later.
@@ -487,61 +506,64 @@ impl Translator {
         (events, event): (usize, Option<Event>),
     ) {
         self.room_for_jump(6);
-        let from = self.code.jcc(condition);
-        self.looped.forks.push(Fork {
+        let from = self.job.code.jcc(condition);
+        self.job.looped.forks.push(Fork {
             at,
             from,
-            pc: self.here,
+            pc: self.job.here,
             to,
-            passed: self.passed,
-            first: self.first,
+            passed: self.job.passed,
+            first: self.job.first,
             events,
             event,
-            spilled: self.spilled,
-            flags: self.flags,
+            spilled: self.job.spilled,
+            flags: self.job.flags,
         });
     }
 
     /// What the second round does before its instruction `n`, where a step starts if `step` is given.
     pub(super) fn renew(&mut self, n: usize) {
-        let Some(renewal) = self.looped.action(n).renewal else {
+        let Some(renewal) = self.job.looped.action(n).renewal else {
             return;
         };
-        let Some(plan) = self.looped.plan.take() else {
+        let Some(plan) = self.job.looped.plan.take() else {
             return;
         };
         match renewal {
-            Renewal::Load(load) => self.code.slice(plan.bytes(load)),
+            Renewal::Load(load) => self.job.code.slice(plan.bytes(load)),
             Renewal::Compare(compare, load) => {
                 const NOT_EQUAL: u8 = 5;
-                self.code.slice(plan.bytes(compare));
-                let from = self.code.jcc(NOT_EQUAL);
-                self.looped.renewals.push((from, load, self.code.here()));
+                self.job.code.slice(plan.bytes(compare));
+                let from = self.job.code.jcc(NOT_EQUAL);
+                self.job
+                    .looped
+                    .renewals
+                    .push((from, load, self.job.code.here()));
             }
         }
-        self.looped.plan = Some(plan);
+        self.job.looped.plan = Some(plan);
     }
 
     /// Whether a signal may be delivered before instruction `n` of the second round.
     pub(super) fn is_joined(&self, n: usize) -> bool {
-        self.looped.action(n).joined
+        self.job.looped.action(n).joined
     }
 
     /// Whether instruction `n` of the second round is not executed itself.
     pub(super) fn is_replaced(&self, n: usize) -> bool {
-        self.looped.action(n).replaced
+        self.job.looped.action(n).replaced
     }
 
     /// Whether something is executed before it, after it or in its place.
     pub(super) fn is_rewritten(&self, n: usize) -> bool {
-        self.looped.action(n) != Action::default()
+        self.job.looped.action(n) != Action::default()
     }
 
     /// What comes in the place of instruction `n` of the second round, or after it.
     pub(super) fn follow_up(&mut self, n: usize) {
-        let action = self.looped.action(n);
-        if let Some(plan) = &self.looped.plan {
-            self.code.slice(plan.bytes(action.code));
+        let action = self.job.looped.action(n);
+        if let Some(plan) = &self.job.looped.plan {
+            self.job.code.slice(plan.bytes(action.code));
         }
     }
 
@@ -566,35 +588,35 @@ impl Translator {
         site: &mut Site<'_>,
         app: AppPc,
     ) -> Result<(), DictionaryFull> {
-        let Some(plan) = self.looped.plan.take() else {
+        let Some(plan) = self.job.looped.plan.take() else {
             return Ok(());
         };
-        for n in 0..self.looped.renewals.len() {
-            let (from, load, back) = self.looped.renewals[n];
-            let here = self.code.here();
-            self.code.bind(from, here);
-            self.code.slice(plan.bytes(load));
-            let jump = self.code.jmp();
-            self.code.bind(jump, back);
+        for n in 0..self.job.looped.renewals.len() {
+            let (from, load, back) = self.job.looped.renewals[n];
+            let here = self.job.code.here();
+            self.job.code.bind(from, here);
+            self.job.code.slice(plan.bytes(load));
+            let jump = self.job.code.jmp();
+            self.job.code.bind(jump, back);
         }
-        self.looped.plan = Some(plan);
-        let here = self.code.here();
-        for n in 0..self.looped.backs.len() {
-            let from = self.looped.backs[n];
+        self.job.looped.plan = Some(plan);
+        let here = self.job.code.here();
+        for n in 0..self.job.looped.backs.len() {
+            let from = self.job.looped.backs[n];
             let exit = site.cache.new_exit(Exit {
-                patch: self.code.at(from.0),
+                patch: self.job.code.at(from.0),
                 target: app,
-                prefix: self.prefix,
+                prefix: self.job.prefix,
                 stub: (here as i64 - from.0 as i64 - 4) as i32,
-                insns: self.passed as u16,
+                insns: self.job.passed as u16,
                 way: cache::Way::Loop,
                 counts: false,
                 to: UNLINKED,
                 next_link: UNLINKED,
             });
-            self.looped.exits.push(exit);
+            self.job.looped.exits.push(exit);
         }
-        self.spilled = Spilled {
+        self.job.spilled = Spilled {
             homes: true,
             ..Spilled::NONE
         };

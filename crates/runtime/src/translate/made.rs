@@ -181,14 +181,14 @@ impl Translator {
         if !site.regions.known[region].page_is_readable(page) {
             return Err(Refusal::Native);
         }
-        self.from.made = true;
+        self.job.from.made = true;
         // What executes one instruction of an open page has just opened it.
         let mapping = &site.regions.known[region];
-        self.from.stored_to = matches!(mapping.nature(), Nature::Writable | Nature::Unseen);
+        self.job.from.stored_to = matches!(mapping.nature(), Nature::Writable | Nature::Unseen);
         if self.config.windows {
-            self.from.guarded = true;
-        } else if !self.from.single {
-            self.from.guarded = prepare(site.pages, mapping, page);
+            self.job.from.guarded = true;
+        } else if !self.job.from.single {
+            self.job.from.guarded = prepare(site.pages, mapping, page);
         }
         let end = (page + PAGE).min(pc.0 + MOST as u64);
         Ok(self.copy_made(pc, end))
@@ -200,7 +200,7 @@ impl Translator {
         site: &mut Site<'_>,
         pc: AppPc,
     ) -> Result<Reader<'a>, Refusal> {
-        self.from.across = true;
+        self.job.from.across = true;
         let next = page_of(pc.0) + PAGE;
         let mut end = next;
         // Not there, or not code: the instruction is decoded as what it is without.
@@ -208,8 +208,8 @@ impl Translator {
             && site.regions.known[region].page_is_readable(next)
         {
             end = pc.0 + LONGEST;
-            if !self.from.single && !self.config.windows {
-                self.from.guarded |= prepare(site.pages, &site.regions.known[region], next);
+            if !self.job.from.single && !self.config.windows {
+                self.job.from.guarded |= prepare(site.pages, &site.regions.known[region], next);
             }
         }
         Ok(self.copy_made(pc, end))
@@ -226,11 +226,12 @@ impl Translator {
             }
         });
         let copy = self.made.words.as_ptr() as u64;
-        self.from.shift = copy.wrapping_sub(first);
-        self.from.end = end;
+        self.job.from.shift = copy.wrapping_sub(first);
+        self.job.from.end = end;
         // SAFETY: the buffer is as long as it will ever be, and is not written before the fragment
         // is made.
-        let code = unsafe { core::slice::from_raw_parts(self.from.at(pc), (end - pc.0) as usize) };
+        let code =
+            unsafe { core::slice::from_raw_parts(self.job.from.at(pc), (end - pc.0) as usize) };
         Reader::new(code, pc)
     }
 
@@ -238,21 +239,22 @@ impl Translator {
     pub(super) fn ends_behind(&self, insn: &Insn) -> bool {
         const SERIALIZING: [&[u8]; 2] = [&[0x0f, 0xa2], &[0x0f, 0x01, 0xe8]]; // cpuid, serialize
         // SAFETY: the instruction was decoded from these bytes.
-        let bytes = unsafe { core::slice::from_raw_parts(self.from.at(insn.pc()), insn.size()) };
+        let bytes =
+            unsafe { core::slice::from_raw_parts(self.job.from.at(insn.pc()), insn.size()) };
         SERIALIZING.contains(&bytes)
-            || self.from.guarded && self.from.stored_to && writes_memory(bytes, insn.pc())
+            || self.job.from.guarded && self.job.from.stored_to && writes_memory(bytes, insn.pc())
     }
 
     /// Keeps what the fragment was made from.
     pub(super) fn keep_source(&self, cache: &mut Cache, fragment: &mut Fragment) {
-        if !self.from.made {
+        if !self.job.from.made {
             return;
         }
-        let span = self.span;
+        let span = self.job.span;
         // SAFETY: all of the span was read.
         let bytes = unsafe {
             let len = (span.end - span.start) as usize;
-            core::slice::from_raw_parts(self.from.at(AppPc(span.start)), len)
+            core::slice::from_raw_parts(self.job.from.at(AppPc(span.start)), len)
         };
         fragment.source = u32::try_from(cache.sources.len()).ok();
         cache.sources.extend_from_slice(bytes);
@@ -263,18 +265,18 @@ impl Translator {
     pub(super) fn guard(&mut self, cache: &mut Cache, app: AppPc) {
         self.spill_rcx();
         self.spill_rdx();
-        let stub = self.stubs.at(self.stubs.here());
+        let stub = self.job.stubs.at(self.job.stubs.here());
         let exit = cache.new_exit(Exit {
-            prefix: self.prefix,
+            prefix: self.job.prefix,
             ..Exit::fixed(app)
         });
-        self.stubs.load_gs(Reg::RDX, slot!(spill_rdx));
-        self.stubs.load_gs(Reg::RCX, slot!(spill_rcx));
-        self.stubs.store_gs_imm32(slot!(exit), exit);
-        self.stubs.jmp_gs(slot!(entry.changed));
-        let mut at = self.span.start;
-        while at < self.span.end {
-            let left = self.span.end - at;
+        self.job.stubs.load_gs(Reg::RDX, slot!(spill_rdx));
+        self.job.stubs.load_gs(Reg::RCX, slot!(spill_rcx));
+        self.job.stubs.store_gs_imm32(slot!(exit), exit);
+        self.job.stubs.jmp_gs(slot!(entry.changed));
+        let mut at = self.job.span.start;
+        while at < self.job.span.end {
+            let left = self.job.span.end - at;
             // Words that a store changes whole are compared whole.
             let aligned = 1 << at.trailing_zeros().min(3);
             let size = [8, 4, 2, 1]
@@ -284,12 +286,12 @@ impl Translator {
             let mut bytes = [0u8; 8];
             // SAFETY: in the span, which was read.
             unsafe {
-                let from = self.from.at(AppPc(at));
+                let from = self.job.from.at(AppPc(at));
                 core::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), size as usize);
             }
             let expected = u64::from_le_bytes(bytes);
-            if !self.code.load_rip(Reg::RCX, size as u8, at) {
-                self.code.mov_imm(Reg::RCX, at);
+            if !self.job.code.load_rip(Reg::RCX, size as u8, at) {
+                self.job.code.mov_imm(Reg::RCX, at);
                 let mem = Mem {
                     base: Some(Reg::RCX),
                     index: None,
@@ -297,17 +299,17 @@ impl Translator {
                     fs: false,
                     short: false,
                 };
-                self.code.load_mem(Reg::RCX, size as u8, &mem);
+                self.job.code.load_mem(Reg::RCX, size as u8, &mem);
             }
-            self.code.mov_imm(Reg::RDX, expected.wrapping_neg());
-            self.code.add_rdx_to_rcx();
-            let same = self.code.jrcxz();
-            let from = self.code.jmp();
-            let rel = stub.0 as i64 - self.code.at(from.0).0 as i64 - 4;
-            self.code.put_u32(from.0, rel as i32 as u32);
-            self.code.bind8_here(same);
+            self.job.code.mov_imm(Reg::RDX, expected.wrapping_neg());
+            self.job.code.add_rdx_to_rcx();
+            let same = self.job.code.jrcxz();
+            let from = self.job.code.jmp();
+            let rel = stub.0 as i64 - self.job.code.at(from.0).0 as i64 - 4;
+            self.job.code.put_u32(from.0, rel as i32 as u32);
+            self.job.code.bind8_here(same);
             at += size;
         }
-        self.spilled = Spilled::BOTH;
+        self.job.spilled = Spilled::BOTH;
     }
 }

@@ -62,9 +62,12 @@
 mod accesses;
 mod acyclic;
 mod arguments;
+#[cfg(test)]
+mod corpus;
 mod counts;
 mod exits;
 mod flags;
+mod job;
 mod jumps;
 mod liveness;
 mod looped;
@@ -83,8 +86,8 @@ mod shields;
 mod strides;
 mod value_counters;
 mod values;
+mod ways;
 
-use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
 pub use accesses::MOST_WORDS;
@@ -93,32 +96,26 @@ pub use jumps::wants_whole_jumps;
 pub use made::{prepare, with_keys_lifted};
 pub use persisted::AHEAD;
 pub use value_counters::first as first_of_value_counter;
+pub use ways::Ways;
 
-use trommel_query::access::Accesses;
+use job::Job;
 use trommel_queue::MAX_VALUES;
 use trommel_queue::dict::{Event, Mark, TargetPc};
 use trommel_tuple::{Kind, KindSet};
 
-use crate::base::address::Range;
-use crate::base::address::{AppPc, CachePc};
+use crate::base::address::{AppPc, Range};
 use crate::base::decode::{Class, Insn, Reader};
-use crate::base::emit::{Code, Reg, Rel32};
-use crate::base::prefix::{Midway, Prefix};
+use crate::base::emit::{Reg, Rel32};
+use crate::base::prefix::Prefix;
 use crate::base::stress::{self, Place};
-use crate::base::tags::Tags;
-use crate::cache::{Cache, Spilled, UNLINKED};
+use crate::cache::{Cache, Spilled};
 use crate::channel::counters;
 use crate::channel::deliver::{DictionaryFull, Shared};
 use crate::channel::persist::Persist;
-use crate::channel::shields::Profiler;
-use crate::channel::strata::Sampler;
 use crate::memory::pages::{PAGE, Pages};
 use crate::memory::region::{Lookup, Named, Nature, Regions};
-use crate::observe::acyclic::Acyclic;
-use crate::observe::converge::Converge;
 use crate::observe::pairs::Pairs;
-use crate::observe::prefetch::{self, Prefetch};
-use crate::observe::query::Asked;
+use crate::observe::prefetch;
 
 /// App instructions in one fragment.
 pub const MAX_INSNS: usize = 48;
@@ -226,100 +223,23 @@ struct Tail {
     strides: Option<u16>,
 }
 
-/// The translator's working memory, kept between fragments.
+/// Makes fragments and traces: its configuration, what it counts, and the fragment being made.
 pub struct Translator {
     config: Config,
-    /// What counts events, where they are counted.
-    sampler: Option<Sampler>,
-    /// As `sampler`: one of them, or none.
-    profiler: Option<Profiler>,
-    /// What is known of acyclic paths, where they are counted, or were.
-    pub acyclic: Option<Acyclic>,
-    /// What follows the fragment being made on an acyclic path, and after where the exit being made leads.
-    prefix: Prefix,
-    onward: Prefix,
-    /// Where that is not known, the path of the dictionary that ends there.
-    onward_path: u32,
-    /// The events of its block, and how far they were followed: how many, what follows then, and whether a path has ended.
-    events: Vec<Event>,
-    followed: (usize, Option<Midway>, bool),
+    /// The ways of counting, as far as they are enabled, with what each keeps for the process.
+    pub ways: Ways,
     /// A block without events in the dictionary, once messages are about one.
     no_events: Option<u32>,
     /// Paths of marks in the dictionary, by their numbers, once there was one.
     marks: [Option<u32>; Mark::ALL.len()],
-    /// What is asked of the process.
-    asked: Option<Asked>,
-    /// Prefetches, where they are wanted.
-    pub prefetch: Option<Prefetch>,
-    /// Those put into the fragment being made.
-    prefetches: usize,
-    /// Which places are not profiled, where the host watches that.
-    pub converge: Option<Converge>,
-    /// Code that has events, if not all has.
-    pub selected: Option<Tags>,
-    /// Instructions that have none, by bit, and whether the one at hand is one of them.
-    unselected: [u64; QUIET_WORDS],
-    skips: bool,
-    /// Of `insns`, a bit each: it would have events with values, and is not profiled.
-    quiet: [u64; QUIET_WORDS],
     /// Fragments are brief until that of this address is made.
     brief_until: Option<AppPc>,
     /// Fragments have few instructions, for which less room will do.
     pub short: bool,
-    /// As many as a fragment has at most; the first `count` are of the fragment being made.
-    insns: Vec<Insn>,
-    count: usize,
-    /// What each of them accesses, where that is recorded.
-    accesses: Vec<Accesses>,
-    /// Where the fragment being made will be, and its stubs.
-    code: Code<'static>,
-    stubs: Code<'static>,
-    tails: Vec<Tail>,
-    constants: Vec<(Rel32, u64)>,
-    /// The app addresses that `insns` are from.
-    span: Range,
-    /// The pages that they are in.
-    pages: Vec<u64>,
     /// What was read of code that may change.
     made: made::Buffer,
-    /// How the fragment being made comes to its code.
-    from: made::From,
-    /// What is in slots at this point of the second pass.
-    spilled: Spilled,
-    /// App instructions that have been executed when control leaves at this point.
-    passed: usize,
-    /// The register that holds the write pointer in the fragment being made.
-    stolen: Option<Reg>,
-    /// Its indirect branches are counted.
-    pairs: bool,
-    /// What is being made is a trace.
-    trace: bool,
-    /// Where it goes on after transfers, in order, and how many of them the second pass has reach.
-    turns: Vec<path::Turn>,
-    turned: usize,
-    /// Of a trace with events: how many there are in its block before each instruction, and all of them.
-    listed: Vec<u16>,
-    /// The first event in the block of the way that is being written.
-    first: usize,
-    /// The app's flags at this point of the second pass.
-    flags: flags::Flags,
-    /// Where it will be.
-    arena: usize,
-    misses: Vec<path::Miss>,
-    /// Events that it passes by.
-    strides: strides::Strides,
-    /// Messages of its counters, which are written after all else.
-    messages: Vec<probes::Pending>,
-    /// What is made of it if it is a loop.
-    looped: looped::Looped,
-    /// With [`Config::audit`], what does the app's work in the code being made.
-    work: Vec<(u32, u32)>,
-    /// What of it depends on addresses.
-    notes: persisted::Notes,
-    /// The instruction that the second pass is at.
-    here: AppPc,
-    /// What it is.
-    class: Class,
+    /// The fragment being made.
+    job: Job,
 }
 
 /// What a fragment is made from and for.
@@ -378,67 +298,16 @@ fn readable(regions: &mut Regions, pc: AppPc, region: usize) -> Option<&'static 
 impl Translator {
     /// A translator with room for one fragment. `brief_until` is where the program itself starts,
     /// after its dynamic linker.
-    pub fn new(
-        config: Config,
-        (sampler, profiler, acyclic): (Option<Sampler>, Option<Profiler>, Option<Acyclic>),
-        asked: Option<Asked>,
-        prefetch: Option<Prefetch>,
-        converge: Option<Converge>,
-        selected: Option<Tags>,
-        brief_until: Option<AppPc>,
-    ) -> Self {
+    pub fn new(config: Config, ways: Ways, brief_until: Option<AppPc>) -> Self {
         Self {
             config,
-            sampler,
-            profiler,
-            acyclic,
-            prefix: Prefix::NONE,
-            onward: Prefix::NONE,
-            onward_path: UNLINKED,
-            events: Vec::new(),
-            followed: (0, None, false),
+            ways,
             no_events: None,
             marks: [None; Mark::ALL.len()],
-            asked,
-            prefetch,
-            prefetches: 0,
-            converge,
-            selected,
-            unselected: [0; QUIET_WORDS],
-            skips: false,
-            quiet: [0; QUIET_WORDS],
             brief_until,
             short: false,
-            insns: alloc::vec![Insn::plain(); config.max_insns],
-            count: 0,
-            accesses: alloc::vec![Accesses::default(); config.max_insns],
-            code: Code::new(CachePc(0), &mut []),
-            stubs: Code::new(CachePc(0), &mut []),
-            tails: Vec::with_capacity(MAX_INSNS),
-            constants: Vec::new(),
-            span: Range { start: 0, end: 0 },
-            pages: Vec::with_capacity(4),
             made: made::Buffer::new(),
-            from: made::From::default(),
-            spilled: Spilled::NONE,
-            passed: 0,
-            stolen: None,
-            pairs: false,
-            trace: false,
-            turns: Vec::new(),
-            turned: 0,
-            listed: Vec::new(),
-            first: 0,
-            flags: flags::Flags::default(),
-            arena: 0,
-            misses: Vec::new(),
-            strides: strides::Strides::default(),
-            messages: Vec::new(),
-            looped: looped::Looped::default(),
-            work: Vec::new(),
-            notes: persisted::Notes::default(),
-            here: AppPc(0),
-            class: Class::Plain,
+            job: Job::new(config.max_insns),
         }
     }
 
@@ -453,12 +322,12 @@ impl Translator {
     }
 
     fn wants(&self, kind: Kind) -> bool {
-        self.config.kinds.has(kind) && !self.skips
+        self.config.kinds.has(kind) && !self.job.skips
     }
 
     /// Bytes of app code in what was made last.
     pub fn app_bytes(&self) -> u64 {
-        self.insns[..self.count]
+        self.job.insns[..self.job.count]
             .iter()
             .map(|insn| insn.size() as u64)
             .sum()
@@ -481,32 +350,20 @@ impl Translator {
         if !self.config.audit {
             return;
         }
-        let (from, to) = (from as u32, self.code.here() as u32);
-        match self.work.last_mut() {
+        let (from, to) = (from as u32, self.job.code.here() as u32);
+        match self.job.work.last_mut() {
             Some(last) if last.1 == from => last.1 = to,
-            _ => self.work.push((from, to)),
+            _ => self.job.work.push((from, to)),
         }
     }
 
     /// Nothing has been decoded.
     fn begin(&mut self, from: made::From, prefix: Prefix, trace: bool) {
-        self.from = from;
-        self.prefix = match self.counting_acyclic() {
+        let prefix = match self.counting_acyclic() {
             None if prefix != Prefix::SAMPLED => Prefix::NONE,
             _ => prefix,
         };
-        self.trace = trace;
-        self.count = 0;
-        self.quiet.fill(0);
-        self.skips = false;
-        self.pages.clear();
-        self.stolen = None;
-        self.turns.clear();
-        self.turned = 0;
-        self.flags = flags::Flags::default();
-        self.listed.clear();
-        self.first = 0;
-        self.looped.clear();
+        self.job.begin(from, prefix, trace);
     }
 
     /// What the first pass has found, as a fragment in the cache.
@@ -517,12 +374,12 @@ impl Translator {
         end: Option<AppPc>,
         checked: bool,
     ) -> Result<u32, Refusal> {
-        let region = site.regions.range_of(app).unwrap_or(self.span);
+        let region = site.regions.range_of(app).unwrap_or(self.job.span);
         let arena = site.cache.arena_for(region).ok_or(Refusal::OutOfSpace)?;
-        let (most, most_stubs) = match self.trace {
+        let (most, most_stubs) = match self.job.trace {
             false if self.short => (SHORT_FRAGMENT, SHORT_STUBS),
             false => (MAX_FRAGMENT, MAX_STUBS),
-            true if self.profiler.is_some() || self.strides() => {
+            true if self.ways.profiler.is_some() || self.strides() => {
                 (path::MAX_SHIELDED, path::MAX_STUBS)
             }
             true => (path::MAX_CODE, path::MAX_STUBS),
@@ -530,20 +387,13 @@ impl Translator {
         if !site.cache.has_room(arena, most, most_stubs) {
             return Err(Refusal::CacheFull);
         }
-        if self.trace {
+        if self.job.trace {
             site.cache.align_code(arena);
         }
         // SAFETY: nothing is placed before the fragment is, and no code is written after that.
-        (self.code, self.stubs) = unsafe { site.cache.open(arena, most, most_stubs) };
-        self.tails.clear();
-        self.constants.clear();
-        self.misses.clear();
-        self.messages.clear();
-        self.work.clear();
-        self.arena = arena;
-        self.notes
-            .begin((site.cache.exits.len(), site.cache.next_exit()));
-        self.prefetches = 0;
+        (self.job.code, self.job.stubs) = unsafe { site.cache.open(arena, most, most_stubs) };
+        let first_exit = (site.cache.exits.len(), site.cache.next_exit());
+        self.job.open(arena, first_exit);
         let before = (site.cache.steps.len(), site.cache.exits.len());
         let mut fragment = match self.emit(site, app, end, checked) {
             Ok(fragment) => fragment,
@@ -555,18 +405,20 @@ impl Translator {
         };
         self.keep_source(site.cache, &mut fragment);
         self.keep(site, &fragment);
-        if self.prefetches != 0 {
+        if self.job.prefetches != 0 {
             let told = site.shared.mapped().prefetch();
-            told.put.fetch_add(self.prefetches as u64, Relaxed);
+            told.put.fetch_add(self.job.prefetches as u64, Relaxed);
         }
         stress::fail(Place::Translate);
-        let (code, stubs) = (self.code.here(), self.stubs.here());
+        let (code, stubs) = (self.job.code.here(), self.job.stubs.here());
         if self.config.audit {
-            let at = self.code.at(0);
-            site.cache.mark(arena, at, code, &self.work);
+            let at = self.job.code.at(0);
+            site.cache.mark(arena, at, code, &self.job.work);
         }
-        let id = site.cache.place(arena, code, stubs, fragment, &self.pages);
-        for &exit in &self.looped.exits {
+        let id = site
+            .cache
+            .place(arena, code, stubs, fragment, &self.job.pages);
+        for &exit in &self.job.looped.exits {
             site.cache.link_loop(exit, id);
         }
         Ok(id)
@@ -576,7 +428,7 @@ impl Translator {
     /// in a transfer of its own. Chooses the register to steal, if one is needed.
     fn collect(&mut self, site: &mut Site<'_>, app: AppPc) -> Result<Option<AppPc>, Refusal> {
         site.shared.open_block()?;
-        self.pairs = self.counts_now() && site.pairs.have_room();
+        self.job.pairs = self.counts_now() && site.pairs.have_room();
         let values = self.counts_values() && counters::have_room(site.shared.paths());
         if let Some(acyclic) = self.counting_acyclic()
             && !(acyclic.have_room() && site.pairs.have_room())
@@ -584,11 +436,12 @@ impl Translator {
             self.stop_counting();
             return Err(Refusal::CacheFull);
         }
-        if self.samples() && !self.pairs || self.counts_values() && !(self.pairs && values) {
+        if self.samples() && !self.job.pairs || self.counts_values() && !(self.job.pairs && values)
+        {
             self.stop_counting();
             return Err(Refusal::CacheFull);
         }
-        self.span = Range {
+        self.job.span = Range {
             start: app.0,
             end: app.0 + 1,
         };
@@ -597,7 +450,7 @@ impl Translator {
         }
         // What is hot is made anew, as a trace.
         let traces = site.cache.makes_traces();
-        let brief = (self.brief_until.is_some() || traces) && !self.from.recorded;
+        let brief = (self.brief_until.is_some() || traces) && !self.job.from.recorded;
         let mut values = 0;
         let mut used_all = 0u16;
         let mut pc = app;
@@ -614,8 +467,8 @@ impl Translator {
             site.shared.event(arrival);
         }
         let end = loop {
-            let n = self.count;
-            if n >= self.from.limit(most) || (n != 0 && self.meets(site.cache, pc)) {
+            let n = self.job.count;
+            if n >= self.job.from.limit(most) || (n != 0 && self.meets(site.cache, pc)) {
                 break Some(pc);
             }
             if reader.is_none() {
@@ -630,28 +483,28 @@ impl Translator {
             let Some(r) = reader.as_mut() else {
                 return Err(Refusal::Native);
             };
-            r.read(&mut self.insns[n]);
-            if self.insns[n].class == Class::Unknown && self.from.ends_early(pc) {
+            r.read(&mut self.job.insns[n]);
+            if self.job.insns[n].class == Class::Unknown && self.job.from.ends_early(pc) {
                 if n != 0 {
                     break Some(pc);
                 }
                 reader = Some(self.across(site, pc)?);
                 continue;
             }
-            let insn = &mut self.insns[n];
+            let insn = &mut self.job.insns[n];
             let refusal = match insn.class {
                 Class::Unknown => Some(Refusal::Native),
                 Class::Unsupported => Some(Refusal::Instruction),
                 Class::Gs => Some(Refusal::Gs),
                 Class::Request => Some(Refusal::Request),
-                Class::Syscall if self.config.windows || self.prefix == Prefix::UNKNOWN => {
+                Class::Syscall if self.config.windows || self.job.prefix == Prefix::UNKNOWN => {
                     Some(Refusal::Call)
                 }
                 // Its exit for a flag that is to be set leads here.
                 Class::Popf if n == 0 => Some(Refusal::Native),
                 Class::Plain if insn.rip_disp != 0 => {
                     let region = site.regions.range_of(insn.pc());
-                    let bytes = self.from.at(insn.pc());
+                    let bytes = self.job.from.at(insn.pc());
                     let found = region.is_some_and(|r| restartable::begins(insn, bytes, r));
                     found.then_some(Refusal::Restartable)
                 }
@@ -671,8 +524,8 @@ impl Translator {
             }
             self.select(site, n);
             let quiet = self.quiets(n);
-            let skips = self.skips;
-            let insn = &mut self.insns[n];
+            let skips = self.job.skips;
+            let insn = &mut self.job.insns[n];
             if self.config.wants_values() {
                 // Beside its own words the target of an indirect branch.
                 let room = counted || values + self.config.most_words() < MAX_VALUES;
@@ -709,18 +562,18 @@ impl Translator {
             }
             if !self.samples() && !skips {
                 self.config
-                    .list_events(&insn, self.pairs, !counted && !quiet, site.shared);
+                    .list_events(&insn, self.job.pairs, !counted && !quiet, site.shared);
             }
             let next = insn.next();
             self.note_pages(&insn);
-            self.count = n + 1;
+            self.job.count = n + 1;
             match insn.class {
                 Class::Jmp(to) => {
                     let cut = self.config.cuts_at(&insn);
                     if cut
-                        || self.from.made
+                        || self.job.from.made
                         || to == app
-                        || self.insns[..=n].iter().any(|i| i.pc() == to)
+                        || self.job.insns[..=n].iter().any(|i| i.pc() == to)
                     {
                         break Some(to);
                     }
@@ -737,13 +590,13 @@ impl Translator {
                 Class::Jcc(..) if brief && n + 1 >= BRIEF_INSNS => break Some(next),
                 _ => {
                     pc = next;
-                    if self.from.made && self.ends_behind(&self.insns[n]) {
+                    if self.job.from.made && self.ends_behind(&self.job.insns[n]) {
                         break Some(pc);
                     }
                 }
             }
         };
-        self.stolen = if needs_register {
+        self.job.stolen = if needs_register {
             stealable(used_all | kept)
         } else {
             None
@@ -753,61 +606,61 @@ impl Translator {
 
     /// Whether an instruction would have events with values and is not profiled: then it has no load from here on.
     fn quiets(&mut self, n: usize) -> bool {
-        let Some(converge) = &self.converge else {
+        let Some(converge) = &self.ways.converge else {
             return false;
         };
-        let insn = &mut self.insns[n];
+        let insn = &mut self.job.insns[n];
         let table = insn.class == Class::CallIndirect
             && self.config.kinds.has(Kind::Type)
             && insn.method_table().is_some();
         let load = insn.class == Class::Plain && insn.load.is_some();
-        let quiet = (load || table) && !self.skips && converge.is_quiet(insn.pc());
+        let quiet = (load || table) && !self.job.skips && converge.is_quiet(insn.pc());
         if quiet {
             insn.load = None;
-            self.quiet[n / 64] |= 1 << (n % 64);
+            self.job.quiet[n / 64] |= 1 << (n % 64);
         }
         quiet
     }
 
     /// Takes note of whether an instruction of the first pass has events; one that has none has no load from here on.
     fn select(&mut self, site: &Site<'_>, n: usize) {
-        let Some(selected) = &mut self.selected else {
+        let Some(selected) = &mut self.ways.selected else {
             return;
         };
-        let insn = &mut self.insns[n];
-        self.skips = !selected.selects(site.shared.mapped(), insn.pc());
+        let insn = &mut self.job.insns[n];
+        self.job.skips = !selected.selects(site.shared.mapped(), insn.pc());
         let bit = 1 << (n % 64);
-        self.unselected[n / 64] &= !bit;
-        if self.skips {
+        self.job.unselected[n / 64] &= !bit;
+        if self.job.skips {
             insn.load = None;
-            self.unselected[n / 64] |= bit;
+            self.job.unselected[n / 64] |= bit;
         }
     }
 
     /// Turns to an instruction of the first pass.
     fn turn_to(&mut self, n: usize) {
-        self.skips = self.unselected[n / 64] >> (n % 64) & 1 != 0;
+        self.job.skips = self.job.unselected[n / 64] >> (n % 64) & 1 != 0;
     }
 
     /// What the dictionary says of an instruction that is not profiled.
     fn unprofiled(&self, n: usize, insn: &Insn) -> Option<Event> {
-        let converge = self.converge.as_ref().filter(|_| self.is_quiet(n))?;
+        let converge = self.ways.converge.as_ref().filter(|_| self.is_quiet(n))?;
         converge.unprofiled(insn, self.wants(Kind::Edge))
     }
 
     /// Whether an instruction is not profiled.
     fn is_quiet(&self, n: usize) -> bool {
-        self.quiet[n / 64] >> (n % 64) & 1 != 0
+        self.job.quiet[n / 64] >> (n % 64) & 1 != 0
     }
 
     /// Whether a fragment ends where it comes to `pc`.
     fn meets(&self, cache: &Cache, pc: AppPc) -> bool {
-        if self.acyclic.is_some() && self.config.counters {
+        if self.ways.acyclic.is_some() && self.config.counters {
             // That would be one at which a path begins, and this one is in the midst of one.
             return false;
         }
         let there = cache.lookup(pc);
-        there.is_some_and(|id| !self.from.recorded || cache.is_trace(id))
+        there.is_some_and(|id| !self.job.from.recorded || cache.is_trace(id))
     }
 
     fn open<'a>(&mut self, site: &mut Site<'_>, pc: AppPc) -> Result<Reader<'a>, Refusal> {
@@ -822,7 +675,7 @@ impl Translator {
         let nature = site.regions.known[region].nature();
         if self.config.windows || nature != Nature::Fixed {
             // Such code does not go on after other, nor in a trace.
-            return match self.count == 0 && !self.from.recorded {
+            return match self.job.count == 0 && !self.job.from.recorded {
                 true => self.read_made(site, pc, region),
                 false => Err(Refusal::Made),
             };

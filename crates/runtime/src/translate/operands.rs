@@ -11,8 +11,8 @@ impl Translator {
     /// Loads `size` bytes of a memory operand into `to`, zero-extended.
     pub(super) fn load_operand(&mut self, operand: &Operand, to: Reg, size: u8) {
         let fs = operand.segment == Segment::Fs;
-        if operand.base == Base::Rip && !fs && self.code.load_rip(to, size, operand.disp) {
-            self.note(Field::Relative, self.code.here() - 4);
+        if operand.base == Base::Rip && !fs && self.job.code.load_rip(to, size, operand.disp) {
+            self.note(Field::Relative, self.job.code.here() - 4);
             return;
         }
         let disp = i32::try_from(operand.disp as i64);
@@ -31,18 +31,20 @@ impl Translator {
             if matches!(operand.base, Base::Rip | Base::Eip) {
                 self.is_unfit();
             }
-            self.code.mov_imm(to, operand.disp);
+            self.job.code.mov_imm(to, operand.disp);
             mem.base = Some(to);
             mem.disp = 0;
         }
-        self.code.load_mem(to, size, &mem);
+        self.job.code.load_mem(to, size, &mem);
     }
 
     /// Loads the operand of `xlat`: the byte at `rbx` + `al`.
     pub(super) fn load_table_byte(&mut self, operand: &Operand, to: Reg) {
         let rex = 0x40 | (u8::from(to.0 >= 8)) << 2;
         // movzx to, al
-        self.code.raw(&[rex, 0x0f, 0xb6, 0xc0 | (to.0 & 7) << 3]);
+        self.job
+            .code
+            .raw(&[rex, 0x0f, 0xb6, 0xc0 | (to.0 & 7) << 3]);
         let mem = Mem {
             base: Some(Reg::RBX),
             index: Some((to, 0)),
@@ -50,20 +52,20 @@ impl Translator {
             fs: operand.segment == Segment::Fs,
             short: operand.short,
         };
-        self.code.load_mem(to, 1, &mem);
+        self.job.code.load_mem(to, 1, &mem);
     }
 
     /// What is to be prefetched before an instruction, whose registers are the app's.
     pub(super) fn prefetch(&mut self, insn: &Insn) {
-        let Some(prefetch) = self.prefetch.as_ref().filter(|p| !p.is_empty()) else {
+        let Some(prefetch) = self.ways.prefetch.as_ref().filter(|p| !p.is_empty()) else {
             return;
         };
-        if self.prefetches < prefetch::MOST
+        if self.job.prefetches < prefetch::MOST
             && let Some(ahead) = prefetch.ahead(insn.pc())
             && let Some(mem) = ahead.of(self.bytes_of(insn), insn.pc())
         {
-            self.code.prefetch(ahead.written, &mem);
-            self.prefetches += 1;
+            self.job.code.prefetch(ahead.written, &mem);
+            self.job.prefetches += 1;
         }
     }
 
@@ -72,10 +74,10 @@ impl Translator {
             return;
         }
         let scratch = free_register(insn.used | p.bit());
-        self.code.store_gs(slot!(spill_scratch), scratch);
+        self.job.code.store_gs(slot!(spill_scratch), scratch);
         match (load, insn.rm) {
             (Load::BeforeStack(size), _) => {
-                self.code.load(scratch, Reg::RSP, 0);
+                self.job.code.load(scratch, Reg::RSP, 0);
                 if size == 2 {
                     self.zero_extend_16(scratch);
                 }
@@ -86,14 +88,14 @@ impl Translator {
             (Load::Xlat, Rm::Memory(operand)) => self.load_table_byte(&operand, scratch),
             _ => {}
         }
-        self.code.store(p, slot, scratch);
-        self.code.load_gs(scratch, slot!(spill_scratch));
+        self.job.code.store(p, slot, scratch);
+        self.job.code.load_gs(scratch, slot!(spill_scratch));
     }
 
     /// `movzx reg32, reg16`
     pub(super) fn zero_extend_16(&mut self, r: Reg) {
         let high = u8::from(r.0 >= 8);
-        self.code.raw(&[
+        self.job.code.raw(&[
             0x40 | high << 2 | high,
             0x0f,
             0xb7,
@@ -103,19 +105,19 @@ impl Translator {
 
     pub(super) fn probe_after(&mut self, load: Load, p: Reg, slot: i32) {
         match load {
-            Load::After(register) => self.code.store(p, slot, register),
-            Load::AfterXmm(n) => self.code.store_xmm_low(p, slot, n),
+            Load::After(register) => self.job.code.store(p, slot, register),
+            Load::AfterXmm(n) => self.job.code.store_xmm_low(p, slot, n),
             Load::AfterPartRax(size) => {
                 let scratch = if p == Reg::RBX { Reg::RBP } else { Reg::RBX };
-                self.code.store_gs(slot!(spill_scratch), scratch);
+                self.job.code.store_gs(slot!(spill_scratch), scratch);
                 // movzx scratch, al or ax
-                self.code.raw(&[
+                self.job.code.raw(&[
                     0x0f,
                     if size == 1 { 0xb6 } else { 0xb7 },
                     0xc0 | scratch.0 << 3,
                 ]);
-                self.code.store(p, slot, scratch);
-                self.code.load_gs(scratch, slot!(spill_scratch));
+                self.job.code.store(p, slot, scratch);
+                self.job.code.load_gs(scratch, slot!(spill_scratch));
             }
             Load::Before(_) | Load::BeforeStack(_) | Load::Xlat => {}
         }
@@ -124,27 +126,27 @@ impl Translator {
     /// The bytes of an instruction of the fragment being made.
     pub(super) fn bytes_of(&self, insn: &Insn) -> &'static [u8] {
         // SAFETY: the instruction was decoded from these bytes, and they are used before the app runs again.
-        unsafe { core::slice::from_raw_parts(self.from.at(insn.pc()), insn.size()) }
+        unsafe { core::slice::from_raw_parts(self.job.from.at(insn.pc()), insn.size()) }
     }
 
     /// Appends the bytes of an instruction as they are.
     pub(super) fn copy_bytes(&mut self, insn: &Insn) {
-        let (at, len) = (self.from.at(insn.pc()) as u64, insn.size());
+        let (at, len) = (self.job.from.at(insn.pc()) as u64, insn.size());
         if at & (PAGE - 1) <= PAGE - 16 {
             // SAFETY: the page holds code that was just decoded, and these 16 bytes are in it.
             let bytes = unsafe { (at as *const [u8; 16]).read() };
-            self.code.some_of(&bytes, len);
+            self.job.code.some_of(&bytes, len);
         } else {
             // SAFETY: the instruction was decoded from these bytes.
             let bytes = unsafe { core::slice::from_raw_parts(at as *const u8, len) };
-            self.code.slice(bytes);
+            self.job.code.slice(bytes);
         }
     }
 
     /// Copies an instruction. Says which register is in the slot for far operands if it faults.
     pub(super) fn copy(&mut self, insn: &Insn) -> Option<Reg> {
         let len = insn.size();
-        let at = self.code.here();
+        let at = self.job.code.here();
         if insn.rip_disp == 0 {
             self.copy_bytes(insn);
             return None;
@@ -153,23 +155,23 @@ impl Translator {
             return None;
         };
         // An operand addressed by EIP wraps at 4 GiB; only its own encoding can do that.
-        let rel = disp.wrapping_sub(self.code.at(at + len).0) as i64;
+        let rel = disp.wrapping_sub(self.job.code.at(at + len).0) as i64;
         if let (Ok(rel), false) = (i32::try_from(rel), base == Base::Eip) {
             self.copy_bytes(insn);
             let field = at + usize::from(insn.rip_disp);
-            self.code.put_u32(field, rel as u32);
+            self.job.code.put_u32(field, rel as u32);
             self.note(Field::Relative, field);
             return None;
         }
         self.is_unfit();
-        let pointer = free_register(insn.used | self.stolen.map_or(0, Reg::bit));
+        let pointer = free_register(insn.used | self.job.stolen.map_or(0, Reg::bit));
         // SAFETY: the instruction was decoded from these bytes.
-        let bytes = unsafe { core::slice::from_raw_parts(self.from.at(insn.pc()), len) };
+        let bytes = unsafe { core::slice::from_raw_parts(self.job.from.at(insn.pc()), len) };
         let encoded = decode::rebased(bytes, insn.pc(), pointer);
-        self.code.store_gs(slot!(spill_far), pointer);
-        self.code.mov_imm(pointer, disp);
-        self.code.slice(&encoded);
-        self.code.load_gs(pointer, slot!(spill_far));
+        self.job.code.store_gs(slot!(spill_far), pointer);
+        self.job.code.mov_imm(pointer, disp);
+        self.job.code.slice(&encoded);
+        self.job.code.load_gs(pointer, slot!(spill_far));
         Some(pointer)
     }
 }

@@ -106,7 +106,7 @@ impl Translator {
         let made = self.path(site, path, checked);
         match made {
             // It may do without a second round.
-            Err(_) if self.looped.is_planned() => {
+            Err(_) if self.job.looped.is_planned() => {
                 let frame = None;
                 let others = Vec::new();
                 let alone = Path {
@@ -133,15 +133,15 @@ impl Translator {
         {
             return Err(Refusal::Native);
         }
-        self.pairs = self.counts_now();
+        self.job.pairs = self.counts_now();
         let room =
             site.pairs.have_room_for(2 * MAX_INSNS) && counters::have_room(site.shared.paths());
-        if self.config.kinds != KindSet::NONE && !(self.pairs && room) {
+        if self.config.kinds != KindSet::NONE && !(self.job.pairs && room) {
             return Err(Refusal::Native);
         }
         let values = self.config.wants_values();
-        if self.insns.len() < MAX_INSNS {
-            self.insns.resize(MAX_INSNS, Insn::plain());
+        if self.job.insns.len() < MAX_INSNS {
+            self.job.insns.resize(MAX_INSNS, Insn::plain());
         }
         let end = self.follow(site, path.pieces, path.closed.then_some(app))?;
         // The optimiser takes loads away, and its ways begin in the midst of paths.
@@ -151,11 +151,11 @@ impl Translator {
         if let Some(frame) = path.frame.filter(|_| looped) {
             self.plan_loop(site, app, end, &path.others, frame);
         }
-        if path.pieces.len() == 1 && !self.looped.is_planned() {
+        if path.pieces.len() == 1 && !self.job.looped.is_planned() {
             return Err(Refusal::Native);
         }
         if values {
-            self.stolen = self.least_used();
+            self.job.stolen = self.least_used();
         }
         self.list_path(site, app, end)?;
         self.write(site, app, end, checked)
@@ -166,7 +166,7 @@ impl Translator {
         let serve = [Reg::RAX, Reg::RCX, Reg::RDX, Reg::RSP];
         let free = (0..16).map(Reg).filter(|r| !serve.contains(r));
         let uses = |r: &Reg| {
-            let insns = self.insns[..self.count].iter();
+            let insns = self.job.insns[..self.job.count].iter();
             insns.filter(|insn| insn.used & r.bit() != 0).count()
         };
         free.min_by_key(uses)
@@ -179,40 +179,40 @@ impl Translator {
         app: AppPc,
         end: Option<AppPc>,
     ) -> Result<(), Refusal> {
-        if !self.pairs || self.samples() {
+        if !self.job.pairs || self.samples() {
             return Ok(());
         }
         let acyclic = self.counting_acyclic().is_some();
         // Of an acyclic path that ends and another that begins there are two for an instruction.
-        if acyclic && 1 + 2 * self.count > MAX_BLOCK_EVENTS {
+        if acyclic && 1 + 2 * self.job.count > MAX_BLOCK_EVENTS {
             return Err(Refusal::Native);
         }
         let mut on = None;
-        let (planned, mut events, mut turn) = (self.looped.is_planned(), 0, 0);
+        let (planned, mut events, mut turn) = (self.job.looped.is_planned(), 0, 0);
         if acyclic {
             let arrival = self.arrival(app);
             pass(&mut on, &arrival, site.regions);
             site.shared.event(arrival);
             events += 1;
         }
-        for k in 0..self.looped.ways().max(1) {
-            let range = self.looped.range_of(k).unwrap_or(0..self.count);
-            let end = self.looped.end_of(k + 1, end);
+        for k in 0..self.job.looped.ways().max(1) {
+            let range = self.job.looped.range_of(k).unwrap_or(0..self.job.count);
+            let end = self.job.looped.end_of(k + 1, end);
             for n in range.clone() {
                 let next = match n + 1 < range.end {
-                    true => Some(self.insns[n + 1].pc()),
+                    true => Some(self.job.insns[n + 1].pc()),
                     false => end,
                 };
-                let to = self.turns.get(turn).filter(|turn| turn.at == n);
+                let to = self.job.turns.get(turn).filter(|turn| turn.at == n);
                 let to = to.map(|turn| turn.to);
                 turn += usize::from(to.is_some());
                 let closes = (planned && n + 1 == range.end).then_some(app);
                 self.turn_to(n);
-                let insn = self.insns[n];
+                let insn = self.job.insns[n];
                 let (main, _) = self.sides(&insn, to, next, closes);
                 let main = main.or_else(|| self.ends_path(&insn));
-                self.listed.push(events);
-                let unprofiled = self.unprofiled(n, &self.insns[n]);
+                self.job.listed.push(events);
+                let unprofiled = self.unprofiled(n, &self.job.insns[n]);
                 if let Some(main) = &main {
                     pass(&mut on, main, site.regions);
                 }
@@ -229,7 +229,7 @@ impl Translator {
                 }
             }
         }
-        self.listed.push(events);
+        self.job.listed.push(events);
         Ok(())
     }
 
@@ -254,10 +254,10 @@ impl Translator {
         pieces: &[Piece],
         behind: Option<AppPc>,
     ) -> Result<Option<AppPc>, Refusal> {
-        if self.count == 0 {
+        if self.job.count == 0 {
             site.shared.open_block()?;
             let start = pieces[0].start.0;
-            self.span = Range {
+            self.job.span = Range {
                 start,
                 end: start + 1,
             };
@@ -268,30 +268,30 @@ impl Translator {
             let mut pc = piece.start;
             let mut reader: Option<Reader<'_>> = None;
             for left in (0..piece.insns).rev() {
-                let n = self.count;
+                let n = self.job.count;
                 let open = match reader.take() {
                     Some(open) => open,
                     None => self.open_fixed(site, pc)?,
                 };
                 let r = reader.insert(open);
-                let insn = self.insns.get_mut(n).ok_or(Refusal::Native)?;
+                let insn = self.job.insns.get_mut(n).ok_or(Refusal::Native)?;
                 r.read(insn);
                 let found = insn.rip_disp != 0 && insn.class == Class::Plain;
-                let insn = self.insns[n];
+                let insn = self.job.insns[n];
                 if found {
                     let region = site.regions.range_of(insn.pc());
-                    let bytes = self.from.at(insn.pc());
+                    let bytes = self.job.from.at(insn.pc());
                     if region.is_some_and(|r| restartable::begins(&insn, bytes, r)) {
                         return Err(Refusal::Restartable);
                     }
                 }
                 self.select(site, n);
                 if !self.wants(Kind::Value) {
-                    self.insns[n].load = None;
+                    self.job.insns[n].load = None;
                 }
                 self.quiets(n);
                 self.note_pages(&insn);
-                self.count = n + 1;
+                self.job.count = n + 1;
                 let conditional = matches!(insn.class, Class::Jcc(..) | Class::ShortBranch(_));
                 let to = match left {
                     // A loop is closed by its branch as it is.
@@ -315,7 +315,7 @@ impl Translator {
     /// The next instruction of a path, and where it leads: to `to`, if that is known; `last` of its
     /// piece. Returns where the app goes on after it, unless it is a transfer of its own.
     fn turn(&mut self, n: usize, to: Option<AppPc>, last: bool) -> Result<Option<AppPc>, Refusal> {
-        let insn = self.insns[n];
+        let insn = self.job.insns[n];
         let follows = |on: AppPc| match to {
             Some(to) if to != on => Err(Refusal::Native),
             _ => Ok(Some(on)),
@@ -327,7 +327,7 @@ impl Translator {
             Class::Plain | Class::Popf => follows(insn.next()),
             Class::Jmp(on) => follows(on),
             Class::Jcc(condition, taken) if to == Some(taken) && taken != insn.next() => {
-                self.insns[n].class = Class::Jcc(condition ^ 1, insn.next());
+                self.job.insns[n].class = Class::Jcc(condition ^ 1, insn.next());
                 Ok(to)
             }
             Class::Jcc(..) | Class::ShortBranch(_) => follows(insn.next()),
@@ -349,7 +349,7 @@ impl Translator {
     ) -> Result<Option<AppPc>, Refusal> {
         match to {
             Some(to) => {
-                self.turns.push(Turn { at, to });
+                self.job.turns.push(Turn { at, to });
                 Ok(Some(to))
             }
             None if last => Ok(None),
@@ -359,20 +359,28 @@ impl Translator {
 
     /// Whether the trace goes on after the transfer at `n`.
     pub(super) fn turns_at(&self, n: usize) -> bool {
-        let turn = self.turns.get(self.turned);
+        let turn = self.job.turns.get(self.job.turned);
         turn.is_some_and(|turn| turn.at == n)
     }
 
     /// As [`Self::turn_of`], which is asked afterwards.
     pub(super) fn next_turn(&self, n: usize) -> Option<AppPc> {
-        let turn = self.turns.get(self.turned).filter(|turn| turn.at == n)?;
+        let turn = self
+            .job
+            .turns
+            .get(self.job.turned)
+            .filter(|turn| turn.at == n)?;
         Some(turn.to)
     }
 
     /// Where the trace goes on after the transfer at `n`, if it does.
     pub(super) fn turn_of(&mut self, n: usize) -> Option<AppPc> {
-        let turn = self.turns.get(self.turned).filter(|turn| turn.at == n)?;
-        self.turned += 1;
+        let turn = self
+            .job
+            .turns
+            .get(self.job.turned)
+            .filter(|turn| turn.at == n)?;
+        self.job.turned += 1;
         Some(turn.to)
     }
 
@@ -390,11 +398,11 @@ impl Translator {
     /// Takes note of where an instruction is from.
     pub(super) fn note_pages(&mut self, insn: &Insn) {
         let (here, next) = (insn.pc(), insn.next());
-        self.span.start = self.span.start.min(here.0);
-        self.span.end = self.span.end.max(next.0);
+        self.job.span.start = self.job.span.start.min(here.0);
+        self.job.span.end = self.job.span.end.max(next.0);
         for page in [page_of(here.0), page_of(next.0 - 1)] {
-            if self.pages.last() != Some(&page) && !self.pages.contains(&page) {
-                self.pages.push(page);
+            if self.job.pages.last() != Some(&page) && !self.job.pages.contains(&page) {
+                self.job.pages.push(page);
             }
         }
     }
@@ -426,32 +434,32 @@ impl Translator {
         if near(to).is_none() {
             self.spill_rdx();
         }
-        let at_fault = self.spilled;
+        let at_fault = self.job.spilled;
         self.target_to_rcx(insn);
         self.sample_type(site, insn)?;
         match near(to) {
-            Some(to) => self.code.lea(Reg::RCX, Reg::RCX, -to),
+            Some(to) => self.job.code.lea(Reg::RCX, Reg::RCX, -to),
             None => {
-                self.code.mov_imm(Reg::RDX, to.0.wrapping_neg());
-                self.code.add_rdx_to_rcx();
+                self.job.code.mov_imm(Reg::RDX, to.0.wrapping_neg());
+                self.job.code.add_rdx_to_rcx();
             }
         }
         self.room_for_jump(2);
-        self.code.patchable(3);
-        let right = self.code.jrcxz();
-        let from = self.code.jmp();
-        self.misses.push(Miss {
+        self.job.code.patchable(3);
+        let right = self.job.code.jrcxz();
+        let from = self.job.code.jmp();
+        self.job.misses.push(Miss {
             pc: insn.pc(),
             from,
             expected: to,
-            spilled: self.spilled,
+            spilled: self.job.spilled,
             target: Target::Difference,
             recipe: None,
             passed,
             key,
-            strides: self.strides.passed,
+            strides: self.job.strides.passed,
         });
-        self.code.bind8_here(right);
+        self.job.code.bind8_here(right);
         Ok(at_fault)
     }
 
@@ -459,8 +467,8 @@ impl Translator {
     fn target_to_rcx(&mut self, insn: &Insn) {
         match insn.class {
             Class::Ret(release) => {
-                self.code.pop(Reg::RCX);
-                release_stack(&mut self.code, release);
+                self.job.code.pop(Reg::RCX);
+                release_stack(&mut self.job.code, release);
             }
             _ => self.load_target(insn, Reg::RCX),
         }
@@ -472,7 +480,7 @@ impl Translator {
     /// Whether a comparison may destroy flags: how they are made again if it fails, and where the
     /// target is then.
     fn with_flags(&self, insn: &Insn, to: AppPc) -> Option<(Recipe, Target)> {
-        let recipe = self.flags.recipe?;
+        let recipe = self.job.flags.recipe?;
         let target = match (insn.class, insn.rm) {
             (Class::Ret(release), _) if near(to).is_some() => Target::Stack(release),
             (Class::Ret(_), _) => Target::Rcx,
@@ -503,12 +511,12 @@ impl Translator {
         if target == Target::Rcx {
             self.spill_rcx();
         }
-        let at_fault = self.spilled;
+        let at_fault = self.job.spilled;
         match target {
             Target::Rcx => {
                 self.target_to_rcx(insn);
                 // What it destroys can be made again.
-                self.flags.lost = true;
+                self.job.flags.lost = true;
                 self.sample_type(site, insn)?;
             }
             Target::Register(_) if insn.class == Class::CallIndirect => {
@@ -522,30 +530,32 @@ impl Translator {
         };
         self.room_for_jump(7 + 6);
         match (near(to), target) {
-            (Some(to), Target::Stack(_)) => self.code.cmp_top(to),
-            (Some(to), _) => self.code.cmp_imm(register, to),
+            (Some(to), Target::Stack(_)) => self.job.code.cmp_top(to),
+            (Some(to), _) => self.job.code.cmp_imm(register, to),
             (None, _) => {
-                let rel = self.code.cmp_rip(register);
-                self.constants.push((rel, to.0));
+                let rel = self.job.code.cmp_rip(register);
+                self.job.constants.push((rel, to.0));
             }
         }
-        self.code.patchable(2);
-        let from = self.code.jcc(NOT_EQUAL);
+        self.job.code.patchable(2);
+        let from = self.job.code.jcc(NOT_EQUAL);
         if let Target::Stack(release) = target {
-            self.code.lea(Reg::RSP, Reg::RSP, 8 + i32::from(release));
+            self.job
+                .code
+                .lea(Reg::RSP, Reg::RSP, 8 + i32::from(release));
         }
-        self.misses.push(Miss {
+        self.job.misses.push(Miss {
             pc: insn.pc(),
             from,
             expected: to,
-            spilled: self.spilled,
+            spilled: self.job.spilled,
             target,
             recipe: Some(recipe),
             passed,
             key,
-            strides: self.strides.passed,
+            strides: self.job.strides.passed,
         });
-        self.flags.lost = true;
+        self.job.flags.lost = true;
         Ok(at_fault)
     }
 
@@ -555,12 +565,12 @@ impl Translator {
         site: &mut Site<'_>,
         block: Option<u32>,
     ) -> Result<(), DictionaryFull> {
-        for n in 0..self.misses.len() {
-            let miss = self.misses[n];
-            let here = self.code.here();
-            self.code.bind(miss.from, here);
-            miss.come_to_target(&mut self.code, self.stolen, self.looped.homes());
-            let lookup = self.code.at(self.code.here());
+        for n in 0..self.job.misses.len() {
+            let miss = self.job.misses[n];
+            let here = self.job.code.here();
+            self.job.code.bind(miss.from, here);
+            miss.come_to_target(&mut self.job.code, self.job.stolen, self.job.looped.homes());
+            let lookup = self.job.code.at(self.job.code.here());
             let passed = block.filter(|_| miss.key == Key::NONE && !miss.passed.is_empty());
             let counter = match passed {
                 Some(block) => {
@@ -573,14 +583,14 @@ impl Translator {
                 None => None,
             };
             if let Some(counter) = counter {
-                self.code.count_with(Reg::RDX, counter);
+                self.job.code.count_with(Reg::RDX, counter);
             }
             if miss.strides != 0 {
-                self.code.take_from_left_with(Reg::RDX, miss.strides);
+                self.job.code.take_from_left_with(Reg::RDX, miss.strides);
             }
-            self.code.index_to_rdx(miss.key);
-            self.code.jmp_gs_rdx8(INDIRECT_TABLE);
-            self.count_miss(site.cache, &miss, (self.code.at(here), lookup), counter);
+            self.job.code.index_to_rdx(miss.key);
+            self.job.code.jmp_gs_rdx8(INDIRECT_TABLE);
+            self.count_miss(site.cache, &miss, (self.job.code.at(here), lookup), counter);
         }
         Ok(())
     }
@@ -594,14 +604,14 @@ impl Translator {
         (plain, lookup): (CachePc, CachePc),
         counts: Option<GsOffset>,
     ) {
-        let patch = self.code.at(miss.from.0);
+        let patch = self.job.code.at(miss.from.0);
         let distance = |to: CachePc| (to.0 as i64 - patch.0 as i64 - 4) as i32;
-        let site = cache.new_site(self.arena, miss.pc, patch, distance(plain));
+        let site = cache.new_site(self.job.arena, miss.pc, patch, distance(plain));
         let Some((exit, counter)) = site else { return };
-        let stub = self.stubs.at(self.stubs.here());
-        self.code.put_u32(miss.from.0, distance(stub) as u32);
-        let c = &mut self.stubs;
-        miss.come_to_target(c, self.stolen, self.looped.homes());
+        let stub = self.job.stubs.at(self.job.stubs.here());
+        self.job.code.put_u32(miss.from.0, distance(stub) as u32);
+        let c = &mut self.job.stubs;
+        miss.come_to_target(c, self.job.stolen, self.job.looped.homes());
         c.load_rip(Reg::RDX, 4, counter);
         c.raw(&[0x8d, 0x52, 0xff]); // lea edx, [rdx - 1]
         c.store_rip(Reg::RDX, counter);

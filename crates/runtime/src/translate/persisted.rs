@@ -78,7 +78,7 @@ pub(super) struct Notes {
     /// App code beside its own that it depends on.
     pub(super) looked: Vec<(AppPc, AppPc)>,
     /// The record being made.
-    record: Vec<u8>,
+    pub(super) record: Vec<u8>,
     /// Where the sampler's counters are in the code, and the numbers of the paths of their messages.
     counted: Vec<(u16, u32)>,
     /// The numbers of the paths of what is brought back, and the sampler's counters of those that messages name.
@@ -107,7 +107,7 @@ impl Translator {
     /// The field at an offset of the code depends on addresses.
     #[inline]
     pub(super) fn note(&mut self, field: Field, at: usize) {
-        self.notes.fields.push((field, at as u16));
+        self.job.notes.fields.push((field, at as u16));
     }
 
     /// The field at an offset of the code is the sampler's counter of an event, whose messages name this path.
@@ -123,12 +123,12 @@ impl Translator {
     /// The field at an offset of the code is what `field` says, of what messages are about that name this path.
     pub(super) fn note_counted(&mut self, field: Field, at: usize, path: u32) {
         self.note(field, at);
-        self.notes.counted.push((at as u16, path));
+        self.job.notes.counted.push((at as u16, path));
     }
 
     /// The fragment being made depends on code that is not its own.
     pub(super) fn note_look(&mut self, from: AppPc, to: AppPc) {
-        let looked = &mut self.notes.looked;
+        let looked = &mut self.job.notes.looked;
         if !looked.iter().any(|l| l.0 <= from && to <= l.1) {
             looked.push((from, to));
         }
@@ -136,12 +136,12 @@ impl Translator {
 
     /// The fragment being made depends on addresses in a way that cannot be told.
     pub(super) fn is_unfit(&mut self) {
-        self.notes.unfit = true;
+        self.job.notes.unfit = true;
     }
 
     /// An address of the app was just written by [`Code::mov_imm`].
     pub(super) fn note_immediate(&mut self, address: AppPc) {
-        let here = self.code.here();
+        let here = self.job.code.here();
         match i32::try_from(address.0) {
             Ok(_) => self.note(Field::Low, here - 4),
             Err(_) if u32::try_from(address.0).is_ok() => self.is_unfit(),
@@ -155,11 +155,11 @@ impl Translator {
         let Some(persist) = site.persist.as_mut() else {
             return;
         };
-        let fit = !self.notes.unfit
-            && !self.trace
+        let fit = !self.job.notes.unfit
+            && !self.job.trace
             && !self.short
-            && !self.from.made
-            && self.from.is_usual()
+            && !self.job.from.made
+            && self.job.from.is_usual()
             && self.tells_what_it_counts();
         let region = (site.regions.known.iter()).find(|m| m.range.holds(fragment.app));
         let Some(mapping) = region.filter(|_| fit) else {
@@ -169,9 +169,9 @@ impl Translator {
         let Some(origin) = persist.origin(mapping) else {
             return;
         };
-        let mut record = core::mem::take(&mut self.notes.record);
+        let mut record = core::mem::take(&mut self.job.notes.record);
         let steps = &site.cache.steps[fragment.first_step as usize..];
-        let exits = &site.cache.exits[self.notes.first_exit.0..];
+        let exits = &site.cache.exits[self.job.notes.first_exit.0..];
         if self
             .put_together(
                 &mut record,
@@ -185,7 +185,7 @@ impl Translator {
         {
             persist.keep(origin, at, &mut record);
         }
-        self.notes.record = record;
+        self.job.notes.record = record;
     }
 
     /// The record of a fragment; `None` where it cannot be told so.
@@ -202,13 +202,13 @@ impl Translator {
             within(AppPc(fragment.span.start))?,
             within(AppPc(fragment.span.end - 1))?,
         ];
-        let begins = fragment.entry == self.code.at(0);
+        let begins = fragment.entry == self.job.code.at(0);
         let stolen = fragment.stolen.is_none() || self.counts_values();
         if !begins || !stolen || fragment.homes != 0 {
             return None;
         }
-        let start = self.code.at(0);
-        let code = self.code.bytes();
+        let start = self.job.code.at(0);
+        let code = self.job.code.bytes();
         to.clear();
         to.resize(Head::BYTES + 2 * COUNTS, 0);
         span.iter().for_each(|at| to.extend(at.to_le_bytes()));
@@ -240,28 +240,28 @@ impl Translator {
             to.extend([number_of(exit.way)?, flags, 0, 0]);
         }
         let sources = self.list_sources(to, origin)?;
-        for &(from, end) in &self.notes.looked {
+        for &(from, end) in &self.job.notes.looked {
             within(AppPc(end.0 - 1))?;
             put_source(to, within(from)?, end.0 - from.0)?;
         }
-        for &page in &self.pages {
+        for &page in &self.job.pages {
             let of_region = page >= page_of(region.start) && page < region.end;
             let offset = origin.offset(AppPc(page)).filter(|_| of_region)?;
             to.extend(offset.to_le_bytes());
         }
-        for &(field, at) in &self.notes.fields {
+        for &(field, at) in &self.job.notes.fields {
             to.extend(at.to_le_bytes());
             to.extend([field as u8, 0]);
         }
-        for &(from, end) in &self.work {
+        for &(from, end) in &self.job.work {
             to.extend(u16::try_from(from).ok()?.to_le_bytes());
             to.extend(u16::try_from(end).ok()?.to_le_bytes());
         }
         let (events, tails) = self.list_paths(to, fragment, shared, within)?;
-        for insn in &self.insns[..self.count] {
+        for insn in &self.job.insns[..self.job.count] {
             to.extend_from_slice(self.bytes_of(insn));
         }
-        for &(from, end) in &self.notes.looked {
+        for &(from, end) in &self.job.notes.looked {
             // SAFETY: in the region, and read for this fragment.
             let looked = unsafe {
                 core::slice::from_raw_parts(from.0 as *const u8, (end.0 - from.0) as usize)
@@ -271,13 +271,13 @@ impl Translator {
         let code_at = to.len();
         to.extend_from_slice(code);
         let copy = &mut to[code_at..];
-        let path = |number: u32| self.notes.paths.iter().position(|p| p.number == number);
+        let path = |number: u32| self.job.notes.paths.iter().position(|p| p.number == number);
         let numbers = Numbers {
-            exit: self.notes.first_exit.1,
+            exit: self.job.notes.first_exit.1,
             path: &path,
             stratum: &|at| self.stratum_at(at),
         };
-        without_addresses(copy, start, &self.notes.fields, &numbers, origin, exits)?;
+        without_addresses(copy, start, &self.job.notes.fields, &numbers, origin, exits)?;
         let offset = |at: CachePc| u16::try_from(at.0 - start.0).ok();
         let small = |n: usize| u16::try_from(n).ok();
         let counts = [
@@ -289,19 +289,19 @@ impl Translator {
             fragment.insns,
             small(steps.len())?,
             small(exits.len())?,
-            small(self.notes.fields.len())?,
-            small(self.pages.len())?,
+            small(self.job.notes.fields.len())?,
+            small(self.job.pages.len())?,
             small(sources)?,
-            small(self.notes.looked.len())?,
-            small(self.work.len())?,
+            small(self.job.notes.looked.len())?,
+            small(self.job.work.len())?,
             (start.0 % LINE) as u16,
             small(events)?,
             small(tails)?,
-            small(self.notes.paths.len())?,
-            self.notes.branch.is_some().into(),
+            small(self.job.notes.paths.len())?,
+            self.job.notes.branch.is_some().into(),
             fragment.stolen.map_or(0, |r| u16::from(r) + 1),
             match fragment.strides {
-                true => u16::from(self.strides.kinds.bits()) | STRIDES,
+                true => u16::from(self.job.strides.kinds.bits()) | STRIDES,
                 false => 0,
             },
         ];
@@ -314,17 +314,17 @@ impl Translator {
 
     /// Which of the fragment's paths the sampler's counter at an offset of the code belongs to.
     fn stratum_at(&self, at: usize) -> Option<usize> {
-        let counted = self.notes.counted.iter();
+        let counted = self.job.notes.counted.iter();
         let (_, path) = counted
             .copied()
             .find(|&(there, _)| usize::from(there) == at)?;
-        self.notes.paths.iter().position(|p| p.number == path)
+        self.job.notes.paths.iter().position(|p| p.number == path)
     }
 
     /// Where the instructions of the fragment are, what lies in a row as one.
     fn list_sources(&self, to: &mut Vec<u8>, origin: Origin) -> Option<usize> {
         let mut listed = 0;
-        let mut rest = self.insns[..self.count].iter().peekable();
+        let mut rest = self.job.insns[..self.job.count].iter().peekable();
         while let Some(first) = rest.next() {
             let mut end = first.next();
             while let Some(next) = rest.next_if(|insn: &&Insn| insn.pc() == end) {
@@ -355,7 +355,7 @@ impl Translator {
         let mut at = persist.find(origin, app)?;
         let first_exit = site.cache.exits.len();
         let mut wanted = None;
-        self.notes.loaded_app_bytes = 0;
+        self.job.notes.loaded_app_bytes = 0;
         for n in 0..=ahead {
             let Some((head, record, next)) = site.persist.as_ref().and_then(|p| p.record(at))
             else {
@@ -388,7 +388,7 @@ impl Translator {
 
     /// Bytes of app code in what was loaded last.
     pub fn loaded_app_bytes(&self) -> u64 {
-        self.notes.loaded_app_bytes
+        self.job.notes.loaded_app_bytes
     }
 
     /// The fragment of a record, in the cache.
@@ -448,10 +448,12 @@ impl Translator {
         let own = parts.sources.as_chunks::<SOURCE>().0.iter();
         let own = own.take(parts.count(Count::Sources));
         let bytes: u64 = own.map(|source| u64::from(u16_at(source, 4))).sum();
-        self.notes.loaded_app_bytes += bytes;
-        self.pages.clear();
+        self.job.notes.loaded_app_bytes += bytes;
+        self.job.pages.clear();
         for page in parts.pages.as_chunks::<4>().0 {
-            self.pages.push(origin.address(u32::from_le_bytes(*page)).0);
+            self.job
+                .pages
+                .push(origin.address(u32::from_le_bytes(*page)).0);
         }
         let checked = parts.count(Count::Checked).checked_sub(1);
         let stolen = parts.count(Count::Stolen).checked_sub(1);
@@ -478,18 +480,22 @@ impl Translator {
             older: UNLINKED,
         };
         if self.config.audit {
-            self.work.clear();
+            self.job.work.clear();
             for range in parts.work.as_chunks::<4>().0 {
                 let (from, to) = (u16_at(range, 0), u16_at(range, 2));
-                self.work.push((from.into(), to.into()));
+                self.job.work.push((from.into(), to.into()));
             }
-            site.cache.mark(arena, code.at(0), code.here(), &self.work);
+            site.cache
+                .mark(arena, code.at(0), code.here(), &self.job.work);
         }
         if self.brief_until == Some(app) {
             self.brief_until = None;
         }
         let (code, stubs) = (code.here(), stubs.here());
-        Some(site.cache.place(arena, code, stubs, fragment, &self.pages))
+        Some(
+            site.cache
+                .place(arena, code, stubs, fragment, &self.job.pages),
+        )
     }
 
     /// Whether the app's code is what a record was made from.

@@ -55,12 +55,12 @@ pub(super) const NOT_ZERO: u8 = 5;
 impl Translator {
     /// Whether events are counted one by one.
     pub fn samples(&self) -> bool {
-        self.sampler.is_some() || self.profiler.is_some()
+        self.ways.sampler.is_some() || self.ways.profiler.is_some()
     }
 
     /// What counts events, if they are counted.
     pub fn sampler(&mut self) -> Option<&mut Sampler> {
-        self.sampler.as_mut()
+        self.ways.sampler.as_mut()
     }
 
     /// The counter of an event, and the path of messages about it; of a profiler its cell and its subject.
@@ -69,12 +69,12 @@ impl Translator {
         site: &mut Site<'_>,
         event: Event,
     ) -> Result<Option<(GsOffset, u32)>, DictionaryFull> {
-        if self.profiler.is_some() {
+        if self.ways.profiler.is_some() {
             let subject = self.subject(site, event)?;
             let cell = |subject| (Profiler::cell(subject), subject);
             return Ok(subject.map(cell));
         }
-        let Some(sampler) = self.sampler.as_mut() else {
+        let Some(sampler) = self.ways.sampler.as_mut() else {
             return Ok(None);
         };
         let counter = sampler.counter(site.regions, &event);
@@ -128,8 +128,9 @@ impl Translator {
                 let conditional = matches!(insn.class, Class::Jcc(..));
                 let closed = conditional && closes == Some(to);
                 // A trace that goes on after a branch that was taken has it the other way round.
-                let other = next
-                    .filter(|&next| self.trace && conditional && to == insn.next() && next != to);
+                let other = next.filter(|&next| {
+                    self.job.trace && conditional && to == insn.next() && next != to
+                });
                 let side = |taken| Event::Branch {
                     pc,
                     len: insn.size() as u8,
@@ -167,28 +168,28 @@ impl Translator {
         let Some((counter, path)) = self.message(site, event)? else {
             return Ok(());
         };
-        if self.profiler.is_some() {
+        if self.ways.profiler.is_some() {
             self.shield(site, event, (counter, path), next);
             return Ok(());
         }
-        let spilled = self.spilled.rcx;
+        let spilled = self.job.spilled.rcx;
         let start = self.rate();
         let from = if self.flags_may_go(site, next) {
-            self.code.decrement_gs16(counter);
-            self.note_stratum(self.code.here() - 4, path);
-            self.code.jcc(ZERO)
+            self.job.code.decrement_gs16(counter);
+            self.note_stratum(self.job.code.here() - 4, path);
+            self.job.code.jcc(ZERO)
         } else {
             self.spill_rcx();
-            let (from, counters) = self.code.count_down_with_rcx(counter);
+            let (from, counters) = self.job.code.count_down_with_rcx(counter);
             for at in counters {
                 self.note_stratum(at, path);
             }
             from
         };
-        let back = self.code.at(self.code.here());
-        self.messages.push(Pending {
+        let back = self.job.code.at(self.job.code.here());
+        self.job.messages.push(Pending {
             from,
-            spilled: self.spilled.rcx,
+            spilled: self.job.spilled.rcx,
             of: Sends::Known([counter.0, path, start]),
             back,
         });
@@ -201,29 +202,29 @@ impl Translator {
     /// Out of line, what is done when counters have come to their ends. It is beside the code that it interrupts: what lies far away
     /// has to be fetched for each message.
     pub(super) fn write_messages(&mut self) {
-        for n in 0..self.messages.len() {
+        for n in 0..self.job.messages.len() {
             let Pending {
                 from,
                 spilled,
                 of,
                 back,
-            } = self.messages[n];
-            let here = self.code.here();
-            self.code.bind(from, here);
+            } = self.job.messages[n];
+            let here = self.job.code.here();
+            self.job.code.bind(from, here);
             match of {
                 Sends::Known(known) => self.send_message(spilled, known, back),
                 Sends::Value(value) => {
-                    let path = self.code.send_value(spilled, &value, back);
+                    let path = self.job.code.send_value(spilled, &value, back);
                     self.note(Field::Message, path);
                 }
                 Sends::ByRoutine(told) => self.call_routine(spilled, &told, back),
-                Sends::Unshielded(of) => self.code.write_unshielded(spilled, &of, back),
+                Sends::Unshielded(of) => self.job.code.write_unshielded(spilled, &of, back),
             }
         }
     }
 
     pub(super) fn rate(&self) -> u32 {
-        self.sampler.as_ref().map_or(0, Sampler::rate)
+        self.ways.sampler.as_ref().map_or(0, Sampler::rate)
     }
 
     /// Counts an event on the way out, and goes to `to`. Where flags are dead the branch that tells whether the
@@ -234,11 +235,11 @@ impl Translator {
         event: Event,
         to: AppPc,
     ) -> Result<(), DictionaryFull> {
-        self.flags = Flags::default();
+        self.job.flags = Flags::default();
         if self.pass_in_stride() {
             return self.leave(site, to, None, 0, 0, None);
         }
-        if self.profiler.is_some() || !self.flags_are_dead(site, to) {
+        if self.ways.profiler.is_some() || !self.flags_are_dead(site, to) {
             self.probe(site, event)?;
             return self.leave(site, to, None, 0, 0, None);
         }
@@ -249,11 +250,11 @@ impl Translator {
         self.unspill_rcx();
         self.unspill_homes();
         self.give_back();
-        let again = self.code.at(self.code.here());
-        self.code.decrement_gs16(counter);
-        self.note_stratum(self.code.here() - 4, path);
-        self.code.patchable(2);
-        let from = self.code.jcc(NOT_ZERO);
+        let again = self.job.code.at(self.job.code.here());
+        self.job.code.decrement_gs16(counter);
+        self.note_stratum(self.job.code.here() - 4, path);
+        self.job.code.patchable(2);
+        let from = self.job.code.jcc(NOT_ZERO);
         self.stub(site.cache, from, to);
         // Counted once more on the way back.
         let known = [counter.0, path, self.rate() + 1];
@@ -263,7 +264,7 @@ impl Translator {
 
     /// [`Code::send_message`] in the fragment being made.
     fn send_message(&mut self, spilled: bool, known: [u32; 3], back: CachePc) {
-        let (path, counter) = self.code.send_message(spilled, known, back);
+        let (path, counter) = self.job.code.send_message(spilled, known, back);
         self.note(Field::Message, path);
         self.note_stratum(counter, known[1]);
     }
@@ -276,14 +277,14 @@ impl Translator {
         condition: u8,
         to: AppPc,
     ) -> Result<(), DictionaryFull> {
-        let over = self.code.jcc(condition ^ 1);
-        let spilled = self.spilled;
+        let over = self.job.code.jcc(condition ^ 1);
+        let spilled = self.job.spilled;
         if let Some(event) = other {
             self.leave_counted(site, event, to)?;
         }
-        self.spilled = spilled;
-        let here = self.code.here();
-        self.code.bind(over, here);
+        self.job.spilled = spilled;
+        let here = self.job.code.here();
+        self.job.code.bind(over, here);
         self.probe_passed(site, main)
     }
 

@@ -24,7 +24,7 @@ const ZERO: u8 = 4;
 impl Translator {
     /// What is asked of the process, if anything is.
     pub fn asked(&mut self) -> Option<&mut Asked> {
-        self.asked.as_mut()
+        self.ways.asked.as_mut()
     }
 
     /// What is asked about an instruction.
@@ -33,12 +33,18 @@ impl Translator {
         site: &Site<'_>,
         insn: &Insn,
     ) -> Option<&'static query::Site> {
-        if self.prefetch.as_ref().is_some_and(|p| p.hides_probes()) {
+        if self
+            .ways
+            .prefetch
+            .as_ref()
+            .is_some_and(|p| p.hides_probes())
+        {
             return None;
         }
-        let asked = self.asked.as_mut()?;
+        let asked = self.ways.asked.as_mut()?;
         // SAFETY: the instruction was decoded from these bytes.
-        let bytes = unsafe { core::slice::from_raw_parts(self.from.at(insn.pc()), insn.size()) };
+        let bytes =
+            unsafe { core::slice::from_raw_parts(self.job.from.at(insn.pc()), insn.size()) };
         asked.site(site.shared.mapped(), insn.pc(), insn.class, bytes)
     }
 
@@ -72,44 +78,44 @@ impl Translator {
 
     /// A probe; the app goes on at `next`.
     fn query(&mut self, site: &mut Site<'_>, about: &'static query::Site, flags: u32, next: AppPc) {
-        let spilled = self.spilled.rcx;
+        let spilled = self.job.spilled.rcx;
         let second = flags & Crossing::SECOND != 0;
         let from = match about.countdown().filter(|_| !second) {
             _ if second => {
                 self.spill_rcx();
-                self.code.load_gs(Reg::RCX, slot!(begun));
-                let behind = self.code.jrcxz();
-                let from = self.code.jmp();
-                self.code.bind8_here(behind);
+                self.job.code.load_gs(Reg::RCX, slot!(begun));
+                let behind = self.job.code.jrcxz();
+                let from = self.job.code.jmp();
+                self.job.code.bind8_here(behind);
                 from
             }
-            None => self.code.jmp(),
+            None => self.job.code.jmp(),
             Some(left) if self.flags_are_dead(site, next) => {
-                self.code.decrement_gs32(left);
-                self.code.jcc(ZERO)
+                self.job.code.decrement_gs32(left);
+                self.job.code.jcc(ZERO)
             }
             Some(left) => {
                 self.spill_rcx();
-                self.code.count_down_32(left)
+                self.job.code.count_down_32(left)
             }
         };
-        let back = self.code.at(self.code.here());
+        let back = self.job.code.at(self.job.code.here());
         self.lead_to_stub(from);
-        if !self.spilled.rcx {
-            self.stubs.store_gs(slot!(spill_rcx), Reg::RCX);
+        if !self.job.spilled.rcx {
+            self.job.stubs.store_gs(slot!(spill_rcx), Reg::RCX);
         }
-        let rel = self.stubs.lea_rcx_rip();
-        self.stubs.jmp_gs(slot!(entry.query));
-        let here = self.stubs.here();
-        self.stubs.bind(rel, here);
-        let behind = back.0.wrapping_sub(self.stubs.at(here).0) as u32;
-        let in_slot = match self.spilled.rdx {
+        let rel = self.job.stubs.lea_rcx_rip();
+        self.job.stubs.jmp_gs(slot!(entry.query));
+        let here = self.job.stubs.here();
+        self.job.stubs.bind(rel, here);
+        let behind = back.0.wrapping_sub(self.job.stubs.at(here).0) as u32;
+        let in_slot = match self.job.spilled.rdx {
             true => Crossing::RDX_IN_SLOT,
             false => 0,
         };
-        self.stubs.u64(&raw const *about as u64);
-        self.stubs.raw(&behind.to_le_bytes());
-        self.stubs.raw(&(flags | in_slot).to_le_bytes());
+        self.job.stubs.u64(&raw const *about as u64);
+        self.job.stubs.raw(&behind.to_le_bytes());
+        self.job.stubs.raw(&(flags | in_slot).to_le_bytes());
         if !spilled {
             self.unspill_rcx();
         }
@@ -127,8 +133,8 @@ impl Translator {
         if insn.class == Class::Plain
             && let Some(overwritten) = insn.overwrites
         {
-            self.spilled.rcx &= overwritten != Reg::RCX;
-            self.spilled.rdx &= overwritten != Reg::RDX;
+            self.job.spilled.rcx &= overwritten != Reg::RCX;
+            self.job.spilled.rdx &= overwritten != Reg::RDX;
         }
         self.query_after(site, insn, Some(about));
         far

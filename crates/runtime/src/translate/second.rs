@@ -101,45 +101,45 @@ impl Translator {
         end: Option<AppPc>,
         checked: bool,
     ) -> Result<Fragment, Refusal> {
-        self.spilled = Spilled::NONE;
+        self.job.spilled = Spilled::NONE;
         let mut checked_entry = None;
         let mut entry = 0;
-        if checked && self.trace {
+        if checked && self.job.trace {
             // Before the entry, so that a loop back to that does not reach here.
-            checked_entry = Some(self.code.at(self.code.here()));
-            tag_check(&mut self.code, app);
-            self.code.load_gs(Reg::RDX, slot!(spill_rdx));
-            self.code.load_gs(Reg::RCX, slot!(spill_rcx));
-            self.code.align(32);
-            entry = self.code.here();
+            checked_entry = Some(self.job.code.at(self.job.code.here()));
+            tag_check(&mut self.job.code, app);
+            self.job.code.load_gs(Reg::RDX, slot!(spill_rdx));
+            self.job.code.load_gs(Reg::RCX, slot!(spill_rcx));
+            self.job.code.align(32);
+            entry = self.job.code.here();
         } else if checked {
-            self.code.store_gs(slot!(spill_rcx), Reg::RCX);
-            self.code.store_gs(slot!(spill_rdx), Reg::RDX);
-            let over = self.code.jmp_short();
-            self.code.align8();
-            checked_entry = Some(self.code.at(self.code.here()));
-            self.note(Field::Negative, self.code.here() + 2);
-            tag_check(&mut self.code, app);
-            self.code.bind8_here(over);
-            self.spilled = Spilled::BOTH;
+            self.job.code.store_gs(slot!(spill_rcx), Reg::RCX);
+            self.job.code.store_gs(slot!(spill_rdx), Reg::RDX);
+            let over = self.job.code.jmp_short();
+            self.job.code.align8();
+            checked_entry = Some(self.job.code.at(self.job.code.here()));
+            self.note(Field::Negative, self.job.code.here() + 2);
+            tag_check(&mut self.job.code, app);
+            self.job.code.bind8_here(over);
+            self.job.spilled = Spilled::BOTH;
         }
-        if self.from.guarded {
+        if self.job.from.guarded {
             self.guard(site.cache, app);
         }
         let first_step = site.cache.steps.len();
         let block = site.shared.close_block();
         self.know_events(site, block);
         self.plan_strides(site, end)?;
-        if let (Some(p), false) = (self.stolen, self.counts_values()) {
-            self.code.store_gs(slot!(spill_stolen), p);
-            self.code.load_gs(p, WRITE_POINTER);
-            self.spilled.stolen = true;
+        if let (Some(p), false) = (self.job.stolen, self.counts_values()) {
+            self.job.code.store_gs(slot!(spill_stolen), p);
+            self.job.code.load_gs(p, WRITE_POINTER);
+            self.job.spilled.stolen = true;
         }
         // That control arrives here is the block's first event where acyclic paths are wanted.
         let events = usize::from(self.wants(Kind::Path));
         // Instructions are taken out while they are walked over, and put back for their memory.
         let mut walk = Walk {
-            insns: core::mem::take(&mut self.insns),
+            insns: core::mem::take(&mut self.job.insns),
             rounds: self.rounds(),
             app,
             end,
@@ -153,10 +153,10 @@ impl Translator {
         };
         let done = self.write_main(site, &mut walk);
         let done = done.and_then(|()| self.write_copies(site, &mut walk));
-        self.insns = walk.insns;
+        self.job.insns = walk.insns;
         done?;
-        let strides = self.strides.on;
-        for n in 0..self.tails.len() {
+        let strides = self.job.strides.on;
+        for n in 0..self.job.tails.len() {
             let Tail {
                 from,
                 target,
@@ -168,15 +168,15 @@ impl Translator {
                 spilled,
                 passed,
                 strides,
-            } = self.tails[n];
-            self.strides.go_on(strides);
-            self.spilled = spilled;
-            self.passed = passed;
-            self.first = first;
-            self.here = pc;
-            self.class = Class::Plain;
-            let here = self.code.here();
-            self.code.bind(from, here);
+            } = self.job.tails[n];
+            self.job.strides.go_on(strides);
+            self.job.spilled = spilled;
+            self.job.passed = passed;
+            self.job.first = first;
+            self.job.here = pc;
+            self.job.class = Class::Plain;
+            let here = self.job.code.here();
+            self.job.code.bind(from, here);
             if let Some(event) = event.filter(|_| self.samples()) {
                 self.leave_counted(site, event, target)?;
                 continue;
@@ -187,36 +187,36 @@ impl Translator {
             };
             self.leave(site, target, block, events, values, event)?;
         }
-        self.strides.on = strides;
+        self.job.strides.on = strides;
         self.write_nears(site);
         self.write_loop_tails(site, app)?;
         self.write_misses(site, block)?;
         self.write_messages();
-        for n in 0..self.constants.len() {
-            let (from, value) = self.constants[n];
-            let here = self.code.here();
-            self.code.bind(from, here);
+        for n in 0..self.job.constants.len() {
+            let (from, value) = self.job.constants[n];
+            let here = self.job.code.here();
+            self.job.code.bind(from, here);
             self.note(Field::Absolute, here);
-            self.code.u64(value);
+            self.job.code.u64(value);
         }
         Ok(Fragment {
             app,
-            prefix: self.prefix,
-            entry: self.code.at(entry),
+            prefix: self.job.prefix,
+            entry: self.job.code.at(entry),
             checked: checked_entry,
-            end: self.code.at(self.code.here()),
-            stolen: self.stolen.map(|r| r.0),
-            homes: self.looped.homes(),
+            end: self.job.code.at(self.job.code.here()),
+            stolen: self.job.stolen.map(|r| r.0),
+            homes: self.job.looped.homes(),
             first_step: first_step as u32,
             steps: (site.cache.steps.len() - first_step) as u16,
-            insns: self.count as u16,
+            insns: self.job.count as u16,
             block,
-            span: self.span,
+            span: self.job.span,
             source: None,
-            guarded: self.from.guarded,
-            strides: self.strides.on,
-            state: self.from.state(),
-            head: match self.trace {
+            guarded: self.job.from.guarded,
+            strides: self.job.strides.on,
+            state: self.job.from.state(),
+            head: match self.job.trace {
                 true => Head::Trace,
                 false => Head::Unknown,
             },
@@ -244,10 +244,10 @@ impl Translator {
         let Walk {
             app, end, block, ..
         } = *walk;
-        self.passed = self.count;
+        self.job.passed = self.job.count;
         self.flags_behind(walk.effect.take());
         let mut events = walk.events;
-        if let Some(&listed) = self.listed.last().filter(|_| !self.is_looped()) {
+        if let Some(&listed) = self.job.listed.last().filter(|_| !self.is_looped()) {
             events = usize::from(listed);
         }
         if self.is_looped() {
@@ -287,7 +287,7 @@ impl Translator {
             if last && !second {
                 self.limit_loop(entry);
             }
-            let closes = last && self.looped.is_planned();
+            let closes = last && self.job.looped.is_planned();
             if second && n == rounds[k].1.start {
                 self.flags_behind(effect.take());
                 left_out = !self.start_round(site, app, (k, entry), block)?;
@@ -295,16 +295,16 @@ impl Translator {
             if left_out {
                 break 'insn;
             }
-            if let Some(&listed) = self.listed.get(n) {
+            if let Some(&listed) = self.job.listed.get(n) {
                 events = usize::from(listed);
             }
-            if self.trace && self.code.here() - entry > FURTHEST {
+            if self.job.trace && self.job.code.here() - entry > FURTHEST {
                 return Err(Refusal::Native);
             }
-            self.passed = n + 1;
-            self.here = insn.pc();
+            self.job.passed = n + 1;
+            self.job.here = insn.pc();
             self.turn_to(n);
-            self.class = insn.class;
+            self.job.class = insn.class;
             self.flags_behind(effect.take());
             self.stride(site, insns, n, end);
             let leaves = insn.class.is_transfer() && !self.turns_at(n);
@@ -314,7 +314,7 @@ impl Translator {
                 self.unspill_rdx();
             }
             let mut overwritten = None;
-            if self.spilled != Spilled::NONE {
+            if self.job.spilled != Spilled::NONE {
                 self.unpark_for(insn);
                 if insn.class == Class::Plain {
                     overwritten = insn.overwrites;
@@ -322,21 +322,21 @@ impl Translator {
                 let used = insn.used | self.arguments_in_slots(insn);
                 self.unspill(insn, used & !overwritten.map_or(0, Reg::bit));
             }
-            let from_here = self.code.here();
+            let from_here = self.job.code.here();
             let step = Step {
                 cache: (from_here - entry) as u16,
                 copied: 0,
-                events: match self.strides.on {
-                    true => self.strides.passed,
+                events: match self.job.strides.on {
+                    true => self.job.strides.passed,
                     false => events as u16,
                 },
                 values: values as u8,
-                way: self.looped.way(),
+                way: self.job.looped.way(),
                 app: insn.pc(),
-                spilled: self.spilled,
-                at_fault: self.spilled,
+                spilled: self.job.spilled,
+                at_fault: self.job.spilled,
                 far: None,
-                recipe: site.cache.new_recipe(self.flags.needed()),
+                recipe: site.cache.new_recipe(self.job.flags.needed()),
             };
             events += usize::from(self.config.lists());
             let unprofiled = self.unprofiled(n, insn).is_some();
@@ -344,8 +344,8 @@ impl Translator {
                 self.rewritten(site, n, insn, step);
                 self.is_work(from_here);
                 if overwritten.is_some() {
-                    self.spilled.rcx &= overwritten != Some(Reg::RCX);
-                    self.spilled.rdx &= overwritten != Some(Reg::RDX);
+                    self.job.spilled.rcx &= overwritten != Some(Reg::RCX);
+                    self.job.spilled.rdx &= overwritten != Some(Reg::RDX);
                 }
                 break 'insn;
             }
@@ -366,9 +366,9 @@ impl Translator {
                 values += more;
                 let slot = 4 + 8 * values as i32;
                 let load = insn.load.filter(|_| self.wants(Kind::Value));
-                let strides = load.is_some() && self.strides.on;
+                let strides = load.is_some() && self.job.strides.on;
                 let sampled = load.filter(|_| self.counts_values() && !strides);
-                let probe = load.zip(self.stolen);
+                let probe = load.zip(self.job.stolen);
                 let probe = probe.filter(|_| sampled.is_none() && !strides);
                 if let Some((load, p)) = probe {
                     self.probe_before(insn, load, p, slot);
@@ -376,7 +376,7 @@ impl Translator {
                 if let Some(load) = sampled {
                     self.read_value(insn, load);
                 }
-                let at_fault = self.spilled;
+                let at_fault = self.job.spilled;
                 let next = (!last).then(|| &insns[n + 1]);
                 let probed = probe.is_some() || sampled.is_some() || more != 0;
                 self.prefetch(insn);
@@ -387,15 +387,15 @@ impl Translator {
                     self.room_for_pair(insn, next);
                 }
                 // A gap is in the step of what follows it: after what is before, that is at a boundary.
-                let gap = self.code.here() != from_here;
-                let from_here = self.code.here();
+                let gap = self.job.code.here() != from_here;
+                let from_here = self.job.code.here();
                 let far = self.copy(insn);
                 self.is_work(from_here);
                 if timed {
                     self.time_ends(time_slot);
                 }
                 let len = insn.size() as u16;
-                let strode = self.strides.on;
+                let strode = self.job.strides.on;
                 match site.cache.steps[first_step..].last_mut() {
                     Some(before)
                         if !gap
@@ -421,9 +421,9 @@ impl Translator {
                     }
                 }
                 if overwritten.is_some() {
-                    self.spilled.rcx &= overwritten != Some(Reg::RCX);
-                    self.spilled.rdx &= overwritten != Some(Reg::RDX);
-                    self.spilled.stolen &= overwritten != self.stolen;
+                    self.job.spilled.rcx &= overwritten != Some(Reg::RCX);
+                    self.job.spilled.rdx &= overwritten != Some(Reg::RDX);
+                    self.job.spilled.stolen &= overwritten != self.job.stolen;
                 }
                 if !second {
                     self.put_by(n);
@@ -438,7 +438,7 @@ impl Translator {
                 }
                 if let Some(load) = sampled {
                     self.flags_behind(effect.take());
-                    let rest = &insns[n + 1..self.count];
+                    let rest = &insns[n + 1..self.job.count];
                     self.sample(site, insn, load, rest, end)?;
                 }
                 events += usize::from(unprofiled);
@@ -447,7 +447,7 @@ impl Translator {
             site.cache.steps.push(step);
             let next = match last {
                 false => Some(insns[n + 1].pc()),
-                true => self.looped.end_of(k, end),
+                true => self.job.looped.end_of(k, end),
             };
             let (main, other) = self.sides(insn, self.next_turn(n), next, closes.then_some(app));
             self.query_before(site, insn, about);
@@ -469,17 +469,17 @@ impl Translator {
                     if to <= insn.pc()
                         && self.samples()
                         && self.wants(Kind::Edge)
-                        && !self.trace
-                        && !self.strides.on =>
+                        && !self.job.trace
+                        && !self.job.strides.on =>
                 {
                     self.branch_back(site, (main, other), condition, to)?;
                 }
                 Class::Jcc(condition, to) => {
                     self.room_for_jump(6);
                     if self.leaves_directly(events) {
-                        self.code.patchable(2);
+                        self.job.code.patchable(2);
                     }
-                    let from = self.code.jcc(condition);
+                    let from = self.job.code.jcc(condition);
                     self.is_work(from_here);
                     events += self.branch(site, other, from, to, events, values);
                     self.probe_passed(site, main)?;
@@ -487,15 +487,15 @@ impl Translator {
                 Class::ShortBranch(to) => {
                     let len = insn.size();
                     if self.leaves_directly(events) {
-                        self.code.patchable(len - 1 + 3 + 1);
+                        self.job.code.patchable(len - 1 + 3 + 1);
                     }
                     // The branch itself, over a short jump, to a long one.
                     // SAFETY: the instruction was decoded from these bytes.
                     let bytes =
-                        unsafe { core::slice::from_raw_parts(self.from.at(insn.pc()), len) };
-                    self.code.slice(&bytes[..len - 1]);
-                    self.code.raw(&[2, 0xeb, 5]);
-                    let from = self.code.jmp();
+                        unsafe { core::slice::from_raw_parts(self.job.from.at(insn.pc()), len) };
+                    self.job.code.slice(&bytes[..len - 1]);
+                    self.job.code.raw(&[2, 0xeb, 5]);
+                    let from = self.job.code.jmp();
                     self.is_work(from_here);
                     events += self.branch(site, other, from, to, events, values);
                     self.probe_passed(site, main)?;
@@ -549,36 +549,37 @@ impl Translator {
     /// the test changes are about to be replaced.
     fn pop_flags(&mut self, site: &mut Site<'_>, insn: &Insn, events: usize, values: usize) {
         const NOT_ZERO: u8 = 5;
-        self.code.raw(&[0xf6, 0x44, 0x24, 0x01, 0x01]); // test byte [rsp + 1], 1
+        self.job.code.raw(&[0xf6, 0x44, 0x24, 0x01, 0x01]); // test byte [rsp + 1], 1
         if self.leaves_directly(events) {
-            self.code.patchable(2);
+            self.job.code.patchable(2);
         }
-        let from = self.code.jcc(NOT_ZERO);
+        let from = self.job.code.jcc(NOT_ZERO);
         if self.leaves_directly(events) {
             self.stub(site.cache, from, insn.pc());
         } else {
-            self.tails.push(Tail {
+            self.job.tails.push(Tail {
                 from,
                 target: insn.pc(),
                 pc: insn.pc(),
-                first: self.first,
+                first: self.job.first,
                 events,
                 values,
                 event: None,
-                spilled: self.spilled,
-                passed: self.passed - 1,
-                strides: self.strides.passed(),
+                spilled: self.job.spilled,
+                passed: self.job.passed - 1,
+                strides: self.job.strides.passed(),
             });
         }
         // SAFETY: the instruction was decoded from these bytes.
-        let bytes = unsafe { core::slice::from_raw_parts(self.from.at(insn.pc()), insn.size()) };
-        self.code.slice(bytes);
+        let bytes =
+            unsafe { core::slice::from_raw_parts(self.job.from.at(insn.pc()), insn.size()) };
+        self.job.code.slice(bytes);
     }
 
     /// Whether a taken branch has nothing to do on its way out.
     fn leaves_directly(&self, events: usize) -> bool {
-        let nothing = !self.wants(Kind::Edge) && events == self.first;
-        let all_is_done = self.spilled == Spilled::NONE && self.strides.passed == 0;
+        let nothing = !self.wants(Kind::Edge) && events == self.job.first;
+        let all_is_done = self.job.spilled == Spilled::NONE && self.job.strides.passed == 0;
         nothing && !self.config.windows && all_is_done
     }
 
@@ -602,57 +603,57 @@ impl Translator {
             self.stub(site.cache, from, to);
             return 0;
         }
-        self.tails.push(Tail {
+        self.job.tails.push(Tail {
             from,
             target: to,
-            pc: self.here,
-            first: self.first,
+            pc: self.job.here,
+            first: self.job.first,
             events,
             values,
             event,
-            spilled: self.spilled,
-            passed: self.passed,
-            strides: self.strides.passed(),
+            spilled: self.job.spilled,
+            passed: self.job.passed,
+            strides: self.job.strides.passed(),
         });
         usize::from(event.is_some())
     }
 
     /// Leads `from` to what is written beside the exit stubs next.
     pub(super) fn lead_to_stub(&mut self, from: Rel32) {
-        let stub = self.stubs.at(self.stubs.here());
-        let rel = stub.0 as i64 - self.code.at(from.0).0 as i64 - 4;
-        self.code.put_u32(from.0, rel as i32 as u32);
+        let stub = self.job.stubs.at(self.job.stubs.here());
+        let rel = stub.0 as i64 - self.job.code.at(from.0).0 as i64 - 4;
+        self.job.code.put_u32(from.0, rel as i32 as u32);
     }
 
     /// Leads `from` to a new exit stub for `to`.
     pub(super) fn stub(&mut self, cache: &mut Cache, from: Rel32, to: AppPc) {
-        let stub = self.stubs.at(self.stubs.here());
-        let rel = (stub.0 as i64 - self.code.at(from.0).0 as i64 - 4) as i32;
+        let stub = self.job.stubs.at(self.job.stubs.here());
+        let rel = (stub.0 as i64 - self.job.code.at(from.0).0 as i64 - 4) as i32;
         let number = cache.new_exit(Exit {
-            patch: self.code.at(from.0),
+            patch: self.job.code.at(from.0),
             target: to,
-            prefix: self.onward,
+            prefix: self.job.onward,
             next_link: self.next_link(),
-            stub: if self.from.is_usual() { rel } else { 0 },
-            insns: self.passed as u16,
-            way: match self.class {
+            stub: if self.job.from.is_usual() { rel } else { 0 },
+            insns: self.job.passed as u16,
+            way: match self.job.class {
                 Class::Call(_) => Way::Call,
                 Class::Syscall => Way::Syscall,
-                _ if to <= self.here => Way::Backward,
+                _ if to <= self.job.here => Way::Backward,
                 _ => Way::Forward,
             },
-            counts: self.onward != Prefix::SAMPLED && (self.trace || self.may_start(to)),
+            counts: self.job.onward != Prefix::SAMPLED && (self.job.trace || self.may_start(to)),
             to: UNLINKED,
         });
-        self.code.put_u32(from.0, rel as u32);
-        self.stubs.store_gs_imm32(slot!(exit), number);
-        self.stubs.jmp_gs(slot!(entry.exit));
+        self.job.code.put_u32(from.0, rel as u32);
+        self.job.stubs.store_gs_imm32(slot!(exit), number);
+        self.job.stubs.jmp_gs(slot!(entry.exit));
     }
 
     /// What stands in an exit that is not linked.
     fn next_link(&self) -> u32 {
-        match self.onward {
-            Prefix::UNKNOWN => self.onward_path,
+        match self.job.onward {
+            Prefix::UNKNOWN => self.job.onward_path,
             _ => UNLINKED,
         }
     }
@@ -662,13 +663,13 @@ impl Translator {
     pub(super) fn recorded_exit(&self, cache: &mut Cache, path: Option<u32>) -> u32 {
         cache.new_exit(Exit {
             next_link: path.unwrap_or(UNLINKED),
-            insns: self.passed as u16,
-            way: match self.class {
+            insns: self.job.passed as u16,
+            way: match self.job.class {
                 Class::CallIndirect => Way::Call,
                 Class::Ret(_) => Way::Return,
                 _ => Way::Indirect,
             },
-            ..Exit::fixed(self.here)
+            ..Exit::fixed(self.job.here)
         })
     }
 
@@ -676,8 +677,8 @@ impl Translator {
     /// as recursion is.
     fn may_start(&self, to: AppPc) -> bool {
         const NEAR: u64 = 4096;
-        let call = matches!(self.class, Class::Call(_));
-        to <= self.here && (!call || self.here.0 - to.0 < NEAR)
+        let call = matches!(self.job.class, Class::Call(_));
+        to <= self.job.here && (!call || self.job.here.0 - to.0 < NEAR)
     }
 
     /// A system call: in place, unless the runtime must see it.
@@ -694,7 +695,7 @@ impl Translator {
         let full = match block.filter(|_| !passed.is_empty()) {
             Some(block) => {
                 let path = self.path_of(site, block, passed, None)?;
-                self.onward_path = path;
+                self.job.onward_path = path;
                 self.tell_path(path);
                 match self.counter(path) {
                     _ if !counted => {
@@ -717,32 +718,33 @@ impl Translator {
         };
         // The call overwrites it.
         self.take_passed_with(Reg::RCX);
-        self.code.low16_of_rax_to_rcx();
-        self.code.load_byte_gs_rcx(SYSCALL_TABLE);
-        let in_place = self.code.jrcxz();
+        self.job.code.low16_of_rax_to_rcx();
+        self.job.code.load_byte_gs_rcx(SYSCALL_TABLE);
+        let in_place = self.job.code.jrcxz();
         // Where the app goes on, whether the runtime makes the call or it is made in place.
         let exit = site.cache.new_exit(Exit {
-            prefix: self.onward,
+            prefix: self.job.onward,
             next_link: self.next_link(),
             ..Exit::fixed(next)
         });
-        self.code.store_gs_imm32(slot!(exit), exit);
-        self.note(Field::Exit, self.code.here() - 4);
-        self.code.jmp_gs(slot!(entry.syscall));
+        self.job.code.store_gs_imm32(slot!(exit), exit);
+        self.note(Field::Exit, self.job.code.here() - 4);
+        self.job.code.jmp_gs(slot!(entry.syscall));
         if let Some(full) = full {
             self.full(full);
         }
-        self.code.bind8_here(in_place);
-        site.cache.call_is_at(exit, self.code.at(self.code.here()));
-        self.code.raw(&[0x0f, 0x05]);
+        self.job.code.bind8_here(in_place);
+        site.cache
+            .call_is_at(exit, self.job.code.at(self.job.code.here()));
+        self.job.code.raw(&[0x0f, 0x05]);
         // A sample that the kernel has put off for the time of the call is taken here.
-        let behind = self.code.here();
+        let behind = self.job.code.here();
         self.untell_path();
-        self.code.mov_imm(Reg::RCX, next.0);
+        self.job.code.mov_imm(Reg::RCX, next.0);
         self.is_work(behind);
         self.note_immediate(next);
-        self.code.patchable(1);
-        let from = self.code.jmp();
+        self.job.code.patchable(1);
+        let from = self.job.code.jmp();
         self.stub(site.cache, from, next);
         Ok(())
     }

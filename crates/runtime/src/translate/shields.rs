@@ -71,7 +71,7 @@ struct Unmet {
 impl Translator {
     /// What counts events, if that is a multi-hash profiler.
     pub fn profiler(&self) -> Option<&Profiler> {
-        self.profiler.as_ref()
+        self.ways.profiler.as_ref()
     }
 
     /// The subject of a known tuple.
@@ -87,13 +87,13 @@ impl Translator {
         let value = (!matches!(event, Event::Dynamic { .. })).then_some(tuple.value);
         let place = tuple.pc.word();
         let known = value.unwrap_or_default();
-        let found = self.profiler.as_ref();
+        let found = self.ways.profiler.as_ref();
         let found = found.and_then(|profiler| profiler.find(kind, place, known));
         if found.is_some() {
             return Ok(found);
         }
         let path = self.message_path(site, event)?;
-        let Some(profiler) = &mut self.profiler else {
+        let Some(profiler) = &mut self.ways.profiler else {
             return Ok(None);
         };
         let added = profiler.add(kind, place, value, path);
@@ -101,7 +101,7 @@ impl Translator {
     }
 
     fn of_kind(&self, event: &Event) -> Option<GsOffset> {
-        let profiler = self.profiler.as_ref()?;
+        let profiler = self.ways.profiler.as_ref()?;
         profiler.of_kind(kind_of(event)?)
     }
 
@@ -114,37 +114,37 @@ impl Translator {
         next: AppPc,
     ) {
         let of_kind = self.of_kind(&event);
-        let spilled = self.spilled.rcx;
+        let spilled = self.job.spilled.rcx;
         let [from, ended];
         let back;
         let mut free = self.flags_may_go(site, next);
         if free {
             if let Some(of_kind) = of_kind {
-                self.code.increment_gs64(of_kind);
+                self.job.code.increment_gs64(of_kind);
             }
-            self.code.decrement_gs32(cell);
-            from = self.code.jcc(NEGATIVE);
-            back = self.code.at(self.code.here());
-            self.code.decrement_gs32(LEFT);
-            ended = self.code.jcc(ZERO);
+            self.job.code.decrement_gs32(cell);
+            from = self.job.code.jcc(NEGATIVE);
+            back = self.job.code.at(self.job.code.here());
+            self.job.code.decrement_gs32(LEFT);
+            ended = self.job.code.jcc(ZERO);
         } else {
             self.spill_rcx();
-            let found = self.code.shield_with_rcx(cell, of_kind);
+            let found = self.job.code.shield_with_rcx(cell, of_kind);
             (from, back, ended) = (found.from, found.back, found.ended);
         }
-        let behind = self.code.at(self.code.here());
+        let behind = self.job.code.at(self.job.code.here());
         // Decrements leave the carry alone. What is not hot had better be short.
         free = free
-            && self.trace
-            && (self.flags.lost || self.all_flags_are_dead(site, &[], Some(next)));
-        let profiler = self.profiler.as_ref().filter(|_| free);
+            && self.job.trace
+            && (self.job.flags.lost || self.all_flags_are_dead(site, &[], Some(next)));
+        let profiler = self.ways.profiler.as_ref().filter(|_| free);
         let of = match profiler {
             Some(profiler) => Of::Here(profiler.counters(subject)),
             None => Of::Known,
         };
-        self.messages.push(Pending {
+        self.job.messages.push(Pending {
             from,
-            spilled: self.spilled.rcx,
+            spilled: self.job.spilled.rcx,
             of: Sends::Unshielded(Unshielded {
                 subject,
                 of,
@@ -172,22 +172,22 @@ impl Translator {
         };
         let of_kind = self.of_kind(&event);
         let key = crate::channel::shields::key(subject);
-        let profiler = self.profiler.as_ref();
+        let profiler = self.ways.profiler.as_ref();
         let value_counters = profiler.map_or(VALUE_COUNTERS, Profiler::value_counters);
         let found = self.find_value_counter((key, value_counters), value, scratch, live);
-        self.code.step_value_counter(found.index, true);
-        let back = self.code.at(self.code.here());
+        self.job.code.step_value_counter(found.index, true);
+        let back = self.job.code.at(self.job.code.here());
         if let Some(of_kind) = of_kind {
-            self.code.increment_gs64(of_kind);
+            self.job.code.increment_gs64(of_kind);
         }
-        self.code.decrement_gs32(LEFT);
-        let ended = self.code.jcc(ZERO);
-        let behind = self.code.at(self.code.here());
+        self.job.code.decrement_gs32(LEFT);
+        let ended = self.job.code.jcc(ZERO);
+        let behind = self.job.code.at(self.job.code.here());
         let [from, other] = found.misses;
-        let sums = self.profiler.as_ref().is_some_and(Profiler::sums);
-        self.messages.push(Pending {
+        let sums = self.ways.profiler.as_ref().is_some_and(Profiler::sums);
+        self.job.messages.push(Pending {
             from,
-            spilled: self.spilled.rcx,
+            spilled: self.job.spilled.rcx,
             of: Sends::Unshielded(Unshielded {
                 subject,
                 of: Of::Value(Unmet {
@@ -220,7 +220,7 @@ fn kind_of(event: &Event) -> Option<Kind> {
 }
 
 /// Where [`Code::shield_with_rcx`] leaves its way, and comes back to it.
-pub struct Ways {
+pub struct Detours {
     /// Executed where the event is not shielded, with the app's `rcx` in its slot.
     pub from: Rel32,
     /// Where that goes on.
@@ -231,7 +231,7 @@ pub struct Ways {
 
 impl Code<'_> {
     /// Counts a known tuple through `rcx`, which is free, with no flag touched.
-    pub fn shield_with_rcx(&mut self, cell: GsOffset, of_kind: Option<GsOffset>) -> Ways {
+    pub fn shield_with_rcx(&mut self, cell: GsOffset, of_kind: Option<GsOffset>) -> Detours {
         if let Some(of_kind) = of_kind {
             self.count_with(Reg::RCX, of_kind);
         }
@@ -244,11 +244,11 @@ impl Code<'_> {
         self.bind8_here(over);
         let back = self.at(self.here());
         let ended = self.count_down_32(LEFT);
-        Ways { from, back, ended }
+        Detours { from, back, ended }
     }
 
     /// Out of line, an event whose tuple is known: `spilled`: the app's `rcx` is in its slot, and stays there.
-    pub fn unshielded(&mut self, spilled: bool, subject: u32, ways: &Ways) {
+    pub fn unshielded(&mut self, spilled: bool, subject: u32, ways: &Detours) {
         let here = self.here();
         self.bind(ways.from, here);
         let behind = None;

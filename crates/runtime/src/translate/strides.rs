@@ -147,8 +147,8 @@ impl Sampler {
 impl Translator {
     /// Whether fragments stride, as far as they may.
     pub fn strides(&self) -> bool {
-        let sampler = self.sampler.as_ref();
-        let plain = self.asked.is_none() && !self.config.lists();
+        let sampler = self.ways.sampler.as_ref();
+        let plain = self.ways.asked.is_none() && !self.config.lists();
         plain && sampler.is_some_and(|s| s.stride().is_some())
     }
 
@@ -158,15 +158,15 @@ impl Translator {
         site: &mut Site<'_>,
         end: Option<AppPc>,
     ) -> Result<(), DictionaryFull> {
-        let sampled = self.prefix == Prefix::SAMPLED;
-        let on = self.strides() && self.from.is_usual() && !sampled;
-        self.strides.on = on;
-        self.strides.events.clear();
-        self.strides.next = None;
-        self.strides.passed = 0;
-        self.strides.sure = 0;
-        self.strides.nears.clear();
-        self.strides.kinds = KindSet::NONE;
+        let sampled = self.job.prefix == Prefix::SAMPLED;
+        let on = self.strides() && self.job.from.is_usual() && !sampled;
+        self.job.strides.on = on;
+        self.job.strides.events.clear();
+        self.job.strides.next = None;
+        self.job.strides.passed = 0;
+        self.job.strides.sure = 0;
+        self.job.strides.nears.clear();
+        self.job.strides.kinds = KindSet::NONE;
         if sampled {
             // It is not found by its address alone.
             self.is_unfit();
@@ -175,13 +175,13 @@ impl Translator {
             return Ok(());
         }
         let mut turned = 0;
-        for n in 0..self.count {
-            let insn = self.insns[n];
-            let turn = self.turns.get(turned).filter(|turn| turn.at == n);
+        for n in 0..self.job.count {
+            let insn = self.job.insns[n];
+            let turn = self.job.turns.get(turned).filter(|turn| turn.at == n);
             let turn = turn.map(|turn| turn.to);
             turned += usize::from(turn.is_some());
-            let next = match n + 1 < self.count {
-                true => Some(self.insns[n + 1].pc()),
+            let next = match n + 1 < self.job.count {
+                true => Some(self.job.insns[n + 1].pc()),
                 false => end,
             };
             self.turn_to(n);
@@ -201,11 +201,13 @@ impl Translator {
                 main,
             ];
             let kinds = all.into_iter().flatten();
-            self.strides.events.push(kinds.clone().count() as u8);
-            self.strides.kinds = kinds.fold(self.strides.kinds, KindSet::with);
+            self.job.strides.events.push(kinds.clone().count() as u8);
+            self.job.strides.kinds = kinds.fold(self.job.strides.kinds, KindSet::with);
         }
-        let app = self.insns[..self.count].first().map(Insn::pc);
-        app.map_or(Ok(()), |app| self.tell_kinds(site, app, self.strides.kinds))
+        let app = self.job.insns[..self.job.count].first().map(Insn::pc);
+        app.map_or(Ok(()), |app| {
+            self.tell_kinds(site, app, self.job.strides.kinds)
+        })
     }
 
     /// Sees to it that the dictionary has a message about each kind that is counted, if only of some place: so the host knows of which kinds events are that
@@ -217,8 +219,8 @@ impl Translator {
         kinds: KindSet,
     ) -> Result<(), DictionaryFull> {
         for kind in kinds.iter() {
-            if !self.strides.told.has(kind) {
-                self.strides.told = self.strides.told.with(kind);
+            if !self.job.strides.told.has(kind) {
+                self.job.strides.told = self.job.strides.told.with(kind);
                 let block = self.block_without_events(site)?;
                 let pc = target(at);
                 site.shared.message(block, Event::Dynamic { kind, pc })?;
@@ -235,45 +237,45 @@ impl Translator {
         n: usize,
         end: Option<AppPc>,
     ) {
-        if !self.strides.on {
+        if !self.job.strides.on {
             return;
         }
         let joint = Joint {
-            at: self.code.here(),
-            passed: self.strides.passed,
-            spilled: self.spilled,
-            flags: self.flags,
+            at: self.job.code.here(),
+            passed: self.job.strides.passed,
+            spilled: self.job.spilled,
+            flags: self.job.flags,
         };
-        if let Some(near) = self.strides.nears.last_mut()
+        if let Some(near) = self.job.strides.nears.last_mut()
             && near.end == n
         {
             near.joint = Some(joint);
         }
-        if self.strides.passed < self.strides.sure {
+        if self.job.strides.passed < self.job.strides.sure {
             return;
         }
-        let place = match self.strides.next.filter(|&place| place >= n) {
+        let place = match self.job.strides.next.filter(|&place| place >= n) {
             Some(place) => place,
             None => match self.place_of_stride(site, insns, n, end) {
-                Some(place) => *self.strides.next.insert(place),
+                Some(place) => *self.job.strides.next.insert(place),
                 None => return,
             },
         };
         if place != n {
             return;
         }
-        let rest = &insns[n..self.count];
-        let free = self.spilled.flags
-            || self.flags.lost
+        let rest = &insns[n..self.job.count];
+        let free = self.job.spilled.flags
+            || self.job.flags.lost
             || self.all_flags_are_dead(site, rest, end)
             || self.lose_flags_behind();
         if !free {
             self.park();
         }
-        let most = self.sampler.as_ref().and_then(Sampler::stride);
+        let most = self.ways.sampler.as_ref().and_then(Sampler::stride);
         let most = most.unwrap_or(1);
         let (mut events, mut behind) = (0, n);
-        for (at, &more) in (n..).zip(&self.strides.events[n..]) {
+        for (at, &more) in (n..).zip(&self.job.strides.events[n..]) {
             // The first may have more than one.
             if events != 0 && u32::from(events + more) > most {
                 break;
@@ -283,18 +285,18 @@ impl Translator {
                 behind = at + 1;
             }
         }
-        self.strides.next = None;
-        self.strides.sure = self.strides.passed + u16::from(events);
-        self.code.compare_left(self.strides.sure);
-        let from = self.code.jcc(BELOW_OR_EQUAL);
-        self.strides.nears.push(Near {
+        self.job.strides.next = None;
+        self.job.strides.sure = self.job.strides.passed + u16::from(events);
+        self.job.code.compare_left(self.job.strides.sure);
+        let from = self.job.code.jcc(BELOW_OR_EQUAL);
+        self.job.strides.nears.push(Near {
             from,
             pc: insns[n].pc(),
             at: n,
             end: behind,
-            passed: self.strides.passed,
-            spilled: self.spilled,
-            flags: self.flags,
+            passed: self.job.strides.passed,
+            spilled: self.job.spilled,
+            flags: self.job.flags,
             joint: None,
             copied: false,
         });
@@ -308,53 +310,53 @@ impl Translator {
         n: usize,
         end: Option<AppPc>,
     ) -> Option<usize> {
-        let event = n + self.strides.events[n..].iter().position(|&e| e != 0)?;
+        let event = n + self.job.strides.events[n..].iter().position(|&e| e != 0)?;
         let dead = (n..=event)
             .rev()
-            .find(|&at| self.all_flags_are_dead(site, &insns[at..self.count], end));
+            .find(|&at| self.all_flags_are_dead(site, &insns[at..self.job.count], end));
         Some(dead.unwrap_or(event))
     }
 
     /// An event of a stride is passed. False where there are none.
     pub(super) fn pass_in_stride(&mut self) -> bool {
-        self.strides.passed += u16::from(self.strides.on);
-        debug_assert!(self.strides.passed <= self.strides.sure || !self.strides.on);
-        self.strides.on
+        self.job.strides.passed += u16::from(self.job.strides.on);
+        debug_assert!(self.job.strides.passed <= self.job.strides.sure || !self.job.strides.on);
+        self.job.strides.on
     }
 
     /// On the way out to `to`, with all registers but `rcx` the app's: takes what was passed from the counter.
     pub(super) fn take_passed(&mut self, site: &mut Site<'_>, to: AppPc) {
-        let passed = core::mem::take(&mut self.strides.passed);
+        let passed = core::mem::take(&mut self.job.strides.passed);
         if passed == 0 {
             return;
         }
         if self.all_flags_are_dead(site, &[], Some(to)) {
-            self.code.take_from_left(passed);
+            self.job.code.take_from_left(passed);
         } else {
             self.spill_rcx();
-            self.code.take_from_left_with(Reg::RCX, passed);
+            self.job.code.take_from_left_with(Reg::RCX, passed);
         }
     }
 
     /// As [`Self::take_passed`], where a register is free.
     pub(super) fn take_passed_with(&mut self, scratch: Reg) {
-        let passed = core::mem::take(&mut self.strides.passed);
+        let passed = core::mem::take(&mut self.job.strides.passed);
         if passed != 0 {
-            self.code.take_from_left_with(scratch, passed);
+            self.job.code.take_from_left_with(scratch, passed);
         }
     }
 
     /// Comes to the way out where a sample is near.
     fn come_near(&mut self, near: &Near) {
-        let here = self.code.here();
-        self.code.bind(near.from, here);
-        self.spilled = near.spilled;
-        self.flags = near.flags;
-        self.passed = near.at;
+        let here = self.job.code.here();
+        self.job.code.bind(near.from, here);
+        self.job.spilled = near.spilled;
+        self.job.flags = near.flags;
+        self.job.passed = near.at;
         if near.passed != 0 {
-            self.code.take_from_left(near.passed);
+            self.job.code.take_from_left(near.passed);
         }
-        self.strides.passed = 0;
+        self.job.strides.passed = 0;
     }
 
     /// In a trace, strides once more, with events that are counted one by one: there the main line is left where a sample is near, and gone on with
@@ -364,21 +366,21 @@ impl Translator {
         site: &mut Site<'_>,
         walk: &mut Walk,
     ) -> Result<(), Refusal> {
-        if !(self.strides.on && self.trace) {
+        if !(self.job.strides.on && self.job.trace) {
             return Ok(());
         }
-        self.strides.on = false;
-        for n in 0..self.strides.nears.len() {
-            let near = self.strides.nears[n];
+        self.job.strides.on = false;
+        for n in 0..self.job.strides.nears.len() {
+            let near = self.job.strides.nears[n];
             let room = EACH * (near.end - near.at) + LINE;
-            let leads_on = near.joint.is_some() || near.end == self.count;
-            if !leads_on || self.code.here() - walk.entry + room > FURTHEST {
+            let leads_on = near.joint.is_some() || near.end == self.job.count;
+            if !leads_on || self.job.code.here() - walk.entry + room > FURTHEST {
                 continue;
             }
-            self.strides.nears[n].copied = true;
-            self.code.align(LINE as u64);
+            self.job.strides.nears[n].copied = true;
+            self.job.code.align(LINE as u64);
             self.come_near(&near);
-            self.turned = self.turns.partition_point(|turn| turn.at < near.at);
+            self.job.turned = self.job.turns.partition_point(|turn| turn.at < near.at);
             walk.effect = None;
             for n in near.at..near.end {
                 self.write_insn(site, walk, (0, n))?;
@@ -391,7 +393,7 @@ impl Translator {
                 None => self.write_end(site, walk)?,
             }
         }
-        self.strides.on = true;
+        self.job.strides.on = true;
         Ok(())
     }
 
@@ -403,10 +405,10 @@ impl Translator {
             spilled,
             flags,
         } = *joint;
-        if self.flags.lost && !flags.lost {
+        if self.job.flags.lost && !flags.lost {
             self.make_flags();
         }
-        match (self.spilled.flags, spilled.flags) {
+        match (self.job.spilled.flags, spilled.flags) {
             (true, false) => self.unpark(),
             (false, true) => {
                 self.make_flags();
@@ -415,44 +417,44 @@ impl Translator {
             _ => {}
         }
         self.spill_rcx();
-        self.code.add_to_left_with(Reg::RCX, passed.into());
-        match (self.spilled.rdx, spilled.rdx) {
+        self.job.code.add_to_left_with(Reg::RCX, passed.into());
+        match (self.job.spilled.rdx, spilled.rdx) {
             (true, false) => self.unspill_rdx(),
             (false, true) => self.spill_rdx(),
             _ => {}
         }
-        match (self.stolen, self.spilled.stolen, spilled.stolen) {
+        match (self.job.stolen, self.job.spilled.stolen, spilled.stolen) {
             (_, true, false) => self.give_back(),
-            (Some(p), false, true) => self.code.store_gs(slot!(spill_stolen), p),
+            (Some(p), false, true) => self.job.code.store_gs(slot!(spill_stolen), p),
             _ => {}
         }
         if !spilled.rcx {
             self.unspill_rcx();
         }
-        let from = self.code.jmp();
-        self.code.bind(from, at);
+        let from = self.job.code.jmp();
+        self.job.code.bind(from, at);
     }
 
     /// The ways out where samples are near and there is no copy.
     pub(super) fn write_nears(&mut self, site: &mut Site<'_>) {
-        for n in 0..self.strides.nears.len() {
-            let near = self.strides.nears[n];
+        for n in 0..self.job.strides.nears.len() {
+            let near = self.job.strides.nears[n];
             if near.copied {
                 continue;
             }
             self.come_near(&near);
-            self.here = near.pc;
-            self.class = Class::Plain;
+            self.job.here = near.pc;
+            self.job.class = Class::Plain;
             self.make_flags();
             self.unpark();
             self.unspill_rdx();
             self.give_back();
             self.unspill_rcx();
-            self.onward = Prefix::SAMPLED;
-            self.code.patchable(1);
-            let from = self.code.jmp();
+            self.job.onward = Prefix::SAMPLED;
+            self.job.code.patchable(1);
+            let from = self.job.code.jmp();
             self.stub(site.cache, from, near.pc);
-            self.onward = Prefix::NONE;
+            self.job.onward = Prefix::NONE;
         }
     }
 }

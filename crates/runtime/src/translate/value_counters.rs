@@ -68,9 +68,9 @@ impl Translator {
             value,
             misses,
         } = self.find_value_counter((path, VALUE_COUNTERS), value, scratch, live);
-        self.code.step_value_counter(index, true);
-        let full = self.code.jcc(NEGATIVE);
-        let back = self.code.at(self.code.here());
+        self.job.code.step_value_counter(index, true);
+        let full = self.job.code.jcc(NEGATIVE);
+        let back = self.job.code.at(self.job.code.here());
         let told = Routine {
             entry: slot!(entry.value_counter),
             value_counter: (index, misses),
@@ -106,28 +106,28 @@ impl Translator {
         if live {
             self.park();
         }
-        if self.spilled.flags && value == Value::Register(Reg::RAX) {
+        if self.job.spilled.flags && value == Value::Register(Reg::RAX) {
             value = Value::Slot(slot!(spill_flags));
         }
-        self.code.mov_imm(s, first(path).into());
-        self.note_counted(Field::ValueCounter, self.code.here() - 4, path);
-        self.code.crc32(s, value);
-        self.code.mask(s, mask);
+        self.job.code.mov_imm(s, first(path).into());
+        self.note_counted(Field::ValueCounter, self.job.code.here() - 4, path);
+        self.job.code.crc32(s, value);
+        self.job.code.mask(s, mask);
         match value {
-            Value::Register(r) => self.code.compare_value_counter(s, r),
+            Value::Register(r) => self.job.code.compare_value_counter(s, r),
             Value::Slot(slot) => {
-                self.code.store_gs(slot!(value_counter), s);
-                self.code.load_value_counter(s);
-                self.code.compare_gs(s, slot);
+                self.job.code.store_gs(slot!(value_counter), s);
+                self.job.code.load_value_counter(s);
+                self.job.code.compare_gs(s, slot);
             }
         }
-        let another_value = self.code.jcc(NOT_ZERO);
+        let another_value = self.job.code.jcc(NOT_ZERO);
         if let Value::Slot(_) = value {
-            self.code.load_gs(s, slot!(value_counter));
+            self.job.code.load_gs(s, slot!(value_counter));
         }
-        self.code.compare_value_counter_path(s, path);
-        self.note(Field::Message, self.code.here() - 4);
-        let another_path = self.code.jcc(NOT_ZERO);
+        self.job.code.compare_value_counter_path(s, path);
+        self.note(Field::Message, self.job.code.here() - 4);
+        let another_path = self.job.code.jcc(NOT_ZERO);
         Found {
             index: s,
             value,

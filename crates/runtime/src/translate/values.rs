@@ -73,11 +73,11 @@ impl Translator {
             },
         };
         if lent {
-            self.code.store_gs(slot!(held_rcx), s);
+            self.job.code.store_gs(slot!(held_rcx), s);
         }
         match (load, insn.rm) {
             (Load::BeforeStack(size), _) => {
-                self.code.load(s, Reg::RSP, 0);
+                self.job.code.load(s, Reg::RSP, 0);
                 if size == 2 {
                     self.zero_extend_16(s);
                 }
@@ -86,9 +86,9 @@ impl Translator {
             (Load::Xlat, Rm::Memory(operand)) => self.load_table_byte(&operand, s),
             _ => {}
         }
-        self.code.store_gs(slot!(value), s);
+        self.job.code.store_gs(slot!(value), s);
         if lent {
-            self.code.load_gs(s, slot!(held_rcx));
+            self.job.code.load_gs(s, slot!(held_rcx));
         }
     }
 
@@ -105,13 +105,13 @@ impl Translator {
         let value = match load {
             Load::After(register) => Value::Register(register),
             Load::AfterXmm(n) => {
-                self.code.store_xmm_low_gs(slot!(value), n);
+                self.job.code.store_xmm_low_gs(slot!(value), n);
                 Value::Slot(slot!(value))
             }
             Load::AfterPartRax(size) => {
                 if let Some(s) = self.scratch(Reg::RAX.bit()) {
-                    self.code.low_of_rax(s, size);
-                    self.code.store_gs(slot!(value), s);
+                    self.job.code.low_of_rax(s, size);
+                    self.job.code.store_gs(slot!(value), s);
                 }
                 Value::Slot(slot!(value))
             }
@@ -121,20 +121,24 @@ impl Translator {
             Value::Register(r) => r.bit(),
             Value::Slot(_) => 0,
         };
-        let alone = self.sampler.as_ref().is_some_and(|s| !s.hashes_values());
+        let alone = self
+            .ways
+            .sampler
+            .as_ref()
+            .is_some_and(|s| !s.hashes_values());
         let scratch = match alone {
             true => None,
             false => self.scratch(avoid),
         };
-        let dead = self.spilled.flags
-            || self.flags.lost
+        let dead = self.job.spilled.flags
+            || self.job.flags.lost
             || self.all_flags_are_dead(site, rest, end)
             || self.lose_flags_behind();
         let event = Event::Dynamic {
             kind: Kind::Value,
             pc: target(insn.pc()),
         };
-        if self.profiler.is_some() {
+        if self.ways.profiler.is_some() {
             return self.shield_value(site, event, value, (scratch, !dead, false));
         }
         if !self.samples() {
@@ -157,7 +161,7 @@ impl Translator {
         let Some(table) = insn
             .method_table()
             .filter(|_| call && self.counts_values() && self.wants(Kind::Type))
-            .filter(|_| !self.is_quiet(self.passed - 1))
+            .filter(|_| !self.is_quiet(self.job.passed - 1))
         else {
             return Ok(());
         };
@@ -174,16 +178,16 @@ impl Translator {
             kind: Kind::Type,
             pc: target(insn.pc()),
         };
-        if self.profiler.is_some() {
-            let live = !self.flags.lost;
+        if self.ways.profiler.is_some() {
+            let live = !self.job.flags.lost;
             self.shield_value(site, event, value, (Some(Reg::RDX), live, true))?;
         } else if self.samples() {
-            let live = !self.flags.lost;
+            let live = !self.job.flags.lost;
             let path = self.message_path(site, event)?;
             let ended = self.count_value(site, (insn.pc(), path), value, Some(Reg::RDX), live);
             self.send_value(path, value, ended, true);
         } else {
-            let live = !self.flags.lost;
+            let live = !self.job.flags.lost;
             self.value_counter(site, event, value, Some(Reg::RDX), live, true)?;
         }
         self.unpark();
@@ -192,9 +196,9 @@ impl Translator {
 
     /// Has a message sent by a routine of the runtime where `from` jumps.
     pub(super) fn send_by_routine(&mut self, from: Rel32, told: Routine, back: CachePc) {
-        self.messages.push(Pending {
+        self.job.messages.push(Pending {
             from,
-            spilled: self.spilled.rcx,
+            spilled: self.job.spilled.rcx,
             of: Sends::ByRoutine(told),
             back,
         });
@@ -203,7 +207,7 @@ impl Translator {
     /// Out of line, a value counter being full or another's: the routine is told what it is about, and leads
     /// to `back`. `spilled`: the app's `rcx` is in its slot.
     pub(super) fn call_routine(&mut self, spilled: bool, told: &Routine, back: CachePc) {
-        let c = &mut self.code;
+        let c = &mut self.job.code;
         let (s, misses) = told.value_counter;
         // One that is full was counted already: that is taken back, and counted in the next.
         c.step_value_counter(s, false);
@@ -236,49 +240,51 @@ impl Translator {
         scratch: Option<Reg>,
         live: bool,
     ) -> (Rel32, Option<Reg>) {
-        let of = self.sampler.as_ref();
+        let of = self.ways.sampler.as_ref();
         let of = of.and_then(|sampler| sampler.of_place(site.regions, pc));
         let (Some(of), Some(s)) = (of, scratch) else {
             if live {
                 self.park();
             }
-            self.code.decrement_gs16(GsOffset(COUNTERS_OFFSET as u32));
-            return (self.code.jcc(ZERO), None);
+            self.job
+                .code
+                .decrement_gs16(GsOffset(COUNTERS_OFFSET as u32));
+            return (self.job.code.jcc(ZERO), None);
         };
         match of {
             OfPlace::Sum { start, mask } => {
-                self.code.mov_imm(s, start.into());
-                self.note_sum(self.code.here() - 4, path);
-                self.code.crc32(s, value);
+                self.job.code.mov_imm(s, start.into());
+                self.note_sum(self.job.code.here() - 4, path);
+                self.job.code.crc32(s, value);
                 // What is masked with no flag touched can be looked at where flags live.
                 if live {
                     self.park();
                 }
-                self.code.mask(s, mask);
+                self.job.code.mask(s, mask);
             }
             OfPlace::Product { offset, shift, .. } => {
                 match value {
-                    Value::Register(r) => self.code.mov(s, r),
-                    Value::Slot(slot) => self.code.load_gs(s, slot),
+                    Value::Register(r) => self.job.code.mov(s, r),
+                    Value::Slot(slot) => self.job.code.load_gs(s, slot),
                 }
                 if live {
                     self.park();
                 }
-                self.code.rotate_by_32(s);
-                self.code.multiply_gs(s, slot!(factors));
-                let rel = self.code.add_rip(s);
-                self.constants.push((rel, offset));
+                self.job.code.rotate_by_32(s);
+                self.job.code.multiply_gs(s, slot!(factors));
+                let rel = self.job.code.add_rip(s);
+                self.job.constants.push((rel, offset));
                 self.is_unfit();
-                self.code.store_gs(slot!(value_counter), s);
-                self.code.shift_right(s, 32);
-                self.code.xor_gs(s, slot!(value_counter));
+                self.job.code.store_gs(slot!(value_counter), s);
+                self.job.code.shift_right(s, 32);
+                self.job.code.xor_gs(s, slot!(value_counter));
                 let GsOffset(first) = slot!(factors);
-                self.code.multiply_gs(s, GsOffset(first + 8));
-                self.code.shift_right(s, shift as u8);
+                self.job.code.multiply_gs(s, GsOffset(first + 8));
+                self.job.code.shift_right(s, shift as u8);
             }
         }
-        self.code.decrement_counter(s);
-        (self.code.jcc(ZERO), Some(s))
+        self.job.code.decrement_counter(s);
+        (self.job.code.jcc(ZERO), Some(s))
     }
 
     /// Out of line, a counter having come to its end: sends the message. `holds`: `rcx` is not the app's, and needed afterwards.
@@ -289,15 +295,15 @@ impl Translator {
         (from, counter): (Rel32, Option<Reg>),
         holds: bool,
     ) {
-        let back = self.code.at(self.code.here());
-        let parked = self.spilled.flags && value == Value::Register(Reg::RAX);
+        let back = self.job.code.at(self.job.code.here());
+        let parked = self.job.spilled.flags && value == Value::Register(Reg::RAX);
         let value = match parked {
             true => Value::Slot(slot!(spill_flags)),
             false => value,
         };
-        self.messages.push(Pending {
+        self.job.messages.push(Pending {
             from,
-            spilled: self.spilled.rcx,
+            spilled: self.job.spilled.rcx,
             of: Sends::Value(ValueMessage {
                 counter,
                 start: self.rate() as u16,
@@ -311,13 +317,13 @@ impl Translator {
 
     /// A register whose app value is in its slot, and not one of `avoid`.
     fn scratch(&mut self, avoid: u16) -> Option<Reg> {
-        if self.spilled.rcx && avoid & Reg::RCX.bit() == 0 {
+        if self.job.spilled.rcx && avoid & Reg::RCX.bit() == 0 {
             return Some(Reg::RCX);
         }
-        if self.spilled.rdx && avoid & Reg::RDX.bit() == 0 {
+        if self.job.spilled.rdx && avoid & Reg::RDX.bit() == 0 {
             return Some(Reg::RDX);
         }
-        let p = self.stolen?;
+        let p = self.job.stolen?;
         if avoid & p.bit() != 0 {
             // A trace uses it, too, if rarely.
             let rcx = avoid & Reg::RCX.bit() == 0;
@@ -330,33 +336,33 @@ impl Translator {
             }
             return Some(if rcx { Reg::RCX } else { Reg::RDX });
         }
-        if !self.spilled.stolen {
-            self.code.store_gs(slot!(spill_stolen), p);
-            self.spilled.stolen = true;
+        if !self.job.spilled.stolen {
+            self.job.code.store_gs(slot!(spill_stolen), p);
+            self.job.spilled.stolen = true;
         }
         Some(p)
     }
 
     /// The flags to `rax`, and that to its slot.
     pub(super) fn park(&mut self) {
-        if !self.spilled.flags {
-            self.code.store_gs(slot!(spill_flags), Reg::RAX);
-            self.code.raw(&[0x9f, 0x0f, 0x90, 0xc0]); // lahf; seto al
-            self.spilled.flags = true;
+        if !self.job.spilled.flags {
+            self.job.code.store_gs(slot!(spill_flags), Reg::RAX);
+            self.job.code.raw(&[0x9f, 0x0f, 0x90, 0xc0]); // lahf; seto al
+            self.job.spilled.flags = true;
         }
     }
 
     /// Makes flags and `rax` the app's again.
     pub(super) fn unpark(&mut self) {
-        if core::mem::take(&mut self.spilled.flags) {
-            self.code.raw(&[0x04, 0x7f, 0x9e]); // add al, 127; sahf
-            self.code.load_gs(Reg::RAX, slot!(spill_flags));
+        if core::mem::take(&mut self.job.spilled.flags) {
+            self.job.code.raw(&[0x04, 0x7f, 0x9e]); // add al, 127; sahf
+            self.job.code.load_gs(Reg::RAX, slot!(spill_flags));
         }
     }
 
     /// Does so before an instruction that has to do with them.
     pub(super) fn unpark_for(&mut self, insn: &Insn) {
-        if !self.spilled.flags {
+        if !self.job.spilled.flags {
             return;
         }
         let passes = match insn.class {

@@ -232,13 +232,13 @@ impl Thread {
             if let Some(asked) = runtime.translator.asked() {
                 asked.in_new_slot();
             }
-            if let Some(selected) = &mut runtime.translator.selected {
+            if let Some(selected) = &mut runtime.translator.ways.selected {
                 selected.in_new_slot();
             }
-            if let Some(prefetch) = &runtime.translator.prefetch {
+            if let Some(prefetch) = &runtime.translator.ways.prefetch {
                 prefetch.in_new_slot(process.queue.mapped());
             }
-            if let Some(converge) = &mut runtime.translator.converge {
+            if let Some(converge) = &mut runtime.translator.ways.converge {
                 if converge.in_new_slot(process.queue.mapped()) {
                     runtime.evict = Some(Flush::Asked);
                 }

@@ -33,12 +33,12 @@ pub(in crate::translate) struct Numbered {
 impl Translator {
     /// The fragment being made has this path.
     pub(in crate::translate) fn note_path(&mut self, path: Numbered) {
-        self.notes.paths.push(path);
+        self.job.notes.paths.push(path);
     }
 
     /// The fragment being made ends in this branch, which is counted.
     pub(in crate::translate) fn note_branch(&mut self, branch: Branch) {
-        self.notes.branch = Some(branch);
+        self.job.notes.branch = Some(branch);
     }
 
     /// What the dictionary says of the fragment, and how many events of its block and tails there are.
@@ -59,11 +59,11 @@ impl Translator {
         }
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
         let is_own = |block: u32| flag(own == Some(block), OWN);
-        for tail in self.notes.paths.iter().filter_map(|path| path.tail) {
+        for tail in self.job.notes.paths.iter().filter_map(|path| path.tail) {
             put_event(to, tail, within)?;
             tails += 1;
         }
-        for path in &self.notes.paths {
+        for path in &self.job.notes.paths {
             to.extend(path.passed.first.to_le_bytes());
             to.extend(path.passed.end.to_le_bytes());
             to.extend([
@@ -73,7 +73,7 @@ impl Translator {
                 0,
             ]);
         }
-        if let Some(branch) = self.notes.branch {
+        if let Some(branch) = self.job.notes.branch {
             let (block, passed) = branch.block;
             to.extend(within(branch.pc)?.to_le_bytes());
             to.extend(passed.first.to_le_bytes());
@@ -86,7 +86,7 @@ impl Translator {
     /// Whether a record can tell all that the fragment being made counts, and one that is brought back counts all that it is to.
     pub(super) fn tells_what_it_counts(&self) -> bool {
         let values = self.config.wants_values();
-        let sampled = self.sampler.as_ref();
+        let sampled = self.ways.sampler.as_ref();
         let hashes = |sampler: &Sampler| !sampler.hashes_values() || sampler.sums();
         let sampled = sampled.is_some_and(|sampler| !values || hashes(sampler));
         self.config.kinds.is_empty() || self.config.counters || sampled
@@ -113,9 +113,9 @@ impl Translator {
         code: &mut Code<'_>,
         within: impl Fn(u32) -> Option<AppPc> + Copy,
     ) -> Option<Option<u32>> {
-        self.notes.numbers.clear();
-        self.notes.strata.clear();
-        self.notes.paths.clear();
+        self.job.notes.numbers.clear();
+        self.job.notes.strata.clear();
+        self.job.notes.paths.clear();
         let events = parts.events.as_chunks::<EVENT>().0;
         let (of_block, tails) = events.split_at_checked(parts.count(Count::Events))?;
         site.shared.open_block().ok()?;
@@ -155,18 +155,18 @@ impl Translator {
             if path[4] & MESSAGE != 0 {
                 let event = tail?;
                 let number = self.message_path(site, event).ok()?;
-                self.notes.numbers.push(number);
+                self.job.notes.numbers.push(number);
                 let stratum = match self.samples() {
                     true => self.stratum_of(site.regions, &event)?,
                     false => Some((Field::ValueCounter, value_counters::first(number))),
                 };
-                self.notes.strata.push(stratum);
+                self.job.notes.strata.push(stratum);
                 continue;
             }
             let block = block_of(site, path[4], passed)?;
             let number = site.shared.path(block, passed, tail).ok()?;
-            self.notes.numbers.push(number);
-            self.notes.strata.push(None);
+            self.job.notes.numbers.push(number);
+            self.job.notes.strata.push(None);
         }
         let mut key = Key::NONE;
         if let Some(branch) = parts.branches.as_chunks::<BRANCH>().0.first() {
@@ -186,16 +186,16 @@ impl Translator {
             match field? {
                 (Field::Counter, at) => {
                     let path = u32_at(parts.code, at) as usize;
-                    let number = self.notes.numbers.get(path)?;
+                    let number = self.job.notes.numbers.get(path)?;
                     code.put_u32(at, self.counter(*number)?.0);
                 }
                 (Field::Message, at) => {
                     let path = u32_at(parts.code, at) as usize;
-                    code.put_u32(at, *self.notes.numbers.get(path)?);
+                    code.put_u32(at, *self.job.notes.numbers.get(path)?);
                 }
                 (field @ (Field::Stratum | Field::Sum | Field::ValueCounter), at) => {
                     let path = u32_at(parts.code, at) as usize;
-                    let (of, word) = self.notes.strata.get(path).copied().flatten()?;
+                    let (of, word) = self.job.notes.strata.get(path).copied().flatten()?;
                     (of == field).then_some(())?;
                     code.put_u32(at, word);
                 }
@@ -212,7 +212,7 @@ impl Translator {
     /// What stands in the code for the stratum of an event: its counter, or the sum of a value's place; nothing where there is one
     /// counter for all values.
     fn stratum_of(&mut self, regions: &Regions, event: &Event) -> Option<Option<(Field, u32)>> {
-        let sampler = self.sampler.as_mut()?;
+        let sampler = self.ways.sampler.as_mut()?;
         match *event {
             Event::Dynamic { pc, .. } => match sampler.of_place(regions, AppPc(pc.0)) {
                 None => Some(None),

@@ -26,7 +26,7 @@ use crate::channel::strata::Sampler;
 use crate::memory::pages::Pages;
 use crate::memory::region::Regions;
 use crate::observe::pairs::Pairs;
-use crate::translate::{Config, MAX_INSNS, Shape, value_counters};
+use crate::translate::{Config, MAX_INSNS, Shape, Ways, value_counters};
 
 /// What a process translates with.
 struct World {
@@ -80,11 +80,10 @@ impl World {
         Self {
             translator: Translator::new(
                 config,
-                (Sampler::of(mapped.control()), None, None),
-                None,
-                None,
-                None,
-                None,
+                Ways {
+                    sampler: Sampler::of(mapped.control()),
+                    ..Ways::default()
+                },
                 None,
             ),
             cache,
@@ -267,7 +266,7 @@ fn translated(traces: bool, counted: KindSet, substreams: Option<u32>) {
             let t = &world.translator;
             let (of, parts) = ((origin, range), (steps.as_slice(), exits.as_slice()));
             let kept = t.put_together(&mut record, &fragment, &world.shared, of, parts);
-            let fit = kept.is_some() && !t.notes.unfit;
+            let fit = kept.is_some() && !t.job.notes.unfit;
             records.push(fit.then_some(record));
             let span = fragment.span;
             let counts = (world.paths(before.0), world.branches(before.1));
@@ -317,12 +316,12 @@ fn translated(traces: bool, counted: KindSet, substreams: Option<u32>) {
             stratum: &|at| translator.stratum_at(at),
         };
         // Each counter, and each value counter, is that of its event here.
-        for &(at, number) in &translator.notes.counted {
-            let of = translator.notes.paths.iter();
+        for &(at, number) in &translator.job.notes.counted {
+            let of = translator.job.notes.paths.iter();
             let mut of = of.enumerate();
             let (nth, path) = of.find(|(_, p)| p.number == number).expect("a path");
             let event = moved_event(path.tail.expect("an event"), moved);
-            let expected = match (last.translator.sampler.as_mut(), event) {
+            let expected = match (last.translator.ways.sampler.as_mut(), event) {
                 (None, _) => value_counters::first(before.0 + nth as u32),
                 (Some(sampler), Event::Dynamic { pc, .. }) => {
                     match sampler.of_place(&last.regions, AppPc(pc.0)) {
@@ -339,7 +338,7 @@ fn translated(traces: bool, counted: KindSet, substreams: Option<u32>) {
         without_addresses(
             &mut code,
             fragment.entry,
-            &translator.notes.fields,
+            &translator.job.notes.fields,
             &numbers,
             origin,
             &exits,

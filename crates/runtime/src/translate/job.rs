@@ -1,0 +1,160 @@
+//! The fragment being made.
+
+use alloc::vec::Vec;
+
+use trommel_query::access::Accesses;
+use trommel_queue::dict::Event;
+
+use super::{MAX_INSNS, QUIET_WORDS, Tail, flags, looped, made, path, persisted, probes, strides};
+use crate::base::address::{AppPc, CachePc, Range};
+use crate::base::decode::{Class, Insn};
+use crate::base::emit::{Code, Reg, Rel32};
+use crate::base::prefix::{Midway, Prefix};
+use crate::cache::{Spilled, UNLINKED};
+
+/// One fragment's state, in memory that is kept between fragments.
+pub(super) struct Job {
+    /// What follows it on an acyclic path, and after where the exit being made leads.
+    pub(super) prefix: Prefix,
+    pub(super) onward: Prefix,
+    /// Where that is not known, the path of the dictionary that ends there.
+    pub(super) onward_path: u32,
+    /// The events of its block, and how far they were followed: how many, what follows then, and whether a path has ended.
+    pub(super) events: Vec<Event>,
+    pub(super) followed: (usize, Option<Midway>, bool),
+    /// Prefetches in it.
+    pub(super) prefetches: usize,
+    /// Instructions that have no events, by bit, and whether the one at hand is one of them.
+    pub(super) unselected: [u64; QUIET_WORDS],
+    pub(super) skips: bool,
+    /// Of `insns`, a bit each: it would have events with values, and is not profiled.
+    pub(super) quiet: [u64; QUIET_WORDS],
+    /// As many as a fragment has at most; the first `count` are its own.
+    pub(super) insns: Vec<Insn>,
+    pub(super) count: usize,
+    /// What each of them accesses, where that is recorded.
+    pub(super) accesses: Vec<Accesses>,
+    /// Where it will be, and its stubs.
+    pub(super) code: Code<'static>,
+    pub(super) stubs: Code<'static>,
+    pub(super) tails: Vec<Tail>,
+    pub(super) constants: Vec<(Rel32, u64)>,
+    /// The app addresses that `insns` are from.
+    pub(super) span: Range,
+    /// The pages that they are in.
+    pub(super) pages: Vec<u64>,
+    /// How it comes to its code.
+    pub(super) from: made::From,
+    /// What is in slots at this point of the second pass.
+    pub(super) spilled: Spilled,
+    /// App instructions that have been executed when control leaves at this point.
+    pub(super) passed: usize,
+    /// The register that holds the write pointer.
+    pub(super) stolen: Option<Reg>,
+    /// Its indirect branches are counted.
+    pub(super) pairs: bool,
+    /// It is a trace.
+    pub(super) trace: bool,
+    /// Where it goes on after transfers, in order, and how many of them the second pass has reached.
+    pub(super) turns: Vec<path::Turn>,
+    pub(super) turned: usize,
+    /// Of a trace with events: how many there are in its block before each instruction, and all of them.
+    pub(super) listed: Vec<u16>,
+    /// The first event in the block of the way that is being written.
+    pub(super) first: usize,
+    /// The app's flags at this point of the second pass.
+    pub(super) flags: flags::Flags,
+    /// The arena where it will be.
+    pub(super) arena: usize,
+    pub(super) misses: Vec<path::Miss>,
+    /// Events that it passes by.
+    pub(super) strides: strides::Strides,
+    /// Messages of its counters, which are written after all else.
+    pub(super) messages: Vec<probes::Pending>,
+    /// What is made of it if it is a loop.
+    pub(super) looped: looped::Looped,
+    /// With [`super::Config::audit`], what of its code does the app's work.
+    pub(super) work: Vec<(u32, u32)>,
+    /// What of it depends on addresses.
+    pub(super) notes: persisted::Notes,
+    /// The instruction that the second pass is at.
+    pub(super) here: AppPc,
+    /// What it is.
+    pub(super) class: Class,
+}
+
+impl Job {
+    /// One with room for so many instructions.
+    pub(super) fn new(max_insns: usize) -> Self {
+        Self {
+            prefix: Prefix::NONE,
+            onward: Prefix::NONE,
+            onward_path: UNLINKED,
+            events: Vec::new(),
+            followed: (0, None, false),
+            prefetches: 0,
+            unselected: [0; QUIET_WORDS],
+            skips: false,
+            quiet: [0; QUIET_WORDS],
+            insns: alloc::vec![Insn::plain(); max_insns],
+            count: 0,
+            accesses: alloc::vec![Accesses::default(); max_insns],
+            code: Code::new(CachePc(0), &mut []),
+            stubs: Code::new(CachePc(0), &mut []),
+            tails: Vec::with_capacity(MAX_INSNS),
+            constants: Vec::new(),
+            span: Range { start: 0, end: 0 },
+            pages: Vec::with_capacity(4),
+            from: made::From::default(),
+            spilled: Spilled::NONE,
+            passed: 0,
+            stolen: None,
+            pairs: false,
+            trace: false,
+            turns: Vec::new(),
+            turned: 0,
+            listed: Vec::new(),
+            first: 0,
+            flags: flags::Flags::default(),
+            arena: 0,
+            misses: Vec::new(),
+            strides: strides::Strides::default(),
+            messages: Vec::new(),
+            looped: looped::Looped::default(),
+            work: Vec::new(),
+            notes: persisted::Notes::default(),
+            here: AppPc(0),
+            class: Class::Plain,
+        }
+    }
+
+    /// Nothing has been decoded.
+    pub(super) fn begin(&mut self, from: made::From, prefix: Prefix, trace: bool) {
+        self.from = from;
+        self.prefix = prefix;
+        self.trace = trace;
+        self.count = 0;
+        self.quiet.fill(0);
+        self.skips = false;
+        self.pages.clear();
+        self.stolen = None;
+        self.turns.clear();
+        self.turned = 0;
+        self.flags = flags::Flags::default();
+        self.listed.clear();
+        self.first = 0;
+        self.looped.clear();
+    }
+
+    /// Nothing has been written: it will be in this arena.
+    pub(super) fn open(&mut self, arena: usize, first_exit: (usize, u32)) {
+        self.tails.clear();
+        self.constants.clear();
+        self.misses.clear();
+        self.messages.clear();
+        self.work.clear();
+        self.arena = arena;
+        self.notes.begin(first_exit);
+        self.prefetches = 0;
+    }
+}
