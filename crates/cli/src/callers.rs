@@ -8,7 +8,7 @@ use trommel_profile::confidence::Executions;
 use trommel_tuple::{Kind, Place};
 
 use crate::json::Json;
-use crate::report::place;
+use crate::report::place::place;
 use crate::report::view::View;
 
 /// One of the callers of an instruction's function.

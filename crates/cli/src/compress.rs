@@ -10,7 +10,7 @@ use trommel_profile::accuracy::{Evaluation, Evaluator, Options, json};
 
 use crate::args::CompressArgs;
 use crate::output::{self, grouped};
-use crate::report::text::{Style, Table};
+use crate::report::table::{Style, Table};
 use crate::stream;
 
 /// Runs the command.

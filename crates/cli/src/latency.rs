@@ -9,7 +9,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use trommel_profile::confidence::{Confidence, Limits};
+use trommel_profile::confidence::Confidence;
+use trommel_profile::limits::Limits;
 use trommel_profile::memory::{Level, Levels};
 use trommel_symbol::{Files, Symbols};
 use trommel_tuple::Kind;
@@ -18,10 +19,10 @@ use crate::args::MemoryArgs;
 use crate::json::Json;
 use crate::load;
 use crate::output::{self, grouped};
-use crate::report::text::{Style, Table, more};
+use crate::report::place::{modules, place};
+use crate::report::table::{Style, Table, more};
 use crate::report::view::{Values, View};
 use crate::report::windows;
-use crate::report::{modules, place};
 use crate::values::cycles;
 
 /// Places that people are shown unless they ask for more.

@@ -12,8 +12,8 @@ use trommel_symbol::launch;
 use crate::args::RecordArgs;
 use crate::exit::{self, Outcome};
 use crate::host;
+use crate::next::next_steps;
 use crate::output;
-use crate::record::next_steps;
 use crate::report::summary;
 
 /// Percent of all processors' time, where nothing is said.

@@ -23,6 +23,7 @@ mod lab;
 mod latency;
 mod load;
 mod machine;
+mod next;
 mod others;
 mod output;
 mod prefetches;

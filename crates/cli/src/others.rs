@@ -12,7 +12,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use trommel_profile::sampled::Windows;
+use trommel_profile::windows::Windows;
 use trommel_profile::{Profile, Threads};
 
 use crate::output;

@@ -9,7 +9,7 @@ use trommel_symbol::{Files, Symbols};
 
 use crate::json::Json;
 use crate::output::{grouped, percent};
-use crate::report::text::{Style, Table};
+use crate::report::table::{Style, Table};
 use crate::report::view::View;
 
 /// Instructions shown of a process.

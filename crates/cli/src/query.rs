@@ -5,19 +5,21 @@
 
 mod json;
 mod listing;
+mod source;
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
 use trommel_host::ask::queries;
 use trommel_query::disassemble::disassemble;
-use trommel_query::{Assembly, Diagnostic, Program, Severity, assemble, format, image, parse};
+use trommel_query::{Program, assemble, format, image, parse};
 
 use crate::args::QueryCommand;
 use crate::output::{self, printable};
+use source::{Source, bytes, complain, name, text, text_of};
 
 /// Runs the command.
 pub(crate) fn run(command: &QueryCommand) -> Result<ExitCode> {
@@ -31,102 +33,6 @@ pub(crate) fn run(command: &QueryCommand) -> Result<ExitCode> {
             check,
         } => fmt(files, *write, *check),
     }
-}
-
-/// A file that was read, and what became of it.
-struct Source {
-    name: String,
-    text: String,
-    assembled: Result<Assembly, Vec<Diagnostic>>,
-}
-
-impl Source {
-    fn read(path: &Path) -> Result<Self> {
-        let text = text(path)?;
-        Ok(Self {
-            name: name(path),
-            assembled: assemble(&text),
-            text,
-        })
-    }
-
-    /// Errors and warnings.
-    fn found(&self) -> &[Diagnostic] {
-        match &self.assembled {
-            Ok(assembly) => &assembly.warnings,
-            Err(found) => found,
-        }
-    }
-
-    /// Says what is wrong.
-    fn complain(&self) {
-        complain(&self.name, &self.text, self.found());
-    }
-}
-
-fn complain(name: &str, text: &str, found: &[Diagnostic]) {
-    let mut stderr = std::io::stderr();
-    for diagnostic in found {
-        // When even stderr is gone there is nobody to tell.
-        let _ = write!(stderr, "{}", printable(&diagnostic.render(name, text)));
-    }
-    let errors = found.iter().filter(|d| d.severity == Severity::Error);
-    match errors.count() {
-        0 => {}
-        1 => output::complain(&format!("{name}: 1 error")),
-        errors => output::complain(&format!("{name}: {errors} errors")),
-    }
-}
-
-fn name(path: &Path) -> String {
-    match path.to_str() {
-        Some("-") => "standard input".to_owned(),
-        _ => path.display().to_string(),
-    }
-}
-
-/// The bytes of a file, or of standard input; of a file larger than `most`, one byte more.
-fn bytes(path: &Path, most: usize) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let limit = most as u64 + 1;
-    let read = match path.to_str() {
-        Some("-") => std::io::stdin().take(limit).read_to_end(&mut bytes),
-        _ => fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)),
-    };
-    read.with_context(|| format!("{}: cannot be read", name(path)))?;
-    Ok(bytes)
-}
-
-fn text(path: &Path) -> Result<String> {
-    let bytes = bytes(path, trommel_query::MAX_TEXT)?;
-    if bytes.starts_with(&image::MAGIC) {
-        bail!(
-            "{0}: is an assembled program; `trommel query disasm {0}` prints its queries",
-            name(path)
-        );
-    }
-    text_of(path, bytes)
-}
-
-/// The text of a file's bytes.
-fn text_of(path: &Path, bytes: Vec<u8>) -> Result<String> {
-    // A character may be cut in two at the limit, which is then told by its own message.
-    if bytes.len() > trommel_query::MAX_TEXT {
-        bail!(
-            "{}: is longer than {} bytes; divide it into several files",
-            name(path),
-            trommel_query::MAX_TEXT
-        );
-    }
-    String::from_utf8(bytes).map_err(|error| {
-        let valid = error.utf8_error().valid_up_to();
-        let before = &error.as_bytes()[..valid];
-        let line = 1 + before.iter().filter(|b| **b == b'\n').count();
-        anyhow!(
-            "{}:{line}: is not UTF-8 (at byte {valid}); write it in UTF-8",
-            name(path)
-        )
-    })
 }
 
 /// The program in a file that is to be put to a running program, a text or assembled.

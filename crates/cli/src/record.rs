@@ -28,6 +28,7 @@ use crate::exit::{self, Outcome};
 use crate::host::{self, Options};
 use crate::inherited;
 use crate::machine;
+use crate::next::next_steps;
 use crate::others::Others;
 use crate::output;
 use crate::query;
@@ -41,9 +42,6 @@ const USUAL_RATE: f64 = 1000.0;
 /// Instructions of a window in which latencies are measured, where nothing is said: what beginning it has displaced in the
 /// first cache is a small part of what it sees.
 pub(crate) const TIMED_WINDOW: u32 = 4096;
-
-/// Below how many instructions are passed before a window, where nothing is said.
-pub(crate) const SKIP: u32 = 256;
 
 /// Events where none are named and no queries are put.
 const USUAL_KINDS: [Kind; 3] = [Kind::Edge, Kind::Call, Kind::Value];
@@ -324,41 +322,6 @@ fn shown_by(kinds: KindSet) -> &'static str {
     }
 }
 
-pub(crate) fn next_steps(
-    out: &mut impl Write,
-    path: &Path,
-    written: &Written,
-    stream: Option<&Path>,
-    command: &str,
-) -> std::io::Result<()> {
-    let shown = output::printable(&path.display().to_string());
-    let old = written
-        .old
-        .as_deref()
-        .map(|old| format!("; the earlier one is {}", old.display()));
-    let old = output::printable(&old.unwrap_or_default());
-    writeln!(
-        out,
-        "trommel: wrote {shown} ({} bytes){old}",
-        output::grouped(written.bytes)
-    )?;
-    if let Some(stream) = stream {
-        writeln!(
-            out,
-            "trommel: wrote {}: trommel stream info {0}",
-            output::printable(&stream.display().to_string())
-        )?;
-    }
-    let argument = match path == Path::new(trommel_store::DEFAULT_FILE) {
-        true => String::new(),
-        false => format!(
-            " {}",
-            output::command_line(&[path.as_os_str().as_encoded_bytes().to_vec()])
-        ),
-    };
-    writeln!(out, "trommel: next: trommel {command}{argument}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -375,21 +338,5 @@ mod tests {
             [Profile::default()]
         );
         std::fs::remove_file(path).expect("clean");
-    }
-
-    #[test]
-    fn the_next_command_is_one_that_works() {
-        let written = Written {
-            bytes: 1234,
-            old: Some("x.data.old".into()),
-        };
-        let mut text = Vec::new();
-        next_steps(&mut text, Path::new("my x.data"), &written, None, "report").expect("memory");
-        let text = String::from_utf8(text).expect("UTF-8");
-        assert!(
-            text.contains("1 234 bytes") && text.contains("x.data.old"),
-            "{text}"
-        );
-        assert!(text.ends_with("trommel report 'my x.data'\n"), "{text}");
     }
 }

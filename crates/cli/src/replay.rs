@@ -8,9 +8,11 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use trommel_profile::confidence::{Confidence, Limits};
+use trommel_profile::confidence::Confidence;
+use trommel_profile::limits::Limits;
 use trommel_profile::memory::{Conflict, Pair};
-use trommel_profile::sampled::{Sampled, Windows};
+use trommel_profile::sampled::Sampled;
+use trommel_profile::windows::Windows;
 use trommel_symbol::{Files, Symbols};
 use trommel_tuple::Kind;
 
@@ -18,10 +20,10 @@ use crate::args::ReplayArgs;
 use crate::json::Json;
 use crate::load;
 use crate::output::{self, grouped};
-use crate::report::text::{Style, Table, more};
+use crate::report::place::{modules, place};
+use crate::report::table::{Style, Table, more};
 use crate::report::view::View;
 use crate::report::windows;
-use crate::report::{modules, place};
 
 /// Pairs that people are shown unless they ask for more.
 const DEFAULT_TOP: usize = 20;

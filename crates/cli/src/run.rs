@@ -20,7 +20,7 @@ use crate::exit;
 use crate::host::{self, Options};
 use crate::output;
 use crate::prefetches;
-use crate::report::text::Style;
+use crate::report::table::Style;
 use crate::stats;
 
 /// CPU time that a process uses natively first. What control costs until it is known whether it pays, 20 to 60 milliseconds, is then a

@@ -2,10 +2,17 @@
 
 use trommel_code::Use;
 
-use crate::report::view::View;
+/// Names of addresses, as far as they are known.
+pub(crate) trait Addresses {
+    /// The name of what is at an address: a method table, a function, an object.
+    fn name_of_address(&mut self, address: u64) -> Option<String>;
+
+    /// The constant text at an address.
+    fn text_at(&self, address: u64) -> Option<String>;
+}
 
 /// A value that was loaded as `used` says.
-pub(crate) fn shown(view: &mut View<'_>, value: u64, used: Option<Use>) -> String {
+pub(crate) fn shown(known: &mut impl Addresses, value: u64, used: Option<Use>) -> String {
     match used {
         Some(Use::Integer { bytes, signed }) => integer(value, bytes, signed),
         Some(Use::Character) => character(value),
@@ -16,9 +23,9 @@ pub(crate) fn shown(view: &mut View<'_>, value: u64, used: Option<Use>) -> Strin
             f32::from_bits(value as u32),
             f32::from_bits((value >> 32) as u32)
         ),
-        Some(Use::Pointer) => address(view, value).unwrap_or_else(|| format!("{value:#x}")),
-        None => by_looks(view, value, true),
-        Some(Use::Unknown { bytes: 8, general }) => by_looks(view, value, !general),
+        Some(Use::Pointer) => address(known, value).unwrap_or_else(|| format!("{value:#x}")),
+        None => by_looks(known, value, true),
+        Some(Use::Unknown { bytes: 8, general }) => by_looks(known, value, !general),
         Some(Use::Unknown { bytes, .. }) => match as_text(value) {
             Some(text) => format!("{value:#x} {text:?}"),
             None => integer(
@@ -31,11 +38,11 @@ pub(crate) fn shown(view: &mut View<'_>, value: u64, used: Option<Use>) -> Strin
 }
 
 /// An address with the name of what is there, or the text.
-fn address(view: &mut View<'_>, value: u64) -> Option<String> {
-    if let Some(name) = view.name_of_address(value) {
+fn address(known: &mut impl Addresses, value: u64) -> Option<String> {
+    if let Some(name) = known.name_of_address(value) {
         return Some(format!("{value:#x} <{name}>"));
     }
-    let text = view.text_at(value)?;
+    let text = known.text_at(value)?;
     Some(format!("{value:#x} {}", quoted(&text)))
 }
 
@@ -71,8 +78,8 @@ fn character(value: u64) -> String {
 }
 
 /// An address with a name, text, or a number; `floats`: it may be a floating-point number.
-fn by_looks(view: &mut View<'_>, value: u64, floats: bool) -> String {
-    if let Some(address) = address(view, value) {
+fn by_looks(known: &mut impl Addresses, value: u64, floats: bool) -> String {
+    if let Some(address) = address(known, value) {
         return address;
     }
     if let Some(text) = as_text(value) {

@@ -14,6 +14,7 @@
 //! Loads that only keep a function's frame in order (`code/src/upkeep.rs`) are left out, and counted, unless all are asked for.
 
 mod operands;
+mod shape;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
@@ -33,10 +34,11 @@ use crate::json::Json;
 use crate::load;
 use crate::output::{self, grouped, percent};
 use crate::report::filter::{self, MORE};
-use crate::report::text::{Style, Table, more};
+use crate::report::place::{modules, names};
+use crate::report::table::{Style, Table, more};
 use crate::report::view::{Values, View};
 use crate::report::windows;
-use crate::report::{modules, names};
+use shape::{DEFAULT_TOP, SCHEMA};
 
 /// Cycles from a load that hits the first cache to the use of its value, on processors of this decade.
 const LOAD: f64 = 5.0;
@@ -44,10 +46,6 @@ const LOAD: f64 = 5.0;
 const COMPARE: f64 = 1.0;
 /// Cycles of a branch that is not.
 const MISPREDICTED: f64 = 15.0;
-/// Places that people are shown unless they ask for more.
-const DEFAULT_TOP: usize = 20;
-/// The schema's name. Fields may be added to it; none is removed or changed.
-const SCHEMA: &str = "trommel.values/1";
 
 /// What has values: a load, or an argument.
 enum Subject<'p> {

@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use iced_x86::{FlowControl, Instruction};
-use trommel_profile::confidence::Limits;
+use trommel_profile::limits::Limits;
 use trommel_symbol::Code;
 
 use crate::body::{Body, direct_target, falls_through};

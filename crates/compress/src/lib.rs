@@ -39,13 +39,16 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod component;
 mod compressor;
+mod first_level;
 pub mod hash;
 pub mod hotlist;
 mod index;
 pub mod interval;
 pub mod random;
 pub mod sample;
+mod seeds;
 pub mod sketch;
 mod spec;
 mod strata;
@@ -53,7 +56,10 @@ pub mod table;
 pub mod tagged;
 pub mod thin;
 
-pub use compressor::{Compress, Compressor, FirstLevel, Seeds, Sink};
+pub use component::{Compress, Sink};
+pub use compressor::Compressor;
+pub use first_level::FirstLevel;
+pub use seeds::Seeds;
 pub use spec::{
     Algorithm, Estimate, IntervalSpec, Level, Percent, Sampler, Spec, SpecError, Start, TaggedSpec,
     note,

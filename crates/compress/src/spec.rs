@@ -31,7 +31,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::hash::{HashKind, degenerate};
-use crate::{Compressor, Seeds};
 
 /// A compressor's description.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -297,11 +296,6 @@ impl Sampler {
 }
 
 impl Spec {
-    /// Builds the compressor.
-    pub fn build(&self, seeds: Seeds) -> Compressor {
-        Compressor::new(self, seeds)
-    }
-
     /// Whether random numbers decide what is sent.
     pub const fn is_random(&self) -> bool {
         if let Some(thinning) = self.thinning

@@ -4,8 +4,8 @@
 //! substreams. What errs is the choice of one tuple among those that share a substream; more of
 //! them would help, and so would bits that nobody pays for.
 //!
-//! Strategy: sample twice. A first, random sampler lets one event in k pass, and whatever stands behind
-//! it samples what passes at rate r. A message stands for k·r events as before, but counters behind
+//! Strategy: sample twice. A first, random sampler lets one event in k pass, and whatever stands after
+//! it samples what passes at rate r. A message stands for k·r events as before, but counters after it
 //! need log2(k) bits less, so that the same memory holds more of them: `D16+H[P16]4096` has the 2 KB and
 //! the messages of `H[P256]2048`. The first sampler adds a variance of (k − 1)/t to the relative error of a
 //! tuple of t events, against (kr − 1)(1 − q)/t of the second one, where q is the tuple's share of its
@@ -14,7 +14,7 @@
 //!
 //! Events that pass are handed on in blocks. What is after sees the same stream whatever the blocks.
 //!
-//! Invariant: behind `P`, k × (counted + held behind) + events since the last one that passed = events.
+//! Invariant: after `P`, k × (counted + held after it) + events since the last one that passed = events.
 //!
 //! Source: ours. Section 3.3 of *Stratified Sampling* leaves other compositions of its components to be tried; two-stage
 //! sampling: Cochran, *Sampling techniques*, chapter 10.
@@ -23,9 +23,10 @@ use alloc::boxed::Box;
 
 use trommel_tuple::{Events, Kind, Kinds, Message, Tuple};
 
+use crate::component::{Compress, Sink};
 use crate::hash::BLOCK;
 use crate::random::SplitMix64;
-use crate::{Compress, FirstLevel, Sampler, Sink};
+use crate::spec::Sampler;
 
 /// How far it is to the next event that passes.
 #[derive(Clone, Debug)]
@@ -37,17 +38,17 @@ enum Distance {
 
 /// A compressor after a sampler.
 #[derive(Clone, Debug)]
-pub struct Thinned {
+pub struct Thinned<C> {
     rate: u32,
     distance: Distance,
     /// The next event that passes is this many events away; 1 is the next one.
     left: u64,
-    behind: Box<FirstLevel>,
+    after: Box<C>,
 }
 
-impl Thinned {
-    /// `behind` sees the events that a sampler of this rule lets pass: `P`, `R` or `D`.
-    pub fn new(thinning: Sampler, behind: FirstLevel, seed: u64) -> Self {
+impl<C> Thinned<C> {
+    /// `after` sees the events that a sampler of this rule lets pass: `P`, `R` or `D`.
+    pub fn new(thinning: Sampler, after: C, seed: u64) -> Self {
         let random = SplitMix64::apart(seed, *b"thinning");
         let distance = match thinning {
             Sampler::Random(_) => Distance::Random(random),
@@ -58,7 +59,7 @@ impl Thinned {
             rate: thinning.rate(),
             distance,
             left: 0,
-            behind: Box::new(behind),
+            after: Box::new(after),
         };
         thinned.left = thinned.next();
         thinned
@@ -96,7 +97,7 @@ impl<S: Sink + ?Sized> Sink for Scaled<'_, S> {
     }
 }
 
-impl Compress for Thinned {
+impl<C: Compress> Compress for Thinned<C> {
     fn event<S: Sink + ?Sized>(&mut self, kind: Kind, tuple: Tuple, out: &mut S) {
         self.events(Events::of_kind(kind, &[tuple]), out);
     }
@@ -133,20 +134,20 @@ impl Compress for Thinned {
     fn held(&self) -> Option<u64> {
         let rate = u64::from(self.rate);
         match self.distance {
-            Distance::Periodic => self.behind.held().map(|n| n * rate + rate - self.left),
+            Distance::Periodic => self.after.held().map(|n| n * rate + rate - self.left),
             Distance::Random(_) | Distance::Countdown(_) => None,
         }
     }
 }
 
-impl Thinned {
+impl<C: Compress> Thinned<C> {
     /// Inlined, so that what is after is compiled where it is used: apart from its caller, the splitter's hash is
     /// slower by a sixth.
     #[inline]
     fn pass(&mut self, tuples: &[Tuple], kinds: &[Kind], out: &mut dyn Sink) {
         // Both are cut to the same length by the caller.
         if let Some(events) = Events::new(tuples, kinds) {
-            self.behind.events(events, out);
+            self.after.events(events, out);
         }
     }
 }

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::Lab;
-use crate::experiments::percent;
+use crate::experiment::percent;
 use crate::findings::{Cell, Table};
 use crate::plot::{Axis, Bar, Bars, Content, Figure, Group, Panel};
 use crate::runs::{KERNELS, Subject};

@@ -1,4 +1,4 @@
-//! The experiments, and what they share.
+//! The experiments.
 //!
 //! Each file is one figure of a paper, named as the paper numbers it, or one question of our own. The
 //! rule by which a claim is judged stands beside it, in the words of the report.
@@ -49,55 +49,7 @@ mod values_table2b;
 mod values_table2c;
 mod variants;
 
-use crate::Lab;
-use crate::findings::Findings;
-use crate::plan::{Need, Results};
-
-/// Where an experiment comes from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Paper {
-    /// *Rapid Profiling via Stratified Sampling*.
-    Stratified,
-    /// *Catching Accurate Profiles in Hardware*.
-    MultiHash,
-    /// *Dynamo: A Transparent Dynamic Optimization System*.
-    Dynamo,
-    /// *Relational Profiling*.
-    Relational,
-    /// *Efficient and Flexible Value Sampling*.
-    Values,
-    /// Our own questions.
-    Ours,
-}
-
-impl Paper {
-    /// As headings name it.
-    pub const fn title(self) -> &'static str {
-        match self {
-            Self::Stratified => "Stratified sampling",
-            Self::MultiHash => "Multi-hash",
-            Self::Dynamo => "Dynamo",
-            Self::Relational => "Relational profiling",
-            Self::Values => "Value sampling",
-            Self::Ours => "Beyond the papers",
-        }
-    }
-}
-
-/// One experiment.
-#[derive(Debug)]
-pub struct Experiment {
-    /// On the command line and in file names.
-    pub name: &'static str,
-    /// The paper.
-    pub paper: Paper,
-    /// What is looked at.
-    pub title: &'static str,
-    /// What has to be evaluated for it.
-    pub needs: fn() -> Vec<Need>,
-    /// Makes findings of the evaluations.
-    pub run: fn(&Lab<'_>, &Results) -> Findings,
-}
+use crate::experiment::Experiment;
 
 /// All experiments, in the order of the papers.
 pub static EXPERIMENTS: [Experiment; 40] = [
@@ -148,43 +100,6 @@ pub fn named(name: &str) -> Option<&'static Experiment> {
     EXPERIMENTS.iter().find(|e| e.name == name)
 }
 
-/// A mean; `NaN` of nothing.
-fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
-    let (n, sum) = values
-        .into_iter()
-        .fold((0.0, 0.0), |(n, sum), v| (n + 1.0, sum + v));
-    sum / n
-}
-
-/// A percentage as claims print it.
-pub(crate) fn percent(value: f64) -> String {
-    match value {
-        v if !v.is_finite() => "–".into(),
-        v if v.abs() >= 99.95 => format!("{v:.0} %"),
-        v if v.abs() >= 0.095 => format!("{v:.1} %"),
-        v => format!("{v:.2} %"),
-    }
-}
-
-/// A number of events as claims print it.
-fn events(value: Option<u64>) -> String {
-    value.map_or("never".into(), |n| crate::plot::short(n as f64))
-}
-
-/// The number of cases that hold, and the names of those that do not.
-fn exceptions<S: AsRef<str>>(cases: &[(S, bool)]) -> (usize, String) {
-    let not: Vec<&str> = cases
-        .iter()
-        .filter(|c| !c.1)
-        .map(|c| c.0.as_ref())
-        .collect();
-    let words = match not.is_empty() {
-        true => String::new(),
-        false => format!(" (not {})", not.join(", ")),
-    };
-    (cases.len() - not.len(), words)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,22 +117,5 @@ mod tests {
             }
         }
         assert!(named("multihash-12").is_some() && named("multihash-1").is_none());
-    }
-
-    #[test]
-    fn figures_in_words() {
-        assert_eq!(percent(f64::NAN), "–");
-        assert_eq!(
-            (percent(0.04), percent(2.25), percent(134.0)),
-            ("0.04 %".into(), "2.2 %".into(), "134 %".into())
-        );
-        assert_eq!(
-            (events(Some(300_000)), events(None)),
-            ("300k".into(), "never".into())
-        );
-        assert_eq!(
-            exceptions(&[("a", true), ("b", false)]),
-            (1, " (not b)".into())
-        );
     }
 }

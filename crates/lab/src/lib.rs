@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod costs;
+mod experiment;
 mod experiments;
 mod findings;
 mod latencies;
@@ -28,7 +29,8 @@ mod streams;
 
 use std::path::{Path, PathBuf};
 
-pub use experiments::{EXPERIMENTS, Experiment, Paper, named};
+pub use experiment::{Experiment, Paper};
+pub use experiments::{EXPERIMENTS, named};
 pub use findings::{Cell, Claim, Findings, Table, Verdict};
 pub use plan::{Need, Results};
 pub use programs::{PROGRAMS, Program};

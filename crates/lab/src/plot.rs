@@ -12,6 +12,7 @@
 //! Invariants: no value that is not finite is drawn; every text is escaped; equal labels have equal
 //! colours in all panels of a figure.
 
+mod area;
 mod axis;
 mod bars;
 mod canvas;
@@ -21,6 +22,7 @@ pub use axis::{Axis, Scale};
 pub use bars::{Bar, Bars, Group};
 pub use lines::Line;
 
+use area::Area;
 pub(crate) use axis::short;
 use canvas::{Canvas, text_width};
 
@@ -65,21 +67,6 @@ pub enum Content {
     Lines(Vec<Line>),
     /// Bars in groups.
     Bars(Bars),
-}
-
-/// The inside of a panel's axes, in pixels.
-#[derive(Clone, Copy, Debug)]
-struct Area {
-    left: f64,
-    top: f64,
-    width: f64,
-    height: f64,
-}
-
-impl Area {
-    fn bottom(&self) -> f64 {
-        self.top + self.height
-    }
 }
 
 impl Figure {
@@ -212,9 +199,9 @@ impl Panel {
         }
         match &self.content {
             Content::Lines(lines) => {
-                lines::draw(canvas, area, self, (low, high), lines, labels);
+                lines::draw(canvas, area, (&self.x, &self.y), (low, high), lines, labels);
             }
-            Content::Bars(bars) => bars::draw(canvas, area, self, (low, high), bars, labels),
+            Content::Bars(bars) => bars::draw(canvas, area, &self.y, (low, high), bars, labels),
         }
         for (value, words) in &self.marks {
             let y = area.bottom() - self.y.place(*value, low, high) * area.height;

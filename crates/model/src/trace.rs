@@ -22,85 +22,17 @@
 //! * The kernel's instructions are not there, and an instruction that raised a signal is not.
 //! * A repeated string instruction is one execution, with the number of its repetitions.
 
+mod bytes;
+mod execution;
 mod file;
 pub mod record;
 pub mod stopped;
 pub mod tags;
 
+use execution::History;
+
+pub use execution::{Code, Execution, FIELDS, Region, Use, WORDS};
 pub use file::TraceError;
-
-/// Words of facts that are recorded: operands and results.
-pub const WORDS: usize = 8;
-
-/// The recorded fields, word by word.
-pub const FIELDS: [trommel_query::Field; WORDS] = {
-    use trommel_query::Field as F;
-    [
-        F::Op1,
-        F::Op1Up,
-        F::Op2,
-        F::Op2Up,
-        F::Op3,
-        F::Res1,
-        F::Res1Up,
-        F::Res2,
-    ]
-};
-
-/// One execution of an instruction.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Execution {
-    /// The number of the instruction in the trace's table.
-    pub code: u32,
-    /// Repetitions, of a repeated string instruction; otherwise 1.
-    pub repeats: u32,
-    /// The branch was taken.
-    pub taken: bool,
-    /// Addresses of its memory accesses.
-    pub addresses: [u64; 2],
-    /// Operands and results: [`FIELDS`].
-    pub words: [u64; WORDS],
-}
-
-/// An instruction of the program, as it was in memory.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Code {
-    /// Its address.
-    pub pc: u64,
-    /// Its bytes.
-    pub length: u8,
-    /// The bytes, and zeros after them.
-    pub bytes: [u8; 15],
-}
-
-impl Code {
-    /// Its bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.length).min(15)]
-    }
-}
-
-/// What a range of addresses is used for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Use {
-    /// The stack of the thread.
-    Stack,
-    /// Memory from the kernel, after no file: where allocators put objects.
-    Heap,
-    /// Files, and what else there is.
-    Other,
-}
-
-/// A range of the program's memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Region {
-    /// The first address.
-    pub from: u64,
-    /// After the last.
-    pub to: u64,
-    /// What for.
-    pub used: Use,
-}
 
 /// A recording.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -109,14 +41,6 @@ pub struct Trace {
     regions: Vec<Region>,
     executions: u64,
     bytes: Vec<u8>,
-}
-
-/// What encoder and decoder remember of an instruction.
-#[derive(Clone, Copy, Default)]
-struct History {
-    /// The instruction that was executed after it last time.
-    next: u32,
-    last: Execution,
 }
 
 impl Trace {
@@ -182,7 +106,7 @@ impl Iterator for Replay<'_> {
         if self.left == 0 {
             return None;
         }
-        let execution = file::get(&mut self.bytes, &mut self.history, &mut self.at)?;
+        let execution = bytes::get(&mut self.bytes, &mut self.history, &mut self.at)?;
         self.left -= 1;
         Some(execution)
     }
@@ -208,7 +132,7 @@ impl Writer {
     pub fn push(&mut self, execution: &Execution) {
         if (execution.code as usize) < self.history.len() {
             let out = &mut self.trace.bytes;
-            file::put(out, &mut self.history, &mut self.at, execution);
+            bytes::put(out, &mut self.history, &mut self.at, execution);
             self.trace.executions += 1;
         }
     }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use trommel_tuple::Place;
 
-use crate::merge::add_counts;
+use crate::counts::add_counts;
 use crate::sampled::Sampled;
 
 /// The registers that the System V ABI passes integers and pointers in, the first argument's first.

@@ -61,8 +61,9 @@ impl Callers {
 mod tests {
     use super::*;
     use crate::Profile;
-    use crate::sampled::{Sampled, Windows};
+    use crate::sampled::Sampled;
     use crate::thin::thin;
+    use crate::windows::Windows;
     use trommel_tuple::{ModuleId, Vaddr};
 
     fn place(module: u16, vaddr: u64) -> Place {

@@ -32,20 +32,9 @@ use trommel_compress::hash::{Hash, Layout};
 use trommel_compress::{Algorithm, IntervalSpec, Level, Sampler, Seeds, Spec, Start};
 use trommel_tuple::Tuple;
 
+use crate::limits::Limits;
+use crate::profile::{Counted, Profile};
 use crate::sampled::Sampled;
-use crate::{Counted, Profile};
-
-/// The share of entries whose limits are meant to hold.
-pub const LEVEL: f64 = 0.95;
-
-/// Limits of a count, in events, or of a share, from 0 to 1. Both are included.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Limits {
-    /// At least this.
-    pub low: f64,
-    /// At most this.
-    pub high: f64,
-}
 
 /// What limits rest on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -17,10 +17,11 @@ use std::collections::HashMap;
 use trommel_tuple::{Kind, ModuleId, Place};
 
 use crate::arguments::Passed;
+use crate::counts::add_counts;
 use crate::custom::Custom;
 use crate::memory::Pair;
-use crate::sampled::Windows;
-use crate::{Counted, KindProfile, Module, Origin, Profile, Run, Site, Threads};
+use crate::profile::{Counted, KindProfile, Module, Origin, Profile, Run, Site, Threads};
+use crate::windows::Windows;
 
 /// Reasons that are kept of profiles which were made apart.
 const REASONS: usize = 32;
@@ -325,25 +326,6 @@ fn add_reasons(reasons: &mut Vec<String>, more: Vec<String>) {
 /// How many of their first words two commands have in common.
 fn common(a: &[Vec<u8>], b: &[Vec<u8>]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
-}
-
-/// Adds sorted counts to others.
-pub(crate) fn add_counts(sum: &mut Vec<(u64, u64)>, counts: Vec<(u64, u64)>) {
-    if sum.is_empty() {
-        *sum = counts;
-        return;
-    }
-    let mut all = Vec::with_capacity(sum.len() + counts.len());
-    let mut left = std::mem::take(sum).into_iter().peekable();
-    for (value, count) in counts {
-        while let Some(earlier) = left.next_if(|(v, _)| *v < value) {
-            all.push(earlier);
-        }
-        let same = left.next_if(|(v, _)| *v == value).map_or(0, |(_, n)| n);
-        all.push((value, count.saturating_add(same)));
-    }
-    all.extend(left);
-    *sum = all;
 }
 
 #[cfg(test)]

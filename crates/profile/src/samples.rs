@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 use trommel_tuple::Place;
 
-use crate::confidence::Limits;
+use crate::limits::Limits;
 use crate::sampled::Sampled;
 
 /// What samples say of one process.

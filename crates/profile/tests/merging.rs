@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use trommel_profile::arguments::{Argument, Passed};
 use trommel_profile::merge::Merged;
-use trommel_profile::sampled::{Sampled, Windows};
+use trommel_profile::sampled::Sampled;
+use trommel_profile::windows::Windows;
 use trommel_profile::{KindProfile, Loaded, Module, Origin, Profile, Run};
 use trommel_tuple::{Kind, ModuleId, Place, Vaddr};
 

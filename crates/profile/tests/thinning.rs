@@ -2,8 +2,9 @@
 
 use trommel_profile::Profile;
 use trommel_profile::arguments::{Argument, Passed};
-use trommel_profile::sampled::{Sampled, Windows};
+use trommel_profile::sampled::Sampled;
 use trommel_profile::thin::thin;
+use trommel_profile::windows::Windows;
 use trommel_tuple::Place;
 
 /// A register that holds 100 values, one of them in half of the calls.

@@ -17,7 +17,7 @@ use crate::diagnostic::{Diagnostic, Position, Severity, Span, closest};
 use crate::field::{Field, FieldSet};
 use crate::image::{MAX_RULES, rule_bytes};
 use crate::instruction::{Action, Test};
-use crate::program::MAX_INSTRUCTIONS;
+use crate::pc::MAX_INSTRUCTIONS;
 use crate::rate::{Budget, Rate, Sampling};
 use crate::record::RECORD_WORDS;
 use crate::tag::{Rule, Where};

@@ -9,7 +9,7 @@
 
 use crate::class::{ENTRIES, Entry};
 use crate::field::{Field, FieldSet};
-use crate::program::QueryPc;
+use crate::pc::QueryPc;
 use crate::rate::{Rate, Sampling};
 use crate::record::RECORD_WORDS;
 

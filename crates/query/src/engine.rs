@@ -45,7 +45,8 @@ use trommel_compress::random::SplitMix64;
 
 use crate::class::{ENTRIES, Entry};
 use crate::instruction::{Action, COUNTER_BITS, Comparison, Next, Queues};
-use crate::program::{Program, QueryPc};
+use crate::pc::QueryPc;
+use crate::program::Program;
 use crate::rate::{Rate, Sampling};
 use crate::record::{Facts, Record};
 

@@ -19,7 +19,8 @@ use core::fmt;
 use crate::class::TAGS;
 use crate::control::{REGISTERS, Table};
 use crate::instruction::Instruction;
-use crate::program::{MAX_INSTRUCTIONS, Program};
+use crate::pc::MAX_INSTRUCTIONS;
+use crate::program::Program;
 use crate::tag::{Rule, Where};
 
 /// What a program starts with.

@@ -26,13 +26,13 @@
 //! nothing are 0, and so there is one word for each instruction.
 
 mod comparison;
-
-use core::fmt;
+mod malformed;
 
 pub use comparison::{Against, Chance, Comparison, Lane, Outcome, Relation, Test};
 pub(crate) use comparison::{bounds, immediate_value};
+pub use malformed::Malformed;
 
-use crate::program::QueryPc;
+use crate::pc::QueryPc;
 
 /// The queues that a message may go to, and what happens when its queue is full.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -111,16 +111,6 @@ pub struct Instruction {
     pub otherwise: Next,
     /// The branch target, 0 where there is no branch.
     pub target: QueryPc,
-}
-
-/// Why a word is no instruction.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Malformed(pub &'static str);
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
 }
 
 /// Values of an instruction's counter.

@@ -32,7 +32,7 @@
 //!
 //! Invariants: a [`Program`] is valid: every branch goes forward and stays within its query, every query
 //! ends, each word has one meaning and each meaning one word. So engines need no checks, every query
-//! takes at most [`program::MAX_INSTRUCTIONS`] steps, and disassembling and assembling again gives the
+//! takes at most [`MAX_INSTRUCTIONS`] steps, and disassembling and assembling again gives the
 //! same words. Any text is a file or [`Diagnostic`]s with places in it; any bytes are a program or an
 //! [`image::ImageError`].
 //!
@@ -64,6 +64,7 @@ mod lex;
 mod lower;
 pub mod observe;
 mod parse;
+mod pc;
 pub mod program;
 pub mod rate;
 pub mod record;
@@ -79,6 +80,7 @@ pub use engine::{Engine, Sink};
 pub use field::{Field, FieldSet};
 pub use instruction::Instruction;
 pub use parse::{MAX_TEXT, parse};
-pub use program::{Program, QueryPc};
+pub use pc::{MAX_INSTRUCTIONS, QueryPc};
+pub use program::Program;
 pub use rate::{Budget, Rate, Sampling};
 pub use record::{Facts, Record};

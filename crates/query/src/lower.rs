@@ -21,7 +21,8 @@ use crate::class::EntrySet;
 use crate::control::{Control, Table};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::instruction::{self, Action, Against, Comparison, Instruction, Test};
-use crate::program::{MAX_INSTRUCTIONS, Program, QueryPc};
+use crate::pc::{MAX_INSTRUCTIONS, QueryPc};
+use crate::program::Program;
 
 /// The program of `checked`, with the clause of each instruction; none when errors were added.
 pub(crate) fn lower(

@@ -14,35 +14,9 @@ use crate::class::{Entry, EntrySet, Subject};
 use crate::control::{Control, Table};
 use crate::field::{Field, FieldSet};
 use crate::instruction::{Instruction, Next};
+use crate::pc::MAX_INSTRUCTIONS;
 use crate::rate::Sampling;
-use crate::record::RECORD_WORDS;
 use crate::tag::Rule;
-
-/// Instructions of a program at most: what the 7 bits of a query PC number.
-pub const MAX_INSTRUCTIONS: usize = 128;
-
-/// The number of a query instruction.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct QueryPc(u8);
-
-impl QueryPc {
-    /// The first instruction.
-    pub const FIRST: Self = Self(0);
-
-    /// The instruction of a number below [`MAX_INSTRUCTIONS`].
-    pub const fn new(number: usize) -> Option<Self> {
-        if number < MAX_INSTRUCTIONS {
-            Some(Self(number as u8))
-        } else {
-            None
-        }
-    }
-
-    /// Its number.
-    pub const fn number(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// One query of a program.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -217,5 +191,3 @@ impl Program {
         starts.iter().zip(ends).map(query).collect()
     }
 }
-
-const _: () = assert!(RECORD_WORDS == 7 && MAX_INSTRUCTIONS == 1 << 7);

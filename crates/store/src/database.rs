@@ -26,13 +26,16 @@
 //!
 //! **I27 (whole files).** A file of a database is whole and never changes.
 
+mod dropped;
 mod header;
 mod keep;
+mod listed;
 mod name;
 mod read;
 mod write;
 
-pub use keep::{Dropped, Kept};
+pub use dropped::Dropped;
+pub use keep::Kept;
 pub use name::Span;
 pub use read::{Epoch, Reading, Wanted};
 pub use write::Writer;

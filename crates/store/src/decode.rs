@@ -9,16 +9,16 @@ use trommel_profile::custom::{Custom, Value, Valued};
 use trommel_profile::filter::{Filter, Filtered};
 use trommel_profile::memory::{Cache, Conflict, Level, Levels, Pair};
 use trommel_profile::queries::{Acted, Count, Queries, Seen, Served, Told};
-use trommel_profile::sampled::{Sampled, Windows};
+use trommel_profile::windows::Windows;
 use trommel_profile::{Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Site, Thread};
 use trommel_tuple::{Kind, ModuleId, Place};
 
 use crate::chunk::{Chunk, Reader, Tag};
 use crate::error::DecodeError;
+use crate::fields::{Inside, flag, of_samples, real, text};
+use crate::format::{MAGIC, VERSION};
+use crate::samples;
 use crate::varint::Cursor;
-use crate::{MAGIC, VERSION, samples};
-
-pub(crate) type Inside<T> = Result<T, &'static str>;
 
 pub(crate) fn decode(input: impl Read) -> Result<Vec<Profile>, DecodeError> {
     let mut input = Reader::new(input);
@@ -364,15 +364,6 @@ fn filtered(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
     Ok(())
 }
 
-pub(crate) fn of_samples(cursor: &mut Cursor<'_>) -> Inside<Sampled> {
-    Ok(Sampled {
-        samples: cursor.number()?,
-        executions: real(cursor)?,
-        variance: real(cursor)?,
-        probability: real(cursor)?,
-    })
-}
-
 fn pairs(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
     let windows = profile.windows.as_mut();
     let windows = windows.ok_or("pairs come before their windows")?;
@@ -480,14 +471,6 @@ fn levels(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
     match windows.levels.replace(levels) {
         None => Ok(()),
         Some(_) => Err("levels are there twice"),
-    }
-}
-
-pub(crate) fn flag(cursor: &mut Cursor<'_>) -> Inside<bool> {
-    match cursor.byte()? {
-        0 => Ok(false),
-        1 => Ok(true),
-        _ => Err("whether something is so is malformed"),
     }
 }
 
@@ -636,15 +619,6 @@ fn rows(cursor: &mut Cursor<'_>, profile: &mut Profile) -> Inside<()> {
     Ok(())
 }
 
-/// A number that is not negative.
-pub(crate) fn real(cursor: &mut Cursor<'_>) -> Inside<f64> {
-    let real = f64::from_bits(cursor.number()?);
-    match real.is_finite() && real.is_sign_positive() {
-        true => Ok(real),
-        false => Err("a number is malformed"),
-    }
-}
-
 fn end(cursor: &mut Cursor<'_>, chunks: u32) -> Inside<()> {
     match cursor.number()? {
         n if n.checked_add(1) == Some(chunks.into()) => Ok(()),
@@ -654,8 +628,4 @@ fn end(cursor: &mut Cursor<'_>, chunks: u32) -> Inside<()> {
 
 fn kind(cursor: &mut Cursor<'_>) -> Inside<Kind> {
     Kind::from_number(cursor.byte()?).ok_or("an event kind that does not exist")
-}
-
-pub(crate) fn text(cursor: &mut Cursor<'_>) -> Inside<String> {
-    String::from_utf8(cursor.bytes()?.to_vec()).map_err(|_| "a text is not UTF-8")
 }

@@ -14,13 +14,15 @@ use trommel_profile::custom::Custom;
 use trommel_profile::filter::Filter;
 use trommel_profile::memory::Levels;
 use trommel_profile::queries::{Acted, Queries, Served, Told};
-use trommel_profile::sampled::{Sampled, Windows};
+use trommel_profile::windows::Windows;
 use trommel_profile::{Counted, Origin, Profile, Run, Site, Threads};
 use trommel_tuple::{Kind, Place};
 
 use crate::chunk::{TARGET, Tag, Writer};
+use crate::fields::{put_real, put_sampled};
+use crate::format::{MAGIC, VERSION};
+use crate::samples;
 use crate::varint::{put, put_bytes, put_signed};
-use crate::{MAGIC, VERSION, samples};
 
 /// Values in one record at most.
 const VALUES_PER_RECORD: usize = 4096;
@@ -389,13 +391,6 @@ fn levels(levels: &Levels) -> Vec<u8> {
     raw
 }
 
-pub(crate) fn put_sampled(raw: &mut Vec<u8>, sampled: &Sampled) {
-    put(raw, sampled.samples);
-    for real in [sampled.executions, sampled.variance, sampled.probability] {
-        put_real(raw, real);
-    }
-}
-
 /// Ends a chunk that is long enough, and begins another with its first byte. Whether it was.
 fn is_cut<W: Write>(tag: Tag, raw: &mut Vec<u8>, out: &mut Writer<W>) -> io::Result<bool> {
     let long = raw.len() >= TARGET;
@@ -404,10 +399,6 @@ fn is_cut<W: Write>(tag: Tag, raw: &mut Vec<u8>, out: &mut Writer<W>) -> io::Res
         raw.truncate(1);
     }
     Ok(long)
-}
-
-pub(crate) fn put_real(raw: &mut Vec<u8>, real: f64) {
-    put(raw, real.to_bits());
 }
 
 fn head(profile: &Profile) -> Vec<u8> {

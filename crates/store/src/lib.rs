@@ -23,6 +23,8 @@ pub mod database;
 mod decode;
 mod encode;
 mod error;
+mod fields;
+mod format;
 mod replace;
 mod samples;
 mod varint;
@@ -37,16 +39,11 @@ use trommel_profile::Profile;
 use replace::Readers;
 
 pub use error::StoreError;
+pub use format::{MAGIC, VERSION};
 pub use replace::{Written, check_destination};
 
 /// The name used where none is given.
 pub const DEFAULT_FILE: &str = "trommel.data";
-
-/// What every profile file starts with.
-pub const MAGIC: [u8; 8] = *b"\x89TROMMEL";
-
-/// The version of the format written, and the only one read.
-pub const VERSION: u32 = 9;
 
 /// Writes the profiles of a recording to `path`, at least one; a file that is there becomes `path.old`.
 ///

@@ -10,8 +10,7 @@ use trommel_profile::samples::{At, Function, Held, Machine, Operand, Samples, Th
 use trommel_tuple::Place;
 
 use crate::chunk::{TARGET, Tag, Writer};
-use crate::decode::{Inside, flag, of_samples, real, text};
-use crate::encode::{put_real, put_sampled};
+use crate::fields::{Inside, flag, of_samples, put_real, put_sampled, real, text};
 use crate::varint::{Cursor, put, put_bytes};
 
 pub(crate) fn encode<W: Write>(samples: &Samples, out: &mut Writer<W>) -> io::Result<()> {

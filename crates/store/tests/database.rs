@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use proptest::prelude::*;
-use trommel_profile::sampled::{Sampled, Windows};
+use trommel_profile::sampled::Sampled;
+use trommel_profile::windows::Windows;
 use trommel_profile::{KindProfile, Module, Origin, Profile, Run};
 use trommel_store::StoreError;
 use trommel_store::database::{Database, Reading, Span, Wanted};

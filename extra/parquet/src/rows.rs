@@ -6,7 +6,8 @@
 use std::iter;
 
 use anyhow::Result;
-use trommel_profile::confidence::{Basis, Confidence, Executions, Limits};
+use trommel_profile::confidence::{Basis, Confidence, Executions};
+use trommel_profile::limits::Limits;
 use trommel_profile::sampled::Sampled;
 use trommel_profile::{Profile, Site};
 use trommel_store::database::Epoch;

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use trommel_code::{Body, Count, Events, FlowControl, Instruction};
-use trommel_profile::confidence::{Basis, Limits};
+use trommel_profile::confidence::Basis;
+use trommel_profile::limits::Limits;
 use trommel_symbol::Code;
 use trommel_tuple::{Kind, ModuleId, Place, Vaddr};
 

@@ -3,15 +3,15 @@
 use std::io::{self, Write};
 
 use trommel_code::{Count, How};
-use trommel_profile::confidence::LEVEL;
+use trommel_profile::limits::LEVEL;
 use trommel_tuple::Kind;
 
-use super::{Annotated, Line, Part};
+use super::annotated::{Annotated, Line, Part};
 use crate::callers;
 use crate::json::Json;
+use crate::report::place::{modules, place};
 use crate::report::samples::json_operands;
 use crate::report::view::View;
-use crate::report::{modules, place};
 
 /// The schema's name. Fields may be added to it; none is removed or changed.
 const SCHEMA: &str = "trommel.annotate/1";

@@ -4,6 +4,7 @@
 //! a branch went, what was called, which values a load loaded, how long it took, which stores were in its way. Frequencies are
 //! of the events that an instruction has, or follow from those around it ([`trommel_code::Flow`]).
 
+mod annotated;
 mod events;
 mod find;
 mod json;
@@ -17,107 +18,30 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
-use trommel_code::{Body, Count, Flow, FlowControl, Instruction, Mnemonic, Text};
-use trommel_profile::confidence::{Confidence, Limits};
-use trommel_profile::memory::{Conflict, Levels, Pair};
-use trommel_profile::sampled::{Sampled, Windows};
-use trommel_profile::samples::At;
-use trommel_profile::{Module, Profile};
+use trommel_code::{Body, Flow, FlowControl, Mnemonic, Text};
+use trommel_profile::Profile;
+use trommel_profile::confidence::Confidence;
+use trommel_profile::limits::Limits;
+use trommel_profile::memory::{Levels, Pair};
+use trommel_profile::windows::Windows;
 use trommel_symbol::Files;
 use trommel_tuple::{Kind, Place, Vaddr};
 
 use crate::args::AnnotateArgs;
 use crate::arguments::{self, Argued};
-use crate::callers::{self, Caller};
+use crate::callers::{self};
 use crate::latency;
 use crate::load;
 use crate::output;
-use crate::report::text::Style;
+use crate::report::table::Style;
 use crate::report::view::{Values, View};
 use crate::shown::quoted;
+use annotated::{Annotated, InTheWay, Latency, Line, Part, Passed};
 use events::OfModule;
 use find::Found;
 
 /// Values of an instruction that people are shown unless they ask for more.
 const DEFAULT_TOP: usize = 3;
-
-/// A part of an instruction's executions.
-#[derive(Clone, Copy, PartialEq, Debug)]
-struct Part {
-    count: u64,
-    /// 0 to 1.
-    share: f64,
-    /// Of the share, where it is an estimate of which something is known.
-    limits: Option<Limits>,
-}
-
-/// A pair that an instruction is one of.
-struct InTheWay {
-    pair: Pair,
-    /// Of the load's executions.
-    part: Part,
-}
-
-/// An instruction with what is known of it.
-struct Line<'p> {
-    at: Place,
-    instruction: Instruction,
-    text: String,
-    count: Option<Count>,
-    /// Of the instructions that the function executed, 0 to 1.
-    share: f64,
-    /// How often a conditional branch was taken.
-    taken: Option<Part>,
-    /// Where an indirect jump or a call went, most often first.
-    targets: Vec<(Place, Part)>,
-    /// What a load loaded, and in words.
-    values: Vec<(u64, String, Part)>,
-    /// How many values there were.
-    distinct: usize,
-    /// The same by who called the function, those for whom it was executed most first.
-    by_caller: Vec<Caller<'p>>,
-    /// Receivers' method tables of a call.
-    types: Vec<(u64, String, Part)>,
-    /// What a call passes, first to the function that it called most.
-    arguments: Vec<Passed>,
-    latency: Option<Latency>,
-    conflicts: Vec<InTheWay>,
-    /// What samples of the whole machine found there.
-    sampled: Option<At>,
-}
-
-/// A register that a call passes an argument in.
-struct Passed {
-    register: &'static str,
-    /// The function that takes it.
-    to: Place,
-    /// Values, and in words.
-    values: Vec<(u64, String, Part)>,
-}
-
-/// How long a load took.
-struct Latency {
-    /// Cycles.
-    median: u64,
-    /// By level, nearest first.
-    levels: Vec<(&'static str, Part)>,
-}
-
-/// A function with what is known of it.
-struct Annotated<'p> {
-    found: Found,
-    module: &'p Module,
-    ranges: Vec<Range<u64>>,
-    lines: Vec<Line<'p>>,
-    /// Instructions executed, of those whose count is known.
-    executed: f64,
-    /// Its time, where samples of the whole machine are what is known.
-    time: Option<Sampled>,
-    /// How often it was entered at its first instruction.
-    entered: Option<Count>,
-    /// From where it was called, most often first.
-    callers: Vec<(Place, u64)>,
-}
 
 /// Runs the command.
 pub(crate) fn run(args: &AnnotateArgs) -> Result<ExitCode> {
@@ -442,17 +366,5 @@ fn of_load(windows: &Windows, pair: &Pair, sampled: &trommel_profile::sampled::S
         count: sampled.executions.round() as u64,
         share,
         limits: Some(load.unwrap_or(sampled).share(share)),
-    }
-}
-
-/// In words, of which the other instruction of the pair is the object.
-fn conflict_in_words(conflict: Conflict, is_load: bool) -> &'static str {
-    match (conflict, is_load) {
-        (Conflict::Size, true) => "needs more than what was stored by",
-        (Conflict::Order, true) => "waits for the address of",
-        (Conflict::Synonym, true) => "looks like what was stored by",
-        (Conflict::Size, false) => "stores a part of what is loaded by",
-        (Conflict::Order, false) => "has its address late for",
-        (Conflict::Synonym, false) => "looks like what is loaded by",
     }
 }

@@ -6,15 +6,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use trommel_code::Count;
-use trommel_profile::confidence::{Basis, LEVEL, Limits};
+use trommel_profile::confidence::Basis;
+use trommel_profile::limits::{LEVEL, Limits};
 use trommel_symbol::Location;
 
+use super::annotated::{Annotated, InTheWay, Line, Part, conflict_in_words};
 use super::source::Sources;
-use super::{Annotated, InTheWay, Line, Part, conflict_in_words};
 use crate::callers;
 use crate::output::{duration, grouped, printable};
 use crate::report::samples;
-use crate::report::text::{Style, short};
+use crate::report::table::{Style, short};
 use crate::report::view::View;
 use crate::report::windows;
 

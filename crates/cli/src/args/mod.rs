@@ -12,7 +12,7 @@ mod tools;
 use clap::{Parser, Subcommand};
 
 pub(crate) use parse::{ModuleSpec, Only, ServiceSpec};
-pub(crate) use record::{DaemonArgs, RecordArgs};
+pub(crate) use record::{DaemonArgs, RecordArgs, SKIP};
 pub(crate) use run::{Opt, RunArgs};
 pub(crate) use show::{AnnotateArgs, MemoryArgs, ReplayArgs, ReportArgs, SelectArgs, ValuesArgs};
 pub(crate) use tools::{

@@ -9,6 +9,9 @@ use trommel_tuple::KindSet;
 
 use super::parse::{self, ModuleSpec, Only, ServiceSpec};
 
+/// Windows begin after fewer instructions than this, chosen at random, unless the user says otherwise.
+pub(crate) const SKIP: u32 = 256;
+
 /// Arguments of `record`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -104,7 +107,7 @@ pub(crate) struct RecordArgs {
 
     /// Before a window pass a random number of instructions below this, so that slow ones are not
     /// seen more often; from 1 (pass none) to 256
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256), default_value_t = crate::record::SKIP)]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256), default_value_t = SKIP)]
     pub(crate) skip: u32,
 
     /// In windows, tell values apart by who called the function that they are seen in (docs/values.md)

@@ -18,6 +18,7 @@
 
 mod find;
 mod session;
+mod settings;
 
 use std::collections::HashMap;
 use std::process::ExitCode;
@@ -29,12 +30,13 @@ use trommel_host::kernel::running::{self, Refusal};
 use trommel_host::serve::record;
 use trommel_host::takeover::children::{Child, Ending};
 use trommel_store::database::Database;
-use trommel_tuple::{Kind, KindSet};
+use trommel_tuple::Kind;
 
 use crate::args::DaemonArgs;
 use crate::output;
 use crate::record::{check_callers, check_kinds};
 use find::{Found, Identity};
+use settings::Settings;
 
 /// From one look at the processes to the next.
 const LOOK: Duration = Duration::from_millis(250);
@@ -50,16 +52,6 @@ const SOON: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Events where none are named.
 const USUAL_KINDS: [Kind; 3] = [Kind::Edge, Kind::Call, Kind::Value];
-
-/// What all sessions have in common.
-struct Settings {
-    database: Database,
-    host: String,
-    kinds: KindSet,
-    budget: f64,
-    by_caller: bool,
-    epoch: Duration,
-}
 
 /// A process that was found.
 enum State {

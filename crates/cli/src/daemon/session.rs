@@ -11,10 +11,11 @@ use trommel_profile::merge::Merged;
 use trommel_store::database::{Span, Writer};
 use trommel_tuple::Kind;
 
-use super::Settings;
+use super::settings::Settings;
+use crate::args::SKIP;
 use crate::host::{self, Options};
 use crate::output;
-use crate::record::{SKIP, TIMED_WINDOW};
+use crate::record::TIMED_WINDOW;
 
 /// The status of a session that has said why it did not do its work.
 pub(super) const TOLD: u8 = 3;

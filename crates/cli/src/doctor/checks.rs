@@ -9,8 +9,9 @@ use crate::host::{self, Options};
 use crate::others::Others;
 use crate::output;
 
-use super::Status::{Fail, Ok as Good, Warn};
-use super::{Check, Status, probe, surroundings};
+use super::check::Status::{Fail, Ok as Good, Warn};
+use super::check::{Check, check, line};
+use super::{probe, surroundings};
 
 const AT_HWCAP2: u64 = 26;
 const AT_RSEQ_FEATURE_SIZE: u64 = 27;
@@ -50,29 +51,6 @@ pub(super) fn all() -> Vec<Check> {
         surroundings::directory(),
         recording(),
     ]
-}
-
-pub(super) fn check(
-    name: &'static str,
-    status: Status,
-    found: impl Into<String>,
-    means: &'static str,
-    fix: &'static str,
-) -> Check {
-    Check {
-        name,
-        status,
-        found: found.into(),
-        means,
-        fix,
-    }
-}
-
-/// The trimmed content of a small file; `None` where it cannot be read.
-pub(super) fn line(path: &str) -> Option<String> {
-    fs::read_to_string(path)
-        .ok()
-        .map(|text| text.trim().to_owned())
 }
 
 fn own_status(field: &str) -> Option<String> {

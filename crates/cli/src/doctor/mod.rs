@@ -4,6 +4,7 @@
 //! tries it where trying is harmless, and otherwise reads what the kernel says. A row names what
 //! was found, what it means for Trommel, and what to do about it.
 
+mod check;
 mod checks;
 mod limits;
 mod probe;
@@ -18,41 +19,8 @@ use crate::args::DoctorArgs;
 use crate::json::Json;
 use crate::output;
 
+use check::{Check, Status};
 use limits::NOT_SUPPORTED;
-
-/// How a check came out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Status {
-    /// As it should be, or of no consequence.
-    Ok,
-    /// Works, with a restriction.
-    Warn,
-    /// Keeps Trommel from working.
-    Fail,
-}
-
-impl Status {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Warn => "warn",
-            Self::Fail => "fail",
-        }
-    }
-}
-
-/// One row.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Check {
-    pub(crate) name: &'static str,
-    pub(crate) status: Status,
-    /// What was found.
-    pub(crate) found: String,
-    /// What that means.
-    pub(crate) means: &'static str,
-    /// What to do; empty where there is nothing to do.
-    pub(crate) fix: &'static str,
-}
 
 /// Runs the command.
 pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use trommel_host::kernel::perf::Sampler;
 
-use super::Status::{Fail, Ok as Good, Warn};
-use super::checks::{check, line};
-use super::{Check, probe};
+use super::check::Status::{Fail, Ok as Good, Warn};
+use super::check::{Check, check, line};
+use super::probe;
 
 /// The queues, the dictionary and the code cache together need less than this.
 const ADDRESS_SPACE: u64 = 4 << 30;

@@ -8,8 +8,8 @@ use trommel_query::disassemble::clause;
 use trommel_query::tag::Where;
 use trommel_query::{Assembly, Diagnostic, Field, Position, Rate, Sampling};
 
-use super::Source;
 use super::listing;
+use super::source::Source;
 
 const SCHEMA: &str = "trommel.query/1";
 

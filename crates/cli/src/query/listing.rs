@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 
+use trommel_query::MAX_INSTRUCTIONS;
 use trommel_query::disassemble::clause;
-use trommel_query::program::{MAX_INSTRUCTIONS, Query};
+use trommel_query::program::Query;
 use trommel_query::{Assembly, Field, Position, Span, Subject};
 
 use crate::output::printable;

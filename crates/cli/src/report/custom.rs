@@ -7,7 +7,7 @@ use trommel_profile::confidence::Executions;
 use trommel_profile::custom::{Custom, Value, Valued};
 use trommel_tuple::Place;
 
-use super::text::{Style, Table, VALUES_IN_ROW, more, range, short};
+use super::table::{Style, Table, VALUES_IN_ROW, more, range, short};
 use super::view::View;
 use crate::json::Json;
 use crate::output::{grouped, percent, printable};

@@ -2,14 +2,14 @@
 
 use std::io::{self, Write};
 
-use trommel_profile::confidence::{LEVEL, Limits};
-use trommel_profile::{Counted, Module, Profile, Run, Threads};
-use trommel_symbol::Location;
-use trommel_tuple::{Kind, Place};
+use trommel_profile::limits::LEVEL;
+use trommel_profile::{Counted, Run, Threads};
+use trommel_tuple::Kind;
 
 use super::custom;
 use super::filter;
 use super::paths;
+use super::place::{limits, place};
 use super::processes::{self, Row};
 use super::queries;
 use super::samples;
@@ -225,62 +225,4 @@ fn values<W: Write>(
         json.end_object()?;
     }
     json.end_array()
-}
-
-/// The limits of a count, where there are any.
-pub(super) fn limits<W: Write>(json: &mut Json<W>, limits: Option<Limits>) -> io::Result<()> {
-    if let Some(limits) = limits {
-        json.number("low", limits.low.floor() as u64)?;
-        json.number("high", limits.high.ceil() as u64)?;
-    }
-    Ok(())
-}
-
-/// The modules of a profile in the order of their numbers, each with its path.
-pub(crate) fn modules<W: Write>(json: &mut Json<W>, profile: &Profile) -> io::Result<()> {
-    let mut all: Vec<&Module> = profile.modules.iter().collect();
-    all.sort_by_key(|module| module.id.0);
-    json.member_array("modules")?;
-    for module in all {
-        json.object()?;
-        json.number("id", module.id.0)?;
-        json.text("path", &String::from_utf8_lossy(&module.path))?;
-        json.end_object()?;
-    }
-    json.end_array()
-}
-
-/// The members of an object that is a place: where it is, and its names.
-pub(crate) fn names<W: Write>(
-    json: &mut Json<W>,
-    place: Place,
-    location: &Location,
-) -> io::Result<()> {
-    json.number("module", place.module().0)?;
-    json.number("vaddr", place.vaddr().0)?;
-    json.optional_text("function", location.function.as_deref())?;
-    json.optional_text("file", location.file.as_deref())?;
-    match location.line {
-        Some(line) => json.number("line", line),
-        None => json.null("line"),
-    }
-}
-
-/// A member that is a place, with its names.
-pub(crate) fn place<W: Write>(
-    json: &mut Json<W>,
-    view: &mut View<'_>,
-    name: &str,
-    place: Place,
-) -> io::Result<()> {
-    let location = view.locate(place);
-    json.member_object(name)?;
-    names(json, place, &location)?;
-    if !location.inlined.is_empty() {
-        json.texts(
-            "inlined",
-            location.inlined.iter().map(|frame| &frame.function),
-        )?;
-    }
-    json.end_object()
 }

@@ -5,11 +5,13 @@ mod database;
 pub(crate) mod filter;
 mod json;
 mod paths;
+pub(crate) mod place;
 pub(crate) mod processes;
 mod queries;
 pub(crate) mod samples;
 pub(crate) mod summary;
-pub(crate) mod text;
+pub(crate) mod table;
+mod text;
 pub(crate) mod view;
 pub(crate) mod windows;
 
@@ -23,7 +25,6 @@ use trommel_symbol::Files;
 use crate::args::ReportArgs;
 use crate::load;
 use crate::output;
-pub(crate) use json::{modules, names, place};
 use view::View;
 
 /// Entries of each kind that people are shown unless they ask for more.
@@ -85,7 +86,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
     if args.json {
         json::write(&mut out, &mut view, &rows, database.as_ref(), top)?;
     } else {
-        let style = text::Style::new(output::colours(&std::io::stdout()));
+        let style = table::Style::new(output::colours(&std::io::stdout()));
         if let Some(about) = &database {
             database::write(&mut out, about)?;
         }

@@ -7,11 +7,11 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use trommel_code::Acyclic;
-use trommel_profile::confidence::Limits;
+use trommel_profile::limits::Limits;
 use trommel_tuple::{Ended, Kind, Outcomes, Place, Vaddr};
 
-use super::json::{limits as limits_json, place};
-use super::text::{Style, Table, limits_title, range, short};
+use super::place::{limits as limits_json, place};
+use super::table::{Style, Table, limits_title, range, short};
 use super::view::View;
 use crate::json::Json;
 use crate::output::{grouped, percent};

@@ -9,7 +9,7 @@ use trommel_profile::sampled::Sampled;
 use trommel_profile::samples::Samples;
 use trommel_tuple::Kind;
 
-use super::text::{Style, Table};
+use super::table::{Style, Table};
 use crate::json::Json;
 use crate::output::{command_line, grouped, percent};
 

@@ -9,7 +9,7 @@ use trommel_query::program::Query;
 use trommel_query::{Field, Program, Sampling, image};
 use trommel_tuple::Place;
 
-use super::text::Style;
+use super::table::Style;
 use super::view::View;
 use crate::json::Json;
 use crate::output::{grouped, percent, printable};

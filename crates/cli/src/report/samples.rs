@@ -6,14 +6,14 @@ use std::io::{self, Write};
 
 use trommel_code::Use;
 use trommel_profile::Profile;
-use trommel_profile::confidence::{LEVEL, Limits};
+use trommel_profile::limits::{LEVEL, Limits};
 use trommel_profile::sampled::Sampled;
 use trommel_profile::samples::{At, Held, Machine, Operand, Samples};
 use trommel_symbol::KERNEL;
 use trommel_tuple::{ModuleId, Place};
 
 use super::processes::{Row, cut};
-use super::text::{Style, Table, more, short};
+use super::table::{Style, Table, more, short};
 use super::view::View;
 use crate::json::Json;
 use crate::output::{command_line, duration, grouped, percent, printable};

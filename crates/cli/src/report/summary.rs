@@ -16,7 +16,8 @@ use super::paths;
 use super::processes::{self, Row};
 use super::queries;
 use super::samples;
-use super::text::{self, Style, Table};
+use super::table::{Style, Table, limits_title};
+use super::text;
 use super::view::{Values, View};
 use super::windows;
 use crate::load;
@@ -178,7 +179,7 @@ fn semi_invariant(out: &mut impl Write, view: &mut View<'_>, style: Style) -> io
     let mut table = Table::new([
         "executions",
         "%",
-        text::limits_title(view),
+        limits_title(view),
         "load",
         "distinct",
         "values",

@@ -9,15 +9,16 @@ use std::rc::Rc;
 use trommel_code::{
     Acyclic, Parameter, REGISTERS, Upkeep, Use, acyclic, forwarded_by, parameters, upkeep, usage,
 };
-use trommel_profile::confidence::{Basis, Confidence, Executions, Limits};
+use trommel_profile::confidence::{Basis, Confidence, Executions};
 use trommel_profile::filter::Filtered;
+use trommel_profile::limits::Limits;
 use trommel_profile::sampled::Sampled;
 use trommel_profile::{Module, Profile, Site};
 use trommel_symbol::{Code, Location, Symbols};
 use trommel_tuple::{Ended, Kind, ModuleId, Outcomes, Place, Tuple, Vaddr};
 
 use crate::output::command_line;
-use crate::shown::shown;
+use crate::shown::{Addresses, shown};
 
 /// A profile and the names of its places.
 pub(crate) struct View<'p> {
@@ -104,6 +105,16 @@ impl Values<'_> {
             .map(|(_, count)| *count)
             .max()
             .unwrap_or(0)
+    }
+}
+
+impl Addresses for View<'_> {
+    fn name_of_address(&mut self, address: u64) -> Option<String> {
+        Self::name_of_address(self, address)
+    }
+
+    fn text_at(&self, address: u64) -> Option<String> {
+        Self::text_at(self, address)
     }
 }
 

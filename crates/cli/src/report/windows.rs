@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use trommel_profile::sampled::Windows;
+use trommel_profile::windows::Windows;
 
 use crate::json::Json;
 use crate::output::{duration, grouped};

@@ -9,21 +9,22 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use trommel_profile::Profile;
-use trommel_profile::confidence::{Confidence, Limits};
+use trommel_profile::confidence::Confidence;
+use trommel_profile::limits::Limits;
 use trommel_profile::sampled::Sampled;
 use trommel_profile::samples::{At, Operand, Samples};
 use trommel_symbol::Files;
 use trommel_tuple::Place;
 
-use super::{DEFAULT_TOP, SCHEMA};
+use super::shape::{DEFAULT_TOP, SCHEMA};
 use crate::args::ValuesArgs;
 use crate::json::Json;
 use crate::load;
 use crate::output::{self, duration, grouped};
+use crate::report::place::{modules, place};
 use crate::report::samples::{self, REGISTER, heading, instructions};
-use crate::report::text::{Style, Table, more, short};
+use crate::report::table::{Style, Table, more, short};
 use crate::report::view::View;
-use crate::report::{modules, place};
 use crate::shown::shown;
 
 /// A register with the value that it mostly holds at an instruction.

@@ -17,7 +17,9 @@
 
 use trommel_tuple::{Place, Tuple};
 
-use super::{HashKind, Lanes, Layout, crc32c};
+use super::crc32c;
+use super::kind::HashKind;
+use super::lanes::{Lanes, Layout};
 use crate::random::SplitMix64;
 
 /// The one index of all tuples of a place, as a function of the value alone: for code that is generated for

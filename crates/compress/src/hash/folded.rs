@@ -17,7 +17,8 @@ use alloc::vec;
 
 use trommel_tuple::Tuple;
 
-use super::{Lanes, Randomize, xor_fold};
+use super::lanes::Lanes;
+use super::paper::{Randomize, xor_fold};
 
 /// Bytes of the pc, from the lowest, that are looked up each time.
 const LOW_PC_BYTES: usize = 2;

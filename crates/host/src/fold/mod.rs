@@ -47,7 +47,7 @@ use trommel_profile::accuracy::PerKind;
 use trommel_profile::filter::Filter;
 use trommel_profile::memory::Levels;
 use trommel_profile::queries::Queries;
-use trommel_profile::sampled::Windows;
+use trommel_profile::windows::Windows;
 use trommel_profile::{KindProfile, Module, Site, Thread};
 use trommel_queue::dict::TargetPc;
 use trommel_queue::queries::{EVERYTHING, Header, MESSAGE_WORDS};

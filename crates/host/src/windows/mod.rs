@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
 
 use nix::unistd::Pid;
-use trommel_profile::sampled;
+use trommel_profile::windows;
 
 use crate::channel::shared::Shared;
 use crate::kernel::births::Births;
@@ -23,7 +23,7 @@ pub struct Windows {
     /// None where a test sets the pace.
     controller: Option<Controller>,
     /// What they had come to when that was taken last.
-    taken: sampled::Windows,
+    taken: windows::Windows,
 }
 
 impl Windows {
@@ -32,7 +32,7 @@ impl Windows {
         Self {
             pacer: Some(Pacer::new(pid, period)),
             controller: None,
-            taken: sampled::Windows::default(),
+            taken: windows::Windows::default(),
         }
     }
 
@@ -44,7 +44,7 @@ impl Windows {
         Self {
             pacer: Some(pacer.at_random(controller.often())),
             controller: Some(controller),
-            taken: sampled::Windows::default(),
+            taken: windows::Windows::default(),
         }
     }
 
@@ -101,7 +101,7 @@ impl Windows {
     }
 
     /// What they have come to since the last time, if that is known.
-    pub fn take(&mut self, shared: &Shared, host: Duration) -> Option<sampled::Windows> {
+    pub fn take(&mut self, shared: &Shared, host: Duration) -> Option<windows::Windows> {
         let so_far = self.controller.as_mut()?.so_far(shared.control(), host);
         let mut new = so_far.clone();
         new.since(&std::mem::replace(&mut self.taken, so_far));

@@ -31,7 +31,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
-use trommel_profile::sampled::Windows;
+use trommel_profile::windows::Windows;
 use trommel_queue::{Control, MAX_SKIP};
 
 use crate::serve::series::cpu_of;

@@ -7,8 +7,8 @@
 //! without any candidate, which foretell nothing, as full change.
 
 use super::intervals::accuracy;
-use super::{Experiment, Paper, exceptions, mean, percent};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper, exceptions, mean, percent};
 use crate::findings::{Findings, Table, Verdict};
 use crate::plan::{Need, Results};
 use crate::plot::{Axis, Bar, Bars, Content, Figure, Group, Panel, short};

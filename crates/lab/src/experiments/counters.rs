@@ -4,8 +4,8 @@
 //! better than 1K or less.
 
 use super::intervals::{SETTINGS, Setting, accuracy};
-use super::{Experiment, Paper, mean, percent};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper, mean, percent};
 use crate::findings::{Findings, Table, Verdict};
 use crate::plan::{Need, Results};
 use crate::plot::{Axis, Content, Figure, Line, Panel};

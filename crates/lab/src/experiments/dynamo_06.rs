@@ -1,7 +1,7 @@
 //! Dynamo figure 6: the rate at which traces are selected, and what a change of the working set looks like.
 
-use super::{Experiment, Paper};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper};
 use crate::findings::{Findings, Table, Verdict};
 use crate::plan::Results;
 use crate::plot::{Axis, Content, Figure, Line, Panel};

@@ -1,7 +1,7 @@
 //! Dynamo figure 7: speed under Dynamo, and what selection and optimisation contribute.
 
-use super::{Experiment, Paper};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper};
 use crate::findings::{Findings, Table, Verdict};
 use crate::plan::Results;
 use crate::plot::{Axis, Bar, Bars, Content, Figure, Group, Panel};

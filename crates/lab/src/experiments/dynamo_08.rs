@@ -1,7 +1,7 @@
 //! Dynamo figure 8: the part of the time that is spent in the runtime, and bail-out.
 
-use super::{Experiment, Paper, percent};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper, percent};
 use crate::findings::{Findings, Table, Verdict};
 use crate::plan::Results;
 use crate::plot::{Axis, Content, Figure, Line, Panel};

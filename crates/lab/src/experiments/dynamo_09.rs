@@ -1,7 +1,7 @@
 //! Dynamo figure 9: programs compiled at rising levels, natively and under Dynamo.
 
-use super::{Experiment, Paper};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper};
 use crate::findings::{Findings, Table, Verdict};
 use crate::plan::Results;
 use crate::plot::{Axis, Bar, Bars, Content, Figure, Group, Panel};

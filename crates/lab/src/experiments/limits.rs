@@ -1,7 +1,7 @@
 //! Whether the limits that reports print for sampled counts hold on real programs.
 
-use super::{Experiment, Paper, exceptions};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper, exceptions};
 use crate::findings::{Findings, Table, Verdict};
 use crate::plan::{Need, Results};
 use crate::plot::{Axis, Bar, Bars, Content, Figure, Group, Panel};

@@ -1,8 +1,8 @@
 //! Multi-hash figure 4: distinct tuples in an interval, by interval length.
 
 use super::intervals::accuracy;
-use super::{Experiment, Paper, exceptions};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper, exceptions};
 use crate::findings::{Findings, Table, Verdict};
 use crate::plan::{Need, Results};
 use crate::plot::{Axis, Bar, Bars, Content, Figure, Group, Panel, short};

@@ -2,8 +2,8 @@
 
 use super::intervals::accuracy;
 use super::multihash_04::{LENGTHS, spec};
-use super::{Experiment, Paper, exceptions};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper, exceptions};
 use crate::findings::{Findings, Table, Verdict};
 use crate::plan::{Need, Results};
 use crate::plot::{Axis, Bar, Bars, Content, Figure, Group, Panel, short};

@@ -1,8 +1,8 @@
 //! Multi-hash figure 6: how candidates change from one interval to the next.
 
 use super::intervals::{SETTINGS, Setting, accuracy, design};
-use super::{Experiment, Paper, percent};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper, percent};
 use crate::findings::{Findings, Table, Verdict};
 use crate::plan::{Need, Results};
 use crate::plot::{Axis, Content, Figure, Line, Panel};

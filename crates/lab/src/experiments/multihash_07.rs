@@ -5,8 +5,8 @@ use trommel_profile::accuracy::ErrorParts;
 use super::intervals::{
     SETTINGS, SINGLE_SEEDS, Stack, design, parts, parts_row, parts_table, stacks,
 };
-use super::{Experiment, Paper, mean, percent};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper, mean, percent};
 use crate::findings::{Findings, Verdict};
 use crate::plan::{Need, Results};
 use crate::plot::Figure;

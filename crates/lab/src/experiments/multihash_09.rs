@@ -3,8 +3,8 @@
 use trommel_profile::accuracy::theory::false_positive_bound;
 
 use super::intervals::{SETTINGS, accuracy, design};
-use super::{Experiment, Paper};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper};
 use crate::findings::{Findings, Table, Verdict};
 use crate::plan::{Need, Results};
 use crate::plot::{Axis, Content, Figure, Line, Panel};

@@ -1,8 +1,8 @@
 //! Multi-hash figure 10: every combination of tables, conservative update and resetting, at 10k events and 1 %.
 
 use super::variants::{findings, needs};
-use super::{Experiment, Paper};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper};
 use crate::findings::Findings;
 use crate::plan::Results;
 

@@ -1,8 +1,8 @@
 //! Multi-hash figure 11: the combinations of figure 10 under severe pressure, at 1M events and 0.1 %.
 
 use super::variants::{findings, needs};
-use super::{Experiment, Paper};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper};
 use crate::findings::Findings;
 use crate::plan::Results;
 

@@ -2,8 +2,8 @@
 
 use super::intervals::SETTINGS;
 use super::tables;
-use super::{Experiment, Paper, percent};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper, percent};
 use crate::findings::{Findings, Verdict};
 use crate::plan::Results;
 use crate::streams::Feed;

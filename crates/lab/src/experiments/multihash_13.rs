@@ -1,8 +1,8 @@
 //! Multi-hash figure 13: the error of each interval, best single hash and best multi-hash.
 
 use super::intervals::{SETTINGS, SINGLE_SEEDS, accuracy, best, best_single};
-use super::{Experiment, Paper, exceptions, mean, percent};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper, exceptions, mean, percent};
 use crate::findings::{Findings, Table, Verdict};
 use crate::plan::{Need, Results};
 use crate::plot::{Axis, Content, Figure, Line, Panel};

@@ -2,8 +2,8 @@
 
 use super::intervals::SETTINGS;
 use super::tables;
-use super::{Experiment, Paper};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper};
 use crate::findings::Findings;
 use crate::plan::Results;
 use crate::streams::Feed;

@@ -3,8 +3,8 @@
 use trommel_model::Outcome;
 
 use super::rpa::{NOTE, all_but_one, each, figure, line, runs};
-use super::{Experiment, Paper, exceptions, percent};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper, exceptions, percent};
 use crate::findings::{Findings, Table, Verdict};
 use crate::machines::Setup;
 use crate::plan::Results;

@@ -1,8 +1,8 @@
 //! Relational profiling figure 8a: cycles in which dispatch is stalled for want of profile hardware.
 
 use super::rpa::{NETWORKS, NOTE, each, figure, line, runs};
-use super::{Experiment, Paper, exceptions, percent};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper, exceptions, percent};
 use crate::findings::{Findings, Table, Verdict};
 use crate::machines::Setup;
 use crate::plan::Results;

@@ -1,8 +1,8 @@
 //! Relational profiling figure 8b: how much slower programs become.
 
 use super::rpa::{NETWORKS, NOTE, each, line, runs, slowdowns};
-use super::{Experiment, Paper, exceptions, mean, percent};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper, exceptions, mean, percent};
 use crate::findings::{Findings, Table, Verdict};
 use crate::machines::Setup;
 use crate::plan::Results;

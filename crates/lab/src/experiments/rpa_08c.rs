@@ -1,8 +1,8 @@
 //! Relational profiling figure 8c: slow-down by sampling rate.
 
 use super::rpa::{NETWORKS, NOTE, RATES, each, line, runs, slowdowns};
-use super::{Experiment, Paper, exceptions};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper, exceptions};
 use crate::findings::{Findings, Table, Verdict};
 use crate::machines::Setup;
 use crate::plan::Results;

@@ -3,8 +3,8 @@
 use trommel_model::parameters::Cheap;
 
 use super::rpa::{NOTE, each, runs};
-use super::{Experiment, Paper, exceptions};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper, exceptions};
 use crate::findings::{Findings, Table, Verdict};
 use crate::machines::Setup;
 use crate::plan::Results;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::rpa::{NOTE, each};
-use super::{Experiment, Paper, exceptions, mean, percent};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper, exceptions, mean, percent};
 use crate::findings::{Findings, Table, Verdict};
 use crate::machines::Cycles;
 use crate::plan::Results;

@@ -1,8 +1,8 @@
 //! Relational profiling: what the paper leaves open about its machine, decided otherwise.
 
 use super::rpa::{NOTE, each, runs};
-use super::{Experiment, Paper, exceptions};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper, exceptions};
 use crate::findings::{Cell, Findings, Table, Verdict};
 use crate::machines::{Otherwise, Setup};
 use crate::plan::Results;

@@ -3,8 +3,8 @@
 use trommel_query::Operation;
 
 use super::rpa::{NOTE, each, runs};
-use super::{Experiment, Paper, exceptions, percent};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper, exceptions, percent};
 use crate::findings::{Findings, Table, Verdict};
 use crate::machines::{Asked, Brought, Setup};
 use crate::plan::Results;

@@ -1,8 +1,8 @@
 //! Relational profiling table 6: instructions and cycles per profiled instruction.
 
 use super::rpa::{NOTE, RATES, each, figure, line, runs};
-use super::{Experiment, Paper, exceptions};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper, exceptions};
 use crate::findings::{Cell, Findings, Table, Verdict};
 use crate::machines::Setup;
 use crate::plan::Results;

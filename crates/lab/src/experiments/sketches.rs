@@ -7,8 +7,8 @@ use trommel_compress::Spec;
 use trommel_profile::accuracy::ErrorParts;
 
 use super::intervals::{SETTINGS, Setting, Stack, parts, parts_row, parts_table, stacks};
-use super::{Experiment, Paper, exceptions, mean, percent};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper, exceptions, mean, percent};
 use crate::findings::{Findings, Table, Verdict};
 use crate::plan::{Need, Results};
 use crate::plot::{Content, Figure};

@@ -13,8 +13,8 @@ use trommel_profile::accuracy::Estimator;
 use trommel_profile::accuracy::theory::{Length, sampling_error};
 use trommel_tuple::{Events, Kind, Message, ModuleId, Place, Tuple, Vaddr};
 
-use super::{Experiment, Paper, mean, percent};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper, mean, percent};
 use crate::findings::{Findings, Table, Verdict};
 use crate::plan::Results;
 use crate::plot::{Axis, Content, Figure, Line, Panel};

@@ -4,8 +4,8 @@ use trommel_profile::accuracy::convergence::{converges, reaches, settles};
 use trommel_profile::accuracy::{Point, overhead};
 
 use super::compressors::{FIVE, H, H512, P, R, T, curve, error_line, needs, up_to};
-use super::{Experiment, Paper, events, mean, percent};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper, events, mean, percent};
 use crate::findings::{Findings, Table, Verdict};
 use crate::plan::{Need, Results};
 use crate::plot::{Axis, Content, Figure, Line, Panel};

@@ -4,8 +4,8 @@ use trommel_profile::accuracy::Point;
 use trommel_profile::accuracy::convergence::settles;
 
 use super::compressors::{FIVE, H, H512, P, R, T, curve, error_line, needs};
-use super::{Experiment, Paper, events, exceptions};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper, events, exceptions};
 use crate::findings::{Cell, Findings, Table, Verdict};
 use crate::plan::Results;
 use crate::plot::{Axis, Content, Figure, Panel};

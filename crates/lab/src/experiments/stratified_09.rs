@@ -1,8 +1,8 @@
 //! Stratified figure 9: the number of substreams, on gcc and li (here Lua).
 
 use super::compressors::{SEEDS, curve, error_line, up_to};
-use super::{Experiment, Paper, exceptions, percent};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper, exceptions, percent};
 use crate::findings::{Findings, Table, Verdict};
 use crate::plan::{Need, Results};
 use crate::plot::{Axis, Content, Figure, Panel};

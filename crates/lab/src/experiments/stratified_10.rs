@@ -1,8 +1,8 @@
 //! Stratified figure 10: what an associative counter table of 16 entries saves.
 
 use super::compressors::{H, R, T};
-use super::{Experiment, Paper, exceptions};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper, exceptions};
 use crate::findings::{Findings, Table, Verdict};
 use crate::plan::{Need, Results};
 use crate::plot::{Axis, Bar, Bars, Content, Figure, Group, Panel};

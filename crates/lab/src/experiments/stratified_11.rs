@@ -3,8 +3,8 @@
 use trommel_profile::accuracy::Evaluation;
 use trommel_tuple::Kind;
 
-use super::{Experiment, Paper, exceptions, percent};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper, exceptions, percent};
 use crate::findings::{Cell, Findings, Table, Verdict};
 use crate::plan::{Need, Results};
 use crate::plot::{Axis, Bar, Bars, Content, Figure, Group, Panel};

@@ -7,8 +7,8 @@
 use trommel_compress::Spec;
 
 use super::compressors::{H, R, SEEDS, T};
-use super::{Experiment, Paper, exceptions, percent};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper, exceptions, percent};
 use crate::findings::{Findings, Table, Verdict};
 use crate::plan::{Need, Results};
 use crate::plot::{Axis, Bar, Bars, Content, Figure, Group, Panel};

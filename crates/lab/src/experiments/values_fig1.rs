@@ -1,7 +1,7 @@
 //! Value sampling figure 1: latencies of the two loads that a multiplication waits for.
 
-use super::{Experiment, Paper, percent};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper, percent};
 use crate::findings::{Cell, Findings, Table, Verdict};
 use crate::latencies::Load;
 use crate::plan::Results;

@@ -1,7 +1,7 @@
 //! Value sampling table 1: how many lines of the first cache the profiler's own work displaces.
 
-use super::{Experiment, Paper, percent};
 use crate::Lab;
+use crate::experiment::{Experiment, Paper, percent};
 use crate::findings::{Findings, Table, Verdict};
 use crate::latencies::Load;
 use crate::plan::Results;

@@ -1,8 +1,8 @@
 //! Value sampling table 2(a): what looking costs, by what is looked at.
 
-use super::{Experiment, Paper};
 use crate::Lab;
 use crate::costs::Way;
+use crate::experiment::{Experiment, Paper};
 use crate::findings::{Findings, Verdict};
 use crate::plan::Results;
 

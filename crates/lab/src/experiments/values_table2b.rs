@@ -1,8 +1,8 @@
 //! Value sampling table 2(b): what looking costs, by the length of windows.
 
-use super::{Experiment, Paper};
 use crate::Lab;
 use crate::costs::Way;
+use crate::experiment::{Experiment, Paper};
 use crate::findings::{Findings, Verdict};
 use crate::plan::Results;
 

@@ -1,8 +1,8 @@
 //! Value sampling table 2(c): what looking costs at the same number of instructions, by how often it is done.
 
-use super::{Experiment, Paper};
 use crate::Lab;
 use crate::costs::Way;
+use crate::experiment::{Experiment, Paper};
 use crate::findings::{Findings, Verdict};
 use crate::plan::Results;
 

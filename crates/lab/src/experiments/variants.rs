@@ -9,7 +9,7 @@ use super::intervals::{
     EIGHT, SETTINGS, Setting, Stack, accuracy, design, eight_sound, parts, parts_row, parts_table,
     seeds, stacks,
 };
-use super::{exceptions, mean, percent};
+use crate::experiment::{exceptions, mean, percent};
 use crate::findings::{Findings, Verdict};
 use crate::plan::{Need, Results};
 use crate::plot::Figure;

@@ -1,8 +1,9 @@
 //! Bar charts: groups of bars, each a stack of parts.
 
+use super::area::Area;
+use super::axis::Axis;
 use super::axis::{brief, short};
 use super::canvas::{Canvas, text_width};
-use super::{Area, Panel};
 
 /// Groups of stacked bars.
 #[derive(Clone, Debug, Default)]
@@ -92,7 +93,7 @@ impl Bars {
 pub(super) fn draw(
     canvas: &mut Canvas,
     area: Area,
-    panel: &Panel,
+    axis: &Axis,
     (low, high): (f64, f64),
     bars: &Bars,
     labels: &[String],
@@ -113,7 +114,7 @@ pub(super) fn draw(
             let mut sum = 0.0;
             let width = slot * 0.84;
             for (part, height) in bar.parts.iter().filter(|p| p.1.is_finite() && p.1 > 0.0) {
-                let at = |value| panel.y.place(value, low, high) * area.height;
+                let at = |value| axis.place(value, low, high) * area.height;
                 let (from, to) = (at(sum), at(sum + height));
                 sum += height;
                 let name = bars.series.get(*part).map_or("", String::as_str);
@@ -122,7 +123,7 @@ pub(super) fn draw(
                 let left = x + slot * 0.08;
                 canvas.bar(left, area.bottom() - to, width, to - from, series, &words);
             }
-            let top = area.bottom() - panel.y.place(sum, low, high) * area.height;
+            let top = area.bottom() - axis.place(sum, low, high) * area.height;
             let cut = sum > high;
             if bars.numbers || cut {
                 let text = format!("{}{}", brief(sum), if cut { " ↑" } else { "" });

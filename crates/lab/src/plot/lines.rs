@@ -1,7 +1,8 @@
 //! Line charts.
 
+use super::area::Area;
+use super::axis::Axis;
 use super::canvas::Canvas;
-use super::{Area, Panel};
 
 /// A line through points; those that are not finite are left out.
 #[derive(Clone, Debug)]
@@ -17,28 +18,28 @@ pub struct Line {
 pub(super) fn draw(
     canvas: &mut Canvas,
     area: Area,
-    panel: &Panel,
+    (x_axis, y_axis): (&Axis, &Axis),
     (low, high): (f64, f64),
     lines: &[Line],
     labels: &[String],
 ) {
     let xs = lines.iter().flat_map(|l| l.points.iter().map(|p| p.0));
-    let (x_low, x_high) = panel.x.tight(xs);
-    for (value, label) in panel.x.ticks(x_low, x_high, (area.width / 55.0) as usize) {
-        let x = area.left + panel.x.place(value, x_low, x_high) * area.width;
+    let (x_low, x_high) = x_axis.tight(xs);
+    for (value, label) in x_axis.ticks(x_low, x_high, (area.width / 55.0) as usize) {
+        let x = area.left + x_axis.place(value, x_low, x_high) * area.width;
         canvas.line(x, area.bottom(), x, area.bottom() + 4.0, "a");
         canvas.text(x, area.bottom() + 16.0, "middle", "n", &label);
     }
     for line in lines {
         let series = labels.iter().position(|l| *l == line.label).unwrap_or(0);
-        let below = |y: f64| panel.y.least.is_some_and(|least| y < least);
+        let below = |y: f64| y_axis.least.is_some_and(|least| y < least);
         let shown = |p: &&(f64, f64)| p.0.is_finite() && p.1.is_finite() && !below(p.1);
         let finite = line.points.iter().filter(shown);
         let places: Vec<(f64, f64)> = finite
             .map(|(x, y)| {
                 (
-                    area.left + panel.x.place(*x, x_low, x_high) * area.width,
-                    area.bottom() - panel.y.place(*y, low, high) * area.height,
+                    area.left + x_axis.place(*x, x_low, x_high) * area.width,
+                    area.bottom() - y_axis.place(*y, low, high) * area.height,
                 )
             })
             .collect();

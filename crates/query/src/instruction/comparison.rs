@@ -1,6 +1,6 @@
 //! Comparisons: what one half of an instruction asks of its word.
 
-use super::Malformed;
+use super::malformed::Malformed;
 
 /// Where in a word a value stands, and how wide it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

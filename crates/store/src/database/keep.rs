@@ -18,9 +18,11 @@ use trommel_profile::merge::Merged;
 use trommel_profile::thin::thin;
 
 use super::Database;
+use super::dropped::{Dropped, parse};
 use super::header::Header;
+use super::listed::Listed;
 use super::name::{self, Span, TEMPORARY};
-use super::read::{self, Listed};
+use super::read;
 use super::write::whole;
 use crate::error::StoreError;
 
@@ -32,21 +34,6 @@ const FILES: usize = 1000;
 const SLOTS: [u64; 4] = [60_000, 3_600_000, 86_400_000, 30 * 86_400_000];
 /// After this a temporary file belongs to nobody.
 const STALE: Duration = Duration::from_secs(600);
-
-/// What has been dropped on a host.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Dropped {
-    /// The host, as it is in names of files.
-    pub host: String,
-    /// Files, merged ones among them.
-    pub files: u64,
-    /// Bytes in them.
-    pub bytes: u64,
-    /// From the first to the last of them, in milliseconds since 1970.
-    pub from: u64,
-    /// See `from`.
-    pub to: u64,
-}
 
 /// What was done to keep within a size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -304,61 +291,4 @@ impl Keeping<'_> {
         fs::remove_file(&oldest.listed.path)
             .map_err(|source| StoreError::write(&oldest.listed.path, source, true))
     }
-}
-
-const DROPPED: &str = "dropped.";
-
-impl Database {
-    fn dropped_file(&self, host: &str) -> PathBuf {
-        self.directory().join(format!("{DROPPED}{host}"))
-    }
-}
-
-/// `None`: there is none.
-fn parse(path: &std::path::Path) -> Result<Option<Dropped>, StoreError> {
-    let text = match fs::read(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        other => other.map_err(|source| StoreError::read(path, source))?,
-    };
-    let corrupt = || StoreError::Corrupt {
-        path: path.to_owned(),
-        at: 0,
-        what: "it does not tell what was dropped".to_owned(),
-    };
-    let text = String::from_utf8(text).map_err(|_| corrupt())?;
-    let (numbers, crc) = text.trim_end().rsplit_once(' ').ok_or_else(corrupt)?;
-    if crc != format!("{:08x}", crc32fast::hash(numbers.as_bytes())) {
-        return Err(corrupt());
-    }
-    let mut numbers = numbers.split(' ').map(str::parse);
-    let mut next = || numbers.next().and_then(Result::ok).ok_or_else(corrupt);
-    Ok(Some(Dropped {
-        files: next()?,
-        bytes: next()?,
-        from: next()?,
-        to: next()?,
-        host: String::new(),
-    }))
-}
-
-/// What has been dropped by all hosts.
-pub(super) fn dropped(database: &Database, skipped: &mut Vec<StoreError>) -> Vec<Dropped> {
-    let entries = fs::read_dir(database.directory()).into_iter().flatten();
-    let mut all = Vec::new();
-    for entry in entries.flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let Some(host) = name.strip_prefix(DROPPED) else {
-            continue;
-        };
-        match parse(&entry.path()) {
-            Ok(Some(dropped)) => all.push(Dropped {
-                host: host.to_owned(),
-                ..dropped
-            }),
-            Ok(None) => {}
-            Err(error) => skipped.push(error),
-        }
-    }
-    all.sort_by(|a, b| a.host.cmp(&b.host));
-    all
 }

@@ -26,8 +26,9 @@ use trommel_profile::Profile;
 use trommel_profile::merge::Merged;
 
 use super::Database;
+use super::dropped::{self, Dropped};
 use super::header::Header;
-use super::keep::{self, Dropped};
+use super::listed::Listed;
 use super::name::{Name, Span};
 use crate::decode;
 use crate::error::{DecodeError, StoreError};
@@ -81,30 +82,17 @@ pub struct Reading {
     pub dropped: Vec<Dropped>,
 }
 
-/// A file of the database.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Listed {
-    pub(super) name: Name,
-    pub(super) path: PathBuf,
-}
-
-impl Listed {
-    fn file_name(&self) -> String {
-        self.name.to_string()
-    }
-
-    /// What was in it.
-    fn epoch(&self, database: &Database, header: Header, profile: Profile) -> Epoch {
-        let file = self.path.strip_prefix(database.directory());
-        Epoch {
-            file: file.unwrap_or(&self.path).to_owned(),
-            span: self.name.span,
-            merged: self.name.is_merged(),
-            host: header.host,
-            program: header.program,
-            build_id: header.build_id,
-            profile,
-        }
+/// What was in a file.
+fn epoch(listed: &Listed, database: &Database, header: Header, profile: Profile) -> Epoch {
+    let file = listed.path.strip_prefix(database.directory());
+    Epoch {
+        file: file.unwrap_or(&listed.path).to_owned(),
+        span: listed.name.span,
+        merged: listed.name.is_merged(),
+        host: header.host,
+        program: header.program,
+        build_id: header.build_id,
+        profile,
     }
 }
 
@@ -128,7 +116,7 @@ impl Database {
         reading.skipped = skipped;
         reading.processes = sums.0.into_iter().map(of_program).collect();
         (reading.processes).sort_by_key(|profile| (profile.run.started, profile.origin.pid));
-        reading.dropped = keep::dropped(self, &mut reading.skipped);
+        reading.dropped = dropped::dropped(self, &mut reading.skipped);
         Ok(reading)
     }
 
@@ -210,7 +198,7 @@ impl Database {
         }
         for (file, header, profile) in whole {
             if !replaced.contains(&file.file_name()) {
-                take(&mut state, file.epoch(self, header, profile))?;
+                take(&mut state, epoch(&file, self, header, profile))?;
             }
         }
         for file in own {
@@ -218,7 +206,7 @@ impl Database {
                 continue;
             }
             match read(&file.path) {
-                Ok((header, profile)) => take(&mut state, file.epoch(self, header, profile))?,
+                Ok((header, profile)) => take(&mut state, epoch(&file, self, header, profile))?,
                 Err(StoreError::Missing { .. }) => return Ok(None),
                 Err(error) => skipped.push(error),
             }

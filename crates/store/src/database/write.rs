@@ -14,8 +14,8 @@ use trommel_profile::Profile;
 
 use super::Database;
 use super::header::Header;
+use super::listed::Listed;
 use super::name::{self, MERGED, Name, Span, TEMPORARY};
-use super::read::Listed;
 use crate::encode;
 use crate::error::StoreError;
 

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use trommel_compress::hotlist::Hotlist;
 use trommel_compress::random::SplitMix64;
 use trommel_profile::arguments::{Argument, Passed};
-use trommel_profile::sampled::Windows;
+use trommel_profile::windows::Windows;
 use trommel_queue::dict::ARGUMENTS;
 use trommel_tuple::Place;
 

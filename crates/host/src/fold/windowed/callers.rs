@@ -22,7 +22,7 @@ use rustc_hash::FxHashMap;
 use trommel_compress::hotlist::Hotlist;
 use trommel_compress::random::SplitMix64;
 use trommel_profile::callers::{self, Called};
-use trommel_profile::sampled::Windows;
+use trommel_profile::windows::Windows;
 use trommel_tuple::Place;
 
 use super::{Draws, Site, estimates};

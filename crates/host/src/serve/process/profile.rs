@@ -200,7 +200,7 @@ fn nanos(time: SystemTime) -> u64 {
 }
 
 /// What the account of windows tells of a run.
-fn of_windows(windows: &trommel_profile::sampled::Windows) -> Run {
+fn of_windows(windows: &trommel_profile::windows::Windows) -> Run {
     Run {
         target_cpu: windows.cpu + windows.in_windows + windows.in_kernel,
         host_cpu: windows.host,

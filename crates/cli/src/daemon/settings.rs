@@ -1,0 +1,16 @@
+//! Settings of all sessions.
+
+use std::time::Duration;
+
+use trommel_store::database::Database;
+use trommel_tuple::KindSet;
+
+/// What all sessions have in common.
+pub(super) struct Settings {
+    pub(super) database: Database,
+    pub(super) host: String,
+    pub(super) kinds: KindSet,
+    pub(super) budget: f64,
+    pub(super) by_caller: bool,
+    pub(super) epoch: Duration,
+}

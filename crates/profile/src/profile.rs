@@ -1,0 +1,196 @@
+//! The profile of one process.
+
+use std::collections::BTreeMap;
+
+use trommel_tuple::{Kind, ModuleId, Place, Vaddr};
+
+use crate::filter::Filter;
+use crate::queries::Queries;
+use crate::samples::Samples;
+use crate::windows::Windows;
+
+/// One observed process.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Profile {
+    /// Which process it was.
+    pub origin: Origin,
+    /// The command as typed: program and arguments, as raw bytes.
+    pub command: Vec<Vec<u8>>,
+    /// The compressor's spec, as its parser prints it; with a filter, ` converge` and its limit after it.
+    pub compressor: String,
+    /// Who counted the events.
+    pub counted: Counted,
+    /// Modules in the order of their numbers; entry 0 is `[anon]`.
+    pub modules: Vec<Module>,
+    /// What was collected, per kind.
+    pub kinds: BTreeMap<Kind, KindProfile>,
+    /// How each branch and call site transfers control.
+    pub sites: BTreeMap<Place, Site>,
+    /// What the run cost and how it ended.
+    pub run: Run,
+    /// Its threads.
+    pub threads: Threads,
+    /// How it was sampled, where windows are all that was seen: counts are estimates then.
+    pub windows: Option<Windows>,
+    /// What relational queries came to, if any were put.
+    pub queries: Option<Queries>,
+    /// What samples of the whole machine say of it, where they are all that was taken.
+    pub samples: Option<Samples>,
+    /// What was not profiled all the time, where values that are known were not: counts of those places are of what was profiled.
+    pub filter: Option<Filter>,
+}
+
+/// Who counted the events: the first that sees each of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Counted {
+    /// Trommel's service thread, all threads in one compressor.
+    #[default]
+    Service,
+    /// The program's own generated code, each thread by itself.
+    Code,
+}
+
+impl Counted {
+    /// In words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Service => "in the service thread",
+            Self::Code => "in the generated code",
+        }
+    }
+}
+
+/// Which process it was. One that executes another program is another afterwards, with the same
+/// number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Origin {
+    /// Its number in the kernel.
+    pub pid: u32,
+    /// The number of the process that started it; 0 for the first one.
+    pub parent: u32,
+    /// It ended by executing another program, which was observed.
+    pub exec: bool,
+}
+
+/// The threads of a process, when there was more than one.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Threads {
+    /// Threads started under control, the first one included; 0 when there was only that.
+    pub started: u64,
+    /// Those that produced events, by number.
+    pub each: Vec<Thread>,
+}
+
+/// What one thread did.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Thread {
+    /// In the order in which they were started, from 1.
+    pub number: u32,
+    /// The kernel's id of it.
+    pub tid: u32,
+    /// Its share of [`KindProfile::seen`], per kind.
+    pub seen: BTreeMap<Kind, u64>,
+}
+
+/// A file mapped as code, or a special region such as `[vdso]`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Module {
+    /// The number that places refer to.
+    pub id: ModuleId,
+    /// Path at run time (raw bytes are kept as lossless as `OsStr` on Linux), or `[anon]`, `[vdso]`.
+    pub path: Vec<u8>,
+    /// GNU build id; empty where the file has none.
+    pub build_id: Vec<u8>,
+    /// Where it was in memory, data included; `None` where that is not known. Values that are
+    /// addresses, such as method tables, are named with it.
+    pub loaded: Option<Loaded>,
+}
+
+/// The memory that a module occupied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Loaded {
+    /// The first address.
+    pub start: u64,
+    /// The address after the last one.
+    pub end: u64,
+    /// Run-time address minus vaddr, modulo 2^64.
+    pub bias: u64,
+}
+
+impl Loaded {
+    /// The vaddr of a run-time address; `None` outside of the module.
+    pub fn vaddr(&self, address: u64) -> Option<Vaddr> {
+        let inside = (self.start..self.end).contains(&address);
+        inside.then(|| Vaddr(address.wrapping_sub(self.bias)))
+    }
+}
+
+/// Everything of one kind.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct KindProfile {
+    /// Events the program produced.
+    pub seen: u64,
+    /// Messages the compressor sent.
+    pub messages: u64,
+    /// Tuples with the number of events each is estimated to stand for (exact under `exact`),
+    /// sorted by place, then value.
+    pub counts: BTreeMap<Place, Vec<(u64, u64)>>,
+}
+
+/// How an instruction transfers control.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Site {
+    /// A conditional branch: its taken target and the instruction after it.
+    Conditional {
+        /// Where it goes when taken.
+        taken: Place,
+        /// Where it goes when not.
+        fallthrough: Place,
+    },
+    /// A jump through a register or memory.
+    IndirectJump,
+    /// A call with its target in the instruction.
+    DirectCall,
+    /// A call through a register or memory.
+    IndirectCall,
+}
+
+impl Site {
+    /// How control gets from a site with events of `kind` to `to`, in tables and JSON.
+    pub fn way(site: Option<&Self>, kind: Kind, to: Place) -> &'static str {
+        match (site, kind) {
+            (Some(Self::Conditional { taken, .. }), _) if *taken == to => "taken",
+            (Some(Self::Conditional { .. }), _) => "fallthrough",
+            (Some(Self::DirectCall), _) => "direct",
+            (Some(Self::IndirectJump | Self::IndirectCall), _) => "indirect",
+            // Without a record of the site nothing more is known.
+            (None, Kind::Call) => "direct",
+            (None, _) => "indirect",
+        }
+    }
+}
+
+/// The run itself. Times are in nanoseconds.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Run {
+    /// Wall-clock start, nanoseconds since 1970.
+    pub started: u64,
+    /// Wall time from the first instruction to the end.
+    pub wall: u64,
+    /// CPU time of the target (user and system together).
+    pub target_cpu: u64,
+    /// CPU time that the host spent folding.
+    pub host_cpu: u64,
+    /// Exit code, or the negative of the terminating signal; `None` when the end was not seen.
+    pub status: Option<i32>,
+    /// Events lost: rare values that memory was too small for. A full queue loses none, it makes the producer wait.
+    pub dropped: u64,
+    /// By how much the count of a value may be too low at most, where events were lost.
+    pub undercount: u64,
+    /// Times the producer found its queue full and waited.
+    pub waits: u64,
+    /// Time the producer spent waiting.
+    pub wait_time: u64,
+    /// Where observation ended before the program did, in words (empty: observed to the end).
+    pub detach: Vec<String>,
+}

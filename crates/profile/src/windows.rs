@@ -1,0 +1,172 @@
+//! Windows of a program's execution: how they were taken, what they cost, and what they saw.
+
+use std::collections::BTreeMap;
+
+use trommel_tuple::{Kind, Place};
+
+use crate::arguments::{Argument, Passed};
+use crate::callers::Callers;
+use crate::custom::Custom;
+use crate::memory::{Levels, Pair};
+use crate::sampled::Sampled;
+
+/// How windows were taken, and what that cost. Times are in nanoseconds.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Windows {
+    /// What the user was ready to pay, in percent of the run; 0: rate and length were given.
+    pub budget: f64,
+    /// Windows that were taken.
+    pub taken: u64,
+    /// Of them, those with events that count.
+    pub counted: u64,
+    /// Those that came to their last instruction.
+    pub whole: u64,
+    /// Those that ended before a system call.
+    pub calls: u64,
+    /// Those that ended at a signal.
+    pub signals: u64,
+    /// Those that ended before what cannot be executed under control.
+    pub refused: u64,
+    /// Signals that began none.
+    pub skipped: u64,
+    /// Instructions executed in windows, but for those passed before them.
+    pub instructions: u64,
+    /// Instructions of a window in the end.
+    pub length: u32,
+    /// Windows in a second of CPU time in the end.
+    pub rate: f64,
+    /// CPU time of the program in which windows could be taken, without what they cost.
+    pub cpu: u64,
+    /// Time from the beginning of that to its end.
+    pub wall: u64,
+    /// CPU time that the program spent in windows, and on the way in and out.
+    pub in_windows: u64,
+    /// What the kernel needed beyond that for signals, by measurement on this machine.
+    pub in_kernel: u64,
+    /// CPU time of trommel's own meanwhile.
+    pub host: u64,
+    /// CPU time that the instructions in windows would take natively, at one a cycle.
+    pub covered: u64,
+    /// How the windows were paced, in words.
+    pub pacing: String,
+    /// Of each instruction.
+    pub sites: BTreeMap<Kind, BTreeMap<Place, Sampled>>,
+    /// Pairs of accesses that are in each other's way, and how often they were.
+    pub pairs: BTreeMap<Pair, Sampled>,
+    /// What calls passed in registers.
+    pub arguments: BTreeMap<Passed, Argument>,
+    /// Values of instructions by callers, where these were looked for.
+    pub callers: Option<Callers>,
+    /// By what latencies are told apart, where they were measured.
+    pub levels: Option<Levels>,
+    /// What a customisation module made of them, if there was one.
+    pub custom: Option<Custom>,
+}
+
+impl Windows {
+    /// What the program paid, in percent of its CPU time.
+    pub fn cost_of_target(&self) -> f64 {
+        percent(self.in_windows + self.in_kernel, self.cpu)
+    }
+
+    /// What trommel used beside it, in percent of the run.
+    pub fn cost_of_host(&self) -> f64 {
+        percent(self.host, self.wall)
+    }
+
+    /// Both.
+    pub fn cost(&self) -> f64 {
+        self.cost_of_target() + self.cost_of_host()
+    }
+
+    /// The part of the program's CPU time that was seen, in percent.
+    pub fn coverage(&self) -> f64 {
+        percent(self.covered, self.cpu)
+    }
+
+    /// What is known of an instruction.
+    pub fn at(&self, kind: Kind, place: Place) -> Option<&Sampled> {
+        self.sites.get(&kind)?.get(&place)
+    }
+
+    /// Adds those of another process that was observed beside the same host.
+    pub fn add(&mut self, other: &Self) {
+        self.add_counts(other);
+        // Measured once for all.
+        if self.levels.is_none() {
+            self.levels.clone_from(&other.levels);
+        }
+        // They ran side by side, beside one host.
+        self.wall = self.wall.max(other.wall);
+        self.host = self.host.max(other.host);
+    }
+
+    /// Adds those of another time, or another host. What was paid is the mean of the processes then, each weighted with its time.
+    pub fn add_apart(&mut self, other: &Self) {
+        self.add_counts(other);
+        self.wall = self.wall.saturating_add(other.wall);
+        self.host = self.host.saturating_add(other.host);
+        self.budget = self.budget.max(other.budget);
+        self.length = self.length.max(other.length);
+        if self.cpu > 0 {
+            // In the mean.
+            self.rate = self.taken as f64 / self.cpu as f64 * 1e9;
+        }
+        if self.pacing < other.pacing {
+            self.pacing.clone_from(&other.pacing);
+        }
+        let first = |levels: &Option<Levels>| levels.as_ref().map(|l| (l.own, l.cycle.to_bits()));
+        let (own, others) = (first(&self.levels), first(&other.levels));
+        if others.is_some() && (own.is_none() || others < own) {
+            self.levels.clone_from(&other.levels);
+        }
+    }
+
+    /// What has come since there were those of `earlier`: of the counts and times; what is told of instructions is left.
+    pub fn since(&mut self, earlier: &Self) {
+        for (now, then) in [
+            (&mut self.taken, earlier.taken),
+            (&mut self.counted, earlier.counted),
+            (&mut self.whole, earlier.whole),
+            (&mut self.calls, earlier.calls),
+            (&mut self.signals, earlier.signals),
+            (&mut self.refused, earlier.refused),
+            (&mut self.skipped, earlier.skipped),
+            (&mut self.instructions, earlier.instructions),
+            (&mut self.cpu, earlier.cpu),
+            (&mut self.wall, earlier.wall),
+            (&mut self.in_windows, earlier.in_windows),
+            (&mut self.in_kernel, earlier.in_kernel),
+            (&mut self.host, earlier.host),
+            (&mut self.covered, earlier.covered),
+        ] {
+            *now = now.saturating_sub(then);
+        }
+    }
+
+    fn add_counts(&mut self, other: &Self) {
+        for (sum, more) in [
+            (&mut self.taken, other.taken),
+            (&mut self.counted, other.counted),
+            (&mut self.whole, other.whole),
+            (&mut self.calls, other.calls),
+            (&mut self.signals, other.signals),
+            (&mut self.refused, other.refused),
+            (&mut self.skipped, other.skipped),
+            (&mut self.instructions, other.instructions),
+            (&mut self.cpu, other.cpu),
+            (&mut self.in_windows, other.in_windows),
+            (&mut self.in_kernel, other.in_kernel),
+            (&mut self.covered, other.covered),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+    }
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    match whole {
+        0 => 0.0,
+        _ => 100.0 * part as f64 / whole as f64,
+    }
+}

@@ -1,0 +1,7 @@
+//! Marks of the file format.
+
+/// What every profile file starts with.
+pub const MAGIC: [u8; 8] = *b"\x89TROMMEL";
+
+/// The version of the format written, and the only one read.
+pub const VERSION: u32 = 9;
