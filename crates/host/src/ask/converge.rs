@@ -34,6 +34,7 @@
 //! * Nothing here trusts the target: what it says decides what is profiled, and nothing else. Places are at most as many as paths.
 
 pub mod place;
+pub mod sketch;
 pub mod weight;
 
 use std::ops::Range;
@@ -46,8 +47,8 @@ use trommel_compress::random::SplitMix64;
 use trommel_queue::converge::{Converge as Told, MAX_PLACES};
 use trommel_queue::{COUNTER_ARRAY_COUNTERS, ValueCounter};
 
-use crate::serve::series::stamp;
-use crate::takeover::knock::Knocks;
+use crate::kernel::clocks::stamp;
+use crate::kernel::knock::Knocks;
 use place::{Place, Rules, State};
 use weight::Weights;
 

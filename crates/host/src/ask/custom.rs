@@ -27,6 +27,7 @@
 mod helper;
 mod library;
 mod link;
+mod terms;
 mod wire;
 
 use std::cell::{Cell, RefCell};
@@ -36,101 +37,13 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
-use trommel_query::{FieldSet, Operation, Program, assemble};
+use trommel_query::{FieldSet, Program};
 
-use self::library::{SYMBOL, TABLE, VERSION};
-use self::link::{GONE, Helper, UNREADABLE, ended};
+use self::link::{BACKLOG, GONE, Helper, MOST_AT_END, UNREADABLE, ended};
+use self::terms::EVERYTHING;
+pub use self::terms::{CLASSES, Refusal, Terms};
 use self::wire::{Met, Reply, Request};
-use crate::ask::queries::Question;
-use crate::channel::table::Wrong;
-
-/// Classes of instructions of which something can be captured: those of queries but for system calls, before which windows end.
-pub const CLASSES: usize = 7;
-/// Bits of a class's capture.
-const OPERANDS: u32 = 2;
-const RESULT: u32 = 4;
-const ADDRESS: u32 = 8;
-const OUTCOME: u32 = 16;
-/// All of them, and the one for the instruction itself.
-const EVERYTHING: u32 = 31;
-
-/// CPU time from one answer to the next.
-const MOST_CPU: Duration = Duration::from_secs(1);
-/// Time from one answer to the next.
-const MOST_SILENCE: Duration = Duration::from_secs(10);
-/// Time for all answers that wait when a process has ended.
-const MOST_AT_END: Duration = Duration::from_secs(20);
-/// Bytes and answers that may wait while the program runs.
-const BACKLOG: (usize, usize) = (4 << 20, 64);
-
-/// What a library says of itself.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Terms {
-    /// What its pairs are called.
-    pub title: String,
-    /// Its values are addresses of code.
-    pub places: bool,
-    /// By class, what is captured.
-    pub capture: [u32; CLASSES],
-}
-
-/// Why a library is no module.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Refusal {
-    /// No file.
-    #[error("cannot read it: {0}")]
-    File(String),
-    /// The loader refuses it.
-    #[error("it is not a library that can be loaded: {0}; build it with -shared -fPIC")]
-    Library(String),
-    /// Another kind of library.
-    #[error(
-        "it is a library, but no customisation module: it does not export the function {SYMBOL}, see \
-         include/trommel_module.h"
-    )]
-    Symbol,
-    /// No table.
-    #[error("its function {SYMBOL} returned no table")]
-    Table,
-    /// Another version.
-    #[error(
-        "it is built for version {0} of the interface for customisation modules, and this trommel has version \
-         {VERSION}: build it with this trommel's include/trommel_module.h"
-    )]
-    Version(u32),
-    /// A table that is too small.
-    #[error(
-        "its table has {0} bytes and should have {TABLE}: set `size` to sizeof(struct trommel_module)"
-    )]
-    Size(u32),
-    /// A missing member.
-    #[error("its table has no `{0}`")]
-    Null(&'static str),
-    /// Values of no kind.
-    #[error("its table has {0} in `values`, which is neither TROMMEL_NUMBERS nor TROMMEL_PLACES")]
-    Values(u32),
-    /// More is to be captured than there is.
-    #[error("its table has bits in `capture[{0}]` that this trommel does not know")]
-    Capture(usize),
-    /// Nothing is to be captured.
-    #[error("its table captures nothing: `capture` is 0 for all classes")]
-    Nothing,
-    /// It failed, or has brought the helper down.
-    #[error("{0}")]
-    Failed(String),
-}
-
-impl From<Wrong> for Refusal {
-    fn from(wrong: Wrong) -> Self {
-        match wrong {
-            Wrong::Library(why) => Self::Library(why),
-            Wrong::Symbol => Self::Symbol,
-            Wrong::None => Self::Table,
-            Wrong::Version(version) => Self::Version(version),
-            Wrong::Size(size) => Self::Size(size),
-        }
-    }
-}
+use crate::channel::question::Question;
 
 /// A module as it was named.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -141,42 +54,6 @@ pub struct Named {
     pub library: PathBuf,
     /// What its instances are given.
     pub argument: CString,
-}
-
-impl Terms {
-    /// The fields that a record of a class has.
-    fn fields(bits: u32) -> String {
-        let named = [
-            (OPERANDS, " op1 op2 op3"),
-            (RESULT, " res1"),
-            (ADDRESS, " res2"),
-            (OUTCOME, " misc"),
-        ];
-        let wanted = named.iter().filter(|(bit, _)| bits & bit != 0);
-        std::iter::once("pc")
-            .chain(wanted.map(|(_, fields)| *fields))
-            .collect()
-    }
-
-    /// What is asked of the program.
-    ///
-    /// # Errors
-    /// A defect of ours, in words: every capture has a query.
-    fn question(&self) -> Result<Question, Refusal> {
-        let query = |(operation, bits): (&Operation, &u32)| {
-            let (class, fields) = (operation.name(), Self::fields(*bits));
-            format!("for {class} * always collect {fields}; send 0 stop;\n")
-        };
-        let classes = Operation::ALL.iter().zip(&self.capture);
-        let text: String = classes.filter(|(_, bits)| **bits != 0).map(query).collect();
-        let assembly = assemble(&text);
-        let program = assembly.map_err(|e| Refusal::Failed(format!("no query: {e:?}")))?;
-        Ok(Question {
-            program: program.program,
-            seed: 1,
-            rehearsed: false,
-        })
-    }
 }
 
 /// By query instruction, the class that it sends records of, and their fields.

@@ -1,12 +1,15 @@
-//! Questions put to the target: relational queries, services, convergence, prefetches, customisation modules.
+//! Questions to the target: relational queries and their services, convergent profiling, prefetches, customisation modules.
 //!
-//! | module | what it does |
+//! Each answer comes among the records of a thread. The folder ([`crate::fold`]) hands it to the
+//! module that asked.
+//!
+//! | module | holds |
 //! |---|---|
-//! | [`converge`] |  |
+//! | [`converge`] | convergent profiling: values that are known are sampled only from time to time |
 //! | [`custom`] | customisation modules, in a process of their own |
-//! | [`prefetch`] |  |
-//! | [`queries`] | relational queries: what is asked |
-//! | [`service`] | what is done with messages of queries |
+//! | [`prefetch`] | the prefetch service: loads and stores that miss by a regular distance |
+//! | [`queries`] | relational queries: their tags, their messages and their counts |
+//! | [`service`] | services that are given the messages of queries |
 
 pub mod converge;
 pub mod custom;

@@ -34,13 +34,13 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use nix::unistd::Pid;
 use rustc_hash::FxHashMap;
 use trommel_queue::dict::TargetPc;
-use trommel_queue::prefetch::{EVERYWHERE, MAX_PLACES, MISSES, NOWHERE, Prefetch as Told};
+use trommel_queue::prefetch::{MAX_PLACES, Prefetch as Told};
 use trommel_tuple::Place;
 
-use crate::ask::queries::Question;
 use crate::channel::modules::Modules;
-use crate::serve::series::stamp;
-use crate::takeover::knock::Knocks;
+use crate::channel::question::Question;
+use crate::kernel::clocks::stamp;
+use crate::kernel::knock::Knocks;
 
 use cache::{Cache, Geometry};
 use stride::Strides;
@@ -73,30 +73,6 @@ const NEAR: u64 = 512;
 const REGULAR: f64 = 0.5;
 /// Prefetches reach so far at most, as displacements do.
 const FAR: i64 = 1 << 30;
-
-/// What is wanted of the service in a run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Wanted {
-    /// Nothing.
-    #[default]
-    Nothing,
-    /// Prefetches of what misses.
-    Misses,
-    /// Prefetches everywhere, of no use: a stress option.
-    Everywhere,
-}
-
-impl Wanted {
-    /// Tells the target.
-    pub(crate) fn write(self, to: &Told) {
-        let word = match self {
-            Self::Nothing => NOWHERE,
-            Self::Misses => MISSES,
-            Self::Everywhere => EVERYWHERE,
-        };
-        to.wanted.store(word, Release);
-    }
-}
 
 /// What the service asks.
 ///

@@ -14,7 +14,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 
 use trommel_profile::Module;
 use trommel_profile::queries::{Acted, Queries, Seen};
@@ -25,18 +25,8 @@ use trommel_symbol::{Files, Symbols};
 
 use crate::ask::service::{Instance, Message, Service, Tabulate, Write};
 use crate::channel::modules::Modules;
+use crate::channel::question::Question;
 use crate::channel::tags::Told;
-
-/// What is asked in a run.
-#[derive(Clone, Debug)]
-pub struct Question {
-    /// The program.
-    pub program: Program,
-    /// What random numbers start from.
-    pub seed: u64,
-    /// Rates of `every auto` do not depend on time.
-    pub rehearsed: bool,
-}
 
 /// Why a program of queries cannot be answered by looking at a program that runs.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -82,32 +72,6 @@ pub fn check(program: &Program) -> Result<(), Unanswerable> {
         }
     }
     Ok(())
-}
-
-impl Question {
-    /// Hands the program over.
-    pub fn write(&self, to: &shared::Queries) {
-        let (table, code) = (self.program.table().clone(), self.program.code().to_vec());
-        // Its parts are those of a program already.
-        let Ok(bare) = Program::new(table, code, Vec::new()) else {
-            return;
-        };
-        let bytes = image::encode(&bare);
-        for (word, bytes) in to.program.iter().zip(bytes.chunks(8)) {
-            let mut eight = [0; 8];
-            eight[..bytes.len()].copy_from_slice(bytes);
-            word.store(u64::from_le_bytes(eight), Relaxed);
-        }
-        to.seed.store(self.seed, Relaxed);
-        to.rehearsed.store(self.rehearsed.into(), Relaxed);
-        to.tagged.store(self.is_tagged().into(), Relaxed);
-        to.bytes.store(bytes.len() as u32, Release);
-    }
-
-    /// Whether some code has tags.
-    pub fn is_tagged(&self) -> bool {
-        !self.program.tags().is_empty()
-    }
 }
 
 /// What comes of the queries in one process.

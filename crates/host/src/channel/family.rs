@@ -34,7 +34,7 @@ use nix::sys::signal::kill;
 use nix::unistd::Pid;
 use trommel_queue::{DIRECTORY_BYTES, Directory, MAX_SLOTS, SLOT_BYTES, Slot, slot_start};
 
-use crate::channel::shared::futex_wake;
+use crate::channel::futex::futex_wake;
 use crate::kernel::running::proc_file;
 
 /// Slots that are free, as far as there can be more.

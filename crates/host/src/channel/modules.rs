@@ -18,7 +18,7 @@ use trommel_symbol::elf::{self, Format};
 use trommel_symbol::{Frames, build_id_of, own_vdso};
 use trommel_tuple::{ModuleId, Place, Vaddr};
 
-use crate::channel::shared::Region;
+use crate::channel::region::Region;
 
 struct Known {
     range: std::ops::Range<u64>,

@@ -16,9 +16,6 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 use nix::unistd::Pid;
-use trommel_compress::hash::HashKind;
-use trommel_compress::interval::Shield;
-use trommel_compress::{Start, Strata};
 use trommel_queue::converge::Converge;
 use trommel_queue::dict::{Event, MAX_BLOCK_EVENTS, MAX_EVENT_WORDS, PathHeader};
 use trommel_queue::persist::Made;
@@ -28,97 +25,21 @@ use trommel_queue::queries::Queries;
 use trommel_queue::{
     BIASES_OFFSET, CHUNK, CHUNKS, CHUNKS_OFFSET, CONTROL_OFFSET, CONVERGE_OFFSET,
     COUNTER_ARRAY_BYTES, COUNTER_ARRAY_COUNTERS, COUNTER_ARRAY_TABLE_OFFSET, COUNTER_ARRAYS,
-    COUNTER_ARRAYS_OFFSET, COUNTS_INTERVALS, COUNTS_NOTHING, COUNTS_PATHS, COUNTS_STRATA, Chunk,
-    Control, CounterArray, DICT_INDEX_OFFSET, DICT_WORDS_OFFSET, DIRECTORY_BYTES,
-    GIVEN_BACK_OFFSET, Intervals, LAYOUT_VERSION, MADE_OFFSET, MAGIC, MAX_CHUNK_BYTES, MAX_PATHS,
-    MAX_REGIONS, MAX_THREADS, MAX_WORDS, MOST_INTERRUPTED, ON_PATH_OFFSET, POOL_OFFSET,
-    PREFETCH_OFFSET, PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET, REQUEST_OFFSET, RegionRecord,
-    Request, SLOT_BYTES, State, THREAD_PAGE, THREAD_PAGES_OFFSET, Unfollowed, VALUE_COUNTERS,
-    VALUE_COUNTERS_OFFSET, ValueCounter, chunk_start,
+    COUNTER_ARRAYS_OFFSET, COUNTS_NOTHING, Chunk, Control, CounterArray, DICT_INDEX_OFFSET,
+    DICT_WORDS_OFFSET, DIRECTORY_BYTES, GIVEN_BACK_OFFSET, Intervals, LAYOUT_VERSION, MADE_OFFSET,
+    MAGIC, MAX_CHUNK_BYTES, MAX_PATHS, MAX_REGIONS, MAX_THREADS, MAX_WORDS, MOST_INTERRUPTED,
+    ON_PATH_OFFSET, POOL_OFFSET, PREFETCH_OFFSET, PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET,
+    REQUEST_OFFSET, RegionRecord, Request, SLOT_BYTES, State, THREAD_PAGE, THREAD_PAGES_OFFSET,
+    Unfollowed, VALUE_COUNTERS, VALUE_COUNTERS_OFFSET, ValueCounter, chunk_start,
 };
-use trommel_tuple::KindSet;
 
-use crate::ask::prefetch::Wanted;
-use crate::ask::queries::Question;
 use crate::channel::family::{Family, Known, Newcomer, Pages};
-use crate::serve::tracing::Tracing;
+use crate::channel::futex::futex_wake;
+use crate::channel::region::Region;
+use crate::channel::terms::Terms;
 
 /// Bytes of the file of one process. It is sparse: only what is used takes memory.
 pub const SIZE: usize = DIRECTORY_BYTES + SLOT_BYTES;
-
-/// What every process of a run is told.
-#[derive(Clone, Copy, Debug)]
-pub struct Terms {
-    /// Events to collect.
-    pub kinds: KindSet,
-    /// What the target counts by itself.
-    pub counts: Counts,
-    /// Stress options, see `docs/testing.md`.
-    pub options: u64,
-    /// Instructions that control lasts for at a time; 0: for good.
-    pub window: u32,
-    /// Below how many are passed first, of windows with marks; 0: without.
-    pub window_skip: u32,
-    /// Children and new programs are followed.
-    pub follow: bool,
-    /// Traces.
-    pub tracing: Tracing,
-    /// What is asked by queries.
-    pub question: Option<&'static Question>,
-    /// Code that is not selected has no events.
-    pub selects: bool,
-    /// Instructions are in the dictionary, whatever kinds are collected.
-    pub listed: bool,
-    /// Windows begin with a piece of the stack.
-    pub stacks: bool,
-    /// Prefetches.
-    pub prefetch: Wanted,
-    /// Percent by which shares of values may differ that are known: such places are not profiled on. Without, all are.
-    pub converge: Option<f64>,
-}
-
-/// What a target counts by itself.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Counts {
-    /// Nothing: it records.
-    Nothing,
-    /// Executions of paths.
-    Paths,
-    /// Events, in the counters of a sampler; it records messages.
-    Strata(Strata),
-    /// Events, by a multi-hash profiler; it records candidates.
-    Intervals(Shield),
-}
-
-impl Counts {
-    fn write(self, control: &Control) {
-        let counters = match self {
-            Self::Nothing => COUNTS_NOTHING,
-            Self::Paths => COUNTS_PATHS,
-            Self::Strata(_) => COUNTS_STRATA,
-            Self::Intervals(_) => COUNTS_INTERVALS,
-        };
-        if let Self::Intervals(shield) = self {
-            for (to, word) in control.intervals.iter().zip(shield.words()) {
-                to.store(word, Relaxed);
-            }
-        }
-        if let Self::Strata(strata) = self {
-            let to = &control.strata;
-            let hash = match strata.hash {
-                HashKind::Paper => 0,
-                HashKind::Crc => 1,
-                HashKind::Multiply => 2,
-            };
-            to.substreams.store(strata.substreams, Relaxed);
-            to.rate.store(strata.rate.into(), Relaxed);
-            to.phase
-                .store((strata.start == Start::Random).into(), Relaxed);
-            to.hash.store(hash, Relaxed);
-        }
-        control.counters.store(counters, Relaxed);
-    }
-}
 
 impl Asked {
     /// The thread, where we see the same numbers as it does.
@@ -181,21 +102,6 @@ pub struct Counting {
     pub tid: u32,
     /// It has ended.
     pub ended: bool,
-}
-
-/// A region as the runtime found it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Region {
-    /// Addresses in the target.
-    pub range: std::ops::Range<u64>,
-    /// Offset of the start in the file.
-    pub offset: u64,
-    /// Inode of the file, 0 for none.
-    pub inode: u64,
-    /// Path as the kernel prints it.
-    pub path: Vec<u8>,
-    /// Paths of code that were numbered before it was found.
-    pub paths: usize,
 }
 
 impl Shared {
@@ -826,23 +732,6 @@ fn word(pages: &Pages, offset: usize) -> u64 {
     assert!(offset + 8 <= SLOT_BYTES);
     // SAFETY: inside the mapping; read once.
     unsafe { ptr::read_volatile(pages.map.as_ptr().add(offset).cast::<u64>()) }
-}
-
-/// Wakes all that sleep on a word.
-pub(crate) fn futex_wake(word: &AtomicU32) {
-    const ALL: i32 = i32::MAX;
-    // SAFETY: a valid futex word.
-    unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word.as_ptr(),
-            libc::FUTEX_WAKE,
-            ALL,
-            0,
-            0,
-            0,
-        )
-    };
 }
 
 /// Whether the kernel lets programs read and write the bases of FS and GS by instructions, as it tells us and whatever it starts.

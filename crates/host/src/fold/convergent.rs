@@ -14,7 +14,7 @@ use super::{Folder, NEVER};
 use crate::ask::converge::{Converge, Moment};
 use crate::channel::shared::Shared;
 use crate::fold::exact::UNSELECTED;
-use crate::serve::series::stamp;
+use crate::kernel::clocks::stamp;
 
 impl Folder {
     /// Places whose values are known are not profiled on.

@@ -66,8 +66,9 @@ use crate::ask::prefetch::{self, Prefetch};
 use crate::ask::queries::Answers;
 use crate::channel::memory::Budget;
 use crate::channel::modules::{Images, Modules};
-use crate::channel::shared::{Counts, Damaged, Filled, Shared};
+use crate::channel::shared::{Damaged, Filled, Shared};
 use crate::channel::stream::StreamFile;
+use crate::channel::terms::TargetCounts;
 use crate::fold::dictionary::{Dictionary, Path, Step};
 use crate::fold::exact::{Lost, Tables, UNSELECTED};
 use crate::fold::only::Selection;
@@ -161,7 +162,7 @@ impl Folder {
     /// there too, up to its limit.
     pub fn new(
         spec: &Spec,
-        (kinds, counts): (KindSet, Counts),
+        (kinds, counts): (KindSet, TargetCounts),
         stream: Option<(io::Result<StreamFile>, Option<u64>)>,
         selection: Selection,
         images: Images,
@@ -178,15 +179,15 @@ impl Folder {
         let makes_paths = acyclic.is_some();
         let exact = exact && !makes_paths;
         let messages = match counts {
-            Counts::Strata(strata) => Some(Messages::new(strata, spec.table)),
-            Counts::Nothing | Counts::Paths | Counts::Intervals(_) => None,
+            TargetCounts::Strata(strata) => Some(Messages::new(strata, spec.table)),
+            TargetCounts::Nothing | TargetCounts::Paths | TargetCounts::Intervals(_) => None,
         };
         let mut ordered =
             (!exact).then(|| Ordered::new(spec, messages, stream, stream_error, limit));
         if let Some(ordered) = &mut ordered {
             ordered.acyclic = acyclic;
-            ordered.intervals = matches!(counts, Counts::Intervals(_));
-            ordered.counted = counts == Counts::Paths;
+            ordered.intervals = matches!(counts, TargetCounts::Intervals(_));
+            ordered.counted = counts == TargetCounts::Paths;
         }
         Self {
             dictionary: Dictionary::new(selection, images, makes_paths),

@@ -61,11 +61,6 @@ impl<'a> Mapping<'a> {
     pub(crate) fn is_executable(&self) -> bool {
         self.rights[2] == b'x'
     }
-
-    /// What is written to it is seen by nobody else.
-    pub(crate) fn is_private(&self) -> bool {
-        self.rights[3] == b'p'
-    }
 }
 
 /// The mappings of a whole text; lines that are none are left out.
@@ -86,11 +81,11 @@ mod tests {
             (0x7f00_0040_1000..0x7f00_0040_2000, 0x1000, 99)
         );
         assert_eq!(mapping.path, b"/a b/\xff\xfe (deleted)");
-        assert!(mapping.is_executable() && mapping.is_private() && !mapping.is_writable());
+        assert!(mapping.is_executable() && !mapping.is_writable());
         let heap = Mapping::of(b"55550000-55560000 rw-s 00000000 00:00 0 ").expect("a mapping");
         assert_eq!(
-            (heap.path, heap.inode, heap.is_private(), heap.is_writable()),
-            (&b""[..], 0, false, true)
+            (heap.path, heap.inode, heap.is_writable()),
+            (&b""[..], 0, true)
         );
         for none in [
             &b""[..],

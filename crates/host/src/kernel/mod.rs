@@ -1,21 +1,25 @@
-//! What the kernel reports about processes: maps, threads, perf events, births, terminal interrupts.
+//! Facts and clocks of the kernel: `/proc`, perf events, signals, time.
 //!
-//! | module | what it does |
+//! Nothing here knows the runtime or the memory shared with it.
+//!
+//! | module | holds |
 //! |---|---|
-//! | [`births`] |  |
-//! | [`interrupt`] | what Ctrl-C means while a program runs |
-//! | [`large`] |  |
-//! | [`maps`] |  |
-//! | [`perf`] | clocks of threads and processors |
-//! | [`pids`] | process numbers in other namespaces |
-//! | [`running`] | what `/proc` tells about a process that runs already |
-//! | [`samplers`] |  |
+//! | `clocks` | the time stamp counter, and the CPU time of another process |
+//! | [`perf`] | perf events: clocks of threads and processors, and their rings |
+//! | [`samplers`] | samples of the program counters of a process's threads |
+//! | [`knock`] | a signal to the busiest thread of a process, so that the runtime looks around |
+//! | [`births`] | a cheap test for new threads and processes |
+//! | [`running`] | what `/proc` reports about a process, and why it cannot be attached |
+//! | `maps` | the lines of `/proc/PID/maps` |
+//! | [`interrupt`] | interrupts from the terminal while a program runs |
+//! | `large` | vectors in huge pages, for tables accessed at random |
 
 pub mod births;
+pub(crate) mod clocks;
 pub mod interrupt;
+pub mod knock;
 pub(crate) mod large;
 pub(crate) mod maps;
 pub mod perf;
-pub mod pids;
 pub mod running;
 pub mod samplers;

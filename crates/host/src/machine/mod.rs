@@ -24,12 +24,14 @@
 //! **I25 (no foreign memory).** With `--all` no process's memory is read. A path that a process has named is opened only if it is the regular file that was mapped.
 
 mod control;
+mod deferred;
 mod ended;
 mod files;
 mod found;
 mod operands;
 mod permission;
 mod processes;
+mod processors;
 mod session;
 
 use std::ffi::OsString;
@@ -50,12 +52,11 @@ use crate::kernel::perf::ring::Ring;
 use crate::kernel::perf::{Attributes, Clock};
 use crate::windows::toll;
 use control::Control;
+pub use deferred::lets_interrupts_come;
 use permission::refused;
 pub use permission::{Refused, kernel_is_readable, permitted};
-use session::{Session, Source, now, period};
-
-/// Pages of a ring where nothing is said: what users may have is a little more.
-const PAGES: usize = 128;
+use processors::processors;
+use session::{PAGES, Session, Source, now, period};
 
 /// What is wanted.
 #[derive(Clone, Debug, Default)]
@@ -166,53 +167,6 @@ pub fn record(options: &Options, guard: &Guard) -> Result<Recording, MachineErro
     Ok(Recording { profiles, ended })
 }
 
-/// The processors that are there.
-fn processors() -> Vec<u32> {
-    let text = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    let all = numbers(&text);
-    match all.is_empty() {
-        true => vec![0],
-        false => all,
-    }
-}
-
-/// As in `0-3,6`.
-fn numbers(text: &str) -> Vec<u32> {
-    const MOST: u32 = 1 << 16;
-    let mut all = Vec::new();
-    for part in text.trim().split(',') {
-        let (low, high) = part.split_once('-').unwrap_or((part, part));
-        if let (Ok(low), Ok(high)) = (low.parse::<u32>(), high.parse::<u32>()) {
-            all.extend(low..=high.min(low.saturating_add(MOST)));
-        }
-    }
-    all
-}
-
-/// Whether a function of the kernel's lets interrupts come that have waited: samples in it are mostly of those.
-pub fn lets_interrupts_come(name: &str) -> bool {
-    const NAMES: [&str; 15] = [
-        "exc_page_fault",
-        "do_syscall_64",
-        "do_int80_emulation",
-        "syscall_enter_from_user_mode",
-        "syscall_exit_to_user_mode",
-        "exit_to_user_mode_loop",
-        "exit_to_user_mode_prepare",
-        "irqentry_exit",
-        "irqentry_exit_to_user_mode",
-        "finish_task_switch",
-        "__do_softirq",
-        "handle_softirqs",
-        "native_irq_enable",
-        "pv_native_irq_enable",
-        "__local_bh_enable_ip",
-    ];
-    let name = name.split(".isra").next().unwrap_or(name);
-    let unlocks = name.starts_with("_raw_") && name.contains("unlock_irq");
-    unlocks || NAMES.contains(&name)
-}
-
 /// Starts the program as it is.
 #[allow(unsafe_code)] // reason: what runs between fork and exec.
 fn start(program: &Path, arguments: &[OsString], guard: &Guard) -> Result<Child, MachineError> {
@@ -238,30 +192,4 @@ fn start(program: &Path, arguments: &[OsString], guard: &Guard) -> Result<Child,
     })?;
     guard.program(Pid::from_raw(child.id() as i32));
     Ok(child)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn processors_are_listed_as_the_kernel_lists_them() {
-        assert_eq!(numbers("0-3,6\n"), [0, 1, 2, 3, 6]);
-        assert_eq!(numbers("0\n"), [0]);
-        assert!(numbers("").is_empty() && numbers("x,3-1,-").is_empty());
-    }
-
-    #[test]
-    fn functions_that_let_interrupts_come_are_known() {
-        for name in [
-            "_raw_spin_unlock_irqrestore",
-            "finish_task_switch.isra.0",
-            "do_syscall_64",
-        ] {
-            assert!(lets_interrupts_come(name), "{name}");
-        }
-        for name in ["read_zero", "_raw_spin_lock_irqsave", "_raw_spin_unlock"] {
-            assert!(!lets_interrupts_come(name), "{name}");
-        }
-    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use trommel_symbol::{Core, Kernel};
 
-use super::processors;
+use super::processors::processors;
 use crate::kernel::perf::{Attributes, Clock};
 
 /// The kernel's memory.

@@ -22,7 +22,7 @@ use super::files::Files;
 use super::found::{Draws, Found};
 use super::operands::reads;
 use crate::channel::modules::{Images, Modules};
-use crate::channel::shared::Region;
+use crate::channel::region::Region;
 use crate::kernel::maps::{Mapping, mappings};
 use crate::kernel::perf::records::{Map, Sample};
 

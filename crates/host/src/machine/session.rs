@@ -19,13 +19,13 @@ use trommel_symbol::{Core, KERNEL, Kernel, kernel_build_id};
 use trommel_tuple::ModuleId;
 
 use super::control::Control;
+use super::deferred::lets_interrupts_come;
 use super::ended::Ended;
 use super::files::Files;
 use super::found::Draws;
 use super::operands;
 use super::permission::{CORE, read_kernel};
 use super::processes::{Process, Shared};
-use super::{PAGES, lets_interrupts_come};
 use crate::channel::modules::Images;
 use crate::kernel::interrupt::Guard;
 use crate::kernel::perf::Clock;
@@ -34,6 +34,8 @@ use crate::kernel::perf::ring::{PAGE, Ring};
 
 /// From one reading of the rings to the next.
 const OFTEN: Duration = Duration::from_millis(100);
+/// Pages of a ring where nothing is said: users may have a little more.
+pub(super) const PAGES: usize = 128;
 /// Samples that a ring of the usual size surely has room for.
 const ROOM: usize = PAGES * PAGE / 2 / RECORD;
 /// Bytes of a sample's record.

@@ -24,7 +24,7 @@ use nix::errno::Errno;
 use nix::sys::ptrace::{self, Options};
 use nix::unistd::Pid;
 
-use crate::ptrace::launch::Ended;
+use crate::ptrace::ended::Ended;
 
 /// What has become of a child of ours, or of a thread that is traced.
 #[derive(Clone, Copy, Debug)]

@@ -18,7 +18,6 @@ use std::path::Path;
 use std::ptr;
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::ptrace;
@@ -96,16 +95,6 @@ pub enum LaunchFailure {
 
 fn system(what: &'static str) -> impl Fn(io::Error) -> LaunchFailure {
     move |error| LaunchFailure::System { what, error }
-}
-
-/// How a program ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Ended {
-    /// Its exit status, or the negative of the signal that ended it; `None` when the kernel did
-    /// not tell.
-    pub status: Option<i32>,
-    /// CPU time, its own and the kernel's for it, with all children that it waited for.
-    pub cpu: Duration,
 }
 
 /// How a child exits that may not be traced; no error of `exec` has this number.

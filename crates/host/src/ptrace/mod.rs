@@ -1,15 +1,19 @@
-//! Launch under ptrace, and injection of the runtime into a stopped process.
+//! Programs launched and followed under ptrace, and the runtime injected into them.
 //!
-//! | module | what it does |
+//! Only this room, and [`crate::takeover`] through [`tracee`], know ptrace.
+//!
+//! | module | holds |
 //! |---|---|
-//! | [`follow`] | processes that become other programs |
-//! | [`inject`] | the runtime into a stopped process |
-//! | [`landing`] |  |
-//! | [`launch`] | a program started, injected, and waited for |
-//! | [`tracee`] | its threads, stopped |
+//! | [`launch`] | a program started, under control or natively |
+//! | [`follow`] | processes that execute another program |
+//! | [`inject`] | the runtime put into a stopped process |
+//! | [`landing`] | the stub that maps memory in a program just executed |
+//! | [`tracee`] | the stopped threads of a running process |
+//! | [`ended`] | how a program ended |
 //!
 //! **I32 (who traces).** Only the rooms `ptrace` and `takeover` know ptrace, and only the thread that launches, or the keeper, uses it. Killed during an `exec`, it leaves the new program running natively.
 
+pub mod ended;
 pub mod follow;
 pub mod inject;
 pub mod landing;

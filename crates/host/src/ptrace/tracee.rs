@@ -34,7 +34,7 @@ use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
 use nix::unistd::Pid;
 
 use crate::kernel::maps::{Mapping, mappings};
-use crate::ptrace::launch::Ended;
+use crate::ptrace::ended::Ended;
 
 /// Bytes of the `syscall` instruction.
 pub const SYSCALL_BYTES: u64 = 2;

@@ -34,10 +34,10 @@ use nix::unistd::Pid;
 use trommel_queue::Control;
 use trommel_queue::marks::{self, ARENA_BYTES, CODE_BYTES, MARKS_OFFSET};
 
+use crate::kernel::clocks::cpu_of;
 use crate::kernel::samplers::Samplers;
 use crate::serve::process::IDLE;
 use crate::serve::progress::{Progress, Rate, Steps, Verdict, proven_after};
-use crate::serve::series::cpu_of;
 
 /// Samples that are judged together.
 const GROUP: u64 = 256;

@@ -11,7 +11,6 @@
 //! | [`series`] | what an engine does over time |
 //! | [`session`] | all processes of a run |
 //! | [`stress`] | options for tests |
-//! | [`tracing`] | options of `trommel run` |
 
 pub mod audit;
 pub mod failure;
@@ -22,4 +21,3 @@ pub mod record;
 pub mod series;
 pub mod session;
 pub mod stress;
-pub mod tracing;

@@ -38,9 +38,10 @@ use trommel_queue::persist::{
 use trommel_queue::{MADE_OFFSET, options};
 use trommel_tuple::{Kind, KindSet};
 
-use crate::ask::prefetch::Wanted;
 use crate::channel::image;
-use crate::channel::shared::{Counts, Shared, Terms};
+use crate::channel::shared::Shared;
+use crate::channel::terms::Prefetching;
+use crate::channel::terms::{TargetCounts, Terms};
 use crate::ptrace::inject::Kept;
 
 /// Bytes of all files.
@@ -219,14 +220,14 @@ fn shape(terms: &Terms) -> Option<u64> {
     const FAILING: u64 = options::END_MASK | !0 << options::END_SHIFT;
     let counted = KindSet::from_iter([Kind::Edge, Kind::Call, Kind::Value, Kind::Type]);
     let counts = match terms.counts {
-        Counts::Nothing => terms.kinds.is_empty(),
-        Counts::Paths => terms.kinds.is_within(counted),
-        Counts::Intervals(_) => false,
-        Counts::Strata(_) => !terms.kinds.is_empty() && terms.kinds.is_within(counted),
+        TargetCounts::Nothing => terms.kinds.is_empty(),
+        TargetCounts::Paths => terms.kinds.is_within(counted),
+        TargetCounts::Intervals(_) => false,
+        TargetCounts::Strata(_) => !terms.kinds.is_empty() && terms.kinds.is_within(counted),
     };
     // Of the sampler code has only how many events a message stands for, and how many counters there are; the rest is found out anew.
     let sampler = match terms.counts {
-        Counts::Strata(strata) => {
+        TargetCounts::Strata(strata) => {
             u64::from(strata.rate) << 8 | u64::from(strata.substreams.ilog2())
         }
         _ => 0,
@@ -237,14 +238,14 @@ fn shape(terms: &Terms) -> Option<u64> {
         && terms.question.is_none()
         && !terms.selects
         && terms.converge.is_none()
-        && terms.prefetch == Wanted::Nothing
+        && terms.prefetch == Prefetching::Nothing
         && terms.options & FAILING == 0;
     let word = |bit: bool, at: u32| u64::from(bit) << at;
     plain.then(|| {
         terms.options & (options::INSNS_MASK | options::TRACE)
             | word(terms.tracing.threshold != 0, 20)
             | word(terms.tracing.audits(), 21)
-            | word(terms.counts == Counts::Paths, 22)
+            | word(terms.counts == TargetCounts::Paths, 22)
             | u64::from(terms.kinds.bits()) << 32
             | sampler << 40
     })

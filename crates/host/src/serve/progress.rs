@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use nix::unistd::Pid;
 
-use crate::serve::series::cpu_of;
+use crate::kernel::clocks::cpu_of;
 
 /// CPU time from one look to the next, at least.
 pub(crate) const PACE: Duration = Duration::from_millis(8);

@@ -19,15 +19,17 @@ pub use attached::{NotAttached, record_running};
 
 use crate::ask::custom;
 use crate::ask::prefetch;
-use crate::ask::queries::Question;
 use crate::ask::service::Foreign;
 use crate::channel::bell;
 use crate::channel::family::Family;
+use crate::channel::question::Question;
 use crate::channel::shared::Shared;
 use crate::channel::stream::Pending;
+use crate::channel::tracing::Tracing;
 use crate::fold::only::Only;
 use crate::kernel::interrupt::Guard;
-use crate::ptrace::launch::{Command, Ended, Inherited, LaunchFailure, launch, start};
+use crate::ptrace::ended::Ended;
+use crate::ptrace::launch::{Command, Inherited, LaunchFailure, launch, start};
 use crate::serve::audit::Shares;
 use crate::serve::persist::{Keeping, Store};
 use crate::serve::process::{Identity, Turns};
@@ -36,7 +38,6 @@ use crate::serve::series::{Figures, Sample};
 pub use crate::serve::session::Epochs;
 use crate::serve::session::Session;
 use crate::serve::stress::Stress;
-use crate::serve::tracing::Tracing;
 use crate::windows::sampling::Sampling;
 use crate::windows::toll::{self, Toll};
 

@@ -3,8 +3,6 @@
 //! The runtime counts; the host reads the counts, so a program that stays in its cache costs nothing and
 //! is in the series all the same. There are at most [`MOST`] samples: with more, every second one is left out
 //! and they are taken half as often.
-// The time stamp counter, and the clock of another process, are in no library.
-#![allow(unsafe_code)]
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -12,6 +10,8 @@ use std::time::{Duration, Instant};
 use nix::unistd::Pid;
 use trommel_queue::Control;
 use trommel_queue::work::{FLUSHES, LENGTHS, PARTS, Part};
+
+use crate::kernel::clocks::{cpu_of, stamp};
 
 /// From one sample to the next, at first.
 pub const PERIOD: Duration = Duration::from_millis(5);
@@ -158,37 +158,9 @@ impl Series {
     }
 }
 
-/// The time stamp counter.
-pub(crate) fn stamp() -> u64 {
-    // SAFETY: reads the time stamp counter, which every x86-64 processor has.
-    unsafe { core::arch::x86_64::_rdtsc() }
-}
-
-/// CPU time of a process that is there.
-pub(crate) fn cpu_of(pid: Pid) -> Option<Duration> {
-    let mut clock: libc::clockid_t = 0;
-    // SAFETY: a place to write to.
-    let found = unsafe { libc::clock_getcpuclockid(pid.as_raw(), &raw mut clock) };
-    // SAFETY: all-zero is a valid time.
-    let mut time: libc::timespec = unsafe { std::mem::zeroed() };
-    // SAFETY: a place to write to.
-    let read = found == 0 && unsafe { libc::clock_gettime(clock, &raw mut time) } == 0;
-    read.then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_clock_of_a_process_goes_on() {
-        let pid = nix::unistd::getpid();
-        let before = cpu_of(pid).expect("a clock");
-        // Other threads of the process may spend the time between two looks.
-        while cpu_of(pid).expect("a clock") < before + Duration::from_millis(1) {}
-        // No process has a number above 2^22.
-        assert_eq!(cpu_of(Pid::from_raw((1 << 22) + 1)), None);
-    }
 
     #[test]
     fn samples_are_thinned_and_stay_in_order() {

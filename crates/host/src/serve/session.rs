@@ -43,22 +43,25 @@ use trommel_symbol::Files;
 
 use crate::ask::converge::Converge;
 use crate::ask::custom::Custom;
+use crate::ask::prefetch::Prefetch;
 use crate::ask::prefetch::cache::Geometry;
-use crate::ask::prefetch::{Prefetch, Wanted};
-use crate::ask::queries::{Answers, Question};
+use crate::ask::queries::Answers;
 use crate::ask::service::{Instance, Write};
 use crate::channel::bell;
 use crate::channel::family::{Family, Newcomer};
 use crate::channel::memory::Budget;
 use crate::channel::modules::Images;
-use crate::channel::shared::{Counts, Shared, Terms};
+use crate::channel::pids;
+use crate::channel::question::Question;
+use crate::channel::shared::Shared;
 use crate::channel::stream::{Pending, StreamFile};
+use crate::channel::terms::Prefetching;
+use crate::channel::terms::{TargetCounts, Terms};
 use crate::fold::Folder;
 use crate::fold::only::Selection;
 use crate::kernel::births::Births;
-use crate::kernel::pids;
+use crate::ptrace::ended::Ended;
 use crate::ptrace::follow::{self, Change};
-use crate::ptrace::launch::Ended;
 use crate::ptrace::tracee::reaped;
 use crate::serve::audit::Audit;
 use crate::serve::persist::Keeping;
@@ -244,14 +247,14 @@ impl<'a> Session<'a> {
             let answers = Answers::new(question, program, self.files, write, services, pid);
             folder = folder.of_queries(answers);
         }
-        if self.terms.prefetch == Wanted::Misses {
+        if self.terms.prefetch == Prefetching::Misses {
             folder =
                 folder.of_prefetches(Prefetch::new(Geometry::of_machine()).calling(identity.pid));
         }
         if let Some(limit) = self.terms.converge {
             let rate = match counts {
-                Counts::Strata(strata) => strata.rate.into(),
-                Counts::Nothing | Counts::Paths | Counts::Intervals(_) => 1,
+                TargetCounts::Strata(strata) => strata.rate.into(),
+                TargetCounts::Nothing | TargetCounts::Paths | TargetCounts::Intervals(_) => 1,
             };
             folder = folder.of_converge(Converge::new(limit, rate).calling(identity.pid));
         }

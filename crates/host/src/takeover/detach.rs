@@ -39,7 +39,7 @@ use trommel_queue::{Control, DIRECTORY_BYTES, Directory, LAYOUT_VERSION, MAGIC};
 
 use crate::kernel::maps::{Mapping, mappings};
 use crate::ptrace::tracee::{SYSCALL_BYTES, StopFailure, Tracees, make_again};
-use crate::takeover::attach::{AttachFailure, Result, STOP_PATIENCE, system};
+use crate::takeover::failure::{AttachFailure, Result, STOP_PATIENCE, system};
 
 /// How long threads may take to leave.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(30);

@@ -36,8 +36,9 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork, setsid};
 
 use crate::ptrace::tracee::{StopFailure, Tracees};
-use crate::takeover::attach::{AttachFailure, attach};
+use crate::takeover::attach::attach;
 use crate::takeover::detach::{Remains, stop};
+use crate::takeover::failure::AttachFailure;
 
 /// The kernel closes all files of a process in one go, in less than this.
 const DYING: Duration = Duration::from_millis(20);

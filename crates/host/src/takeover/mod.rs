@@ -1,19 +1,19 @@
-//! Control of a process that already runs: attach, detach, and the keeper process that does both.
+//! Control of a process that already runs: attach, detach and reattach.
 //!
-//! | module | what it does |
+//! | module | holds |
 //! |---|---|
-//! | [`attach`] | the runtime into it |
-//! | [`children`] |  |
-//! | [`detach`] | the runtime out of it |
-//! | [`keeper`] | the process that does that, whatever happens to this one |
-//! | [`knock`] |  |
-//! | [`forked`] | processes that are forked between windows |
-//! | [`retake`] |  |
+//! | [`attach`] | all threads of a process put under control |
+//! | [`detach`] | all threads put back into the program's own code |
+//! | [`failure`] | reasons why neither could be done |
+//! | [`keeper`] | a process that attaches and detaches, and outlives a killed host |
+//! | [`children`] | short-lived helper processes of one thread |
+//! | [`forked`] | processes forked while their parent runs natively |
+//! | [`retake`] | the decision to reattach a detached program |
 
 pub mod attach;
 pub mod children;
 pub mod detach;
+pub mod failure;
 pub mod forked;
 pub mod keeper;
-pub mod knock;
 pub mod retake;

@@ -36,8 +36,8 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
+use crate::kernel::clocks::cpu_of;
 use crate::kernel::samplers::Samplers;
-use crate::serve::series::cpu_of;
 
 /// Samples by which it is known what a program was detached for.
 const LEARNT: u32 = 256;

@@ -38,9 +38,9 @@ use trommel_queue::{Control, WINDOW_SIGNAL};
 
 use crate::channel::family::Family;
 use crate::kernel::births::Seen;
+use crate::kernel::clocks::stamp;
 use crate::kernel::perf::Clock;
 use crate::kernel::running::restricts_itself;
-use crate::serve::series::stamp;
 
 /// User time between two signals, usually.
 const PERIOD: Duration = Duration::from_millis(1);

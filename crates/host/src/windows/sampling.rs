@@ -34,7 +34,7 @@ use nix::unistd::Pid;
 use trommel_profile::windows::Windows;
 use trommel_queue::{Control, MAX_SKIP};
 
-use crate::serve::series::cpu_of;
+use crate::kernel::clocks::cpu_of;
 use crate::windows::pacer::{Rates, tick};
 use crate::windows::toll::Toll;
 

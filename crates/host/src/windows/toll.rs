@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::gettid;
 
+use crate::kernel::clocks::stamp;
 use crate::kernel::perf::ring::Ring;
 use crate::kernel::perf::{Attributes, Clock};
-use crate::serve::series::stamp;
 
 /// The time between two signals of a measurement.
 const PERIOD: Duration = Duration::from_micros(70);

@@ -1,6 +1,6 @@
 //! A signal with which the host calls a program back that does not reach itself: it has an answer, or a question.
 //!
-//! The kernel sends it in the name of a clock (`trommel_host::takeover::knock`), so only while the thread executes in user mode. It leads
+//! The kernel sends it in the name of a clock (`trommel_host::kernel::knock`), so only while the thread executes in user mode. It leads
 //! to the dispatcher's work without a word of the app's state changed: the thread goes on in its fragment, whose exits
 //! lead nowhere then.
 

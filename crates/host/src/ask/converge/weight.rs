@@ -13,7 +13,7 @@
 
 use std::time::Duration;
 
-use super::place::Sketch;
+use super::sketch::Sketch;
 
 /// Values with factors of their own.
 const KEPT: usize = 16;

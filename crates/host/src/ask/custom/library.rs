@@ -14,16 +14,10 @@ use std::ptr::NonNull;
 
 use iced_x86::{Decoder, DecoderOptions};
 
+use super::terms::{CLASSES, EVERYTHING, Refusal, SYMBOL, TABLE, Terms, VERSION};
 use super::wire::{Met, Reply};
-use super::{CLASSES, EVERYTHING, Refusal, Terms};
 use crate::channel::table::{MOST_TEXT, Table, text};
 
-/// The version of the interface.
-pub(super) const VERSION: u32 = 1;
-/// What a library exports.
-pub(super) const SYMBOL: &str = "trommel_module";
-/// Bytes of its table, in the first version.
-pub(super) const TABLE: usize = size_of::<RawModule>();
 /// Pairs of a window.
 pub(super) const MOST_PAIRS: usize = 1 << 16;
 
@@ -240,13 +234,13 @@ impl<'m> Instance<'m> {
                 Some(u64::from_le_bytes(*word))
             };
             let has = |bit| capture & bit != 0;
-            let operands = has(super::OPERANDS);
+            let operands = has(super::terms::OPERANDS);
             let tuple = RawTuple {
                 instruction: &raw const known.raw,
                 op: [word(operands)?, word(operands)?, word(operands)?],
-                result: word(has(super::RESULT))?,
-                address: word(has(super::ADDRESS))?,
-                taken: word(has(super::OUTCOME))? & 1,
+                result: word(has(super::terms::RESULT))?,
+                address: word(has(super::terms::ADDRESS))?,
+                taken: word(has(super::terms::OUTCOME))? & 1,
             };
             bytes = rest;
             tuples.push(tuple);
@@ -334,4 +328,4 @@ unsafe extern "C" fn fail(ours: *const Ours, said: *const c_char) {
     ours.said.replace(said);
 }
 
-const _: () = assert!(TABLE == 80 && size_of::<RawTuple>() == 56);
+const _: () = assert!(size_of::<RawModule>() == TABLE && size_of::<RawTuple>() == 56);

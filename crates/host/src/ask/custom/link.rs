@@ -22,9 +22,22 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 
+use super::helper;
+use super::terms::Refusal;
 use super::wire::{self, Reply, Request};
-use super::{BACKLOG, MOST_AT_END, MOST_CPU, MOST_SILENCE, Refusal, helper};
-use crate::serve::series::cpu_of;
+use crate::kernel::clocks::cpu_of;
+
+/// CPU time from one answer to the next.
+pub(super) const MOST_CPU: Duration = Duration::from_secs(1);
+
+/// Time from one answer to the next.
+pub(super) const MOST_SILENCE: Duration = Duration::from_secs(10);
+
+/// Time for all answers that wait when a process has ended.
+pub(super) const MOST_AT_END: Duration = Duration::from_secs(20);
+
+/// Bytes and answers that may wait while the program runs.
+pub(super) const BACKLOG: (usize, usize) = (4 << 20, 64);
 
 pub(super) const UNREADABLE: &str = "what its process sends cannot be read";
 pub(super) const GONE: &str = "its process has ended";

@@ -4,7 +4,7 @@
 //! which was forked from us. Replies are written by a process in which another's code runs: nothing in them is believed, and what cannot be
 //! read is an end of it.
 
-use super::{CLASSES, Terms};
+use super::terms::{CLASSES, Terms};
 use crate::channel::table::MOST_TEXT;
 
 /// Longer frames are damage: a window of the longest is shorter.

@@ -28,7 +28,7 @@ use trommel_query::Program;
 use trommel_queue::dict::TargetPc;
 use trommel_tuple::{ModuleId, Place, Vaddr};
 
-use super::{Message, Service};
+use super::message::{Message, Service};
 use crate::channel::modules::Modules;
 use crate::channel::table::{Table, Wrong, text};
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
-use crate::serve::series::cpu_of;
+use crate::kernel::clocks::cpu_of;
 
 /// Why a process is under control.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -17,7 +17,7 @@ use crate::channel::family::Family;
 use crate::channel::shared::Shared;
 use crate::kernel::interrupt::Guard;
 use crate::kernel::running::{self, Refusal};
-use crate::ptrace::launch::Ended;
+use crate::ptrace::ended::Ended;
 use crate::serve::process::Identity;
 use crate::serve::session::{Epochs, Session};
 use crate::takeover::detach::is_in;

@@ -13,22 +13,23 @@ use trommel_tuple::Kind;
 
 use super::{Execed, Retakes, Session, host_cpu};
 use crate::ask::custom::{self, Custom};
-use crate::ask::prefetch::{self, Wanted};
+use crate::ask::prefetch::{self};
 use crate::ask::service::{Instance, Write};
 use crate::channel::memory::Budget;
 use crate::channel::modules::Images;
-use crate::channel::shared::{Counts, Terms};
+use crate::channel::terms::Prefetching;
+use crate::channel::terms::{TargetCounts, Terms};
+use crate::channel::tracing::Tracing;
 use crate::fold::is_exact;
 use crate::fold::levels;
 use crate::kernel::births::Births;
 use crate::serve::record::{Engine, RecordError, RecordOptions};
-use crate::serve::tracing::Tracing;
 use crate::takeover::forked::Forked;
 use crate::windows::toll::Toll;
 
 /// What the program itself counts. Paths and values, where the order of events does not matter; the events of a stratified sampler or a multi-hash profiler, where all are wanted and nowhere else, and values need not be
 /// hashed with the papers' function.
-fn counts(options: &RecordOptions) -> Counts {
+fn counts(options: &RecordOptions) -> TargetCounts {
     let kinds = options.kinds;
     let transfers = kinds.iter().all(Kind::value_is_place);
     let paths = kinds.has(Kind::Path);
@@ -41,19 +42,23 @@ fn counts(options: &RecordOptions) -> Counts {
         || stress.events
         || options.sampling.is_some()
     {
-        return Counts::Nothing;
+        return TargetCounts::Nothing;
     }
     let all = options.only.is_empty() || selects(options);
     match (
         Strata::of(&options.compressor),
         Shield::of(&options.compressor),
     ) {
-        _ if is_exact(&options.compressor) => Counts::Paths,
+        _ if is_exact(&options.compressor) => TargetCounts::Paths,
         // In the order in which they end.
-        _ if paths => Counts::Nothing,
-        (Some(strata), _) if all && (transfers || strata.is_cheap()) => Counts::Strata(strata),
-        (_, Some(shield)) if all && (transfers || shield.is_cheap()) => Counts::Intervals(shield),
-        _ => Counts::Nothing,
+        _ if paths => TargetCounts::Nothing,
+        (Some(strata), _) if all && (transfers || strata.is_cheap()) => {
+            TargetCounts::Strata(strata)
+        }
+        (_, Some(shield)) if all && (transfers || shield.is_cheap()) => {
+            TargetCounts::Intervals(shield)
+        }
+        _ => TargetCounts::Nothing,
     }
 }
 
@@ -69,7 +74,10 @@ fn selects(options: &RecordOptions) -> bool {
 
 /// Percent by which shares of values may differ that are known, where those are not to be profiled on and the target counts.
 fn converge(options: &RecordOptions) -> Option<f64> {
-    let counts = matches!(counts(options), Counts::Paths | Counts::Strata(_));
+    let counts = matches!(
+        counts(options),
+        TargetCounts::Paths | TargetCounts::Strata(_)
+    );
     let values = [Kind::Value, Kind::Type].map(|kind| options.kinds.has(kind));
     options
         .converge
@@ -126,9 +134,9 @@ impl<'a> Session<'a> {
         let messages = messages_for(options)?;
         let services = Some(first_services(options)?);
         let prefetch = match (options.stress.prefetch, options.prefetch) {
-            (true, _) => Wanted::Everywhere,
-            (false, true) => Wanted::Misses,
-            (false, false) => Wanted::Nothing,
+            (true, _) => Prefetching::Everywhere,
+            (false, true) => Prefetching::Misses,
+            (false, false) => Prefetching::Nothing,
         };
         let timed = toll.filter(|_| options.kinds.has(Kind::Latency));
         let by_caller = options.sampling.is_some_and(|sampling| sampling.by_caller);
@@ -154,8 +162,8 @@ impl<'a> Session<'a> {
                     None => options.tracing,
                 },
                 question: match prefetch {
-                    Wanted::Misses => Some(Box::leak(Box::new(prefetch::question()))),
-                    Wanted::Nothing | Wanted::Everywhere => match &custom {
+                    Prefetching::Misses => Some(Box::leak(Box::new(prefetch::question()))),
+                    Prefetching::Nothing | Prefetching::Everywhere => match &custom {
                         Some(custom) => Some(custom.question),
                         None => options.question,
                     },

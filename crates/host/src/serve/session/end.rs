@@ -9,7 +9,7 @@ use trommel_profile::Profile;
 use super::{Session, cpu_with};
 use crate::channel::family::Family;
 use crate::channel::memory;
-use crate::ptrace::launch::Ended;
+use crate::ptrace::ended::Ended;
 use crate::serve::process::{Ancestor, Done, End, Identity};
 use crate::serve::record::{Engine, RecordError, Recording};
 

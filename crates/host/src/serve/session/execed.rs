@@ -11,7 +11,7 @@
 //! refuse is found out before it is touched, and told once; what passes, like a debugger or a stop, is waited for in silence.
 //!
 //! Programs that are to be optimised run natively up to a CPU time that is a multiple of what control costs at first
-//! ([`Tracing::after`](crate::serve::tracing::Tracing::after)), and are looked at meanwhile: how they get on natively is what control is
+//! ([`Tracing::after`](crate::channel::tracing::Tracing::after)), and are looked at meanwhile: how they get on natively is what control is
 //! compared with ([`crate::serve::progress`]). Where only descendants may be traced (Yama), they are taken without a keeper: a process that is killed in the few
 //! milliseconds of the taking may then take its program with it.
 //!
@@ -34,10 +34,10 @@ use super::execs::identity;
 use crate::channel::family::Family;
 use crate::channel::shared::Shared;
 use crate::kernel::births::Seen;
+use crate::kernel::clocks::cpu_of;
 use crate::kernel::running::{self, Refusal, only_descendants};
 use crate::serve::process::{End, Identity, Taken};
 use crate::serve::progress::{self, Steps};
-use crate::serve::series::cpu_of;
 use crate::takeover::attach::attach;
 use crate::takeover::detach::is_in;
 use crate::takeover::forked::{children, is_alone, share_memory};

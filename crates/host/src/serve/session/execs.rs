@@ -11,8 +11,8 @@ use trommel_queue::{Request, Unfollowed};
 
 use super::{Session, command_of, program_of};
 use crate::channel::family::Family;
+use crate::channel::pids;
 use crate::channel::shared::{Asked, Shared};
-use crate::kernel::pids;
 use crate::ptrace::follow;
 use crate::ptrace::inject::{Kept, inject};
 use crate::ptrace::landing::Landing;

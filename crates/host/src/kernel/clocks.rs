@@ -1,0 +1,40 @@
+//! The time stamp counter, and the CPU time of another process.
+// No library has these.
+#![allow(unsafe_code)]
+
+use std::time::Duration;
+
+use nix::unistd::Pid;
+
+/// The time stamp counter.
+pub(crate) fn stamp() -> u64 {
+    // SAFETY: reads the time stamp counter, which every x86-64 processor has.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// CPU time of a process that is there.
+pub(crate) fn cpu_of(pid: Pid) -> Option<Duration> {
+    let mut clock: libc::clockid_t = 0;
+    // SAFETY: a place to write to.
+    let found = unsafe { libc::clock_getcpuclockid(pid.as_raw(), &raw mut clock) };
+    // SAFETY: all-zero is a valid time.
+    let mut time: libc::timespec = unsafe { std::mem::zeroed() };
+    // SAFETY: a place to write to.
+    let read = found == 0 && unsafe { libc::clock_gettime(clock, &raw mut time) } == 0;
+    read.then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_of_a_process_goes_on() {
+        let pid = nix::unistd::getpid();
+        let before = cpu_of(pid).expect("a clock");
+        // Other threads of the process may spend the time between two looks.
+        while cpu_of(pid).expect("a clock") < before + Duration::from_millis(1) {}
+        // No process has a number above 2^22.
+        assert_eq!(cpu_of(Pid::from_raw((1 << 22) + 1)), None);
+    }
+}
