@@ -39,8 +39,12 @@ fn edges_of_a_real_program_are_within_the_error_of_sampling() {
     };
     let scratch = Scratch::new().expect("directory");
     let (input, query) = (scratch.path("input"), scratch.path("edges.rpa"));
-    let text = fs::read(workspace().join("docs/performance.md")).expect("a text");
-    fs::write(&input, text.repeat(30)).expect("input");
+    // More than gzip's window, so that no repetition is one string.
+    let texts = ["query", "lab-findings", "json", "performance"].map(|name| {
+        let path = workspace().join(format!("docs/{name}.md"));
+        fs::read(path).expect("a text")
+    });
+    fs::write(&input, texts.concat().repeat(30)).expect("input");
     fs::write(
         &query,
         "for opBRANCH * every 256 collect pc misc; send 1 stop;",
