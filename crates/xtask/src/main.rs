@@ -69,7 +69,7 @@ fn main() -> ExitCode {
     }
     let done = match task.as_str() {
         "ci" => ci(),
-        "tidy" => tidy::run(),
+        "tidy" => tidy::Options::of(&rest).and_then(|o| tidy::run(&o)),
         "corpus" => corpus::run(&rest),
         "callgrind" => counts::callgrind(&rest),
         "stepper" => counts::stepper(&rest),
@@ -122,7 +122,7 @@ fn ci() -> Outcome {
             return Err(format!("cargo {line} failed"));
         }
     }
-    tidy::run()
+    tidy::run(&tidy::Options::default())
 }
 
 fn trommel() -> Result<&'static std::path::Path, String> {
