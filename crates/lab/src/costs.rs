@@ -74,13 +74,11 @@ fn note(ways: &[Way], means: &[Option<f64>]) -> String {
             true => "cannot be done".to_owned(),
             false => mean.map_or_else(|| "–".to_owned(), percent),
         };
-        format!("{} ({paper}; {ours})", way.name)
+        let (first, rest) = way.name.split_at(1);
+        format!("{}{rest}: {paper}, {ours}.", first.to_uppercase())
     });
     let both: Vec<String> = both.collect();
-    format!(
-        "By way, the paper's figure and the one here: {}.",
-        both.join("; ")
-    )
+    format!("The paper's figure, then ours. {}", both.join(" "))
 }
 
 /// The paper's figures and ours, way by way.

@@ -106,7 +106,7 @@ fn text(lab: &Lab<'_>, done: &[(&'static Experiment, Findings)], all: bool) -> S
         false => names.join(" "),
     };
     let mut out = format!(
-        "# What the lab found\n\nMade by `trommel lab {what}`; do not edit. What the lab is: [lab.md](lab.md).\n\n",
+        "# What the lab found\n\nReference: claims of the papers and what was measured. `trommel lab {what}` made this page; do not edit it. The lab is described in [lab.md](lab.md).\n\n",
     );
     let _ = writeln!(out, "{} {}\n", summary(done), streams(lab));
     out.push_str("| program | input |\n| --- | --- |\n");

@@ -153,7 +153,7 @@ fn run(lab: &Lab<'_>, results: &Results) -> Findings {
     judge(&mut found, &rows);
     found.notes.push(format!(
         "Bytes: {}. Means over three seeds. Shaped on the reference streams (gcc, gzip, a Lisp interpreter) and on {}'s \
-         values here; the other streams were not looked at before the design was fixed.",
+         values here. The other streams were not looked at before the design was fixed.",
         SPECS
             .iter()
             .map(|s| format!("{s} {}", bytes(s).unwrap_or(0)))

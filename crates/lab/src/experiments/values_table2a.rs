@@ -78,7 +78,7 @@ fn run(lab: &Lab<'_>, _: &Results) -> Findings {
     found.notes.push(
         "The paper interrupts every 62 000 instructions of a 500 MHz processor; here there are 8000 interrupts in a second of CPU time. Return addresses (its context) are \
          not captured. No instructions are passed before windows, as in the paper. CPU time of the program, and of trommel while it runs, against native runs of the same \
-         round, medians of five rounds; differences of a percent are within what the same run differs by."
+         round, medians of five rounds. Differences of a percent are noise."
             .into(),
     );
     found

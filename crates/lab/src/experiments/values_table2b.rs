@@ -51,8 +51,8 @@ fn run(lab: &Lab<'_>, _: &Results) -> Findings {
     found.figures.push((String::new(), costs.figure));
     found.notes.push(costs.note);
     found.notes.push(
-        "4000 windows in a second of CPU time: every second of 8000 interrupts. Instructions are not interpreted here but executed by code that was made of them once; how \
-         costs are measured is said at values-table2a."
+        "4000 windows in a second of CPU time: every second of 8000 interrupts. Instructions are not interpreted here but executed by their translation. \
+         How costs are measured: see values-table2a."
             .into(),
     );
     found

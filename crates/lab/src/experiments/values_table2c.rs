@@ -58,8 +58,8 @@ fn run(lab: &Lab<'_>, _: &Results) -> Findings {
     found.figures.push((String::new(), costs.figure));
     found.notes.push(costs.note);
     found.notes.push(
-        "16 000 instructions in a second of CPU time are looked at in each case. Going into a window and out of it is most of what a short one costs here; the paper's interpreter \
-         runs in the handler of the interrupt. How costs are measured is said at values-table2a."
+        "16 000 instructions in a second of CPU time are sampled in each case. Entering and leaving is most of what a short window costs here. The paper's interpreter \
+         runs in the handler of the interrupt. How costs are measured: see values-table2a."
             .into(),
     );
     found
