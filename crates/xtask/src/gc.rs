@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
+use crate::common::{median, rounds, trommel};
 use trommel_conformance::exec::{Scratch, workspace};
-
-use crate::bench::median;
 
 /// Stores of the table, by one thread, and of the long run, by several.
 const STORES: u64 = 20_000_000;
@@ -46,15 +45,45 @@ struct Programs {
 /// What a run says of itself.
 type Said = BTreeMap<String, String>;
 
-pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let number = |text: &String| text.parse::<u64>().map_err(|e| format!("{text}: {e}"));
+/// Measures what a store barrier by query costs, beside one that is compiled in.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  cargo xtask measure gc --rounds 3")]
+pub(crate) struct Table {
+    /// Interleaved rounds.
+    #[arg(long, value_name = "N", default_value = "3", value_parser = rounds)]
+    rounds: usize,
+}
+
+/// Checks a collector whose store barrier is a query against one that stops the program.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  cargo xtask check gc 20000000")]
+pub(crate) struct Stress {
+    /// Stores of each thread.
+    #[arg(value_name = "STORES", default_value_t = LONG)]
+    stores: u64,
+}
+
+pub(crate) fn measure(args: &Table) -> Result<(), String> {
+    table(&build()?, args.rounds)
+}
+
+pub(crate) fn stress(args: &Stress) -> Result<(), String> {
     let programs = build()?;
-    match args {
-        [] => table(&programs, 3),
-        [flag, rounds] if flag == "--rounds" => table(&programs, number(rounds)?.max(1)),
-        [word] if word == "stress" => stress(&programs, LONG),
-        [word, stores] if word == "stress" => stress(&programs, number(stores)?),
-        _ => Err("gc [--rounds N] | gc stress [STORES]".into()),
+    let mut numbers: Vec<String> = [args.stores, THREADS, FEW].map(|n| n.to_string()).into();
+    numbers.push("check".into());
+    let stress = std::env::var("TROMMEL_STRESS").unwrap_or_default();
+    let (seconds, said) = programs.run(false, Some(&["-q"]), &numbers)?;
+    for (name, value) in &said {
+        println!("{name} {value}");
+    }
+    let of = |key: &str| said.get(key).and_then(|n| n.parse::<u64>().ok());
+    println!("seconds {seconds:.1}, stress `{stress}`");
+    if of("lost") != Some(0) || of("checked").unwrap_or(0) == 0 {
+        return Err("objects were lost, or nothing was checked".into());
+    }
+    match said.get("ended").map(String::as_str) {
+        Some("query") => Ok(()),
+        _ => Err("the barrier was not there to the end".into()),
     }
 }
 
@@ -91,7 +120,7 @@ impl Programs {
         let mut command = match options {
             None => Command::new(program),
             Some(options) => {
-                let mut command = Command::new(super::trommel()?);
+                let mut command = Command::new(trommel()?);
                 command.args(["record", "--quiet"]).args(options);
                 if options.contains(&"-q") {
                     command.arg(workspace().join("examples/gc/gc.rpa"));
@@ -115,7 +144,7 @@ impl Programs {
     }
 }
 
-fn table(programs: &Programs, rounds: u64) -> Result<(), String> {
+fn table(programs: &Programs, rounds: usize) -> Result<(), String> {
     let args = [STORES, 1, MEGABYTES].map(|n| n.to_string());
     let mut times = [const { Vec::new() }; WAYS.len()];
     let mut pauses = [const { [Vec::new(), Vec::new()] }; WAYS.len()];
@@ -154,23 +183,4 @@ fn table(programs: &Programs, rounds: u64) -> Result<(), String> {
         "\nMedians of {rounds} interleaved rounds; {STORES} stores by one thread, {MEGABYTES} MB of heap."
     );
     Ok(())
-}
-
-fn stress(programs: &Programs, stores: u64) -> Result<(), String> {
-    let mut args: Vec<String> = [stores, THREADS, FEW].map(|n| n.to_string()).into();
-    args.push("check".into());
-    let stress = std::env::var("TROMMEL_STRESS").unwrap_or_default();
-    let (seconds, said) = programs.run(false, Some(&["-q"]), &args)?;
-    for (name, value) in &said {
-        println!("{name} {value}");
-    }
-    let of = |key: &str| said.get(key).and_then(|n| n.parse::<u64>().ok());
-    println!("seconds {seconds:.1}, stress `{stress}`");
-    if of("lost") != Some(0) || of("checked").unwrap_or(0) == 0 {
-        return Err("objects were lost, or nothing was checked".into());
-    }
-    match said.get("ended").map(String::as_str) {
-        Some("query") => Ok(()),
-        _ => Err("the barrier was not there to the end".into()),
-    }
 }

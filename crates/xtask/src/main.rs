@@ -1,99 +1,56 @@
 //! The project's chores, so that people and CI run the same ones.
+//!
+//! `cargo xtask ci` is what a change has to pass. `check` compares with oracles at length, `measure`
+//! makes the tables of `docs/performance.md`, and `release` makes what is handed out.
 
-mod accuracy;
-mod bench;
-mod beside;
-mod budget;
-mod changes;
-mod conform;
+mod check;
+mod ci;
+mod common;
 mod corpus;
-mod counts;
-mod filters;
 mod gc;
-mod instructions;
-mod known;
-mod latency;
-mod long;
-mod parquet;
-mod queries;
-mod real;
-mod retake;
-mod returns;
-mod served;
-mod startup;
+mod measure;
+mod old;
 mod tidy;
-mod unoptimised;
 mod ways;
-mod windows;
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
-/// The chores there are.
-const USAGE: &str = "\
-cargo xtask ci                     format, clippy, tests, tidy
-cargo xtask tidy                   architecture rules that can be checked mechanically
-cargo xtask corpus [NAME…]         full-size workloads: same output, files and exit status
-cargo xtask callgrind PROG ARGS…   exact edge and call counts against callgrind
-cargo xtask stepper PROG ARGS…     the same, and loaded values, against single-stepping
-cargo xtask bench [--rounds N] [--configuration C]… [--ablation] [--csv FILE] [NAME…]   the cost table
-cargo xtask latency [SAMPLES]      how long signals take to their handlers
-cargo xtask retake [--rounds N]    what it is worth that `run` takes programs back
-cargo xtask long [SECONDS [SPEC]]  a busy program for ten minutes: memory bounded, nothing lost
-cargo xtask windows                what a window of N instructions costs
-cargo xtask budget [--rounds N] [--configuration OPTIONS] [NAME…]   what `record --budget` costs, on long runs of the corpus
-cargo xtask accuracy [--budget PCT] [NAME…]   what such profiles know, against exact ones
-cargo xtask known [NAME…]                     how far shares are off that `record --converge` has found
-cargo xtask served [--rounds N]     what `record --budget -p` costs redis-server
-cargo xtask changes                what it costs when code changes
-cargo xtask queries                what queries cost, by what they ask
-cargo xtask gc [--rounds N]        what a store barrier by query costs, beside one that is compiled in
-cargo xtask gc stress [STORES]     such a collector checked against one that stops the program
-cargo xtask returns                what calls and returns cost, in each way of treating them
-cargo xtask instructions           instructions a tuple of each compressor, under valgrind
-cargo xtask real [--run] [NAME…]   servers, build systems, JITs, debuggers: same behaviour
-cargo xtask conform gcc|ltp|posix [--run] [--from DIR] [NAME…]   public conformance suites: same results
-cargo xtask parquet                builds and tests the export of databases to Parquet (extra/parquet)
-cargo xtask startup [ROUNDS]       how long programs take to start
-cargo xtask filters [--rounds N] [--configuration OPTIONS] [NAME…]   what `run` makes of programs that call shared libraries often
-cargo xtask unoptimised [--rounds N] [--kernels | [--stdin FILE] [PROG ARGS…]]   what `run` makes of unoptimised code";
+use clap::{Parser, Subcommand};
 
-type Outcome = Result<(), String>;
+/// The project's chores.
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    after_help = "Example:\n  cargo xtask ci        what a change has to pass"
+)]
+struct Line {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    Ci(ci::Args),
+    Tidy(tidy::Options),
+    /// Compares behaviour and counts with oracles.
+    #[command(subcommand, after_help = "Example:\n  cargo xtask check corpus gzip")]
+    Check(check::Chore),
+    /// Measures costs and accuracy.
+    #[command(
+        subcommand,
+        after_help = "Example:\n  cargo xtask measure bench --rounds 3"
+    )]
+    Measure(measure::Chore),
+}
 
 fn main() -> ExitCode {
-    let mut args = std::env::args().skip(1);
-    let task = args.next().unwrap_or_default();
-    let rest: Vec<String> = args.collect();
-    if task == "--help" || rest.first().is_some_and(|a| a == "--help") {
-        println!("{USAGE}");
-        return ExitCode::SUCCESS;
-    }
-    let done = match task.as_str() {
-        "ci" => ci(),
-        "tidy" => tidy::Options::of(&rest).and_then(|o| tidy::run(&o)),
-        "corpus" => corpus::run(&rest),
-        "callgrind" => counts::callgrind(&rest),
-        "stepper" => counts::stepper(&rest),
-        "bench" => bench::run(&rest),
-        "latency" => latency::run(&rest),
-        "retake" => retake::run(&rest),
-        "long" => long::run(&rest),
-        "windows" => windows::run(),
-        "budget" => budget::run(&rest),
-        "accuracy" => accuracy::run(&rest),
-        "known" => known::run(&rest),
-        "served" => served::run(&rest),
-        "changes" => changes::run(),
-        "queries" => queries::run(),
-        "gc" => gc::run(&rest),
-        "returns" => returns::run(),
-        "instructions" => instructions::run(),
-        "real" => real::run(&rest),
-        "conform" => conform::run(&rest),
-        "parquet" => parquet::run(),
-        "startup" => startup::run(&rest),
-        "filters" => filters::run(&rest),
-        "unoptimised" => unoptimised::run(&rest),
-        _ => Err(format!("{task:?} is not a chore:\n{USAGE}")),
+    let line = Line::parse_from(old::renamed(std::env::args_os().collect()));
+    let done = match &line.chore {
+        Chore::Ci(args) => ci::run(args),
+        Chore::Tidy(options) => tidy::run(options),
+        Chore::Check(chore) => chore.run(),
+        Chore::Measure(chore) => chore.run(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -104,27 +61,38 @@ fn main() -> ExitCode {
     }
 }
 
-fn ci() -> Outcome {
-    for line in [
-        "fmt --all --check",
-        "clippy --workspace --all-targets -- -D warnings",
-        "test --workspace",
-        // The README's first command, as a newcomer types it.
-        "run --release -- record -o target/readme.data -- ls -l",
-    ] {
-        eprintln!("$ cargo {line}");
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let status = Command::new(cargo)
-            .args(line.split(' '))
-            .status()
-            .map_err(|e| e.to_string())?;
-        if !status.success() {
-            return Err(format!("cargo {line} failed"));
+#[cfg(test)]
+mod tests {
+    use clap::{Command, CommandFactory};
+
+    use super::Line;
+
+    /// Chores without others below them, and their full names.
+    fn leaves(command: &Command, name: &str, found: &mut Vec<(String, Command)>) {
+        for inner in command.get_subcommands() {
+            let name = format!("{name} {}", inner.get_name());
+            match inner.has_subcommands() {
+                true => leaves(inner, &name, found),
+                false => found.push((name, inner.clone())),
+            }
         }
     }
-    tidy::run(&tidy::Options::default())
-}
 
-fn trommel() -> Result<&'static std::path::Path, String> {
-    trommel_conformance::exec::trommel().ok_or_else(|| "no crates/cli yet: set TROMMEL_BIN".into())
+    #[test]
+    fn every_chore_says_what_it_does_and_has_an_example() {
+        Line::command().debug_assert();
+        let mut found = Vec::new();
+        leaves(&Line::command(), "cargo xtask", &mut found);
+        for (name, command) in found {
+            let help = command
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            assert!(help.contains(&name), "{name} has no example");
+            assert!(
+                command.get_about().is_some(),
+                "{name} does not say what it does"
+            );
+        }
+    }
 }

@@ -28,36 +28,22 @@ use std::path::{Path, PathBuf};
 
 use trommel_conformance::exec::workspace;
 
-/// What to print and to write.
-#[derive(Debug, Default)]
+/// Checks rules of crates, rooms, imports, words and documents.
+#[derive(Debug, Default, clap::Args)]
+#[command(after_help = "Example:\n  cargo xtask tidy --words crates/host")]
 pub(crate) struct Options {
     /// Lower the numbers of known faults, and write the index of invariants.
-    pub(crate) bless: bool,
+    #[arg(long)]
+    bless: bool,
     /// Print the known faults of words and sentences.
-    pub(crate) words: bool,
+    #[arg(long)]
+    words: bool,
     /// Print the known circles and imports to later rooms.
-    pub(crate) imports: bool,
-    /// Print only faults whose line begins with one of these.
-    pub(crate) only: Vec<String>,
-}
-
-impl Options {
-    /// `[--bless] [--words] [--imports] [PATH…]`
-    pub(crate) fn of(args: &[String]) -> Result<Self, String> {
-        let mut options = Self::default();
-        for arg in args {
-            match arg.as_str() {
-                "--bless" => options.bless = true,
-                "--words" => options.words = true,
-                "--imports" => options.imports = true,
-                other if other.starts_with('-') => {
-                    return Err(format!("tidy has no option {other}"));
-                }
-                path => options.only.push(path.trim_start_matches("./").to_owned()),
-            }
-        }
-        Ok(options)
-    }
+    #[arg(long)]
+    imports: bool,
+    /// Beginnings of paths of which known faults are printed.
+    #[arg(value_name = "PATH")]
+    only: Vec<String>,
 }
 
 /// A fault of a rule that has known faults.

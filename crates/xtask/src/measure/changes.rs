@@ -4,24 +4,26 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
+use crate::common::{cc, median, trommel};
 use trommel_conformance::exec::Scratch;
 
 const ROUNDS: usize = 5;
 
-pub(crate) fn run() -> Result<(), String> {
+/// Measures what it costs when a program changes its code.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  cargo xtask measure changes")]
+pub(crate) struct Args;
+
+pub(super) fn run() -> Result<(), String> {
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let [source, program, data] = ["changes.c", "changes", "data"].map(|name| scratch.path(name));
     fs::write(&source, include_str!("changes.c")).map_err(|e| e.to_string())?;
-    let mut cc = Command::new("cc");
-    cc.args(["-O2", "-w", "-o"]).arg(&program).arg(&source);
-    if !cc.status().map_err(|e| format!("cc: {e}"))?.success() {
-        return Err("cc failed".into());
-    }
+    cc(&["-O2"], &source, &program)?;
     let mut names = Vec::new();
     let mut times: [Vec<Vec<f64>>; 2] = Default::default();
     for _ in 0..ROUNDS {
         for (n, list) in times.iter_mut().enumerate() {
-            let mut command = Command::new(if n == 0 { &program } else { super::trommel()? });
+            let mut command = Command::new(if n == 0 { &program } else { trommel()? });
             if n == 1 {
                 command.args(["record", "-e", "none", "-o"]);
                 command.arg(&data).arg("--").arg(&program);
@@ -46,7 +48,7 @@ pub(crate) fn run() -> Result<(), String> {
     println!("| nanoseconds of | native | -e none |\n|---|---|---|");
     let [native, ours] = &mut times;
     for ((name, native), ours) in names.iter().zip(native).zip(ours) {
-        let (native, ours) = (super::bench::median(native), super::bench::median(ours));
+        let (native, ours) = (median(native), median(ours));
         println!("| {name} | {native:.0} | {ours:.0} |");
     }
     println!("\nMedians of {ROUNDS} interleaved rounds.");

@@ -14,6 +14,7 @@ use std::time::Duration;
 use trommel_conformance::exec::{Job, Outcome, Scratch, cache_dir};
 
 use super::{Way, all, compare, compile, prefix, shell};
+use crate::common::trommel;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -45,7 +46,7 @@ impl Test {
 }
 
 pub(super) fn run(ways: &[Way], from: Option<PathBuf>, names: &[String]) -> Result<(), String> {
-    let bin = crate::trommel()?;
+    let bin = trommel()?;
     let tree = from.unwrap_or_else(|| cache_dir().join("conform/ltp"));
     let suite = tree.join("testcases/open_posix_testsuite");
     let interfaces = suite.join("conformance/interfaces");

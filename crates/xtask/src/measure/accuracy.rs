@@ -6,48 +6,59 @@
 //! of their shares lie within the limits that it prints.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use trommel_conformance::exec::{Scratch, output};
 
-use crate::budget::{WORKLOADS, corpus};
+use crate::corpus::{LONG_RUNS, directory};
 
-/// All entries of a report.
-const ALL: &str = "0";
-/// Loads of an exact profile, and values of each: of all of them there are gigabytes.
-pub(crate) const HOTTEST: &str = "500";
+use super::exact::{ALL, HOTTEST, list, place, record};
+use super::known;
 
 /// A branch, by module and address, and where it goes.
 type Edge = (u64, u64, u64, u64);
 
-pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let mut budget = "1".to_owned();
-    let mut given: Vec<&str> = Vec::new();
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "--budget" => budget = args.next().ok_or("--budget wants a number")?.clone(),
-            name => given.push(name),
-        }
+/// Measures how accurate profiles within a budget are, or those that have converged.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  cargo xtask measure accuracy --budget 1 lua\n  cargo xtask measure accuracy --converge"
+)]
+pub(crate) struct Args {
+    /// Budget of the profile, in percent.
+    #[arg(long, value_name = "PCT", default_value = "1")]
+    budget: String,
+    /// Measure profiles that `--converge` has found instead.
+    #[arg(long)]
+    converge: bool,
+    /// Programs of the corpus; all if none is named.
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), String> {
+    match args.converge {
+        true => known::run(&args.names),
+        false => within(&args.budget, &args.names),
     }
-    let corpus = corpus()?;
+}
+
+/// Measures profiles within a budget.
+fn within(budget: &str, given: &[String]) -> Result<(), String> {
+    let corpus = directory()?;
     println!(
         "| workload | paid % | windows | hot edges | found | of executions % | error % | shares of values | within limits | with a lower limit above 0 | within limits |\n\
          |---|---|---|---|---|---|---|---|---|---|---|"
     );
     let (mut hold, mut all, mut told, mut told_held) = (0, 0, 0, 0);
     // Addresses of code that is made differ from run to run.
-    for (name, words) in WORKLOADS
+    for (name, words) in LONG_RUNS
         .iter()
         .filter(|(name, _)| !["node", "java"].contains(name))
     {
-        if !given.is_empty() && !given.contains(name) {
+        if !given.is_empty() && !given.iter().any(|g| g == name) {
             continue;
         }
         let exact_edges = edges(&record(&corpus, words, &["-e", "edge"], ALL)?);
-        let within = ["-e", "edge,value", "--budget", &budget];
+        let within = ["-e", "edge,value", "--budget", budget];
         let report = record(&corpus, words, &within, ALL)?;
         let exact_values = record(&corpus, words, &["-e", "value"], HOTTEST)?;
         let paid = report["windows"]["paid_percent"].as_f64().unwrap_or(0.0);
@@ -68,52 +79,6 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         100.0 * f64::from(hold) / f64::from(all.max(1))
     );
     Ok(())
-}
-
-/// `top`: entries of each kind that are read.
-pub(crate) fn record(
-    corpus: &Path,
-    words: &[&str],
-    options: &[&str],
-    top: &str,
-) -> Result<Value, String> {
-    let scratch = Scratch::new().map_err(|e| e.to_string())?;
-    let data = scratch.path("data");
-    let trommel = super::trommel()?;
-    let mut command = Command::new("setarch");
-    command
-        .arg("-R")
-        .arg(trommel)
-        .args(["record", "--quiet", "-o"]);
-    command.arg(&data).args(options).arg("--").args(words);
-    command
-        .env("PYTHONHASHSEED", "0")
-        .env("PERL_HASH_SEED", "0");
-    let status = command.current_dir(corpus).stdout(Stdio::null()).status();
-    let status = status.map_err(|e| format!("setarch: {e}"))?;
-    if !status.success() {
-        return Err(format!("{} with {options:?}: {status}", words[0]));
-    }
-    let mut report = Command::new(trommel);
-    let report = output(report.args(["report", "--json", "--top", top]).arg(&data))?;
-    serde_json::from_str(&report).map_err(|e| e.to_string())
-}
-
-pub(crate) fn list<'a>(report: &'a Value, name: &str) -> &'a [Value] {
-    report[name].as_array().map_or(&[], Vec::as_slice)
-}
-
-/// The file of a place and its address there.
-pub(crate) fn place(report: &Value, at: &Value) -> (u64, u64) {
-    let number = at["module"].as_u64().unwrap_or(0);
-    let mut modules = list(report, "modules").iter();
-    let module = modules.find(|m| m["id"].as_u64() == Some(number));
-    let path = module.and_then(|m| m["path"].as_str()).unwrap_or("");
-    // Numbers of modules are those of one profile.
-    let file = path.bytes().fold(0, |sum: u64, byte| {
-        sum.wrapping_mul(31).wrapping_add(byte.into())
-    });
-    (file, at["vaddr"].as_u64().unwrap_or(0))
 }
 
 fn edges(report: &Value) -> BTreeMap<Edge, f64> {

@@ -13,6 +13,7 @@ use std::time::Duration;
 use trommel_conformance::exec::{Job, Outcome, Scratch, cache_dir, difference};
 
 use super::{Verdict, Way, all, compare, compile, prefix, shell};
+use crate::common::trommel;
 
 const LEVELS: [&str; 2] = ["-O0", "-O2"];
 
@@ -37,7 +38,7 @@ impl Test {
 }
 
 pub(super) fn run(ways: &[Way], from: Option<PathBuf>, names: &[String]) -> Result<(), String> {
-    let bin = crate::trommel()?;
+    let bin = trommel()?;
     let top = execute_dir(from)?;
     let mut tests = Vec::new();
     for (group, dir) in [("execute", ""), ("ieee", "ieee"), ("builtins", "builtins")] {

@@ -7,11 +7,14 @@
 
 use std::fmt::Write;
 use std::fs;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use trommel_conformance::exec::Scratch;
 
+use crate::common::trommel;
+use crate::common::{median, rounds};
 use crate::corpus::{names, script};
 
 /// How a workload is run where nothing is said: event kinds for `record` and its options, or `run` and its options.
@@ -54,37 +57,46 @@ const ABLATION: [&str; 6] = [
     "run --no-bail-out --no-link",
 ];
 
-/// What follows `--rounds`.
-pub(crate) fn number_of_rounds(word: Option<&String>) -> Result<usize, String> {
-    let n = word.and_then(|n| n.parse().ok()).filter(|n| *n > 0);
-    n.ok_or_else(|| "--rounds wants a number above 0".to_owned())
+/// Measures what recording and `run` cost: CPU and wall time of the corpus against native.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  cargo xtask measure bench --rounds 3 --configuration none --configuration 'run --after 0' gzip_s"
+)]
+pub(crate) struct Args {
+    /// Interleaved rounds, of which medians are taken.
+    #[arg(long, value_name = "N", default_value = "5", value_parser = rounds)]
+    rounds: usize,
+    /// Event kinds for `record` and its options, or `run` and its options; all usual ones if none is given.
+    #[arg(long = "configuration", value_name = "C", allow_hyphen_values = true)]
+    configurations: Vec<String>,
+    /// Turn each of the engine's means off, one at a time.
+    #[arg(long, conflicts_with = "configurations")]
+    ablation: bool,
+    /// Write each time to this file.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Workloads of the corpus; the short ones if none is named.
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
 }
 
-pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let mut rounds = 5_usize;
-    let (mut csv, mut given, mut configurations) = (None, Vec::new(), vec!["native"]);
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "--rounds" => {
-                rounds = number_of_rounds(args.next())?;
+impl Args {
+    /// What is run, natively first.
+    fn configurations(&self) -> Vec<&str> {
+        match (self.ablation, self.configurations.is_empty()) {
+            (true, _) => ABLATION.to_vec(),
+            (_, true) => CONFIGURATIONS.to_vec(),
+            (_, false) => {
+                let given = self.configurations.iter().map(String::as_str);
+                std::iter::once("native").chain(given).collect()
             }
-            "--configuration" => {
-                let wanted = args.next().ok_or("--configuration wants a list of kinds")?;
-                configurations.push(wanted);
-            }
-            "--ablation" => configurations = ABLATION.to_vec(),
-            "--csv" => csv = Some(args.next().ok_or("--csv wants a file")?.clone()),
-            option if option.starts_with('-') => {
-                return Err(format!("bench: {option} is not an option (--help)"));
-            }
-            name => given.push(name.to_owned()),
         }
     }
-    if configurations.len() == 1 {
-        configurations = CONFIGURATIONS.to_vec();
-    }
-    let bin = super::trommel()?.to_string_lossy().into_owned();
+}
+
+pub(super) fn run(args: &Args) -> Result<(), String> {
+    let (rounds, configurations) = (args.rounds, args.configurations());
+    let bin = trommel()?.to_string_lossy().into_owned();
     let script = script()?;
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let data = scratch.path("data").to_string_lossy().into_owned();
@@ -95,7 +107,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         configurations[1..].join(" | ")
     );
     println!("|{}", "---|".repeat(configurations.len() + 1));
-    for name in names(&given, |n| n.ends_with("_s") || n == "gcctiny")? {
+    for name in names(&args.names, |n| n.ends_with("_s") || n == "gcctiny")? {
         let mut cpu: Vec<Vec<f64>> = vec![Vec::new(); configurations.len()];
         let mut wall = cpu.clone();
         for round in 0..rounds {
@@ -141,14 +153,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         let _ = write!(row, " **{cpu:.2}** ({wall:.2}) |");
     }
     println!("{row}\n\nCPU time against native (wall time in brackets), medians of {rounds}.");
-    csv.map_or(Ok(()), |file| {
-        fs::write(&file, table).map_err(|e| format!("{file}: {e}"))
+    args.csv.as_ref().map_or(Ok(()), |file| {
+        fs::write(file, table).map_err(|e| format!("{}: {e}", file.display()))
     })
-}
-
-pub(crate) fn median(list: &mut [f64]) -> f64 {
-    list.sort_by(f64::total_cmp);
-    list[list.len() / 2]
 }
 
 /// User and system seconds of the children waited for.

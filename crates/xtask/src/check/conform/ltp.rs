@@ -14,6 +14,7 @@ use std::time::Duration;
 use trommel_conformance::exec::{Job, Outcome, Scratch, cache_dir};
 
 use super::{Verdict, Way, all, compare, prefix, shell};
+use crate::common::trommel;
 
 /// Directories of `testcases/kernel/syscalls`, by what they are about.
 const CALLS: [(&str, &str); 6] = [
@@ -63,7 +64,7 @@ struct Test {
 }
 
 pub(super) fn run(ways: &[Way], from: Option<PathBuf>, names: &[String]) -> Result<(), String> {
-    let bin = crate::trommel()?;
+    let bin = trommel()?;
     let tree = built(from)?;
     let list = tree.join("runtest/syscalls");
     let text = fs::read_to_string(&list).map_err(|e| format!("{}: {e}", list.display()))?;

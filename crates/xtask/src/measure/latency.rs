@@ -8,9 +8,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::common::{cc, trommel};
 use trommel_conformance::exec::Scratch;
 
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/latency.c");
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/measure/latency.c");
 
 /// A row of the table.
 #[derive(Clone, Copy)]
@@ -63,25 +64,21 @@ const CASES: [Case; 14] = [
     },
 ];
 
-pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let samples = match args {
-        [] => 2000,
-        [n] => (n.parse::<usize>().ok())
-            .filter(|n| (1..=1 << 16).contains(n))
-            .ok_or("latency: a number of samples, up to 65536")?,
-        _ => return Err("usage: cargo xtask latency [SAMPLES]".into()),
-    };
-    let bin = super::trommel()?;
+/// Measures how long signals take to their handlers, and what they cost.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  cargo xtask measure latency 400")]
+pub(crate) struct Args {
+    /// Signals of each kind, up to 65536.
+    #[arg(default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
+    samples: u32,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), String> {
+    let samples = args.samples;
+    let bin = trommel()?;
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let program = scratch.path("latency");
-    let built = Command::new("cc")
-        .args(["-O2", "-o"])
-        .arg(&program)
-        .arg(SOURCE)
-        .status();
-    if !built.is_ok_and(|s| s.success()) {
-        return Err(format!("cc cannot build {SOURCE}"));
-    }
+    cc(&["-O2"], Path::new(SOURCE), &program)?;
     println!("| program | events | median µs | 99 % | largest |\n|---|---|---|---|---|");
     for (n, case) in CASES.into_iter().enumerate() {
         let file = scratch.path(&format!("shared{n}"));
@@ -140,7 +137,7 @@ fn measure(
     program: &Path,
     case: Case,
     file: &Path,
-    samples: usize,
+    samples: u32,
 ) -> Result<String, String> {
     let Case { mode, stopped, .. } = case;
     let mut command = case.command(bin, program, file);

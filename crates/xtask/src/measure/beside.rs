@@ -9,44 +9,6 @@ use std::process::{Child, Command, Stdio};
 
 use trommel_conformance::exec::children_cpu;
 
-use crate::bench::number_of_rounds;
-
-/// What a recipe of pairs is to measure.
-pub(crate) struct Chosen<'a> {
-    /// Pairs of each.
-    pub(crate) rounds: usize,
-    /// Names; none: all.
-    pub(crate) given: Vec<&'a str>,
-    /// Options of `trommel`; an empty one: natively.
-    pub(crate) configurations: Vec<&'a str>,
-}
-
-impl<'a> Chosen<'a> {
-    /// `[--rounds N] [--configuration OPTIONS]… [NAME…]`
-    pub(crate) fn of(args: &'a [String], usual: &[&'a str]) -> Result<Self, String> {
-        let mut chosen = Self {
-            rounds: 3,
-            given: Vec::new(),
-            configurations: Vec::new(),
-        };
-        let mut args = args.iter();
-        while let Some(arg) = args.next() {
-            match arg.as_str() {
-                "--rounds" => chosen.rounds = number_of_rounds(args.next())?,
-                "--configuration" => {
-                    let options = args.next().ok_or("--configuration wants options")?;
-                    chosen.configurations.push(options);
-                }
-                name => chosen.given.push(name),
-            }
-        }
-        if chosen.configurations.is_empty() {
-            chosen.configurations.extend(usual);
-        }
-        Ok(chosen)
-    }
-}
-
 /// What a pair has come to.
 pub(crate) struct Pair {
     /// CPU seconds of the first command, with all that it has waited for: the mean of both runs.

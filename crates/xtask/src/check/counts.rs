@@ -4,12 +4,39 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::common::trommel;
 use trommel_conformance::counts::{Counts, compare, compare_transfers};
 use trommel_conformance::elf::Image;
 use trommel_conformance::exec::{Scratch, which};
 use trommel_conformance::{callgrind as oracle, stepper as single};
 
-pub(crate) fn callgrind(argv: &[String]) -> Result<(), String> {
+/// Compares exact counts of a program with an independent oracle.
+///
+/// Edges and calls are compared with callgrind, or with single-stepping, which also has loaded values.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  cargo xtask check counts --stepper ls /")]
+pub(crate) struct Args {
+    /// Compare with single-stepping, values too; it is slow.
+    #[arg(long)]
+    stepper: bool,
+    /// Program and its arguments.
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROG ARGS"
+    )]
+    command: Vec<String>,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), String> {
+    match args.stepper {
+        true => stepper(&args.command),
+        false => callgrind(&args.command),
+    }
+}
+
+fn callgrind(argv: &[String]) -> Result<(), String> {
     let argv = resolve(argv)?;
     let image = Image::read(Path::new(&argv[0])).ok_or("not an ELF program")?;
     let expected = oracle::count(&argv, &[], std::path::Path::new("."))?;
@@ -17,7 +44,7 @@ pub(crate) fn callgrind(argv: &[String]) -> Result<(), String> {
     same(&expected, &oracle::comparable(&got, &image))
 }
 
-pub(crate) fn stepper(argv: &[String]) -> Result<(), String> {
+fn stepper(argv: &[String]) -> Result<(), String> {
     let argv = resolve(argv)?;
     let expected = single::count(&argv, 200_000_000).map_err(|e| e.to_string())?;
     let got = recorded(&argv, "edge,call,value")?;
@@ -37,7 +64,7 @@ fn resolve(argv: &[String]) -> Result<Vec<String>, String> {
 }
 
 fn recorded(argv: &[String], mix: &str) -> Result<Counts, String> {
-    let bin = super::trommel()?;
+    let bin = trommel()?;
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let data = scratch.path("data");
     Command::new(bin)

@@ -74,27 +74,40 @@ impl std::fmt::Display for Way {
 /// How often a test that differs is repeated, natively and as it differed.
 const REPEATS: usize = 4;
 
-pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let usage = "usage: cargo xtask conform gcc|ltp|posix [--run] [--from DIR] [NAME…]";
-    let (suite, rest) = args.split_first().ok_or(usage)?;
-    let (mut ways, mut from, mut names): (&[Way], _, _) = (&RECORDED, None, Vec::new());
-    let mut rest = rest.iter();
-    while let Some(arg) = rest.next() {
-        match arg.as_str() {
-            "--run" => ways = &TRACED,
-            "--from" => {
-                from = Some(PathBuf::from(
-                    rest.next().ok_or("--from wants a directory")?,
-                ))
-            }
-            name => names.push(name.to_owned()),
-        }
-    }
-    match suite.as_str() {
-        "gcc" => gcc::run(ways, from, &names),
-        "ltp" => ltp::run(ways, from, &names),
-        "posix" => posix::run(ways, from, &names),
-        _ => Err(usage.into()),
+/// Compares results of a public conformance suite.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  cargo xtask check conform ltp --from ~/ltp --run")]
+pub(crate) struct Args {
+    suite: Suite,
+    /// Run them under `trommel run` instead of `trommel record`.
+    #[arg(long)]
+    run: bool,
+    /// Directory of the suite's sources.
+    #[arg(long, value_name = "DIR")]
+    from: Option<PathBuf>,
+    /// Tests; all if none is named.
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+}
+
+/// Suites that are compared.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Suite {
+    /// Execution tests of gcc.
+    Gcc,
+    /// Tests of system calls of the Linux Test Project.
+    Ltp,
+    /// The Open POSIX Test Suite.
+    Posix,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), String> {
+    let ways: &[Way] = if args.run { &TRACED } else { &RECORDED };
+    let (from, names) = (args.from.clone(), args.names.as_slice());
+    match args.suite {
+        Suite::Gcc => gcc::run(ways, from, names),
+        Suite::Ltp => ltp::run(ways, from, names),
+        Suite::Posix => posix::run(ways, from, names),
     }
 }
 

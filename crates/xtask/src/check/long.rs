@@ -4,13 +4,13 @@
 //! compressor, which counts what it is told to, the number of events that it was given must.
 
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::common::{cc, report, trommel};
 use serde_json::Value;
-use trommel_conformance::exec::{Scratch, output, workspace};
+use trommel_conformance::exec::{Scratch, workspace};
 
 /// As the issue of always-on profiles has it, ten minutes; and threads of the program.
 const SECONDS: u64 = 600;
@@ -20,24 +20,26 @@ const OFTEN: Duration = Duration::from_millis(250);
 /// MiB that the second half of the run may need beyond the first.
 const GROWTH: u64 = 16;
 
-/// `[SECONDS [SPEC]]`
-pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let seconds = match args.first() {
-        None => SECONDS,
-        Some(text) => text.parse().map_err(|e| format!("{text}: {e}"))?,
-    };
-    let spec = args.get(1).map_or("exact", String::as_str);
+/// Records a busy program for minutes: memory is bounded, and nothing is lost.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  cargo xtask check long 60 'M4[10k,1%]2048:C1R0P1'")]
+pub(crate) struct Args {
+    /// Seconds that the program runs.
+    #[arg(default_value_t = SECONDS)]
+    seconds: u64,
+    /// Compressor.
+    #[arg(default_value = "exact")]
+    spec: String,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), String> {
+    let (seconds, spec) = (args.seconds, args.spec.as_str());
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let program = scratch.path("long");
-    let source = workspace().join("crates/xtask/src/long.c");
-    output(
-        Command::new("gcc")
-            .args(["-O1", "-pthread", "-o"])
-            .arg(&program)
-            .arg(&source),
-    )?;
+    let source = workspace().join("crates/xtask/src/check/long.c");
+    cc(&["-O1", "-pthread"], &source, &program)?;
     let data = scratch.path("data");
-    let mut command = Command::new(super::trommel()?);
+    let mut command = Command::new(trommel()?);
     command
         .args([
             "record",
@@ -71,7 +73,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     }
     let said = String::from_utf8_lossy(&told.stdout);
     let rounds: u64 = said.trim().parse().map_err(|e| format!("{said:?}: {e}"))?;
-    let profile = profile(&data)?;
+    let profile = report(&data, "1000000")?;
     let run = |name: &str| profile["run"][name].as_u64().unwrap_or(0);
     println!(
         "{spec}, {seconds} s, {THREADS} threads: {rounds} rounds of two calls and a load, in {:.0} s",
@@ -138,16 +140,6 @@ fn calls_of(profile: &Value, name: &str) -> u64 {
         .filter(of)
         .filter_map(|call| call["count"].as_u64())
         .sum()
-}
-
-fn profile(data: &Path) -> Result<Value, String> {
-    let mut command = Command::new(super::trommel()?);
-    let json = output(
-        command
-            .args(["report", "--json", "--top", "1000000"])
-            .arg(data),
-    )?;
-    serde_json::from_str(&json).map_err(|e| e.to_string())
 }
 
 /// MiB of a process that are in memory; 0 when it is gone.

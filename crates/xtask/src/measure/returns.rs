@@ -4,21 +4,21 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
+use crate::common::{cc, median};
 use trommel_conformance::exec::Scratch;
-
-use crate::bench::median;
 
 const ROUNDS: usize = 5;
 
-pub(crate) fn run() -> Result<(), String> {
+/// Measures what calls and returns cost, in each way of treating them.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  cargo xtask measure returns")]
+pub(crate) struct Args;
+
+pub(super) fn run() -> Result<(), String> {
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let [source, program] = ["returns.c", "returns"].map(|name| scratch.path(name));
     fs::write(&source, include_str!("returns.c")).map_err(|e| e.to_string())?;
-    let mut cc = Command::new("cc");
-    cc.args(["-O2", "-w", "-o"]).arg(&program).arg(&source);
-    if !cc.status().map_err(|e| format!("cc: {e}"))?.success() {
-        return Err("cc failed".into());
-    }
+    cc(&["-O2"], &source, &program)?;
     // A way's name, and its times of the first program and of the second.
     let mut ways: Vec<(String, [Vec<f64>; 2])> = Vec::new();
     let mut results = Vec::new();

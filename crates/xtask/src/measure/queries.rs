@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use crate::common::{cc, median, trommel};
 use serde_json::Value;
 use trommel_conformance::exec::Scratch;
-
-use crate::bench::median;
 
 const ROUNDS: usize = 5;
 const STORES: u64 = 20_000_000;
@@ -50,15 +49,16 @@ const ASKED: [(&str, &str, u64); 6] = [
     ),
 ];
 
-pub(crate) fn run() -> Result<(), String> {
+/// Measures what queries cost, by what they ask.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  cargo xtask measure queries")]
+pub(crate) struct Args;
+
+pub(super) fn run() -> Result<(), String> {
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let [source, program, data] = ["queries.c", "queries", "data"].map(|name| scratch.path(name));
     fs::write(&source, include_str!("queries.c")).map_err(|e| e.to_string())?;
-    let mut cc = Command::new("cc");
-    cc.args(["-O2", "-w", "-o"]).arg(&program).arg(&source);
-    if !cc.status().map_err(|e| format!("cc: {e}"))?.success() {
-        return Err("cc failed".into());
-    }
+    cc(&["-O2"], &source, &program)?;
     let mut ways: Vec<(&str, Option<Vec<String>>, u64)> = vec![
         ("natively", None, 0),
         ("`-e none`, nothing asked", Some(Vec::new()), 0),
@@ -94,7 +94,7 @@ pub(crate) fn run() -> Result<(), String> {
             let mut command = match options {
                 None => Command::new(&program),
                 Some(options) => {
-                    let mut command = Command::new(super::trommel()?);
+                    let mut command = Command::new(trommel()?);
                     command.args(["record", "--quiet", "-e", "none", "-o"]);
                     command.arg(&data).args(options).arg("--").arg(&program);
                     command
@@ -174,7 +174,7 @@ fn budgets(scratch: &Scratch, program: &Path) -> Result<(), String> {
         for (rate, least) in rates.iter().zip(&mut least) {
             let text = format!("for opBRANCH * {rate} collect pc misc; send 1 stop;");
             fs::write(&file, text).map_err(|e| e.to_string())?;
-            let mut record = Command::new(super::trommel()?);
+            let mut record = Command::new(trommel()?);
             record.args(["record", "--quiet", "-e", "none", "-q"]);
             record.arg(&file).arg("-o").arg(&data).arg("--");
             record.arg(program).arg(BRANCHES.to_string());
@@ -182,7 +182,7 @@ fn budgets(scratch: &Scratch, program: &Path) -> Result<(), String> {
             if !done.map_err(|e| e.to_string())?.success() {
                 return Err(format!("{rate}: it failed"));
             }
-            let mut report = Command::new(super::trommel()?);
+            let mut report = Command::new(trommel()?);
             let report = report.args(["report", "--json"]).arg(&data).output();
             let report = report.map_err(|e| e.to_string())?.stdout;
             let report: Value = serde_json::from_slice(&report).map_err(|e| e.to_string())?;

@@ -8,9 +8,8 @@
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use crate::common::{median, rounds, trommel};
 use trommel_conformance::exec::{Scratch, which};
-
-use crate::bench::median;
 
 /// What is recorded, as arguments of `record`; each in a first run, and in a later one.
 const WAYS: [&[&str]; 4] = [
@@ -43,17 +42,21 @@ command -v javac >/dev/null || exit 0
 echo 'public class Hello { public static void main(String[] a) { System.out.println("hello"); } }' >Hello.java; javac Hello.java
 "#;
 
-pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let rounds: usize = match args.first() {
-        None => 11,
-        Some(n) => n
-            .parse()
-            .ok()
-            .filter(|n| *n > 0)
-            .ok_or("startup wants a number of rounds")?,
-    };
-    let chosen = args.get(1..).unwrap_or_default();
-    let bin = super::trommel()?;
+/// Measures how long programs take to start.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  cargo xtask measure startup 5 perl 'gcc -O2'")]
+pub(crate) struct Args {
+    /// Interleaved rounds.
+    #[arg(default_value = "11", value_parser = rounds)]
+    rounds: usize,
+    /// Parts of command lines of the programs; all if none is given.
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), String> {
+    let (rounds, chosen) = (args.rounds, &args.names);
+    let bin = trommel()?;
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let made = Command::new("sh")
         .args(["-ec", PREPARE])

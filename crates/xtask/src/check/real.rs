@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use trommel_conformance::exec::{Job, Outcome, Scratch, cache_dir, difference, which, workspace};
 
+use crate::common::trommel;
 use crate::ways::{
     AGGRESSIVE, COUNTED, FROM_START, KEPT, LATE, Recorded, SAMPLED, STRESSED, Traced,
 };
@@ -39,16 +40,24 @@ const PREAMBLE: &str = r#"set -euo pipefail
 fetch() { [ -s "$CACHE/$2" ] || { curl -sSfL -m 120 -o "$CACHE/$2.part" "$1" && mv "$CACHE/$2.part" "$CACHE/$2"; }; }
 "#;
 
-pub(crate) fn run(given: &[String]) -> Result<(), String> {
-    let bin = super::trommel()?;
-    let (options, given): (Vec<_>, Vec<_>) = given
-        .iter()
-        .cloned()
-        .partition(|word| word.starts_with("--"));
-    let ways = match options.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => recorded(bin),
-        ["--run"] => traced(bin),
-        _ => return Err("real takes `--run` and names of scripts".to_owned()),
+/// Compares servers, build systems, JITs and debuggers: same output and exit status.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  cargo xtask check real make git")]
+pub(crate) struct Args {
+    /// Run them under `trommel run` instead of `trommel record`.
+    #[arg(long)]
+    run: bool,
+    /// Scripts of `tests/real`; all if none is named.
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), String> {
+    let bin = trommel()?;
+    let given = &args.names;
+    let ways = match args.run {
+        false => recorded(bin),
+        true => traced(bin),
     };
     let _alone = alone()?;
     let dir = workspace().join("tests/real");

@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::accuracy::{HOTTEST, list, place, record};
-use crate::budget::corpus;
+use crate::corpus::directory;
+
+use super::exact::{HOTTEST, list, place, record};
 
 /// Programs of the corpus, in its directory: for less than a second, and for longer.
 const WORKLOADS: [(&str, &[&str]); 8] = [
@@ -42,8 +43,8 @@ const LOAD: f64 = 0.4;
 /// Of a load, its executions and the shares of its values.
 type Load = (f64, BTreeMap<u64, f64>);
 
-pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let corpus = corpus()?;
+pub(super) fn run(args: &[String]) -> Result<(), String> {
+    let corpus = directory()?;
     println!(
         "| workload | loads | {} |",
         WAYS.map(|way| format!("`{}`, error % (profiled %)", way.join(" ")))

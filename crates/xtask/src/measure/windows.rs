@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::common::{cc, median, trommel};
 use serde_json::Value;
 use trommel_conformance::exec::{Scratch, output, workspace};
 
@@ -26,7 +27,12 @@ struct Row {
     windows: Vec<f64>,
 }
 
-pub(crate) fn run() -> Result<(), String> {
+/// Measures what a window of N instructions costs.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  cargo xtask measure windows")]
+pub(crate) struct Args;
+
+pub(super) fn run() -> Result<(), String> {
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let [source, program, data] = ["timed.c", "timed", "data"].map(|name| scratch.path(name));
     let work = workspace().join("tests/windows/work.c");
@@ -39,11 +45,7 @@ pub(crate) fn run() -> Result<(), String> {
         work.display()
     );
     fs::write(&source, text).map_err(|e| e.to_string())?;
-    let mut cc = Command::new("cc");
-    cc.args(["-O2", "-w", "-o"]).arg(&program).arg(&source);
-    if !cc.status().map_err(|e| format!("cc: {e}"))?.success() {
-        return Err("cc failed".into());
-    }
+    cc(&["-O2"], &source, &program)?;
     let mut native = Vec::new();
     let mut rows = Vec::new();
     for pace in PACES {
@@ -68,12 +70,12 @@ pub(crate) fn run() -> Result<(), String> {
             row.windows.push(windows);
         }
     }
-    let native = super::bench::median(&mut native);
+    let native = median(&mut native);
     println!("| instructions | events | µs between | windows | time to native | µs a window |");
     println!("|---|---|---|---|---|---|");
     for row in &mut rows {
-        let cpu = super::bench::median(&mut row.cpu);
-        let windows = super::bench::median(&mut row.windows);
+        let cpu = median(&mut row.cpu);
+        let windows = median(&mut row.windows);
         println!(
             "| {} | {} | {} | {windows:.0} | {:.3} | {:.1} |",
             row.length,
@@ -94,14 +96,14 @@ fn begun(program: &Path, data: &Path) -> Result<(), String> {
         "\n| windows a second | begun by | µs in the kernel | µs in windows |\n|---|---|---|---|"
     );
     for rate in ["200", "500", "1000", "4000"] {
-        let mut command = Command::new(super::trommel()?);
+        let mut command = Command::new(trommel()?);
         let fixed = ["--window", "4", "--skip", "1", "-e", "none", "--rate", rate];
         command
             .args(["record", "--quiet", "-o"])
             .arg(data)
             .args(fixed);
         timed(command.arg("--").arg(program).arg(LONG))?;
-        let mut report = Command::new(super::trommel()?);
+        let mut report = Command::new(trommel()?);
         let report = output(report.args(["report", "--json"]).arg(data))?;
         let report: Value = serde_json::from_str(&report).map_err(|e| e.to_string())?;
         let windows = &report["windows"];
@@ -120,7 +122,7 @@ fn begun(program: &Path, data: &Path) -> Result<(), String> {
 
 impl Row {
     fn once(&self, program: &Path, data: &Path) -> Result<(f64, f64), String> {
-        let mut command = Command::new(super::trommel()?);
+        let mut command = Command::new(trommel()?);
         command.args(["record", "-e", self.kinds, "-o"]).arg(data);
         command.arg("--").arg(program).arg(WORK);
         let stress = format!("window={},pace={}", self.length, self.pace);

@@ -5,9 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::common::{median, rounds, trommel};
 use trommel_conformance::exec::{Scratch, output};
-
-use crate::bench::{median, number_of_rounds};
 
 /// Options of `record`; none: natively.
 const CONFIGURATIONS: [&str; 4] = ["", "--budget 1", "--budget 3", "--budget 10"];
@@ -26,15 +25,17 @@ impl Drop for Ended {
     }
 }
 
-pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let mut rounds = 3;
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "--rounds" => rounds = number_of_rounds(args.next())?,
-            other => return Err(format!("{other:?} is no option of served")),
-        }
-    }
+/// Measures what `record --budget -p` costs redis-server: requests a second and latencies.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  cargo xtask measure served --rounds 3")]
+pub(crate) struct Args {
+    /// Rounds, in turns.
+    #[arg(long, value_name = "N", default_value = "3", value_parser = rounds)]
+    rounds: usize,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), String> {
+    let rounds = args.rounds;
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let socket = scratch.path("socket");
     let data = scratch.path("data");
@@ -49,7 +50,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
             let attached = match options.is_empty() {
                 true => None,
                 false => {
-                    let mut command = Command::new(super::trommel()?);
+                    let mut command = Command::new(trommel()?);
                     command.args(["record", "--quiet", "-o"]).arg(&data);
                     command.args(options.split(' '));
                     command.args(["-p", &server.0.id().to_string()]);

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use trommel_conformance::exec::{Scratch, children_cpu, workspace};
 
-use crate::bench::{median, number_of_rounds};
+use crate::common::{cc, median, rounds, trommel};
 use crate::corpus::script;
 
 /// Sources of the corpus's scripts, with their arguments.
@@ -38,41 +38,74 @@ const WAYS: [&str; 4] = [
     "run --no-bail-out --no-opt",
 ];
 
-/// `[--rounds N] [--kernels | [--stdin FILE] [PROG ARGS…]]`
-pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let (mut rounds, mut input, mut command) = (5_usize, None, Vec::new());
-    let mut kernels = false;
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "--rounds" => {
-                rounds = number_of_rounds(args.next())?;
-            }
-            "--kernels" => kernels = true,
-            "--stdin" => input = Some(PathBuf::from(args.next().ok_or("--stdin wants a file")?)),
-            _ => {
-                command = [&[arg.clone()][..], args.as_slice()].concat();
-                break;
-            }
-        }
-    }
-    println!("| program | native s | {} |", WAYS.join(" | "));
-    println!("|{}", "---|".repeat(WAYS.len() + 2));
-    if !command.is_empty() {
-        return row(&command[0], &command, input.as_ref(), &WAYS, rounds);
-    }
+/// Of a program that is detached and then reattached: ways, calls, and millions of turns.
+const RETAKE_WAYS: [&str; 2] = ["run --opt aggressive", "run --opt aggressive --no-retake"];
+const RETAKE: [&str; 2] = ["80000000", "5000"];
+
+/// Measures what `trommel run` makes of unoptimised code.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  cargo xtask measure unoptimised --rounds 3 --kernels\n  cargo xtask measure unoptimised ./bzip2 -c FILE"
+)]
+pub(crate) struct Args {
+    /// Interleaved rounds.
+    #[arg(long, value_name = "N", default_value = "5", value_parser = rounds)]
+    rounds: usize,
+    /// Measure loops of `tests/unoptimised`.
+    #[arg(long)]
+    kernels: bool,
+    /// Measure a program that is detached at first, and reattached for its loop.
+    #[arg(long, conflicts_with = "kernels")]
+    retake: bool,
+    /// Standard input of the program.
+    #[arg(long, value_name = "FILE")]
+    stdin: Option<PathBuf>,
+    /// Program and its arguments; programs of the corpus if none is named.
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROG ARGS"
+    )]
+    command: Vec<String>,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), String> {
+    let ways: &[&str] = if args.retake { &RETAKE_WAYS } else { &WAYS };
+    println!("| program | native s | {} |", ways.join(" | "));
+    println!("|{}", "---|".repeat(ways.len() + 2));
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
-    if kernels {
-        let source = workspace().join("tests/unoptimised/kernels.c");
-        let out = compiled(&source, "-O0", scratch.path("kernels"))?;
-        for (name, times) in KERNELS {
-            let command = [&out, name, times].map(str::to_owned);
-            row(name, &command, None, &WAYS, rounds)?;
-        }
-        return Ok(());
+    if let [name, ..] = args.command.as_slice() {
+        row(name, &args.command, args.stdin.as_ref(), ways, args.rounds)
+    } else if args.retake {
+        let source = workspace().join("crates/xtask/src/measure/retake.c");
+        let program = compiled(&source, "-O0", scratch.path("retake"))?;
+        let command = [&[program][..], &RETAKE.map(str::to_owned)].concat();
+        row(
+            "calls at random, then a loop",
+            &command,
+            None,
+            ways,
+            args.rounds,
+        )
+    } else if args.kernels {
+        kernels(&scratch, args.rounds)
+    } else {
+        programs(&scratch, args.rounds)
     }
-    let script = script()?;
-    let sources = script.with_file_name("src");
+}
+
+fn kernels(scratch: &Scratch, rounds: usize) -> Result<(), String> {
+    let source = workspace().join("tests/unoptimised/kernels.c");
+    let out = compiled(&source, "-O0", scratch.path("kernels"))?;
+    for (name, times) in KERNELS {
+        let command = [&out, name, times].map(str::to_owned);
+        row(name, &command, None, &WAYS, rounds)?;
+    }
+    Ok(())
+}
+
+fn programs(scratch: &Scratch, rounds: usize) -> Result<(), String> {
+    let sources = script()?.with_file_name("src");
     for level in ["-O0", "-O1"] {
         for (source, argument) in PROGRAMS {
             let name = format!("{source} {level}");
@@ -87,29 +120,19 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
 
 /// Compiles a source in C or C++; the program's path.
 fn compiled(source: &Path, level: &str, out: PathBuf) -> Result<String, String> {
-    let plus = source.extension().is_some_and(|e| e == "cpp");
-    let compiler = if plus { "c++" } else { "cc" };
-    let status = Command::new(compiler)
-        .args([level, "-w", "-o"])
-        .arg(&out)
-        .arg(source)
-        .status()
-        .map_err(|e| format!("{compiler}: {e}"))?;
-    if !status.success() {
-        return Err(format!("{} cannot be compiled", source.display()));
-    }
+    cc(&[level], source, &out)?;
     Ok(out.to_string_lossy().into_owned())
 }
 
 /// A line of a table: the program natively, and to that each of the ways, interleaved.
-pub(crate) fn row(
+fn row(
     name: &str,
     command: &[String],
     input: Option<&PathBuf>,
     ways: &[&str],
     rounds: usize,
 ) -> Result<(), String> {
-    let trommel = crate::trommel()?.to_string_lossy().into_owned();
+    let trommel = trommel()?.to_string_lossy().into_owned();
     let mut times = vec![Vec::new(); ways.len() + 1];
     for _ in 0..rounds {
         for (n, list) in times.iter_mut().enumerate() {
