@@ -10,7 +10,7 @@
 //! is remembered in two small direct-mapped memos, which leaves six look-ups.
 //!
 //! Why no vector instructions: a gather costs more than the loads it stands for on the machines at
-//! hand (11 ns for eight), and a byte table in registers more than four loads (docs/performance.md).
+//! hand (11 ns for eight), and a byte table in registers more than four loads (docs/design/history-compress.md).
 
 use alloc::boxed::Box;
 use alloc::vec;

@@ -12,7 +12,7 @@ use trommel_queue::{Control, Optimise};
 pub const THRESHOLD: u32 = 1000;
 
 /// The same where events are counted: they make each trace dearer, and less of the time is spent where it can be saved
-/// (`docs/performance.md`).
+/// (`docs/design/history-translate.md`).
 const OBSERVED_THRESHOLD: u32 = 4 * THRESHOLD;
 
 /// How programs are optimised. Traces are made only where no events are collected, or all that are collected are counted in the code.

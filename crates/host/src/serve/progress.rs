@@ -2,7 +2,7 @@
 //!
 //! # Problem
 //! What part of the time is the program's own work ([`crate::serve::audit`]) tells what control adds, and not what it saves. A program that calls
-//! small functions of shared libraries has a sixth of its samples at what control adds, and is a tenth faster all the same (`docs/performance.md`): its
+//! small functions of shared libraries has a sixth of its samples at what control adds, and is a tenth faster all the same (`docs/design/history-run.md`): its
 //! traces lead through neither calls nor the jumps of its linkage tables.
 //!
 //! # Strategy

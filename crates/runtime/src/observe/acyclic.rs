@@ -12,7 +12,7 @@
 //! ([`crate::channel::counters`]). Where a path goes on nothing is done at all.
 //!
 //! Mostly a path begins where a fragment does (at the target of a call or of a branch backward, or after a return) and ends where that does. How many fragments
-//! there are beside those for beginnings is how many prefixes of paths were executed that end in a branch taken (`docs/performance.md` has numbers).
+//! there are beside those for beginnings is how many prefixes of paths were executed that end in a branch taken (`docs/design/history-counting.md` has numbers).
 //!
 //! *The host* expands counts: a fragment's block begins with [`Event::Begin`] or [`Event::Resume`], so it means the same whatever was executed before.
 //!

@@ -25,7 +25,7 @@
 //! others. At the end the host reads what is left. Registers and flags are had as for a sampler ([`super::values`]).
 //!
 //! An event that is met in its value counter costs far less than one that is recorded; one that is not costs a record too, of one event in place of a path.
-//! No program that was measured does better with records of paths (`docs/performance.md`).
+//! No program that was measured does better with records of paths (`docs/design/history-counting.md`).
 //!
 //! # Why it is correct
 //! * Every event is in one count: that of its value counter, or of a record that was one. A count of 2³¹ is taken back, recorded, and
