@@ -7,6 +7,7 @@
 //! | [`sentences`] | sentences of documents are short |
 //! | [`glossary`] | words that have a better one do not come back; doc comments begin with a noun or a verb |
 //! | [`invariants`] | the index of named invariants is fresh |
+//! | [`lock`] | lock files outside of the workspace are fresh |
 //!
 //! [`lex`], [`modules`] and [`imports`] read code. [`ratchet`] holds the faults that are known already.
 
@@ -15,6 +16,7 @@ mod glossary;
 mod imports;
 mod invariants;
 mod lex;
+mod lock;
 mod modules;
 mod ratchet;
 mod rooms;
@@ -93,6 +95,7 @@ fn check(root: &Path, options: &Options) -> Result<(), String> {
     let order = rooms::Rooms::read(root);
     crates::check(root, &order, &mut tidy);
     rooms::check(root, &order, &mut tidy);
+    lock::check(root, &mut tidy);
     sentences::check(root, &mut tidy);
     glossary::check(root, &mut tidy);
     invariants::check(root, options.bless, &mut tidy)?;
@@ -161,7 +164,7 @@ fn sources(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// Files below `dir` whose names end in one of `endings`, sorted.
-fn files(dir: &Path, endings: &[&str]) -> Vec<PathBuf> {
+pub(crate) fn files(dir: &Path, endings: &[&str]) -> Vec<PathBuf> {
     let mut list = Vec::new();
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();

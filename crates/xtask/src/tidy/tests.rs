@@ -256,3 +256,19 @@ fn a_stale_index_of_invariants_fails() {
             .contains("low.rs:3: I3 is the number of another invariant")
     );
 }
+
+#[test]
+fn a_stale_lock_file_outside_of_the_workspace_fails() {
+    let tree = two("lock", "//! Low.\n", "//! High.\n");
+    tree.write("extra/b/src/lib.rs", "//! B.\n");
+    tree.write(
+        "extra/b/Cargo.toml",
+        "[package]\nname = \"b\"\n[workspace]\n",
+    );
+    assert!(tree.blessed().contains("extra/b/Cargo.lock:1: stale"));
+    tree.write(
+        "extra/b/Cargo.lock",
+        "version = 4\n\n[[package]]\nname = \"b\"\nversion = \"0.0.0\"\n",
+    );
+    assert_eq!(tree.blessed(), "");
+}
