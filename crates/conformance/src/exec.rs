@@ -14,9 +14,13 @@ use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+pub use crate::built::{cache_dir, trommel, workspace};
+use crate::built::{listing, once_a_run};
+use crate::wait;
+pub use crate::wait::children_cpu;
 
 /// The event mixes that every behaviour check runs.
 pub const MIXES: [&str; 4] = ["none", "edge,call", "edge,call,value,type", "path"];
@@ -187,24 +191,18 @@ impl Job {
             .stderr(File::create(&err)?)
             .process_group(0)
             .spawn()?;
-        let start = Instant::now();
-        let mut timed_out = false;
-        let mut pause = Duration::from_millis(1);
-        let status = loop {
-            if let Some(status) = child.try_wait()? {
-                break status;
-            }
-            if start.elapsed() > limit {
-                timed_out = true;
+        let status = wait::within(&mut child, limit)?;
+        let timed_out = status.is_none();
+        let status = match status {
+            Some(status) => status,
+            None => {
                 // The group that was made for this run: trommel, the program and its children.
                 let _ = Command::new("kill")
                     .args(["-KILL", "--", &format!("-{}", child.id())])
                     .status();
                 let _ = child.kill();
-                break child.wait()?;
+                child.wait()?
             }
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(Duration::from_millis(20));
         };
         Ok(Outcome {
             stdout: fs::read(&out)?,
@@ -215,7 +213,7 @@ impl Job {
         })
     }
 
-    /// Runs natively, under every mix and in one of the ways to count, which depends on the program's name; tells the first difference.
+    /// Requires that a run under every mix, and in every way to count, shows what a native run shows; tells the first difference.
     pub fn check(&self, trommel: &Path, limit: Duration) -> Result<(), String> {
         let native = self.native(limit).map_err(|e| format!("native: {e}"))?;
         if native.timed_out {
@@ -223,18 +221,7 @@ impl Job {
         }
         let scratch = Scratch::new().map_err(|e| e.to_string())?;
         let exact = MIXES.map(|mix| (mix, "exact"));
-        let name = self
-            .argv
-            .first()
-            .and_then(|path| Path::new(path).file_name());
-        let letters = name.map_or(0, |name| {
-            name.as_encoded_bytes()
-                .iter()
-                .map(|&b| usize::from(b))
-                .sum()
-        });
-        let counted = COUNTED[letters % COUNTED.len()];
-        for (mix, spec) in exact.into_iter().chain([counted]) {
+        for (mix, spec) in exact.into_iter().chain(COUNTED) {
             let seen = self
                 .record_by(trommel, (mix, spec), &scratch.path("data"), limit * 10)
                 .map_err(|e| format!("{}: {e}", trommel.display()))?;
@@ -345,56 +332,6 @@ impl Drop for Scratch {
     }
 }
 
-/// The top of the workspace.
-pub fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .unwrap_or(Path::new("."))
-        .to_path_buf()
-}
-
-/// The directory for what tests build and keep.
-pub fn cache_dir() -> PathBuf {
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or(workspace().join("target"), Into::into);
-    target.join("conformance")
-}
-
-/// The command under test: `TROMMEL_BIN`, else the workspace's own, built in release first.
-///
-/// `None` only where the workspace has no command yet; a build that fails is a panic, so that no
-/// test passes for want of a binary.
-pub fn trommel() -> Option<&'static Path> {
-    static BIN: OnceLock<Option<PathBuf>> = OnceLock::new();
-    BIN.get_or_init(|| {
-        if let Some(path) = std::env::var_os("TROMMEL_BIN") {
-            return Some(PathBuf::from(path));
-        }
-        let top = workspace();
-        if !top.join("crates/cli/Cargo.toml").exists() {
-            return None;
-        }
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let status = Command::new(cargo)
-            .args(["build", "--release", "--quiet", "--bin", "trommel"])
-            .current_dir(&top)
-            .status();
-        assert!(
-            status.is_ok_and(|s| s.success()),
-            "cargo build --release --bin trommel failed"
-        );
-        let target = std::env::var_os("CARGO_TARGET_DIR").map_or(top.join("target"), Into::into);
-        Some(target.join("release/trommel"))
-    })
-    .as_deref()
-}
-
-/// User and system seconds of all children waited for so far.
-pub fn children_cpu() -> io::Result<f64> {
-    crate::stepper::children_cpu()
-}
-
 /// What a command prints that succeeds.
 ///
 /// # Errors
@@ -431,21 +368,28 @@ pub fn record_alike(options: &[&str], program: &[&str], data: &Path) -> Result<(
 /// # Panics
 /// Without a command to test.
 pub fn no_windows() -> Option<String> {
-    let words = ["record", "--budget", "5", "-o", "/dev/null", "--", "true"];
-    let done = Command::new(trommel().expect("the command"))
-        .args(words)
-        .output();
-    let stderr = done.expect("the command runs").stderr;
-    let stderr = String::from_utf8_lossy(&stderr).into_owned();
-    let line = stderr.lines().find(|l| l.contains("no windows"));
-    line.map(str::to_owned)
+    let said = once_a_run("windows", || {
+        let words = ["record", "--budget", "5", "-o", "/dev/null", "--", "true"];
+        let done = Command::new(trommel().expect("the command"))
+            .args(words)
+            .output();
+        let stderr = done.expect("the command runs").stderr;
+        let stderr = String::from_utf8_lossy(&stderr).into_owned();
+        let line = stderr.lines().find(|l| l.contains("no windows"));
+        line.unwrap_or_default().to_owned()
+    });
+    Some(said).filter(|said| !said.is_empty())
 }
 
-/// For test files that need windows: where there are none, says why and ends the process, with success.
+/// For test files that need windows: where there are none, says why and ends the process, with success. A list of tests is the
+/// same everywhere.
 ///
 /// # Panics
 /// Without a command to test.
 pub fn need_windows() {
+    if listing() {
+        return;
+    }
     if let Some(why) = no_windows() {
         eprintln!("skipped: {why}");
         std::process::exit(0);

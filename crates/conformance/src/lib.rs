@@ -5,6 +5,7 @@
 //! ([`stepper`] and [`paths`] by `ptrace`, [`callgrind`] by valgrind). See `docs/conformance.md`.
 
 pub mod asked;
+pub mod built;
 pub mod callgrind;
 pub mod counts;
 pub mod elf;
@@ -15,3 +16,4 @@ pub mod program;
 pub mod settled;
 pub mod signals;
 pub mod stepper;
+pub mod wait;

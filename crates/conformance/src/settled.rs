@@ -3,20 +3,22 @@
 use std::ffi::OsString;
 use std::process::Command;
 
+use crate::built::{listing, trommel};
+
 /// Runs this test again with fixed addresses and a small environment, so that loaded values, and
 /// loops over the environment, are the same in every run.
 pub fn settle() {
     const SETTLED: &str = "TROMMEL_COUNTS_SETTLED";
-    if std::env::var_os(SETTLED).is_some() {
+    if std::env::var_os(SETTLED).is_some() || listing() {
         return;
     }
+    // The binary is built, if need be, with the whole environment.
+    let bin = trommel();
     let kept = [
         "PATH",
         "HOME",
         "TMPDIR",
-        "TROMMEL_BIN",
         "TROMMEL_STRESS",
-        "CARGO_TARGET_DIR",
         "RUSTUP_HOME",
         "CARGO_HOME",
     ];
@@ -26,6 +28,7 @@ pub fn settle() {
         .args(std::env::args_os().skip(1))
         .env_clear()
         .envs(kept.iter().filter_map(|k| Some((k, std::env::var_os(k)?))))
+        .envs(bin.map(|bin| ("TROMMEL_BIN", bin)))
         .envs(steady())
         .env(SETTLED, "1")
         .status()

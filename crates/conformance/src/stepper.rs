@@ -368,16 +368,3 @@ pub(crate) fn registers(pid: i32) -> io::Result<libc::user_regs_struct> {
     // SAFETY: an integer-only struct, zeroed and then filled.
     Ok(unsafe { regs.assume_init() })
 }
-
-/// User and system seconds of all children waited for so far.
-pub(crate) fn children_cpu() -> io::Result<f64> {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the kernel fills exactly one rusage.
-    if unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: an integer-only struct, zeroed and then filled.
-    let usage = unsafe { usage.assume_init() };
-    let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 / 1e6;
-    Ok(seconds(usage.ru_utime) + seconds(usage.ru_stime))
-}

@@ -20,7 +20,6 @@ use trommel_conformance::exec::{Job, Scratch, output, trommel, which};
 use trommel_conformance::{callgrind, program, settled};
 
 fn main() {
-    let _ = trommel();
     settled::settle();
     let args = Arguments::from_args();
     let mut trials = Vec::new();

@@ -33,8 +33,6 @@ const SMALL: [&str; 8] = [
 ];
 
 fn main() {
-    // The binary is built, if need be, with the whole environment.
-    let _ = trommel();
     settled::settle();
     let args = Arguments::from_args();
     let mut trials = Vec::new();

@@ -42,8 +42,6 @@ const STEPS: u64 = 20_000_000;
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn main() {
-    // The binary is built, if need be, with the whole environment.
-    let _ = trommel();
     settled::settle();
     let args = Arguments::from_args();
     let mut trials = Vec::new();

@@ -1,0 +1,126 @@
+//! The command under test, and the directory for what tests build and keep.
+//!
+//! Tests of the profile `ci` try the command of that profile, so one build makes both. All others take the released command:
+//! what measures does, and an unoptimised command misses the times that some tests set. Each finds the target directory by
+//! where it is itself, whatever the directory's name is.
+
+use std::fs;
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The top of the workspace.
+pub fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .unwrap_or(Path::new("."))
+        .to_path_buf()
+}
+
+/// Where this program is built.
+struct Place {
+    /// The target directory.
+    target: PathBuf,
+    /// The profile whose command is tried, which is the name of its directory too.
+    profile: String,
+}
+
+impl Place {
+    /// The place of this process's program. Tests are in `TARGET/PROFILE/deps`, others in `TARGET/PROFILE`.
+    fn here() -> Self {
+        let exe = std::env::current_exe().unwrap_or_default();
+        let dir = exe.parent().unwrap_or(Path::new(""));
+        let is_test = dir.ends_with("deps");
+        let profile = if is_test { dir.parent() } else { Some(dir) };
+        let target = profile.and_then(Path::parent);
+        let name = profile.and_then(Path::file_name);
+        let profile = match name.map(|name| name.to_string_lossy().into_owned()) {
+            Some(name) if is_test && name != "debug" => name,
+            _ => "release".to_owned(),
+        };
+        Self {
+            target: target.map_or_else(|| workspace().join("target"), Path::to_path_buf),
+            profile,
+        }
+    }
+}
+
+/// The directory for what tests build and keep.
+pub fn cache_dir() -> PathBuf {
+    Place::here().target.join("conformance")
+}
+
+/// Whether this process shall list its tests, and run none.
+pub fn listing() -> bool {
+    std::env::args_os().any(|word| word == "--list")
+}
+
+/// The command under test: `TROMMEL_BIN`, else the workspace's own, built first.
+///
+/// `None` only where the workspace has no command yet; a build that fails is a panic, so that no
+/// test passes for want of a binary.
+pub fn trommel() -> Option<&'static Path> {
+    static BIN: OnceLock<Option<PathBuf>> = OnceLock::new();
+    BIN.get_or_init(|| {
+        if let Some(path) = std::env::var_os("TROMMEL_BIN") {
+            return Some(PathBuf::from(path));
+        }
+        if !workspace().join("crates/cli/Cargo.toml").exists() {
+            return None;
+        }
+        let place = Place::here();
+        once_a_run("command", || build(&place));
+        Some(place.target.join(&place.profile).join("trommel"))
+    })
+    .as_deref()
+}
+
+fn build(place: &Place) -> String {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    // With the features of all members, as the tests were built.
+    let status = Command::new(cargo)
+        .args(["build", "--quiet", "--bin", "trommel", "--profile"])
+        .arg(&place.profile)
+        .arg("--target-dir")
+        .arg(&place.target)
+        .current_dir(workspace())
+        .status();
+    assert!(
+        status.is_ok_and(|s| s.success()),
+        "cargo build --profile {} --bin trommel failed",
+        place.profile
+    );
+    String::new()
+}
+
+/// Finds out what is the same for all tests of a run: the first process does, others are told. `cargo nextest` has a
+/// process for each test, and a number for the run.
+pub fn once_a_run(what: &str, find: impl FnOnce() -> String) -> String {
+    let Some(run) = std::env::var_os("NEXTEST_RUN_ID") else {
+        return find();
+    };
+    let run = run.to_string_lossy().into_owned();
+    let dir = cache_dir();
+    fs::create_dir_all(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
+    let path = dir.join(format!("{what}.once"));
+    let file = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path);
+    let mut file = file.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    file.lock().expect("the file can be locked");
+    let mut text = String::new();
+    let _ = file.read_to_string(&mut text);
+    if let Some(found) = text.strip_prefix(&format!("{run}\n")) {
+        return found.to_owned();
+    }
+    let found = find();
+    file.set_len(0).expect("the file can be written");
+    file.rewind().expect("the file can be written");
+    write!(file, "{run}\n{found}").expect("the file can be written");
+    found
+}
