@@ -1,7 +1,10 @@
 //! Builds the runtime that is injected into targets and turns it into a flat image.
 //!
 //! The runtime is a freestanding static-pie program with its own flags, so it is built by a cargo
-//! of its own in a separate target directory. Its loadable segments are laid out as they will be in
+//! of its own in a separate target directory. All profiles of a checkout share that directory.
+//! A build of tests and a release build make the runtime once.
+//!
+//! Its loadable segments are laid out as they will be in
 //! memory at its usual place, with a stack after them. Its relocations, which are all of the form
 //! "base + addend", are applied for that place, and become a list of offsets for the host to correct
 //! when the place is taken; nothing is left to do in the target.
@@ -40,8 +43,10 @@ fn main() {
     ] {
         println!("cargo:rerun-if-changed={}", root.join(watched).display());
     }
-    let elf = build(&root, &out);
-    let bytes = fs::read(&elf).unwrap_or_else(|e| panic!("{}: {e}", elf.display()));
+    let bytes = build(&root, &out);
+    // A copy of this profile's: a build of another profile may replace the shared one.
+    let elf = out.join("runtime.elf");
+    fs::write(&elf, &bytes).expect("OUT_DIR can be written");
     let image = Image::from_elf(&bytes);
     fs::write(out.join("runtime.bin"), &image.bytes).expect("OUT_DIR can be written");
     let constants = format!(
@@ -79,7 +84,8 @@ fn symbols(elf: &[u8]) -> Vec<(u32, String)> {
     all
 }
 
-fn build(root: &Path, out: &Path) -> PathBuf {
+/// Builds the runtime: its bytes.
+fn build(root: &Path, out: &Path) -> Vec<u8> {
     const TARGET: &str = "x86_64-unknown-linux-gnu";
     let flags = [
         "-Crelocation-model=pie",
@@ -92,10 +98,11 @@ fn build(root: &Path, out: &Path) -> PathBuf {
         "-Clink-arg=-Wl,-z,separate-code",
         "-Clink-arg=-Wl,--build-id=none",
     ];
-    // Of this checkout: cargo takes sources of another for what it has built when they lie at the same paths from their roots.
-    let place = root.canonicalize().unwrap_or_else(|_| root.to_path_buf());
-    let place = digest(place.as_os_str().as_encoded_bytes());
-    let target_dir = out.join(format!("runtime-target-{place:x}"));
+    let target_dir = shared(root, out);
+    fs::create_dir_all(&target_dir).unwrap_or_else(|e| panic!("{}: {e}", target_dir.display()));
+    // Held until the file is read: another profile's build may replace it.
+    let lock = fs::File::create(target_dir.join("lock")).expect("the directory can be written");
+    lock.lock().expect("the file can be locked");
     let status = Command::new(env::var_os("CARGO").expect("cargo sets CARGO"))
         .current_dir(root)
         .args([
@@ -123,7 +130,19 @@ fn build(root: &Path, out: &Path) -> PathBuf {
         .status()
         .unwrap_or_else(|e| panic!("cargo for the runtime: {e}"));
     assert!(status.success(), "the runtime does not build: {status}");
-    target_dir.join(TARGET).join("blob/trommel-runtime")
+    let elf = target_dir.join(TARGET).join("blob/trommel-runtime");
+    fs::read(&elf).unwrap_or_else(|e| panic!("{}: {e}", elf.display()))
+}
+
+/// The directory where the runtime is built: beside the profiles' own, one for each checkout.
+///
+/// Cargo takes sources of another checkout for what it has built when they lie at the same paths from their roots.
+fn shared(root: &Path, out: &Path) -> PathBuf {
+    let place = root.canonicalize().unwrap_or_else(|_| root.to_path_buf());
+    let place = digest(place.as_os_str().as_encoded_bytes());
+    // OUT_DIR is TARGET/PROFILE/build/PACKAGE/out.
+    let target = out.ancestors().nth(4).unwrap_or(out);
+    target.join(format!("runtime-{place:x}"))
 }
 
 struct Image {
