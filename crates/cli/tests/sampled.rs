@@ -57,9 +57,17 @@ fn told(kinds: &BTreeMap<Kind, KindProfile>) -> BTreeMap<Kind, (u64, &KindCounts
         .collect()
 }
 
-/// As [`agrees_now`], in one of a few tries: what some programs execute depends on the second and on where they
-/// are loaded, and two runs are compared. Counters that are wrong are wrong in each.
+/// Requires that what is counted in a run is what the stream of another has, with each compressor.
 fn agrees(name: &str, program: &[&str], specs: &[(&str, &str)]) {
+    for spec in specs {
+        let done = agrees_now(name, program, *spec);
+        done.unwrap_or_else(|differs| panic!("{differs}"));
+    }
+}
+
+/// The same of Lua, in one of a few tries: the seed of its hash has the second in it, which no option fixes, and two
+/// runs are compared. They agree when they begin in the same second. Counters that are wrong are wrong in each.
+fn agrees_in_a_second(name: &str, program: &[&str], specs: &[(&str, &str)]) {
     const TRIES: usize = 6;
     for spec in specs {
         let mut differs = String::new();
@@ -141,7 +149,11 @@ fn of_interpreters() {
             eprintln!("skipped: {name} is not installed");
             continue;
         }
-        agrees(
+        let check = match name {
+            "perl" => agrees,
+            _ => agrees_in_a_second,
+        };
+        check(
             &format!("sampled-{name}"),
             &[name, option, script],
             &[

@@ -5,6 +5,7 @@
 //! where it is itself, whatever the directory's name is.
 
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -101,26 +102,59 @@ pub fn once_a_run(what: &str, find: impl FnOnce() -> String) -> String {
     let Some(run) = std::env::var_os("NEXTEST_RUN_ID") else {
         return find();
     };
-    let run = run.to_string_lossy().into_owned();
-    let dir = cache_dir();
+    let made = kept("once", what, &run.to_string_lossy(), || Ok(find()));
+    made.expect("it was found")
+}
+
+/// A text by its name, made once for all tests while its `stamp` is the same. Others wait while one makes it.
+///
+/// # Errors
+/// Those of `make`, and nothing is kept then.
+///
+/// # Panics
+/// Without a directory that can be written.
+pub fn kept(
+    room: &str,
+    name: &str,
+    stamp: &str,
+    make: impl FnOnce() -> Result<String, String>,
+) -> Result<String, String> {
+    let dir = cache_dir().join(room);
     fs::create_dir_all(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
-    let path = dir.join(format!("{what}.once"));
+    let hash = |text: &str| {
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        format!("{:016x}", hasher.finish())
+    };
+    let path = dir.join(hash(name));
+    let mut file = locked(&path);
+    let mut text = String::new();
+    let _ = file.read_to_string(&mut text);
+    let head = format!("{}\n", hash(stamp));
+    if let Some(found) = text.strip_prefix(&head) {
+        return Ok(found.to_owned());
+    }
+    let made = make()?;
+    file.set_len(0).expect("the file can be written");
+    file.rewind().expect("the file can be written");
+    // The stamp comes last: what is cut short is made again.
+    file.write_all(" ".repeat(head.len()).as_bytes())
+        .and_then(|()| file.write_all(made.as_bytes()))
+        .and_then(|()| file.rewind())
+        .and_then(|()| file.write_all(head.as_bytes()))
+        .expect("the file can be written");
+    Ok(made)
+}
+
+/// A file that no other process has meanwhile.
+fn locked(path: &Path) -> fs::File {
     let file = fs::OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
-        .open(&path);
-    let mut file = file.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        .open(path);
+    let file = file.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     file.lock().expect("the file can be locked");
-    let mut text = String::new();
-    let _ = file.read_to_string(&mut text);
-    if let Some(found) = text.strip_prefix(&format!("{run}\n")) {
-        return found.to_owned();
-    }
-    let found = find();
-    file.set_len(0).expect("the file can be written");
-    file.rewind().expect("the file can be written");
-    write!(file, "{run}\n{found}").expect("the file can be written");
-    found
+    file
 }

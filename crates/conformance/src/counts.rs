@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::exec::{Job, Scratch};
+use crate::built::kept;
+use crate::exec::{Job, Scratch, output};
 
 /// Where a transfer of control went.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -51,16 +52,7 @@ pub struct Counts {
 impl Counts {
     /// What `report --json` of the command `bin` says of the executable `main` in a profile.
     pub fn reported(bin: &Path, data: &Path, main: &Path) -> Result<Self, String> {
-        let done = Command::new(bin)
-            .arg("report")
-            .arg(data)
-            .args(["--json", "--top", "1000000000"])
-            .output()
-            .map_err(|e| e.to_string())?;
-        if !done.status.success() {
-            return Err(String::from_utf8_lossy(&done.stderr).into_owned());
-        }
-        Self::from_report(&String::from_utf8_lossy(&done.stdout), main)
+        Self::from_report(&report(bin, data)?, main)
     }
 
     /// Reads `trommel report --json` (schema `trommel.report/1`) for the module at `main`.
@@ -117,16 +109,35 @@ impl Counts {
     }
 }
 
+/// `report --json` of a profile, whole.
+fn report(bin: &Path, data: &Path) -> Result<String, String> {
+    let mut command = Command::new(bin);
+    command.arg("report").arg(data);
+    output(command.args(["--json", "--top", "1000000000"]))
+}
+
 /// What `report --json` says of a run of `argv` with these kinds and this compressor, with `env` added to its environment, that ends
 /// with this code, or by a signal.
 pub fn recorded_by(
+    bin: &Path,
+    argv: &[String],
+    how: (&str, &str),
+    env: Vec<(OsString, OsString)>,
+    dir: &Path,
+    code: Option<i32>,
+) -> Result<Counts, String> {
+    let text = reported_by(bin, argv, how, env, dir, code)?;
+    Counts::from_report(&text, Path::new(&argv[0]))
+}
+
+fn reported_by(
     bin: &Path,
     argv: &[String],
     (mix, spec): (&str, &str),
     env: Vec<(OsString, OsString)>,
     dir: &Path,
     code: Option<i32>,
-) -> Result<Counts, String> {
+) -> Result<String, String> {
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let data = scratch.path("data");
     let mut job = Job::new(argv.to_vec(), dir);
@@ -137,7 +148,28 @@ pub fn recorded_by(
     if run.code != code {
         return Err(format!("record ended with {run:?}"));
     }
-    Counts::reported(bin, &data, Path::new(&argv[0]))
+    report(bin, &data)
+}
+
+/// [`recorded_by`] under stress, of a program that does the same each time: the report is kept for other tests, as long as
+/// the command and the program are the same files.
+pub fn recorded_once(
+    bin: &Path,
+    argv: &[String],
+    how: (&str, &str),
+    stress: &str,
+    code: Option<i32>,
+) -> Result<Counts, String> {
+    let files = [bin, Path::new(&argv[0])].map(|file| {
+        let changed = file.metadata().and_then(|file| file.modified());
+        format!("{} {:?}", file.display(), changed.ok())
+    });
+    let name = [&argv.join(" "), how.0, how.1, stress].join("\0");
+    let text = kept("reports", &name, &files.join("\n"), || {
+        let env = vec![("TROMMEL_STRESS".into(), stress.into())];
+        reported_by(bin, argv, how, env, Path::new("/"), code)
+    })?;
+    Counts::from_report(&text, Path::new(&argv[0]))
 }
 
 /// Adds to a transfer's count; zero counts are not kept.

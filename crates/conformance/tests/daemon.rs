@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
 use trommel_conformance::exec::{Scratch, copy, need_windows, output, trommel};
-use trommel_conformance::program;
+use trommel_conformance::{program, wait};
 
 /// Kills, where no number is asked for.
 const KILLS: usize = 10;
@@ -147,14 +147,10 @@ impl Daemon {
 
     /// Waits for its end; what it said.
     fn ended(mut self) -> Result<String, String> {
-        let began = Instant::now();
-        loop {
-            match self.child.try_wait().map_err(text)? {
-                Some(status) if status.success() => return Ok(self.said()),
-                Some(status) => return Err(format!("{status}: {}", self.said())),
-                None if began.elapsed() > LONG => return Err(format!("it hangs: {}", self.said())),
-                None => std::thread::sleep(Duration::from_millis(5)),
-            }
+        match wait::within(&mut self.child, LONG).map_err(text)? {
+            Some(status) if status.success() => Ok(self.said()),
+            Some(status) => Err(format!("{status}: {}", self.said())),
+            None => Err(format!("it hangs: {}", self.said())),
         }
     }
 }

@@ -4,11 +4,12 @@ use std::fs::{self, File};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use trommel_conformance::exec::{Scratch, cache_dir, workspace};
 use trommel_conformance::program::compile;
+use trommel_conformance::wait;
 
 /// Longer than anything here takes on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
@@ -98,17 +99,11 @@ impl Place {
 
     /// Waits for a command that is its own process group.
     pub(crate) fn finish(&self, mut child: Child) -> Result<Ended, String> {
-        let started = Instant::now();
-        let status = loop {
-            match child.try_wait().map_err(|e| e.to_string())? {
-                Some(status) => break status,
-                None if started.elapsed() > LIMIT => {
-                    send(-i64::from(child.id()), "KILL");
-                    let _ = child.wait();
-                    return Err(format!("hangs: stderr {:?}", self.read("stderr")));
-                }
-                None => std::thread::sleep(Duration::from_millis(1)),
-            }
+        let status = wait::within(&mut child, LIMIT).map_err(|e| e.to_string())?;
+        let Some(status) = status else {
+            send(-i64::from(child.id()), "KILL");
+            let _ = child.wait();
+            return Err(format!("hangs: stderr {:?}", self.read("stderr")));
         };
         let ended = Ended {
             status,
