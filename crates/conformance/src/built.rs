@@ -48,9 +48,14 @@ impl Place {
     }
 }
 
+/// The target directory that this program was built in.
+pub fn target_dir() -> PathBuf {
+    Place::here().target
+}
+
 /// The directory for what tests build and keep.
 pub fn cache_dir() -> PathBuf {
-    Place::here().target.join("conformance")
+    target_dir().join("conformance")
 }
 
 /// Whether this process shall list its tests, and run none.
