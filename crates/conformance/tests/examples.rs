@@ -12,12 +12,14 @@ use libtest_mimic::{Arguments, Trial};
 use trommel_conformance::exec::{Scratch, trommel, workspace};
 
 /// `cargo` and its words that documents may show.
-const CARGO: [&str; 27] = [
+const CARGO: [&str; 29] = [
     "cargo install --path crates/cli",
     "cargo run --release -- record -- ",
     "cargo test --workspace",
     "cargo test -p trommel-conformance --test ",
     "cargo test --release -p trommel-conformance --test ",
+    "cargo xtask check ",
+    "cargo xtask measure ",
     "cargo xtask corpus",
     "cargo xtask instructions",
     "cargo xtask bench",
