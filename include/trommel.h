@@ -1,13 +1,13 @@
-/* For programs that know of Trommel: what they can tell it, and ask it, while they run under it.
+/* What a program can tell Trommel, and ask it, while it runs under it.
  *
- * Nothing needs to be linked. Each request is one instruction that does nothing (an eight-byte NOP with
- * an address of its own); Trommel's translator knows it when it comes by. Without Trommel, or when it has
- * let the program go, a request costs a few cycles and its answer is 0.
+ * Nothing needs to be linked. Each request is one instruction that does nothing: an eight-byte NOP with
+ * an address of its own. Trommel's translator recognises it. Natively a request costs a few cycles, and
+ * its answer is 0. docs/aware.md has more.
  *
  *   if (trommel_present()) ...
  *   trommel_hot(&hot_function, (char *)&hot_function + 512);
  *
- * Ranges are of addresses, the end not included. The interface is for Linux on x86-64; elsewhere all
+ * Ranges are of addresses, the end not included. The interface is for Linux on x86-64. Elsewhere all
  * answers are 0.
  */
 #ifndef TROMMEL_H
@@ -31,7 +31,7 @@ extern "C" {
 #define TROMMEL_UNASKED -3 /* no query of this run sends to the queue, or interrupts */
 #define TROMMEL_BUSY -4    /* the queue is open already, or too many others are */
 
-/* What the engine has done so far in this process. */
+/* Work of the engine so far in this process. */
 struct trommel_counts {
     uint64_t fragments;       /* pieces of code translated, traces not included */
     uint64_t traces;          /* traces made */
@@ -64,7 +64,7 @@ static inline long trommel_request(enum trommel_number number, uintptr_t a, uint
 #if defined(__x86_64__) && defined(__LP64__) && defined(__linux__)
     long answer = TROMMEL_ABSENT;
     uint64_t request = (uint64_t)TROMMEL_VERSION << 32 | (uint64_t)number;
-    /* A note, with which `trommel run` takes the program under control at its first instruction; then
+    /* A note, by which `trommel run` attaches to the program at its first instruction. Then
      * nop dword ptr [rax + rax + 0x4c4d5254] */
     __asm__ volatile(".pushsection .note.trommel, \"a\", @note\n\t"
                      ".balign 4\n\t"
@@ -83,41 +83,41 @@ static inline long trommel_request(enum trommel_number number, uintptr_t a, uint
 #endif
 }
 
-/* The version that Trommel knows, or 0. */
+/* Version that Trommel knows, or 0. */
 static inline long trommel_present(void) { return trommel_request(TROMMEL_PRESENT, 0, 0); }
 
-/* Code in this range is hot: traces that start there are made sooner. */
+/* Code in this range is hot. Traces that start there are made sooner. */
 static inline long trommel_hot(const void *from, const void *to)
 {
     return trommel_request(TROMMEL_HOT, (uintptr_t)from, (uintptr_t)to);
 }
 
-/* Code in this range is made while the program runs, and changed often: it is compared when it is entered, and
- * writing beside it costs nothing. */
+/* Code in this range is generated at run time and changed often. It is compared when it is entered, and
+ * stores beside it cost nothing. */
 static inline long trommel_jit(const void *from, const void *to)
 {
     return trommel_request(TROMMEL_JIT, (uintptr_t)from, (uintptr_t)to);
 }
 
-/* Memory in this range is read or written by others than this program's threads: no load or store is
- * optimised away from here on. */
+/* Memory in this range is also accessed by others than this program's threads. From here on no load or
+ * store is optimised away. */
 static inline long trommel_volatile(const void *from, const void *to)
 {
     return trommel_request(TROMMEL_VOLATILE, (uintptr_t)from, (uintptr_t)to);
 }
 
-/* Code in this range is not what it was. To be told where no store of this process has changed it: another process,
- * io_uring or a device has. Stores and system calls are seen anyway. */
+/* Code in this range has changed. Needed only where another process, io_uring or a device has written it.
+ * Stores and system calls of this process are seen anyway. */
 static inline long trommel_changed(const void *from, const void *to)
 {
     return trommel_request(TROMMEL_CHANGED, (uintptr_t)from, (uintptr_t)to);
 }
 
-/* No events are collected from here on, by this thread at once, by others when they leave the piece of code that
- * they are in; the report says so. No traces are started, and those that are there stay. */
+/* No events are collected from here on, and no traces started. This thread stops at once, others when they leave
+ * the piece of code that they are in. Existing traces stay. The report says so. */
 static inline long trommel_stop(void) { return trommel_request(TROMMEL_STOP, 0, 0); }
 
-/* Events are collected again, as they are from the start of the program, and traces started. */
+/* Events are collected and traces started again, as at the start of the program. */
 static inline long trommel_start(void) { return trommel_request(TROMMEL_START, 0, 0); }
 
 /* The process runs natively from here on, for good. */
@@ -129,9 +129,9 @@ static inline long trommel_counts(struct trommel_counts *counts)
     return trommel_request(TROMMEL_COUNTS, (uintptr_t)counts, sizeof *counts);
 }
 
-/* A query that says `interrupt` sends this signal to the thread that has executed the instruction. Its handler runs before that thread's
- * next instruction, unless the thread blocks the signal; it finds the record's first word in si_value. The program must have a handler
- * for the signal; one of SIGRTMIN to SIGRTMAX loses none. 0: no more; interrupts are Trommel's again, as in a child made by fork. */
+/* A query that says `interrupt` sends this signal to the thread that has executed the instruction. The handler runs before
+ * that thread's next instruction, unless the thread blocks the signal. It finds the record's first word in si_value. The program
+ * must have a handler for the signal. SIGRTMIN to SIGRTMAX lose none. 0: interrupts are Trommel's again, as in a child made by fork. */
 static inline long trommel_interrupts(int signal) { return trommel_request(TROMMEL_INTERRUPTS, (uintptr_t)signal, 0); }
 
 /* Queues of relational queries that the program serves itself (docs/aware.md).
@@ -152,7 +152,7 @@ struct trommel_message {
                          32-63: the thread that sent it, as the field `thread` numbers it */
 };
 
-/* What is in front of a queue's messages. */
+/* Head of a queue, before its messages. */
 struct trommel_queue {
     uint64_t number;   /* of the queue */
     uint64_t messages; /* that there is room for: a power of two, 2 to 65536 */
@@ -170,7 +170,7 @@ struct trommel_queue {
 #define TROMMEL_QUEUE_CLOSED 2
 #define TROMMEL_QUEUE_BYTES(messages) (sizeof(struct trommel_queue) + (messages) * sizeof(struct trommel_message))
 
-/* Opens a queue for the calling thread to serve: what queries send to its number goes there, and not to Trommel. `queue` is
+/* Opens a queue for the calling thread to serve. What queries send to its number goes there, and not to Trommel. `queue` is
  * memory of TROMMEL_QUEUE_BYTES(messages) bytes, aligned to 64. */
 static inline long trommel_open(struct trommel_queue *queue, unsigned number, unsigned messages)
 {
@@ -179,14 +179,14 @@ static inline long trommel_open(struct trommel_queue *queue, unsigned number, un
     return trommel_request(TROMMEL_OPEN, (uintptr_t)queue, TROMMEL_QUEUE_BYTES((uintptr_t)messages));
 }
 
-/* Queues are Trommel's again. When it returns nothing writes to the memory any more. Any thread may say so. */
+/* Closes a queue: its messages go to Trommel again. After the return nothing writes to the memory. Any thread may call it. */
 static inline long trommel_close(unsigned number) { return trommel_request(TROMMEL_CLOSE, number, 0); }
 
 /* TROMMEL_DONE: all that the calling thread has sent to the queue since it was opened is there to be received, or was,
  * and nothing of it got lost. Any other answer: the queue is not open (any more), or there is no Trommel (any more). */
 static inline long trommel_flush(unsigned number) { return trommel_request(TROMMEL_FLUSH, number, 0); }
 
-/* Whether messages may come still. Those that have come can be received in any case. */
+/* 1 while messages may come. Those that have come can be received in any case. */
 static inline int trommel_is_open(struct trommel_queue *queue)
 {
     return __atomic_load_n(&queue->state, __ATOMIC_ACQUIRE) == TROMMEL_QUEUE_OPEN && trommel_present() != 0;

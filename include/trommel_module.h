@@ -1,9 +1,9 @@
-/* Customisation modules: libraries that say what is captured of the instructions that windows see, and what is profiled of it.
+/* Customisation modules: plug-ins that choose what windows capture of instructions, and what is profiled.
  *
  *   trommel record --budget 3 --module-lib ./strides.so -- ./app
  *   trommel record --budget 3 --module-lib ./strides.so:argument -- ./app
  *
- * This is the customised value profiling of *Value Sampling*, section 2.4, in three steps:
+ * This is the customised value profiling of *Value Sampling*, section 2.4 (docs/papers.md), in three steps:
  *
  *   1. What is captured. A table has, for each class of instructions, which facts are wanted of each execution in a window: operands,
  *      result, address, outcome. Instructions of a class of which nothing is wanted are left alone, and cost nothing.
@@ -14,10 +14,10 @@
  *      library is not needed to look at it.
  *
  * The library exports one function, trommel_module(), which returns a table that lives as long as the library does. It is loaded and
- * called in a process of its own. If it crashes, does not come back or breaks a rule, that process is ended: the program that is observed
- * does not notice, what was collected is in the profile, and the report says what happened. docs/modules.md has the rules and limits.
+ * called in a process of its own. If it crashes, hangs or breaks a rule, that process is ended. The observed program does not notice.
+ * What was collected is in the profile, and the report says what happened. docs/modules.md has the rules and limits.
  *
- * Structures that Trommel passes say their size first, in bytes; later versions of Trommel may add members behind the ones known
+ * Structures that Trommel passes say their size first, in bytes; later versions of Trommel may add members after the ones known
  * here. Members of a table that is smaller than today's are taken to be 0. The interface is for Linux on x86-64.
  */
 #ifndef TROMMEL_MODULE_H

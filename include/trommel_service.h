@@ -9,7 +9,7 @@
  * in the profile, and the report shows it. What is promised and what must not be done is in docs/query.md.
  *
  * Structures that Trommel passes say their size first, in bytes; later versions of Trommel may add members
- * behind the ones known here. The interface is for Linux on x86-64.
+ * after the ones known here. The interface is for Linux on x86-64.
  */
 #ifndef TROMMEL_SERVICE_H
 #define TROMMEL_SERVICE_H

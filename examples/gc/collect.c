@@ -30,7 +30,7 @@ static struct trommel_queue *queue;
 /* Sends what it has stored, which may wait for the collector: no lock is held. */
 static void flush(struct mutator *m) { m->flushed = mode != BY_QUERY || trommel_flush(QUEUE) == TROMMEL_DONE; }
 
-/* Stands still until the collector lets go on, with the lock held. */
+/* Stands still until the collector has finished, with the lock held. */
 static void stand(void) {
     standing++;
     while (heap.stop) pthread_cond_wait(&go, &lock);
@@ -200,7 +200,7 @@ static void mark_concurrently(void) {
     trace(-1);
     heap.marking = 0;
     if (sound) return;
-    /* Stores were not seen: Trommel has let the program go. All is marked again, now and from here on. */
+    /* Stores were not seen: Trommel has detached the program. All is marked again, now and from here on. */
     trommel_close(QUEUE);
     mode = STOPPED;
     for (long n = 0; n < heap.blocks * BLOCK / GRANULE; n++) if (heap.colour[n] == live) heap.colour[n] = dead;
@@ -223,7 +223,7 @@ static void cycle(void) {
     start_world();
     long left = heap_sweep(dead, pass_by);
     heap.live = left;
-    if (left > heap.blocks * BLOCK / 5 * 2) heap.crowded++;
+    if (left > heap.blocks * BLOCK / 5 * 2) heap.overflows++;
     heap.cycles++;
 }
 

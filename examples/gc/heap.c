@@ -76,7 +76,7 @@ static int refill(struct mutator *m, int class) {
 }
 
 ref heap_new(struct mutator *m, int class) {
-    /* What a collection frees, others may take before this thread comes by: not at each of so many. */
+    /* What a collection frees, others may take before this thread gets there, but not each time. */
     enum { PATIENCE = 200 };
     for (int tries = 0; !m->free[class] && !refill(m, class); tries++) {
         if (tries == PATIENCE) fprintf(stderr, "the heap is full\n"), exit(2);

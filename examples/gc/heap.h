@@ -68,7 +68,7 @@ struct heap {
     volatile long live;    /* bytes that the last collection left */
     volatile long cycles;  /* collections */
     volatile long wanted;  /* as many at least */
-    volatile int crowded;  /* times that the program is to forget what it has */
+    volatile int overflows; /* times that the program is to forget what it has */
 };
 extern struct heap heap;
 

@@ -39,12 +39,12 @@ static ref walk(ref o, uint64_t way) {
 static void *mutate(void *argument) {
     struct mutator *m = argument;
     uint64_t state = 88172645463325252u + 7919 * (uint64_t)(m - mutators);
-    int forgotten = heap.crowded;
+    int forgotten = heap.overflows;
     mutator_begin(m);
     while (m->stores < (uint64_t)(stores / threads)) {
         safepoint(m);
-        if (forgotten != heap.crowded) {
-            forgotten = heap.crowded;
+        if (forgotten != heap.overflows) {
+            forgotten = heap.overflows;
             memset(m->root, 0, sizeof m->root), memset(globals, 0, sizeof globals);
         }
         uint64_t r = random_of(&state), what = r >> 56;

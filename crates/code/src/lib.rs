@@ -7,6 +7,19 @@
 //! that have events to all others. [`usage`] looks at what becomes of a loaded value, [`upkeep`] at whether the function has a use for it,
 //! [`acyclic`] leads an acyclic path along its code, and [`parameters`] looks at which registers a function takes arguments from. [`Text`] writes instructions down.
 //!
+//! # Example
+//! ```
+//! use trommel_code::Body;
+//! use trommel_symbol::Code;
+//!
+//! // dec eax; jne back to it; ret
+//! let bytes = [0xff, 0xc8, 0x75, 0xfc, 0xc3];
+//! let code = Code::new(vec![(0x401000, &bytes[..])]);
+//! let body = Body::new(&code, &[0x401000..0x401005], &[]);
+//! assert_eq!(body.lines().len(), 3);
+//! assert_eq!(body.lines()[1].at, 0x401002);
+//! ```
+//!
 //! **Invariants.** Bytes come from files that nobody vouches for, and a profile may be of another program than it says: nothing
 //! panics, and time is bounded by the size of the function. Nothing is executed, and nothing is known of what is not in the bytes.
 #![forbid(unsafe_code)]

@@ -32,6 +32,26 @@
 //! Architecture invariants: no std; no unsafe, but for the CRC instruction (`hash/crc32c.rs`); memory is taken when a compressor is built and
 //! never while events go through it; the same events in the same order give the same messages
 //! whatever the block boundaries; nothing here knows where events come from or messages go to.
+//!
+//! # Example
+//! ```
+//! use trommel_compress::{Seeds, Spec};
+//! use trommel_tuple::{Events, Kind, Message, Place, Tuple};
+//!
+//! let spec: Spec = "P256".parse()?;
+//! let mut sampler = spec.build(Seeds::default());
+//!
+//! // A thousand executions of one load that loads 7.
+//! let load = Tuple::new(Place::from_word(0x401000), 7);
+//! let mut messages: Vec<Message> = Vec::new();
+//! let mut sink = |message| messages.push(message);
+//! sampler.events(Events::of_kind(Kind::Value, &[load; 1000]), &mut sink);
+//! sampler.finish(&mut sink);
+//!
+//! assert_eq!(messages.len(), 3);
+//! assert_eq!(sampler.held(), Some(1000 - 3 * 256));
+//! # Ok::<(), trommel_compress::SpecError>(())
+//! ```
 #![no_std]
 #![deny(unsafe_code)]
 

@@ -12,6 +12,13 @@
 //! * A verdict is computed from the data beside it. The papers' words are fixed, ours are not.
 //! * What could not be done (a program that is missing) is said, and claims about it are not made.
 //! * Equal streams give equal output, to the byte: all seeds are fixed.
+//!
+//! # Example
+//! ```
+//! // The figures that `trommel lab list` shows.
+//! let figure = trommel_lab::named("stratified-8").expect("an experiment");
+//! assert!(trommel_lab::EXPERIMENTS.iter().any(|e| e.name == figure.name));
+//! ```
 #![forbid(unsafe_code)]
 
 mod costs;

@@ -23,6 +23,15 @@
 //!
 //! Architecture invariant: nothing here knows files, programs' names, figures or terminals; recording is the only part
 //! that starts a process.
+//!
+//! # Example
+//! ```
+//! use trommel_model::machine::queries;
+//!
+//! // A query in the paper's language, as the modelled machine is given it.
+//! let edges = queries("for opBRANCH * every 256 collect pc misc; send 1 stop;");
+//! assert_eq!(edges.code().len(), 1);
+//! ```
 
 pub mod barrel;
 pub mod cache;

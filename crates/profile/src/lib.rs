@@ -3,6 +3,33 @@
 //! A [`Profile`] is one run of one process, complete in itself: it names its modules, so it can be
 //! read on a machine that has none of them. A recording has one for each process that was observed;
 //! [`merge`] adds them up.
+//!
+//! # Example
+//! ```
+//! use trommel_profile::merge::Merged;
+//! use trommel_profile::{KindProfile, Module, Profile};
+//! use trommel_tuple::{Kind, ModuleId, Place, Vaddr};
+//!
+//! /// A process in which one load loaded 7 so many times.
+//! fn process(times: u64) -> Profile {
+//!     let load = Place::new(ModuleId(1), Vaddr(0x401000));
+//!     let values = KindProfile {
+//!         seen: times,
+//!         messages: times,
+//!         counts: [(load, vec![(7, times)])].into(),
+//!     };
+//!     let module = |id, path: &str| Module { id: ModuleId(id), path: path.into(), ..Module::default() };
+//!     Profile {
+//!         modules: vec![module(0, "[anon]"), module(1, "/bin/app")],
+//!         kinds: [(Kind::Value, values)].into(),
+//!         ..Profile::default()
+//!     }
+//! }
+//!
+//! let mut all = Merged::new(process(2));
+//! all.add(process(3));
+//! assert_eq!(all.profile().kinds[&Kind::Value].seen, 5);
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod accuracy;

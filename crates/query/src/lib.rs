@@ -39,6 +39,33 @@
 //! Architecture invariants: no std, no unsafe; nothing here knows how facts are collected or where
 //! messages are stored.
 //!
+//! # Example
+//! ```
+//! use trommel_query::{Class, Engine, Entry, Facts, Field, Operation, QueryPc, Record, Sink, Subject};
+//! use trommel_query::assemble;
+//!
+//! struct Sent(Vec<(u8, u64)>);
+//! impl Sink for Sent {
+//!     fn message(&mut self, _: QueryPc, queue: u8, record: &Record, _: bool) {
+//!         self.0.push((queue, record.0[0]));
+//!     }
+//!     fn interrupt(&mut self, _: QueryPc, _: &Record, _: bool) {}
+//!     fn counted(&mut self, _: QueryPc, _: u64) {}
+//! }
+//!
+//! // Stores of a value other than 0, to queue 3.
+//! let text = "for opSTORE 1 always collect op1; if op1 <> 0 then send 3 stop else stop;";
+//! let program = assemble(text).expect("a query").program;
+//! let mut engine = Engine::new(&program, 1);
+//! let mut sent = Sent(Vec::new());
+//! let class = Class::new(Operation::Store, 1).expect("a tag below 4");
+//! let store = Entry::of(Subject::Class(class));
+//! for value in [0, 5] {
+//!     engine.offer(store, &Facts::NONE.with(Field::Op1, value), &mut sent);
+//! }
+//! assert_eq!(sent.0, [(3, 5)]);
+//! ```
+//!
 //! **I39 (bounded queries).** Every query ends, and takes a bounded number of steps.
 #![no_std]
 #![forbid(unsafe_code)]

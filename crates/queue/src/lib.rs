@@ -65,6 +65,21 @@
 //! What both sides do with the words that chunks go by and threads sleep upon is in [`protocol`].
 //!
 //! Architecture invariant: this crate does no system call and allocates nothing.
+//!
+//! # Example
+//! ```
+//! use trommel_queue::dict::{Event, TargetPc};
+//!
+//! // How the dictionary says that a branch of two bytes was taken.
+//! let taken = Event::Branch {
+//!     pc: TargetPc(0x401000),
+//!     len: 2,
+//!     target: TargetPc(0x401020),
+//!     taken: true,
+//! };
+//! let (words, used) = taken.encode();
+//! assert_eq!(Event::decode(&words[..used]), Some((taken, used)));
+//! ```
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -11,6 +11,19 @@
 //! last chunk says how many chunks there are. A file comes to be under another name in the same directory and is renamed when complete;
 //! the one that was there becomes `NAME.old`.
 //!
+//! # Example
+//! ```
+//! use trommel_profile::Profile;
+//!
+//! let path = std::env::temp_dir().join(format!("example-{}.data", std::process::id()));
+//! let profile = Profile { compressor: "exact".into(), ..Profile::default() };
+//!
+//! trommel_store::write(&path, &[profile.clone()])?;
+//! assert_eq!(trommel_store::read(&path)?, [profile]);
+//! # std::fs::remove_file(&path).ok();
+//! # Ok::<(), trommel_store::StoreError>(())
+//! ```
+//!
 //! **Invariants.**
 //! * A file that reads without error is what was written: every byte is under a
 //!   checksum or compared with a constant, and nothing may follow the end.

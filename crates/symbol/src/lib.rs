@@ -11,6 +11,28 @@
 //! information is not above a limit that the caller sets. Answers are cached per place and
 //! strings are shared. Bytes stay in mapped files ([`Files`]).
 //!
+//! # Example
+//! ```
+//! use trommel_profile::Module;
+//! use trommel_symbol::{Files, Symbols};
+//! use trommel_tuple::{ModuleId, Place, Vaddr};
+//!
+//! // The functions of this very program.
+//! let path = std::env::current_exe()?;
+//! let module = Module {
+//!     id: ModuleId(1),
+//!     path: path.into_os_string().into_encoded_bytes(),
+//!     ..Module::default()
+//! };
+//! let files = Files::new();
+//! let mut symbols = Symbols::new(&files, &[module]);
+//! let functions = symbols.functions(ModuleId(1));
+//! let main = functions.iter().find(|f| f.name == b"main").expect("a program has one");
+//! let place = Place::new(ModuleId(1), Vaddr(main.range.start));
+//! assert_eq!(symbols.locate(place).function.as_deref(), Some("main"));
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
 //! **Invariants.**
 //! * *Nothing wrong rather than something*: a module whose build id differs from the one recorded
 //!   gives no names, and an address between two symbols belongs to neither.

@@ -7,6 +7,18 @@
 //! Places name code by module and `vaddr`, the address that `objdump -d` prints, so that they mean
 //! the same from run to run. A place packs into one 64-bit word: the form in which tuples are
 //! hashed, streamed and compared.
+//!
+//! # Example
+//! ```
+//! use trommel_tuple::{Kind, ModuleId, Place, Tuple, Vaddr};
+//!
+//! // A branch at 0x401000 of module 1 went to 0x401020.
+//! let at = |vaddr| Place::new(ModuleId(1), Vaddr(vaddr));
+//! let taken = Tuple::new(at(0x401000), at(0x401020).word());
+//!
+//! assert!(Kind::Edge.value_is_place());
+//! assert_eq!(Place::from_word(taken.value).vaddr(), Vaddr(0x401020));
+//! ```
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -144,7 +144,7 @@ unsafe extern "C" fn destroy(this: *mut c_void) {
     drop(unsafe { Box::from_raw(this.cast::<Stores>()) });
 }
 
-/// What trommel asks for.
+/// Returns the table of this library.
 #[unsafe(no_mangle)]
 pub extern "C" fn trommel_module() -> *const Module {
     static MODULE: Module = {

@@ -126,7 +126,7 @@ unsafe extern "C" fn destroy(this: *mut c_void) {
     drop(unsafe { Box::from_raw(this.cast::<Edges>()) });
 }
 
-/// What trommel asks for.
+/// Returns the table of this library.
 #[unsafe(no_mangle)]
 pub extern "C" fn trommel_service() -> *const Service {
     static SERVICE: Service = Service {
