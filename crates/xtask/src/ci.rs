@@ -1,4 +1,4 @@
-//! What a change has to pass, and how long that takes.
+//! The checks that a change has to pass, and the time that they take.
 //!
 //! All steps but the first build with the profile `ci`, so that lints, tests, documents and the command share what is built.
 //! Tests run under `cargo nextest`, which has a process for each and keeps all processors busy to the end. Where it is not

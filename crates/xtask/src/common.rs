@@ -1,4 +1,4 @@
-//! What several chores use: the command under test, compiled helpers, medians, numbers of rounds.
+//! Tools of several chores: the command under test, compiled helpers, medians, numbers of rounds.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! The garbage collector whose store barrier is a query (`examples/gc`): what that costs beside a barrier that is compiled
-//! in and none at all, and the long run of its oracle.
+//! The garbage collector whose store barrier is a query (`examples/gc`): its cost beside a barrier that is compiled
+//! in and beside none at all, and the long run of its oracle.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,10 +14,10 @@ const STORES: u64 = 20_000_000;
 const LONG: u64 = 100_000_000;
 const THREADS: u64 = 3;
 const MEGABYTES: u64 = 64;
-/// Of the long run: little, so that there are many collections.
+/// Megabytes of the long run: few, so that there are many collections.
 const FEW: u64 = 16;
 
-/// A way to run it: what it is called, which build, with which options of `record`, if any, and the barrier that it must report.
+/// Ways to run it: name, build with a barrier, options of `record`, and the barrier that it must report.
 const WAYS: [(&str, bool, Option<&[&str]>, &str); 5] = [
     ("none, natively", false, None, "stopped"),
     ("compiled in, natively", true, None, "compiled"),
@@ -42,7 +42,7 @@ struct Programs {
     barrier: PathBuf,
 }
 
-/// What a run says of itself.
+/// Figures that a run prints of itself.
 type Said = BTreeMap<String, String>;
 
 /// Measures what a store barrier by query costs, beside one that is compiled in.
@@ -135,8 +135,8 @@ impl Programs {
         let seconds = clock.elapsed().as_secs_f64();
         let text = String::from_utf8_lossy(&done.stdout).into_owned();
         if !done.status.success() {
-            let told = String::from_utf8_lossy(&done.stderr);
-            return Err(format!("it ended with {}: {text}{told}", done.status));
+            let errors = String::from_utf8_lossy(&done.stderr);
+            return Err(format!("it ended with {}: {text}{errors}", done.status));
         }
         let lines = text.lines().filter_map(|line| line.split_once(' '));
         let said = lines.map(|(name, value)| (name.to_owned(), value.to_owned()));

@@ -10,6 +10,7 @@ mod corpus;
 mod gc;
 mod measure;
 mod old;
+mod release;
 mod tidy;
 mod ways;
 
@@ -42,6 +43,7 @@ enum Chore {
         after_help = "Example:\n  cargo xtask measure bench --rounds 3"
     )]
     Measure(measure::Chore),
+    Release(release::Args),
 }
 
 fn main() -> ExitCode {
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         Chore::Tidy(options) => tidy::run(options),
         Chore::Check(chore) => chore.run(),
         Chore::Measure(chore) => chore.run(),
+        Chore::Release(args) => release::run(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

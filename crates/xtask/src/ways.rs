@@ -1,11 +1,11 @@
-//! Ways in which the recipes run programs under `trommel run` and `record`, to compare what they do.
+//! Ways in which the recipes run programs under `trommel run` and `record`, to compare their results.
 
 /// Stress options, and arguments of `run`.
 pub(crate) type Traced = (&'static str, &'static [&'static str]);
 
-/// As users have it, but from the first instruction on.
+/// The usual `run`, but from the first instruction on.
 pub(crate) const FROM_START: Traced = ("", &["--after", "0"]);
-/// Everything that is not over at once is taken while it runs.
+/// Everything that is not over at once is attached to while it runs.
 pub(crate) const LATE: Traced = ("", &["--after", "0.01"]);
 /// Kept where traces do not pay.
 pub(crate) const KEPT: Traced = ("", &["--no-bail-out"]);
@@ -19,7 +19,7 @@ pub(crate) type Recorded = Traced;
 
 /// Edges and calls counted exactly in traces of whatever is executed twice, dropped again and again.
 pub(crate) const COUNTED: Recorded = ("trace,flush=1000", &["-e", "edge,call"]);
-/// As that, with values, by a sampler.
+/// The same with values, by a sampler.
 pub(crate) const SAMPLED: Recorded = (
     "trace,flush=1000",
     &["-e", "edge,call,value", "-c", "H:crc[P256]2048+A16"],

@@ -2,10 +2,9 @@
 //! gcc's execution tests, the Linux Test Project's tests of system calls, and the Open POSIX Test
 //! Suite. None of their code is kept here.
 //!
-//! What a suite says of each test is compared, not judged: a test that fails natively has to fail
-//! the same way. A test that differs is repeated natively, which tells one that differs from itself,
-//! and then under trommel; only what never agrees counts as different, and what agreed at a later
-//! attempt is named.
+//! A suite's results are compared, not judged: a test that fails natively has to fail the same way.
+//! A test that differs is repeated natively, which shows whether it differs from itself, and then under
+//! trommel. Only a test that never agrees counts as different. One that agrees at a later attempt is named.
 
 mod gcc;
 mod ltp;
@@ -26,7 +25,7 @@ struct Way {
     /// `record` or `run`.
     command: &'static str,
     options: &'static [&'static str],
-    /// Of `TROMMEL_STRESS`.
+    /// Value of `TROMMEL_STRESS`.
     stress: &'static str,
 }
 
@@ -71,7 +70,7 @@ impl std::fmt::Display for Way {
     }
 }
 
-/// How often a test that differs is repeated, natively and as it differed.
+/// Repetitions of a test that differs, natively and in the way in which it differed.
 const REPEATS: usize = 4;
 
 /// Compares results of a public conformance suite.
@@ -146,11 +145,11 @@ fn compile(options: impl FnOnce(&mut Command), out: &Path) -> Result<(), String>
     fs::rename(&part, out).map_err(|e| e.to_string())
 }
 
-/// What is known of one test in the end.
+/// The verdict on one test.
 enum Verdict {
-    /// As natively, each way.
+    /// The same as natively, each way.
     Same,
-    /// As natively at a later attempt, or native runs differ among themselves: how.
+    /// The same at a later attempt, or native runs differ among themselves: how.
     Unsteady(String),
     /// Never as natively: how.
     Different(String),
@@ -197,7 +196,7 @@ fn compare<R>(
     })
 }
 
-/// Judges each of `tests` with two workers, tells what is not the same, and sums up by group.
+/// Judges each of `tests` with two workers, prints what is not the same, and sums up by group.
 fn all<T: Sync>(
     tests: &[T],
     workers: usize,

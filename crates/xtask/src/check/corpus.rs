@@ -13,7 +13,7 @@ use crate::common::trommel;
 use crate::corpus::{names, script};
 use crate::ways::{COUNTED, FROM_START, KEPT, LATE, Recorded, SAMPLED, STRESSED, Traced};
 
-/// How each workload is recorded.
+/// Ways to record each workload.
 const WAYS: [Recorded; 5] = [
     ("", &["-e", "none"]),
     ("", &[]),
@@ -22,7 +22,7 @@ const WAYS: [Recorded; 5] = [
     SAMPLED,
 ];
 
-/// How it runs under `run`.
+/// Ways to run it under `run`.
 const TRACED: [Traced; 6] = [
     FROM_START,
     LATE,
@@ -91,7 +91,7 @@ const TOOLS: [(&str, &str); 15] = [
 /// Stands for the profile's file.
 const DATA: &str = "DATA";
 
-/// What a run leaves behind.
+/// Results of a run.
 #[derive(PartialEq, Eq)]
 struct Left {
     status: ExitStatus,

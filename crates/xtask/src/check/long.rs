@@ -1,7 +1,7 @@
-//! A busy program for minutes: memory of both sides stays bounded, nothing is lost, and what the program waited is told.
+//! A busy program for minutes: memory of both sides stays bounded, nothing is lost, and the program's waits are reported.
 //!
 //! The program (`long.c`) knows how often it called two functions and executed one load; a profile of exact counts must say the same. With a
-//! compressor, which counts what it is told to, the number of events that it was given must.
+//! compressor the number of events that it was given must be the same.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -12,10 +12,10 @@ use crate::common::{cc, report, trommel};
 use serde_json::Value;
 use trommel_conformance::exec::{Scratch, workspace};
 
-/// As the issue of always-on profiles has it, ten minutes; and threads of the program.
+/// Ten minutes, and threads of the program.
 const SECONDS: u64 = 600;
 const THREADS: u64 = 3;
-/// From one look at their memory to the next.
+/// Time between two measurements of their memory.
 const OFTEN: Duration = Duration::from_millis(250);
 /// MiB that the second half of the run may need beyond the first.
 const GROWTH: u64 = 16;
@@ -67,11 +67,11 @@ pub(super) fn run(args: &Args) -> Result<(), String> {
         }
         sleep(OFTEN);
     }
-    let told = child.wait_with_output().map_err(|e| e.to_string())?;
-    if !told.status.success() {
-        return Err(format!("record: {}", told.status));
+    let done = child.wait_with_output().map_err(|e| e.to_string())?;
+    if !done.status.success() {
+        return Err(format!("record: {}", done.status));
     }
-    let said = String::from_utf8_lossy(&told.stdout);
+    let said = String::from_utf8_lossy(&done.stdout);
     let rounds: u64 = said.trim().parse().map_err(|e| format!("{said:?}: {e}"))?;
     let profile = report(&data, "1000000")?;
     let run = |name: &str| profile["run"][name].as_u64().unwrap_or(0);
@@ -101,7 +101,7 @@ pub(super) fn run(args: &Args) -> Result<(), String> {
     check(&profile, rounds, spec == "exact")
 }
 
-/// What the profile knows of the program's own counts.
+/// Compares the profile with the program's own counts.
 fn check(profile: &Value, rounds: u64, exact: bool) -> Result<(), String> {
     let seen = |kind: &str| profile["events"][kind]["seen"].as_u64().unwrap_or(0);
     // Two calls and a load in each round at least; a call of `time` in 10 000 rounds, and what starts and ends the program.

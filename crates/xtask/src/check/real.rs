@@ -3,8 +3,8 @@
 //! Each `tests/real/NAME.sh` is run by bash in an empty directory, twice as it is and once in each of
 //! [`WAYS`], or with `--run` of [`TRACED`]; all must print the same and end the same. In it `t COMMAND…` runs a command natively or
 //! under `trommel`, and `fetch URL FILE` keeps a public archive in `$CACHE`. Its first line
-//! names the commands that it needs; where one is missing it is skipped, with a word. The two native
-//! runs tell a script that is not deterministic from a difference; natively it has to end with 0, so
+//! names the commands that it needs; where one is missing the script is skipped, with a message. The two native
+//! runs show whether a script is deterministic. Natively it has to end with 0, so
 //! that no script passes because it fails everywhere.
 
 use std::ffi::OsString;
@@ -21,7 +21,7 @@ use crate::ways::{
     AGGRESSIVE, COUNTED, FROM_START, KEPT, LATE, Recorded, SAMPLED, STRESSED, Traced,
 };
 
-/// How they are recorded: with fragments made anew, kept, and taken from the run before, and with events.
+/// Ways to record them: with new fragments, with kept ones, with those of the run before, and with events.
 const WAYS: [Recorded; 6] = [
     ("", &["-e", "none", "--no-persist"]),
     ("", &["-e", "none"]),
@@ -31,7 +31,7 @@ const WAYS: [Recorded; 6] = [
     SAMPLED,
 ];
 
-/// How they run under `run`.
+/// Ways to run them under `run`.
 const TRACED: [Traced; 5] = [FROM_START, LATE, KEPT, AGGRESSIVE, STRESSED];
 
 const LIMIT: Duration = Duration::from_secs(1800);
@@ -88,7 +88,7 @@ pub(super) fn run(args: &Args) -> Result<(), String> {
     }
 }
 
-/// What is held while scripts run: they all run in one directory.
+/// Lock that is held while scripts run, as they all run in one directory.
 fn alone() -> Result<File, String> {
     let dir = cache_dir().join("real");
     let path = dir.join("lock");
@@ -243,7 +243,7 @@ fn run_once(text: &str, prefix: &str) -> Result<Run, String> {
     })
 }
 
-/// What the profiles say: how many there are, and why observation ended early where it did.
+/// Summary of the profiles: their number, and why observation ended early.
 fn summary(bin: &Path, run: &Run) -> Result<String, String> {
     let files = fs::read_dir(run.scratch.path("data")).map_err(|e| e.to_string())?;
     let (mut profiles, mut reasons) = (0, Vec::<String>::new());

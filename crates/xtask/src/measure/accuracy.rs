@@ -1,4 +1,4 @@
-//! What profiles within a budget know of programs that run for ten seconds or so, against exact ones.
+//! Accuracy of profiles within a budget, of programs that run for ten seconds or so, against exact profiles.
 //!
 //! Both are made with addresses that are the same in each run (`setarch -R`). Of edges: the hottest that
 //! together are 99 % of all executions, how many of them the profile has, and how far their shares of all executions are off.
@@ -48,7 +48,7 @@ fn within(budget: &str, given: &[String]) -> Result<(), String> {
         "| workload | paid % | windows | hot edges | found | of executions % | error % | shares of values | within limits | with a lower limit above 0 | within limits |\n\
          |---|---|---|---|---|---|---|---|---|---|---|"
     );
-    let (mut hold, mut all, mut told, mut told_held) = (0, 0, 0, 0);
+    let (mut hold, mut all, mut limited, mut limited_held) = (0, 0, 0, 0);
     // Addresses of code that is made differ from run to run.
     for (name, words) in LONG_RUNS
         .iter()
@@ -67,15 +67,15 @@ fn within(budget: &str, given: &[String]) -> Result<(), String> {
         let shares = shares(&exact_values, &report);
         hold += shares.held;
         all += shares.all;
-        told += shares.told;
-        told_held += shares.told_held;
+        limited += shares.limited;
+        limited_held += shares.limited_held;
         println!(
             "| {name} | {paid:.2} | {windows:.0} | {hot} | {found} | {part:.2} | {error:.1} | {} | {} | {} | {} |",
-            shares.all, shares.held, shares.told, shares.told_held
+            shares.all, shares.held, shares.limited, shares.limited_held
         );
     }
     println!(
-        "\nWithin a budget of {budget} %. {hold} of {all} shares are within their limits ({:.1} %), {told_held} of the {told} with a lower limit above 0.",
+        "\nWithin a budget of {budget} %. {hold} of {all} shares are within their limits ({:.1} %), {limited_held} of the {limited} with a lower limit above 0.",
         100.0 * f64::from(hold) / f64::from(all.max(1))
     );
     Ok(())
@@ -121,16 +121,16 @@ fn compare(exact: &BTreeMap<Edge, f64>, seen: &BTreeMap<Edge, f64>) -> (usize, u
     )
 }
 
-/// Shares that were looked at.
+/// Shares that were compared.
 #[derive(Default)]
 struct Shares {
     all: u32,
     /// Within their limits.
     held: u32,
-    /// Of all, those with a lower limit above 0: of others limits say little.
-    told: u32,
-    /// Of those, the ones within their limits.
-    told_held: u32,
+    /// Shares with a lower limit above 0: of others limits say little.
+    limited: u32,
+    /// Shares with such a limit that are within their limits.
+    limited_held: u32,
 }
 
 fn shares(exact: &Value, seen: &Value) -> Shares {
@@ -159,13 +159,13 @@ fn shares(exact: &Value, seen: &Value) -> Shares {
             };
             let share = values.get(&number).copied().unwrap_or(0.0);
             let limit = |name: &str| value[name].as_f64().unwrap_or(0.0);
-            let is_told = limit("share_low") > 0.0;
+            let is_limited = limit("share_low") > 0.0;
             // Shares are printed to six places.
             let holds = limit("share_low") - 1e-6 <= share && share <= limit("share_high") + 1e-6;
             shares.all += 1;
             shares.held += u32::from(holds);
-            shares.told += u32::from(is_told);
-            shares.told_held += u32::from(is_told && holds);
+            shares.limited += u32::from(is_limited);
+            shares.limited_held += u32::from(is_limited && holds);
         }
     }
     shares

@@ -1,4 +1,4 @@
-//! What recording costs, and what `trommel run` does: CPU and wall time of the corpus, natively and in
+//! Cost of recording and gain of `trommel run`: CPU and wall time of the corpus, natively and in
 //! each configuration.
 //!
 //! Rounds are interleaved (native, then every configuration, then again), so that a noisy machine
@@ -17,7 +17,7 @@ use crate::common::trommel;
 use crate::common::{median, rounds};
 use crate::corpus::{names, script};
 
-/// How a workload is run where nothing is said: event kinds for `record` and its options, or `run` and its options.
+/// Usual configurations: event kinds for `record` and its options, or `run` and its options.
 const CONFIGURATIONS: [&str; 26] = [
     "native",
     "run",
@@ -47,7 +47,7 @@ const CONFIGURATIONS: [&str; 26] = [
     "edge,call -c M4[1M,0.1%]2048:C1R0P1",
 ];
 
-/// Each of the engine's means turned off, one at a time, of programs that are kept: what each is worth.
+/// Each of the engine's means turned off, one at a time, for programs that stay attached.
 const ABLATION: [&str; 6] = [
     "native",
     "run --no-bail-out",
@@ -81,7 +81,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// What is run, natively first.
+    /// The configurations that are run, natively first.
     fn configurations(&self) -> Vec<&str> {
         match (self.ablation, self.configurations.is_empty()) {
             (true, _) => ABLATION.to_vec(),

@@ -1,15 +1,15 @@
 //! CPU times of two commands that run beside each other, on a processor each.
 //!
-//! What a neighbour of a virtual machine takes, and what the processor's clock does, both feel at the same time, so their ratio
-//! is good to a percent where times of runs after each other differ by half. Each pair is run there and back, with the processors
+//! Both meet the same neighbours of a virtual machine and the same clock of the processor at the same time. So their ratio
+//! is good to a percent, where times of runs after each other differ by half. Each pair is run there and back, with the processors
 //! exchanged, and the ratio is the geometric mean: what one processor has ahead of the other cancels out. A command's helpers share
-//! its processor; what they take counts the same, but wall times say nothing.
+//! its processor. Their time counts the same, but wall times say nothing.
 
 use std::process::{Child, Command, Stdio};
 
 use trommel_conformance::exec::children_cpu;
 
-/// What a pair has come to.
+/// Result of a pair.
 pub(crate) struct Pair {
     /// CPU seconds of the first command, with all that it has waited for: the mean of both runs.
     pub(crate) first: f64,

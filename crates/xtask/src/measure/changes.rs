@@ -1,4 +1,4 @@
-//! What it costs when code changes: a small program that changes its code in the ways that JITs do,
+//! Cost of changes of code: a small program that changes its code in the ways that JITs do,
 //! timed by itself, natively and under `record -e none`, in turns.
 
 use std::fs;

@@ -1,8 +1,8 @@
-//! How far shares of values are off that were profiled until they were known (`record --converge`), against exact ones.
+//! Errors of the shares of values that were profiled until they were known (`record --converge`), against exact ones.
 //!
 //! Both runs have addresses that are the same (`setarch -R`). The measure is that of *Rapid Profiling via Stratified Sampling*, section 5.3.1:
 //! of loads with at least 1000 executions the values with at least 10 % of those, if they are 40 % of them together; the difference of their shares,
-//! weighted by how often each occurred. Looked at are the loads that are executed most. Where a load has none of its frequent values in the other
+//! weighted by how often each occurred. The loads that are executed most are compared. Where a load has none of its frequent values in the other
 //! profile they are taken for addresses, which are others where trommel takes other memory, and compared by rank.
 
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ const EXECUTIONS: f64 = 1000.0;
 const TUPLE: f64 = 0.1;
 const LOAD: f64 = 0.4;
 
-/// Of a load, its executions and the shares of its values.
+/// Executions of a load and the shares of its values.
 type Load = (f64, BTreeMap<u64, f64>);
 
 pub(super) fn run(args: &[String]) -> Result<(), String> {
@@ -120,13 +120,13 @@ fn error(exact: &BTreeMap<(u64, u64), Load>, seen: &BTreeMap<(u64, u64), Load>) 
 mod tests {
     use super::*;
 
-    /// Where it is, how often it was executed, and shares of its values.
-    type Told<'a> = (u64, f64, &'a [(u64, f64)]);
+    /// Address of a load, its executions, and shares of its values.
+    type Given<'a> = (u64, f64, &'a [(u64, f64)]);
 
     #[test]
     fn the_error_is_weighted_by_executions() {
-        let of = |loads: &[Told<'_>]| {
-            let load = |&(at, executions, shares): &Told<'_>| {
+        let of = |loads: &[Given<'_>]| {
+            let load = |&(at, executions, shares): &Given<'_>| {
                 ((0, at), (executions, shares.iter().copied().collect()))
             };
             loads.iter().map(load).collect()

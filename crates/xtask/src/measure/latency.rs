@@ -1,6 +1,6 @@
-//! How long a signal takes to its handler, natively and under trommel: in a tight loop, in code
+//! Time from a signal to its handler, natively and under trommel: in a tight loop, in code
 //! without branches, in a blocked system call, while the thread waits for a host that does not
-//! run, and while code is translated. Then what signals cost a program that lives by them.
+//! run, and while code is translated. Then the cost of signals for a program that lives by them.
 //!
 //! The program and the sender are `latency.c`; both run natively but for the program under trommel.
 
@@ -16,11 +16,11 @@ const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/measure/latency.c
 /// A row of the table.
 #[derive(Clone, Copy)]
 struct Case {
-    /// What the program does.
+    /// The program's task.
     mode: &'static str,
     /// The events; natively without.
     events: Option<&'static str>,
-    /// Whether the host is stopped.
+    /// True while the host is stopped.
     stopped: bool,
     /// Stress options.
     stress: &'static str,

@@ -1,5 +1,5 @@
-//! What queries cost: of a program that stores references in a loop, what is not selected, what is looked at and
-//! filtered out, what is counted, and what is sent and tabulated.
+//! Cost of queries, in a program that stores references in a loop: events that are not selected, that are
+//! filtered out, that are counted, and that are sent and tabulated.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ const STORES: u64 = 20_000_000;
 /// Stores, where each waits for a service.
 const SYNCHRONOUS: u64 = 100_000;
 
-/// What is asked, and of how many events: one a store, or none.
+/// Name and text of a query, and its number of events: one a store, or none.
 const ASKED: [(&str, &str, u64); 6] = [
     (
         "nothing is selected",
@@ -130,7 +130,7 @@ pub(super) fn run() -> Result<(), String> {
     budgets(&scratch, &program)
 }
 
-/// A service that looks at each message and no more.
+/// A service that reads each message and no more.
 fn service(scratch: &Scratch) -> Result<PathBuf, String> {
     let [source, library] = ["service.c", "service.so"].map(|name| scratch.path(name));
     fs::write(&source, include_str!("service.c")).map_err(|e| e.to_string())?;
@@ -155,7 +155,7 @@ fn interrupts(scratch: &Scratch) -> Result<PathBuf, String> {
 /// Rounds, and branches, for what `every auto` costs.
 const BUDGET_ROUNDS: usize = 9;
 const BRANCHES: u64 = 600_000_000;
-/// What is compared with: the countdown, and next to no records.
+/// The base of the comparison: the countdown, and next to no records.
 const COUNTDOWN: &str = "every 999424";
 const AUTO: [&str; 4] = [
     "every auto 1%",
@@ -164,7 +164,7 @@ const AUTO: [&str; 4] = [
     "every auto 50%",
 ];
 
-/// What `every auto` makes of its budget: least CPU times of the program, of interleaved rounds.
+/// Measures how `every auto` keeps its budget: least CPU times of the program, of interleaved rounds.
 fn budgets(scratch: &Scratch, program: &Path) -> Result<(), String> {
     let (file, data) = (scratch.path("auto.rpa"), scratch.path("auto"));
     let rates = [COUNTDOWN].into_iter().chain(AUTO);

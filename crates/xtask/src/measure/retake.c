@@ -1,4 +1,4 @@
-/* So many calls that cannot be foretold, and then a loop that goes round so many million times. */
+/* So many calls that cannot be predicted, and then a loop that goes round so many million times. */
 #include <stdio.h>
 #include <stdlib.h>
 

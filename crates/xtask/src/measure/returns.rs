@@ -1,4 +1,4 @@
-//! What calls and returns cost in each of the ways in which a code cache can treat them, apart from all else: two
+//! Cost of calls and returns in each of the ways in which a code cache can treat them, apart from all else: two
 //! small programs written out in each way, one beside the other.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! What a server that is attached to loses: requests a second and latencies of redis-server under redis-benchmark,
+//! Loss of a server that is attached to: requests a second and latencies of redis-server under redis-benchmark,
 //! natively and within each budget, in turns.
 
 use std::process::{Child, Command, Stdio};
@@ -70,8 +70,8 @@ pub(super) fn run(args: &Args) -> Result<(), String> {
                 "set,get,lrange_100",
                 "-s",
             ]);
-            let told = output(clients.arg(&socket))?;
-            for (figure, list) in figures(&told)?.into_iter().zip(all) {
+            let printed = output(clients.arg(&socket))?;
+            for (figure, list) in figures(&printed)?.into_iter().zip(all) {
                 list.push(figure);
             }
             if let Some(attached) = attached {
@@ -113,15 +113,15 @@ pub(super) fn run(args: &Args) -> Result<(), String> {
 }
 
 /// The means over the kinds of requests.
-fn figures(told: &str) -> Result<Figures, String> {
-    let rows = told.lines().skip(1).map(|line| {
+fn figures(printed: &str) -> Result<Figures, String> {
+    let rows = printed.lines().skip(1).map(|line| {
         let words: Vec<&str> = line.split(',').map(|word| word.trim_matches('"')).collect();
         let number = |n: usize| words.get(n)?.parse::<f64>().ok();
         Some([number(1)?, number(4)?, number(6)?])
     });
     let rows: Option<Vec<Figures>> = rows.collect();
     let rows = rows.filter(|rows| !rows.is_empty());
-    let rows = rows.ok_or_else(|| format!("redis-benchmark said: {told}"))?;
+    let rows = rows.ok_or_else(|| format!("redis-benchmark said: {printed}"))?;
     let mean = |n: usize| rows.iter().map(|row| row[n]).sum::<f64>() / rows.len() as f64;
     Ok([mean(0), mean(1), mean(2)])
 }

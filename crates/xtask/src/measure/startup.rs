@@ -1,9 +1,9 @@
-//! How long programs take to start: wall time natively, with the engine alone, with edges and calls, with the default events and with
+//! Time that programs take to start: wall time natively, with the engine alone, with edges and calls, with the default events and with
 //! these by a sampler, without and with fragments of the run before.
 //!
 //! Rounds are interleaved (each program natively, then each way, then again), as the machine's speed
-//! changes from minute to minute. Of each the median and the least are told: the least is what the work
-//! comes to, the median what one meets. The time is that of the command, `trommel`'s own end included.
+//! changes from minute to minute. The median and the least of each are printed. The least is the work
+//! itself, the median is what users meet. The time is that of the command, `trommel`'s own end included.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -11,7 +11,7 @@ use std::time::Instant;
 use crate::common::{median, rounds, trommel};
 use trommel_conformance::exec::{Scratch, which};
 
-/// What is recorded, as arguments of `record`; each in a first run, and in a later one.
+/// Arguments of `record`, each for a first run and for a later one.
 const WAYS: [&[&str]; 4] = [
     &["-e", "none"],
     &["-e", "edge,call"],
@@ -21,7 +21,7 @@ const WAYS: [&[&str]; 4] = [
 /// Columns: natively, and each way twice.
 const COLUMNS: usize = 1 + 2 * WAYS.len();
 
-/// What is started; `Hello` is compiled first, `repo` made.
+/// Commands that are started. `Hello` is compiled first, and `repo` made.
 const PROGRAMS: [&str; 10] = [
     "/bin/true",
     "ls /usr",

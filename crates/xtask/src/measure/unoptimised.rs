@@ -1,4 +1,4 @@
-//! What `trommel run` makes of unoptimised code: programs of the corpus compiled at `-O0` and `-O1`, loops of
+//! Unoptimised code under `trommel run`: programs of the corpus compiled at `-O0` and `-O1`, loops of
 //! `tests/unoptimised` at `-O0`, or any command, natively, under `run`, and under `run` with parts of it off.
 //!
 //! Rounds are interleaved; CPU time of the process tree, ratios of the least and, in brackets, of the medians.
@@ -38,7 +38,7 @@ const WAYS: [&str; 4] = [
     "run --no-bail-out --no-opt",
 ];
 
-/// Of a program that is detached and then reattached: ways, calls, and millions of turns.
+/// Ways to run a program that is detached and then reattached; its calls, and millions of turns.
 const RETAKE_WAYS: [&str; 2] = ["run --opt aggressive", "run --opt aggressive --no-retake"];
 const RETAKE: [&str; 2] = ["80000000", "5000"];
 

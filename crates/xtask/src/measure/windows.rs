@@ -1,4 +1,4 @@
-//! What a window costs: the program of `tests/windows/work.c`, which tells its own CPU time, natively and with
+//! Cost of a window: the program of `tests/windows/work.c`, which prints its own CPU time, natively and with
 //! windows of several lengths, begun every millisecond and ten times as often, in turns.
 
 use std::fs;
@@ -89,7 +89,7 @@ pub(super) fn run() -> Result<(), String> {
     begun(&program, &data)
 }
 
-/// What beginning a window takes, by what does it: as the profile's account has it.
+/// Prints the cost of beginning a window by rate, from the profile's own account.
 fn begun(program: &Path, data: &Path) -> Result<(), String> {
     const LONG: &str = "300";
     println!(
@@ -130,11 +130,11 @@ impl Row {
         let ended = stderr
             .split_once("windows: ended ")
             .and_then(|(_, rest)| rest.split(',').next()?.parse().ok());
-        Ok((cpu, ended.ok_or("no word of windows")?))
+        Ok((cpu, ended.ok_or("the runtime printed nothing of windows")?))
     }
 }
 
-/// The CPU seconds that the program tells, and what is on standard error.
+/// The CPU seconds that the program prints, and what is on standard error.
 fn timed(command: &mut Command) -> Result<(f64, String), String> {
     let output = command.output().map_err(|e| e.to_string())?;
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,6 +1,6 @@
 //! Words that have a better one, and the first words of doc comments.
 //!
-//! `crates/xtask/tidy/words.txt` lists the words. Names count too: `let_go` and `LetGo` are *let go*.
+//! `crates/xtask/tidy/words.txt` lists the words. Names count too: `put_out` and `PutOut` are *put out*.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -121,6 +121,7 @@ fn keys(text: &str) -> Vec<String> {
 fn without(text: &str, keys: &[String]) -> String {
     keys.iter().fold(text.to_owned(), |text, key| {
         let text = text.replace(&format!("\"{key}\""), "\"\"");
+        let text = text.replace(&format!("\\\"{key}\\\""), "\"\"");
         text.replace(&format!("`{key}`"), "``")
     })
 }

@@ -153,7 +153,7 @@ fn build(test: &Test, built: &Path) -> Result<PathBuf, String> {
     Ok(out)
 }
 
-/// What `{ dg-options "…" }` and `{ dg-additional-options "…" }` ask for on every target.
+/// Options that `{ dg-options "…" }` and `{ dg-additional-options "…" }` ask for on every target.
 fn options(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in text.lines() {

@@ -4,7 +4,7 @@
 //! `--from` names a checkout of github.com/linux-test-project/ltp; no registry serves it. It is
 //! copied, and the library and the directories of [`CALLS`] are built there once, for which autoconf and
 //! automake are needed. Compared are the exit code and how many `TPASS`, `TFAIL`, `TBROK`, `TCONF` and
-//! `TWARN` a test tells: the words after them hold times and addresses.
+//! `TWARN` a test prints: the words after them hold times and addresses.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -104,8 +104,8 @@ pub(super) fn run(ways: &[Way], from: Option<PathBuf>, names: &[String]) -> Resu
     )
 }
 
-/// What a test told: how it ended, and how many of each kind.
-struct Told {
+/// A test's result: its exit code, and how many lines of each kind.
+struct Counted {
     code: Option<i32>,
     signal: Option<i32>,
     kinds: [usize; KINDS.len()],
@@ -145,10 +145,10 @@ fn judge(bin: &Path, ways: &[Way], test: &Test, tree: &Path) -> Result<Verdict, 
             let outcome = job.native(limit).map_err(|e| e.to_string())?;
             match outcome.timed_out && way.is_none() {
                 true => Err(format!("natively it takes more than {LIMIT:?}")),
-                false => Ok(told(&outcome)),
+                false => Ok(counted(&outcome)),
             }
         },
-        |native: &Told, seen| {
+        |native: &Counted, seen| {
             let same =
                 (native.code, native.signal, native.kinds) == (seen.code, seen.signal, seen.kinds);
             (!same).then(|| {
@@ -167,7 +167,7 @@ fn judge(bin: &Path, ways: &[Way], test: &Test, tree: &Path) -> Result<Verdict, 
     )
 }
 
-fn told(outcome: &Outcome) -> Told {
+fn counted(outcome: &Outcome) -> Counted {
     let text = [&outcome.stdout[..], b"\n", &outcome.stderr].concat();
     let text = String::from_utf8_lossy(&text).into_owned();
     // The summary of a test repeats none of the words; old tests put them after a number.
@@ -179,7 +179,7 @@ fn told(outcome: &Outcome) -> Told {
             })
             .count()
     });
-    Told {
+    Counted {
         code: outcome.code,
         signal: outcome.signal,
         kinds,
@@ -188,7 +188,7 @@ fn told(outcome: &Outcome) -> Told {
 }
 
 /// Lines of `seen` that tell other things than `native`, numbers aside.
-fn only_in(seen: &Told, native: &Told) -> String {
+fn only_in(seen: &Counted, native: &Counted) -> String {
     let plain =
         |line: &str| -> String { line.chars().filter(|c| !c.is_ascii_hexdigit()).collect() };
     let known: Vec<String> = native.text.lines().map(plain).collect();
