@@ -30,6 +30,7 @@ use trommel_queue::{
 use trommel_tuple::{Kind, KindSet};
 
 use super::*;
+use crate::base::decode::{Class, Insn, Reader};
 use crate::base::sys;
 use crate::base::tags::Tags;
 use crate::channel::deliver::Mapped;

@@ -5,14 +5,14 @@ use trommel_tuple::Kind;
 
 use super::looped::give_homes_back;
 use super::persisted::{Field, Numbered};
+use super::ways::Leaving;
 use super::{Site, Translator};
 use crate::base::address::AppPc;
-use crate::base::area::{INDIRECT_TABLE, WRITE_POINTER};
+use crate::base::area::{INDIRECT_TABLE, SYSCALL_TABLE, WRITE_POINTER};
 use crate::base::decode::{Class, Insn, Rm};
 use crate::base::emit::{Code, Reg};
 use crate::base::prefix::Key;
-use crate::base::prefix::Prefix;
-use crate::cache::Spilled;
+use crate::cache::{Exit, Spilled};
 use crate::channel::deliver::DictionaryFull;
 use crate::observe::pairs::Branch;
 use crate::slot;
@@ -82,7 +82,7 @@ impl Translator {
         }
     }
 
-    /// Records the path, gives all registers back, and goes to `to`.
+    /// Counts or records the exit, gives all registers back, and goes to `to`.
     pub(super) fn leave(
         &mut self,
         site: &mut Site<'_>,
@@ -92,34 +92,17 @@ impl Translator {
         values: usize,
         tail: Option<Event>,
     ) -> Result<(), DictionaryFull> {
-        let mut full = None;
         self.unspill_rdx();
-        let passed = self.passed_up_to(events);
-        let counted = self.goes_onward(site, passed.end.into(), tail, to);
-        let told = counted || self.job.onward == Prefix::UNKNOWN;
-        match block.filter(|_| told && (!passed.is_empty() || tail.is_some())) {
-            Some(block) => {
-                let path = self.path_of(site, block, passed, tail)?;
-                self.job.onward_path = path;
-                match self.counter(path) {
-                    _ if !counted => self.give_back(),
-                    Some(counter) => {
-                        self.give_back();
-                        self.count(site, counter, to);
-                    }
-                    None => {
-                        self.spill_rcx();
-                        full = Some(self.record(path, values, None));
-                    }
-                }
-            }
-            None => self.give_back(),
+        let mut exit = Leaving {
+            tail,
+            values,
+            ..Leaving::new(to, block, self.passed_up_to(events))
+        };
+        self.ways_plan(site, &mut exit)?;
+        if !exit.recorded {
+            self.give_back();
         }
-        self.take_passed(site, to);
-        let spent = self.config.windows.then(|| {
-            self.spill_rcx();
-            self.count_down()
-        });
+        self.ways_leave(site, &mut exit)?;
         self.unspill_rcx();
         self.unspill_homes();
         self.room_for_jump(5);
@@ -127,10 +110,10 @@ impl Translator {
         let from = self.job.code.jmp();
         let stub = self.job.stubs.at(self.job.stubs.here());
         self.stub(site.cache, from, to);
-        if let Some(full) = full {
+        if let Some(full) = exit.full {
             self.full(full);
         }
-        if let Some(spent) = spent {
+        if let Some(spent) = exit.spent {
             // As if the exit were not linked.
             self.job.code.bind8_here(spent);
             self.job.code.load_gs(Reg::RCX, slot!(spill_rcx));
@@ -139,17 +122,6 @@ impl Translator {
             self.job.code.put_u32(from.0, rel as i32 as u32);
         }
         Ok(())
-    }
-
-    /// In a window: takes what was executed from what is left of it, with `rcx` as scratch. Returns the jump
-    /// that is taken when little is left.
-    fn count_down(&mut self) -> crate::base::emit::Rel8 {
-        let c = &mut self.job.code;
-        c.load_gs(Reg::RCX, slot!(budget));
-        c.lea(Reg::RCX, Reg::RCX, -(self.job.passed as i32));
-        c.store_gs(slot!(budget), Reg::RCX);
-        c.second_byte_of_rcx();
-        c.jrcxz()
     }
 
     /// Loads the stolen register's own value.
@@ -223,92 +195,25 @@ impl Translator {
         events: usize,
         values: usize,
     ) -> Result<Spilled, DictionaryFull> {
-        // Those before it are counted already where they are counted one by one.
-        let mut events = if self.samples() {
-            self.job.first
-        } else {
-            events
-        };
-        let mut values = values;
-        if insn.class == Class::CallIndirect
-            && self.wants(Kind::Type)
-            && !self.is_quiet(self.job.passed - 1)
-            && let (Some(table), Some(p), false) =
-                (insn.method_table(), self.job.stolen, self.counts_values())
-        {
-            self.job.code.store(p, 4 + 8 * values as i32, table);
-            events += 1;
-            values += 1;
-        }
-        let returns = matches!(insn.class, Class::Ret(_));
-        events += usize::from(returns && self.wants(Kind::Path));
-        let is_event = match insn.class {
-            Class::JmpIndirect => self.wants(Kind::Edge),
-            Class::CallIndirect => self.wants(Kind::Call),
-            _ => false,
-        };
-        let mut key = Key::NONE;
-        let is_event = match is_event && self.job.pairs {
-            false => is_event,
-            true => {
-                key = self.key(site, insn, block, events)?;
-                // The path that is counted is the pair's.
-                events = self.job.first;
-                false
-            }
-        };
-        events += usize::from(is_event);
-        let passed = self.passed_up_to(events);
-        let path = match block {
-            _ if passed.is_empty() => None,
-            Some(block) => Some(self.path_of(site, block, passed, None)?),
-            None => {
-                let block = site.shared.empty_block()?;
-                Some(self.path_of(site, block, passed, None)?)
-            }
-        };
-        let counter = path.filter(|_| values == 0 && !is_event);
-        let counter = counter.and_then(|path| self.counter(path));
-        let recorded = path.filter(|_| counter.is_none());
+        let (mut exit, key) = self.indirect_exit(site, insn, block, (events, values))?;
+        self.ways_plan(site, &mut exit)?;
         // With something to record, rcx holds the write pointer and the target waits in rdx.
-        let windows = self.config.windows;
-        let holder = match recorded.is_some() || windows {
-            true => Reg::RDX,
+        self.spill_rcx();
+        let holder = match exit.needs_rcx {
+            true => {
+                self.spill_rdx();
+                Reg::RDX
+            }
             false => Reg::RCX,
         };
-        self.spill_rcx();
-        if recorded.is_some() || windows {
-            self.spill_rdx();
-        }
         let at_fault = self.job.spilled;
-        match insn.class {
-            Class::Ret(release) => {
-                self.job.code.pop(holder);
-                if release != 0 {
-                    self.job.code.lea(Reg::RSP, Reg::RSP, i32::from(release));
-                }
-            }
-            _ => self.load_target(insn, holder),
-        }
-        if insn.class == Class::CallIndirect {
-            self.push_return(insn.next());
-        }
-        let mut full = None;
-        if let Some(path) = recorded {
-            values += usize::from(is_event);
-            full = Some(self.record(path, values, is_event.then_some(Reg::RDX)));
-        } else {
+        self.target_to(insn, holder);
+        if !exit.recorded {
             self.give_back();
             self.spill_rdx();
-            if insn.class == Class::CallIndirect {
-                self.sample_type(site, insn)?;
-            }
-            self.take_passed_with(Reg::RDX);
-            if let Some(counter) = counter {
-                self.count_with(Reg::RDX, counter);
-            }
+            self.ways_table(site, insn)?;
         }
-        let spent = windows.then(|| self.count_down());
+        self.ways_leave(site, &mut exit)?;
         if holder == Reg::RDX {
             self.job.code.mov(Reg::RCX, Reg::RDX);
         }
@@ -316,22 +221,131 @@ impl Translator {
             self.note(Field::Key, at);
         }
         if self.job.from.recorded {
-            let exit = self.recorded_exit(site.cache, path);
-            self.job.code.store_gs_imm32(slot!(exit), exit);
+            let number = self.recorded_exit(site.cache, exit.number);
+            self.job.code.store_gs_imm32(slot!(exit), number);
             self.job.code.jmp_gs(slot!(entry.absent));
         } else {
             self.room_for_jump(9);
             self.job.code.jmp_gs_rdx8(INDIRECT_TABLE);
         }
-        if let Some(full) = full {
+        if let Some(full) = exit.full {
             self.full(full);
         }
-        if let Some(spent) = spent {
+        if let Some(spent) = exit.spent {
             self.job.code.bind8_here(spent);
             self.job.code.mov(Reg::RCX, Reg::RDX);
             self.job.code.jmp_gs(slot!(entry.absent));
         }
         Ok(at_fault)
+    }
+
+    /// The exit by an indirect branch, and its key, if it is counted by one.
+    fn indirect_exit(
+        &mut self,
+        site: &mut Site<'_>,
+        insn: &Insn,
+        block: Option<u32>,
+        (events, values): (usize, usize),
+    ) -> Result<(Leaving, Key), DictionaryFull> {
+        // Those before it are counted already where they are counted one by one.
+        let mut events = match self.needs.each_event {
+            true => self.job.first,
+            false => events,
+        };
+        let mut key = Key::NONE;
+        let mut is_event = match insn.class {
+            Class::JmpIndirect => self.wants(Kind::Edge),
+            Class::CallIndirect => self.wants(Kind::Call),
+            _ => false,
+        };
+        if is_event && self.job.pairs {
+            key = self.key(site, insn, block, events)?;
+            // The path that is counted is the pair's.
+            events = self.job.first;
+            is_event = false;
+        }
+        let passed = self.passed_up_to(events + usize::from(is_event));
+        let block = match block {
+            None if !passed.is_empty() => Some(site.shared.empty_block()?),
+            block => block,
+        };
+        let exit = Leaving {
+            values: values + usize::from(is_event),
+            indirect: Some(*insn),
+            dynamic: is_event.then_some(Reg::RDX),
+            scratch: Some(Reg::RDX),
+            ..Leaving::new(insn.pc(), block, passed)
+        };
+        Ok((exit, key))
+    }
+
+    /// Loads the target of an indirect branch, and pushes what a call does.
+    pub(super) fn target_to(&mut self, insn: &Insn, holder: Reg) {
+        match insn.class {
+            Class::Ret(release) => {
+                self.job.code.pop(holder);
+                if release != 0 {
+                    let release = i32::from(release);
+                    self.job.code.lea(Reg::RSP, Reg::RSP, release);
+                }
+            }
+            _ => self.load_target(insn, holder),
+        }
+        if insn.class == Class::CallIndirect {
+            self.push_return(insn.next());
+        }
+    }
+
+    /// A system call: in place, unless the runtime must see it.
+    pub(super) fn syscall(
+        &mut self,
+        site: &mut Site<'_>,
+        next: AppPc,
+        block: Option<u32>,
+        events: usize,
+        values: usize,
+    ) -> Result<(), DictionaryFull> {
+        // The call overwrites rcx.
+        let mut exit = Leaving {
+            values,
+            call: true,
+            scratch: Some(Reg::RCX),
+            ..Leaving::new(next, block, self.passed_up_to(events))
+        };
+        self.ways_plan(site, &mut exit)?;
+        if !exit.recorded {
+            self.give_back();
+        }
+        self.ways_leave(site, &mut exit)?;
+        self.job.code.low16_of_rax_to_rcx();
+        self.job.code.load_byte_gs_rcx(SYSCALL_TABLE);
+        let in_place = self.job.code.jrcxz();
+        // Where the app goes on, whether the runtime makes the call or it is made in place.
+        let number = site.cache.new_exit(Exit {
+            prefix: self.job.onward,
+            next_link: self.next_link(),
+            ..Exit::fixed(next)
+        });
+        self.job.code.store_gs_imm32(slot!(exit), number);
+        self.note(Field::Exit, self.job.code.here() - 4);
+        self.job.code.jmp_gs(slot!(entry.syscall));
+        if let Some(full) = exit.full {
+            self.full(full);
+        }
+        self.job.code.bind8_here(in_place);
+        let at = self.job.code.at(self.job.code.here());
+        site.cache.call_is_at(number, at);
+        self.job.code.raw(&[0x0f, 0x05]);
+        // A sample that the kernel has put off for the time of the call is taken here.
+        let after = self.job.code.here();
+        self.ways_called();
+        self.job.code.mov_imm(Reg::RCX, next.0);
+        self.is_work(after);
+        self.note_immediate(next);
+        self.job.code.patchable(1);
+        let from = self.job.code.jmp();
+        self.stub(site.cache, from, next);
+        Ok(())
     }
 
     /// The key of an indirect branch that is counted, behind `events` of the block.

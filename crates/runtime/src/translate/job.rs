@@ -5,12 +5,13 @@ use alloc::vec::Vec;
 use trommel_query::access::Accesses;
 use trommel_queue::dict::Event;
 
-use super::{MAX_INSNS, QUIET_WORDS, Tail, flags, looped, made, path, persisted, probes, strides};
+use super::{MAX_INSNS, QUIET_WORDS, Tail, flags, looped, made, path, persisted, ways};
 use crate::base::address::{AppPc, CachePc, Range};
 use crate::base::decode::{Class, Insn};
 use crate::base::emit::{Code, Reg, Rel32};
 use crate::base::prefix::{Midway, Prefix};
 use crate::cache::{Spilled, UNLINKED};
+use crate::observe::query;
 
 /// One fragment's state, in memory that is kept between fragments.
 pub(super) struct Job {
@@ -22,6 +23,10 @@ pub(super) struct Job {
     /// The events of its block, and how far they were followed: how many, what follows then, and whether a path has ended.
     pub(super) events: Vec<Event>,
     pub(super) followed: (usize, Option<Midway>, bool),
+    /// Events of its block when control arrives.
+    pub(super) arrivals: usize,
+    /// What is asked about the instruction at hand.
+    pub(super) about: Option<&'static query::Site>,
     /// Prefetches in it.
     pub(super) prefetches: usize,
     /// Instructions that have no events, by bit, and whether the one at hand is one of them.
@@ -68,9 +73,9 @@ pub(super) struct Job {
     pub(super) arena: usize,
     pub(super) misses: Vec<path::Miss>,
     /// Events that it passes by.
-    pub(super) strides: strides::Strides,
+    pub(super) strides: ways::strides::Strides,
     /// Messages of its counters, which are written after all else.
-    pub(super) messages: Vec<probes::Pending>,
+    pub(super) messages: Vec<ways::Pending>,
     /// What is made of it if it is a loop.
     pub(super) looped: looped::Looped,
     /// With [`super::Config::audit`], what of its code does the app's work.
@@ -92,6 +97,8 @@ impl Job {
             onward_path: UNLINKED,
             events: Vec::new(),
             followed: (0, None, false),
+            arrivals: 0,
+            about: None,
             prefetches: 0,
             unselected: [0; QUIET_WORDS],
             skips: false,
@@ -118,7 +125,7 @@ impl Job {
             flags: flags::Flags::default(),
             arena: 0,
             misses: Vec::new(),
-            strides: strides::Strides::default(),
+            strides: ways::strides::Strides::default(),
             messages: Vec::new(),
             looped: looped::Looped::default(),
             work: Vec::new(),
@@ -132,6 +139,9 @@ impl Job {
     pub(super) fn begin(&mut self, from: made::From, prefix: Prefix, trace: bool) {
         self.from = from;
         self.prefix = prefix;
+        self.onward = Prefix::NONE;
+        self.arrivals = 0;
+        self.strides.clear();
         self.trace = trace;
         self.count = 0;
         self.quiet.fill(0);

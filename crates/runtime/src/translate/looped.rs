@@ -22,6 +22,7 @@ use iced_x86::{Decoder, DecoderOptions, Instruction};
 use trommel_queue::dict::Event;
 
 use super::path::FURTHEST;
+use super::ways::{Kept, Leaving};
 use super::{Site, Translator, flags};
 use crate::base::address::AppPc;
 use crate::base::decode::{Class, Insn};
@@ -398,7 +399,7 @@ impl Translator {
                 event: fork.event,
                 spilled: fork.spilled,
                 passed: fork.passed,
-                strides: None,
+                kept: Kept::default(),
             });
             return Ok(false);
         }
@@ -414,12 +415,27 @@ impl Translator {
         self.job.flags = fork.flags;
         self.job.first = fork.first;
         self.count_round(site, block, (fork.events, fork.event), fork.to)?;
-        self.probe_passed(site, fork.event)?;
+        self.ways_event(site, fork.event)?;
         self.job.first = self.listed_up_to(start);
         self.job.looped.open = Some(k - 1);
         self.job.looped.closed = false;
         self.job.looped.closing = false;
         Ok(true)
+    }
+
+    /// Counts what the main line has done, up to `events` of its way and with `tail`; it goes on at `to`.
+    fn count_round(
+        &mut self,
+        site: &mut Site<'_>,
+        block: Option<u32>,
+        (events, tail): (usize, Option<Event>),
+        to: AppPc,
+    ) -> Result<(), DictionaryFull> {
+        let exit = Leaving {
+            tail,
+            ..Leaving::new(to, block, self.passed_up_to(events))
+        };
+        self.ways_round(site, &exit)
     }
 
     /// Events in the block before instruction `n`.
@@ -477,7 +493,7 @@ impl Translator {
         self.job.looped.closing = second;
         let from = self.job.code.jcc(condition ^ 1);
         self.branch(site, other, from, insn.next(), events, 0);
-        self.probe_passed(site, main)
+        self.ways_event(site, main)
     }
 
     /// The way back: the displacement of a jump to the top of the loop.

@@ -59,14 +59,12 @@
 //! **I14 (below the stack pointer).** Only the app's own instructions write below the app's stack pointer.
 #![allow(unsafe_code)] // reason: reads the app's code, writes to the cache.
 
-mod accesses;
-mod acyclic;
-mod arguments;
 #[cfg(test)]
 mod corpus;
-mod counts;
 mod exits;
+mod first;
 mod flags;
+mod insn;
 mod job;
 mod jumps;
 mod liveness;
@@ -78,44 +76,37 @@ mod optimise;
 mod path;
 mod persisted;
 pub mod piece;
-mod probes;
-mod queried;
 mod restartable;
 mod second;
-mod shields;
-mod strides;
-mod value_counters;
-mod values;
+mod stubs;
 mod ways;
 
 use core::sync::atomic::Ordering::Relaxed;
 
-pub use accesses::MOST_WORDS;
 pub use exits::pair_check;
 pub use jumps::wants_whole_jumps;
 pub use made::{prepare, with_keys_lifted};
 pub use persisted::AHEAD;
-pub use value_counters::first as first_of_value_counter;
 pub use ways::Ways;
+pub use ways::accesses::MOST_WORDS;
+pub use ways::value_counters::first as first_of_value_counter;
 
 use job::Job;
-use trommel_queue::MAX_VALUES;
 use trommel_queue::dict::{Event, Mark, TargetPc};
 use trommel_tuple::{Kind, KindSet};
+use ways::list::On;
+use ways::{Kept, Needs};
 
 use crate::base::address::{AppPc, Range};
-use crate::base::decode::{Class, Insn, Reader};
 use crate::base::emit::{Reg, Rel32};
 use crate::base::prefix::Prefix;
 use crate::base::stress::{self, Place};
 use crate::cache::{Cache, Spilled};
-use crate::channel::counters;
 use crate::channel::deliver::{DictionaryFull, Shared};
 use crate::channel::persist::Persist;
 use crate::memory::pages::{PAGE, Pages};
-use crate::memory::region::{Lookup, Named, Nature, Regions};
+use crate::memory::region::Regions;
 use crate::observe::pairs::Pairs;
-use crate::observe::prefetch;
 
 /// App instructions in one fragment.
 pub const MAX_INSNS: usize = 48;
@@ -219,8 +210,8 @@ struct Tail {
     event: Option<Event>,
     spilled: Spilled,
     passed: usize,
-    /// Events that were passed in strides, where it has some.
-    strides: Option<u16>,
+    /// What ways keep there.
+    kept: Kept,
 }
 
 /// Makes fragments and traces: its configuration, what it counts, and the fragment being made.
@@ -228,6 +219,9 @@ pub struct Translator {
     config: Config,
     /// The ways of counting, as far as they are enabled, with what each keeps for the process.
     pub ways: Ways,
+    /// Which of them are on, and what they need.
+    on: On,
+    needs: Needs,
     /// A block without events in the dictionary, once messages are about one.
     no_events: Option<u32>,
     /// Paths of marks in the dictionary, by their numbers, once there was one.
@@ -299,16 +293,20 @@ impl Translator {
     /// A translator with room for one fragment. `brief_until` is where the program itself starts,
     /// after its dynamic linker.
     pub fn new(config: Config, ways: Ways, brief_until: Option<AppPc>) -> Self {
-        Self {
+        let mut translator = Self {
             config,
             ways,
+            on: On::default(),
+            needs: Needs::default(),
             no_events: None,
             marks: [None; Mark::ALL.len()],
             brief_until,
             short: false,
             made: made::Buffer::new(),
             job: Job::new(config.max_insns),
-        }
+        };
+        translator.settle();
+        translator
     }
 
     /// Whether there are traces, if not in this variant of the code.
@@ -319,6 +317,7 @@ impl Translator {
     /// Fragments that are made from now on collect these kinds.
     pub fn collect_only(&mut self, kinds: KindSet) {
         self.config.kinds = kinds;
+        self.settle();
     }
 
     fn wants(&self, kind: Kind) -> bool {
@@ -379,9 +378,7 @@ impl Translator {
         let (most, most_stubs) = match self.job.trace {
             false if self.short => (SHORT_FRAGMENT, SHORT_STUBS),
             false => (MAX_FRAGMENT, MAX_STUBS),
-            true if self.ways.profiler.is_some() || self.strides() => {
-                (path::MAX_SHIELDED, path::MAX_STUBS)
-            }
+            true if self.needs.room => (path::MAX_SHIELDED, path::MAX_STUBS),
             true => (path::MAX_CODE, path::MAX_STUBS),
         };
         if !site.cache.has_room(arena, most, most_stubs) {
@@ -422,289 +419,6 @@ impl Translator {
             site.cache.link_loop(exit, id);
         }
         Ok(id)
-    }
-
-    /// First pass: decodes into `insns`. Returns where the main line goes on, if it does not end
-    /// in a transfer of its own. Chooses the register to steal, if one is needed.
-    fn collect(&mut self, site: &mut Site<'_>, app: AppPc) -> Result<Option<AppPc>, Refusal> {
-        site.shared.open_block()?;
-        self.job.pairs = self.counts_now() && site.pairs.have_room();
-        let values = self.counts_values() && counters::have_room(site.shared.paths());
-        if let Some(acyclic) = self.counting_acyclic()
-            && !(acyclic.have_room() && site.pairs.have_room())
-        {
-            self.stop_counting();
-            return Err(Refusal::CacheFull);
-        }
-        if self.samples() && !self.job.pairs || self.counts_values() && !(self.job.pairs && values)
-        {
-            self.stop_counting();
-            return Err(Refusal::CacheFull);
-        }
-        self.job.span = Range {
-            start: app.0,
-            end: app.0 + 1,
-        };
-        if self.brief_until == Some(app) {
-            self.brief_until = None;
-        }
-        // What is hot is made anew, as a trace.
-        let traces = site.cache.makes_traces();
-        let brief = (self.brief_until.is_some() || traces) && !self.job.from.recorded;
-        let mut values = 0;
-        let mut used_all = 0u16;
-        let mut pc = app;
-        let mut needs_register = false;
-        let counted = self.counts_values();
-        let kept = self.config.kept(counted);
-        let most = match self.short {
-            true => self.config.max_insns.min(FEW_INSNS),
-            false => self.config.max_insns,
-        };
-        let mut reader: Option<Reader<'_>> = None;
-        if self.wants(Kind::Path) {
-            let arrival = self.arrival(app);
-            site.shared.event(arrival);
-        }
-        let end = loop {
-            let n = self.job.count;
-            if n >= self.job.from.limit(most) || (n != 0 && self.meets(site.cache, pc)) {
-                break Some(pc);
-            }
-            if reader.is_none() {
-                match self.open(site, pc) {
-                    Ok(r) => reader = Some(r),
-                    Err(Refusal::Made) => break Some(pc),
-                    Err(Refusal::Unnamed) => return Err(Refusal::Unnamed),
-                    Err(refusal) if n == 0 => return Err(refusal),
-                    Err(_) => break Some(pc),
-                }
-            }
-            let Some(r) = reader.as_mut() else {
-                return Err(Refusal::Native);
-            };
-            r.read(&mut self.job.insns[n]);
-            if self.job.insns[n].class == Class::Unknown && self.job.from.ends_early(pc) {
-                if n != 0 {
-                    break Some(pc);
-                }
-                reader = Some(self.across(site, pc)?);
-                continue;
-            }
-            let insn = &mut self.job.insns[n];
-            let refusal = match insn.class {
-                Class::Unknown => Some(Refusal::Native),
-                Class::Unsupported => Some(Refusal::Instruction),
-                Class::Gs => Some(Refusal::Gs),
-                Class::Request => Some(Refusal::Request),
-                Class::Syscall if self.config.windows || self.job.prefix == Prefix::UNKNOWN => {
-                    Some(Refusal::Call)
-                }
-                // Its exit for a flag that is to be set leads here.
-                Class::Popf if n == 0 => Some(Refusal::Native),
-                Class::Plain if insn.rip_disp != 0 => {
-                    let region = site.regions.range_of(insn.pc());
-                    let bytes = self.job.from.at(insn.pc());
-                    let found = region.is_some_and(|r| restartable::begins(insn, bytes, r));
-                    found.then_some(Refusal::Restartable)
-                }
-                _ => None,
-            };
-            if let Some(refusal) = refusal {
-                if n == 0 {
-                    return Err(refusal);
-                }
-                break Some(pc);
-            }
-            if ![Kind::Value, Kind::Latency]
-                .into_iter()
-                .any(|kind| self.config.kinds.has(kind))
-            {
-                insn.load = None;
-            }
-            self.select(site, n);
-            let quiet = self.quiets(n);
-            let skips = self.job.skips;
-            let insn = &mut self.job.insns[n];
-            if self.config.wants_values() {
-                // Beside its own words the target of an indirect branch.
-                let room = counted || values + self.config.most_words() < MAX_VALUES;
-                if !room || stealable(used_all | insn.used | kept).is_none() {
-                    if n == 0 {
-                        return Err(Refusal::Native);
-                    }
-                    break Some(pc);
-                }
-                used_all |= insn.used;
-                let types = self.config.kinds.has(Kind::Type)
-                    && insn.class == Class::CallIndirect
-                    && insn.method_table().is_some()
-                    && !quiet
-                    && !skips;
-                let loads = insn.load.is_some() && self.config.kinds.has(Kind::Value);
-                values += usize::from(loads) + usize::from(types);
-                needs_register |= loads || types;
-            }
-            let insn = *insn;
-            // Told where it leads before it can be recorded: the host may fold that record before code
-            // there is made, and would take the place for memory without a file.
-            if let Some(to) = self.leads_to(&insn)
-                && Self::region(site, to) == Err(Refusal::Unnamed)
-            {
-                return Err(Refusal::Unnamed);
-            }
-            let words =
-                self.list_accesses(n, site.shared) + self.list_arguments(&insn, site.shared);
-            values += words;
-            needs_register |= words != 0;
-            if let Some(event) = self.unprofiled(n, &insn) {
-                site.shared.event(event);
-            }
-            if !self.samples() && !skips {
-                self.config
-                    .list_events(&insn, self.job.pairs, !counted && !quiet, site.shared);
-            }
-            let next = insn.next();
-            self.note_pages(&insn);
-            self.job.count = n + 1;
-            match insn.class {
-                Class::Jmp(to) => {
-                    let cut = self.config.cuts_at(&insn);
-                    if cut
-                        || self.job.from.made
-                        || to == app
-                        || self.job.insns[..=n].iter().any(|i| i.pc() == to)
-                    {
-                        break Some(to);
-                    }
-                    pc = to;
-                    reader = None;
-                }
-                Class::Call(_)
-                | Class::JmpIndirect
-                | Class::CallIndirect
-                | Class::Ret(_)
-                | Class::Syscall => {
-                    break None;
-                }
-                Class::Jcc(..) if brief && n + 1 >= BRIEF_INSNS => break Some(next),
-                _ => {
-                    pc = next;
-                    if self.job.from.made && self.ends_behind(&self.job.insns[n]) {
-                        break Some(pc);
-                    }
-                }
-            }
-        };
-        self.job.stolen = if needs_register {
-            stealable(used_all | kept)
-        } else {
-            None
-        };
-        Ok(end)
-    }
-
-    /// Whether an instruction would have events with values and is not profiled: then it has no load from here on.
-    fn quiets(&mut self, n: usize) -> bool {
-        let Some(converge) = &self.ways.converge else {
-            return false;
-        };
-        let insn = &mut self.job.insns[n];
-        let table = insn.class == Class::CallIndirect
-            && self.config.kinds.has(Kind::Type)
-            && insn.method_table().is_some();
-        let load = insn.class == Class::Plain && insn.load.is_some();
-        let quiet = (load || table) && !self.job.skips && converge.is_quiet(insn.pc());
-        if quiet {
-            insn.load = None;
-            self.job.quiet[n / 64] |= 1 << (n % 64);
-        }
-        quiet
-    }
-
-    /// Takes note of whether an instruction of the first pass has events; one that has none has no load from here on.
-    fn select(&mut self, site: &Site<'_>, n: usize) {
-        let Some(selected) = &mut self.ways.selected else {
-            return;
-        };
-        let insn = &mut self.job.insns[n];
-        self.job.skips = !selected.selects(site.shared.mapped(), insn.pc());
-        let bit = 1 << (n % 64);
-        self.job.unselected[n / 64] &= !bit;
-        if self.job.skips {
-            insn.load = None;
-            self.job.unselected[n / 64] |= bit;
-        }
-    }
-
-    /// Turns to an instruction of the first pass.
-    fn turn_to(&mut self, n: usize) {
-        self.job.skips = self.job.unselected[n / 64] >> (n % 64) & 1 != 0;
-    }
-
-    /// What the dictionary says of an instruction that is not profiled.
-    fn unprofiled(&self, n: usize, insn: &Insn) -> Option<Event> {
-        let converge = self.ways.converge.as_ref().filter(|_| self.is_quiet(n))?;
-        converge.unprofiled(insn, self.wants(Kind::Edge))
-    }
-
-    /// Whether an instruction is not profiled.
-    fn is_quiet(&self, n: usize) -> bool {
-        self.job.quiet[n / 64] >> (n % 64) & 1 != 0
-    }
-
-    /// Whether a fragment ends where it comes to `pc`.
-    fn meets(&self, cache: &Cache, pc: AppPc) -> bool {
-        if self.ways.acyclic.is_some() && self.config.counters {
-            // That would be one at which a path begins, and this one is in the midst of one.
-            return false;
-        }
-        let there = cache.lookup(pc);
-        there.is_some_and(|id| !self.job.from.recorded || cache.is_trace(id))
-    }
-
-    fn open<'a>(&mut self, site: &mut Site<'_>, pc: AppPc) -> Result<Reader<'a>, Refusal> {
-        const VSYSCALL: Range = Range {
-            start: 0xffff_ffff_ff60_0000,
-            end: 0xffff_ffff_ff60_1000,
-        };
-        if VSYSCALL.holds(pc) {
-            return Err(Refusal::Vsyscall);
-        }
-        let region = Self::region(site, pc)?;
-        let nature = site.regions.known[region].nature();
-        if self.config.windows || nature != Nature::Fixed {
-            // Such code does not go on after other, nor in a trace.
-            return match self.job.count == 0 && !self.job.from.recorded {
-                true => self.read_made(site, pc, region),
-                false => Err(Refusal::Made),
-            };
-        }
-        readable(site.regions, pc, region)
-            .map(|code| Reader::new(code, pc))
-            .ok_or(Refusal::Native)
-    }
-
-    /// The known region of an address, with the host told about it.
-    pub fn region(site: &mut Site<'_>, pc: AppPc) -> Result<usize, Refusal> {
-        match site.regions.find(pc, site.pages) {
-            (Lookup::Code(region), new) => {
-                if new && site.regions.tell(region) {
-                    let number = site.shared.region(&site.regions.known[region])?;
-                    site.regions.known[region].named = Named::Told(number);
-                }
-                if let Named::Told(number) = site.regions.known[region].named
-                    && site.shared.names()
-                {
-                    let bias = site.shared.bias(number).ok_or(Refusal::Unnamed)?;
-                    site.regions.known[region].named = Named::Bias(bias);
-                }
-                Ok(region)
-            }
-            (Lookup::NotCode, _) => Err(Refusal::Native),
-            (Lookup::Moved(range), _) => Err(Refusal::Moved(range)),
-            (Lookup::Unknown, _) => Err(Refusal::NoMaps),
-        }
     }
 }
 

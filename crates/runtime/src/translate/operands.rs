@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // reason: reads the app's code.
 
 use super::persisted::Field;
-use super::{PAGE, Translator, prefetch};
+use super::{PAGE, Translator};
 use crate::base::decode::{self, Base, Insn, Load, Operand, Rm, Segment};
 use crate::base::emit::{Mem, Reg};
 use crate::slot;
@@ -53,20 +53,6 @@ impl Translator {
             short: operand.short,
         };
         self.job.code.load_mem(to, 1, &mem);
-    }
-
-    /// What is to be prefetched before an instruction, whose registers are the app's.
-    pub(super) fn prefetch(&mut self, insn: &Insn) {
-        let Some(prefetch) = self.ways.prefetch.as_ref().filter(|p| !p.is_empty()) else {
-            return;
-        };
-        if self.job.prefetches < prefetch::MOST
-            && let Some(ahead) = prefetch.ahead(insn.pc())
-            && let Some(mem) = ahead.of(self.bytes_of(insn), insn.pc())
-        {
-            self.job.code.prefetch(ahead.written, &mem);
-            self.job.prefetches += 1;
-        }
     }
 
     pub(super) fn probe_before(&mut self, insn: &Insn, load: Load, p: Reg, slot: i32) {

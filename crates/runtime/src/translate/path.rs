@@ -128,33 +128,26 @@ impl Translator {
     ) -> Result<u32, Refusal> {
         let app = path.pieces.first().ok_or(Refusal::Native)?.start;
         self.begin(super::made::From::default(), path.prefix, true);
-        if let Some(acyclic) = self.counting_acyclic()
-            && !acyclic.have_room()
-        {
-            return Err(Refusal::Native);
-        }
-        self.job.pairs = self.counts_now();
+        self.job.pairs = self.needs.keys;
+        self.ways_begin(site, app)?;
         let room =
             site.pairs.have_room_for(2 * MAX_INSNS) && counters::have_room(site.shared.paths());
         if self.config.kinds != KindSet::NONE && !(self.job.pairs && room) {
             return Err(Refusal::Native);
         }
-        let values = self.config.wants_values();
         if self.job.insns.len() < MAX_INSNS {
             self.job.insns.resize(MAX_INSNS, Insn::plain());
         }
         let end = self.follow(site, path.pieces, path.closed.then_some(app))?;
         // The optimiser takes loads away, and its ways begin in the midst of paths.
-        let acyclic = self.counting_acyclic().is_some();
-        let simple = !values && !acyclic && !self.strides();
-        let looped = path.closed && self.config.optimise && simple;
+        let looped = path.closed && self.config.optimise && !self.needs.one_round;
         if let Some(frame) = path.frame.filter(|_| looped) {
             self.plan_loop(site, app, end, &path.others, frame);
         }
         if path.pieces.len() == 1 && !self.job.looped.is_planned() {
             return Err(Refusal::Native);
         }
-        if values {
+        if self.needs.operands {
             self.job.stolen = self.least_used();
         }
         self.list_path(site, app, end)?;
@@ -179,7 +172,7 @@ impl Translator {
         app: AppPc,
         end: Option<AppPc>,
     ) -> Result<(), Refusal> {
-        if !self.job.pairs || self.samples() {
+        if !self.job.pairs || self.needs.each_event {
             return Ok(());
         }
         let acyclic = self.counting_acyclic().is_some();
@@ -207,12 +200,12 @@ impl Translator {
                 let to = to.map(|turn| turn.to);
                 turn += usize::from(to.is_some());
                 let closes = (planned && n + 1 == range.end).then_some(app);
-                self.turn_to(n);
+                self.ways_turn_to(n);
                 let insn = self.job.insns[n];
                 let (main, _) = self.sides(&insn, to, next, closes);
                 let main = main.or_else(|| self.ends_path(&insn));
                 self.job.listed.push(events);
-                let unprofiled = self.unprofiled(n, &self.job.insns[n]);
+                let unprofiled = self.unprofiled(n, &insn);
                 if let Some(main) = &main {
                     pass(&mut on, main, site.regions);
                 }
@@ -234,7 +227,7 @@ impl Translator {
     }
 
     /// What an instruction that is no event of the program's means for acyclic paths.
-    fn ends_path(&self, insn: &Insn) -> Option<Event> {
+    pub(super) fn ends_path(&self, insn: &Insn) -> Option<Event> {
         let pc = target(insn.pc());
         match insn.class {
             Class::Ret(_) if self.wants(Kind::Path) => Some(Event::Return { pc }),
@@ -285,11 +278,10 @@ impl Translator {
                         return Err(Refusal::Restartable);
                     }
                 }
-                self.select(site, n);
-                if !self.wants(Kind::Value) {
+                if !self.needs.loads {
                     self.job.insns[n].load = None;
                 }
-                self.quiets(n);
+                self.ways_decoded(site, n);
                 self.note_pages(&insn);
                 self.job.count = n + 1;
                 let conditional = matches!(insn.class, Class::Jcc(..) | Class::ShortBranch(_));
@@ -435,8 +427,8 @@ impl Translator {
             self.spill_rdx();
         }
         let at_fault = self.job.spilled;
-        self.target_to_rcx(insn);
-        self.sample_type(site, insn)?;
+        self.target_to(insn, Reg::RCX);
+        self.ways_table(site, insn)?;
         match near(to) {
             Some(to) => self.job.code.lea(Reg::RCX, Reg::RCX, -to),
             None => {
@@ -461,20 +453,6 @@ impl Translator {
         });
         self.job.code.bind8_here(right);
         Ok(at_fault)
-    }
-
-    /// Loads the target of an indirect branch, and pushes what a call does.
-    fn target_to_rcx(&mut self, insn: &Insn) {
-        match insn.class {
-            Class::Ret(release) => {
-                self.job.code.pop(Reg::RCX);
-                release_stack(&mut self.job.code, release);
-            }
-            _ => self.load_target(insn, Reg::RCX),
-        }
-        if insn.class == Class::CallIndirect {
-            self.push_return(insn.next());
-        }
     }
 
     /// Whether a comparison may destroy flags: how they are made again if it fails, and where the
@@ -514,10 +492,10 @@ impl Translator {
         let at_fault = self.job.spilled;
         match target {
             Target::Rcx => {
-                self.target_to_rcx(insn);
+                self.target_to(insn, Reg::RCX);
                 // What it destroys can be made again.
                 self.job.flags.lost = true;
-                self.sample_type(site, insn)?;
+                self.ways_table(site, insn)?;
             }
             Target::Register(_) if insn.class == Class::CallIndirect => {
                 self.push_return(insn.next());

@@ -29,7 +29,7 @@
 #![allow(unsafe_code)] // reason: reads the app's code.
 
 mod fields;
-mod parts;
+pub(super) mod parts;
 mod paths;
 
 use crate::base::address::Range;
@@ -110,16 +110,6 @@ impl Translator {
         self.job.notes.fields.push((field, at as u16));
     }
 
-    /// The field at an offset of the code is the sampler's counter of an event, whose messages name this path.
-    pub(super) fn note_stratum(&mut self, at: usize, path: u32) {
-        self.note_counted(Field::Stratum, at, path);
-    }
-
-    /// The field at an offset of the code is where the hash of a value begins, about which messages name this path.
-    pub(super) fn note_sum(&mut self, at: usize, path: u32) {
-        self.note_counted(Field::Sum, at, path);
-    }
-
     /// The field at an offset of the code is what `field` says, of what messages are about that name this path.
     pub(super) fn note_counted(&mut self, field: Field, at: usize, path: u32) {
         self.note(field, at);
@@ -160,7 +150,7 @@ impl Translator {
             && !self.short
             && !self.job.from.made
             && self.job.from.is_usual()
-            && self.tells_what_it_counts();
+            && self.ways_are_kept();
         let region = (site.regions.known.iter()).find(|m| m.range.holds(fragment.app));
         let Some(mapping) = region.filter(|_| fit) else {
             return;
@@ -203,7 +193,7 @@ impl Translator {
             within(AppPc(fragment.span.end - 1))?,
         ];
         let begins = fragment.entry == self.job.code.at(0);
-        let stolen = fragment.stolen.is_none() || self.counts_values();
+        let stolen = fragment.stolen.is_none() || self.needs.late;
         if !begins || !stolen || fragment.homes != 0 {
             return None;
         }
@@ -345,9 +335,7 @@ impl Translator {
         ahead: usize,
         loaded: &mut Vec<u32>,
     ) -> Option<u32> {
-        site.persist
-            .as_ref()
-            .filter(|_| self.tells_what_it_counts())?;
+        site.persist.as_ref().filter(|_| self.ways_are_kept())?;
         let region = Self::region(site, app).ok()?;
         let range = site.regions.known[region].range;
         let persist = site.persist.as_mut()?;

@@ -4,25 +4,25 @@ use super::fields::Field;
 use crate::cache::{Spilled, Way};
 
 /// Numbers before a record's lists.
-pub(super) const COUNTS: usize = 17;
+pub(in crate::translate) const COUNTS: usize = 17;
 /// Bytes of a step, an exit, a range of app code, an event, a path, an indirect branch.
-pub(super) const STEP: usize = 12;
-pub(super) const EXIT: usize = 12;
-pub(super) const SOURCE: usize = 8;
-pub(super) const EVENT: usize = 12;
-pub(super) const PATH: usize = 8;
-pub(super) const BRANCH: usize = 12;
+pub(in crate::translate) const STEP: usize = 12;
+pub(in crate::translate) const EXIT: usize = 12;
+pub(in crate::translate) const SOURCE: usize = 8;
+pub(in crate::translate) const EVENT: usize = 12;
+pub(in crate::translate) const PATH: usize = 8;
+pub(in crate::translate) const BRANCH: usize = 12;
 
 /// No register.
-pub(super) const NONE: u8 = 0xff;
+pub(in crate::translate) const NONE: u8 = 0xff;
 
 impl Spilled {
-    pub(super) fn bits(self) -> u8 {
+    pub(in crate::translate) fn bits(self) -> u8 {
         let all = [self.rcx, self.rdx, self.stolen, self.flags, self.homes];
         (all.iter().rev()).fold(0, |bits, &one| bits << 1 | u8::from(one))
     }
 
-    pub(super) fn from_bits(bits: u8) -> Self {
+    pub(in crate::translate) fn from_bits(bits: u8) -> Self {
         let bit = |n: u8| bits >> n & 1 != 0;
         Self {
             rcx: bit(0),
@@ -35,45 +35,45 @@ impl Spilled {
 }
 
 /// Reads lists of numbers.
-pub(super) struct Cursor<'a>(pub(super) &'a [u8]);
+pub(in crate::translate) struct Cursor<'a>(pub(in crate::translate) &'a [u8]);
 
 impl<'a> Cursor<'a> {
-    pub(super) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+    pub(in crate::translate) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
         Some(taken)
     }
 }
 
-pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+pub(in crate::translate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
 
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(in crate::translate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
 /// A record taken apart.
-pub(super) struct Parts<'a> {
-    pub(super) counts: [u16; COUNTS],
-    pub(super) span: [u32; 2],
-    pub(super) steps: &'a [u8],
-    pub(super) exits: &'a [u8],
-    pub(super) sources: &'a [u8],
-    pub(super) pages: &'a [u8],
-    pub(super) fields: &'a [u8],
-    pub(super) work: &'a [u8],
+pub(in crate::translate) struct Parts<'a> {
+    pub(in crate::translate) counts: [u16; COUNTS],
+    pub(in crate::translate) span: [u32; 2],
+    pub(in crate::translate) steps: &'a [u8],
+    pub(in crate::translate) exits: &'a [u8],
+    pub(in crate::translate) sources: &'a [u8],
+    pub(in crate::translate) pages: &'a [u8],
+    pub(in crate::translate) fields: &'a [u8],
+    pub(in crate::translate) work: &'a [u8],
     /// Those of the block, then the tails of paths.
-    pub(super) events: &'a [u8],
-    pub(super) paths: &'a [u8],
-    pub(super) branches: &'a [u8],
-    pub(super) app: &'a [u8],
-    pub(super) code: &'a [u8],
+    pub(in crate::translate) events: &'a [u8],
+    pub(in crate::translate) paths: &'a [u8],
+    pub(in crate::translate) branches: &'a [u8],
+    pub(in crate::translate) app: &'a [u8],
+    pub(in crate::translate) code: &'a [u8],
 }
 
 /// Which number is what.
 #[derive(Clone, Copy)]
-pub(super) enum Count {
+pub(in crate::translate) enum Count {
     Code,
     /// Plus one; 0 for none.
     Checked,
@@ -103,7 +103,7 @@ pub(super) enum Count {
 }
 
 impl<'a> Parts<'a> {
-    pub(super) fn of(record: &'a [u8]) -> Option<Self> {
+    pub(in crate::translate) fn of(record: &'a [u8]) -> Option<Self> {
         let mut rest = Cursor(record);
         let head = rest.take(2 * COUNTS + 8)?;
         let counts = core::array::from_fn(|n| u16_at(head, 2 * n));
@@ -137,12 +137,12 @@ impl<'a> Parts<'a> {
         })
     }
 
-    pub(super) fn count(&self, count: Count) -> usize {
+    pub(in crate::translate) fn count(&self, count: Count) -> usize {
         usize::from(self.counts[count as usize])
     }
 
     /// Fields of the code; `None` where one is not within it.
-    pub(super) fn fields(&self) -> impl Iterator<Item = Option<(Field, usize)>> {
+    pub(in crate::translate) fn fields(&self) -> impl Iterator<Item = Option<(Field, usize)>> {
         let code = self.code.len();
         self.fields.as_chunks::<4>().0.iter().map(move |bytes| {
             let field = *Field::ALL.get(usize::from(bytes[2]))?;
@@ -156,7 +156,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-pub(super) fn way_of(number: u8) -> Option<Way> {
+pub(in crate::translate) fn way_of(number: u8) -> Option<Way> {
     Some(match number {
         0 => Way::Forward,
         1 => Way::Backward,
@@ -166,7 +166,7 @@ pub(super) fn way_of(number: u8) -> Option<Way> {
     })
 }
 
-pub(super) fn number_of(way: Way) -> Option<u8> {
+pub(in crate::translate) fn number_of(way: Way) -> Option<u8> {
     Some(match way {
         Way::Forward => 0,
         Way::Backward => 1,
@@ -177,10 +177,10 @@ pub(super) fn number_of(way: Way) -> Option<u8> {
 }
 
 /// In an exit's flags.
-pub(super) const HAS_STUB: u8 = 1;
-pub(super) const COUNTS_TRACES: u8 = 2;
-pub(super) const IN_FRONT_OF_CALL: u8 = 4;
-pub(super) const SAMPLED: u8 = 8;
+pub(in crate::translate) const HAS_STUB: u8 = 1;
+pub(in crate::translate) const COUNTS_TRACES: u8 = 2;
+pub(in crate::translate) const IN_FRONT_OF_CALL: u8 = 4;
+pub(in crate::translate) const SAMPLED: u8 = 8;
 
 /// Beside kinds: there are strides.
-pub(super) const STRIDES: u16 = 1 << 15;
+pub(in crate::translate) const STRIDES: u16 = 1 << 15;

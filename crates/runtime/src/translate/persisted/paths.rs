@@ -2,7 +2,6 @@
 
 use alloc::vec::Vec;
 
-use trommel_compress::hash::OfPlace;
 use trommel_queue::dict::{Event, Passed, TargetPc};
 use trommel_tuple::Kind;
 
@@ -12,12 +11,9 @@ use crate::base::address::AppPc;
 use crate::base::emit::Code;
 use crate::base::prefix::Key;
 use crate::cache::Fragment;
-use crate::channel::counters;
 use crate::channel::deliver::Shared;
-use crate::channel::strata::Sampler;
-use crate::memory::region::Regions;
 use crate::observe::pairs::Branch;
-use crate::translate::{Site, Translator, value_counters};
+use crate::translate::{Site, Translator};
 
 /// A path of the fragment being made.
 #[derive(Clone, Copy)]
@@ -83,26 +79,11 @@ impl Translator {
         Some((events, tails))
     }
 
-    /// Whether a record can tell all that the fragment being made counts, and one that is brought back counts all that it is to.
-    pub(super) fn tells_what_it_counts(&self) -> bool {
-        let values = self.config.wants_values();
-        let sampled = self.ways.sampler.as_ref();
-        let hashes = |sampler: &Sampler| !sampler.hashes_values() || sampler.sums();
-        let sampled = sampled.is_some_and(|sampler| !values || hashes(sampler));
-        self.config.kinds.is_empty() || self.config.counters || sampled
-    }
-
     /// Whether what a record counts can be counted.
     pub(super) fn have_room_for(&self, site: &Site<'_>, parts: &Parts<'_>) -> Option<()> {
-        let paths = parts.count(Count::Paths) as u32;
-        let all = site.shared.paths().checked_add(paths)?;
-        let counted = match self.samples() || self.counts_values() {
-            true => counters::have_room(all),
-            false => paths == 0 || self.counter(all - 1).is_some(),
-        };
-        let branches = parts.count(Count::Branches);
-        let keyed = branches == 0 || self.counts() && site.pairs.have_room_for(branches);
-        (counted && keyed).then_some(())
+        let counts = parts.count(Count::Paths) + parts.count(Count::Branches) != 0;
+        let can = !counts || !self.on.is_empty();
+        (can && self.ways_have_room(site, parts)).then_some(())
     }
 
     /// Tells the dictionary what a record says of its fragment, and numbers what the code counts. Returns its block.
@@ -156,10 +137,7 @@ impl Translator {
                 let event = tail?;
                 let number = self.message_path(site, event).ok()?;
                 self.job.notes.numbers.push(number);
-                let stratum = match self.samples() {
-                    true => self.stratum_of(site.regions, &event)?,
-                    false => Some((Field::ValueCounter, value_counters::first(number))),
-                };
+                let stratum = self.ways_relocate(site.regions, &event, number)?;
                 self.job.notes.strata.push(stratum);
                 continue;
             }
@@ -205,22 +183,6 @@ impl Translator {
             }
         }
         Some(own)
-    }
-}
-
-impl Translator {
-    /// What stands in the code for the stratum of an event: its counter, or the sum of a value's place; nothing where there is one
-    /// counter for all values.
-    fn stratum_of(&mut self, regions: &Regions, event: &Event) -> Option<Option<(Field, u32)>> {
-        let sampler = self.ways.sampler.as_mut()?;
-        match *event {
-            Event::Dynamic { pc, .. } => match sampler.of_place(regions, AppPc(pc.0)) {
-                None => Some(None),
-                Some(OfPlace::Sum { start, .. }) => Some(Some((Field::Sum, start))),
-                Some(OfPlace::Product { .. }) => None,
-            },
-            _ => Some(Some((Field::Stratum, sampler.counter(regions, event).0))),
-        }
     }
 }
 

@@ -26,7 +26,7 @@ use crate::channel::strata::Sampler;
 use crate::memory::pages::Pages;
 use crate::memory::region::Regions;
 use crate::observe::pairs::Pairs;
-use crate::translate::{Config, MAX_INSNS, Shape, Ways, value_counters};
+use crate::translate::{Config, MAX_INSNS, Shape, Ways, first_of_value_counter};
 
 /// What a process translates with.
 struct World {
@@ -322,7 +322,7 @@ fn translated(traces: bool, counted: KindSet, substreams: Option<u32>) {
             let (nth, path) = of.find(|(_, p)| p.number == number).expect("a path");
             let event = moved_event(path.tail.expect("an event"), moved);
             let expected = match (last.translator.ways.sampler.as_mut(), event) {
-                (None, _) => value_counters::first(before.0 + nth as u32),
+                (None, _) => first_of_value_counter(before.0 + nth as u32),
                 (Some(sampler), Event::Dynamic { pc, .. }) => {
                     match sampler.of_place(&last.regions, AppPc(pc.0)) {
                         Some(OfPlace::Sum { start, .. }) => start,

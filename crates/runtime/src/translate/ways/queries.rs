@@ -12,14 +12,39 @@
 
 use trommel_query::observe::When;
 
-use super::{Site, Translator};
+use super::Way;
 use crate::base::address::AppPc;
 use crate::base::decode::{Class, Insn};
 use crate::base::emit::{Code, GsOffset, Reg, Rel32};
 use crate::observe::query::{self, Asked, Crossing};
 use crate::slot;
+use crate::translate::second::At;
+use crate::translate::{Site, Translator};
 
 const ZERO: u8 = 4;
+
+/// Writes probes of queries.
+pub(in crate::translate) struct Probes;
+
+impl Way for Probes {
+    fn is_on(t: &Translator) -> bool {
+        t.ways.asked.is_some()
+    }
+
+    fn replace(t: &mut Translator, site: &mut Site<'_>, insn: &Insn) -> Option<Option<Reg>> {
+        let about = t.query_about(site, insn)?;
+        Some(t.copy_queried(site, insn, about))
+    }
+
+    fn before_transfer(t: &mut Translator, site: &mut Site<'_>, insn: &Insn, _: &mut At) {
+        t.job.about = t.query_about(site, insn);
+        t.query_before(site, insn, t.job.about);
+    }
+
+    fn after_other(t: &mut Translator, site: &mut Site<'_>, insn: &Insn) {
+        t.query_after(site, insn, t.job.about);
+    }
+}
 
 impl Translator {
     /// What is asked of the process, if anything is.
@@ -28,11 +53,7 @@ impl Translator {
     }
 
     /// What is asked about an instruction.
-    pub(super) fn query_about(
-        &mut self,
-        site: &Site<'_>,
-        insn: &Insn,
-    ) -> Option<&'static query::Site> {
+    fn query_about(&mut self, site: &Site<'_>, insn: &Insn) -> Option<&'static query::Site> {
         if self
             .ways
             .prefetch
@@ -49,7 +70,7 @@ impl Translator {
     }
 
     /// The probe before an instruction, if it has one there.
-    pub(super) fn query_before(
+    fn query_before(
         &mut self,
         site: &mut Site<'_>,
         insn: &Insn,
@@ -63,7 +84,7 @@ impl Translator {
     }
 
     /// The probe after an instruction, if it has one there.
-    pub(super) fn query_after(
+    fn query_after(
         &mut self,
         site: &mut Site<'_>,
         insn: &Insn,
@@ -122,7 +143,7 @@ impl Translator {
     }
 
     /// Copies an instruction with its probes.
-    pub(super) fn copy_queried(
+    fn copy_queried(
         &mut self,
         site: &mut Site<'_>,
         insn: &Insn,
@@ -143,14 +164,14 @@ impl Translator {
 
 impl Code<'_> {
     /// `dec dword gs:[slot]`, which changes all status flags but the carry.
-    pub(super) fn decrement_gs32(&mut self, slot: GsOffset) {
+    pub(in crate::translate) fn decrement_gs32(&mut self, slot: GsOffset) {
         self.raw(&[0x65, 0xff, 0x0c, 0x25]);
         self.raw(&slot.0.to_le_bytes());
     }
 
     /// Takes one from a counter of 32 bits through `rcx`, with no flag touched. Returns a jump that is
     /// executed when nothing is left.
-    pub(super) fn count_down_32(&mut self, counter: GsOffset) -> Rel32 {
+    pub(in crate::translate) fn count_down_32(&mut self, counter: GsOffset) -> Rel32 {
         // mov ecx, gs:[counter]
         self.raw(&[0x65, 0x8b, 0x0c, 0x25]);
         self.raw(&counter.0.to_le_bytes());

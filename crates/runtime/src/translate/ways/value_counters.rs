@@ -37,37 +37,81 @@ use core::mem::offset_of;
 
 use trommel_queue::dict::Event;
 use trommel_queue::{VALUE_COUNTERS, ValueCounter};
+use trommel_tuple::Kind;
 
-use super::persisted::Field;
-use super::probes::NOT_ZERO;
-use super::values::{Routine, Value};
-use super::{Site, Translator};
+use super::Way;
+use super::messages::{Pending, Sends};
+use super::strata::NOT_ZERO;
+use super::values::{Counted, Value};
+use crate::base::address::CachePc;
 use crate::base::emit::{Code, GsOffset, Reg, Rel32};
 use crate::channel::counters;
 use crate::channel::deliver::DictionaryFull;
+use crate::memory::region::Regions;
 use crate::slot;
+use crate::translate::persisted::Field;
+use crate::translate::{Site, Translator};
 
 /// The condition that a number is negative.
-pub(super) const NEGATIVE: u8 = 8;
+pub(in crate::translate) const NEGATIVE: u8 = 8;
+
+/// Counts values exactly.
+pub(in crate::translate) struct ValueCounters;
+
+impl Way for ValueCounters {
+    fn is_on(t: &Translator) -> bool {
+        let kinds = t.config.kinds;
+        (kinds.has(Kind::Value) || kinds.has(Kind::Type)) && t.config.counters
+    }
+
+    fn value(
+        t: &mut Translator,
+        site: &mut Site<'_>,
+        event: Event,
+        counted: &Counted,
+    ) -> Result<bool, DictionaryFull> {
+        t.value_counter(site, event, counted)?;
+        Ok(true)
+    }
+
+    fn relocate(
+        _: &mut Translator,
+        _: &Regions,
+        _: &Event,
+        number: u32,
+    ) -> Option<Option<(Field, u32)>> {
+        Some(Some((Field::ValueCounter, first(number))))
+    }
+}
+
+/// A message about a value that a routine of the runtime sends.
+#[derive(Clone, Copy)]
+pub(in crate::translate) struct Routine {
+    /// The slot of the routine.
+    pub(in crate::translate) entry: GsOffset,
+    /// The register that says which value counter it was, and the jumps that are executed where that is another's.
+    pub(in crate::translate) value_counter: (Reg, [Rel32; 2]),
+    pub(in crate::translate) value: Value,
+    pub(in crate::translate) path: u32,
+    /// `rcx` is not the app's, and needed afterwards.
+    pub(in crate::translate) holds: bool,
+}
 
 impl Translator {
-    /// Adds one to the value counter of an event with its value. `scratch`: a register for its index that is not the app's now. `live`: flags are
-    /// looked at afterwards, and are not parked. `holds`: `rcx` is not the app's, and needed afterwards.
-    pub(super) fn value_counter(
+    /// Adds one to the value counter of an event with its value.
+    fn value_counter(
         &mut self,
         site: &mut Site<'_>,
         event: Event,
-        value: Value,
-        scratch: Option<Reg>,
-        live: bool,
-        holds: bool,
+        counted: &Counted,
     ) -> Result<(), DictionaryFull> {
+        let scratch = counted.scratch.and_then(|scratch| self.register(scratch));
         let path = self.message_path(site, event)?;
         let Found {
             index,
             value,
             misses,
-        } = self.find_value_counter((path, VALUE_COUNTERS), value, scratch, live);
+        } = self.find_value_counter((path, VALUE_COUNTERS), counted.value, scratch, counted.live);
         self.job.code.step_value_counter(index, true);
         let full = self.job.code.jcc(NEGATIVE);
         let back = self.job.code.at(self.job.code.here());
@@ -76,14 +120,55 @@ impl Translator {
             value_counter: (index, misses),
             value,
             path,
-            holds,
+            holds: counted.holds,
         };
         self.send_by_routine(full, told, back);
         Ok(())
     }
 
-    /// Looks for the value counter of a value and of a path, or what stands in the place of one, among so many. As in [`Self::value_counter`].
-    pub(super) fn find_value_counter(
+    /// Has a message sent by a routine of the runtime where `from` jumps.
+    fn send_by_routine(&mut self, from: Rel32, told: Routine, back: CachePc) {
+        self.job.messages.push(Pending {
+            from,
+            spilled: self.job.spilled.rcx,
+            of: Sends::ByRoutine(told),
+            back,
+        });
+    }
+
+    /// Out of line, a value counter being full or another's: the routine is told what it is about, and leads
+    /// to `back`. `spilled`: the app's `rcx` is in its slot.
+    pub(in crate::translate) fn call_routine(
+        &mut self,
+        spilled: bool,
+        told: &Routine,
+        back: CachePc,
+    ) {
+        let c = &mut self.job.code;
+        let (s, misses) = told.value_counter;
+        // One that is full was counted already: that is taken back, and counted in the next.
+        c.step_value_counter(s, false);
+        let here = c.here();
+        for miss in misses {
+            c.bind(miss, here);
+        }
+        if let Value::Register(_) = told.value {
+            c.store_gs(slot!(value_counter), s);
+        }
+        if told.holds {
+            c.store_gs(slot!(held_rcx), Reg::RCX);
+        } else if !spilled {
+            c.store_gs(slot!(spill_rcx), Reg::RCX);
+        }
+        c.keep_value(told.value);
+        let held = told.holds.then_some(slot!(held_rcx));
+        let here = c.call_told(told.entry, told.path, back, held);
+        self.note(Field::Message, here);
+    }
+
+    /// Looks for the value counter of a value and of a path, or what stands in the place of one, among so many. `scratch`: a register for its index that is not the app's now. `live`: flags are
+    /// looked at afterwards, and are not parked.
+    pub(in crate::translate) fn find_value_counter(
         &mut self,
         (path, value_counters): (u32, usize),
         value: Value,
@@ -137,13 +222,13 @@ impl Translator {
 }
 
 /// A value counter that has been looked for.
-pub(super) struct Found {
+pub(in crate::translate) struct Found {
     /// Says which it is.
-    pub(super) index: Reg,
+    pub(in crate::translate) index: Reg,
     /// Where the value is now.
-    pub(super) value: Value,
+    pub(in crate::translate) value: Value,
     /// The jumps that are executed where it is another's.
-    pub(super) misses: [Rel32; 2],
+    pub(in crate::translate) misses: [Rel32; 2],
 }
 
 /// What the index of a value counter is made of: the path of its event.
@@ -183,7 +268,7 @@ impl Code<'_> {
     }
 
     /// `inc dword gs:[index + count]`, or `dec`
-    pub(super) fn step_value_counter(&mut self, index: Reg, up: bool) {
+    pub(in crate::translate) fn step_value_counter(&mut self, index: Reg, up: bool) {
         let down = u8::from(!up);
         self.on_value_counter(false, 0xff, down, index, offset_of!(ValueCounter, count));
     }

@@ -41,20 +41,21 @@ use alloc::vec::Vec;
 use trommel_queue::dict::Event;
 use trommel_tuple::{Kind, KindSet};
 
-use super::flags::Flags;
-use super::path::FURTHEST;
-use super::second::Walk;
-use super::{Refusal, Site, Translator, target};
+use super::{Leaving, Needs, Way};
 use crate::base::address::AppPc;
 use crate::base::area::COUNTERS_OFFSET;
 use crate::base::decode::{Class, Insn};
 use crate::base::emit::{Code, GsOffset, Reg, Rel32};
 use crate::base::prefix::Prefix;
-use crate::cache::Spilled;
+use crate::cache::{Spilled, Step};
 use crate::channel::deliver::DictionaryFull;
 use crate::channel::strata::Sampler;
 use crate::process::thread::Thread;
 use crate::slot;
+use crate::translate::flags::Flags;
+use crate::translate::path::FURTHEST;
+use crate::translate::second::{At, Walk};
+use crate::translate::{Refusal, Site, Translator, target};
 
 /// Events in a stride.
 const MOST: u32 = 64;
@@ -77,20 +78,20 @@ const BELOW_OR_EQUAL: u8 = 6;
 
 /// What is known of the strides of the fragment being made.
 #[derive(Default)]
-pub(super) struct Strides {
+pub(in crate::translate) struct Strides {
     /// It has some.
-    pub(super) on: bool,
+    pub(in crate::translate) on: bool,
     /// Events of each instruction.
     events: Vec<u8>,
     /// Where the next one begins, if that has been found out.
     next: Option<usize>,
     /// Events that were passed and not taken from the counter.
-    pub(super) passed: u16,
+    pub(in crate::translate) passed: u16,
     /// Those that may have been passed before something must be made sure of again.
     sure: u16,
     nears: Vec<Near>,
     /// The kinds of the fragment's events, and those that the dictionary has messages about.
-    pub(super) kinds: KindSet,
+    pub(in crate::translate) kinds: KindSet,
     told: KindSet,
 }
 
@@ -123,15 +124,141 @@ struct Joint {
 }
 
 impl Strides {
-    /// What was passed, where there are strides.
-    pub(super) fn passed(&self) -> Option<u16> {
-        self.on.then_some(self.passed)
+    /// None are planned.
+    pub(in crate::translate) fn clear(&mut self) {
+        self.on = false;
+        self.events.clear();
+        self.next = None;
+        self.passed = 0;
+        self.sure = 0;
+        self.nears.clear();
+        self.kinds = KindSet::NONE;
+    }
+}
+
+/// What ways keep at a point of the main line: the events that were passed there, where there are strides.
+#[derive(Clone, Copy, Default)]
+pub(in crate::translate) struct Kept(Option<u16>);
+
+/// Counts events by strides.
+pub(in crate::translate) struct Striding;
+
+impl Way for Striding {
+    fn is_on(t: &Translator) -> bool {
+        t.strides()
     }
 
-    /// Goes on where so much was passed.
-    pub(super) fn go_on(&mut self, passed: Option<u16>) {
-        self.on = passed.is_some();
-        self.passed = passed.unwrap_or(0);
+    fn needs(_: &Translator, needs: &mut Needs) {
+        needs.one_round = true;
+        needs.room = true;
+    }
+
+    fn enter(
+        t: &mut Translator,
+        site: &mut Site<'_>,
+        _: Option<u32>,
+        end: Option<AppPc>,
+    ) -> Result<(), DictionaryFull> {
+        t.plan_strides(site, end)
+    }
+
+    fn reach(t: &mut Translator, site: &mut Site<'_>, walk: &Walk, at: &At) {
+        t.stride(site, &walk.insns, at.n, walk.end);
+    }
+
+    fn after(
+        t: &mut Translator,
+        _: &mut Site<'_>,
+        walk: &Walk,
+        at: &mut At,
+        _: i32,
+    ) -> Result<(), DictionaryFull> {
+        if walk.insns[at.n].load.is_some() && t.wants(Kind::Value) {
+            t.pass_in_stride();
+        }
+        Ok(())
+    }
+
+    fn event(t: &mut Translator, _: &mut Site<'_>, _: Event) -> Result<bool, DictionaryFull> {
+        Ok(t.pass_in_stride())
+    }
+
+    fn event_out(
+        t: &mut Translator,
+        site: &mut Site<'_>,
+        _: Event,
+        to: AppPc,
+    ) -> Result<bool, DictionaryFull> {
+        t.job.flags = Flags::default();
+        let passed = t.pass_in_stride();
+        if passed {
+            t.leave(site, to, None, 0, 0, None)?;
+        }
+        Ok(passed)
+    }
+
+    fn walked(
+        t: &mut Translator,
+        site: &mut Site<'_>,
+        walk: &Walk,
+        at: &mut At,
+    ) -> Result<(), Refusal> {
+        t.write_copies(site, walk, at)
+    }
+
+    fn finish(t: &mut Translator, site: &mut Site<'_>) {
+        t.write_nears(site);
+    }
+
+    fn leave(
+        t: &mut Translator,
+        site: &mut Site<'_>,
+        exit: &mut Leaving,
+    ) -> Result<(), DictionaryFull> {
+        t.take_passed(site, exit.to, exit.scratch);
+        Ok(())
+    }
+}
+
+impl Translator {
+    /// What ways keep here.
+    pub(in crate::translate) fn kept(&self) -> Kept {
+        let strides = &self.job.strides;
+        Kept(strides.on.then_some(strides.passed))
+    }
+
+    /// Goes on where so much was kept.
+    pub(in crate::translate) fn go_on(&mut self, kept: Kept) {
+        self.job.strides.on = kept.0.is_some();
+        self.job.strides.passed = kept.0.unwrap_or(0);
+    }
+
+    /// Whether events were passed here that are to be counted.
+    pub(in crate::translate) fn keeps_events(&self) -> bool {
+        self.job.strides.passed != 0
+    }
+
+    /// Whether the fragment being made passes events by.
+    pub(in crate::translate) fn passes_events(&self) -> bool {
+        self.job.strides.on
+    }
+
+    /// The events of a step: of the block, or those that were passed.
+    pub(in crate::translate) fn step_events(&self, events: usize) -> u16 {
+        match self.job.strides.on {
+            true => self.job.strides.passed,
+            false => events as u16,
+        }
+    }
+
+    /// Whether a step may go on with the one before it, as far as events are concerned.
+    pub(in crate::translate) fn is_one_step(&self, before: &Step, step: &Step) -> bool {
+        !self.job.strides.on || before.events == step.events
+    }
+
+    /// Whether the taken side of a branch backward comes first.
+    pub(in crate::translate) fn taken_side_is_first(&self) -> bool {
+        self.needs.each_event && !self.job.trace && !self.job.strides.on
     }
 }
 
@@ -153,7 +280,7 @@ impl Translator {
     }
 
     /// Finds out which events the fragment being made has, which goes on at `end`.
-    pub(super) fn plan_strides(
+    fn plan_strides(
         &mut self,
         site: &mut Site<'_>,
         end: Option<AppPc>,
@@ -161,12 +288,6 @@ impl Translator {
         let sampled = self.job.prefix == Prefix::SAMPLED;
         let on = self.strides() && self.job.from.is_usual() && !sampled;
         self.job.strides.on = on;
-        self.job.strides.events.clear();
-        self.job.strides.next = None;
-        self.job.strides.passed = 0;
-        self.job.strides.sure = 0;
-        self.job.strides.nears.clear();
-        self.job.strides.kinds = KindSet::NONE;
         if sampled {
             // It is not found by its address alone.
             self.is_unfit();
@@ -184,7 +305,7 @@ impl Translator {
                 true => Some(self.job.insns[n + 1].pc()),
                 false => end,
             };
-            self.turn_to(n);
+            self.ways_turn_to(n);
             let load = insn.load.is_some() && self.wants(Kind::Value);
             let table = insn.class == Class::CallIndirect
                 && insn.method_table().is_some()
@@ -212,7 +333,7 @@ impl Translator {
 
     /// Sees to it that the dictionary has a message about each kind that is counted, if only of some place: so the host knows of which kinds events are that
     /// were counted and not sent.
-    pub(super) fn tell_kinds(
+    pub(in crate::translate) fn tell_kinds(
         &mut self,
         site: &mut Site<'_>,
         at: AppPc,
@@ -230,13 +351,7 @@ impl Translator {
     }
 
     /// Before instruction `n`: begins a stride, if that is the place for it.
-    pub(super) fn stride(
-        &mut self,
-        site: &mut Site<'_>,
-        insns: &[Insn],
-        n: usize,
-        end: Option<AppPc>,
-    ) {
+    fn stride(&mut self, site: &mut Site<'_>, insns: &[Insn], n: usize, end: Option<AppPc>) {
         if !self.job.strides.on {
             return;
         }
@@ -318,31 +433,26 @@ impl Translator {
     }
 
     /// An event of a stride is passed. False where there are none.
-    pub(super) fn pass_in_stride(&mut self) -> bool {
+    pub(in crate::translate) fn pass_in_stride(&mut self) -> bool {
         self.job.strides.passed += u16::from(self.job.strides.on);
         debug_assert!(self.job.strides.passed <= self.job.strides.sure || !self.job.strides.on);
         self.job.strides.on
     }
 
-    /// On the way out to `to`, with all registers but `rcx` the app's: takes what was passed from the counter.
-    pub(super) fn take_passed(&mut self, site: &mut Site<'_>, to: AppPc) {
+    /// On the way out to `to`, with all registers but `rcx` the app's, or with a register that is free: takes what was passed from the
+    /// counter.
+    fn take_passed(&mut self, site: &mut Site<'_>, to: AppPc, scratch: Option<Reg>) {
         let passed = core::mem::take(&mut self.job.strides.passed);
         if passed == 0 {
             return;
         }
-        if self.all_flags_are_dead(site, &[], Some(to)) {
+        if let Some(scratch) = scratch {
+            self.job.code.take_from_left_with(scratch, passed);
+        } else if self.all_flags_are_dead(site, &[], Some(to)) {
             self.job.code.take_from_left(passed);
         } else {
             self.spill_rcx();
             self.job.code.take_from_left_with(Reg::RCX, passed);
-        }
-    }
-
-    /// As [`Self::take_passed`], where a register is free.
-    pub(super) fn take_passed_with(&mut self, scratch: Reg) {
-        let passed = core::mem::take(&mut self.job.strides.passed);
-        if passed != 0 {
-            self.job.code.take_from_left_with(scratch, passed);
         }
     }
 
@@ -361,10 +471,11 @@ impl Translator {
 
     /// In a trace, strides once more, with events that are counted one by one: there the main line is left where a sample is near, and gone on with
     /// after the stride.
-    pub(super) fn write_copies(
+    fn write_copies(
         &mut self,
         site: &mut Site<'_>,
-        walk: &mut Walk,
+        walk: &Walk,
+        at: &mut At,
     ) -> Result<(), Refusal> {
         if !(self.job.strides.on && self.job.trace) {
             return Ok(());
@@ -381,16 +492,17 @@ impl Translator {
             self.job.code.align(LINE as u64);
             self.come_near(&near);
             self.job.turned = self.job.turns.partition_point(|turn| turn.at < near.at);
-            walk.effect = None;
+            at.effect = None;
             for n in near.at..near.end {
-                self.write_insn(site, walk, (0, n))?;
+                at.turn_to(walk, 0, n);
+                self.write_insn(site, walk, at)?;
             }
             match near.joint {
                 Some(joint) => {
-                    self.flags_behind(walk.effect.take());
+                    self.flags_behind(at.effect.take());
                     self.join(&joint);
                 }
-                None => self.write_end(site, walk)?,
+                None => self.write_end(site, walk, at)?,
             }
         }
         self.job.strides.on = true;
@@ -436,7 +548,7 @@ impl Translator {
     }
 
     /// The ways out where samples are near and there is no copy.
-    pub(super) fn write_nears(&mut self, site: &mut Site<'_>) {
+    fn write_nears(&mut self, site: &mut Site<'_>) {
         for n in 0..self.job.strides.nears.len() {
             let near = self.job.strides.nears[n];
             if near.copied {
@@ -493,7 +605,7 @@ impl Code<'_> {
     }
 
     /// As [`Self::take_from_left`], through a register and with no flag touched.
-    pub(super) fn take_from_left_with(&mut self, scratch: Reg, events: u16) {
+    pub(in crate::translate) fn take_from_left_with(&mut self, scratch: Reg, events: u16) {
         self.add_to_left_with(scratch, -i32::from(events));
     }
 

@@ -19,57 +19,64 @@
 use trommel_queue::dict::{ARGUMENTS, Event};
 use trommel_tuple::Kind;
 
-use super::{Config, Translator, target};
+use super::accesses::MOST_WORDS;
+use super::{Needs, Way};
 use crate::base::decode::{Class, Insn};
 use crate::base::emit::Reg;
-use crate::channel::deliver::Shared;
+use crate::translate::second::At;
+use crate::translate::{Refusal, Site, Translator, target};
 
 /// The registers, in the order in which they are recorded.
 const REGISTERS: [Reg; ARGUMENTS] = [Reg::RDI, Reg::RSI, Reg::RDX, Reg::RCX, Reg(8), Reg(9)];
 
 /// Those that may be stolen otherwise.
-pub(super) const KEPT: u16 = Reg::RDI.bit() | Reg::RSI.bit() | Reg(8).bit() | Reg(9).bit();
+const KEPT: u16 = Reg::RDI.bit() | Reg::RSI.bit() | Reg(8).bit() | Reg(9).bit();
 
-impl Config {
-    /// Whether arguments of calls are recorded.
-    pub(super) fn wants_arguments(&self) -> bool {
-        self.windows && self.kinds.has(Kind::Value) && self.kinds.has(Kind::Call)
-    }
-}
+/// Records the arguments of calls.
+pub(in crate::translate) struct Arguments;
 
-impl Translator {
-    /// Whether those of this instruction are.
-    pub(super) fn passes_arguments(&self, insn: &Insn) -> bool {
-        matches!(insn.class, Class::Call(_) | Class::CallIndirect) && self.config.wants_arguments()
+impl Way for Arguments {
+    fn is_on(t: &Translator) -> bool {
+        let kinds = t.config.kinds;
+        t.config.windows && kinds.has(Kind::Value) && kinds.has(Kind::Call)
     }
 
-    /// First pass: lists them, before the call's own events. How many words they are.
-    pub(super) fn list_arguments(&self, insn: &Insn, to: &mut Shared) -> usize {
-        if !self.passes_arguments(insn) {
-            return 0;
+    fn needs(_: &Translator, needs: &mut Needs) {
+        needs.words = needs.words.max(MOST_WORDS);
+        needs.kept |= KEPT;
+    }
+
+    fn list(t: &mut Translator, site: &mut Site<'_>, n: usize) -> Result<usize, Refusal> {
+        let insn = &t.job.insns[n];
+        if !passes_arguments(insn) {
+            return Ok(0);
         }
         let pc = target(insn.pc());
-        to.event(Event::Arguments { pc });
-        ARGUMENTS
+        site.shared.event(Event::Arguments { pc });
+        Ok(ARGUMENTS)
     }
 
-    /// The registers that must be the app's for that.
-    pub(super) fn arguments_in_slots(&self, insn: &Insn) -> u16 {
-        match self.passes_arguments(insn) {
+    fn registers(_: &Translator, insn: &Insn) -> u16 {
+        match passes_arguments(insn) {
             true => Reg::RCX.bit() | Reg::RDX.bit(),
             false => 0,
         }
     }
 
-    /// Second pass, before a call: to the record, from its word `values` on. How many words they are.
-    pub(super) fn record_arguments(&mut self, insn: &Insn, values: usize) -> usize {
-        let Some(p) = self.job.stolen.filter(|_| self.passes_arguments(insn)) else {
-            return 0;
+    fn before_transfer(t: &mut Translator, _: &mut Site<'_>, insn: &Insn, at: &mut At) {
+        let Some(p) = t.job.stolen.filter(|_| passes_arguments(insn)) else {
+            return;
         };
-        let slot = 4 + 8 * values as i32;
+        let slot = 4 + 8 * at.values as i32;
         for (k, register) in (0..).zip(REGISTERS) {
-            self.job.code.store(p, slot + 8 * k, register);
+            t.job.code.store(p, slot + 8 * k, register);
         }
-        ARGUMENTS
+        at.events += 1;
+        at.values += ARGUMENTS;
     }
+}
+
+/// Whether an instruction passes arguments.
+fn passes_arguments(insn: &Insn) -> bool {
+    matches!(insn.class, Class::Call(_) | Class::CallIndirect)
 }

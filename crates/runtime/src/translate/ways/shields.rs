@@ -20,23 +20,28 @@ use trommel_queue::VALUE_COUNTERS;
 use trommel_queue::dict::Event;
 use trommel_tuple::Kind;
 
-use super::probes::{Pending, Sends, ZERO};
+use super::code::kept_rcx;
+use super::events::follows;
+use super::messages::{Pending, Sends};
+use super::strata::ZERO;
 use super::value_counters::NEGATIVE;
-use super::values::{Value, kept_rcx};
-use super::{Site, Translator};
+use super::values::{Counted, Value};
+use super::{Needs, Way};
 use crate::base::address::{AppPc, CachePc};
 use crate::base::emit::{Code, GsOffset, Reg, Rel32};
 use crate::channel::deliver::DictionaryFull;
 use crate::channel::shields::{Counters, LEFT, Profiler};
 use crate::channel::strata;
 use crate::slot;
+use crate::translate::flags::Flags;
+use crate::translate::{Refusal, Site, Translator};
 
 /// The condition that a number is not below another.
 const NOT_BELOW: u8 = 3;
 
 /// An event whose way leads out of line where it is not shielded, and where its interval has ended.
 #[derive(Clone, Copy)]
-pub(super) struct Unshielded {
+pub(in crate::translate) struct Unshielded {
     subject: u32,
     of: Of,
     /// Executed where the interval has ended, and where the code goes on then.
@@ -68,6 +73,62 @@ struct Unmet {
     entry: GsOffset,
 }
 
+/// Counts events in the counters of a multi-hash profiler.
+pub(in crate::translate) struct Shields;
+
+impl Way for Shields {
+    fn is_on(t: &Translator) -> bool {
+        t.ways.profiler.is_some()
+    }
+
+    fn needs(_: &Translator, needs: &mut Needs) {
+        needs.each_event = true;
+        needs.keys = true;
+        needs.room = true;
+    }
+
+    fn begin(t: &mut Translator, site: &mut Site<'_>, _: AppPc) -> Result<(), Refusal> {
+        t.have_counters(site)
+    }
+
+    fn event(
+        t: &mut Translator,
+        site: &mut Site<'_>,
+        event: Event,
+    ) -> Result<bool, DictionaryFull> {
+        let next = follows(event);
+        if let Some(about) = t.message(site, event)? {
+            t.shield(site, event, about, next);
+        }
+        Ok(true)
+    }
+
+    fn event_out(
+        t: &mut Translator,
+        site: &mut Site<'_>,
+        event: Event,
+        _: AppPc,
+    ) -> Result<bool, DictionaryFull> {
+        t.job.flags = Flags::default();
+        Self::event(t, site, event)?;
+        Ok(false)
+    }
+
+    fn value(
+        t: &mut Translator,
+        site: &mut Site<'_>,
+        event: Event,
+        counted: &Counted,
+    ) -> Result<bool, DictionaryFull> {
+        t.shield_value(site, event, counted)?;
+        Ok(true)
+    }
+
+    fn is_kept(_: &Translator) -> bool {
+        false
+    }
+}
+
 impl Translator {
     /// What counts events, if that is a multi-hash profiler.
     pub fn profiler(&self) -> Option<&Profiler> {
@@ -75,7 +136,7 @@ impl Translator {
     }
 
     /// The subject of a known tuple.
-    pub(super) fn subject(
+    pub(in crate::translate) fn subject(
         &mut self,
         site: &mut Site<'_>,
         event: Event,
@@ -106,7 +167,7 @@ impl Translator {
     }
 
     /// Counts an event of a known tuple; `next` is what is executed after it.
-    pub(super) fn shield(
+    fn shield(
         &mut self,
         site: &mut Site<'_>,
         event: Event,
@@ -159,14 +220,14 @@ impl Translator {
         }
     }
 
-    /// Counts an event with its value, as [`Translator::value_counter`].
-    pub(super) fn shield_value(
+    /// Counts an event with its value.
+    fn shield_value(
         &mut self,
         site: &mut Site<'_>,
         event: Event,
-        value: Value,
-        (scratch, live, holds): (Option<Reg>, bool, bool),
+        counted: &Counted,
     ) -> Result<(), DictionaryFull> {
+        let scratch = counted.scratch.and_then(|scratch| self.register(scratch));
         let Some(subject) = self.subject(site, event)? else {
             return Ok(());
         };
@@ -174,7 +235,8 @@ impl Translator {
         let key = crate::channel::shields::key(subject);
         let profiler = self.ways.profiler.as_ref();
         let value_counters = profiler.map_or(VALUE_COUNTERS, Profiler::value_counters);
-        let found = self.find_value_counter((key, value_counters), value, scratch, live);
+        let found =
+            self.find_value_counter((key, value_counters), counted.value, scratch, counted.live);
         self.job.code.step_value_counter(found.index, true);
         let back = self.job.code.at(self.job.code.here());
         if let Some(of_kind) = of_kind {
@@ -201,7 +263,7 @@ impl Translator {
                 }),
                 ended,
                 behind,
-                holds,
+                holds: counted.holds,
             }),
             back,
         });
@@ -266,7 +328,12 @@ impl Code<'_> {
     }
 
     /// Out of line, an event that is not shielded, and an interval that has ended.
-    pub(super) fn write_unshielded(&mut self, spilled: bool, of: &Unshielded, back: CachePc) {
+    pub(in crate::translate) fn write_unshielded(
+        &mut self,
+        spilled: bool,
+        of: &Unshielded,
+        back: CachePc,
+    ) {
         let kept = kept_rcx(of.holds, spilled);
         if let Of::Value(unmet) = of.of {
             let here = self.here();

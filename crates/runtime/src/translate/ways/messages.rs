@@ -1,0 +1,123 @@
+//! Messages of counters, written after all else of a fragment.
+
+use trommel_queue::dict::{Event, Passed};
+
+use super::shields::Unshielded;
+use super::strata_values::ValueMessage;
+use super::value_counters::Routine;
+use crate::base::address::CachePc;
+use crate::base::emit::{GsOffset, Rel32};
+use crate::channel::deliver::DictionaryFull;
+use crate::channel::shields::Profiler;
+use crate::channel::strata::Sampler;
+use crate::translate::persisted::{Field, Numbered};
+use crate::translate::{Site, Translator};
+
+/// A message that is written after a fragment.
+#[derive(Clone, Copy)]
+pub(in crate::translate) struct Pending {
+    /// The jump that is executed at the counter's end.
+    pub(in crate::translate) from: Rel32,
+    /// The app's `rcx` is in its slot.
+    pub(in crate::translate) spilled: bool,
+    pub(in crate::translate) of: Sends,
+    /// Where the code goes on.
+    pub(in crate::translate) back: CachePc,
+}
+
+/// What a message tells.
+#[derive(Clone, Copy)]
+pub(in crate::translate) enum Sends {
+    /// What is known: the counter, the path, and what the counter starts with.
+    Known([u32; 3]),
+    /// A value, too.
+    Value(ValueMessage),
+    /// A value, by a routine of the runtime.
+    ByRoutine(Routine),
+    /// That an event is not shielded.
+    Unshielded(Unshielded),
+}
+
+impl Translator {
+    /// Whether events are counted one by one.
+    pub fn samples(&self) -> bool {
+        self.ways.sampler.is_some() || self.ways.profiler.is_some()
+    }
+
+    /// What counts events, if they are counted.
+    pub fn sampler(&mut self) -> Option<&mut Sampler> {
+        self.ways.sampler.as_mut()
+    }
+
+    /// The counter of an event, and the path of messages about it; of a profiler its cell and its subject.
+    pub fn message(
+        &mut self,
+        site: &mut Site<'_>,
+        event: Event,
+    ) -> Result<Option<(GsOffset, u32)>, DictionaryFull> {
+        if self.ways.profiler.is_some() {
+            let subject = self.subject(site, event)?;
+            let cell = |subject| (Profiler::cell(subject), subject);
+            return Ok(subject.map(cell));
+        }
+        let Some(sampler) = self.ways.sampler.as_mut() else {
+            return Ok(None);
+        };
+        let counter = sampler.counter(site.regions, &event);
+        Ok(Some((counter, self.message_path(site, event)?)))
+    }
+
+    /// The path of messages about an event, where events are counted.
+    pub(in crate::translate) fn message_path(
+        &mut self,
+        site: &mut Site<'_>,
+        event: Event,
+    ) -> Result<u32, DictionaryFull> {
+        let block = self.block_without_events(site)?;
+        let number = site.shared.message(block, event)?;
+        self.note_path(Numbered {
+            number,
+            block,
+            passed: Passed::default(),
+            tail: Some(event),
+            message: true,
+        });
+        Ok(number)
+    }
+
+    pub(in crate::translate) fn block_without_events(
+        &mut self,
+        site: &mut Site<'_>,
+    ) -> Result<u32, DictionaryFull> {
+        let block = match self.no_events {
+            Some(block) => block,
+            None => site.shared.empty_block()?,
+        };
+        self.no_events = Some(block);
+        Ok(block)
+    }
+
+    /// Out of line, what is done when counters have come to their ends. It is beside the code that it interrupts: what lies far away
+    /// has to be fetched for each message.
+    pub(in crate::translate) fn write_messages(&mut self) {
+        for n in 0..self.job.messages.len() {
+            let Pending {
+                from,
+                spilled,
+                of,
+                back,
+            } = self.job.messages[n];
+            let here = self.job.code.here();
+            self.job.code.bind(from, here);
+            match of {
+                Sends::Known(known) => self.send_message(spilled, known, back),
+                Sends::Value(value) => {
+                    let path = self.job.code.send_value(spilled, &value, back);
+                    self.note(Field::Message, path);
+                }
+                Sends::ByRoutine(told) => self.call_routine(spilled, &told, back),
+                Sends::Unshielded(of) => self.job.code.write_unshielded(spilled, &of, back),
+            }
+        }
+    }
+}
