@@ -17,8 +17,8 @@
 rbp = rsp + 48
 r3 is 4 bytes at 40
 r7 is 4 bytes at 44
-r8 is r0 behind instruction 2
-r9 is r2 behind instruction 9
+r8 is r0 after instruction 2
+r9 is r2 after instruction 9
     (joined)
     (joined)
     mov rax,r8

@@ -29,9 +29,9 @@
 rbp = rsp + 48
 r3 is 4 bytes at 20
 r7 is 4 bytes at 24
-r8 is r0 behind instruction 7
-r9 is r2 behind instruction 3
-r10 is r6 behind instruction 11
+r8 is r0 after instruction 7
+r9 is r2 after instruction 3
+r10 is r6 after instruction 11
     (joined)
     movsxd rcx,ebx
     (joined)

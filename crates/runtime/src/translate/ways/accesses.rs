@@ -75,6 +75,8 @@ impl Way for Addresses {
         1
     }
 
+    const HAS_WORDS: bool = true;
+
     fn words(t: &Translator, _: &Insn, n: usize) -> usize {
         match t.job.stolen.is_some() && t.wants(Kind::Address) {
             true => t.job.accesses[n].count(),

@@ -65,6 +65,8 @@ impl Way for Latency {
         Ok(usize::from(timed))
     }
 
+    const HAS_WORDS: bool = true;
+
     fn words(t: &Translator, insn: &Insn, _: usize) -> usize {
         usize::from(t.is_timed(insn))
     }

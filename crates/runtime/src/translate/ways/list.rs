@@ -184,11 +184,13 @@ impl Translator {
     /// Gives each way the place of its words in the record, and writes what comes before a plain instruction.
     pub(in crate::translate) fn ways_before(&mut self, insn: &Insn, at: &mut At) {
         each!(self, W, n => {
-            let words = W::words(self, insn, at.n);
-            at.slots[n] = 4 + 8 * at.values as i32;
-            at.values += words;
-            at.events += words;
-            at.probed |= words != 0;
+            if W::HAS_WORDS {
+                let words = W::words(self, insn, at.n);
+                at.slots[n] = 4 + 8 * at.values as i32;
+                at.values += words;
+                at.events += words;
+                at.probed |= words != 0;
+            }
         });
         each!(self, W, n => { W::before(self, insn, at, at.slots[n]); });
     }

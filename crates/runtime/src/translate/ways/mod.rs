@@ -227,6 +227,9 @@ pub(super) trait Way {
         None
     }
 
+    /// It records words for plain instructions.
+    const HAS_WORDS: bool = false;
+
     /// Words of a record for a plain instruction. Each of them is an event.
     fn words(_t: &Translator, _insn: &Insn, _n: usize) -> usize {
         0

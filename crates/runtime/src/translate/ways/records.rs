@@ -37,6 +37,8 @@ impl Way for Records {
         Ok(usize::from(kind.is_some()))
     }
 
+    const HAS_WORDS: bool = true;
+
     fn words(t: &Translator, insn: &Insn, _: usize) -> usize {
         let value = insn.load.is_some() && t.wants(Kind::Value) && t.job.stolen.is_some();
         usize::from(value)
