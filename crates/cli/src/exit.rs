@@ -8,7 +8,7 @@
 use std::process::ExitCode;
 
 use trommel_host::machine::MachineError;
-use trommel_host::serve::record::RecordError;
+use trommel_host::serve::failure::RecordError;
 use trommel_symbol::launch::LaunchError;
 
 /// As shells say it of a program that is there and does not run.

@@ -14,8 +14,15 @@ use trommel_host::fold::only;
 use trommel_host::kernel::interrupt::Guard;
 use trommel_host::kernel::running::{self, Refusal};
 use trommel_host::ptrace::launch::Inherited;
+use trommel_host::serve::attached;
+use trommel_host::serve::engine::Engine;
+use trommel_host::serve::epochs::Epochs;
+use trommel_host::serve::failure::RecordError;
+use trommel_host::serve::news::News;
+use trommel_host::serve::options::RecordOptions;
 use trommel_host::serve::persist::Store;
-use trommel_host::serve::record::{self, Engine, Epochs, RecordError, RecordOptions, Recording};
+use trommel_host::serve::record;
+use trommel_host::serve::recording::Recording;
 use trommel_host::windows::sampling::Sampling;
 use trommel_profile::Profile;
 use trommel_query::Program as Query;
@@ -27,8 +34,8 @@ use crate::caches;
 use crate::compress;
 use crate::exit::Outcome;
 use crate::inherited;
+use crate::news;
 use crate::others::Others;
-use crate::output;
 
 /// Options of the runtime for tests, from the environment: see `docs/testing.md`.
 const STRESS: &str = "TROMMEL_STRESS";
@@ -130,7 +137,7 @@ pub(crate) fn record_running(
     duration: Option<Duration>,
     guard: &Guard,
 ) -> Result<(Recording, Outcome)> {
-    let notice = &mut output::complain;
+    let notice = &mut news::say;
     let recording = record_epochs(options, pid, duration, guard, notice, None)?;
     Ok((recording, Outcome::Exited(0)))
 }
@@ -141,7 +148,7 @@ pub(crate) fn record_epochs(
     pid: i32,
     duration: Option<Duration>,
     guard: &Guard,
-    notice: &mut dyn FnMut(&str),
+    notice: &mut dyn FnMut(News),
     epochs: Option<Epochs<'_>>,
 ) -> Result<Recording> {
     let mut options = to_host(options)?;
@@ -150,7 +157,7 @@ pub(crate) fn record_epochs(
         options.stress.window == 0,
         "{STRESS}: windows are for programs that `record` starts"
     );
-    let recording = record::record_running(&options, pid, duration, guard, notice, epochs)?;
+    let recording = attached::record_running(&options, pid, duration, guard, notice, epochs)?;
     Ok(recording)
 }
 
@@ -216,7 +223,7 @@ pub(crate) fn run(
     others: &mut dyn FnMut(Profile, Engine),
 ) -> Result<(Recording, Outcome)> {
     let options = to_host(options)?;
-    let recording = record::record(&options, guard, &mut output::complain, others)?;
+    let recording = record::record(&options, guard, &mut news::say, others)?;
     let outcome = match recording.ended.status {
         _ if recording.limited => Outcome::Exited(0),
         Some(status) if status < 0 => Outcome::Signaled(-status),

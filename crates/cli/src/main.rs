@@ -23,6 +23,7 @@ mod lab;
 mod latency;
 mod load;
 mod machine;
+mod news;
 mod next;
 mod others;
 mod output;

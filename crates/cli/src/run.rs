@@ -8,9 +8,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use trommel_host::channel::tracing::{THRESHOLD, Tracing};
+use trommel_host::channel::tracing::{Optimise, THRESHOLD, Tracing};
 use trommel_host::kernel::interrupt;
-use trommel_host::serve::record::{Engine, Optimise, Recording};
+use trommel_host::serve::engine::Engine;
+use trommel_host::serve::recording::Recording;
 use trommel_profile::Profile;
 use trommel_symbol::launch;
 use trommel_tuple::KindSet;

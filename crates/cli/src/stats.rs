@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use trommel_host::serve::process::Moment;
-use trommel_host::serve::record::{Engine, Recording};
+use trommel_host::serve::engine::Engine;
+use trommel_host::serve::recording::Recording;
 use trommel_host::serve::series::{Figures, Sample};
+use trommel_host::serve::turns::{Moment, Taken};
 use trommel_profile::Profile;
 
 use crate::json::Json;
@@ -146,7 +147,11 @@ fn process<W: Write>(json: &mut Json<W>, profile: &Profile, engine: &Engine) -> 
     }
     json.end_array()?;
     let taken = engine.turns.taken;
-    moment(json, "taken", taken.map(|(why, at)| (why.words(), at)))?;
+    moment(
+        json,
+        "taken",
+        taken.map(|(why, at)| (why_controlled(why), at)),
+    )?;
     json.texts(
         "let_go",
         profile.run.detach.iter().map(|words| words.as_str()),
@@ -203,6 +208,22 @@ fn counts<W: Write>(json: &mut Json<W>, figures: &Figures, rate: &Rate) -> io::R
         json.number(name, spent)?;
     }
     Ok(())
+}
+
+/// Why a process came under control.
+fn why_controlled(why: Taken) -> String {
+    match why {
+        Taken::Start => "it was started under control".to_owned(),
+        Taken::Fork => "it was forked by a process under control".to_owned(),
+        Taken::Exec => "it was executed by a process under control".to_owned(),
+        Taken::Late => "it had run natively for as long as programs do at first".to_owned(),
+        Taken::Back(percent) => {
+            format!("{percent} % of its time was in code that was not hot when it was detached")
+        }
+        Taken::Faster(percent) => {
+            format!("it got on {percent} % faster under control than it did natively")
+        }
+    }
 }
 
 fn nanos(time: Duration) -> u64 {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use trommel_host::kernel::interrupt::Guard;
-use trommel_host::serve::record::Epochs;
+use trommel_host::serve::epochs::Epochs;
 use trommel_host::windows::sampling::Sampling;
 use trommel_profile::Profile;
 use trommel_profile::merge::Merged;
@@ -14,6 +14,7 @@ use trommel_tuple::Kind;
 use super::settings::Settings;
 use crate::args::SKIP;
 use crate::host::{self, Options};
+use crate::news;
 use crate::output;
 use crate::record::TIMED_WINDOW;
 
@@ -61,7 +62,10 @@ fn profile(settings: &Settings, pid: i32, name: &str, guard: &Guard) -> anyhow::
         }),
         ..Options::of(program, arguments, kinds)?
     };
-    let mut notice = |what: &str| output::complain(&format!("process {pid} ({name}): {what}"));
+    let mut notice = |news| {
+        let what = news::sentence(&news);
+        output::complain(&format!("process {pid} ({name}): {what}"));
+    };
     let mut give = |profile| flush.flush(profile);
     let epochs = Epochs::new(settings.epoch, &mut give);
     let recording = host::record_epochs(options, pid, None, guard, &mut notice, Some(epochs))?;

@@ -15,6 +15,9 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 
 use crate::channel::family::Family;
 
+/// How long processes that ask for nothing are left alone.
+pub const IDLE: Duration = Duration::from_millis(100);
+
 /// Words that the kernel lets a thread sleep on.
 const MOST: usize = 127;
 const POLL: Duration = Duration::from_millis(3);

@@ -3,7 +3,8 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use trommel_queue::{Control, Optimise};
+use trommel_queue::Control;
+pub use trommel_queue::Optimise;
 
 /// Times that a start of a trace is reach before one is made, as usual.
 ///

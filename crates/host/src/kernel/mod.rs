@@ -8,6 +8,7 @@
 //! | [`perf`] | perf events: clocks of threads and processors, and their rings |
 //! | [`samplers`] | samples of the program counters of a process's threads |
 //! | [`knock`] | a signal to the busiest thread of a process, so that the runtime looks around |
+//! | `handle` | a handle of a process: whether it has ended, and how |
 //! | [`births`] | a cheap test for new threads and processes |
 //! | [`running`] | what `/proc` reports about a process, and why it cannot be attached |
 //! | `maps` | the lines of `/proc/PID/maps` |
@@ -16,6 +17,7 @@
 
 pub mod births;
 pub(crate) mod clocks;
+pub(crate) mod handle;
 pub mod interrupt;
 pub mod knock;
 pub(crate) mod large;

@@ -34,9 +34,9 @@ use nix::unistd::Pid;
 use trommel_queue::Control;
 use trommel_queue::marks::{self, ARENA_BYTES, CODE_BYTES, MARKS_OFFSET};
 
+use crate::channel::bell::IDLE;
 use crate::kernel::clocks::cpu_of;
 use crate::kernel::samplers::Samplers;
-use crate::serve::process::IDLE;
 use crate::serve::progress::{Progress, Rate, Steps, Verdict, proven_after};
 
 /// Samples that are judged together.

@@ -6,66 +6,33 @@
 //! when its code is about to change, as records must be understood while the code that they name is
 //! what it was; and early in its life whenever it is served, which is often then: so little is left to
 //! fold when a short program ends.
-// A descriptor for a process is a system call that the libraries lack.
-#![allow(unsafe_code)]
 
 mod profile;
 mod queue;
-mod turns;
+mod served;
+mod serving;
 
-use std::ffi::OsString;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::unistd::Pid;
-use trommel_profile::Profile;
-use trommel_queue::{Detached, State};
+use trommel_queue::State;
 
+use crate::channel::bell::IDLE;
 use crate::channel::family::Family;
-use crate::channel::shared::{Damaged, Shared};
+use crate::channel::shared::Shared;
 use crate::fold::Folder;
-use crate::fold::exact::Lost;
 use crate::kernel::births::Births;
+use crate::kernel::handle::Handle;
 use crate::serve::audit::Audit;
-use crate::serve::failure;
+use crate::serve::identity::{End, Identity};
 use crate::serve::progress::Rate;
-use crate::serve::record::Engine;
 use crate::serve::series::Series;
-use crate::takeover::detach;
+use crate::serve::turns::{Moment, Taken, Turns};
+use crate::serve::unobserved::Unobserved;
 use crate::windows::Windows;
-pub use profile::Ancestor;
 use queue::Queue;
-pub use turns::{Moment, Taken, Turns};
-
-/// What stands for a compressor in profiles that are made of windows.
-pub const WINDOWS: &str = "windows";
-/// How long processes that ask for nothing are left alone.
-pub const IDLE: Duration = Duration::from_millis(100);
-
-/// Where a process comes from.
-#[derive(Clone, Debug)]
-pub struct Identity {
-    /// Its number, as the host sees it.
-    pub pid: Pid,
-    /// That of the process that started it; 0 for the first.
-    pub parent: u32,
-    /// Its program and arguments.
-    pub command: Vec<Vec<u8>>,
-}
-
-impl Identity {
-    /// Of the process that a run starts with, whose arguments are these.
-    pub fn first(pid: Pid, arguments: &[OsString]) -> Self {
-        Self {
-            pid,
-            parent: 0,
-            command: arguments.iter().map(|a| a.as_bytes().to_vec()).collect(),
-        }
-    }
-}
+use served::Served;
 
 /// A process that is observed.
 pub struct Process {
@@ -82,7 +49,7 @@ pub struct Process {
     /// What is written is folded now, published or not.
     hurried: bool,
     /// Tells of its end.
-    handle: Option<OwnedFd>,
+    handle: Handle,
     /// How it was found to have ended.
     pub end: End,
     /// It is the first.
@@ -98,48 +65,6 @@ pub struct Process {
     run: Instant,
 }
 
-/// How a process ends for us.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum End {
-    /// It goes on.
-    #[default]
-    No,
-    /// It has ended, with a status as in [`Run::status`].
-    Ended(Option<i32>),
-    /// It is another program now, which is observed.
-    Exec,
-    /// It was detached, and is under control again: as another.
-    Back,
-    /// It was detached, and stays native.
-    Stays,
-    /// It goes on without us.
-    Left,
-}
-
-#[derive(Default)]
-struct Served {
-    bytes: u64,
-    detach: Vec<String>,
-    failed: bool,
-    /// The runtime has failed, and that was told.
-    told: bool,
-    /// Children run natively that should not, and that was told.
-    children_told: bool,
-    stream_failed: bool,
-    /// Rarely values are dropped, and that was told.
-    drops: bool,
-}
-
-/// What a process came to.
-pub struct Done {
-    /// Its profile.
-    pub profile: Profile,
-    /// What its engine did.
-    pub engine: Engine,
-    /// Whether all of its stream, if one was wanted, is in its file.
-    pub stream_whole: bool,
-}
-
 impl Process {
     /// A process that starts.
     pub fn new(
@@ -152,7 +77,7 @@ impl Process {
         windows: Option<Windows>,
     ) -> Self {
         Self {
-            handle: handle(identity.pid),
+            handle: Handle::open(identity.pid),
             identity,
             shared,
             folder,
@@ -180,8 +105,8 @@ impl Process {
 
     /// It could not be taken back.
     pub fn stays(&mut self, why: &str) {
-        let words = format!("it could not be taken back: {why}");
-        self.served.detach.push(words);
+        let reason = Unobserved::NotReattached(why.to_owned());
+        self.served.unobserved.push(reason);
         self.end = End::Stays;
     }
 
@@ -191,20 +116,13 @@ impl Process {
     }
 
     /// Begins windows, if there are to be any. `host`: our own CPU time so far; `births`: whether there may be new threads.
-    pub fn pace(
-        &mut self,
-        host: impl FnOnce() -> Duration,
-        births: &mut Births,
-        notice: &mut dyn FnMut(&str),
-    ) {
-        if self.end != End::No {
-            return;
-        }
-        let Some(windows) = &mut self.windows else {
-            return;
-        };
-        if let Err(error) = windows.look(&self.shared, host, births) {
-            notice(&format!("no windows: {error}"));
+    ///
+    /// # Errors
+    /// The kernel refuses what begins windows.
+    pub fn pace(&mut self, host: impl FnOnce() -> Duration, births: &mut Births) -> io::Result<()> {
+        match &mut self.windows {
+            Some(windows) if self.end == End::No => windows.look(&self.shared, host, births),
+            _ => Ok(()),
         }
     }
 
@@ -234,6 +152,11 @@ impl Process {
     /// The family of its file.
     pub fn family(&self) -> &std::rc::Rc<Family> {
         self.shared.pages().family()
+    }
+
+    /// Whether its slot is this one of a family.
+    pub fn is_in(&self, family: &std::rc::Rc<Family>, slot: usize) -> bool {
+        std::rc::Rc::ptr_eq(self.family(), family) && self.shared.pages().slot() == slot
     }
 
     /// Its threads so far; 0 where there was only one.
@@ -308,263 +231,8 @@ impl Process {
 
     /// Finds out whether it is there.
     pub fn look(&mut self) {
-        let gone = match &self.handle {
-            Some(handle) => {
-                let mut handles = [PollFd::new(handle.as_fd(), PollFlags::POLLIN)];
-                poll(&mut handles, PollTimeout::ZERO).is_ok_and(|n| n > 0)
-            }
-            // Number 0 is nobody's.
-            None => {
-                self.identity.pid.as_raw() == 0
-                    || nix::sys::signal::kill(self.identity.pid, None).is_err()
-            }
-        };
-        if gone && self.end == End::No {
-            self.end = End::Ended(self.exit_status().or_else(|| self.status()));
+        if self.end == End::No && self.handle.has_ended() {
+            self.end = End::Ended(self.exit_status().or_else(|| self.handle.status()));
         }
     }
-
-    /// The status with which it has ended, from the kernel.
-    fn status(&self) -> Option<i32> {
-        let reaped = self.handle.as_ref().and_then(reaped_with);
-        if reaped.is_some() {
-            return reaped.map(said_by);
-        }
-        let stat = std::fs::read(format!("/proc/{}/stat", self.identity.pid)).ok()?;
-        let end = stat.iter().rposition(|&c| c == b')')?;
-        let rest = std::str::from_utf8(&stat[end + 1..]).ok()?;
-        let mut words = rest.split_ascii_whitespace();
-        if !matches!(words.next(), Some("Z" | "X")) {
-            return None;
-        }
-        words.last()?.parse().ok().map(said_by)
-    }
-
-    /// Does what there is to do now.
-    pub fn serve(&mut self, notice: &mut dyn FnMut(&str)) {
-        let over = self.end != End::No;
-        if let Some(series) = &mut self.series {
-            series.look(self.identity.pid, self.shared.control());
-        }
-        if let Some(audit) = &mut self.audit
-            && self.shared.state() == Some(State::Controlled)
-            && audit.look(self.shared.control())
-        {
-            // Refused: who traces it keeps it as it is.
-            let _ = detach::fetch(self.identity.pid);
-        }
-        let early = self.pause() < IDLE || self.hurried || self.folder.converge_pause().is_some();
-        let Self {
-            shared,
-            folder,
-            queue,
-            served,
-            ..
-        } = self;
-        let asked = shared.settle_asked();
-        let interrupts = shared.interrupts_asked();
-        // All of its messages are published.
-        let round = shared.prefetch().rounds.load(Acquire);
-        // No further: threads may publish as fast as this folds.
-        let until = shared.published_count();
-        while queue.taken < until && queue.take(shared, over, folder, served, notice) {
-            if folder.is_full() && !over {
-                break;
-            }
-        }
-        if !over && shared.state() == Some(State::Controlled) {
-            folder.answer(shared, round);
-        }
-        if over || asked.is_some() || interrupts.is_some() || early {
-            // What was not published, or only just: for each thread the chunk it has, or had when it
-            // asked or ended.
-            for chunk in shared.oldest(queue.taken) {
-                if let Some(filled) = shared.filled(chunk) {
-                    queue.rest(shared, filled, folder, served, notice);
-                }
-            }
-        }
-        match shared.state() {
-            Some(State::Controlled) if !over => folder.converge(shared),
-            Some(State::Fresh) => {}
-            _ => folder.hush(),
-        }
-        if let Some(asked) = interrupts {
-            shared.interrupts_answered(asked);
-        }
-        let mut done = Ok(());
-        if let Some(asked) = asked {
-            done = folder.asked(shared);
-            shared.settled(asked);
-        }
-        report(done, folder, served, notice);
-        let (identity, first) = (&self.identity, self.first);
-        let who = || match first {
-            true => "the program".to_owned(),
-            false => identity.to_string(),
-        };
-        let control = shared.control();
-        if !served.children_told
-            && control.children.load(Relaxed) != 0
-            && control.follow.load(Relaxed) != 0
-        {
-            served.children_told = true;
-            notice(&format!(
-                "not observed: children of {}, for which there is no room, run natively",
-                who()
-            ));
-        }
-        if let Some(words) = detach(shared)
-            && served.detach.is_empty()
-        {
-            self.turns.detach = Some(Moment::now(self.run, self.identity.pid));
-            let mut words = words;
-            if let Some(audit) = &mut self.audit {
-                audit.stop();
-                if audit.is_proving() {
-                    words = "it is found out how fast it is natively".to_owned();
-                }
-            }
-            // Nothing is wrong with that, and nothing was to be observed.
-            if !is_wanted(shared) {
-                let who = who();
-                notice(&format!(
-                    "not observed from here on: {who} runs natively because {words}"
-                ));
-            }
-            served.detach.push(words);
-        }
-        if !served.told
-            && let Some(words) = failure::words(shared)
-        {
-            notice(&words);
-            served.told = true;
-        }
-        if !served.drops && folder.lost() != Lost::default() {
-            served.drops = true;
-            notice(&format!(
-                "the values of {} take all the memory that counting may have: rare ones are dropped from here on. \
-                 --memory gives more, -c 'H[P256]2048+A16' needs less",
-                if self.first {
-                    "the program".to_owned()
-                } else {
-                    self.identity.to_string()
-                },
-            ));
-        }
-        if let Some(why) = folder.news_of_custom() {
-            notice(&format!(
-                "the customisation module has FAILED {why}; the program goes on"
-            ));
-        }
-        if folder.is_unobserved() {
-            notice(&format!(
-                "--only selects more than {} ranges of code: what comes after them is NOT observed; record with -c exact, \
-                 which has no such limit",
-                crate::ask::queries::RANGES
-            ));
-        }
-        if folder.is_overflowing() {
-            notice(&format!(
-                "code has more than {} ranges with profile tags: what comes after them has tag 0",
-                crate::ask::queries::RANGES
-            ));
-        }
-        if over {
-            let done = folder.end(shared);
-            report(done, folder, served, notice);
-        }
-    }
-}
-
-impl std::fmt::Display for Identity {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let name = self.command.first().map(|n| String::from_utf8_lossy(n));
-        write!(
-            f,
-            "process {} ({})",
-            self.pid,
-            name.as_deref().unwrap_or("?")
-        )
-    }
-}
-
-/// What `wait` would have said, as in [`Run::status`].
-fn said_by(status: i32) -> i32 {
-    match libc::WIFEXITED(status) {
-        true => libc::WEXITSTATUS(status),
-        false => -libc::WTERMSIG(status),
-    }
-}
-
-/// What a process was reaped with, by its parent. Since Linux 6.15.
-fn reaped_with(handle: &OwnedFd) -> Option<i32> {
-    const PIDFD_GET_INFO: libc::c_ulong = 0xc040_ff0b;
-    const PIDFD_INFO_EXIT: u64 = 8;
-    /// `struct pidfd_info`, its first version.
-    #[repr(C)]
-    #[derive(Default)]
-    struct Info {
-        mask: u64,
-        cgroup: u64,
-        ids: [u32; 11],
-        exit_code: i32,
-    }
-    const _: () = assert!(size_of::<Info>() == 64);
-    let mut info = Info {
-        mask: PIDFD_INFO_EXIT,
-        ..Info::default()
-    };
-    // SAFETY: the kernel writes a structure of the size that is part of the request.
-    let done = unsafe { libc::ioctl(handle.as_raw_fd(), PIDFD_GET_INFO, &raw mut info) };
-    (done == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
-}
-
-/// A descriptor that tells of the end of a process.
-fn handle(pid: Pid) -> Option<OwnedFd> {
-    // SAFETY: no memory is passed; the descriptor is checked before it is owned.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) };
-    // SAFETY: just made, nobody else's.
-    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as i32) })
-}
-
-/// Tells, once, what went wrong.
-fn report(
-    done: Result<(), Damaged>,
-    folder: &mut Folder,
-    served: &mut Served,
-    notice: &mut dyn FnMut(&str),
-) {
-    if let Err(error) = done
-        && !std::mem::replace(&mut served.failed, true)
-    {
-        notice(&format!("the profile is incomplete: {error}"));
-    }
-    if let Some(error) = folder.stream_error() {
-        served.stream_failed = true;
-        notice(&format!(
-            "{error}; the stream ends there, the profile does not"
-        ));
-    }
-}
-
-/// It was detached as control does not pay, or as it asked for that.
-fn is_wanted(shared: &Shared) -> bool {
-    let why = shared.control().detach.load(Relaxed);
-    [Detached::BailOut, Detached::Asked]
-        .map(|w| w as u32)
-        .contains(&why)
-}
-
-fn detach(shared: &Shared) -> Option<String> {
-    let control = shared.control();
-    if shared.state() != Some(State::Native) {
-        return None;
-    }
-    let why = Detached::from_number(control.detach.load(Relaxed));
-    let at = control.detach_pc.load(Relaxed);
-    Some(format!(
-        "{} (at {at:#x})",
-        why.map_or("for a reason it did not report", Detached::words)
-    ))
 }

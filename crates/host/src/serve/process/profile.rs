@@ -7,27 +7,33 @@ use trommel_profile::{Counted, Origin, Profile, Run, Threads};
 use trommel_queue::State;
 use trommel_tuple::KindSet;
 
-use super::{Done, End, Identity, Process, WINDOWS};
+use super::Process;
 use crate::channel::shared::Shared;
-use crate::serve::record::Engine;
-use crate::serve::series::Figures;
+use crate::serve::engine::Engine;
+use crate::serve::identity::End;
+use crate::serve::news::{News, WindowCounts};
+use crate::serve::recording::{Ancestor, Done};
+use crate::serve::unobserved::Unobserved;
+
+/// What stands for a compressor in profiles that are made of windows.
+const WINDOWS: &str = "windows";
 
 impl Process {
     /// What it has come to since the last time, if it is sampled. `host`: our own CPU time so far.
-    pub fn epoch(
-        &mut self,
-        kinds: KindSet,
-        host: Duration,
-        notice: &mut dyn FnMut(&str),
-    ) -> Option<Profile> {
-        let windows = self.windows.as_mut()?.take(&self.shared, host)?;
+    pub fn epoch(&mut self, kinds: KindSet, host: Duration) -> (Option<Profile>, Vec<News>) {
+        let windows = self.windows.as_mut();
+        let Some(windows) = windows.and_then(|w| w.take(&self.shared, host)) else {
+            return (None, Vec::new());
+        };
         self.hurried = true;
-        self.serve(notice);
+        let news = self.serve();
         self.hurried = false;
-        let taken = self.folder.take(kinds, windows)?;
+        let Some(taken) = self.folder.take(kinds, windows) else {
+            return (None, news);
+        };
         let (started, clock) =
             std::mem::replace(&mut self.since, (SystemTime::now(), Instant::now()));
-        Some(Profile {
+        let profile = Profile {
             origin: Origin {
                 pid: self.identity.pid.as_raw() as u32,
                 parent: self.identity.parent,
@@ -49,7 +55,8 @@ impl Process {
                 each: Vec::new(),
             },
             ..Profile::default()
-        })
+        };
+        (Some(profile), news)
     }
 
     /// Its profile; everything is folded. What it shared is left, for processes that it is just
@@ -59,8 +66,7 @@ impl Process {
         compressor: &str,
         kinds: KindSet,
         host: Duration,
-        notice: &mut dyn FnMut(&str),
-    ) -> (Done, Ancestor) {
+    ) -> (Done, Ancestor, Vec<News>) {
         let started = self.threads();
         let Self {
             identity,
@@ -83,32 +89,17 @@ impl Process {
         let is_sampled = windows.is_some();
         let folded = folder.finish(&shared, kinds, windows);
         let control = shared.control();
-        let mut detach = served.detach;
-        if self.end != End::Exec && shared.state() == Some(State::Exec) {
-            detach.push("it became another program (exec), which ran natively".to_owned());
-        }
-        let children = u64::from(control.children.load(Relaxed));
-        if children != 0 {
-            detach.push(format!("{children} child processes, which ran natively"));
-        }
-        match control.work.stops.load(Relaxed) {
-            0 => {}
-            1 => detach.push("it stopped the collection of events itself".to_owned()),
-            n => detach.push(format!(
-                "it stopped the collection of events itself, {n} times"
-            )),
-        }
+        let unobserved = unobserved(std::mem::take(&mut served.unobserved), &shared, self.end);
         if control.window.load(Relaxed) != 0 && !is_sampled {
-            notice(&taken(&shared));
-        }
-        if self.end == End::Left {
-            detach.push("it went on when the first program had ended".to_owned());
+            served.tell(News::WindowCounts(window_counts(&shared)));
         }
         if let Some(error) = &folded.stream_error {
             served.stream_failed = true;
-            notice(&format!(
-                "{error}; the stream is cut short, the profile is not"
-            ));
+            let error = error.to_string();
+            served.tell(News::StreamCut {
+                error,
+                goes_on: false,
+            });
         }
         let (began, clock) = self.since;
         let of_windows = folded.windows.as_ref().map(of_windows);
@@ -123,31 +114,17 @@ impl Process {
             undercount: folded.lost.undercount,
             waits: control.waits.load(Relaxed),
             wait_time: control.wait_nanos.load(Relaxed),
-            detach,
+            detach: unobserved.iter().map(ToString::to_string).collect(),
             ..of_windows.unwrap_or_default()
         };
         let engine = Engine {
             shares,
             progress,
-            fragments: control.fragments.load(Relaxed),
-            kept_fragments: control.kept_fragments.load(Relaxed),
-            instructions: control.instructions.load(Relaxed),
-            traces: control.trace.made.load(Relaxed),
-            trace_instructions: control.trace.instructions.load(Relaxed),
-            trace_bytes: control.trace.bytes.load(Relaxed),
-            traces_abandoned: control.trace.abandoned.load(Relaxed),
-            dispatches: control.dispatches.load(Relaxed),
-            indirect_misses: control.indirect_misses.load(Relaxed),
-            syscalls: control.syscalls.load(Relaxed),
-            signals: control.signals.load(Relaxed),
-            cache_bytes: control.cache_bytes.load(Relaxed),
-            invalidations: control.invalidations.load(Relaxed),
-            children,
             record_bytes: served.bytes,
-            figures: Figures::read(control),
             series: series.unwrap_or_default(),
             turns,
             prefetch: folded.prefetch,
+            ..Engine::of(control)
         };
         let threads = Threads {
             started,
@@ -189,8 +166,28 @@ impl Process {
             engine,
             stream_whole: !served.stream_failed,
         };
-        (done, Ancestor { identity, shared })
+        (done, Ancestor { identity, shared }, served.news())
     }
+}
+
+/// Reasons why parts of the life of a process were not observed, with those that its end tells.
+fn unobserved(mut unobserved: Vec<Unobserved>, shared: &Shared, end: End) -> Vec<Unobserved> {
+    let control = shared.control();
+    if end != End::Exec && shared.state() == Some(State::Exec) {
+        unobserved.push(Unobserved::Exec);
+    }
+    match control.children.load(Relaxed) {
+        0 => {}
+        n => unobserved.push(Unobserved::Children(n.into())),
+    }
+    match control.work.stops.load(Relaxed) {
+        0 => {}
+        n => unobserved.push(Unobserved::Stopped(n)),
+    }
+    if end == End::Left {
+        unobserved.push(Unobserved::Outlived);
+    }
+    unobserved
 }
 
 /// Nanoseconds since 1970.
@@ -208,24 +205,8 @@ fn of_windows(windows: &trommel_profile::windows::Windows) -> Run {
     }
 }
 
-/// A process that has ended, as those that it has made remember it.
-pub struct Ancestor {
-    /// Who it was.
-    pub identity: Identity,
-    /// What it shared.
-    pub shared: Shared,
-}
-
-impl Ancestor {
-    /// Whether processes are still being made by it.
-    pub fn is_needed(&self) -> bool {
-        let pages = self.shared.pages();
-        pages.family().expects(pages.slot())
-    }
-}
-
-/// What windows have come to, for tests.
-fn taken(shared: &Shared) -> String {
+/// Counts of windows, for tests.
+fn window_counts(shared: &Shared) -> WindowCounts {
     let windows = &shared.control().windows;
     let counts = [
         ("ended", &windows.ended),
@@ -236,14 +217,12 @@ fn taken(shared: &Shared) -> String {
         ("refused", &windows.refused),
         ("skipped", &windows.skipped),
     ];
-    let counts = counts.map(|(name, count)| format!("{name} {}", count.load(Relaxed)));
     let last = windows.last.iter().map(|last| {
         let words = [&last.from, &last.to, &last.instructions];
         words.map(|word| word.load(Relaxed))
     });
-    let last = last.filter(|[from, ..]| *from != 0);
-    let last: Vec<String> = last
-        .map(|[from, to, n]| format!("{from:x}-{to:x}:{n}"))
-        .collect();
-    format!("windows: {}; last {}", counts.join(", "), last.join(" "))
+    WindowCounts {
+        counts: counts.map(|(name, count)| (name, count.load(Relaxed))),
+        last: last.filter(|[from, ..]| *from != 0).collect(),
+    }
 }

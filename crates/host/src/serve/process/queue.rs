@@ -1,6 +1,6 @@
 //! How far the queue of a process has been read.
 
-use super::{Served, report};
+use super::served::Served;
 use crate::channel::shared::{Filled, Shared};
 use crate::fold::Folder;
 
@@ -22,22 +22,18 @@ impl Queue {
         over: bool,
         folder: &mut Folder,
         served: &mut Served,
-        notice: &mut dyn FnMut(&str),
     ) -> bool {
         match shared.published(&mut self.taken, over) {
             Ok(None) => false,
             Ok(Some(filled)) => {
-                self.rest(shared, filled, folder, served, notice);
+                self.rest(shared, filled, folder, served);
                 self.folded[filled.chunk as usize] = 0;
                 // Only now: until it is folded, the runtime may not write there.
                 shared.give_back(filled.chunk, &mut self.taken);
                 true
             }
             Err(damaged) => {
-                if !served.failed {
-                    served.failed = true;
-                    notice(&format!("the profile is incomplete: {damaged}"));
-                }
+                served.report(Err(damaged), folder);
                 false
             }
         }
@@ -50,7 +46,6 @@ impl Queue {
         filled: Filled,
         folder: &mut Folder,
         served: &mut Served,
-        notice: &mut dyn FnMut(&str),
     ) {
         let at = filled.chunk as usize;
         if self.folded.len() <= at {
@@ -65,7 +60,7 @@ impl Queue {
         served.bytes += self.bytes.len() as u64;
         if !served.failed {
             let done = folder.chunk(shared, &filled, &self.bytes);
-            report(done, folder, served, notice);
+            served.report(done, folder);
         }
     }
 }

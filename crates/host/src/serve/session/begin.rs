@@ -11,7 +11,10 @@ use trommel_profile::Profile;
 use trommel_symbol::Files;
 use trommel_tuple::Kind;
 
-use super::{Execed, Retakes, Session, host_cpu};
+use super::Session;
+use super::cost::host_cpu;
+use super::native::Execed;
+use super::retakes::Retakes;
 use crate::ask::custom::{self, Custom};
 use crate::ask::prefetch::{self};
 use crate::ask::service::{Instance, Write};
@@ -23,7 +26,10 @@ use crate::channel::tracing::Tracing;
 use crate::fold::is_exact;
 use crate::fold::levels;
 use crate::kernel::births::Births;
-use crate::serve::record::{Engine, RecordError, RecordOptions};
+use crate::serve::engine::Engine;
+use crate::serve::failure::RecordError;
+use crate::serve::news::News;
+use crate::serve::options::RecordOptions;
 use crate::takeover::forked::Forked;
 use crate::windows::toll::Toll;
 
@@ -126,7 +132,7 @@ impl<'a> Session<'a> {
     pub fn new(
         options: &'a RecordOptions,
         toll: Option<Toll>,
-        notice: &'a mut dyn FnMut(&str),
+        notice: &'a mut dyn FnMut(News),
         others: &'a mut dyn FnMut(Profile, Engine),
     ) -> Result<Self, RecordError> {
         // Before anything else is there that its process would keep.

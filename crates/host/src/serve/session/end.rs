@@ -6,12 +6,17 @@ use std::time::Instant;
 use nix::unistd::Pid;
 use trommel_profile::Profile;
 
-use super::{Session, cpu_with};
+use super::Session;
+use super::cost::cpu_with;
 use crate::channel::family::Family;
 use crate::channel::memory;
 use crate::ptrace::ended::Ended;
-use crate::serve::process::{Ancestor, Done, End, Identity};
-use crate::serve::record::{Engine, RecordError, Recording};
+use crate::serve::engine::Engine;
+use crate::serve::failure::RecordError;
+use crate::serve::identity::{End, Identity};
+use crate::serve::news::News;
+use crate::serve::recording::{Ancestor, Done, Recording};
+use crate::serve::unobserved::Unobserved;
 
 /// The exit status of a program whose runtime could not start.
 const NOT_STARTED: i32 = 126;
@@ -27,7 +32,7 @@ impl Session<'_> {
             }
             let (number, mut process) = self.processes.swap_remove(n);
             // What came between the last look and its end.
-            process.serve(self.notice);
+            process.serve().into_iter().for_each(&mut *self.notice);
             process.shared.close();
             self.keep(&process);
             let compressor = match self.terms.converge {
@@ -37,7 +42,8 @@ impl Session<'_> {
             let host = cpu_with(self.custom.as_deref()).saturating_sub(self.host_before);
             let kinds = self.options.kinds;
             let large = self.budget.is_large();
-            let (done, ancestor) = process.finish(&compressor, kinds, host, self.notice);
+            let (done, ancestor, news) = process.finish(&compressor, kinds, host);
+            news.into_iter().for_each(&mut *self.notice);
             self.stream_whole &= done.stream_whole;
             match number {
                 0 => self.done = Some(done),
@@ -65,13 +71,7 @@ impl Session<'_> {
             left += u64::from(process.is_controlled());
         }
         if left != 0 {
-            let (processes, go) = match left {
-                1 => ("process", "goes"),
-                _ => ("processes", "go"),
-            };
-            (self.notice)(&format!(
-                "the program has ended; {left} {processes} of its {go} on natively"
-            ));
+            (self.notice)(News::GoesOn(left));
         }
         self.finish();
         self.execed.release();
@@ -105,9 +105,7 @@ impl Session<'_> {
         if let Some(messages) = &self.messages
             && let Err(error) = messages.borrow_mut().finish()
         {
-            (self.notice)(&format!(
-                "messages are missing in their file: {error}; the profile has all of them"
-            ));
+            (self.notice)(News::MessagesMissing(error.to_string()));
         }
         let engine = done.engine;
         let mut first = done.profile;
@@ -128,12 +126,10 @@ impl Session<'_> {
                     program: self.options.program.path.clone(),
                 });
             }
-            let words = "the runtime did not start".to_owned();
-            first.run.detach.push(words);
+            first.run.detach.push(Unobserved::NotStarted.to_string());
         }
         if limited {
-            let words = "it was ended when the stream had all the events that were wanted";
-            first.run.detach.push(words.to_owned());
+            first.run.detach.push(Unobserved::Limited.to_string());
         }
         // What the run as a whole came to.
         first.run.wall = wall.as_nanos() as u64;

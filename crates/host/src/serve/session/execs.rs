@@ -9,36 +9,18 @@ use std::time::{Duration, Instant};
 use nix::unistd::Pid;
 use trommel_queue::{Request, Unfollowed};
 
-use super::{Session, command_of, program_of};
+use super::Session;
+use super::arrivals::{Arrival, Traced};
 use crate::channel::family::Family;
 use crate::channel::pids;
 use crate::channel::shared::{Asked, Shared};
 use crate::ptrace::follow;
 use crate::ptrace::inject::{Kept, inject};
 use crate::ptrace::landing::Landing;
+use crate::serve::identity::{End, Identity, program_of};
+use crate::serve::news::News;
 use crate::serve::persist::{self, Keeping};
-use crate::serve::process::{End, Identity, Taken};
-
-/// A thread that is traced while it becomes another program.
-pub(super) struct Traced {
-    pub(super) tid: Pid,
-    /// The process that the thread belongs to.
-    pub(super) process: Pid,
-    /// Number of the process whose request it was.
-    pub(super) number: usize,
-    /// It only shares that process's memory.
-    spawned: bool,
-}
-
-/// A process that is another program now, on its way to the runtime.
-pub(super) struct Arrival {
-    pub(super) landing: Landing,
-    /// Process whose child it is.
-    parent: u32,
-    /// It counts processes in a way of its own.
-    foreign: bool,
-    since: Instant,
-}
+use crate::serve::turns::Taken;
 
 impl Session<'_> {
     /// Threads that want to become other programs, or could not.
@@ -98,11 +80,11 @@ impl Session<'_> {
                 Request::GO
             }
             Some(why) => {
-                let path = String::from_utf8_lossy(&asked.path);
-                (self.notice)(&format!(
-                    "{path} (process {pid}) runs natively: {}",
-                    why.words()
-                ));
+                (self.notice)(News::FileRunsNatively {
+                    path: asked.path.clone(),
+                    pid: pid.as_raw(),
+                    why,
+                });
                 Request::NATIVE
             }
         }
@@ -145,7 +127,7 @@ impl Session<'_> {
             }
             Err(error) => {
                 follow::detach(pid);
-                self.runs_natively(pid, parent, Some(&error));
+                self.runs_natively(pid, parent, Some(error));
             }
         }
     }
@@ -184,7 +166,7 @@ impl Session<'_> {
         match (inject(landing, None, Some(&mut prepare)), made) {
             (Ok(None), Some((family, shared))) => {
                 self.families.push(family);
-                let identity = identity(pid, parent);
+                let identity = Identity::executed(pid, parent);
                 self.begin(identity, shared, Taken::Exec);
             }
             (Ok(Some(landing)), _) => {
@@ -198,18 +180,13 @@ impl Session<'_> {
             }
             (taken, _) => {
                 follow::detach(pid);
-                self.runs_natively(pid, parent, taken.err().as_ref());
+                self.runs_natively(pid, parent, taken.err());
             }
         }
     }
 
-    fn runs_natively(&mut self, pid: Pid, parent: u32, why: Option<&io::Error>) {
-        let why = why.map(|e| format!(" ({e})")).unwrap_or_default();
-        (self.notice)(&format!(
-            "{} runs natively: {}{why}",
-            identity(pid, parent),
-            Unfollowed::NotInjected.words()
-        ));
+    fn runs_natively(&mut self, pid: Pid, parent: u32, why: Option<io::Error>) {
+        (self.notice)(News::NotInjected(Identity::executed(pid, parent), why));
     }
 
     /// Lets go of processes that have not come to the mark: something keeps them from sending it.
@@ -221,14 +198,5 @@ impl Session<'_> {
             follow::release(pid);
             self.runs_natively(pid, arrival.parent, None);
         }
-    }
-}
-
-/// Who a process is that has just executed a program.
-pub(super) fn identity(pid: Pid, parent: u32) -> Identity {
-    Identity {
-        pid,
-        parent,
-        command: command_of(pid),
     }
 }

@@ -11,41 +11,21 @@ use std::time::{Duration, Instant};
 use nix::unistd::Pid;
 use trommel_queue::State;
 
-use super::{RecordError, RecordOptions, Recording, stream_for, toll};
 use crate::channel::bell;
 use crate::channel::family::Family;
 use crate::channel::shared::Shared;
 use crate::kernel::interrupt::Guard;
-use crate::kernel::running::{self, Refusal};
+use crate::kernel::running::{self};
 use crate::ptrace::ended::Ended;
-use crate::serve::process::Identity;
-use crate::serve::session::{Epochs, Session};
+use crate::serve::epochs::Epochs;
+use crate::serve::failure::{NotAttached, RecordError};
+use crate::serve::identity::Identity;
+use crate::serve::news::News;
+use crate::serve::options::RecordOptions;
+use crate::serve::recording::Recording;
+use crate::serve::session::Session;
 use crate::takeover::detach::is_in;
 use crate::takeover::keeper::{Keeper, Parting};
-
-/// Why a running process was not recorded.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum NotAttached {
-    /// It cannot be.
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    /// It could not be.
-    #[error("{why}{}", hint(.why))]
-    Failed {
-        /// In words.
-        why: String,
-    },
-}
-
-/// What to do about a refusal of the kernel's.
-fn hint(why: &str) -> &'static str {
-    match why.contains("may not be traced") {
-        true => {
-            "; be the process's user, or root; sysctl kernel.yama.ptrace_scope must be 0, or give this command CAP_SYS_PTRACE; `trommel doctor` tells which"
-        }
-        false => "",
-    }
-}
 
 /// Takes a running process under control, collects its events until it ends, `guard` has been
 /// interrupted or the time is over, and detaches it. With `epochs` the recording's profile is of the last of them. Must be called while this process has one
@@ -58,15 +38,15 @@ pub fn record_running(
     pid: i32,
     duration: Option<Duration>,
     guard: &Guard,
-    notice: &mut dyn FnMut(&str),
+    notice: &mut dyn FnMut(News),
     epochs: Option<Epochs<'_>>,
 ) -> Result<Recording, RecordError> {
     let pid = Pid::from_raw(pid);
-    let stream = stream_for(options)?;
+    let stream = options.stream()?;
     let cpu_before = running::cpu_time(pid).unwrap_or_default();
     let mut said = Vec::new();
     let mut no_others = |_, _| ();
-    let toll = toll(options)?;
+    let toll = options.toll()?;
     let mut session = Session::new(options, toll, notice, &mut no_others)?;
     session.in_epochs(epochs.map(Epochs::shorter));
     let terms = session.terms();
@@ -110,7 +90,8 @@ pub fn record_running(
     session.serve(Some(&mut parted));
     drop(watch);
     let recording = session.conclude();
-    said.iter().for_each(|words| notice(words));
+    said.into_iter()
+        .for_each(|why| notice(News::NotDetached(why)));
     recording
 }
 
@@ -134,8 +115,7 @@ impl Hold<'_> {
         }
         if let Some(parting) = self.keeper.parted(Duration::ZERO) {
             if let Parting::Failed(why) = parting {
-                let words = format!("it could not be detached cleanly: {why}");
-                self.said.push(words);
+                self.said.push(why);
             }
             return Some(());
         }

@@ -23,24 +23,6 @@ pub enum Taken {
     Faster(u32),
 }
 
-impl Taken {
-    /// In words.
-    pub fn words(self) -> String {
-        match self {
-            Self::Start => "it was started under control".to_owned(),
-            Self::Fork => "it was forked by a process under control".to_owned(),
-            Self::Exec => "it was executed by a process under control".to_owned(),
-            Self::Late => "it had run natively for as long as programs do at first".to_owned(),
-            Self::Back(percent) => {
-                format!("{percent} % of its time was in code that was not hot when it was detached")
-            }
-            Self::Faster(percent) => {
-                format!("it got on {percent} % faster under control than it did natively")
-            }
-        }
-    }
-}
-
 /// A moment of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moment {

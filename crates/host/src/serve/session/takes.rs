@@ -19,7 +19,6 @@
 //! Only descendants of processes of the run are looked at, and none that shares its memory with another (`vfork`): it is
 //! no program of its own yet. Whatever becomes of us, the keeper lets its process go.
 
-use std::collections::HashMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
@@ -30,14 +29,13 @@ use std::time::{Duration, Instant};
 use nix::unistd::Pid;
 
 use super::Session;
-use super::execs::identity;
 use crate::channel::family::Family;
 use crate::channel::shared::Shared;
-use crate::kernel::births::Seen;
 use crate::kernel::clocks::cpu_of;
 use crate::kernel::running::{self, Refusal, only_descendants};
-use crate::serve::process::{End, Identity, Taken};
-use crate::serve::progress::{self, Steps};
+use crate::serve::identity::{End, Identity};
+use crate::serve::news::News;
+use crate::serve::turns::Taken;
 use crate::takeover::attach::attach;
 use crate::takeover::detach::is_in;
 use crate::takeover::forked::{children, is_alone, share_memory};
@@ -53,68 +51,6 @@ const USUAL: f64 = 10.0;
 /// The same where programs are to be optimised, at most, and at least if one will be taken then.
 const LATER: Duration = Duration::from_millis(100);
 const SOONEST: Duration = Duration::from_millis(5);
-
-/// Exec'ed processes that were met.
-#[derive(Default)]
-pub(super) struct Execed {
-    looked: Option<Instant>,
-    /// From then to the next look.
-    next: Duration,
-    births: Seen,
-    /// There were some at the last look.
-    waiting: bool,
-    /// Windows and signals of processes when they were looked at last, by number: one that has had more since is there still.
-    signs: HashMap<usize, u64>,
-    held: Vec<(Pid, Keeper)>,
-    /// How those get on that are to be optimised.
-    steps: HashMap<Pid, Steps>,
-    /// Those that cannot be attached, and are there still.
-    refused: Vec<Pid>,
-}
-
-impl Execed {
-    /// None before programs have run natively for `after`.
-    pub(super) fn expected(after: Duration) -> Self {
-        Self {
-            looked: Some(Instant::now()),
-            next: after.min(progress::FIRST),
-            ..Self::default()
-        }
-    }
-
-    /// The time to the next look.
-    pub(super) fn pause(&self) -> Duration {
-        let since = self.looked.map_or(Duration::MAX, |at| at.elapsed());
-        self.next.saturating_sub(since)
-    }
-
-    /// Lets all go that are there still.
-    pub(super) fn release(&mut self) {
-        self.held.clear();
-    }
-
-    /// Lets one go, and waits until nothing of ours is in it, or it cannot be helped.
-    pub(super) fn part(&mut self, pid: Pid) {
-        let of = |(held, _): &mut (Pid, Keeper)| *held == pid;
-        for (_, keeper) in self.held.extract_if(.., of) {
-            keeper.detach();
-        }
-    }
-
-    /// Takes note of how one gets on that has used so much CPU time. The time to the next look.
-    fn step(&mut self, pid: Pid, cpu: Duration) -> Duration {
-        if cpu < progress::FIRST {
-            return progress::FIRST - cpu;
-        }
-        self.steps.entry(pid).or_default().look(pid, cpu);
-        progress::PACE
-    }
-
-    /// One stays native from here on.
-    pub(super) fn never(&mut self, pid: Pid) {
-        self.refused.push(pid);
-    }
-}
 
 impl Session<'_> {
     /// Takes exec'ed processes under control, if it is time to look for them.
@@ -228,7 +164,7 @@ impl Session<'_> {
             Err(why) => return self.refuse(pid, parent, &why.to_string()),
         }
         let steps = self.execed.steps.remove(&pid);
-        if let Err(why) = self.attach_to(identity(pid, parent), Taken::Late) {
+        if let Err(why) = self.attach_to(Identity::executed(pid, parent), Taken::Late) {
             return self.refuse(pid, parent, &why);
         }
         if let Some(rate) = steps.and_then(|steps| steps.rate())
@@ -277,7 +213,8 @@ impl Session<'_> {
     fn refuse(&mut self, pid: Pid, parent: u32, why: &str) {
         self.execed.refused.push(pid);
         if is_there(pid) {
-            (self.notice)(&format!("{} runs natively: {why}", identity(pid, parent)));
+            let identity = Identity::executed(pid, parent);
+            (self.notice)(News::NotAttached(identity, why.to_owned()));
         }
     }
 }

@@ -1,0 +1,82 @@
+//! Figures of the engine in one process.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use trommel_queue::Control;
+
+use crate::ask::prefetch;
+use crate::serve::audit::Shares;
+use crate::serve::progress::Progress;
+use crate::serve::series::{Figures, Sample};
+use crate::serve::turns::Turns;
+
+/// The engine's own figures.
+#[derive(Clone, Debug, Default)]
+pub struct Engine {
+    /// Fragments made.
+    pub fragments: u64,
+    /// App instructions in them.
+    pub instructions: u64,
+    /// Of them, those taken from earlier runs.
+    pub kept_fragments: u64,
+    /// Traces made.
+    pub traces: u64,
+    /// App instructions in them.
+    pub trace_instructions: u64,
+    /// Bytes of code in them.
+    pub trace_bytes: u64,
+    /// Paths that were recorded and of which no trace was made.
+    pub traces_abandoned: u64,
+    /// Returns to the dispatcher.
+    pub dispatches: u64,
+    /// Indirect branches that the inline lookup did not find.
+    pub indirect_misses: u64,
+    /// System calls the runtime handled.
+    pub syscalls: u64,
+    /// Signals delivered to handlers.
+    pub signals: u64,
+    /// Bytes of code cache.
+    pub cache_bytes: u64,
+    /// Times code was dropped because it changed or the cache was full.
+    pub invalidations: u64,
+    /// Children started, which ran natively.
+    pub children: u64,
+    /// Bytes of records.
+    pub record_bytes: u64,
+    /// What it did, and how long that took.
+    pub figures: Figures,
+    /// The same over time, if that was asked for.
+    pub series: Vec<Sample>,
+    /// When and why it was attached, and when it was detached.
+    pub turns: Turns,
+    /// What samples of its program counters found, if some were taken.
+    pub shares: Option<Shares>,
+    /// How it got on natively and under control, if that was found out.
+    pub progress: Option<Progress>,
+    /// What was found to prefetch, if that was asked for.
+    pub prefetch: Option<prefetch::Report>,
+}
+
+impl Engine {
+    /// What the engine of a process has counted so far.
+    pub(super) fn of(control: &Control) -> Self {
+        Self {
+            fragments: control.fragments.load(Relaxed),
+            kept_fragments: control.kept_fragments.load(Relaxed),
+            instructions: control.instructions.load(Relaxed),
+            traces: control.trace.made.load(Relaxed),
+            trace_instructions: control.trace.instructions.load(Relaxed),
+            trace_bytes: control.trace.bytes.load(Relaxed),
+            traces_abandoned: control.trace.abandoned.load(Relaxed),
+            dispatches: control.dispatches.load(Relaxed),
+            indirect_misses: control.indirect_misses.load(Relaxed),
+            syscalls: control.syscalls.load(Relaxed),
+            signals: control.signals.load(Relaxed),
+            cache_bytes: control.cache_bytes.load(Relaxed),
+            invalidations: control.invalidations.load(Relaxed),
+            figures: Figures::read(control),
+            children: control.children.load(Relaxed).into(),
+            ..Self::default()
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Identities of processes, and how they end for a session.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use nix::unistd::Pid;
+
+/// Where a process comes from.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Its number, as the host sees it.
+    pub pid: Pid,
+    /// That of the process that started it; 0 for the first.
+    pub parent: u32,
+    /// Its program and arguments.
+    pub command: Vec<Vec<u8>>,
+}
+
+impl Identity {
+    /// Of the process that a run starts with, whose arguments are these.
+    pub fn first(pid: Pid, arguments: &[OsString]) -> Self {
+        Self {
+            pid,
+            parent: 0,
+            command: arguments.iter().map(|a| a.as_bytes().to_vec()).collect(),
+        }
+    }
+
+    /// Of a process that has just executed a program.
+    pub(super) fn executed(pid: Pid, parent: u32) -> Self {
+        Self {
+            pid,
+            parent,
+            command: command_of(pid),
+        }
+    }
+}
+
+/// How a process ends for us.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum End {
+    /// It goes on.
+    #[default]
+    No,
+    /// It has ended, with a status as in [`trommel_profile::Run::status`].
+    Ended(Option<i32>),
+    /// It is another program now, which is observed.
+    Exec,
+    /// It was detached, and is under control again: as another.
+    Back,
+    /// It was detached, and stays native.
+    Stays,
+    /// It goes on without us.
+    Left,
+}
+
+/// The program that a process runs.
+pub(super) fn program_of(pid: Pid) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
+/// The arguments of a process.
+fn command_of(pid: Pid) -> Vec<Vec<u8>> {
+    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
+    let words = words.split(|&c| c == 0).map(<[u8]>::to_vec);
+    words.map(|w| OsString::from_vec(w).into_vec()).collect()
+}

@@ -1,0 +1,87 @@
+//! Options of a run, and the files that they name.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use trommel_compress::Spec;
+use trommel_symbol::launch::Program;
+use trommel_tuple::KindSet;
+
+use crate::ask::custom;
+use crate::ask::service::Foreign;
+use crate::channel::question::Question;
+use crate::channel::stream::Pending;
+use crate::channel::tracing::Tracing;
+use crate::fold::only::Only;
+use crate::ptrace::launch::Inherited;
+use crate::serve::failure::RecordError;
+use crate::serve::persist::Store;
+use crate::serve::stress::Stress;
+use crate::windows::sampling::Sampling;
+use crate::windows::toll::{self, Toll};
+
+/// What to record.
+#[derive(Clone, Debug)]
+pub struct RecordOptions {
+    /// The program, found and checked.
+    pub program: Program,
+    /// Its argument vector, the name as typed first.
+    pub arguments: Vec<OsString>,
+    /// What the program is to find as we did.
+    pub inherited: Inherited,
+    /// Events to collect.
+    pub kinds: KindSet,
+    /// The compressor.
+    pub compressor: Spec,
+    /// Where every event goes, in order.
+    pub stream: Option<PathBuf>,
+    /// Ends the program once the stream has this many events.
+    pub stream_limit: Option<u64>,
+    /// Bytes that counts of values may take; by default a quarter of what is available, at most 2 GiB.
+    pub memory: Option<u64>,
+    /// What to observe; everything when empty.
+    pub only: Vec<Only>,
+    /// Children and the programs that they execute are observed too.
+    pub follow: bool,
+    /// What is asked by queries; kept for as long as symbols are.
+    pub question: Option<&'static Question>,
+    /// Where their messages are written, too.
+    pub messages: Option<PathBuf>,
+    /// What else they go to.
+    pub services: Vec<Foreign>,
+    /// What windows are given to; with queries there is none.
+    pub custom: Option<custom::Named>,
+    /// Traces. With events there are none.
+    pub tracing: Tracing,
+    /// Looks at the program in windows only.
+    pub sampling: Option<Sampling>,
+    /// Places whose values are known, as shares differ by less than so many percent, are not profiled on. Only where the target counts by
+    /// itself.
+    pub converge: Option<f64>,
+    /// What misses by a regular distance is prefetched. With queries nothing is.
+    pub prefetch: bool,
+    /// Stress options of the runtime, see `docs/testing.md`.
+    pub stress: Stress,
+    /// Where fragments are kept for later runs.
+    pub persist: Option<Store>,
+}
+
+impl RecordOptions {
+    /// What a signal costs, where windows are wanted.
+    pub(super) fn toll(&self) -> Result<Option<Toll>, RecordError> {
+        let measure = self.sampling.map(|_| toll::measure());
+        measure.transpose().map_err(RecordError::Windows)
+    }
+
+    /// The stream file, if one is wanted, with the number of events that are enough.
+    pub(super) fn stream(&self) -> Result<Option<(Pending, Option<u64>)>, RecordError> {
+        let open = |path: &PathBuf| {
+            let file = Pending::open(path).map_err(|error| RecordError::Stream {
+                path: path.clone(),
+                error,
+            })?;
+            Ok((file, self.stream_limit))
+        };
+        self.stream.as_ref().map(open).transpose()
+    }
+}

@@ -1,0 +1,49 @@
+//! Results: of one process, and of a run.
+
+use trommel_profile::Profile;
+
+use crate::channel::shared::Shared;
+use crate::ptrace::ended::Ended;
+use crate::serve::engine::Engine;
+use crate::serve::identity::Identity;
+
+/// A finished run.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// What was collected in the first process, until it became another program or ended.
+    pub profile: Profile,
+    /// How the program ended.
+    pub ended: Ended,
+    /// Whether we ended it, as its stream had all the events that were wanted.
+    pub limited: bool,
+    /// What the engine did in the first process.
+    pub engine: Engine,
+    /// Whether all of the stream, if one was wanted, is in its file.
+    pub stream_whole: bool,
+}
+
+/// What a process came to.
+pub struct Done {
+    /// Its profile.
+    pub profile: Profile,
+    /// What its engine did.
+    pub engine: Engine,
+    /// Whether all of its stream, if one was wanted, is in its file.
+    pub stream_whole: bool,
+}
+
+/// A process that has ended, as those that it has made remember it.
+pub struct Ancestor {
+    /// Who it was.
+    pub identity: Identity,
+    /// What it shared.
+    pub shared: Shared,
+}
+
+impl Ancestor {
+    /// Whether processes are still being made by it.
+    pub fn is_needed(&self) -> bool {
+        let pages = self.shared.pages();
+        pages.family().expects(pages.slot())
+    }
+}

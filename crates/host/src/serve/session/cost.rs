@@ -1,0 +1,21 @@
+//! Our own cost.
+
+use std::time::Duration;
+
+use crate::ask::custom::Custom;
+
+/// Our CPU time so far, with that of the process of a module.
+pub(super) fn cpu_with(custom: Option<&Custom>) -> Duration {
+    host_cpu() + custom.map_or(Duration::ZERO, Custom::cpu)
+}
+
+/// Our CPU time so far.
+pub(super) fn host_cpu() -> Duration {
+    let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF);
+    usage.map_or(Duration::ZERO, |u| {
+        let t = |v: nix::sys::time::TimeVal| {
+            Duration::new(v.tv_sec() as u64, v.tv_usec() as u32 * 1000)
+        };
+        t(u.user_time()) + t(u.system_time())
+    })
+}

@@ -1,0 +1,188 @@
+//! Processes that a session begins to observe.
+
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use nix::unistd::Pid;
+
+use super::{Session, Stream};
+use crate::ask::converge::Converge;
+use crate::ask::prefetch::Prefetch;
+use crate::ask::prefetch::cache::Geometry;
+use crate::ask::queries::Answers;
+use crate::ask::service::Instance;
+use crate::channel::family::{Family, Newcomer};
+use crate::channel::pids;
+use crate::channel::question::Question;
+use crate::channel::shared::Shared;
+use crate::channel::stream::Pending;
+use crate::channel::terms::{Prefetching, TargetCounts};
+use crate::fold::Folder;
+use crate::fold::only::Selection;
+use crate::serve::audit::Audit;
+use crate::serve::identity::{Identity, program_of};
+use crate::serve::process::Process;
+use crate::serve::series::Series;
+use crate::serve::turns::Taken;
+use crate::windows::Windows;
+
+impl Session<'_> {
+    /// Observes a process that runs `program` and is under control because of `why`.
+    pub(super) fn observe(
+        &mut self,
+        identity: Identity,
+        shared: Shared,
+        stream: Option<Stream>,
+        program: &Path,
+        why: Taken,
+    ) {
+        let pid = identity.pid;
+        let number = self.number(pid);
+        let folder = self.folder(pid, stream, program);
+        let tracing = &self.options.tracing;
+        let series = tracing.series.then(Series::begin);
+        let audit = tracing.audits().then(|| Audit::begin(pid, !tracing.stay));
+        let first = number == 0;
+        let windows = self.windows(pid, first);
+        self.forked.has_begun(pid);
+        let process = Process::new(identity, shared, folder, first, series, audit, windows);
+        let process = process.taken(self.began, why);
+        self.processes.push((number, process));
+    }
+
+    /// The number of a process in this session: 0 for the first program.
+    fn number(&mut self, pid: Pid) -> usize {
+        if self.awaited && self.main == Some(pid) {
+            self.awaited = false;
+            return 0;
+        }
+        self.started += 1;
+        self.started - 1
+    }
+
+    /// The folder of a process, with all that the run asks of it.
+    fn folder(&mut self, pid: Pid, stream: Option<Stream>, program: &Path) -> Folder {
+        let number = pid.as_raw() as u32;
+        let selection = Selection::new(self.options.only.clone(), program, self.files);
+        let images = self.images.clone();
+        let budget = Rc::clone(&self.budget);
+        let counts = self.terms.counts;
+        let events = (self.options.kinds, counts);
+        let spec = &self.options.compressor;
+        let mut folder = Folder::new(spec, events, stream, selection, images, budget);
+        if self.terms.selects {
+            folder = folder.of_selected();
+        }
+        if let Some(question) = self.options.question {
+            let write = self.messages.clone();
+            let begin = || self.options.services.iter().map(Instance::begin).collect();
+            let services = self.services.take().unwrap_or_else(begin);
+            let answers = Answers::new(question, program, self.files, write, services, number);
+            folder = folder.of_queries(answers);
+        }
+        if self.terms.prefetch == Prefetching::Misses {
+            folder = folder.of_prefetches(Prefetch::new(Geometry::of_machine()).calling(pid));
+        }
+        if let Some(limit) = self.terms.converge {
+            let rate = match counts {
+                TargetCounts::Strata(strata) => strata.rate.into(),
+                TargetCounts::Nothing | TargetCounts::Paths | TargetCounts::Intervals(_) => 1,
+            };
+            folder = folder.of_converge(Converge::new(limit, rate).calling(pid));
+        }
+        let Some(toll) = self.toll else {
+            return folder;
+        };
+        folder = folder.of_windows(toll.cycle, self.levels.clone());
+        if self.terms.stacks {
+            folder = folder.by_caller(self.terms.kinds);
+        }
+        match &self.custom {
+            Some(custom) => folder.of_custom(custom.begin(), number),
+            None => folder,
+        }
+    }
+
+    /// The windows of a process.
+    fn windows(&self, pid: Pid, first: bool) -> Option<Windows> {
+        if let (Some(sampling), Some(toll)) = (self.options.sampling, self.toll) {
+            return Some(Windows::within(sampling, toll, pid));
+        }
+        (self.terms.window != 0 && first).then(|| {
+            let pace = self.options.stress.pace;
+            let period = (pace != 0).then(|| Duration::from_micros(pace.into()));
+            Windows::at_pace(pid, period)
+        })
+    }
+
+    /// Processes that were made by `fork`.
+    pub(super) fn newcomers(&mut self) {
+        for family in self.families.clone() {
+            family.provide();
+            for newcomer in self.unknown(&family) {
+                self.newcomer(&family, &newcomer);
+            }
+        }
+    }
+
+    /// Processes of a family that are not observed yet.
+    fn unknown(&self, family: &Rc<Family>) -> Vec<Newcomer> {
+        let known = |slot| self.processes.iter().any(|(_, p)| p.is_in(family, slot));
+        family.newcomers(known)
+    }
+
+    fn newcomer(&mut self, family: &Rc<Family>, newcomer: &Newcomer) {
+        let there = self.processes.iter().map(|(_, p)| (&p.identity, &p.shared));
+        let ended = self.ancestors.iter().map(|a| (&a.identity, &a.shared));
+        let parent = there.chain(ended).find(|(_, shared)| {
+            let pages = shared.pages();
+            Rc::ptr_eq(pages.family(), family) && pages.slot() == newcomer.parent
+        });
+        let Some((parent, theirs)) = parent else {
+            // The directory was damaged.
+            return;
+        };
+        let Ok(shared) = Shared::forked(theirs, newcomer) else {
+            return;
+        };
+        let pid = match newcomer.foreign {
+            true => pids::process(newcomer.pid, family),
+            false => Some(Pid::from_raw(newcomer.pid)),
+        };
+        let identity = Identity {
+            // None: it has ended already.
+            pid: pid.unwrap_or(Pid::from_raw(0)),
+            parent: parent.pid.as_raw() as u32,
+            command: parent.command.clone(),
+        };
+        self.begin(identity, shared, Taken::Fork);
+    }
+
+    /// Observes another process.
+    pub(super) fn begin(&mut self, identity: Identity, shared: Shared, why: Taken) {
+        let stream = self.options.stream.as_ref().map(|path| {
+            let mut name = path.clone().into_os_string();
+            let pid = identity.pid;
+            let before = self.streams.entry(pid).or_default();
+            *before += 1;
+            name.push(format!(".{pid}"));
+            if *before > 1 {
+                name.push(format!(".{before}"));
+            }
+            (
+                Pending::open(Path::new(&name)).and_then(Pending::begin),
+                None,
+            )
+        });
+        // Asked for only where it matters: most processes live for a millisecond.
+        let tagged = self.options.question.is_some_and(Question::is_tagged);
+        let program = match self.options.only.is_empty() && !tagged {
+            true => None,
+            false => program_of(identity.pid),
+        };
+        let elf = &self.options.program.elf;
+        let program = program.as_ref().unwrap_or(elf);
+        self.observe(identity, shared, stream, program, why);
+    }
+}
