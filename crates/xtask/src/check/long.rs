@@ -4,7 +4,7 @@
 //! compressor the number of events that it was given must be the same.
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -58,15 +58,7 @@ pub(super) fn run(args: &Args) -> Result<(), String> {
         .stdout(Stdio::piped());
     let started = Instant::now();
     let mut child = command.spawn().map_err(|e| e.to_string())?;
-    let mut most = [[0; 2]; 2];
-    while child.try_wait().map_err(|e| e.to_string())?.is_none() {
-        let half = usize::from(started.elapsed().as_secs() >= seconds / 2);
-        let pids = [Some(child.id()), first_child(child.id())];
-        for (most, pid) in most[half].iter_mut().zip(pids) {
-            *most = pid.map_or(0, resident).max(*most);
-        }
-        sleep(OFTEN);
-    }
+    let most = memory(&mut child, Duration::from_secs(seconds / 2))?;
     let done = child.wait_with_output().map_err(|e| e.to_string())?;
     if !done.status.success() {
         return Err(format!("record: {}", done.status));
@@ -99,6 +91,21 @@ pub(super) fn run(args: &Args) -> Result<(), String> {
         return Err("events are lost".into());
     }
     check(&profile, rounds, spec == "exact")
+}
+
+/// The most memory of trommel and of the program, until `half` and after it.
+fn memory(child: &mut Child, half: Duration) -> Result<[[u64; 2]; 2], String> {
+    let started = Instant::now();
+    let mut most = [[0; 2]; 2];
+    while child.try_wait().map_err(|e| e.to_string())?.is_none() {
+        let half = usize::from(started.elapsed() >= half);
+        let pids = [Some(child.id()), first_child(child.id())];
+        for (most, pid) in most[half].iter_mut().zip(pids) {
+            *most = pid.map_or(0, resident).max(*most);
+        }
+        sleep(OFTEN);
+    }
+    Ok(most)
 }
 
 /// Compares the profile with the program's own counts.

@@ -7,7 +7,7 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -96,7 +96,6 @@ impl Args {
 
 pub(super) fn run(args: &Args) -> Result<(), String> {
     let (rounds, configurations) = (args.rounds, args.configurations());
-    let bin = trommel()?.to_string_lossy().into_owned();
     let script = script()?;
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let data = scratch.path("data").to_string_lossy().into_owned();
@@ -112,19 +111,10 @@ pub(super) fn run(args: &Args) -> Result<(), String> {
         let mut wall = cpu.clone();
         for round in 0..rounds {
             for (n, configuration) in configurations.iter().enumerate() {
-                let mut command = Command::new(&script);
-                command.arg(&name);
-                if configuration.starts_with("run") {
-                    command.arg(&bin).args(configuration.split(' ')).arg("--");
-                } else if n > 0 {
-                    command.args([&bin, "record", "-o", &data, "-e"]);
-                    command.args(configuration.split(' ')).arg("--");
-                }
+                let options = (n > 0).then_some(*configuration);
+                let mut command = workload(&script, &name, options, &data)?;
                 let (before, start) = (children_cpu()?, Instant::now());
-                let status = command
-                    .stderr(Stdio::null())
-                    .status()
-                    .map_err(|e| e.to_string())?;
+                let status = command.status().map_err(|e| e.to_string())?;
                 let (w, c) = (start.elapsed().as_secs_f64(), children_cpu()? - before);
                 if !status.success() {
                     return Err(format!("{name} with {configuration} ended with {status}"));
@@ -144,18 +134,43 @@ pub(super) fn run(args: &Args) -> Result<(), String> {
         }
         println!("{row}");
     }
+    let row = means(&ratios[1..]);
+    println!("{row}\n\nCPU time against native (wall time in brackets), medians of {rounds}.");
+    args.csv.as_ref().map_or(Ok(()), |file| {
+        fs::write(file, table).map_err(|e| format!("{}: {e}", file.display()))
+    })
+}
+
+/// The command that runs a workload natively, or in a configuration with a profile in `data`.
+fn workload(
+    script: &Path,
+    name: &str,
+    configuration: Option<&str>,
+    data: &str,
+) -> Result<Command, String> {
+    let mut command = Command::new(script);
+    command.arg(name).stderr(Stdio::null());
+    if let Some(configuration) = configuration {
+        command.arg(trommel()?);
+        if !configuration.starts_with("run") {
+            command.args(["record", "-o", data, "-e"]);
+        }
+        command.args(configuration.split(' ')).arg("--");
+    }
+    Ok(command)
+}
+
+/// The last row: geometric means of the ratios of each configuration.
+fn means(ratios: &[Vec<(f64, f64)>]) -> String {
     let mut row = String::from("| **geomean** | |");
-    for list in &ratios[1..] {
+    for list in ratios {
         let mean = |of: &dyn Fn(&(f64, f64)) -> f64| {
             (list.iter().map(|r| of(r).ln()).sum::<f64>() / list.len().max(1) as f64).exp()
         };
         let (cpu, wall) = (mean(&|r| r.0), mean(&|r| r.1));
         let _ = write!(row, " **{cpu:.2}** ({wall:.2}) |");
     }
-    println!("{row}\n\nCPU time against native (wall time in brackets), medians of {rounds}.");
-    args.csv.as_ref().map_or(Ok(()), |file| {
-        fs::write(file, table).map_err(|e| format!("{}: {e}", file.display()))
-    })
+    row
 }
 
 /// User and system seconds of the children waited for.

@@ -59,34 +59,7 @@ pub(super) fn run() -> Result<(), String> {
     let [source, program, data] = ["queries.c", "queries", "data"].map(|name| scratch.path(name));
     fs::write(&source, include_str!("queries.c")).map_err(|e| e.to_string())?;
     cc(&["-O2"], &source, &program)?;
-    let mut ways: Vec<(&str, Option<Vec<String>>, u64)> = vec![
-        ("natively", None, 0),
-        ("`-e none`, nothing asked", Some(Vec::new()), 0),
-    ];
-    for (n, (name, text, events)) in ASKED.into_iter().enumerate() {
-        let file = scratch.path(&format!("{n}.rpa"));
-        fs::write(&file, text).map_err(|e| e.to_string())?;
-        let options = vec!["-q".to_owned(), file.to_string_lossy().into_owned()];
-        ways.push((name, Some(options), events));
-    }
-    let library = service(&scratch)?;
-    let sent = scratch.path(&format!("{}.rpa", ASKED.len() - 1));
-    for (name, query) in [
-        ("and given to a service in a library", sent.clone()),
-        (
-            "each store, `interrupt sync`, by such a service",
-            interrupts(&scratch)?,
-        ),
-    ] {
-        let service = format!("3={}", library.display());
-        let query = query.to_string_lossy().into_owned();
-        let options = ["-q".to_owned(), query, "--service".to_owned(), service];
-        let events = match name.contains("sync") {
-            true => SYNCHRONOUS,
-            false => STORES,
-        };
-        ways.push((name, Some(options.into()), events));
-    }
+    let ways = ways(&scratch)?;
     let mut times = vec![Vec::new(); ways.len()];
     let mut outputs = Vec::new();
     for _ in 0..ROUNDS {
@@ -128,6 +101,42 @@ pub(super) fn run() -> Result<(), String> {
     }
     println!("\nMedians of {ROUNDS} interleaved rounds; {STORES} stores, and as many branches.");
     budgets(&scratch, &program)
+}
+
+/// A name, options of `record` if it is not native, and the number of events.
+type Way = (&'static str, Option<Vec<String>>, u64);
+
+/// Ways to run the program: natively, with nothing asked, and with each query.
+fn ways(scratch: &Scratch) -> Result<Vec<Way>, String> {
+    let mut ways: Vec<Way> = vec![
+        ("natively", None, 0),
+        ("`-e none`, nothing asked", Some(Vec::new()), 0),
+    ];
+    for (n, (name, text, events)) in ASKED.into_iter().enumerate() {
+        let file = scratch.path(&format!("{n}.rpa"));
+        fs::write(&file, text).map_err(|e| e.to_string())?;
+        let options = vec!["-q".to_owned(), file.to_string_lossy().into_owned()];
+        ways.push((name, Some(options), events));
+    }
+    let library = service(scratch)?;
+    let sent = scratch.path(&format!("{}.rpa", ASKED.len() - 1));
+    for (name, query) in [
+        ("and given to a service in a library", sent.clone()),
+        (
+            "each store, `interrupt sync`, by such a service",
+            interrupts(scratch)?,
+        ),
+    ] {
+        let service = format!("3={}", library.display());
+        let query = query.to_string_lossy().into_owned();
+        let options = ["-q".to_owned(), query, "--service".to_owned(), service];
+        let events = match name.contains("sync") {
+            true => SYNCHRONOUS,
+            false => STORES,
+        };
+        ways.push((name, Some(options.into()), events));
+    }
+    Ok(ways)
 }
 
 /// A service that reads each message and no more.

@@ -1,6 +1,7 @@
 //! Loss of a server that is attached to: requests a second and latencies of redis-server under redis-benchmark,
 //! natively and within each budget, in turns.
 
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
@@ -47,49 +48,53 @@ pub(super) fn run(args: &Args) -> Result<(), String> {
     let mut all = vec![[const { Vec::new() }; 3]; CONFIGURATIONS.len()];
     for _ in 0..rounds {
         for (options, all) in CONFIGURATIONS.iter().zip(&mut all) {
-            let attached = match options.is_empty() {
-                true => None,
-                false => {
-                    let mut command = Command::new(trommel()?);
-                    command.args(["record", "--quiet", "-o"]).arg(&data);
-                    command.args(options.split(' '));
-                    command.args(["-p", &server.0.id().to_string()]);
-                    let started = command.spawn().map_err(|e| e.to_string())?;
-                    sleep(Duration::from_millis(300));
-                    Some(started)
-                }
-            };
-            let mut clients = Command::new("redis-benchmark");
-            clients.args([
-                "--csv",
-                "-c",
-                "20",
-                "-n",
-                REQUESTS,
-                "-t",
-                "set,get,lrange_100",
-                "-s",
-            ]);
-            let printed = output(clients.arg(&socket))?;
+            let printed = once(options, &server.0, &socket, &data)?;
             for (figure, list) in figures(&printed)?.into_iter().zip(all) {
                 list.push(figure);
             }
-            if let Some(attached) = attached {
-                // Ctrl-C: the server is detached.
-                let pid = attached.id().to_string();
-                let _ = Command::new("kill").args(["-INT", &pid]).status();
-                let done = attached.wait_with_output().map_err(|e| e.to_string())?;
-                if !done.status.success() {
-                    return Err(format!("record {options}: {}", done.status));
-                }
-            }
         }
     }
+    print(&mut all);
+    println!(
+        "\nMeans of set, get and lrange_100, 20 clients; medians of {rounds}; in parentheses to native."
+    );
+    Ok(())
+}
+
+/// Loads the server once, attached to with these options if there are any, and returns what the clients print.
+fn once(options: &str, server: &Child, socket: &Path, data: &Path) -> Result<String, String> {
+    let mut attached = None;
+    if !options.is_empty() {
+        let mut command = Command::new(trommel()?);
+        command.args(["record", "--quiet", "-o"]).arg(data);
+        command.args(options.split(' '));
+        command.args(["-p", &server.id().to_string()]);
+        attached = Some(command.spawn().map_err(|e| e.to_string())?);
+        sleep(Duration::from_millis(300));
+    }
+    let mut clients = Command::new("redis-benchmark");
+    clients.args(["--csv", "-c", "20", "-n", REQUESTS]);
+    clients.args(["-t", "set,get,lrange_100", "-s"]).arg(socket);
+    let printed = output(&mut clients)?;
+    if let Some(attached) = attached {
+        // Ctrl-C: the server is detached.
+        let pid = attached.id().to_string();
+        let _ = Command::new("kill").args(["-INT", &pid]).status();
+        let done = attached.wait_with_output().map_err(|e| e.to_string())?;
+        if !done.status.success() {
+            return Err(format!("record {options}: {}", done.status));
+        }
+    }
+    Ok(printed)
+}
+
+/// Prints the medians, and their ratios to native.
+fn print(all: &mut [[Vec<f64>; 3]]) {
     println!(
         "| redis-server | requests a second | half within ms | 99 % within ms |\n|---|---|---|---|"
     );
     let mut native: Option<Figures> = None;
-    for (options, lists) in CONFIGURATIONS.iter().zip(&mut all) {
+    for (options, lists) in CONFIGURATIONS.iter().zip(all) {
         let these = lists.each_mut().map(|list| median(list));
         let base = *native.get_or_insert(these);
         let of = |n: usize| format!("{:.3} ({:.3})", these[n], these[n] / base[n]);
@@ -106,10 +111,6 @@ pub(super) fn run(args: &Args) -> Result<(), String> {
             of(2)
         );
     }
-    println!(
-        "\nMeans of set, get and lrange_100, 20 clients; medians of {rounds}; in parentheses to native."
-    );
-    Ok(())
 }
 
 /// The means over the kinds of requests.

@@ -56,7 +56,6 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<(), String> {
     let (rounds, chosen) = (args.rounds, &args.names);
-    let bin = trommel()?;
     let scratch = Scratch::new().map_err(|e| e.to_string())?;
     let made = Command::new("sh")
         .args(["-ec", PREPARE])
@@ -80,38 +79,52 @@ pub(super) fn run(args: &Args) -> Result<(), String> {
     for round in 0..=rounds {
         for (program, times) in programs.iter().zip(&mut times) {
             for (column, times) in times.iter_mut().enumerate() {
-                let way = column.checked_sub(1);
-                let mut words: Vec<&str> = program.split(' ').collect();
-                let data = scratch.path("data");
-                let (data, bin) = (data.to_string_lossy(), bin.to_string_lossy());
-                if let Some(way) = way {
-                    let mut all = vec![&*bin, "record", "--quiet", "-o", &data];
-                    all.extend_from_slice(WAYS[way / 2]);
-                    all.extend((way % 2 == 0).then_some("--no-persist"));
-                    all.push("--");
-                    all.append(&mut words);
-                    words = all;
-                }
-                let start = Instant::now();
-                let status = Command::new(words[0])
-                    .args(&words[1..])
-                    .current_dir(scratch.dir())
-                    .env("XDG_CACHE_HOME", scratch.dir())
-                    .stdin(Stdio::null())
-                    .stdout(Stdio::null())
-                    .stderr(Stdio::null())
-                    .status()
-                    .map_err(|e| format!("{program}: {e}"))?;
-                let took = start.elapsed().as_secs_f64() * 1e3;
-                if !status.success() {
-                    return Err(format!("{program}: {status}"));
-                }
+                let took = started(program, column.checked_sub(1), &scratch)?;
                 if round > 0 {
                     times.push(took);
                 }
             }
         }
     }
+    print(&programs, &mut times);
+    println!(
+        "\nWall time, median / least of {rounds} interleaved rounds (ratios of the medians, of the least)."
+    );
+    Ok(())
+}
+
+/// Starts a program natively or in a way, and returns the milliseconds until its end.
+fn started(program: &str, way: Option<usize>, scratch: &Scratch) -> Result<f64, String> {
+    let mut words = program.split(' ');
+    let mut command = match way {
+        None => Command::new(words.next().unwrap_or_default()),
+        Some(way) => {
+            let mut command = Command::new(trommel()?);
+            command.args(["record", "--quiet", "-o"]);
+            command.arg(scratch.path("data")).args(WAYS[way / 2]);
+            command.args((way % 2 == 0).then_some("--no-persist"));
+            command.arg("--");
+            command
+        }
+    };
+    let start = Instant::now();
+    let status = command
+        .args(words)
+        .current_dir(scratch.dir())
+        .env("XDG_CACHE_HOME", scratch.dir())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .map_err(|e| format!("{program}: {e}"))?;
+    match status.success() {
+        true => Ok(start.elapsed().as_secs_f64() * 1e3),
+        false => Err(format!("{program}: {status}")),
+    }
+}
+
+/// Prints a row for each program, with medians and least times.
+fn print(programs: &[&str], times: &mut [[Vec<f64>; COLUMNS]]) {
     print!("| program | native ms |");
     for way in WAYS {
         let name = match way {
@@ -121,7 +134,7 @@ pub(super) fn run(args: &Args) -> Result<(), String> {
         print!(" {name}, first run | later runs |");
     }
     println!("\n|{}", "---|".repeat(1 + COLUMNS));
-    for (program, times) in programs.iter().zip(&mut times) {
+    for (program, times) in programs.iter().zip(times) {
         let [native, ways @ ..] = times.each_mut().map(|list| (median(list), list[0]));
         let time = |(m, least): (f64, f64)| format!("{m:.1} / {least:.1}");
         let ratio = |of: (f64, f64)| format!("{:.1}, {:.1}", of.0 / native.0, of.1 / native.1);
@@ -131,8 +144,4 @@ pub(super) fn run(args: &Args) -> Result<(), String> {
         }
         println!();
     }
-    println!(
-        "\nWall time, median / least of {rounds} interleaved rounds (ratios of the medians, of the least)."
-    );
-    Ok(())
 }
