@@ -67,8 +67,9 @@ fn main() -> ExitCode {
 #[cfg(test)]
 mod tests {
     use clap::{Command, CommandFactory};
+    use trommel_conformance::exec::workspace;
 
-    use super::Line;
+    use super::{Line, old, tidy};
 
     /// Chores without others below them, and their full names.
     fn leaves(command: &Command, name: &str, found: &mut Vec<(String, Command)>) {
@@ -96,6 +97,29 @@ mod tests {
                 command.get_about().is_some(),
                 "{name} does not say what it does"
             );
+        }
+    }
+
+    #[test]
+    fn documents_name_chores_that_exist() {
+        let mut files = tidy::files(&workspace().join("docs"), &["md"]);
+        files.extend(["README.md", "ARCHITECTURE.md"].map(|name| workspace().join(name)));
+        for file in files {
+            let text = std::fs::read_to_string(&file).unwrap_or_default();
+            for rest in text.split("cargo xtask ").skip(1) {
+                let plain = |w: &&str| w.bytes().all(|b| b.is_ascii_lowercase());
+                let words = rest.split([' ', '`', '\n']).take_while(plain).take(2);
+                let line = ["xtask"].into_iter().chain(words).map(Into::into).collect();
+                let mut command = &Line::command();
+                for word in &old::renamed(line)[1..] {
+                    if !command.has_subcommands() {
+                        break;
+                    }
+                    command = command
+                        .find_subcommand(word)
+                        .unwrap_or_else(|| panic!("{}: cargo xtask {rest:.40}", file.display()));
+                }
+            }
         }
     }
 }
