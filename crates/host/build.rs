@@ -98,6 +98,12 @@ fn build(root: &Path, out: &Path) -> Vec<u8> {
         "-Clink-arg=-Wl,-z,separate-code",
         "-Clink-arg=-Wl,--build-id=none",
     ];
+    // A release maps paths of the machine away, in the runtime too.
+    let outer = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    let mapped = outer
+        .split('\x1f')
+        .filter(|flag| flag.starts_with("--remap-path-prefix="));
+    let flags: Vec<&str> = flags.into_iter().chain(mapped).collect();
     let target_dir = shared(root, out);
     fs::create_dir_all(&target_dir).unwrap_or_else(|e| panic!("{}: {e}", target_dir.display()));
     // Held until the file is read: another profile's build may replace it.
