@@ -1,8 +1,8 @@
-//! For programs that know of Trommel: what they can tell it, and ask it, while they run under it.
+//! What a program can tell Trommel, and ask it, while it runs under it.
 //!
-//! Each request is one instruction that does nothing (an eight-byte NOP with an address of its own, [`MARK`]),
-//! which Trommel's translator knows when it reaches. Nothing is linked, opened or looked for; without Trommel, or
-//! when it has detach the program, a request costs a few cycles and is answered with [`Answer::Absent`].
+//! Each request is one instruction that does nothing: an eight-byte NOP with an address of its own ([`MARK`]).
+//! Trommel's translator recognises it. Nothing is linked, opened or looked for.
+//! Natively, and after a detach, a request costs a few cycles and is answered with [`Answer::Absent`].
 //!
 //! ```
 //! let mut counts = trommel_aware::Counts::default();
@@ -12,8 +12,14 @@
 //! }
 //! ```
 //!
-//! The same for C: `include/trommel.h`. What each request does: `docs/aware.md`. Only on Linux on x86-64 is there
-//! anything after it; elsewhere all answers are [`Answer::Absent`].
+//! | module | holds |
+//! |---|---|
+//! | this one | requests and answers |
+//! | [`queue`] | queues of relational queries that the program serves itself |
+//! | [`ring`], [`word`] | the code by which Trommel and the program pass messages |
+//!
+//! The same for C is `include/trommel.h`. `docs/aware.md` says what each request does.
+//! Outside of Linux on x86-64 all answers are [`Answer::Absent`].
 #![no_std]
 #![allow(unsafe_code)] // reason: one instruction of assembly.
 

@@ -1,11 +1,22 @@
 //! Functions as instructions: how often each was executed, and what code does with the values that it loads.
 //!
-//! **Problem.** A profile has counts of branches, calls and loads. People read code: they ask of each instruction how often it was
-//! executed, and of a loaded value what it is. Both follow from the code.
+//! **Problem.** A profile has counts of branches, calls and loads. People read code. They ask how often each
+//! instruction was executed, and what a loaded value is for. Both follow from the code.
 //!
-//! **Strategy.** [`Body`] finds the instructions of a function in the bytes of its file. [`Flow`] carries counts from the instructions
-//! that have events to all others. [`usage`] looks at what becomes of a loaded value, [`upkeep`] at whether the function has a use for it,
-//! [`acyclic`] leads an acyclic path along its code, and [`parameters`] looks at which registers a function takes arguments from. [`Text`] writes instructions down.
+//! **Strategy.** Each question is a module:
+//!
+//! | | answers |
+//! |---|---|
+//! | [`Body`] | the instructions of a function, from the bytes of its file |
+//! | [`Flow`] | counts of all instructions, from those that have events |
+//! | [`usage`](fn@usage) | what becomes of a loaded value |
+//! | [`upkeep`](fn@upkeep) | whether a load only keeps the function's frame in order |
+//! | [`acyclic`](fn@acyclic) | the blocks of an acyclic path |
+//! | [`parameters`](fn@parameters) | the registers that a function takes arguments from |
+//! | [`Text`] | instructions, written down |
+//!
+//! **Invariants.** Bytes come from files that nobody vouches for, and a profile may be of another program than it
+//! says. So nothing panics, and time is bounded by the size of the function. Nothing is executed.
 //!
 //! # Example
 //! ```

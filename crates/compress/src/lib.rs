@@ -1,20 +1,18 @@
-//! Stream compressors: what stands between the events of a program and its profile.
+//! Stream compressors: what lies between the events of a program and its profile.
 //!
-//! Problem: a program makes hundreds of millions of events a second and software can look at few.
-//! A compressor turns the events into far fewer [`Message`](trommel_tuple::Message)s, each a tuple
-//! and the number of events it stands for, so that the profile folded from the messages is close to
-//! the profile of all events.
+//! Problem: a program makes hundreds of millions of events a second, and software can look at few.
+//! A compressor turns the events into far fewer [`Message`](trommel_tuple::Message)s, each a tuple and the number
+//! of events it stands for. The profile of the messages is to be close to the profile of all events.
 //!
-//! Strategy: the components of *Stratified Sampling* (section 3) and
-//! of *Multi-Hash* (sections 5 and 6), each small and exact,
-//! composed by a [`Spec`]:
+//! Strategy: the components of *Stratified Sampling* (section 3) and *Multi-Hash* (sections 5 and 6), each small and
+//! exact, composed by a [`Spec`]:
 //!
 //! | spec | component | file |
 //! |---|---|---|
 //! | `exact` | every event is a message | [`sample`] |
 //! | `P256` `R256` `D256` `CR256` | samplers | [`sample`] |
 //! | `H[P256]2048` | hash-based splitter over any sampler | [`sample`] |
-//! | `P256` `H[P256]2048` | what they are, for who counts in another way | `strata.rs` |
+//! | `P256` `H[P256]2048` | the same, for code that counts by itself | `strata.rs` |
 //! | `…+A16` | associative counter table after any of them | [`table`] |
 //! | `D16+…` | a sampler before any of them | [`thin`] |
 //! | `T[256]2048/2way/2bit` | tagged stratified compressor | [`tagged`] |
@@ -23,15 +21,17 @@
 //! | `SS…` `MG…` `CM…` `HK…` `S…` | sketches beyond the papers, as interval profilers | [`sketch`] |
 //! | `H:crc[…]…` `M4:mul[…]…` | a cheap hash in place of the papers' | [`hash`] |
 //!
-//! [`hotlist`] is what values sampled in windows go to (*Value Sampling*, section 2.2); it is no compressor of tuples.
+//! Values sampled in windows go to a [`hotlist`] (*Value Sampling*, section 2.2). It is no compressor of tuples.
 //!
-//! [`Spec::build`] gives a [`Compressor`]: blocks of [`Events`](trommel_tuple::Events) go in by
-//! [`Compressor::events`], messages come out at a [`Sink`], [`Compressor::finish`] ends the stream.
-//! Dispatch happens once a block; inside, every component is monomorphic.
+//! [`Spec::build`] makes a [`Compressor`]. Blocks of [`Events`](trommel_tuple::Events) go in by [`Compressor::events`],
+//! messages come out at a [`Sink`], and [`Compressor::finish`] ends the stream.
+//! Dispatch happens once a block. Inside, every component is monomorphic.
 //!
-//! Architecture invariants: no std; no unsafe, but for the CRC instruction (`hash/crc32c.rs`); memory is taken when a compressor is built and
-//! never while events go through it; the same events in the same order give the same messages
-//! whatever the block boundaries; nothing here knows where events come from or messages go to.
+//! Architecture invariants:
+//! * No std. No unsafe, except for the CRC instruction (`hash/crc32c.rs`).
+//! * Memory is taken when a compressor is built, never while events pass.
+//! * The same events in the same order give the same messages, whatever the block boundaries.
+//! * Nothing here knows where events come from or where messages go.
 //!
 //! # Example
 //! ```

@@ -1,17 +1,16 @@
-//! The lab: every figure of both papers on compressors, from the events of real programs.
+//! The lab: the papers' figures, from the events of real programs.
 //!
-//! Problem: say of each claim of the papers whether it holds on today's programs, so that anybody can
-//! check it with one command on a bare machine.
+//! Problem: say of each claim of the papers whether it holds on today's programs, so that anybody can check it
+//! with one command on a bare machine.
 //!
-//! Strategy: an [`Experiment`] says which specs it wants judged on which events ([`Need`]), and makes
-//! [`Findings`] of the results: tables, figures, and claims. Before any experiment runs, all needs
-//! are gathered: each program is recorded once for each kind of events, and each stream is read once,
-//! through all the specs that anybody asked for. Streams are read in parallel.
+//! Strategy: an [`Experiment`] says which specs it wants judged on which events ([`Need`]), and makes [`Findings`]
+//! of the results: tables, figures and claims. All needs are gathered first. Each program is then recorded once for
+//! each kind of events, and each stream is read once, through all specs. Streams are read in parallel.
 //!
 //! Invariants:
 //! * A verdict is computed from the data beside it. The papers' words are fixed, ours are not.
-//! * What could not be done (a program that is missing) is said, and claims about it are not made.
-//! * Equal streams give equal output, to the byte: all seeds are fixed.
+//! * What could not be done, such as a program that is missing, is said. Claims about it are not made.
+//! * Equal streams give equal output, to the byte. All seeds are fixed.
 //!
 //! # Example
 //! ```

@@ -1,8 +1,17 @@
 //! Profiles: what the host folds messages into, and what reports are made from.
 //!
-//! A [`Profile`] is one run of one process, complete in itself: it names its modules, so it can be
-//! read on a machine that has none of them. A recording has one for each process that was observed;
-//! [`merge`] adds them up.
+//! A [`Profile`] is one run of one process, complete in itself. It names its modules, so it can be read on a machine
+//! that has none of them. A recording has one for each observed process. [`merge`] adds them up.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`merge`], [`thin`] | sums of profiles; fewer values |
+//! | [`confidence`], [`limits`] | how far estimated counts may be off |
+//! | [`sampled`], [`windows`], [`samples`] | profiles made of windows, and of samples of the whole machine |
+//! | [`callers`], [`arguments`], [`memory`], [`custom`] | what windows tell besides counts |
+//! | [`filter`] | places that were not profiled all the time |
+//! | [`queries`] | what relational queries sent and counted |
+//! | [`accuracy`] | the papers' errors, and compressors judged by them |
 //!
 //! # Example
 //! ```

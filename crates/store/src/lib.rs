@@ -1,15 +1,20 @@
-//! The profile file, `trommel.data`.
+//! The profile file, `trommel.data`, and the [`database`] of many.
 //!
-//! **Problem.** A profile holds up to millions of tuples, is written at the end of runs that may
-//! have taken hours, and is read back by people who have lost the machine it was made on. It must
-//! be small, quick, and never half there: neither because the disk was full, nor because someone
-//! copied half of it, may a reader be misled.
+//! **Problem.** A profile holds up to millions of tuples, and is written at the end of runs that took hours.
+//! It is read by people who have lost the machine it was made on. It must be small, quick, and never half there:
+//! a full disk or half a copy must not mislead a reader.
 //!
-//! **Strategy.** A file is the magic, a version, and a sequence of *chunks*, each at most
-//! 1 MiB, compressed with LZ4 and carrying a CRC-32 of its header, its number and its bytes.
-//! Inside, numbers are varints and sorted sequences are deltas. Each process begins with a head. The
-//! last chunk says how many chunks there are. A file comes to be under another name in the same directory and is renamed when complete;
-//! the one that was there becomes `NAME.old`.
+//! **Strategy.** A file is the magic, a version, and a sequence of *chunks* of at most 1 MiB.
+//! A chunk is compressed with LZ4 and has a CRC-32 of its header, its number and its bytes.
+//! Inside, numbers are varints and sorted sequences are deltas. Each process begins with a head.
+//! The last chunk says how many chunks there are. A file is written under another name in the same directory,
+//! and renamed when complete. The file that was there becomes `NAME.old`.
+//!
+//! **Invariants.**
+//! * A file that reads without error is what was written: every byte is under a checksum or compared with a
+//!   constant, and nothing may follow the end.
+//! * Reading allocates in proportion to bytes that are there, never to numbers they claim.
+//! * A write that fails leaves the earlier file as it was, and no other file.
 //!
 //! # Example
 //! ```
