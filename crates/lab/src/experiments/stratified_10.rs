@@ -11,7 +11,7 @@ use crate::streams::Feed;
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "stratified-10",
     paper: Paper::Stratified,
-    title: "Figure 10: overhead with and without a 16-entry counter table behind",
+    title: "Figure 10: overhead with and without a 16-entry counter table after it",
     needs: || {
         let with = PAIRS.iter().map(|(_, spec)| format!("{spec}+A16"));
         let without = PAIRS.iter().map(|(_, spec)| (*spec).to_owned());
