@@ -16,6 +16,7 @@ mod daemon;
 mod doctor;
 mod exit;
 mod generate;
+mod help;
 mod host;
 mod inherited;
 mod json;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         Command::Query(args) => query::run(&args.command),
         Command::Lab(args) => lab::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Help(args) => help::run(&args),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { command } => generate::man(command.as_deref()),
     };

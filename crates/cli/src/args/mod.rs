@@ -1,7 +1,7 @@
 //! The arguments: one description for parsing, help, completions and manual pages.
 //!
-//! A file for each sort of command ([`record`], [`run`], [`show`], [`tools`]); what the values of arguments mean is in
-//! [`parse`]. The order of fields is that of the help.
+//! Each sort of command has a file ([`record`], [`run`], [`show`], [`tools`]). [`parse`] reads the values of
+//! arguments. The order of fields is that of the help.
 
 mod parse;
 mod record;
@@ -16,7 +16,7 @@ pub(crate) use record::{DaemonArgs, RecordArgs, SKIP};
 pub(crate) use run::{Opt, RunArgs};
 pub(crate) use show::{AnnotateArgs, MemoryArgs, ReplayArgs, ReportArgs, SelectArgs, ValuesArgs};
 pub(crate) use tools::{
-    CompressArgs, DoctorArgs, LabArgs, QueryArgs, QueryCommand, StreamArgs, StreamCommand,
+    CompressArgs, DoctorArgs, HelpArgs, LabArgs, QueryArgs, QueryCommand, StreamArgs, StreamCommand,
 };
 
 /// Finds the hot branches, calls and values of unmodified Linux programs.
@@ -25,12 +25,14 @@ pub(crate) use tools::{
     name = "trommel",
     version,
     max_term_width = 100,
+    disable_help_subcommand = true,
     after_help = "\
 Two commands to the first result:
   trommel record -- ./app --its --arguments
   trommel report
 
-Everything after `--` belongs to the program. `trommel help COMMAND` has examples for each command."
+Everything after `--` belongs to the program.
+`trommel help COMMAND` shows examples. `trommel help topics` lists the manual."
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -39,32 +41,34 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
-    /// Run a program and collect its events into a profile.
+    /// Run a program and write a profile of its branches, calls and values.
     Record(Box<RecordArgs>),
-    /// Run a program faster: its hot paths are found and laid out anew while it runs.
+    /// Run a program faster, by optimising its hot paths while it runs.
     Run(RunArgs),
     /// Profile chosen processes as long as they live, into a database.
     Daemon(DaemonArgs),
     /// Show a profile: the hottest branches, calls and values.
     Report(ReportArgs),
-    /// Show the loads that nearly always load the same, by what specialising them could save.
+    /// Show loads and arguments that are nearly constant, by the cycles they could save.
     Values(ValuesArgs),
-    /// Show a function instruction by instruction: how often each was executed, where branches went, what loads loaded.
+    /// Show a function instruction by instruction, with counts and values.
     Annotate(AnnotateArgs),
-    /// Show how long loads take, and which caches they find their bytes in.
+    /// Show how long loads take, and which caches serve them.
     Latency(MemoryArgs),
-    /// Show stores that are in the way of loads after them.
+    /// Show stores that delay later loads.
     Replay(ReplayArgs),
-    /// Look at streams of events and convert them.
+    /// Print, count and convert streams of events.
     Stream(StreamArgs),
-    /// Put a stream through compressors and tell how good their profiles are.
+    /// Put a stream through compressors and compare their profiles.
     Compress(CompressArgs),
     /// Check, assemble and format relational queries.
     Query(QueryArgs),
-    /// Repeat the papers' experiments on compressors with real programs.
+    /// Repeat the experiments of the papers on real programs.
     Lab(LabArgs),
-    /// Tell what this machine and user can and cannot do, and how to fix it.
+    /// Check what this machine and user can do, and how to fix what they cannot.
     Doctor(DoctorArgs),
+    /// Show the help of a command, or a topic of the manual.
+    Help(HelpArgs),
     /// Print a completion script for a shell.
     #[command(hide = true)]
     Completions {
@@ -90,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn options_behind_the_program_are_its_own() {
+    fn options_after_the_program_are_its_own() {
         let parsed =
             Arguments::try_parse_from(["trommel", "record", "-e", "none", "ls", "-l", "--", "-e"]);
         let Command::Record(args) = parsed.expect("valid").command else {

@@ -8,12 +8,12 @@ use clap::Args;
 
 use super::parse;
 
-/// How far the optimiser of traces goes.
+/// Assumptions of the optimiser of traces.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Opt {
-    /// Nothing changes that anybody could see
+    /// Change nothing that any thread could observe
     Conservative,
-    /// Variables of a stack frame are taken to be written by its own thread alone, also where there are several
+    /// Assume that only its own thread writes a stack frame
     Aggressive,
 }
 
@@ -21,47 +21,55 @@ pub(crate) enum Opt {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  trommel run -- ./app its arguments          nothing is observed
-  trommel run --stats stats.json -- ./app     what the engine did (docs/json.md)
-  trommel run --after 0 -- ./app              under control from its first instruction on
-  trommel run --no-retake -- ./app            once it is detached, as control does not pay, it stays native
-  trommel run --prefetch -- ./app             what misses by a regular distance is prefetched (docs/prefetch.md)
+  trommel run -- ./app its arguments          run faster; nothing is recorded
+  trommel run --stats stats.json -- ./app     also write what the engine did
+  trommel run --prefetch -- ./app             also prefetch loads that miss at regular distances
 
-The program's input, output, exit status and terminating signal are its own.")]
+Programs that run faster natively are detached, and reattached when their behaviour changes.
+Input, output, exit status and terminating signal are the program's own.")]
 pub(crate) struct RunArgs {
-    /// Write what the engine did, as JSON, when the program has ended; `-` is the standard output
+    /// Write what the engine did to FILE as JSON; `-` is standard output
+    ///
+    /// See `trommel help json`.
     #[arg(long, value_name = "FILE")]
     pub(crate) stats: Option<PathBuf>,
 
-    /// Find loads and stores that miss by a regular distance, and prefetch what they come to; ends with a table of
-    /// them. The program is kept under control as with --no-bail-out (docs/prefetch.md)
+    /// Prefetch for loads and stores that miss at a regular distance
+    ///
+    /// Ends with a table of them. Implies --no-bail-out. See `trommel help prefetch`.
     #[arg(long, conflicts_with = "no_traces")]
     pub(crate) prefetch: bool,
 
-    /// Make no traces: what is executed is translated as it is reach
-    #[arg(long)]
-    pub(crate) no_traces: bool,
+    /// Attach after this many seconds of CPU time; 0 attaches at the first instruction
+    ///
+    /// The default is 0.25. It is 0 with --stats, --prefetch or --no-bail-out, and for programs that
+    /// make requests to Trommel (`trommel help aware`).
+    #[arg(long, value_name = "SECONDS", value_parser = parse::after)]
+    pub(crate) after: Option<Duration>,
 
-    /// Make all fragments anew, and keep none for the next run
+    /// Stay attached even where the program would run faster natively
+    ///
+    /// Without this option such a program is detached. It is reattached when it has spent seconds in
+    /// other code.
+    #[arg(long)]
+    pub(crate) no_bail_out: bool,
+
+    /// Do not reattach a detached program when its behaviour changes
+    #[arg(long)]
+    pub(crate) no_retake: bool,
+
+    /// Keep no translated code for the next run, and use none
     #[arg(long)]
     pub(crate) no_persist: bool,
 
-    /// Lay traces out, and do not optimise them
-    #[arg(long)]
-    pub(crate) no_opt: bool,
-
-    /// Link no exit of a fragment to the next: each goes through the dispatcher
-    #[arg(long)]
-    pub(crate) no_link: bool,
-
-    /// End traces at returns: none is predicted
-    #[arg(long)]
-    pub(crate) no_returns: bool,
-
-    /// Bytes of translated code, such as 512k or 4M: with more, all of it is dropped [default: as much as there is room for]
+    /// Size limit of translated code, such as 512k or 4M
+    ///
+    /// All translated code is dropped when the limit is reached. The default is as much as there is
+    /// room for.
     #[arg(long, value_name = "BYTES", value_parser = parse::size)]
     pub(crate) cache: Option<u64>,
-    /// How far to go in optimising traces
+
+    /// Assumptions of the optimiser of traces
     #[arg(
         long,
         value_enum,
@@ -71,19 +79,21 @@ pub(crate) struct RunArgs {
     )]
     pub(crate) opt: Opt,
 
-    /// Keep control also of a program that would be faster without. Otherwise it is detached, and taken back when it has
-    /// spent seconds in other code than it was detached for
-    #[arg(long)]
-    pub(crate) no_bail_out: bool,
+    /// Disable traces
+    #[arg(long, help_heading = "For measurements")]
+    pub(crate) no_traces: bool,
 
-    /// Leave alone what was detached, also when it turns to other work
-    #[arg(long)]
-    pub(crate) no_retake: bool,
+    /// Do not optimise traces
+    #[arg(long, help_heading = "For measurements")]
+    pub(crate) no_opt: bool,
 
-    /// Take a process under control when it has used so many seconds of CPU time; 0: from its first instruction on
-    /// [default: 0.25, and 0 with --stats, --prefetch or --no-bail-out, and for programs that make requests to Trommel]
-    #[arg(long, value_name = "SECONDS", value_parser = parse::after)]
-    pub(crate) after: Option<Duration>,
+    /// Do not link fragments: every exit goes through the dispatcher
+    #[arg(long, help_heading = "For measurements")]
+    pub(crate) no_link: bool,
+
+    /// Do not predict returns: traces end at them
+    #[arg(long, help_heading = "For measurements")]
+    pub(crate) no_returns: bool,
 
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_names = ["PROGRAM", "ARGS"])]

@@ -1,5 +1,4 @@
-//! The arguments of the commands that show a profile: `report`, `values`, `annotate`, `latency` and `replay`; which
-//! profiles, and which part of them.
+//! The arguments of the commands that show a profile: `report`, `values`, `annotate`, `latency` and `replay`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,10 +8,10 @@ use trommel_tuple::Kind;
 
 use super::parse;
 
-/// What to show profiles of.
+/// The profile that is shown, and the part of it.
 #[derive(Args, Debug)]
 pub(crate) struct SourceArgs {
-    /// The profile, or a database of profiles (docs/database.md)
+    /// A profile, or the directory of a database (`trommel help database`)
     #[arg(value_name = "FILE", default_value = trommel_store::DEFAULT_FILE)]
     pub(crate) file: PathBuf,
 
@@ -20,22 +19,25 @@ pub(crate) struct SourceArgs {
     pub(crate) select: SelectArgs,
 }
 
-/// Which part of it.
+/// The part of a profile that is shown.
 #[derive(Args, Debug)]
 pub(crate) struct SelectArgs {
-    /// Of a database, only epochs from this time on: a length of time ago, such as 2h, or 2026-11-22T18:00 (UTC)
+    /// Only epochs of a database from this time on, such as 2h (ago)
+    ///
+    /// TIME is a length of time ago, such as 30s, 5m, 2h or 7d, or a time in UTC, such as
+    /// 2026-11-22T18:00.
     #[arg(long, value_name = "TIME", value_parser = parse::moment)]
     pub(crate) since: Option<u64>,
 
-    /// Of a database, only epochs up to this time, as in --since
+    /// Only epochs of a database up to this time; written as --since
     #[arg(long, value_name = "TIME", value_parser = parse::moment)]
     pub(crate) until: Option<u64>,
 
-    /// Only code of the module with this path or file name; can be repeated
+    /// Only code of this module, by path or file name; can be repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) module: Vec<String>,
 
-    /// Only code of modules whose build id begins so; can be repeated
+    /// Only code of modules with this build id, or its beginning; can be repeated
     #[arg(long, value_name = "HEX")]
     pub(crate) build_id: Vec<String>,
 }
@@ -45,9 +47,8 @@ pub(crate) struct SelectArgs {
 #[command(after_help = "\
 Examples:
   trommel report                        the 20 hottest of each kind in trommel.data
-  trommel report -e value --top 100     the loads that are executed most, and what they load
-  trommel report --json other.data      everything, for scripts (docs/json.md)
-  trommel report --since 2h DIR         what processes did that `trommel daemon` profiled, of the last two hours")]
+  trommel report -e value --top 100     the 100 hottest loads and their values
+  trommel report --json other.data      everything, for scripts (`trommel help json`)")]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
@@ -56,15 +57,15 @@ pub(crate) struct ReportArgs {
     #[arg(short, long, value_name = "KIND", value_parser = parse::kind)]
     pub(crate) event: Option<Kind>,
 
-    /// Only this process; can be repeated [default: all of them, added up]
+    /// Only this process; can be repeated [default: the sum of all]
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Vec<u32>,
 
-    /// Entries of each kind [default: 20, with --json all]; 0 means all
+    /// Entries of each kind; 0 shows all [default: 20, with --json all]
     #[arg(long, value_name = "N")]
     pub(crate) top: Option<usize>,
 
-    /// Write JSON
+    /// Write JSON (`trommel help json`)
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -73,35 +74,32 @@ pub(crate) struct ReportArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  trommel record --budget 1 -- ./app              estimates, for 1 % of the run: of arguments too
-  trommel record -- ./app                         exact values of loads
-  trommel values                                  the 20 that could save most
+  trommel values                                  the 20 loads and arguments that could save most
+  trommel values --share 99 --json other.data     those that are nearly constant, for scripts
   trommel values --all --top 0                    every load and argument
-  trommel values --share 99 --json other.data     nearly constant ones, for scripts (docs/json.md)
-  trommel values --all                            also loads of the stack protector, and those that restore registers
 
-What is saved is a load, or the passing and the use of an argument, for each execution that has the value, less
-a comparison for each and a wrong prediction where there is another value: an order, not a promise
-(docs/values.md). Arguments need a profile of windows with both values and calls; which registers a function
-takes is told by its code.")]
+The order is by cycles that specialising could save: an estimate, not a promise.
+Arguments need a profile of windows with both values and calls, as `trommel record --budget 1` makes it.
+See `trommel help values`.")]
 pub(crate) struct ValuesArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
 
-    /// Only loads and arguments of which one value has at least this share, in percent
+    /// Only where one value has at least this share, in percent
     #[arg(long, value_name = "PCT", default_value = "0", value_parser = parse::share)]
     pub(crate) share: f64,
 
-    /// Also what would save nothing, and loads that only keep a function's frame in order: the stack protector's, and those that
-    /// restore registers
+    /// Also show what would save nothing
+    ///
+    /// This includes loads of the stack protector, and loads that restore registers.
     #[arg(long)]
     pub(crate) all: bool,
 
-    /// Places [default: 20, with --json all]; 0 means all
+    /// Entries; 0 shows all [default: 20, with --json all]
     #[arg(long, value_name = "N")]
     pub(crate) top: Option<usize>,
 
-    /// Write JSON
+    /// Write JSON (`trommel help json`)
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -110,26 +108,27 @@ pub(crate) struct ValuesArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  trommel annotate main                             of the profile trommel.data
-  trommel annotate other.data main                  of another
-  trommel annotate app:main                         the function of one module
-  trommel annotate --json --top 4 main              for scripts (docs/json.md)
+  trommel annotate main                             a function of the profile trommel.data
+  trommel annotate other.data app:main              a function of one module, of another profile
+  trommel annotate --json --top 4 main              for scripts (`trommel help json`)
 
-The last parts of a name are enough (Stack::push), and 0x4010-40a0 are addresses as objdump prints them.
-Executions of instructions between branches, calls and loads follow from those of these (docs/annotate.md).")]
+The last parts of a name are enough (Stack::push). 0x4010-40a0 is a range of addresses as objdump prints them.
+Counts of instructions between recorded events are derived from the events. See `trommel help annotate`.")]
 pub(crate) struct AnnotateArgs {
-    /// The profile or database, if it is not trommel.data, and the function: its name, MODULE:NAME, LO-HI or MODULE:LO-HI
+    /// The profile or database (trommel.data if left out), and the function
+    ///
+    /// FUNCTION is a name, MODULE:NAME, LO-HI or MODULE:LO-HI.
     #[arg(value_names = ["FILE", "FUNCTION"], num_args = 1..=2, required = true)]
     pub(crate) what: Vec<OsString>,
 
     #[command(flatten)]
     pub(crate) select: SelectArgs,
 
-    /// Values, targets and conflicts of each instruction [default: 3, with --json all]; 0 means all
+    /// Values, targets and conflicts of each instruction; 0 shows all [default: 3, with --json all]
     #[arg(long, value_name = "N")]
     pub(crate) top: Option<usize>,
 
-    /// Write JSON
+    /// Write JSON (`trommel help json`)
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -138,27 +137,27 @@ pub(crate) struct AnnotateArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  trommel record --budget 3 -e latency -- ./app   estimates, for 3 % of the run
+  trommel record --budget 3 -e latency -- ./app   measure loads, for 3 % overhead
   trommel latency                                 the 20 loads that lose most cycles
-  trommel latency --json                          all of them, for scripts (docs/json.md)
+  trommel latency --json                          all of them, for scripts (`trommel help json`)
 
-Cycles lost are those beyond a hit in the first cache, as if nothing else were done meanwhile: an upper
-limit of what can be won (docs/memory.md).")]
+Cycles lost are those beyond a hit in the first cache. They are an upper limit of what can be won.
+See `trommel help memory`.")]
 pub(crate) struct MemoryArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
 
-    /// Entries [default: 20, with --json all]; 0 means all
+    /// Entries; 0 shows all [default: 20, with --json all]
     #[arg(long, value_name = "N")]
     pub(crate) top: Option<usize>,
 
-    /// Write JSON
+    /// Write JSON (`trommel help json`)
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 impl MemoryArgs {
-    /// How many entries are wanted; people want so many.
+    /// Returns the number of entries to show; `people` is the default for text.
     pub(crate) fn top(&self, people: usize) -> usize {
         match (self.top, self.json) {
             (Some(0), _) | (None, true) => usize::MAX,
@@ -172,17 +171,17 @@ impl MemoryArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  trommel record --budget 3 -e address -- ./app   estimates, for 3 % of the run
-  trommel replay                                  the 20 pairs that are met most
-  trommel replay --share 50 --json                what most executions of a load meet, for scripts
+  trommel record --budget 3 -e address -- ./app   collect addresses, for 3 % overhead
+  trommel replay                                  the 20 most frequent conflicts
+  trommel replay --share 50 --json                conflicts of most executions, for scripts
 
-What is in a load's way: a store of a part of its bytes (size), one whose address is known late (order),
-one of other bytes 4 KiB, or a multiple of that, away (synonym). See docs/memory.md.")]
+A store is in a load's way in three cases. It writes a part of the load's bytes (size). Its address is known
+late (order). Its bytes are 4 KiB, or a multiple of that, away (synonym). See `trommel help memory`.")]
 pub(crate) struct ReplayArgs {
     #[command(flatten)]
     pub(crate) common: MemoryArgs,
 
-    /// Only pairs that at least this part of the load's executions meet, in percent
+    /// Only conflicts that at least PCT percent of the load's executions meet
     #[arg(long, value_name = "PCT", default_value = "5", value_parser = parse::share)]
     pub(crate) share: f64,
 }

@@ -12,7 +12,6 @@ use super::parse;
 #[command(after_help = "\
 Examples:
   trommel record --stream app.tstream -- ./app
-  trommel stream info app.tstream
   trommel stream dump -n 100 app.tstream
   trommel stream convert -e value app.tstream app.raw16.zst")]
 pub(crate) struct StreamArgs {
@@ -22,32 +21,44 @@ pub(crate) struct StreamArgs {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum StreamCommand {
-    /// Count the events of a stream and name its modules.
+    /// Count the events of a stream, and name its modules.
+    #[command(after_help = "\
+Examples:
+  trommel stream info app.tstream
+  trommel stream info --json app.tstream")]
     Info {
         /// The stream: .tstream, .raw16 or .raw16.zst
         file: PathBuf,
-        /// Write JSON
+        /// Write JSON (`trommel help json`)
         #[arg(long)]
         json: bool,
     },
     /// Print events, one a line: kind, module:address, value.
+    #[command(after_help = "\
+Examples:
+  trommel stream dump -n 100 app.tstream
+  trommel stream dump -e call app.tstream")]
     Dump {
         /// The stream: .tstream, .raw16 or .raw16.zst
         file: PathBuf,
         /// Stop after N events
         #[arg(short = 'n', long, value_name = "N")]
         count: Option<u64>,
-        /// Only events of this kind; for raw16: the kind that they are
+        /// Only events of this kind; of raw16, the kind of all its events
         #[arg(short, long, value_name = "KIND", value_parser = parse::kind)]
         event: Option<Kind>,
     },
-    /// Write a stream in another format, told by the name: .tstream, .raw16, .raw16.zst.
+    /// Write a stream in another format, chosen by the new name.
+    #[command(after_help = "\
+Examples:
+  trommel stream convert -e value app.tstream app.raw16.zst
+  trommel stream convert -e call app.tstream app.raw16")]
     Convert {
         /// The stream: .tstream, .raw16 or .raw16.zst
         file: PathBuf,
-        /// The new file
+        /// The new file: .tstream, .raw16 or .raw16.zst
         out: PathBuf,
-        /// Only events of this kind; from raw16: the kind that they are
+        /// Only events of this kind; of raw16, the kind of all its events
         #[arg(short, long, value_name = "KIND", value_parser = parse::kind)]
         event: Option<Kind>,
     },
@@ -60,12 +71,16 @@ Examples:
   trommel compress -c P256 -c 'H[P256]2048+A16' app.tstream
   trommel compress -c 'M4[10k,1%]2048:C1R0P1' --json gcc.value.raw16.zst")]
 pub(crate) struct CompressArgs {
-    /// A compressor, such as P256, H[P256]2048+A16, T[256]2048/2way/2bit; can be repeated
+    /// A compressor, such as P256 or H[P256]2048+A16; can be repeated
+    ///
+    /// See `trommel help specs`.
     #[arg(short = 'c', long = "compress", value_name = "SPEC", required = true)]
     pub(crate) specs: Vec<String>,
 
-    /// Judge by tuples of instructions that often have the same value
-    /// [default: executions=1000,tuple=10%,load=40%]
+    /// Judge profiles by the tuples that pass this filter
+    ///
+    /// The default is executions=1000,tuple=10%,load=40%: tuples of instructions that often have the
+    /// same value.
     #[arg(long, value_name = "FILTER")]
     pub(crate) filter: Option<String>,
 
@@ -73,7 +88,7 @@ pub(crate) struct CompressArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Write JSON
+    /// Write JSON (`trommel help json`)
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -85,18 +100,16 @@ pub(crate) struct CompressArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  trommel query check stores.rpa          what is wrong with it, where, and how to put it right
-  trommel query asm stores.rpa            the profile control registers and query instructions
+  trommel query check stores.rpa          report errors, with their place and a remedy
   trommel query asm -o stores.bin stores.rpa
-  trommel query disasm stores.bin
-  trommel query fmt --write *.rpa
+  trommel record -q stores.rpa -- ./app
 
 A query that sends every store of a value other than 0, of instructions with profile tag 1:
   tag 1 symbol \"store_reference\";
   for opSTORE 1 always collect op1 op2 op3;
       if op1 <> 0 then send 3 stop else stop;
 
-The language is described in docs/query.md. FILE may be `-`, standard input.")]
+FILE may be `-`, standard input. See `trommel help query`.")]
 pub(crate) struct QueryArgs {
     #[command(subcommand)]
     pub(crate) command: QueryCommand,
@@ -104,7 +117,7 @@ pub(crate) struct QueryArgs {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum QueryCommand {
-    /// Say what is wrong with queries, or what they ask for.
+    /// Report errors in queries, or what the queries ask for.
     #[command(after_help = "\
 Examples:
   trommel query check stores.rpa
@@ -115,14 +128,14 @@ The exit status is 1 when a file has an error.")]
         /// The queries
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
-        /// Write JSON (docs/json.md)
+        /// Write JSON (`trommel help json`)
         #[arg(long)]
         json: bool,
     },
-    /// Assemble queries: show the program, or write it to a file.
+    /// Assemble queries, and show the program or write it to a file.
     #[command(after_help = "\
 Examples:
-  trommel query asm stores.rpa
+  trommel query asm stores.rpa            print registers and instructions
   trommel query asm -o stores.bin stores.rpa")]
     Asm {
         /// The queries
@@ -130,14 +143,15 @@ Examples:
         /// Write the program to this file
         #[arg(short, long, value_name = "OUT", conflicts_with = "json")]
         output: Option<PathBuf>,
-        /// Write JSON (docs/json.md)
+        /// Write JSON (`trommel help json`)
         #[arg(long)]
         json: bool,
     },
     /// Print the queries of an assembled program.
     #[command(after_help = "\
 Examples:
-  trommel query disasm stores.bin")]
+  trommel query disasm stores.bin
+  trommel query disasm - < stores.bin")]
     Disasm {
         /// The program, as `asm -o` writes it
         file: PathBuf,
@@ -165,13 +179,13 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  trommel lab list                       the experiments
-  trommel lab all                        all of them, and one page with everything: trommel-lab/index.html
-  trommel lab stratified-8 multihash-12  some of them
-  trommel lab multihash-9 --out figures
+  trommel lab list                       print the experiments
+  trommel lab stratified-8 multihash-12  run two of them
+  trommel lab all --out figures          run all, with one page of everything: figures/index.html
 
-Programs are recorded when they are first needed (about 280 MB in $XDG_CACHE_HOME/trommel/lab, else
-~/.cache/trommel/lab; delete it at will). Those that are not installed are left out, and named.")]
+Programs are recorded when they are first needed, into $XDG_CACHE_HOME/trommel/lab or ~/.cache/trommel/lab.
+That takes about 280 MB, and can be deleted. Programs that are not installed are left out and named.
+See `trommel help lab`.")]
 pub(crate) struct LabArgs {
     /// Experiments, `all`, or `list`
     #[arg(required = true, value_name = "NAME")]
@@ -181,15 +195,34 @@ pub(crate) struct LabArgs {
     #[arg(long, value_name = "DIR", default_value = "trommel-lab")]
     pub(crate) out: PathBuf,
 
-    /// Events of each stream: fewer are faster, and less telling [default: 20M]
+    /// Events of each stream; fewer are faster and less precise [default: 20M]
     #[arg(long, value_name = "N", value_parser = parse::number)]
     pub(crate) events: Option<u64>,
 }
 
 /// Arguments of `doctor`.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trommel doctor
+  trommel doctor --json                  for scripts (`trommel help json`)
+
+The exit status is 1 when Trommel cannot work here. See `trommel help limits`.")]
 pub(crate) struct DoctorArgs {
-    /// Write JSON
+    /// Write JSON (`trommel help json`)
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Arguments of `help`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trommel help record
+  trommel help topics
+  trommel help events")]
+pub(crate) struct HelpArgs {
+    /// A command with its verbs, a topic, or `topics` for a list
+    #[arg(value_name = "COMMAND|TOPIC")]
+    pub(crate) of: Vec<String>,
 }

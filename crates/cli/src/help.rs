@@ -1,0 +1,154 @@
+//! `trommel help`: the help of commands, and the manual, which the binary carries.
+//!
+//! The build script packs the documents. An installed binary needs no files beside it.
+
+use std::io::{self, IsTerminal, Read, Write};
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context, Result, bail};
+use clap::CommandFactory;
+use flate2::read::ZlibDecoder;
+
+use crate::args::{Arguments, HelpArgs};
+use crate::output;
+
+/// Documents as the build script packs them.
+static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/topics.z"));
+
+/// A document of the manual.
+struct Topic {
+    name: String,
+    text: String,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &HelpArgs) -> Result<ExitCode> {
+    let mut words = args.of.iter().map(String::as_str);
+    let mut command = Arguments::command();
+    command.build();
+    let mut described = &mut command;
+    let Some(first) = words.next() else {
+        return show(&described.render_long_help().to_string());
+    };
+    if described.find_subcommand(first).is_none() {
+        return topic(first, words.next());
+    }
+    for word in std::iter::once(first).chain(words) {
+        described = match described.find_subcommand_mut(word) {
+            Some(found) => found,
+            None => bail!("{word}: no such command; `trommel help` lists the commands"),
+        };
+    }
+    show(&described.render_long_help().to_string())
+}
+
+fn topic(name: &str, more: Option<&str>) -> Result<ExitCode> {
+    let topics = topics()?;
+    if let Some(more) = more {
+        bail!("{name} {more}: name one topic; `trommel help topics` lists them");
+    }
+    if name == "topics" {
+        let width = topics.iter().map(|topic| topic.name.len()).max();
+        let width = width.unwrap_or_default();
+        let line = |topic: &Topic| format!("  {:<width$}  {}\n", topic.name, title(&topic.text));
+        let lines: String = topics.iter().map(line).collect();
+        return show(&format!(
+            "`trommel help TOPIC` shows one of these:\n{lines}"
+        ));
+    }
+    match topics.iter().find(|topic| topic.name == name) {
+        Some(topic) => show(&topic.text),
+        None => bail!(
+            "{name}: neither a command nor a topic; `trommel help` lists the commands, and `trommel help topics` the topics"
+        ),
+    }
+}
+
+/// Returns all documents, in the order of their names.
+fn topics() -> Result<Vec<Topic>> {
+    const DAMAGED: &str = "the manual in this binary is damaged; build trommel again";
+    let mut all = String::new();
+    let mut packed = ZlibDecoder::new(PACKED);
+    packed.read_to_string(&mut all).context(DAMAGED)?;
+    let mut topics = Vec::new();
+    let mut rest = all.as_str();
+    while !rest.is_empty() {
+        let (head, texts) = rest.split_once('\n').context(DAMAGED)?;
+        let (name, length) = head.split_once(' ').context(DAMAGED)?;
+        let length: usize = length.parse().context(DAMAGED)?;
+        let (text, others) = texts.split_at_checked(length).context(DAMAGED)?;
+        topics.push(Topic {
+            name: name.to_owned(),
+            text: text.to_owned(),
+        });
+        rest = others;
+    }
+    Ok(topics)
+}
+
+/// Returns the title of a document.
+fn title(text: &str) -> &str {
+    let first = text.lines().find(|line| line.starts_with('#'));
+    first.map_or("", |line| line.trim_start_matches(['#', ' ']))
+}
+
+/// Prints a text, through the pager that the user has chosen where this is a terminal.
+fn show(text: &str) -> Result<ExitCode> {
+    let pager = std::env::var_os("PAGER").filter(|pager| !pager.is_empty());
+    if let Some(pager) = pager.filter(|_| io::stdout().is_terminal()) {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(pager).stdin(Stdio::piped());
+        if let Ok(mut child) = command.spawn() {
+            if let Some(mut input) = child.stdin.take() {
+                // The user may leave the pager before the end.
+                let _ = input.write_all(text.as_bytes());
+            }
+            if child.wait()?.success() {
+                return Ok(ExitCode::SUCCESS);
+            }
+        }
+    }
+    let mut out = output::stdout();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_documents_are_there() {
+        let topics = topics().expect("packed");
+        for name in ["events", "json", "limits", "query", "specs", "values"] {
+            let found = topics.iter().find(|topic| topic.name == name);
+            let text = &found.expect(name).text;
+            let path = format!("{}/../../docs/{name}.md", env!("CARGO_MANIFEST_DIR"));
+            assert_eq!(*text, std::fs::read_to_string(path).expect("a document"));
+            assert!(!title(text).is_empty());
+        }
+    }
+
+    /// Names of topics in texts of help are those of documents, and no text names a file.
+    #[test]
+    fn help_names_topics_that_there_are() {
+        fn check(command: &mut clap::Command, topics: &[Topic]) {
+            let text = command.render_long_help().to_string();
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(!text.contains("docs/"), "{text}");
+            for name in text.split("trommel help ").skip(1) {
+                let name = name.split(['`', ' ', ')']).next().unwrap_or_default();
+                let known = topics.iter().any(|topic| topic.name == name)
+                    || ["COMMAND", "TOPIC", "topics", "record"].contains(&name);
+                assert!(known, "{}: {name}", command.get_name());
+            }
+            for below in command.get_subcommands_mut() {
+                check(below, topics);
+            }
+        }
+        let mut command = Arguments::command();
+        command.build();
+        check(&mut command, &topics().expect("packed"));
+    }
+}
