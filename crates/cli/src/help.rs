@@ -1,6 +1,7 @@
 //! `trommel help`: the help of commands, and the manual, which the binary carries.
 //!
-//! The build script packs the documents. An installed binary needs no files beside it.
+//! The build script packs the documents. An installed binary needs no files beside it. Where a command and a document have
+//! one name, the help of the command comes first.
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::process::{Command, ExitCode, Stdio};
@@ -33,13 +34,19 @@ pub(crate) fn run(args: &HelpArgs) -> Result<ExitCode> {
     if described.find_subcommand(first).is_none() {
         return topic(first, words.next());
     }
+    let mut manual = String::new();
+    if args.of.len() == 1
+        && let Some(topic) = topics()?.into_iter().find(|topic| topic.name == first)
+    {
+        manual = format!("\n{}", topic.text);
+    }
     for word in std::iter::once(first).chain(words) {
         described = match described.find_subcommand_mut(word) {
             Some(found) => found,
             None => bail!("{word}: no such command; `trommel help` lists the commands"),
         };
     }
-    show(&described.render_long_help().to_string())
+    show(&format!("{}{manual}", described.render_long_help()))
 }
 
 fn topic(name: &str, more: Option<&str>) -> Result<ExitCode> {
@@ -59,7 +66,7 @@ fn topic(name: &str, more: Option<&str>) -> Result<ExitCode> {
     match topics.iter().find(|topic| topic.name == name) {
         Some(topic) => show(&topic.text),
         None => bail!(
-            "{name}: neither a command nor a topic; `trommel help` lists the commands, and `trommel help topics` the topics"
+            "{name}: neither a command nor a topic; see `trommel help` and `trommel help topics`"
         ),
     }
 }
@@ -137,7 +144,7 @@ mod tests {
             let text = command.render_long_help().to_string();
             let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(!text.contains("docs/"), "{text}");
-            for name in text.split("trommel help ").skip(1) {
+            for name in text.split("`trommel help ").skip(1) {
                 let name = name.split(['`', ' ', ')']).next().unwrap_or_default();
                 let known = topics.iter().any(|topic| topic.name == name)
                     || ["COMMAND", "TOPIC", "topics", "record"].contains(&name);

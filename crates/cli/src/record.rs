@@ -177,10 +177,10 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
 /// Checks that what is collected can end where values are known.
 fn check_converge(spec: &Spec, kinds: KindSet, in_windows: bool) -> Result<()> {
     if ![Kind::Value, Kind::Type].into_iter().any(|k| kinds.has(k)) {
-        bail!("--converge is about values: collect value or type, as in -e value --converge");
+        bail!("--converge needs values: collect value or type, as in -e value --converge");
     }
     if in_windows {
-        bail!("--converge does not go with windows, which are short as it is");
+        bail!("--converge does not go with windows: leave out --budget, --rate and --window");
     }
     let sampler = Strata::of(spec).filter(|strata| strata.is_cheap());
     if !is_exact(spec) && sampler.is_none() {
@@ -207,7 +207,7 @@ fn check_custom(custom: &Named, kinds: KindSet, by_windows: bool) -> Result<()> 
     let name = output::printable(&custom.name);
     if !by_windows {
         bail!(
-            "--module-lib {name}: a customisation module is given windows: say what they may cost, as in --budget 3"
+            "--module-lib {name}: a customisation module needs windows: give them a budget, as in --budget 3"
         );
     }
     if let Some(kind) = kinds.iter().find(|kind| !kind.value_is_place()) {
@@ -222,12 +222,12 @@ fn check_custom(custom: &Named, kinds: KindSet, by_windows: bool) -> Result<()> 
 /// Checks that there are values to tell apart, and windows to see them in.
 pub(crate) fn check_callers(kinds: KindSet, by_windows: bool) -> Result<()> {
     if !by_windows {
-        bail!("--by-caller is for windows: say what they may cost, as in --budget 3");
+        bail!("--by-caller needs windows: give them a budget, as in --budget 3");
     }
     let valued = [Kind::Value, Kind::Type, Kind::Address];
     if !valued.into_iter().any(|kind| kinds.has(kind)) {
         bail!(
-            "--by-caller tells values apart, and none are recorded: add value, type or address to -e"
+            "--by-caller separates values, and none are recorded: add value, type or address to -e"
         );
     }
     Ok(())
@@ -240,7 +240,7 @@ pub(crate) fn check_kinds(kinds: KindSet, in_windows: bool, in_part: bool) -> Re
         .into_iter()
         .find(|kind| kinds.has(*kind) && !in_windows)
     {
-        bail!("`{kind}` is recorded in windows only: say what they may cost, as in --budget 3");
+        bail!("`{kind}` is recorded in windows only: give them a budget, as in --budget 3");
     }
     if kinds.has(Kind::Path) && in_windows {
         bail!(

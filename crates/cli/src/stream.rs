@@ -120,7 +120,7 @@ fn info(path: &Path, json: bool) -> Result<()> {
         writeln!(out, "  {kind:<8} {}", grouped(count))?;
     }
     if !known_kinds {
-        writeln!(out, "  (raw16 files do not tell of which kind)")?;
+        writeln!(out, "  (raw16 files do not say of which kind)")?;
     }
     for module in reader.modules() {
         let path = String::from_utf8_lossy(&module.path);
@@ -185,7 +185,7 @@ fn target(out: &Path) -> Result<Target> {
         Ok(Target::Tstream)
     } else {
         bail!(
-            "{}: its name does not tell the format; end it in .raw16, .raw16.zst or .tstream",
+            "{}: its name does not give the format; end it in .raw16, .raw16.zst or .tstream",
             out.display()
         )
     }

@@ -208,7 +208,7 @@ fn errors_say_what_to_do() {
         (
             "_start",
             &[
-                "several functions are meant",
+                "several functions match",
                 "shapes:_start",
                 "ld-linux-x86-64.so.2:_start",
             ],

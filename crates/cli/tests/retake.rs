@@ -144,7 +144,7 @@ fn what_turns_to_other_work_is_taken_back() {
         };
         let (why, detach) = first.detach.as_ref().expect("detached");
         assert!(
-            why.contains("not made faster") && *detach < 900,
+            why.contains("did not pay off") && *detach < 900,
             "{turns:?}"
         );
         assert!(!first.is_back() && second.is_back(), "{turns:?}");

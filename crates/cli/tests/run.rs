@@ -78,7 +78,7 @@ fn a_compiler_on_a_small_file_is_detach() {
     let text = std::fs::read(&stats).expect("statistics");
     let stats: Value = serde_json::from_slice(&text).expect("JSON");
     let detach = stats["processes"].as_array().into_iter().flatten();
-    let bailed = detach.filter(|p| p["let_go"].to_string().contains("not made faster"));
+    let bailed = detach.filter(|p| p["let_go"].to_string().contains("did not pay off"));
     assert!(bailed.count() > 0, "{stats}");
     std::fs::remove_dir_all(dir).expect("clean");
 }
@@ -110,7 +110,7 @@ fn a_program_that_stays_in_its_cache_is_kept_if_that_pays() {
     for kind in ["calls", "threads"] {
         let stats = stats_of(kind, &[], &[&path, kind]);
         let detach = stats["processes"][0]["let_go"].to_string();
-        assert!(detach.contains("not made faster"), "{kind}: {stats}");
+        assert!(detach.contains("did not pay off"), "{kind}: {stats}");
         let (app, all) = shares(&stats);
         // Or before there were samples, as a return goes to either of two places.
         let fickle = number(&stats, "fickle_branches") > 0;

@@ -266,7 +266,7 @@ fn refused() -> Result<(), String> {
     let strides = strides.to_string_lossy().into_owned();
     let lib = ["record", "--module-lib", &strides];
     let more: [(&[&str], &str); 4] = [
-        (&[], "say what they may cost, as in --budget 3"),
+        (&[], "give them a budget, as in --budget 3"),
         (
             &["--budget", "3", "-e", "value"],
             "goes with the kinds edge and call only",

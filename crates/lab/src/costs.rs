@@ -250,7 +250,7 @@ mod tests {
             Way::new("vprof: values, often", 10.7, "-e value"),
             Way::new("with context", 12.2, ""),
             Way::new("latencies", f64::NAN, "-e latency"),
-            Way::new("seldom", 9.2, "-e value --rate 1"),
+            Way::new("rare", 9.2, "-e value --rate 1"),
         ];
         let note = note(&ways, &[Some(8.04), None, Some(2.5), None]);
         for part in [

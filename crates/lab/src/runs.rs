@@ -325,7 +325,7 @@ impl Lab<'_> {
         let words = process["let_go"].to_string();
         Some(Done {
             moments: process["series"].as_array()?.iter().map(moment).collect(),
-            bailed_out: words.contains("not made faster"),
+            bailed_out: words.contains("did not pay off"),
         })
     }
 }

@@ -67,7 +67,7 @@ pub(crate) fn lower(
         Err(invalid) => {
             // What was checked is valid: this would be a mistake of ours, and is said, not hidden.
             let at = invalid.at.and_then(|at| spans.get(at).copied());
-            let message = format!("the assembler made no valid program: {}", invalid.what);
+            let message = format!("the assembler produced no valid program: {}", invalid.what);
             let fix = "this is a defect of trommel: please report it with this file";
             found.push(Diagnostic::error(at.unwrap_or_default(), message, fix));
             None

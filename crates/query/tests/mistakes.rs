@@ -328,7 +328,7 @@ fn each_mistake_has_its_own_message_at_its_place() {
         (
             "a: count; goto a;",
             (2, 16),
-            "`a` is behind: it is in line 2",
+            "branches go forward, and `a` is in line 2, before this",
             "forward",
         ),
         ("a: count; a: stop;", (2, 11), "there twice", "rename"),

@@ -255,7 +255,7 @@ impl Detached {
             Self::NoMemory => {
                 "there is no memory left for trommel: it has a limit on its address space (ulimit -v), or the machine has none"
             }
-            Self::BailOut => "it is not made faster under control",
+            Self::BailOut => "translation did not pay off",
             Self::Stress => "a stress option asked for it",
             Self::Restartable => "it has restartable sequences (rseq)",
             Self::SingleStep => "it steps through its own code with the trap flag",

@@ -199,7 +199,7 @@ impl Target {
                 io::ErrorKind::PermissionDenied => {
                     format!("no permission to make files in {directory}")
                 }
-                _ => format!("no file can be made in {directory}: {error}"),
+                _ => format!("no file can be created in {directory}: {error}"),
             },
         }
     }

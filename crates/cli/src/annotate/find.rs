@@ -324,7 +324,7 @@ fn ambiguous<'f>(
         0 => String::new(),
         n => format!("\n  and {n} more"),
     };
-    anyhow!("{wanted}: several functions are meant; name one of them:{lines}{more}")
+    anyhow!("{wanted}: several functions match; name one of them:{lines}{more}")
 }
 
 fn missing(

@@ -21,13 +21,13 @@ Examples:
   trommel record -e value --only libz.so.1 -- ./app   only the values that one library loads
 
 Input, output, exit status and terminating signal are the program's own.
-More: `trommel help TOPIC`, of the topics events, specs, values, memory, query, modules, attach, machine.")]
+More: `trommel help topics`, such as events, specs, values, memory, query, attach and machine.")]
 #[command(group = clap::ArgGroup::new("unbounded").args(["pid", "all"]))]
 pub(crate) struct RecordArgs {
-    /// Events to collect: edge, call, value, type, path; sampled also address, latency
+    /// Events to collect: edge, call, value, type, path, and others
     ///
     /// Separate several by commas. `none` runs the engine alone. The default is edge,call,value,
-    /// and none with --query or --module-lib. Address and latency need --budget, --rate or
+    /// and none with --query or --module-lib. The kinds address and latency need --budget, --rate or
     /// --window. See `trommel help events` and `trommel help memory`.
     #[arg(short, long, value_name = "KINDS", value_parser = parse::kinds)]
     pub(crate) events: Option<KindSet>,
@@ -45,7 +45,7 @@ pub(crate) struct RecordArgs {
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["pid", "budget", "rate", "window"], help_heading = "Queries")]
     pub(crate) query: Option<PathBuf>,
 
-    /// Write each message of the queries to FILE, one line of JSON each
+    /// Write messages of the queries to FILE, one line of JSON each
     ///
     /// Messages of a thread keep their order.
     #[arg(
@@ -62,9 +62,9 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "QUEUE=LIB[:ARGUMENT]", requires = "query", value_parser = parse::service, help_heading = "Queries")]
     pub(crate) service: Vec<ServiceSpec>,
 
-    /// Count by this compressor, such as P257 for every 257th event
+    /// Count by a compressor, such as P257: every 257th event
     ///
-    /// Others are R256, CR256 and H[P256]2048, each also with +A16 after it. See `trommel help
+    /// 257 is prime, so that loops do not alias with it. Other compressors are R256, CR256 and H[P256]2048, each also with +A16 after it. See `trommel help
     /// specs`.
     #[arg(
         short,
@@ -95,7 +95,7 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=60_000), conflicts_with_all = ["compressor", "stream", "memory"], help_heading = "Cost")]
     pub(crate) window: Option<u32>,
 
-    /// Skip a random number of instructions (< N) before each window
+    /// Skip a random number of instructions (< N) before a window
     ///
     /// This removes skid bias: slow instructions would be seen more often. From 1 (skip none) to
     /// 256.
@@ -131,7 +131,7 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "LIB[:ARGUMENT]", conflicts_with_all = ["query", "only"], value_parser = parse::module, help_heading = "Windows")]
     pub(crate) module_lib: Option<ModuleSpec>,
 
-    /// Write the profile to FILE; an earlier one becomes FILE.old
+    /// Profile to write; an earlier one becomes FILE.old
     #[arg(short, long, value_name = "FILE", default_value = trommel_store::DEFAULT_FILE, help_heading = "Output")]
     pub(crate) output: PathBuf,
 

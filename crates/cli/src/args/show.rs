@@ -79,7 +79,7 @@ Examples:
   trommel values --all --top 0                    every load and argument
 
 The order is by cycles that specialising could save: an estimate, not a promise.
-Arguments need a profile of windows with both values and calls, as `trommel record --budget 1` makes it.
+Arguments need windows with both values and calls, as `trommel record --budget 1` takes them.
 See `trommel help values`.")]
 pub(crate) struct ValuesArgs {
     #[command(flatten)]

@@ -250,7 +250,7 @@ impl Daemon {
                 let then = if again {
                     "another is started"
                 } else {
-                    "the process goes on natively"
+                    "the process runs on natively"
                 };
                 output::complain(&format!("the session of process {pid} was ended; {then}"));
             }

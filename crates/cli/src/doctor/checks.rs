@@ -82,13 +82,7 @@ fn processor() -> Check {
             Some(model.trim_start_matches(['\t', ' ', ':']).to_owned())
         })
         .unwrap_or_else(|| "x86-64".into());
-    check(
-        "processor",
-        Good,
-        found,
-        "every x86-64 processor will do; what programs use of it is copied",
-        "",
-    )
+    check("processor", Good, found, "every x86-64 processor works", "")
 }
 
 fn proc() -> Check {
@@ -97,14 +91,14 @@ fn proc() -> Check {
             "/proc",
             Good,
             "mounted",
-            "the runtime can tell where the program has code",
+            "the runtime can find the code of the program",
             "",
         ),
         Err(error) => check(
             "/proc",
             Fail,
             error.to_string(),
-            "the runtime cannot tell where the program has code",
+            "the runtime cannot find the code of the program",
             "mount -t proc proc /proc",
         ),
     }
@@ -116,14 +110,14 @@ fn ptrace(traced: &probe::Traced) -> Check {
             "ptrace",
             Good,
             "a child can be traced",
-            "programs can be launched under observation",
+            "programs can be launched and observed",
             "",
         ),
         Err(error) => check(
             "ptrace",
             Fail,
             error.to_string(),
-            "programs cannot be launched under observation",
+            "programs cannot be launched and observed",
             "in a container: --cap-add=SYS_PTRACE or --security-opt seccomp=unconfined; elsewhere: sysctl kernel.yama.ptrace_scope=1",
         ),
     }
@@ -164,7 +158,7 @@ fn yama() -> Check {
             name,
             Good,
             "no Yama",
-            "nothing beyond the usual permissions is asked for",
+            "the usual permissions are enough",
             "",
         ),
         (Some(scope @ "0"), _) => check(
@@ -192,7 +186,7 @@ fn yama() -> Check {
             name,
             Fail,
             scope,
-            "only who has CAP_SYS_PTRACE may trace, and you have not",
+            "only processes with CAP_SYS_PTRACE may trace, and yours has not",
             "run as root, or sysctl kernel.yama.ptrace_scope=1",
         ),
         (Some(scope), _) => check(
@@ -207,13 +201,7 @@ fn yama() -> Check {
 
 fn seccomp() -> Check {
     match own_status("Seccomp").as_deref() {
-        Some("0") | None => check(
-            "seccomp",
-            Good,
-            "no filter",
-            "all system calls are there",
-            "",
-        ),
+        Some("0") | None => check("seccomp", Good, "no filter", "all system calls work", ""),
         Some(_) => check(
             "seccomp",
             Warn,
@@ -232,7 +220,10 @@ fn shared_memory() -> Check {
         Ok(()) => check(
             "memfd",
             Good,
-            format!("{} MiB can be made and mapped", surroundings::SHARED >> 20),
+            format!(
+                "{} MiB can be created and mapped",
+                surroundings::SHARED >> 20
+            ),
             "events can be delivered through shared memory",
             "",
         ),

@@ -22,7 +22,7 @@ pub(super) fn overcommit() -> Check {
             name,
             Warn,
             "strict",
-            "the queues and the code cache count in full although little of them is used",
+            "the queues and the code cache count in full, although they use little",
             "sysctl vm.overcommit_memory=0 when a launch fails for lack of memory",
         ),
         other => check(
@@ -50,14 +50,14 @@ pub(super) fn address_space() -> Check {
             name,
             Warn,
             format!("limited to {} MiB", limit >> 20),
-            "the program shares it with the queues and the code cache, and may run natively for want of it",
+            "the queues and the code cache need a part of it; a program that needs all of it runs natively",
             fix,
         ),
         _ => check(
             name,
             Good,
             "no tight limit",
-            "there is room beside the program",
+            "there is room for the queues and the code cache",
             "",
         ),
     }
@@ -147,7 +147,7 @@ pub(super) fn counters() -> Check {
         "hardware counters",
         Good,
         found,
-        "not needed: events are taken from the instructions themselves",
+        "not needed: the instructions themselves report the events",
         "",
     )
 }
@@ -155,7 +155,7 @@ pub(super) fn counters() -> Check {
 pub(super) fn clock() -> Check {
     let source = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     let found = line(source).unwrap_or_else(|| "unknown".into());
-    check("clock", Good, found, "costs are measured with it", "")
+    check("clock", Good, found, "costs are measured by it", "")
 }
 
 pub(super) fn debug_files() -> Check {
@@ -205,14 +205,14 @@ pub(super) fn sampling() -> Check {
             name,
             Good,
             "perf events of the CPU clock are allowed",
-            "--budget works; `run` finds out whether control pays while a program stays in its code cache",
+            "--budget works; `run` measures whether translation pays off",
             "",
         ),
         Err(error) => check(
             name,
             Warn,
             format!("perf events are refused: {error}"),
-            "--budget is refused; `run` keeps a program that stays in its code cache, whether that pays or not",
+            "--budget is refused; `run` cannot detach a program for which translation does not pay off",
             "sysctl kernel.perf_event_paranoid=2; in a container, allow perf_event_open in its seccomp profile",
         ),
     }
@@ -242,14 +242,14 @@ pub(super) fn machine() -> Check {
                 name,
                 Good,
                 "its processors may be sampled; the kernel has names, and /proc/kcore cannot be read",
-                "`record --all` works, and tells no operands of the kernel's code",
+                "`record --all` works, without operands of the code of the kernel",
                 "",
             ),
             (false, _) => check(
                 name,
                 Warn,
                 "its processors may be sampled; the kernel hides its functions (/proc/kallsyms)",
-                "`record --all` works, and has no names for the kernel's code",
+                "`record --all` works, without names for the code of the kernel",
                 "be root or have CAP_SYSLOG, or sysctl kernel.kptr_restrict=0",
             ),
         },

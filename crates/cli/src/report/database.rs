@@ -27,7 +27,7 @@ pub(super) fn write(out: &mut impl Write, about: &About) -> io::Result<()> {
     for dropped in &about.dropped {
         writeln!(
             out,
-            "# dropped     on {}: {} of {} bytes, {} to {}, for want of room",
+            "# dropped     on {}: {} of {} bytes, {} to {}, to make room",
             printable(&dropped.host),
             number(dropped.files as usize, "file", "files"),
             grouped(dropped.bytes),

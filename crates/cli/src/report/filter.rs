@@ -30,7 +30,7 @@ pub(crate) fn lines(filter: &Filter) -> Vec<(&'static str, String)> {
     let mut lines = vec![(
         "filtered",
         format!(
-            "{} instructions for some time, as shares differed by less than {limit} %{open}; {} in {} rounds had other values later; code was made anew {} times",
+            "{} instructions for some time, as shares differed by less than {limit} %{open}; {} in {} rounds had other values later; code was translated again {} times",
             grouped(places.len() as u64),
             grouped(changed as u64),
             grouped(*rounds),
@@ -42,7 +42,7 @@ pub(crate) fn lines(filter: &Filter) -> Vec<(&'static str, String)> {
     }
     let unprofiled = match filter.unprofiled() {
         Some(n) => format!(
-            "{} of their executions were not profiled, and are counted as branches tell; shares are of the rest",
+            "{} of their executions were not profiled, and are counted by branches; shares are of the rest",
             grouped(n)
         ),
         None => format!(

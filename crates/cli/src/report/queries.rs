@@ -140,7 +140,7 @@ pub(super) fn write(
     if queries.untabulated > 0 {
         writeln!(
             out,
-            "# {} MESSAGES ARE NOT SHOWN: more different ones than are told apart; collect fewer fields, or use --messages",
+            "# {} MESSAGES ARE NOT SHOWN: too many different ones; collect fewer fields, or use --messages",
             grouped(queries.untabulated)
         )?;
     }

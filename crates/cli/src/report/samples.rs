@@ -316,7 +316,7 @@ fn entries(
     let total = samples.total();
     writeln!(
         out,
-        "\n# {}, by the instruction that the program goes on with: {} places",
+        "\n# {}, by the instruction after the call: {} places",
         style.strong("Ways into the kernel"),
         grouped(all.len() as u64)
     )?;

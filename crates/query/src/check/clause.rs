@@ -83,7 +83,10 @@ impl Checker<'_> {
         if let Some(target) = named(of.query) {
             if target <= at {
                 let line = self.line(of.query.clauses[target].span);
-                let message = format!("`{}` is behind: it is in line {line}", label.text);
+                let message = format!(
+                    "branches go forward, and `{}` is in line {line}, before this",
+                    label.text
+                );
                 let fix = "branches go forward, so that every query ends: move the clause below \
                            this one";
                 self.error(label.span, message, fix);

@@ -38,7 +38,7 @@ pub(super) fn parse(path: &Path) -> Result<Option<Dropped>, StoreError> {
     let corrupt = || StoreError::Corrupt {
         path: path.to_owned(),
         at: 0,
-        what: "it does not tell what was dropped".to_owned(),
+        what: "it does not say what was dropped".to_owned(),
     };
     let text = String::from_utf8(text).map_err(|_| corrupt())?;
     let (numbers, crc) = text.trim_end().rsplit_once(' ').ok_or_else(corrupt)?;
