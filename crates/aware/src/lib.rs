@@ -36,11 +36,11 @@ pub const VERSION: u32 = 1;
 /// half; arguments are in `rsi` and `rdx`, the answer is in `rax`, which holds 0 before.
 pub const MARK: [u8; 8] = [0x0f, 0x1f, 0x84, 0x00, b'T', b'R', b'M', b'L'];
 
-/// What is asked.
+/// Requests to the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Request {
-    /// Which version is known; answered with its number.
+    /// Asks for the version; answered with its number.
     Present = 1,
     /// Code in a range is hot.
     Hot = 2,
@@ -54,7 +54,7 @@ pub enum Request {
     Start = 6,
     /// The process runs natively.
     Leave = 7,
-    /// What the engine has done, to an address, of so many bytes.
+    /// Writes figures of the engine to an address, of so many bytes.
     Counts = 8,
     /// Code in a range is not what it was.
     Changed = 9,
@@ -62,7 +62,7 @@ pub enum Request {
     Open = 10,
     /// The program serves the queue of a number no more.
     Close = 11,
-    /// What the calling thread has sent to the queue of a number is to be in it.
+    /// Waits until all that the calling thread has sent to a queue is in it.
     Flush = 12,
     /// Interrupts of queries are a signal to the thread that is interrupted; 0: they are Trommel's.
     Interrupts = 13,
@@ -93,7 +93,7 @@ impl Request {
     }
 }
 
-/// What is answered.
+/// Answers of the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// Not under Trommel.
@@ -111,7 +111,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// As `rax` holds it.
+    /// Returns the number that `rax` holds.
     pub const fn number(self) -> i64 {
         match self {
             Self::Absent => 0,
@@ -135,7 +135,7 @@ impl Answer {
     }
 }
 
-/// What the engine has done so far in this process.
+/// Figures of the engine in this process so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct Counts {

@@ -41,7 +41,7 @@ use crate::{Answer, Request, plain, present};
 
 /// Messages that a queue has room for at most. (The paper's hardware: 128.)
 pub const MOST: u64 = 1 << 16;
-/// Where a queue's first message is.
+/// Offset of a queue's first message.
 pub const HEADER_BYTES: u64 = size_of::<Header>() as u64;
 /// Bytes of a message.
 pub const MESSAGE_BYTES: u64 = 64;
@@ -50,7 +50,7 @@ pub const OPEN: u32 = 1;
 /// [`Header::state`]: no more will come.
 pub const CLOSED: u32 = 2;
 
-/// What is the service thread's to write while a queue is open.
+/// Words that the service thread writes while a queue is open.
 #[repr(C, align(64))]
 pub struct Served {
     /// Messages read so far.
@@ -59,7 +59,7 @@ pub struct Served {
     pub sleeps: AtomicU32,
 }
 
-/// What is Trommel's to write.
+/// Words that Trommel writes.
 #[repr(C, align(64))]
 pub struct Told {
     /// 0, [`OPEN`] or [`CLOSED`].
@@ -90,7 +90,7 @@ struct Slot {
     ready: AtomicU64,
 }
 
-/// Where a queue lies: room for `N` messages.
+/// Memory of a queue: room for `N` messages.
 #[repr(C)]
 pub struct Memory<const N: usize> {
     header: Header,
@@ -98,7 +98,7 @@ pub struct Memory<const N: usize> {
 }
 
 impl<const N: usize> Memory<N> {
-    /// Of a queue that is not open.
+    /// Makes the memory of a queue that is not open.
     pub const fn new() -> Self {
         const { assert!(N >= 2 && N.is_power_of_two() && N as u64 <= MOST) };
         Self {
@@ -222,7 +222,7 @@ impl Queue {
         self.is_open() || slot.ready.load(Acquire) != 0
     }
 
-    /// Whether messages may come still. Those that have come are there to be received in any case.
+    /// Returns whether messages may come still. Those that have come are there to be received in any case.
     pub fn is_open(&self) -> bool {
         self.header.told.state.load(Acquire) == OPEN && present().is_some()
     }

@@ -39,7 +39,7 @@ pub struct Gone;
 pub enum Bed {
     /// The service thread's.
     Sleeps,
-    /// That of senders.
+    /// Set by senders that wait.
     Waiting,
 }
 
@@ -84,26 +84,26 @@ pub trait Near {
     fn words(&self, place: u64) -> Self::Words;
     /// The read status.
     fn read_status(&self) -> &Self::Long;
-    /// What is slept upon.
+    /// Returns what is slept upon.
     fn bed(&self, bed: Bed) -> &Self::Short;
-    /// What was written is before what is read next.
+    /// Orders writes before it before reads after it.
     fn fence(&self);
     /// Wakes senders.
     fn wake_senders(&self);
 }
 
-/// What senders have between them, of one queue.
+/// Counts that senders of one queue share.
 pub struct Counts<'a, W> {
     /// Messages sent, or about to be.
     pub written: &'a W,
-    /// How many that may be, as far as the read status was looked at.
+    /// Largest number of messages in the queue, as far as the read status was looked at.
     pub limit: &'a W,
     /// Messages that there is room for.
     pub room: u64,
 }
 
 impl<W: Word<Value = u64>> Counts<'_, W> {
-    /// Whether there is room by what the service thread says, which is taken note of.
+    /// Returns whether there is room by what the service thread says, which is taken note of.
     #[inline]
     fn have_room(&self, far: &impl Far) -> Result<bool, Gone> {
         // Others write and read on meanwhile.
@@ -180,7 +180,7 @@ pub fn at_entry<W: Word, T>(
     done
 }
 
-/// Where the memory is, for who names the entry; 0 when it is closed.
+/// Returns where the memory is, for who names the entry; 0 when it is closed.
 #[inline]
 pub fn place(base: &impl Word<Value = u64>) -> u64 {
     base.load(SeqCst)
@@ -192,7 +192,7 @@ pub fn withdraw(base: &impl Word<Value = u64>) -> u64 {
     base.swap(0)
 }
 
-/// Whether a thread names an entry that was withdrawn: it may be using the memory.
+/// Returns whether a thread names an entry that was withdrawn: it may be using the memory.
 #[inline]
 pub fn is_at<W: Word>(sending: &W, name: W::Value) -> bool {
     sending.load(SeqCst) == name

@@ -33,12 +33,12 @@ pub(crate) struct Argued {
     argument: Argument,
 }
 
-/// Those that functions take of what windows have seen in registers, by all calls and by each call.
+/// Returns the arguments that functions take, by all calls and by each call, of those that windows have seen in registers.
 pub(crate) fn all(view: &mut View<'_>) -> Vec<Argued> {
     such(view, |_| true)
 }
 
-/// Those by calls that are `wanted`, by call: first those of the function that was called most, in the order of their registers.
+/// Returns the arguments of calls that are `wanted`, by call: first those of the function that was called most, in the order of their registers.
 pub(crate) fn by_call(
     view: &mut View<'_>,
     wanted: impl Fn(Place) -> bool,

@@ -11,12 +11,12 @@ use trommel_host::machine::MachineError;
 use trommel_host::serve::failure::RecordError;
 use trommel_symbol::launch::LaunchError;
 
-/// As shells say it of a program that is there and does not run.
+/// Status of shells for a program that is there and does not run.
 const CANNOT_RUN: u8 = 126;
-/// Of one that is not there.
+/// Status of shells for a program that is not there.
 const MISSING: u8 = 127;
 
-/// How a program ended.
+/// End of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
     /// It exited with this status.

@@ -40,37 +40,37 @@ use crate::others::Others;
 /// Options of the runtime for tests, from the environment: see `docs/testing.md`.
 const STRESS: &str = "TROMMEL_STRESS";
 
-/// What random numbers of queries start from.
+/// Seed of random numbers of queries.
 const QUERY_SEED: u64 = 1;
 
-/// What to record. Everything in it has been checked as far as possible without running anything.
+/// Settings of a recording. They have been checked as far as possible without running anything.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     /// The program that was found.
     pub(crate) program: Program,
     /// Its argument vector, the name as typed first.
     pub(crate) arguments: Vec<OsString>,
-    /// What the program would have been given without us.
+    /// State that the program would inherit without us.
     pub(crate) inherited: Inherited,
     /// Events to collect.
     pub(crate) kinds: KindSet,
     /// The compressor.
     pub(crate) compressor: Spec,
-    /// What is asked by queries.
+    /// Queries to ask.
     pub(crate) question: Option<Query>,
-    /// Where messages of queries go.
+    /// File for the messages of queries.
     pub(crate) messages: Option<PathBuf>,
-    /// What else they go to.
+    /// Services that get messages too.
     pub(crate) services: Vec<Foreign>,
-    /// What windows are given to.
+    /// Customisation module that gets windows.
     pub(crate) custom: Option<Named>,
-    /// Where every event goes, in order.
+    /// File for every event, in order.
     pub(crate) stream: Option<PathBuf>,
     /// Ends the program once the stream has this many events.
     pub(crate) stream_limit: Option<u64>,
     /// Bytes that counts of values may take.
     pub(crate) memory: Option<u64>,
-    /// What to observe; everything when empty.
+    /// Code to observe; everything when empty.
     pub(crate) only: Vec<Only>,
     /// Observe children and the programs that they execute too.
     pub(crate) follow: bool,
@@ -82,7 +82,7 @@ pub(crate) struct Options {
     pub(crate) tracing: Tracing,
     /// Places whose values are known, as shares differ by less than so many percent, are not profiled on.
     pub(crate) converge: Option<f64>,
-    /// What misses by a regular distance is prefetched.
+    /// Set to prefetch loads that miss at regular distances.
     pub(crate) prefetch: bool,
 }
 
@@ -113,7 +113,7 @@ impl Options {
     }
 }
 
-/// What a running process executes, and its arguments.
+/// Returns what a running process executes, and its arguments.
 pub(crate) fn running(pid: i32) -> Result<(Program, Vec<OsString>)> {
     let refused = |refusal: Refusal| RecordError::NotAttached {
         pid,
@@ -142,7 +142,7 @@ pub(crate) fn record_running(
     Ok((recording, Outcome::Exited(0)))
 }
 
-/// As [`record_running`]; with `epochs` profiles are given away meanwhile, and the recording has what came behind.
+/// Records a running process as [`record_running`] does; with `epochs` profiles are given away meanwhile, and the recording has the rest.
 pub(crate) fn record_epochs(
     options: Options,
     pid: i32,
@@ -216,7 +216,7 @@ pub(crate) fn record(
     Ok(done)
 }
 
-/// As [`record`]; `others` gets what each further process came to.
+/// Records a program as [`record`] does; `others` gets the profile of each further process.
 pub(crate) fn run(
     options: Options,
     guard: &Guard,
@@ -233,7 +233,7 @@ pub(crate) fn run(
     Ok((recording, outcome))
 }
 
-/// What tests make common.
+/// Returns what tests make common.
 pub(crate) fn stress() -> Result<trommel_host::serve::stress::Stress> {
     match std::env::var(STRESS) {
         Ok(text) => {

@@ -40,7 +40,7 @@ extern "C" fn note() {
     NOTED.store(noted, Ordering::Relaxed);
 }
 
-/// What this process was given.
+/// Returns what this process was given.
 pub(crate) fn inherited() -> Inherited {
     let noted = NOTED.load(Ordering::Relaxed);
     Inherited {

@@ -33,7 +33,7 @@ const SCHEMA: &str = "trommel.latency/1";
 /// A load, and how long it takes.
 pub(crate) struct Load<'p> {
     values: Values<'p>,
-    /// Of the executions, by level: their share, with limits.
+    /// Shares of the executions, by level, with limits.
     pub(crate) shares: Vec<(f64, Limits)>,
     pub(crate) median: u64,
     mean: f64,
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &MemoryArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// How long an instruction's loads took, by the levels that were measured.
+/// Returns how long an instruction's loads took, by the levels that were measured.
 pub(crate) fn load<'p>(view: &View<'_>, values: Values<'p>, levels: &Levels) -> Load<'p> {
     let all = values.counts();
     let total: u64 = all.iter().map(|(_, count)| *count).sum();
@@ -99,7 +99,7 @@ pub(crate) fn load<'p>(view: &View<'_>, values: Values<'p>, levels: &Levels) -> 
     }
 }
 
-/// Of values in order, with counts.
+/// Returns the median of values in order, with counts.
 fn median(counts: &[(u64, u64)], total: u64) -> u64 {
     let mut seen = 0;
     let middle = counts.iter().find(|(_, count)| {
@@ -177,7 +177,7 @@ fn name(level: &Level) -> &'static str {
     level.cache.name()
 }
 
-/// What the levels were told apart by.
+/// Returns what the levels were told apart by.
 fn limits_in_words(levels: &Levels) -> String {
     let mut words: Vec<String> = Vec::new();
     for level in &levels.levels {

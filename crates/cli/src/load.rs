@@ -20,11 +20,11 @@ use crate::report::processes::{self, Row};
 pub(crate) struct Loaded {
     path: PathBuf,
     pub(crate) profiles: Vec<Profile>,
-    /// Where it is a database.
+    /// The database, where it is one.
     pub(crate) database: Option<About>,
 }
 
-/// What a database held beside profiles.
+/// Contents of a database beside profiles.
 #[derive(Debug)]
 pub(crate) struct About {
     pub(crate) path: PathBuf,

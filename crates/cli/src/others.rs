@@ -30,7 +30,7 @@ struct Packed {
     bytes: Bytes,
 }
 
-/// Where a packed profile is.
+/// Locations of a packed profile.
 enum Bytes {
     Here(Vec<u8>),
     /// In the file, from this offset, so many.
@@ -149,17 +149,17 @@ impl Others {
         self.packed.sort_by_key(|packed| packed.started);
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub(crate) const fn is_empty(&self) -> bool {
         self.packed.is_empty()
     }
 
-    /// What is told of each.
+    /// Returns what is told of each.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &Row> {
         self.packed.iter().map(|packed| &packed.row)
     }
 
-    /// What each says of its run, without what was counted.
+    /// Returns what each says of its run, without what was counted.
     pub(crate) fn told(&self) -> impl Iterator<Item = Profile> {
         self.packed.iter().map(|packed| packed.told.clone())
     }
@@ -183,7 +183,7 @@ impl Others {
     }
 }
 
-/// What a profile says of the run, without what was counted.
+/// Returns what a profile says of the run, without what was counted.
 pub(crate) fn told(profile: &Profile) -> Profile {
     Profile {
         origin: profile.origin,

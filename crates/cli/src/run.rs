@@ -81,7 +81,7 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
     Ok(exit::like(outcome))
 }
 
-/// What was prefetched in each process that was asked.
+/// Returns what was prefetched in each process that was asked.
 fn tables(first: &Recording, others: &[(Profile, Engine)]) -> Result<Vec<u8>> {
     let style = Style::new(output::colours(&io::stderr()));
     let mut text = Vec::new();

@@ -21,7 +21,7 @@ const PARTS: [&str; 4] = ["translate_ns", "trace_ns", "flush_ns", "dispatch_ns"]
 /// Causes of flushes, as `trommel_queue::work::Flush` numbers them.
 const FLUSHES: [&str; 3] = ["flushes_full", "flushes_phase", "flushes_asked"];
 
-/// Where statistics go; `-` is the standard output.
+/// Returns where statistics go; `-` is the standard output.
 pub(crate) fn open(path: &Path) -> Result<Box<dyn Write>> {
     if path == Path::new("-") {
         return Ok(Box::new(io::stdout()));
@@ -31,7 +31,7 @@ pub(crate) fn open(path: &Path) -> Result<Box<dyn Write>> {
     Ok(Box::new(file))
 }
 
-/// What statistics need of a profile.
+/// Returns what statistics need of a profile.
 pub(crate) fn part_of(profile: &Profile) -> Profile {
     Profile {
         origin: profile.origin,
@@ -180,7 +180,7 @@ fn process<W: Write>(json: &mut Json<W>, profile: &Profile, engine: &Engine) -> 
     json.end_object()
 }
 
-/// When control began or ended, and why.
+/// Writes when control began or ended, and why.
 fn moment<W: Write>(
     json: &mut Json<W>,
     name: &str,

@@ -47,10 +47,10 @@ const COMPARE: f64 = 1.0;
 /// Cycles of a branch that is not.
 const MISPREDICTED: f64 = 15.0;
 
-/// What has values: a load, or an argument.
+/// Places that have values: a load, or an argument.
 enum Subject<'p> {
     Load(Values<'p>),
-    /// As one call of its function has it.
+    /// A load, as one call of its function has it.
     Called(Place, Caller<'p>),
     Argument(Argued),
 }
@@ -65,7 +65,7 @@ struct Candidate<'p> {
     limits: (f64, f64),
     /// Cycles; not above 0 where it does not pay.
     saved: f64,
-    /// Why nobody would specialise it.
+    /// Reason why nobody would specialise it.
     upkeep: Option<Upkeep>,
 }
 
@@ -147,7 +147,7 @@ pub(crate) fn run(args: &ValuesArgs) -> Result<ExitCode> {
 struct Executed {
     loads: u64,
     calls: u64,
-    /// How many loads were left out, by why.
+    /// Number of loads that were left out, by reason.
     left_out: BTreeMap<Upkeep, u64>,
 }
 
@@ -161,7 +161,7 @@ impl Candidate<'_> {
         }
     }
 
-    /// What is known of a load that was not profiled all the time, and how often it was.
+    /// Returns what is known of a load that was not profiled all the time, and how often it was.
     fn filtered(&self) -> Option<(Filtered, u64)> {
         match &self.subject {
             Subject::Load(values) => Some((values.filtered?, values.profiled)),
@@ -183,7 +183,7 @@ impl Candidate<'_> {
         }
     }
 
-    /// What it is a part of, if it is told of a call: an argument by its register.
+    /// Returns what it is a part of, if it is told of a call: an argument by its register.
     fn whole(&self) -> Option<(Place, Option<&'static str>)> {
         match &self.subject {
             Subject::Called(at, _) => Some((*at, None)),
@@ -194,7 +194,7 @@ impl Candidate<'_> {
         }
     }
 
-    /// What calls may be parts of.
+    /// Returns what calls may be parts of.
     fn parts(&self) -> Option<(Place, Option<&'static str>)> {
         match &self.subject {
             Subject::Load(values) => Some((values.at, None)),
@@ -389,7 +389,7 @@ fn text(
     more(out, found.len(), top)
 }
 
-/// What was left out, and how to see it.
+/// Returns what was left out, and how to see it.
 fn left_out_line(left_out: &BTreeMap<Upkeep, u64>) -> Option<String> {
     let words = |why: &Upkeep| match why {
         Upkeep::Canary => "of the stack protector",

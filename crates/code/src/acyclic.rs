@@ -15,7 +15,7 @@ use iced_x86::{Code as Encoding, Decoder, DecoderOptions, FlowControl, Instructi
 use trommel_symbol::Code;
 use trommel_tuple::{Ended, Outcomes};
 
-/// What a path ended with.
+/// Ends of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
     /// A branch or direct jump backward.
@@ -69,7 +69,7 @@ pub struct Acyclic {
     pub jump: Option<u64>,
     /// Its last instruction; a path that was [`Ending::Left`] may have gone further.
     pub last: Option<u64>,
-    /// What it ended with.
+    /// The end of the path.
     pub ending: Ending,
 }
 
@@ -185,7 +185,7 @@ pub fn acyclic(code: &Code<'_>, start: u64, outcomes: &Outcomes, end: Ended) -> 
     }
 }
 
-/// Whether a call is of the kernel.
+/// Returns whether a call is of the kernel.
 fn is_system_call(instruction: &Instruction) -> bool {
     matches!(instruction.code(), Encoding::Syscall | Encoding::Sysenter)
 }

@@ -18,7 +18,7 @@ use trommel_symbol::Code;
 pub struct Line {
     /// Its vaddr.
     pub at: u64,
-    /// What it is; [`Instruction::is_invalid`] of a byte that is none.
+    /// The instruction; [`Instruction::is_invalid`] of a byte that is none.
     pub instruction: Instruction,
 }
 
@@ -88,7 +88,7 @@ impl Body {
         }
     }
 
-    /// What it is made of, in order; what the file does not have is not in it.
+    /// Returns what it is made of, in order; what the file does not have is not in it.
     pub fn ranges(&self) -> &[Range<u64>] {
         &self.ranges
     }
@@ -103,7 +103,7 @@ impl Body {
         self.lines.binary_search_by_key(&at, |line| line.at).ok()
     }
 
-    /// Whether control can leave it other than by a call: it returns, or jumps elsewhere, or falls into what follows it. What
+    /// Returns whether control can leave it other than by a call: it returns, or jumps elsewhere, or falls into what follows it. What
     /// is in the bytes and never executed counts.
     pub fn can_leave(&self) -> bool {
         self.lines.iter().any(|line| {
@@ -121,7 +121,7 @@ impl Body {
         })
     }
 
-    /// Whether a vaddr is in it.
+    /// Returns whether a vaddr is in it.
     pub fn contains(&self, at: u64) -> bool {
         self.ranges.iter().any(|range| range.contains(&at))
     }
@@ -164,14 +164,14 @@ fn sweep(code: &Code<'_>, gap: Range<u64>, found: &mut BTreeMap<u64, Instruction
     }
 }
 
-/// Where a direct jump or branch leads; of calls, not.
+/// Returns where a direct jump or branch leads; of calls, not.
 pub(crate) fn direct_target(instruction: &Instruction) -> Option<u64> {
     let leads = instruction.is_jmp_short_or_near()
         || instruction.flow_control() == FlowControl::ConditionalBranch;
     leads.then(|| instruction.near_branch_target())
 }
 
-/// Whether the next instruction may be executed after it, a call's when it returns.
+/// Returns whether the next instruction may be executed after it, a call's when it returns.
 pub fn falls_through(instruction: &Instruction) -> bool {
     !instruction.is_invalid()
         && match instruction.flow_control() {

@@ -32,7 +32,7 @@ use trommel_symbol::Code;
 
 use crate::body::{Body, direct_target, falls_through};
 
-/// How a count is known.
+/// Ways in which a count is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum How {
     /// By events of an instruction that is executed equally often.
@@ -41,19 +41,19 @@ pub enum How {
     Derived,
 }
 
-/// How often something was executed.
+/// Number of times something was executed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Count {
     /// Times.
     pub times: f64,
-    /// How far that may be off, where it is an estimate of which something is known.
+    /// Limits of an estimate, as far as they are known.
     pub limits: Option<Limits>,
-    /// How it is known.
+    /// The way in which it is known.
     pub how: How,
 }
 
 impl Count {
-    /// Of events of the instruction itself.
+    /// Makes a count from events of the instruction itself.
     pub const fn of_events(times: f64, limits: Option<Limits>) -> Self {
         Self {
             times,
@@ -110,23 +110,23 @@ impl Count {
     }
 }
 
-/// What a profile has of one module. `None` where it has no events of the kind that would tell.
+/// Events of one module in a profile. `None` where the profile has no events of the kind.
 pub trait Events {
     /// Every count is true.
     fn exact(&self) -> bool;
     /// The instructions in a range that have events.
     fn sites(&mut self, range: &Range<u64>) -> Vec<u64>;
-    /// Where recorded branches, jumps and calls lead to in a range.
+    /// Returns where recorded branches, jumps and calls lead to in a range.
     fn targets(&mut self, range: &Range<u64>) -> Vec<u64>;
-    /// How often an instruction was executed, by its own events.
+    /// Returns how often an instruction was executed, by its own events.
     fn executed(&mut self, at: u64, instruction: &Instruction) -> Option<Count>;
-    /// How often recorded branches, jumps and calls led to an instruction.
+    /// Returns how often recorded branches, jumps and calls led to an instruction.
     fn arrivals(&mut self, at: u64) -> Option<Count>;
-    /// How often a call that was executed so often came back: not from functions that are known to return never.
+    /// Returns how often a call that was executed so often came back: not from functions that are known to return never.
     fn returned(&mut self, at: u64, instruction: &Instruction, executed: Count) -> Count;
 }
 
-/// How often the instructions of a function were executed.
+/// Number of times the instructions of a function were executed.
 #[derive(Debug)]
 pub struct Flow {
     /// The instructions.
@@ -135,7 +135,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Of the function in `ranges`. `functions` are all of the module, in the order of their starts: direct jumps come from them.
+    /// Derives counts of the function in `ranges`. `functions` are all of the module, in the order of their starts: direct jumps come from them.
     pub fn new(
         code: &Code<'_>,
         functions: &[Range<u64>],
@@ -151,7 +151,7 @@ impl Flow {
         all.flow(ranges, 0)
     }
 
-    /// How often the instruction of this number was executed; `None` where the profile does not tell.
+    /// Returns how often the instruction of this number was executed; `None` where the profile does not tell.
     pub fn count(&self, line: usize) -> Option<Count> {
         self.counts.get(line).copied().flatten()
     }
@@ -194,7 +194,7 @@ impl All<'_, '_> {
         Flow { body, counts }
     }
 
-    /// How often the direct jump at `at`, in some other function, was executed; `None` where that is not known, as in code
+    /// Returns how often the direct jump at `at`, in some other function, was executed; `None` where that is not known, as in code
     /// without names, and zero where there is no jump, but bytes that look like one.
     fn jump(&mut self, at: u64, depth: usize) -> Option<Count> {
         let behind = self.functions.partition_point(|f| f.start <= at);
@@ -209,7 +209,7 @@ impl All<'_, '_> {
         })
     }
 
-    /// How often control fell into the instruction at `start` from the function that ends there.
+    /// Returns how often control fell into the instruction at `start` from the function that ends there.
     fn fell_into(&mut self, start: u64, depth: usize) -> Option<Count> {
         let behind = self.functions.partition_point(|f| f.start < start);
         let before = self.functions[..behind].iter().rev().take(MOST_DEEP);
@@ -246,7 +246,7 @@ impl All<'_, '_> {
         self.known.get(&start)?.as_ref().and_then(ask)
     }
 
-    /// Where direct jumps may be that lead into the function from elsewhere, by where they lead.
+    /// Returns where direct jumps may be that lead into the function from elsewhere, by where they lead.
     fn jumps_into(&self, body: &Body) -> BTreeMap<u64, Vec<u64>> {
         let mut found: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
         for (start, bytes) in self.code.parts() {
@@ -301,7 +301,7 @@ struct Runs {
     lines: Vec<Vec<usize>>,
     /// From where each is entered.
     from: Vec<Vec<From>>,
-    /// Where each goes on, unless that is elsewhere or recorded.
+    /// Successors of each run, unless these are elsewhere or recorded.
     to: Vec<Option<usize>>,
 }
 
@@ -386,11 +386,11 @@ struct Solver<'b> {
     body: &'b Body,
     runs: &'b Runs,
     depth: usize,
-    /// How often each run was entered.
+    /// Number of times each run was entered.
     found: Vec<Option<Count>>,
-    /// How often each came to its last instruction.
+    /// Number of times each came to its last instruction.
     ends: Vec<Option<Count>>,
-    /// Where direct jumps lead to from elsewhere, and where those may be.
+    /// Destinations of direct jumps from elsewhere, and the places of these jumps.
     elsewhere: &'b BTreeMap<u64, Vec<u64>>,
 }
 
@@ -423,7 +423,7 @@ impl Solver<'_> {
         counts
     }
 
-    /// What the events of a run's own instructions tell.
+    /// Adds what the events of a run's own instructions say.
     fn by_events(&mut self, run: usize, all: &mut All<'_, '_>, counts: &mut [Option<Count>]) {
         let members = &self.runs.lines[run];
         let lines = self.body.lines();
@@ -482,7 +482,7 @@ impl Solver<'_> {
         some
     }
 
-    /// What came into a run, but for what came from the end of another.
+    /// Returns what came into a run, but for what came from the end of another.
     fn inflow(&mut self, run: usize, but: Option<usize>, all: &mut All<'_, '_>) -> Option<Count> {
         let at = self.body.lines()[*self.runs.lines[run].first()?].at;
         let mut sum = Count::derived(0.0, None);
@@ -508,7 +508,7 @@ impl Solver<'_> {
         Some(sum)
     }
 
-    /// What went on from a run: what came to where it leads, less what came there from elsewhere.
+    /// Returns what went on from a run: what came to where it leads, less what came there from elsewhere.
     fn outflow(&mut self, run: usize, all: &mut All<'_, '_>) -> Option<Count> {
         let to = self.runs.to[run].filter(|to| *to != run)?;
         let there = self.found[to]?;

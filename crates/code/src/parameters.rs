@@ -44,7 +44,7 @@ pub struct Parameter {
     pub bytes: u8,
     /// Instructions that work with it, as far as they were found.
     pub uses: u32,
-    /// What it is.
+    /// Use of the value.
     pub usage: Use,
 }
 
@@ -65,7 +65,7 @@ pub fn parameters(code: &Code<'_>, entry: u64) -> Option<[Option<Parameter>; REG
     }))
 }
 
-/// Where a stub jumps by which a function in another file is called: its indirect jump, with nothing before but what may be jumped to.
+/// Returns where a stub jumps by which a function in another file is called: its indirect jump, with nothing before but what may be jumped to.
 pub fn forwarded_by(code: &Code<'_>, stub: u64) -> Option<u64> {
     let mut decoder = Decoder::with_ip(64, code.at(stub)?, stub, DecoderOptions::NONE);
     let mut next = decoder.decode();
@@ -83,7 +83,7 @@ type Set = u8;
 /// The ways through a function.
 struct Ways {
     infos: InstructionInfoFactory,
-    /// What was unwritten where an instruction was met.
+    /// Registers that were unwritten where an instruction was met.
     met: HashMap<u64, Set>,
     left: Vec<(u64, Set, u8)>,
     widths: [u8; REGISTERS.len()],
@@ -147,7 +147,7 @@ impl Ways {
         }
     }
 
-    /// What an instruction reads of the unwritten registers; those that it leaves.
+    /// Returns what an instruction reads of the unwritten registers; those that it leaves.
     fn pass(&mut self, next: &Instruction, unwritten: Set) -> Set {
         if next.mnemonic() == Mnemonic::Nop {
             return unwritten;
@@ -181,7 +181,7 @@ impl Ways {
     }
 }
 
-/// What becomes of an argument.
+/// Returns what becomes of an argument.
 fn follow(code: &Code<'_>, entry: u64, register: Register, bytes: u8) -> Parameter {
     let mut parameter = Parameter {
         bytes,

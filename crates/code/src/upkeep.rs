@@ -23,7 +23,7 @@ use iced_x86::{
 };
 use trommel_symbol::Code;
 
-/// Why a load is not one to specialise.
+/// Reasons why a load is not one to specialise.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Upkeep {
     /// It loads the stack protector's canary, or the copy of it.
@@ -45,7 +45,7 @@ impl Upkeep {
     }
 }
 
-/// Where the canary is, relative to FS.
+/// Offset of the canary, relative to FS.
 const CANARY: u64 = 0x28;
 /// So far an end is looked for: six registers, the stack pointer, and what is between.
 const FAR: usize = 24;
@@ -62,7 +62,7 @@ const OF_CALLER: [Register; 6] = [
     Register::R15,
 ];
 
-/// Why the load at `at` is not one to specialise; `None` where it may be, or where there is no code.
+/// Returns why the load at `at` is not one to specialise; `None` where it may be, or where there is no code.
 pub fn upkeep(code: &Code<'_>, at: u64) -> Option<Upkeep> {
     let load = decoder(code, at)?.decode();
     if load.is_invalid() {
@@ -88,7 +88,7 @@ fn decoder<'c>(code: &Code<'c>, at: u64) -> Option<Decoder<'c>> {
     Some(Decoder::with_ip(64, bytes, at, DecoderOptions::NONE))
 }
 
-/// Whether its memory operand is the canary.
+/// Returns whether its memory operand is the canary.
 fn is_canary(instruction: &Instruction) -> bool {
     let has_memory = (0..instruction.op_count()).any(|n| instruction.op_kind(n) == OpKind::Memory);
     has_memory
@@ -114,7 +114,7 @@ fn restored(load: &Instruction) -> Option<Register> {
     }
 }
 
-/// Whether what is in `register` is compared with the canary soon from `at` on.
+/// Returns whether what is in `register` is compared with the canary soon from `at` on.
 fn is_compared(code: &Code<'_>, at: u64, register: Register) -> bool {
     let Some(mut decoder) = decoder(code, at) else {
         return false;
@@ -142,7 +142,7 @@ fn is_compared(code: &Code<'_>, at: u64, register: Register) -> bool {
     false
 }
 
-/// Whether the function ends after the load, and has no use for the register on the way.
+/// Returns whether the function ends after the load, and has no use for the register on the way.
 fn ends(code: &Code<'_>, load: &Instruction, register: Register) -> bool {
     let Some(mut instructions) = decoder(code, load.next_ip()) else {
         return false;
@@ -179,14 +179,14 @@ fn ends(code: &Code<'_>, load: &Instruction, register: Register) -> bool {
     false
 }
 
-/// Whether it reads or writes the register, or a part of it.
+/// Returns whether it reads or writes the register, or a part of it.
 fn touches(infos: &mut InstructionInfoFactory, next: &Instruction, register: Register) -> bool {
     let info = infos.info(next);
     let mut used = info.used_registers().iter();
     used.any(|u| u.access() != OpAccess::None && u.register().full_register() == register)
 }
 
-/// Whether it moves the stack pointer up.
+/// Returns whether it moves the stack pointer up.
 fn raises(instruction: &Instruction) -> bool {
     let by = match instruction.op1_kind() {
         OpKind::Immediate8to64 | OpKind::Immediate32to64 => instruction.immediate(1) as i64,

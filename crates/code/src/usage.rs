@@ -19,14 +19,14 @@ use iced_x86::{
 };
 use trommel_symbol::Code;
 
-/// What a value is.
+/// Uses of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Use {
     /// A number of so many bytes.
     Integer {
         /// 1, 2, 4 or 8.
         bytes: u8,
-        /// Whether it can be negative.
+        /// Says whether it can be negative.
         signed: bool,
     },
     /// A byte that becomes a number of its own.
@@ -51,7 +51,7 @@ pub enum Use {
 /// So far a value is followed.
 const FAR: usize = 24;
 
-/// What the value is that the instruction at `at` loads; `None` where there is no code.
+/// Returns what the value is that the instruction at `at` loads; `None` where there is no code.
 pub fn usage(code: &Code<'_>, at: u64) -> Option<Use> {
     let bytes = code.at(at)?;
     let mut decoder = Decoder::with_ip(64, bytes, at, DecoderOptions::NONE);
@@ -99,7 +99,7 @@ fn goes_on(instruction: &Instruction) -> bool {
     ) && !instruction.is_invalid()
 }
 
-/// What the load alone tells.
+/// Returns what the load alone tells.
 fn by_load(load: &Instruction, size: MemorySize) -> Option<Use> {
     use Mnemonic as M;
     let bytes = u8::try_from(size.size()).unwrap_or(8).min(8);
@@ -183,7 +183,7 @@ impl Value {
         }
     }
 
-    /// Whether no register has it.
+    /// Returns whether no register has it.
     pub(crate) fn is_gone(&self) -> bool {
         self.registers.is_empty()
     }
@@ -200,7 +200,7 @@ impl Value {
         self.registers.retain(|r| keeps.contains(r));
     }
 
-    /// What an instruction tells that may use the value; afterwards registers hold what they hold after it.
+    /// Returns what an instruction tells that may use the value; afterwards registers hold what they hold after it.
     pub(crate) fn by_use(&mut self, next: &Instruction, is_load: bool) -> Option<Use> {
         if is_load {
             return self.by_operation(next);

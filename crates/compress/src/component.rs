@@ -2,7 +2,7 @@
 
 use trommel_tuple::{Events, Kind, Kinds, Message, Tuple};
 
-/// Where messages go.
+/// A receiver of messages.
 pub trait Sink {
     /// A message.
     fn message(&mut self, message: Message);

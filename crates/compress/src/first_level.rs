@@ -170,7 +170,7 @@ impl FirstLevel {
         })
     }
 
-    /// What happened since the start, for interval profilers.
+    /// Returns what happened since the start, for interval profilers.
     pub fn statistics(&self) -> Option<Statistics> {
         Some(match self {
             Self::MultiHash(profiler) => profiler.statistics(),

@@ -42,7 +42,7 @@ pub struct Hotlist<const N: usize = PAPERS> {
 }
 
 impl<const N: usize> Hotlist<N> {
-    /// What p is divided by.
+    /// Divisor of p.
     pub const FACTOR: f64 = N as f64 / (N as f64 - 1.0);
     /// Bits of a coin of 1/f.
     const BITS: u32 = N.trailing_zeros();
@@ -145,7 +145,7 @@ impl<const N: usize> Hotlist<N> {
         1.0 / (1.0 + passed / (sum as f64).max(1.0))
     }
 
-    /// How often a value with this counter is estimated to have been in the stream.
+    /// Returns how often a value with this counter is estimated to have been in the stream.
     pub fn estimate(&self, count: u64) -> f64 {
         count as f64 / self.probability
     }
@@ -161,7 +161,7 @@ impl<const N: usize> Hotlist<N> {
         self.entries().iter().map(share)
     }
 
-    /// How many instances come before the next one that counts.
+    /// Returns the number of instances before the next one that counts.
     fn draw_passed(&mut self) -> u64 {
         const UNIT: f64 = 1.0 / (1_u64 << 53) as f64;
         if self.probability >= 1.0 {

@@ -50,7 +50,7 @@ const NEAR: usize = 1 << 16;
 
 const _: () = assert!(MARKS == 1 << 12, "`mark` takes twelve bits");
 
-/// What happened since the start.
+/// Figures since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Statistics {
     /// Complete intervals.
@@ -136,7 +136,7 @@ impl MultiHash {
         self.length as u64 - self.seen
     }
 
-    /// What happened since the start.
+    /// Returns what happened since the start.
     pub const fn statistics(&self) -> Statistics {
         self.statistics
     }
@@ -173,7 +173,7 @@ impl MultiHash {
         let _ = self.promoted(mark, kind, tuple, at);
     }
 
-    /// As [`promote`](Self::promote): its slot there.
+    /// Promotes a tuple as [`promote`](Self::promote) does, and returns its slot.
     fn promoted(&mut self, mark: usize, kind: Kind, tuple: Tuple, at: &[usize]) -> Option<usize> {
         let slot = self.accumulator.promote(mark, kind, tuple, self.early);
         if slot.is_none() {
@@ -285,7 +285,7 @@ impl MultiHash {
     }
 }
 
-/// Why [`quiet`] stopped.
+/// Reasons why [`quiet`] stopped.
 enum Stop {
     /// All events were quiet.
     End,

@@ -25,7 +25,7 @@ use crate::{Compress, Sink};
 
 /// The rule of a sampler: which events of a substream it selects.
 pub trait Choose {
-    /// What is kept for each substream.
+    /// State that is kept for each substream.
     type State: Clone;
 
     /// The state of a substream before its first event.

@@ -3,9 +3,9 @@
 /// The seeds of everything random. Reports print them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seeds {
-    /// Of the hash functions' tables.
+    /// Seed of the hash functions' tables.
     pub hash: u64,
-    /// Of random samplers.
+    /// Seed of random samplers.
     pub random: u64,
 }
 

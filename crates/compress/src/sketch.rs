@@ -26,7 +26,7 @@ use crate::interval::Statistics;
 use crate::interval::accumulator::Accumulator;
 use crate::{Compress, Sink};
 
-/// What finds the candidates of one interval.
+/// A way to find the candidates of one interval.
 pub trait Sketch {
     /// One event.
     fn event(&mut self, kind: Kind, tuple: Tuple);
@@ -34,7 +34,7 @@ pub trait Sketch {
     /// The end of an interval: reports the candidates and starts the next interval.
     fn end_interval(&mut self, report: impl FnMut(Message));
 
-    /// What happened since the start, but for the intervals.
+    /// Returns what happened since the start, but for the intervals.
     fn statistics(&self) -> Statistics;
 }
 
@@ -63,7 +63,7 @@ impl<X: Sketch> Intervals<X> {
         (self.interval - self.seen) as u64
     }
 
-    /// What happened since the start.
+    /// Returns what happened since the start.
     pub fn statistics(&self) -> Statistics {
         Statistics {
             intervals: self.intervals,

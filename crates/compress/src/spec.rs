@@ -37,7 +37,7 @@ use crate::hash::{HashKind, degenerate};
 pub struct Spec {
     /// The sampler that all events pass first: `P` (from 0), `R` or `D`.
     pub thinning: Option<Sampler>,
-    /// What sees the events.
+    /// The component that sees the events.
     pub level: Level,
     /// The hash function of splitters, tagged compressors and interval profilers.
     pub hash: HashKind,
@@ -73,7 +73,7 @@ pub enum Sampler {
     Counted(u32, Estimate),
 }
 
-/// Where the counters of a periodic sampler start.
+/// Start value of the counters of a periodic sampler.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Start {
     /// At 0, as the papers' do: the first r − 1 events of a substream are never sent.
@@ -82,7 +82,7 @@ pub enum Start {
     Random,
 }
 
-/// What software makes of the counts of `CR`.
+/// Estimates that software makes of the counts of `CR`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Estimate {
     /// Samples of the tuple ÷ samples × length, for each substream.
@@ -104,7 +104,7 @@ pub struct TaggedSpec {
     pub tag_bits: u32,
 }
 
-/// How an interval profiler finds its candidates.
+/// Algorithms by which interval profilers find their candidates.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Algorithm {
     /// `M`: the papers' multi-hash.
@@ -134,7 +134,7 @@ impl Algorithm {
         }
     }
 
-    /// Whether a number of tables (rows, ways) follows the letters.
+    /// Returns whether a number of tables (rows, ways) follows the letters.
     pub const fn has_tables(self) -> bool {
         !matches!(self, Self::SpaceSaving | Self::MisraGries)
     }
@@ -166,7 +166,7 @@ impl Algorithm {
 /// `M tables[interval,threshold]counters:C?R?P?`, and the sketches in its place.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct IntervalSpec {
-    /// What it is.
+    /// The algorithm.
     pub algorithm: Algorithm,
     /// Hash tables; rows of a sketch, ways of a sieve; 1 where there is nothing of the kind.
     pub tables: u32,
@@ -191,7 +191,7 @@ pub struct IntervalSpec {
 }
 
 impl IntervalSpec {
-    /// Whether the profiler picks the length of its intervals.
+    /// Returns whether the profiler picks the length of its intervals.
     pub const fn is_adaptive(&self) -> bool {
         self.longest > self.interval
     }
@@ -256,7 +256,7 @@ impl Percent {
     /// 100 %.
     pub const WHOLE: Self = Self(100_000_000);
 
-    /// Whether `part` is at least this share of `whole`.
+    /// Returns whether `part` is at least this share of `whole`.
     pub const fn reached(self, part: u64, whole: u64) -> bool {
         part as u128 * Self::WHOLE.0 as u128 >= self.0 as u128 * whole as u128
     }
@@ -278,7 +278,7 @@ impl Sampler {
         }
     }
 
-    /// Whether random numbers decide what is sent.
+    /// Returns whether random numbers decide what is sent.
     pub const fn is_random(self) -> bool {
         !matches!(self, Self::Periodic(_, Start::Zero))
     }
@@ -296,7 +296,7 @@ impl Sampler {
 }
 
 impl Spec {
-    /// Whether random numbers decide what is sent.
+    /// Returns whether random numbers decide what is sent.
     pub const fn is_random(&self) -> bool {
         if let Some(thinning) = self.thinning
             && thinning.is_random()
@@ -352,7 +352,7 @@ impl Spec {
     }
 }
 
-/// What a user should know about a spec that is valid all the same.
+/// Returns what a user should know about a spec that is valid all the same.
 pub fn note(spec: &Spec) -> Option<String> {
     let papers = spec.hash == HashKind::Paper;
     let bits = spec
@@ -364,7 +364,7 @@ pub fn note(spec: &Spec) -> Option<String> {
     ))
 }
 
-/// What is wrong with a spec.
+/// An error in a spec.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SpecError {
     /// The offending column, from 1.

@@ -23,13 +23,13 @@ pub const MAX_RATE: u16 = u16::MAX - 1;
 /// `P r` or `H[P r]n`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Strata {
-    /// Which hash function tells the substream.
+    /// The hash function that chooses the substream.
     pub hash: HashKind,
-    /// How many substreams.
+    /// Number of substreams.
     pub substreams: u32,
     /// Events that a message stands for.
     pub rate: u16,
-    /// Where counters start.
+    /// Start value of counters.
     pub start: Start,
 }
 
@@ -55,7 +55,7 @@ impl Strata {
         })
     }
 
-    /// Whether the substream of a value is told in a few instructions: there is but one, or the hash function is
+    /// Returns whether the substream of a value is told in a few instructions: there is but one, or the hash function is
     /// one for software.
     pub fn is_cheap(&self) -> bool {
         self.substreams == 1 || self.hash != HashKind::Paper

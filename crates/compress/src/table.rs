@@ -33,11 +33,11 @@ pub struct Recent<K> {
 /// Messages about the same, added up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Told<K> {
-    /// What they are about.
+    /// Keys of the counters.
     pub about: K,
     /// Events that they stand for.
     pub count: u64,
-    /// How many they are.
+    /// Number of samples.
     pub samples: u32,
 }
 
@@ -117,7 +117,7 @@ impl CounterTable {
         self.0.entries.len()
     }
 
-    /// Whether no entry is in use.
+    /// Returns whether no entry is in use.
     pub fn is_empty(&self) -> bool {
         self.0.entries.is_empty()
     }

@@ -45,7 +45,7 @@ struct Entry {
     tag: u16,
     hits: u32,
     misses: u32,
-    /// When the entry was last hit or taken over.
+    /// Time of the entry's last hit or takeover.
     used: u64,
 }
 

@@ -28,7 +28,7 @@ use crate::hash::BLOCK;
 use crate::random::SplitMix64;
 use crate::spec::Sampler;
 
-/// How far it is to the next event that passes.
+/// Rule for the distance to the next event that passes.
 #[derive(Clone, Debug)]
 enum Distance {
     Periodic,

@@ -25,7 +25,7 @@ const PROGRAMS: [&str; 3] = ["lua", "gzip", "sqlite"];
 
 /// A way to look at a program.
 pub(crate) struct Way {
-    /// As tables name it.
+    /// Name in tables.
     pub(crate) name: String,
     /// The paper's slowdown, in percent; NaN: it has none.
     pub(crate) paper: f64,
@@ -44,7 +44,7 @@ impl Way {
     }
 }
 
-/// What several ways cost.
+/// Costs of several ways.
 pub(crate) struct Costs {
     /// The ways, the paper's figures and ours.
     pub(crate) table: Table,
@@ -129,7 +129,7 @@ fn median(mut all: Vec<f64>) -> Option<f64> {
 }
 
 impl Lab<'_> {
-    /// What each way costs each of the programs, in percent of its native CPU time.
+    /// Returns what each way costs each of the programs, in percent of its native CPU time.
     pub(crate) fn costs(&self, ways: &[Way]) -> Costs {
         let subjects: Vec<Subject> = match self.is_quick() {
             true => self.build(&KERNELS[0], "-O2").into_iter().collect(),

@@ -4,7 +4,7 @@ use crate::Lab;
 use crate::findings::Findings;
 use crate::plan::{Need, Results};
 
-/// Where an experiment comes from.
+/// Origins of experiments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Paper {
     /// *Rapid Profiling via Stratified Sampling*.
@@ -22,7 +22,7 @@ pub enum Paper {
 }
 
 impl Paper {
-    /// As headings name it.
+    /// Returns the title for headings.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Stratified => "Stratified sampling",
@@ -42,9 +42,9 @@ pub struct Experiment {
     pub name: &'static str,
     /// The paper.
     pub paper: Paper,
-    /// What is looked at.
+    /// Subject of the experiment.
     pub title: &'static str,
-    /// What has to be evaluated for it.
+    /// Evaluations that it needs.
     pub needs: fn() -> Vec<Need>,
     /// Makes findings of the evaluations.
     pub run: fn(&Lab<'_>, &Results) -> Findings,

@@ -63,7 +63,7 @@ impl<T: Into<Cell>> From<Option<T>> for Cell {
 }
 
 impl Cell {
-    /// As CSV and pages show it: at most six significant digits.
+    /// Returns the text for CSV and pages: at most six significant digits.
     pub fn text(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -110,7 +110,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// As CSV (RFC 4180, but lines end with a line feed).
+    /// Returns the table as CSV (RFC 4180, but lines end with a line feed).
     pub fn csv(&self) -> String {
         let quoted = |text: String| match text.contains([',', '"', '\n']) {
             true => format!("\"{}\"", text.replace('"', "\"\"")),
@@ -141,7 +141,7 @@ impl Table {
     }
 }
 
-/// Whether a claim of a paper was borne out.
+/// Says whether a claim of a paper was borne out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// It was.
@@ -188,11 +188,11 @@ impl Verdict {
 /// A claim of a paper and what we found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Claim {
-    /// What the paper says, in our words.
+    /// Claim of the paper, in our words.
     pub paper: &'static str,
-    /// What was measured here.
+    /// Measurement here.
     pub ours: String,
-    /// Whether it was borne out, and by what rule is in `ours`.
+    /// Says whether it was borne out, and by what rule is in `ours`.
     pub verdict: Verdict,
 }
 
@@ -205,7 +205,7 @@ pub struct Findings {
     pub figures: Vec<(String, Figure)>,
     /// The claims.
     pub claims: Vec<Claim>,
-    /// What a reader should know besides.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
@@ -219,7 +219,7 @@ impl Findings {
         });
     }
 
-    /// As JSON, schema `trommel.lab/1`.
+    /// Returns the findings as JSON, schema `trommel.lab/1`.
     pub fn json(&self, name: &str, title: &str) -> Value {
         let claim =
             |c: &Claim| json!({"paper": c.paper, "ours": c.ours, "verdict": c.verdict.words()});

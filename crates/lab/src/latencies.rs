@@ -14,11 +14,11 @@ use crate::runs::Kernel;
 /// A load.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
-    /// Where it is in its file.
+    /// Offset in its file.
     pub(crate) at: u64,
     /// The function that it is in.
     pub(crate) function: String,
-    /// How often it was seen.
+    /// Number of times it was seen.
     pub(crate) samples: f64,
     /// The part of them that found their bytes in each level, by the level's name.
     pub(crate) shares: Vec<(String, f64)>,

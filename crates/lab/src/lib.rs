@@ -48,11 +48,11 @@ pub const EVENTS: u64 = 20_000_000;
 /// Events of each program's start that are left out, as the papers skip initialisation.
 pub const SKIP: u64 = 4_000_000;
 
-/// How experiments are run.
+/// Settings of experiments.
 pub struct Lab<'a> {
     /// The `trommel` command, to record with; `None`: only what is cached is used.
     pub trommel: Option<PathBuf>,
-    /// Where recordings are kept.
+    /// Directory of recordings.
     pub cache: PathBuf,
     /// Events of each stream.
     pub events: u64,
@@ -62,21 +62,21 @@ pub struct Lab<'a> {
     pub trials: u32,
     /// Streams read at a time.
     pub threads: usize,
-    /// What the user should know.
+    /// Receiver of messages to the user.
     pub say: &'a (dyn Fn(&str) + Sync),
-    /// What is being done, for those who watch.
+    /// Receiver of progress, for those who watch.
     pub progress: &'a (dyn Fn(&str) + Sync),
 }
 
-/// Why the lab could not do something at all.
+/// Reasons why the lab could not do something at all.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// A file or directory.
     #[error("{}: {error}", .path.display())]
     Io {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         error: std::io::Error,
     },
     /// A recording in the cache.

@@ -35,7 +35,7 @@ use crate::streams::make_private;
 
 /// Instructions of each program.
 const INSTRUCTIONS: u64 = 1_000_000;
-/// When the lab is only being tried out.
+/// Instructions when the lab is only being tried out.
 const FEW: u64 = 50_000;
 /// More buffers than there are instructions.
 const EVERYTHING: usize = 1 << 21;
@@ -44,7 +44,7 @@ const STRETCHES: u32 = 25;
 /// CPU time between two stretches at least: ticks of the kernel's clock are not much shorter.
 const LEAST: Duration = Duration::from_millis(4);
 
-/// Who reads which queue, by processor.
+/// Services of the queues, by processor.
 const SERVICES: [&[Service]; 2] = [&[(1, EDGES)], &[(3, BARRIER), (4, BARRIER), (5, BARRIER)]];
 
 /// A machine and its queries.
@@ -54,7 +54,7 @@ pub(crate) struct Setup {
     pub(crate) networks: usize,
     /// Profile buffers.
     pub(crate) buffers: usize,
-    /// What needs no network.
+    /// Facts that need no network.
     pub(crate) cheap: Cheap,
     /// The queries.
     pub(crate) asked: Asked,
@@ -64,7 +64,7 @@ pub(crate) struct Setup {
     pub(crate) otherwise: Option<Otherwise>,
 }
 
-/// What the paper leaves open, and another decision than the model's.
+/// Decisions that the paper leaves open, other than the model's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Otherwise {
     /// A message leaves its buffer in one cycle.
@@ -90,7 +90,7 @@ pub(crate) enum Asked {
     Loads(u32, Brought),
 }
 
-/// How software gets what was profiled.
+/// Ways in which software gets profiles.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Brought {
     /// By a message.
@@ -167,7 +167,7 @@ impl Setup {
 
 type Key = (&'static str, Setup);
 
-/// What was recorded and run so far.
+/// Recordings and runs so far.
 #[derive(Default)]
 pub(crate) struct Machines {
     recorded: Mutex<BTreeMap<&'static str, Option<Arc<Recorded>>>>,
@@ -353,14 +353,14 @@ impl Lab<'_> {
     }
 }
 
-/// What retirement records say.
+/// Cycles in retirement records.
 #[derive(Debug, Default)]
 pub(crate) struct Cycles {
     /// Cycles by address.
     pub(crate) by_pc: BTreeMap<u64, f64>,
-    /// Of all of them.
+    /// Cycles of all records.
     pub(crate) total: f64,
-    /// Of the whole run, as the machine counts them.
+    /// Cycles of the whole run, as the machine counts them.
     pub(crate) run: u64,
 }
 

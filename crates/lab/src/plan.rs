@@ -17,7 +17,7 @@ use crate::programs::PROGRAMS;
 use crate::streams::{Feed, program};
 use crate::{Lab, LabError};
 
-/// What an experiment wants evaluated.
+/// Evaluations that an experiment needs.
 #[derive(Clone, Debug)]
 pub struct Need {
     /// The events.

@@ -35,7 +35,7 @@ const LEGEND_ROW: f64 = 20.0;
 /// Panels under one title.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// What is shown.
+    /// Title of the figure.
     pub title: String,
     /// The panels, row by row.
     pub panels: Vec<Panel>,
@@ -48,19 +48,19 @@ pub struct Figure {
 /// One set of axes.
 #[derive(Clone, Debug)]
 pub struct Panel {
-    /// What sets it apart; may be empty.
+    /// Title of the panel; may be empty.
     pub title: String,
     /// To the right; its scale is not used by bars.
     pub x: Axis,
     /// Upwards.
     pub y: Axis,
-    /// What is drawn.
+    /// Content of the panel.
     pub content: Content,
     /// Horizontal lines at values of the papers, with words.
     pub marks: Vec<(f64, String)>,
 }
 
-/// What a panel holds.
+/// Contents of panels.
 #[derive(Clone, Debug)]
 pub enum Content {
     /// Lines through points.
@@ -136,7 +136,7 @@ impl Figure {
     }
 }
 
-/// Where each legend entry begins, and in which row.
+/// Returns where each legend entry begins, and in which row.
 fn legend_places(labels: &[String]) -> Vec<(f64, usize)> {
     let (mut x, mut row) = (MARGIN, 0);
     let mut places = Vec::new();

@@ -19,7 +19,7 @@ use trommel_compress::random::SplitMix64;
 /// A program of the lab.
 #[derive(Debug)]
 pub struct Program {
-    /// As figures name it.
+    /// Name in figures.
     pub name: &'static str,
     /// The command to look for.
     command: &'static str,
@@ -27,9 +27,9 @@ pub struct Program {
     arguments: &'static [&'static str],
     /// The input's file name and content.
     input: (&'static str, fn() -> String),
-    /// What it is doing, for the report.
+    /// Description for the report.
     pub about: &'static str,
-    /// What to install.
+    /// Package to install.
     pub package: &'static str,
 }
 

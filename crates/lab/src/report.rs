@@ -17,7 +17,7 @@ const TEXT: &str = "findings.md";
 /// Longer tables are not in the page.
 const ROWS: usize = 120;
 
-/// What was written.
+/// Files that were written.
 #[derive(Clone, Debug)]
 pub struct Written {
     /// The page, where all experiments were asked for.

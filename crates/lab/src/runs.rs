@@ -26,7 +26,7 @@ const ALL: u64 = 1_000_000;
 /// Something to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject {
-    /// As figures name it.
+    /// Name in figures.
     pub(crate) name: String,
     command: Vec<PathBuf>,
 }
@@ -40,7 +40,7 @@ impl Subject {
 
 /// A program in C.
 pub(crate) struct Kernel {
-    /// As figures name it.
+    /// Name in figures.
     pub(crate) name: &'static str,
     /// The program.
     pub(crate) source: &'static str,
@@ -80,7 +80,7 @@ pub(crate) const KERNELS: [Kernel; 5] = [
 /// Levels of the compiler, from nothing to profile feedback.
 pub(crate) const LEVELS: [&str; 5] = ["-O0", "-O1", "-O2", "-O3", "-O2 +P"];
 
-/// What is profiled for the last level.
+/// Profile for the last level.
 const FEEDBACK: &str = "-O2 +P";
 
 /// A sample of the engine's figures.
@@ -96,7 +96,7 @@ pub(crate) struct Moment {
     pub(crate) flushes: f64,
 }
 
-/// What the engine did in the first process.
+/// Figures of the engine in the first process.
 #[derive(Clone, Debug)]
 pub(crate) struct Done {
     /// Over time.
@@ -130,7 +130,7 @@ impl Done {
 }
 
 impl Lab<'_> {
-    /// Whether the lab is only being tried out.
+    /// Returns whether the lab is only being tried out.
     pub(crate) fn is_quick(&self) -> bool {
         self.events < ALL
     }
@@ -290,7 +290,7 @@ impl Lab<'_> {
         Some(command)
     }
 
-    /// What the engine does in a program under `trommel run` with these options; `None`, and said, where that
+    /// Returns what the engine does in a program under `trommel run` with these options; `None`, and said, where that
     /// cannot be had.
     pub(crate) fn watch(&self, subject: &Subject, options: &str) -> Option<Done> {
         (self.progress)(&format!("{}, watched", subject.name));

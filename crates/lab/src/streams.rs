@@ -18,7 +18,7 @@ use trommel_tuple::{Events, Kind, Tuple};
 use crate::programs::{PROGRAMS, Program};
 use crate::{Lab, LabError};
 
-/// What of a program's events an experiment looks at.
+/// Events of a program that an experiment uses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Feed {
     /// Loaded values.

@@ -27,7 +27,7 @@ pub const SLOTS: usize = 4;
 /// A record that was filled, with the query that waits for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Filled {
-    /// Where the query starts.
+    /// First instruction of the query.
     pub start: QueryPc,
     /// The record.
     pub record: Record,
@@ -41,13 +41,13 @@ struct Running {
     at: Option<QueryPc>,
     /// Effects of the last instruction that have not happened, oldest first.
     pending: VecDeque<Effect>,
-    /// When the last message of the query has been written.
+    /// Time at which the last message of the query has been written.
     written: u64,
     /// The cycle of the last stage of its instruction.
     acts: u64,
 }
 
-/// What the engine did in a cycle that others have to know.
+/// Effects of a cycle of the engine that others have to know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Done {
     /// Buffers that are free from now on.
@@ -63,9 +63,9 @@ pub struct Done {
 pub struct Barrel {
     slots: [Option<Running>; SLOTS],
     waiting: VecDeque<Filled>,
-    /// When buffers become free that are being written.
+    /// Times at which buffers that are being written become free.
     leaving: VecDeque<u64>,
-    /// When the next message can be written.
+    /// Time at which the next message can be written.
     port: u64,
     message: u64,
     poll: u64,
@@ -101,7 +101,7 @@ impl Barrel {
         self.waiting.push_back(filled);
     }
 
-    /// Whether nothing is left to do.
+    /// Returns whether nothing is left to do.
     pub fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.leaving.is_empty() && self.slots.iter().all(Option::is_none)
     }

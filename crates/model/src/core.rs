@@ -60,7 +60,7 @@ const STORES: usize = 4096;
 const NOBODY: u16 = u16::MAX;
 const NEVER: u64 = u64::MAX;
 
-/// What the core did.
+/// Figures of the core.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Cycles.
@@ -86,7 +86,7 @@ struct Fetched {
     mispredicted: bool,
     /// The fetch rate.
     rate: u64,
-    /// Whether it is profiled: asked once, when it first comes to dispatch.
+    /// Says whether it is profiled: asked once, when it first comes to dispatch.
     asked: bool,
     selected: Option<Selected>,
     /// Events of the memory, by bit.
@@ -99,9 +99,9 @@ struct Entry {
     sequence: u64,
     dispatched: u64,
     issued: u64,
-    /// When it is done; never, before it was issued.
+    /// Time at which it is done; never, before it was issued.
     done: u64,
-    /// What it still waits for, and when the last of what it had waited for was done.
+    /// Operands it still waits for, and the time at which the last of those before was done.
     pending: u8,
     ready: u64,
     /// The first of those that wait for it: place × SOURCES + number.
@@ -133,9 +133,9 @@ pub struct Core<'t, 'p> {
     now: u64,
 
     queue: VecDeque<Fetched>,
-    /// When the front end goes on; never, while a branch is unresolved.
+    /// Time at which the front end continues; never, while a branch is unresolved.
     fetches: u64,
-    /// When it goes on after interrupts.
+    /// Time at which it continues after interrupts.
     held: u64,
     /// Events of fetches that had to wait, of the instruction that comes next.
     pending_events: u8,
@@ -145,7 +145,7 @@ pub struct Core<'t, 'p> {
     window: Vec<Entry>,
     head: u64,
     tail: u64,
-    /// Who makes a register: sequence number plus one; 0, nobody in the window.
+    /// Producer of each register: sequence number plus one; 0, nobody in the window.
     makers: [u64; REGISTERS],
     /// The last store to a group of eight bytes, likewise.
     stores: Vec<(u64, u64)>,
@@ -153,11 +153,11 @@ pub struct Core<'t, 'p> {
     links: Vec<u16>,
     ready: u128,
     calendar: Vec<u128>,
-    /// When each unit takes the next instruction.
+    /// Time at which each unit takes the next instruction.
     busy: [Vec<u64>; 4],
     stages: [Stage; 4],
 
-    /// What was done.
+    /// Figures so far.
     pub counts: Counts,
 }
 

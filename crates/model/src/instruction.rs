@@ -32,7 +32,7 @@ const X87: u8 = 49;
 const MASKS: u8 = 60;
 const STACK: u8 = 4;
 
-/// What executes an instruction, apart from memory ports.
+/// Units that execute instructions, apart from memory ports.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum Unit {
@@ -56,7 +56,7 @@ impl Unit {
     ];
 }
 
-/// How control goes on after an instruction, as a predictor sees it.
+/// Control flow after an instruction, as a predictor sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flow {
     /// With the next one.
@@ -101,15 +101,15 @@ pub struct Instruction {
     pub sources: Vec<u8>,
     /// Registers it makes.
     pub destinations: Vec<u8>,
-    /// What it does to memory.
+    /// Its accesses to memory.
     pub accesses: Vec<Access>,
-    /// Where it is executed; none for those that only move between memory and a register.
+    /// Its unit; none for those that only move between memory and a register.
     pub unit: Option<Unit>,
     /// Cycles in the unit.
     pub latency: u32,
     /// Cycles for which the unit takes no other.
     pub interval: u32,
-    /// Where control goes.
+    /// Its control flow.
     pub flow: Flow,
     /// It is repeated (`rep`).
     pub repeats: bool,
@@ -149,13 +149,13 @@ impl Instruction {
         self.pc.wrapping_add(self.length.into())
     }
 
-    /// Whether it reads memory.
+    /// Returns whether it reads memory.
     pub fn loads(&self) -> bool {
         self.accesses.iter().any(|a| a.reads)
     }
 }
 
-/// Whether it is executed until a count is used up.
+/// Returns whether it is executed until a count is used up.
 pub(crate) fn is_repeated(i: &X86) -> bool {
     (i.has_rep_prefix() || i.has_repne_prefix()) && i.is_string_instruction()
 }
@@ -285,7 +285,7 @@ fn execution(i: &X86, accesses: &[Access]) -> (Option<Unit>, u32, u32) {
     }
 }
 
-/// Whether a name is of floating point arithmetic; integers and logic in vectors are not.
+/// Returns whether a name is of floating point arithmetic; integers and logic in vectors are not.
 fn is_float(name: &str) -> bool {
     let name = name.strip_prefix('v').unwrap_or(name);
     let arithmetic = [

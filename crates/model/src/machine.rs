@@ -18,12 +18,12 @@ pub struct Program {
     code: Vec<Instruction>,
 }
 
-/// What a run came to.
+/// Figures of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Of the core.
+    /// Figures of the core.
     pub core: core::Counts,
-    /// Of the profile hardware.
+    /// Figures of the profile hardware.
     pub profile: profile::Counts,
     /// Query instructions, turns that waited for a full queue, messages dropped.
     pub engine: [u64; 3],
@@ -46,7 +46,7 @@ impl Outcome {
         self.core.stalled.iter().sum::<u64>() as f64 / self.core.cycles.max(1) as f64
     }
 
-    /// How much longer this run took than `other`, as a part of that.
+    /// Returns how much longer this run took than `other`, as a part of that.
     pub fn slowdown(&self, other: &Self) -> f64 {
         self.core.cycles as f64 / other.core.cycles.max(1) as f64 - 1.0
     }

@@ -23,7 +23,7 @@ pub enum Side {
     Data = 1,
 }
 
-/// What an access came to.
+/// Result of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
     /// Cycles beyond those of a hit.

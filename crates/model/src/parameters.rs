@@ -67,12 +67,12 @@ pub struct Core {
     pub translation: Option<Translation>,
 }
 
-/// What need not travel on a profile network, as it is there when an instruction retires (section 6.3).
+/// Facts that need not travel on a profile network, as they are there when an instruction retires (section 6.3).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Cheap {
     /// Nothing: every profile takes a network.
     Nothing,
-    /// What the paper names: addresses of instructions, where branches go, effective addresses; and times of
+    /// The facts that the paper names: addresses of instructions, where branches go, effective addresses; and times of
     /// retirement.
     Retirement,
     /// Beyond that what stores write, which waits for retirement in the store queue, with its address.
@@ -86,7 +86,7 @@ pub struct Profiling {
     pub networks: usize,
     /// Profile buffers of one record each.
     pub buffers: usize,
-    /// Which profiles are cheap.
+    /// Profiles that are cheap.
     pub cheap: Cheap,
     /// Cycles for which an interrupt stops the fetching of instructions.
     pub interrupt: u32,

@@ -44,7 +44,7 @@ pub struct Selected {
     cheap: bool,
 }
 
-/// What dispatch waits for.
+/// Resources that dispatch waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lack {
     /// A profile network.
@@ -53,7 +53,7 @@ pub enum Lack {
     Buffer,
 }
 
-/// What was profiled.
+/// Figures of the profile hardware.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Executions that were profiled, events included.
@@ -68,7 +68,7 @@ pub struct Counts {
     pub interrupts: u64,
 }
 
-/// Who chooses the rates of `every auto`.
+/// Owners of the rates of `every auto`.
 enum Rates {
     /// Nothing asks for one.
     Fixed,
@@ -96,7 +96,7 @@ pub struct Unit<'p> {
     pub queues: Vec<Option<Queue>>,
     /// The service processors.
     pub processors: Vec<Processor>,
-    /// What was done.
+    /// Figures so far.
     pub counts: Counts,
 }
 
@@ -136,7 +136,7 @@ impl<'p> Unit<'p> {
         }
     }
 
-    /// Whether executions of this instruction are counted at all.
+    /// Returns whether executions of this instruction are counted at all.
     pub fn concerns(&self, instruction: &Instruction) -> bool {
         class_of(instruction).is_some_and(|entry| self.program.table().get(entry).is_some())
     }
@@ -192,7 +192,7 @@ impl<'p> Unit<'p> {
         Ok(())
     }
 
-    /// Whether retirement waits for the end of its query.
+    /// Returns whether retirement waits for the end of its query.
     pub fn is_synchronous(&self, selected: &Selected) -> bool {
         self.synchronous.get(selected.start.number()) == Some(&true)
     }
@@ -228,7 +228,7 @@ impl<'p> Unit<'p> {
         });
     }
 
-    /// Whether retirement waits for a query.
+    /// Returns whether retirement waits for a query.
     pub const fn holds_retirement(&self) -> bool {
         self.awaited > 0
     }
@@ -253,12 +253,12 @@ impl<'p> Unit<'p> {
         done.interrupts * u64::from(self.parameters.profiling.interrupt)
     }
 
-    /// Whether all queries have ended.
+    /// Returns whether all queries have ended.
     pub fn is_idle(&self) -> bool {
         self.barrel.is_idle()
     }
 
-    /// What clauses have counted and not told.
+    /// Reports counts of clauses that were not reported yet.
     pub fn finish(&mut self) {
         let mut log = trommel_query::engine::Log::default();
         self.engine.finish(&mut log);
@@ -273,7 +273,7 @@ fn class_of(instruction: &Instruction) -> Option<Entry> {
     Some(Entry::of(Subject::Class(class)))
 }
 
-/// Whether all of `fields` is there when the instruction retires.
+/// Returns whether all of `fields` is there when the instruction retires.
 fn is_cheap(cheap: Cheap, instruction: &Instruction, fields: FieldSet) -> bool {
     use Field as F;
     let operation = instruction.operation;
@@ -289,7 +289,7 @@ fn is_cheap(cheap: Cheap, instruction: &Instruction, fields: FieldSet) -> bool {
     })
 }
 
-/// What is known of an execution apart from its times.
+/// Returns what is known of an execution apart from its times.
 pub fn facts_of(instruction: &Instruction, execution: &Execution, mispredicted: bool) -> Facts {
     let mut facts = Facts::NONE
         .with(Field::Pc, instruction.pc)

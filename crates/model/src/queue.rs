@@ -11,7 +11,7 @@ pub const MESSAGE: u64 = 32;
 /// A message: when it is there, and its record's words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Message {
-    /// When its ready word is set.
+    /// Time at which its ready word is set.
     pub ready: u64,
     /// The record.
     pub words: [u64; 7],
@@ -22,17 +22,17 @@ pub struct Message {
 pub struct Queue {
     number: u64,
     capacity: u64,
-    /// What is in it, oldest first.
+    /// Messages in the queue, oldest first.
     messages: std::collections::VecDeque<Message>,
     written: u64,
-    /// What the reader says it has read.
+    /// Messages that the reader has reported as read.
     told: u64,
-    /// What the engine saw of that, and when it sees more.
+    /// Messages that the engine has seen as read, and the time at which it sees more.
     seen: u64,
     looked: u64,
     /// The most messages that were in it.
     pub deepest: u64,
-    /// Whether anybody reads it.
+    /// Says whether anybody reads it.
     served: bool,
 }
 
@@ -52,7 +52,7 @@ impl Queue {
         }
     }
 
-    /// Whether the engine believes that there is room. When it does not, it looks, which takes `access` cycles.
+    /// Returns whether the engine believes that there is room. When it does not, it looks, which takes `access` cycles.
     pub fn has_room(&mut self, now: u64, access: u64) -> bool {
         if self.written - self.seen < self.capacity {
             return true;

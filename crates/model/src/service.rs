@@ -20,7 +20,7 @@ use crate::cache::{Cache, Found};
 use crate::parameters::ServiceProcessor;
 use crate::queue::Queue;
 
-/// Where a thread's own data lie: tables, mark bits, a list of what is to be traced.
+/// Address of a thread's own data: tables, mark bits, a list of what is to be traced.
 const DATA: u64 = 0x20_0000_0000;
 /// Messages after which the read status is stored.
 const TELL: u64 = 16;
@@ -111,7 +111,7 @@ pub const BARRIER: &[Step] = {
     ]
 };
 
-/// Who serves a queue: its number, and what is done with a message.
+/// A service of a queue: its number, and the steps for a message.
 pub type Service = (u8, &'static [Step]);
 
 #[derive(Clone, Debug)]
@@ -163,7 +163,7 @@ impl Processor {
         }
     }
 
-    /// Whether all threads wait for messages.
+    /// Returns whether all threads wait for messages.
     pub fn is_idle(&self) -> bool {
         self.threads.iter().all(|t| t.at == 0)
     }

@@ -49,12 +49,12 @@ impl Trace {
         &self.code
     }
 
-    /// What its memory was used for, in the order of addresses.
+    /// Returns what its memory was used for, in the order of addresses.
     pub fn regions(&self) -> &[Region] {
         &self.regions
     }
 
-    /// What an address belongs to.
+    /// Returns what an address belongs to.
     pub fn used(&self, address: u64) -> Option<Use> {
         let at = self.regions.partition_point(|r| r.from <= address);
         let region = self.regions[..at].last()?;
@@ -66,7 +66,7 @@ impl Trace {
         self.executions
     }
 
-    /// Whether nothing was executed.
+    /// Returns whether nothing was executed.
     pub const fn is_empty(&self) -> bool {
         self.executions == 0
     }
@@ -93,7 +93,7 @@ pub struct Replay<'t> {
 }
 
 impl Replay<'_> {
-    /// What is left of the bytes when all executions were read.
+    /// Returns what is left of the bytes when all executions were read.
     pub(crate) const fn rest(&self) -> &[u8] {
         self.bytes
     }
@@ -142,7 +142,7 @@ impl Writer {
         self.trace.executions
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub const fn is_empty(&self) -> bool {
         self.trace.executions == 0
     }

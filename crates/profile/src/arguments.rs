@@ -23,14 +23,14 @@ pub struct Passed {
     pub target: Place,
     /// By one call; `None`: by all.
     pub call: Option<Place>,
-    /// Which of [`REGISTERS`].
+    /// Position in [`REGISTERS`].
     pub register: u8,
 }
 
-/// What it held.
+/// Values of a register at calls.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Argument {
-    /// What is known of the calls.
+    /// Samples of the calls.
     pub sampled: Sampled,
     /// Values with the number of calls that each is estimated to stand for, sorted by value.
     pub counts: Vec<(u64, u64)>,

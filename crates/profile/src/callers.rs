@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 
 use trommel_tuple::{Kind, Place};
 
-/// What is known of them: the same as of what a register held at calls.
+/// Values, kept as those of a register at calls are.
 pub use crate::arguments::Argument as Values;
 
 /// An instruction in a function that was called.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Called {
-    /// What its values are.
+    /// Kind of the values.
     pub kind: Kind,
     /// The instruction.
     pub at: Place,
@@ -21,7 +21,7 @@ pub struct Called {
     pub call: Option<Place>,
 }
 
-/// Of all instructions.
+/// Values of all instructions, by caller.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Callers {
     /// Their values.
@@ -44,7 +44,7 @@ impl Callers {
         }
     }
 
-    /// Those of an instruction, by call.
+    /// Returns the values of an instruction, by call.
     pub fn of(&self, kind: Kind, at: Place) -> impl Iterator<Item = (Option<Place>, &Values)> {
         let first = Called {
             kind,

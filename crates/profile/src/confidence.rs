@@ -36,7 +36,7 @@ use crate::limits::Limits;
 use crate::profile::{Counted, Profile};
 use crate::sampled::Sampled;
 
-/// What limits rest on.
+/// Grounds that limits rest on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Basis {
     /// Counts are exact.
@@ -69,7 +69,7 @@ impl Basis {
         }
     }
 
-    /// What has to be true for the limits to hold.
+    /// Returns what has to be true for the limits to hold.
     pub const fn assumes(self) -> &'static str {
         match self {
             Self::Exact => "nothing: every event is counted",
@@ -112,7 +112,7 @@ struct Strata {
     lengths: Vec<u64>,
 }
 
-/// How the length of a substream is known.
+/// Ways in which the length of a substream is known.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Counting {
     /// `P`: to r − 1 events, held.
@@ -255,7 +255,7 @@ impl Confidence {
         }
     }
 
-    /// What the limits rest on.
+    /// Returns what the limits rest on.
     pub const fn basis(&self) -> Basis {
         self.basis
     }
@@ -319,16 +319,16 @@ impl Confidence {
 /// Limits for an instruction and its tuples.
 pub struct Executions {
     total: f64,
-    /// Of the executions.
+    /// Limits of the executions.
     pub all: Limits,
-    /// Of each tuple's count, in their order.
+    /// Limits of each tuple's count, in their order.
     pub parts: Vec<Limits>,
-    /// Of the share of each, where that is known better than from counts.
+    /// Limits of each share, where these are known better than from counts.
     shares: Vec<Limits>,
 }
 
 impl Executions {
-    /// Of an instruction that was seen in windows, with the estimated counts of its values.
+    /// Returns the limits of an instruction that was seen in windows, with the estimated counts of its values.
     pub fn of_windows(sampled: &Sampled, counts: &[(u64, u64)]) -> Self {
         let total = sampled.executions;
         let share = |&(_, count): &(u64, u64)| (count as f64 / total.max(1.0)).min(1.0);
@@ -392,7 +392,7 @@ impl Strata {
         }
     }
 
-    /// Of a sum over tuples of many substreams: as if each event was chosen independently, and
+    /// Returns limits of a sum over tuples of many substreams: as if each event was chosen independently, and
     /// closer by as much as substreams that few tuples share lower the variance.
     fn sum(&mut self, tuples: &[(Tuple, u64)]) -> Limits {
         let (mut total, mut variance, mut unsent) = (0.0, 0.0, 0.0);

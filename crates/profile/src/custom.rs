@@ -6,12 +6,12 @@ use trommel_tuple::Place;
 
 use crate::sampled::Sampled;
 
-/// Of one process, or several.
+/// Results of a customisation module, of one process or several.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Custom {
-    /// As the module was named to the command.
+    /// Name of the module, as given to the command.
     pub name: String,
-    /// What it calls its pairs.
+    /// Title that the module gives its pairs.
     pub title: String,
     /// Values are words of places.
     pub places: bool,
@@ -23,14 +23,14 @@ pub struct Custom {
     pub pairs: u64,
     /// By instruction.
     pub sites: BTreeMap<Place, Valued>,
-    /// When it failed, and why.
+    /// Failures: when, and why.
     pub failures: Vec<String>,
 }
 
 /// The pairs of an instruction.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Valued {
-    /// How many there were.
+    /// Samples of the pairs.
     pub sampled: Sampled,
     /// The most frequent values.
     pub values: BTreeMap<u64, Value>,
@@ -39,9 +39,9 @@ pub struct Valued {
 /// A value of an instruction.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Value {
-    /// How many pairs it was in, estimated.
+    /// Number of pairs it was in, estimated.
     pub count: u64,
-    /// What the module makes of it for people.
+    /// Text that the module has for the value.
     pub text: Option<String>,
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use trommel_tuple::Place;
 
-/// What was left out, as it was known.
+/// Executions that were left out because their values were known.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Filter {
     /// Percent by which shares of values differ at most that count as known.
@@ -20,7 +20,7 @@ pub struct Filter {
     pub places: BTreeMap<Place, Filtered>,
 }
 
-/// What is known of a place that was left out for some time.
+/// Facts about a place that was left out for some time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Filtered {
     /// Times that its probe was taken out.

@@ -2,7 +2,7 @@
 
 use trommel_tuple::Place;
 
-/// What is wrong between a store and a load after it.
+/// Conflicts between a store and a load after it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Conflict {
     /// The load needs bytes that the store has and others: it waits until the store is in the cache.
@@ -26,7 +26,7 @@ impl Conflict {
         }
     }
 
-    /// That of a number, as in files.
+    /// Returns the conflict of a number, as in files.
     pub fn from_number(n: u8) -> Option<Self> {
         Self::ALL.get(usize::from(n)).copied()
     }
@@ -35,7 +35,7 @@ impl Conflict {
 /// Two instructions that are in each other's way.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Pair {
-    /// What is wrong.
+    /// The conflict.
     pub conflict: Conflict,
     /// The one that stores.
     pub store: Place,
@@ -43,7 +43,7 @@ pub struct Pair {
     pub load: Place,
 }
 
-/// Where a load finds its bytes.
+/// Levels in which a load finds its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Cache {
     /// The first cache.
@@ -70,7 +70,7 @@ impl Cache {
         }
     }
 
-    /// That of a number, as in files.
+    /// Returns the level of a number, as in files.
     pub fn from_number(n: u8) -> Option<Self> {
         Self::ALL.get(usize::from(n)).copied()
     }
@@ -79,7 +79,7 @@ impl Cache {
 /// A level as it was measured on the machine of the recording. Cycles are those of the time stamp counter.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Level {
-    /// Which it is.
+    /// The level.
     pub cache: Cache,
     /// Cycles of most loads that find their bytes there.
     pub typical: u64,

@@ -26,7 +26,7 @@ use crate::windows::Windows;
 /// Reasons that are kept of profiles which were made apart.
 const REASONS: usize = 32;
 
-/// How the modules of one profile are numbered in another.
+/// Numbers of one profile's modules in another profile.
 struct Renumbered(HashMap<ModuleId, ModuleId>);
 
 impl Renumbered {
@@ -56,7 +56,7 @@ pub struct Merged {
 }
 
 impl Merged {
-    /// Of profiles that were made apart.
+    /// Starts a sum of profiles that were made apart.
     pub fn apart(first: Profile) -> Self {
         let mut merged = Self::new(first);
         merged.apart = true;
@@ -76,7 +76,7 @@ impl Merged {
         merged
     }
 
-    /// Of profiles that were made together. What the run came to as a whole is taken from the first.
+    /// Starts a sum of profiles that were made together. Totals of the run are taken from the first.
     pub fn new(first: Profile) -> Self {
         let mut known = HashMap::new();
         for module in &first.modules {
@@ -224,7 +224,7 @@ impl Merged {
         self.profile
     }
 
-    /// How many were added up.
+    /// Returns the number of processes that were added up.
     pub const fn processes(&self) -> usize {
         self.processes
     }
@@ -323,7 +323,7 @@ fn add_reasons(reasons: &mut Vec<String>, more: Vec<String>) {
     reasons.truncate(REASONS);
 }
 
-/// How many of their first words two commands have in common.
+/// Returns the number of first words that two commands have in common.
 fn common(a: &[Vec<u8>], b: &[Vec<u8>]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }

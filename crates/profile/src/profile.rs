@@ -12,35 +12,35 @@ use crate::windows::Windows;
 /// One observed process.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Profile {
-    /// Which process it was.
+    /// The process.
     pub origin: Origin,
     /// The command as typed: program and arguments, as raw bytes.
     pub command: Vec<Vec<u8>>,
     /// The compressor's spec, as its parser prints it; with a filter, ` converge` and its limit after it.
     pub compressor: String,
-    /// Who counted the events.
+    /// The counter of the events.
     pub counted: Counted,
     /// Modules in the order of their numbers; entry 0 is `[anon]`.
     pub modules: Vec<Module>,
-    /// What was collected, per kind.
+    /// Events that were collected, per kind.
     pub kinds: BTreeMap<Kind, KindProfile>,
-    /// How each branch and call site transfers control.
+    /// Branch and call sites, with the way in which each transfers control.
     pub sites: BTreeMap<Place, Site>,
-    /// What the run cost and how it ended.
+    /// Cost and end of the run.
     pub run: Run,
     /// Its threads.
     pub threads: Threads,
-    /// How it was sampled, where windows are all that was seen: counts are estimates then.
+    /// Windows that were sampled, where nothing else was seen: counts are estimates then.
     pub windows: Option<Windows>,
-    /// What relational queries came to, if any were put.
+    /// Results of relational queries, if any were asked.
     pub queries: Option<Queries>,
-    /// What samples of the whole machine say of it, where they are all that was taken.
+    /// Samples of the whole machine, where nothing else was taken.
     pub samples: Option<Samples>,
-    /// What was not profiled all the time, where values that are known were not: counts of those places are of what was profiled.
+    /// Places that were not profiled all the time, as their values were known: counts of these are of what was profiled.
     pub filter: Option<Filter>,
 }
 
-/// Who counted the events: the first that sees each of them.
+/// Counters of events: the first that sees each of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Counted {
     /// Trommel's service thread, all threads in one compressor.
@@ -60,7 +60,7 @@ impl Counted {
     }
 }
 
-/// Which process it was. One that executes another program is another afterwards, with the same
+/// Identity of a process. One that executes another program is another afterwards, with the same
 /// number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Origin {
@@ -77,11 +77,11 @@ pub struct Origin {
 pub struct Threads {
     /// Threads started under control, the first one included; 0 when there was only that.
     pub started: u64,
-    /// Those that produced events, by number.
+    /// Threads that produced events, by number.
     pub each: Vec<Thread>,
 }
 
-/// What one thread did.
+/// Events of one thread.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Thread {
     /// In the order in which they were started, from 1.
@@ -101,7 +101,7 @@ pub struct Module {
     pub path: Vec<u8>,
     /// GNU build id; empty where the file has none.
     pub build_id: Vec<u8>,
-    /// Where it was in memory, data included; `None` where that is not known. Values that are
+    /// Memory that the module occupied, data included; `None` where that is not known. Values that are
     /// addresses, such as method tables, are named with it.
     pub loaded: Option<Loaded>,
 }
@@ -137,14 +137,14 @@ pub struct KindProfile {
     pub counts: BTreeMap<Place, Vec<(u64, u64)>>,
 }
 
-/// How an instruction transfers control.
+/// Ways in which an instruction transfers control.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Site {
     /// A conditional branch: its taken target and the instruction after it.
     Conditional {
-        /// Where it goes when taken.
+        /// Destination when taken.
         taken: Place,
-        /// Where it goes when not.
+        /// Destination when not taken.
         fallthrough: Place,
     },
     /// A jump through a register or memory.
@@ -156,7 +156,7 @@ pub enum Site {
 }
 
 impl Site {
-    /// How control gets from a site with events of `kind` to `to`, in tables and JSON.
+    /// Returns how control gets from a site with events of `kind` to `to`, in tables and JSON.
     pub fn way(site: Option<&Self>, kind: Kind, to: Place) -> &'static str {
         match (site, kind) {
             (Some(Self::Conditional { taken, .. }), _) if *taken == to => "taken",
@@ -191,6 +191,6 @@ pub struct Run {
     pub waits: u64,
     /// Time the producer spent waiting.
     pub wait_time: u64,
-    /// Where observation ended before the program did, in words (empty: observed to the end).
+    /// Reasons why observation ended before the program did (empty: observed to the end).
     pub detach: Vec<String>,
 }

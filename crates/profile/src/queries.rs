@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Of one process, or several.
+/// Results of queries, of one process or several.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Queries {
     /// The program, as assembled (`docs/query.md`).
@@ -15,30 +15,30 @@ pub struct Queries {
     pub seen: BTreeMap<u8, Seen>,
     /// By instruction: what it did.
     pub done: Vec<Acted>,
-    /// How many messages there were of each kind.
+    /// Number of messages of each kind.
     pub messages: BTreeMap<Told, Count>,
     /// Messages beyond those that memory was kept for: they were not told apart.
     pub untabulated: u64,
-    /// What services in libraries made of them.
+    /// Results of services in libraries.
     pub services: Vec<Served>,
 }
 
-/// What a service in a library made of its messages: a table, of rows that have a count.
+/// Results of a service in a library: a table whose rows have counts.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Served {
-    /// As it was named to the command.
+    /// Name of the service, as given to the command.
     pub name: String,
     /// Messages that it was given.
     pub messages: u64,
     /// Titles of the words of its rows.
     pub columns: Vec<String>,
-    /// Which of them are those of places, by bit.
+    /// Columns that are places, by bit.
     pub places: u8,
     /// Counts of its rows.
     pub rows: BTreeMap<Vec<u64>, u64>,
     /// Counts of rows that were not kept.
     pub lost: u64,
-    /// When it failed, and why.
+    /// Failures: when, and why.
     pub failures: Vec<String>,
 }
 
@@ -47,9 +47,9 @@ pub struct Served {
 pub struct Seen {
     /// All, up to the last in each thread of which a record was made.
     pub executed: u64,
-    /// Those of which a record was made.
+    /// Executions of which a record was made.
     pub profiled: u64,
-    /// Of those, the ones that some action was done for; the others were filtered out.
+    /// Records that some action was done for; the others were filtered out.
     pub acted: u64,
 }
 
@@ -58,7 +58,7 @@ pub struct Seen {
 pub struct Acted {
     /// Messages sent.
     pub sent: u64,
-    /// Of them, those to queues that the program served itself.
+    /// Messages to queues that the program served itself.
     pub served: u64,
     /// Messages dropped, their queue being full.
     pub dropped: u64,
@@ -70,7 +70,7 @@ pub struct Acted {
     pub interrupted: u64,
 }
 
-/// How many messages were equal.
+/// Counts of equal messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Count {
     /// The messages.

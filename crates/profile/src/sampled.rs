@@ -26,12 +26,12 @@
 
 use crate::limits::Limits;
 
-/// What is known of the samples at one instruction.
+/// Samples of one instruction.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Sampled {
     /// Samples.
     pub samples: u64,
-    /// How often it was executed, estimated.
+    /// Number of times it was executed, estimated.
     pub executions: f64,
     /// The variance of that.
     pub variance: f64,
@@ -220,7 +220,7 @@ mod tests {
         }
     }
 
-    /// What a list says of a value that is `percent` in 100 of a stream of `samples` with many others: how often of 1000 times the limits of its
+    /// Returns what a list says of a value that is `percent` in 100 of a stream of `samples` with many others: how often of 1000 times the limits of its
     /// share hold it, and half of their width in the mean. Lists without it say nothing.
     fn held_by_lists(samples: u64, percent: u64) -> (f64, f64) {
         let mut random = SplitMix64::new(5 + percent);
@@ -260,7 +260,7 @@ mod tests {
         }
     }
 
-    /// Of a place with `distinct` values, all of the same share, in windows that see one value each: how many of what is listed lies within its limits.
+    /// Returns the share of listed values within their limits, of a place with `distinct` values of one share each, in windows that see one value each.
     fn listed_within(distinct: u64, windows: u64, per: u64) -> f64 {
         let mut random = SplitMix64::new(distinct ^ windows << 32);
         let (mut all, mut held) = (0_u32, 0_u32);

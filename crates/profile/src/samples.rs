@@ -20,12 +20,12 @@ use trommel_tuple::Place;
 use crate::limits::Limits;
 use crate::sampled::Sampled;
 
-/// What samples say of one process.
+/// Samples of one process.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Samples {
     /// The recording as a whole, in the first of its profiles, which is of no process.
     pub machine: Option<Machine>,
-    /// What they found where.
+    /// Samples by place.
     pub places: BTreeMap<Place, At>,
     /// Time in the kernel, by the instruction that the program goes on with: after a system call, or one that faults.
     pub entered: BTreeMap<Place, Sampled>,
@@ -36,18 +36,18 @@ pub struct Samples {
 /// A thread, by the name that it had last.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Thread {
-    /// As it calls itself.
+    /// Name of the thread, as it calls itself.
     pub name: Vec<u8>,
     /// Its time.
     pub sampled: Sampled,
 }
 
-/// What was found at an instruction.
+/// Samples of an instruction.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct At {
     /// Its time: `executions` are nanoseconds.
     pub sampled: Sampled,
-    /// Of what it reads.
+    /// Operands that it reads.
     pub operands: BTreeMap<Operand, Held>,
 }
 
@@ -75,7 +75,7 @@ impl Operand {
         Self(Self::REGISTERS + second as u8)
     }
 
-    /// Whether it is an address, and no register.
+    /// Returns whether it is an address, and no register.
     pub const fn is_address(self) -> bool {
         self.0 >= Self::REGISTERS
     }
@@ -85,7 +85,7 @@ impl Operand {
         self.0
     }
 
-    /// Of a number in a file.
+    /// Returns the operand of a number in a file.
     pub const fn from_number(number: u8) -> Option<Self> {
         match (number as usize) < Self::NAMES.len() {
             true => Some(Self(number)),
@@ -134,13 +134,13 @@ impl Held {
 /// The recording. Times are in nanoseconds.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Machine {
-    /// What the user was ready to pay, in percent of all processors' time; 0: a rate was given.
+    /// Budget of the user, in percent of all processors' time; 0: a rate was given.
     pub budget: f64,
     /// Samples in a second of each processor, while it is not idle, in the end.
     pub rate: f64,
     /// Time from the beginning to the end.
     pub wall: u64,
-    /// What each sample costs, by measurement on this machine.
+    /// Cost of each sample, by measurement on this machine.
     pub toll: u64,
     /// CPU time of trommel's own meanwhile.
     pub host: u64,
@@ -148,19 +148,19 @@ pub struct Machine {
     pub taken: u64,
     /// Records of any kind for which there was no room.
     pub lost: u64,
-    /// How often the kernel has stopped a processor's clock for the rest of a tick.
+    /// Number of times the kernel has stopped a processor's clock for the rest of a tick.
     pub throttled: u64,
     /// Samples in the kernel.
     pub kernel: u64,
-    /// Of these, where the kernel lets interrupts come again: what they say of time is of code before that.
+    /// Samples in the kernel where it enables interrupts again: their time is of code before that.
     pub deferred: u64,
     /// Samples at instructions whose bytes could be read.
     pub decoded: u64,
     /// Samples of which nobody knew what the process had there.
     pub unknown: u64,
-    /// Of each processor, its time that was not idle.
+    /// Time of each processor that was not idle.
     pub processors: BTreeMap<u32, Sampled>,
-    /// Why something is missing, in words.
+    /// Reasons why something is missing, in words.
     pub missing: Vec<String>,
     /// Functions of the kernel that were met.
     pub functions: Vec<Function>,
@@ -173,7 +173,7 @@ pub struct Function {
     pub module: Vec<u8>,
     /// Its vaddr: the distance from the module's first address.
     pub start: u64,
-    /// How many bytes it has.
+    /// Number of bytes it has.
     pub size: u64,
     /// Its name.
     pub name: Vec<u8>,
@@ -187,13 +187,13 @@ impl Machine {
         self.wall.saturating_mul(self.processors.len() as u64)
     }
 
-    /// What the samples cost whatever ran, in percent of all processors' time.
+    /// Returns what the samples cost whatever ran, in percent of all processors' time.
     pub fn cost_of_samples(&self) -> f64 {
         let cost = self.taken.saturating_mul(self.toll);
         100.0 * cost as f64 / self.capacity().max(1) as f64
     }
 
-    /// What trommel used beside, likewise.
+    /// Returns what trommel used beside, likewise.
     pub fn cost_of_host(&self) -> f64 {
         100.0 * self.host as f64 / self.capacity().max(1) as f64
     }
@@ -235,7 +235,7 @@ impl Samples {
     }
 }
 
-/// Of several places together.
+/// Returns the sum of several places.
 pub fn sum<'a>(all: impl Iterator<Item = &'a Sampled>) -> Sampled {
     let mut sum = Sampled::default();
     all.for_each(|sampled| sum.add(sampled));

@@ -57,7 +57,7 @@ pub fn thin(profile: &mut Profile, most: usize) {
     }
 }
 
-/// As [`thin`], of the values that callers have.
+/// Thins the values of callers, as [`thin`] does.
 fn thin_callers(callers: &mut Callers, most: usize) {
     for (called, values) in &mut callers.lists {
         let counts = &mut values.counts;
@@ -71,7 +71,7 @@ fn thin_callers(callers: &mut Callers, most: usize) {
     }
 }
 
-/// What is the same for the same counts, and independent for others.
+/// Returns what is the same for the same counts, and independent for others.
 fn random(about: u64, counts: &[(u64, u64)]) -> SplitMix64 {
     let mix = |sum: u64, &(value, count): &(u64, u64)| {
         SplitMix64::new(sum ^ value.rotate_left(32) ^ count).draw()

@@ -10,22 +10,22 @@ use crate::custom::Custom;
 use crate::memory::{Levels, Pair};
 use crate::sampled::Sampled;
 
-/// How windows were taken, and what that cost. Times are in nanoseconds.
+/// Windows of a run, and their cost. Times are in nanoseconds.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Windows {
-    /// What the user was ready to pay, in percent of the run; 0: rate and length were given.
+    /// Budget of the user, in percent of the run; 0: rate and length were given.
     pub budget: f64,
     /// Windows that were taken.
     pub taken: u64,
-    /// Of them, those with events that count.
+    /// Windows with events that count.
     pub counted: u64,
-    /// Those that came to their last instruction.
+    /// Windows that reached their last instruction.
     pub whole: u64,
-    /// Those that ended before a system call.
+    /// Windows that ended before a system call.
     pub calls: u64,
-    /// Those that ended at a signal.
+    /// Windows that ended at a signal.
     pub signals: u64,
-    /// Those that ended before what cannot be executed under control.
+    /// Windows that ended before an instruction that cannot be executed under control.
     pub refused: u64,
     /// Signals that began none.
     pub skipped: u64,
@@ -41,35 +41,35 @@ pub struct Windows {
     pub wall: u64,
     /// CPU time that the program spent in windows, and on the way in and out.
     pub in_windows: u64,
-    /// What the kernel needed beyond that for signals, by measurement on this machine.
+    /// Time that the kernel needed beyond that for signals, by measurement on this machine.
     pub in_kernel: u64,
     /// CPU time of trommel's own meanwhile.
     pub host: u64,
     /// CPU time that the instructions in windows would take natively, at one a cycle.
     pub covered: u64,
-    /// How the windows were paced, in words.
+    /// Pacing of the windows, in words.
     pub pacing: String,
-    /// Of each instruction.
+    /// Samples of each instruction.
     pub sites: BTreeMap<Kind, BTreeMap<Place, Sampled>>,
     /// Pairs of accesses that are in each other's way, and how often they were.
     pub pairs: BTreeMap<Pair, Sampled>,
-    /// What calls passed in registers.
+    /// Arguments that calls passed in registers.
     pub arguments: BTreeMap<Passed, Argument>,
     /// Values of instructions by callers, where these were looked for.
     pub callers: Option<Callers>,
     /// By what latencies are told apart, where they were measured.
     pub levels: Option<Levels>,
-    /// What a customisation module made of them, if there was one.
+    /// Results of a customisation module, if there was one.
     pub custom: Option<Custom>,
 }
 
 impl Windows {
-    /// What the program paid, in percent of its CPU time.
+    /// Returns what the program paid, in percent of its CPU time.
     pub fn cost_of_target(&self) -> f64 {
         percent(self.in_windows + self.in_kernel, self.cpu)
     }
 
-    /// What trommel used beside it, in percent of the run.
+    /// Returns what trommel used beside it, in percent of the run.
     pub fn cost_of_host(&self) -> f64 {
         percent(self.host, self.wall)
     }
@@ -84,7 +84,7 @@ impl Windows {
         percent(self.covered, self.cpu)
     }
 
-    /// What is known of an instruction.
+    /// Returns what is known of an instruction.
     pub fn at(&self, kind: Kind, place: Place) -> Option<&Sampled> {
         self.sites.get(&kind)?.get(&place)
     }
@@ -122,7 +122,7 @@ impl Windows {
         }
     }
 
-    /// What has come since there were those of `earlier`: of the counts and times; what is told of instructions is left.
+    /// Subtracts the counts and times of `earlier`; facts about instructions are left.
     pub fn since(&mut self, earlier: &Self) {
         for (now, then) in [
             (&mut self.taken, earlier.taken),

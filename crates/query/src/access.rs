@@ -32,7 +32,7 @@ pub struct Access {
     pub base: Option<u8>,
     /// Number of the index register, and the logarithm of its scale.
     pub index: Option<(u8, u8)>,
-    /// What is added; the whole address where it is relative to the instruction.
+    /// The number that is added; the whole address where it is relative to the instruction.
     pub displacement: u64,
     /// Addresses are cut to 32 bits.
     pub short: bool,
@@ -59,7 +59,7 @@ impl Access {
 pub struct Accesses([Option<Access>; MOST]);
 
 impl Accesses {
-    /// How many there are.
+    /// Returns the number of accesses.
     pub fn count(&self) -> usize {
         self.iter().count()
     }
@@ -138,7 +138,7 @@ fn is_masked(i: &Instruction) -> bool {
     )
 }
 
-/// Whether an instruction accesses the bit that a register names, wherever that is.
+/// Returns whether an instruction accesses the bit that a register names, wherever that is.
 fn is_bit_string(i: &Instruction) -> bool {
     use Mnemonic as M;
     let bit = matches!(i.mnemonic(), M::Bt | M::Bts | M::Btr | M::Btc);
@@ -168,7 +168,7 @@ impl Registers {
     /// None.
     pub const NONE: Self = Self(0);
 
-    /// Those of both.
+    /// Returns the union of both.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -196,7 +196,7 @@ impl Registers {
     }
 }
 
-/// How data goes through an instruction.
+/// Flow of data through an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Flow {
     /// Registers that are read, those of addresses included.
@@ -205,11 +205,11 @@ pub struct Flow {
     pub writes: Registers,
     /// Cycles from what it reads to what it writes, of memory nothing counted: about as on processors of this decade.
     pub cycles: u8,
-    /// What stands before it is done, stores included, before it is.
+    /// Set when everything before the instruction, stores included, is done before it.
     pub serialises: bool,
 }
 
-/// How data goes through an instruction.
+/// Returns how data goes through an instruction.
 pub fn flow(info: &mut InstructionInfoFactory, instruction: &Instruction) -> Flow {
     let operation = x86::operation(info, instruction);
     let mut flow = Flow {

@@ -8,7 +8,7 @@ use crate::lower::lower;
 use crate::parse::parse;
 use crate::program::Program;
 
-/// What a text was assembled to.
+/// The result of assembling a text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Assembly {
     /// The program.
@@ -17,7 +17,7 @@ pub struct Assembly {
     pub headers: Vec<Span>,
     /// For each instruction, the clause it comes from.
     pub spans: Vec<Span>,
-    /// What is probably not meant.
+    /// Warnings: text that is probably not meant.
     pub warnings: Vec<Diagnostic>,
 }
 

@@ -37,24 +37,24 @@ pub struct Comments {
 /// A word.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Name {
-    /// Where.
+    /// Position in the text.
     pub span: Span,
-    /// As written.
+    /// The text as written.
     pub text: String,
 }
 
 /// A number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Number {
-    /// Where, its sign included.
+    /// Position, its sign included.
     pub span: Span,
     /// Its value, of 64 bits and a sign.
     pub value: i128,
-    /// How it was written.
+    /// Form in which it was written.
     pub form: Form,
 }
 
-/// How a number is written.
+/// Forms of a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
     /// `256`
@@ -76,7 +76,7 @@ pub struct Tag {
     pub comments: Comments,
     /// The tag.
     pub tag: Number,
-    /// Where.
+    /// Instructions that get the tag.
     pub places: Vec<Place>,
 }
 
@@ -105,17 +105,17 @@ pub struct Query {
     pub span: Span,
     /// The header's comments.
     pub comments: Comments,
-    /// What it is about.
+    /// Instructions or events that the query is about.
     pub selectors: Vec<Selector>,
-    /// How often.
+    /// Rate at which they are profiled.
     pub every: Every,
-    /// What is collected.
+    /// Fields that are collected.
     pub fields: Vec<Name>,
-    /// What is done with it.
+    /// Clauses that are tried in turn.
     pub clauses: Vec<Clause>,
 }
 
-/// Which executions.
+/// Rates of a query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Every {
     /// `always`
@@ -148,7 +148,7 @@ pub struct Clause {
     pub label: Option<Name>,
     /// `if`, and each `else if`: the first that matches counts.
     pub arms: Vec<Arm>,
-    /// What is done when none matches; of an unconditional clause, all of it.
+    /// Body when no arm matches; of an unconditional clause, the whole body.
     pub otherwise: Option<Body>,
 }
 
@@ -159,7 +159,7 @@ pub struct Arm {
     pub span: Span,
     /// One or two.
     pub conditions: Vec<Condition>,
-    /// What is done when all hold.
+    /// Body when all conditions hold.
     pub then: Body,
 }
 
@@ -170,16 +170,16 @@ pub struct Body {
     pub span: Span,
     /// Actions, in order.
     pub actions: Vec<Action>,
-    /// Where to go; without, to the next clause.
+    /// Continuation; without one, the next clause.
     pub next: Option<Next>,
 }
 
 /// An action.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Action {
-    /// Where.
+    /// Position in the text.
     pub span: Span,
-    /// Which.
+    /// Kind of the action.
     pub kind: ActionKind,
 }
 
@@ -204,7 +204,7 @@ pub enum ActionKind {
     },
 }
 
-/// Where a query goes on.
+/// Continuations of a query.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Next {
     /// `stop`
@@ -218,9 +218,9 @@ pub enum Next {
 /// A comparison.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Condition {
-    /// Where.
+    /// Position in the text.
     pub span: Span,
-    /// What.
+    /// Kind of the condition.
     pub kind: ConditionKind,
 }
 
@@ -235,7 +235,7 @@ pub enum ConditionKind {
     Compare(Operand, Relation, Comparand),
     /// `misc bset 1`, `misc bclr 1`
     Bits {
-        /// What is looked at.
+        /// The operand that is tested.
         operand: Operand,
         /// `bset`
         set: bool,
@@ -244,7 +244,7 @@ pub enum ConditionKind {
     },
 }
 
-/// What is compared with.
+/// The other side of a comparison.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Comparand {
     /// A number.
@@ -260,7 +260,7 @@ pub struct Operand {
     pub span: Span,
     /// The field.
     pub field: Name,
-    /// Which part of it, and how to read that; without, the whole word, unsigned.
+    /// Part of the word, and its sign; without one, the whole word, unsigned.
     pub part: Option<Part>,
 }
 

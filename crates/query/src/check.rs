@@ -110,7 +110,7 @@ const MOST: usize = 100;
 /// Bytes of the name of a module or function at most.
 const MAX_NAME: usize = 4096;
 
-/// What is said of a program of so many instructions.
+/// Returns what is said of a program of so many instructions.
 pub(crate) fn too_large(instructions: usize) -> String {
     format!(
         "with this query the program has {instructions} instructions, and {MAX_INSTRUCTIONS} is the \
@@ -118,7 +118,7 @@ pub(crate) fn too_large(instructions: usize) -> String {
     )
 }
 
-/// What to do about it.
+/// Remedy for a program that is too large.
 pub(crate) const SMALLER: &str = "a clause with one action is one instruction: decide less in the \
                                   query and more in its service thread";
 
@@ -151,7 +151,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether there are more clauses than instructions can be, or more queries than entries. What
+    /// Returns whether there are more clauses than instructions can be, or more queries than entries. What
     /// follows takes time that grows faster than the text.
     fn is_too_large(&mut self, file: &File) -> bool {
         let (mut queries, mut least) = (0, 0);
@@ -440,11 +440,11 @@ impl Checker<'_> {
     }
 }
 
-/// What the clauses of a query are checked with.
+/// Context in which the clauses of a query are checked.
 struct Clauses<'a> {
     query: &'a ast::Query,
     others: &'a [&'a ast::Query],
-    /// What is collected, if that is known.
+    /// Collected fields, if they are known.
     fields: Option<FieldSet>,
     /// Labels that are branched to.
     used: Vec<String>,

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// What kind of instruction (Table 1). Which x86-64 instructions are of which is told by
+/// Operations of instructions (Table 1). The operation of each x86-64 instruction is chosen by
 /// [`x86`](crate::x86).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
@@ -41,7 +41,7 @@ impl Operation {
         Self::System,
     ];
 
-    /// Whether it decides where control goes.
+    /// Returns whether it decides where control goes.
     pub const fn is_transfer(self) -> bool {
         matches!(self, Self::Jump | Self::Branch)
     }
@@ -118,7 +118,7 @@ const CLASSES: u8 = Operation::ALL.len() as u8 * TAGS;
 /// Entries of the profile control table.
 pub const ENTRIES: usize = CLASSES as usize + Event::ALL.len();
 
-/// What an entry of the profile control table is for.
+/// The subject of an entry of the profile control table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Subject {
     /// A class of instructions.
@@ -150,7 +150,7 @@ impl Entry {
         self.0 as usize
     }
 
-    /// What it is for.
+    /// Returns what it is for.
     pub const fn subject(self) -> Subject {
         if self.0 >= CLASSES {
             return Subject::Event(Event::ALL[(self.0 - CLASSES) as usize]);
@@ -185,12 +185,12 @@ impl EntrySet {
         Self(self.0 | 1 << entry.0)
     }
 
-    /// Whether `entry` is in it.
+    /// Returns whether `entry` is in it.
     pub const fn has(self, entry: Entry) -> bool {
         self.0 & 1 << entry.0 != 0
     }
 
-    /// Whether it is empty.
+    /// Returns whether it is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -200,7 +200,7 @@ impl EntrySet {
         Entry::all().filter(move |e| self.has(*e))
     }
 
-    /// As a query's header selects them: `opLOAD *` for all tags of a kind, else each by its own.
+    /// Returns selectors as a query's header has them: `opLOAD *` for all tags of a kind, else each by its own.
     pub fn selectors(self) -> Vec<String> {
         let mut all = Vec::new();
         for operation in Operation::ALL {

@@ -19,14 +19,14 @@ pub const REGISTERS: usize = 2 * ENTRIES;
 const FIELD_BITS: u32 = Field::ALL.len() as u32;
 const _: () = assert!(FIELD_BITS + Rate::BITS == 32 && REGISTERS * 4 == 280);
 
-/// What an entry says.
+/// An entry of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Control {
-    /// How often.
+    /// Rate at which executions are profiled.
     pub sampling: Sampling,
-    /// What is collected: one to seven fields.
+    /// Collected fields: one to seven.
     pub fields: FieldSet,
-    /// Where the query starts.
+    /// First instruction of the query.
     pub start: QueryPc,
 }
 
@@ -39,7 +39,7 @@ impl Control {
         ]
     }
 
-    /// What two registers that are not both 0 say.
+    /// Returns what two registers that are not both 0 say.
     ///
     /// # Errors
     /// When they are not what [`Control::registers`] makes.
@@ -68,7 +68,7 @@ impl Default for Table {
 }
 
 impl Table {
-    /// What the entry says, if it is profiled.
+    /// Returns what the entry says, if it is profiled.
     pub const fn get(&self, entry: Entry) -> Option<Control> {
         self.0[entry.number()]
     }
@@ -78,7 +78,7 @@ impl Table {
         self.0[entry.number()] = Some(control);
     }
 
-    /// What is profiled, in order.
+    /// Returns what is profiled, in order.
     pub fn entries(&self) -> impl Iterator<Item = (Entry, Control)> + '_ {
         Entry::all().filter_map(|entry| Some((entry, self.get(entry)?)))
     }

@@ -49,7 +49,7 @@ impl Position {
     }
 }
 
-/// Whether it can be assembled in spite of it.
+/// Says whether it can be assembled in spite of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Severity {
     /// It can: what it means is probably not what was meant.
@@ -71,13 +71,13 @@ impl Severity {
 /// Something wrong.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagnostic {
-    /// How bad.
+    /// Severity of the problem.
     pub severity: Severity,
-    /// Where.
+    /// Position in the text.
     pub span: Span,
-    /// What.
+    /// The problem.
     pub message: String,
-    /// What to do about it.
+    /// The remedy.
     pub fix: String,
 }
 
@@ -100,7 +100,7 @@ impl Diagnostic {
         }
     }
 
-    /// What is wrong with `text`, which comes from `file`: the place, its line with marks below it, and
+    /// Returns what is wrong with `text`, which comes from `file`: the place, its line with marks below it, and
     /// the fix. Several lines, each ended.
     pub fn render(&self, file: &str, text: &str) -> String {
         let from = Position::of(text, self.span.start);

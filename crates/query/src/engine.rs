@@ -58,7 +58,7 @@ pub const fn thread_seed(seed: u64, thread: u32) -> u64 {
     SplitMix64::apart(seed.wrapping_add(thread as u64), *b"rpathrd\0").draw()
 }
 
-/// Where the actions of queries go.
+/// A receiver of the actions of queries.
 pub trait Sink {
     /// A record for a queue. `at` is the instruction that sends it, `drop` what to do when the queue is
     /// full: drop and count the message, or wait.
@@ -87,7 +87,7 @@ struct Sampler {
     left: u64,
 }
 
-/// What an instruction remembers.
+/// State of an instruction.
 #[derive(Clone, Debug)]
 struct State {
     filters: [SplitMix64; 2],
@@ -177,7 +177,7 @@ impl<'p> Engine<'p> {
         }
     }
 
-    /// What an instruction has counted and not told: it is told with this, and counted anew.
+    /// Returns what an instruction has counted and not told: it is told with this, and counted anew.
     pub fn take_counted(&mut self, pc: QueryPc) -> u16 {
         let state = self.state.get_mut(pc.number());
         state.map_or(0, |s| core::mem::take(&mut s.counter))
@@ -242,7 +242,7 @@ impl<'p> Engine<'p> {
 }
 
 impl Sampler {
-    /// Whether the next execution is profiled.
+    /// Returns whether the next execution is profiled.
     fn draw(&mut self) -> bool {
         self.left -= 1;
         if self.left > 0 {
@@ -264,7 +264,7 @@ impl Sampler {
     }
 }
 
-/// How often what succeeds once in `n` times fails before it does: geometric. The binary digits of such a number are
+/// Returns how often what succeeds once in `n` times fails before it does: geometric. The binary digits of such a number are
 /// independent: with q = 1 − 1/n that of 2^j is 1 with probability Q / (1 + Q), where Q is q to the power of 2^j. Integers only, as the
 /// program's modes of rounding may be in force.
 fn failures(random: &mut SplitMix64, n: u64) -> u64 {
@@ -306,7 +306,7 @@ impl State {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Log(pub Vec<Effect>);
 
-/// What an action did.
+/// Effects of actions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// [`Sink::message`]
@@ -317,7 +317,7 @@ pub enum Effect {
         queue: u8,
         /// The record.
         record: Record,
-        /// Whether it may be dropped.
+        /// Says whether it may be dropped.
         drop: bool,
     },
     /// [`Sink::interrupt`]
@@ -326,7 +326,7 @@ pub enum Effect {
         at: QueryPc,
         /// The record.
         record: Record,
-        /// Whether the thread waits.
+        /// Says whether the thread waits.
         sync: bool,
     },
     /// [`Sink::counted`]
@@ -360,7 +360,7 @@ impl Sink for Log {
 }
 
 impl Log {
-    /// How many records each instruction counted.
+    /// Returns the number of records each instruction counted.
     pub fn counts(&self, program: &Program) -> Vec<u64> {
         let mut counts = vec![0; program.code().len()];
         for effect in &self.0 {

@@ -23,7 +23,7 @@ use crate::pc::MAX_INSTRUCTIONS;
 use crate::program::Program;
 use crate::tag::{Rule, Where};
 
-/// What a program starts with.
+/// First bytes of an assembled program.
 pub const MAGIC: [u8; 8] = *b"TROMRPA1";
 /// Bytes of a program at most.
 pub const MAX_IMAGE: usize = 1 << 18;
@@ -35,12 +35,12 @@ pub(crate) const fn rule_bytes(name: usize, is_range: bool) -> usize {
     4 + name + if is_range { 16 } else { 0 }
 }
 
-/// Why bytes are no program.
+/// Reasons why bytes are no program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ImageError {
     /// The byte where it was noticed.
     pub at: usize,
-    /// What is wrong.
+    /// The problem.
     pub what: String,
 }
 

@@ -39,7 +39,7 @@ use crate::pc::QueryPc;
 pub struct Queues {
     /// The first queue.
     pub first: u8,
-    /// How many, 1 to 8: the n-th message of the instruction goes to queue `first + n mod count`.
+    /// Number of queues, 1 to 8: the n-th message of the instruction goes to queue `first + n mod count`.
     pub count: u8,
     /// The message is dropped and counted when the queue is full; otherwise the thread waits.
     pub drop: bool,
@@ -49,7 +49,7 @@ impl Queues {
     /// Queues of one instruction at most.
     pub const MOST: u8 = 8;
 
-    /// Whether a queue is one of them.
+    /// Returns whether a queue is one of them.
     pub const fn hold(self, queue: u8) -> bool {
         match queue.checked_sub(self.first) {
             Some(n) => n < self.count,
@@ -58,7 +58,7 @@ impl Queues {
     }
 }
 
-/// What is done with a record that matches.
+/// Actions on a record that matches.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Action {
     /// Nothing.
@@ -74,7 +74,7 @@ pub enum Action {
     },
 }
 
-/// Where the query goes on.
+/// Continuations of a query.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Next {
     /// At the next instruction.
@@ -101,13 +101,13 @@ pub struct Instruction {
     pub even: Comparison,
     /// The comparison of a word of the odd bank.
     pub odd: Comparison,
-    /// What both may compare with; 0 where neither does.
+    /// Immediate operand of both comparisons; 0 where neither uses it.
     pub immediate: u16,
     /// Done when both succeed.
     pub action: Action,
-    /// Where the query goes on when both succeed.
+    /// Continuation when both comparisons hold.
     pub matched: Next,
-    /// Where it goes on otherwise.
+    /// Continuation otherwise.
     pub otherwise: Next,
     /// The branch target, 0 where there is no branch.
     pub target: QueryPc,
@@ -117,7 +117,7 @@ pub struct Instruction {
 pub const COUNTER_BITS: u32 = 12;
 
 impl Instruction {
-    /// Whether it matches every record.
+    /// Returns whether it matches every record.
     pub fn is_unconditional(&self) -> bool {
         self.even.test == Test::TRUE && self.odd.test == Test::TRUE
     }
@@ -184,7 +184,7 @@ impl Instruction {
         Ok(instruction)
     }
 
-    /// What the encoded form cannot say for itself.
+    /// Checks rules that the encoded form cannot express.
     fn check(&self) -> Result<(), Malformed> {
         let tests = [self.even.test, self.odd.test];
         let against = |which| tests.into_iter().any(|t| t.against() == Some(which));

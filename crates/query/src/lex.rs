@@ -33,7 +33,7 @@ const SIGNS: [&str; 16] = [
     "<>", "<=", ">=", "..", "<", ">", "=", ";", ":", ",", "*", "@", ".", "-", "#", "%",
 ];
 
-/// What other languages write, and how it is written here.
+/// Operators of other languages, and their form here.
 const FOREIGN: [(&str, &str); 9] = [
     ("!=", "write <>"),
     ("==", "write ="),

@@ -87,7 +87,7 @@ fn set(table: &mut Table, entries: EntrySet, control: impl Fn(QueryPc) -> Contro
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Label(usize);
 
-/// Where a draft goes on.
+/// Continuations of a draft.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
     Continue,
@@ -164,7 +164,7 @@ impl Draft {
 /// Writes the code of one query.
 struct Writer {
     code: Vec<Draft>,
-    /// Where labels stand: first those of the clauses and of the end, then those made here.
+    /// Positions of labels: first those of the clauses and of the end, then those made here.
     places: Vec<usize>,
     /// The clause that is written.
     span: Span,
@@ -305,7 +305,7 @@ impl Writer {
     }
 }
 
-/// Where a clause goes on when an arm does not match.
+/// Continuations of a clause when an arm does not match.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Else {
     /// To what follows: the next clause (`true`), or more of this one.
@@ -322,7 +322,7 @@ fn way(next: Next, end: Label) -> Way {
     }
 }
 
-/// Where a body goes whose end is in the same instruction as its condition.
+/// Returns where a body goes whose end is in the same instruction as its condition.
 fn way_of_single(body: &Body, end: Label) -> Option<Way> {
     (body.actions.len() <= 1).then(|| way(body.next, end))
 }

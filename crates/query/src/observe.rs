@@ -54,18 +54,18 @@ pub enum Segment {
     Gs,
 }
 
-/// When to look.
+/// Moments of observation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum When {
     /// Before it is executed.
     Before,
-    /// When it has been executed.
+    /// After the instruction was executed.
     After,
     /// Before ([`Observation::early`]) and after ([`Observation::late`]).
     Both,
 }
 
-/// Where a value is.
+/// Sources of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Source {
     /// There is none, or it is in a register that is not looked at.
@@ -104,7 +104,7 @@ struct Address {
     scattered: bool,
 }
 
-/// Where control goes.
+/// Ways in which control leaves an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Transfer {
     /// To the next instruction.
@@ -118,19 +118,19 @@ enum Transfer {
         short: bool,
         loops: Loop,
     },
-    /// Where the first operand says.
+    /// Through the first operand.
     Through,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Loop {
-    /// If it is 0.
+    /// Taken when the register is 0.
     Zero,
-    /// If it is not 0 when one is taken from it, and the zero flag is as said.
+    /// Taken when the register minus one is not 0, and the zero flag is as given.
     Again(Option<bool>),
 }
 
-/// What to look at, for one instruction and the fields that are wanted of it.
+/// Observation of one instruction, for the fields that are wanted of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Observation {
     when: When,
@@ -163,7 +163,7 @@ impl<M: Machine> Moved<'_, M> {
 }
 
 impl Observation {
-    /// When to look.
+    /// Returns when to look.
     pub const fn when(&self) -> When {
         self.when
     }
@@ -178,7 +178,7 @@ impl Observation {
         self.pc
     }
 
-    /// What is known before: to be called before the instruction, or after it where only that
+    /// Returns what is known before: to be called before the instruction, or after it where only that
     /// is looked at.
     pub fn early(&self, machine: &impl Machine) -> Facts {
         let by = match self.when {
@@ -188,7 +188,7 @@ impl Observation {
         self.known(machine, by)
     }
 
-    /// What is known before, of a machine as it is before the instruction, whenever it would be
+    /// Returns what is known before, of a machine as it is before the instruction, whenever it would be
     /// enough to look: for who sees both.
     pub fn before(&self, machine: &impl Machine) -> Facts {
         self.known(machine, 0)
@@ -225,7 +225,7 @@ impl Observation {
         self.transferred(facts, machine)
     }
 
-    /// What is known only afterwards, added to what was known before.
+    /// Returns what is known only afterwards, added to what was known before.
     pub fn late(&self, machine: &impl Machine, facts: Facts) -> Facts {
         let is = Moved { machine, by: 0 };
         let mut facts = facts;
@@ -247,7 +247,7 @@ impl Observation {
         facts.with(Field::Res1, low).with(Field::Res1Up, upper)
     }
 
-    /// Whether anything that is wanted depends on where the memory operand is.
+    /// Returns whether anything that is wanted depends on where the memory operand is.
     fn wants_address(&self) -> bool {
         match self.operation {
             Operation::Load => wants(self.fields, &PARTS) || wants(self.fields, &RES1),
@@ -259,7 +259,7 @@ impl Observation {
         }
     }
 
-    /// Whether memory is looked at when it has been written.
+    /// Returns whether memory is looked at when it has been written.
     const fn is_late(&self) -> bool {
         matches!(self.operation, Operation::Store)
     }
@@ -321,7 +321,7 @@ impl Observation {
         ]
     }
 
-    /// Where control goes, of a transfer.
+    /// Returns where control goes, of a transfer.
     fn transferred(&self, facts: Facts, machine: &impl Machine) -> Facts {
         let taken = match self.transfer {
             Transfer::None => return facts,
@@ -366,7 +366,7 @@ impl Address {
         }
     }
 
-    /// Whether the operands of its class are its parts.
+    /// Returns whether the operands of its class are its parts.
     const fn has_parts(&self, operation: Operation) -> bool {
         matches!(
             operation,
@@ -431,7 +431,7 @@ fn general(register: Register) -> Option<(u8, u8, bool)> {
     Some((full, register.size() as u8, second))
 }
 
-/// Whether any of these is among `fields`.
+/// Returns whether any of these is among `fields`.
 fn wants(fields: FieldSet, any: &[Field]) -> bool {
     any.iter().any(|f| fields.has(*f))
 }

@@ -146,7 +146,7 @@ impl Parser<'_> {
         is
     }
 
-    /// What stands here, in words.
+    /// Returns what stands here, in words.
     fn found(&self) -> String {
         let token = self.token();
         match &token.kind {
@@ -282,7 +282,7 @@ impl Parser<'_> {
         })
     }
 
-    /// What stands behind `auto`, if anything does.
+    /// Returns what stands behind `auto`, if anything does.
     fn budget(&mut self) -> Result<Option<Number>> {
         if !matches!(self.token().kind, Kind::Number(..)) {
             return Ok(None);

@@ -21,18 +21,18 @@ use crate::tag::Rule;
 /// One query of a program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Query {
-    /// What it is about.
+    /// Instructions or events that the query is about.
     pub entries: EntrySet,
-    /// How often.
+    /// Rate at which they are profiled.
     pub sampling: Sampling,
-    /// What is collected.
+    /// Collected fields.
     pub fields: FieldSet,
     /// Its instructions.
     pub code: Range<usize>,
 }
 
 impl Query {
-    /// Which words of its records are addresses of code, by bit: `pc`, and of control transfers the
+    /// Returns which words of its records are addresses of code, by bit: `pc`, and of control transfers the
     /// address executed next.
     pub fn code_words(&self) -> u8 {
         let transfers = self.entries.iter().all(|entry| match entry.subject() {
@@ -54,12 +54,12 @@ pub struct Program {
     tags: Vec<Rule>,
 }
 
-/// What is wrong with a program, and at which instruction if at one.
+/// An error in a program, and its instruction if it has one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Invalid {
     /// The number of the instruction.
     pub at: Option<usize>,
-    /// What is wrong.
+    /// The error.
     pub what: String,
 }
 

@@ -15,7 +15,7 @@ pub struct Rate(u32);
 const MANTISSA_BITS: u32 = 9;
 const MANTISSA: u32 = (1 << MANTISSA_BITS) - 1;
 const EXPONENT_MOST: u32 = 15;
-/// Of the lowest rate that is a power of two.
+/// Rank of the lowest rate that is a power of two.
 pub const MOST_RANK: u32 = MANTISSA_BITS + EXPONENT_MOST - 1;
 
 impl Rate {
@@ -83,7 +83,7 @@ impl Rate {
 }
 
 impl core::fmt::Display for Rate {
-    /// As a query's header has it.
+    /// Writes the rate as a query's header has it.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match *self {
             Self::ALWAYS => f.write_str("always"),
@@ -92,12 +92,12 @@ impl core::fmt::Display for Rate {
     }
 }
 
-/// What records may cost, in percent of the time of the program.
+/// Cost that records may have, in percent of the program's time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Budget(u8);
 
 impl Budget {
-    /// Where none is given.
+    /// The default.
     pub const USUAL: Self = Self(5);
     /// All of it.
     pub const MOST: Self = Self(100);
@@ -116,12 +116,12 @@ impl Budget {
     }
 }
 
-/// Which executions are profiled.
+/// Rules that choose the executions to profile.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Sampling {
     /// One in so many.
     Every(Rate),
-    /// As many as the budget allows, and of what is rare all.
+    /// As many as the budget allows, and all of a rare kind.
     Auto(Budget),
 }
 
@@ -137,7 +137,7 @@ impl Sampling {
         }
     }
 
-    /// What 13 bits say, if they are the form of something.
+    /// Returns what 13 bits say, if they are the form of something.
     pub const fn decode(bits: u32) -> Option<Self> {
         if let Some(rate) = Rate::decode(bits) {
             return Some(Self::Every(rate));
@@ -158,7 +158,7 @@ impl Sampling {
 }
 
 impl core::fmt::Display for Sampling {
-    /// As a query's header has it.
+    /// Writes the rule as a query's header has it.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match *self {
             Self::Every(rate) => rate.fmt(f),

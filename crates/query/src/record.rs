@@ -44,7 +44,7 @@ impl Record {
         Self(words)
     }
 
-    /// What the record says of `field`, if `fields` are what it holds.
+    /// Returns what the record says of `field`, if `fields` are what it holds.
     pub fn get(&self, field: Field, fields: FieldSet) -> Option<u64> {
         let word = fields.word_of(field)?;
         self.0.get(usize::from(word)).copied()
@@ -59,6 +59,6 @@ pub mod misc {
     pub const MISPREDICTED: u64 = 1 << 1;
     /// The instruction ended in an exception, whose vector is in bits 8 to 15.
     pub const EXCEPTION: u64 = 1 << 2;
-    /// Where the vector of the exception stands.
+    /// First bit of the exception's vector.
     pub const VECTOR_SHIFT: u32 = 8;
 }

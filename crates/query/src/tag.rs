@@ -6,14 +6,14 @@
 
 use alloc::string::String;
 
-/// Which instructions.
+/// Sets of instructions.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Where {
-    /// Those of a module: a path, or the name of a file.
+    /// Instructions of a module: a path, or the name of a file.
     Module(String),
-    /// Those of a function.
+    /// Instructions of a function.
     Symbol(String),
-    /// Those at vaddrs (what `objdump -d` prints) from the first to before the second.
+    /// Instructions at vaddrs (as `objdump -d` prints them) from the first to before the second.
     Range {
         /// The first.
         from: u64,
@@ -29,16 +29,16 @@ pub enum Where {
 pub struct Rule {
     /// The tag, 0 to 3.
     pub tag: u8,
-    /// Which instructions get it.
+    /// Instructions that get the tag.
     pub place: Where,
 }
 
-/// What is known of the place of an instruction.
+/// Place of an instruction, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 pub struct Located<'a> {
     /// The module's path.
     pub module: &'a str,
-    /// Whether the module is the program itself.
+    /// Says whether the module is the program itself.
     pub is_program: bool,
     /// The address in the module.
     pub vaddr: u64,
@@ -47,7 +47,7 @@ pub struct Located<'a> {
 }
 
 impl Where {
-    /// Whether `at` is there.
+    /// Returns whether `at` is there.
     pub fn has(&self, at: &Located<'_>) -> bool {
         let named = |name: &str| at.module == name || at.module.rsplit('/').next() == Some(name);
         match self {

@@ -41,7 +41,7 @@ use crate::rate::{MOST_RANK, Rate, Sampling};
 
 /// Periods over which what was left or overdrawn is given out.
 const HORIZON: u64 = 8;
-/// What may be owed at most, in budgets of a period.
+/// Largest debt, in budgets of a period.
 const CREDIT: i64 = 64;
 /// Fractions of records and of ticks are 256ths.
 const FRACTION: u32 = 8;
@@ -54,7 +54,7 @@ pub struct Throttle {
     members: [Member; ENTRIES],
 }
 
-/// What executes under rates.
+/// An executor of queries with rates.
 pub trait Paced {
     /// Executions of an entry since its countdown was drawn.
     fn passed(&self, entry: Entry) -> u64;
@@ -77,12 +77,12 @@ impl Paced for Engine<'_> {
 struct Group {
     percent: u64,
     entries: EntrySet,
-    /// When the period began.
+    /// Start of the period.
     begun: u64,
     /// Ticks that its records have cost in the period.
     spent: u64,
     records: u64,
-    /// What a record costs, in fractions of ticks.
+    /// Cost of a record, in fractions of ticks.
     usual: u64,
     /// Ticks that were left of the budget so far, or overdrawn.
     saved: i64,
@@ -91,17 +91,17 @@ struct Group {
 /// An entry.
 #[derive(Clone, Copy, Debug, Default)]
 struct Member {
-    /// Of its group, the number and one.
+    /// Number of its group, and one.
     group: u8,
     rank: u32,
     /// Executions in the period.
     executed: u64,
-    /// Those of the countdown that is under way that earlier periods have counted.
+    /// Events of the present countdown that earlier periods have counted.
     counted: u64,
 }
 
 impl Throttle {
-    /// Of the queries of `program` that want one, with periods of so many ticks; none if no query does.
+    /// Makes the throttle of the queries in `program` that need one, with periods of so many ticks; `None` if no query does.
     pub fn new(program: &Program, period: u64, now: u64) -> Option<Self> {
         let mut groups = Vec::new();
         let mut members = [Member::default(); ENTRIES];
@@ -152,7 +152,7 @@ impl Throttle {
         }
     }
 
-    /// Whether [`Self::adjust`] has something to do.
+    /// Returns whether [`Self::adjust`] has something to do.
     pub fn is_due(&self, now: u64) -> bool {
         self.groups
             .iter()
@@ -193,7 +193,7 @@ impl Throttle {
 }
 
 impl Group {
-    /// What so many ticks allow.
+    /// Returns what so many ticks allow.
     const fn allowed(&self, ticks: u64) -> u64 {
         (ticks as u128 * self.percent as u128 / 100) as u64
     }

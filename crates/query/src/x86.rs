@@ -167,7 +167,7 @@ fn is_multiply(i: &Seen<'_>) -> bool {
     )
 }
 
-/// What writes memory though the decoder's tables do not say so.
+/// Returns what writes memory though the decoder's tables do not say so.
 fn saves_state(i: &Instruction) -> bool {
     use Mnemonic as M;
     let has_memory = (0..i.op_count()).any(|n| i.op_kind(n) == OpKind::Memory);
@@ -182,7 +182,7 @@ fn is_vector(register: Register) -> bool {
     register.is_vector_register() || register.is_mm() || register.is_st() || register.is_k()
 }
 
-/// Whether it works on the register stack, with operands or without.
+/// Returns whether it works on the register stack, with operands or without.
 fn is_x87(i: &Instruction) -> bool {
     i.cpuid_features().iter().any(|feature| {
         matches!(

@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 
 use crate::error::DecodeError;
 
-/// What a chunk holds.
+/// Contents of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Tag {
@@ -26,15 +26,15 @@ pub(crate) enum Tag {
     End = 6,
     /// Threads, when there was more than one.
     Threads = 7,
-    /// How it was sampled.
+    /// Windows, and their cost.
     Windows = 8,
-    /// What is known of the samples of a kind.
+    /// Samples of a kind.
     Sampled = 9,
-    /// What queries came to.
+    /// Results of queries.
     Queries = 10,
     /// Their messages.
     Messages = 11,
-    /// What a service in a library made of them.
+    /// Results of a service in a library.
     Service = 12,
     /// Rows of that service.
     Rows = 13,
@@ -42,23 +42,23 @@ pub(crate) enum Tag {
     Pairs = 14,
     /// By what latencies are told apart.
     Levels = 15,
-    /// What a customisation module made of windows.
+    /// Results of a customisation module.
     Custom = 16,
     /// Its pairs.
     Valued = 17,
-    /// What calls passed.
+    /// Arguments of calls.
     Arguments = 18,
-    /// What samples of the whole machine say of a process: its threads; and of the recording.
+    /// Samples of the whole machine in a process: its threads; and the recording.
     Samples = 19,
-    /// What they found where.
+    /// Samples by place.
     Found = 20,
     /// Functions of the kernel.
     Functions = 21,
     /// Values by callers.
     Callers = 22,
-    /// What was not profiled all the time.
+    /// Values that were not profiled all the time.
     Filter = 23,
-    /// Of which places.
+    /// Places of these values.
     Filtered = 24,
 }
 
@@ -153,7 +153,7 @@ pub(crate) struct Reader<R> {
 /// A chunk, checked and unpacked.
 pub(crate) struct Chunk {
     pub(crate) tag: Tag,
-    /// Where it starts in the file.
+    /// Offset in the file.
     pub(crate) at: u64,
     pub(crate) raw: Vec<u8>,
 }
@@ -172,7 +172,7 @@ impl<R: Read> Reader<R> {
         self.number
     }
 
-    /// Where the next byte is.
+    /// Returns where the next byte is.
     pub(crate) fn position(&self) -> u64 {
         self.position
     }

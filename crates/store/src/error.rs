@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a profile could not be read or written.
+/// Reasons why a profile could not be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -26,7 +26,7 @@ pub enum StoreError {
     NotAProfile {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// Kind of file that was found.
         found: String,
     },
     /// Another version of the format.
@@ -44,7 +44,7 @@ pub enum StoreError {
         path: PathBuf,
         /// Its length.
         at: u64,
-        /// What is incomplete.
+        /// The incomplete part.
         what: &'static str,
     },
     /// The content is damaged.
@@ -52,9 +52,9 @@ pub enum StoreError {
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// Where the damage was noticed.
+        /// Offset at which the damage was noticed.
         at: u64,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
     /// The destination cannot be a file.
@@ -62,7 +62,7 @@ pub enum StoreError {
     Destination {
         /// The path as given.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem with it.
         what: String,
     },
     /// The file system is full.
@@ -72,7 +72,7 @@ pub enum StoreError {
         path: PathBuf,
         /// The system's reason.
         source: io::Error,
-        /// What became of an earlier file.
+        /// State of an earlier file.
         kept: &'static str,
     },
     /// Any other failure to write.
@@ -82,7 +82,7 @@ pub enum StoreError {
         path: PathBuf,
         /// The system's reason.
         source: io::Error,
-        /// What became of an earlier file.
+        /// State of an earlier file.
         kept: &'static str,
     },
 }
@@ -112,7 +112,7 @@ impl StoreError {
     }
 }
 
-/// What is wrong with the bytes, before anyone said which file they are from.
+/// Problems with bytes, before the file that they are from is known.
 #[derive(Debug)]
 pub(crate) enum DecodeError {
     Read(io::Error),

@@ -1,6 +1,6 @@
 //! Marks of the file format.
 
-/// What every profile file starts with.
+/// First bytes of every profile file.
 pub const MAGIC: [u8; 8] = *b"\x89TROMMEL";
 
 /// The version of the format written, and the only one read.

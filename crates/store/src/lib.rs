@@ -41,10 +41,12 @@ pub mod database;
 mod decode;
 mod encode;
 mod error;
-mod fields;
+mod field;
 mod format;
+mod items;
+mod layout;
 mod replace;
-mod samples;
+mod sorted;
 mod varint;
 
 use std::borrow::Cow;
@@ -71,7 +73,7 @@ pub fn write(path: &Path, profiles: &[Profile]) -> Result<Written, StoreError> {
     write_each(path, profiles.iter().map(Cow::Borrowed))
 }
 
-/// As [`write()`], of profiles that are made one after the other.
+/// Writes profiles that are made one after the other, as [`write()`] does.
 ///
 /// # Errors
 /// As [`write()`].
@@ -86,7 +88,7 @@ pub fn write_each<'a>(
     })
 }
 
-/// As [`write()`], for the user alone to read: what other users' programs had in registers is in it.
+/// Writes profiles that only the user may read, as [`write()`] does: they hold registers of other users' programs.
 ///
 /// # Errors
 /// As [`write()`].

@@ -17,16 +17,16 @@ use std::path::{Path, PathBuf};
 
 use crate::error::StoreError;
 
-/// What was written.
+/// Result of writing a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Written {
     /// Size of the file; 0 for a device or pipe.
     pub bytes: u64,
-    /// Where the earlier file is now.
+    /// Path of the earlier file now.
     pub old: Option<PathBuf>,
 }
 
-/// Whether a profile can be written to `path`, for asking before a long run and not after it.
+/// Checks that a profile can be written to `path`: before a long run and not after it.
 ///
 /// # Errors
 /// What is in the way.
@@ -72,7 +72,7 @@ pub(crate) fn replace(
     }
 }
 
-/// Who may read a new file.
+/// Users who may read a new file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Readers {
     /// Whoever may read the user's files.

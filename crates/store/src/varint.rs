@@ -14,12 +14,6 @@ pub(crate) fn put_signed(out: &mut Vec<u8>, value: i64) {
     put(out, ((value << 1) ^ (value >> 63)) as u64);
 }
 
-/// Appends bytes with their length.
-pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    put(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
-}
-
 /// Reads what the functions above wrote. Errors say what was expected.
 pub(crate) struct Cursor<'a>(pub(crate) &'a [u8]);
 

@@ -24,7 +24,7 @@ const PT_INTERP: u32 = 3;
 const PT_NOTE: u32 = 4;
 const EM_X86_64: u16 = 62;
 
-/// Why a file is no x86-64 ELF file that could run.
+/// Reasons why a file is no x86-64 ELF file that could run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ElfError {
@@ -41,7 +41,7 @@ pub enum ElfError {
     NotAFile {
         /// The file.
         path: PathBuf,
-        /// What it is, with an article.
+        /// Kind of the file, with an article.
         what: &'static str,
     },
     /// Neither ELF nor a script.
@@ -49,7 +49,7 @@ pub enum ElfError {
     NotAProgram {
         /// The file.
         path: PathBuf,
-        /// What is there instead.
+        /// Kind of file that was found.
         found: String,
     },
     /// A well-formed ELF file for another machine.
@@ -57,7 +57,7 @@ pub enum ElfError {
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What it is for.
+        /// Machine that the file is for.
         what: String,
     },
     /// An ELF file that is not a program.
@@ -65,7 +65,7 @@ pub enum ElfError {
     NotExecutableKind {
         /// The file.
         path: PathBuf,
-        /// What it is, with an article.
+        /// Kind of the file, with an article.
         what: &'static str,
     },
     /// A damaged ELF file.
@@ -73,12 +73,12 @@ pub enum ElfError {
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// What is wrong in it.
+        /// The problem.
         what: String,
     },
 }
 
-/// What a file that can be executed is.
+/// Formats of executable files.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Format {
     /// An ELF program or library for x86-64.
@@ -103,7 +103,7 @@ pub struct Image {
     pub pie: bool,
     /// The dynamic loader; `None` for static programs.
     pub interpreter: Option<PathBuf>,
-    /// Where execution starts.
+    /// Address where execution starts.
     pub entry: Vaddr,
     /// The loaded parts, in file order.
     pub segments: Vec<Segment>,
@@ -116,22 +116,22 @@ pub struct Image {
 /// A `PT_LOAD` program header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Segment {
-    /// Where its bytes start in the file.
+    /// Offset of the bytes in the file.
     pub offset: u64,
     /// Bytes in the file.
     pub file_size: u64,
-    /// Where they go.
+    /// Address of the first byte in memory.
     pub vaddr: Vaddr,
     /// Bytes in memory, at least `file_size`.
     pub memory_size: u64,
-    /// Whether it holds code.
+    /// Says whether it holds code.
     pub executable: bool,
-    /// Whether it can be written.
+    /// Says whether it can be written.
     pub writable: bool,
 }
 
 impl Image {
-    /// Whether the program needs no dynamic loader.
+    /// Returns whether the program needs no dynamic loader.
     pub fn is_static(&self) -> bool {
         self.interpreter.is_none()
     }
@@ -160,7 +160,7 @@ impl Image {
         self.segment_of_offset(offset, |_| true)
     }
 
-    /// As [`Self::vaddr_of_offset`] for a mapping that holds code: with two segments in one page
+    /// Returns the vaddr for a mapping that holds code, as [`Self::vaddr_of_offset`]: with two segments in one page
     /// of the file, the executable one is meant.
     pub fn code_vaddr_of_offset(&self, offset: u64) -> Option<Vaddr> {
         self.segment_of_offset(offset, |s| s.executable)
@@ -450,7 +450,7 @@ pub fn build_id_in_notes(notes: &[u8]) -> Option<&[u8]> {
     note(notes, b"GNU\0", 3)
 }
 
-/// What the first note of a name and a kind says.
+/// Returns what the first note of a name and a kind says.
 fn note<'a>(mut notes: &'a [u8], of: &[u8], wanted: u32) -> Option<&'a [u8]> {
     while notes.len() >= 12 {
         let (name, desc) = (u32_at(notes, 0) as usize, u32_at(notes, 4) as usize);

@@ -31,7 +31,7 @@ use crate::elf::Image;
 use crate::files::Files;
 use crate::object_file::ObjectFile;
 
-/// What a distance is counted from.
+/// Bases of a distance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Base {
     /// The stack pointer.
@@ -45,10 +45,10 @@ pub enum Base {
 pub struct Frame {
     /// The vaddrs of the code that has it: a function, or a part of one.
     pub function: Range<u64>,
-    /// Where its *top* is, which the stack pointer was at before the call: so far from a register. The return address is the word
+    /// Distance of the frame's *top* from a register. The stack pointer was at the top before the call. The return address is the word
     /// below.
     pub top: (Base, i64),
-    /// Where the caller's `rbp` is, from the top; `None`: in `rbp`.
+    /// Distance of the caller's `rbp` from the top; `None`: in `rbp`.
     pub rbp: Option<i64>,
 }
 
@@ -86,7 +86,7 @@ impl Part {
 }
 
 impl Frames {
-    /// Those of the file at `path`, which `image` was found to be; `None` where it tells none, or is another by now.
+    /// Reads the sections of the file at `path`, which `image` was found to be; `None` where it has none, or is another file by now.
     pub fn of(path: &Path, image: &Image) -> Option<Self> {
         let files = Files::new();
         let found = ObjectFile::parse(files.map(path).ok()?)?;
@@ -162,7 +162,7 @@ impl Frames {
         with(&entry, &frames, &bases)
     }
 
-    /// Where in `.eh_frame` the entry is of the last function that begins at a vaddr or before it. The table is searched here, as `gimli`
+    /// Returns where in `.eh_frame` the entry is of the last function that begins at a vaddr or before it. The table is searched here, as `gimli`
     /// trusts its numbers; linkers write no other encoding of it.
     fn entry_near(&self, vaddr: u64) -> Option<usize> {
         /// Version 1; the section's address relative to this one, a number of 4 bytes, pairs of distances from this section of 4 bytes each.

@@ -24,7 +24,7 @@ use crate::elf::build_id_in_notes;
 /// The module that is no loaded one.
 pub const KERNEL: &str = "[kernel]";
 
-/// How far the last function of a module is taken to reach.
+/// Assumed size of the last function of a module.
 const LAST: u64 = 4096;
 
 /// The functions of the running kernel.
@@ -41,7 +41,7 @@ pub struct Kernel {
 struct Entry {
     start: u64,
     module: u32,
-    /// Where in the text its name is.
+    /// Position of its name in the text.
     name: (u32, u32),
     /// Among several at one address the largest is taken.
     rank: u8,
@@ -63,7 +63,7 @@ pub struct KernelFunction<'k> {
 }
 
 impl Kernel {
-    /// Of what `/proc/kallsyms` says; `None` where it has no addresses.
+    /// Reads the text of `/proc/kallsyms`; `None` where it has no addresses.
     pub fn parse(text: String) -> Option<Self> {
         let mut modules = vec![(KERNEL.to_owned(), u64::MAX)];
         let mut functions = Vec::new();
@@ -205,12 +205,12 @@ impl Core {
     }
 }
 
-/// What a function is in an image.
+/// A function in an image.
 #[derive(Clone, Copy, Debug)]
 pub struct Placed<'a> {
     /// Its vaddr.
     pub start: u64,
-    /// How many bytes it has.
+    /// Number of bytes it has.
     pub size: u64,
     /// Its name.
     pub name: &'a [u8],

@@ -15,7 +15,7 @@ use crate::elf::{self, ElfError, Format, Image, Script};
 /// The kernel follows this many scripts to an interpreter.
 const MAX_SCRIPTS: usize = 5;
 
-/// Why a program cannot be started.
+/// Reasons why a program cannot be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaunchError {
@@ -45,7 +45,7 @@ pub enum LaunchError {
     Interpreter {
         /// The script.
         script: PathBuf,
-        /// What is wrong with the interpreter.
+        /// The problem with the interpreter.
         source: Box<LaunchError>,
     },
     /// Scripts that run scripts that run scripts.
@@ -84,7 +84,7 @@ pub struct Program {
     pub scripts: Vec<Script>,
     /// The ELF file that will run: `path` itself, or the last interpreter.
     pub elf: PathBuf,
-    /// What that file is.
+    /// The image of that file.
     pub image: Image,
 }
 
@@ -194,7 +194,7 @@ fn is_missing(error: &io::Error) -> bool {
     )
 }
 
-/// Whether any execute bit is set. The system has the last word (access lists, `noexec` mounts).
+/// Returns whether any execute bit is set. The system has the last word (access lists, `noexec` mounts).
 fn is_executable(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o111 != 0)
 }

@@ -17,7 +17,7 @@ use crate::object_file::ObjectFile;
 use crate::table::SymbolIndex;
 use crate::vdso::own_vdso;
 
-/// What stands at a place. All parts are optional: a stripped program has none of them.
+/// Names of a place. All parts are optional: a stripped program has none of them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Location {
     /// The function whose code this is, demangled.
@@ -97,7 +97,7 @@ impl<'a> Symbols<'a> {
         self.cache.retain(|place, _| place.module() != module);
     }
 
-    /// What stands at `place`.
+    /// Returns what stands at `place`.
     pub fn locate(&mut self, place: Place) -> Rc<Location> {
         if let Some(known) = self.cache.get(&place) {
             return Rc::clone(known);
@@ -107,7 +107,7 @@ impl<'a> Symbols<'a> {
         location
     }
 
-    /// Where in a module the functions of a name are, as it is in the file or demangled.
+    /// Returns where in a module the functions of a name are, as it is in the file or demangled.
     pub fn ranges_of(&self, module: ModuleId, name: &str) -> Vec<std::ops::Range<u64>> {
         let source = self.modules.get(usize::from(module.0));
         match source.map(|source| source.opened(self.files)) {
@@ -168,7 +168,7 @@ impl<'a> Symbols<'a> {
         is.then(|| String::from_utf8_lossy(text).into_owned())
     }
 
-    /// Why a module gives no names although it was asked about; `None` when all is well.
+    /// Returns why a module gives no names although it was asked about; `None` when all is well.
     pub fn problem(&self, module: ModuleId) -> Option<&str> {
         match self.modules.get(usize::from(module.0))?.opened.get()? {
             Ok(_) => None,

@@ -17,7 +17,7 @@ use crate::demangle::demangle;
 use crate::object_file::{ObjectFile, Table};
 use crate::plt;
 
-/// How far behind a nested symbol the one around it may start, in symbols.
+/// Distance from a nested symbol back to the one around it, at most, in symbols.
 const MAX_NESTING: usize = 16;
 
 /// A function (or an object) and the bytes it occupies.
@@ -108,7 +108,7 @@ impl<'a> SymbolIndex<'a> {
         all
     }
 
-    /// Where what [`Self::find`] finds may begin or cease to be of this name: the ends of all symbols that are, and those of others in them.
+    /// Returns where what [`Self::find`] finds may begin or cease to be of this name: the ends of all symbols that are, and those of others in them.
     pub(crate) fn borders_of(&self, name: &str) -> Vec<u64> {
         let called = |n: &[u8]| n == name.as_bytes() || demangle(n) == name;
         let own = self.entries.iter().filter(|entry| {

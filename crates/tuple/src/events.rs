@@ -58,12 +58,12 @@ impl<'a> Events<'a> {
         self.kinds
     }
 
-    /// How many events there are.
+    /// Returns the number of events.
     pub const fn len(self) -> usize {
         self.tuples.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub const fn is_empty(self) -> bool {
         self.tuples.is_empty()
     }

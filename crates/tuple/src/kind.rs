@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-/// What an event tells. The exact conditions are the project's contract; see `docs/events.md`.
+/// Kinds of events. `docs/events.md` has the exact conditions: they are the project's contract.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Kind {
@@ -61,7 +61,7 @@ impl Kind {
         }
     }
 
-    /// Whether the value of a tuple of this kind is a code place.
+    /// Returns whether the value of a tuple of this kind is a code place.
     pub const fn value_is_place(self) -> bool {
         matches!(self, Self::Edge | Self::Call)
     }
@@ -110,17 +110,17 @@ impl KindSet {
         Self(self.0 | 1 << kind as u8)
     }
 
-    /// Whether `kind` is in the set.
+    /// Returns whether `kind` is in the set.
     pub const fn has(self, kind: Kind) -> bool {
         self.0 & (1 << kind as u8) != 0
     }
 
-    /// Whether the set is empty.
+    /// Returns whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether all kinds of the set are in `other`.
+    /// Returns whether all kinds of the set are in `other`.
     pub const fn is_within(self, other: Self) -> bool {
         self.0 & !other.0 == 0
     }

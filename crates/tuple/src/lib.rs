@@ -53,7 +53,7 @@ impl Tuple {
     }
 }
 
-/// What a compressor sends on: a tuple and the number of events it stands for.
+/// A message of a compressor: a tuple and the number of events it stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Message {
     /// The kind of the event that caused the message. Tuples of different kinds are different.

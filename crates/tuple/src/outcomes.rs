@@ -24,7 +24,7 @@
 
 use core::fmt;
 
-/// Why a path is no longer.
+/// Reasons why a path ends.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Ended {
     /// It came to a transfer of control that ends paths.
@@ -80,7 +80,7 @@ impl Outcomes {
         }
     }
 
-    /// Whether there is no room for another outcome.
+    /// Returns whether there is no room for another outcome.
     pub const fn is_full(&self) -> bool {
         self.count >= self.most()
     }
@@ -127,12 +127,12 @@ impl Outcomes {
         }
     }
 
-    /// How many outcomes there are.
+    /// Returns the number of outcomes.
     pub const fn count(&self) -> usize {
         self.count as usize
     }
 
-    /// Whether branch `n` was taken, from 0.
+    /// Returns whether branch `n` was taken, from 0.
     pub const fn taken(&self, n: usize) -> Option<bool> {
         if n < self.count() {
             Some(self.bits >> (self.count() - 1 - n) & 1 != 0)

@@ -62,10 +62,10 @@ impl Block {
     }
 }
 
-/// How a stream ended.
+/// The end of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// As its writer ended it.
+    /// Ended by its writer.
     Complete,
     /// In the middle: everything up to this offset was read.
     CutShort {

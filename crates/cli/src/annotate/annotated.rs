@@ -19,14 +19,14 @@ pub(super) struct Part {
     pub(super) count: u64,
     /// 0 to 1.
     pub(super) share: f64,
-    /// Of the share, where it is an estimate of which something is known.
+    /// Limits of the share, where it is an estimate of which something is known.
     pub(super) limits: Option<Limits>,
 }
 
 /// A pair that an instruction is one of.
 pub(super) struct InTheWay {
     pub(super) pair: Pair,
-    /// Of the load's executions.
+    /// Part of the load's executions.
     pub(super) part: Part,
 }
 
@@ -36,25 +36,25 @@ pub(super) struct Line<'p> {
     pub(super) instruction: Instruction,
     pub(super) text: String,
     pub(super) count: Option<Count>,
-    /// Of the instructions that the function executed, 0 to 1.
+    /// Share of the instructions that the function executed, 0 to 1.
     pub(super) share: f64,
-    /// How often a conditional branch was taken.
+    /// Number of times a conditional branch was taken.
     pub(super) taken: Option<Part>,
-    /// Where an indirect jump or a call went, most often first.
+    /// Targets of an indirect jump or a call, most frequent first.
     pub(super) targets: Vec<(Place, Part)>,
-    /// What a load loaded, and in words.
+    /// Values of a load, and in words.
     pub(super) values: Vec<(u64, String, Part)>,
-    /// How many values there were.
+    /// Number of values.
     pub(super) distinct: usize,
     /// The same by who called the function, those for whom it was executed most first.
     pub(super) by_caller: Vec<Caller<'p>>,
     /// Receivers' method tables of a call.
     pub(super) types: Vec<(u64, String, Part)>,
-    /// What a call passes, first to the function that it called most.
+    /// Arguments of a call, first to the function that it called most.
     pub(super) arguments: Vec<Passed>,
     pub(super) latency: Option<Latency>,
     pub(super) conflicts: Vec<InTheWay>,
-    /// What samples of the whole machine found there.
+    /// Samples of the whole machine.
     pub(super) sampled: Option<At>,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Passed {
     pub(super) values: Vec<(u64, String, Part)>,
 }
 
-/// How long a load took.
+/// Latency of a load.
 pub(super) struct Latency {
     /// Cycles.
     pub(super) median: u64,
@@ -85,7 +85,7 @@ pub(super) struct Annotated<'p> {
     pub(super) executed: f64,
     /// Its time, where samples of the whole machine are what is known.
     pub(super) time: Option<Sampled>,
-    /// How often it was entered at its first instruction.
+    /// Number of times it was entered at its first instruction.
     pub(super) entered: Option<Count>,
     /// From where it was called, most often first.
     pub(super) callers: Vec<(Place, u64)>,

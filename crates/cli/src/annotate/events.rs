@@ -59,7 +59,7 @@ pub(super) struct OfModule<'v, 'p> {
     code: &'v Code<'p>,
     /// Its functions, by start.
     functions: &'v [Range<u64>],
-    /// Of functions, by start: whether they have a way out.
+    /// Functions that have a way out, by start.
     can_leave: HashMap<u64, bool>,
     /// Recorded transfers of control by their targets in the module.
     into: BTreeMap<u64, Vec<Transfer>>,
@@ -91,7 +91,7 @@ impl<'v, 'p> OfModule<'v, 'p> {
         }
     }
 
-    /// What was recorded to lead to an instruction.
+    /// Returns what was recorded to lead to an instruction.
     pub(super) fn arrivals_at(&self, at: u64) -> &[Transfer] {
         self.into.get(&at).map_or(&[], |all| all)
     }
@@ -113,7 +113,7 @@ impl<'v, 'p> OfModule<'v, 'p> {
         Some(Count::of_events(values.executions as f64, limits))
     }
 
-    /// Whether what is called there may come back.
+    /// Returns whether what is called there may come back.
     fn returns(&mut self, target: Place) -> bool {
         let start = target.vaddr().0;
         let first = self.functions.partition_point(|f| f.start < start);

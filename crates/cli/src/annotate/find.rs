@@ -30,7 +30,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// How many events of all kinds the profile has of it.
+    /// Returns the number of events of all kinds the profile has of it.
     pub(super) fn events(&self, profile: &Profile) -> u64 {
         let place = |at| Place::new(self.module, Vaddr(at));
         let mut sum = 0_u64;
@@ -254,7 +254,7 @@ fn named(all: &[Named], name: &str) -> (Vec<Found>, bool) {
 /// The rank of a name of which only the beginning or the end is wanted.
 const PART: usize = 3;
 
-/// How well a name fits, 0 best.
+/// Returns how well a name fits, 0 best.
 fn rank(mangled: &str, plain: &str, wanted: &str) -> Option<usize> {
     let path = without_parameters(plain);
     let last = path.rsplit_once("::").is_some_and(|_| {
@@ -285,7 +285,7 @@ fn without_parameters(name: &str) -> &str {
     parameters.map_or(name, |(at, _)| &name[..at])
 }
 
-/// As one would type it to mean this one.
+/// Returns the words that name this function.
 fn typed(profile: &Profile, found: &Found, several_of_name: bool) -> String {
     let module = profile.modules.iter().find(|m| m.id == found.module);
     let module = module.map_or_else(String::new, file_name);

@@ -91,7 +91,7 @@ fn named(wanted: &OsString) -> Result<&str> {
     text.ok_or_else(|| anyhow!("{wanted:?}: not a function's name; names are UTF-8"))
 }
 
-/// Why there is nothing to show, and what to do.
+/// Returns why there is nothing to show, and what to do.
 fn nothing(profile: &Profile, file: &std::path::Path, found: &Found) -> String {
     if profile.samples.is_some() {
         let (file, name) = (file.display(), &found.name);
@@ -257,7 +257,7 @@ fn parts(view: &mut View<'_>, all: &Values<'_>, top: usize) -> Vec<(u64, Part)> 
     all.top(top).into_iter().map(part).collect()
 }
 
-/// Where control went.
+/// Adds the targets of control.
 fn control(view: &mut View<'_>, line: &mut Line<'_>, top: usize) {
     let flow = line.instruction.flow_control();
     let kind = match flow {
@@ -286,7 +286,7 @@ fn control(view: &mut View<'_>, line: &mut Line<'_>, top: usize) {
         .collect();
 }
 
-/// What was loaded.
+/// Adds the values that were loaded.
 fn values(view: &mut View<'_>, line: &mut Line<'_>, top: usize) {
     if let Some(all) = view.values_at(Kind::Value, line.at) {
         line.distinct = all.distinct();
@@ -304,7 +304,7 @@ fn values(view: &mut View<'_>, line: &mut Line<'_>, top: usize) {
     }
 }
 
-/// What was passed in a register.
+/// Returns what was passed in a register.
 fn given(view: &mut View<'_>, argued: &Argued, top: usize) -> Passed {
     let mut values = Vec::new();
     for (value, count, share, (low, high)) in argued.top().into_iter().take(top) {
@@ -323,7 +323,7 @@ fn given(view: &mut View<'_>, argued: &Argued, top: usize) -> Passed {
     }
 }
 
-/// How long it took, and what was in its way.
+/// Adds latencies and conflicts.
 fn memory(view: &View<'_>, line: &mut Line<'_>, top: usize) {
     let Some(windows) = &view.profile.windows else {
         return;
@@ -357,7 +357,7 @@ fn latency_of(view: &View<'_>, all: &Values<'_>, levels: &Levels) -> Latency {
     }
 }
 
-/// How often a pair was in each other's way, and the part of the load's executions that this is.
+/// Returns how often a pair was in each other's way, and the part of the load's executions that this is.
 fn of_load(windows: &Windows, pair: &Pair, sampled: &trommel_profile::sampled::Sampled) -> Part {
     let load = windows.at(Kind::Address, pair.load);
     let executions = load.map_or(sampled.executions, |load| load.executions);

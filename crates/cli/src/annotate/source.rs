@@ -13,7 +13,7 @@ const MOST_BYTES: u64 = 32 << 20;
 
 /// Source files, read once.
 pub(super) struct Sources {
-    /// When the program was made.
+    /// Time at which the program was built.
     made: Option<SystemTime>,
     files: HashMap<String, Option<Vec<String>>>,
     newer: Vec<String>,

@@ -28,7 +28,7 @@ const CALLERS: usize = 3;
 enum Row {
     /// Executions, their share, address, instruction, what is known of it; whether it stands out.
     Instruction([String; 5], bool),
-    /// Of the source.
+    /// A line of the source.
     Source(String),
     /// Between parts of a function.
     Gap,
@@ -268,7 +268,7 @@ fn source(sources: &mut Sources, location: &Location) -> String {
     format!("{name}:{line}{inlined}  {text}")
 }
 
-/// How often something was executed: nothing where that is not known, or was not seen among the few that were looked at.
+/// Returns how often something was executed: nothing where that is not known, or was not seen among the few that were looked at.
 fn executions(count: Option<&Count>, exact: bool) -> String {
     let Some(count) = count.filter(|count| exact || count.times >= 0.5) else {
         return String::new();
@@ -293,9 +293,9 @@ fn share(line: &Line<'_>) -> String {
     }
 }
 
-/// What is known of an instruction.
+/// Returns what is known of an instruction.
 fn notes(view: &mut View<'_>, line: &Line<'_>) -> String {
-    /// Of the calls: what is passed less often tells nothing of a call.
+    /// Share of the calls below which a value says nothing of a call.
     const OFTEN: f64 = 0.5;
     let mut notes = Vec::new();
     if let Some(taken) = &line.taken {
@@ -364,10 +364,10 @@ fn notes(view: &mut View<'_>, line: &Line<'_>) -> String {
     notes.join("; ")
 }
 
-/// What callers tell of a load that all of them together do not: most of what it loads for them is another value, or one that is rarely
+/// Returns what callers tell of a load that all of them together do not: most of what it loads for them is another value, or one that is rarely
 /// otherwise. The caller, the value, and its part.
 fn told_by_callers(view: &mut View<'_>, line: &Line<'_>) -> Vec<(String, String, Part)> {
-    /// Of a caller's executions.
+    /// Share of a caller's executions below which a value says nothing.
     const OFTEN: f64 = 0.5;
     let all = line.values.first().map(|v| (v.0, v.2.share));
     let mut told = Vec::new();

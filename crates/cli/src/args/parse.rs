@@ -114,7 +114,7 @@ pub(super) fn kind(text: &str) -> Result<Kind, String> {
 /// A service named on the command line.
 #[derive(Clone, Debug)]
 pub(crate) struct ServiceSpec {
-    /// As it was written.
+    /// The name as written.
     pub(crate) name: String,
     pub(crate) queue: u8,
     pub(crate) library: PathBuf,
@@ -144,7 +144,7 @@ pub(super) fn service(text: &str) -> Result<ServiceSpec, String> {
 /// A customisation module named on the command line.
 #[derive(Clone, Debug)]
 pub(crate) struct ModuleSpec {
-    /// As it was written.
+    /// The name as written.
     pub(crate) name: String,
     pub(crate) library: PathBuf,
     pub(crate) argument: String,

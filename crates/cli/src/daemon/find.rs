@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Identity {
     pub(super) pid: i32,
-    /// When it started, in the kernel's unit.
+    /// Start time, in the kernel's unit.
     started: u64,
     program: PathBuf,
 }
@@ -22,11 +22,11 @@ pub(super) struct Found {
     pub(super) name: String,
 }
 
-/// Which processes are wanted.
+/// Selections of processes.
 pub(super) enum Wanted {
     These(Vec<i32>),
     Named(Vec<String>),
-    /// Those of a user.
+    /// Processes of a user.
     User(u32),
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for Wanted {
 }
 
 impl Wanted {
-    /// As the arguments say, of which one is given.
+    /// Makes the selection of the arguments, of which one is given.
     pub(super) fn new(pids: Vec<i32>, names: &[String], user: bool) -> Self {
         match (user, names) {
             (true, _) => Self::User(own_user()),
@@ -53,7 +53,7 @@ impl Wanted {
         }
     }
 
-    /// Whether none will come any more: those that were named by their numbers have ended. `is_profiled` tells of one.
+    /// Returns whether none will come any more: those that were named by their numbers have ended. `is_profiled` tells of one.
     pub(super) fn is_over(&self, is_profiled: impl Fn(&Identity) -> bool) -> bool {
         let Self::These(pids) = self else {
             return false;
@@ -62,7 +62,7 @@ impl Wanted {
         pids.iter().all(gone)
     }
 
-    /// Those that are there, but for this command's own.
+    /// Returns the processes that are there, but for this command's own.
     pub(super) fn find(&self) -> Vec<Found> {
         let pids = match self {
             Self::These(pids) => pids.clone(),
@@ -93,7 +93,7 @@ impl Wanted {
     }
 }
 
-/// What the kernel puts after the path of a file that is gone.
+/// Suffix that the kernel adds to the path of a file that is gone.
 const DELETED: &str = " (deleted)";
 
 /// This command's user.
@@ -123,7 +123,7 @@ fn identity(pid: i32) -> Option<Identity> {
     })
 }
 
-/// Whether a pattern names a program: its path if there is a `/` in it, and its file name if not.
+/// Returns whether a pattern names a program: its path if there is a `/` in it, and its file name if not.
 fn is_named(pattern: &[u8], path: &[u8]) -> bool {
     let path = path.strip_suffix(DELETED.as_bytes()).unwrap_or(path);
     let file = path.rsplit(|c| *c == b'/').next().unwrap_or_default();

@@ -46,7 +46,7 @@ const KEEP: Duration = Duration::from_secs(10);
 const MOST: usize = 128;
 /// A process whose sessions were killed is taken again so often.
 const AGAIN: u32 = 3;
-/// What has passed after this need not be told.
+/// Time within which a problem that passes is not reported.
 const SOON: Duration = Duration::from_secs(2);
 /// Detaching of everything takes no longer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -70,7 +70,7 @@ struct Daemon {
     wanted: find::Wanted,
     keep: u64,
     known: HashMap<Identity, State>,
-    /// How often sessions of a process were killed.
+    /// Number of times sessions of a process were killed.
     killed: HashMap<Identity, u32>,
     taken: u64,
     overflowing: bool,

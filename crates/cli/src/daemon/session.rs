@@ -102,7 +102,7 @@ impl Flush {
     }
 }
 
-/// When it was. An epoch that ended a moment too late ends when it should have.
+/// Returns when it was. An epoch that ended a moment too late ends when it should have.
 fn span(profile: &Profile, epoch: Duration) -> Span {
     const LATE: u64 = 500;
     const MILLI: u64 = 1_000_000;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use trommel_store::database::Database;
 use trommel_tuple::KindSet;
 
-/// What all sessions have in common.
+/// Settings of all sessions.
 pub(super) struct Settings {
     pub(super) database: Database,
     pub(super) host: String,

@@ -2,10 +2,10 @@
 
 use std::fs;
 
-/// How a check came out.
+/// Results of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Status {
-    /// As it should be, or of no consequence.
+    /// Good, or of no consequence.
     Ok,
     /// Works, with a restriction.
     Warn,
@@ -28,11 +28,11 @@ impl Status {
 pub(crate) struct Check {
     pub(crate) name: &'static str,
     pub(crate) status: Status,
-    /// What was found.
+    /// The finding.
     pub(crate) found: String,
-    /// What that means.
+    /// Its consequence.
     pub(crate) means: &'static str,
-    /// What to do; empty where there is nothing to do.
+    /// The remedy; empty where none is needed.
     pub(crate) fix: &'static str,
 }
 

@@ -6,7 +6,7 @@
 pub(super) struct Section {
     /// The heading in `docs/limits.md`.
     pub(super) heading: &'static str,
-    /// What, and why.
+    /// Limits, and their reasons.
     pub(super) rows: &'static [(&'static str, &'static str)],
 }
 

@@ -6,7 +6,7 @@
 
 use std::io;
 
-/// What a launch does to a child, done to one of our own.
+/// Results of a launch, tried on a child of our own.
 pub(super) struct Traced {
     /// Stopping it, reading its registers, changing its code and its signal mask.
     pub(super) ptrace: io::Result<()>,

@@ -18,7 +18,7 @@ pub(super) fn write(out: &mut impl Write, document: &Value) -> Result<()> {
     Ok(())
 }
 
-/// What `check` found.
+/// Returns what `check` found.
 pub(super) fn checks(sources: &[Source]) -> Value {
     let files = sources.iter().map(|source| {
         json!({

@@ -9,7 +9,7 @@ use trommel_query::{Assembly, Field, Position, Span, Subject};
 
 use crate::output::printable;
 
-/// What the queries of a file ask for.
+/// Writes a summary of the queries in a file.
 pub(crate) fn summary(
     out: &mut impl Write,
     name: &str,
@@ -91,7 +91,7 @@ fn fields(query: &Query) -> String {
     names.join(" ")
 }
 
-/// What software cannot see: facts of a pipeline, and events of caches.
+/// Returns what software cannot see: facts of a pipeline, and events of caches.
 pub(super) fn only_modelled(query: &Query) -> Vec<&'static str> {
     let fields = query.fields.iter().filter(|f| f.is_of_pipeline());
     let events = query.entries.iter().filter_map(|e| match e.subject() {

@@ -16,11 +16,11 @@ use crate::output::{grouped, percent, printable};
 struct Row<'p> {
     at: Place,
     valued: &'p Valued,
-    /// How many pairs, estimated.
+    /// Number of pairs, estimated.
     pairs: u64,
     /// Most frequent first.
     values: Vec<(u64, &'p Value)>,
-    /// Of `values`, in their order.
+    /// Limits of `values`, in their order.
     limits: Executions,
 }
 
@@ -43,7 +43,7 @@ fn rows(custom: &Custom) -> Vec<Row<'_>> {
     rows
 }
 
-/// What people are shown of a value.
+/// Returns what people are shown of a value.
 fn shown(view: &mut View<'_>, custom: &Custom, value: u64, known: &Value) -> String {
     match (&known.text, custom.places) {
         (_, true) => short(&view.name(Place::from_word(value))),

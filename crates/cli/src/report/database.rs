@@ -7,7 +7,7 @@ use crate::load::About;
 use crate::output::{grouped, printable};
 use crate::time::shown;
 
-/// How many, with the right form of what.
+/// Returns how many, with the right form of what.
 fn number(n: usize, one: &str, many: &str) -> String {
     format!("{} {}", grouped(n as u64), if n == 1 { one } else { many })
 }

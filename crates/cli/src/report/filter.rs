@@ -7,7 +7,7 @@ use trommel_profile::filter::{Filter, Filtered};
 use crate::json::Json;
 use crate::output::grouped;
 
-/// What stands after a number of executions that is only that of the profiled ones.
+/// Mark after a number of executions that has only the profiled ones.
 pub(crate) const MORE: &str = "+";
 
 /// Names and texts of the lines of a report's head.

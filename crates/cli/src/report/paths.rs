@@ -64,7 +64,7 @@ fn shown(view: &mut View<'_>, row: Row) -> Shown {
     }
 }
 
-/// How a path ended, where nothing is known of its code.
+/// Returns how a path ended, where nothing is known of its code.
 const fn end_name(end: Ended) -> &'static str {
     match end {
         Ended::Whole => "whole",

@@ -13,7 +13,7 @@ use super::table::{Style, Table};
 use crate::json::Json;
 use crate::output::{command_line, grouped, percent};
 
-/// What is told of one process.
+/// Facts about one process.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(super) pid: u32,
@@ -26,7 +26,7 @@ pub(crate) struct Row {
     /// (kind, seen, messages)
     events: Vec<(Kind, u64, u64)>,
     detach: Vec<String>,
-    /// Where samples of the whole machine found it: its time.
+    /// Time of the process, in samples of the whole machine.
     pub(super) time: Option<Sampled>,
 }
 

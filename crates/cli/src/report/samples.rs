@@ -24,7 +24,7 @@ const OPERANDS: usize = 3;
 /// Values shown of one operand.
 const VALUES: usize = 2;
 
-/// What a general register holds: no floating-point number.
+/// Use of a general register: no floating-point number.
 pub(crate) const REGISTER: Use = Use::Unknown {
     bytes: 8,
     general: true,
@@ -39,7 +39,7 @@ pub(crate) struct Function {
     sampled: Sampled,
 }
 
-/// Whether a module is of the kernel's: its own name or that of a loaded one, in brackets.
+/// Returns whether a module is of the kernel's: its own name or that of a loaded one, in brackets.
 fn is_kernel(profile: &Profile, module: ModuleId) -> bool {
     let found = profile.modules.iter().find(|m| m.id == module);
     let path = found.map_or(&b""[..], |module| &module.path);
@@ -291,7 +291,7 @@ pub(super) fn tables(
     Ok(all.iter().filter(|f| !f.kernel).map(|f| f.at).collect())
 }
 
-/// Where programs enter the kernel, most time first.
+/// Returns where programs enter the kernel, most time first.
 fn entered(samples: &Samples) -> Vec<(Place, &Sampled)> {
     let mut all: Vec<(Place, &Sampled)> = samples.entered.iter().map(|(p, s)| (*p, s)).collect();
     all.sort_by(|a, b| {

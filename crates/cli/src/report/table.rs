@@ -64,7 +64,7 @@ fn rounded(number: f64) -> String {
     format!("{scaled:.digits$}{unit}")
 }
 
-/// What people are not shown.
+/// Writes the number of entries that are not shown.
 pub(crate) fn more(out: &mut impl Write, all: usize, top: usize) -> io::Result<()> {
     match all.checked_sub(top).filter(|n| *n > 0) {
         Some(rest) => writeln!(

@@ -80,7 +80,7 @@ pub(super) fn write(
     out.flush()
 }
 
-/// How to look at the function of the hottest instruction.
+/// Writes the command that shows the function of the hottest instruction.
 fn next(out: &mut impl Write, view: &mut View<'_>, file: &Path) -> io::Result<()> {
     // Paths alone are no counts of instructions.
     let mut kinds = view.profile.kinds.keys().copied();
@@ -174,7 +174,7 @@ fn header(out: &mut impl Write, profile: &Profile, style: Style) -> io::Result<(
     Ok(())
 }
 
-/// How many threads there were, and which of them made most of the events; `None` when there was one.
+/// Returns the number of threads, and those that made most of the events; `None` when there was one.
 pub(super) fn threads(profile: &Profile) -> Option<String> {
     const SHOWN: usize = 4;
     let threads = &profile.threads;
@@ -196,7 +196,7 @@ pub(super) fn threads(profile: &Profile) -> Option<String> {
     Some(format!("{started} started{colon}{}", shares.join(", ")))
 }
 
-/// How far estimated counts may be off.
+/// Returns how far estimated counts may be off.
 ///
 /// One event in r is sent, independently or nearly so: a count N was estimated from N/r messages
 /// and has a standard deviation of √(N·(r−1)).
@@ -371,7 +371,7 @@ fn problems(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether nothing was collected of a kind.
+/// Returns whether nothing was collected of a kind.
 pub(super) fn is_empty(data: &KindProfile) -> bool {
     data.counts.is_empty()
 }

@@ -26,11 +26,11 @@ pub(crate) struct View<'p> {
     modules: HashMap<ModuleId, &'p Module>,
     symbols: Symbols<'p>,
     confidence: Confidence,
-    /// Of modules whose values were shown.
+    /// Code of modules whose values were shown.
     code: HashMap<ModuleId, Option<Code<'p>>>,
-    /// What values are, by the instructions that load them.
+    /// Uses of values, by the instructions that load them.
     uses: HashMap<Place, Option<Use>>,
-    /// Where calls of a place lead, and what functions take.
+    /// Functions that calls of a place lead to, and their parameters.
     called: HashMap<Place, Place>,
     parameters: HashMap<Place, Option<[Option<Parameter>; REGISTERS.len()]>>,
 }
@@ -50,27 +50,27 @@ pub(crate) struct Transfer {
 pub(crate) struct Values<'p> {
     kind: Kind,
     pub(crate) at: Place,
-    /// As far as they are known.
+    /// Executions, as far as they are known.
     pub(crate) executions: u64,
-    /// Those that its values are of.
+    /// Executions that the values are of.
     pub(crate) profiled: u64,
-    /// Where it was not profiled all the time.
+    /// Set where the place was not profiled all the time.
     pub(crate) filtered: Option<Filtered>,
     counts: &'p [(u64, u64)],
 }
 
 impl Values<'_> {
-    /// Of which events they are.
+    /// Returns the kind of the events.
     pub(crate) const fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Whether there were more executions, and how many is not known.
+    /// Returns whether there were more executions, and how many is not known.
     pub(crate) fn has_more(&self) -> bool {
         self.filtered.is_some_and(|f| f.unprofiled.is_none())
     }
 
-    /// How many values there were.
+    /// Returns the number of values.
     pub(crate) fn distinct(&self) -> usize {
         self.counts.len()
     }
@@ -193,17 +193,17 @@ impl<'p> View<'p> {
         }
     }
 
-    /// What the limits of counts rest on.
+    /// Returns what the limits of counts rest on.
     pub(crate) const fn basis(&self) -> Basis {
         self.confidence.basis()
     }
 
-    /// Whether counts have limits: they are estimated, and something is known.
+    /// Returns whether counts have limits: they are estimated, and something is known.
     pub(crate) const fn has_limits(&self) -> bool {
         !matches!(self.basis(), Basis::Exact | Basis::Unknown)
     }
 
-    /// What is known of the samples at an instruction, where windows were taken.
+    /// Returns what is known of the samples at an instruction, where windows were taken.
     pub(crate) fn sampled(&self, kind: Kind, at: Place) -> Option<&'p Sampled> {
         self.profile.windows.as_ref()?.at(kind, at)
     }
@@ -238,7 +238,7 @@ impl<'p> View<'p> {
         acyclic(self.code(at.module())?, at.vaddr().0, outcomes, end)
     }
 
-    /// Where control goes; within a function its offset is enough.
+    /// Returns where control goes; within a function its offset is enough.
     pub(crate) fn destination(&mut self, from: Place, to: Place) -> String {
         let (here, there) = (self.locate(from), self.locate(to));
         let same = here.function.is_some() && here.function == there.function;
@@ -266,7 +266,7 @@ impl<'p> View<'p> {
         self.confidence.values(&tuples)
     }
 
-    /// What stands at `place`.
+    /// Returns what stands at `place`.
     pub(crate) fn locate(&mut self, place: Place) -> Rc<Location> {
         self.symbols.locate(place)
     }
@@ -276,7 +276,7 @@ impl<'p> View<'p> {
         &self.symbols
     }
 
-    /// How to see the code around the first of these places that a function's name is known of.
+    /// Returns how to see the code around the first of these places that a function's name is known of.
     pub(crate) fn next(
         &mut self,
         file: &Path,
@@ -302,7 +302,7 @@ impl<'p> View<'p> {
         module.is_none_or(|module| module.path.first() != Some(&b'/'))
     }
 
-    /// Why a module has no names.
+    /// Returns why a module has no names.
     pub(crate) fn problem(&self, module: ModuleId) -> Option<&str> {
         self.symbols.problem(module)
     }
@@ -317,7 +317,7 @@ impl<'p> View<'p> {
         }
     }
 
-    /// What a value is the address of: a method table, a function, an object; `None` for others.
+    /// Returns what a value is the address of: a method table, a function, an object; `None` for others.
     pub(crate) fn name_of_address(&mut self, address: u64) -> Option<String> {
         let mut modules = self.profile.modules.iter();
         let (id, vaddr) = modules.find_map(|m| Some((m.id, m.loaded?.vaddr(address)?)))?;
@@ -355,7 +355,7 @@ impl<'p> View<'p> {
         shown(self, value, used)
     }
 
-    /// Why the load at `place` is not one to specialise, where its code is there and tells that.
+    /// Returns why the load at `place` is not one to specialise, where its code is there and tells that.
     pub(crate) fn upkeep(&mut self, place: Place) -> Option<Upkeep> {
         upkeep(self.code(place.module())?, place.vaddr().0)
     }
@@ -384,7 +384,7 @@ impl<'p> View<'p> {
         called
     }
 
-    /// What the function at a place takes in a register, if it does.
+    /// Returns what the function at a place takes in a register, if it does.
     pub(crate) fn parameter(&mut self, function: Place, register: u8) -> Option<Parameter> {
         if !self.parameters.contains_key(&function) {
             let code = self.code(function.module());

@@ -37,9 +37,9 @@ pub enum OfPlace {
     /// `:mul`: with halves of the value exchanged, w = value · `factors[0]` + `offset`, then
     /// w = (w ^ w >> 32) · `factors[1]`; the index is w >> `shift`, which is at most 63.
     Product {
-        /// What the place adds.
+        /// Offset that the place adds.
         offset: u64,
-        /// Of the value, and of what is mixed.
+        /// Factors of the value, and of the mixed word.
         factors: [u64; 2],
         /// Bits below the index.
         shift: u32,
@@ -126,7 +126,7 @@ impl Cheap {
         W::place(word & self.mask, 0)
     }
 
-    /// What is left to do for a tuple of this place. `None`: there are several indices, or one of no bits.
+    /// Returns what is left to do for a tuple of this place. `None`: there are several indices, or one of no bits.
     pub fn of_place(&self, pc: Place) -> Option<OfPlace> {
         let Layout { lanes, bits, .. } = self.layout;
         if lanes != 1 || bits == 0 {
@@ -145,7 +145,7 @@ impl Cheap {
         })
     }
 
-    /// What a place makes of its tuples' words: of `:crc` the sum of the pc, of `:mul` what it adds.
+    /// Returns what a place makes of its tuples' words: of `:crc` the sum of the pc, of `:mul` what it adds.
     pub fn begin(&self, pc: Place) -> u64 {
         match self.kind {
             HashKind::Crc => crc32c::portable(self.seed, pc.word().rotate_left(self.rotate)).into(),
@@ -153,7 +153,7 @@ impl Cheap {
         }
     }
 
-    /// What sums of `:crc` start with.
+    /// Returns what sums of `:crc` start with.
     pub const fn seed(&self) -> u32 {
         self.seed
     }
@@ -213,7 +213,7 @@ impl<W: Lanes> crc32c::Work for Summing<'_, W> {
 mod tests {
     use super::*;
 
-    /// As generated code does it.
+    /// Computes the index as generated code does.
     fn finish(of: OfPlace, value: u64) -> u64 {
         match of {
             OfPlace::Sum { start, mask } => u64::from(crc32c::portable(start, value) & mask),

@@ -30,7 +30,7 @@ const MEMO_BITS: u32 = 7;
 /// Contributions by position, pc bytes first, least significant byte first.
 type Contributions<W> = [[W; 256]; 16];
 
-/// What upper bytes contribute, by a hash of them.
+/// Contributions of upper bytes, by a hash of these.
 #[derive(Clone, Debug)]
 struct Memo<W> {
     keys: [u64; 1 << MEMO_BITS],

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// Which hash function splits the stream: the name in the spec.
+/// The hash function that splits the stream: the name in the spec.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum HashKind {
     /// The papers' randomize, flip and xor-fold; no name in the spec.

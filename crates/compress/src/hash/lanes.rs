@@ -2,7 +2,7 @@
 
 use core::ops::BitXor;
 
-/// How the indices of several hash functions share a word.
+/// Layout of the indices of several hash functions in one word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
     /// The number of the first function in its family.

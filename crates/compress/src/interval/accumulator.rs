@@ -80,7 +80,7 @@ impl Accumulator {
         }
     }
 
-    /// Which marks may be inside.
+    /// Returns which marks may be inside.
     pub(crate) fn filter(&self) -> &Filter {
         &self.filter
     }
@@ -103,7 +103,7 @@ impl Accumulator {
         }
     }
 
-    /// Whether a slot's tuple has been inside since before the interval: its count is exact.
+    /// Returns whether a slot's tuple has been inside since before the interval: its count is exact.
     pub(crate) fn is_exact(&self, slot: usize) -> bool {
         self.slots[slot].exact
     }
@@ -114,12 +114,12 @@ impl Accumulator {
         slot.count = slot.count.max(count);
     }
 
-    /// How many slots there are.
+    /// Returns the number of slots.
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Whether a slot has a tuple.
+    /// Returns whether a slot has a tuple.
     pub(crate) fn is_used(&self, slot: usize) -> bool {
         self.slots[slot].used != Use::Empty
     }
@@ -133,7 +133,7 @@ impl Accumulator {
         }
     }
 
-    /// Whether there is no empty slot.
+    /// Returns whether there is no empty slot.
     pub(crate) fn is_full(&mut self) -> bool {
         self.empty = self.next(self.empty, Use::Empty);
         self.empty == self.slots.len()

@@ -65,7 +65,7 @@ pub(crate) struct Adapt {
     stage: Stage,
     /// The change at home, as last measured.
     cost: u64,
-    /// Of the present measurement.
+    /// Pairs of the present measurement.
     pairs: u64,
     sum: u64,
     wanted: u64,

@@ -36,9 +36,9 @@ const ENTRIES: u32 = 1 << 14;
 /// `M n[interval,threshold]counters`
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shield {
-    /// What it is.
+    /// Spec of the profiler.
     pub spec: IntervalSpec,
-    /// Which hash functions tell the counters.
+    /// Hash functions that choose the counters.
     pub hash: HashKind,
 }
 
@@ -70,7 +70,7 @@ impl Shield {
             && (spec.interval..1 << 30).contains(&spec.longest)
     }
 
-    /// Whether the counters of a value are told in a few instructions.
+    /// Returns whether the counters of a value are told in a few instructions.
     pub fn is_cheap(&self) -> bool {
         self.hash != HashKind::Paper
     }
@@ -98,7 +98,7 @@ impl Shield {
         ]
     }
 
-    /// What [`words`](Self::words) tell.
+    /// Returns what [`words`](Self::words) tell.
     pub fn of_words(words: [u32; WORDS]) -> Option<Self> {
         let [
             tables,
@@ -139,7 +139,7 @@ impl Shield {
     }
 }
 
-/// Where the counters of tuples are.
+/// Positions of tuples' counters.
 #[derive(Clone, Debug)]
 pub struct Positions {
     hash: Hash<u64>,
@@ -149,7 +149,7 @@ pub struct Positions {
 }
 
 impl Positions {
-    /// Those of a profiler's tuples.
+    /// Makes the positions of a profiler's tuples.
     pub fn new(of: &Shield, hash_seed: u64) -> Self {
         let tables = of.spec.tables;
         let size = of.spec.counters / tables;
@@ -173,13 +173,13 @@ impl Positions {
         }
     }
 
-    /// Of one tuple.
+    /// Returns the positions of one tuple.
     pub fn of(&mut self, tuple: Tuple) -> [u32; TABLES] {
         let lanes = self.hash.index(tuple);
         core::array::from_fn(|n| self.first[n] + ((lanes >> (16 * n)) as u32 & self.mask[n]))
     }
 
-    /// What is to be done for a value: an index is the bits of `mask` in its lane of 16 bits, behind `first`.
+    /// Returns what is to be done for a value: an index is the bits of `mask` in its lane of 16 bits, behind `first`.
     pub const fn lanes(&self) -> ([u32; TABLES], [u32; TABLES]) {
         (self.first, self.mask)
     }
@@ -197,7 +197,7 @@ impl Positions {
         }
     }
 
-    /// What a place makes of the hash of its tuples, if that is a cheap one.
+    /// Returns what a place makes of the hash of its tuples, if that is a cheap one.
     pub fn begin(&self, pc: Place) -> u64 {
         self.cheap().map_or(0, |cheap| cheap.begin(pc))
     }
@@ -246,12 +246,12 @@ impl Shielding {
         self.of.accumulator.len()
     }
 
-    /// Whether a tuple is in a slot.
+    /// Returns whether a tuple is in a slot.
     pub fn is_used(&self, slot: usize) -> bool {
         self.of.accumulator.is_used(slot)
     }
 
-    /// Whether another tuple would need a slot that has been used: then counts are to be brought first.
+    /// Returns whether another tuple would need a slot that has been used: then counts are to be brought first.
     pub fn is_full(&mut self) -> bool {
         self.of.accumulator.is_full()
     }
@@ -320,7 +320,7 @@ mod tests {
         }
     }
 
-    /// As generated code does it: shielded events are counted here, by tuple.
+    /// Counts shielded events by tuple, as generated code does.
     fn counted_apart(shield: &Shield, events: &[(Kind, Tuple)]) -> Vec<Option<Message>> {
         let mut shielding = Shielding::new(shield, Seeds::default().hash);
         let mut positions = Positions::new(shield, Seeds::default().hash);

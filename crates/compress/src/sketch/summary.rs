@@ -31,7 +31,7 @@ struct Entry {
     tuple: Tuple,
     kind: Kind,
     count: u32,
-    /// Where it is in the order.
+    /// Position in the order.
     place: u32,
 }
 

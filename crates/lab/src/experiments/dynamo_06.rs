@@ -126,7 +126,7 @@ fn run(lab: &Lab<'_>, _: &Results) -> Findings {
 
 const TITLES: [&str; 2] = ["work that changes (perl)", "eight queens (lua)"];
 
-/// When flushes were, in seconds of CPU time.
+/// Returns when flushes were, in seconds of CPU time.
 fn flushes(done: &Done) -> Vec<f64> {
     let pairs = done.moments.windows(2);
     let more = pairs.filter(|pair| pair[1].flushes > pair[0].flushes);

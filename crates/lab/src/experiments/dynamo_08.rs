@@ -24,7 +24,7 @@ const RUNS: [(&str, &str, &str); 4] = [
     ("lua", "", "lua"),
     ("bzip2", "", "bzip2"),
 ];
-/// Those that are small programs, over and over.
+/// Programs that repeat small work.
 const STEADY: [&str; 2] = ["lua", "bzip2"];
 
 fn run(lab: &Lab<'_>, _: &Results) -> Findings {

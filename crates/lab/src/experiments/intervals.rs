@@ -32,7 +32,7 @@ pub(super) const SETTINGS: [Setting; 2] = [
 /// over the hash.
 pub(super) const SINGLE_SEEDS: u64 = 3;
 
-/// How many seeds a design of `tables` is averaged over.
+/// Returns the number of seeds over which a design of `tables` is averaged.
 pub(super) const fn seeds(tables: u32) -> u64 {
     if tables == 1 { SINGLE_SEEDS } else { 1 }
 }
@@ -47,7 +47,7 @@ pub(super) fn eight_sound(setting: Setting, flags: &str) -> String {
     format!("M8:mul[{}]2048:{flags}", setting.spec)
 }
 
-/// Why they stand beside those with the papers' hash.
+/// Reason why they stand beside those with the papers' hash.
 pub(super) const EIGHT: &str = "Eight tables of 256 counters have indices of 8 bits, where the paper's hash is \
     degenerate: bytes of pc and value meet in the same lane. Beside them stand eight tables with a multiplicative hash \
     (8 :mul), and it is these that claims about eight tables are judged by.";

@@ -11,7 +11,7 @@ pub(super) const RATES: [u32; 4] = [32, 64, 128, 256];
 /// Numbers of networks that figure 8 compares.
 pub(super) const NETWORKS: [usize; 4] = [1, 2, 3, 4];
 
-/// What stands below each of these figures.
+/// Note below each of these figures.
 pub(super) const NOTE: &str = "A trace-driven model of Table 5, by a million instructions of each program, in 25 stretches spread over its run. The \
      paper's programs were Java's under a virtual machine, hundreds of millions of instructions long. Stores of references \
      are those that stored heap addresses and nulls only. No wrong paths are profiled, as there are none in a trace.";

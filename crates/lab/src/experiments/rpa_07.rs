@@ -20,7 +20,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 /// Up to so many are shown.
 const SHOWN: usize = 16;
-/// What is exceeded so rarely is sufficient.
+/// Share of excess below which a size is sufficient.
 const RARE: f64 = 0.01;
 
 fn run(lab: &Lab<'_>, results: &Results) -> Findings {

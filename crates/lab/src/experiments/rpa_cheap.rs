@@ -18,7 +18,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// What is cheap, and the words for it.
+/// Cheap facts, and words for them.
 const KINDS: [(Cheap, &str); 3] = [
     (Cheap::Nothing, "all expensive"),
     (Cheap::Retirement, "branches cheap"),

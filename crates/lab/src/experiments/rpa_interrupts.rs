@@ -18,9 +18,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// What the stratified paper takes an interrupt for.
+/// Cycles of an interrupt in the stratified paper.
 const CYCLES: f64 = 30.0;
-/// What the lab's figures of that paper take an event for, as they have no cycles.
+/// Cycles of an event in the lab's figures of that paper, which have no cycles.
 const PER_EVENT: f64 = 4.0;
 const RATE: u32 = 256;
 

@@ -28,7 +28,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 const FEEDS: [(Feed, &str); 2] = [(Feed::Values, "values"), (Feed::Edges, "branches")];
 
-/// What stands before and after the setting in the specs, with `@` for the entries of full tuples that
+/// Text before and after the setting in the specs, with `@` for the entries of full tuples that
 /// fill the bytes of the first one.
 const DESIGNS: [(&str, &str); 9] = [
     ("M4", "2048:C1R0P1"),

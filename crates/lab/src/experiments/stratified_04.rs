@@ -73,7 +73,7 @@ fn errors(length: u64, trials: u32) -> Vec<f64> {
     sums.iter().zip(&tried).map(|(s, n)| s / n).collect()
 }
 
-/// Where a falling curve crosses `error`, between its points.
+/// Returns where a falling curve crosses `error`, between its points.
 fn crossing(curve: &[(f64, f64)], error: f64) -> f64 {
     let pair = curve.windows(2).find(|w| w[0].1 > error && w[1].1 <= error);
     pair.map_or(f64::NAN, |w| {

@@ -18,7 +18,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// Where the paper's short and long graphs end.
+/// Ends of the paper's short and long graphs.
 const SHORT: u64 = 4_000_000;
 const LONG: u64 = 16_000_000;
 

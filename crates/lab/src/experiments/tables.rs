@@ -17,7 +17,7 @@ const FLAGS: &str = "C1R0P1";
 /// A program's errors.
 pub(super) struct Row {
     pub(super) program: &'static str,
-    /// Of the best single hash.
+    /// Error of the best single hash.
     pub(super) single: ErrorParts,
     /// By number of tables.
     pub(super) multiple: Vec<(u32, ErrorParts)>,

@@ -38,7 +38,7 @@ const TAGGED: &str = "D16+T[16]2048/2way/4bit";
 
 const SPECS: [&str; 7] = [R, H, T, STARTS, TWICE, OURS, TAGGED];
 
-/// What the design was shaped on, besides the reference streams: these programs' values.
+/// Programs whose values shaped the design, besides the reference streams.
 const SHAPED_ON: [&str; 2] = ["gcc", "sqlite"];
 
 /// An early and a middle checkpoint; the third is the end.

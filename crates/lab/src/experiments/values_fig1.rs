@@ -85,7 +85,7 @@ fn run(lab: &Lab<'_>, _: &Results) -> Findings {
     found
 }
 
-/// Where the loads were served, the paper's and ours.
+/// Returns where the loads were served, the paper's and ours.
 fn figure(loads: &[Load]) -> Figure {
     const LEVELS: [&str; 4] = ["L1", "L2", "L3", "memory"];
     let group = |label: String, shares: [f64; 4]| Group {

@@ -14,7 +14,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// Of the ways, in the table's order.
+/// Rows of the ways, in the table's order.
 const VALUES: usize = 1;
 const REPLAY: usize = 3;
 

@@ -1,6 +1,6 @@
 //! Axes: where values lie, and the numbers beside them.
 
-/// How values are spread along an axis.
+/// Scales of an axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scale {
     /// Evenly, from 0.
@@ -12,7 +12,7 @@ pub enum Scale {
 /// An axis.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    /// What and in which unit.
+    /// Title, with the unit.
     pub title: String,
     /// The spread.
     pub scale: Scale,

@@ -8,11 +8,11 @@ use super::canvas::{Canvas, text_width};
 /// Groups of stacked bars.
 #[derive(Clone, Debug, Default)]
 pub struct Bars {
-    /// What the parts of bars are, in the legend.
+    /// Names of the parts of bars, in the legend.
     pub series: Vec<String>,
     /// The groups, left to right.
     pub groups: Vec<Group>,
-    /// Whether the height of each bar is written above it.
+    /// Says whether the height of each bar is written above it.
     pub numbers: bool,
 }
 
@@ -66,7 +66,7 @@ impl Bars {
         self.widest() > width / self.slots().max(1.0)
     }
 
-    /// Whether the labels of groups need two rows.
+    /// Returns whether the labels of groups need two rows.
     fn staggered(&self, width: f64) -> bool {
         let slot = width / self.slots().max(1.0);
         self.groups

@@ -11,7 +11,7 @@ pub struct Line {
     pub label: String,
     /// In order of x.
     pub points: Vec<(f64, f64)>,
-    /// Whether points are marked: for few of them.
+    /// Says whether points are marked: for few of them.
     pub marked: bool,
 }
 

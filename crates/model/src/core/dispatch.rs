@@ -20,7 +20,7 @@ impl Core<'_, '_> {
         self.stages[DISPATCH].end(reason);
     }
 
-    /// Why there were no more.
+    /// Returns why there were no more.
     fn dispatch_some(&mut self) -> Reason {
         for _ in 0..self.parameters.width {
             let Some(next) = self.queue.front() else {

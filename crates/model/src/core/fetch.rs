@@ -15,7 +15,7 @@ impl Core<'_, '_> {
         stage.end(reason);
     }
 
-    /// Why there were no more.
+    /// Returns why there were no more.
     fn fetch_some(&mut self) -> Reason {
         if self.fetches == NEVER || self.now < self.held {
             return Reason::Control;

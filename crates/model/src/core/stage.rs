@@ -10,7 +10,7 @@ pub(super) struct Stage {
     reason: Reason,
 }
 
-/// Why nothing went through a stage: of several reasons the one farthest down the pipeline.
+/// Reasons why nothing went through a stage: of several, the one farthest down the pipeline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub(super) enum Reason {

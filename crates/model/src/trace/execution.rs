@@ -51,7 +51,7 @@ impl Code {
     }
 }
 
-/// What a range of addresses is used for.
+/// Uses of a range of addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Use {
     /// The stack of the thread.
@@ -69,11 +69,11 @@ pub struct Region {
     pub from: u64,
     /// After the last.
     pub to: u64,
-    /// What for.
+    /// Use of the range.
     pub used: Use,
 }
 
-/// What encoder and decoder remember of an instruction.
+/// State that encoder and decoder keep of an instruction.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct History {
     /// The instruction that was executed after it last time.

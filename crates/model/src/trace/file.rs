@@ -19,7 +19,7 @@ const CODE: usize = 24;
 const REGION: usize = 17;
 const FOOTER: usize = 4;
 
-/// Why bytes are no trace.
+/// Reasons why bytes are no trace.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// Something else.

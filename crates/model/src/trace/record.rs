@@ -43,7 +43,7 @@ use super::stopped::Stopped;
 use super::{Code, Execution, FIELDS, Region, Trace, Use, Writer};
 use crate::instruction::{self, ACCESSES};
 
-/// What to record.
+/// Settings of a recording.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
     /// CPU time of the program from one stretch to the next, and before the first. If it is nothing, the only stretch
@@ -292,7 +292,7 @@ fn has_vectors(info: &mut InstructionInfoFactory, i: &X86) -> bool {
     used.into_iter().any(|r| r.register().is_vector_register())
 }
 
-/// Of stops, which are signals of the program's: steps and the timer are ours.
+/// Returns the signals of the program among stops: steps and the timer are ours.
 fn passed_on(stop: Signal) -> Option<Signal> {
     (!matches!(stop, Signal::SIGTRAP | Signal::SIGVTALRM)).then_some(stop)
 }

@@ -52,7 +52,7 @@ impl Stopped {
         Ok(())
     }
 
-    /// What a memory operand of the next instruction addresses.
+    /// Returns what a memory operand of the next instruction addresses.
     pub fn address(&self, memory: &iced_x86::UsedMemory) -> u64 {
         let value = |register: Register, _, _| {
             Some(match register {

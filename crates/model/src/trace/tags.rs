@@ -18,7 +18,7 @@ use crate::instruction::Instruction;
 /// The tag of stores of references, as in Figure 2 of the paper.
 pub const REFERENCES: u8 = 1;
 
-/// Where the value of a store stands among the recorded words, and its address.
+/// Position of a store's value among the recorded words, and of its address.
 const STORED: usize = 0;
 const ADDRESS: usize = 7;
 

@@ -17,7 +17,7 @@ use crate::KindProfile;
 /// A number for each kind, by [`Kind`].
 pub type PerKind = [u64; Kind::ALL.len()];
 
-/// What software keeps of the messages of one compressor.
+/// Sums that software keeps of one compressor's messages.
 pub struct Estimator {
     /// Sum of counts, by tuple number.
     counts: Vec<u64>,

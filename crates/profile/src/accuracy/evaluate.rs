@@ -14,7 +14,7 @@ use super::{
 use crate::KindProfile;
 use crate::confidence::Confidence;
 
-/// How to evaluate.
+/// Options of an evaluation.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Options {
     /// Tuples to judge by.
@@ -23,16 +23,16 @@ pub struct Options {
     pub seeds: Seeds,
     /// Numbers of events at which to judge, besides the end.
     pub checkpoints: Vec<u64>,
-    /// Whether to hold the limits of [`Confidence`] against the true counts, at the end.
+    /// Says whether to hold the limits of [`Confidence`] against the true counts, at the end.
     pub limits: bool,
 }
 
-/// How many of the tuples that a sampler reported were within their limits.
+/// Number of reported tuples within their limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LimitsHeld {
     /// Tuples reported.
     pub entries: u64,
-    /// Those whose true count was within the limits.
+    /// Tuples whose true count was within the limits.
     pub held: u64,
     /// The same for tuples that make up one event in 10 000 or more.
     pub hot_entries: u64,
@@ -69,7 +69,7 @@ pub struct KindError {
     pub tuples: usize,
 }
 
-/// What became of one spec.
+/// Result of one spec.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Evaluation {
     /// The spec.
@@ -90,11 +90,11 @@ pub struct Evaluation {
     pub points: Vec<Point>,
     /// The error of each kind that occurred; none for interval profilers.
     pub kind_errors: Vec<KindError>,
-    /// Whether limits held, where that was asked for and the compressor has any.
+    /// Says whether limits held, where that was asked for and the compressor has any.
     pub limits: Option<LimitsHeld>,
     /// For interval profilers.
     pub interval: Option<IntervalAccuracy>,
-    /// What a recording with this spec would have in its profile.
+    /// Profile that a recording with this spec would have.
     pub kinds: BTreeMap<Kind, KindProfile>,
 }
 

@@ -35,7 +35,7 @@ impl Filter {
     };
 }
 
-/// What is wrong with a filter.
+/// An error in a filter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FilterError {
     /// The offending column, from 1.

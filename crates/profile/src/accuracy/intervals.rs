@@ -35,7 +35,7 @@ impl ErrorParts {
     }
 }
 
-/// What perfect intervals of one length and threshold look like. Means are over intervals.
+/// Shape of perfect intervals of one length and threshold. Means are over intervals.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct IntervalShape {
     /// Complete intervals.
@@ -53,7 +53,7 @@ pub struct IntervalShape {
     /// Candidate change from each interval to the next, 1 − |A∩B| ÷ |A∪B|, sorted. Pairs of
     /// intervals without any candidate do not change.
     pub changes: Vec<f64>,
-    /// How much of what an interval shows is news: the mean of the changes, each weighted by the events of its
+    /// Share of an interval that is news: the mean of the changes, each weighted by the events of its
     /// later interval, where a pair without any candidate, which foretells nothing, is full change.
     pub news: f64,
 }
@@ -77,7 +77,7 @@ impl IntervalShape {
     }
 }
 
-/// How an interval profiler did.
+/// Accuracy of an interval profiler.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct IntervalAccuracy {
     /// Mean error by parts.

@@ -71,7 +71,7 @@ impl Selection {
         self.tuples.len()
     }
 
-    /// Whether nothing was selected.
+    /// Returns whether nothing was selected.
     pub fn is_empty(&self) -> bool {
         self.tuples.is_empty()
     }

@@ -12,7 +12,7 @@ pub fn false_positive_bound(tables: u32, counters: u32, threshold_percent: f64) 
     one.powf(n).min(1.0)
 }
 
-/// How a sampler reaches the length of its input.
+/// Ways in which a sampler learns the length of its input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Length {
     /// Estimated: `R`, stateless.

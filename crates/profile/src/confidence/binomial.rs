@@ -93,7 +93,7 @@ fn at_least_if_any(k: f64, n: f64, p: f64) -> f64 {
     (at_least(k, n, p) / any).min(1.0)
 }
 
-/// Where the increasing `f` crosses `wanted`, between `low` and `high`.
+/// Returns where the increasing `f` crosses `wanted`, between `low` and `high`.
 fn crossing(mut low: f64, mut high: f64, wanted: f64, f: impl Fn(f64) -> f64) -> f64 {
     for _ in 0..60 {
         let middle = f64::midpoint(low, high);
@@ -109,7 +109,7 @@ fn crossing(mut low: f64, mut high: f64, wanted: f64, f: impl Fn(f64) -> f64) ->
     f64::midpoint(low, high)
 }
 
-/// How many events there were, when each was chosen with probability 1/`rate` and `k` ≥ 1 were.
+/// Returns limits of the number of events, when each was chosen with probability 1/`rate` and `k` ≥ 1 were.
 pub(super) fn events(k: u64, rate: f64) -> (f64, f64) {
     let p = 1.0 / rate;
     let n = k as f64;

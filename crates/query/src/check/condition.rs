@@ -98,7 +98,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether a comparison can match; says so when it cannot, or cannot but.
+    /// Returns whether a comparison can match; says so when it cannot, or cannot but.
     fn possible(&mut self, span: Span, left: &Left, number: &Number, outcome: Outcome) -> bool {
         let (least, most) = bounds(left.signed, left.lane);
         let signed = match left.signed || number.value > 0 {
@@ -265,7 +265,7 @@ impl Checker<'_> {
         Some((lane?, sign == 'i'))
     }
 
-    /// Whether two comparisons of one value can hold together.
+    /// Reports two comparisons of one value that cannot hold together.
     pub(super) fn together(&mut self, arm: &ast::Arm, conditions: &[Condition]) {
         let [a, b] = conditions else { return };
         if a.word == b.word && exclude(a, b) {
@@ -305,7 +305,7 @@ impl Left {
         }
     }
 }
-/// Whether no value satisfies both comparisons, which are of the same word.
+/// Returns whether no value satisfies both comparisons, which are of the same word.
 fn exclude(a: &Condition, b: &Condition) -> bool {
     use Against::Immediate;
     match (a.test, b.test) {

@@ -2,7 +2,7 @@
 
 use super::malformed::Malformed;
 
-/// Where in a word a value stands, and how wide it is.
+/// Position and width of a value in a word.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Lane(pub(super) u8);
 
@@ -93,7 +93,7 @@ impl Relation {
         Self::GreaterOrEqual,
     ];
 
-    /// As it is written.
+    /// Returns the name in the language.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Equal => "=",
@@ -105,7 +105,7 @@ impl Relation {
         }
     }
 
-    /// Whether it holds.
+    /// Returns whether it holds.
     pub fn holds<T: Ord>(self, left: T, right: T) -> bool {
         match self {
             Self::Equal => left == right,
@@ -145,7 +145,7 @@ impl Chance {
     }
 }
 
-/// What a test compares with.
+/// Operands that a test compares with.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Against {
     /// The instruction's immediate.
@@ -154,27 +154,27 @@ pub enum Against {
     Other,
 }
 
-/// What is asked of a word.
+/// Tests of a word.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Test {
     /// Nothing.
     Chance(Chance),
-    /// How it compares, as an unsigned or signed number.
+    /// Comparison as an unsigned or signed number.
     Magnitude {
-        /// How.
+        /// The relation.
         relation: Relation,
-        /// As two's complement; the immediate is sign-extended.
+        /// Set for two's complement; the immediate is sign-extended.
         signed: bool,
-        /// Where.
+        /// Lane of the word.
         lane: Lane,
         /// With what.
         against: Against,
     },
-    /// Whether the bits of the mask are all set, or all clear.
+    /// Says whether the bits of the mask are all set, or all clear.
     Bits {
         /// Set, or clear.
         set: bool,
-        /// Where.
+        /// Lane of the word.
         lane: Lane,
         /// The mask.
         against: Against,
@@ -185,7 +185,7 @@ impl Test {
     /// Always succeeds.
     pub const TRUE: Self = Self::Chance(Chance::True);
 
-    /// What it compares with, if it reads a word.
+    /// Returns what it compares with, if it reads a word.
     pub const fn against(self) -> Option<Against> {
         match self {
             Self::Chance(_) => None,
@@ -193,7 +193,7 @@ impl Test {
         }
     }
 
-    /// Whether it succeeds on `word`; `immediate` and `other` are what it may compare with. Of chance
+    /// Returns whether it succeeds on `word`; `immediate` and `other` are what it may compare with. Of chance
     /// `passes` is asked, with n of one in 2^n.
     pub fn holds(
         self,
@@ -241,7 +241,7 @@ impl Test {
         }
     }
 
-    /// What is known of its outcome with this immediate, whatever the word.
+    /// Returns what is known of its outcome with this immediate, whatever the word.
     pub fn outcome(self, immediate: u16) -> Outcome {
         match self {
             Self::Chance(Chance::Filter(_)) => Outcome::Depends,
@@ -294,7 +294,7 @@ pub(crate) const fn bounds(signed: bool, lane: Lane) -> (i128, i128) {
     }
 }
 
-/// What is known of a test before it is made.
+/// Knowledge of a test before it is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// It succeeds on every word.
@@ -327,7 +327,7 @@ impl Outcome {
 /// One comparison of an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Comparison {
-    /// What it asks.
+    /// The test.
     pub test: Test,
     /// The word of its bank, 0 to 3 of the even and 0 to 2 of the odd one; 0 where nobody reads it.
     pub word: u8,
@@ -405,7 +405,7 @@ impl Comparison {
     }
 }
 
-/// Whether a signed form means the same as the unsigned one, which is then the form.
+/// Returns whether a signed form means the same as the unsigned one, which is then the form.
 fn is_needlessly_signed(test: Test) -> bool {
     matches!(
         test,

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// Why a word is no instruction.
+/// Reason why a word is no instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed(pub &'static str);
 

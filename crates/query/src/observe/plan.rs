@@ -10,11 +10,11 @@ use crate::class::Operation;
 use crate::field::{Field, FieldSet};
 use crate::x86;
 
-/// What an instruction reads or writes: general registers by bit, vectors from bit 16 on.
+/// Registers that an instruction reads or writes: general registers by bit, vectors from bit 16 on.
 type Registers = u32;
 
 impl Observation {
-    /// Of an instruction of which `fields` are wanted. Decoded at its run-time address.
+    /// Plans the observation of an instruction of which `fields` are wanted. It is decoded at its run-time address.
     pub fn of(info: &mut InstructionInfoFactory, i: &Instruction, fields: FieldSet) -> Self {
         let operation = x86::operation(info, i);
         let used = info.info(i);
@@ -128,7 +128,7 @@ impl Observation {
         }
     }
 
-    /// When to look, of an instruction that overwrites these registers.
+    /// Returns when to look, of an instruction that overwrites these registers.
     fn time(&self, i: &Instruction, fields: FieldSet, written: Registers) -> When {
         let leaves = i.mnemonic() == Mnemonic::Syscall;
         if matches!(self.operation, Operation::Branch | Operation::Jump) || leaves {
@@ -245,7 +245,7 @@ fn source(i: &Instruction, n: u32) -> Source {
     }
 }
 
-/// What `mul` and `div` of one operand read besides.
+/// Returns what `mul` and `div` of one operand read besides.
 fn implied_sources(i: &Instruction) -> impl Iterator<Item = Source> {
     use Mnemonic as M;
     let count = match i.mnemonic() {
@@ -327,7 +327,7 @@ fn moved_stack(i: &Instruction) -> i64 {
     }
 }
 
-/// What memory holds after a store: where it comes from, if that is an operand as it is.
+/// Returns what memory holds after a store: where it comes from, if that is an operand as it is.
 fn stored(i: &Instruction) -> Source {
     use Mnemonic as M;
     let bytes = i.memory_size().size() as u8;
@@ -350,7 +350,7 @@ fn stored(i: &Instruction) -> Source {
     }
 }
 
-/// Whether a register of another kind than general ones is moved.
+/// Returns whether a register of another kind than general ones is moved.
 fn is_special(i: &Instruction) -> bool {
     (0..i.op_count()).any(|n| i.op_kind(n) == OpKind::Register && !i.op_register(n).is_gpr())
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::Database;
 use crate::error::StoreError;
 
-/// What has been dropped on a host.
+/// Files that were dropped on a host.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Dropped {
     /// The host, as it is in names of files.
@@ -56,7 +56,7 @@ pub(super) fn parse(path: &Path) -> Result<Option<Dropped>, StoreError> {
     }))
 }
 
-/// What has been dropped by all hosts.
+/// Returns what has been dropped by all hosts.
 pub(super) fn dropped(database: &Database, skipped: &mut Vec<StoreError>) -> Vec<Dropped> {
     let entries = fs::read_dir(database.directory()).into_iter().flatten();
     let mut all = Vec::new();

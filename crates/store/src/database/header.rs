@@ -1,4 +1,4 @@
-//! What stands before the profile in a file of the database.
+//! Headers of a database's files, before the profile.
 //!
 //! ```text
 //! magic 8 bytes | version u32 | length u32 | crc u32 | header | a profile file
@@ -9,15 +9,16 @@
 use std::io::{self, Read, Write};
 
 use crate::error::DecodeError;
-use crate::varint::{Cursor, put, put_bytes};
+use crate::field::{Field, record};
+use crate::varint::Cursor;
 
-/// What every file of a database starts with.
+/// First bytes of every file of a database.
 pub(super) const MAGIC: [u8; 8] = *b"\x89TROEPOC";
 const VERSION: u32 = 1;
 /// Readers refuse more: a name for each of some hundred thousand files.
 const MOST: usize = 64 << 20;
 
-/// See the module.
+/// The header of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Header {
     /// The machine, as it calls itself.
@@ -30,16 +31,17 @@ pub(super) struct Header {
     pub(super) replaces: Vec<String>,
 }
 
+record!(Header {
+    host,
+    program,
+    build_id,
+    replaces
+});
+
 impl Header {
     pub(super) fn write(&self, out: &mut impl Write) -> io::Result<()> {
         let mut raw = Vec::new();
-        put_bytes(&mut raw, self.host.as_bytes());
-        put_bytes(&mut raw, &self.program);
-        put_bytes(&mut raw, &self.build_id);
-        put(&mut raw, self.replaces.len() as u64);
-        for name in &self.replaces {
-            put_bytes(&mut raw, name.as_bytes());
-        }
+        self.put(&mut raw);
         let length = u32::try_from(raw.len()).map_err(io::Error::other)?;
         out.write_all(&MAGIC)?;
         out.write_all(&VERSION.to_le_bytes())?;
@@ -82,18 +84,7 @@ impl Header {
     }
 
     fn decode(cursor: &mut Cursor<'_>) -> Result<Self, &'static str> {
-        let text = |bytes: &[u8]| {
-            String::from_utf8(bytes.to_vec()).map_err(|_| "a text of its header is malformed")
-        };
-        let mut header = Self {
-            host: text(cursor.bytes()?)?,
-            program: cursor.bytes()?.to_vec(),
-            build_id: cursor.bytes()?.to_vec(),
-            replaces: Vec::new(),
-        };
-        for _ in 0..cursor.number()? {
-            header.replaces.push(text(cursor.bytes()?)?);
-        }
+        let header = Self::get(cursor)?;
         match cursor.is_empty() {
             true => Ok(header),
             false => Err("its header holds more than it should"),

@@ -35,7 +35,7 @@ const SLOTS: [u64; 4] = [60_000, 3_600_000, 86_400_000, 30 * 86_400_000];
 /// After this a temporary file belongs to nobody.
 const STALE: Duration = Duration::from_secs(600);
 
-/// What was done to keep within a size.
+/// Work that was done to keep within a size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Kept {
     /// Bytes of the host's files now.
@@ -137,7 +137,7 @@ struct Keeping<'a> {
     host: &'a str,
     /// By time.
     files: Vec<Sized>,
-    /// Those that cannot be read.
+    /// Files that cannot be read.
     bad: BTreeSet<PathBuf>,
     kept: Kept,
 }

@@ -3,11 +3,11 @@
 use std::ffi::OsStr;
 use std::fmt;
 
-/// How names of epochs end.
+/// Suffix of epochs.
 pub(super) const EXTENSION: &str = "epoch";
-/// How names begin that are not to be read.
+/// Prefix of files that are not to be read.
 pub(super) const TEMPORARY: &str = ".new";
-/// How the writers of merged files begin.
+/// Prefix of the writers of merged files.
 pub(super) const MERGED: &str = "m";
 /// Characters of a name that come from outside.
 const LONGEST: usize = 64;
@@ -22,7 +22,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// Whether both have a moment in common; one that is empty is a moment.
+    /// Returns whether both have a moment in common; one that is empty is a moment.
     pub fn meets(&self, other: &Self) -> bool {
         self.from < other.to.max(other.from + 1) && other.from < self.to.max(self.from + 1)
     }
@@ -40,9 +40,9 @@ impl Span {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Name {
     pub(super) span: Span,
-    /// As it is in names.
+    /// The host, as it is in names.
     pub(super) host: String,
-    /// What makes it another than those of the same time and host.
+    /// Mark that distinguishes files of the same time and host.
     pub(super) writer: String,
 }
 
@@ -56,12 +56,12 @@ impl fmt::Display for Name {
 }
 
 impl Name {
-    /// Whether it is of a file that was made of others.
+    /// Returns whether it is of a file that was made of others.
     pub(super) fn is_merged(&self) -> bool {
         self.writer.starts_with(MERGED)
     }
 
-    /// What a name says; `None` where it is none of ours.
+    /// Returns what a name says; `None` where it is none of ours.
     pub(super) fn parse(name: &OsStr) -> Option<Self> {
         let mut parts = name.to_str()?.split('.');
         let (from, to) = parts.next()?.split_once('-')?;

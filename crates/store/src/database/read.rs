@@ -36,14 +36,14 @@ use crate::error::{DecodeError, StoreError};
 /// After so many changes while it was read nobody can read it.
 const TRIES: usize = 100;
 
-/// What is to be read.
+/// Selection of epochs to read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Wanted {
     /// Epochs that meet this time; all, where there is none.
     pub time: Option<Span>,
 }
 
-/// What was in a file.
+/// Contents of a file.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Epoch {
     /// The file, in the database's directory.
@@ -58,11 +58,11 @@ pub struct Epoch {
     pub program: Vec<u8>,
     /// Its build id; empty where it has none.
     pub build_id: Vec<u8>,
-    /// What it came to.
+    /// The profile.
     pub profile: Profile,
 }
 
-/// What was read of a database.
+/// Result of reading a database.
 #[derive(Debug, Default)]
 pub struct Reading {
     /// A profile for each process, the sum of its epochs; those whose epochs were merged with others' have one for
@@ -78,11 +78,11 @@ pub struct Reading {
     pub programs: BTreeSet<(Vec<u8>, Vec<u8>)>,
     /// Files that were left out, and why.
     pub skipped: Vec<StoreError>,
-    /// What has been dropped, by machine.
+    /// Files that were dropped, by machine.
     pub dropped: Vec<Dropped>,
 }
 
-/// What was in a file.
+/// Returns what was in a file.
 fn epoch(listed: &Listed, database: &Database, header: Header, profile: Profile) -> Epoch {
     let file = listed.path.strip_prefix(database.directory());
     Epoch {
@@ -96,7 +96,7 @@ fn epoch(listed: &Listed, database: &Database, header: Header, profile: Profile)
     }
 }
 
-/// What [`Database::each`] came to, and the files that were left out, with the reason.
+/// Result of [`Database::each`], and the files that were left out, with the reason.
 type Each<S> = (S, Vec<StoreError>);
 
 impl Database {
@@ -230,7 +230,7 @@ impl Reading {
     }
 }
 
-/// What a process came to, named by its program where commands have nothing in common.
+/// Returns what a process came to, named by its program where commands have nothing in common.
 fn of_program(((_, program, ..), merged): (Key, Merged)) -> Profile {
     let mut profile = merged.profile();
     if profile.command.is_empty() {
@@ -242,7 +242,7 @@ fn of_program(((_, program, ..), merged): (Key, Merged)) -> Profile {
 /// A process: its host, its program, and its number.
 type Key = (String, Vec<u8>, Vec<u8>, u32);
 
-/// What processes came to.
+/// Sums of processes.
 #[derive(Default)]
 struct Sums(BTreeMap<Key, Merged>);
 
@@ -294,7 +294,7 @@ pub(super) fn header(path: &Path) -> Result<Header, StoreError> {
 mod tests {
     use super::*;
 
-    /// What a listing may have that was not made at one moment, while two files were merged into one.
+    /// Tests a listing that was not made at one moment, while two files were merged into one.
     #[test]
     fn a_listing_that_missed_a_merge_is_made_again() {
         let name = format!("trommel-listing-{}", std::process::id());

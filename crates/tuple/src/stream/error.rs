@@ -12,11 +12,11 @@ pub struct Error {
     pub path: Option<PathBuf>,
     /// The file offset; of the decompressed bytes for a file compressed as a whole.
     pub offset: u64,
-    /// What is wrong.
+    /// The problem.
     pub problem: Problem,
 }
 
-/// What is wrong.
+/// Problems of streams.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Problem {

@@ -48,7 +48,7 @@ pub fn open(path: impl AsRef<Path>) -> Result<Reader, Error> {
     Ok(reader)
 }
 
-/// As [`open`], from anything that reads, under a file name.
+/// Opens a stream from anything that reads, under a file name; see [`open`].
 pub fn read(from: Box<dyn Read + Send>, name: &[u8]) -> Result<Reader, Error> {
     let (mut head, mut source) = peek(from)?;
     let mut name = name;
@@ -112,7 +112,7 @@ impl Reader {
         }
     }
 
-    /// How the stream ended, once it has.
+    /// Returns how the stream ended, once it has.
     pub const fn end(&self) -> Option<End> {
         match &self.inner {
             Inner::Tstream(reader) => reader.end(),

@@ -34,7 +34,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// How the stream ended, once it has.
+    /// Returns how the stream ended, once it has.
     pub const fn end(&self) -> Option<End> {
         self.end
     }

@@ -35,7 +35,7 @@ pub const MAX_LENGTH: usize = 1 << 20;
 
 const LEVEL: i32 = 1;
 
-/// Whether a file begins as one of ours (a prefix of the magic is not enough).
+/// Returns whether a file begins as one of ours (a prefix of the magic is not enough).
 pub(super) fn begins(head: &[u8]) -> bool {
     head.starts_with(&MAGIC)
 }
@@ -238,7 +238,7 @@ impl<R: Read> Reader<R> {
         &self.modules
     }
 
-    /// How the stream ended, once it has.
+    /// Returns how the stream ended, once it has.
     pub const fn end(&self) -> Option<End> {
         self.end
     }

@@ -1,0 +1,281 @@
+//! The bytes of a profile's parts: one description each, for writing and reading.
+
+use std::collections::BTreeMap;
+
+use trommel_profile::arguments::{Argument, Passed};
+use trommel_profile::callers::Called;
+use trommel_profile::custom::{Custom, Value, Valued};
+use trommel_profile::filter::{Filter, Filtered};
+use trommel_profile::memory::{Cache, Conflict, Level, Levels, Pair};
+use trommel_profile::queries::{Acted, Count, Queries, Seen, Served, Told};
+use trommel_profile::sampled::Sampled;
+use trommel_profile::samples::{self, At, Function, Held, Machine, Operand, Samples};
+use trommel_profile::windows::Windows;
+use trommel_profile::{Counted, KindProfile, Loaded, Module, Origin, Profile, Run, Site, Thread};
+use trommel_tuple::Place;
+
+use crate::field::{Field, Inside, record};
+use crate::sorted::{self, deltas};
+use crate::varint::{Cursor, put, put_signed};
+
+record!(Profile { origin, command, compressor, counted, run } and {
+    modules, kinds, sites, threads, windows, queries, samples, filter
+});
+record!(Origin { pid, parent, exec });
+record!(Run {
+    started,
+    wall,
+    target_cpu,
+    host_cpu,
+    dropped,
+    undercount,
+    waits,
+    wait_time,
+    status as ended,
+    detach,
+});
+record!(Module {
+    id,
+    path,
+    build_id,
+    loaded
+});
+record!(Loaded { start, end, bias });
+record!(KindProfile { seen, messages } and { counts });
+record!(Thread { number, tid, seen });
+
+record!(Windows {
+    taken, counted, whole, calls, signals, refused, skipped, instructions, cpu, wall, in_windows, in_kernel, host, covered,
+    length, budget, rate, pacing,
+} and { sites, pairs, arguments, callers, levels, custom });
+record!(Sampled {
+    samples,
+    executions,
+    variance,
+    probability
+});
+record!(Passed {
+    register,
+    target,
+    call
+});
+record!(Called { kind, at, call });
+record!(Levels { own, cycle } and { levels });
+record!(Level {
+    cache,
+    typical,
+    below,
+    mistaken
+});
+record!(Custom { name, title, places, windows, lost, pairs, failures } and { sites });
+record!(Valued { sampled, values });
+record!(Value { count, text });
+
+record!(Filter { limit, rounds, tables } and { places });
+
+record!(Queries { program, places, untabulated, unmet, seen, done } and { messages, services });
+record!(Seen {
+    executed,
+    profiled,
+    acted
+});
+record!(Acted {
+    sent,
+    served,
+    dropped,
+    counted,
+    counted_for,
+    interrupted
+});
+record!(Told { at, queue, words as short });
+record!(Count {
+    messages,
+    executions
+});
+record!(Served { name, columns, failures, places, messages, lost } and { rows });
+
+record!(Samples { machine, threads, entered } and { places });
+record!(Machine {
+    budget, rate, wall, toll, host, taken, lost, throttled, kernel, deferred, decoded, unknown, processors, missing,
+} and { functions });
+type SampledThread = samples::Thread;
+record!(SampledThread { name, sampled });
+record!(At { sampled, operands });
+record!(Held { sampled, values as deltas });
+record!(Function {
+    module,
+    start,
+    size,
+    name,
+    code
+});
+
+impl Field for Counted {
+    fn put(&self, raw: &mut Vec<u8>) {
+        raw.push((*self == Self::Code).into());
+    }
+
+    fn get(cursor: &mut Cursor<'_>) -> Inside<Self> {
+        Ok(match bool::get(cursor)? {
+            false => Self::Service,
+            true => Self::Code,
+        })
+    }
+}
+
+/// The exit status: a flag, and a number that is 0 without it.
+mod ended {
+    use super::{Cursor, Field, Inside, put_signed};
+
+    pub(super) fn put(status: &Option<i32>, raw: &mut Vec<u8>) {
+        status.is_some().put(raw);
+        put_signed(raw, status.unwrap_or(0).into());
+    }
+
+    pub(super) fn get(cursor: &mut Cursor<'_>) -> Inside<Option<i32>> {
+        let known = bool::get(cursor)?;
+        let status = i32::try_from(cursor.signed()?).map_err(|_| "an exit status is too large")?;
+        match known {
+            false if status != 0 => Err("the exit status is malformed"),
+            known => Ok(known.then_some(status)),
+        }
+    }
+}
+
+/// A list of words whose length is one byte.
+pub(crate) mod short {
+    use super::{Cursor, Field, Inside};
+
+    pub(crate) fn put(words: &[u64], raw: &mut Vec<u8>) {
+        raw.push(words.len() as u8);
+        for word in words {
+            word.put(raw);
+        }
+    }
+
+    pub(crate) fn get(cursor: &mut Cursor<'_>) -> Inside<Vec<u64>> {
+        (0..cursor.byte()?).map(|_| u64::get(cursor)).collect()
+    }
+}
+
+impl Field for Cache {
+    fn put(&self, raw: &mut Vec<u8>) {
+        raw.push(*self as u8);
+    }
+
+    fn get(cursor: &mut Cursor<'_>) -> Inside<Self> {
+        Self::from_number(cursor.byte()?).ok_or("a level that does not exist")
+    }
+}
+
+impl Field for Operand {
+    fn put(&self, raw: &mut Vec<u8>) {
+        raw.push(self.number());
+    }
+
+    fn get(cursor: &mut Cursor<'_>) -> Inside<Self> {
+        Self::from_number(cursor.byte()?).ok_or("an operand that does not exist")
+    }
+}
+
+/// The load is written as its distance from the store.
+impl Field for Pair {
+    fn put(&self, raw: &mut Vec<u8>) {
+        raw.push(self.conflict as u8);
+        self.store.put(raw);
+        put_signed(raw, self.load.word().wrapping_sub(self.store.word()) as i64);
+    }
+
+    fn get(cursor: &mut Cursor<'_>) -> Inside<Self> {
+        let conflict = Conflict::from_number(cursor.byte()?);
+        let store = cursor.number()?;
+        Ok(Self {
+            conflict: conflict.ok_or("a conflict that does not exist")?,
+            store: Place::from_word(store),
+            load: Place::from_word(store.wrapping_add_signed(cursor.signed()?)),
+        })
+    }
+}
+
+impl Field for Filtered {
+    fn put(&self, raw: &mut Vec<u8>) {
+        self.outs.put(raw);
+        self.changes.put(raw);
+        raw.push(u8::from(self.settled) | u8::from(self.unprofiled.is_some()) << 1);
+        if let Some(unprofiled) = self.unprofiled {
+            unprofiled.put(raw);
+        }
+    }
+
+    fn get(cursor: &mut Cursor<'_>) -> Inside<Self> {
+        let (outs, changes) = (cursor.number()?, cursor.number()?);
+        let flags = cursor.byte()?;
+        if flags > 3 {
+            return Err("how a place was filtered is malformed");
+        }
+        Ok(Self {
+            outs,
+            changes,
+            settled: flags & 1 != 0,
+            unprofiled: match flags & 2 {
+                0 => None,
+                _ => Some(cursor.number()?),
+            },
+        })
+    }
+}
+
+/// Values are written in order, each as the difference from the one before.
+impl Field for Argument {
+    fn put(&self, raw: &mut Vec<u8>) {
+        self.sampled.put(raw);
+        let counts = sorted::sorted(&self.counts);
+        put(raw, counts.len() as u64);
+        let mut last = 0;
+        for &(value, count) in &*counts {
+            put(raw, value.wrapping_sub(last));
+            put(raw, count);
+            last = value;
+        }
+    }
+
+    fn get(cursor: &mut Cursor<'_>) -> Inside<Self> {
+        let sampled = Sampled::get(cursor)?;
+        let values: BTreeMap<u64, u64> = deltas::get(cursor)?;
+        Ok(Self {
+            sampled,
+            counts: values.into_iter().collect(),
+        })
+    }
+}
+
+/// Writes how a branch transfers control; places are relative to its own.
+pub(crate) fn put_site(site: &Site, word: u64, raw: &mut Vec<u8>) {
+    let relative = |raw: &mut Vec<u8>, other: &Place| {
+        put_signed(raw, other.word().wrapping_sub(word) as i64);
+    };
+    match site {
+        Site::Conditional { taken, fallthrough } => {
+            raw.push(0);
+            relative(raw, taken);
+            relative(raw, fallthrough);
+        }
+        Site::IndirectJump => raw.push(1),
+        Site::DirectCall => raw.push(2),
+        Site::IndirectCall => raw.push(3),
+    }
+}
+
+/// Reads what [`put_site`] writes.
+pub(crate) fn get_site(word: u64, cursor: &mut Cursor<'_>) -> Inside<Site> {
+    Ok(match cursor.byte()? {
+        0 => Site::Conditional {
+            taken: Place::from_word(word.wrapping_add_signed(cursor.signed()?)),
+            fallthrough: Place::from_word(word.wrapping_add_signed(cursor.signed()?)),
+        },
+        1 => Site::IndirectJump,
+        2 => Site::DirectCall,
+        3 => Site::IndirectCall,
+        _ => return Err("a branch of an unknown type"),
+    })
+}
