@@ -18,7 +18,7 @@ const MISSING: u8 = 127;
 
 /// End of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum ProgramEnd {
     /// It exited with this status.
     Exited(u8),
     /// This signal ended it.
@@ -26,10 +26,10 @@ pub(crate) enum Outcome {
 }
 
 /// Ends this process as `outcome` tells, or gives the code to return from `main` with.
-pub(crate) fn like(outcome: Outcome) -> ExitCode {
+pub(crate) fn like(outcome: ProgramEnd) -> ExitCode {
     match outcome {
-        Outcome::Exited(status) => status.into(),
-        Outcome::Signaled(signal) => {
+        ProgramEnd::Exited(status) => status.into(),
+        ProgramEnd::Signaled(signal) => {
             die_of(signal);
             // The signal does not end processes: what a shell would have shown for it.
             (128_u8.wrapping_add(signal as u8)).into()
@@ -85,7 +85,7 @@ mod tests {
     fn a_signal_is_passed_on() {
         const ASKED: &str = "TROMMEL_TEST_SIGNAL";
         if let Ok(signal) = std::env::var(ASKED) {
-            like(Outcome::Signaled(signal.parse().expect("a number")));
+            like(ProgramEnd::Signaled(signal.parse().expect("a number")));
             unreachable!("the signal ended nothing");
         }
         for signal in [libc::SIGTERM, libc::SIGKILL, libc::SIGPIPE, libc::SIGSEGV] {

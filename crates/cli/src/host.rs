@@ -32,7 +32,7 @@ use trommel_tuple::{KindSet, Vaddr};
 use crate::args::Only;
 use crate::caches;
 use crate::compress;
-use crate::exit::Outcome;
+use crate::exit::ProgramEnd;
 use crate::inherited;
 use crate::news;
 use crate::others::Others;
@@ -136,10 +136,10 @@ pub(crate) fn record_running(
     pid: i32,
     duration: Option<Duration>,
     guard: &Guard,
-) -> Result<(Recording, Outcome)> {
+) -> Result<(Recording, ProgramEnd)> {
     let notice = &mut news::say;
     let recording = record_epochs(options, pid, duration, guard, notice, None)?;
-    Ok((recording, Outcome::Exited(0)))
+    Ok((recording, ProgramEnd::Exited(0)))
 }
 
 /// Records a running process as [`record_running`] does; with `epochs` profiles are given away meanwhile, and the recording has the rest.
@@ -207,7 +207,7 @@ pub(crate) fn record(
     guard: &Guard,
     others: &mut Others,
     engine: &mut dyn FnMut(&Profile, Engine),
-) -> Result<(Recording, Outcome)> {
+) -> Result<(Recording, ProgramEnd)> {
     let done = run(options, guard, &mut |profile, of| {
         engine(&profile, of);
         others.keep(profile);
@@ -221,14 +221,14 @@ pub(crate) fn run(
     options: Options,
     guard: &Guard,
     others: &mut dyn FnMut(Profile, Engine),
-) -> Result<(Recording, Outcome)> {
+) -> Result<(Recording, ProgramEnd)> {
     let options = to_host(options)?;
     let recording = record::record(&options, guard, &mut news::say, others)?;
     let outcome = match recording.ended.status {
-        _ if recording.limited => Outcome::Exited(0),
-        Some(status) if status < 0 => Outcome::Signaled(-status),
-        Some(status) => Outcome::Exited(status as u8),
-        None => Outcome::Exited(1),
+        _ if recording.limited => ProgramEnd::Exited(0),
+        Some(status) if status < 0 => ProgramEnd::Signaled(-status),
+        Some(status) => ProgramEnd::Exited(status as u8),
+        None => ProgramEnd::Exited(1),
     };
     Ok((recording, outcome))
 }

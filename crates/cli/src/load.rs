@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use trommel_profile::Profile;
 use trommel_profile::{KindProfile, Module};
-use trommel_store::database::{Database, Dropped, Reading, Span, Wanted};
+use trommel_store::database::{Database, Dropped, EpochFilter, Reading, Span};
 use trommel_symbol::{Files, Placed, Symbols};
 use trommel_tuple::{ModuleId, Place};
 
@@ -100,7 +100,7 @@ fn of_database(path: &Path, args: &SelectArgs) -> Result<Loaded> {
         programs,
         skipped,
         dropped,
-    } = Database::at(path).read(&Wanted { time })?;
+    } = Database::at(path).read(&EpochFilter { time })?;
     for error in &skipped {
         output::complain(&format!("left out: {error}"));
     }

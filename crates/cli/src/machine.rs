@@ -10,7 +10,7 @@ use trommel_host::machine::{Options, record};
 use trommel_symbol::launch;
 
 use crate::args::RecordArgs;
-use crate::exit::{self, Outcome};
+use crate::exit::{self, ProgramEnd};
 use crate::host;
 use crate::next::next_steps;
 use crate::output;
@@ -54,13 +54,13 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     })
 }
 
-fn outcome(status: ExitStatus) -> Outcome {
+fn outcome(status: ExitStatus) -> ProgramEnd {
     match (status.code(), status.signal()) {
-        (Some(code), _) => Outcome::Exited(code as u8),
-        (None, Some(signal)) => Outcome::Signaled(signal),
+        (Some(code), _) => ProgramEnd::Exited(code as u8),
+        (None, Some(signal)) => ProgramEnd::Signaled(signal),
         (None, None) => {
             output::complain("the program's end was not seen");
-            Outcome::Exited(1)
+            ProgramEnd::Exited(1)
         }
     }
 }

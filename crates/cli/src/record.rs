@@ -24,7 +24,7 @@ use trommel_tuple::{Kind, KindSet};
 
 use crate::args::{ModuleSpec, RecordArgs};
 use crate::compress;
-use crate::exit::{self, Outcome};
+use crate::exit::{self, ProgramEnd};
 use crate::host::{self, Options};
 use crate::inherited;
 use crate::machine;
@@ -167,7 +167,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     stats?;
     match outcome {
         // A script must not take a profile or stream that is not where it should be for a success.
-        Outcome::Exited(0) if path != args.output || written.is_none() || stream_missing => {
+        ProgramEnd::Exited(0) if path != args.output || written.is_none() || stream_missing => {
             Ok(ExitCode::FAILURE)
         }
         outcome => Ok(exit::like(outcome)),

@@ -31,7 +31,7 @@ const DEFAULT_TOP: usize = 20;
 const SCHEMA: &str = "trommel.replay/1";
 
 /// A pair, and how often it was met.
-struct Found {
+struct ConflictRow {
     pair: Pair,
     sampled: Sampled,
     /// The part of the load's executions.
@@ -39,7 +39,7 @@ struct Found {
     limits: Limits,
 }
 
-impl Found {
+impl ConflictRow {
     fn of(windows: &Windows, (pair, sampled): (&Pair, &Sampled)) -> Self {
         let load = windows.at(Kind::Address, pair.load);
         let executions = load.map_or(sampled.executions, |load| load.executions);
@@ -68,9 +68,12 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let files = Files::new();
     let symbols = Symbols::new(&files, &profile.modules);
     let mut view = View::new(&profile, symbols, confidence);
-    let all = windows.pairs.iter().map(|pair| Found::of(windows, pair));
-    let wanted = |found: &Found| found.share >= args.share / 100.0;
-    let mut pairs: Vec<Found> = all.filter(wanted).collect();
+    let all = windows
+        .pairs
+        .iter()
+        .map(|pair| ConflictRow::of(windows, pair));
+    let wanted = |found: &ConflictRow| found.share >= args.share / 100.0;
+    let mut pairs: Vec<ConflictRow> = all.filter(wanted).collect();
     pairs.sort_by(|a, b| b.sampled.executions.total_cmp(&a.sampled.executions));
     let mut out = output::stdout();
     let top = args.common.top(DEFAULT_TOP);
@@ -86,7 +89,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
 fn text(
     out: &mut impl Write,
     view: &mut View<'_>,
-    pairs: &[Found],
+    pairs: &[ConflictRow],
     top: usize,
     style: Style,
 ) -> io::Result<()> {
@@ -129,7 +132,12 @@ fn text(
     out.flush()
 }
 
-fn json(out: &mut impl Write, view: &mut View<'_>, pairs: &[Found], top: usize) -> io::Result<()> {
+fn json(
+    out: &mut impl Write,
+    view: &mut View<'_>,
+    pairs: &[ConflictRow],
+    top: usize,
+) -> io::Result<()> {
     let mut json = Json::new(out);
     json.object()?;
     json.text("schema", SCHEMA)?;

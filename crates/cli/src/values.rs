@@ -48,7 +48,7 @@ const COMPARE: f64 = 1.0;
 const MISPREDICTED: f64 = 15.0;
 
 /// Places that have values: a load, or an argument.
-enum Subject<'p> {
+enum Specialisable<'p> {
     Load(Values<'p>),
     /// A load, as one call of its function has it.
     Called(Place, Caller<'p>),
@@ -57,7 +57,7 @@ enum Subject<'p> {
 
 /// With the value that it is specialised for.
 struct Candidate<'p> {
-    subject: Subject<'p>,
+    subject: Specialisable<'p>,
     executions: u64,
     value: u64,
     share: f64,
@@ -155,62 +155,62 @@ impl Candidate<'_> {
     /// The load, or the function.
     fn at(&self) -> Place {
         match &self.subject {
-            Subject::Load(values) => values.at,
-            Subject::Called(at, _) => *at,
-            Subject::Argument(argued) => argued.function,
+            Specialisable::Load(values) => values.at,
+            Specialisable::Called(at, _) => *at,
+            Specialisable::Argument(argued) => argued.function,
         }
     }
 
     /// Returns what is known of a load that was not profiled all the time, and how often it was.
     fn filtered(&self) -> Option<(Filtered, u64)> {
         match &self.subject {
-            Subject::Load(values) => Some((values.filtered?, values.profiled)),
-            Subject::Called(..) | Subject::Argument(_) => None,
+            Specialisable::Load(values) => Some((values.filtered?, values.profiled)),
+            Specialisable::Called(..) | Specialisable::Argument(_) => None,
         }
     }
 
     fn argued(&self) -> Option<&Argued> {
         match &self.subject {
-            Subject::Load(_) | Subject::Called(..) => None,
-            Subject::Argument(argued) => Some(argued),
+            Specialisable::Load(_) | Specialisable::Called(..) => None,
+            Specialisable::Argument(argued) => Some(argued),
         }
     }
 
     fn caller(&self) -> Option<&Caller<'_>> {
         match &self.subject {
-            Subject::Called(_, caller) => Some(caller),
-            Subject::Load(_) | Subject::Argument(_) => None,
+            Specialisable::Called(_, caller) => Some(caller),
+            Specialisable::Load(_) | Specialisable::Argument(_) => None,
         }
     }
 
     /// Returns what it is a part of, if it is told of a call: an argument by its register.
     fn whole(&self) -> Option<(Place, Option<&'static str>)> {
         match &self.subject {
-            Subject::Called(at, _) => Some((*at, None)),
-            Subject::Argument(argued) if argued.call.is_some() => {
+            Specialisable::Called(at, _) => Some((*at, None)),
+            Specialisable::Argument(argued) if argued.call.is_some() => {
                 Some((argued.function, Some(argued.register())))
             }
-            Subject::Load(_) | Subject::Argument(_) => None,
+            Specialisable::Load(_) | Specialisable::Argument(_) => None,
         }
     }
 
     /// Returns what calls may be parts of.
     fn parts(&self) -> Option<(Place, Option<&'static str>)> {
         match &self.subject {
-            Subject::Load(values) => Some((values.at, None)),
-            Subject::Argument(argued) if argued.call.is_none() => {
+            Specialisable::Load(values) => Some((values.at, None)),
+            Specialisable::Argument(argued) if argued.call.is_none() => {
                 Some((argued.function, Some(argued.register())))
             }
-            Subject::Called(..) | Subject::Argument(_) => None,
+            Specialisable::Called(..) | Specialisable::Argument(_) => None,
         }
     }
 
     fn shown(&self, view: &mut View<'_>) -> String {
         match &self.subject {
-            Subject::Load(Values { at, .. }) | Subject::Called(at, _) => {
+            Specialisable::Load(Values { at, .. }) | Specialisable::Called(at, _) => {
                 view.shown(*at, self.value)
             }
-            Subject::Argument(argued) => argued.shown(view, self.value),
+            Specialisable::Argument(argued) => argued.shown(view, self.value),
         }
     }
 }
@@ -231,7 +231,7 @@ fn load<'p>(view: &mut View<'p>, values: Values<'p>) -> Option<Candidate<'p>> {
         executions: values.executions,
         saved: saved(values.executions, limits.0, LOAD),
         upkeep: view.upkeep(values.at),
-        subject: Subject::Load(values),
+        subject: Specialisable::Load(values),
         value,
         share,
         limits,
@@ -246,7 +246,7 @@ fn called<'p>(view: &mut View<'p>, (at, caller): (Place, Caller<'p>)) -> Option<
         executions,
         saved: saved(executions, limits.0, LOAD),
         upkeep: view.upkeep(at),
-        subject: Subject::Called(at, caller),
+        subject: Specialisable::Called(at, caller),
         value,
         share,
         limits,
@@ -260,7 +260,7 @@ fn argument<'p>(argued: Argued) -> Option<Candidate<'p>> {
     Some(Candidate {
         executions,
         saved: saved(executions, limits.0, argued.worth()),
-        subject: Subject::Argument(argued),
+        subject: Specialisable::Argument(argued),
         value,
         share,
         limits,

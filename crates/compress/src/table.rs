@@ -27,12 +27,12 @@ pub const FULL: u32 = 255;
 pub struct Recent<K> {
     capacity: usize,
     /// Most recently used first.
-    entries: Vec<Told<K>>,
+    entries: Vec<Entry<K>>,
 }
 
 /// Messages about the same, added up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Told<K> {
+pub struct Entry<K> {
     /// Keys of the counters.
     pub about: K,
     /// Events that they stand for.
@@ -53,7 +53,7 @@ impl<K: Copy + PartialEq> Recent<K> {
 
     /// A message from the first level: what is sent on because of it, if anything is.
     #[inline]
-    pub fn add(&mut self, told: Told<K>) -> Option<Told<K>> {
+    pub fn add(&mut self, told: Entry<K>) -> Option<Entry<K>> {
         let Some(at) = self.entries.iter().position(|e| e.about == told.about) else {
             if told.samples >= FULL {
                 return Some(told);
@@ -78,7 +78,7 @@ impl<K: Copy + PartialEq> Recent<K> {
     }
 
     /// Takes the entry that was used least recently.
-    pub fn take(&mut self) -> Option<Told<K>> {
+    pub fn take(&mut self) -> Option<Entry<K>> {
         self.entries.pop()
     }
 }
@@ -95,7 +95,7 @@ impl CounterTable {
 
     /// A message from the first level.
     pub fn message<S: Sink + ?Sized>(&mut self, message: Message, out: &mut S) {
-        let told = Told {
+        let told = Entry {
             about: (message.kind, message.tuple),
             count: message.count,
             samples: message.samples,
@@ -128,8 +128,8 @@ impl CounterTable {
     }
 }
 
-impl From<Told<(Kind, Tuple)>> for Message {
-    fn from(told: Told<(Kind, Tuple)>) -> Self {
+impl From<Entry<(Kind, Tuple)>> for Message {
+    fn from(told: Entry<(Kind, Tuple)>) -> Self {
         let (kind, tuple) = told.about;
         Self {
             kind,

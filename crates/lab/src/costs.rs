@@ -16,7 +16,7 @@ use crate::Lab;
 use crate::experiment::percent;
 use crate::findings::{Cell, Table};
 use crate::plot::{Axis, Bar, Bars, Content, Figure, Group, Panel};
-use crate::runs::{KERNELS, Subject};
+use crate::runs::{KERNELS, Workload};
 
 /// Rounds of a measurement.
 const ROUNDS: usize = 5;
@@ -24,7 +24,7 @@ const ROUNDS: usize = 5;
 const PROGRAMS: [&str; 3] = ["lua", "gzip", "sqlite"];
 
 /// A way to look at a program.
-pub(crate) struct Way {
+pub(crate) struct Method {
     /// Name in tables.
     pub(crate) name: String,
     /// The paper's slowdown, in percent; NaN: it has none.
@@ -33,7 +33,7 @@ pub(crate) struct Way {
     pub(crate) options: Vec<String>,
 }
 
-impl Way {
+impl Method {
     /// With options as they are typed.
     pub(crate) fn new(name: impl Into<String>, paper: f64, options: &str) -> Self {
         Self {
@@ -64,7 +64,7 @@ impl Costs {
 }
 
 /// The paper's figures and ours, way by way, in words.
-fn note(ways: &[Way], means: &[Option<f64>]) -> String {
+fn note(ways: &[Method], means: &[Option<f64>]) -> String {
     let both = ways.iter().zip(means).map(|(way, mean)| {
         let paper = match way.paper.is_finite() {
             true => percent(way.paper),
@@ -82,7 +82,7 @@ fn note(ways: &[Way], means: &[Option<f64>]) -> String {
 }
 
 /// The paper's figures and ours, way by way.
-fn figure(ways: &[Way], means: &[Option<f64>]) -> Figure {
+fn figure(ways: &[Method], means: &[Option<f64>]) -> Figure {
     let bar = |(of, height): (usize, f64)| Bar {
         label: String::new(),
         parts: vec![(of, height)],
@@ -130,8 +130,8 @@ fn median(mut all: Vec<f64>) -> Option<f64> {
 
 impl Lab<'_> {
     /// Returns what each way costs each of the programs, in percent of its native CPU time.
-    pub(crate) fn costs(&self, ways: &[Way]) -> Costs {
-        let subjects: Vec<Subject> = match self.is_quick() {
+    pub(crate) fn costs(&self, ways: &[Method]) -> Costs {
+        let subjects: Vec<Workload> = match self.is_quick() {
             true => self.build(&KERNELS[0], "-O2").into_iter().collect(),
             false => PROGRAMS.iter().filter_map(|p| self.subject(p)).collect(),
         };
@@ -170,7 +170,7 @@ impl Lab<'_> {
     }
 
     /// By way; `None`, and said, where the program fails or prints something else.
-    fn costs_of(&self, subject: &Subject, ways: &[Way]) -> Option<Vec<Option<f64>>> {
+    fn costs_of(&self, subject: &Workload, ways: &[Method]) -> Option<Vec<Option<f64>>> {
         let rounds = if self.is_quick() { 1 } else { ROUNDS };
         let mut costs = vec![Vec::new(); ways.len()];
         for round in 1..=rounds {
@@ -196,7 +196,7 @@ impl Lab<'_> {
 
     /// Seconds of CPU time of the program and of trommel beside it, and what the program printed; `None`, and said, where that
     /// cannot be had.
-    fn in_windows(&self, subject: &Subject, options: &[String]) -> Option<(f64, Vec<u8>)> {
+    fn in_windows(&self, subject: &Workload, options: &[String]) -> Option<(f64, Vec<u8>)> {
         let trommel = self.trommel.as_ref()?;
         let name = format!(".costs.{}", std::process::id());
         let (data, told) = (self.cache.join(&name), self.cache.join(name + ".json"));
@@ -247,10 +247,10 @@ mod tests {
     #[test]
     fn the_papers_figures_stand_beside_ours_also_where_there_are_none() {
         let ways = [
-            Way::new("vprof: values, often", 10.7, "-e value"),
-            Way::new("with context", 12.2, ""),
-            Way::new("latencies", f64::NAN, "-e latency"),
-            Way::new("rare", 9.2, "-e value --rate 1"),
+            Method::new("vprof: values, often", 10.7, "-e value"),
+            Method::new("with context", 12.2, ""),
+            Method::new("latencies", f64::NAN, "-e latency"),
+            Method::new("rare", 9.2, "-e value --rate 1"),
         ];
         let note = note(&ways, &[Some(8.04), None, Some(2.5), None]);
         for part in [

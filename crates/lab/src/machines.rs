@@ -24,8 +24,8 @@ use trommel_model::machine::queries;
 use trommel_model::parameters::Cheap;
 use trommel_model::service::{BARRIER, EDGES, Service};
 use trommel_model::trace::Trace;
-use trommel_model::trace::record::{Wanted, cpu_time, record};
-use trommel_model::{Outcome, Parameters, Program as Recorded};
+use trommel_model::trace::record::{RecordingSettings, cpu_time, record};
+use trommel_model::{Parameters, Program as Recorded, RunFigures};
 use trommel_query::Operation;
 use trommel_query::engine::Effect;
 
@@ -171,11 +171,11 @@ type Key = (&'static str, Setup);
 #[derive(Default)]
 pub(crate) struct Machines {
     recorded: Mutex<BTreeMap<&'static str, Option<Arc<Recorded>>>>,
-    outcomes: Mutex<BTreeMap<Key, Arc<Outcome>>>,
+    outcomes: Mutex<BTreeMap<Key, Arc<RunFigures>>>,
 }
 
 /// A program's outcomes, in the order of the setups.
-pub(crate) type Runs = Vec<(&'static str, Vec<Arc<Outcome>>)>;
+pub(crate) type Runs = Vec<(&'static str, Vec<Arc<RunFigures>>)>;
 
 impl Lab<'_> {
     /// Runs all programs that there are, with each of the setups.
@@ -336,7 +336,7 @@ impl Lab<'_> {
         let whole = cpu_time(&mut command()).map_err(told)?;
         let every = (whole / (STRETCHES + 1)).max(LEAST);
         let instructions = wanted / u64::from(STRETCHES);
-        let wanted = Wanted {
+        let wanted = RecordingSettings {
             every,
             stretches: STRETCHES,
             instructions,
@@ -378,7 +378,7 @@ fn retirements(rate: u32) -> String {
 
 impl Cycles {
     /// An instruction took C = c + 1/n (section 3.2), and stands for `rate` of them.
-    fn of(run: &Outcome, rate: u32) -> Self {
+    fn of(run: &RunFigures, rate: u32) -> Self {
         let mut cycles = Self {
             run: run.core.cycles,
             ..Self::default()

@@ -25,13 +25,13 @@ const ALL: u64 = 1_000_000;
 
 /// Something to run.
 #[derive(Clone, Debug)]
-pub(crate) struct Subject {
+pub(crate) struct Workload {
     /// Name in figures.
     pub(crate) name: String,
     command: Vec<PathBuf>,
 }
 
-impl Subject {
+impl Workload {
     /// The program and its arguments.
     pub(crate) fn command(&self) -> &[PathBuf] {
         &self.command
@@ -136,7 +136,7 @@ impl Lab<'_> {
     }
 
     /// One of the lab's programs; `None`, and said, when it is not there.
-    pub(crate) fn subject(&self, name: &str) -> Option<Subject> {
+    pub(crate) fn subject(&self, name: &str) -> Option<Workload> {
         self.trommel.as_ref()?;
         let known = program(name)?;
         let ready = known.prepare(&self.cache.join("inputs")).ok().flatten();
@@ -146,14 +146,14 @@ impl Lab<'_> {
                 "{name} is not installed and is left out (package {package})"
             ));
         }
-        Some(Subject {
+        Some(Workload {
             name: name.to_owned(),
             command: ready?.command,
         })
     }
 
     /// A script for one of the lab's programs.
-    pub(crate) fn script(&self, name: &str, file: &str, text: &str) -> Option<Subject> {
+    pub(crate) fn script(&self, name: &str, file: &str, text: &str) -> Option<Workload> {
         let mut subject = self.subject(name)?;
         let path = self.cache.join("inputs").join(file);
         fs::write(&path, text).ok()?;
@@ -163,7 +163,7 @@ impl Lab<'_> {
     }
 
     /// A kernel at a level; `None`, and said, when it cannot be built.
-    pub(crate) fn build(&self, kernel: &Kernel, level: &str) -> Option<Subject> {
+    pub(crate) fn build(&self, kernel: &Kernel, level: &str) -> Option<Workload> {
         self.trommel.as_ref()?;
         let dir = self.cache.join("kernels");
         let work = if self.is_quick() {
@@ -175,7 +175,7 @@ impl Lab<'_> {
         if let Err(error) = &made {
             (self.say)(&format!("{} {level} is left out: {error}", kernel.name));
         }
-        Some(Subject {
+        Some(Workload {
             name: format!("{} {level}", kernel.name),
             command: vec![made.ok()?, work.to_string().into()],
         })
@@ -225,7 +225,7 @@ impl Lab<'_> {
 
     /// The least seconds of CPU time that a program takes natively, and under `trommel run` with each of
     /// these options; `None`, and said, where a run fails or prints something else.
-    pub(crate) fn times(&self, subject: &Subject, options: &[&str]) -> Option<Vec<f64>> {
+    pub(crate) fn times(&self, subject: &Workload, options: &[&str]) -> Option<Vec<f64>> {
         let mut least = vec![f64::INFINITY; options.len() + 1];
         let mut printed: Option<Vec<u8>> = None;
         let rounds = if self.is_quick() { 1 } else { ROUNDS };
@@ -253,7 +253,7 @@ impl Lab<'_> {
     }
 
     /// Seconds of CPU time of a run, native without options, and what it printed.
-    pub(crate) fn time(&self, subject: &Subject, options: Option<&str>) -> Option<(f64, Vec<u8>)> {
+    pub(crate) fn time(&self, subject: &Workload, options: Option<&str>) -> Option<(f64, Vec<u8>)> {
         let before = children_cpu()?;
         let done = self.command(subject, options)?.output().ok()?;
         let seconds = children_cpu()? - before;
@@ -266,7 +266,7 @@ impl Lab<'_> {
         Some((seconds, done.stdout))
     }
 
-    fn command(&self, subject: &Subject, options: Option<&str>) -> Option<Command> {
+    fn command(&self, subject: &Workload, options: Option<&str>) -> Option<Command> {
         let mut words: Vec<PathBuf> = Vec::new();
         if let Some(options) = options {
             words.push(self.trommel.clone()?);
@@ -292,7 +292,7 @@ impl Lab<'_> {
 
     /// Returns what the engine does in a program under `trommel run` with these options; `None`, and said, where that
     /// cannot be had.
-    pub(crate) fn watch(&self, subject: &Subject, options: &str) -> Option<Done> {
+    pub(crate) fn watch(&self, subject: &Workload, options: &str) -> Option<Done> {
         (self.progress)(&format!("{}, watched", subject.name));
         let file = self.cache.join(format!(".stats.{}", std::process::id()));
         let wanted = format!("{options} --stats {}", file.display());

@@ -55,7 +55,7 @@ fn instructions(path: &Path, turns: u64, every: u64) {
         &[0x48, 0xff, 0xc9],                   // dec rcx
         &[0x0f, 0x85, 0xee, 0xff, 0xff, 0xff], // jne
     ];
-    let mut writer = trace::Writer::default();
+    let mut writer = trace::TraceWriter::default();
     let mut pc = 0x40_1000;
     for bytes in code {
         let mut code = trace::Code {

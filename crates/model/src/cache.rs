@@ -20,7 +20,7 @@ pub struct Cache {
 
 /// An access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Found {
+pub enum Lookup {
     /// It is there.
     Hit,
     /// It is on its way, and there at that time.
@@ -56,16 +56,16 @@ impl Cache {
     }
 
     /// Looks for a line, which is the set's last used one then.
-    pub fn look(&mut self, line: u64, now: u64) -> Found {
+    pub fn look(&mut self, line: u64, now: u64) -> Lookup {
         let set = self.set(line);
         let Some(way) = set.iter().position(|l| l.0 == line) else {
             self.misses += 1;
-            return Found::Miss;
+            return Lookup::Miss;
         };
         set[..=way].rotate_right(1);
         match set[0].1 {
-            at if at > now => Found::Coming(at),
-            _ => Found::Hit,
+            at if at > now => Lookup::Coming(at),
+            _ => Lookup::Hit,
         }
     }
 
@@ -98,7 +98,7 @@ mod tests {
         });
         assert_eq!(cache.line(0x5f), 2);
         let mut access = |line: u64| {
-            let found = cache.look(line, 100) == Found::Hit;
+            let found = cache.look(line, 100) == Lookup::Hit;
             if !found {
                 cache.fill(line, 100);
             }
@@ -117,11 +117,11 @@ mod tests {
             ways: 1,
             line: 32,
         });
-        assert_eq!(cache.look(7, 10), Found::Miss);
+        assert_eq!(cache.look(7, 10), Lookup::Miss);
         cache.fill(7, 22);
-        assert_eq!(cache.look(7, 11), Found::Coming(22));
-        assert_eq!(cache.look(7, 22), Found::Hit);
+        assert_eq!(cache.look(7, 11), Lookup::Coming(22));
+        assert_eq!(cache.look(7, 22), Lookup::Hit);
         cache.drop_line(7);
-        assert_eq!(cache.look(7, 30), Found::Miss);
+        assert_eq!(cache.look(7, 30), Lookup::Miss);
     }
 }

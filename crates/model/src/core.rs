@@ -62,7 +62,7 @@ const NEVER: u64 = u64::MAX;
 
 /// Figures of the core.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct CoreFigures {
     /// Cycles.
     pub cycles: u64,
     /// Instructions that retired.
@@ -158,7 +158,7 @@ pub struct Core<'t, 'p> {
     stages: [Stage; 4],
 
     /// Figures so far.
-    pub counts: Counts,
+    pub counts: CoreFigures,
 }
 
 impl<'t, 'p> Core<'t, 'p> {
@@ -199,7 +199,7 @@ impl<'t, 'p> Core<'t, 'p> {
             calendar: vec![0; CALENDAR],
             busy: parameters.units.map(|n| vec![0; n]),
             stages: [const { Stage::new() }; 4],
-            counts: Counts::default(),
+            counts: CoreFigures::default(),
         }
     }
 

@@ -46,5 +46,5 @@ pub mod queue;
 pub mod service;
 pub mod trace;
 
-pub use machine::{Outcome, Program};
+pub use machine::{Program, RunFigures};
 pub use parameters::Parameters;

@@ -20,11 +20,11 @@ pub struct Program {
 
 /// Figures of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Outcome {
+pub struct RunFigures {
     /// Figures of the core.
-    pub core: core::Counts,
+    pub core: core::CoreFigures,
     /// Figures of the profile hardware.
-    pub profile: profile::Counts,
+    pub profile: profile::ProfileFigures,
     /// Query instructions, turns that waited for a full queue, messages dropped.
     pub engine: [u64; 3],
     /// Messages that service threads read.
@@ -35,7 +35,7 @@ pub struct Outcome {
     pub log: Option<Log>,
 }
 
-impl Outcome {
+impl RunFigures {
     /// Instructions a cycle.
     pub fn ipc(&self) -> f64 {
         self.core.instructions as f64 / self.core.cycles.max(1) as f64
@@ -86,13 +86,13 @@ impl Program {
         queries: &Queries,
         services: &[&[Service]],
         log: bool,
-    ) -> Outcome {
+    ) -> RunFigures {
         let mut unit = Unit::new(queries, parameters, services);
         unit.barrel.log = log.then(Log::default);
         let mut core = Core::new(parameters.core, &self.code, self.trace.replay(), unit);
         core.run();
         let unit = core.unit;
-        Outcome {
+        RunFigures {
             core: core.counts,
             profile: unit.counts,
             engine: [

@@ -2,7 +2,7 @@
 
 use trommel_query::Event;
 
-use crate::cache::{Cache, Found};
+use crate::cache::{Cache, Lookup};
 use crate::parameters::Core;
 
 /// Caches and TLBs of the core.
@@ -25,14 +25,14 @@ pub enum Side {
 
 /// Result of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Outcome {
+pub struct AccessResult {
     /// Cycles beyond those of a hit.
     pub wait: u32,
     /// Events, a bit for each.
     pub events: u8,
 }
 
-impl Outcome {
+impl AccessResult {
     const fn with(mut self, wait: u32, event: Option<Event>) -> Self {
         self.wait += wait;
         if let Some(event) = event {
@@ -54,12 +54,12 @@ impl Memory {
     }
 
     /// An access to the line of `address`.
-    pub fn access(&mut self, side: Side, address: u64, now: u64) -> Outcome {
-        let mut outcome = Outcome::default();
+    pub fn access(&mut self, side: Side, address: u64, now: u64) -> AccessResult {
+        let mut outcome = AccessResult::default();
         if let Some((tlbs, walk)) = &mut self.tlbs {
             let tlb = &mut tlbs[side as usize];
             let page = tlb.line(address);
-            if tlb.look(page, now) == Found::Miss {
+            if tlb.look(page, now) == Lookup::Miss {
                 tlb.fill(page, now);
                 let event = match side {
                     Side::Code => Event::ItlbMiss,
@@ -71,27 +71,26 @@ impl Memory {
         let cache = &mut self.first[side as usize];
         let line = cache.line(address);
         match cache.look(line, now) {
-            Found::Hit => outcome,
-            Found::Coming(at) => outcome.with((at - now) as u32, None),
-            Found::Miss => {
-                let mut miss = Outcome::default().with(self.round_trip, None);
+            Lookup::Hit => outcome,
+            Lookup::Coming(at) => outcome.with((at - now) as u32, None),
+            Lookup::Miss => {
+                let mut miss = AccessResult::default().with(self.round_trip, None);
                 if let Some((second, memory)) = &mut self.second {
                     let line = second.line(address);
                     miss = match second.look(line, now) {
-                        Found::Hit => miss,
-                        Found::Coming(at) => {
-                            Outcome::default().with(self.round_trip.max((at - now) as u32), None)
-                        }
-                        Found::Miss => {
+                        Lookup::Hit => miss,
+                        Lookup::Coming(at) => AccessResult::default()
+                            .with(self.round_trip.max((at - now) as u32), None),
+                        Lookup::Miss => {
                             let wait = self.round_trip + *memory;
                             second.fill(line, now + u64::from(wait));
                             let event = (side == Side::Data).then_some(Event::L2DataMiss);
-                            Outcome::default().with(wait, event)
+                            AccessResult::default().with(wait, event)
                         }
                     };
                 }
                 cache.fill(line, now + u64::from(miss.wait));
-                Outcome {
+                AccessResult {
                     wait: outcome.wait + miss.wait,
                     events: outcome.events | miss.events,
                 }
@@ -137,7 +136,7 @@ mod tests {
         let mut memory = Memory::new(&core);
         let bit = |event: Event| 1 << event as u8;
         let mut at = |side, address, now| {
-            let Outcome { wait, events } = memory.access(side, address, now);
+            let AccessResult { wait, events } = memory.access(side, address, now);
             (wait, events)
         };
         let (data, code) = (Side::Data, Side::Code);

@@ -55,7 +55,7 @@ pub enum Lack {
 
 /// Figures of the profile hardware.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct ProfileFigures {
     /// Executions that were profiled, events included.
     pub records: u64,
     /// Records of events for which there was no buffer.
@@ -97,7 +97,7 @@ pub struct Unit<'p> {
     /// The service processors.
     pub processors: Vec<Processor>,
     /// Figures so far.
-    pub counts: Counts,
+    pub counts: ProfileFigures,
 }
 
 impl<'p> Unit<'p> {
@@ -128,10 +128,10 @@ impl<'p> Unit<'p> {
                 .take(PROCESSORS)
                 .map(|services| Processor::new(parameters.service, services))
                 .collect(),
-            counts: Counts {
+            counts: ProfileFigures {
                 networks: vec![0; profiling.networks + 1],
                 buffers: vec![0; profiling.buffers + 1],
-                ..Counts::default()
+                ..ProfileFigures::default()
             },
         }
     }

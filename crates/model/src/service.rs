@@ -16,7 +16,7 @@
 
 use std::collections::HashSet;
 
-use crate::cache::{Cache, Found};
+use crate::cache::{Cache, Lookup};
 use crate::parameters::ServiceProcessor;
 use crate::queue::Queue;
 
@@ -35,9 +35,9 @@ pub enum Step {
     /// Loads a word of the message; 7 is the ready word.
     Word(u8),
     /// Loads from the thread's own data.
-    Load(Place),
+    Load(DataPlace),
     /// Stores there.
-    Store(Place),
+    Store(DataPlace),
     /// Clears the ready word.
     Clear,
     /// Stores the read status, where it is time to.
@@ -52,7 +52,7 @@ pub enum Step {
 
 /// A place in the data of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum DataPlace {
     /// In a table of so many bytes, where the hash of a word of the record says.
     Table(u8, u64),
     /// In a bitmap with a bit for each eight bytes of memory: that of the address in a word of the record.
@@ -63,9 +63,9 @@ pub enum Place {
 
 /// Tabulates branches: `counts[hash(pc)][outcome] += 1`.
 pub const EDGES: &[Step] = {
-    use Place::Table;
+    use DataPlace::Table;
     use Step::{Alu, Clear, Load, Passed, Store, Taken, Tell, Word};
-    const COUNTS: Place = Table(0, 1 << 16);
+    const COUNTS: DataPlace = Table(0, 1 << 16);
     &[
         Word(7),
         Passed,
@@ -89,7 +89,7 @@ pub const EDGES: &[Step] = {
 /// A store barrier: an object whose reference was stored is marked and put on the list of those to be traced, if it was
 /// not marked before. So most stores of a reference that is stored often take the short way.
 pub const BARRIER: &[Step] = {
-    use Place::{Bit, End};
+    use DataPlace::{Bit, End};
     use Step::{Alu, Clear, IfMarked, Load, Passed, Store, Taken, Tell, Word};
     &[
         Word(7),
@@ -213,10 +213,12 @@ impl Processor {
         let step = thread.steps[thread.at];
         let own = DATA + (u64::from(thread.queue) << 28);
         let word = |word: u8| thread.words[usize::from(word % 7)];
-        let at = |place: Place| match place {
-            Place::Table(number, size) => own + (word(number) ^ word(number) >> 17) % size / 4 * 4,
-            Place::Bit(number) => own + (word(number) >> 6) % (1 << 27),
-            Place::End(size) => own + (1 << 27) + 8 * thread.served % size,
+        let at = |place: DataPlace| match place {
+            DataPlace::Table(number, size) => {
+                own + (word(number) ^ word(number) >> 17) % size / 4 * 4
+            }
+            DataPlace::Bit(number) => own + (word(number) >> 6) % (1 << 27),
+            DataPlace::End(size) => own + (1 << 27) + 8 * thread.served % size,
         };
         let (address, uses) = match step {
             Step::Word(word) => (Some(thread.address + 4 * u64::from(word)), true),
@@ -264,9 +266,9 @@ impl Processor {
 fn touch(cache: &mut Cache, address: u64, now: u64, round_trip: u64) -> u64 {
     let line = cache.line(address);
     match cache.look(line, now) {
-        Found::Hit => 0,
-        Found::Coming(at) => at - now,
-        Found::Miss => {
+        Lookup::Hit => 0,
+        Lookup::Coming(at) => at - now,
+        Lookup::Miss => {
             cache.fill(line, now + round_trip);
             round_trip
         }

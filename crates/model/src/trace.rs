@@ -114,13 +114,13 @@ impl Iterator for Replay<'_> {
 
 /// Makes a trace.
 #[derive(Default)]
-pub struct Writer {
+pub struct TraceWriter {
     trace: Trace,
     history: Vec<History>,
     at: usize,
 }
 
-impl Writer {
+impl TraceWriter {
     /// Adds an instruction to the table and returns its number.
     pub fn code(&mut self, code: Code) -> u32 {
         self.trace.code.push(code);

@@ -16,7 +16,7 @@ pub struct Queries {
     /// By instruction: what it did.
     pub done: Vec<Acted>,
     /// Number of messages of each kind.
-    pub messages: BTreeMap<Told, Count>,
+    pub messages: BTreeMap<Sent, Count>,
     /// Messages beyond those that memory was kept for: they were not told apart.
     pub untabulated: u64,
     /// Results of services in libraries.
@@ -89,7 +89,7 @@ impl Count {
 
 /// Equal messages.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Told {
+pub struct Sent {
     /// The instruction that sent them.
     pub at: u8,
     /// The queue.

@@ -77,12 +77,12 @@ pub struct Tag {
     /// The tag.
     pub tag: Number,
     /// Instructions that get the tag.
-    pub places: Vec<Place>,
+    pub places: Vec<TagTarget>,
 }
 
 /// Instructions that get a tag.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum TagTarget {
     /// `module "libz.so.1"`
     Module(Name),
     /// `symbol "main"`

@@ -11,7 +11,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use crate::ast::{self, Every, File, Item, Name, Number, Place, Selector};
+use crate::ast::{self, Every, File, Item, Name, Number, Selector, TagTarget};
 use crate::class::{Class, ENTRIES, Entry, EntrySet, Event, Operation, Subject, TAGS};
 use crate::diagnostic::{Diagnostic, Position, Severity, Span, closest};
 use crate::field::{Field, FieldSet};
@@ -183,8 +183,8 @@ impl Checker<'_> {
         let number = self.profile_tag(&tag.tag);
         for place in &tag.places {
             let (name, is_range) = match place {
-                Place::Module(name) | Place::Symbol(name) => (Some(name), false),
-                Place::Range { module, .. } => (module.as_ref(), true),
+                TagTarget::Module(name) | TagTarget::Symbol(name) => (Some(name), false),
+                TagTarget::Range { module, .. } => (module.as_ref(), true),
             };
             let bytes = name.map_or(0, |name| name.text.len());
             if bytes > MAX_NAME {
@@ -201,9 +201,9 @@ impl Checker<'_> {
         }
         for place in &tag.places {
             let place = match place {
-                Place::Module(name) => Where::Module(name.text.clone()),
-                Place::Symbol(name) => Where::Symbol(name.text.clone()),
-                Place::Range { from, to, module } => {
+                TagTarget::Module(name) => Where::Module(name.text.clone()),
+                TagTarget::Symbol(name) => Where::Symbol(name.text.clone()),
+                TagTarget::Range { from, to, module } => {
                     if from.value >= to.value {
                         let span = from.span.to(to.span);
                         self.error(

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use crate::ast::{
     ActionKind, Body, Clause, Comments, Comparand, ConditionKind, Every, File, Item, Name, Next,
-    Operand, Place, Query, Tag,
+    Operand, Query, Tag, TagTarget,
 };
 use crate::class::{Event, Operation};
 use crate::field::Field;
@@ -90,9 +90,9 @@ fn tag_words(tag: &Tag) -> Vec<String> {
     let mut words = alloc::vec![format!("tag {}", tag.tag.text())];
     for (n, place) in tag.places.iter().enumerate() {
         let mut word = match place {
-            Place::Module(name) => format!("module {}", quoted(&name.text)),
-            Place::Symbol(name) => format!("symbol {}", quoted(&name.text)),
-            Place::Range { from, to, module } => {
+            TagTarget::Module(name) => format!("module {}", quoted(&name.text)),
+            TagTarget::Symbol(name) => format!("symbol {}", quoted(&name.text)),
+            TagTarget::Range { from, to, module } => {
                 let range = format!("pc {}..{}", from.text(), to.text());
                 match module {
                     Some(name) => format!("{range} in {}", quoted(&name.text)),

@@ -28,7 +28,7 @@
 mod comparison;
 mod malformed;
 
-pub use comparison::{Against, Chance, Comparison, Lane, Outcome, Relation, Test};
+pub use comparison::{Against, Chance, Comparison, Known, Lane, Relation, Test};
 pub(crate) use comparison::{bounds, immediate_value};
 pub use malformed::Malformed;
 
@@ -219,7 +219,7 @@ impl Instruction {
             ));
         }
         let never = |test: Test| {
-            test != Test::Chance(Chance::False) && test.outcome(self.immediate) == Outcome::Never
+            test != Test::Chance(Chance::False) && test.outcome(self.immediate) == Known::Never
         };
         if tests.into_iter().any(never) {
             return Err(Malformed("a comparison can never match"));

@@ -35,7 +35,7 @@ pub(crate) fn lower(
     let mut spans = Vec::new();
     for query in &checked.queries {
         let start = code.len();
-        let drafts = Writer::query(query);
+        let drafts = Emitter::query(query);
         for (at, draft) in drafts.iter().enumerate() {
             code.push(draft.resolve(start, at, drafts.len(), found)?);
             spans.push(draft.span);
@@ -89,7 +89,7 @@ struct Label(usize);
 
 /// Continuations of a draft.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
+enum Continuation {
     Continue,
     Stop,
     /// A branch that the text asks for.
@@ -105,8 +105,8 @@ struct Draft {
     odd: Comparison,
     immediate: u16,
     action: Action,
-    matched: Way,
-    otherwise: Way,
+    matched: Continuation,
+    otherwise: Continuation,
     /// The numbers of places, filled in when all are known.
     places: [usize; 2],
 }
@@ -128,12 +128,12 @@ impl Draft {
                 break;
             }
             let to = match way {
-                Way::Stop => {
+                Continuation::Stop => {
                     nexts[n] = instruction::Next::Stop;
                     continue;
                 }
-                Way::Continue => at + 1,
-                Way::Goto(_) | Way::To(_) => self.places[n],
+                Continuation::Continue => at + 1,
+                Continuation::Goto(_) | Continuation::To(_) => self.places[n],
             };
             if to >= length {
                 let fix = "end it with `stop`: after `then`, after `else`, or as a clause of its \
@@ -143,7 +143,7 @@ impl Draft {
                 if !found.contains(&error) {
                     found.push(error);
                 }
-            } else if to != at + 1 || matches!(way, Way::Goto(_)) {
+            } else if to != at + 1 || matches!(way, Continuation::Goto(_)) {
                 nexts[n] = instruction::Next::Branch;
                 target = start + to;
             }
@@ -162,7 +162,7 @@ impl Draft {
 }
 
 /// Writes the code of one query.
-struct Writer {
+struct Emitter {
     code: Vec<Draft>,
     /// Positions of labels: first those of the clauses and of the end, then those made here.
     places: Vec<usize>,
@@ -170,7 +170,7 @@ struct Writer {
     span: Span,
 }
 
-impl Writer {
+impl Emitter {
     fn query(query: &Query) -> Vec<Draft> {
         let mut writer = Self {
             code: Vec::new(),
@@ -192,7 +192,7 @@ impl Writer {
                 .iter_mut()
                 .zip([draft.matched, draft.otherwise])
             {
-                if let Way::Goto(label) | Way::To(label) = way {
+                if let Continuation::Goto(label) | Continuation::To(label) = way {
                     *place = places[label.0];
                 }
             }
@@ -209,7 +209,7 @@ impl Writer {
                     let way = way(body.next, end);
                     let then = way_of_single(&arm.then, end);
                     // One instruction has one target.
-                    let clash = matches!((then, way), (Some(Way::Goto(a)), Way::Goto(b)) if a != b);
+                    let clash = matches!((then, way), (Some(Continuation::Goto(a)), Continuation::Goto(b)) if a != b);
                     if clash {
                         self.arm(arm, Else::Follows(false), end);
                         self.body(body, end);
@@ -236,7 +236,7 @@ impl Writer {
         let more = otherwise == Else::Follows(false);
         let behind = self.label();
         let skip = match otherwise {
-            Else::Follows(_) => Way::To(behind),
+            Else::Follows(_) => Continuation::To(behind),
             Else::Is(way) => way,
         };
         let conditions = match arm.conditions[..] {
@@ -244,22 +244,22 @@ impl Writer {
                 Some(packed) => packed,
                 None => {
                     let guard = pack(&[a]).unwrap_or_default();
-                    self.push(guard, Action::None, Way::Continue, skip);
+                    self.push(guard, Action::None, Continuation::Continue, skip);
                     pack(&[b]).unwrap_or_default()
                 }
             },
             _ => pack(&arm.conditions).unwrap_or_default(),
         };
         let finish = match arm.then.next {
-            Next::Continue if more => Way::To(end),
-            Next::Continue => Way::Continue,
+            Next::Continue if more => Continuation::To(end),
+            Next::Continue => Continuation::Continue,
             next => way(next, end),
         };
         match arm.then.actions.split_first() {
             None => self.push(conditions, Action::None, finish, skip),
             Some((action, [])) => self.push(conditions, *action, finish, skip),
             Some((first, others)) => {
-                self.push(conditions, *first, Way::Continue, skip);
+                self.push(conditions, *first, Continuation::Continue, skip);
                 self.actions(others, finish);
             }
         }
@@ -275,18 +275,24 @@ impl Writer {
         }
     }
 
-    fn actions(&mut self, actions: &[Action], finish: Way) {
+    fn actions(&mut self, actions: &[Action], finish: Continuation) {
         for (n, action) in actions.iter().enumerate() {
             let matched = if n + 1 == actions.len() {
                 finish
             } else {
-                Way::Continue
+                Continuation::Continue
             };
-            self.push(Packed::default(), *action, matched, Way::Continue);
+            self.push(Packed::default(), *action, matched, Continuation::Continue);
         }
     }
 
-    fn push(&mut self, packed: Packed, action: Action, matched: Way, otherwise: Way) {
+    fn push(
+        &mut self,
+        packed: Packed,
+        action: Action,
+        matched: Continuation,
+        otherwise: Continuation,
+    ) {
         self.code.push(Draft {
             span: self.span,
             even: packed.even,
@@ -311,19 +317,19 @@ enum Else {
     /// To what follows: the next clause (`true`), or more of this one.
     Follows(bool),
     /// There.
-    Is(Way),
+    Is(Continuation),
 }
 
-fn way(next: Next, end: Label) -> Way {
+fn way(next: Next, end: Label) -> Continuation {
     match next {
-        Next::Continue => Way::To(end),
-        Next::Stop => Way::Stop,
-        Next::Goto(clause) => Way::Goto(Label(clause)),
+        Next::Continue => Continuation::To(end),
+        Next::Stop => Continuation::Stop,
+        Next::Goto(clause) => Continuation::Goto(Label(clause)),
     }
 }
 
 /// Returns where a body goes whose end is in the same instruction as its condition.
-fn way_of_single(body: &Body, end: Label) -> Option<Way> {
+fn way_of_single(body: &Body, end: Label) -> Option<Continuation> {
     (body.actions.len() <= 1).then(|| way(body.next, end))
 }
 

@@ -30,7 +30,7 @@ use alloc::vec::Vec;
 
 use crate::ast::{
     Action, ActionKind, Arm, Body, Clause, Comments, Comparand, Condition, ConditionKind, Every,
-    File, Item, Name, Next, Number, Operand, Part, Place, Query, Selector, Tag,
+    File, Item, Name, Next, Number, Operand, Part, Query, Selector, Tag, TagTarget,
 };
 use crate::class::ENTRIES;
 use crate::diagnostic::{Diagnostic, Span, closest};
@@ -251,9 +251,9 @@ impl Parser<'_> {
         let mut places = Vec::new();
         loop {
             places.push(if self.take_word("module") {
-                Place::Module(self.name("the name of a module")?)
+                TagTarget::Module(self.name("the name of a module")?)
             } else if self.take_word("symbol") {
-                Place::Symbol(self.name("the name of a function")?)
+                TagTarget::Symbol(self.name("the name of a function")?)
             } else if self.take_word("pc") {
                 let form = "a range of addresses is written 0x1000..0x2000, the last one excluded";
                 let from = self.number("an address", form)?;
@@ -265,7 +265,7 @@ impl Parser<'_> {
                     true => Some(self.name("the name of a module")?),
                     false => None,
                 };
-                Place::Range { from, to, module }
+                TagTarget::Range { from, to, module }
             } else {
                 return self.expected("`module`, `symbol` or `pc`", FORM);
             });

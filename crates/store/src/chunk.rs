@@ -98,12 +98,12 @@ const MAX: usize = 16 << 20;
 const HEADER: usize = 16;
 
 /// Writes chunks.
-pub(crate) struct Writer<W> {
+pub(crate) struct ChunkWriter<W> {
     out: W,
     number: u32,
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Write> ChunkWriter<W> {
     pub(crate) fn new(out: W) -> Self {
         Self { out, number: 0 }
     }

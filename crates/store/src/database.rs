@@ -37,8 +37,8 @@ mod write;
 pub use dropped::Dropped;
 pub use keep::Kept;
 pub use name::Span;
-pub use read::{Epoch, Reading, Wanted};
-pub use write::Writer;
+pub use read::{Epoch, EpochFilter, Reading};
+pub use write::EpochWriter;
 
 use std::path::{Path, PathBuf};
 

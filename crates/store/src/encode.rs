@@ -15,7 +15,7 @@ use trommel_profile::windows::Windows;
 use trommel_profile::{Profile, Threads};
 use trommel_tuple::{Kind, Place};
 
-use crate::chunk::{TARGET, Tag, Writer};
+use crate::chunk::{ChunkWriter, TARGET, Tag};
 use crate::field::Field;
 use crate::format::{MAGIC, VERSION};
 use crate::items::Items;
@@ -33,7 +33,7 @@ pub(crate) fn encode<'a>(
 ) -> io::Result<()> {
     out.write_all(&MAGIC)?;
     out.write_all(&VERSION.to_le_bytes())?;
-    let mut out = Writer::new(out);
+    let mut out = ChunkWriter::new(out);
     for profile in profiles {
         one(&profile, &mut out)?;
     }
@@ -42,7 +42,7 @@ pub(crate) fn encode<'a>(
     out.chunk(Tag::End, &raw)
 }
 
-fn one<W: Write>(profile: &Profile, out: &mut Writer<W>) -> io::Result<()> {
+fn one<W: Write>(profile: &Profile, out: &mut ChunkWriter<W>) -> io::Result<()> {
     field(Tag::Head, profile, out)?;
     field(Tag::Modules, &profile.modules, out)?;
     for (&kind, data) in &profile.kinds {
@@ -75,7 +75,7 @@ fn one<W: Write>(profile: &Profile, out: &mut Writer<W>) -> io::Result<()> {
 }
 
 /// Writes a chunk of one field.
-fn field<W: Write>(tag: Tag, field: &impl Field, out: &mut Writer<W>) -> io::Result<()> {
+fn field<W: Write>(tag: Tag, field: &impl Field, out: &mut ChunkWriter<W>) -> io::Result<()> {
     let mut raw = Vec::new();
     field.put(&mut raw);
     out.chunk(tag, &raw)
@@ -85,7 +85,7 @@ fn field<W: Write>(tag: Tag, field: &impl Field, out: &mut Writer<W>) -> io::Res
 fn entries<W: Write, K: Field, V: Field>(
     tag: Tag,
     map: &BTreeMap<K, V>,
-    out: &mut Writer<W>,
+    out: &mut ChunkWriter<W>,
 ) -> io::Result<()> {
     let mut items = Items::new(tag, Vec::new(), out);
     for (key, value) in map {
@@ -100,7 +100,7 @@ fn entries<W: Write, K: Field, V: Field>(
 fn counts<W: Write>(
     kind: Kind,
     counts: &BTreeMap<Place, Vec<(u64, u64)>>,
-    out: &mut Writer<W>,
+    out: &mut ChunkWriter<W>,
 ) -> io::Result<()> {
     let mut items = Items::new(Tag::Counts, vec![kind as u8], out);
     for (place, values) in counts {
@@ -125,7 +125,7 @@ fn counts<W: Write>(
 }
 
 /// Each chunk begins with the number of threads started.
-fn threads<W: Write>(threads: &Threads, out: &mut Writer<W>) -> io::Result<()> {
+fn threads<W: Write>(threads: &Threads, out: &mut ChunkWriter<W>) -> io::Result<()> {
     if *threads == Threads::default() {
         return Ok(());
     }
@@ -138,7 +138,7 @@ fn threads<W: Write>(threads: &Threads, out: &mut Writer<W>) -> io::Result<()> {
     items.finish_with_one()
 }
 
-fn windows<W: Write>(windows: &Windows, out: &mut Writer<W>) -> io::Result<()> {
+fn windows<W: Write>(windows: &Windows, out: &mut ChunkWriter<W>) -> io::Result<()> {
     field(Tag::Windows, windows, out)?;
     for (kind, sites) in &windows.sites {
         let mut items = Items::new(Tag::Sampled, vec![*kind as u8], out);
@@ -170,7 +170,7 @@ fn windows<W: Write>(windows: &Windows, out: &mut Writer<W>) -> io::Result<()> {
 }
 
 /// Each chunk begins with the samples of callers that were given up, of which the first has all; there is one chunk at least.
-fn callers<W: Write>(callers: &Callers, out: &mut Writer<W>) -> io::Result<()> {
+fn callers<W: Write>(callers: &Callers, out: &mut ChunkWriter<W>) -> io::Result<()> {
     let mut raw = Vec::new();
     callers.dropped.put(&mut raw);
     for (called, values) in &callers.lists {
@@ -185,13 +185,13 @@ fn callers<W: Write>(callers: &Callers, out: &mut Writer<W>) -> io::Result<()> {
     out.chunk(Tag::Callers, &raw)
 }
 
-fn queries<W: Write>(queries: &Queries, out: &mut Writer<W>) -> io::Result<()> {
+fn queries<W: Write>(queries: &Queries, out: &mut ChunkWriter<W>) -> io::Result<()> {
     field(Tag::Queries, queries, out)?;
     entries(Tag::Messages, &queries.messages, out)?;
     queries.services.iter().try_for_each(|of| served(of, out))
 }
 
-fn served<W: Write>(of: &Served, out: &mut Writer<W>) -> io::Result<()> {
+fn served<W: Write>(of: &Served, out: &mut ChunkWriter<W>) -> io::Result<()> {
     field(Tag::Service, of, out)?;
     let mut items = Items::new(Tag::Rows, Vec::new(), out);
     for (words, count) in &of.rows {
@@ -205,7 +205,7 @@ fn served<W: Write>(of: &Served, out: &mut Writer<W>) -> io::Result<()> {
 
 /// Samples of the whole machine. A process has a chunk with its threads and, in the first of a recording, the machine; then
 /// what was found at its places, and the functions of the kernel.
-fn samples<W: Write>(samples: &Samples, out: &mut Writer<W>) -> io::Result<()> {
+fn samples<W: Write>(samples: &Samples, out: &mut ChunkWriter<W>) -> io::Result<()> {
     field(Tag::Samples, samples, out)?;
     let mut items = Items::new(Tag::Found, Vec::new(), out);
     for (place, at) in &samples.places {

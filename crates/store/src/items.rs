@@ -2,13 +2,13 @@
 
 use std::io::{self, Write};
 
-use crate::chunk::{TARGET, Tag, Writer};
+use crate::chunk::{ChunkWriter, TARGET, Tag};
 use crate::field::Inside;
 use crate::varint::{Cursor, put};
 
 /// Writes items into chunks of one tag. Each chunk begins with the same bytes.
 pub(crate) struct Items<'w, W> {
-    out: &'w mut Writer<W>,
+    out: &'w mut ChunkWriter<W>,
     tag: Tag,
     /// Length of the bytes that each chunk begins with.
     start: usize,
@@ -18,7 +18,7 @@ pub(crate) struct Items<'w, W> {
 }
 
 impl<'w, W: Write> Items<'w, W> {
-    pub(crate) fn new(tag: Tag, start: Vec<u8>, out: &'w mut Writer<W>) -> Self {
+    pub(crate) fn new(tag: Tag, start: Vec<u8>, out: &'w mut ChunkWriter<W>) -> Self {
         Self {
             out,
             tag,

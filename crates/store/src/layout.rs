@@ -7,7 +7,7 @@ use trommel_profile::callers::Called;
 use trommel_profile::custom::{Custom, Value, Valued};
 use trommel_profile::filter::{Filter, Filtered};
 use trommel_profile::memory::{Cache, Conflict, Level, Levels, Pair};
-use trommel_profile::queries::{Acted, Count, Queries, Seen, Served, Told};
+use trommel_profile::queries::{Acted, Count, Queries, Seen, Sent, Served};
 use trommel_profile::sampled::Sampled;
 use trommel_profile::samples::{self, At, Function, Held, Machine, Operand, Samples};
 use trommel_profile::windows::Windows;
@@ -87,7 +87,7 @@ record!(Acted {
     counted_for,
     interrupted
 });
-record!(Told { at, queue, words as short });
+record!(Sent { at, queue, words as short });
 record!(Count {
     messages,
     executions

@@ -11,7 +11,7 @@ use trommel_profile::sampled::Sampled;
 use trommel_profile::windows::Windows;
 use trommel_profile::{KindProfile, Module, Origin, Profile, Run};
 use trommel_store::StoreError;
-use trommel_store::database::{Database, Reading, Span, Wanted};
+use trommel_store::database::{Database, EpochFilter, Reading, Span};
 use trommel_tuple::{Kind, ModuleId, Place, Vaddr};
 
 const MINUTE: u64 = 60_000;
@@ -108,7 +108,7 @@ fn write(
 }
 
 fn read(database: &Database) -> Reading {
-    database.read(&Wanted::default()).expect("a directory")
+    database.read(&EpochFilter::default()).expect("a directory")
 }
 
 /// Events in all, which are told apart by how many there are of each: powers of two.
@@ -158,14 +158,14 @@ fn processes_programs_times_and_machines_are_told_apart() {
         from: 2 * MINUTE,
         to: 3 * MINUTE,
     });
-    let part = database.read(&Wanted { time }).expect("a directory");
+    let part = database.read(&EpochFilter { time }).expect("a directory");
     assert_eq!((part.files, seen(&part)), (3, 14));
     let file = epochs(&scratch.0).pop_first().expect("one");
     let alone = trommel_store::read(&file)
         .expect_err("no profile file")
         .to_string();
     assert!(alone.contains("an epoch of a database"), "{alone}");
-    let missing = Database::at(&scratch.0.join("missing")).read(&Wanted::default());
+    let missing = Database::at(&scratch.0.join("missing")).read(&EpochFilter::default());
     assert!(
         matches!(missing, Err(StoreError::Missing { .. })),
         "{missing:?}"

@@ -9,7 +9,7 @@ use trommel_profile::callers::{Called, Callers};
 use trommel_profile::custom::{Custom, Value, Valued};
 use trommel_profile::filter::{Filter, Filtered};
 use trommel_profile::memory::{Cache, Conflict, Level, Levels, Pair};
-use trommel_profile::queries::{Acted, Count, Queries, Seen, Served, Told};
+use trommel_profile::queries::{Acted, Count, Queries, Seen, Sent, Served};
 use trommel_profile::sampled::Sampled;
 use trommel_profile::samples::{At, Function, Held, Machine, Operand, Samples, Thread as Own};
 use trommel_profile::windows::Windows;
@@ -317,7 +317,7 @@ fn queries() -> impl Strategy<Value = Queries> {
     });
     let words = prop::collection::vec(any::<u64>(), 0..8);
     let told = (any::<u8>(), any::<u8>(), words);
-    let told = told.prop_map(|(at, queue, words)| Told { at, queue, words });
+    let told = told.prop_map(|(at, queue, words)| Sent { at, queue, words });
     (
         blob(),
         blob(),

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use trommel_store::StoreError;
-use trommel_store::database::{Database, Wanted};
+use trommel_store::database::{Database, EpochFilter};
 use trommel_symbol::Files;
 
 use crate::columns::Name;
@@ -84,7 +84,7 @@ fn write(from: &Path, to: &Path) -> Result<Exported> {
         })
     };
     let (written, skipped) =
-        Database::at(from).each(&Wanted::default(), begin, |state, epoch| -> Result<()> {
+        Database::at(from).each(&EpochFilter::default(), begin, |state, epoch| -> Result<()> {
             let mut rows = Rows::of(&epoch, &mut names);
             for (name, table) in &mut state.tables {
                 let failed = || format!("{}: cannot be written", unfinished(to, *name).display());

@@ -10,7 +10,7 @@ use trommel_profile::sampled::Sampled;
 use trommel_profile::samples::At;
 use trommel_tuple::Place;
 
-use super::find::Found;
+use super::find::FunctionMatch;
 use crate::callers::Caller;
 
 /// A part of an instruction's executions.
@@ -77,7 +77,7 @@ pub(super) struct Latency {
 
 /// A function with what is known of it.
 pub(super) struct Annotated<'p> {
-    pub(super) found: Found,
+    pub(super) found: FunctionMatch,
     pub(super) module: &'p Module,
     pub(super) ranges: Vec<Range<u64>>,
     pub(super) lines: Vec<Line<'p>>,

@@ -21,7 +21,7 @@ const SHOWN: usize = 12;
 
 /// A function.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Found {
+pub(super) struct FunctionMatch {
     pub(super) module: ModuleId,
     /// Demangled, or the range where nothing has a name.
     pub(super) name: String,
@@ -29,7 +29,7 @@ pub(super) struct Found {
     pub(super) ranges: Vec<Range<u64>>,
 }
 
-impl Found {
+impl FunctionMatch {
     /// Returns the number of events of all kinds the profile has of it.
     pub(super) fn events(&self, profile: &Profile) -> u64 {
         let place = |at| Place::new(self.module, Vaddr(at));
@@ -50,7 +50,11 @@ impl Found {
 }
 
 /// The function that `wanted` names: a symbol, MODULE:SYMBOL, LO-HI or MODULE:LO-HI.
-pub(super) fn find(profile: &Profile, symbols: &Symbols<'_>, wanted: &str) -> Result<Found> {
+pub(super) fn find(
+    profile: &Profile,
+    symbols: &Symbols<'_>,
+    wanted: &str,
+) -> Result<FunctionMatch> {
     let (modules, name) = of_module(profile, wanted);
     if let Some(range) = range(name)? {
         return by_range(profile, symbols, &modules, range, wanted);
@@ -68,7 +72,7 @@ pub(super) fn find(profile: &Profile, symbols: &Symbols<'_>, wanted: &str) -> Re
         [one] => Ok((*one).clone()),
         [] => Err(missing(profile, symbols, &modules, &all, wanted)),
         several => {
-            let seen: Vec<&Found> = (several.iter())
+            let seen: Vec<&FunctionMatch> = (several.iter())
                 .filter(|found| found.events(profile) > 0)
                 .collect();
             match &seen[..] {
@@ -122,15 +126,15 @@ fn by_range(
     modules: &[&Module],
     range: Range<u64>,
     wanted: &str,
-) -> Result<Found> {
-    let found: Vec<Found> = (modules.iter())
-        .map(|module| Found {
+) -> Result<FunctionMatch> {
+    let found: Vec<FunctionMatch> = (modules.iter())
+        .map(|module| FunctionMatch {
             module: module.id,
             name: format!("{:#x}-{:#x}", range.start, range.end),
             ranges: vec![range.clone()],
         })
         .collect();
-    let seen: Vec<&Found> = found.iter().filter(|f| f.events(profile) > 0).collect();
+    let seen: Vec<&FunctionMatch> = found.iter().filter(|f| f.events(profile) > 0).collect();
     // As in `--only`, addresses are those of the program.
     let program = profile
         .command
@@ -139,7 +143,7 @@ fn by_range(
     let program = program
         .as_deref()
         .map(|name| name.rsplit('/').next().unwrap_or(name));
-    let is_program = |f: &&&Found| {
+    let is_program = |f: &&&FunctionMatch| {
         let module = modules.iter().find(|m| m.id == f.module);
         module.is_some_and(|m| Some(&*file_name(m)) == program)
     };
@@ -172,7 +176,7 @@ fn functions(symbols: &Symbols<'_>, modules: &[&Module]) -> Vec<Named> {
                 Some(base) => parts.entry(base.to_vec()).or_default().push(function.range),
                 None => all.push(Named {
                     mangled: function.name,
-                    found: Found {
+                    found: FunctionMatch {
                         module: module.id,
                         name: String::new(),
                         ranges: vec![function.range],
@@ -200,7 +204,7 @@ fn functions(symbols: &Symbols<'_>, modules: &[&Module]) -> Vec<Named> {
 /// A function by one of its names.
 struct Named {
     mangled: Vec<u8>,
-    found: Found,
+    found: FunctionMatch,
 }
 
 /// The name of the function that a part is of.
@@ -212,7 +216,7 @@ fn base(name: &[u8]) -> Option<&[u8]> {
 }
 
 /// The functions that a name means, each once; and whether it is a whole name, or the last parts of one.
-fn named(all: &[Named], name: &str) -> (Vec<Found>, bool) {
+fn named(all: &[Named], name: &str) -> (Vec<FunctionMatch>, bool) {
     // To demangle takes time: a mangled name has the identifiers of the demangled one in it, but for operators and types.
     let identifier = |c: char| c.is_alphanumeric() || c == '_';
     let start = name.split(['(', '<']).next().unwrap_or(name);
@@ -224,7 +228,7 @@ fn named(all: &[Named], name: &str) -> (Vec<Found>, bool) {
         token.is_empty() || mangled.windows(token.len()).any(|w| w == token.as_bytes())
     };
     let mut best = usize::MAX;
-    let mut found: Vec<Found> = Vec::new();
+    let mut found: Vec<FunctionMatch> = Vec::new();
     for candidate in all {
         let mangled = &candidate.mangled;
         if name.is_empty() || !has_token(mangled) {
@@ -238,11 +242,11 @@ fn named(all: &[Named], name: &str) -> (Vec<Found>, bool) {
             found.clear();
             best = rank;
         }
-        let same = |f: &Found| {
+        let same = |f: &FunctionMatch| {
             f.module == candidate.found.module && f.ranges[0] == candidate.found.ranges[0]
         };
         if rank == best && !found.iter().any(same) {
-            found.push(Found {
+            found.push(FunctionMatch {
                 name: plain,
                 ..candidate.found.clone()
             });
@@ -286,7 +290,7 @@ fn without_parameters(name: &str) -> &str {
 }
 
 /// Returns the words that name this function.
-fn typed(profile: &Profile, found: &Found, several_of_name: bool) -> String {
+fn typed(profile: &Profile, found: &FunctionMatch, several_of_name: bool) -> String {
     let module = profile.modules.iter().find(|m| m.id == found.module);
     let module = module.map_or_else(String::new, file_name);
     match several_of_name {
@@ -300,13 +304,14 @@ fn typed(profile: &Profile, found: &Found, several_of_name: bool) -> String {
 
 fn ambiguous<'f>(
     profile: &Profile,
-    found: impl Iterator<Item = &'f Found>,
+    found: impl Iterator<Item = &'f FunctionMatch>,
     wanted: &str,
 ) -> anyhow::Error {
-    let mut all: Vec<(u64, &Found)> = found.map(|f| (f.events(profile), f)).collect();
+    let mut all: Vec<(u64, &FunctionMatch)> = found.map(|f| (f.events(profile), f)).collect();
     all.sort_by_key(|(events, f)| (std::cmp::Reverse(*events), f.module.0, f.ranges[0].start));
     let lines = all.iter().take(SHOWN).map(|(events, f)| {
-        let same = |other: &&(u64, &Found)| other.1.module == f.module && other.1.name == f.name;
+        let same =
+            |other: &&(u64, &FunctionMatch)| other.1.module == f.module && other.1.name == f.name;
         let several = all.iter().filter(same).count() > 1;
         let also = if several {
             format!("  {}", f.name)
@@ -386,7 +391,7 @@ mod tests {
     fn function(mangled: &str, start: u64) -> Named {
         Named {
             mangled: mangled.into(),
-            found: Found {
+            found: FunctionMatch {
                 module: ModuleId(1),
                 name: String::new(),
                 ranges: std::iter::once(start..start + 1).collect(),

@@ -38,7 +38,7 @@ use crate::report::view::{Values, View};
 use crate::shown::quoted;
 use annotated::{Annotated, InTheWay, Latency, Line, Part, Passed};
 use events::OfModule;
-use find::Found;
+use find::FunctionMatch;
 
 /// Values of an instruction that people are shown unless they ask for more.
 const DEFAULT_TOP: usize = 3;
@@ -92,7 +92,7 @@ fn named(wanted: &OsString) -> Result<&str> {
 }
 
 /// Returns why there is nothing to show, and what to do.
-fn nothing(profile: &Profile, file: &std::path::Path, found: &Found) -> String {
+fn nothing(profile: &Profile, file: &std::path::Path, found: &FunctionMatch) -> String {
     if profile.samples.is_some() {
         let (file, name) = (file.display(), &found.name);
         return format!(
@@ -112,7 +112,7 @@ fn nothing(profile: &Profile, file: &std::path::Path, found: &Found) -> String {
     )
 }
 
-fn annotate<'p>(view: &mut View<'p>, found: Found, top: usize) -> Result<Annotated<'p>> {
+fn annotate<'p>(view: &mut View<'p>, found: FunctionMatch, top: usize) -> Result<Annotated<'p>> {
     let profile = view.profile;
     let module = profile.modules.iter().find(|m| m.id == found.module);
     let module = module.ok_or_else(|| anyhow!("{}: in no module", found.name))?;

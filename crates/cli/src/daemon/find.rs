@@ -16,21 +16,21 @@ pub(super) struct Identity {
 }
 
 /// A process that was found.
-pub(super) struct Found {
+pub(super) struct ProcessMatch {
     pub(super) identity: Identity,
     /// The file name of its program.
     pub(super) name: String,
 }
 
 /// Selections of processes.
-pub(super) enum Wanted {
+pub(super) enum Selection {
     These(Vec<i32>),
     Named(Vec<String>),
     /// Processes of a user.
     User(u32),
 }
 
-impl fmt::Display for Wanted {
+impl fmt::Display for Selection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::These(pids) => {
@@ -43,7 +43,7 @@ impl fmt::Display for Wanted {
     }
 }
 
-impl Wanted {
+impl Selection {
     /// Makes the selection of the arguments, of which one is given.
     pub(super) fn new(pids: Vec<i32>, names: &[String], user: bool) -> Self {
         match (user, names) {
@@ -63,7 +63,7 @@ impl Wanted {
     }
 
     /// Returns the processes that are there, but for this command's own.
-    pub(super) fn find(&self) -> Vec<Found> {
+    pub(super) fn find(&self) -> Vec<ProcessMatch> {
         let pids = match self {
             Self::These(pids) => pids.clone(),
             Self::Named(_) | Self::User(_) => all(),
@@ -86,7 +86,7 @@ impl Wanted {
                 Self::Named(patterns) if !patterns.iter().any(|p| is_named(p.as_bytes(), path)) => {
                     None
                 }
-                _ => Some(Found { identity, name }),
+                _ => Some(ProcessMatch { identity, name }),
             }
         };
         pids.into_iter().filter_map(found).collect()
@@ -185,10 +185,10 @@ mod tests {
         assert_eq!(this.program, std::env::current_exe().expect("a program"));
         assert_eq!(identity(i32::MAX), None);
         // Its own program's processes are not its business.
-        assert!(Wanted::These(vec![own]).find().is_empty());
-        let wanted = Wanted::These(vec![own]);
+        assert!(Selection::These(vec![own]).find().is_empty());
+        let wanted = Selection::These(vec![own]);
         assert!(!wanted.is_over(|_| true) && wanted.is_over(|_| false));
-        assert!(Wanted::These(vec![i32::MAX]).is_over(|_| true));
-        assert!(!Wanted::User(0).is_over(|_| false));
+        assert!(Selection::These(vec![i32::MAX]).is_over(|_| true));
+        assert!(!Selection::User(0).is_over(|_| false));
     }
 }

@@ -35,7 +35,7 @@ use trommel_tuple::Kind;
 use crate::args::DaemonArgs;
 use crate::output;
 use crate::record::{check_callers, check_kinds};
-use find::{Found, Identity};
+use find::{Identity, ProcessMatch};
 use settings::Settings;
 
 /// From one look at the processes to the next.
@@ -67,7 +67,7 @@ enum State {
 /// See the module.
 struct Daemon {
     settings: Settings,
-    wanted: find::Wanted,
+    wanted: find::Selection,
     keep: u64,
     known: HashMap<Identity, State>,
     /// Number of times sessions of a process were killed.
@@ -116,7 +116,7 @@ pub(crate) fn run(args: DaemonArgs) -> Result<ExitCode> {
             by_caller: args.by_caller,
             epoch: args.epoch,
         },
-        wanted: find::Wanted::new(args.pid, &args.name, args.user),
+        wanted: find::Selection::new(args.pid, &args.name, args.user),
         keep: args.keep,
         known: HashMap::new(),
         killed: HashMap::new(),
@@ -168,7 +168,7 @@ impl Daemon {
         self.known
             .retain(|identity, state| matches!(state, State::Profiled(_)) || is_there(identity));
         self.killed.retain(|identity, _| is_there(identity));
-        for Found { identity, name } in &found {
+        for ProcessMatch { identity, name } in &found {
             match self.known.get(identity) {
                 None => {
                     self.known.insert(identity.clone(), State::New);

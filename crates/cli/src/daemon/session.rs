@@ -8,7 +8,7 @@ use trommel_host::serve::epochs::Epochs;
 use trommel_host::windows::sampling::Sampling;
 use trommel_profile::Profile;
 use trommel_profile::merge::Merged;
-use trommel_store::database::{Span, Writer};
+use trommel_store::database::{EpochWriter, Span};
 use trommel_tuple::Kind;
 
 use super::settings::Settings;
@@ -77,7 +77,7 @@ fn profile(settings: &Settings, pid: i32, name: &str, guard: &Guard) -> anyhow::
 
 /// Writes epochs. What cannot be written waits for the next.
 struct Flush {
-    writer: Writer,
+    writer: EpochWriter,
     epoch: Duration,
     waiting: Option<Profile>,
 }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use trommel_profile::queries::{Count, Queries, Served, Told};
+use trommel_profile::queries::{Count, Queries, Sent, Served};
 use trommel_query::disassemble::{clause, rule};
 use trommel_query::program::Query;
 use trommel_query::{Field, Program, Sampling, image};
@@ -22,7 +22,7 @@ struct Answer<'p> {
     /// Messages sent, those of them that the program served itself, and those dropped; records counted; interrupts.
     done: [u64; 5],
     /// Most frequent first.
-    messages: Vec<(&'p Told, Count)>,
+    messages: Vec<(&'p Sent, Count)>,
 }
 
 fn answers<'p>(program: &Program, known: &'p Queries) -> Vec<Answer<'p>> {
@@ -48,9 +48,9 @@ fn answers<'p>(program: &Program, known: &'p Queries) -> Vec<Answer<'p>> {
                 *sum = sum.saturating_add(n);
             }
         }
-        let own = |told: &Told| query.code.contains(&usize::from(told.at));
+        let own = |told: &Sent| query.code.contains(&usize::from(told.at));
         let messages = known.messages.iter().filter(|(told, _)| own(told));
-        let mut messages: Vec<(&Told, Count)> = messages.map(|(told, n)| (told, *n)).collect();
+        let mut messages: Vec<(&Sent, Count)> = messages.map(|(told, n)| (told, *n)).collect();
         messages.sort_by_key(|(told, n)| (Reverse((n.executions, n.messages)), *told));
         Answer {
             query,
@@ -287,7 +287,7 @@ fn columns(out: &mut impl Write, rows: &[Vec<String>], style: Style) -> io::Resu
     Ok(())
 }
 
-fn places(queries: &Queries, told: &Told) -> u8 {
+fn places(queries: &Queries, told: &Sent) -> u8 {
     let places = queries.places.get(usize::from(told.at));
     places.copied().unwrap_or(0)
 }

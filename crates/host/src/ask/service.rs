@@ -9,7 +9,7 @@ use std::io::{self, BufWriter};
 use std::path::Path;
 
 use rustc_hash::FxHashMap;
-use trommel_profile::queries::{Count, Told};
+use trommel_profile::queries::{Count, Sent};
 use trommel_query::Program;
 use trommel_queue::dict::TargetPc;
 use trommel_queue::queries::{Header, MESSAGE_WORDS, Sort};
@@ -27,7 +27,7 @@ pub struct Tabulate {
     /// With run-time addresses.
     counts: FxHashMap<(Header, u8, Words), Count>,
     /// With places in their stead.
-    settled: BTreeMap<Told, Count>,
+    settled: BTreeMap<Sent, Count>,
     untabulated: u64,
 }
 
@@ -44,7 +44,7 @@ impl Tabulate {
                     *word = modules.place_at(TargetPc(*word)).word();
                 }
             }
-            let told = Told {
+            let told = Sent {
                 at: header.at,
                 queue: header.queue,
                 words,
@@ -54,7 +54,7 @@ impl Tabulate {
     }
 
     /// What was counted, and messages that were not told apart.
-    pub fn into_counts(self) -> (BTreeMap<Told, Count>, u64) {
+    pub fn into_counts(self) -> (BTreeMap<Sent, Count>, u64) {
         (self.settled, self.untabulated)
     }
 }

@@ -1,6 +1,6 @@
 //! Relational profiling figure 7: buffers and networks in use when there are enough of both.
 
-use trommel_model::Outcome;
+use trommel_model::RunFigures;
 
 use super::rpa::{NOTE, all_but_one, each, figure, line, runs};
 use crate::Lab;
@@ -31,8 +31,8 @@ fn run(lab: &Lab<'_>, results: &Results) -> Findings {
         ..setup
     };
     let all = runs(lab, results, &[setup, at_once]);
-    let part = |of: &Outcome, n: usize| {
-        [&of.profile.buffers, &of.profile.networks].map(|h| Outcome::at_least(h, n))
+    let part = |of: &RunFigures, n: usize| {
+        [&of.profile.buffers, &of.profile.networks].map(|h| RunFigures::at_least(h, n))
     };
     let mut table = Table::new(
         "",
@@ -84,7 +84,7 @@ fn run(lab: &Lab<'_>, results: &Results) -> Findings {
         panels,
     );
     let of = |run: usize, n: usize, which: usize| -> Vec<(&str, f64)> {
-        let value = |(name, runs): &(&'static str, Vec<std::sync::Arc<Outcome>>)| {
+        let value = |(name, runs): &(&'static str, Vec<std::sync::Arc<RunFigures>>)| {
             (*name, part(&runs[run], n)[which])
         };
         all.iter().map(value).collect()
@@ -139,7 +139,7 @@ fn run(lab: &Lab<'_>, results: &Results) -> Findings {
         ),
         all_but_one(n, four.len()),
     );
-    let lower = |(name, runs): &(&'static str, Vec<std::sync::Arc<Outcome>>)| {
+    let lower = |(name, runs): &(&'static str, Vec<std::sync::Arc<RunFigures>>)| {
         let below = (1..=32).all(|n| {
             let [buffers, networks] = part(&runs[0], n);
             networks <= buffers

@@ -1,7 +1,7 @@
 //! Value sampling table 2(a): what looking costs, by what is looked at.
 
 use crate::Lab;
-use crate::costs::Way;
+use crate::costs::Method;
 use crate::experiment::{Experiment, Paper};
 use crate::findings::{Findings, Verdict};
 use crate::plan::Results;
@@ -18,32 +18,32 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 const VALUES: usize = 1;
 const REPLAY: usize = 3;
 
-fn ways() -> Vec<Way> {
+fn ways() -> Vec<Method> {
     vec![
         // Windows have an instruction at least: what interrupts, and going in and out, come to.
-        Way::new(
+        Method::new(
             "no vprof: windows of one instruction, every interrupt",
             3.9,
             "-e none --rate 8000 --window 1 --skip 1",
         ),
-        Way::new(
+        Method::new(
             "vprof: loaded values, 4 instructions every second interrupt",
             10.7,
             "-e value --rate 4000 --window 4 --skip 1",
         ),
-        Way::new("vprof with context", 12.2, ""),
-        Way::new(
+        Method::new("vprof with context", 12.2, ""),
+        Method::new(
             "vreplay: accesses, 128 instructions every 128th interrupt",
             5.9,
             "-e address --rate 62.5 --window 128 --skip 1",
         ),
-        Way::new("vreplay with context", 6.8, ""),
-        Way::new(
+        Method::new("vreplay with context", 6.8, ""),
+        Method::new(
             "latencies, 4 instructions every second interrupt",
             f64::NAN,
             "-e latency --rate 4000 --window 4 --skip 1",
         ),
-        Way::new(
+        Method::new(
             "all of edges, calls, values and types, likewise",
             f64::NAN,
             "-e edge,call,value,type --rate 4000 --window 4 --skip 1",

@@ -1,7 +1,7 @@
 //! Value sampling table 2(b): what looking costs, by the length of windows.
 
 use crate::Lab;
-use crate::costs::Way;
+use crate::costs::Method;
 use crate::experiment::{Experiment, Paper};
 use crate::findings::{Findings, Verdict};
 use crate::plan::Results;
@@ -21,7 +21,7 @@ fn run(lab: &Lab<'_>, _: &Results) -> Findings {
     let mut found = Findings::default();
     let way = |(length, paper): (u32, f64)| {
         let options = format!("-e value --rate 4000 --window {length} --skip 1");
-        Way::new(format!("{length} instructions"), paper, &options)
+        Method::new(format!("{length} instructions"), paper, &options)
     };
     let costs = lab.costs(&LENGTHS.map(way));
     let last = LENGTHS.len() - 1;

@@ -1,7 +1,7 @@
 //! Value sampling table 2(c): what looking costs at the same number of instructions, by how often it is done.
 
 use crate::Lab;
-use crate::costs::Way;
+use crate::costs::Method;
 use crate::experiment::{Experiment, Paper};
 use crate::findings::{Findings, Verdict};
 use crate::plan::Results;
@@ -31,7 +31,7 @@ fn run(lab: &Lab<'_>, _: &Results) -> Findings {
         let rate = INTERRUPTS / every;
         let options = format!("-e value --rate {rate} --window {length} --skip 1");
         let name = format!("{length} instructions every {every} interrupts");
-        Way::new(name, paper, &options)
+        Method::new(name, paper, &options)
     };
     let costs = lab.costs(&CASES.map(way));
     let last = CASES.len() - 1;

@@ -131,13 +131,13 @@ fn region_of(bytes: &[u8]) -> Region {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Execution, Writer};
+    use super::super::{Execution, TraceWriter};
     use super::*;
     use trommel_compress::random::SplitMix64;
 
     /// A loop with a stride, a random value and an exit now and then.
     fn sample(n: u64) -> (Vec<Execution>, Trace) {
-        let mut writer = Writer::default();
+        let mut writer = TraceWriter::default();
         for pc in 0..5 {
             let code = Code {
                 pc: 0x40_1000 + pc,

@@ -40,12 +40,12 @@ use trommel_query::record::misc;
 use trommel_query::{Facts, Field, FieldSet};
 
 use super::stopped::Stopped;
-use super::{Code, Execution, FIELDS, Region, Trace, Use, Writer};
+use super::{Code, Execution, FIELDS, Region, Trace, TraceWriter, Use};
 use crate::instruction::{self, ACCESSES};
 
 /// Settings of a recording.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wanted {
+pub struct RecordingSettings {
     /// CPU time of the program from one stretch to the next, and before the first. If it is nothing, the only stretch
     /// starts at the first instruction.
     pub every: Duration,
@@ -80,7 +80,7 @@ pub fn cpu_time(command: &mut Command) -> io::Result<Duration> {
 ///
 /// # Errors
 /// When the program cannot be started or traced.
-pub fn record(command: &mut Command, wanted: &Wanted) -> io::Result<Trace> {
+pub fn record(command: &mut Command, wanted: &RecordingSettings) -> io::Result<Trace> {
     let every = wanted.every;
     // SAFETY: the closure runs between fork and exec, and makes system calls only.
     unsafe {
@@ -133,7 +133,7 @@ struct Recorder {
     memory: Rc<File>,
     met: HashMap<(u64, [u8; 15]), Rc<Met>>,
     info: InstructionInfoFactory,
-    writer: Writer,
+    writer: TraceWriter,
     every: FieldSet,
 }
 
@@ -146,12 +146,12 @@ impl Recorder {
             memory: Rc::new(File::open(format!("/proc/{pid}/mem"))?),
             met: HashMap::new(),
             info: InstructionInfoFactory::new(),
-            writer: Writer::default(),
+            writer: TraceWriter::default(),
             every: every.collect(),
         })
     }
 
-    fn run(mut self, wanted: &Wanted) -> io::Result<Trace> {
+    fn run(mut self, wanted: &RecordingSettings) -> io::Result<Trace> {
         let mut maps = String::new();
         for stretch in 1..=wanted.stretches {
             let at_start = wanted.every.is_zero();

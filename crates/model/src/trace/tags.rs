@@ -59,7 +59,7 @@ pub fn tag_references(trace: &Trace, code: &mut [Instruction]) -> usize {
 mod tests {
     use super::*;
     use crate::machine::Program;
-    use crate::trace::{Code, Region, Writer};
+    use crate::trace::{Code, Region, TraceWriter};
 
     #[test]
     fn a_store_of_references_stores_addresses_of_the_heap_and_nulls_only() {
@@ -77,7 +77,7 @@ mod tests {
             (push, &[heap], stack, false),
             (add, &[heap], heap, false),
         ];
-        let mut writer = Writer::default();
+        let mut writer = TraceWriter::default();
         for (n, (bytes, values, at, _)) in cases.iter().enumerate() {
             let mut code = Code {
                 pc: 0x1000 + 8 * n as u64,

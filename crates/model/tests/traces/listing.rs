@@ -2,8 +2,8 @@
 
 use trommel_model::machine::queries;
 use trommel_model::service::Service;
-use trommel_model::trace::{Code, Execution, Trace, Writer};
-use trommel_model::{Outcome, Parameters, Program};
+use trommel_model::trace::{Code, Execution, Trace, TraceWriter};
+use trommel_model::{Parameters, Program, RunFigures};
 
 /// `mov ebx, 5`: depends on nothing.
 pub(crate) const MOV: &[u8] = &[0xbb, 5, 0, 0, 0];
@@ -29,7 +29,7 @@ pub(crate) const FILL: &[u8] = &[0xf3, 0xaa];
 /// Instructions one after the other, each executed once.
 #[derive(Default)]
 pub(crate) struct Listing {
-    writer: Writer,
+    writer: TraceWriter,
     pc: u64,
 }
 
@@ -94,7 +94,7 @@ impl Listing {
         parameters: Parameters,
         text: &str,
         services: &[&[Service]],
-    ) -> Outcome {
+    ) -> RunFigures {
         Program::new(self.trace()).run(parameters, &queries(text), services, true)
     }
 }

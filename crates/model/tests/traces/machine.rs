@@ -11,8 +11,8 @@ use trommel_model::parameters::{Cheap, Geometry, Parameters, Translation};
 use trommel_model::profile::facts_of;
 use trommel_model::service::{BARRIER, EDGES};
 use trommel_model::trace::Trace;
-use trommel_model::trace::record::{Wanted, record};
-use trommel_model::{Outcome, Program};
+use trommel_model::trace::record::{RecordingSettings, record};
+use trommel_model::{Program, RunFigures};
 use trommel_query::engine::{Effect, Log};
 use trommel_query::throttle::Rehearsal;
 use trommel_query::{Class, Engine, Entry, Field, Subject};
@@ -26,7 +26,7 @@ fn recorded() -> &'static Program {
             .env_clear()
             .stdin(Stdio::null())
             .stdout(Stdio::null());
-        let wanted = Wanted {
+        let wanted = RecordingSettings {
             every: Duration::ZERO,
             stretches: 1,
             instructions: 30_000,
@@ -187,7 +187,7 @@ fn everything_retires_whatever_stalls() {
 #[test]
 fn profiling_costs_nothing_where_nothing_is_asked_or_everything_is_there() {
     let program = recorded();
-    let run = |text: &str, networks, buffers| -> Outcome {
+    let run = |text: &str, networks, buffers| -> RunFigures {
         program.run(
             Parameters::TABLE_5.with(networks, buffers),
             &queries(text),
@@ -216,7 +216,7 @@ fn a_slow_reader_holds_the_program_up_and_loses_nothing() {
         "{}",
         read.deepest
     );
-    let log = |run: &Outcome| sorted(run.log.as_ref().expect("asked for"));
+    let log = |run: &RunFigures| sorted(run.log.as_ref().expect("asked for"));
     assert_eq!(log(&read), log(&unread));
     // What may be dropped is dropped, and counted, and the program goes on.
     let text = "for opSTORE * always collect op1; send 3 or drop stop;";

@@ -8,7 +8,7 @@ use super::{Checker, Clauses, Condition, list};
 use crate::ast::{self, Comparand, ConditionKind, Form, Number, Operand};
 use crate::diagnostic::Span;
 use crate::field::Field;
-use crate::instruction::{Against, Chance, Lane, Outcome, Test, bounds, immediate_value};
+use crate::instruction::{Against, Chance, Known, Lane, Test, bounds, immediate_value};
 use crate::record::RECORD_WORDS;
 
 impl Checker<'_> {
@@ -58,7 +58,7 @@ impl Checker<'_> {
                     Comparand::Number(number) => {
                         let test = test(Against::Immediate, left.signed);
                         let outcome =
-                            Outcome::of_magnitude(relation, left.signed, left.lane, number.value);
+                            Known::of_magnitude(relation, left.signed, left.lane, number.value);
                         if !self.possible(span, &left, number, outcome) {
                             return None;
                         }
@@ -99,7 +99,7 @@ impl Checker<'_> {
     }
 
     /// Returns whether a comparison can match; says so when it cannot, or cannot but.
-    fn possible(&mut self, span: Span, left: &Left, number: &Number, outcome: Outcome) -> bool {
+    fn possible(&mut self, span: Span, left: &Left, number: &Number, outcome: Known) -> bool {
         let (least, most) = bounds(left.signed, left.lane);
         let signed = match left.signed || number.value > 0 {
             true => String::new(),
@@ -110,11 +110,11 @@ impl Checker<'_> {
         };
         let fix = format!("{} is from {least} to {most}{signed}", left.text);
         match outcome {
-            Outcome::Depends => return true,
-            Outcome::Always => self.warn(span, "this comparison always matches", fix),
-            Outcome::Never => self.error(span, "this comparison can never match", fix),
+            Known::Depends => return true,
+            Known::Always => self.warn(span, "this comparison always matches", fix),
+            Known::Never => self.error(span, "this comparison can never match", fix),
         }
-        outcome == Outcome::Always
+        outcome == Known::Always
     }
 
     /// The immediate of a number.

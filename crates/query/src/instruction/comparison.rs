@@ -242,11 +242,11 @@ impl Test {
     }
 
     /// Returns what is known of its outcome with this immediate, whatever the word.
-    pub fn outcome(self, immediate: u16) -> Outcome {
+    pub fn outcome(self, immediate: u16) -> Known {
         match self {
-            Self::Chance(Chance::Filter(_)) => Outcome::Depends,
-            Self::Chance(Chance::True) => Outcome::Always,
-            Self::Chance(Chance::False) => Outcome::Never,
+            Self::Chance(Chance::Filter(_)) => Known::Depends,
+            Self::Chance(Chance::True) => Known::Always,
+            Self::Chance(Chance::False) => Known::Never,
             Self::Magnitude {
                 against: Against::Other,
                 ..
@@ -254,21 +254,21 @@ impl Test {
             | Self::Bits {
                 against: Against::Other,
                 ..
-            } => Outcome::Depends,
+            } => Known::Depends,
             Self::Magnitude {
                 relation,
                 signed,
                 lane,
                 ..
-            } => Outcome::of_magnitude(relation, signed, lane, immediate_value(signed, immediate)),
+            } => Known::of_magnitude(relation, signed, lane, immediate_value(signed, immediate)),
             Self::Bits { set, lane, .. } => {
                 let mask = u64::from(immediate);
                 if mask & lane.mask() == 0 && (mask == 0 || !set) {
-                    Outcome::Always
+                    Known::Always
                 } else if set && mask & !lane.mask() != 0 {
-                    Outcome::Never
+                    Known::Never
                 } else {
-                    Outcome::Depends
+                    Known::Depends
                 }
             }
         }
@@ -296,7 +296,7 @@ pub(crate) const fn bounds(signed: bool, lane: Lane) -> (i128, i128) {
 
 /// Knowledge of a test before it is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outcome {
+pub enum Known {
     /// It succeeds on every word.
     Always,
     /// It succeeds on none.
@@ -305,7 +305,7 @@ pub enum Outcome {
     Depends,
 }
 
-impl Outcome {
+impl Known {
     pub(crate) fn of_magnitude(relation: Relation, signed: bool, lane: Lane, with: i128) -> Self {
         let (least, most) = bounds(signed, lane);
         // The relation changes its truth at `with` and nowhere else, so the two ends and the values

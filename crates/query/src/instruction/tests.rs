@@ -142,9 +142,9 @@ fn outcomes_are_those_of_all_values() {
 fn same_as_tried(test: Test, immediate: u16) {
     let held = (0..256).filter(|value| test.holds(*value, immediate, 0, |_| false));
     let outcome = match held.count() {
-        0 => Outcome::Never,
-        256 => Outcome::Always,
-        _ => Outcome::Depends,
+        0 => Known::Never,
+        256 => Known::Always,
+        _ => Known::Depends,
     };
     assert_eq!(test.outcome(immediate), outcome, "{test:?} {immediate:#x}");
 }

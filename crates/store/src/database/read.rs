@@ -38,7 +38,7 @@ const TRIES: usize = 100;
 
 /// Selection of epochs to read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Wanted {
+pub struct EpochFilter {
     /// Epochs that meet this time; all, where there is none.
     pub time: Option<Span>,
 }
@@ -105,7 +105,7 @@ impl Database {
     /// # Errors
     /// There is no such directory, it cannot be listed, or it changes faster than it can be read. Files that cannot be read are
     /// no error.
-    pub fn read(&self, wanted: &Wanted) -> Result<Reading, StoreError> {
+    pub fn read(&self, wanted: &EpochFilter) -> Result<Reading, StoreError> {
         let begin = || Ok(<(Sums, Reading)>::default());
         let ((sums, mut reading), skipped) =
             self.each(wanted, begin, |(sums, reading), epoch| {
@@ -128,7 +128,7 @@ impl Database {
     /// As [`read`](Self::read), and those of `begin` and `take`.
     pub fn each<S, E: From<StoreError>>(
         &self,
-        wanted: &Wanted,
+        wanted: &EpochFilter,
         mut begin: impl FnMut() -> Result<S, E>,
         mut take: impl FnMut(&mut S, Epoch) -> Result<(), E>,
     ) -> Result<Each<S>, E> {
@@ -161,7 +161,7 @@ impl Database {
         Ok(all)
     }
 
-    fn wanted(&self, wanted: &Wanted) -> Result<BTreeSet<Listed>, StoreError> {
+    fn wanted(&self, wanted: &EpochFilter) -> Result<BTreeSet<Listed>, StoreError> {
         let meets = |file: &Listed| wanted.time.is_none_or(|time| file.name.span.meets(&time));
         Ok(self.list()?.into_iter().filter(meets).collect())
     }
@@ -170,7 +170,7 @@ impl Database {
     fn attempt<S, E: From<StoreError>>(
         &self,
         listed: BTreeSet<Listed>,
-        wanted: &Wanted,
+        wanted: &EpochFilter,
         mut state: S,
         take: &mut impl FnMut(&mut S, Epoch) -> Result<(), E>,
     ) -> Result<Option<Each<S>>, E> {
@@ -307,7 +307,7 @@ mod tests {
             let path = writer.write(&profile, Span { from, to: from + 1 });
             path.expect("written")
         };
-        let all = Wanted::default();
+        let all = EpochFilter::default();
         let list = || database.wanted(&all).expect("listed");
         let attempt = |listed| {
             let count = &mut |files: &mut u64, _: Epoch| {

@@ -24,7 +24,7 @@ static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// Writes the epochs of a program on a host.
 #[derive(Clone, Debug)]
-pub struct Writer {
+pub struct EpochWriter {
     directory: PathBuf,
     host: String,
     program: Vec<u8>,
@@ -33,8 +33,8 @@ pub struct Writer {
 
 impl Database {
     /// Writes epochs of a program: its path, and its build id if it has one. `host`: what the machine calls itself.
-    pub fn writer(&self, host: &str, program: &[u8], build_id: &[u8]) -> Writer {
-        Writer {
+    pub fn writer(&self, host: &str, program: &[u8], build_id: &[u8]) -> EpochWriter {
+        EpochWriter {
             directory: self.directory().join(name::group(program, build_id)),
             host: host.to_owned(),
             program: program.to_vec(),
@@ -43,7 +43,7 @@ impl Database {
     }
 }
 
-impl Writer {
+impl EpochWriter {
     /// Writes what a process came to in a time. The file's path.
     ///
     /// # Errors

@@ -79,7 +79,7 @@ impl Followed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trommel_compress::table::{Recent, Told};
+    use trommel_compress::table::{Entry, Recent};
 
     #[test]
     fn as_many_begin_as_the_table_sends_on() {
@@ -99,7 +99,7 @@ mod tests {
                     _ => 3 * capacity,
                 };
                 let about = (n >> 33) as u32 % many;
-                let told = Told {
+                let told = Entry {
                     about,
                     count: 256,
                     samples: 1,

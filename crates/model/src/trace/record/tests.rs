@@ -7,7 +7,7 @@ use trommel_query::Operation;
 use super::*;
 use crate::instruction::{Flow, Instruction};
 
-fn of_true(wanted: &Wanted) -> Trace {
+fn of_true(wanted: &RecordingSettings) -> Trace {
     let mut command = Command::new("/bin/true");
     command.env_clear();
     command.stdin(Stdio::null()).stdout(Stdio::null());
@@ -67,8 +67,8 @@ fn control_goes_where_the_next_execution_is_and_memory_holds_what_was_stored() {
     assert!(compared > 100, "{compared}");
 }
 
-fn from_start(instructions: u64) -> Wanted {
-    Wanted {
+fn from_start(instructions: u64) -> RecordingSettings {
+    RecordingSettings {
         every: Duration::ZERO,
         stretches: 1,
         instructions,
@@ -85,7 +85,7 @@ fn recordings_begin_where_they_should() {
     let wanted = from_start(2000);
     assert_eq!(pcs(&of_true(&wanted)), pcs(&of_true(&wanted)));
     // A program that ends before its time is up leaves nothing.
-    let late = Wanted {
+    let late = RecordingSettings {
         every: Duration::from_secs(100),
         stretches: 3,
         instructions: 2000,
@@ -93,7 +93,7 @@ fn recordings_begin_where_they_should() {
     assert!(of_true(&late).is_empty());
     let mut endless = Command::new("/bin/sh");
     endless.args(["-c", "while :; do :; done"]);
-    let wanted = Wanted {
+    let wanted = RecordingSettings {
         every: Duration::from_millis(20),
         stretches: 3,
         instructions: 1000,
