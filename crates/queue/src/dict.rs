@@ -38,7 +38,7 @@ pub enum Event {
         len: u8,
         /// Where it goes when taken.
         target: TargetPc,
-        /// Whether it was.
+        /// True if it was.
         taken: bool,
     },
     /// A direct call.
@@ -370,7 +370,7 @@ impl Passed {
         }
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub const fn is_empty(self) -> bool {
         self.first >= self.end
     }
@@ -383,9 +383,9 @@ pub struct PathHeader {
     pub block: u32,
     /// Its events that were passed before the exit.
     pub passed: Passed,
-    /// Whether a tail event follows.
+    /// True if a tail event follows.
     pub tail: bool,
-    /// Whether it is a message.
+    /// True if it is a message.
     pub message: bool,
 }
 

@@ -327,7 +327,7 @@ pub struct Strata {
     pub substreams: AtomicU32,
     /// Events that a message stands for, below 65536.
     pub rate: AtomicU32,
-    /// Whether counters start at random.
+    /// True if counters start at random.
     pub phase: AtomicU32,
     /// The hash function: 0 the papers', 1 `:crc`, 2 `:mul`.
     pub hash: AtomicU32,
@@ -623,7 +623,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Whether the host is there, in a file that it has not given up.
+    /// Returns whether the host is there, in a file that it has not given up.
     pub fn host_is_there(&self) -> bool {
         Self::host_lives(self.host[0].load(Relaxed))
     }
@@ -684,7 +684,7 @@ pub struct Request {
     pub state: AtomicU32,
     /// The thread that asks, as it sees itself.
     pub tid: AtomicU32,
-    /// Whether it is no thread of the slot's process, but shares its memory.
+    /// True if it is no thread of the slot's process, but shares its memory.
     pub spawned: AtomicU32,
     /// [`Unfollowed`], or 0: why the program is not to be observed.
     pub why: AtomicU32,

@@ -2,41 +2,30 @@
 //!
 //! The host writes this crate, linked as one freestanding position-independent program, into a
 //! process that has just started, and lets it run there. It runs the app's code from a code cache,
-//! fragment by fragment, so that probes can be put around any instruction, and tells the host what
-//! they saw through the shared queue. See `ARCHITECTURE.md` for the whole way of one event.
+//! fragment by fragment, so that probes can be put around any instruction. It reports to the host what
+//! they saw through the shared queue. `ARCHITECTURE.md` follows one event all the way.
 //!
-//! | module | what it does |
+//! # Rooms
+//! A room imports only rooms above it in this table.
+//!
+//! | room | what it holds |
 //! |---|---|
-//! | [`arch`] | all assembly: crossing between cache and runtime |
-//! | [`area`] | the per-thread block that GS points to |
-//! | [`thread`] | threads: areas, start and end |
-//! | [`lock`] | what threads use one at a time |
-//! | [`start`] | from the host's jump to the first fragment |
-//! | [`region`] | what memory is code, and whose |
-//! | [`pages`] | which of it is writable, and how stores to it are seen |
-//! | [`change`] | code that changes |
-//! | [`decode`] | app instructions, reduced to what the translator asks about them |
-//! | [`emit`] | machine code, written |
+//! | [`base`] | addresses, decoding, encoding, memory, locks, raw system calls |
+//! | [`crossing`] | all assembly: between the code cache and the runtime |
+//! | [`memory`] | what memory is code, and which of it is writable |
+//! | [`channel`] | the target's side of the shared file: dictionary, records, counters |
+//! | [`cache`] | fragments in memory, and the way from app addresses to them |
+//! | [`observe`] | what is asked about the program, and what is known of it |
 //! | [`translate`] | fragments from app code |
-//! | [`cache`] | arenas, fragments and the way from app addresses to them |
-//! | [`dispatch`] | what happens when control leaves the cache: translate, link, look up |
-//! | [`persist`] | fragments of earlier runs, and for later ones |
-//! | [`trace`] | hot paths, found and recorded |
-//! | [`balance`] | whether control pays |
-//! | [`phase`] | when the working set changes |
-//! | [`aware`] | requests of programs that know of us |
-//! | [`counters`] | paths that are counted where they are executed |
-//! | [`pairs`] | indirect branches that are counted |
-//! | [`query`] | relational queries |
-//! | [`served`] | their queues that the program serves itself |
-//! | [`deliver`] | the target's side of the queue and the dictionary |
-//! | [`syscall`] | system calls the runtime must see |
-//! | [`signal`] | the app's handlers under control, at exact places |
-//! | [`kernel_writes`] | those that write where we have protected pages |
-//! | [`native`] | detaching |
-//! | [`attach`] | threads of a running process in and out |
-//! | [`window`] | control for N instructions at a time |
-//! | [`own`] | the runtime's memory, listed |
+//! | [`trace`] | hot paths as they are recorded, and whether control pays |
+//! | [`engine`] | the threads and the state that they share: fragments made, led to, dropped |
+//! | [`process`] | what the runtime does in the place of the kernel: system calls, signals, threads, exec |
+//! | [`entry`] | the ways in: the start, and the exits of the code cache |
+//!
+//! *Why `engine` lies below `process`.* A system call or a signal handler ends by leading the app on, so
+//! `process` calls the engine. The engine leads on without knowing what a system call is.
+//! *Why `memory` lies below `channel`.* The channel describes regions to the host.
+//! *What assembly calls* lies above it. The assembly declares it ([`crossing::arch::upcalls`]), and a room above defines it.
 //!
 //! # Invariants
 //! * No libc, no thread-local storage through FS (it is the app's), no panic machinery; the GS base
@@ -56,6 +45,7 @@ pub mod cache;
 pub mod channel;
 pub mod crossing;
 pub mod engine;
+pub mod entry;
 pub mod memory;
 pub mod observe;
 pub mod process;

@@ -13,8 +13,9 @@ use core::arch::{asm, naked_asm};
 use core::panic::PanicInfo;
 
 use trommel_runtime::base::heap::Heap;
+use trommel_runtime::base::start::StartArgs;
 use trommel_runtime::base::sys;
-use trommel_runtime::engine::start::{StartArgs, start};
+use trommel_runtime::entry::start::start;
 use trommel_runtime::process::attach;
 use trommel_runtime::process::failure;
 

@@ -22,12 +22,12 @@ pub struct Range {
 }
 
 impl Range {
-    /// Whether `pc` is inside.
+    /// Returns whether `pc` is inside.
     pub const fn holds(&self, pc: AppPc) -> bool {
         self.start <= pc.0 && pc.0 < self.end
     }
 
-    /// Whether both share an address.
+    /// Returns whether both share an address.
     pub const fn meets(&self, other: &Self) -> bool {
         self.start < other.end && other.start < self.end
     }
@@ -49,7 +49,7 @@ impl Ranges {
         self.0.push(range);
     }
 
-    /// Whether an address is in any.
+    /// Returns whether an address is in any.
     pub fn hold(&self, address: u64) -> bool {
         self.0.iter().any(|r| (r.start..r.end).contains(&address))
     }

@@ -131,7 +131,7 @@ pub struct Context {
     pub spill_homes: [u64; 16],
     /// What the first round of a loop has computed for its second one, by the register that has it there.
     pub kept: [u64; 16],
-    /// What is left of the window that the thread is in, see [`crate::process::window`].
+    /// What is left of the window that the thread is in, see [`crate::engine::window`].
     pub budget: u64,
     /// Place in the second table that is being looked at.
     pub second_index: u64,
@@ -175,7 +175,7 @@ pub struct Context {
     pub sum_seed: u32,
     /// The subject of an event that is not shielded.
     pub subject: u32,
-    /// A [`crate::channel::shields::Why`], where it comes out of the cache.
+    /// A [`crate::base::counted::Why`], where it comes out of the cache.
     pub why: u32,
     /// Saved registers, by number, meanwhile.
     pub unshielded: [u64; 12],
@@ -195,7 +195,7 @@ pub struct Context {
     pub thread: u64,
     /// A signal waits to be delivered at the next boundary.
     pub pending: u32,
-    /// Whether `target` is the start of an app instruction with all registers the app's.
+    /// True if `target` is the start of an app instruction with all registers the app's.
     pub at_boundary: u32,
     /// Arguments of a system call that the runtime makes in the app's name.
     pub call_args: [u64; 7],

@@ -1,6 +1,6 @@
 //! Bytes compared in words: the `memcmp` of a program without a C library looks at one at a time.
 
-/// Whether both are the same.
+/// Returns whether both are the same.
 pub fn same(a: &[u8], b: &[u8]) -> bool {
     let (words, rest) = a.as_chunks::<8>();
     let (others, tail) = b.as_chunks::<8>();

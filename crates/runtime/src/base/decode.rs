@@ -56,7 +56,7 @@ pub enum Class {
     Unsupported,
     /// As unsupported, because it uses the GS segment.
     Gs,
-    /// Does nothing, and asks something of us ([`crate::observe::aware`]).
+    /// Does nothing, and asks something of us ([`crate::engine::aware`]).
     Request,
 }
 

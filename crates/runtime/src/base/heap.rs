@@ -72,7 +72,7 @@ unsafe impl Sync for Heap {}
 /// The kernel has refused memory.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// Whether an allocation has failed as the kernel gave no memory.
+/// Returns whether an allocation has failed as the kernel gave no memory.
 pub fn is_exhausted() -> bool {
     REFUSED.load(Relaxed)
 }

@@ -7,8 +7,7 @@
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::engine::dispatch::Runtime;
-use crate::process::signal::Info;
+use crate::base::signals::Info;
 
 /// The host may call.
 static AWAITED: AtomicBool = AtomicBool::new(false);
@@ -18,15 +17,7 @@ pub fn await_knocks() {
     AWAITED.store(true, Relaxed);
 }
 
-/// Whether a signal says that the host waits.
+/// Returns whether a signal says that the host waits.
 pub fn is_knock(info: &Info) -> bool {
     info.is_trap_of_descriptor() && AWAITED.load(Relaxed)
-}
-
-impl Runtime {
-    /// A thread in the cache was called.
-    pub fn knocked(&mut self, now: u64) {
-        self.ask_at_once(now);
-        self.go_by_table();
-    }
 }

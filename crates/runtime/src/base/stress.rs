@@ -5,6 +5,7 @@
 //! in generated code.
 #![allow(unsafe_code)] // reason: fails on purpose.
 
+use crate::base::signals;
 use core::arch::asm;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -12,7 +13,6 @@ use core::sync::atomic::Ordering::Relaxed;
 use trommel_queue::options;
 
 use crate::base::sys;
-use crate::process::signal;
 
 /// Options that this module acts on; 0 without any.
 static OPTIONS: AtomicU64 = AtomicU64::new(0);
@@ -71,12 +71,12 @@ pub fn delay() {
     }
 }
 
-/// Whether steps are told as breakpoints.
+/// Returns whether steps are told as breakpoints.
 pub fn tells_breakpoints() -> bool {
     OPTIONS.load(Relaxed) & options::BREAKPOINTS != 0
 }
 
-/// Whether few paths have counters.
+/// Returns whether few paths have counters.
 pub fn few_counters() -> bool {
     OPTIONS.load(Relaxed) & options::COUNTERS != 0
 }
@@ -158,7 +158,7 @@ fn fail_at(place: Place, all: u64) {
         how == place as u64 && PASSES.fetch_add(1, Relaxed) + 1 >= n
     };
     // While the program blocks these, the kernel ends it for a fault.
-    let now = now && !signal::blocks_failures() && (how == options::END_RANDOM || once());
+    let now = now && !signals::blocks_failures() && (how == options::END_RANDOM || once());
     assert!(!now || n.is_multiple_of(2), "asked for");
     if now {
         // SAFETY: none: this is the failure that was asked for. Nothing is ever mapped there.

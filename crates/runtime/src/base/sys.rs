@@ -9,8 +9,6 @@ use crate::base::own;
 
 pub use linux_raw_sys::general as nr;
 
-use crate::crossing::arch;
-
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
 
@@ -404,25 +402,6 @@ pub fn futex_wait(word: &AtomicU32, value: u32, nanos: Option<u64>, private: boo
     futex(word, nr::FUTEX_WAIT, value, nanos, private);
 }
 
-/// As [`futex_wait`] on a shared word, but does not sleep once `pending` is set, which a signal
-/// handler of this thread does.
-///
-/// # Safety
-/// `pending` must be valid.
-pub unsafe fn futex_wait_unless(word: &AtomicU32, value: u32, nanos: u64, pending: *const u32) {
-    let spec = [0, nanos];
-    let args = [
-        word.as_ptr() as u64,
-        u64::from(nr::FUTEX_WAIT),
-        u64::from(value),
-        spec.as_ptr() as u64,
-        0,
-        0,
-    ];
-    // SAFETY: a futex word and a timespec; the caller answers for `pending`.
-    let _ = unsafe { arch::unless_pending(u64::from(nr::__NR_futex), &raw const args, pending) };
-}
-
 /// Sleeps for `nanos` (less than a second), or until interrupted.
 pub fn nap(nanos: u64) {
     futex_wait(&AtomicU32::new(0), 0, Some(nanos), true);
@@ -431,18 +410,6 @@ pub fn nap(nanos: u64) {
 /// Wakes up to `count` that sleep on `word`.
 pub fn futex_wake(word: &AtomicU32, count: u32, private: bool) {
     futex(word, nr::FUTEX_WAKE, count, None, private);
-}
-
-/// As [`futex_wait_unless`], on a word of the app's that may not be there.
-///
-/// # Safety
-/// `pending` must be valid.
-pub unsafe fn wait_there(address: u64, value: u32, nanos: u64, pending: *const u32) {
-    let spec = [0, nanos];
-    let operation = u64::from(nr::FUTEX_WAIT);
-    let args = [address, operation, value.into(), spec.as_ptr() as u64, 0, 0];
-    // SAFETY: the kernel looks whether the word is there; the caller answers for `pending`.
-    let _ = unsafe { arch::unless_pending(u64::from(nr::__NR_futex), &raw const args, pending) };
 }
 
 /// As [`futex_wake`], on a word of the app's that may not be there.
@@ -477,10 +444,18 @@ pub fn thread_cpu() -> u64 {
 /// The time stamp counter may not be read: some thread of the program has said that whoever does so dies.
 static CLOCKLESS: AtomicBool = AtomicBool::new(false);
 
+/// The time stamp counter.
+pub fn time_stamp() -> u64 {
+    let (low, high): (u64, u64);
+    // SAFETY: reads the time stamp counter.
+    unsafe { asm!("rdtsc", out("rax") low, out("rdx") high, options(nomem, nostack)) };
+    high << 32 | low
+}
+
 /// A clock of some gigahertz that costs next to nothing. Only differences are of use.
 pub fn ticks() -> u64 {
     match CLOCKLESS.load(Relaxed) {
-        false => arch::time_stamp(),
+        false => time_stamp(),
         true => monotonic(),
     }
 }

@@ -171,12 +171,12 @@ impl Area {
         }
     }
 
-    /// Whether so much is kept that there is not enough room.
+    /// Returns whether so much is kept that there is not enough room.
     fn is_short(&self) -> bool {
         !self.kept.is_empty() && self.room() < (self.end - self.start) / ENOUGH
     }
 
-    /// Whether the generation that follows would find little room beside the current one.
+    /// Returns whether the generation that follows would find little room beside the current one.
     fn is_low(&self) -> bool {
         const LOW: u64 = 8;
         self.end - self.next < (self.end - self.start) / LOW
@@ -330,12 +330,12 @@ impl Arena {
         self.room() >= code && self.stub_room() >= stubs
     }
 
-    /// Whether so much is kept that little room is left.
+    /// Returns whether so much is kept that little room is left.
     pub(super) fn is_short(&self) -> bool {
         self.code.is_short() || self.stubs.is_short()
     }
 
-    /// Whether the generation that follows would find little room beside the current one.
+    /// Returns whether the generation that follows would find little room beside the current one.
     pub(super) fn is_low(&self) -> bool {
         self.code.is_low() || self.stubs.is_low()
     }

@@ -141,7 +141,7 @@ impl Cache {
         unsafe { &*(counter as *const AtomicU32) }.store(TIMES * self.heads.threshold, Relaxed);
     }
 
-    /// Whether the fragment of `app` was counted to the end where it is arrived at. It counts again.
+    /// Returns whether the fragment of `app` was counted to the end where it is arrived at. It counts again.
     pub fn arrival_is_hot(&mut self, app: AppPc) -> bool {
         let Some(id) = self.lookup(app) else {
             return false;

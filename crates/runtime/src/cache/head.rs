@@ -120,12 +120,12 @@ impl Cache {
         self.heads.threshold = threshold;
     }
 
-    /// Whether traces are made.
+    /// Returns whether traces are made.
     pub fn makes_traces(&self) -> bool {
         self.heads.threshold != 0
     }
 
-    /// Whether a fragment is a trace.
+    /// Returns whether a fragment is a trace.
     pub fn is_trace(&self, id: u32) -> bool {
         self.fragments[id as usize].head == Head::Trace
     }
@@ -340,7 +340,7 @@ impl Cache {
         true
     }
 
-    /// Whether an exit of a recorded fragment is an indirect branch that goes to too many places.
+    /// Returns whether an exit of a recorded fragment is an indirect branch that goes to too many places.
     pub fn is_fickle(&self, exit: &Exit) -> bool {
         exit.patch == CachePc(0) && self.heads.fickle.get(exit.target).is_some()
     }

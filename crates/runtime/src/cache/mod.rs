@@ -54,7 +54,6 @@ pub mod entry;
 mod head;
 mod old;
 mod recipe;
-pub mod reclaim;
 mod suspect;
 mod table;
 pub mod targets;
@@ -110,7 +109,7 @@ pub struct Step {
 const _: () = assert!(size_of::<Step>() == 32);
 
 impl Step {
-    /// Whether what `next` describes follows this step as it does in the app's code, with all
+    /// Returns whether what `next` describes follows this step as it does in the app's code, with all
     /// else the same.
     pub fn goes_on(&self, next: &Self) -> bool {
         self.copied != 0
@@ -194,7 +193,7 @@ pub struct Fragment {
     pub guarded: bool,
     /// Its events are counted by strides: [`Step::events`] are those.
     pub strides: bool,
-    /// Whether it is entered.
+    /// True if it is entered.
     pub state: FragmentState,
     /// What it is to the selection of traces.
     pub head: Head,
@@ -211,7 +210,7 @@ impl Fragment {
     }
 }
 
-/// Whether a fragment is entered.
+/// True if a fragment is entered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FragmentState {
     /// It is.
@@ -433,7 +432,7 @@ impl Cache {
         &self.arenas[i]
     }
 
-    /// Whether there is as much room for a fragment of an arena and its stubs.
+    /// Returns whether there is as much room for a fragment of an arena and its stubs.
     pub fn has_room(&mut self, arena: usize, code: u64, stubs: u64) -> bool {
         self.arenas[arena].has_room(code, stubs)
     }

@@ -198,24 +198,24 @@ impl Cache {
         self.pins = pins;
     }
 
-    /// Whether nothing was placed since the current generation began.
+    /// Returns whether nothing was placed since the current generation began.
     pub fn is_new(&self) -> bool {
         let mut all = self.arenas.iter().zip(&self.parts);
         self.resting.is_none() && all.all(|(arena, part)| is_untouched(arena, part))
     }
 
-    /// Whether threads may be in earlier generations.
+    /// Returns whether threads may be in earlier generations.
     pub fn has_old(&self) -> bool {
         !self.old.is_empty()
     }
 
-    /// Whether it is worth while to find out where each thread is: so much of the arenas, or so many generations, are kept.
+    /// Returns whether it is worth while to find out where each thread is: so much of the arenas, or so many generations, are kept.
     pub fn is_short(&self) -> bool {
         const MANY: usize = 16;
         self.has_old() && (self.old.len() > MANY || self.arenas.iter().any(Arena::is_short))
     }
 
-    /// Whether what followed on the current generation, with threads still in this one, would find little room.
+    /// Returns whether what followed on the current generation, with threads still in this one, would find little room.
     pub fn is_low(&self) -> bool {
         self.arenas.iter().any(Arena::is_low)
     }
@@ -231,7 +231,7 @@ impl Cache {
         first
     }
 
-    /// Whether a fragment at this address is kept for who waits there.
+    /// Returns whether a fragment at this address is kept for who waits there.
     pub fn is_pinned(&self, pc: CachePc) -> bool {
         self.pins.iter().any(|p| p.code.holds(pc.0))
     }

@@ -225,7 +225,7 @@ impl Cache {
         any
     }
 
-    /// Whether the code a fragment was made from is what is in the app's memory now, which must be
+    /// Returns whether the code a fragment was made from is what is in the app's memory now, which must be
     /// readable.
     pub fn is_current(&self, id: u32) -> bool {
         let fragment = &self.fragments[id as usize];

@@ -14,6 +14,7 @@
 //! **I21 (no record dropped).** No record is dropped. A thread waits while too many chunks wait for the host, and waits are counted.
 #![allow(unsafe_code)] // reason: writes into memory shared with the host.
 
+use crate::crossing::waits;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -673,7 +674,7 @@ impl Queue {
             let has_room = || self.backlog() < ENOUGH;
             protocol::doze(word, has_room, || {
                 // SAFETY: a word of the thread's own context.
-                unsafe { sys::futex_wait_unless(word, 1, NAP, writer.pending) };
+                unsafe { waits::futex_wait_unless(word, 1, NAP, writer.pending) };
                 done = self.host_is_there();
             });
         }
@@ -704,7 +705,7 @@ impl Queue {
                 return Err(None);
             }
             // SAFETY: a word of the thread's own context.
-            unsafe { sys::futex_wait_unless(word, answered, NAP, writer.pending) };
+            unsafe { waits::futex_wait_unless(word, answered, NAP, writer.pending) };
             match word.load(SeqCst) == answered {
                 true => self.host_is_there().map_err(Some),
                 false => Ok(()),

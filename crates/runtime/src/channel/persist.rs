@@ -33,7 +33,6 @@ use crate::base::address::Range;
 use crate::base::sys;
 use crate::channel::deliver::Mapped;
 use crate::memory::region::{Mapping, Nature};
-use crate::translate::Config;
 
 /// Where code comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,25 +106,13 @@ pub unsafe fn map_path(path: u64, is: [u64; 2]) -> &'static [u8] {
     map(file as i32)
 }
 
-/// How fragments look besides what they are made from, as far as that differs between processes with one runtime.
-pub fn shape(config: &Config) -> u32 {
-    let word = |bit: bool, at: u32| u32::from(bit) << at;
-    config.max_insns as u32
-        | word(config.trace_insns != 0, 8)
-        | word(config.audit, 9)
-        | word(config.whole_jumps, 10)
-        | word(config.counters, 11)
-        | u32::from(config.kinds.bits()) << 16
-}
-
 impl Persist {
     /// What was `kept`, and room for what is made. `None` where nothing is kept.
-    pub fn open(mapped: Mapped, config: &Config, kept: &'static [u8]) -> Option<Self> {
+    pub fn open(mapped: Mapped, shape: u32, kept: &'static [u8]) -> Option<Self> {
         let control = mapped.control();
         if control.persist.load(Relaxed) == 0 {
             return None;
         }
-        let shape = shape(config);
         control.persist_shape.store(shape, Relaxed);
         let image = Image::read(kept, [control.build.load(Relaxed), shape.into()]);
         let modules = image.and_then(|image| image.modules().collect::<Option<Vec<_>>>());

@@ -28,7 +28,7 @@
 
 mod counting;
 
-use alloc::boxed::Box;
+use crate::base::counted::Subject;
 use alloc::collections::BTreeMap;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
@@ -36,58 +36,21 @@ use core::sync::atomic::Ordering::Relaxed;
 use trommel_compress::Seeds;
 use trommel_compress::hash::HashKind;
 use trommel_compress::interval::{Positions, Shield, TABLES};
-use trommel_queue::{CELLS, CELLS_OFFSET, Control, FULL_WINDOW, Intervals, VALUE_COUNTERS};
+use trommel_queue::{CELLS, CELLS_OFFSET, Control, Intervals, VALUE_COUNTERS};
 use trommel_tuple::{Kind, KindSet, Place, Tuple};
 
-use crate::base::area::{COUNTERS_OFFSET, Context};
+use crate::base::area::COUNTERS_OFFSET;
 use crate::base::emit::GsOffset;
 use crate::base::sys;
-use crate::channel::deliver::HostGone;
-use crate::process::thread::Thread;
 
 pub use counting::Counting;
-use counting::Slot;
+pub(crate) use counting::Slot;
 
 /// What a cell starts from.
 pub const FULL: u32 = i32::MAX as u32;
 
 /// Events to come before the interval ends.
 pub const LEFT: GsOffset = GsOffset((COUNTERS_OFFSET + offset_of!(Intervals, left)) as u32);
-
-/// In place of a value counter's path: more than one tuple of the accumulator wants it.
-pub const CONTESTED: u32 = u32::MAX;
-
-/// Why an event has come out of the cache.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-pub enum Why {
-    /// Its counters have come to where its tuple is promoted.
-    Promoted = 0,
-    /// Its value counter is contested: it is not counted yet.
-    Contested = 1,
-    /// The interval has ended.
-    Ended = 2,
-}
-
-/// What is known of events: a tuple, or the place of values. As the routines read it.
-#[repr(C, align(64))]
-#[derive(Clone, Copy)]
-pub struct Subject {
-    /// The place.
-    pub place: u64,
-    /// The value, where that is known.
-    pub value: u64,
-    /// The tuple's counters.
-    pub positions: [u32; TABLES],
-    /// What the place makes of a hash.
-    pub begin: u64,
-    /// The tuple's cell, from GS; 0 without.
-    pub cell: u32,
-    /// The path of messages.
-    pub path: u32,
-    /// [`Kind`].
-    kind: u32,
-}
 
 impl Subject {
     fn kind(&self) -> Kind {
@@ -107,7 +70,7 @@ const SUBJECT_BYTES: usize = size_of::<Subject>();
 pub struct Counters {
     /// Those that are shielded.
     pub cell: GsOffset,
-    positions: [u32; TABLES],
+    pub(crate) positions: [u32; TABLES],
     tables: usize,
     /// Of the others, only the least counters are incremented.
     pub conservative: bool,
@@ -122,15 +85,15 @@ impl Counters {
 
 /// The profiler of a process.
 pub struct Profiler {
-    shield: Shield,
-    positions: Positions,
+    pub(crate) shield: Shield,
+    pub(crate) positions: Positions,
     /// Where subjects are, and how many there are. Those are never changed and never move: threads read them without the lock.
-    at: u64,
+    pub(crate) at: u64,
     len: usize,
     /// Which there are, by kind, place and value; values that are not known are 0.
     known: BTreeMap<(u8, u64, u64), u32>,
     /// The kind whose events are the rest.
-    rest: Kind,
+    pub(crate) rest: Kind,
     /// Value counters in use.
     value_counters: usize,
 }
@@ -236,118 +199,4 @@ fn value_counters_for(slots: usize) -> usize {
     (slots * slots / 4)
         .next_power_of_two()
         .clamp(FEWEST, VALUE_COUNTERS)
-}
-
-impl Thread {
-    /// Starts the profiler of the thread, which has a counter array and executes nothing yet.
-    pub fn start_counting(&mut self, profiler: &Profiler) {
-        let mut counting = Box::new(Counting::new(profiler, self.area()));
-        let context = self.context();
-        let (first, mask) = profiler.positions.lanes();
-        context.subjects = profiler.at;
-        context.counters = counting.shielding.counters().as_mut_ptr() as u64;
-        context.promotes_at = counting.shielding.promotes_at() - 1;
-        context.conservative = profiler.shield.spec.conservative.into();
-        context.lane_first = first;
-        context.lane_mask = mask;
-        context.lane_shift = 64 - profiler.positions.bits();
-        if let Some(cheap) = profiler.positions.cheap() {
-            context.sum_seed = cheap.seed();
-            context.factors = cheap.factors();
-        }
-        let length = counting.shielding.length();
-        let seen = counting.seen();
-        seen.length.store(length, Relaxed);
-        seen.left.store(length, Relaxed);
-        seen.rest.store(profiler.rest as u32, Relaxed);
-        self.counting = Some(counting);
-    }
-
-    /// Counts an event of a known tuple in the dispatcher. An interval that it ends is ended when the lock is free.
-    pub fn count_known(&mut self, number: u32, of_kind: Option<GsOffset>) {
-        let context = self.context();
-        let Some(counting) = &mut self.counting else {
-            return;
-        };
-        if let Some(GsOffset(at)) = of_kind {
-            let at = (counting.area + u64::from(at)) as *mut u64;
-            // SAFETY: before the thread's counter array, where nobody else counts.
-            unsafe { at.write_volatile(at.read_volatile() + 1) };
-        }
-        let cell = counting.cell(number);
-        // SAFETY: a word of the counter array, where nobody else counts.
-        let left = unsafe { cell.read_volatile() };
-        match left {
-            0 => counting.event(number, 0, context),
-            // SAFETY: likewise.
-            _ => unsafe { cell.write_volatile(left - 1) },
-        }
-        let left = counting.seen().left.load(Relaxed).wrapping_sub(1);
-        counting.seen().left.store(left, Relaxed);
-        counting.is_due = left == 0;
-    }
-
-    /// Ends an interval that has ended in the dispatcher. The lock is free.
-    pub fn end_due_interval(&mut self) -> Result<(), HostGone> {
-        let counting = self.counting.as_mut();
-        match counting.is_some_and(|counting| core::mem::take(&mut counting.is_due)) {
-            true => self.end_interval(),
-            false => Ok(()),
-        }
-    }
-
-    fn end_interval(&mut self) -> Result<(), HostGone> {
-        let context = self.context();
-        let Some(mut counting) = self.counting.take() else {
-            return Ok(());
-        };
-        counting.end_interval(context);
-        let mut done = Ok(());
-        for candidate in &counting.candidates {
-            let Slot { subject, value, .. } = counting.slots[candidate.slot];
-            let subject = counting.subject(subject);
-            let value = (subject.cell == 0).then_some(value);
-            self.append_candidate(subject.path, value, candidate.count);
-            done = done.and_then(|()| self.publish_if_full());
-        }
-        self.counting = Some(counting);
-        done
-    }
-
-    fn publish_if_full(&mut self) -> Result<(), HostGone> {
-        match core::mem::take(&mut self.full) {
-            true => self.publish(),
-            false => Ok(()),
-        }
-    }
-
-    fn append_candidate(&mut self, path: u32, value: Option<u64>, count: u32) {
-        let mut at = self.writer.at() as *mut u32;
-        let halves = value.map(|value| [value as u32, (value >> 32) as u32]);
-        let words = [path].into_iter();
-        for word in words.chain(halves.into_iter().flatten()).chain([count]) {
-            // SAFETY: the write pointer leads to room for a whole record.
-            unsafe {
-                at.write(word);
-                at = at.add(1);
-            }
-        }
-        let next = at as u64;
-        self.writer.set(next);
-        self.full = next as usize & 0xffff < FULL_WINDOW;
-    }
-}
-
-/// An event has come out of the cache, as [`Why`] says. The lock is free.
-pub fn crossed(thread: &mut Thread, context: &mut Context) -> Result<(), HostGone> {
-    let (number, value) = (context.subject, context.value);
-    let Some(counting) = &mut thread.counting else {
-        return Ok(());
-    };
-    match context.why {
-        why if why == Why::Promoted as u32 => counting.promote(number, value, context),
-        why if why == Why::Contested as u32 => counting.event(number, value, context),
-        _ => return thread.end_interval(),
-    }
-    Ok(())
 }

@@ -38,17 +38,16 @@ use trommel_queue::{COUNTER_ARRAY_BYTES, COUNTS_STRATA, Control};
 use trommel_tuple::{Place, Tuple};
 
 use crate::base::address::AppPc;
-use crate::base::area::{CONTEXT_OFFSET, COUNTERS_OFFSET, Context};
+use crate::base::area::COUNTERS_OFFSET;
 use crate::base::emit::GsOffset;
 use crate::memory::region::Regions;
-use crate::process::thread::Thread;
 
 /// The sampler of a process.
 pub struct Sampler {
-    strata: Strata,
-    hash: Hash<u32>,
+    pub(crate) strata: Strata,
+    pub(crate) hash: Hash<u32>,
     /// Counters before the first event.
-    start: Vec<u16>,
+    pub(crate) start: Vec<u16>,
 }
 
 impl Sampler {
@@ -97,7 +96,7 @@ impl Sampler {
         self.of_word(regions.word(pc))
     }
 
-    fn of_word(&self, word: u64) -> Option<OfPlace> {
+    pub(crate) fn of_word(&self, word: u64) -> Option<OfPlace> {
         match &self.hash {
             Hash::Cheap(hash) => hash.of_place(Place::from_word(word)),
             // The host asks for values with one counter or a cheap function alone.
@@ -146,36 +145,3 @@ pub fn tuple_of(regions: &Regions, event: &Event) -> Tuple {
 }
 
 const _: () = assert!(2 * MAX_SUBSTREAMS as usize <= COUNTER_ARRAY_BYTES);
-
-impl Thread {
-    /// Starts the counters of the thread, which has a counter array and executes nothing yet.
-    pub fn start_counters(&mut self, sampler: &Sampler) {
-        let to = (self.area() + COUNTERS_OFFSET as u64) as *mut u16;
-        for (n, &events) in sampler.start.iter().enumerate() {
-            // SAFETY: in the counter array that is mapped at the end of this thread's area.
-            unsafe { to.add(n).write_volatile(events) };
-        }
-        let context = (self.area() + CONTEXT_OFFSET as u64) as *mut Context;
-        // SAFETY: a word of the thread's own context, which is not in use by generated code.
-        unsafe { (&raw mut (*context).rate).write(sampler.strata.rate.into()) };
-        if let Some(OfPlace::Product { factors, .. }) = sampler.of_word(0) {
-            // SAFETY: likewise.
-            unsafe { (&raw mut (*context).factors).write(factors) };
-        }
-    }
-
-    /// Counts an event in the dispatcher. A chunk that a message fills is to be published when the lock is free.
-    pub fn count_event(&mut self, counter: GsOffset, path: u32) {
-        let context = (self.area() + CONTEXT_OFFSET as u64) as *const Context;
-        let at = (self.area() + u64::from(counter.0)) as *mut u16;
-        // SAFETY: both are words of this thread's area, in whose counter array nobody else counts.
-        unsafe {
-            let left = at.read_volatile().wrapping_sub(1);
-            at.write_volatile(left);
-            if left == 0 {
-                at.write_volatile((*context).rate as u16);
-                self.append(path, 0);
-            }
-        }
-    }
-}

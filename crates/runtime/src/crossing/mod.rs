@@ -1,7 +1,11 @@
-//! All assembly: the crossing between code cache and runtime.
+//! All assembly: the crossing between code cache and runtime, and system calls that a signal can call off.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`arch`] | all assembly: crossing between cache and runtime |
+//! | [`arch`] | all assembly |
+//! | [`entries`] | where generated code enters the runtime |
+//! | [`waits`] | waits of the runtime that a signal ends before they begin |
 
 pub mod arch;
+pub mod entries;
+pub mod waits;

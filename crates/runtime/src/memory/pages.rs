@@ -94,7 +94,7 @@ pub struct Pages {
 pub struct Run {
     /// After the last.
     pub end: u64,
-    /// Whether they are.
+    /// True if they are.
     pub protected: bool,
 }
 
@@ -173,12 +173,12 @@ impl Pages {
         false
     }
 
-    /// Whether a page was ever protected: a store to it may have faulted because of that.
+    /// Returns whether a page was ever protected: a store to it may have faulted because of that.
     pub fn knows(&self, page: u64) -> bool {
         self.pages.contains_key(&page)
     }
 
-    /// Whether there is any protected page in `range`.
+    /// Returns whether there is any protected page in `range`.
     pub fn any_protected(&self, range: Range) -> bool {
         let reaches = |(low, high)| range.start < high && low < range.end;
         if self.runs == 0 || !self.span.is_some_and(reaches) {
@@ -225,7 +225,7 @@ impl Pages {
         true
     }
 
-    /// Whether a page was ever protected.
+    /// Returns whether a page was ever protected.
     pub fn has_any(&self) -> bool {
         !self.pages.is_empty()
     }

@@ -62,7 +62,7 @@ pub enum Named {
 }
 
 impl Mapping {
-    /// Whether a page of it can be read: a file may be shorter than its mapping. Asks the kernel
+    /// Returns whether a page of it can be read: a file may be shorter than its mapping. Asks the kernel
     /// about several pages at once.
     pub fn page_is_readable(&mut self, page: u64) -> bool {
         const PAGE: u64 = 4096;
@@ -92,7 +92,7 @@ impl Mapping {
         }
     }
 
-    /// Whether `next` follows it and is more of the same.
+    /// Returns whether `next` follows it and is more of the same.
     fn goes_on(&self, next: &Self) -> bool {
         let attributes = |m: &Self| (m.readable, m.writable, m.executable, m.shared, m.inode);
         self.range.end == next.range.start
@@ -101,7 +101,7 @@ impl Mapping {
             && (self.inode == 0 || self.offset + (self.range.end - self.range.start) == next.offset)
     }
 
-    /// Whether `other` says the same.
+    /// Returns whether `other` says the same.
     fn is_same(&self, other: &Self) -> bool {
         let attributes = |m: &Self| {
             let file = (m.offset, m.inode);
@@ -117,7 +117,7 @@ impl Mapping {
         attributes(self) == attributes(other) && self.path == other.path
     }
 
-    /// Whether it has a file that the host can look into.
+    /// Returns whether it has a file that the host can look into.
     pub fn has_file(&self) -> bool {
         const IN_MEMORY: [&[u8]; 3] = [b"/memfd:", b"/dev/zero", b"/SYSV"];
         self.inode != 0 && !IN_MEMORY.iter().any(|name| self.path.starts_with(name))
@@ -244,7 +244,7 @@ fn query(pc: AppPc) -> Result<Option<Mapping>, sys::Errno> {
     }))
 }
 
-/// Whether no other process can write what is mapped at an address.
+/// Returns whether no other process can write what is mapped at an address.
 pub fn is_private(address: u64) -> bool {
     let at = AppPc(address);
     let found = query(at).unwrap_or_else(|_| read_all()?.into_iter().find(|m| m.range.holds(at)));
@@ -329,7 +329,7 @@ impl Regions {
         (Lookup::Code(i), true)
     }
 
-    /// Whether what is known about an address need not be looked up again.
+    /// Returns whether what is known about an address need not be looked up again.
     fn is_fresh(&self, pc: AppPc) -> bool {
         let fresh = self.fresh.as_ref();
         fresh.is_none_or(|ranges| ranges.iter().any(|r| r.holds(pc)))
@@ -356,7 +356,7 @@ impl Regions {
         self.last = 0;
     }
 
-    /// Whether the host must be told about a region before code of it runs. It takes what it is not
+    /// Returns whether the host must be told about a region before code of it runs. It takes what it is not
     /// told about for code without a file.
     pub fn tell(&mut self, region: usize) -> bool {
         let mapping = &self.known[region];
@@ -369,7 +369,7 @@ impl Regions {
         self.told.len() != before
     }
 
-    /// Whether the host may believe that there is code of a file in `range`.
+    /// Returns whether the host may believe that there is code of a file in `range`.
     pub fn is_told(&self, range: Range) -> bool {
         self.told.iter().any(|told| told.meets(&range))
     }
@@ -430,7 +430,7 @@ impl Regions {
         }
     }
 
-    /// Whether any known region meets `range`.
+    /// Returns whether any known region meets `range`.
     pub fn meets(&self, range: Range) -> bool {
         let i = self.known.partition_point(|m| m.range.end <= range.start);
         self.known.get(i).is_some_and(|m| m.range.meets(&range))

@@ -40,20 +40,16 @@ use crate::base::prefix::{Midway, Prefix};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use trommel_queue::dict::{Event, Mark, Passed, TargetPc};
-use trommel_queue::{MOST_INTERRUPTED, ON_PATH_OFFSET};
+use trommel_queue::ON_PATH_OFFSET;
+use trommel_queue::dict::{Event, Passed, TargetPc};
 use trommel_tuple::{Ended, Kind, KindSet, Outcomes, Place};
 
 use crate::base::address::AppPc;
-use crate::base::area::{COUNTERS_OFFSET, Context, Reason};
+use crate::base::area::COUNTERS_OFFSET;
 use crate::base::emit::GsOffset;
-use crate::base::prefix::Key;
 use crate::base::stress;
-use crate::cache::{Fragment, Way};
 use crate::channel::deliver::Shared;
-use crate::engine::dispatch::Runtime;
 use crate::memory::region::Regions;
-use crate::process::thread::Thread;
 
 /// Prefixes at most.
 const MOST: usize = 1 << 19;
@@ -134,10 +130,10 @@ pub fn pass(on: &mut Option<Midway>, event: &Event, regions: &Regions) -> Option
 /// A path that a handler of a signal has interrupted.
 #[derive(Clone, Copy)]
 pub struct Interrupted {
-    pc: u64,
+    pub(crate) pc: u64,
     /// The handler's frame.
-    frame: u64,
-    on: Option<Midway>,
+    pub(crate) frame: u64,
+    pub(crate) on: Option<Midway>,
 }
 
 /// What is known of paths.
@@ -209,7 +205,7 @@ impl Acyclic {
     }
 
     /// A thread arrives at an address.
-    fn arrive(&mut self, at: AppPc, on: Option<Midway>) -> Prefix {
+    pub(crate) fn arrive(&mut self, at: AppPc, on: Option<Midway>) -> Prefix {
         let number = self.number_if_few(at, on);
         let Some(on) = on.filter(|_| number == Prefix::UNKNOWN) else {
             return number;
@@ -247,7 +243,7 @@ impl Acyclic {
     }
 
     /// The path of the dictionary that leads to the midst of one. There are only so many.
-    fn path(&mut self, shared: &mut Shared, on: Midway) -> Option<u32> {
+    pub(crate) fn path(&mut self, shared: &mut Shared, on: Midway) -> Option<u32> {
         if let Some(&path) = self.paths.get(&on) {
             return Some(path);
         }
@@ -260,291 +256,6 @@ impl Acyclic {
         let path = shared.path(block, Passed::first(1), None).ok()?;
         self.paths.insert(on, path);
         Some(path)
-    }
-}
-
-impl Thread {
-    /// Tells in the counter array, by a path of the dictionary, what is left when the thread goes no further: as word `n`.
-    fn tell_path(&self, n: usize, path: Option<u32>) {
-        if self.counter_array.is_some() {
-            let at = (self.area() + u64::from(ON_PATH.0)) as *mut u32;
-            // SAFETY: in the counter array that is mapped at the end of this thread's area; nobody else writes to it.
-            unsafe { at.add(n).write_volatile(path.map_or(0, |path| path + 1)) };
-        }
-    }
-
-    /// The path that the counter array has told before a system call.
-    fn told_path(&self) -> Option<u32> {
-        self.counter_array?;
-        let at = (self.area() + u64::from(ON_PATH.0)) as *const u32;
-        // SAFETY: as above.
-        unsafe { at.read_volatile() }.checked_sub(1)
-    }
-
-    /// Nothing follows it.
-    pub fn begin_path(&mut self) {
-        self.collecting = false;
-        self.on_path = None;
-        self.interrupted_paths.clear();
-    }
-}
-
-impl Runtime {
-    /// The number of what follows a thread on its path when it arrives at `pc`.
-    pub fn prefix(&mut self, thread: &Thread, pc: AppPc) -> Prefix {
-        match self.translator.counting_acyclic() {
-            Some(acyclic) => acyclic.number(pc, thread.on_path),
-            None => Prefix::NONE,
-        }
-    }
-
-    /// As [`Self::prefix`], of a thread that is about to go on there.
-    pub fn arrive_on_path(&mut self, thread: &Thread, pc: AppPc) -> Prefix {
-        match self.translator.counting_acyclic() {
-            Some(acyclic) => acyclic.arrive(pc, thread.on_path),
-            None => Prefix::NONE,
-        }
-    }
-
-    /// Lets a thread execute a fragment that does not know what follows: all its exits lead back to here. False where there can be none.
-    pub fn collect_path(&mut self, thread: &mut Thread, context: &mut Context, pc: AppPc) -> bool {
-        let found = self.cache.recorded(pc, Prefix::UNKNOWN);
-        let made = found.map_or_else(|| self.recorded_fragment((pc, Prefix::UNKNOWN)), Ok);
-        let Ok((id, _)) = made else { return false };
-        thread.collecting = true;
-        context.target = self.cache.fragments[id as usize].entry;
-        true
-    }
-
-    /// Takes note of what follows a thread that has come to the dispatcher as the context says.
-    pub fn find_path(&mut self, thread: &mut Thread, context: &Context) {
-        if self.translator.ways.acyclic.is_none() {
-            return;
-        }
-        let collecting = core::mem::take(&mut thread.collecting);
-        let is = |reason: Reason| context.reason == reason as u32;
-        let exit = self.cache.exit(context.exit);
-        let path = if is(Reason::Indirect) || is(Reason::Hot) && exit.way == Way::Site {
-            match Key::in_context(context) {
-                Key::NONE if collecting => Some(exit.next_link),
-                Key::NONE => None,
-                key => self.pairs.path(key, context.next_pc),
-            }
-        } else if is(Reason::Exit)
-            || is(Reason::Syscall)
-            || is(Reason::Cloned)
-            || is(Reason::Changed)
-            || is(Reason::Hot)
-        {
-            if exit.prefix != Prefix::UNKNOWN {
-                let acyclic = self.translator.ways.acyclic.as_ref();
-                thread.on_path = acyclic.and_then(|acyclic| acyclic.midway(exit.prefix));
-                return;
-            }
-            Some(exit.next_link)
-        } else {
-            return;
-        };
-        match path.and_then(|path| self.shared.passed_by(path)) {
-            Some((block, passed, tail)) => self.follow_path(thread, block, passed, tail),
-            None => thread.on_path = None,
-        }
-    }
-
-    /// A thread has passed so much of a block, and `tail`. What has ended meanwhile is counted if the code does not know it.
-    fn follow_path(
-        &mut self,
-        thread: &mut Thread,
-        block: u32,
-        passed: Passed,
-        tail: Option<Event>,
-    ) {
-        let (mut on, mut known) = (None, true);
-        let mut over = Vec::new();
-        let events = self.shared.events_of(block).map_while(|event| event);
-        for event in events.take(passed.end.into()).chain(tail) {
-            if let Event::Amid { .. } = event {
-                (on, known) = (thread.on_path, false);
-            }
-            over.extend(pass(&mut on, &event, &self.regions));
-        }
-        thread.on_path = on;
-        if !known {
-            for (path, end) in over {
-                self.count_path(thread, Some(path), end);
-            }
-        }
-    }
-
-    /// What follows where an indirect branch leads; `None` where only its threads know.
-    pub fn path_of_pair(&self, key: Key, to: AppPc) -> Option<Option<Midway>> {
-        let branch = self.pairs.branch(key)?;
-        let (block, passed) = branch.block;
-        let tail = Event::Indirect {
-            pc: TargetPc(branch.pc.0),
-            target: TargetPc(to.0),
-            call: branch.call,
-        };
-        let mut on = None;
-        let events = self.shared.events_of(block).map_while(|event| event);
-        for event in events.take(passed.end.into()).chain([tail]) {
-            if let Event::Amid { .. } = event {
-                return None;
-            }
-            pass(&mut on, &event, &self.regions);
-        }
-        Some(on)
-    }
-
-    /// A thread has come out of the midst of a fragment, after so many events of its block.
-    pub fn come_to_path(&mut self, thread: &mut Thread, fragment: &Fragment, events: u16) {
-        if self.translator.ways.acyclic.is_none() {
-            return;
-        }
-        thread.collecting = false;
-        match fragment.block {
-            Some(block) => self.follow_path(thread, block, Passed::first(events), None),
-            None => thread.on_path = None,
-        }
-    }
-
-    /// Whether so much of a block ends no path that is counted, and nothing else is counted.
-    pub fn counts_nothing(&self, block: u32, passed: Passed) -> bool {
-        let acyclic = self.translator.ways.acyclic.as_ref();
-        if !acyclic.is_some_and(|acyclic| acyclic.alone) {
-            return false;
-        }
-        let mut on = None;
-        let mut events = self.shared.events_of(block).map_while(|event| event);
-        match events.next() {
-            Some(Event::Amid { .. }) => return true,
-            Some(first @ (Event::Begin { .. } | Event::Resume { .. })) => {
-                pass(&mut on, &first, &self.regions);
-            }
-            // What is recorded for the service thread begins otherwise.
-            _ => return false,
-        }
-        let mut rest = events.take(usize::from(passed.end).saturating_sub(1));
-        rest.all(|event| pass(&mut on, &event, &self.regions).is_none())
-    }
-
-    /// A thread is found at a system call that a fragment makes.
-    pub fn find_path_at_call(&mut self, thread: &mut Thread) {
-        if self.translator.ways.acyclic.is_none() {
-            return;
-        }
-        if let Some(path) = thread.told_path() {
-            if let Some((block, passed, tail)) = self.shared.passed_by(path) {
-                self.follow_path(thread, block, passed, tail);
-            }
-            thread.tell_path(0, None);
-        }
-    }
-
-    /// A thread goes on by the dispatcher: it is in no system call. Where the service thread makes paths it is told where the thread is.
-    pub fn hand_path_over(&mut self, thread: &mut Thread) {
-        if self.translator.ways.acyclic.is_none() {
-            return;
-        }
-        thread.tell_path(0, None);
-        if self.translator.counting_acyclic().is_none()
-            && let Some(on) = thread.on_path.take()
-        {
-            let word = on.outcomes.word(Ended::Left);
-            self.record_mark(thread, Mark::Resumed, [on.start.0, word]);
-        }
-    }
-
-    /// A thread goes on unobserved.
-    pub fn leave_path(&mut self, thread: &mut Thread) {
-        self.hand_path_over(thread);
-        if self.translator.counting_acyclic().is_some() {
-            let open = self.dispatched_path(thread.on_path.take());
-            thread.tell_path(0, open);
-        }
-    }
-
-    fn dispatched_path(&mut self, on: Option<Midway>) -> Option<u32> {
-        let acyclic = self.translator.ways.acyclic.as_mut()?;
-        acyclic.path(&mut self.shared, on?)
-    }
-
-    /// Takes note of what the dispatcher does with a thread. False where that is to be recorded.
-    pub fn marked(&mut self, thread: &mut Thread, mark: Mark, [pc, frame]: [u64; 2]) -> bool {
-        if self.translator.ways.acyclic.is_none() {
-            return false;
-        }
-        let counting = self.translator.counting_acyclic().is_some();
-        match mark {
-            Mark::Back => {
-                let all = &thread.interrupted_paths;
-                let Some(n) = all.iter().rposition(|before| before.frame == frame) else {
-                    if counting {
-                        self.leave_on(thread);
-                    }
-                    return counting;
-                };
-                if !counting {
-                    // The service thread's path of the handler.
-                    self.record_mark(thread, Mark::Back, [0, 0]);
-                }
-                self.leave_on(thread);
-                while thread.interrupted_paths.len() > n {
-                    let depth = thread.interrupted_paths.len();
-                    let before = thread.interrupted_paths.pop();
-                    thread.tell_path(depth, None);
-                    let Some(before) = before else { break };
-                    match before.frame == frame && before.pc == pc && depth == n + 1 {
-                        true => thread.on_path = before.on,
-                        false => self.count_path(thread, before.on, Ended::Left),
-                    }
-                }
-                true
-            }
-            _ if !counting => false,
-            Mark::Arrived => {
-                let here = Midway::at_start(AppPc(pc));
-                thread.on_path.get_or_insert(here);
-                true
-            }
-            Mark::Called => {
-                let here = Midway::at_start(AppPc(pc));
-                let on = thread.on_path.take().unwrap_or(here);
-                self.count_path(thread, Some(on), Ended::Whole);
-                true
-            }
-            Mark::Signal => {
-                if thread.interrupted_paths.len() == MOST_INTERRUPTED {
-                    let oldest = thread.interrupted_paths.remove(0);
-                    self.count_path(thread, oldest.on, Ended::Left);
-                    for n in 0..thread.interrupted_paths.len() {
-                        let on = thread.interrupted_paths[n].on;
-                        let path = self.dispatched_path(on);
-                        thread.tell_path(n + 1, path);
-                    }
-                }
-                let on = thread.on_path.take();
-                thread.interrupted_paths.push(Interrupted { pc, frame, on });
-                let path = self.dispatched_path(on);
-                thread.tell_path(thread.interrupted_paths.len(), path);
-                true
-            }
-            Mark::Resumed | Mark::Over => true,
-        }
-    }
-
-    /// A thread does not go on with the path that it is on.
-    fn leave_on(&mut self, thread: &mut Thread) {
-        let on = thread.on_path.take();
-        self.count_path(thread, on, Ended::Left);
-    }
-
-    /// Counts a path that only the dispatcher knows.
-    fn count_path(&mut self, thread: &mut Thread, on: Option<Midway>, end: Ended) {
-        if let Some(on) = on {
-            let word = on.outcomes.word(end);
-            self.record_mark(thread, Mark::Over, [on.start.0, word]);
-        }
     }
 }
 

@@ -31,16 +31,13 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use trommel_queue::COUNTS_PATHS;
 use trommel_queue::converge::MAX_PLACES;
 use trommel_queue::dict::{Event, TargetPc};
-use trommel_queue::work::Part;
 use trommel_tuple::Kind;
 
-use crate::base::address::{AppPc, CachePc};
+use crate::base::address::AppPc;
 use crate::base::decode::{Class, Insn};
 use crate::base::knock;
-use crate::base::prefix::Key;
 use crate::base::sys;
 use crate::channel::deliver::Mapped;
-use crate::engine::dispatch::{Began, Runtime};
 
 /// The places of a process.
 pub struct Converge {
@@ -52,7 +49,7 @@ pub struct Converge {
     /// Addresses, in order.
     quiet: Vec<u64>,
     /// Code is made with all probes.
-    all: bool,
+    pub(crate) all: bool,
     /// The time stamp up to which that is so, if the host has said.
     until: u64,
     /// Executions are told by the counts of paths.
@@ -112,22 +109,22 @@ impl Converge {
     }
 
     /// Whether the host has told something new.
-    fn is_news(&self) -> bool {
+    pub(crate) fn is_news(&self) -> bool {
         self.mapped.converge().told.load(Acquire) != self.told
     }
 
     /// Whether the time for which all places have their probes is over.
-    fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.until != u64::MAX && sys::ticks() >= self.until
     }
 
     /// Whether all places are to have their probes.
-    fn wants_all(&self) -> bool {
+    pub(crate) fn wants_all(&self) -> bool {
         self.is_news() && self.mapped.converge().all.load(Relaxed) != 0
     }
 
     /// Reads the host's table, if it is a new one.
-    fn read(&mut self) -> bool {
+    pub(crate) fn read(&mut self) -> bool {
         let told = self.mapped.converge();
         let table = told.table.load(Relaxed);
         if table == self.table {
@@ -144,7 +141,7 @@ impl Converge {
     }
 
     /// What was told is gone by from now on.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         let told = self.mapped.converge();
         self.until = match self.all {
             true => sys::ticks().saturating_add(told.lasts.load(Relaxed)),
@@ -170,63 +167,5 @@ impl Converge {
         self.until = u64::MAX;
         self.quiet.clear();
         lacks
-    }
-}
-
-impl Runtime {
-    /// The host may have told something, or what it has told may be over.
-    pub fn go_by_table(&mut self) {
-        let converge = self.translator.ways.converge.as_mut();
-        let Some(converge) = converge.filter(|c| c.is_news() || c.is_over()) else {
-            return;
-        };
-        let began = Began::long();
-        let all = converge.wants_all();
-        let new = converge.read();
-        let before = core::mem::replace(&mut converge.all, all);
-        if new {
-            // What was made by the last table is not entered any more.
-            if !before {
-                self.cache.turn_over();
-            }
-            self.cache.discard_resting();
-        }
-        // With a new table the variant with all probes is the current one now.
-        if all != (before || new) {
-            self.cache.turn_over();
-        }
-        if let Some(converge) = &mut self.translator.ways.converge {
-            let threshold = if all { 0 } else { converge.threshold };
-            self.cache.make_traces(threshold);
-            converge.settle();
-        }
-        self.lead_into_variant();
-        self.spent_in(Part::Flush, began);
-    }
-
-    /// Goes on with the other variant (a stress option), where there are two: not of traces, nor of windows.
-    pub fn turn_over(&mut self) {
-        if !self.translator.leads_to_traces() && !self.has_windows() {
-            self.cache.turn_over();
-            self.lead_into_variant();
-        }
-    }
-
-    /// Indirect branches go to fragments of the current variant only.
-    fn lead_into_variant(&mut self) {
-        self.loaded.clear();
-        for targets in &mut self.targets {
-            targets.clear();
-        }
-        let entries: Vec<(u32, AppPc, CachePc)> = self.cache.checked_entries().collect();
-        for (id, app, entry) in entries {
-            let entry = match self.cache.makes_traces() {
-                true => self.arrival(id, app, entry),
-                false => entry,
-            };
-            for targets in &mut self.targets {
-                targets.put(app, Key::NONE, entry);
-            }
-        }
     }
 }

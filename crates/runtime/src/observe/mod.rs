@@ -1,19 +1,15 @@
-//! Ways of observing: acyclic paths, indirect branches, queries, prefetches, requests of the program.
+//! What is asked about the program, and what is known of it.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`acyclic`] |  |
-//! | [`aware`] | requests of programs that know of us |
-//! | [`converge`] |  |
+//! | [`acyclic`] | acyclic paths, and the numbers of their prefixes |
+//! | [`converge`] | places that are not profiled for a while |
 //! | [`pairs`] | indirect branches that are counted |
-//! | [`prefetch`] |  |
+//! | [`prefetch`] | what the program is asked for prefetches, and where they are put |
 //! | [`query`] | relational queries |
-//! | [`served`] | their queues that the program serves itself |
 
 pub mod acyclic;
-pub mod aware;
 pub mod converge;
 pub mod pairs;
 pub mod prefetch;
 pub mod query;
-pub mod served;

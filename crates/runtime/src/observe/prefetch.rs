@@ -39,29 +39,27 @@ use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind, Register};
 use trommel_queue::prefetch::{
     BURST, BURSTS, EVERYWHERE, MAX_PLACES, MISSES, NOWHERE, Prefetch as Asked,
 };
-use trommel_queue::work::Flush;
 
 use crate::base::address::AppPc;
 use crate::base::emit::{Mem, Reg};
 use crate::base::knock;
 use crate::channel::deliver::{HostGone, Mapped, Queue, Writer};
-use crate::engine::dispatch::Runtime;
 
 /// From the end of a round to the next, in times that it took: before the first, at least if it has found something,
 /// and at most.
 const FIRST: u64 = 1;
-const PAUSE: u64 = 8;
-const LONGEST: u64 = 128;
+pub(crate) const PAUSE: u64 = 8;
+pub(crate) const LONGEST: u64 = 128;
 /// Cycles of a round that count at most: what it costs is bounded by what it sees, and in one that takes longer the
 /// program waited for pages, or for a processor.
-const SLOW: u64 = 1 << 27;
+pub(crate) const SLOW: u64 = 1 << 27;
 
 /// Prefetches in a fragment at most, so that its steps are within 64 KiB.
 pub const MOST: usize = 256;
 
 /// Where the asking is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+pub(crate) enum Stage {
     /// Nothing was hot so far.
     Cold,
     /// Code has probes since this time.
@@ -81,11 +79,11 @@ pub struct Ahead {
 
 /// The prefetches of a process.
 pub struct Prefetch {
-    stage: Stage,
-    ahead: BTreeMap<AppPc, Ahead>,
-    everywhere: bool,
+    pub(crate) stage: Stage,
+    pub(crate) ahead: BTreeMap<AppPc, Ahead>,
+    pub(crate) everywhere: bool,
     /// From the last round to the next, in times that that took.
-    pause: u64,
+    pub(crate) pause: u64,
 }
 
 impl Prefetch {
@@ -132,7 +130,7 @@ impl Prefetch {
     }
 
     /// Reads the host's table. Whether it names a place that it did not name before.
-    fn read(&mut self, told: &Asked) -> bool {
+    pub(crate) fn read(&mut self, told: &Asked) -> bool {
         let before = core::mem::take(&mut self.ahead);
         let places = (told.places.load(Relaxed) as usize).min(MAX_PLACES);
         for place in &told.place[..places] {
@@ -251,96 +249,6 @@ pub fn sent(queue: &Queue, writer: &mut Writer) -> Result<(), HostGone> {
     queue.mapped().prefetch().rounds.fetch_add(1, Release);
     queue.wake_host();
     Ok(())
-}
-
-impl Runtime {
-    /// Whether code has probes, and traces are none.
-    pub fn asks(&self) -> bool {
-        let prefetch = self.translator.ways.prefetch.as_ref();
-        prefetch.is_some_and(Prefetch::asks)
-    }
-
-    /// Something is hot, at time `now`. Whether the program is asked first.
-    pub fn asks_first(&mut self, now: u64) -> bool {
-        let cold = |p: &Prefetch| p.stage == Stage::Cold && !p.everywhere;
-        let first = self.translator.ways.prefetch.as_ref().is_some_and(cold);
-        if first {
-            self.ask(now);
-        }
-        first
-    }
-
-    /// Asks the program again, if it is time to.
-    pub fn ask_if_due(&mut self, now: u64) {
-        if self.is_due(now) && self.evict.is_none() {
-            self.ask(now);
-        }
-    }
-
-    /// A thread in the cache was called: a round may be due.
-    pub fn ask_at_once(&mut self, now: u64) {
-        if self.is_due(now) {
-            self.ask(now);
-            self.evict = None;
-            // The thread goes on in its fragment.
-            self.drop_all(Flush::Asked, false);
-        }
-    }
-
-    /// The working set has changed.
-    pub fn ask_soon(&mut self, now: u64) {
-        if let Some(prefetch) = &mut self.translator.ways.prefetch
-            && let Stage::Answered(at) = prefetch.stage
-        {
-            prefetch.stage = Stage::Answered(at.min(now));
-            self.shared
-                .mapped()
-                .prefetch()
-                .due
-                .store(at.min(now), Release);
-        }
-    }
-
-    fn is_due(&self, now: u64) -> bool {
-        let due = |p: &Prefetch| matches!(p.stage, Stage::Answered(at) if now >= at);
-        self.translator.ways.prefetch.as_ref().is_some_and(due)
-    }
-
-    fn ask(&mut self, now: u64) {
-        let told = self.shared.mapped().prefetch();
-        told.bursts.store(0, Relaxed);
-        told.begun.fetch_add(1, Relaxed);
-        if let Some(prefetch) = &mut self.translator.ways.prefetch {
-            prefetch.stage = Stage::Asking(now);
-        }
-        self.evict = Some(Flush::Asked);
-    }
-
-    /// The host has answered what the round has sent; a thread that executes code with probes tells so.
-    pub fn end_round(&mut self, now: u64) {
-        let told = self.shared.mapped().prefetch();
-        let Some(prefetch) = &mut self.translator.ways.prefetch else {
-            return;
-        };
-        // Another thread was first.
-        let Stage::Asking(since) = prefetch.stage else {
-            return;
-        };
-        if told.answered.load(Acquire) != told.begun.load(Relaxed) {
-            return;
-        }
-        prefetch.pause = match prefetch.read(told) {
-            true => PAUSE.max(prefetch.pause / 2),
-            false => (prefetch.pause * 2).min(LONGEST),
-        };
-        let took = now.saturating_sub(since).min(SLOW);
-        let due = now.saturating_add(took.saturating_mul(prefetch.pause));
-        prefetch.stage = Stage::Answered(due);
-        told.due.store(due, Release);
-        told.dropped.fetch_add(1, Relaxed);
-        // The calling thread goes on in its fragment.
-        self.drop_all(Flush::Asked, false);
-    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@
 //!
 //! A message is a record in the thread's chunk (`trommel_queue::queries`): in order, and never lost; a full
 //! queue makes the thread wait, or drop where the query says so. To queues that the program serves it goes another way
-//! ([`crate::observe::served`]). What instructions of queries count is added
+//! ([`crate::engine::served`]). What instructions of queries count is added
 //! up in shared memory at once. An interrupt is a record, too, for which the host is made to look at once; after `interrupt sync` the thread
 //! waits until the host has done what it does about it. A signal ends that wait, and its handler runs; when it is back the wait goes on.
 //!
@@ -33,34 +33,21 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use core::sync::atomic::{AtomicU64, Ordering};
 
 use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory};
-use trommel_compress::random::SplitMix64;
-use trommel_query::engine::thread_seed;
 use trommel_query::instruction::Action;
-use trommel_query::observe::{Machine, Observation, Segment, When};
-use trommel_query::throttle::{Paced, Rehearsal, Throttle};
+use trommel_query::observe::{Observation, When};
 use trommel_query::{
-    Class as Selected, Control, Engine, Entry, Facts, Field, Operation, Program, QueryPc, Rate,
-    Record, Sampling, Sink, Subject, image, x86,
+    Class as Selected, Control, Entry, Operation, Program, QueryPc, Sampling, Subject, image, x86,
 };
-use trommel_queue::FULL_WINDOW;
 use trommel_queue::prefetch::MISSES;
-use trommel_queue::queries::{Acted, ENTRIES, Header, MESSAGE_WORDS, PROGRAM_WORDS, Queries, Sort};
+use trommel_queue::queries::{ENTRIES, PROGRAM_WORDS};
 
-use crate::base::address::{AppPc, CachePc};
-use crate::base::area::{CONTEXT_OFFSET, Context};
+use crate::base::address::AppPc;
 use crate::base::decode::Class;
 use crate::base::emit::GsOffset;
-use crate::base::sys;
-use crate::base::tags::Tags;
-use crate::channel::deliver::{HostGone, Mapped, Queue, Writer};
-use crate::crossing::arch;
-use crate::observe::prefetch::{self, Bursts, Turn};
-use crate::observe::served::{Message, Sent};
-use crate::process::signal;
-use crate::process::thread::Thread;
+use crate::channel::deliver::Mapped;
+use crate::channel::tags::Tags;
 use crate::slot;
 
 /// Both sides of a crossing number table entries alike.
@@ -68,27 +55,27 @@ const _: () = assert!(ENTRIES == trommel_query::class::ENTRIES);
 
 /// What is asked of a process.
 pub struct Asked {
-    program: &'static Program,
+    pub(crate) program: &'static Program,
     /// Its instructions that count.
-    counting: &'static [QueryPc],
+    pub(crate) counting: &'static [QueryPc],
     /// Its table's entries.
-    entries: &'static [Entry],
+    pub(crate) entries: &'static [Entry],
     /// The kinds of instructions that any table entry is about, by bit.
-    kinds: u8,
-    info: InstructionInfoFactory,
-    tags: Tags,
+    pub(crate) kinds: u8,
+    pub(crate) info: InstructionInfoFactory,
+    pub(crate) tags: Tags,
     /// Executions are profiled in bursts ([`crate::observe::prefetch`]).
-    in_bursts: bool,
+    pub(crate) in_bursts: bool,
     /// By address. They stay: code that leads to them may be executed at any time.
-    sites: BTreeMap<AppPc, &'static Site>,
+    pub(crate) sites: BTreeMap<AppPc, &'static Site>,
 }
 
 /// An instruction that a table entry is about.
 #[derive(PartialEq, Eq)]
 pub struct Site {
-    entry: Entry,
-    control: Control,
-    observation: Observation,
+    pub(crate) entry: Entry,
+    pub(crate) control: Control,
+    pub(crate) observation: Observation,
 }
 
 impl Site {
@@ -210,110 +197,6 @@ impl Asked {
     }
 }
 
-/// The queries of one thread.
-pub struct Asking {
-    engine: Engine<'static>,
-    counting: &'static [QueryPc],
-    /// Interrupts of a query that is being executed.
-    raised: Raised,
-    /// What countdowns started with.
-    drawn: [u32; ENTRIES],
-    /// What was seen before an instruction that is not done yet, and the rank of the rate it was chosen at.
-    begun: Option<(&'static Site, Facts, u8)>,
-    /// Who chooses rates, if anybody.
-    rates: Rates,
-    /// Where executions are profiled in bursts, the thread's.
-    bursts: Option<Bursts>,
-    /// The last message of a round was sent, or is about to be.
-    last_of_round: bool,
-    /// What is asked about.
-    entries: &'static [Entry],
-}
-
-/// Who chooses the rates of `every auto`.
-enum Rates {
-    /// Nothing asks for one.
-    Fixed,
-    /// Their cost.
-    Throttled(Box<Throttle>),
-    /// A test.
-    Rehearsed(Box<Rehearsal>),
-}
-
-/// Ticks of a period of a throttle.
-const PERIOD: u64 = 1 << 21;
-/// Ticks of a record outside of [`crossed`], where its time is measured: saving and loading the app's state.
-const AROUND: u64 = 60;
-
-/// An engine whose countdowns are in a context.
-struct InForce<'a> {
-    engine: &'a mut Engine<'static>,
-    drawn: &'a mut [u32; ENTRIES],
-    left: &'a mut [u32; ENTRIES],
-    area: &'a Queries,
-}
-
-impl Paced for InForce<'_> {
-    fn passed(&self, entry: Entry) -> u64 {
-        let number = entry.number();
-        u64::from(self.drawn[number] - self.left[number])
-    }
-
-    fn pace(&mut self, entry: Entry, rate: Rate) {
-        if self.engine.rate(entry) == rate {
-            return;
-        }
-        let number = entry.number();
-        add(&self.area.seen[number].executed, self.passed(entry));
-        self.engine.pace(entry, rate);
-        let left = self.engine.countdown(entry).unwrap_or(0) as u32;
-        (self.drawn[number], self.left[number]) = (left, left);
-    }
-}
-
-impl Thread {
-    /// Starts the queries of the thread, which has its number and executes nothing yet. `slot`: of its
-    /// process.
-    pub fn start_queries(&mut self, asked: &Asked, slot: u32) {
-        let mapped = self.process.queue.mapped();
-        let seed = mapped.queries().seed.load(Relaxed);
-        let seed = match slot {
-            0 => seed,
-            n => SplitMix64::apart(seed.wrapping_add(n.into()), *b"rpaslot\0").draw(),
-        };
-        let engine = Engine::new(asked.program, thread_seed(seed, self.writer.number));
-        let mut drawn = [0; ENTRIES];
-        for (entry, _) in asked.program.table().entries() {
-            drawn[entry.number()] = engine.countdown(entry).unwrap_or(0) as u32;
-        }
-        let context = (self.area() + CONTEXT_OFFSET as u64) as *mut Context;
-        // SAFETY: words of the thread's own context, which is not in use by generated code.
-        unsafe {
-            (&raw mut (*context).left).write(drawn);
-            (&raw mut (*context).begun).write(0);
-        }
-        let throttle = Throttle::new(asked.program, PERIOD, sys::ticks());
-        let rates = match throttle {
-            None => Rates::Fixed,
-            Some(_) if mapped.queries().rehearsed.load(Relaxed) != 0 => {
-                Rates::Rehearsed(Box::default())
-            }
-            Some(throttle) => Rates::Throttled(Box::new(throttle)),
-        };
-        self.asking = Some(Box::new(Asking {
-            engine,
-            counting: asked.counting,
-            raised: Raised::default(),
-            drawn,
-            begun: None,
-            rates,
-            bursts: asked.in_bursts.then(Bursts::default),
-            last_of_round: false,
-            entries: asked.entries,
-        }));
-    }
-}
-
 /// What a probe's crossing comes with, in its code.
 #[repr(C, packed)]
 #[derive(Clone, Copy)]
@@ -333,449 +216,4 @@ impl Crossing {
     pub const FIRST: u32 = 2;
     /// The second crossing of an instruction.
     pub const SECOND: u32 = 4;
-}
-
-/// An instruction caused a signal: it is not executed, or not yet.
-pub fn forget(context: &mut Context) {
-    context.begun = 0;
-}
-
-/// The thread has come to the runtime for some other reason: rates may be due that no record has led to.
-pub fn look(thread: &mut Thread, context: &mut Context) {
-    if let Some(asking) = &mut thread.asking {
-        let area = thread.process.queue.mapped().queries();
-        asking.look(context, area);
-    }
-}
-
-/// A probe has crossed over.
-pub fn crossed(thread: &mut Thread, context: &mut Context) -> Result<(), HostGone> {
-    let at = context.regs[1];
-    // SAFETY: rcx leads to what the translator wrote after the crossing, which stays as long as a
-    // thread may execute it.
-    let crossing = unsafe { (at as *const Crossing).read_unaligned() };
-    context.target = CachePc(at.wrapping_add_signed(crossing.behind.into()));
-    context.regs[1] = context.spill_rcx;
-    // SAFETY: sites stay.
-    let site: &'static Site = unsafe { &*(crossing.site as *const Site) };
-    let Some(mut asking) = thread.asking.take() else {
-        return Ok(());
-    };
-    let adapts = site.control.sampling.rate().is_none();
-    let from = if adapts { sys::ticks() } else { 0 };
-    let mut done = asking.crossed(thread, context, site, crossing);
-    if adapts {
-        asking.adapt(thread, context, site, crossing, from);
-    }
-    // What was seen before the last execution is sent after it.
-    if done.is_ok() && asking.begun.is_none() && core::mem::take(&mut asking.last_of_round) {
-        done = prefetch::sent(&thread.process.queue, &mut thread.writer);
-    }
-    thread.asking = Some(asking);
-    done
-}
-
-impl Asking {
-    /// A probe of the thread's own has crossed over.
-    fn crossed(
-        &mut self,
-        thread: &mut Thread,
-        context: &mut Context,
-        site: &'static Site,
-        crossing: Crossing,
-    ) -> Result<(), HostGone> {
-        let area = thread.process.queue.mapped().queries();
-        if crossing.flags & Crossing::SECOND != 0 {
-            // Begun by another instruction that has not come to its end.
-            let begun = self
-                .begun
-                .take_if(|(begun, ..)| core::ptr::eq(*begun, site));
-            let Some((_, facts, rank)) = begun else {
-                context.begun = 0;
-                return Ok(());
-            };
-            let facts = site
-                .observation
-                .late(&AtProbe::of(context, crossing), facts);
-            context.begun = 0;
-            return self.ask(site, facts, rank, thread, area);
-        }
-        let seen = &area.seen[site.entry.number()];
-        let rate = self.engine.rate(site.entry);
-        // Of other queries everybody knows it.
-        let rank = match site.control.sampling {
-            Sampling::Every(_) => 0,
-            Sampling::Auto(_) => rate.one_in().trailing_zeros() as u8,
-        };
-        let number = site.entry.number();
-        let left = if let Some(mut bursts) = self.bursts {
-            let turn = bursts.turn(thread.process.queue.mapped().prefetch());
-            self.bursts = Some(bursts);
-            self.count_down(turn, context);
-            match turn {
-                Turn::Pass => return Ok(()),
-                Turn::Over => {
-                    let mut runtime = thread.process.runtime.lock();
-                    runtime.end_round(sys::ticks());
-                    return Ok(());
-                }
-                Turn::Send => {}
-                Turn::Last { round } => self.last_of_round = round,
-            }
-            self.drawn[number]
-        } else {
-            let left = self.engine.profiled(site.entry).unwrap_or(0) as u32;
-            let executed = core::mem::replace(&mut self.drawn[number], left).max(1);
-            if let Rates::Throttled(throttle) = &mut self.rates {
-                throttle.record(site.entry, executed.into());
-            }
-            add(&seen.executed, executed.into());
-            left
-        };
-        add(&seen.profiled, 1);
-        let machine = AtProbe::of(context, crossing);
-        let facts = site.observation.early(&machine);
-        let facts = facts.with(Field::Thread, thread.writer.number.into());
-        if crossing.flags & Crossing::FIRST != 0 {
-            self.begun = Some((site, facts, rank));
-            context.begun = 1;
-            context.left[number] = left;
-            return Ok(());
-        }
-        let facts = match site.when() {
-            When::After => site.observation.late(&machine, facts),
-            When::Before | When::Both => facts,
-        };
-        context.left[number] = left;
-        self.ask(site, facts, rank, thread, area)
-    }
-
-    /// Puts rates in force that are due.
-    fn look(&mut self, context: &mut Context, area: &Queries) {
-        let Rates::Throttled(throttle) = &mut self.rates else {
-            return;
-        };
-        let now = sys::ticks();
-        if throttle.is_due(now) {
-            let mut paced = InForce {
-                engine: &mut self.engine,
-                drawn: &mut self.drawn,
-                left: &mut context.left,
-                area,
-            };
-            throttle.adjust(now, &mut paced);
-        }
-    }
-
-    /// A crossing of the site's is done with, which began at `from`.
-    fn adapt(
-        &mut self,
-        thread: &Thread,
-        context: &mut Context,
-        site: &Site,
-        crossing: Crossing,
-        from: u64,
-    ) {
-        let area = thread.process.queue.mapped().queries();
-        match &mut self.rates {
-            Rates::Fixed => {}
-            Rates::Throttled(throttle) => {
-                let lasted = sys::ticks().saturating_sub(from);
-                throttle.spend(site.entry, lasted + AROUND);
-                self.look(context, area);
-            }
-            Rates::Rehearsed(rehearsal) => {
-                if crossing.flags & Crossing::SECOND != 0 {
-                    return;
-                }
-                let rate = rehearsal.next(site.entry);
-                let mut paced = InForce {
-                    engine: &mut self.engine,
-                    drawn: &mut self.drawn,
-                    left: &mut context.left,
-                    area,
-                };
-                paced.pace(site.entry, rate);
-            }
-        }
-    }
-
-    /// Countdowns of all entries, where executions are profiled in bursts.
-    fn count_down(&mut self, turn: Turn, context: &mut Context) {
-        for entry in self.entries {
-            let left = match turn {
-                Turn::Send => 1,
-                Turn::Pass | Turn::Over | Turn::Last { .. } => {
-                    self.engine.profiled(*entry).unwrap_or(0) as u32
-                }
-            };
-            self.drawn[entry.number()] = left;
-            context.left[entry.number()] = left;
-        }
-    }
-
-    /// Executes the query.
-    fn ask(
-        &mut self,
-        site: &Site,
-        facts: Facts,
-        rank: u8,
-        thread: &mut Thread,
-        area: &Queries,
-    ) -> Result<(), HostGone> {
-        let record = Record::pack(&facts, site.control.fields);
-        let mut out = Out {
-            thread,
-            area,
-            words: site.control.fields.len() as u8,
-            rank,
-            gone: Ok(()),
-            acted: false,
-            interrupted: false,
-            waits: false,
-            raised: &mut self.raised,
-        };
-        self.engine.query(site.control.start, &record, &mut out);
-        let Out {
-            mut gone,
-            mut acted,
-            interrupted,
-            waits,
-            ..
-        } = out;
-        self.raised.send(area);
-        // The query has ended, and what it has sent is there.
-        if interrupted && gone.is_ok() {
-            let asked = thread.process.queue.interrupt();
-            if waits {
-                thread.writer.awaits = Some(asked);
-                gone = thread.process.queue.answered(&mut thread.writer);
-            }
-        }
-        for at in self.counting {
-            let counted = self.engine.take_counted(*at);
-            if counted != 0 {
-                let rate = site.control.sampling.rate();
-                let rate = rate.unwrap_or(Rate::of_rank(rank.into())).one_in();
-                let done = &area.done[at.number()];
-                add(&done.counted, counted.into());
-                add(&done.counted_for, u64::from(counted) * u64::from(rate));
-                acted = true;
-            }
-        }
-        if acted {
-            add(&area.seen[site.entry.number()].acted, 1);
-        }
-        gone
-    }
-}
-
-fn add(to: &AtomicU64, n: u64) {
-    to.fetch_add(n, Ordering::Relaxed);
-}
-
-/// Writes a message to the thread's chunk, for the host. `waits`: for room, where the host is behind. A thread in a window does not: its
-/// signals are blocked.
-pub fn to_host(
-    writer: &mut Writer,
-    queue: &Queue,
-    message: &Message,
-    waits: bool,
-) -> Result<(), HostGone> {
-    let number = message[MESSAGE_WORDS] as u32;
-    let words = Header::decode(number).map_or(0, |header| usize::from(header.words));
-    let to = writer.at();
-    // SAFETY: the write pointer leads to room for a whole record.
-    unsafe { (to as *mut u32).write_unaligned(number) };
-    let mut next = to + 4;
-    for word in &message[..words] {
-        // SAFETY: as above.
-        unsafe { (next as *mut u64).write_unaligned(*word) };
-        next += 8;
-    }
-    writer.set(next);
-    match ((next as usize & 0xffff) < FULL_WINDOW, waits) {
-        (true, true) => queue.publish(writer),
-        (true, false) => queue.publish_now(writer),
-        (false, _) => Ok(()),
-    }
-}
-
-/// Where messages go.
-struct Out<'a> {
-    thread: &'a mut Thread,
-    area: &'a Queries,
-    words: u8,
-    rank: u8,
-    gone: Result<(), HostGone>,
-    /// An action was done.
-    acted: bool,
-    /// Somebody is to look at once.
-    interrupted: bool,
-    /// And the thread waits for that.
-    waits: bool,
-    raised: &'a mut Raised,
-}
-
-/// Interrupts of a query that are the app's, to be sent when it has ended.
-#[derive(Default)]
-struct Raised {
-    signal: i32,
-    /// Instructions, and the first words of their records.
-    by: [(u8, u64); Self::MOST],
-    len: usize,
-}
-
-impl Raised {
-    /// What a record can be matched by one after the other, and more; those beyond are lost.
-    const MOST: usize = 16;
-
-    fn push(&mut self, signal: i32, at: QueryPc, value: u64) -> bool {
-        self.signal = signal;
-        let Some(place) = self.by.get_mut(self.len) else {
-            return false;
-        };
-        *place = (at.number() as u8, value);
-        self.len += 1;
-        true
-    }
-
-    /// The thread's own handler keeps the first, and it is delivered at the next boundary.
-    fn send(&mut self, area: &Queries) {
-        for &(at, value) in &self.by[..core::mem::take(&mut self.len)] {
-            if !signal::raise(self.signal, value) {
-                add(&area.done[usize::from(at)].dropped, 1);
-            }
-        }
-    }
-}
-
-impl Out<'_> {
-    /// A record as it is sent.
-    fn record(&self, at: QueryPc, queue: u8, record: &Record, sort: Sort) -> Message {
-        let header = Header {
-            at: at.number() as u8,
-            queue,
-            words: self.words,
-            rank: self.rank,
-            sort,
-        };
-        let mut message = [0; MESSAGE_WORDS + 1];
-        message[..MESSAGE_WORDS].copy_from_slice(&record.0);
-        let sender = u64::from(self.thread.writer.number) << 32;
-        message[MESSAGE_WORDS] = sender | u64::from(header.encode());
-        message
-    }
-
-    /// Sends a message to whoever serves its queue.
-    fn send(&mut self, done: &Acted, message: &Message, drop: bool) -> Result<(), HostGone> {
-        let queue = &self.thread.process.queue;
-        match self.thread.send(message, drop)? {
-            Sent::There | Sent::Later => {
-                add(&done.served, 1);
-                add(&done.sent, 1);
-            }
-            Sent::Dropped => add(&done.dropped, 1),
-            Sent::NotOpen if drop && queue.is_behind() => add(&done.dropped, 1),
-            Sent::NotOpen => {
-                add(&done.sent, 1);
-                let waits = self.thread.window.is_none();
-                to_host(&mut self.thread.writer, queue, message, waits)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Sink for Out<'_> {
-    fn message(&mut self, at: QueryPc, queue: u8, record: &Record, drop: bool) {
-        self.acted = true;
-        if self.gone.is_err() {
-            return;
-        }
-        let message = self.record(at, queue, record, Sort::Message);
-        let done = &self.area.done[at.number()];
-        self.gone = self.send(done, &message, drop);
-    }
-
-    /// The record goes the way of messages, so that it is told in its place among them.
-    fn interrupt(&mut self, at: QueryPc, record: &Record, sync: bool) {
-        self.acted = true;
-        if self.gone.is_err() {
-            return;
-        }
-        let sort = match sync {
-            false => Sort::Interrupt,
-            true => Sort::Synchronous,
-        };
-        let message = self.record(at, 0, record, sort);
-        let process = self.thread.process;
-        let done = &self.area.done[at.number()];
-        let apps = process.served.interrupts().filter(|_| !self.thread.spawned);
-        if let Some(signal) = apps {
-            match self.raised.push(signal, at, record.0[0]) {
-                true => add(&done.interrupted, 1),
-                false => add(&done.dropped, 1),
-            }
-            return;
-        }
-        add(&done.interrupted, 1);
-        let waits = self.thread.window.is_none();
-        self.gone = to_host(&mut self.thread.writer, &process.queue, &message, waits);
-        self.interrupted = true;
-        self.waits |= sync;
-    }
-
-    /// Counters are read after each query, so none comes close to overflowing.
-    fn counted(&mut self, _: QueryPc, _: u64) {}
-}
-
-/// The app's registers at a probe, and its memory.
-struct AtProbe<'a> {
-    context: &'a Context,
-    rdx: u64,
-}
-
-impl<'a> AtProbe<'a> {
-    fn of(context: &'a Context, crossing: Crossing) -> Self {
-        Self {
-            context,
-            rdx: match crossing.flags & Crossing::RDX_IN_SLOT {
-                0 => context.regs[2],
-                _ => context.spill_rdx,
-            },
-        }
-    }
-}
-
-impl Machine for AtProbe<'_> {
-    fn general(&self, number: u8) -> u64 {
-        match number {
-            2 => self.rdx,
-            n => self.context.regs[usize::from(n & 15)],
-        }
-    }
-
-    fn vector(&self, number: u8) -> [u64; 2] {
-        self.context.xmm[usize::from(number & 15)]
-    }
-
-    fn flags(&self) -> u64 {
-        self.context.flags
-    }
-
-    fn segment(&self, segment: Segment) -> u64 {
-        match segment {
-            Segment::Fs => arch::fs_base(),
-            // Code with it is not run in the cache.
-            Segment::Gs => 0,
-        }
-    }
-
-    fn memory(&self, address: u64, size: u8) -> Option<u64> {
-        let mut value = 0;
-        // SAFETY: a word to write to; what cannot be read is told.
-        let read = unsafe { arch::peek(address, size.into(), &raw mut value) };
-        (read != 0).then_some(value)
-    }
 }

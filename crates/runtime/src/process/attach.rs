@@ -30,6 +30,9 @@
 //! chunk up to its write pointer, where the host finds it. Signals kept for it are queued again.
 #![allow(unsafe_code)] // reason: entered from assembly, and by the host.
 
+use crate::base::signals;
+use crate::crossing::arch::upcalls;
+use crate::engine::interrupted::Interrupted;
 use core::convert::Infallible;
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 
@@ -40,48 +43,17 @@ use trommel_queue::{Detached, State};
 use crate::base::address::AppPc;
 use crate::base::area::Context;
 use crate::base::own;
+use crate::base::signals::Info;
+use crate::base::start::StartArgs;
 use crate::base::sys;
 use crate::crossing::arch::{self, Landmarks};
-use crate::engine::start::StartArgs;
-use crate::process::native;
-use crate::process::signal::{self, Actions, Info, Ucontext};
-use crate::process::thread::{Process, Thread};
-use crate::process::window;
+use crate::engine::native;
+use crate::engine::signals::Actions;
+use crate::engine::thread::{Process, Thread};
+use crate::engine::window;
+use crate::process::signal;
 
 const SIGTRAP: u64 = 5;
-const SYSCALL_BYTES: u64 = 2;
-
-/// A system call that is to be made again.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Interrupted {
-    at: AppPc,
-    number: u64,
-    code: u32,
-}
-
-impl Interrupted {
-    /// Whether the kernel forgets how to continue the call when a signal handler returns, and the call
-    /// is the next thing that the app does. Then the thread must not leave by way of a handler.
-    pub fn is_fragile(&self, pc: AppPc) -> bool {
-        const ERESTART_RESTARTBLOCK: u32 = 516;
-        self.code == ERESTART_RESTARTBLOCK && self.at == pc
-    }
-
-    /// A signal is delivered to a handler with these flags, and the thread is where `frame` says: if
-    /// the call has not been made again yet, it ends as the kernel would have ended it.
-    pub fn finish(&self, frame: &mut Ucontext, flags: u64) {
-        const ERESTARTSYS: u32 = 512;
-        const ERESTARTNOINTR: u32 = 513;
-        const SA_RESTART: u64 = 0x1000_0000;
-        const EINTR: i64 = -4;
-        let made_again =
-            self.code == ERESTARTNOINTR || self.code == ERESTARTSYS && flags & SA_RESTART != 0;
-        if frame.rip == self.at.0 && *frame.reg(0) == self.number && !made_again {
-            frame.rip += SYSCALL_BYTES;
-            *frame.reg(0) = EINTR as u64;
-        }
-    }
-}
 
 /// Tells where things are in the target.
 pub fn tell(attached: &Attached, args: &StartArgs) {
@@ -158,6 +130,7 @@ fn stop_for_host() -> ! {
 ///
 /// # Safety
 /// Only `arch::join` may call this.
+#[unsafe(export_name = "trommel_join")]
 pub unsafe extern "C" fn join(context: &mut Context) {
     // SAFETY: the host leads each thread to an area of its own.
     let thread = unsafe { Thread::of(context) };
@@ -173,14 +146,14 @@ pub unsafe extern "C" fn join(context: &mut Context) {
         number: context.regs[0],
         code,
     });
-    thread.signals.stack = signal::get_stack();
+    thread.signals.stack = signals::get_stack();
     // Told by its size alone.
-    thread.signals.stack.flags &= !signal::SS_DISABLE;
-    signal::use_stack(&thread.signals.own_stack);
+    thread.signals.stack.flags &= !signals::SS_DISABLE;
+    signals::use_stack(&thread.signals.own_stack);
     thread.is_current();
     let process = thread.process;
     context.next_pc = pc;
-    signal::set_mask(thread_page.mask.load(Relaxed));
+    signals::set_mask(thread_page.mask.load(Relaxed));
     if process.queue.take(&mut thread.writer).is_err() {
         if thread.interrupted.is_some_and(|call| call.is_fragile(pc)) {
             // It leaves behind the call, which has nothing to record.
@@ -193,7 +166,9 @@ pub unsafe extern "C" fn join(context: &mut Context) {
     process.runtime.lock().go(thread, context, pc, None, false);
 }
 
-/// Whether a signal is the host's, and then which bits to put back into the app's mask.
+const _: upcalls::Entered = join;
+
+/// Returns whether a signal is the host's, and then which bits to put back into the app's mask.
 pub fn request(info: &Info) -> Option<u64> {
     let value = info.queued_value()?;
     (info.signo == SIGTRAP as i32 && value & !REQUEST_BLOCKED == REQUEST)
@@ -225,6 +200,7 @@ pub fn wait_to_depart(thread: &Thread) {
 ///
 /// # Safety
 /// Only `arch::farewell` may call this, when no thread is under control.
+#[unsafe(export_name = "trommel_farewell")]
 pub unsafe extern "C" fn farewell() -> ! {
     let mut runtime = signal::process().runtime.lock();
     match runtime.has_windows() {
@@ -240,5 +216,7 @@ pub unsafe extern "C" fn farewell() -> ! {
     attached.bid_farewell.store(1, SeqCst);
     stop_for_host()
 }
+
+const _: upcalls::Left = farewell;
 
 const _: () = assert!(LEAVE < GO);

@@ -25,6 +25,7 @@
 //! **I33 (privileges).** A program that gains privileges from its file, or may not be read, is never traced.
 #![allow(unsafe_code)] // reason: makes the app's system calls, and writes to shared memory.
 
+use crate::base::signals;
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 
 use linux_raw_sys::general as nr;
@@ -33,9 +34,8 @@ use trommel_queue::{Request, State, Unfollowed};
 use crate::base::area::Context;
 use crate::base::sys;
 use crate::crossing::arch;
-use crate::process::native;
-use crate::process::signal;
-use crate::process::thread::Thread;
+use crate::engine::native;
+use crate::engine::thread::Thread;
 
 const AT_FDCWD: u64 = -100_i64 as u64;
 const AT_EMPTY_PATH: u64 = 0x1000;
@@ -80,7 +80,7 @@ pub struct File {
 }
 
 impl File {
-    /// Whether a program runs with privileges that its caller does not have. A caller that is the
+    /// Returns whether a program runs with privileges that its caller does not have. A caller that is the
     /// owner gains none.
     pub fn is_privileged(&self, caller: Caller) -> bool {
         const SETUID: u32 = 0o4000;
@@ -265,10 +265,10 @@ pub fn exec(thread: &mut Thread, context: &mut Context, number: u32, a: &[u64; 6
         true => judge(directory, path, flags),
         false => Verdict::Unknown,
     };
-    let mask = signal::block_all();
+    let mask = signals::block_all();
     // SAFETY: a word of the context, which a handler of this thread may just have written.
     if unsafe { (&raw const context.pending).read_volatile() } != 0 {
-        signal::set_mask(mask);
+        signals::set_mask(mask);
         return None;
     }
     let asked = match verdict {
@@ -288,11 +288,11 @@ pub fn exec(thread: &mut Thread, context: &mut Context, number: u32, a: &[u64; 6
         let state = &process.queue.control().state;
         state.store(State::Exec as u32, Release);
     }
-    signal::set_mask(mask);
+    signals::set_mask(mask);
     // SAFETY: the app's own call with its own arguments; the word is the context's.
     let result = unsafe { arch::unless_pending(number.into(), a, &raw const context.pending) };
     // Not the app's any more, if a signal is kept.
-    let mask = signal::block_all();
+    let mask = signals::block_all();
     ignored(thread, true);
     if asked {
         failed(thread);
@@ -303,7 +303,7 @@ pub fn exec(thread: &mut Thread, context: &mut Context, number: u32, a: &[u64; 6
     if thread.spawned && process.queue.take(&mut thread.writer).is_err() {
         native::host_gone(thread, context);
     }
-    signal::set_mask(mask);
+    signals::set_mask(mask);
     (result != arch::CALLED_OFF).then_some(result)
 }
 

@@ -45,9 +45,10 @@ use crate::base::area::{Context, Reason};
 use crate::base::heap;
 use crate::base::sys;
 use crate::crossing::arch::Landmarks;
-use crate::process::native::{self, PENDING};
+use crate::engine::native;
+use crate::engine::native::PENDING;
+use crate::engine::thread::Thread;
 use crate::process::syscall;
-use crate::process::thread::Thread;
 
 static LOCATION: AtomicPtr<Location<'static>> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -153,7 +154,7 @@ pub fn failed(thread: &mut Thread, context: &mut Context, fault: &Fault) -> bool
     true
 }
 
-/// Whether nothing has failed but an allocation, as the kernel gave no memory.
+/// Returns whether nothing has failed but an allocation, as the kernel gave no memory.
 fn lacks_memory() -> bool {
     let location = LOCATION.load(Acquire);
     // SAFETY: a location is static.

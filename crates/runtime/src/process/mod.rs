@@ -2,19 +2,17 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`attach`] | threads of a running process in and out |
-//! | [`exec`] |  |
-//! | [`failure`] |  |
-//! | [`native`] | detaching |
+//! | [`attach`] | threads of a running process, in and out |
+//! | [`exec`] | programs replaced by others |
+//! | [`failure`] | failures of the runtime itself |
 //! | [`signal`] | the app's handlers under control, at exact places |
 //! | [`syscall`] | system calls the runtime must see |
-//! | [`thread`] | threads: areas, start and end |
-//! | [`window`] | control for N instructions at a time |
+//! | [`thread`] | threads and processes: start and end |
+//! | [`window`] | signals that begin windows |
 
 pub mod attach;
 pub mod exec;
 pub mod failure;
-pub mod native;
 pub mod signal;
 pub mod syscall;
 pub mod thread;

@@ -54,32 +54,32 @@
 #![allow(unsafe_code)] // reason: called by the kernel with raw frames.
 
 mod depart;
-mod frame;
 mod handler;
 mod leave;
 mod place;
-mod state;
 mod waits;
 mod written;
 
+use crate::base::signals::Action;
+use crate::base::signals::SIGABRT_IOT;
+use crate::base::signals::set_action;
+use crate::base::signals::{
+    ALIGNMENT_CHECK, ALL_BUT_SYNCHRONOUS, Info, SIG_DFL, SIG_IGN, SIGTRAP, SYNCHRONOUS, TRAP_BRKPT,
+    TRAP_FLAG, TRAP_TRACE, Ucontext, bit, is_synchronous, requeue,
+};
+use crate::crossing::arch::upcalls;
+use crate::engine::queries;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
-pub use depart::{Frames, depart};
-pub use frame::{Action, AltStack, Info, UCONTEXT_BYTES, Ucontext};
-pub use handler::raise;
-use handler::{call_handler, die, requeue};
+pub use depart::depart;
+use handler::{call_handler, die};
 pub use leave::{again, give_up, hand_on};
 use leave::{landed_as_child, leave};
 use place::{Found, Where, in_runtime, place};
-pub use state::{
-    Actions, BeforeChild, Pending, Returning, block_all, blocks_failures, get_stack, set_mask,
-    unblock_trap, use_stack,
-};
-use state::{bit, is_synchronous, set_action};
 use trommel_queue::Detached;
 use trommel_queue::dict::Passed;
-pub use waits::{WAITS, wait};
+pub use waits::wait;
 
 use crate::base::address::{AppPc, CachePc};
 use crate::base::area::{CONTEXT_OFFSET, Context};
@@ -88,44 +88,14 @@ use crate::base::stress::{self, Place};
 use crate::base::sys;
 use crate::cache::{Cache, Fragment, STATUS, Spilled, Step};
 use crate::crossing::arch::{self, Landmarks};
-use crate::engine::dispatch::Runtime;
-use crate::observe::query;
+use crate::engine::native;
+use crate::engine::native::PENDING;
+use crate::engine::runtime::Runtime;
+use crate::engine::thread::{Process, Thread};
 use crate::process::attach;
 use crate::process::failure::{self, Fault};
-use crate::process::native::{self, PENDING};
-use crate::process::thread::{Process, Thread};
 use crate::process::window;
 
-const SIGILL: i32 = 4;
-const SIGTRAP: i32 = 5;
-const SIGABRT_IOT: i32 = 6;
-const SIGBUS: i32 = 7;
-const SIGFPE: i32 = 8;
-const SIGSEGV: i32 = 11;
-/// Signals that instructions cause.
-pub const SYNCHRONOUS: [i32; 5] = [SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV];
-/// All other signals, as a mask.
-const ALL_BUT_SYNCHRONOUS: u64 =
-    !(bit(SIGILL) | bit(SIGTRAP) | bit(SIGBUS) | bit(SIGFPE) | bit(SIGSEGV));
-/// One more than the last signal number.
-pub const SIGNALS: usize = 65;
-const TRAP_FLAG: u64 = 0x100;
-const ALIGNMENT_CHECK: u64 = 0x4_0000;
-const TRAP_BRKPT: i32 = 1;
-const TRAP_TRACE: i32 = 2;
-const SA_SIGINFO: u64 = 4;
-const SA_ONSTACK: u64 = 0x0800_0000;
-const SA_NODEFER: u64 = 0x4000_0000;
-const SA_RESETHAND: u64 = 0x8000_0000;
-const SA_RESTORER: u64 = 0x0400_0000;
-const SIG_DFL: u64 = 0;
-const SIG_IGN: u64 = 1;
-/// `SS_DISABLE`
-pub const SS_DISABLE: u32 = 2;
-/// `SS_AUTODISARM`
-pub const SS_AUTODISARM: u32 = 1 << 31;
-/// SIGKILL and SIGSTOP.
-const CANNOT_BE_BLOCKED: u64 = 1 << 8 | 1 << 18;
 const RED_ZONE: u64 = 128;
 
 /// The process, for handlers that find no thread of it.
@@ -156,6 +126,7 @@ fn context() -> &'static mut Context {
 ///
 /// # Safety
 /// Only `arch::on_signal` may call this.
+#[unsafe(export_name = "trommel_on_signal")]
 pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut Ucontext) -> u64 {
     let process = process();
     // SAFETY: the kernel passes valid pointers.
@@ -263,11 +234,13 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
         }
     }
     if core::mem::take(&mut thread.left) {
-        window::settle(thread);
+        crate::engine::window::settle(thread);
         attach::depart(thread);
     }
     0
 }
+
+const _: upcalls::Signalled = on_signal;
 
 /// The host wants the thread out of the cache: here, or at the next boundary.
 fn asked_to_leave(
@@ -323,7 +296,7 @@ fn found(
         return stepped(runtime, thread, context, frame);
     }
     if caused {
-        query::forget(context);
+        queries::forget(context);
     }
     if caused && written::resolve(runtime, thread, context, info, frame) {
         return;
@@ -577,23 +550,23 @@ fn stepped(
     }
 }
 
-/// Whether the thread is on its way back to the cache.
+/// Returns whether the thread is on its way back to the cache.
 fn is_resuming(pc: u64) -> bool {
     (Landmarks::resume_start()..Landmarks::resume_end()).contains(&pc)
 }
 
-/// Whether a signal is that of an instruction executed with the trap flag, or may be: in some virtual machines
+/// Returns whether a signal is that of an instruction executed with the trap flag, or may be: in some virtual machines
 /// the processor's word for a step is lost now and then, and what is left looks like `int1`, which is never in the cache.
 fn may_be_step(info: &Info) -> bool {
     info.signo == SIGTRAP && matches!(info.code, TRAP_TRACE | TRAP_BRKPT)
 }
 
-/// Whether the instruction at `pc`, which was executed, is `popf`: the flag is then not ours.
+/// Returns whether the instruction at `pc`, which was executed, is `popf`: the flag is then not ours.
 fn is_popf(pc: u64) -> bool {
     opcode(pc) == Some(0x9d)
 }
 
-/// Whether the instruction at `pc`, which was executed, is `int1`: the trap is then not ours.
+/// Returns whether the instruction at `pc`, which was executed, is `int1`: the trap is then not ours.
 fn is_int1(pc: u64) -> bool {
     opcode(pc) == Some(0xf1)
 }

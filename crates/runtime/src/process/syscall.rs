@@ -8,6 +8,10 @@
 //! is code, which does not wait.
 #![allow(unsafe_code)] // reason: makes the app's system calls.
 
+use crate::base::signals;
+use crate::base::syscalls::{STARTS, WAITS};
+use crate::crossing::arch::upcalls;
+use crate::engine::vsyscall::{args, raw};
 use core::sync::atomic::Ordering::Relaxed;
 
 use linux_raw_sys::general as nr;
@@ -16,71 +20,21 @@ use trommel_queue::Detached;
 use crate::base::address::AppPc;
 use crate::base::address::Range;
 use crate::base::area::{Context, Reason};
+use crate::base::signals::{Action, AltStack, UCONTEXT_BYTES, Ucontext};
 use crate::base::stress::{self, Place};
 use crate::base::sys;
 use crate::crossing::arch;
-use crate::memory::change::{change_map, replaced};
+use crate::engine::change::{change_map, replaced};
+use crate::engine::native;
+use crate::engine::signals::Returning;
+use crate::engine::thread::Thread;
 use crate::process::exec;
-use crate::process::native;
-use crate::process::signal::{self, Action, AltStack, Returning, UCONTEXT_BYTES, Ucontext, WAITS};
-use crate::process::thread::{Flags, Thread};
-
-/// The system calls handled here.
-pub const SEEN: [u32; 35] = [
-    nr::__NR_mmap,
-    nr::__NR_mprotect,
-    nr::__NR_munmap,
-    nr::__NR_mremap,
-    nr::__NR_madvise,
-    nr::__NR_remap_file_pages,
-    nr::__NR_pkey_mprotect,
-    nr::__NR_shmat,
-    nr::__NR_rt_sigaction,
-    nr::__NR_rt_sigreturn,
-    nr::__NR_sigaltstack,
-    nr::__NR_clone,
-    nr::__NR_clone3,
-    nr::__NR_fork,
-    nr::__NR_vfork,
-    nr::__NR_execve,
-    nr::__NR_execveat,
-    nr::__NR_unshare,
-    nr::__NR_setns,
-    nr::__NR_exit,
-    nr::__NR_exit_group,
-    nr::__NR_arch_prctl,
-    nr::__NR_prctl,
-    nr::__NR_seccomp,
-    nr::__NR_process_vm_writev,
-    nr::__NR_userfaultfd,
-    nr::__NR_io_setup,
-    nr::__NR_io_uring_setup,
-    WAITS[0],
-    WAITS[1],
-    WAITS[2],
-    WAITS[3],
-    WAITS[4],
-    WAITS[5],
-    WAITS[6],
-];
-
-/// Those that start a thread or a process.
-const STARTS: [u32; 4] = [
-    nr::__NR_clone,
-    nr::__NR_clone3,
-    nr::__NR_fork,
-    nr::__NR_vfork,
-];
+use crate::process::signal;
+use crate::process::thread::Flags;
 
 /// Bytes of the instruction.
 pub const SYSCALL_BYTES: u64 = 2;
 const EFAULT: i64 = -14;
-
-/// The arguments of the call that is about to be made.
-pub fn args(context: &Context) -> [u64; 6] {
-    let r = &context.regs;
-    [r[7], r[6], r[2], r[10], r[8], r[9]]
-}
 
 /// Makes the app's call.
 fn pass(thread: &mut Thread, context: &Context, number: u32) -> i64 {
@@ -88,12 +42,6 @@ fn pass(thread: &mut Thread, context: &Context, number: u32) -> i64 {
     thread.made = Some(result);
     stress::fail(Place::Syscall);
     result
-}
-
-fn raw(context: &Context, number: u32) -> i64 {
-    // SAFETY: the app's own call with its own arguments; what the runtime relies on is seen to by
-    // the caller.
-    unsafe { sys::call(number, args(context)) }
 }
 
 /// What a system call leaves in `rcx` and `r11`.
@@ -356,7 +304,7 @@ fn sigreturn(thread: &mut Thread, context: &mut Context, here: AppPc) {
         let mut runtime = thread.process.runtime.lock();
         return runtime.detach(thread, context, Detached::SingleStep);
     }
-    let (pc, stack) = frame.redirect(thread.signals.own_stack);
+    let (pc, stack) = frame.redirect(arch::Landmarks::sigreturned(), thread.signals.own_stack);
     thread.signals.returning = Some(Returning {
         frame: at,
         stack: thread.signals.stack,
@@ -371,6 +319,7 @@ fn sigreturn(thread: &mut Thread, context: &mut Context, here: AppPc) {
 ///
 /// # Safety
 /// Only `arch::calls` may call this, with the app's registers in the context.
+#[unsafe(export_name = "trommel_called_off")]
 pub unsafe extern "C" fn called_off(context: &mut Context) {
     // SAFETY: the thread has no other reference in use: it has left where it was.
     let thread = unsafe { Thread::of(context) };
@@ -386,6 +335,8 @@ pub unsafe extern "C" fn called_off(context: &mut Context) {
     let mut runtime = thread.process.runtime.lock();
     runtime.go(thread, context, here, None, false);
 }
+
+const _: upcalls::Entered = called_off;
 
 /// What came of starting a thread or process.
 enum Start {
@@ -457,10 +408,10 @@ fn start(
         if follow {
             thread.reserve();
         }
-        let mask = signal::block_all();
+        let mask = signals::block_all();
         // SAFETY: a word of the context, which a handler of this thread may just have written.
         if unsafe { (&raw const context.pending).read_volatile() } != 0 {
-            signal::set_mask(mask);
+            signals::set_mask(mask);
             thread.forked(-1);
             return Start::SignalFirst;
         }
@@ -474,20 +425,4 @@ fn start(
     }
     // SAFETY: the context holds the app's whole state at its call.
     unsafe { arch::clone() }
-}
-
-/// A call into the kernel's emulated page: does the call and returns for it.
-pub fn vsyscall(context: &mut Context, pc: AppPc) {
-    let number = match pc.0 & 0xfff {
-        0x000 => nr::__NR_gettimeofday,
-        0x400 => nr::__NR_time,
-        _ => nr::__NR_getcpu,
-    };
-    context.regs[0] = raw(context, number) as u64;
-    let mut back = [0u8; 8];
-    let rsp = context.regs[4];
-    if sys::copy_checked(rsp, &mut back) {
-        context.regs[4] = rsp + 8;
-    }
-    context.next_pc = AppPc(u64::from_le_bytes(back));
 }

@@ -32,10 +32,10 @@ use trommel_tuple::{Kind, KindSet};
 use super::*;
 use crate::base::decode::{Class, Insn, Reader};
 use crate::base::sys;
-use crate::base::tags::Tags;
 use crate::channel::deliver::Mapped;
 use crate::channel::shields::Profiler;
 use crate::channel::strata::Sampler;
+use crate::channel::tags::Tags;
 use crate::memory::region;
 use crate::observe::acyclic::Acyclic;
 use crate::observe::converge::Converge;
@@ -279,7 +279,7 @@ impl World {
             pages: Pages::default(),
             pairs: Pairs::default(),
             shared,
-            persist: Persist::open(mapped, &config, &[]),
+            persist: Persist::open(mapped, config.shape(), &[]),
             range,
             hash: Hash(0xcbf2_9ce4_8422_2325),
             made: 0,

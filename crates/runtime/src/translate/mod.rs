@@ -89,7 +89,6 @@ pub use made::{prepare, with_keys_lifted};
 pub use persisted::AHEAD;
 pub use ways::Ways;
 pub use ways::accesses::MOST_WORDS;
-pub use ways::value_counters::first as first_of_value_counter;
 
 use job::Job;
 use trommel_queue::dict::{Event, Mark, TargetPc};
@@ -185,6 +184,17 @@ pub struct Config {
 }
 
 impl Config {
+    /// How fragments look besides what they are made from, as far as that differs between processes with one runtime.
+    pub fn shape(&self) -> u32 {
+        let word = |bit: bool, at: u32| u32::from(bit) << at;
+        self.max_insns as u32
+            | word(self.trace_insns != 0, 8)
+            | word(self.audit, 9)
+            | word(self.whole_jumps, 10)
+            | word(self.counters, 11)
+            | u32::from(self.kinds.bits()) << 16
+    }
+
     /// Whether instructions are in the dictionary.
     fn lists(&self) -> bool {
         self.listed || self.kinds.has(Kind::Address)
@@ -320,7 +330,7 @@ impl Translator {
         self.settle();
     }
 
-    fn wants(&self, kind: Kind) -> bool {
+    pub(crate) fn wants(&self, kind: Kind) -> bool {
         self.config.kinds.has(kind) && !self.job.skips
     }
 

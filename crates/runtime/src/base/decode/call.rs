@@ -3,7 +3,7 @@
 /// Bytes of the longest call but for prefixes.
 pub(crate) const LONGEST_CALL: usize = 7;
 
-/// Whether these may end with a near call. Each that is not longer is found; other instructions may be taken for one.
+/// Returns whether these may end with a near call. Each that is not longer is found; other instructions may be taken for one.
 pub(crate) fn ends_with_call(bytes: &[u8; LONGEST_CALL]) -> bool {
     let indirect = |n: usize| bytes[7 - n] == 0xff && bytes[8 - n] >> 3 & 7 == 2;
     bytes[2] == 0xe8 || [2, 3, 4, 6, 7].into_iter().any(indirect)

@@ -46,13 +46,13 @@ pub(crate) fn rebased(code: &[u8], pc: AppPc, base: Reg) -> alloc::vec::Vec<u8> 
     encoder.take_buffer()
 }
 
-/// Whether the address of an instruction's memory operand starts from `base`.
+/// Returns whether the address of an instruction's memory operand starts from `base`.
 pub(crate) fn is_based_on(code: &[u8], base: Reg) -> bool {
     let i = Decoder::new(64, code, DecoderOptions::NONE).decode();
     gpr(i.memory_base()) == Some(base)
 }
 
-/// Whether an instruction writes memory.
+/// Returns whether an instruction writes memory.
 pub(crate) fn writes_memory(code: &[u8], pc: AppPc) -> bool {
     let i = Decoder::with_ip(64, code, pc.0, DecoderOptions::NONE).decode();
     let mut info = InstructionInfoFactory::new();
@@ -256,7 +256,7 @@ fn writes_register(info: &mut InstructionInfoFactory, i: &Instruction) -> bool {
         })
 }
 
-/// Whether x87 arithmetic and loads with a memory operand put it on the register stack.
+/// Returns whether x87 arithmetic and loads with a memory operand put it on the register stack.
 fn is_x87_load(i: &Instruction) -> bool {
     use Mnemonic as M;
     matches!(
@@ -303,7 +303,7 @@ fn is_special(i: &Instruction) -> bool {
         )
 }
 
-/// Whether the whole destination register is the zero-extended value afterwards.
+/// Returns whether the whole destination register is the zero-extended value afterwards.
 fn is_plain_gpr_load(i: &Instruction) -> bool {
     use Code as C;
     matches!(

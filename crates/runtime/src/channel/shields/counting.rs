@@ -1,6 +1,7 @@
 //! A thread's part of a multi-hash profiler: its accumulator, and where each tuple in that is counted.
 #![allow(unsafe_code)] // reason: reads and writes counters.
 
+use crate::base::counted::VALUE_COUNTERS_AT;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
@@ -9,18 +10,18 @@ use trommel_compress::Seeds;
 use trommel_compress::interval::Shielding;
 use trommel_queue::{CELLS, Intervals, ValueCounter};
 
-use super::{CONTESTED, FULL, Profiler, Subject, key};
+use super::{FULL, Profiler, key};
 use crate::base::area::{COUNTERS_OFFSET, Context};
+use crate::base::counted::first_of_value_counter;
+use crate::base::counted::{CONTESTED, Subject};
 use crate::base::emit::GsOffset;
-use crate::channel::counters;
-use crate::translate::first_of_value_counter;
 
 /// In [`Context::promotes_at`]: nothing is promoted before the interval has ended.
 const NEVER: u32 = u32::MAX;
 
 /// Where the events of a slot's tuple are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Home {
+pub(crate) enum Home {
     /// There is none.
     None,
     /// In the cell of the subject.
@@ -33,37 +34,37 @@ pub(super) enum Home {
 
 /// A slot of the accumulator.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Slot {
-    pub(super) home: Home,
-    pub(super) subject: u32,
-    pub(super) value: u64,
+pub(crate) struct Slot {
+    pub(crate) home: Home,
+    pub(crate) subject: u32,
+    pub(crate) value: u64,
 }
 
 /// A candidate to be told.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Candidate {
-    pub(super) slot: usize,
-    pub(super) count: u32,
+pub(crate) struct Candidate {
+    pub(crate) slot: usize,
+    pub(crate) count: u32,
 }
 
 /// A thread's part of the profiler.
 pub struct Counting {
-    pub(super) shielding: Shielding,
-    pub(super) slots: Vec<Slot>,
+    pub(crate) shielding: Shielding,
+    pub(crate) slots: Vec<Slot>,
     /// Value counters that are contested: a slot is in one at most when an interval begins, and in another when it has a new tuple.
-    contested: Vec<u32>,
-    pub(super) candidates: Vec<Candidate>,
+    pub(crate) contested: Vec<u32>,
+    pub(crate) candidates: Vec<Candidate>,
     /// The thread's area, and where subjects are.
-    pub(super) area: u64,
-    subjects: u64,
+    pub(crate) area: u64,
+    pub(crate) subjects: u64,
     /// Value counters in use.
-    value_counters: usize,
+    pub(crate) value_counters: usize,
     /// The interval has ended in the dispatcher, with the lock held.
-    pub(super) is_due: bool,
+    pub(crate) is_due: bool,
 }
 
 impl Counting {
-    pub(super) fn new(profiler: &Profiler, area: u64) -> Self {
+    pub(crate) fn new(profiler: &Profiler, area: u64) -> Self {
         let shielding = Shielding::new(&profiler.shield, Seeds::default().hash);
         let empty = Slot {
             home: Home::None,
@@ -83,23 +84,23 @@ impl Counting {
         }
     }
 
-    pub(super) fn subject(&self, number: u32) -> Subject {
+    pub(crate) fn subject(&self, number: u32) -> Subject {
         let number = number as usize % CELLS;
         // SAFETY: inside the mapping of subjects, which are plain numbers.
         unsafe { (self.subjects as *const Subject).add(number).read() }
     }
 
-    pub(super) fn seen(&self) -> &Intervals {
+    pub(crate) fn seen(&self) -> &Intervals {
         // SAFETY: before the counter array that is mapped at the end of the thread's area; all atomics.
         unsafe { &*((self.area + COUNTERS_OFFSET as u64) as *const Intervals) }
     }
 
-    pub(super) fn cell(&self, subject: u32) -> *mut u32 {
+    pub(crate) fn cell(&self, subject: u32) -> *mut u32 {
         (self.area + u64::from(Profiler::cell(subject).0)) as *mut u32
     }
 
     fn value_counter(&self, index: u32) -> *mut ValueCounter {
-        let GsOffset(value_counters) = counters::VALUE_COUNTERS;
+        let GsOffset(value_counters) = VALUE_COUNTERS_AT;
         (self.area + u64::from(value_counters) + u64::from(index)) as *mut ValueCounter
     }
 
@@ -176,7 +177,7 @@ impl Counting {
     }
 
     /// The counters of a tuple have come to where it is promoted.
-    pub(super) fn promote(&mut self, number: u32, value: u64, context: &mut Context) {
+    pub(crate) fn promote(&mut self, number: u32, value: u64, context: &mut Context) {
         let subject = self.subject(number);
         if self.shielding.is_full() {
             self.bring();
@@ -197,7 +198,7 @@ impl Counting {
     }
 
     /// An event that code does not count.
-    pub(super) fn event(&mut self, number: u32, value: u64, context: &mut Context) {
+    pub(crate) fn event(&mut self, number: u32, value: u64, context: &mut Context) {
         let subject = self.subject(number);
         let reached = self.shielding.event(subject.kind(), subject.tuple(value));
         if reached && context.promotes_at != NEVER {
@@ -206,7 +207,7 @@ impl Counting {
     }
 
     /// The interval has ended: finds the candidates.
-    pub(super) fn end_interval(&mut self, context: &mut Context) {
+    pub(crate) fn end_interval(&mut self, context: &mut Context) {
         self.bring();
         let candidates = &mut self.candidates;
         candidates.clear();

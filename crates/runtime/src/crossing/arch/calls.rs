@@ -94,7 +94,7 @@ pub(super) unsafe extern "C" fn abandon() -> ! {
         stack = const at!(stack),
         this = const at!(this),
         context = const CONTEXT_OFFSET,
-        called_off = sym crate::process::syscall::called_off,
+        called_off = sym super::upcalls::trommel_called_off,
         resume = sym resume,
     )
 }

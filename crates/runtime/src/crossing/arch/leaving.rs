@@ -35,7 +35,7 @@ pub unsafe extern "C" fn leave(
     )
 }
 
-/// Whether tiles hold something of the app's: the kernel makes room for them in frames when they are first used.
+/// Returns whether tiles hold something of the app's: the kernel makes room for them in frames when they are first used.
 pub fn has_tiles() -> bool {
     const TILES: u64 = 1 << 17 | 1 << 18;
     // SAFETY: the kernel has enabled XSAVE, as it says in its frames; where tiles are, so is the second register.

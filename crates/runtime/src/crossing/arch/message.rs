@@ -7,7 +7,7 @@ use core::mem::offset_of;
 use trommel_queue::ValueCounter;
 
 use crate::base::area::{CONTEXT_OFFSET, Context, WRITE_POINTER};
-use crate::channel::counters::VALUE_COUNTERS;
+use crate::base::counted::VALUE_COUNTERS_AT;
 
 macro_rules! at {
     ($($field:tt)+) => { CONTEXT_OFFSET + offset_of!(Context, $($field)+) };
@@ -83,7 +83,7 @@ pub(super) unsafe extern "C" fn value_counter_routine() {
         filled = sym super::filled,
         counter = const at!(value_counter),
         value = const at!(value),
-        value_counters = const VALUE_COUNTERS.0,
+        value_counters = const VALUE_COUNTERS_AT.0,
         of = const offset_of!(ValueCounter, value),
         path = const offset_of!(ValueCounter, path),
         count = const offset_of!(ValueCounter, count),

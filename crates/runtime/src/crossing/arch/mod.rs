@@ -23,14 +23,14 @@
 //! of vector registers alone, so saving the low halves of xmm0–15 saves all that can change.
 #![allow(unsafe_code)] // reason: assembly.
 
-use core::arch::{asm, naked_asm};
+use core::arch::naked_asm;
 use core::mem::offset_of;
 
 use crate::base::area::{
     CONTEXT_OFFSET, Context, INDIRECT_TABLE, Reason, SECOND_ENTRIES, SECOND_KEYS, SECOND_SEED,
 };
-use crate::channel::shields::Why;
-use crate::process::signal::AltStack;
+use crate::base::counted::Why;
+use crate::base::signals::AltStack;
 
 macro_rules! at {
     ($($field:tt)+) => { CONTEXT_OFFSET + offset_of!(Context, $($field)+) };
@@ -137,6 +137,7 @@ mod message;
 mod peek;
 mod shields;
 mod stamps;
+pub mod upcalls;
 
 pub use bases::{fs_base, gs_base, set_gs_base, use_instructions};
 pub use calls::{CALLED_OFF, sigreturn, unless_pending};
@@ -383,7 +384,7 @@ unsafe extern "C" fn enter() {
         this = const at!(this),
         context = const CONTEXT_OFFSET,
         xmm = const offset_of!(Context, xmm),
-        dispatch = sym crate::engine::dispatch::dispatch,
+        dispatch = sym upcalls::trommel_dispatch,
         resume = sym resume,
     )
 }
@@ -511,7 +512,7 @@ impl Landmarks {
 }
 
 /// Makes the system call that starts a process, with the app's registers. The parent goes on in
-/// [`cloned`]. The child saves its registers and runs `native::child` on a stack of its own, since
+/// [`cloned`]. The child saves its registers and runs `process::thread::child` on a stack of its own, since
 /// it may share all memory with the parent, which the kernel holds until the child is done with it.
 /// With a signal pending no call is made (see [`calls`]).
 ///
@@ -554,13 +555,13 @@ pub unsafe extern "C" fn clone() -> ! {
         pending = const at!(pending),
         abandon = sym calls::abandon,
         cloned = sym cloned,
-        child = sym crate::process::native::child,
+        child = sym upcalls::trommel_child,
         resume = sym resume,
     )
 }
 
 /// Makes the system call `number` that starts a thread, with the app's arguments. The parent comes
-/// back with the kernel's answer. The child starts with the area at `area`: it runs `thread::begin`
+/// back with the kernel's answer. The child starts with the area at `area`: it runs `process::thread::begin`
 /// on its own stack, and goes on where its context says. Until then it touches no memory but its
 /// own, wherever the app has put its stack.
 ///
@@ -598,7 +599,7 @@ pub unsafe extern "C" fn clone_thread(args: *const [u64; 6], number: u64, area: 
         stack = const at!(stack),
         this = const at!(this),
         context = const CONTEXT_OFFSET,
-        begin = sym crate::process::thread::begin,
+        begin = sym upcalls::trommel_begin,
         resume = sym resume,
     )
 }
@@ -622,7 +623,7 @@ pub unsafe extern "C" fn join() {
         this = const at!(this),
         context = const CONTEXT_OFFSET,
         xmm = const offset_of!(Context, xmm),
-        join = sym crate::process::attach::join,
+        join = sym upcalls::trommel_join,
         resume = sym resume,
     )
 }
@@ -633,7 +634,7 @@ pub unsafe extern "C" fn join() {
 /// Only the host may lead a thread here.
 #[unsafe(naked)]
 pub unsafe extern "C" fn farewell() {
-    naked_asm!("xor ebp, ebp", "call {farewell}", "ud2", farewell = sym crate::process::attach::farewell)
+    naked_asm!("xor ebp, ebp", "call {farewell}", "ud2", farewell = sym upcalls::trommel_farewell)
 }
 
 /// Ends the thread. Puts `node` at the front of the list at `list` first: from then on the
@@ -680,16 +681,8 @@ pub unsafe extern "C" fn on_signal() {
         "mov rcx, rax",
         "xor eax, eax",
         "jmp rcx",
-        on_signal = sym crate::process::signal::on_signal,
+        on_signal = sym upcalls::trommel_on_signal,
     )
-}
-
-/// The time stamp counter.
-pub fn time_stamp() -> u64 {
-    let (low, high): (u64, u64);
-    // SAFETY: reads the time stamp counter.
-    unsafe { asm!("rdtsc", out("rax") low, out("rdx") high, options(nomem, nostack)) };
-    high << 32 | low
 }
 
 /// Makes the kernel use an alternate stack for this thread, from a handler that runs on the

@@ -7,8 +7,8 @@ use core::mem::offset_of;
 use trommel_queue::ValueCounter;
 
 use crate::base::area::{CONTEXT_OFFSET, Context};
-use crate::channel::counters::VALUE_COUNTERS;
-use crate::channel::shields::{CONTESTED, Subject, Why};
+use crate::base::counted::VALUE_COUNTERS_AT;
+use crate::base::counted::{CONTESTED, Subject, Why};
 
 macro_rules! at {
     ($($field:tt)+) => { CONTEXT_OFFSET + offset_of!(Context, $($field)+) };
@@ -262,7 +262,7 @@ pub(super) unsafe extern "C" fn unshielded() {
         is_contested = const Why::Contested as u32,
         counted = sym super::counted,
         index = const at!(value_counter),
-        value_counters = const VALUE_COUNTERS.0,
+        value_counters = const VALUE_COUNTERS_AT.0,
         path = const offset_of!(ValueCounter, path),
         contested = const CONTESTED as i32,
         value = const at!(value),

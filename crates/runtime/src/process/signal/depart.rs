@@ -18,72 +18,21 @@
 //! * The frame is on the runtime's stack and not on the alternate one, so the kernel gives that back.
 #![allow(unsafe_code)] // reason: reads the kernel's frame; the last call before the app's own code.
 
+use crate::engine::frames::{Frames, HEADER, HEADER_BYTES, MOST, SOFTWARE, Software};
 use core::mem::MaybeUninit;
 
-use super::ALIGNMENT_CHECK;
-use super::frame::{AltStack, Ucontext};
-use super::leave::leave_blocked;
-use super::state::{block_all, set_mask};
 use crate::base::area::Context;
+use crate::base::signals::ALIGNMENT_CHECK;
+use crate::base::signals::{AltStack, Ucontext};
+use crate::base::signals::{block_all, set_mask};
 use crate::crossing::arch;
+use crate::engine::native;
+use crate::engine::thread::Thread;
+use crate::engine::window;
 use crate::process::attach;
-use crate::process::native;
-use crate::process::thread::Thread;
-use crate::process::window;
+use crate::process::signal::leave::leave_blocked;
 
-/// Bytes of vector state in the largest frame that is made.
-const MOST: usize = 16 << 10;
-/// Where the kernel says what is in the vector state of a frame, and the header of the extended state after it.
-const SOFTWARE: usize = 464;
-const HEADER: usize = 512;
-const HEADER_BYTES: usize = 64;
-/// `FP_XSTATE_MAGIC1` and `FP_XSTATE_MAGIC2`, which is after the state.
-const MAGIC: u32 = 0x4650_5853;
 const MAGIC_BEHIND: u32 = 0x4650_5845;
-
-/// `struct _fpx_sw_bytes`
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Software {
-    magic: u32,
-    extended: u32,
-    features: u64,
-    size: u32,
-    padding: [u32; 7],
-}
-const _: () = assert!(SOFTWARE + size_of::<Software>() == HEADER);
-
-/// What the kernel says in the frames of a thread beside the state itself.
-#[derive(Clone, Copy, Default)]
-pub struct Frames {
-    flags: u64,
-    selectors: u64,
-    software: Software,
-}
-
-impl Frames {
-    /// Of a thread whose frame this is, as the kernel has made it.
-    pub fn of(frame: &Ucontext) -> Self {
-        let vectors = frame.fpstate as *const u8;
-        let software = match vectors.is_null() {
-            true => Software::default(),
-            // SAFETY: the kernel has put a legacy area there, which has these bytes.
-            false => unsafe { vectors.add(SOFTWARE).cast::<Software>().read_unaligned() },
-        };
-        Self {
-            flags: frame.flags,
-            selectors: frame.selectors,
-            software,
-        }
-    }
-
-    /// Whether frames can be made of it.
-    fn is_known(&self) -> bool {
-        let size = self.software.size as usize;
-        self.software.magic == MAGIC
-            && (HEADER + HEADER_BYTES..=MOST - size_of::<u32>()).contains(&size)
-    }
-}
 
 /// A frame. The vector state is where the processor wants it.
 #[repr(C, align(64))]

@@ -1,58 +1,26 @@
 //! The app's handler entered, or its default action carried out.
 #![allow(unsafe_code)] // reason: writes frames to the app's stack.
 
+use crate::process::signal::requeue;
 use core::sync::atomic::Ordering::Relaxed;
 
-use linux_raw_sys::general as nr;
 use trommel_queue::dict::Mark;
 
-use super::frame::{Action, AltStack, Info, UCONTEXT_BYTES, Ucontext};
-use super::leave::leave;
-use super::state::{bit, block, is_synchronous, set_action};
-use super::{
-    RED_ZONE, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SIG_DFL, SIG_IGN, SIGFPE, SIGILL, SIGSEGV,
-    SS_AUTODISARM, SS_DISABLE, TRAP_FLAG,
-};
 use crate::base::address::AppPc;
 use crate::base::address::Range;
 use crate::base::area::Context;
+use crate::base::signals::{Action, AltStack, Info, UCONTEXT_BYTES, Ucontext};
+use crate::base::signals::{
+    SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SIG_DFL, SIG_IGN, SIGFPE, SIGILL, SIGSEGV, SS_AUTODISARM,
+    SS_DISABLE, TRAP_FLAG,
+};
+use crate::base::signals::{bit, is_synchronous, set_action};
 use crate::base::sys;
 use crate::crossing::arch::Landmarks;
-use crate::engine::dispatch::Runtime;
-use crate::process::thread::Thread;
-
-/// Sends a signal again, for when the handler that does so returns.
-pub(super) fn requeue(info: &Info) {
-    block(info.signo);
-    queue(info);
-}
-
-/// Sends this thread a signal; whether the kernel has taken it.
-fn queue(info: &Info) -> bool {
-    let (pid, tid) = (sys::getpid() as u64, sys::gettid() as u64);
-    // SAFETY: a valid siginfo.
-    let result = unsafe {
-        sys::call(
-            nr::__NR_rt_tgsigqueueinfo,
-            [pid, tid, info.signo as u64, &raw const *info as u64, 0, 0],
-        )
-    };
-    result == 0
-}
-
-/// Sends this thread a signal with a value, as `sigqueue` would; whether the kernel has taken it.
-pub fn raise(signal: i32, value: u64) -> bool {
-    const SI_QUEUE: i32 = -1;
-    let mut info = Info {
-        signo: signal,
-        code: SI_QUEUE,
-        ..Info::none()
-    };
-    let user = sys::getuid();
-    info.fields[0] = u64::from(sys::getpid() as u32) | u64::from(user) << 32;
-    info.fields[1] = value;
-    queue(&info)
-}
+use crate::engine::runtime::Runtime;
+use crate::engine::thread::Thread;
+use crate::process::signal::RED_ZONE;
+use crate::process::signal::leave::leave;
 
 /// The default action of a synchronous signal, on the app's own code: by executing the faulting
 /// instruction again, or by sending the signal again.

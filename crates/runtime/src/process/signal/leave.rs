@@ -1,18 +1,18 @@
 //! Signals of threads that leave, or have left while others are under control.
 #![allow(unsafe_code)] // reason: the last system call before the app's own code; frames changed in place.
 
-use super::frame::{Action, Info, Ucontext};
-use super::handler::requeue;
-use super::state::{bit, is_synchronous, set_action, set_mask};
-use super::{
-    SA_NODEFER, SA_RESETHAND, SIG_DFL, SIG_IGN, SIGTRAP, SS_DISABLE, TRAP_FLAG, give_back_aside,
-    stop_stepping,
-};
 use crate::base::area::Context;
+use crate::base::signals::requeue;
+use crate::base::signals::{Action, Info, Ucontext};
+use crate::base::signals::{
+    SA_NODEFER, SA_RESETHAND, SIG_DFL, SIG_IGN, SIGTRAP, SS_DISABLE, TRAP_FLAG,
+};
+use crate::base::signals::{bit, is_synchronous, set_action, set_mask};
 use crate::base::sys;
 use crate::crossing::arch;
-use crate::engine::dispatch::Runtime;
-use crate::process::thread::{Process, Thread};
+use crate::engine::runtime::Runtime;
+use crate::engine::thread::{Process, Thread};
+use crate::process::signal::{give_back_aside, stop_stepping};
 
 /// The last step of detaching, in a signal handler: everything of the kernel's is the app's again.
 pub(super) fn leave(

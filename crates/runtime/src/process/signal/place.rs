@@ -5,8 +5,8 @@ use crate::base::address::{AppPc, CachePc};
 use crate::base::area::Context;
 use crate::cache::{Fragment, Step};
 use crate::crossing::arch::Landmarks;
-use crate::engine::dispatch::Runtime;
-use crate::process::thread::Process;
+use crate::engine::runtime::Runtime;
+use crate::engine::thread::Process;
 
 /// At which app instruction a signal is delivered.
 pub(super) struct Found {
@@ -14,7 +14,7 @@ pub(super) struct Found {
     pub(super) app: AppPc,
     /// Its place in the cache, if it has one.
     pub(super) at: Option<(Fragment, Step)>,
-    /// Whether that instruction caused the signal.
+    /// True if that instruction caused the signal.
     pub(super) caused: bool,
 }
 
@@ -28,7 +28,7 @@ pub(super) enum Where {
     Lead,
 }
 
-/// Whether it found the thread in the runtime, but for where that is ready to go back to the cache
+/// Returns whether it found the thread in the runtime, but for where that is ready to go back to the cache
 /// or not yet out of it: then nothing that is locked may be looked at.
 pub(super) fn in_runtime(process: &Process, pc: u64) -> bool {
     process.image.holds(AppPc(pc))

@@ -11,28 +11,14 @@
 //! and a signal was kept, it is delivered as if it had come under the waiting mask.
 #![allow(unsafe_code)] // reason: makes the app's system calls.
 
+use crate::base::syscalls::{EPOLL_PWAIT2, IO_URING_ENTER};
 use linux_raw_sys::general as nr;
 
 use crate::base::area::Context;
+use crate::base::signals::CANNOT_BE_BLOCKED;
 use crate::base::sys;
 use crate::crossing::arch;
-use crate::process::signal::CANNOT_BE_BLOCKED;
-use crate::process::thread::Thread;
-
-const IO_PGETEVENTS: u32 = 333;
-const IO_URING_ENTER: u32 = 426;
-const EPOLL_PWAIT2: u32 = 441;
-
-/// The calls handled here.
-pub const WAITS: [u32; 7] = [
-    nr::__NR_rt_sigsuspend,
-    nr::__NR_ppoll,
-    nr::__NR_pselect6,
-    nr::__NR_epoll_pwait,
-    EPOLL_PWAIT2,
-    IO_PGETEVENTS,
-    IO_URING_ENTER,
-];
+use crate::engine::thread::Thread;
 
 fn word(at: u64) -> Option<u64> {
     let mut bytes = [0; 8];

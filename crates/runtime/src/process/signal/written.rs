@@ -13,19 +13,20 @@
 
 #![allow(unsafe_code)] // reason: reads the code cache.
 
-use super::frame::{Info, Ucontext};
-use super::place::{Where, place};
-use super::{ALIGNMENT_CHECK, SIGBUS, SIGSEGV, TRAP_FLAG, arrived, stop_stepping, unspill};
 use crate::base::address::Range;
 use crate::base::address::{AppPc, CachePc};
 use crate::base::area::Context;
 use crate::base::decode::is_based_on;
 use crate::base::emit::Reg;
+use crate::base::signals::{ALIGNMENT_CHECK, SIGBUS, SIGSEGV, TRAP_FLAG};
+use crate::base::signals::{Info, Ucontext};
 use crate::cache::{Fragment, Spilled, Step};
-use crate::engine::dispatch::Runtime;
+use crate::engine::runtime::Runtime;
+use crate::engine::thread::Thread;
 use crate::memory::pages::{PAGE, page_of};
 use crate::memory::region;
-use crate::process::thread::Thread;
+use crate::process::signal::place::{Where, place};
+use crate::process::signal::{arrived, stop_stepping, unspill};
 
 /// Resolves a fault that an instruction caused, if it is one of those. Otherwise it is the app's.
 pub(super) fn resolve(

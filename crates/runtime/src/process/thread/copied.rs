@@ -19,14 +19,14 @@ use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 
 use trommel_queue::Slot;
 
-use super::fork::{NoSlot, take_slot};
-use super::{Process, Thread};
 use crate::base::area::THREAD_PAGE;
 use crate::base::sys;
 use crate::channel::deliver::ring;
-use crate::engine::dispatch::Runtime;
+use crate::engine::runtime::Runtime;
+use crate::engine::thread::{Process, Thread};
+use crate::process::thread::fork::{NoSlot, take_slot};
 
-/// Whether the calling process has windows of its own; makes them its own if it can. Takes the lock.
+/// Returns whether the calling process has windows of its own; makes them its own if it can. Takes the lock.
 pub fn is_own(process: &'static Process) -> bool {
     let pid = sys::getpid() as u32;
     if process.pid.load(Relaxed) == pid {

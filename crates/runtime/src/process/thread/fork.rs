@@ -25,20 +25,22 @@
 //! **I36 (fork).** A child of `fork` writes nothing that its parent shares before it has a slot of its own. Exit numbers up to the `fork` are read in its parent's slot, which is kept as long.
 #![allow(unsafe_code)] // reason: maps memory and sets up a thread.
 
+use crate::base::signals;
+use crate::crossing::arch::upcalls;
+use crate::engine::native;
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 
 use trommel_queue::work::Flush;
 use trommel_queue::{MAX_SLOTS, Slot, State, slot_start};
 
-use super::{SHARED_TABLES, Thread};
 use crate::base::area::{
     Context, INDIRECT_BYTES, INDIRECT_TABLE, SECOND_BYTES, SECOND_OFFSET, THREAD_PAGE,
 };
 use crate::base::sys;
 use crate::cache::targets::Targets;
 use crate::channel::deliver::{Mapped, ring};
-use crate::engine::dispatch::Runtime;
-use crate::process::signal;
+use crate::engine::runtime::Runtime;
+use crate::engine::thread::{SHARED_TABLES, Thread};
 use crate::process::syscall;
 
 /// Processes wait this often for the host to make more slots, 100 ms each time.
@@ -258,7 +260,7 @@ impl Thread {
         process.queue.take(&mut self.writer).map_err(|_| NoSlot)?;
         context.at_boundary = 1;
         syscall::finish(context, context.next_pc);
-        signal::set_mask(self.fork_mask);
+        signals::set_mask(self.fork_mask);
         let next = context.next_pc;
         process.runtime.lock().go(self, context, next, None, false);
         self.run_errand(context);
@@ -314,3 +316,36 @@ impl Thread {
         Ok(())
     }
 }
+
+/// The child of a `fork` goes on under control, or else natively, from after the system call, as
+/// does that of a `vfork` that is not followed. Runs on a stack of its own with the registers of the
+/// child in the context. The parent's lock is of no concern when it leaves: it is copied, or belongs
+/// to others.
+///
+/// # Safety
+/// Only `arch::clone` may call this.
+#[unsafe(export_name = "trommel_child")]
+pub unsafe extern "C" fn child(context: &mut Context) {
+    // SAFETY: the parent is stopped (vfork) or has a copy of its own (fork).
+    let thread = unsafe { Thread::of(context) };
+    context.regs[1] = context.next_pc.0;
+    context.at_boundary = 1;
+    let forked = thread.forking;
+    if forked {
+        if thread.adopt(context).is_ok() {
+            return;
+        }
+        signals::set_mask(thread.fork_mask);
+    }
+    let saved = crate::engine::signals::BeforeChild {
+        leaving: thread.leaving,
+        pending: context.pending,
+        mask: thread.signals.mask_override(),
+        forking: forked,
+    };
+    native::leave(thread, context);
+    // In a vfork child the handler undoes this in the memory it shares with its parent.
+    thread.signals.before_child = Some(saved);
+}
+
+const _: upcalls::Entered = child;

@@ -18,18 +18,18 @@
 //! * It holds no chunk when it executes a program.
 #![allow(unsafe_code)] // reason: starts and ends processes.
 
+use crate::base::signals;
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::Relaxed;
 
 use linux_raw_sys::general as nr;
 use trommel_queue::{Detached, SPAWNED};
 
-use super::Thread;
 use crate::base::address::AppPc;
 use crate::base::area::Context;
 use crate::base::sys;
 use crate::crossing::arch;
-use crate::process::signal::{self, Actions};
+use crate::engine::thread::Thread;
 
 /// How a process is to be started.
 #[derive(Clone, Copy)]
@@ -107,7 +107,7 @@ impl Thread {
             }
             child
         };
-        let mask = signal::block_all();
+        let mask = signals::block_all();
         child.signals.first_mask = self.signals.mask_override().unwrap_or(mask);
         let control = process.queue.control();
         control.spawned.fetch_add(1, Relaxed);
@@ -124,7 +124,7 @@ impl Thread {
             drop(runtime);
             process.keep(child);
         }
-        signal::set_mask(mask);
+        signals::set_mask(mask);
         Ok(result)
     }
 
@@ -147,16 +147,6 @@ impl Thread {
         let node = &raw mut self.node;
         // SAFETY: signals are blocked; nothing of the thread is used from here on.
         unsafe { arch::exit_thread(status, process.free.as_ptr(), node.cast()) }
-    }
-}
-
-impl crate::engine::dispatch::Runtime {
-    /// The dispositions of the process that a thread belongs to.
-    pub fn actions_of<'a>(&'a mut self, thread: &'a mut Thread) -> &'a mut Actions {
-        match &mut thread.own_actions {
-            Some(own) => own,
-            None => &mut self.actions,
-        }
     }
 }
 

@@ -17,6 +17,7 @@ use trommel_queue::{
 use trommel_tuple::{Kind, KindSet};
 
 use super::*;
+use crate::base::counted::first_of_value_counter;
 use crate::base::prefix::Key;
 use crate::base::sys;
 use crate::cache::Cache;
@@ -26,7 +27,7 @@ use crate::channel::strata::Sampler;
 use crate::memory::pages::Pages;
 use crate::memory::region::Regions;
 use crate::observe::pairs::Pairs;
-use crate::translate::{Config, MAX_INSNS, Shape, Ways, first_of_value_counter};
+use crate::translate::{Config, MAX_INSNS, Shape, Ways};
 
 /// What a process translates with.
 struct World {
@@ -91,7 +92,7 @@ impl World {
             pages: Pages::default(),
             pairs: Pairs::default(),
             shared: Shared::new(mapped),
-            persist: Persist::open(mapped, &config, &[]),
+            persist: Persist::open(mapped, config.shape(), &[]),
         }
     }
 

@@ -50,7 +50,6 @@ use crate::base::prefix::Prefix;
 use crate::cache::{Spilled, Step};
 use crate::channel::deliver::DictionaryFull;
 use crate::channel::strata::Sampler;
-use crate::process::thread::Thread;
 use crate::slot;
 use crate::translate::flags::Flags;
 use crate::translate::path::FURTHEST;
@@ -568,18 +567,6 @@ impl Translator {
             self.stub(site.cache, from, near.pc);
             self.job.onward = Prefix::NONE;
         }
-    }
-}
-
-impl Thread {
-    /// Comes out of the midst of a fragment that strides, with so many events passed.
-    pub fn take_passed(&mut self, events: u16) {
-        if self.counter_array.is_none() {
-            return;
-        }
-        let left = (self.area() + COUNTERS_OFFSET as u64) as *mut u16;
-        // SAFETY: a word of this thread's area, in whose counter array nobody else counts.
-        unsafe { left.write_volatile(left.read_volatile().wrapping_sub(events)) };
     }
 }
 

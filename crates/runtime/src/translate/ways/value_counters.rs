@@ -45,7 +45,6 @@ use super::strata::NOT_ZERO;
 use super::values::{Counted, Value};
 use crate::base::address::CachePc;
 use crate::base::emit::{Code, GsOffset, Reg, Rel32};
-use crate::channel::counters;
 use crate::channel::deliver::DictionaryFull;
 use crate::memory::region::Regions;
 use crate::slot;
@@ -80,7 +79,10 @@ impl Way for ValueCounters {
         _: &Event,
         number: u32,
     ) -> Option<Option<(Field, u32)>> {
-        Some(Some((Field::ValueCounter, first(number))))
+        Some(Some((
+            Field::ValueCounter,
+            crate::base::counted::first_of_value_counter(number),
+        )))
     }
 }
 
@@ -194,7 +196,9 @@ impl Translator {
         if self.job.spilled.flags && value == Value::Register(Reg::RAX) {
             value = Value::Slot(slot!(spill_flags));
         }
-        self.job.code.mov_imm(s, first(path).into());
+        self.job
+            .code
+            .mov_imm(s, crate::base::counted::first_of_value_counter(path).into());
         self.note_counted(Field::ValueCounter, self.job.code.here() - 4, path);
         self.job.code.crc32(s, value);
         self.job.code.mask(s, mask);
@@ -231,16 +235,11 @@ pub(in crate::translate) struct Found {
     pub(in crate::translate) misses: [Rel32; 2],
 }
 
-/// What the index of a value counter is made of: the path of its event.
-pub const fn first(path: u32) -> u32 {
-    path.wrapping_mul(0x9e37_79b1)
-}
-
 impl Code<'_> {
     /// An instruction on a field of the value counter whose bytes are `index` into the table.
     fn on_value_counter(&mut self, wide: bool, opcode: u8, reg: u8, index: Reg, field: usize) {
         let rex = 0x40 | u8::from(wide) << 3 | reg >> 3 << 2 | index.0 >> 3 << 1;
-        let GsOffset(first) = counters::VALUE_COUNTERS;
+        let GsOffset(first) = crate::base::counted::VALUE_COUNTERS_AT;
         self.raw(&[
             0x65,
             rex,

@@ -33,13 +33,12 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::base::address::AppPc;
-use crate::base::address::Range;
+use crate::base::address::{AppPc, Range};
 use crate::base::prefix::Prefix;
-use crate::engine::dispatch::Runtime;
+use crate::engine::runtime::Runtime;
+use crate::engine::thread::Process;
 use crate::memory::pages::{page_of, whole};
 use crate::memory::region::Lookup;
-use crate::process::thread::Process;
 use crate::translate::{Refusal, Shape, prepare, with_keys_lifted};
 
 impl Runtime {

@@ -9,10 +9,10 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use trommel_queue::{STACK_MARK, STACK_WORDS};
 
-use super::mark;
 use crate::base::area::Context;
 use crate::base::sys;
-use crate::process::thread::Thread;
+use crate::engine::thread::Thread;
+use crate::engine::window::mark;
 
 /// Words of the stack.
 const WORDS: usize = 117;

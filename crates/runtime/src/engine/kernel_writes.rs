@@ -28,7 +28,7 @@ use linux_raw_sys::general as nr;
 
 use crate::base::address::Range;
 use crate::base::sys;
-use crate::engine::dispatch::Runtime;
+use crate::engine::runtime::Runtime;
 
 /// Calls that write no memory of the caller, of those that programs make often.
 const READ_ONLY: [u32; 54] = [
@@ -156,12 +156,12 @@ fn behind(start: u64, len: u64) -> Range {
     }
 }
 
-/// Whether a path is that of a process's memory.
+/// Returns whether a path is that of a process's memory.
 fn is_memory(path: &[u8]) -> bool {
     path.starts_with(b"/proc/") && path.ends_with(b"/mem")
 }
 
-/// Whether the app is about to open such a file to write to it.
+/// Returns whether the app is about to open such a file to write to it.
 fn opens_memory(number: u32, args: &[u64; 6]) -> bool {
     const ACCESS: u64 = 3;
     let (path, flags) = match number {
@@ -175,7 +175,7 @@ fn opens_memory(number: u32, args: &[u64; 6]) -> bool {
 }
 
 impl Runtime {
-    /// Whether the runtime must make a call, which writes to the file of a process's memory.
+    /// Returns whether the runtime must make a call, which writes to the file of a process's memory.
     pub fn writes_memory_file(&self, number: u32, args: &[u64; 6]) -> bool {
         let mut text = [0u8; 40];
         self.memory_file

@@ -4,17 +4,19 @@
 use linux_raw_sys::general as nr;
 use trommel_queue::WINDOW_SIGNAL;
 
-use super::frame::{Action, AltStack, Info, Ucontext};
-use super::handler::requeue;
-use super::{
-    ALL_BUT_SYNCHRONOUS, CANNOT_BE_BLOCKED, SA_NODEFER, SA_ONSTACK, SA_RESTORER, SA_SIGINFO,
-    SIG_IGN, SIGNALS, SIGTRAP, SS_AUTODISARM, SS_DISABLE, SYNCHRONOUS,
+use crate::base::signals::{
+    ALL_BUT_SYNCHRONOUS, Action, AltStack, CANNOT_BE_BLOCKED, Info, SA_NODEFER, SA_ONSTACK,
+    SA_RESTORER, SA_SIGINFO, SIG_IGN, SIG_UNBLOCK, SIGNALS, SIGTRAP, SS_AUTODISARM, SS_DISABLE,
+    SYNCHRONOUS, Ucontext, bit, change_mask, exchange_action, get_action, get_mask, is_synchronous,
+    requeue, set_action, set_mask,
 };
 use crate::base::sys;
 use crate::crossing::arch;
+use crate::engine::runtime::Runtime;
+use crate::engine::thread::Thread;
 
 /// The app's view of its dispositions, which all threads share.
-pub struct Actions(pub(super) [Action; SIGNALS]);
+pub struct Actions(pub [Action; SIGNALS]);
 
 /// What is known about the signals of one thread.
 pub struct Pending {
@@ -25,24 +27,24 @@ pub struct Pending {
     /// The app's mask when the thread starts.
     pub first_mask: u64,
     /// A signal that waits for a boundary.
-    pub(super) kept: Option<Info>,
+    pub kept: Option<Info>,
     /// Synchronous signals that were sent while one was kept, or are masked, in the order of
     /// [`SYNCHRONOUS`].
-    pub(super) more: [Option<Info>; SYNCHRONOUS.len()],
+    pub more: [Option<Info>; SYNCHRONOUS.len()],
     /// The mask of the call that the kept signal ended, if that has one of its own.
-    pub(super) waited_with: Option<u64>,
+    pub waited_with: Option<u64>,
     /// The app has set the trap flag.
-    pub(super) own_traps: bool,
+    pub own_traps: bool,
     /// Control is on its way into a handler.
     pub entering: bool,
     /// Control is on its way back from one.
     pub returning: Option<Returning>,
     /// The app's mask while the kernel's is another.
-    pub(super) true_mask: Option<u64>,
+    pub true_mask: Option<u64>,
     /// The trap flag leads through the cache.
-    pub(super) rolling: bool,
+    pub rolling: bool,
     /// The app's alignment checks are off until the next boundary.
-    pub(super) unaligned: bool,
+    pub unaligned: bool,
     /// What a vfork child must put back in the memory it shares.
     pub before_child: Option<BeforeChild>,
 }
@@ -69,125 +71,8 @@ pub struct BeforeChild {
     pub forking: bool,
 }
 
-pub(super) const fn bit(signal: i32) -> u64 {
-    1 << (signal - 1)
-}
-
-pub(super) fn is_synchronous(signal: i32) -> bool {
-    SYNCHRONOUS.contains(&signal)
-}
-
-/// Sets the kernel's disposition.
-pub(super) fn set_action(signal: i32, action: &Action) -> i64 {
-    // SAFETY: a valid structure; handlers set are the runtime's or the app's own.
-    unsafe {
-        sys::call(
-            nr::__NR_rt_sigaction,
-            [signal as u64, &raw const *action as u64, 0, 8, 0, 0],
-        )
-    }
-}
-
-/// Sets the kernel's disposition; the one before.
-fn exchange_action(signal: i32, action: &Action) -> Action {
-    let mut old = Action::default();
-    let args = [
-        signal as u64,
-        &raw const *action as u64,
-        &raw mut old as u64,
-        8,
-        0,
-        0,
-    ];
-    // SAFETY: two valid structures; handlers set are the runtime's or the app's own.
-    let _ = unsafe { sys::call(nr::__NR_rt_sigaction, args) };
-    old
-}
-
-/// Reads the kernel's disposition.
-pub(super) fn get_action(signal: i32) -> Action {
-    let mut action = Action::default();
-    // SAFETY: a valid structure to write to.
-    let _ = unsafe {
-        sys::call(
-            nr::__NR_rt_sigaction,
-            [signal as u64, 0, &raw mut action as u64, 8, 0, 0],
-        )
-    };
-    action
-}
-
-const SIG_BLOCK: u64 = 0;
-const SIG_UNBLOCK: u64 = 1;
-const SIG_SETMASK: u64 = 2;
-
-/// Changes the thread's mask; what it was. In one: a signal that comes between a look and a change has changed the mask itself, and
-/// what was seen would undo that.
-fn change_mask(how: u64, mask: Option<&u64>) -> u64 {
-    let mut old = 0_u64;
-    let new = mask.map_or(0, |mask| &raw const *mask as u64);
-    // SAFETY: a valid word to write to, and one to read or none.
-    let _ = unsafe {
-        sys::call(
-            nr::__NR_rt_sigprocmask,
-            [how, new, &raw mut old as u64, 8, 0, 0],
-        )
-    };
-    old
-}
-
-pub(super) fn get_mask() -> u64 {
-    change_mask(SIG_BLOCK, None)
-}
-
-/// Whether a failure of the runtime would not come to its handler: the kernel ends a process for a
-/// fault whose signal is blocked.
-pub fn blocks_failures() -> bool {
-    let failures = SYNCHRONOUS.iter().fold(0, |mask, s| mask | bit(*s));
-    get_mask() & failures != 0
-}
-
-/// Blocks every signal. Returns the mask before.
-pub fn block_all() -> u64 {
-    change_mask(SIG_SETMASK, Some(&!0))
-}
-
-/// The alternate stack that the kernel uses for this thread, which is not on it.
-pub fn get_stack() -> AltStack {
-    let mut stack = AltStack {
-        sp: 0,
-        flags: SS_DISABLE,
-        pad: 0,
-        size: 0,
-    };
-    // SAFETY: a valid structure to write to.
-    let _ = unsafe { sys::call(nr::__NR_sigaltstack, [0, &raw mut stack as u64, 0, 0, 0, 0]) };
-    stack
-}
-
-/// Makes the kernel use an alternate stack of the runtime's for this thread.
-pub fn use_stack(stack: &AltStack) {
-    // SAFETY: the stack is the runtime's for good.
-    let _ = unsafe {
-        sys::call(
-            nr::__NR_sigaltstack,
-            [&raw const *stack as u64, 0, 0, 0, 0, 0],
-        )
-    };
-}
-
-/// Blocks a signal, besides those that are.
-pub(super) fn block(signal: i32) {
-    change_mask(SIG_BLOCK, Some(&bit(signal)));
-}
-
-/// Sets the kernel's mask.
-pub fn set_mask(mask: u64) {
-    change_mask(SIG_SETMASK, Some(&mask));
-}
-
 /// What the kernel is told for a signal that the runtime wants to see, given the app's wish.
-pub(super) fn own_action(app: &Action) -> Action {
+pub fn own_action(app: &Action) -> Action {
     const KEPT: u64 = 0x1000_0000 | 1 | 2; // SA_RESTART, SA_NOCLDSTOP, SA_NOCLDWAIT
     Action {
         handler: arch::on_signal as *const () as u64,
@@ -224,7 +109,7 @@ impl Actions {
         Self([DEFAULT; SIGNALS])
     }
 
-    /// Whether a signal has a handler of the app's.
+    /// Returns whether a signal has a handler of the app's.
     pub fn has_handler(&self, signal: u64) -> bool {
         let action = usize::try_from(signal).ok().and_then(|n| self.0.get(n));
         action.is_some_and(|action| action.handler > SIG_IGN)
@@ -343,8 +228,8 @@ impl Actions {
         }
     }
 
-    /// Whether the runtime's handler is installed for a signal.
-    pub(super) fn is_own(&self, signal: usize) -> bool {
+    /// Returns whether the runtime's handler is installed for a signal.
+    pub fn is_own(&self, signal: usize) -> bool {
         is_synchronous(signal as i32) || self.0[signal].handler > SIG_IGN
     }
 
@@ -473,16 +358,16 @@ impl Pending {
         set_mask(ALL_BUT_SYNCHRONOUS);
     }
 
-    /// Whether `rsp` is in the memory of the alternate stack.
-    pub(super) fn in_stack(&self, rsp: u64) -> bool {
+    /// Returns whether `rsp` is in the memory of the alternate stack.
+    pub fn in_stack(&self, rsp: u64) -> bool {
         self.stack.size != 0
             && rsp.wrapping_sub(self.stack.sp) <= self.stack.size
             && rsp > self.stack.sp
     }
 
-    /// Whether a thread with this `rsp` runs on the alternate stack. One that is disarmed when a
+    /// Returns whether a thread with this `rsp` runs on the alternate stack. One that is disarmed when a
     /// handler is entered is never in use.
-    pub(super) fn on_stack(&self, rsp: u64) -> bool {
+    pub fn on_stack(&self, rsp: u64) -> bool {
         self.stack.flags & SS_AUTODISARM == 0 && self.in_stack(rsp)
     }
 
@@ -523,18 +408,28 @@ impl Pending {
         (0, old)
     }
 
-    /// Whether a stack pointer is on the runtime's own stack for handlers.
+    /// Returns whether a stack pointer is on the runtime's own stack for handlers.
     pub fn on_own_stack(&self, rsp: u64) -> bool {
         rsp.wrapping_sub(self.own_stack.sp) <= self.own_stack.size
     }
 
-    /// Whether the app blocks a signal that the kernel does not.
-    pub(super) fn is_masked(&self, signal: i32) -> bool {
+    /// Returns whether the app blocks a signal that the kernel does not.
+    pub fn is_masked(&self, signal: i32) -> bool {
         self.true_mask.is_some_and(|mask| mask & bit(signal) != 0)
     }
 
     /// The app's mask, while the kernel's is another.
     pub const fn mask_override(&self) -> Option<u64> {
         self.true_mask
+    }
+}
+
+impl Runtime {
+    /// The dispositions of the process that a thread belongs to.
+    pub fn actions_of<'a>(&'a mut self, thread: &'a mut Thread) -> &'a mut Actions {
+        match &mut thread.own_actions {
+            Some(own) => own,
+            None => &mut self.actions,
+        }
     }
 }

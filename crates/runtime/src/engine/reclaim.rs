@@ -26,8 +26,8 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::base::address::CachePc;
 use crate::base::sys;
-use crate::engine::dispatch::Runtime;
-use crate::process::thread::Thread;
+use crate::engine::runtime::Runtime;
+use crate::engine::thread::Thread;
 
 /// Bytes of cache that are made between two looks at what can be taken back.
 const STEP: u64 = 1 << 20;
@@ -100,7 +100,7 @@ impl Runtime {
         }
     }
 
-    /// Whether everything should be dropped as long as there is room for what follows.
+    /// Returns whether everything should be dropped as long as there is room for what follows.
     pub(crate) fn is_overflowing(&self) -> bool {
         self.threads.len() > 1 && self.cache.is_low() && !self.cache.has_old()
     }

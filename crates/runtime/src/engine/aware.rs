@@ -24,24 +24,24 @@
 //! | changed | fragments of the range are compared with the code before they are executed again |
 //! | stop, start | no events are collected and no paths recorded in between: everything is made anew |
 //! | leave | the process is detached |
-//! | open, close, flush | as [`crate::observe::served`] says: they may wait, so they are answered when the lock is free |
+//! | open, close, flush | as [`crate::engine::served`] says: they may wait, so they are answered when the lock is free |
 //! | interrupts | those of queries are a signal to the thread itself, which the kernel delivers as any other |
 
 use core::sync::atomic::Ordering::Relaxed;
 
 use trommel_aware::{Answer, Counts, MARK, Request, VERSION};
-use trommel_queue::work::{self, Flush};
+use trommel_queue::work;
+use trommel_queue::work::Flush;
 use trommel_tuple::KindSet;
 
-use crate::base::address::Range;
-use crate::base::address::{AppPc, CachePc};
+use crate::base::address::{AppPc, CachePc, Range};
 use crate::base::area::Context;
 use crate::base::sys;
 use crate::crossing::arch;
-use crate::engine::dispatch::Runtime;
+use crate::engine::runtime::Runtime;
+use crate::engine::served::Errand;
+use crate::engine::thread::Thread;
 use crate::memory::pages::whole;
-use crate::observe::served::Errand;
-use crate::process::thread::Thread;
 
 /// What the program has said.
 pub struct Hints {

@@ -25,9 +25,9 @@ use core::sync::atomic::Ordering::Relaxed;
 use linux_raw_sys::general as nr;
 use trommel_queue::WINDOW_SIGNAL;
 
+use crate::base::signals::Info;
 use crate::base::sys;
-use crate::process::signal::Info;
-use crate::process::thread::Process;
+use crate::engine::thread::Process;
 
 /// A thread's timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -47,8 +47,8 @@ fn value(process: &Process) -> u64 {
     &raw const *process as u64
 }
 
-/// Whether a signal is one of these timers'.
-pub(super) fn is_of(process: &Process, info: &Info) -> bool {
+/// Returns whether a signal is one of these timers'.
+pub fn is_of(process: &Process, info: &Info) -> bool {
     info.timer_value() == Some(value(process))
 }
 

@@ -1,46 +1,17 @@
-//! Threads: each with an area of its own, from before its first instruction to after its last.
-//!
-//! # Problem
-//! Generated code finds everything through GS, and the kernel gives a new thread its parent's GS.
-//! The app chooses the new thread's stack, and what the kernel does to its memory at start and end;
-//! all of that must happen as it would natively. Programs start and end thousands of threads.
-//!
-//! # Strategy
-//! *Start.* The parent makes the child's area ([`Thread::prepare`]): the child's context holds the
-//! app's registers as they are after the call, in the child. Then it makes the app's system call
-//! with the app's arguments. The child sets GS before anything else, with the area in a register
-//! and no stack in use, takes a chunk, and goes to the dispatcher like a thread that comes out of
-//! the cache. All signals are blocked around the call, as until then the child has no alternate
-//! stack.
-//!
-//! *End.* The thread publishes its chunk and is no longer listed. Its area goes to a list of free
-//! ones with the last instruction but the system call itself, which uses registers only; the kernel
-//! clears the thread's id and wakes who waits for it, in the app's memory. All signals are blocked
-//! then too.
-//!
-//! *Areas* are kept for the next thread: their tables are warm.
-//!
-//! # Invariants
-//! * The list of threads, under the runtime's lock, has every thread under control from before it
-//!   starts until it comes to its end or is detached.
-//! * A thread's [`Thread`] is used by itself alone, but for what is atomic.
+//! A thread, as the engine knows it, and the process that it is of.
 #![allow(unsafe_code)] // reason: makes memory and threads.
 
-pub mod copied;
-mod fork;
-mod spawn;
-
+use crate::base::syscalls::SEEN;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use linux_raw_sys::general as nr;
+use trommel_queue::MAX_THREADS;
 use trommel_queue::thread_page::ThreadPage;
-use trommel_queue::{Detached, MAX_THREADS, State};
 
-use crate::base::address::AppPc;
-use crate::base::address::Range;
+use crate::base::address::{AppPc, Range};
 use crate::base::area::{
     AREA_BYTES, CHILD_STACK_BYTES, CONTEXT_OFFSET, COUNTERS_OFFSET, Context, INDIRECT_BYTES,
     INDIRECT_TABLE, SECOND_BYTES, SECOND_OFFSET, SIGNAL_STACK_BYTES, STACK_BYTES, STACKS,
@@ -48,26 +19,23 @@ use crate::base::area::{
 };
 use crate::base::lock::Lock;
 use crate::base::prefix::Midway;
-use crate::base::sys;
+use crate::base::signals::AltStack;
+use crate::base::{signals, sys};
 use crate::cache::targets::Targets;
 use crate::channel::deliver::{HostGone, Queue, Writer};
 use crate::channel::shields::Counting;
-use crate::crossing::arch;
-use crate::engine::dispatch::Runtime;
-use crate::engine::start;
-use crate::memory::kernel_writes;
+use crate::crossing::entries;
+use crate::engine::frames::Frames;
+use crate::engine::interrupted::Interrupted;
+use crate::engine::kernel_writes;
+use crate::engine::queries::Asking;
+use crate::engine::runtime::Runtime;
+use crate::engine::served::{Queues, Serving};
+use crate::engine::signals::{Actions, Pending};
+use crate::engine::window::{Timer, Window};
 use crate::observe::acyclic;
-use crate::observe::query::Asking;
-use crate::observe::served::{Queues, Serving};
-use crate::process::attach::Interrupted;
-use crate::process::native;
-use crate::process::signal::{self, Actions, AltStack, Frames, Pending};
-use crate::process::syscall;
-use crate::process::window::{Timer, Window};
 use crate::slot;
 use crate::trace::Recording;
-
-pub use spawn::Flags;
 
 /// What the threads of the process share.
 pub struct Process {
@@ -84,9 +52,9 @@ pub struct Process {
     /// Every thread goes native at its next boundary.
     pub leaving: AtomicU32,
     /// Where areas are: from, to.
-    areas: [AtomicU64; 2],
+    pub areas: [AtomicU64; 2],
     /// Areas of threads that have ended: address of the first node, see [`Thread::node`].
-    free: AtomicU64,
+    pub free: AtomicU64,
 }
 
 impl Process {
@@ -104,32 +72,32 @@ impl Process {
         }
     }
 
-    /// Whether a GS base is that of a thread under control.
+    /// Returns whether a GS base is that of a thread under control.
     pub fn has_area(&self, gs: u64) -> bool {
         self.areas[0].load(Relaxed) <= gs && gs < self.areas[1].load(Relaxed)
     }
 
     /// Bytes of an area, but for the first thread's.
-    fn area_bytes(&self) -> usize {
+    pub fn area_bytes(&self) -> usize {
         match self.queue.control().counters.load(Relaxed) {
             0 => COUNTERS_OFFSET,
             _ => WHOLE_BYTES,
         }
     }
 
-    /// Whether control is by windows.
+    /// Returns whether control is by windows.
     pub fn has_windows(&self) -> bool {
         self.queue.control().window.load(Relaxed) != 0
     }
 
-    /// Whether the process is being detached.
+    /// Returns whether the process is being detached.
     pub fn is_leaving(&self) -> bool {
         let detach = &self.queue.control().attached.detach;
         self.leaving.load(Relaxed) != 0 || detach.load(Relaxed) != 0
     }
 
     /// A free area. The runtime's lock is held, so nobody else takes one; others may put some.
-    fn free_area(&self) -> Option<&'static mut Thread> {
+    pub fn free_area(&self) -> Option<&'static mut Thread> {
         loop {
             let head = self.free.load(Acquire);
             if head == 0 {
@@ -199,7 +167,7 @@ pub struct Thread {
     /// The kernel's signal mask before that.
     pub fork_mask: u64,
     /// The slot that it has claimed for the process.
-    fork_slot: Option<usize>,
+    pub fork_slot: Option<usize>,
     /// The process that is started loses its handlers.
     pub clear_handlers: bool,
     /// It is a process of its own, see [`spawn`].
@@ -207,7 +175,7 @@ pub struct Thread {
     /// Its dispositions, when it does not share those of the process.
     pub own_actions: Option<Box<Actions>>,
     /// Whoever started it waits until it is done.
-    waited_for: bool,
+    pub waited_for: bool,
     /// It is native when it returns from the signal handler that it is in.
     pub left: bool,
     /// The system call that it was stopped in when it was attached.
@@ -232,8 +200,8 @@ pub struct Thread {
     pub app_gs: u64,
     /// The host must be done with what was here before windows go on.
     pub moved: Option<Range>,
-    area: u64,
-    node: Node,
+    pub(crate) area: u64,
+    pub(crate) node: Node,
 }
 
 impl Thread {
@@ -311,7 +279,7 @@ impl Thread {
             // Disarmed while a handler runs, so that it may be exchanged for the app's there.
             signals: Pending::new(AltStack {
                 sp: child_stack,
-                flags: signal::SS_AUTODISARM,
+                flags: signals::SS_AUTODISARM,
                 pad: 0,
                 size: SIGNAL_STACK_BYTES,
             }),
@@ -355,12 +323,12 @@ impl Thread {
         thread.node.thread = &raw const *thread as u64;
         thread.name_area();
         let context = thread.context();
-        context.entry = start::entries();
+        context.entry = entries::entries();
         context.stack = stack;
         context.child_stack = child_stack;
         context.this = area;
         context.thread = &raw const *thread as u64;
-        thread.see(syscall::SEEN.into_iter());
+        thread.see(SEEN.into_iter());
         thread.see(kernel_writes::OPENING.into_iter());
         thread
     }
@@ -409,49 +377,6 @@ impl Thread {
         Some(Self::of_area(process, area, page, SHARED_TABLES))
     }
 
-    /// A new thread's area, with the app's state after the call that starts it.
-    fn prepare(
-        &self,
-        runtime: &mut Runtime,
-        context: &Context,
-        next: AppPc,
-        stack: u64,
-    ) -> Option<&'static mut Self> {
-        let child = Self::make(self.process, runtime)?;
-        let new = child.context();
-        new.regs = context.regs;
-        new.flags = context.flags;
-        new.xmm = context.xmm;
-        new.next_pc = next;
-        new.regs[0] = 0;
-        syscall::finish(new, next);
-        if stack != 0 {
-            new.regs[4] = stack;
-        }
-        new.pending = 0;
-        new.at_boundary = 1;
-        let own = child.signals.own_stack;
-        child.signals = Pending::new(own);
-        child.signals.stack.flags = signal::SS_DISABLE;
-        child.leaving = false;
-        child.stepping = false;
-        child.single = None;
-        child.full = false;
-        child.forking = false;
-        child.fork_slot = None;
-        child.spawned = false;
-        child.own_actions = None;
-        child.clear_handlers = false;
-        child.made = None;
-        child.writer.overdrawn = false;
-        child.writer.awaits = None;
-        child.interrupted = None;
-        child.recording = None;
-        child.begin_path();
-        child.enlist(runtime);
-        Some(child)
-    }
-
     /// Takes note of the calling thread's id, which is this one.
     pub fn is_current(&mut self) {
         self.writer.tid = sys::gettid() as u32;
@@ -478,41 +403,6 @@ impl Thread {
         }
     }
 
-    /// Starts a thread with the app's system call, which is behind `next`. Returns the kernel's
-    /// answer.
-    pub fn start(
-        &mut self,
-        context: &mut Context,
-        number: u32,
-        args: &[u64; 6],
-        next: AppPc,
-        stack: u64,
-    ) -> Result<i64, Detached> {
-        let process = self.process;
-        process.free_counter_arrays();
-        let child = {
-            let mut runtime = process.runtime.lock();
-            runtime.be_joined();
-            self.prepare(&mut runtime, context, next, stack)
-                .ok_or(Detached::ManyThreads)?
-        };
-        let mask = signal::block_all();
-        child.signals.first_mask = self.signals.mask_override().unwrap_or(mask);
-        let control = process.queue.control();
-        control.threads.fetch_add(1, Relaxed);
-        // SAFETY: the area is complete and the child's; signals are blocked.
-        let result = unsafe { arch::clone_thread(args, u64::from(number), child.area) };
-        self.made = Some(result);
-        if result < 0 {
-            control.threads.fetch_sub(1, Relaxed);
-            child.end_counter_array();
-            process.runtime.lock().remove(child);
-            process.keep(child);
-        }
-        signal::set_mask(mask);
-        Ok(result)
-    }
-
     /// Publishes what is recorded and takes another chunk.
     pub fn publish(&mut self) -> Result<(), HostGone> {
         self.process.runtime.assert_not_mine();
@@ -524,44 +414,6 @@ impl Thread {
         self.process.queue.publish_now(&mut self.writer)
     }
 
-    /// The app ends this thread, with the call `number`. Comes back only when a signal was faster.
-    pub fn exit(&mut self, context: &mut Context, number: u32, status: u64) {
-        let mask = signal::block_all();
-        // SAFETY: a word of the context, which a handler of this thread may just have written.
-        if unsafe { (&raw const context.pending).read_volatile() } != 0 {
-            signal::set_mask(mask);
-            return;
-        }
-        if self.spawned {
-            return self.exit_spawned(number, status);
-        }
-        let process = self.process;
-        self.serve_no_more();
-        process.queue.hand_in(&mut self.writer);
-        self.end_counter_array();
-        let last = {
-            let mut runtime = process.runtime.lock();
-            runtime.remove(self);
-            let last = runtime.threads.is_empty();
-            if last && process.is_leaving() {
-                runtime.actions.give_back();
-            }
-            last
-        };
-        if last {
-            let state = &process.queue.control().state;
-            let _ = state.compare_exchange(
-                State::Controlled as u32,
-                State::Exited as u32,
-                Release,
-                Relaxed,
-            );
-        }
-        let node = &raw mut self.node;
-        // SAFETY: signals are blocked; nothing of the thread is used from here on.
-        unsafe { arch::exit_thread(status, process.free.as_ptr(), node.cast()) }
-    }
-
     /// Takes note that the thread is out of the cache, with the runtime's lock held.
     pub fn came_out(&self, runtime: &Runtime) {
         self.seen.store(runtime.cache.epoch(), Relaxed);
@@ -571,7 +423,7 @@ impl Thread {
 
 impl Process {
     /// Puts the area of a thread that did not start among the free ones.
-    fn keep(&self, thread: &mut Thread) {
+    pub fn keep(&self, thread: &mut Thread) {
         let node = &raw mut thread.node;
         let mut head = self.free.load(Relaxed);
         loop {
@@ -588,30 +440,7 @@ impl Process {
 }
 
 /// Which of [`Runtime::targets`] all threads but the first use.
-const SHARED_TABLES: usize = 1;
-
-/// A new thread's first steps, on its own stack with its own GS.
-///
-/// # Safety
-/// Only `arch::clone_thread` may call this.
-pub unsafe extern "C" fn begin(context: &mut Context) {
-    // SAFETY: the area is this thread's.
-    let thread = unsafe { Thread::of(context) };
-    thread.is_current();
-    signal::use_stack(&thread.signals.own_stack);
-    let process = thread.process;
-    if core::mem::take(&mut thread.clear_handlers) {
-        process.runtime.lock().actions_of(thread).cleared();
-    }
-    // First: who leaves here needs the trap, and must know the app's own mask.
-    signal::set_mask(thread.signals.first_mask);
-    if process.queue.take(&mut thread.writer).is_err() {
-        native::host_gone(thread, context);
-    }
-    let pc = context.next_pc;
-    process.runtime.lock().go(thread, context, pc, None, false);
-    thread.run_errand(context);
-}
+pub const SHARED_TABLES: usize = 1;
 
 const _: () = {
     assert!(nr::__NR_exit == 60 && nr::__NR_arch_prctl == 158);

@@ -13,13 +13,13 @@ use trommel_aware::ring;
 use trommel_aware::{Answer, Request};
 use trommel_queue::queries::MESSAGE_WORDS;
 
-use super::{Entry, Far, Full, Message, NAP, READ, STATE, peek, poke, poke_word};
 use crate::base::address::AppPc;
 use crate::base::area::Context;
 use crate::base::sys;
 use crate::channel::deliver::HostGone;
-use crate::process::native;
-use crate::process::thread::{Process, Thread};
+use crate::engine::native;
+use crate::engine::served::{Entry, Far, Full, Message, NAP, READ, STATE, peek, poke, poke_word};
+use crate::engine::thread::{Process, Thread};
 
 /// A request of the app's.
 #[derive(Clone, Copy)]

@@ -18,7 +18,7 @@
 //! kernel's signal dispositions stay the runtime's: a signal to a thread that is native already is
 //! handed on to the app's handler (`signal::hand_on`), one to a thread under control is delivered
 //! as ever. The last one gives back the dispositions. A thread that is native may set one meanwhile, which then is the kernel's;
-//! that of traps is taken over again by each thread that leaves (`signal::Actions::take_trap`).
+//! that of traps is taken over again by each thread that leaves (`crate::engine::signals::Actions::take_trap`).
 //!
 //! A single instruction that only the CPU can judge (an address that may not be executed, an
 //! unknown encoding) is run in place with the trap flag set. If it faults, the fault is the app's,
@@ -33,8 +33,7 @@ use trommel_queue::{Detached, State};
 
 use crate::base::address::AppPc;
 use crate::base::area::Context;
-use crate::process::signal;
-use crate::process::thread::{Process, Thread};
+use crate::engine::thread::{Process, Thread};
 
 const TRAP_FLAG: u64 = 0x100;
 /// [`Context::pending`]: resume with the trap.
@@ -67,7 +66,7 @@ pub fn give_up_host(process: &Process, at: AppPc) {
 pub fn leave(thread: &mut Thread, context: &mut Context) {
     thread.leaving = true;
     context.pending = PENDING;
-    signal::unblock_trap(&mut thread.signals);
+    crate::engine::signals::unblock_trap(&mut thread.signals);
 }
 
 /// Runs the instruction at `context.next_pc` in place.
@@ -76,35 +75,5 @@ pub fn step(thread: &mut Thread, context: &mut Context) {
     thread.stepping_there = false;
     context.target = crate::base::address::CachePc(context.next_pc.0);
     context.flags |= TRAP_FLAG;
-    signal::unblock_trap(&mut thread.signals);
-}
-
-/// The child of a `fork` goes on under control, or else natively, from after the system call, as
-/// does that of a `vfork` that is not followed. Runs on a stack of its own with the registers of the
-/// child in the context. The parent's lock is of no concern when it leaves: it is copied, or belongs
-/// to others.
-///
-/// # Safety
-/// Only `arch::clone` may call this.
-pub unsafe extern "C" fn child(context: &mut Context) {
-    // SAFETY: the parent is stopped (vfork) or has a copy of its own (fork).
-    let thread = unsafe { Thread::of(context) };
-    context.regs[1] = context.next_pc.0;
-    context.at_boundary = 1;
-    let forked = thread.forking;
-    if forked {
-        if thread.adopt(context).is_ok() {
-            return;
-        }
-        signal::set_mask(thread.fork_mask);
-    }
-    let saved = signal::BeforeChild {
-        leaving: thread.leaving,
-        pending: context.pending,
-        mask: thread.signals.mask_override(),
-        forking: forked,
-    };
-    leave(thread, context);
-    // In a vfork child the handler undoes this in the memory it shares with its parent.
-    thread.signals.before_child = Some(saved);
+    crate::engine::signals::unblock_trap(&mut thread.signals);
 }

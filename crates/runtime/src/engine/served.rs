@@ -43,15 +43,15 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 use trommel_aware::queue::{CLOSED, HEADER_BYTES, Header, MESSAGE_BYTES, Served, Told};
-use trommel_aware::ring::{self, Bed, Counts, Gone};
+use trommel_aware::ring;
+use trommel_aware::ring::{Bed, Counts, Gone};
 use trommel_queue::queries::MESSAGE_WORDS;
 
-use crate::base::stress;
-use crate::base::sys;
+use crate::base::{stress, sys};
 use crate::channel::deliver::HostGone;
-use crate::crossing::arch;
-use crate::observe::query;
-use crate::process::thread::{Process, Thread};
+use crate::crossing::{arch, waits};
+use crate::engine::queries;
+use crate::engine::thread::{Process, Thread};
 
 pub use requests::Errand;
 
@@ -329,7 +329,7 @@ impl Process {
             return Some(Sent::Later);
         }
         // SAFETY: as above; the kernel looks whether the word is there.
-        unsafe { sys::wait_there(base + WAITING, 1, NAP, pending) };
+        unsafe { waits::wait_there(base + WAITING, 1, NAP, pending) };
         self.is_leaving().then_some(Sent::Dropped)
     }
 }
@@ -421,7 +421,7 @@ impl Thread {
             .send(this, &self.serving, pending, message, full)
     }
 
-    /// Whether messages wait to be sent.
+    /// Returns whether messages wait to be sent.
     pub fn has_spilled(&self) -> bool {
         self.serving.spill.from < self.serving.spill.messages.len()
     }
@@ -447,7 +447,7 @@ impl Thread {
                 Sent::Later => return Ok(false),
                 Sent::There | Sent::Dropped => {}
                 Sent::NotOpen => {
-                    query::to_host(&mut self.writer, &self.process.queue, &message, true)?;
+                    queries::to_host(&mut self.writer, &self.process.queue, &message, true)?;
                 }
             }
             self.serving.spill.from += 1;

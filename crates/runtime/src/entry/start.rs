@@ -6,6 +6,8 @@
 //! the app's first instruction with the registers the kernel gave it.
 #![allow(unsafe_code)] // reason: makes its own memory.
 
+use crate::base::signals;
+use crate::base::start::StartArgs;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use alloc::boxed::Box;
@@ -21,70 +23,37 @@ use trommel_tuple::{Kind, KindSet};
 use crate::base::address::AppPc;
 use crate::base::address::Range;
 use crate::base::area::{
-    CONTEXT_OFFSET, Context, Entries, INDIRECT_TABLE, SECOND_OFFSET, STACKS_END, WHOLE_BYTES,
+    CONTEXT_OFFSET, Context, INDIRECT_TABLE, SECOND_OFFSET, STACKS_END, WHOLE_BYTES,
 };
 use crate::base::heap::Heap;
 use crate::base::phase::Phases;
 use crate::base::sys;
-use crate::base::tags::Tags;
 use crate::cache::Cache;
 use crate::cache::targets::Targets;
 use crate::channel::deliver::{Mapped, Queue, Shared};
 use crate::channel::persist::{self, Persist};
 use crate::channel::shields::Profiler;
 use crate::channel::strata::Sampler;
-use crate::crossing::arch::{self, Landmarks};
-use crate::engine::dispatch::Runtime;
+use crate::channel::tags::Tags;
+use crate::crossing::arch::{self};
+use crate::engine::aware::Hints;
+use crate::engine::runtime::Runtime;
+use crate::engine::signals::Actions;
+use crate::engine::thread::{Process, Thread};
+use crate::engine::window;
+use crate::engine::window::Windows;
 use crate::memory::pages::Pages;
 use crate::memory::region::Regions;
 use crate::observe::acyclic::Acyclic;
-use crate::observe::aware::Hints;
 use crate::observe::converge::Converge;
 use crate::observe::pairs::Pairs;
 use crate::observe::prefetch::Prefetch;
 use crate::observe::query::Asked;
 use crate::process::attach;
-use crate::process::signal::{self, Actions};
-use crate::process::thread::{Process, Thread};
-use crate::process::window::{self, Windows};
+use crate::process::signal;
 use crate::trace::balance::{Balance, Clocks};
 use crate::translate::piece;
 use crate::translate::{Config, MAX_INSNS, Translator, Ways, wants_whole_jumps};
-
-/// What the host tells the runtime, at a place in the runtime's own image.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct StartArgs {
-    /// The shared file, as a descriptor of the target. The runtime closes it.
-    pub file: u64,
-    /// The file that the image is mapped from, likewise; `u64::MAX` for none.
-    pub image_file: u64,
-    /// Where the app starts.
-    pub app_pc: u64,
-    /// The app's stack pointer.
-    pub app_sp: u64,
-    /// Where the program itself starts, after what its dynamic linker does; 0 when that is done, or
-    /// there is none.
-    pub entry: u64,
-    /// First address of the runtime's code.
-    pub image_start: u64,
-    /// After its last.
-    pub image_end: u64,
-    /// First address of the memory that the host made: the image, and the stack after it.
-    pub base: u64,
-    /// Top of the stack the runtime is started on.
-    pub stack_top: u64,
-    /// Threads of the process, all of them stopped; 0 in a process that is about to start.
-    pub threads: u64,
-    /// An image of kept fragments, as `image_file`.
-    pub kept_file: u64,
-    /// Or where its path is, above the stack pointer; 0 for none.
-    pub kept_path: u64,
-    /// The device of the file with that path.
-    pub kept_device: u64,
-    /// Its inode.
-    pub kept_inode: u64,
-}
 
 const PAGE: u64 = 4096;
 /// One huge page, which takes a fraction of the time that its small pages would take to become
@@ -121,28 +90,6 @@ fn map_shared(file: i32) -> Option<u64> {
         })
     };
     Some(mapped.ok()? + DIRECTORY_BYTES as u64)
-}
-
-/// Where generated code enters the runtime.
-pub fn entries() -> Entries {
-    Entries {
-        exit: arch::exit as *const () as u64,
-        mismatch: arch::mismatch as *const () as u64,
-        pair_mismatch: Landmarks::pair_mismatch(),
-        syscall: arch::syscall as *const () as u64,
-        full: arch::full as *const () as u64,
-        special: arch::special as *const () as u64,
-        absent: Landmarks::absent(),
-        changed: arch::changed as *const () as u64,
-        hot: arch::hot as *const () as u64,
-        value_counter: Landmarks::value_counter(),
-        unshielded: Landmarks::unshielded().start,
-        promoted: Landmarks::promoted(),
-        unshielded_sum: Landmarks::unshielded_sum(),
-        unshielded_product: Landmarks::unshielded_product(),
-        interval_ended: arch::interval_ended as *const () as u64,
-        query: arch::query as *const () as u64,
-    }
 }
 
 /// Sets everything up and goes to the app. `None` when the kernel refuses memory; the caller must
@@ -281,7 +228,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     if config.counters && config.wants_values() {
         control.value_counters.store(1, Relaxed);
     }
-    let persist = Persist::open(mapped, &config, kept);
+    let persist = Persist::open(mapped, config.shape(), kept);
     if let Some(persist) = &persist {
         cache.expect(persist.records());
     }
@@ -339,7 +286,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
     thread.is_current();
     // There is room in an empty queue, if there is a host.
     let taken = process.queue.take(&mut thread.writer);
-    signal::use_stack(&thread.signals.own_stack);
+    signals::use_stack(&thread.signals.own_stack);
     // SAFETY: in the area just filled in.
     let context = unsafe { &mut *((area + CONTEXT_OFFSET as u64) as *mut Context) };
     context.regs[4] = args.app_sp;

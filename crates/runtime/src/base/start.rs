@@ -1,0 +1,36 @@
+//! What the host tells the runtime at start.
+
+/// What the host tells the runtime, at a place in the runtime's own image.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StartArgs {
+    /// The shared file, as a descriptor of the target. The runtime closes it.
+    pub file: u64,
+    /// The file that the image is mapped from, likewise; `u64::MAX` for none.
+    pub image_file: u64,
+    /// Where the app starts.
+    pub app_pc: u64,
+    /// The app's stack pointer.
+    pub app_sp: u64,
+    /// Where the program itself starts, after what its dynamic linker does; 0 when that is done, or
+    /// there is none.
+    pub entry: u64,
+    /// First address of the runtime's code.
+    pub image_start: u64,
+    /// After its last.
+    pub image_end: u64,
+    /// First address of the memory that the host made: the image, and the stack after it.
+    pub base: u64,
+    /// Top of the stack the runtime is started on.
+    pub stack_top: u64,
+    /// Threads of the process, all of them stopped; 0 in a process that is about to start.
+    pub threads: u64,
+    /// An image of kept fragments, as `image_file`.
+    pub kept_file: u64,
+    /// Or where its path is, above the stack pointer; 0 for none.
+    pub kept_path: u64,
+    /// The device of the file with that path.
+    pub kept_device: u64,
+    /// Its inode.
+    pub kept_inode: u64,
+}

@@ -1,0 +1,35 @@
+//! What the assembly calls: functions of rooms above, which define these names.
+//!
+//! # Problem
+//! Control comes into the runtime by assembly, which lies below everything that it calls. It may import nothing from there.
+//!
+//! # Strategy
+//! The assembly declares what it calls, by a name of the linker; a room above defines a function of that name `export_name`
+//! and a constant of the type here, which the compiler checks. The call stays a direct one.
+
+use crate::base::area::Context;
+use crate::base::signals::{Info, Ucontext};
+
+/// Entry with the thread's context.
+pub type Entered = unsafe extern "C" fn(&mut Context);
+/// Entry for a signal. Returns the app's handler if that is to be called in place of the runtime's, else 0.
+pub type Signalled = unsafe extern "C" fn(i32, *const Info, *mut Ucontext) -> u64;
+/// Entry that never returns.
+pub type Left = unsafe extern "C" fn() -> !;
+
+unsafe extern "C" {
+    /// Control has left the cache.
+    pub(super) fn trommel_dispatch(context: &mut Context);
+    /// A call of the app was called off for a signal.
+    pub(super) fn trommel_called_off(context: &mut Context);
+    /// The child of a system call that starts a process.
+    pub(super) fn trommel_child(context: &mut Context);
+    /// A new thread's first steps.
+    pub(super) fn trommel_begin(context: &mut Context);
+    /// A stopped thread's first steps under control.
+    pub(super) fn trommel_join(context: &mut Context);
+    /// All threads are out of the cache.
+    pub(super) fn trommel_farewell() -> !;
+    /// A signal has come.
+    pub(super) fn trommel_on_signal(signal: i32, info: *const Info, frame: *mut Ucontext) -> u64;
+}

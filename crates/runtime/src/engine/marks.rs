@@ -1,0 +1,48 @@
+//! Marks in the records of a thread: what happens to it besides its code.
+#![allow(unsafe_code)] // reason: writes records.
+
+use trommel_queue::dict::Mark;
+use trommel_tuple::Kind;
+
+use crate::engine::runtime::Runtime;
+use crate::engine::thread::Thread;
+
+impl Runtime {
+    /// Marks what happens to the thread, where acyclic paths are wanted. A chunk that this fills is to be published
+    /// when the lock is free. With no room left in the dictionary the thread is about to be detached, and nothing is told.
+    pub fn mark(&mut self, thread: &mut Thread, mark: Mark, words: [u64; 2]) {
+        if !self.translator.wants(Kind::Path) || self.marked(thread, mark, words) {
+            return;
+        }
+        self.record_mark(thread, mark, words);
+    }
+
+    /// As [`Self::mark`], where the service thread makes paths.
+    pub fn record_mark(&mut self, thread: &mut Thread, mark: Mark, words: [u64; 2]) {
+        if thread.writer.at() == 0 {
+            return;
+        }
+        let Ok(path) = self.translator.mark(&mut self.shared, mark) else {
+            return;
+        };
+        let at = thread.writer.at() as *mut u64;
+        // SAFETY: the write pointer leads to room for a whole record.
+        unsafe {
+            let values = at.byte_add(4);
+            for (n, word) in words.into_iter().take(mark.words()).enumerate() {
+                values.add(n).write_unaligned(word);
+            }
+        }
+        // Room is left behind a chunk's end for as much: what is full stays full.
+        let full = thread.full;
+        thread.append(path, mark.words() as u8);
+        thread.full |= full;
+    }
+
+    /// The thread has returned to `pc`, if that was from a handler: the kernel has made the call, which until then could be called off.
+    pub fn returned(&mut self, thread: &mut Thread, pc: u64) {
+        if let Some(returning) = thread.signals.returning.take() {
+            self.mark(thread, Mark::Back, [pc, returning.frame]);
+        }
+    }
+}

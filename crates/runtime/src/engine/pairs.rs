@@ -1,0 +1,156 @@
+//! Indirect branches counted, and the code of pairs made ([`crate::observe::pairs`]).
+
+use trommel_queue::dict::{Event, TargetPc};
+
+use crate::base::address::{AppPc, CachePc};
+use crate::base::emit::{Code, Reg};
+use crate::base::prefix::{Key, Prefix};
+use crate::cache::{Exit, UNLINKED};
+use crate::engine::runtime::Runtime;
+use crate::engine::thread::Thread;
+use crate::observe::pairs::{Branch, Counted, Pair, Uncounted};
+use crate::slot;
+use crate::translate::{Refusal, Translator, pair_check};
+
+impl Runtime {
+    /// A branch with this key to `to` has come to the dispatcher: counts it, and makes its way
+    /// shorter. `None`: it is not counted.
+    pub fn count_pair(
+        &mut self,
+        thread: &mut Thread,
+        key: Key,
+        to: AppPc,
+    ) -> Result<Option<Counted>, Uncounted> {
+        let Some(branch) = self.pairs.branch(key) else {
+            return Ok(None);
+        };
+        let pair = match self.pairs.known.get(&(key, to.0)) {
+            Some(&pair) => pair,
+            None => {
+                let tail = Event::Indirect {
+                    pc: TargetPc(branch.pc.0),
+                    target: TargetPc(to.0),
+                    call: branch.call,
+                };
+                // The host finds out what is there when it meets the path.
+                let (translator, mut site) = self.site();
+                let region = Translator::region(&mut site, to);
+                if region == Err(Refusal::Unnamed) {
+                    return Err(Uncounted::Unnamed);
+                }
+                let (path, sampled) = match translator.message(&mut site, tail)? {
+                    Some((counter, path)) => (path, Some(counter)),
+                    None => {
+                        let (block, passed) = branch.block;
+                        (site.shared.path(block, passed, Some(tail))?, None)
+                    }
+                };
+                let code = None;
+                Pair {
+                    path,
+                    sampled,
+                    code,
+                }
+            }
+        };
+        // Its code is of the variant in which its exit can be linked: a thread that is leaving another has none made.
+        let place = branch.variant == self.cache.variant();
+        let code = pair.code;
+        let code = match code.is_none() && place {
+            true => self.place_pair(branch, key, to, pair),
+            false => code,
+        };
+        self.pairs.known.insert((key, to.0), Pair { code, ..pair });
+        match pair.sampled {
+            Some(counter) => match self.translator.profiler() {
+                Some(profiler) => {
+                    thread.count_known(pair.path, profiler.of_kind(branch.kind()));
+                }
+                None => thread.count_event(counter, pair.path),
+            },
+            None => thread.count_or_record(pair.path, 0),
+        }
+        if let Some((at, _)) = code {
+            self.targets[thread.targets].put(to, key, at);
+        }
+        let exit = code.map(|(_, exit)| exit);
+        Ok(Some(Counted { exit }))
+    }
+
+    /// Writes the code of a pair.
+    fn place_pair(
+        &mut self,
+        branch: Branch,
+        key: Key,
+        to: AppPc,
+        pair: Pair,
+    ) -> Option<(CachePc, u32)> {
+        const ROOM: usize = 384;
+        let counter = match pair.sampled {
+            Some(counter) => counter,
+            None => self.translator.counter(pair.path)?,
+        };
+        let mut prefix = Prefix::NONE;
+        if self.translator.ways.acyclic.is_some() {
+            let on = self.path_of_pair(key, to)?;
+            if let Some(acyclic) = self.translator.counting_acyclic() {
+                prefix = acyclic.number_if_few(to, on);
+            }
+        }
+        let near = |pc| self.regions.range_of(pc);
+        let region = near(to).or_else(|| near(branch.pc))?;
+        let arena = self.cache.arena_for(region)?;
+        if to.0 >> 47 != 0 || self.cache.arena(arena).room() < ROOM as u64 {
+            return None;
+        }
+        let at = self.cache.arena(arena).next();
+        let mut bytes = [0; ROOM];
+        let mut code = Code::new(at, &mut bytes);
+        pair_check(&mut code, to, key);
+        let mut ends = None;
+        let mut ways = None;
+        if let Some(profiler) = self
+            .translator
+            .profiler()
+            .filter(|_| pair.sampled.is_some())
+        {
+            let found = code.shield_with_rcx(counter, profiler.of_kind(branch.kind()));
+            ways = Some((found, code.at(code.here())));
+        } else if pair.sampled.is_some() {
+            let (end, _) = code.count_down_with_rcx(counter);
+            ends = Some((end, code.at(code.here())));
+        } else {
+            code.count_with(Reg::RDX, counter);
+        }
+        code.load_gs(Reg::RDX, slot!(spill_rdx));
+        code.load_gs(Reg::RCX, slot!(spill_rcx));
+        code.patchable(1);
+        let from = code.jmp();
+        // What is not linked goes on one byte behind: a distance of 0 is that of exits that never are.
+        code.raw(&[0x90]);
+        code.bind(from, code.here());
+        let exit = self.cache.new_exit(Exit {
+            patch: code.at(from.0),
+            prefix,
+            next_link: match prefix {
+                Prefix::UNKNOWN => pair.path,
+                _ => UNLINKED,
+            },
+            stub: 1,
+            ..Exit::fixed(to)
+        });
+        code.store_gs_imm32(slot!(exit), exit);
+        code.jmp_gs(slot!(entry.exit));
+        if let Some((end, back)) = ends {
+            code.bind(end, code.here());
+            let start = self.translator.sampler().map_or(0, |s| s.rate());
+            code.send_message(true, [counter.0, pair.path, start], back);
+        }
+        if let Some((ways, behind)) = ways {
+            code.unshielded(true, pair.path, &ways);
+            code.interval_ended(ways.ended, behind, None);
+        }
+        self.cache.place_lead(arena, code.bytes());
+        Some((at, exit))
+    }
+}
