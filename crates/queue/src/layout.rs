@@ -1,6 +1,7 @@
 //! Offsets and the structures at them. Both sides are built from this file, and [`LAYOUT_VERSION`]
 //! guards against a host that meets another build's runtime.
 
+use crate::sizes::{MAX_PATHS, MAX_RECORD, THREAD_PAGE};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -26,8 +27,6 @@ pub const BACKLOG: usize = 63;
 pub const MAX_THREADS: usize = 1 << 12;
 /// Chunks in the pool: each thread fills one, and those published wait.
 pub const CHUNKS: usize = MAX_THREADS + 2 * BACKLOG;
-/// The longest record, in bytes.
-pub const MAX_RECORD: usize = 256;
 /// Run-time values in one record: what fits [`MAX_RECORD`] after the path number.
 pub const MAX_VALUES: usize = (MAX_RECORD - 4) / 8;
 /// A write pointer whose offset in its 64 KiB window is below this has filled its chunk.
@@ -104,16 +103,12 @@ pub const CONVERGE_OFFSET: usize =
 /// `area`): a [`ThreadPage`](crate::thread_page::ThreadPage).
 pub const THREAD_PAGES_OFFSET: usize =
     (CONVERGE_OFFSET + size_of::<Converge>()).next_multiple_of(THREAD_PAGE);
-/// Bytes of a thread's page.
-pub const THREAD_PAGE: usize = 0x1000;
 /// [`RegionRecord`]s.
 pub const REGION_OFFSET: usize = THREAD_PAGES_OFFSET + MAX_THREADS * THREAD_PAGE;
 /// Regions that can be recorded.
 pub const MAX_REGIONS: usize = 0x4000;
 /// Path index: `u32` word offset for each path number.
 pub const DICT_INDEX_OFFSET: usize = REGION_OFFSET + MAX_REGIONS * size_of::<RegionRecord>();
-/// Paths that can be numbered.
-pub const MAX_PATHS: usize = 1 << 25;
 /// Dictionary words (`u64`).
 pub const DICT_WORDS_OFFSET: usize = DICT_INDEX_OFFSET + MAX_PATHS * 4;
 /// Dictionary words that fit.

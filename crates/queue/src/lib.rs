@@ -91,6 +91,7 @@ pub mod persist;
 pub mod prefetch;
 pub mod protocol;
 pub mod queries;
+mod sizes;
 pub mod stamps;
 pub mod thread_page;
 pub mod work;
@@ -102,13 +103,14 @@ pub use layout::{
     COUNTS_NOTHING, COUNTS_PATHS, COUNTS_STRATA, Chunk, Control, CounterArray, DICT_INDEX_OFFSET,
     DICT_WORDS_OFFSET, DIRECTORY_BYTES, Detached, Directory, END_MARK, END_WORDS, FAILURE_STACK,
     FIRST_RECORD, FULL_WINDOW, Failure, GIVEN_BACK_OFFSET, Intervals, LAST_WINDOWS, LAYOUT_VERSION,
-    LastWindow, MADE_OFFSET, MAGIC, MAX_CHUNK_BYTES, MAX_PATHS, MAX_RECORD, MAX_REGIONS, MAX_SKIP,
-    MAX_SLOTS, MAX_THREADS, MAX_VALUES, MAX_WINDOW, MAX_WORDS, MOST_INTERRUPTED, ON_PATH_OFFSET,
-    Optimise, POOL_BYTES, POOL_OFFSET, PREFETCH_OFFSET, PUBLISHED_OFFSET, QUERIES_OFFSET,
-    REGION_OFFSET, REQUEST_OFFSET, RegionRecord, Request, SLOT_BYTES, SPAWNED, STACK_MARK,
-    STACK_WORDS, Slot, State, Strata, THREAD_PAGE, THREAD_PAGES_OFFSET, Unfollowed, VALUE_COUNTERS,
-    VALUE_COUNTERS_OFFSET, ValueCounter, WINDOW_SIGNAL, Windows, chunk_start, slot_start,
+    LastWindow, MADE_OFFSET, MAGIC, MAX_CHUNK_BYTES, MAX_REGIONS, MAX_SKIP, MAX_SLOTS, MAX_THREADS,
+    MAX_VALUES, MAX_WINDOW, MAX_WORDS, MOST_INTERRUPTED, ON_PATH_OFFSET, Optimise, POOL_BYTES,
+    POOL_OFFSET, PREFETCH_OFFSET, PUBLISHED_OFFSET, QUERIES_OFFSET, REGION_OFFSET, REQUEST_OFFSET,
+    RegionRecord, Request, SLOT_BYTES, SPAWNED, STACK_MARK, STACK_WORDS, Slot, State, Strata,
+    THREAD_PAGES_OFFSET, Unfollowed, VALUE_COUNTERS, VALUE_COUNTERS_OFFSET, ValueCounter,
+    WINDOW_SIGNAL, Windows, chunk_start, slot_start,
 };
+pub use sizes::{MAX_PATHS, MAX_RECORD, THREAD_PAGE};
 
 /// Test options in the control words, see `docs/testing.md`.
 pub mod options {

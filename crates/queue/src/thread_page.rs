@@ -87,4 +87,4 @@ pub struct Owned {
     pub ranges: [[AtomicU64; 2]; MAX_OWNED],
 }
 
-const _: () = assert!(size_of::<ThreadPage>() <= super::THREAD_PAGE);
+const _: () = assert!(size_of::<ThreadPage>() <= crate::THREAD_PAGE);

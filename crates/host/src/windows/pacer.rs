@@ -7,7 +7,7 @@
 //!
 //! # Strategy
 //! *Ticks.* The kernel interrupts a thread that runs at each of its ticks anyway. Each thread has a timer of its user time, which
-//! it arms itself (`runtime/src/process/window/timer.rs`), and whose signal costs little more than its delivery. More than one window a tick there
+//! it arms itself (`runtime/src/engine/window/timer.rs`), and whose signal costs little more than its delivery. More than one window a tick there
 //! cannot be.
 //!
 //! *Events.* What is wanted beyond that, and each thread's first signal, comes of a perf event of the kernel's CPU clock, which counts

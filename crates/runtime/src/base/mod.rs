@@ -14,6 +14,7 @@
 //! | [`own`] | the runtime's memory, listed |
 //! | [`phase`] | when the working set changes |
 //! | [`prefix`] | what tells fragments of one address apart |
+//! | [`recipe`] | how the app's flags are made where they are lost |
 //! | [`signals`] | signals as the kernel has them |
 //! | [`start`] | what the host tells the runtime at start |
 //! | [`stress`] | stress options |
@@ -32,6 +33,7 @@ pub mod lock;
 pub mod own;
 pub mod phase;
 pub mod prefix;
+pub mod recipe;
 pub mod signals;
 pub mod start;
 pub mod stress;

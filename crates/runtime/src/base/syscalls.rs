@@ -66,3 +66,6 @@ pub const WAITS: [u32; 7] = [
     IO_PGETEVENTS,
     IO_URING_ENTER,
 ];
+
+/// Calls that open files.
+pub const OPENING: [u32; 2] = [nr::__NR_open, nr::__NR_openat];

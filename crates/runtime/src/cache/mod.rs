@@ -53,13 +53,13 @@ mod arrival;
 pub mod entry;
 mod head;
 mod old;
-mod recipe;
 mod suspect;
 mod table;
 pub mod targets;
 mod variant;
 
 use crate::base::address::{AppPc, CachePc};
+use crate::base::recipe::Recipe;
 use alloc::vec::Vec;
 use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
@@ -69,11 +69,10 @@ use arena::Arena;
 use arrival::Arrivals;
 pub use head::Head;
 use head::Heads;
-use old::{Generation, Pin};
-pub use recipe::{Op, Recipe, Right, STATUS};
+use old::{APART, Generation, Pin};
 use suspect::Index;
 use table::Table;
-use variant::{APART, Variant};
+use variant::Variant;
 
 use crate::base::address::Range;
 use crate::base::emit::{Code, Reg};

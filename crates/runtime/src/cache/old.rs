@@ -23,9 +23,11 @@ use alloc::vec::Vec;
 use core::mem::take;
 
 use super::arena::{Arena, Extent};
-use super::variant::APART;
 use super::{Cache, Exit, Fragment, Part, Step};
 use crate::base::address::CachePc;
+
+/// Between the numbers of the exits of the first variant of a generation and those of the second.
+pub(super) const APART: u32 = 1 << 31;
 
 /// Fragments that were retired together.
 #[derive(Default)]

@@ -31,9 +31,6 @@ use super::{
 };
 use crate::base::address::{AppPc, CachePc};
 
-/// Between the numbers of the exits of the first variant of a generation and those of the second.
-pub(super) const APART: u32 = 1 << 31;
-
 /// One at rest.
 pub(super) struct Variant {
     number: u32,

@@ -38,31 +38,9 @@ use crate::base::address::{AppPc, CachePc, Range};
 use crate::base::area::Context;
 use crate::base::sys;
 use crate::crossing::arch;
-use crate::engine::runtime::Runtime;
-use crate::engine::served::Errand;
-use crate::engine::thread::Thread;
+use crate::engine::served::table::Errand;
+use crate::engine::state::{Runtime, Thread};
 use crate::memory::pages::whole;
-
-/// What the program has said.
-pub struct Hints {
-    /// Memory is accessed by others.
-    pub volatile: bool,
-    /// Nothing is collected, and no paths are recorded.
-    pub paused: bool,
-    /// Event kinds that are collected where nothing is said.
-    kinds: KindSet,
-}
-
-impl Hints {
-    /// Nothing has been said.
-    pub const fn none(kinds: KindSet) -> Self {
-        Self {
-            volatile: false,
-            paused: false,
-            kinds,
-        }
-    }
-}
 
 impl Runtime {
     /// Answers the request at `pc`; the app goes on after it. Whether the process is to be detached.
@@ -131,7 +109,7 @@ impl Runtime {
             return Answer::Unasked;
         }
         // Another process, in whose memory the word would stay.
-        if thread.spawned || signal != 0 && !self.actions_of(thread).has_handler(signal) {
+        if thread.spawned.is_some() || signal != 0 && !self.actions_of(thread).has_handler(signal) {
             return Answer::Wrong;
         }
         thread.process.served.interrupt_by(signal as u8);

@@ -35,8 +35,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::base::address::{AppPc, Range};
 use crate::base::prefix::Prefix;
-use crate::engine::runtime::Runtime;
-use crate::engine::thread::Process;
+use crate::engine::state::{Process, Runtime};
 use crate::memory::pages::{page_of, whole};
 use crate::memory::region::Lookup;
 use crate::translate::{Refusal, Shape, prepare, with_keys_lifted};

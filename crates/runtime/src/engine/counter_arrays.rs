@@ -12,8 +12,7 @@ use crate::base::emit::GsOffset;
 use crate::base::sys;
 use crate::channel::counters::{claim, counter};
 use crate::channel::strata::Sampler;
-use crate::engine::runtime::Runtime;
-use crate::engine::thread::{Process, Thread};
+use crate::engine::state::{Process, Runtime, Thread};
 
 impl Thread {
     /// Gives the thread a counter array, where paths are counted. With none left, nothing is counted any more.

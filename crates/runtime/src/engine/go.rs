@@ -9,8 +9,7 @@ use crate::base::address::{AppPc, CachePc};
 use crate::base::area::Context;
 use crate::base::prefix::Prefix;
 use crate::crossing::arch::Landmarks;
-use crate::engine::runtime::Runtime;
-use crate::engine::thread::{Process, Thread};
+use crate::engine::state::{Process, Runtime, Thread};
 use crate::engine::{native, vsyscall};
 use crate::observe::pairs::{Counted, Uncounted};
 use crate::translate::Refusal;
@@ -29,7 +28,7 @@ impl Runtime {
         context.at_boundary = 1;
         thread.came_out(self);
         self.hand_path_over(thread);
-        if thread.window.is_some() {
+        if thread.windowed.now.is_some() {
             self.evict_if_asked();
             return self.go_in_window(thread, context, pc, from, checked);
         }
@@ -41,7 +40,10 @@ impl Runtime {
         }
         let sampled = from.is_some_and(|exit| self.cache.exit(exit).prefix == Prefix::SAMPLED);
         let from = from.filter(|_| !self.evict_if_asked());
-        let fragile = thread.interrupted.is_some_and(|call| call.is_fragile(pc));
+        let fragile = thread
+            .call
+            .interrupted
+            .is_some_and(|call| call.is_fragile(pc));
         if thread.process.is_leaving() && !fragile {
             self.actions_of(thread).take_trap();
             return native::leave(thread, context);
@@ -69,7 +71,7 @@ impl Runtime {
         if prefix == Prefix::UNKNOWN {
             if self.collect_path(thread, context, pc) {
                 self.watch_calls();
-                thread.overflowed = 0;
+                thread.presence.waits = 0;
                 return;
             }
             prefix = self.prefix(thread, pc);
@@ -81,7 +83,7 @@ impl Runtime {
                 // Paths may be counted no more.
                 self.hand_path_over(thread);
                 self.watch_calls();
-                thread.overflowed = 0;
+                thread.presence.waits = 0;
                 context.target = self.cache.fragments[id as usize].entry;
                 let from = from.filter(|_| !flushed);
                 self.lead_to(id, thread, pc, from, checked);

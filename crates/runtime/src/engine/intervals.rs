@@ -11,7 +11,7 @@ use crate::base::counted::Why;
 use crate::base::emit::GsOffset;
 use crate::channel::deliver::HostGone;
 use crate::channel::shields::{Counting, Profiler, Slot};
-use crate::engine::thread::Thread;
+use crate::engine::state::Thread;
 
 impl Thread {
     /// Starts the profiler of the thread, which has a counter array and executes nothing yet.

@@ -28,7 +28,8 @@ use linux_raw_sys::general as nr;
 
 use crate::base::address::Range;
 use crate::base::sys;
-use crate::engine::runtime::Runtime;
+use crate::base::syscalls::OPENING;
+use crate::engine::state::Runtime;
 
 /// Calls that write no memory of the caller, of those that programs make often.
 const READ_ONLY: [u32; 54] = [
@@ -88,8 +89,6 @@ const READ_ONLY: [u32; 54] = [
     nr::__NR_membarrier,
 ];
 
-/// Calls that open files.
-pub const OPENING: [u32; 2] = [nr::__NR_open, nr::__NR_openat];
 /// Calls that write files.
 const WRITING: [u32; 5] = [
     nr::__NR_write,

@@ -2,10 +2,10 @@
 #![allow(unsafe_code)] // reason: writes records.
 
 use trommel_queue::dict::Mark;
+use trommel_queue::{CHUNK, FULL_WINDOW};
 use trommel_tuple::Kind;
 
-use crate::engine::runtime::Runtime;
-use crate::engine::thread::Thread;
+use crate::engine::state::{Runtime, Thread};
 
 impl Runtime {
     /// Marks what happens to the thread, where acyclic paths are wanted. A chunk that this fills is to be published
@@ -45,4 +45,22 @@ impl Runtime {
             self.mark(thread, Mark::Back, [pc, returning.frame]);
         }
     }
+}
+
+/// Puts a mark after what the thread has recorded. A chunk that it fills is to be published when the lock is free.
+pub fn mark_window(thread: &mut Thread, number: u32, words: &[u64]) {
+    let at = thread.writer.at();
+    if at == 0 {
+        return;
+    }
+    // SAFETY: the write pointer leads to room for a whole record.
+    unsafe { (at as *mut u32).write_unaligned(number) };
+    let mut next = at + 4;
+    for word in words {
+        // SAFETY: likewise.
+        unsafe { (next as *mut u64).write_unaligned(*word) };
+        next += 8;
+    }
+    thread.writer.set(next);
+    thread.full = next as usize % CHUNK < FULL_WINDOW;
 }

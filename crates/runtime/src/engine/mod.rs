@@ -2,47 +2,56 @@
 //!
 //! A thread leaves the cache by an exit. Above this room it is found out why; here the app is led on ([`go`]): to a fragment
 //! that is looked up, made or recorded ([`fragments`], [`recording`]), or natively ([`native`]). All of it is done with
-//! the lock of [`thread::Process::runtime`] held.
+//! the lock of [`state::Process::runtime`] held.
 //!
 //! | module | what it does |
 //! |---|---|
+//! | [`asking`] | the queries of a thread |
 //! | [`aware`] | requests of programs that know of us |
 //! | [`change`] | code that changes while the program runs |
 //! | [`counter_arrays`] | counter arrays of threads, taken and left |
+//! | [`current`] | the process, for signal handlers |
 //! | [`fragments`] | fragments made, led to, dropped |
 //! | [`frames`] | what the kernel says in the frames of signals |
 //! | [`go`] | where the app goes on |
+//! | [`hints`] | what the program has said |
 //! | [`interrupted`] | a system call in which a thread was attached |
 //! | [`intervals`] | intervals of profilers, begun and ended |
 //! | [`kernel_writes`] | system calls that write where we have protected pages |
 //! | [`marks`] | marks in the records of a thread |
 //! | [`native`] | detaching |
 //! | [`pairs`] | indirect branches counted, code of pairs made |
+//! | [`parts`] | parts of a thread's state |
 //! | [`paths`] | threads on acyclic paths |
 //! | [`queries`] | what probes of queries cross over for |
 //! | [`reclaim`] | when memory of the cache is taken back |
 //! | [`recording`] | paths recorded, traces made of them |
 //! | [`rounds`] | rounds of questions about prefetches |
-//! | [`runtime`] | what threads use one at a time |
+//! | [`runtime`] | methods of what threads use one at a time |
 //! | [`served`] | queues of queries that the program serves itself |
 //! | [`signals`] | dispositions, mask and alternate stack as the app believes them |
-//! | [`thread`] | what is known of a thread and of the process |
+//! | [`state`] | the process, its threads, and what they use one at a time |
+//! | [`thread`] | methods of a thread and of the process |
 //! | [`variants`] | from one variant of the code to the other |
 //! | [`vsyscall`] | calls in the app's name, and the kernel's emulated page |
 //! | [`window`] | control for N instructions at a time |
 
+pub mod asking;
 pub mod aware;
 pub mod change;
 pub mod counter_arrays;
+pub mod current;
 pub mod fragments;
 pub mod frames;
 pub mod go;
+pub mod hints;
 pub mod interrupted;
 pub mod intervals;
 pub mod kernel_writes;
 pub mod marks;
 pub mod native;
 pub mod pairs;
+pub mod parts;
 pub mod paths;
 pub mod queries;
 pub mod reclaim;
@@ -51,6 +60,7 @@ pub mod rounds;
 pub mod runtime;
 pub mod served;
 pub mod signals;
+pub mod state;
 pub mod thread;
 pub mod variants;
 pub mod vsyscall;

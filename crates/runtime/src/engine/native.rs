@@ -33,7 +33,8 @@ use trommel_queue::{Detached, State};
 
 use crate::base::address::AppPc;
 use crate::base::area::Context;
-use crate::engine::thread::{Process, Thread};
+use crate::engine::parts::Stepping;
+use crate::engine::state::{Process, Thread};
 
 const TRAP_FLAG: u64 = 0x100;
 /// [`Context::pending`]: resume with the trap.
@@ -71,8 +72,7 @@ pub fn leave(thread: &mut Thread, context: &mut Context) {
 
 /// Runs the instruction at `context.next_pc` in place.
 pub fn step(thread: &mut Thread, context: &mut Context) {
-    thread.stepping = true;
-    thread.stepping_there = false;
+    thread.stepping = Stepping::OnTheWay;
     context.target = crate::base::address::CachePc(context.next_pc.0);
     context.flags |= TRAP_FLAG;
     crate::engine::signals::unblock_trap(&mut thread.signals);

@@ -11,8 +11,7 @@ use crate::base::address::AppPc;
 use crate::base::area::{Context, Reason};
 use crate::base::prefix::{Key, Midway, Prefix};
 use crate::cache::{Fragment, Way};
-use crate::engine::runtime::Runtime;
-use crate::engine::thread::Thread;
+use crate::engine::state::{Runtime, Thread};
 use crate::observe::acyclic::{Interrupted, ON_PATH, pass};
 
 impl Thread {
@@ -35,9 +34,9 @@ impl Thread {
 
     /// Nothing follows it.
     pub fn begin_path(&mut self) {
-        self.collecting = false;
-        self.on_path = None;
-        self.interrupted_paths.clear();
+        self.path.collecting = false;
+        self.path.on = None;
+        self.path.interrupted.clear();
     }
 }
 
@@ -45,7 +44,7 @@ impl Runtime {
     /// The number of what follows a thread on its path when it arrives at `pc`.
     pub fn prefix(&mut self, thread: &Thread, pc: AppPc) -> Prefix {
         match self.translator.counting_acyclic() {
-            Some(acyclic) => acyclic.number(pc, thread.on_path),
+            Some(acyclic) => acyclic.number(pc, thread.path.on),
             None => Prefix::NONE,
         }
     }
@@ -53,7 +52,7 @@ impl Runtime {
     /// As [`Self::prefix`], of a thread that is about to go on there.
     pub fn arrive_on_path(&mut self, thread: &Thread, pc: AppPc) -> Prefix {
         match self.translator.counting_acyclic() {
-            Some(acyclic) => acyclic.arrive(pc, thread.on_path),
+            Some(acyclic) => acyclic.arrive(pc, thread.path.on),
             None => Prefix::NONE,
         }
     }
@@ -63,7 +62,7 @@ impl Runtime {
         let found = self.cache.recorded(pc, Prefix::UNKNOWN);
         let made = found.map_or_else(|| self.recorded_fragment((pc, Prefix::UNKNOWN)), Ok);
         let Ok((id, _)) = made else { return false };
-        thread.collecting = true;
+        thread.path.collecting = true;
         context.target = self.cache.fragments[id as usize].entry;
         true
     }
@@ -73,7 +72,7 @@ impl Runtime {
         if self.translator.ways.acyclic.is_none() {
             return;
         }
-        let collecting = core::mem::take(&mut thread.collecting);
+        let collecting = core::mem::take(&mut thread.path.collecting);
         let is = |reason: Reason| context.reason == reason as u32;
         let exit = self.cache.exit(context.exit);
         let path = if is(Reason::Indirect) || is(Reason::Hot) && exit.way == Way::Site {
@@ -90,7 +89,7 @@ impl Runtime {
         {
             if exit.prefix != Prefix::UNKNOWN {
                 let acyclic = self.translator.ways.acyclic.as_ref();
-                thread.on_path = acyclic.and_then(|acyclic| acyclic.midway(exit.prefix));
+                thread.path.on = acyclic.and_then(|acyclic| acyclic.midway(exit.prefix));
                 return;
             }
             Some(exit.next_link)
@@ -99,7 +98,7 @@ impl Runtime {
         };
         match path.and_then(|path| self.shared.passed_by(path)) {
             Some((block, passed, tail)) => self.follow_path(thread, block, passed, tail),
-            None => thread.on_path = None,
+            None => thread.path.on = None,
         }
     }
 
@@ -116,11 +115,11 @@ impl Runtime {
         let events = self.shared.events_of(block).map_while(|event| event);
         for event in events.take(passed.end.into()).chain(tail) {
             if let Event::Amid { .. } = event {
-                (on, known) = (thread.on_path, false);
+                (on, known) = (thread.path.on, false);
             }
             over.extend(pass(&mut on, &event, &self.regions));
         }
-        thread.on_path = on;
+        thread.path.on = on;
         if !known {
             for (path, end) in over {
                 self.count_path(thread, Some(path), end);
@@ -153,10 +152,10 @@ impl Runtime {
         if self.translator.ways.acyclic.is_none() {
             return;
         }
-        thread.collecting = false;
+        thread.path.collecting = false;
         match fragment.block {
             Some(block) => self.follow_path(thread, block, Passed::first(events), None),
-            None => thread.on_path = None,
+            None => thread.path.on = None,
         }
     }
 
@@ -200,7 +199,7 @@ impl Runtime {
         }
         thread.tell_path(0, None);
         if self.translator.counting_acyclic().is_none()
-            && let Some(on) = thread.on_path.take()
+            && let Some(on) = thread.path.on.take()
         {
             let word = on.outcomes.word(Ended::Left);
             self.record_mark(thread, Mark::Resumed, [on.start.0, word]);
@@ -211,7 +210,7 @@ impl Runtime {
     pub fn leave_path(&mut self, thread: &mut Thread) {
         self.hand_path_over(thread);
         if self.translator.counting_acyclic().is_some() {
-            let open = self.dispatched_path(thread.on_path.take());
+            let open = self.dispatched_path(thread.path.on.take());
             thread.tell_path(0, open);
         }
     }
@@ -229,7 +228,7 @@ impl Runtime {
         let counting = self.translator.counting_acyclic().is_some();
         match mark {
             Mark::Back => {
-                let all = &thread.interrupted_paths;
+                let all = &thread.path.interrupted;
                 let Some(n) = all.iter().rposition(|before| before.frame == frame) else {
                     if counting {
                         self.leave_on(thread);
@@ -241,13 +240,13 @@ impl Runtime {
                     self.record_mark(thread, Mark::Back, [0, 0]);
                 }
                 self.leave_on(thread);
-                while thread.interrupted_paths.len() > n {
-                    let depth = thread.interrupted_paths.len();
-                    let before = thread.interrupted_paths.pop();
+                while thread.path.interrupted.len() > n {
+                    let depth = thread.path.interrupted.len();
+                    let before = thread.path.interrupted.pop();
                     thread.tell_path(depth, None);
                     let Some(before) = before else { break };
                     match before.frame == frame && before.pc == pc && depth == n + 1 {
-                        true => thread.on_path = before.on,
+                        true => thread.path.on = before.on,
                         false => self.count_path(thread, before.on, Ended::Left),
                     }
                 }
@@ -256,29 +255,29 @@ impl Runtime {
             _ if !counting => false,
             Mark::Arrived => {
                 let here = Midway::at_start(AppPc(pc));
-                thread.on_path.get_or_insert(here);
+                thread.path.on.get_or_insert(here);
                 true
             }
             Mark::Called => {
                 let here = Midway::at_start(AppPc(pc));
-                let on = thread.on_path.take().unwrap_or(here);
+                let on = thread.path.on.take().unwrap_or(here);
                 self.count_path(thread, Some(on), Ended::Whole);
                 true
             }
             Mark::Signal => {
-                if thread.interrupted_paths.len() == MOST_INTERRUPTED {
-                    let oldest = thread.interrupted_paths.remove(0);
+                if thread.path.interrupted.len() == MOST_INTERRUPTED {
+                    let oldest = thread.path.interrupted.remove(0);
                     self.count_path(thread, oldest.on, Ended::Left);
-                    for n in 0..thread.interrupted_paths.len() {
-                        let on = thread.interrupted_paths[n].on;
+                    for n in 0..thread.path.interrupted.len() {
+                        let on = thread.path.interrupted[n].on;
                         let path = self.dispatched_path(on);
                         thread.tell_path(n + 1, path);
                     }
                 }
-                let on = thread.on_path.take();
-                thread.interrupted_paths.push(Interrupted { pc, frame, on });
+                let on = thread.path.on.take();
+                thread.path.interrupted.push(Interrupted { pc, frame, on });
                 let path = self.dispatched_path(on);
-                thread.tell_path(thread.interrupted_paths.len(), path);
+                thread.tell_path(thread.path.interrupted.len(), path);
                 true
             }
             Mark::Resumed | Mark::Over => true,
@@ -287,7 +286,7 @@ impl Runtime {
 
     /// A thread does not go on with the path that it is on.
     fn leave_on(&mut self, thread: &mut Thread) {
-        let on = thread.on_path.take();
+        let on = thread.path.on.take();
         self.count_path(thread, on, Ended::Left);
     }
 

@@ -3,56 +3,26 @@
 
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicU64, Ordering};
 
 use trommel_compress::random::SplitMix64;
 use trommel_query::engine::thread_seed;
 use trommel_query::observe::{Machine, Segment, When};
-use trommel_query::throttle::{Paced, Rehearsal, Throttle};
+use trommel_query::throttle::{Paced, Throttle};
 use trommel_query::{Engine, Entry, Facts, Field, QueryPc, Rate, Record, Sampling, Sink};
-use trommel_queue::FULL_WINDOW;
 use trommel_queue::queries::{Acted, ENTRIES, Header, MESSAGE_WORDS, Queries, Sort};
 
 use crate::base::address::CachePc;
 use crate::base::area::{CONTEXT_OFFSET, Context};
-use crate::base::{signals, sys};
-use crate::channel::deliver::{HostGone, Queue, Writer};
+use crate::base::sys;
+use crate::channel::deliver::HostGone;
 use crate::crossing::arch;
-use crate::engine::served::{Message, Sent};
-use crate::engine::thread::Thread;
+use crate::engine::asking::{Asking, Raised, Rates, add};
+use crate::engine::served::table::Message;
+use crate::engine::served::{Sent, to_host};
+use crate::engine::state::Thread;
 use crate::observe::prefetch;
 use crate::observe::prefetch::{Bursts, Turn};
 use crate::observe::query::{Asked, Crossing, Site};
-
-/// The queries of one thread.
-pub struct Asking {
-    engine: Engine<'static>,
-    counting: &'static [QueryPc],
-    /// Interrupts of a query that is being executed.
-    raised: Raised,
-    /// What countdowns started with.
-    drawn: [u32; ENTRIES],
-    /// What was seen before an instruction that is not done yet, and the rank of the rate it was chosen at.
-    begun: Option<(&'static Site, Facts, u8)>,
-    /// Who chooses rates, if anybody.
-    rates: Rates,
-    /// Where executions are profiled in bursts, the thread's.
-    bursts: Option<Bursts>,
-    /// The last message of a round was sent, or is about to be.
-    last_of_round: bool,
-    /// What is asked about.
-    entries: &'static [Entry],
-}
-
-/// Who chooses the rates of `every auto`.
-enum Rates {
-    /// Nothing asks for one.
-    Fixed,
-    /// Their cost.
-    Throttled(Box<Throttle>),
-    /// A test.
-    Rehearsed(Box<Rehearsal>),
-}
 
 /// Ticks of a period of a throttle.
 const PERIOD: u64 = 1 << 21;
@@ -363,37 +333,6 @@ impl Asking {
     }
 }
 
-fn add(to: &AtomicU64, n: u64) {
-    to.fetch_add(n, Ordering::Relaxed);
-}
-
-/// Writes a message to the thread's chunk, for the host. `waits`: for room, where the host is behind. A thread in a window does not: its
-/// signals are blocked.
-pub fn to_host(
-    writer: &mut Writer,
-    queue: &Queue,
-    message: &Message,
-    waits: bool,
-) -> Result<(), HostGone> {
-    let number = message[MESSAGE_WORDS] as u32;
-    let words = Header::decode(number).map_or(0, |header| usize::from(header.words));
-    let to = writer.at();
-    // SAFETY: the write pointer leads to room for a whole record.
-    unsafe { (to as *mut u32).write_unaligned(number) };
-    let mut next = to + 4;
-    for word in &message[..words] {
-        // SAFETY: as above.
-        unsafe { (next as *mut u64).write_unaligned(*word) };
-        next += 8;
-    }
-    writer.set(next);
-    match ((next as usize & 0xffff) < FULL_WINDOW, waits) {
-        (true, true) => queue.publish(writer),
-        (true, false) => queue.publish_now(writer),
-        (false, _) => Ok(()),
-    }
-}
-
 /// Where messages go.
 struct Out<'a> {
     thread: &'a mut Thread,
@@ -408,39 +347,6 @@ struct Out<'a> {
     /// And the thread waits for that.
     waits: bool,
     raised: &'a mut Raised,
-}
-
-/// Interrupts of a query that are the app's, to be sent when it has ended.
-#[derive(Default)]
-struct Raised {
-    signal: i32,
-    /// Instructions, and the first words of their records.
-    by: [(u8, u64); Self::MOST],
-    len: usize,
-}
-
-impl Raised {
-    /// What a record can be matched by one after the other, and more; those beyond are lost.
-    const MOST: usize = 16;
-
-    fn push(&mut self, signal: i32, at: QueryPc, value: u64) -> bool {
-        self.signal = signal;
-        let Some(place) = self.by.get_mut(self.len) else {
-            return false;
-        };
-        *place = (at.number() as u8, value);
-        self.len += 1;
-        true
-    }
-
-    /// The thread's own handler keeps the first, and it is delivered at the next boundary.
-    fn send(&mut self, area: &Queries) {
-        for &(at, value) in &self.by[..core::mem::take(&mut self.len)] {
-            if !signals::raise(self.signal, value) {
-                add(&area.done[usize::from(at)].dropped, 1);
-            }
-        }
-    }
 }
 
 impl Out<'_> {
@@ -472,7 +378,7 @@ impl Out<'_> {
             Sent::NotOpen if drop && queue.is_behind() => add(&done.dropped, 1),
             Sent::NotOpen => {
                 add(&done.sent, 1);
-                let waits = self.thread.window.is_none();
+                let waits = self.thread.windowed.now.is_none();
                 to_host(&mut self.thread.writer, queue, message, waits)?;
             }
         }
@@ -504,7 +410,10 @@ impl Sink for Out<'_> {
         let message = self.record(at, 0, record, sort);
         let process = self.thread.process;
         let done = &self.area.done[at.number()];
-        let apps = process.served.interrupts().filter(|_| !self.thread.spawned);
+        let apps = process
+            .served
+            .interrupts()
+            .filter(|_| self.thread.spawned.is_none());
         if let Some(signal) = apps {
             match self.raised.push(signal, at, record.0[0]) {
                 true => add(&done.interrupted, 1),
@@ -513,7 +422,7 @@ impl Sink for Out<'_> {
             return;
         }
         add(&done.interrupted, 1);
-        let waits = self.thread.window.is_none();
+        let waits = self.thread.windowed.now.is_none();
         self.gone = to_host(&mut self.thread.writer, &process.queue, &message, waits);
         self.interrupted = true;
         self.waits |= sync;

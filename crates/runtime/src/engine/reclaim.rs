@@ -26,8 +26,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::base::address::CachePc;
 use crate::base::sys;
-use crate::engine::runtime::Runtime;
-use crate::engine::thread::Thread;
+use crate::engine::state::{Runtime, Thread};
 
 /// Bytes of cache that are made between two looks at what can be taken back.
 const STEP: u64 = 1 << 20;
@@ -46,21 +45,21 @@ impl Thread {
     /// Takes note that the thread is out of the cache, and goes back by way of the dispatcher only, which says so
     /// ([`Self::came_out`]).
     pub fn goes_out(&self) {
-        self.seen.store(u64::MAX, Relaxed);
+        self.presence.seen.store(u64::MAX, Relaxed);
     }
 
     /// Waits a little, if code found no room.
     pub fn wait_for_room(&self) {
         const NANOS: u64 = 1_000_000;
-        if self.overflowed != 0 {
+        if self.presence.waits != 0 {
             sys::nap(NANOS);
         }
     }
 
     /// Code found no room. Whether it is worth while to wait.
     pub fn is_patient(&mut self) -> bool {
-        self.overflowed += 1;
-        self.overflowed <= PATIENCE
+        self.presence.waits += 1;
+        self.presence.waits <= PATIENCE
     }
 }
 
@@ -72,7 +71,7 @@ impl Runtime {
             true => u64::MAX,
             false => self
                 .all_threads()
-                .map(|t| t.seen.load(Relaxed))
+                .map(|t| t.presence.seen.load(Relaxed))
                 .min()
                 .unwrap_or(0),
         };
@@ -117,9 +116,9 @@ impl Runtime {
             held: Vec::new(),
         };
         for thread in self.all_threads() {
-            let seen = thread.seen.load(Relaxed);
+            let seen = thread.presence.seen.load(Relaxed);
             let tid = thread.thread_page().tid.load(Relaxed);
-            let at = match thread.held.load(Relaxed) {
+            let at = match thread.presence.held.load(Relaxed) {
                 _ if seen >= epoch => None,
                 0 => waits_at(tid).map(CachePc),
                 at => Some(CachePc(at)),
@@ -129,7 +128,7 @@ impl Runtime {
                 continue;
             };
             if self.cache.is_pinned(pc) {
-                thread.held.store(pc.0, Relaxed);
+                thread.presence.held.store(pc.0, Relaxed);
             }
             found.held.push(pc);
         }

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use trommel_queue::work::Flush;
 
-use crate::engine::runtime::Runtime;
+use crate::engine::state::Runtime;
 use crate::observe::prefetch::{LONGEST, PAUSE, Prefetch, SLOW, Stage};
 
 impl Runtime {

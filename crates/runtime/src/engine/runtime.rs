@@ -1,85 +1,16 @@
 //! What threads use one at a time.
 #![allow(unsafe_code)] // reason: the thread is reached through an address in the context.
 
-use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
 use trommel_queue::work;
-use trommel_queue::work::{Flush, LONG, Part};
+use trommel_queue::work::{LONG, Part};
 
-use crate::base::phase::Phases;
 use crate::base::sys;
-use crate::cache::Cache;
-use crate::cache::targets::Targets;
-use crate::channel::deliver::Shared;
-use crate::channel::persist::Persist;
-use crate::engine::aware::Hints;
 use crate::engine::signals::Actions;
-use crate::engine::thread::Thread;
-use crate::engine::window::Windows;
-use crate::memory::pages::Pages;
-use crate::memory::region::Regions;
-use crate::observe::pairs::Pairs;
-use crate::trace::balance::{Balance, Clocks};
+use crate::engine::state::{Runtime, Thread};
+use crate::trace::balance::Clocks;
 use crate::translate::{Site, Translator};
-
-/// What threads use one at a time, see [`crate::base::lock`].
-pub struct Runtime {
-    /// Makes fragments.
-    pub translator: Translator,
-    /// Holds them.
-    pub cache: Cache,
-    /// What memory is code.
-    pub regions: Regions,
-    /// Which of it is writable.
-    pub code_pages: Pages,
-    /// Calls that write memory are looked at.
-    pub watching: bool,
-    /// A file of a process's memory was opened for writing.
-    pub memory_file: bool,
-    /// The dictionary.
-    pub shared: Shared,
-    /// The app's signal handlers.
-    pub actions: Actions,
-    /// Where indirect branches lead: for the first thread, then for all others.
-    pub targets: Vec<Targets>,
-    /// Indirect branches that are counted.
-    pub pairs: Pairs,
-    /// Address of the tables that all threads but the first share; 0 before there is another.
-    pub shared_tables: u64,
-    /// Bytes of cache at which it is flushed; 0: when there is no more room.
-    pub cache_limit: u64,
-    /// Bytes of the current generation at which memory of old ones is asked for again.
-    pub reclaim_at: u64,
-    /// The threads under control.
-    pub threads: Vec<*const Thread>,
-    /// Stack frames are taken to be written by their own thread alone.
-    pub aggressive: bool,
-    /// Others than the one thread may write this memory.
-    pub overflowing: bool,
-    /// The next thread to go on drops everything.
-    pub evict: Option<Flush>,
-    /// The next thread to go on detaches the process (a stress option).
-    pub leave: bool,
-    /// True if control pays.
-    pub balance: Balance,
-    /// When traces were made.
-    pub phases: Phases,
-    /// What the program has said.
-    pub hints: Hints,
-    /// Cycles of the parts that the entry into the runtime has reach so far.
-    pub parts: u64,
-    /// Thread pages in use.
-    pub pages: u32,
-    /// Threads numbered so far.
-    pub numbers: u32,
-    /// Control for a number of instructions at a time.
-    pub windows: Windows,
-    /// What earlier runs have left, and what this one leaves.
-    pub persist: Option<Persist>,
-    /// Fragments that were taken from there and to which indirect branches may lead.
-    pub loaded: Vec<u32>,
-}
 
 /// When a part of the runtime's work began.
 #[derive(Clone, Copy, Debug)]
@@ -106,9 +37,6 @@ impl Began {
         }
     }
 }
-
-// SAFETY: the threads are reached under the lock, and only what is atomic in them.
-unsafe impl Send for Runtime {}
 
 impl Runtime {
     /// Takes a thread from the list.
@@ -164,5 +92,15 @@ impl Runtime {
     /// Returns whether loops may keep slots of the stack frame in registers.
     pub(crate) fn keeps_slots(&self) -> bool {
         (self.is_alone() || self.aggressive) && !self.hints.volatile
+    }
+}
+
+impl Runtime {
+    /// The dispositions of the process that a thread belongs to.
+    pub fn actions_of<'a>(&'a mut self, thread: &'a mut Thread) -> &'a mut Actions {
+        match thread.spawned.as_mut().and_then(|own| own.actions.as_mut()) {
+            Some(own) => own,
+            None => &mut self.actions,
+        }
     }
 }

@@ -37,26 +37,22 @@
 #![allow(unsafe_code)] // reason: reads and writes the app's memory.
 
 mod requests;
+pub mod table;
 
-use alloc::vec::Vec;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use trommel_aware::queue::{CLOSED, HEADER_BYTES, Header, MESSAGE_BYTES, Served, Told};
 use trommel_aware::ring;
 use trommel_aware::ring::{Bed, Counts, Gone};
 use trommel_queue::queries::MESSAGE_WORDS;
+use trommel_queue::{FULL_WINDOW, queries};
 
 use crate::base::{stress, sys};
-use crate::channel::deliver::HostGone;
+use crate::channel::deliver::{HostGone, Queue, Writer};
 use crate::crossing::{arch, waits};
-use crate::engine::queries;
-use crate::engine::thread::{Process, Thread};
+use crate::engine::served::table::{Entry, Message, Serving};
+use crate::engine::state::{Process, Thread};
 
-pub use requests::Errand;
-
-/// Queues that are open at a time.
-pub const OPEN_AT_A_TIME: usize = 16;
 /// Messages of a thread that wait until a signal was delivered, at most.
 const SPILLED: usize = 1 << 10;
 /// Nanoseconds after which who waits looks whether there still is somebody to wait for.
@@ -91,63 +87,6 @@ fn poke_word(to: u64, word: u32) -> bool {
     poke(to, 4, &u64::from(word))
 }
 
-/// A message: seven words of the record, and what says whose it is.
-pub type Message = [u64; MESSAGE_WORDS + 1];
-
-/// What a thread has to do with queues of the app's.
-#[derive(Default)]
-pub struct Serving {
-    /// The entry that it sends to, plus one.
-    sending: AtomicU32,
-    /// Messages that are to be sent first.
-    spill: Spill,
-    /// A request that is to be answered with no lock held.
-    errand: Option<Errand>,
-}
-
-/// Messages to send, in order.
-#[derive(Default)]
-struct Spill {
-    messages: Vec<Message>,
-    /// Those before it were sent.
-    from: usize,
-}
-
-impl Spill {
-    fn clear(&mut self) {
-        self.messages.clear();
-        self.from = 0;
-    }
-}
-
-/// A queue that is open.
-#[repr(align(64))]
-struct Entry {
-    /// Where; 0 while none is.
-    base: AtomicU64,
-    /// Messages that there is room for.
-    room: AtomicU64,
-    /// Its service thread, by address.
-    server: AtomicU64,
-    /// Messages sent.
-    written: AtomicU64,
-    /// How many that may be, as far as the read status was looked at.
-    limit: AtomicU64,
-    /// Its number.
-    number: AtomicU8,
-    /// Nobody else may open it here.
-    taken: AtomicU8,
-}
-
-/// The queues that the app serves.
-pub struct Queues {
-    /// By number, the entry plus one.
-    of: [AtomicU8; 256],
-    entry: [Entry; OPEN_AT_A_TIME],
-    /// The signal that an interrupt is, or 0.
-    signal: AtomicU8,
-}
-
 /// What became of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sent {
@@ -174,61 +113,6 @@ pub enum Full {
     Keep,
     /// It is dropped though there be room: others go first that there was no room for.
     Lose,
-}
-
-impl Queues {
-    /// None is open.
-    pub const fn new() -> Self {
-        Self {
-            of: [const { AtomicU8::new(0) }; 256],
-            entry: [const {
-                Entry {
-                    base: AtomicU64::new(0),
-                    room: AtomicU64::new(0),
-                    server: AtomicU64::new(0),
-                    written: AtomicU64::new(0),
-                    limit: AtomicU64::new(0),
-                    number: AtomicU8::new(0),
-                    taken: AtomicU8::new(0),
-                }
-            }; OPEN_AT_A_TIME],
-            signal: AtomicU8::new(0),
-        }
-    }
-
-    /// In a child made by `fork`, which has a copy of everything but the service threads.
-    pub fn forget(&self) {
-        for n in &self.of {
-            n.store(0, Relaxed);
-        }
-        self.signal.store(0, Relaxed);
-        for entry in &self.entry {
-            entry.base.store(0, Relaxed);
-            entry.taken.store(0, Relaxed);
-        }
-    }
-
-    /// Interrupts are a signal from now on, or with 0 the host's.
-    pub fn interrupt_by(&self, signal: u8) {
-        self.signal.store(signal, Relaxed);
-    }
-
-    /// The signal that an interrupt is, if the app handles them.
-    pub fn interrupts(&self) -> Option<i32> {
-        let signal = self.signal.load(Relaxed);
-        (signal != 0).then_some(signal.into())
-    }
-
-    /// Which entry a queue has.
-    fn find(&self, number: u8) -> Option<usize> {
-        usize::from(self.of[usize::from(number)].load(Acquire)).checked_sub(1)
-    }
-}
-
-impl Default for Queues {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 impl Process {
@@ -394,7 +278,9 @@ impl Thread {
     /// Sends a message to a queue that the app serves. [`Sent::Later`] is not answered.
     pub fn send(&mut self, message: &Message, drop: bool) -> Result<Sent, HostGone> {
         let number = message[MESSAGE_WORDS] as u8;
-        if self.spawned || self.process.served.find(number).is_none() && !self.has_spilled() {
+        if self.spawned.is_some()
+            || self.process.served.find(number).is_none() && !self.has_spilled()
+        {
             return Ok(Sent::NotOpen);
         }
         let full = match drop {
@@ -447,7 +333,7 @@ impl Thread {
                 Sent::Later => return Ok(false),
                 Sent::There | Sent::Dropped => {}
                 Sent::NotOpen => {
-                    queries::to_host(&mut self.writer, &self.process.queue, &message, true)?;
+                    to_host(&mut self.writer, &self.process.queue, &message, true)?;
                 }
             }
             self.serving.spill.from += 1;
@@ -468,3 +354,30 @@ const _: () = {
     assert!(MESSAGE_BYTES as usize == size_of::<Message>());
     assert!(READ == 64 && STATE == 128);
 };
+
+/// Writes a message to the thread's chunk, for the host. `waits`: for room, where the host is behind. A thread in a window does not: its
+/// signals are blocked.
+pub fn to_host(
+    writer: &mut Writer,
+    queue: &Queue,
+    message: &Message,
+    waits: bool,
+) -> Result<(), HostGone> {
+    let number = message[MESSAGE_WORDS] as u32;
+    let words = queries::Header::decode(number).map_or(0, |header| usize::from(header.words));
+    let to = writer.at();
+    // SAFETY: the write pointer leads to room for a whole record.
+    unsafe { (to as *mut u32).write_unaligned(number) };
+    let mut next = to + 4;
+    for word in &message[..words] {
+        // SAFETY: as above.
+        unsafe { (next as *mut u64).write_unaligned(*word) };
+        next += 8;
+    }
+    writer.set(next);
+    match ((next as usize & 0xffff) < FULL_WINDOW, waits) {
+        (true, true) => queue.publish(writer),
+        (true, false) => queue.publish_now(writer),
+        (false, _) => Ok(()),
+    }
+}

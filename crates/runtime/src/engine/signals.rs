@@ -12,8 +12,6 @@ use crate::base::signals::{
 };
 use crate::base::sys;
 use crate::crossing::arch;
-use crate::engine::runtime::Runtime;
-use crate::engine::thread::Thread;
 
 /// The app's view of its dispositions, which all threads share.
 pub struct Actions(pub [Action; SIGNALS]);
@@ -67,8 +65,8 @@ pub struct BeforeChild {
     pub pending: u32,
     /// [`Pending::mask_override`]
     pub mask: Option<u64>,
-    /// `Thread::forking`
-    pub forking: bool,
+    /// [`Starting::locked`](crate::engine::parts::Starting::locked)
+    pub locked: Option<u64>,
 }
 
 /// What the kernel is told for a signal that the runtime wants to see, given the app's wish.
@@ -421,15 +419,5 @@ impl Pending {
     /// The app's mask, while the kernel's is another.
     pub const fn mask_override(&self) -> Option<u64> {
         self.true_mask
-    }
-}
-
-impl Runtime {
-    /// The dispositions of the process that a thread belongs to.
-    pub fn actions_of<'a>(&'a mut self, thread: &'a mut Thread) -> &'a mut Actions {
-        match &mut thread.own_actions {
-            Some(own) => own,
-            None => &mut self.actions,
-        }
     }
 }

@@ -1,9 +1,7 @@
 //! A thread, as the engine knows it, and the process that it is of.
 #![allow(unsafe_code)] // reason: makes memory and threads.
 
-use crate::base::syscalls::SEEN;
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -11,53 +9,33 @@ use linux_raw_sys::general as nr;
 use trommel_queue::MAX_THREADS;
 use trommel_queue::thread_page::ThreadPage;
 
-use crate::base::address::{AppPc, Range};
+use crate::base::address::Range;
 use crate::base::area::{
     AREA_BYTES, CHILD_STACK_BYTES, CONTEXT_OFFSET, COUNTERS_OFFSET, Context, INDIRECT_BYTES,
     INDIRECT_TABLE, SECOND_BYTES, SECOND_OFFSET, SIGNAL_STACK_BYTES, STACK_BYTES, STACKS,
     STACKS_END, SYSCALL_TABLE, THREAD_PAGE, WHOLE_BYTES,
 };
 use crate::base::lock::Lock;
-use crate::base::prefix::Midway;
 use crate::base::signals::AltStack;
+use crate::base::syscalls::{OPENING, SEEN};
 use crate::base::{signals, sys};
 use crate::cache::targets::Targets;
 use crate::channel::deliver::{HostGone, Queue, Writer};
-use crate::channel::shields::Counting;
 use crate::crossing::entries;
-use crate::engine::frames::Frames;
-use crate::engine::interrupted::Interrupted;
-use crate::engine::kernel_writes;
-use crate::engine::queries::Asking;
-use crate::engine::runtime::Runtime;
-use crate::engine::served::{Queues, Serving};
-use crate::engine::signals::{Actions, Pending};
-use crate::engine::window::{Timer, Window};
-use crate::observe::acyclic;
+use crate::engine::parts::{Call, Presence, Starting, Stepping};
+use crate::engine::served::table::{Queues, Serving};
+use crate::engine::signals::Pending;
+use crate::engine::state::{Node, Process, Runtime, Thread};
+use crate::engine::window::state::Windowed;
+use crate::observe::acyclic::Walk;
 use crate::slot;
-use crate::trace::Recording;
-
-/// What the threads of the process share.
-pub struct Process {
-    /// What they use one at a time.
-    pub runtime: Lock<Runtime>,
-    /// The queue.
-    pub queue: Queue,
-    /// Queues that the app serves.
-    pub served: Queues,
-    /// The runtime's own code.
-    pub image: Range,
-    /// The process that has windows.
-    pub pid: AtomicU32,
-    /// Every thread goes native at its next boundary.
-    pub leaving: AtomicU32,
-    /// Where areas are: from, to.
-    pub areas: [AtomicU64; 2],
-    /// Areas of threads that have ended: address of the first node, see [`Thread::node`].
-    pub free: AtomicU64,
-}
 
 impl Process {
+    /// What the signals of its timers carry.
+    pub fn timer_value(&self) -> u64 {
+        &raw const *self as u64
+    }
+
     /// Of a runtime that is about to start.
     pub const fn new(runtime: Runtime, queue: Queue, image: Range) -> Self {
         Self {
@@ -117,94 +95,14 @@ impl Process {
     }
 }
 
-/// Links the areas of threads that have ended.
-#[repr(C)]
-pub struct Node {
-    next: u64,
-    thread: u64,
-}
-
-/// What the runtime knows about one thread.
-pub struct Thread {
-    /// What it shares with the others.
-    pub process: &'static Process,
-    /// Its end of the queue.
-    pub writer: Writer,
-    /// Its signals.
-    pub signals: Pending,
-    /// The epoch in which it came out of the cache last; the greatest number while it is out.
-    pub seen: AtomicU64,
-    /// Where it waits in a fragment that is kept for it alone, until it comes out; 0 if that is not known.
-    pub held: AtomicU64,
-    /// It runs natively from the next trap on.
-    pub leaving: bool,
-    /// One app instruction runs natively, with the trap flag set.
-    pub stepping: bool,
-    /// That instruction is the next to be executed.
-    pub stepping_there: bool,
-    /// The instruction here is executed by a fragment of its own: it changes code of its page.
-    pub single: Option<AppPc>,
-    /// Its chunk is full.
-    pub full: bool,
-    /// The host must be asked what it calls the code that comes next.
-    pub unnamed: bool,
-    /// How often it has waited for room in the cache.
-    pub overflowed: u32,
-    /// The system call that the runtime makes for it, or made last.
-    pub calling: AppPc,
-    /// What the system call answered that was made in the app's name and is not finished.
-    pub made: Option<i64>,
-    /// What it is asked.
-    pub asking: Option<Box<Asking>>,
-    /// Its part of queues that the app serves.
-    pub serving: Serving,
-    /// Its counter array of counters.
-    pub counter_array: Option<u32>,
-    /// Its part of a profiler.
-    pub counting: Option<Box<Counting>>,
-    /// It holds the runtime's lock while it starts a process.
-    pub forking: bool,
-    /// The kernel's signal mask before that.
-    pub fork_mask: u64,
-    /// The slot that it has claimed for the process.
-    pub fork_slot: Option<usize>,
-    /// The process that is started loses its handlers.
-    pub clear_handlers: bool,
-    /// It is a process of its own, see [`spawn`].
-    pub spawned: bool,
-    /// Its dispositions, when it does not share those of the process.
-    pub own_actions: Option<Box<Actions>>,
-    /// Whoever started it waits until it is done.
-    pub waited_for: bool,
-    /// It is native when it returns from the signal handler that it is in.
-    pub left: bool,
-    /// The system call that it was stopped in when it was attached.
-    pub interrupted: Option<Interrupted>,
-    /// The path that it executes, while that is recorded.
-    pub recording: Option<Recording>,
-    /// What follows it on an acyclic path, while it is out of the cache; where a path begins, nothing.
-    pub on_path: Option<Midway>,
-    /// It is in a fragment that does not know what follows: that is still so of where the fragment begins.
-    pub collecting: bool,
-    /// The paths that handlers of signals have interrupted.
-    pub interrupted_paths: Vec<acyclic::Interrupted>,
-    /// Which tables of indirect targets it uses.
-    pub targets: usize,
-    /// The window that it is in.
-    pub window: Option<Window>,
-    /// What begins the next.
-    pub timer: Timer,
-    /// What is in the frames that the kernel makes for it, beside its state.
-    pub frames: Frames,
-    /// The GS base that it gets back when it leaves.
-    pub app_gs: u64,
-    /// The host must be done with what was here before windows go on.
-    pub moved: Option<Range>,
-    pub(crate) area: u64,
-    pub(crate) node: Node,
-}
-
 impl Thread {
+    /// Returns whether it does not share the dispositions of the process.
+    pub fn has_own_actions(&self) -> bool {
+        self.spawned
+            .as_ref()
+            .is_some_and(|own| own.actions.is_some())
+    }
+
     /// The thread of a context.
     ///
     /// # Safety
@@ -283,40 +181,24 @@ impl Thread {
                 pad: 0,
                 size: SIGNAL_STACK_BYTES,
             }),
-            seen: AtomicU64::new(0),
-            held: AtomicU64::new(0),
             leaving: false,
-            stepping: false,
-            stepping_there: false,
+            stepping: Stepping::No,
+            presence: Presence::default(),
+            call: Call::none(),
+            starting: Starting::default(),
+            path: Walk::default(),
+            windowed: Windowed::default(),
             single: None,
             full: false,
             unnamed: false,
-            overflowed: 0,
-            calling: AppPc(0),
-            made: None,
             asking: None,
             serving: Serving::default(),
             counter_array: None,
             counting: None,
-            forking: false,
-            fork_mask: 0,
-            fork_slot: None,
-            clear_handlers: false,
-            spawned: false,
-            own_actions: None,
-            waited_for: false,
+            spawned: None,
             left: false,
-            interrupted: None,
             recording: None,
-            on_path: None,
-            collecting: false,
-            interrupted_paths: Vec::new(),
             targets,
-            window: None,
-            timer: Timer::default(),
-            frames: Frames::default(),
-            app_gs: 0,
-            moved: None,
             area,
             node: Node { next: 0, thread: 0 },
         }));
@@ -329,7 +211,7 @@ impl Thread {
         context.this = area;
         context.thread = &raw const *thread as u64;
         thread.see(SEEN.into_iter());
-        thread.see(kernel_writes::OPENING.into_iter());
+        thread.see(OPENING.into_iter());
         thread
     }
 
@@ -416,8 +298,8 @@ impl Thread {
 
     /// Takes note that the thread is out of the cache, with the runtime's lock held.
     pub fn came_out(&self, runtime: &Runtime) {
-        self.seen.store(runtime.cache.epoch(), Relaxed);
-        self.held.store(0, Relaxed);
+        self.presence.seen.store(runtime.cache.epoch(), Relaxed);
+        self.presence.held.store(0, Relaxed);
     }
 }
 

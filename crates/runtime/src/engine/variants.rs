@@ -6,7 +6,8 @@ use trommel_queue::work::Part;
 
 use crate::base::address::{AppPc, CachePc};
 use crate::base::prefix::Key;
-use crate::engine::runtime::{Began, Runtime};
+use crate::engine::runtime::Began;
+use crate::engine::state::Runtime;
 
 impl Runtime {
     /// The host may have told something, or what it has told may be over.

@@ -68,9 +68,9 @@
 #![allow(unsafe_code)] // reason: changes signal frames, sets GS.
 
 mod stack;
+pub mod state;
 pub mod timer;
 
-use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use linux_raw_sys::general as nr;
@@ -89,10 +89,11 @@ use crate::base::sys;
 use crate::cache::Fragment;
 use crate::channel::deliver::HostGone;
 use crate::crossing::arch;
+use crate::engine::marks::mark_window;
 use crate::engine::native;
-use crate::engine::runtime::Runtime;
 use crate::engine::signals::Pending;
-use crate::engine::thread::{Process, Thread};
+use crate::engine::state::{Process, Runtime, Thread, Windows};
+use crate::engine::window::state::{End, Phase, Window};
 use crate::translate::{MOST_WORDS, Refusal, Shape};
 
 pub use timer::Timer;
@@ -111,93 +112,6 @@ const RECORDED: u64 = 4 + 8 * MOST_WORDS as u64 + 4 + 8 * MESSAGE_WORDS as u64;
 /// Room for what is passed and the marks after it, so that no mark fills a chunk but the last of a window.
 const ROOM: u64 = MAX_SKIP as u64 * RECORDED + (1 + stack::MARKS as u64) * MAX_RECORD as u64;
 const _: () = assert!(4 + 8 * END_WORDS <= FULL_WINDOW && ROOM < (CHUNK - FIRST_RECORD) as u64);
-
-/// What of the runtime's state windows need.
-#[derive(Default)]
-pub struct Windows {
-    /// Control is by windows.
-    on: bool,
-    /// State of the random numbers, a splitmix64 generator.
-    random: u64,
-    /// The ids of threads and their areas.
-    areas: Vec<(u32, *const Thread)>,
-    /// Areas at which those of ended threads are looked for.
-    enough: usize,
-}
-
-/// Why a window has ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
-    /// All of its instructions were executed.
-    Whole,
-    /// A system call comes next.
-    Call,
-    /// The next instruction causes a signal, or one was sent.
-    Signal,
-    /// The next instruction cannot be executed in the cache, or control ends for good.
-    Refused,
-}
-
-/// How far a thread's window has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Phase {
-    /// Nothing says where it begins.
-    Unmarked,
-    /// Instructions are passed.
-    Passing,
-    /// It has begun.
-    Begun,
-}
-
-/// A thread's window.
-#[derive(Clone, Copy)]
-pub struct Window {
-    /// Its first instruction.
-    from: AppPc,
-    /// Instructions that were wanted.
-    length: u32,
-    end: End,
-    pub(crate) phase: Phase,
-    /// Nanoseconds of the thread's CPU time when its signal came.
-    began: u64,
-    /// The GS base of the app.
-    gs: u64,
-}
-
-impl Window {
-    /// A window of `length` instructions from `from` on.
-    pub const fn new(from: AppPc, length: u32, began: u64, gs: u64) -> Self {
-        Self {
-            from,
-            length,
-            end: End::Whole,
-            phase: Phase::Unmarked,
-            began,
-            gs,
-        }
-    }
-
-    /// Returns whether the last few instructions of a phase do not matter: those that were to be executed by parts are not. A
-    /// long window reaches places without number, and parts of each would be translated for one use.
-    fn is_rough(&self) -> bool {
-        const LONG: u32 = 256;
-        self.phase != Phase::Unmarked && self.length >= LONG
-    }
-
-    /// Instructions executed, but for what was passed, when `left` are left.
-    fn executed(&self, left: u64) -> u64 {
-        let length = u64::from(self.length);
-        match self.phase {
-            Phase::Passing => 0,
-            Phase::Begun | Phase::Unmarked => length - left.min(length),
-        }
-    }
-
-    /// The GS base of the app.
-    pub const fn gs(&self) -> u64 {
-        self.gs
-    }
-}
 
 fn left(context: &Context) -> u64 {
     context.budget.saturating_sub(BEYOND)
@@ -250,7 +164,7 @@ pub fn lengths(process: &Process) -> (u32, u32) {
 /// The first window of a process, at its first instruction. It has no marks: nothing random has chosen it.
 pub fn first(runtime: &mut Runtime, thread: &mut Thread, context: &mut Context, pc: AppPc) {
     let (length, _) = lengths(thread.process);
-    thread.window = Some(Window::new(pc, length, sys::thread_cpu(), 0));
+    thread.windowed.now = Some(Window::new(pc, length, sys::thread_cpu(), 0));
     set_left(context, length.into());
     thread.signals.block();
     begin(runtime, thread);
@@ -265,24 +179,6 @@ pub fn begin(runtime: &mut Runtime, thread: &Thread) {
     let control = runtime.shared.control();
     control.state.store(State::Controlled as u32, Release);
     control.windows_ready.store(1, Release);
-}
-
-/// Puts a mark after what the thread has recorded. A chunk that it fills is to be published when the lock is free.
-fn mark(thread: &mut Thread, number: u32, words: &[u64]) {
-    let at = thread.writer.at();
-    if at == 0 {
-        return;
-    }
-    // SAFETY: the write pointer leads to room for a whole record.
-    unsafe { (at as *mut u32).write_unaligned(number) };
-    let mut next = at + 4;
-    for word in words {
-        // SAFETY: likewise.
-        unsafe { (next as *mut u64).write_unaligned(*word) };
-        next += 8;
-    }
-    thread.writer.set(next);
-    thread.full = next as usize % CHUNK < FULL_WINDOW;
 }
 
 /// A thread is about to execute the first instructions of a window, and holds no lock: it needs room for
@@ -323,7 +219,7 @@ impl Runtime {
                 known.0 = tid;
                 // SAFETY: that of a thread which does not exist any more.
                 let thread = unsafe { &mut *known.1.cast_mut() };
-                thread.timer.delete();
+                thread.windowed.timer.delete();
                 process.queue.hand_in(&mut thread.writer);
                 thread
             }
@@ -371,7 +267,7 @@ impl Runtime {
     pub fn delete_timers(&mut self) {
         for &(_, area) in &self.windows.areas {
             // SAFETY: areas stay, and nobody uses them between windows.
-            unsafe { (*area.cast_mut()).timer.delete() };
+            unsafe { (*area.cast_mut()).windowed.timer.delete() };
         }
     }
 
@@ -393,7 +289,7 @@ impl Runtime {
     ) {
         let mut left = left(context) as usize;
         thread.single = None;
-        if left < LONGEST && thread.window.is_some_and(|window| window.is_rough()) {
+        if left < LONGEST && thread.windowed.now.is_some_and(|window| window.is_rough()) {
             left = 0;
         }
         if left == 0 {
@@ -420,7 +316,7 @@ impl Runtime {
             }
             Err(Refusal::Call) => end(thread, context, End::Call),
             Err(Refusal::Moved(range)) => {
-                thread.moved = Some(range);
+                thread.windowed.moved = Some(range);
                 end(thread, context, End::Refused);
             }
             Err(_) => end(thread, context, End::Refused),
@@ -451,16 +347,23 @@ impl Runtime {
             self.actions.give_back_synchronous();
         }
         let process = thread.process;
-        if Pending::forget_window_signals(|info| timer::is_of(process, info)) {
+        if Pending::forget_window_signals(|info| timer::is_of(process.timer_value(), info)) {
             let below = |bound| self.windows.below(bound);
             let (tid, now) = (thread.writer.tid, sys::thread_cpu());
-            thread.timer.go_on(process, tid, true, now, below);
+            thread.windowed.timer.go_on(
+                &process.queue,
+                process.timer_value(),
+                tid,
+                true,
+                now,
+                below,
+            );
         }
         let executed = window.executed(left(context));
         let control = self.shared.control();
         if window.phase != Phase::Unmarked {
             let period = control.window_period.load(Relaxed);
-            mark(thread, END_MARK, &[executed, window.length.into(), period]);
+            mark_window(thread, END_MARK, &[executed, window.length.into(), period]);
         }
         let windows = &control.windows;
         let n = windows.ended.fetch_add(1, Relaxed);
@@ -494,7 +397,7 @@ impl Runtime {
             let left = left(context);
             set_left(context, left.saturating_sub(executed));
         }
-        if let Some(window) = &mut thread.window {
+        if let Some(window) = &mut thread.windowed.now {
             window.end = End::Signal;
         }
     }
@@ -519,7 +422,7 @@ impl Runtime {
 
 /// What was to be passed has been: the window begins, unless it has.
 fn begins(thread: &mut Thread, context: &mut Context) -> bool {
-    let Some(window) = &mut thread.window else {
+    let Some(window) = &mut thread.windowed.now else {
         return false;
     };
     if window.phase != Phase::Passing {
@@ -533,13 +436,13 @@ fn begins(thread: &mut Thread, context: &mut Context) -> bool {
         false => 0,
     };
     let words: [u64; CAPTURE_WORDS] = [own];
-    mark(thread, CAPTURE_MARK, &words);
+    mark_window(thread, CAPTURE_MARK, &words);
     stack::capture(thread, context);
     true
 }
 
 fn end(thread: &mut Thread, context: &mut Context, why: End) {
-    if let Some(window) = &mut thread.window {
+    if let Some(window) = &mut thread.windowed.now {
         window.end = why;
     }
     native::leave(thread, context);
@@ -548,7 +451,7 @@ fn end(thread: &mut Thread, context: &mut Context, why: End) {
 /// The thread's window has ended, and it holds no lock: what the host must know before the map is
 /// read again.
 pub fn settle(thread: &mut Thread) {
-    let Some(range) = thread.moved.take() else {
+    let Some(range) = thread.windowed.moved.take() else {
         return;
     };
     let process = thread.process;

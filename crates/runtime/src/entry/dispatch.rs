@@ -21,9 +21,9 @@ use crate::base::stress::{self, Crossing, Place};
 use crate::base::sys;
 use crate::cache::Way;
 use crate::engine::native;
-use crate::engine::runtime::Runtime;
 use crate::engine::served::Full;
-use crate::engine::thread::Thread;
+use crate::engine::state::Runtime;
+use crate::engine::state::Thread;
 use crate::engine::vsyscall::args;
 use crate::engine::window;
 use crate::observe::pairs::{Counted, Uncounted};
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
     thread.run_errand(context);
     // A mark may have filled the chunk.
     if core::mem::take(&mut thread.full) {
-        let done = match thread.window {
+        let done = match thread.windowed.now {
             Some(_) => thread.publish_now(),
             None => thread.publish(),
         };
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn dispatch(context: &mut Context) {
     if thread.end_due_interval().is_err() {
         native::host_gone(thread, context);
     }
-    if thread.window.is_some() && thread.leaving && context.at_boundary != 0 {
+    if thread.windowed.now.is_some() && thread.leaving && context.at_boundary != 0 {
         signal::depart(thread, context);
     }
 }
@@ -100,7 +100,7 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
     context.at_boundary = 0;
     stress::fail(Place::Dispatch);
     stress::delay();
-    if context.reason == Reason::Full as u32 && thread.window.is_some() {
+    if context.reason == Reason::Full as u32 && thread.windowed.now.is_some() {
         if thread.publish_now().is_err() {
             native::host_gone(thread, context);
         }
@@ -110,12 +110,12 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
         fill_up(thread, context);
         return;
     }
-    if core::mem::take(&mut thread.forking) {
+    if let Some(mask) = thread.starting.locked.take() {
         // SAFETY: taken when the process was started, whose number is in `rax`.
         unsafe { process.runtime.release() };
-        thread.clear_handlers = false;
+        thread.starting.clear_handlers = false;
         thread.forked(context.regs[0] as i64);
-        signals::set_mask(thread.fork_mask);
+        signals::set_mask(mask);
     }
     // Back from a handler, a thread that took more than its share for it waits for the host.
     let entering = core::mem::take(&mut thread.signals.entering);

@@ -8,6 +8,7 @@
 
 use crate::base::signals;
 use crate::base::start::StartArgs;
+use crate::engine::current;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use alloc::boxed::Box;
@@ -36,12 +37,12 @@ use crate::channel::shields::Profiler;
 use crate::channel::strata::Sampler;
 use crate::channel::tags::Tags;
 use crate::crossing::arch::{self};
-use crate::engine::aware::Hints;
-use crate::engine::runtime::Runtime;
+use crate::engine::hints::Hints;
 use crate::engine::signals::Actions;
-use crate::engine::thread::{Process, Thread};
+use crate::engine::state::Runtime;
+use crate::engine::state::Windows;
+use crate::engine::state::{Process, Thread};
 use crate::engine::window;
-use crate::engine::window::Windows;
 use crate::memory::pages::Pages;
 use crate::memory::region::Regions;
 use crate::observe::acyclic::Acyclic;
@@ -50,7 +51,6 @@ use crate::observe::pairs::Pairs;
 use crate::observe::prefetch::Prefetch;
 use crate::observe::query::Asked;
 use crate::process::attach;
-use crate::process::signal;
 use crate::trace::balance::{Balance, Clocks};
 use crate::translate::piece;
 use crate::translate::{Config, MAX_INSNS, Translator, Ways, wants_whole_jumps};
@@ -279,7 +279,7 @@ pub unsafe fn start(args: StartArgs, heap: &Heap) -> Option<core::convert::Infal
         Box::leak(Box::new(Process::new(runtime, Queue::new(mapped), image)));
     let thread = Thread::of_area(process, area, 0, 0);
     thread.writer.number = 1;
-    signal::serve(process);
+    current::serve(process);
     if args.threads != 0 {
         return attach::prepare(process, thread, &args);
     }

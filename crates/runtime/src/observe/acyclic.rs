@@ -136,6 +136,17 @@ pub struct Interrupted {
     pub(crate) on: Option<Midway>,
 }
 
+/// A thread's way along a path.
+#[derive(Default)]
+pub struct Walk {
+    /// The path that the thread is on, while it is out of the cache; none where a path begins.
+    pub on: Option<Midway>,
+    /// The thread is in a fragment that does not know what follows: [`Walk::on`] holds where the fragment begins.
+    pub collecting: bool,
+    /// The paths that handlers of signals have interrupted.
+    pub interrupted: Vec<Interrupted>,
+}
+
 /// What is known of paths.
 pub struct Acyclic {
     /// Nothing else is counted.

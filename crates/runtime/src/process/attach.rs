@@ -32,6 +32,7 @@
 
 use crate::base::signals;
 use crate::crossing::arch::upcalls;
+use crate::engine::current;
 use crate::engine::interrupted::Interrupted;
 use core::convert::Infallible;
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
@@ -49,7 +50,7 @@ use crate::base::sys;
 use crate::crossing::arch::{self, Landmarks};
 use crate::engine::native;
 use crate::engine::signals::Actions;
-use crate::engine::thread::{Process, Thread};
+use crate::engine::state::{Process, Thread};
 use crate::engine::window;
 use crate::process::signal;
 
@@ -141,7 +142,7 @@ pub unsafe extern "C" fn join(context: &mut Context) {
     context.flags = thread_page.flags.load(Relaxed);
     let pc = AppPc(thread_page.pc.load(Relaxed));
     let code = thread_page.interrupted.load(Relaxed);
-    thread.interrupted = (code != 0).then_some(Interrupted {
+    thread.call.interrupted = (code != 0).then_some(Interrupted {
         at: pc,
         number: context.regs[0],
         code,
@@ -155,7 +156,11 @@ pub unsafe extern "C" fn join(context: &mut Context) {
     context.next_pc = pc;
     signals::set_mask(thread_page.mask.load(Relaxed));
     if process.queue.take(&mut thread.writer).is_err() {
-        if thread.interrupted.is_some_and(|call| call.is_fragile(pc)) {
+        if thread
+            .call
+            .interrupted
+            .is_some_and(|call| call.is_fragile(pc))
+        {
             // It leaves behind the call, which has nothing to record.
             native::announce(process, Detached::HostGone, pc);
             process.runtime.lock().cut_off();
@@ -202,7 +207,7 @@ pub fn wait_to_depart(thread: &Thread) {
 /// Only `arch::farewell` may call this, when no thread is under control.
 #[unsafe(export_name = "trommel_farewell")]
 pub unsafe extern "C" fn farewell() -> ! {
-    let mut runtime = signal::process().runtime.lock();
+    let mut runtime = current::process().runtime.lock();
     match runtime.has_windows() {
         true => {
             runtime.delete_timers();
@@ -212,7 +217,7 @@ pub unsafe extern "C" fn farewell() -> ! {
     }
     runtime.code_pages.close();
     drop(runtime);
-    let attached = &signal::process().queue.control().attached;
+    let attached = &current::process().queue.control().attached;
     attached.bid_farewell.store(1, SeqCst);
     stop_for_host()
 }

@@ -35,7 +35,7 @@ use crate::base::area::Context;
 use crate::base::sys;
 use crate::crossing::arch;
 use crate::engine::native;
-use crate::engine::thread::Thread;
+use crate::engine::state::Thread;
 
 const AT_FDCWD: u64 = -100_i64 as u64;
 const AT_EMPTY_PATH: u64 = 0x1000;
@@ -276,7 +276,7 @@ pub fn exec(thread: &mut Thread, context: &mut Context, number: u32, a: &[u64; 6
         Verdict::Observe => request(thread, path, None),
         Verdict::Native(why) => request(thread, path, Some(why)),
     };
-    if thread.spawned {
+    if thread.spawned.is_some() {
         process.queue.hand_in(&mut thread.writer);
     }
     let ignored = |thread: &mut Thread, back| {
@@ -284,7 +284,7 @@ pub fn exec(thread: &mut Thread, context: &mut Context, number: u32, a: &[u64; 6
         runtime.actions_of(thread).hand_over_ignored(back);
     };
     ignored(thread, false);
-    if !asked && !thread.spawned {
+    if !asked && thread.spawned.is_none() {
         let state = &process.queue.control().state;
         state.store(State::Exec as u32, Release);
     }
@@ -296,11 +296,11 @@ pub fn exec(thread: &mut Thread, context: &mut Context, number: u32, a: &[u64; 6
     ignored(thread, true);
     if asked {
         failed(thread);
-    } else if !thread.spawned && !process.is_leaving() {
+    } else if thread.spawned.is_none() && !process.is_leaving() {
         let state = &process.queue.control().state;
         state.store(State::Controlled as u32, Release);
     }
-    if thread.spawned && process.queue.take(&mut thread.writer).is_err() {
+    if thread.spawned.is_some() && process.queue.take(&mut thread.writer).is_err() {
         native::host_gone(thread, context);
     }
     signals::set_mask(mask);
@@ -329,7 +329,9 @@ fn request(thread: &Thread, path: u64, why: Option<Unfollowed>) -> bool {
     // SAFETY: as above; only the thread that has claimed the request writes the rest.
     let request = unsafe { &mut *at };
     request.tid.store(thread.writer.tid, Relaxed);
-    request.spawned.store(thread.spawned.into(), Relaxed);
+    request
+        .spawned
+        .store(thread.spawned.is_some().into(), Relaxed);
     request.why.store(why.map_or(0, |why| why as u32), Relaxed);
     let mut len = 0;
     // A page at a time, as far as it is there.

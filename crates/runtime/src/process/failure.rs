@@ -47,7 +47,7 @@ use crate::base::sys;
 use crate::crossing::arch::Landmarks;
 use crate::engine::native;
 use crate::engine::native::PENDING;
-use crate::engine::thread::Thread;
+use crate::engine::state::Thread;
 use crate::process::syscall;
 
 static LOCATION: AtomicPtr<Location<'static>> = AtomicPtr::new(core::ptr::null_mut());
@@ -149,7 +149,7 @@ pub fn failed(thread: &mut Thread, context: &mut Context, fault: &Fault) -> bool
     }
     native::announce(process, why, context.next_pc);
     thread.leaving = true;
-    thread.forking = false;
+    thread.starting.locked = None;
     context.pending = PENDING;
     true
 }
@@ -167,7 +167,7 @@ fn lacks_memory() -> bool {
 fn settle(thread: &mut Thread, context: &mut Context) {
     let reason = context.reason;
     let is = |other: Reason| reason == other as u32;
-    if let Some(result) = thread.made.take() {
+    if let Some(result) = thread.call.made.take() {
         context.regs[0] = result as u64;
         let next = AppPc(context.next_pc.0 + syscall::SYSCALL_BYTES);
         syscall::finish(context, next);

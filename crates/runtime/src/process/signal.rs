@@ -68,9 +68,9 @@ use crate::base::signals::{
     TRAP_FLAG, TRAP_TRACE, Ucontext, bit, is_synchronous, requeue,
 };
 use crate::crossing::arch::upcalls;
+use crate::engine::current;
+use crate::engine::parts::Stepping;
 use crate::engine::queries;
-use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::{Acquire, Release};
 
 pub use depart::depart;
 use handler::{call_handler, die};
@@ -84,33 +84,20 @@ pub use waits::wait;
 use crate::base::address::{AppPc, CachePc};
 use crate::base::area::{CONTEXT_OFFSET, Context};
 use crate::base::knock;
+use crate::base::recipe::STATUS;
 use crate::base::stress::{self, Place};
 use crate::base::sys;
-use crate::cache::{Cache, Fragment, STATUS, Spilled, Step};
+use crate::cache::{Cache, Fragment, Spilled, Step};
 use crate::crossing::arch::{self, Landmarks};
 use crate::engine::native;
 use crate::engine::native::PENDING;
-use crate::engine::runtime::Runtime;
-use crate::engine::thread::{Process, Thread};
+use crate::engine::state::Runtime;
+use crate::engine::state::Thread;
 use crate::process::attach;
 use crate::process::failure::{self, Fault};
 use crate::process::window;
 
 const RED_ZONE: u64 = 128;
-
-/// The process, for handlers that find no thread of it.
-static PROCESS: AtomicU64 = AtomicU64::new(0);
-
-/// Handlers from now on belong to `process`.
-pub fn serve(process: &'static Process) {
-    PROCESS.store(&raw const *process as u64, Release);
-}
-
-/// The process that handlers belong to.
-pub fn process() -> &'static Process {
-    // SAFETY: set before the first handler was installed, for good.
-    unsafe { &*(PROCESS.load(Acquire) as *const Process) }
-}
 
 fn context() -> &'static mut Context {
     let this: u64;
@@ -128,7 +115,7 @@ fn context() -> &'static mut Context {
 /// Only `arch::on_signal` may call this.
 #[unsafe(export_name = "trommel_on_signal")]
 pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut Ucontext) -> u64 {
-    let process = process();
+    let process = current::process();
     // SAFETY: the kernel passes valid pointers.
     let (info, frame) = unsafe { (&*info, &mut *frame) };
     let request = attach::request(info);
@@ -174,7 +161,7 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
         info
     };
     let trace = caused && may_be_step(info);
-    if trace && thread.stepping && process.image.holds(AppPc(pc)) {
+    if trace && thread.stepping.is_on() && process.image.holds(AppPc(pc)) {
         // The flag works from the moment it is loaded: first come traps on the way there.
         return 0;
     }
@@ -216,7 +203,7 @@ pub unsafe extern "C" fn on_signal(signal: i32, info: *const Info, frame: *mut U
     }
     stress::fail(Place::Deliver);
     // In a window it may be a stack of the app's.
-    let mut runtime = match thread.window {
+    let mut runtime = match thread.windowed.now {
         Some(_) => process.runtime.lock_anywhere(),
         None => process.runtime.lock(),
     };
@@ -290,8 +277,8 @@ fn found(
         }
         return landed(runtime, thread, context, frame);
     }
-    let steps = thread.stepping || thread.signals.rolling;
-    let apps = thread.stepping && thread.stepping_there && is_int1(context.target.0);
+    let steps = thread.stepping.is_on() || thread.signals.rolling;
+    let apps = thread.stepping == Stepping::There && is_int1(context.target.0);
     if caused && may_be_step(info) && steps && !apps {
         return stepped(runtime, thread, context, frame);
     }
@@ -450,7 +437,7 @@ fn unspill(context: &Context, frame: &mut Ucontext, spilled: Spilled) {
 
 /// The mask is the app's again, unless the thread is in a window: then it is when that has ended.
 fn restore_mask(thread: &mut Thread, frame: &mut Ucontext) {
-    if thread.window.is_some() {
+    if thread.windowed.now.is_some() {
         return;
     }
     if let Some(mask) = thread.signals.true_mask.take() {
@@ -508,8 +495,8 @@ fn landed(runtime: &mut Runtime, thread: &mut Thread, context: &mut Context, fra
 }
 
 fn stop_stepping(thread: &mut Thread, context: &mut Context, frame: &mut Ucontext) {
-    if thread.stepping {
-        thread.stepping = false;
+    if thread.stepping.is_on() {
+        thread.stepping = Stepping::No;
         context.flags &= !TRAP_FLAG;
         frame.eflags &= !TRAP_FLAG;
     }
@@ -522,10 +509,10 @@ fn stepped(
     context: &mut Context,
     frame: &mut Ucontext,
 ) {
-    if thread.stepping {
+    if thread.stepping.is_on() {
         // The last trap on the way is before the instruction.
-        if !thread.stepping_there {
-            thread.stepping_there = true;
+        if thread.stepping == Stepping::OnTheWay {
+            thread.stepping = Stepping::There;
             return;
         }
         let popped = frame.eflags & TRAP_FLAG != 0 && is_popf(context.target.0);
@@ -691,7 +678,7 @@ fn deliver(
     found: Found,
 ) {
     let Found { app, at, caused } = found;
-    if thread.window.is_some() {
+    if thread.windowed.now.is_some() {
         // It is caused natively again, or delivered there.
         let app = if caused { repeated(info, app) } else { app };
         if !caused {
@@ -722,7 +709,7 @@ fn deliver(
         }
         _ => {
             to_app_state(runtime, thread, context, frame, app, at);
-            if let Some(call) = thread.interrupted.take() {
+            if let Some(call) = thread.call.interrupted.take() {
                 call.finish(frame, action.flags);
             }
             call_handler(runtime, thread, context, info, frame, &action, caused);

@@ -27,7 +27,7 @@ use crate::crossing::arch;
 use crate::engine::change::{change_map, replaced};
 use crate::engine::native;
 use crate::engine::signals::Returning;
-use crate::engine::thread::Thread;
+use crate::engine::state::Thread;
 use crate::process::exec;
 use crate::process::signal;
 use crate::process::thread::Flags;
@@ -39,7 +39,7 @@ const EFAULT: i64 = -14;
 /// Makes the app's call.
 fn pass(thread: &mut Thread, context: &Context, number: u32) -> i64 {
     let result = raw(context, number);
-    thread.made = Some(result);
+    thread.call.made = Some(result);
     stress::fail(Place::Syscall);
     result
 }
@@ -60,7 +60,7 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
     let here = before(next);
     context.next_pc = here;
     context.at_boundary = 1;
-    thread.calling = here;
+    thread.call.at = here;
     let control = thread.process.queue.control();
     control.syscalls.fetch_add(1, Relaxed);
     let process = thread.process;
@@ -149,7 +149,7 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
                 return runtime.go(thread, context, here, None, false);
             }
         },
-        nr::__NR_exit_group if !thread.spawned => {
+        nr::__NR_exit_group if thread.spawned.is_none() => {
             thread.process.queue.announce_end(a[0]);
             pass(thread, context, number)
         }
@@ -208,7 +208,7 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
         },
         _ => pass(thread, context, number),
     };
-    thread.made = None;
+    thread.call.made = None;
     context.regs[0] = result as u64;
     finish(context, next);
     context.next_pc = next;
@@ -323,7 +323,7 @@ fn sigreturn(thread: &mut Thread, context: &mut Context, here: AppPc) {
 pub unsafe extern "C" fn called_off(context: &mut Context) {
     // SAFETY: the thread has no other reference in use: it has left where it was.
     let thread = unsafe { Thread::of(context) };
-    if core::mem::take(&mut thread.forking) {
+    if thread.starting.locked.take().is_some() {
         // SAFETY: taken for the process that was not started.
         unsafe { thread.process.runtime.release() };
     }
@@ -331,7 +331,7 @@ pub unsafe extern "C" fn called_off(context: &mut Context) {
     if let Some(returning) = thread.signals.returning.take() {
         thread.signals.stack = returning.stack;
     }
-    let here = thread.calling;
+    let here = thread.call.at;
     let mut runtime = thread.process.runtime.lock();
     runtime.go(thread, context, here, None, false);
 }
@@ -415,13 +415,12 @@ fn start(
             thread.forked(-1);
             return Start::SignalFirst;
         }
-        thread.fork_mask = mask;
-        thread.clear_handlers = flags.clears_handlers();
+        thread.starting.clear_handlers = flags.clears_handlers();
         // The child's copy of what it guards is whole. Released where the parent comes back.
         let runtime = process.runtime.lock();
         thread.expect(&runtime);
         core::mem::forget(runtime);
-        thread.forking = true;
+        thread.starting.locked = Some(mask);
     }
     // SAFETY: the context holds the app's whole state at its call.
     unsafe { arch::clone() }

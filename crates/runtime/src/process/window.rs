@@ -11,8 +11,9 @@ use crate::base::signals::{self, Info, Ucontext};
 use crate::base::sys;
 use crate::crossing::arch;
 use crate::engine::frames::Frames;
-use crate::engine::thread::Process;
-use crate::engine::window::{Phase, Window, lengths, set_left, timer};
+use crate::engine::state::Process;
+use crate::engine::window::state::{Phase, Window};
+use crate::engine::window::{lengths, set_left, timer};
 use crate::process::signal;
 use crate::process::thread::copied;
 
@@ -28,7 +29,7 @@ pub unsafe fn signalled(
 ) -> u64 {
     const NO_HANDLER: u64 = 0;
     if info.signo == WINDOW_SIGNAL {
-        let timed = timer::is_of(process, info);
+        let timed = timer::is_of(process.timer_value(), info);
         if !timed && !info.is_from_kernel() {
             return signal::hand_on(process, info, frame);
         }
@@ -67,7 +68,14 @@ fn enter(
     let passed = runtime.windows.below(skip);
     let thread = runtime.thread_of(process, tid)?;
     let below = |bound| runtime.windows.below(bound);
-    let begins = thread.timer.go_on(process, tid, timed, began, below);
+    let begins = thread.windowed.timer.go_on(
+        &process.queue,
+        process.timer_value(),
+        tid,
+        timed,
+        began,
+        below,
+    );
     if !begins {
         // None is due yet.
         return Some(());
@@ -89,13 +97,13 @@ fn enter(
     if skip != 0 {
         window.phase = Phase::Passing;
     }
-    thread.window = Some(window);
+    thread.windowed.now = Some(window);
     thread.leaving = false;
     context.pending = 0;
     context.next_pc = AppPc(frame.rip);
     let first = if skip == 0 { length } else { passed };
     set_left(context, first.into());
-    thread.frames = Frames::of(frame);
+    thread.windowed.frames = Frames::of(frame);
     thread.signals.borrow(frame);
     frame.rip = arch::window as *const () as u64;
     // SAFETY: the handler uses the area no more, and returns to where GS is the area's.

@@ -18,7 +18,8 @@
 use super::Translator;
 use crate::base::decode::{Class, Effect, Insn, effect};
 use crate::base::emit::{Code, Reg};
-use crate::cache::{Op, Recipe, Right, Spilled};
+use crate::base::recipe::{Op, Recipe, Right};
+use crate::cache::Spilled;
 use crate::slot;
 
 /// The app's flags at a point of the second pass.

@@ -29,7 +29,7 @@
 //!   changes), a system call or another thread must have come between.
 //! * The addresses of slots are known from the stack pointer alone. The frame pointer's distance to it, as the path was recorded, is
 //!   compared at the crossing; where it differs, the loop goes on with first rounds.
-//! * Nobody else writes to slots: the process has one thread ([`crate::engine::runtime::Runtime::is_alone`]), the kernel writes in system calls, which
+//! * Nobody else writes to slots: the process has one thread ([`crate::engine::state::Runtime::is_alone`]), the kernel writes in system calls, which
 //!   end traces, and handlers of signals run outside of the trace, to which the app comes back by its start. Before a second
 //!   thread is made, or the kernel is told to write when it likes (`io_uring_setup`, `io_setup`), traces with homes are retired. The
 //!   stack is a private mapping, which is looked at when the trace is made.

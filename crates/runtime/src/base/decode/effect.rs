@@ -8,7 +8,7 @@ use iced_x86::{
 use super::full::gpr;
 use crate::base::address::AppPc;
 use crate::base::emit::Reg;
-use crate::cache::{Op, Recipe, Right};
+use crate::base::recipe::{Op, Recipe, Right};
 
 /// What an instruction does to flags and registers.
 #[derive(Clone, Copy, Debug)]

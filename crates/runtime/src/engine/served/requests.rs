@@ -9,28 +9,16 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use trommel_aware::queue::{HEADER_BYTES, MESSAGE_BYTES, MOST, OPEN};
-use trommel_aware::ring;
-use trommel_aware::{Answer, Request};
+use trommel_aware::{Answer, Request, ring};
 use trommel_queue::queries::MESSAGE_WORDS;
 
-use crate::base::address::AppPc;
 use crate::base::area::Context;
 use crate::base::sys;
 use crate::channel::deliver::HostGone;
 use crate::engine::native;
-use crate::engine::served::{Entry, Far, Full, Message, NAP, READ, STATE, peek, poke, poke_word};
-use crate::engine::thread::{Process, Thread};
-
-/// A request of the app's.
-#[derive(Clone, Copy)]
-pub struct Errand {
-    /// Which.
-    pub request: Request,
-    /// Its arguments.
-    pub args: [u64; 2],
-    /// Where it is made.
-    pub pc: AppPc,
-}
+use crate::engine::served::table::{Entry, Errand, Message};
+use crate::engine::served::{Far, Full, NAP, READ, STATE, peek, poke, poke_word};
+use crate::engine::state::{Process, Thread};
 
 impl Process {
     /// Waits until no thread uses an entry any more.
@@ -182,7 +170,7 @@ impl Thread {
         let number = u8::try_from(a).ok();
         let answer = match (errand.request, number) {
             // Another process, which may end between two steps.
-            _ if self.spawned => Answer::Wrong,
+            _ if self.spawned.is_some() => Answer::Wrong,
             (Request::Open, _) => self.process.open(this, a, b),
             (Request::Close, Some(number)) => self.process.close(number, None),
             (Request::Flush, Some(number)) => match self.send_spilled(Full::Wait) {

@@ -11,8 +11,8 @@ use trommel_queue::{STACK_MARK, STACK_WORDS};
 
 use crate::base::area::Context;
 use crate::base::sys;
-use crate::engine::thread::Thread;
-use crate::engine::window::mark;
+use crate::engine::marks::mark_window;
+use crate::engine::state::Thread;
 
 /// Words of the stack.
 const WORDS: usize = 117;
@@ -39,7 +39,7 @@ pub(super) fn capture(thread: &mut Thread, context: &Context) {
         let mut words = [0; STACK_WORDS];
         words[0] = part.len() as u64;
         words[1..=part.len()].copy_from_slice(part);
-        mark(thread, STACK_MARK, &words);
+        mark_window(thread, STACK_MARK, &words);
     }
 }
 

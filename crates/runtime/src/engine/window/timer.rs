@@ -27,7 +27,7 @@ use trommel_queue::WINDOW_SIGNAL;
 
 use crate::base::signals::Info;
 use crate::base::sys;
-use crate::engine::thread::Process;
+use crate::channel::deliver::Queue;
 
 /// A thread's timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -42,14 +42,9 @@ pub struct Timer {
     lost: u64,
 }
 
-/// What the signal of a timer carries.
-fn value(process: &Process) -> u64 {
-    &raw const *process as u64
-}
-
 /// Returns whether a signal is one of these timers'.
-pub fn is_of(process: &Process, info: &Info) -> bool {
-    info.timer_value() == Some(value(process))
+pub fn is_of(value: u64, info: &Info) -> bool {
+    info.timer_value() == Some(value)
 }
 
 impl Timer {
@@ -57,7 +52,8 @@ impl Timer {
     /// draws a number below another. Whether a window is to begin.
     pub fn go_on(
         &mut self,
-        process: &Process,
+        queue: &Queue,
+        value: u64,
         tid: u32,
         came: bool,
         now: u64,
@@ -67,7 +63,7 @@ impl Timer {
         const PATIENCE: u64 = 64;
         /// Ticks that it is armed for at once.
         const LONG: u32 = 10;
-        let windows = &process.queue.control().windows;
+        let windows = &queue.control().windows;
         let (mean, tick) = (windows.ticks.load(Relaxed), windows.tick.load(Relaxed));
         if came {
             windows.timed.fetch_add(1, Relaxed);
@@ -75,12 +71,12 @@ impl Timer {
             return true;
         }
         self.lost = 0;
-        if mean == 0 || tick == 0 || self.refused || process.queue.host_is_there().is_err() {
+        if mean == 0 || tick == 0 || self.refused || queue.host_is_there().is_err() {
             windows.waited.fetch_add(u64::from(came), Relaxed);
             return !came;
         }
         if self.id.is_none() {
-            self.id = make(tid, value(process));
+            self.id = make(tid, value);
             self.refused = self.id.is_none();
             windows
                 .refused_timers

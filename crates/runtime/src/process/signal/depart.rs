@@ -27,7 +27,7 @@ use crate::base::signals::{AltStack, Ucontext};
 use crate::base::signals::{block_all, set_mask};
 use crate::crossing::arch;
 use crate::engine::native;
-use crate::engine::thread::Thread;
+use crate::engine::state::Thread;
 use crate::engine::window;
 use crate::process::attach;
 use crate::process::signal::leave::leave_blocked;
@@ -88,7 +88,7 @@ impl Made {
 /// The thread leaves its window before the instruction at `context.next_pc`. Comes back only if that has to be by the trap. It holds
 /// no lock.
 pub fn depart(thread: &mut Thread, context: &mut Context) {
-    let frames = thread.frames;
+    let frames = thread.windowed.frames;
     if !frames.is_known() || arch::has_tiles() {
         return;
     }
@@ -116,7 +116,7 @@ pub fn depart(thread: &mut Thread, context: &mut Context) {
     attach::wait_to_depart(thread);
     // SAFETY: nothing of the runtime's uses GS from here on. The frame is complete, and there is room for the state, as the kernel says.
     unsafe {
-        arch::set_gs_base(thread.app_gs);
+        arch::set_gs_base(thread.windowed.app_gs);
         arch::leave(
             context,
             &raw const *frame as u64,

@@ -17,8 +17,8 @@ use crate::base::signals::{
 use crate::base::signals::{bit, is_synchronous, set_action};
 use crate::base::sys;
 use crate::crossing::arch::Landmarks;
-use crate::engine::runtime::Runtime;
-use crate::engine::thread::Thread;
+use crate::engine::state::Runtime;
+use crate::engine::state::Thread;
 use crate::process::signal::RED_ZONE;
 use crate::process::signal::leave::leave;
 
@@ -34,7 +34,7 @@ pub(super) fn die(
 ) {
     context.next_pc = AppPc(frame.rip);
     // The others are not detached, they end too; but from here on this one is native.
-    if !thread.spawned {
+    if thread.spawned.is_none() {
         thread.process.leaving.store(1, Relaxed);
     }
     runtime.actions_of(thread).0[info.signo as usize] = Action::default();

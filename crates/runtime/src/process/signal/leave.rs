@@ -10,8 +10,8 @@ use crate::base::signals::{
 use crate::base::signals::{bit, is_synchronous, set_action, set_mask};
 use crate::base::sys;
 use crate::crossing::arch;
-use crate::engine::runtime::Runtime;
-use crate::engine::thread::{Process, Thread};
+use crate::engine::state::Runtime;
+use crate::engine::state::{Process, Thread};
 use crate::process::signal::{give_back_aside, stop_stepping};
 
 /// The last step of detaching, in a signal handler: everything of the kernel's is the app's again.
@@ -21,7 +21,7 @@ pub(super) fn leave(
     context: &mut Context,
     frame: &mut Ucontext,
 ) {
-    if thread.window.is_some() {
+    if thread.windowed.now.is_some() {
         // It has the app's mask again when the handler returns. Whatever it blocks may be sent to the process
         // before that, and would find the app's handler once no thread is in a window.
         set_mask(u64::MAX);
@@ -36,16 +36,16 @@ pub(super) fn leave_blocked(
     context: &mut Context,
     frame: &mut Ucontext,
 ) {
-    if let Some(window) = thread.window.take() {
+    if let Some(window) = thread.windowed.now.take() {
         runtime.close_window(thread, &window, context, frame.rip);
-        thread.app_gs = window.gs();
+        thread.windowed.app_gs = window.gs();
         give_back_aside(thread);
         return become_native(thread, context, frame);
     }
     runtime.leave_path(thread);
     runtime.remove(thread);
     // Others need the runtime's handlers still, unless they are not theirs.
-    if runtime.threads.is_empty() || thread.own_actions.is_some() {
+    if runtime.threads.is_empty() || thread.has_own_actions() {
         runtime.actions_of(thread).give_back();
     }
     become_native(thread, context, frame);
@@ -71,7 +71,7 @@ fn become_native(thread: &mut Thread, context: &mut Context, frame: &mut Ucontex
     signals.rolling = false;
     if let Some(saved) = signals.before_child.take() {
         thread.leaving = saved.leaving;
-        thread.forking = saved.forking;
+        thread.starting.locked = saved.locked;
         context.pending = saved.pending;
         signals.true_mask = saved.mask;
     }
@@ -88,7 +88,7 @@ pub fn give_up(thread: &Thread) {
     // SAFETY: signals are blocked, and the thread has come out of the runtime.
     unsafe { arch::change_stack(&raw const stack, thread.context().stack) };
     // SAFETY: nothing uses GS from here on: the handler returns straight to the kernel.
-    unsafe { arch::set_gs_base(thread.app_gs) };
+    unsafe { arch::set_gs_base(thread.windowed.app_gs) };
 }
 
 /// [`landed`] in a child process, where the runtime's lock is not to be taken: it may have been
@@ -104,7 +104,7 @@ pub(super) fn landed_as_child(thread: &mut Thread, context: &mut Context, frame:
     if thread
         .signals
         .before_child
-        .is_some_and(|saved| saved.forking)
+        .is_some_and(|saved| saved.locked.is_some())
     {
         runtime.code_pages.unprotect();
     }

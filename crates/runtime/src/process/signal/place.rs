@@ -5,8 +5,8 @@ use crate::base::address::{AppPc, CachePc};
 use crate::base::area::Context;
 use crate::cache::{Fragment, Step};
 use crate::crossing::arch::Landmarks;
-use crate::engine::runtime::Runtime;
-use crate::engine::thread::Process;
+use crate::engine::state::Process;
+use crate::engine::state::Runtime;
 
 /// At which app instruction a signal is delivered.
 pub(super) struct Found {

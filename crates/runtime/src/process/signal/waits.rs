@@ -18,7 +18,7 @@ use crate::base::area::Context;
 use crate::base::signals::CANNOT_BE_BLOCKED;
 use crate::base::sys;
 use crate::crossing::arch;
-use crate::engine::thread::Thread;
+use crate::engine::state::Thread;
 
 fn word(at: u64) -> Option<u64> {
     let mut bytes = [0; 8];

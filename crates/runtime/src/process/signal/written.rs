@@ -21,8 +21,8 @@ use crate::base::emit::Reg;
 use crate::base::signals::{ALIGNMENT_CHECK, SIGBUS, SIGSEGV, TRAP_FLAG};
 use crate::base::signals::{Info, Ucontext};
 use crate::cache::{Fragment, Spilled, Step};
-use crate::engine::runtime::Runtime;
-use crate::engine::thread::Thread;
+use crate::engine::state::Runtime;
+use crate::engine::state::Thread;
 use crate::memory::pages::{PAGE, page_of};
 use crate::memory::region;
 use crate::process::signal::place::{Where, place};
@@ -114,7 +114,7 @@ pub(super) fn cannot_compare(
         return false;
     };
     unspill(context, frame, Spilled::BOTH);
-    if thread.window.is_some() {
+    if thread.windowed.now.is_some() {
         // Natively it is found out what there is.
         runtime.recheck(fragment.app, fragment.prefix);
         runtime.cut_window(thread, context, fragment.app, None);

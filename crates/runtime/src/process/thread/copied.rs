@@ -22,8 +22,8 @@ use trommel_queue::Slot;
 use crate::base::area::THREAD_PAGE;
 use crate::base::sys;
 use crate::channel::deliver::ring;
-use crate::engine::runtime::Runtime;
-use crate::engine::thread::{Process, Thread};
+use crate::engine::state::Runtime;
+use crate::engine::state::{Process, Thread};
 use crate::process::thread::fork::{NoSlot, take_slot};
 
 /// Returns whether the calling process has windows of its own; makes them its own if it can. Takes the lock.
@@ -94,8 +94,8 @@ fn own(process: &'static Process, runtime: &mut Runtime) -> Result<(), NoSlot> {
     // SAFETY: in that thread's area, in place of the parent's page.
     unsafe { sys::map_again(page, sys::PAGE, first.area + THREAD_PAGE as u64) }
         .map_err(|_| NoSlot)?;
-    first.window = None;
-    first.timer.forget();
+    first.windowed.now = None;
+    first.windowed.timer.forget();
     first.writer.set(0);
     first.writer.number = 1;
     first.writer.tid = sys::gettid() as u32;

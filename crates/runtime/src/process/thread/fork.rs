@@ -39,8 +39,9 @@ use crate::base::area::{
 use crate::base::sys;
 use crate::cache::targets::Targets;
 use crate::channel::deliver::{Mapped, ring};
-use crate::engine::runtime::Runtime;
-use crate::engine::thread::{SHARED_TABLES, Thread};
+use crate::engine::state::Runtime;
+use crate::engine::state::Thread;
+use crate::engine::thread::SHARED_TABLES;
 use crate::process::syscall;
 
 /// Processes wait this often for the host to make more slots, 100 ms each time.
@@ -161,7 +162,7 @@ impl Thread {
     /// Claims a slot for a child.
     pub fn reserve(&mut self) {
         let process = self.process;
-        self.fork_slot = match process.is_leaving() {
+        self.starting.slot = match process.is_leaving() {
             true => None,
             false => claim(process.queue.mapped()).ok(),
         };
@@ -169,7 +170,7 @@ impl Thread {
 
     /// Says that a child is about to be made, with the runtime's lock held.
     pub fn expect(&self, runtime: &Runtime) {
-        let Some(number) = self.fork_slot else {
+        let Some(number) = self.starting.slot else {
             return;
         };
         let mapped = self.process.queue.mapped();
@@ -189,7 +190,7 @@ impl Thread {
     /// In the parent: the child is `result`, or there is none. Gives up what was claimed too early.
     pub fn forked(&mut self, result: i64) {
         let mapped = self.process.queue.mapped();
-        let Some(number) = self.fork_slot.take() else {
+        let Some(number) = self.starting.slot.take() else {
             // One that is made while the process is detached is told with that.
             if result > 0 && !self.process.is_leaving() {
                 mapped.control().children.fetch_add(1, Relaxed);
@@ -208,11 +209,11 @@ impl Thread {
     /// cannot be, nothing has changed but that the lock is free.
     pub fn adopt(&mut self, context: &mut Context) -> Result<(), NoSlot> {
         let process = self.process;
-        self.forking = false;
+        let mask = self.starting.locked.take();
         {
             // SAFETY: taken by this thread's parent before the call; the copy is this thread's.
             let mut runtime = unsafe { process.runtime.held() };
-            let number = self.fork_slot.take().ok_or(NoSlot)?;
+            let number = self.starting.slot.take().ok_or(NoSlot)?;
             take_slot(process.queue.mapped(), &runtime, number)?;
             process.queue.start_over();
             self.alone(&mut runtime);
@@ -247,7 +248,7 @@ impl Thread {
                 runtime.cache.make_traces(0);
             }
             self.take_queries(&mut runtime);
-            if core::mem::take(&mut self.clear_handlers) {
+            if core::mem::take(&mut self.starting.clear_handlers) {
                 runtime.actions.cleared();
             }
         }
@@ -260,7 +261,9 @@ impl Thread {
         process.queue.take(&mut self.writer).map_err(|_| NoSlot)?;
         context.at_boundary = 1;
         syscall::finish(context, context.next_pc);
-        signals::set_mask(self.fork_mask);
+        if let Some(mask) = mask {
+            signals::set_mask(mask);
+        }
         let next = context.next_pc;
         process.runtime.lock().go(self, context, next, None, false);
         self.run_errand(context);
@@ -330,18 +333,18 @@ pub unsafe extern "C" fn child(context: &mut Context) {
     let thread = unsafe { Thread::of(context) };
     context.regs[1] = context.next_pc.0;
     context.at_boundary = 1;
-    let forked = thread.forking;
-    if forked {
+    let locked = thread.starting.locked;
+    if let Some(mask) = locked {
         if thread.adopt(context).is_ok() {
             return;
         }
-        signals::set_mask(thread.fork_mask);
+        signals::set_mask(mask);
     }
     let saved = crate::engine::signals::BeforeChild {
         leaving: thread.leaving,
         pending: context.pending,
         mask: thread.signals.mask_override(),
-        forking: forked,
+        locked,
     };
     native::leave(thread, context);
     // In a vfork child the handler undoes this in the memory it shares with its parent.

@@ -31,6 +31,7 @@ mod fork;
 mod spawn;
 
 use crate::crossing::arch::upcalls;
+use crate::engine::parts::{Starting, Stepping};
 pub use fork::child;
 pub use spawn::Flags;
 
@@ -43,9 +44,9 @@ use crate::base::area::Context;
 use crate::base::signals;
 use crate::crossing::arch;
 use crate::engine::native;
-use crate::engine::runtime::Runtime;
 use crate::engine::signals::Pending;
-use crate::engine::thread::Thread;
+use crate::engine::state::Runtime;
+use crate::engine::state::Thread;
 use crate::process::syscall;
 
 impl Thread {
@@ -74,18 +75,15 @@ impl Thread {
         child.signals = Pending::new(own);
         child.signals.stack.flags = signals::SS_DISABLE;
         child.leaving = false;
-        child.stepping = false;
+        child.stepping = Stepping::No;
         child.single = None;
         child.full = false;
-        child.forking = false;
-        child.fork_slot = None;
-        child.spawned = false;
-        child.own_actions = None;
-        child.clear_handlers = false;
-        child.made = None;
+        child.starting = Starting::default();
+        child.spawned = None;
+        child.call.made = None;
         child.writer.overdrawn = false;
         child.writer.awaits = None;
-        child.interrupted = None;
+        child.call.interrupted = None;
         child.recording = None;
         child.begin_path();
         child.enlist(runtime);
@@ -116,7 +114,7 @@ impl Thread {
         control.threads.fetch_add(1, Relaxed);
         // SAFETY: the area is complete and the child's; signals are blocked.
         let result = unsafe { arch::clone_thread(args, u64::from(number), child.area) };
-        self.made = Some(result);
+        self.call.made = Some(result);
         if result < 0 {
             control.threads.fetch_sub(1, Relaxed);
             child.end_counter_array();
@@ -135,7 +133,7 @@ impl Thread {
             signals::set_mask(mask);
             return;
         }
-        if self.spawned {
+        if self.spawned.is_some() {
             return self.exit_spawned(number, status);
         }
         let process = self.process;
@@ -177,7 +175,7 @@ pub unsafe extern "C" fn begin(context: &mut Context) {
     thread.is_current();
     signals::use_stack(&thread.signals.own_stack);
     let process = thread.process;
-    if core::mem::take(&mut thread.clear_handlers) {
+    if core::mem::take(&mut thread.starting.clear_handlers) {
         process.runtime.lock().actions_of(thread).cleared();
     }
     // First: who leaves here needs the trap, and must know the app's own mask.

@@ -19,6 +19,7 @@
 #![allow(unsafe_code)] // reason: starts and ends processes.
 
 use crate::base::signals;
+use crate::engine::parts::Spawned;
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -29,7 +30,7 @@ use crate::base::address::AppPc;
 use crate::base::area::Context;
 use crate::base::sys;
 use crate::crossing::arch;
-use crate::engine::thread::Thread;
+use crate::engine::state::Thread;
 
 /// How a process is to be started.
 #[derive(Clone, Copy)]
@@ -97,11 +98,12 @@ impl Thread {
                 .ok_or(Detached::ManyThreads)?;
             child.writer.number |= SPAWNED;
             child.name_counter_array();
-            child.spawned = true;
-            child.waited_for = flags.waits();
-            child.own_actions = (flags.0 & Flags::CLONE_SIGHAND == 0)
-                .then(|| Box::new(runtime.actions_of(self).copy()));
-            child.clear_handlers = flags.clears_handlers();
+            let shared = flags.0 & Flags::CLONE_SIGHAND != 0;
+            child.spawned = Some(Spawned {
+                actions: (!shared).then(|| Box::new(runtime.actions_of(self).copy())),
+                waited_for: flags.waits(),
+            });
+            child.starting.clear_handlers = flags.clears_handlers();
             if flags.waits() {
                 child.signals.stack = self.signals.stack;
             }
@@ -120,7 +122,7 @@ impl Thread {
             child.end_counter_array();
             let mut runtime = process.runtime.lock();
             runtime.remove(child);
-            child.own_actions = None;
+            child.forget_actions();
             drop(runtime);
             process.keep(child);
         }
@@ -128,11 +130,18 @@ impl Thread {
         Ok(result)
     }
 
+    /// The process has no dispositions of its own any more. Called with the runtime's lock held.
+    fn forget_actions(&mut self) {
+        if let Some(own) = &mut self.spawned {
+            own.actions = None;
+        }
+    }
+
     /// The spawned process ends. Comes back only when a signal was faster.
     pub fn exit_spawned(&mut self, number: u32, status: u64) {
         let process = self.process;
         process.queue.hand_in(&mut self.writer);
-        if self.waited_for {
+        if self.spawned.as_ref().is_some_and(|own| own.waited_for) {
             // The maker has the area still.
             // SAFETY: ends this process alone.
             unsafe { sys::call(number, [status, 0, 0, 0, 0, 0]) };
@@ -141,7 +150,7 @@ impl Thread {
         {
             let mut runtime = process.runtime.lock();
             runtime.remove(self);
-            self.own_actions = None;
+            self.forget_actions();
         }
         process.queue.control().spawned.fetch_sub(1, Relaxed);
         let node = &raw mut self.node;

@@ -11,7 +11,7 @@ use super::{Leaving, Needs, Way};
 use crate::base::address::AppPc;
 use crate::base::emit::{Code, GsOffset, Reg};
 use crate::base::prefix::Prefix;
-use crate::cache::Recipe;
+use crate::base::recipe::Recipe;
 use crate::channel::counters;
 use crate::channel::deliver::DictionaryFull;
 use crate::translate::persisted::Field;

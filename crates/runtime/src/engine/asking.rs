@@ -1,0 +1,79 @@
+//! The queries of a thread: its engine, and where that is.
+
+use alloc::boxed::Box;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use trommel_query::throttle::{Rehearsal, Throttle};
+use trommel_query::{Engine, Entry, Facts, QueryPc};
+use trommel_queue::queries::{ENTRIES, Queries};
+
+use crate::base::signals;
+use crate::observe::prefetch::Bursts;
+use crate::observe::query::Site;
+
+/// The queries of one thread.
+pub struct Asking {
+    pub(crate) engine: Engine<'static>,
+    pub(crate) counting: &'static [QueryPc],
+    /// Interrupts of a query that is being executed.
+    pub(crate) raised: Raised,
+    /// What countdowns started with.
+    pub(crate) drawn: [u32; ENTRIES],
+    /// What was seen before an instruction that is not done yet, and the rank of the rate it was chosen at.
+    pub(crate) begun: Option<(&'static Site, Facts, u8)>,
+    /// Who chooses rates, if anybody.
+    pub(crate) rates: Rates,
+    /// Where executions are profiled in bursts, the thread's.
+    pub(crate) bursts: Option<Bursts>,
+    /// The last message of a round was sent, or is about to be.
+    pub(crate) last_of_round: bool,
+    /// What is asked about.
+    pub(crate) entries: &'static [Entry],
+}
+
+/// Who chooses the rates of `every auto`.
+pub(crate) enum Rates {
+    /// Nothing asks for one.
+    Fixed,
+    /// Their cost.
+    Throttled(Box<Throttle>),
+    /// A test.
+    Rehearsed(Box<Rehearsal>),
+}
+
+/// Interrupts of a query that are the app's, to be sent when it has ended.
+#[derive(Default)]
+pub(crate) struct Raised {
+    pub(crate) signal: i32,
+    /// Instructions, and the first words of their records.
+    pub(crate) by: [(u8, u64); Self::MOST],
+    pub(crate) len: usize,
+}
+
+impl Raised {
+    /// What a record can be matched by one after the other, and more; those beyond are lost.
+    const MOST: usize = 16;
+
+    pub(crate) fn push(&mut self, signal: i32, at: QueryPc, value: u64) -> bool {
+        self.signal = signal;
+        let Some(place) = self.by.get_mut(self.len) else {
+            return false;
+        };
+        *place = (at.number() as u8, value);
+        self.len += 1;
+        true
+    }
+
+    /// The thread's own handler keeps the first, and it is delivered at the next boundary.
+    pub(crate) fn send(&mut self, area: &Queries) {
+        for &(at, value) in &self.by[..core::mem::take(&mut self.len)] {
+            if !signals::raise(self.signal, value) {
+                add(&area.done[usize::from(at)].dropped, 1);
+            }
+        }
+    }
+}
+
+pub(crate) fn add(to: &AtomicU64, n: u64) {
+    to.fetch_add(n, Ordering::Relaxed);
+}

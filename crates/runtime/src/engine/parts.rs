@@ -1,0 +1,78 @@
+//! Parts of a thread's state, by what they are for.
+
+use alloc::boxed::Box;
+use core::sync::atomic::AtomicU64;
+
+use crate::base::address::AppPc;
+use crate::engine::interrupted::Interrupted;
+use crate::engine::signals::Actions;
+
+/// One app instruction that runs natively, with the trap flag set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Stepping {
+    /// None does.
+    #[default]
+    No,
+    /// The trap flag is set, and the thread is still in the runtime.
+    OnTheWay,
+    /// The instruction is the next to be executed.
+    There,
+}
+
+impl Stepping {
+    /// Returns whether an instruction is run so, now or soon.
+    pub fn is_on(self) -> bool {
+        self != Self::No
+    }
+}
+
+/// Presence in the cache, for who takes its memory back.
+#[derive(Default)]
+pub struct Presence {
+    /// The epoch in which the thread came out of the cache last; the greatest number while it is out.
+    pub seen: AtomicU64,
+    /// The fragment kept for it alone in which it waits, until it comes out; 0 if that is not known.
+    pub held: AtomicU64,
+    /// Times that it has waited for room in the cache.
+    pub waits: u32,
+}
+
+/// A system call that the runtime makes in the app's name.
+pub struct Call {
+    /// The call that is being made, or was made last.
+    pub at: AppPc,
+    /// Its answer, until it is finished.
+    pub made: Option<i64>,
+    /// The call in which the thread was attached.
+    pub interrupted: Option<Interrupted>,
+}
+
+impl Call {
+    /// Before the first.
+    pub const fn none() -> Self {
+        Self {
+            at: AppPc(0),
+            made: None,
+            interrupted: None,
+        }
+    }
+}
+
+/// A process that a thread starts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Starting {
+    /// The kernel's signal mask before, while the thread holds the runtime's lock for the call.
+    pub locked: Option<u64>,
+    /// The slot claimed for the process.
+    pub slot: Option<usize>,
+    /// The process loses its handlers.
+    pub clear_handlers: bool,
+}
+
+/// A process of its own in another's memory.
+pub struct Spawned {
+    /// Its dispositions, when it does not share those of the other.
+    pub actions: Option<Box<Actions>>,
+    /// The thread that started it waits until it is done.
+    pub waited_for: bool,
+}

@@ -1,0 +1,94 @@
+//! The window that a thread is in.
+
+use crate::base::address::{AppPc, Range};
+use crate::engine::frames::Frames;
+use crate::engine::window::timer::Timer;
+
+/// Why a window has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// All of its instructions were executed.
+    Whole,
+    /// A system call comes next.
+    Call,
+    /// The next instruction causes a signal, or one was sent.
+    Signal,
+    /// The next instruction cannot be executed in the cache, or control ends for good.
+    Refused,
+}
+
+/// How far a thread's window has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// Nothing says where it begins.
+    Unmarked,
+    /// Instructions are passed.
+    Passing,
+    /// It has begun.
+    Begun,
+}
+
+/// A thread's window.
+#[derive(Clone, Copy)]
+pub struct Window {
+    /// Its first instruction.
+    pub(crate) from: AppPc,
+    /// Instructions that were wanted.
+    pub(crate) length: u32,
+    pub(crate) end: End,
+    pub(crate) phase: Phase,
+    /// Nanoseconds of the thread's CPU time when its signal came.
+    pub(crate) began: u64,
+    /// The GS base of the app.
+    pub(crate) gs: u64,
+}
+
+impl Window {
+    /// A window of `length` instructions from `from` on.
+    pub const fn new(from: AppPc, length: u32, began: u64, gs: u64) -> Self {
+        Self {
+            from,
+            length,
+            end: End::Whole,
+            phase: Phase::Unmarked,
+            began,
+            gs,
+        }
+    }
+
+    /// Returns whether the last few instructions of a phase do not matter: those that were to be executed by parts are not. A
+    /// long window reaches places without number, and parts of each would be translated for one use.
+    pub(crate) fn is_rough(&self) -> bool {
+        const LONG: u32 = 256;
+        self.phase != Phase::Unmarked && self.length >= LONG
+    }
+
+    /// Instructions executed, but for what was passed, when `left` are left.
+    pub(crate) fn executed(&self, left: u64) -> u64 {
+        let length = u64::from(self.length);
+        match self.phase {
+            Phase::Passing => 0,
+            Phase::Begun | Phase::Unmarked => length - left.min(length),
+        }
+    }
+
+    /// The GS base of the app.
+    pub const fn gs(&self) -> u64 {
+        self.gs
+    }
+}
+
+/// What windows need of a thread.
+#[derive(Default)]
+pub struct Windowed {
+    /// The window that it is in.
+    pub now: Option<Window>,
+    /// The timer that begins the next.
+    pub timer: Timer,
+    /// What the kernel says in the frames that it makes for the thread, beside its state.
+    pub frames: Frames,
+    /// The GS base that it gets back when it leaves.
+    pub app_gs: u64,
+    /// The host must be done with the code that was here before windows go on.
+    pub moved: Option<Range>,
+}
