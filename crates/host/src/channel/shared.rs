@@ -80,6 +80,16 @@ pub struct Damaged {
     pub number: u64,
 }
 
+impl Damaged {
+    /// A path number that names no path.
+    pub(crate) fn path(number: u32) -> Self {
+        Self {
+            what: "a path number",
+            number: number.into(),
+        }
+    }
+}
+
 /// What a chunk holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filled {

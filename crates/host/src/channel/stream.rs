@@ -8,6 +8,11 @@ use trommel_profile::Module;
 use trommel_tuple::Events;
 use trommel_tuple::stream::{self, Writer};
 
+/// The stream file could not be written; the profile does not need it.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write the event stream: {0}")]
+pub struct StreamError(pub io::Error);
+
 /// A stream file that can be written, with nothing in it changed yet: a program that does not start
 /// must not cost an earlier stream.
 pub struct Pending {

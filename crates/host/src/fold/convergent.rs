@@ -10,7 +10,7 @@ use trommel_queue::work::Part;
 use trommel_queue::{COUNTER_ARRAYS, COUNTS_PATHS};
 use trommel_tuple::Kind;
 
-use super::{Folder, NEVER};
+use super::folder::{Folder, NEVER};
 use crate::ask::converge::{Converge, Moment};
 use crate::channel::shared::Shared;
 use crate::fold::exact::UNSELECTED;

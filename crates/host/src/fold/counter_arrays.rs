@@ -7,7 +7,8 @@
 use trommel_queue::{COUNTER_ARRAY_COUNTERS, COUNTER_ARRAYS};
 use trommel_tuple::Kind;
 
-use super::{Folder, NEVER, Sizes, damaged, is_first};
+use super::folder::{Folder, Mode, NEVER, Sizes};
+use super::threads::is_first;
 use crate::channel::shared::{Counting, Damaged, Shared};
 use crate::fold::dictionary::Step;
 
@@ -44,13 +45,13 @@ impl Folder {
         of: &Counting,
     ) -> Result<(), Damaged> {
         let other = !is_first(of.thread);
-        if !other && of.thread == super::FIRST_THREAD {
+        if !other && of.thread == super::threads::FIRST_THREAD {
             self.first_tid = of.tid;
         }
         if self.has_messages() {
             return self.held(shared, number, of, other);
         }
-        if let Some(ordered) = self.ordered.as_mut().filter(|ordered| ordered.intervals) {
+        if let Some(ordered) = self.ordered_mut().filter(|ordered| ordered.intervals) {
             let seen = shared.intervals(number)?;
             for (all, seen) in ordered.seen.iter_mut().zip(seen) {
                 *all = all.saturating_add(seen);
@@ -91,7 +92,7 @@ impl Folder {
             if value_counter.count != 0 && Some(value_counter) != recorded {
                 let met = self.path(shared, value_counter.path)?;
                 if !self.counters[met].value_counters {
-                    return Err(damaged(value_counter.path));
+                    return Err(Damaged::path(value_counter.path));
                 }
                 let split = other.then_some(&mut events);
                 self.counted_values(met, &value_counter, split);
@@ -113,7 +114,7 @@ impl Folder {
         other: bool,
     ) -> Result<(), Damaged> {
         // Taken out while paths are resolved, and back whatever happens.
-        let Some(mut ordered) = self.ordered.take() else {
+        let Some(mut ordered) = self.take_ordered() else {
             return Ok(());
         };
         let mut held = Ok([0; Kind::ALL.len()]);
@@ -141,7 +142,7 @@ impl Folder {
                 }
             }
         }
-        self.ordered = Some(ordered);
+        self.mode = Mode::Ordered(ordered);
         if other {
             let (tid, events) = self.threads.entry(of.thread).or_default();
             *tid = of.tid;
@@ -162,7 +163,7 @@ impl Folder {
     ) -> Result<(), Damaged> {
         let met = self.path(shared, path)?;
         if self.counters[met].values != 0 || self.counters[met].value_counters {
-            return Err(damaged(path));
+            return Err(Damaged::path(path));
         }
         let sum = &mut self.counters[met].count;
         *sum = sum.wrapping_add(count);

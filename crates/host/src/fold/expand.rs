@@ -5,28 +5,14 @@ use trommel_queue::dict::TargetPc;
 use trommel_tuple::Tuple;
 
 use super::acyclic::Acyclic;
+use super::folder::{Folder, Mode};
+use super::message_of::MessageOf;
 use super::messages::Messages;
-use super::messages::sums::Subject;
 use super::ordered::{BLOCK, Ordered};
-use super::{Folder, damaged, is_first};
+use super::threads::is_first;
 use crate::channel::shared::{Damaged, Shared};
 use crate::fold::dictionary::Step;
 use crate::kernel::large;
-
-/// What a record is as a message.
-#[derive(Clone, Copy)]
-pub(super) enum Told {
-    /// It is none.
-    No,
-    /// It is about what is not selected.
-    Nothing,
-    /// It is about this, with this value.
-    About(Subject, u64),
-    /// The value is its word.
-    Value(Subject),
-    /// The value is the place of the address that is its word.
-    Place(Subject),
-}
 
 impl Folder {
     /// The way for everything else.
@@ -38,7 +24,7 @@ impl Folder {
         last: bool,
     ) -> Result<(), Damaged> {
         // Taken out while the paths are worked on, and back whatever happens.
-        let Some(mut ordered) = self.ordered.take() else {
+        let Some(mut ordered) = self.take_ordered() else {
             return Ok(());
         };
         let before = ordered.seen;
@@ -53,13 +39,13 @@ impl Folder {
             let added = |k: usize| ordered.seen[k] - before[k] + counted[k];
             self.add_to(thread, std::array::from_fn(added));
         }
-        self.ordered = Some(ordered);
+        self.mode = Mode::Ordered(ordered);
         done
     }
 
     /// What records of a path are as messages to `messages`.
     #[inline]
-    fn told(&mut self, messages: Option<&mut Messages>, met: usize) -> Told {
+    fn told(&mut self, messages: Option<&mut Messages>, met: usize) -> MessageOf {
         match self.told.get(met) {
             Some(told) => *told,
             None => self.tell(messages, met),
@@ -86,27 +72,27 @@ impl Folder {
     }
 
     #[cold]
-    fn tell(&mut self, messages: Option<&mut Messages>, met: usize) -> Told {
+    fn tell(&mut self, messages: Option<&mut Messages>, met: usize) -> MessageOf {
         let Some(messages) = messages else {
-            return Told::No;
+            return MessageOf::No;
         };
         for path in &self.paths[self.told.len()..] {
             let mut steps = self.dictionary.steps(path).iter().chain(&path.tail);
             self.told
                 .push(match (path.message, steps.next(), steps.next()) {
-                    (false, ..) => Told::No,
+                    (false, ..) => MessageOf::No,
                     (true, Some(&Step::Static(kind, tuple)), None) => {
-                        Told::About(messages.subject(kind, tuple.pc), tuple.value)
+                        MessageOf::About(messages.subject(kind, tuple.pc), tuple.value)
                     }
                     (true, Some(&Step::Dynamic(kind, place)), None) => {
                         let subject = messages.subject(kind, place);
                         match kind.value_is_place() {
-                            true => Told::Place(subject),
-                            false => Told::Value(subject),
+                            true => MessageOf::Place(subject),
+                            false => MessageOf::Value(subject),
                         }
                     }
                     // Not selected.
-                    _ => Told::Nothing,
+                    _ => MessageOf::Nothing,
                 });
         }
         self.told[met]
@@ -124,7 +110,7 @@ impl Folder {
         let whole = after
             .split_at_checked(words)
             .and_then(|(words, rest)| Some((words, rest.split_first_chunk::<4>()?)));
-        let (words, (count, rest)) = whole.ok_or_else(|| damaged(number))?;
+        let (words, (count, rest)) = whole.ok_or_else(|| Damaged::path(number))?;
         let word = words.first_chunk::<8>().map(|w| u64::from_le_bytes(*w));
         let path = &self.paths[met];
         let mut steps = self.dictionary.steps(path).iter().chain(&path.tail);
@@ -171,15 +157,17 @@ impl Folder {
                 continue;
             }
             match self.told(ordered.messages.as_mut(), met) {
-                Told::No => {}
+                MessageOf::No => {}
                 told => {
                     let words = match told {
-                        Told::About(..) => 0,
-                        Told::Value(_) | Told::Place(_) => 8,
-                        Told::No | Told::Nothing => 8 * usize::from(self.counters[met].values),
+                        MessageOf::About(..) => 0,
+                        MessageOf::Value(_) | MessageOf::Place(_) => 8,
+                        MessageOf::No | MessageOf::Nothing => {
+                            8 * usize::from(self.counters[met].values)
+                        }
                     };
                     let (words, after) =
-                        (after.split_at_checked(words)).ok_or_else(|| damaged(number))?;
+                        (after.split_at_checked(words)).ok_or_else(|| Damaged::path(number))?;
                     if after.is_empty() && !last {
                         break;
                     }
@@ -187,13 +175,13 @@ impl Folder {
                     let word = words.first_chunk::<8>().map(|w| u64::from_le_bytes(*w));
                     let word = word.unwrap_or_default();
                     let about = match told {
-                        Told::About(subject, value) => (subject, value),
-                        Told::Value(subject) => (subject, word),
-                        Told::Place(subject) => {
+                        MessageOf::About(subject, value) => (subject, value),
+                        MessageOf::Value(subject) => (subject, word),
+                        MessageOf::Place(subject) => {
                             let place = self.dictionary.modules.place_at(TargetPc(word));
                             (subject, place.word())
                         }
-                        Told::No | Told::Nothing => continue,
+                        MessageOf::No | MessageOf::Nothing => continue,
                     };
                     if self.converge.is_some() && !words.is_empty() {
                         self.watch(met, word, rate);
@@ -214,7 +202,7 @@ impl Folder {
             let path = self.paths[met];
             let (words, after) = after
                 .split_at_checked(8 * usize::from(path.values))
-                .ok_or_else(|| damaged(number))?;
+                .ok_or_else(|| Damaged::path(number))?;
             if after.is_empty() && !last {
                 break;
             }

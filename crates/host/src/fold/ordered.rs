@@ -7,11 +7,10 @@ use trommel_profile::KindProfile;
 use trommel_profile::accuracy::{Estimator, PerKind, Tuples};
 use trommel_tuple::{Events, Kind, Message, Tuple};
 
-use super::StreamError;
 use super::acyclic::Acyclic;
 use super::messages::Messages;
 use crate::channel::modules::Modules;
-use crate::channel::stream::StreamFile;
+use crate::channel::stream::{StreamError, StreamFile};
 use crate::fold::exact::Tables;
 
 /// Everything that needs events in order.

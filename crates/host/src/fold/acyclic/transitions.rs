@@ -21,7 +21,7 @@ use rustc_hash::FxHashMap;
 use trommel_profile::accuracy::PerKind;
 use trommel_tuple::{Kind, Tuple};
 
-use super::Open;
+use super::walk::Open;
 use crate::channel::memory::Budget;
 
 /// Transitions that are remembered.

@@ -27,7 +27,7 @@ const FEW: usize = 1 << 12;
 
 /// A kind and a place, by number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in super::super) struct Subject(u32);
+pub(in crate::fold) struct Subject(u32);
 
 impl Subject {
     /// Bits of the kind.

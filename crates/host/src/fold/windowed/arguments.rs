@@ -11,7 +11,7 @@ use trommel_profile::windows::Windows;
 use trommel_queue::dict::ARGUMENTS;
 use trommel_tuple::Place;
 
-use super::{Draws, Units, estimates};
+use super::site::{Draws, Units, estimates};
 
 /// What registers held when a function was called.
 struct Called {

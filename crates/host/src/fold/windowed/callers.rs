@@ -25,7 +25,7 @@ use trommel_profile::callers::{self, Called};
 use trommel_profile::windows::Windows;
 use trommel_tuple::Place;
 
-use super::{Draws, Site, estimates};
+use super::site::{Draws, Site, estimates};
 use crate::channel::modules::Modules;
 use crate::fold::dictionary::Instruction;
 use chain::Chain;
@@ -53,7 +53,7 @@ struct Of {
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Callers {
+pub(in crate::fold) struct Callers {
     chain: Chain,
     /// By number of the site.
     of: FxHashMap<u32, Of>,
@@ -65,17 +65,17 @@ pub(super) struct Callers {
 
 impl Callers {
     /// Instructions that were met.
-    pub(super) fn learn(&mut self, all: &[Instruction]) {
+    pub(in crate::fold) fn learn(&mut self, all: &[Instruction]) {
         self.chain.learn(all);
     }
 
     /// A window begins.
-    pub(super) fn begin(&mut self) {
+    pub(in crate::fold) fn begin(&mut self) {
         self.chain.begin();
     }
 
     /// A part of the stack, as it was when the window began.
-    pub(super) fn stack(&mut self, words: impl Iterator<Item = u64>) {
+    pub(in crate::fold) fn stack(&mut self, words: impl Iterator<Item = u64>) {
         self.chain.stack(words);
     }
 

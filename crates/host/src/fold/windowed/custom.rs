@@ -23,7 +23,7 @@ use trommel_queue::dict::TargetPc;
 use trommel_queue::queries::Header;
 use trommel_tuple::Kind;
 
-use super::{Seen, Site, Units, rounded};
+use super::site::{Seen, Site, Units, rounded};
 use crate::ask::custom::{Answer, Instance, classes};
 use crate::channel::modules::Modules;
 use crate::fold::dictionary::Instruction;
@@ -94,7 +94,7 @@ impl Customised {
     }
 
     /// Instructions that were met.
-    pub(super) fn learn(&mut self, all: &[Instruction]) {
+    pub(in crate::fold) fn learn(&mut self, all: &[Instruction]) {
         for (number, new) in (0..).zip(all).skip(self.met) {
             self.at.insert(new.pc(), number);
         }
@@ -102,7 +102,7 @@ impl Customised {
     }
 
     /// The next captured instruction of the window that is read.
-    pub(super) fn captured(&mut self, header: Header, words: &[u8], all: &[Instruction]) {
+    pub(in crate::fold) fn captured(&mut self, header: Header, words: &[u8], all: &[Instruction]) {
         let Some(instance) = &self.instance else {
             return;
         };
@@ -130,7 +130,7 @@ impl Customised {
     }
 
     /// The window has been read.
-    pub(super) fn window(&mut self, thread: u32, (number, weight): (u64, f64)) {
+    pub(in crate::fold) fn window(&mut self, thread: u32, (number, weight): (u64, f64)) {
         if let Some(instance) = &self.instance
             && !self.there.is_empty()
         {
@@ -152,7 +152,7 @@ impl Customised {
     }
 
     /// Folds what has been answered.
-    pub(super) fn look(&mut self, all: &[Instruction], modules: &Modules) {
+    pub(in crate::fold) fn look(&mut self, all: &[Instruction], modules: &Modules) {
         while let Some(answer) = self.instance.as_ref().and_then(|i| i.answer(None)) {
             self.answered(answer, all, modules);
         }

@@ -7,8 +7,8 @@ use trommel_queue::{
     CAPTURE_MARK, CAPTURE_WORDS, END_MARK, END_WORDS, MAX_PATHS, STACK_MARK, STACK_WORDS,
 };
 
-use super::super::{Folder, damaged};
 use crate::channel::shared::{Damaged, Shared};
+use crate::fold::folder::Folder;
 
 /// What a thread has recorded, record by record.
 pub(super) struct Records<'a>(pub(super) &'a [u8]);
@@ -50,7 +50,7 @@ impl<'a> Records<'a> {
             },
             _ if number >= MAX_PATHS as u32 => {
                 let header = Header::decode(number).filter(|_| folder.is_customised());
-                let header = header.ok_or_else(|| damaged(number))?;
+                let header = header.ok_or_else(|| Damaged::path(number))?;
                 let bytes = 8 * usize::from(header.words);
                 let Some((words, after)) = after.split_at_checked(bytes) else {
                     return Ok(Record::Part);

@@ -1,0 +1,95 @@
+//! Results of a folder: of an epoch, and of the whole run.
+
+use std::collections::BTreeMap;
+
+use trommel_profile::windows::Windows;
+use trommel_profile::{KindProfile, Site};
+use trommel_tuple::{Kind, KindSet, Place};
+
+use crate::channel::shared::Shared;
+use crate::fold::folded::{Epoch, Folded};
+use crate::fold::folder::{Folder, Mode};
+use crate::fold::threads::threads;
+
+impl Folder {
+    /// How the branches and calls transfer control that were executed.
+    pub(super) fn reached(&self, kinds: &BTreeMap<Kind, KindProfile>) -> BTreeMap<Place, Site> {
+        // Nothing else is a branch or a call.
+        let transfers = kinds.iter().filter(|(kind, _)| kind.value_is_place());
+        let places = transfers.flat_map(|(_, k)| k.counts.keys());
+        let site = |place: &Place| Some((*place, *self.dictionary.sites.get(place)?));
+        places.filter_map(site).collect()
+    }
+
+    /// What the windows since the last time come to, where there are windows. `windows`: what they cost.
+    pub fn take(&mut self, kinds: KindSet, mut windows: Windows) -> Option<Epoch> {
+        let mut folded: BTreeMap<Kind, KindProfile> =
+            kinds.iter().map(|k| (k, KindProfile::default())).collect();
+        self.windowed_mut()?.take(&mut folded, &mut windows);
+        Some(Epoch {
+            sites: self.reached(&folded),
+            kinds: folded,
+            modules: self.dictionary.modules.list.clone(),
+            windows,
+        })
+    }
+
+    /// The profile of everything folded, and the stream file finished. `windows`: what they cost, where
+    /// there were any.
+    pub fn finish(mut self, shared: &Shared, kinds: KindSet, windows: Option<Windows>) -> Folded {
+        let queries = self.answers.take();
+        let modules = &self.dictionary.modules;
+        let queries = queries.map(|answers| answers.finish(shared.queries(), modules));
+        let prefetch = self.prefetch.take().map(|p| p.report(shared.prefetch()));
+        let mut stream_error = None;
+        let mut converge = self.converge.take();
+        let mut folded: BTreeMap<Kind, KindProfile> =
+            kinds.iter().map(|k| (k, KindProfile::default())).collect();
+        let mut windows = windows;
+        match std::mem::take(&mut self.mode) {
+            Mode::Windowed(mut windowed) => {
+                let windows = windows.get_or_insert_default();
+                let each = windowed.take(&mut folded, windows);
+                let all = &self.dictionary;
+                let custom = windowed.custom.take();
+                windows.custom = custom.map(|c| c.finish(each, &all.instructions, &all.modules));
+                // Nothing tells them apart.
+                self.threads.clear();
+            }
+            Mode::Ordered(ordered) => {
+                let modules = &self.dictionary.modules;
+                stream_error = ordered.finish(modules, &mut self.tables, &mut folded);
+            }
+            Mode::Counted => {
+                self.settle();
+                for (kind, counts) in std::mem::take(&mut self.settled).by_kind() {
+                    let profile = folded.entry(kind).or_default();
+                    let all = counts.iter().flat_map(|(_, values)| values);
+                    profile.seen = all.map(|(_, count)| count).sum();
+                    profile.messages = profile.seen;
+                    profile.counts = counts.into_iter().collect();
+                }
+            }
+        }
+        let filter = converge.as_mut().map(|converge| {
+            converge.finish(self.moment(shared));
+            self.filter(converge, shared, &mut folded)
+        });
+        let threads = match self.threads.is_empty() {
+            true => Vec::new(),
+            false => threads(&folded, self.first_tid, &self.threads),
+        };
+        Folded {
+            sites: self.reached(&folded),
+            kinds: folded,
+            threads,
+            modules: self.dictionary.modules,
+            windows,
+            queries,
+            prefetch,
+            filter,
+            stream_error,
+            lost: self.tables.lost(),
+        }
+    }
+}

@@ -1,0 +1,495 @@
+//! The folder of one target: what its parts share, and the way for exact counts.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use trommel_compress::{Level, Spec};
+use trommel_profile::accuracy::PerKind;
+use trommel_profile::memory::Levels;
+use trommel_queue::ValueCounter;
+use trommel_queue::dict::TargetPc;
+use trommel_queue::queries::{EVERYTHING, Header, MESSAGE_WORDS};
+use trommel_tuple::{Kind, KindSet, Place};
+
+use super::acyclic::Acyclic;
+use super::message_of::MessageOf;
+use super::messages::Messages;
+use super::ordered::Ordered;
+use super::settled::Settled;
+use super::windowed::{Customised, Windowed};
+use crate::ask::converge::Converge;
+use crate::ask::custom;
+use crate::ask::prefetch::{self, Prefetch};
+use crate::ask::queries::Answers;
+use crate::channel::memory::Budget;
+use crate::channel::modules::Images;
+use crate::channel::shared::{Damaged, Filled, Shared};
+use crate::channel::stream::{StreamError, StreamFile};
+use crate::channel::terms::TargetCounts;
+use crate::fold::dictionary::{Dictionary, Path, Step};
+use crate::fold::exact::{Lost, Tables};
+use crate::fold::only::Selection;
+use crate::fold::threads::{FIRST_THREAD, is_first};
+
+/// What the counting loop needs of a path that was met.
+#[derive(Clone, Copy)]
+pub(super) struct Counter {
+    /// Executions since the last settling, when counting exactly.
+    pub(super) count: u64,
+    /// Where its tables start in the dictionary's.
+    pub(super) tables: u32,
+    /// 64-bit words in its records.
+    pub(super) values: u16,
+    /// Its records are value counters: a value, and how often.
+    pub(super) value_counters: bool,
+}
+
+/// In `met`: not met.
+pub(super) const NEVER: u32 = u32::MAX;
+
+/// Events per kind of one record.
+pub(super) type Sizes = [u32; 8];
+/// Of those of a thread.
+pub(super) type Sums = [u64; 8];
+
+/// Whether a spec counts everything, so that the order of events does not matter.
+pub fn is_exact(spec: &Spec) -> bool {
+    spec.level == Level::Exact && spec.table.is_none() && spec.thinning.is_none()
+}
+
+/// Three exclusive ways to fold records.
+#[derive(Default)]
+pub(super) enum Mode {
+    /// Order does not matter: paths are counted, and expanded at the end ([`super::counting`]).
+    #[default]
+    Counted,
+    /// Events stay in order, for a compressor or a stream file ([`super::expand`]).
+    Ordered(Box<Ordered>),
+    /// Each window is one sample ([`super::windows`]).
+    Windowed(Box<Windowed>),
+}
+
+/// Folds the records of one target.
+pub struct Folder {
+    pub(super) dictionary: Dictionary,
+    /// By path number: which of the paths met it is.
+    pub(super) met: Vec<u32>,
+    /// By path met, as `paths`.
+    pub(super) counters: Vec<Counter>,
+    pub(super) paths: Vec<Path>,
+    pub(super) tables: Tables,
+    /// As `paths`, as far as needed: what their records are as messages.
+    pub(super) told: Vec<MessageOf>,
+    /// As `paths`, as far as needed: events in a record, per kind.
+    pub(super) sizes: Vec<Sizes>,
+    /// By number, the threads but for the first: their ids and events, per kind.
+    pub(super) threads: BTreeMap<u32, (u32, PerKind)>,
+    /// The value counters that are the last records of threads.
+    pub(super) last_value_counters: BTreeMap<u32, ValueCounter>,
+    /// The first thread's id.
+    pub(super) first_tid: u32,
+    pub(super) regions: usize,
+    /// Settled counts.
+    pub(super) settled: Settled,
+    pub(super) mode: Mode,
+    pub(super) is_customised: bool,
+    pub(super) answers: Option<Answers>,
+    /// What messages go to where they are about prefetches.
+    pub(super) prefetch: Option<Prefetch>,
+    /// What watches values, if they are not profiled once they are known.
+    pub(super) converge: Option<Box<Converge>>,
+    /// As `paths`, as far as needed: the number there of the place that messages are about.
+    pub(super) watched: Vec<u32>,
+    /// Executions of places that were not profiled then, as far as paths tell.
+    pub(super) unprofiled: BTreeMap<Place, u64>,
+    /// When it was made.
+    pub(super) since: Instant,
+    /// There were more ranges with tags than can be told, and that was not said yet.
+    pub(super) overflowing: bool,
+    /// Code that is not selected has no events.
+    pub(super) selects: bool,
+    /// Some that is selected has none either, for want of room, and that was not said yet.
+    pub(super) unobserved: bool,
+}
+
+impl Folder {
+    /// A folder for `spec` and the events `kinds`, of which the target counts what `counts` says; with `stream`, all events are written
+    /// there too, up to its limit.
+    pub fn new(
+        spec: &Spec,
+        (kinds, counts): (KindSet, TargetCounts),
+        stream: Option<(io::Result<StreamFile>, Option<u64>)>,
+        selection: Selection,
+        images: Images,
+        budget: Rc<Budget>,
+    ) -> Self {
+        let (stream, limit) = stream.map_or((None, None), |(file, limit)| (Some(file), limit));
+        let (stream, stream_error) = match stream.transpose() {
+            Ok(stream) => (stream, None),
+            Err(error) => (None, Some(StreamError(error))),
+        };
+        let exact = is_exact(spec) && stream.is_none() && stream_error.is_none();
+        let acyclic =
+            (kinds.has(Kind::Path)).then(|| Acyclic::new(kinds, exact.then(|| Rc::clone(&budget))));
+        let makes_paths = acyclic.is_some();
+        let exact = exact && !makes_paths;
+        let messages = match counts {
+            TargetCounts::Strata(strata) => Some(Messages::new(strata, spec.table)),
+            TargetCounts::Nothing | TargetCounts::Paths | TargetCounts::Intervals(_) => None,
+        };
+        let mut ordered =
+            (!exact).then(|| Ordered::new(spec, messages, stream, stream_error, limit));
+        if let Some(ordered) = &mut ordered {
+            ordered.acyclic = acyclic;
+            ordered.intervals = matches!(counts, TargetCounts::Intervals(_));
+            ordered.counted = counts == TargetCounts::Paths;
+        }
+        Self {
+            dictionary: Dictionary::new(selection, images, makes_paths),
+            met: Vec::new(),
+            counters: Vec::new(),
+            paths: Vec::new(),
+            tables: Tables::new(budget),
+            told: Vec::new(),
+            sizes: Vec::new(),
+            threads: BTreeMap::new(),
+            last_value_counters: BTreeMap::new(),
+            first_tid: 0,
+            regions: 0,
+            settled: Settled::default(),
+            mode: ordered.map_or(Mode::Counted, |ordered| Mode::Ordered(Box::new(ordered))),
+            is_customised: false,
+            answers: None,
+            prefetch: None,
+            converge: None,
+            watched: Vec::new(),
+            unprofiled: BTreeMap::new(),
+            since: Instant::now(),
+            overflowing: false,
+            selects: false,
+            unobserved: false,
+        }
+    }
+
+    /// All records are of windows with marks; `cycle`: nanoseconds of one. `levels`: by what latencies are told apart.
+    pub fn of_windows(mut self, cycle: f64, levels: Option<Levels>) -> Self {
+        self.mode = Mode::Windowed(Box::new(Windowed::new(cycle, levels)));
+        self
+    }
+
+    /// Values in windows are told apart by who called the function that they are seen in.
+    pub fn by_caller(mut self, kinds: KindSet) -> Self {
+        if let Mode::Windowed(windowed) = &mut self.mode {
+            windowed.by_caller(kinds);
+        }
+        self
+    }
+
+    /// Windows are given to an instance of a customisation module, of the process `pid`.
+    pub fn of_custom(mut self, instance: custom::Instance, pid: u32) -> Self {
+        self.is_customised = true;
+        if let Mode::Windowed(windowed) = &mut self.mode {
+            windowed.custom = Some(Customised::new(instance, pid));
+        }
+        self
+    }
+
+    /// Whether there are messages for a customisation module among the records.
+    pub(super) const fn is_customised(&self) -> bool {
+        self.is_customised
+    }
+
+    /// That the customisation module has failed, and why; told once.
+    pub fn news_of_custom(&mut self) -> Option<String> {
+        self.windowed_mut()?.custom.as_mut()?.news()
+    }
+
+    /// There are messages of queries among the records.
+    pub fn of_queries(mut self, answers: Answers) -> Self {
+        self.answers = Some(answers);
+        self
+    }
+
+    /// There are messages about prefetches among the records.
+    pub fn of_prefetches(mut self, prefetch: Prefetch) -> Self {
+        self.prefetch = Some(prefetch);
+        self
+    }
+
+    /// Tells the target what to prefetch, if it waits for that: of `round` all messages are folded.
+    pub fn answer(&mut self, shared: &Shared, round: u32) {
+        if let Some(prefetch) = &mut self.prefetch {
+            prefetch.answer(shared.prefetch(), round, &self.dictionary.modules);
+        }
+    }
+
+    /// The target waits to be told what is selected.
+    pub fn of_selected(mut self) -> Self {
+        self.selects = true;
+        self
+    }
+
+    /// Whether code that is selected has no events for want of room to say so; told once.
+    pub fn is_unobserved(&mut self) -> bool {
+        std::mem::take(&mut self.unobserved)
+    }
+
+    /// Whether code lacks tags for want of room; told once.
+    pub fn is_overflowing(&mut self) -> bool {
+        std::mem::take(&mut self.overflowing)
+    }
+
+    /// The message that a record is, and what follows it.
+    #[cold]
+    pub(super) fn message<'b>(
+        &mut self,
+        thread: u32,
+        number: u32,
+        rest: &'b [u8],
+    ) -> Result<&'b [u8], Damaged> {
+        let Some(header) = Header::decode(number) else {
+            return Err(Damaged::path(number));
+        };
+        let (words, after) = (rest.split_at_checked(8 * usize::from(header.words)))
+            .ok_or_else(|| Damaged::path(number))?;
+        let mut all = [0; MESSAGE_WORDS];
+        for (to, from) in all.iter_mut().zip(words.as_chunks::<8>().0) {
+            *to = u64::from_le_bytes(*from);
+        }
+        let words = &all[..usize::from(header.words)];
+        let modules = &self.dictionary.modules;
+        match (&mut self.answers, &mut self.prefetch) {
+            (_, Some(prefetch)) if header.words == 2 => {
+                let store = header.queue == prefetch::STORES;
+                prefetch.access(thread, words[0], words[1], store);
+            }
+            (Some(answers), None) => answers.message(thread, header, words, modules),
+            _ => return Err(Damaged::path(number)),
+        }
+        Ok(after)
+    }
+
+    /// What was dropped to save memory.
+    pub fn lost(&self) -> Lost {
+        self.tables.lost()
+    }
+
+    /// Whether the stream has reached its limit: later events are not looked at.
+    pub fn is_full(&self) -> bool {
+        self.ordered().is_some_and(|o| o.wanted == 0)
+    }
+
+    /// Folds the next records of one thread.
+    pub fn chunk(&mut self, shared: &Shared, from: &Filled, bytes: &[u8]) -> Result<(), Damaged> {
+        self.learn(shared);
+        let other = !is_first(from.thread);
+        if other {
+            self.threads.entry(from.thread).or_default().0 = from.tid;
+        } else if from.thread == FIRST_THREAD {
+            self.first_tid = from.tid;
+        }
+        match &self.mode {
+            Mode::Windowed(_) => self.windows(shared, from.thread, bytes),
+            Mode::Ordered(_) => self.expand(shared, from.thread, bytes, false),
+            Mode::Counted if other => {
+                let mut sums = Sums::default();
+                let done = self.count::<true>(shared, from.thread, bytes, &mut sums);
+                self.add_to(from.thread, sums);
+                done
+            }
+            Mode::Counted => self.count::<false>(shared, from.thread, bytes, &mut Sums::default()),
+        }
+    }
+
+    pub(super) fn add_to(&mut self, thread: u32, events: [u64; 8]) {
+        let (_, sums) = self.threads.entry(thread).or_default();
+        for (sum, n) in sums.iter_mut().zip(events) {
+            *sum = sum.saturating_add(n);
+        }
+    }
+
+    /// Resolves all that was recorded so far, as the target is to change what it names.
+    pub fn asked(&mut self, shared: &Shared) -> Result<(), Damaged> {
+        self.learn(shared);
+        if matches!(self.mode, Mode::Counted) {
+            self.settle();
+        }
+        if let Some(answers) = &mut self.answers {
+            answers.settle(&self.dictionary.modules);
+        }
+        self.counter_arrays(shared, false)?;
+        self.kept_back(shared)
+    }
+
+    /// Folds what was kept back, and what was counted: no more will come.
+    pub fn end(&mut self, shared: &Shared) -> Result<(), Damaged> {
+        self.learn(shared);
+        self.counter_arrays(shared, true)?;
+        self.kept_back(shared)?;
+        self.end_walks();
+        Ok(())
+    }
+
+    pub(super) fn kept_back(&mut self, shared: &Shared) -> Result<(), Damaged> {
+        let rest = self.ordered().map(|o| o.rest.keys().copied());
+        let mut threads: Vec<u32> = rest.into_iter().flatten().collect();
+        threads.sort_unstable();
+        threads
+            .into_iter()
+            .try_for_each(|thread| self.expand(shared, thread, &[], true))
+    }
+
+    /// Why no more is written to the stream file; told once.
+    pub fn stream_error(&mut self) -> Option<StreamError> {
+        self.ordered_mut()?.stream_error.take()
+    }
+
+    /// Whether the target sends messages.
+    pub(super) fn has_messages(&self) -> bool {
+        let ordered = self.ordered();
+        ordered.is_some_and(|ordered| ordered.messages.is_some())
+    }
+
+    /// Whether the target counts events one by one, by what we call their places.
+    pub(super) fn hashes_places(&self) -> bool {
+        let ordered = self.ordered();
+        ordered.is_some_and(|ordered| ordered.messages.is_some() || ordered.intervals)
+    }
+
+    /// Whether the target counts acyclic paths, whose jumps are inside by what we call places.
+    pub(super) fn counts_acyclic(&self) -> bool {
+        self.ordered().is_some_and(|o| o.counted)
+    }
+
+    /// Reads what the dictionary says beyond what is known.
+    pub fn learn(&mut self, shared: &Shared) {
+        let regions = shared.regions();
+        while self.regions < regions {
+            let region = shared.region(self.regions);
+            if self.dictionary.modules.replaces(&region)
+                && shared.has_counter_arrays()
+                && !self.has_messages()
+            {
+                self.meet_all(shared, region.paths);
+            }
+            if let Some(converge) = &mut self.converge
+                && self.dictionary.modules.replaces(&region)
+            {
+                converge.replaced(&region.range);
+            }
+            self.dictionary.modules.add(&region);
+            let tagged = self.answers.as_mut().filter(|answers| answers.is_tagged());
+            let waits = tagged.is_some() || self.selects;
+            if let Some(answers) = tagged {
+                let modules = &self.dictionary.modules;
+                let range = region.range.clone();
+                self.overflowing |= !answers.tell(shared.queries(), range, modules);
+            }
+            if self.selects
+                && !self
+                    .dictionary
+                    .tell_selected(shared.queries(), region.range.clone())
+            {
+                // What is counted one by one is not asked about once more.
+                match self.hashes_places() {
+                    true => self.unobserved = true,
+                    false => shared.queries().tagged.store(EVERYTHING, Relaxed),
+                }
+            }
+            if waits || self.hashes_places() || self.counts_acyclic() {
+                let start = region.range.start;
+                let place = self.dictionary.modules.place_at(TargetPc(start)).word();
+                shared.set_bias(self.regions, place.wrapping_sub(start));
+            }
+            self.regions += 1;
+        }
+        self.met.resize(shared.paths(), NEVER);
+    }
+
+    /// Which path met `number` is. What it expands to is worked out when it is met for the first
+    /// time: most are never taken.
+    #[inline]
+    pub(super) fn path(&mut self, shared: &Shared, number: u32) -> Result<usize, Damaged> {
+        match self.met.get(number as usize) {
+            Some(&NEVER) => self.meet(shared, number),
+            Some(&met) => Ok(met as usize),
+            None => Err(Damaged::path(number)),
+        }
+    }
+
+    #[cold]
+    pub(super) fn meet(&mut self, shared: &Shared, number: u32) -> Result<usize, Damaged> {
+        let path = self.dictionary.meet(shared, number)?;
+        self.tables.make(self.dictionary.table_count());
+        let met = self.paths.len();
+        self.counters.push(Counter {
+            count: 0,
+            tables: path.tables,
+            values: path.values,
+            value_counters: path.message,
+        });
+        self.paths.push(path);
+        self.met[number as usize] = met as u32;
+        Ok(met)
+    }
+
+    /// Works out the sizes of all paths met. Programs with one thread do without.
+    #[cold]
+    pub(super) fn measure(&mut self) {
+        for path in &self.paths[self.sizes.len()..] {
+            let mut sizes = Sizes::default();
+            for step in self.dictionary.steps(path).iter().chain(&path.tail) {
+                if let Step::Static(kind, _) | Step::Dynamic(kind, _) = step {
+                    sizes[*kind as usize] += 1;
+                }
+            }
+            self.sizes.push(sizes);
+        }
+    }
+
+    pub(super) fn ordered(&self) -> Option<&Ordered> {
+        match &self.mode {
+            Mode::Ordered(ordered) => Some(ordered),
+            Mode::Counted | Mode::Windowed(_) => None,
+        }
+    }
+
+    pub(super) fn ordered_mut(&mut self) -> Option<&mut Ordered> {
+        match &mut self.mode {
+            Mode::Ordered(ordered) => Some(ordered),
+            Mode::Counted | Mode::Windowed(_) => None,
+        }
+    }
+
+    pub(super) fn windowed_mut(&mut self) -> Option<&mut Windowed> {
+        match &mut self.mode {
+            Mode::Windowed(windowed) => Some(windowed),
+            Mode::Counted | Mode::Ordered(_) => None,
+        }
+    }
+
+    /// Takes out what keeps events in order, while paths are worked on. The caller puts it back.
+    pub(super) fn take_ordered(&mut self) -> Option<Box<Ordered>> {
+        match std::mem::take(&mut self.mode) {
+            Mode::Ordered(ordered) => Some(ordered),
+            other => {
+                self.mode = other;
+                None
+            }
+        }
+    }
+
+    /// Takes out what folds windows, while paths are worked on. The caller puts it back.
+    pub(super) fn take_windowed(&mut self) -> Option<Box<Windowed>> {
+        match std::mem::take(&mut self.mode) {
+            Mode::Windowed(windowed) => Some(windowed),
+            other => {
+                self.mode = other;
+                None
+            }
+        }
+    }
+}
