@@ -280,7 +280,7 @@ impl Converge {
         }
     }
 
-    /// Whether it is time to look.
+    /// Returns whether it is time to look.
     pub fn is_due(&self, at: Duration) -> bool {
         at.saturating_sub(self.looked) >= self.often()
     }
@@ -441,7 +441,7 @@ impl Converge {
         self.knocks = None;
     }
 
-    /// Whether known places cost so much that code is to be made anew.
+    /// Returns whether known places cost so much that code is to be made anew.
     fn is_worth_it(&self, now: Moment) -> bool {
         if now.at.saturating_sub(self.last.at) < SHORTEST {
             return false;
@@ -461,7 +461,7 @@ impl Converge {
         known >= ENOUGH && known * self.event.all >= making && known * WORTH >= all
     }
 
-    /// Whether it is time for a burst.
+    /// Returns whether it is time for a burst.
     fn is_over(&self, now: Moment) -> bool {
         if self.tables == 0 || now.at.saturating_sub(self.ended.at) < REST {
             return false;

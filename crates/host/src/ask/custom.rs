@@ -177,7 +177,7 @@ impl Instance {
         &self.custom
     }
 
-    /// Whether as much waits as may.
+    /// Returns whether as much waits as may.
     pub fn is_behind(&self) -> bool {
         self.custom.helper.borrow().is_behind()
     }

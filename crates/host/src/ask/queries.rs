@@ -128,7 +128,7 @@ impl Answers {
         }
     }
 
-    /// Whether the target waits to be told of tags.
+    /// Returns whether the target waits to be told of tags.
     pub fn is_tagged(&self) -> bool {
         self.asked.is_tagged()
     }

@@ -53,7 +53,7 @@ impl Drop for Watch {
     }
 }
 
-/// Whether a child has changed since this was last asked.
+/// Returns whether a child has changed since this was last asked.
 pub fn child_changed() -> bool {
     CHILD.swap(0, SeqCst) != 0
 }

@@ -117,7 +117,7 @@ impl Family {
         self.file.as_fd()
     }
 
-    /// Whether a process has the file in its memory.
+    /// Returns whether a process has the file in its memory.
     pub fn is_mapped_by(&self, pid: Pid) -> bool {
         let Ok(stat) = nix::sys::stat::fstat(&self.file) else {
             return false;
@@ -173,7 +173,7 @@ impl Family {
         &self.directory().bell
     }
 
-    /// Whether processes wait for slots.
+    /// Returns whether processes wait for slots.
     pub fn is_asked(&self) -> bool {
         self.directory().wanted.load(SeqCst) != self.answered.get()
     }
@@ -217,7 +217,7 @@ impl Family {
             .collect()
     }
 
-    /// Whether processes are being made by the one in `parent`, which must be known when they come.
+    /// Returns whether processes are being made by the one in `parent`, which must be known when they come.
     /// Gives up those that died before.
     pub fn expects(&self, parent: usize) -> bool {
         let slots = &self.directory().slot[..self.slots.get()];

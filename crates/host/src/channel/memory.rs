@@ -38,12 +38,12 @@ impl Budget {
         self.used.set(self.used.get().saturating_sub(before) + now);
     }
 
-    /// Whether so much is used that what was given back should go back to the system too.
+    /// Returns whether so much is used that what was given back should go back to the system too.
     pub fn is_large(&self) -> bool {
         self.used.get() > SMALL
     }
 
-    /// Whether `more` would be too much.
+    /// Returns whether `more` would be too much.
     pub fn is_exceeded_by(&self, more: u64) -> bool {
         let wanted = self.used.get() + more;
         match self.limit.get() {
@@ -52,7 +52,7 @@ impl Budget {
         }
     }
 
-    /// Whether `own` bytes, which are used, are half of it or more, or nothing is left of it.
+    /// Returns whether `own` bytes, which are used, are half of it or more, or nothing is left of it.
     pub fn is_half(&self, own: u64) -> bool {
         let matters = self.limit.get().is_some() || own > SMALL / 2;
         matters && own >= self.limit() / 2 || self.is_exceeded_by(0)

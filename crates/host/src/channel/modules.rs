@@ -100,7 +100,7 @@ impl Modules {
         }
     }
 
-    /// Whether a region takes the place of another one with other code.
+    /// Returns whether a region takes the place of another one with other code.
     pub fn replaces(&self, region: &Region) -> bool {
         self.known.iter().any(|k| {
             k.range.start < region.range.end

@@ -41,7 +41,7 @@ pub fn thread(process: Pid, seen: i32) -> Option<Pid> {
     numbers(&directory).find(is_it).map(Pid::from_raw)
 }
 
-/// Whether a thread is one of a process.
+/// Returns whether a thread is one of a process.
 pub fn is_thread_of(tid: Pid, process: Pid) -> bool {
     Path::new(&format!("/proc/{process}/task/{tid}")).exists()
 }

@@ -36,7 +36,7 @@ impl Question {
         to.bytes.store(bytes.len() as u32, Release);
     }
 
-    /// Whether some code has tags.
+    /// Returns whether some code has tags.
     pub fn is_tagged(&self) -> bool {
         !self.program.tags().is_empty()
     }

@@ -278,7 +278,7 @@ impl Shared {
         })
     }
 
-    /// Whether the process, or its children, may see other process numbers than we do.
+    /// Returns whether the process, or its children, may see other process numbers than we do.
     pub fn is_foreign(&self) -> bool {
         self.control().foreign.load(Relaxed) != 0
     }
@@ -468,7 +468,7 @@ impl Shared {
         protocol::answer(answered, asked, || futex_wake(answered));
     }
 
-    /// Whether there is nothing to do: no chunk beyond `taken`, and nothing is asked.
+    /// Returns whether there is nothing to do: no chunk beyond `taken`, and nothing is asked.
     pub fn is_idle(&self, taken: u64) -> bool {
         self.control().published.0.load(SeqCst) == taken
             && self.settle_asked().is_none()
@@ -484,7 +484,7 @@ impl Shared {
         State::from_number(self.control().state.load(SeqCst))
     }
 
-    /// Whether a program of one thread has come to its end, and only the kernel is busy with it.
+    /// Returns whether a program of one thread has come to its end, and only the kernel is busy with it.
     pub fn is_ending(&self) -> bool {
         let control = self.control();
         control.state.load(SeqCst) == State::Exited as u32 && control.threads.load(SeqCst) <= 1
@@ -549,7 +549,7 @@ impl Shared {
         Ok(events)
     }
 
-    /// Whether the target counts.
+    /// Returns whether the target counts.
     pub fn has_counter_arrays(&self) -> bool {
         self.control().counters.load(Relaxed) != COUNTS_NOTHING
     }
@@ -744,7 +744,7 @@ fn word(pages: &Pages, offset: usize) -> u64 {
     unsafe { ptr::read_volatile(pages.map.as_ptr().add(offset).cast::<u64>()) }
 }
 
-/// Whether the kernel lets programs read and write the bases of FS and GS by instructions, as it tells us and whatever it starts.
+/// Returns whether the kernel lets programs read and write the bases of FS and GS by instructions, as it tells us and whatever it starts.
 fn has_fsgsbase() -> bool {
     const FSGSBASE: u64 = 1 << 1;
     // SAFETY: reads what the process was started with.

@@ -65,12 +65,12 @@ impl Tracing {
         Some(self.after).filter(|after| !after.is_zero())
     }
 
-    /// Whether program counters are sampled: to tell, or to detach the program.
+    /// Returns whether program counters are sampled: to tell, or to detach the program.
     pub(crate) const fn audits(&self) -> bool {
         self.threshold > 1 && (self.series || !self.stay)
     }
 
-    /// Whether what was detached is watched. That needs samples, and those of its control for what that cost.
+    /// Returns whether what was detached is watched. That needs samples, and those of its control for what that cost.
     pub(crate) const fn retakes(&self) -> bool {
         self.retake && !self.stay && self.audits()
     }

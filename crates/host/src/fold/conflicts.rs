@@ -96,7 +96,7 @@ impl Store {
         offset < self.size && self.size - offset >= size
     }
 
-    /// Whether it looks so by the lower bits.
+    /// Returns whether it looks so by the lower bits.
     fn resembles(&self, address: u64, size: u64) -> bool {
         let off = |a: u64, b: u64| a.wrapping_sub(b) % PAGE;
         off(address, self.address) < self.size || off(self.address, address) < size

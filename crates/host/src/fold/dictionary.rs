@@ -58,7 +58,7 @@ impl Step {
 pub struct Start {
     /// The instruction.
     pub at: Place,
-    /// Whether paths are wanted that begin there.
+    /// True if paths are wanted that begin there.
     pub selected: bool,
 }
 
@@ -270,7 +270,7 @@ impl Dictionary {
         &self.moves[self.range(path)]
     }
 
-    /// Whether what a path means for acyclic paths does not depend on what was executed before, nor on what is after it.
+    /// Returns whether what a path means for acyclic paths does not depend on what was executed before, nor on what is after it.
     pub fn is_whole(&self, path: &Path) -> bool {
         matches!(
             self.moves(path).first(),

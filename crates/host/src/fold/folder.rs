@@ -55,7 +55,7 @@ pub(super) type Sizes = [u32; 8];
 /// Of those of a thread.
 pub(super) type Sums = [u64; 8];
 
-/// Whether a spec counts everything, so that the order of events does not matter.
+/// Returns whether a spec counts everything, so that the order of events does not matter.
 pub fn is_exact(spec: &Spec) -> bool {
     spec.level == Level::Exact && spec.table.is_none() && spec.thinning.is_none()
 }
@@ -197,7 +197,7 @@ impl Folder {
         self
     }
 
-    /// Whether there are messages for a customisation module among the records.
+    /// Returns whether there are messages for a customisation module among the records.
     pub(super) const fn is_customised(&self) -> bool {
         self.is_customised
     }
@@ -232,12 +232,12 @@ impl Folder {
         self
     }
 
-    /// Whether code that is selected has no events for want of room to say so; told once.
+    /// Returns whether code that is selected has no events for want of room to say so; told once.
     pub fn is_unobserved(&mut self) -> bool {
         std::mem::take(&mut self.unobserved)
     }
 
-    /// Whether code lacks tags for want of room; told once.
+    /// Returns whether code lacks tags for want of room; told once.
     pub fn is_overflowing(&mut self) -> bool {
         std::mem::take(&mut self.overflowing)
     }
@@ -277,7 +277,7 @@ impl Folder {
         self.tables.lost()
     }
 
-    /// Whether the stream has reached its limit: later events are not looked at.
+    /// Returns whether the stream has reached its limit: later events are not looked at.
     pub fn is_full(&self) -> bool {
         self.ordered().is_some_and(|o| o.wanted == 0)
     }
@@ -347,19 +347,19 @@ impl Folder {
         self.ordered_mut()?.stream_error.take()
     }
 
-    /// Whether the target sends messages.
+    /// Returns whether the target sends messages.
     pub(super) fn has_messages(&self) -> bool {
         let ordered = self.ordered();
         ordered.is_some_and(|ordered| ordered.messages.is_some())
     }
 
-    /// Whether the target counts events one by one, by what we call their places.
+    /// Returns whether the target counts events one by one, by what we call their places.
     pub(super) fn hashes_places(&self) -> bool {
         let ordered = self.ordered();
         ordered.is_some_and(|ordered| ordered.messages.is_some() || ordered.intervals)
     }
 
-    /// Whether the target counts acyclic paths, whose jumps are inside by what we call places.
+    /// Returns whether the target counts acyclic paths, whose jumps are inside by what we call places.
     pub(super) fn counts_acyclic(&self) -> bool {
         self.ordered().is_some_and(|o| o.counted)
     }

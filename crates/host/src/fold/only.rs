@@ -76,7 +76,7 @@ impl Selection {
         }
     }
 
-    /// Whether `place` is selected.
+    /// Returns whether `place` is selected.
     pub fn has(&mut self, place: Place, modules: &[Module]) -> bool {
         if self.wanted.is_empty() {
             return true;
@@ -103,7 +103,7 @@ impl Selection {
             .any(|o| matches!(o, Only::Name(name) if function.as_deref() == Some(name)))
     }
 
-    /// Whether an address of a module is selected by its number, or with all of the module.
+    /// Returns whether an address of a module is selected by its number, or with all of the module.
     fn has_cheaply(&self, at: Vaddr, module: &Module) -> bool {
         let path = Path::new(OsStr::from_bytes(&module.path));
         let named = |name: &str| {

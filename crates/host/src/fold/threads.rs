@@ -10,7 +10,7 @@ use trommel_tuple::Kind;
 /// Number of the thread that a program starts with. What it did is the rest of what all did.
 pub(super) const FIRST_THREAD: u32 = 1;
 
-/// Whether what a thread did counts as the first one's: its own, and what processes did that ran in
+/// Returns whether what a thread did counts as the first one's: its own, and what processes did that ran in
 /// this one's memory.
 pub(super) const fn is_first(thread: u32) -> bool {
     thread == FIRST_THREAD || thread & SPAWNED != 0

@@ -67,7 +67,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Whether there may be somebody new in this generation: it is another, or was at the last look.
+    /// Returns whether there may be somebody new in this generation: it is another, or was at the last look.
     pub fn is_news(&mut self, generation: u64) -> bool {
         let other = generation != self.generation;
         self.generation = generation;

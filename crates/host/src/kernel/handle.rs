@@ -23,7 +23,7 @@ impl Handle {
         }
     }
 
-    /// Whether the process has ended.
+    /// Returns whether the process has ended.
     pub(crate) fn has_ended(&self) -> bool {
         match &self.fd {
             Some(handle) => {

@@ -71,7 +71,7 @@ impl Guard {
         }
     }
 
-    /// Whether an interrupt came that no program got.
+    /// Returns whether an interrupt came that no program got.
     pub fn asked(&self) -> bool {
         WAITING.load(Ordering::SeqCst) != 0
     }

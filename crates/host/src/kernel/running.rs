@@ -187,7 +187,7 @@ pub fn look(pid: i32) -> Result<Running, Refusal> {
     })
 }
 
-/// Whether a process like this one may trace its descendants only (Yama's first scope), and has no privilege to trace others.
+/// Returns whether a process like this one may trace its descendants only (Yama's first scope), and has no privilege to trace others.
 pub fn only_descendants() -> bool {
     const SYS_PTRACE: u32 = 19;
     let scope = proc_text("/proc/sys/kernel/yama/ptrace_scope");
@@ -200,7 +200,7 @@ pub fn only_descendants() -> bool {
     effective.unwrap_or(0) >> SYS_PTRACE & 1 == 0
 }
 
-/// Whether system calls may be refused to a process that are not refused to us: it has seccomp filters, and not only those that all
+/// Returns whether system calls may be refused to a process that are not refused to us: it has seccomp filters, and not only those that all
 /// have in the container that both are in.
 pub fn restricts_itself(pid: Pid) -> bool {
     let restrictions = |who: &str| {

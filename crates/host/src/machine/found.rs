@@ -107,7 +107,7 @@ impl Found {
         }
     }
 
-    /// Whether it is known what it reads.
+    /// Returns whether it is known what it reads.
     pub(super) fn is_decoded(&self) -> bool {
         self.values.is_some()
     }

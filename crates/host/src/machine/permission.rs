@@ -23,7 +23,7 @@ pub struct Refused {
     pub fix: &'static str,
 }
 
-/// Whether samples of the whole machine can be taken.
+/// Returns whether samples of the whole machine can be taken.
 ///
 /// # Errors
 /// What is missing.

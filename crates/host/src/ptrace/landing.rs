@@ -333,7 +333,7 @@ impl Landing {
         self.pid
     }
 
-    /// Whether the process, stopped, is at the mark.
+    /// Returns whether the process, stopped, is at the mark.
     pub fn is_at_mark(&self, signal: i32) -> bool {
         let marked = self.at + offset(&raw const trommel_landing_marked) as u64;
         signal == MARK && ptrace::getregs(self.pid).is_ok_and(|regs| regs.rip == marked)

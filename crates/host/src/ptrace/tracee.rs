@@ -298,7 +298,7 @@ impl Tracees {
         Ok(Some(abort))
     }
 
-    /// Whether a system call that a thread was stopped in says EINTR only because it was stopped, and
+    /// Returns whether a system call that a thread was stopped in says EINTR only because it was stopped, and
     /// can be made again.
     pub fn spurious(&self, tid: Pid, regs: &Regs) -> bool {
         // Those that neither restart by themselves nor have done anything when they say so.
@@ -334,7 +334,7 @@ impl Tracees {
             && !self.has_signal(tid)
     }
 
-    /// Whether a signal waits that is not blocked.
+    /// Returns whether a signal waits that is not blocked.
     fn has_signal(&self, tid: Pid) -> bool {
         let path = format!("/proc/{}/task/{tid}/status", self.pid);
         let status = fs::read_to_string(path).unwrap_or_default();
@@ -531,7 +531,7 @@ fn wait_for_stop(tid: Pid, limit: Instant) -> Option<bool> {
     }
 }
 
-/// Whether a stopped thread is about to get a signal that its instruction has caused: one that is of
+/// Returns whether a stopped thread is about to get a signal that its instruction has caused: one that is of
 /// that place and cannot wait.
 fn is_at_fault(tid: Pid) -> bool {
     const PEEKSIGINFO: libc::c_uint = 0x4209;

@@ -81,7 +81,7 @@ pub struct Audit {
     pid: Pid,
     samplers: Samplers,
     looked: Option<Instant>,
-    /// Whether the program is detached.
+    /// True if the program is detached.
     decides: bool,
     total: Shares,
     group: Shares,

@@ -38,7 +38,7 @@ impl<'a> Epochs<'a> {
         }
     }
 
-    /// Whether another has begun since this was asked last.
+    /// Returns whether another has begun since this was asked last.
     pub(super) fn is_over(&mut self) -> bool {
         let now = number(self.every);
         // The clock may have been set back.

@@ -76,7 +76,7 @@ impl Keeping {
         })
     }
 
-    /// Whether what was kept can be used by runtimes with this build and shape.
+    /// Returns whether what was kept can be used by runtimes with this build and shape.
     fn is_of(&self, key: [u64; 2]) -> bool {
         let mut header = [0; HEADER];
         let read = (self.image.as_ref()).map(|image| image.read_exact_at(&mut header, 0));
@@ -180,7 +180,7 @@ impl Store {
     }
 }
 
-/// Whether nobody else can write to it.
+/// Returns whether nobody else can write to it.
 fn is_ours(data: &fs::Metadata) -> bool {
     const OTHERS_WRITE: u32 = 0o022;
     data.uid() == geteuid().as_raw() && data.mode() & OTHERS_WRITE == 0
@@ -207,7 +207,7 @@ fn rights(who: &str) -> Option<Vec<String>> {
     Some(rights)
 }
 
-/// Whether a process may do what we may, and no more. Asked before it executes anything of its program.
+/// Returns whether a process may do what we may, and no more. Asked before it executes anything of its program.
 pub(crate) fn is_like_us(pid: Pid) -> bool {
     static OURS: OnceLock<Option<Vec<String>>> = OnceLock::new();
     let ours = OURS.get_or_init(|| rights("self"));

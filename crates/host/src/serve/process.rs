@@ -137,7 +137,7 @@ impl Process {
         self.windows.as_ref()?.often()
     }
 
-    /// Whether it does nothing, as far as is known by looking at its windows.
+    /// Returns whether it does nothing, as far as is known by looking at its windows.
     pub fn sleeps(&self) -> bool {
         self.windows.as_ref().is_some_and(Windows::are_idle)
     }
@@ -154,7 +154,7 @@ impl Process {
         self.shared.pages().family()
     }
 
-    /// Whether its slot is this one of a family.
+    /// Returns whether its slot is this one of a family.
     pub fn is_in(&self, family: &std::rc::Rc<Family>, slot: usize) -> bool {
         std::rc::Rc::ptr_eq(self.family(), family) && self.shared.pages().slot() == slot
     }
@@ -165,27 +165,27 @@ impl Process {
         if started > 1 { started } else { 0 }
     }
 
-    /// Whether the stream has all the events that were wanted.
+    /// Returns whether the stream has all the events that were wanted.
     pub fn is_full(&self) -> bool {
         self.folder.is_full()
     }
 
-    /// Whether it has said that it ends, and only the kernel is busy with it.
+    /// Returns whether it has said that it ends, and only the kernel is busy with it.
     pub fn is_ending(&self) -> bool {
         self.shared.is_ending()
     }
 
-    /// Whether it runs under control, as far as it has said.
+    /// Returns whether it runs under control, as far as it has said.
     pub fn is_controlled(&self) -> bool {
         self.shared.state() == Some(State::Controlled)
     }
 
-    /// Whether it was detached, as far as it has said.
+    /// Returns whether it was detached, as far as it has said.
     pub fn is_detach(&self) -> bool {
         self.shared.state() == Some(State::Native)
     }
 
-    /// Whether there is nothing to do for it.
+    /// Returns whether there is nothing to do for it.
     pub fn is_idle(&self) -> bool {
         self.shared.is_idle(self.queue.taken) && !self.is_ending()
     }

@@ -103,7 +103,7 @@ fn record_late(
     session.conclude()
 }
 
-/// Whether windows can be begun here.
+/// Returns whether windows can be begun here.
 ///
 /// # Errors
 /// The kernel refuses.

@@ -14,11 +14,11 @@ pub struct Recording {
     pub profile: Profile,
     /// How the program ended.
     pub ended: Ended,
-    /// Whether we ended it, as its stream had all the events that were wanted.
+    /// True if we ended it, as its stream had all the events that were wanted.
     pub limited: bool,
     /// What the engine did in the first process.
     pub engine: Engine,
-    /// Whether all of the stream, if one was wanted, is in its file.
+    /// True if all of the stream, if one was wanted, is in its file.
     pub stream_whole: bool,
 }
 
@@ -28,7 +28,7 @@ pub struct Done {
     pub profile: Profile,
     /// What its engine did.
     pub engine: Engine,
-    /// Whether all of its stream, if one was wanted, is in its file.
+    /// True if all of its stream, if one was wanted, is in its file.
     pub stream_whole: bool,
 }
 
@@ -41,7 +41,7 @@ pub struct Ancestor {
 }
 
 impl Ancestor {
-    /// Whether processes are still being made by it.
+    /// Returns whether processes are still being made by it.
     pub fn is_needed(&self) -> bool {
         let pages = self.shared.pages();
         pages.family().expects(pages.slot())

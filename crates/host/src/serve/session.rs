@@ -114,7 +114,7 @@ pub struct Session<'a> {
     toll: Option<Toll>,
     /// By what latencies are told apart, where they are wanted.
     levels: Option<Levels>,
-    /// Whether there may be new threads and processes.
+    /// True if there may be new threads and processes.
     births: Births,
     /// Processes that are forked between windows.
     forked: Forked,
@@ -288,7 +288,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Whether the first program has ended, and nothing is worth waiting for.
+    /// Returns whether the first program has ended, and nothing is worth waiting for.
     fn is_over(&self) -> bool {
         const LONG: Duration = Duration::from_secs(1);
         const SHORT: Duration = Duration::from_millis(50);
@@ -377,7 +377,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Whether processes are being made that have not said yet who they are.
+    /// Returns whether processes are being made that have not said yet who they are.
     fn expects(&self) -> bool {
         let there = self.processes.iter().map(|(_, p)| &p.shared);
         let ended = self.ancestors.iter().map(|a| &a.shared);

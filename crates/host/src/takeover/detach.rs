@@ -46,7 +46,7 @@ const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
 /// The shared file in the target's map.
 const MAPPED_NAME: &[u8] = b"/memfd:trommel (deleted)";
 
-/// Whether there is a runtime in a process.
+/// Returns whether there is a runtime in a process.
 pub fn is_in(pid: Pid) -> bool {
     let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
     mappings(&maps).any(|mapping| mapping.path == MAPPED_NAME)
@@ -69,12 +69,12 @@ struct Places {
 }
 
 impl Places {
-    /// Whether a GS base is that of a thread's area.
+    /// Returns whether a GS base is that of a thread's area.
     fn is_area(&self, gs: u64) -> bool {
         gs != 0 && self.owned.iter().any(|&(s, e)| s <= gs && gs < e)
     }
 
-    /// Whether there is code of the cache at an address.
+    /// Returns whether there is code of the cache at an address.
     fn is_cache(&self, at: u64) -> bool {
         self.holds(at) && !(self.image.0..self.image.1).contains(&at)
     }
@@ -128,7 +128,7 @@ impl Remains {
         Ok(None)
     }
 
-    /// Whether threads are native but for windows.
+    /// Returns whether threads are native but for windows.
     pub(crate) fn has_windows(&self, tracees: &Tracees) -> Result<bool> {
         Ok(self.half(tracees, offset_of!(Control, window) as u64)? != 0)
     }
@@ -364,7 +364,7 @@ pub fn stop(tracees: &mut Tracees, limit: Instant) -> Result<()> {
     }
 }
 
-/// Whether a thread was stopped in a call that goes on or says EINTR.
+/// Returns whether a thread was stopped in a call that goes on or says EINTR.
 fn is_unfinished(regs: &Regs) -> bool {
     let mut again = *regs;
     regs.rax as i64 == -i64::from(libc::EINTR) || make_again(&mut again, false) != 0

@@ -110,7 +110,7 @@ pub fn children(pid: Pid) -> Vec<Pid> {
     words.map(Pid::from_raw).collect()
 }
 
-/// Whether two processes run in the same memory, or that is not known.
+/// Returns whether two processes run in the same memory, or that is not known.
 pub fn share_memory(one: Pid, other: Pid) -> bool {
     const KCMP_VM: i32 = 1;
     // SAFETY: no memory is passed.
@@ -119,7 +119,7 @@ pub fn share_memory(one: Pid, other: Pid) -> bool {
     order <= 0
 }
 
-/// Whether nothing but one thread of a process, stopped, writes to its memory: no other thread, no process that runs in the same memory, and not the kernel
+/// Returns whether nothing but one thread of a process, stopped, writes to its memory: no other thread, no process that runs in the same memory, and not the kernel
 /// for rings of requests, or requests, that it has set up (`io_uring`, `io_setup`). What cannot be found out is so.
 pub fn is_alone(pid: Pid) -> bool {
     const RING: &[u8] = b"anon_inode:[io_uring]";

@@ -88,7 +88,7 @@ impl Windows {
         self.controller.as_ref().map(Controller::often)
     }
 
-    /// Whether there were none lately, and there is nothing to be paid for.
+    /// Returns whether there were none lately, and there is nothing to be paid for.
     pub fn are_idle(&self) -> bool {
         self.controller.as_ref().is_some_and(Controller::is_idle)
     }

@@ -141,7 +141,7 @@ impl Pacer {
         self.rates = rates;
     }
 
-    /// Whether it is time to look.
+    /// Returns whether it is time to look.
     pub fn is_time(&self) -> bool {
         !self.refused && self.looked.is_none_or(|at| at.elapsed() >= self.often)
     }

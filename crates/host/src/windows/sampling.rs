@@ -189,12 +189,12 @@ impl Controller {
         self.rates
     }
 
-    /// Whether the process did nothing between the last two looks.
+    /// Returns whether the process did nothing between the last two looks.
     pub const fn is_idle(&self) -> bool {
         self.idle
     }
 
-    /// Whether it is time to look at the account.
+    /// Returns whether it is time to look at the account.
     pub fn is_time(&self) -> bool {
         self.looked.is_none_or(|at| at.elapsed() >= self.often())
     }

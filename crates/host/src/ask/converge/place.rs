@@ -20,7 +20,7 @@ pub struct Rules {
     pub interval: u64,
 }
 
-/// Whether a place is profiled.
+/// True if a place is profiled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// It is, all the time.
@@ -38,7 +38,7 @@ pub struct Place {
     pub pc: u64,
     /// Number of its table of values; none where nobody asked for them.
     pub table: Option<u32>,
-    /// Whether it is profiled.
+    /// True if it is profiled.
     pub state: State,
     /// Executions seen since code was made anew.
     pub events: u64,
@@ -105,7 +105,7 @@ impl Place {
         self.now.take_back(value, count);
     }
 
-    /// Whether its probe may be taken out: it is executed often enough to be seen in bursts.
+    /// Returns whether its probe may be taken out: it is executed often enough to be seen in bursts.
     pub fn is_ripe(&self, rules: Rules) -> bool {
         match self.state {
             State::Known => true,

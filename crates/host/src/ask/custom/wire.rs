@@ -126,7 +126,7 @@ impl<'a> In<'a> {
 }
 
 impl Request<'_> {
-    /// Whether there is a reply to it.
+    /// Returns whether there is a reply to it.
     pub(super) const fn is_answered(&self) -> bool {
         matches!(self, Self::Begin | Self::Window(..) | Self::Format(..))
     }

@@ -15,7 +15,7 @@ pub struct Geometry {
     pub ways: u32,
     /// Bytes of a line, a power of two.
     pub line: u32,
-    /// Whether it is this machine's, or was assumed.
+    /// True if it is this machine's; else it was assumed.
     pub known: bool,
 }
 

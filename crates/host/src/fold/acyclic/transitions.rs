@@ -80,7 +80,7 @@ impl Transitions {
         self.bytes += more;
     }
 
-    /// Whether nothing new is remembered.
+    /// Returns whether nothing new is remembered.
     fn is_full(&self) -> bool {
         self.all.len() >= MOST || self.budget.is_half(self.bytes)
     }

@@ -68,7 +68,7 @@ fn counts(options: &RecordOptions) -> TargetCounts {
     }
 }
 
-/// Whether code that is not selected is to have no events: not where the order in which code is executed tells more than its events do.
+/// Returns whether code that is not selected is to have no events: not where the order in which code is executed tells more than its events do.
 fn selects(options: &RecordOptions) -> bool {
     !options.only.is_empty()
         && !options.kinds.is_empty()

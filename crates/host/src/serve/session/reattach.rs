@@ -101,7 +101,7 @@ impl Session<'_> {
         }
     }
 
-    /// Whether it is under control again: then it is the last process.
+    /// Returns whether it is under control again: then it is the last process.
     fn take_back(&mut self, number: usize, why: Taken) -> bool {
         let began = Instant::now();
         let Some((_, process)) = self.process(number) else {

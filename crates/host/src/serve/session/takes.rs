@@ -219,12 +219,12 @@ impl Session<'_> {
     }
 }
 
-/// Whether a process has memory of its own still, which we may look at. Asked after its map: one that is ending has none.
+/// Returns whether a process has memory of its own still, which we may look at. Asked after its map: one that is ending has none.
 fn has_program(pid: Pid) -> bool {
     fs::read_link(format!("/proc/{pid}/exe")).is_ok()
 }
 
-/// Whether a process has memory of its own still, whether we may look at it or not.
+/// Returns whether a process has memory of its own still, whether we may look at it or not.
 fn is_there(pid: Pid) -> bool {
     let program = fs::read_link(format!("/proc/{pid}/exe"));
     program.map_or_else(|e| e.kind() == ErrorKind::PermissionDenied, |_| true)

@@ -85,7 +85,7 @@ pub(super) struct Chain {
     last: Option<u32>,
     /// The answer, until something is executed that may change it.
     caller: Option<Option<Place>>,
-    /// Whether jumps from one place to another stay in a function, or lead to one's start.
+    /// True if jumps from one place to another stay in a function, or lead to one's start.
     stays: FxHashMap<(Place, Place), bool>,
     /// Calls by the places that they come back to.
     call_of: FxHashMap<Place, Option<Place>>,
@@ -262,7 +262,7 @@ impl Chain {
         *self.call_of.entry(behind).or_insert_with(find)
     }
 
-    /// Whether an indirect jump leaves the return address what it is: it stays in its function, or leads to the start of one.
+    /// Returns whether an indirect jump leaves the return address what it is: it stays in its function, or leads to the start of one.
     fn stays(&mut self, from: Place, to: Place, modules: &Modules) -> bool {
         let function = |place: Place| {
             let frames = modules.frames(place.module())?;
