@@ -9,8 +9,8 @@ use crate::converge::Converge;
 use crate::marks::ARENAS;
 use crate::persist::PERSIST_BYTES;
 use crate::prefetch::Prefetch;
-use crate::queries::Queries;
-use crate::thread_page::Attached;
+use crate::queries::{Header, MESSAGE_WORDS, Queries};
+use crate::thread_page::{Attached, ThreadPage};
 use crate::work::Work;
 
 /// "TROMMELQ", little endian.
@@ -505,6 +505,9 @@ pub const END_MARK: u32 = u32::MAX;
 pub const END_WORDS: usize = 3;
 /// Instructions that may be passed before a window at most.
 pub const MAX_SKIP: u32 = 256;
+const _: () = assert!(size_of::<ThreadPage>() <= THREAD_PAGE);
+const _: () = assert!(MAX_PATHS <= Header::MESSAGE as usize);
+const _: () = assert!(4 + 8 * MESSAGE_WORDS <= MAX_RECORD);
 const _: () = assert!(MAX_PATHS < STACK_MARK as usize && 4 + 8 * STACK_WORDS <= MAX_RECORD);
 
 /// Windows that are remembered.

@@ -86,5 +86,3 @@ pub struct Owned {
     /// From, to.
     pub ranges: [[AtomicU64; 2]; MAX_OWNED],
 }
-
-const _: () = assert!(size_of::<ThreadPage>() <= crate::THREAD_PAGE);
