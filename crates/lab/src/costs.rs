@@ -254,10 +254,10 @@ mod tests {
         ];
         let note = note(&ways, &[Some(8.04), None, Some(2.5), None]);
         for part in [
-            " vprof: values, often (10.7 %; 8.0 %);",
-            " with context (12.2 %; cannot be done);",
-            " latencies (none; 2.5 %);",
-            " rarely (9.2 %; –).",
+            " Vprof: values, often: 10.7 %, 8.0 %.",
+            " With context: 12.2 %, cannot be done.",
+            " Latencies: none, 2.5 %.",
+            " Rare: 9.2 %, –.",
         ] {
             assert!(note.contains(part), "{part}: {note}");
         }
