@@ -211,7 +211,7 @@ pub fn closed(far: &impl Far) {
     far.wake(Bed::Sleeps);
 }
 
-/// The message behind `read` others, if it is there: its words, and the ready word.
+/// The message after `read` others, if it is there: its words, and the ready word.
 #[inline]
 pub fn receive<N: Near>(near: &N, read: &mut u64) -> Option<(N::Words, u64)> {
     let place = *read & (near.room() - 1);
@@ -243,7 +243,7 @@ pub fn make_room(near: &impl Near) {
     }
 }
 
-/// Sleeps until there is a message behind `read` others, if the queue is open and there is none; whether it has slept. `sleep` returns when
+/// Sleeps until there is a message after `read` others, if the queue is open and there is none; whether it has slept. `sleep` returns when
 /// [`Bed::Sleeps`] is not 1, and may return at any time. The word is to be cleared afterwards.
 #[inline]
 pub fn rest(

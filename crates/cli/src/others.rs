@@ -154,7 +154,7 @@ impl Others {
         self.packed.is_empty()
     }
 
-    /// Returns what is told of each.
+    /// Returns the facts about each.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &Row> {
         self.packed.iter().map(|packed| &packed.row)
     }

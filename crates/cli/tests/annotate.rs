@@ -102,7 +102,7 @@ fn a_function_has_its_counts_targets_and_values() {
         })
         .collect();
     assert_eq!(targets, [("square", Some(7500)), ("rectangle", Some(2500))]);
-    let rare = find(&said, "rarely(); sum", |i| {
+    let rare = find(&said, "seldom(); sum", |i| {
         i["text"].as_str().expect("text").starts_with("call")
     });
     assert_eq!(rare["executions"], 1);
@@ -204,7 +204,7 @@ fn errors_say_what_to_do() {
             &["no function of this name", "near it: ", "work"][..],
         ),
         ("rec", &[]),
-        ("seldomly", &["no function", "near it: rarely"]),
+        ("seldomly", &["no function", "near it: seldom"]),
         (
             "_start",
             &[

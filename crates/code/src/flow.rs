@@ -4,7 +4,7 @@
 //! Events are of branches, calls and loads. An instruction between them was executed as often as control reached.
 //!
 //! # Strategy
-//! A *run* is a sequence of instructions that are entered at the first and left behind the last: no branch leads into it, nor
+//! A *run* is a sequence of instructions that are entered at the first and left after the last: no branch leads into it, nor
 //! out of it, and a call ends it. Its instructions are executed equally often, so one of them that has events of its own tells it
 //! for all: a conditional branch, an indirect jump or a call was executed as often as it went anywhere, a load as often as it
 //! loaded something. To a run without events counts are carried by the flow's conservation:

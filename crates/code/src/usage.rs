@@ -7,7 +7,7 @@
 //! # Strategy
 //! The load itself tells where its kind of register or its extension does: vector and x87 loads of one element, `movzx` of a byte,
 //! `movsx`, conversions. A value that is loaded into a general register or copied as a vector is followed, with copies of it, through the
-//! instructions behind, until control leaves or another value takes its place: an address is made of a pointer, sums of numbers.
+//! instructions after it, until control leaves or another value takes its place: an address is made of a pointer, sums of numbers.
 //! The first use that tells decides.
 //!
 //! A wrong answer is possible (a number may be added to a pointer to make an address of both) and costs the reader the right form, not the

@@ -2,7 +2,7 @@
 //!
 //! Problem: specs are chosen at run time, and events reach the hundred million a second.
 //!
-//! Strategy: two layers. A [`Compress`] is one concrete component, generic over its sink, so that
+//! Strategy: two layers. A [`Compress`](crate::Compress) is one concrete component, generic over its sink, so that
 //! the loop over events is inlined and free of indirect calls. A [`FirstLevel`] is the enum of all
 //! of them and dispatches once a block; a [`Compressor`] is a first level with the counter table
 //! that may stand after it. Sinks may be `dyn`: they see messages, which are rare.
@@ -69,7 +69,7 @@ impl Compressor {
         }
     }
 
-    /// Events counted inside and not sent; see [`Compress::held`].
+    /// Events counted inside and not sent; see [`Compress::held`](crate::Compress::held).
     pub fn held(&self) -> Option<u64> {
         let behind = self.table.as_ref().map_or(0, CounterTable::held);
         self.first.held().map(|n| n + behind)

@@ -95,7 +95,7 @@ trait Estimates {
     /// Takes note of an event; the count of its tuple, as far as the sketch can tell.
     fn estimate(&mut self, tuple: Tuple) -> u32;
 
-    /// The table, and what is told of it.
+    /// The table, and its figures.
     fn candidates(&mut self) -> (&mut Accumulator, &mut Statistics);
 
     /// The count that makes a candidate.

@@ -1,4 +1,4 @@
-//! What windows tell of accesses to memory: pairs that are in each other's way, and the levels that loads are told apart by.
+//! Accesses to memory that windows have seen: pairs that are in each other's way, and the levels of loads.
 
 use trommel_tuple::Place;
 
@@ -83,13 +83,13 @@ pub struct Level {
     pub cache: Cache,
     /// Cycles of most loads that find their bytes there.
     pub typical: u64,
-    /// A load of fewer cycles than these, and not of a nearer level, is told to be of it.
+    /// A load of fewer cycles than these, and not of a nearer level, is assigned to it.
     pub below: u64,
-    /// The part of its own loads, when it was measured, that are told to be of another.
+    /// The part of its own loads, when it was measured, that are assigned to another.
     pub mistaken: f64,
 }
 
-/// By what loads are told apart.
+/// Latencies that separate the levels of loads.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Levels {
     /// Cycles that looking at a load takes, which are subtracted.

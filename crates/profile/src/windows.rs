@@ -57,7 +57,7 @@ pub struct Windows {
     pub arguments: BTreeMap<Passed, Argument>,
     /// Values of instructions by callers, where these were looked for.
     pub callers: Option<Callers>,
-    /// By what latencies are told apart, where they were measured.
+    /// Latencies that separate the levels, where they were measured.
     pub levels: Option<Levels>,
     /// Results of a customisation module, if there was one.
     pub custom: Option<Custom>,

@@ -54,7 +54,7 @@ impl Access {
     }
 }
 
-/// The accesses of an instruction, in the order in which they are told.
+/// The accesses of an instruction, in the order in which they are reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Accesses([Option<Access>; MOST]);
 

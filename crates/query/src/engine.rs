@@ -25,7 +25,7 @@
 //! * `send`: the n-th message of the instruction, n from 0, goes to queue `first + n mod count`.
 //! * `count`: the counter, 12 bits, is incremented. At [`NEARLY_FULL`], close to overflowing, the thread is
 //!   interrupted, which reads the counter and sets it to 0 ([`Sink::counted`]). What is left in
-//!   counters at the end is told by [`Engine::finish`]: sums are exact.
+//!   counters at the end is reported by [`Engine::finish`]: sums are exact.
 //! * `interrupt`: the sink is told. With `sync` the thread goes on when the query has ended.
 //!
 //! # Randomness
@@ -177,7 +177,7 @@ impl<'p> Engine<'p> {
         }
     }
 
-    /// Returns what an instruction has counted and not told: it is told with this, and counted anew.
+    /// Returns what an instruction has counted and not reported. The call reports it, and counting starts anew.
     pub fn take_counted(&mut self, pc: QueryPc) -> u16 {
         let state = self.state.get_mut(pc.number());
         state.map_or(0, |s| core::mem::take(&mut s.counter))

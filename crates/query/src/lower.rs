@@ -3,7 +3,7 @@
 //! A clause is one instruction wherever one can say it, as in the paper. It takes more when
 //!
 //! * its two comparisons read words of one bank, or need two immediates: the first then guards the second;
-//! * it has several arms, several actions, or actions behind `else`;
+//! * it has several arms, several actions, or actions after `else`;
 //! * it branches to one label after a match and to another one otherwise.
 //!
 //! A comparison goes to the bank of its word; one that reads no word (`true`, `false`, `filter`) takes the

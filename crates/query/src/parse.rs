@@ -282,7 +282,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Returns what stands behind `auto`, if anything does.
+    /// Returns what follows `auto`, if anything does.
     fn budget(&mut self) -> Result<Option<Number>> {
         if !matches!(self.token().kind, Kind::Number(..)) {
             return Ok(None);

@@ -28,7 +28,7 @@
 //!
 //! # Invariants
 //! * A throttle is of one thread. It makes no memory once it is made.
-//! * What it decides is a function of what it was told: who tells two throttles the same gets the same rates.
+//! * Its decisions are a function of its inputs: two throttles with the same inputs have the same rates.
 
 use alloc::vec::Vec;
 

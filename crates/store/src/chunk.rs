@@ -40,7 +40,7 @@ pub(crate) enum Tag {
     Rows = 13,
     /// Accesses to memory in each other's way.
     Pairs = 14,
-    /// By what latencies are told apart.
+    /// Latencies that separate the levels of loads.
     Levels = 15,
     /// Results of a customisation module.
     Custom = 16,

@@ -125,7 +125,8 @@ impl Field for Counted {
 
 /// The exit status: a flag, and a number that is 0 without it.
 mod ended {
-    use super::{Cursor, Field, Inside, put_signed};
+    use crate::field::{Field, Inside};
+    use crate::varint::{Cursor, put_signed};
 
     pub(super) fn put(status: &Option<i32>, raw: &mut Vec<u8>) {
         status.is_some().put(raw);
@@ -144,7 +145,8 @@ mod ended {
 
 /// A list of words whose length is one byte.
 pub(crate) mod short {
-    use super::{Cursor, Field, Inside};
+    use crate::field::{Field, Inside};
+    use crate::varint::Cursor;
 
     pub(crate) fn put(words: &[u64], raw: &mut Vec<u8>) {
         raw.push(words.len() as u8);

@@ -57,7 +57,7 @@ const USUAL_KINDS: [Kind; 3] = [Kind::Edge, Kind::Call, Kind::Value];
 enum State {
     /// A first time: it may be gone the next.
     New,
-    /// It cannot be taken now, and that may pass: since when, and whether that was told.
+    /// Cannot be attached to now, which may pass: since when, and whether that was reported.
     Waits(Instant, bool),
     Profiled(Child),
     /// It is not taken again.

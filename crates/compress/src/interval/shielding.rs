@@ -70,7 +70,7 @@ impl Shield {
             && (spec.interval..1 << 30).contains(&spec.longest)
     }
 
-    /// Returns whether the counters of a value are told in a few instructions.
+    /// Returns whether a few instructions find the counters of a value.
     pub fn is_cheap(&self) -> bool {
         self.hash != HashKind::Paper
     }

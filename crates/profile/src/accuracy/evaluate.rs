@@ -129,7 +129,7 @@ struct Run {
     own: Option<PerfectInterval>,
 }
 
-/// Takes the first level's messages apart: its profile, and the messages of the table behind.
+/// Takes the first level's messages apart: its profile, and the messages of the table after it.
 struct Fold<'a> {
     tuples: &'a Tuples,
     profile: &'a mut Estimator,
