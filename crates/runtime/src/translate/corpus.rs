@@ -11,6 +11,9 @@
 //! addresses then: `setarch -R`.
 #![allow(unsafe_code)] // reason: maps files and reads code.
 
+mod cases;
+mod walks;
+
 extern crate std;
 
 use alloc::collections::BTreeSet;
@@ -27,7 +30,10 @@ use trommel_queue::{
     BIASES_OFFSET, COUNTS_INTERVALS, COUNTS_NOTHING, COUNTS_PATHS, COUNTS_STRATA,
     DICT_WORDS_OFFSET, DIRECTORY_BYTES, SLOT_BYTES,
 };
-use trommel_tuple::{Kind, KindSet};
+use trommel_tuple::Kind;
+
+use cases::{Case, Compressor, cases};
+use walks::Random;
 
 use super::*;
 use crate::base::decode::{Class, Insn, Reader};
@@ -44,66 +50,6 @@ use crate::observe::query::Asked;
 use crate::slot;
 use crate::translate::piece::{self, Path, Piece};
 
-/// How events are compressed.
-#[derive(Clone, Copy)]
-enum Compressor {
-    /// Recorded one by one.
-    Recorded,
-    /// Counted by path.
-    Exact,
-    /// Counted by a sampler: substreams, rate, hash.
-    Sampler(u32, u32, u32),
-    /// Counted by a multi-hash profiler.
-    MultiHash(&'static str),
-}
-
-/// What else is asked of the translator.
-#[derive(Clone, Copy, Default)]
-struct Also {
-    windows: bool,
-    listed: bool,
-    traces: bool,
-    plain: bool,
-    prefetch: bool,
-    quiet: bool,
-    selected: bool,
-    queries: bool,
-    persist: bool,
-}
-
-struct Case {
-    kinds: KindSet,
-    compressor: Compressor,
-    also: Also,
-}
-
-impl Case {
-    fn name(&self) -> String {
-        let kinds: Vec<&str> = self.kinds.iter().map(Kind::name).collect();
-        let compressor = match self.compressor {
-            Compressor::Recorded => "recorded".into(),
-            Compressor::Exact => "exact".into(),
-            Compressor::Sampler(n, rate, hash) => format!("H:{hash}[P{rate}]{n}"),
-            Compressor::MultiHash(spec) => spec.into(),
-        };
-        let also = self.also;
-        let flags = [
-            (also.windows, "windows"),
-            (also.listed, "listed"),
-            (also.traces, "traces"),
-            (also.plain, "plain"),
-            (also.prefetch, "prefetch"),
-            (also.quiet, "quiet"),
-            (also.selected, "selected"),
-            (also.queries, "queries"),
-            (also.persist, "persist"),
-        ];
-        let flags = flags.iter().filter(|flag| flag.0).map(|flag| flag.1);
-        let flags: Vec<&str> = flags.collect();
-        format!("{} {compressor} {}", kinds.join(","), flags.join(","))
-    }
-}
-
 /// FNV-1a, in words of eight bytes where there are.
 struct Hash(u64);
 
@@ -118,17 +64,6 @@ impl Hash {
     fn word(&mut self, word: u64) {
         self.0 = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 ^= self.0 >> 29;
-    }
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = (self.0)
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n
     }
 }
 
@@ -381,97 +316,6 @@ impl World {
         }
     }
 
-    /// Pieces that are executed from a place on, and where they lead.
-    fn walk(&self, from: AppPc, random: &mut Random) -> Option<(Vec<Piece>, AppPc)> {
-        let mut pieces: Vec<Piece> = Vec::new();
-        let (mut start, mut pc, mut insns) = (from, from, 0);
-        let mut stack = Vec::new();
-        let pieces_at_most = 2 + random.below(14) as usize;
-        let mut insn = Insn::plain();
-        loop {
-            if !self.range.holds(AppPc(pc.0 + 64)) || insns > 60 {
-                return None;
-            }
-            // SAFETY: in the library.
-            let code = unsafe { core::slice::from_raw_parts(pc.0 as *const u8, 64) };
-            Reader::new(code, pc).read(&mut insn);
-            insns += 1;
-            let to = match insn.class {
-                Class::Plain => None,
-                Class::Jcc(_, to) | Class::ShortBranch(to) => {
-                    (random.below(2) == 0 && self.range.holds(to)).then_some(to)
-                }
-                Class::Jmp(to) => {
-                    pc = to;
-                    continue;
-                }
-                Class::Call(to) => {
-                    stack.push(insn.next());
-                    Some(to)
-                }
-                Class::CallIndirect => {
-                    stack.push(insn.next());
-                    Some(from)
-                }
-                Class::JmpIndirect => Some(from),
-                Class::Ret(_) => Some(stack.pop().unwrap_or(from)),
-                _ => return None,
-            };
-            let Some(to) = to else {
-                pc = insn.next();
-                continue;
-            };
-            pieces.push(Piece { start, insns });
-            (start, pc, insns) = (to, to, 0);
-            if to == from || pieces.len() >= pieces_at_most {
-                return Some((pieces, to));
-            }
-        }
-    }
-
-    /// Traces along random walks, loops among them.
-    fn traces(&mut self, most: usize) {
-        let mut random = Random(1);
-        let mut starts: Vec<AppPc> = self.cache.exits.iter().map(|e| e.target).collect();
-        starts.sort_unstable();
-        starts.dedup();
-        let mut left = most;
-        for _ in 0..100 * most {
-            if left == 0 || starts.is_empty() {
-                break;
-            }
-            let from = starts[random.below(starts.len() as u64) as usize];
-            let mut walks = Vec::new();
-            for _ in 0..8 {
-                walks.extend(self.walk(from, &mut random));
-            }
-            let closed = walks.iter().filter(|walk| walk.1 == from).count();
-            walks.sort_by_key(|walk| (walk.1 != from, walk.0.len()));
-            walks.dedup();
-            let Some((main, to)) = walks.first() else {
-                continue;
-            };
-            if closed == 0 && random.below(4) != 0 {
-                continue;
-            }
-            left -= 1;
-            let closed = *to == from;
-            let others = walks[1..].iter().filter(|walk| closed && walk.1 == from);
-            let path = Path {
-                pieces: main,
-                prefix: Prefix::NONE,
-                closed,
-                others: others.map(|walk| &walk.0[..]).collect(),
-                frame: (random.below(4) != 0).then(|| 16 * random.below(8) as i64),
-            };
-            let checked = random.below(2) == 0;
-            let first_exit = self.cache.exits.len();
-            let (translator, mut site) = self.site();
-            let made = translator.translate_path(&mut site, &path, checked);
-            self.note(made, first_exit);
-        }
-    }
-
     /// The dictionary, up to a long stretch of nothing.
     fn hash_dictionary(&mut self) {
         let base = self.shared.mapped().base() + DICT_WORDS_OFFSET as u64;
@@ -489,130 +333,6 @@ impl World {
             self.hash.bytes(format!("{about:?}").as_bytes());
         }
     }
-}
-
-fn set(kinds: &[Kind]) -> KindSet {
-    kinds.iter().copied().collect()
-}
-
-fn cases() -> Vec<Case> {
-    use Compressor::{Exact, MultiHash, Recorded, Sampler};
-    use Kind::{Address, Call, Edge, Latency, Type, Value};
-    let counted: [&[Kind]; 8] = [
-        &[Edge],
-        &[Call],
-        &[Edge, Call],
-        &[Value],
-        &[Type],
-        &[Value, Type],
-        &[Edge, Call, Value, Type],
-        &[Call, Value],
-    ];
-    let compressors = [
-        Recorded,
-        Exact,
-        Sampler(1, 256, 1),
-        Sampler(1, 5, 1),
-        Sampler(64, 3, 1),
-        Sampler(2048, 256, 1),
-        Sampler(2048, 100, 2),
-        MultiHash("M4:crc[10k,1%]2048:C1R0P1"),
-        MultiHash("M1:mul[10k,1%]2048:C0R0P1"),
-    ];
-    let mut cases = Vec::new();
-    let mut add = |kinds: &[Kind], compressor, also| {
-        let kinds = set(kinds);
-        cases.push(Case {
-            kinds,
-            compressor,
-            also,
-        });
-    };
-    let none = Also::default();
-    let traces = Also {
-        traces: true,
-        persist: true,
-        ..none
-    };
-    let plain = Also {
-        plain: true,
-        ..traces
-    };
-    for also in [none, traces, plain] {
-        add(&[], Recorded, also);
-    }
-    for kinds in counted {
-        for compressor in compressors {
-            add(kinds, compressor, none);
-            add(kinds, compressor, traces);
-        }
-    }
-    // Samplers with the paper's hash count what is known alone.
-    add(&[Edge, Call], Sampler(2048, 256, 0), plain);
-    let windows = Also {
-        windows: true,
-        ..none
-    };
-    let listed = Also {
-        listed: true,
-        ..windows
-    };
-    for also in [none, windows, listed] {
-        for kinds in [
-            &[Address][..],
-            &[Latency],
-            &[Address, Latency],
-            &[Address, Value],
-            &[Call, Value],
-            &[Edge, Call, Value, Type, Address],
-            &[Edge, Call, Latency],
-            &[],
-        ] {
-            add(kinds, Recorded, also);
-        }
-    }
-    for also in [none, traces] {
-        for kinds in [
-            &[Edge, Call, Kind::Path][..],
-            &[Edge, Call, Value, Kind::Path],
-        ] {
-            add(kinds, Exact, also);
-            add(kinds, Recorded, also);
-        }
-    }
-    for also in [
-        Also {
-            prefetch: true,
-            ..none
-        },
-        Also {
-            quiet: true,
-            ..none
-        },
-        Also {
-            quiet: true,
-            ..traces
-        },
-        Also {
-            selected: true,
-            ..none
-        },
-        Also {
-            selected: true,
-            ..traces
-        },
-        Also {
-            queries: true,
-            ..none
-        },
-    ] {
-        for kinds in [&[][..], &[Edge, Call], &[Edge, Call, Value, Type]] {
-            add(kinds, Recorded, also);
-            add(kinds, Exact, also);
-            add(kinds, Sampler(1, 256, 1), also);
-        }
-    }
-    cases
 }
 
 #[test]

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use trommel_query::access::Accesses;
 use trommel_queue::dict::Event;
 
-use super::{MAX_INSNS, QUIET_WORDS, Tail, flags, looped, made, path, persisted, ways};
+use super::{MAX_INSNS, QUIET_WORDS, Tail, flags, looped, made, path, persisted, turns, ways};
 use crate::base::address::{AppPc, CachePc, Range};
 use crate::base::decode::{Class, Insn};
 use crate::base::emit::{Code, Reg, Rel32};
@@ -71,7 +71,7 @@ pub(super) struct Job {
     pub(super) flags: flags::Flags,
     /// The arena where it will be.
     pub(super) arena: usize,
-    pub(super) misses: Vec<path::Miss>,
+    pub(super) misses: Vec<turns::Miss>,
     /// Events that it passes by.
     pub(super) strides: ways::strides::Strides,
     /// Messages of its counters, which are written after all else.

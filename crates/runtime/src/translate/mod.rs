@@ -78,10 +78,10 @@ mod persisted;
 pub mod piece;
 mod restartable;
 mod second;
+mod spills;
 mod stubs;
+mod turns;
 mod ways;
-
-use core::sync::atomic::Ordering::Relaxed;
 
 pub use exits::pair_check;
 pub use jumps::wants_whole_jumps;
@@ -368,10 +368,7 @@ impl Translator {
 
     /// Nothing has been decoded.
     fn begin(&mut self, from: made::From, prefix: Prefix, trace: bool) {
-        let prefix = match self.counting_acyclic() {
-            None if prefix != Prefix::SAMPLED => Prefix::NONE,
-            _ => prefix,
-        };
+        let prefix = self.followed(prefix);
         self.job.begin(from, prefix, trace);
     }
 
@@ -412,10 +409,7 @@ impl Translator {
         };
         self.keep_source(site.cache, &mut fragment);
         self.keep(site, &fragment);
-        if self.job.prefetches != 0 {
-            let told = site.shared.mapped().prefetch();
-            told.put.fetch_add(self.job.prefetches as u64, Relaxed);
-        }
+        self.ways_placed(site);
         stress::fail(Place::Translate);
         let (code, stubs) = (self.job.code.here(), self.job.stubs.here());
         if self.config.audit {

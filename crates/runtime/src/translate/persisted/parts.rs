@@ -98,8 +98,8 @@ pub(in crate::translate) enum Count {
     Branches,
     /// The register that counters of values use, plus one; 0 for none.
     Stolen,
-    /// Where events are counted by strides: their kinds, as bits, and [`STRIDES`].
-    Strides,
+    /// What ways say of it. Where events are counted by strides: their kinds, as bits, and [`STRIDES`].
+    Ways,
 }
 
 impl<'a> Parts<'a> {

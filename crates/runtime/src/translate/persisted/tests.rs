@@ -16,17 +16,26 @@ use trommel_queue::{
 };
 use trommel_tuple::{Kind, KindSet};
 
+use trommel_queue::persist::Head;
+
+use super::fields::{Numbers, without_addresses};
+use super::parts::{COUNTS, Count, Parts, u32_at};
 use super::*;
+use crate::base::address::Range;
 use crate::base::counted::first_of_value_counter;
 use crate::base::prefix::Key;
+use crate::base::prefix::Prefix;
 use crate::base::sys;
 use crate::cache::Cache;
+use crate::cache::{Exit, Fragment, Step};
 use crate::channel::deliver::{Mapped, Shared};
+use crate::channel::persist::Origin;
 use crate::channel::persist::Persist;
 use crate::channel::strata::Sampler;
 use crate::memory::pages::Pages;
 use crate::memory::region::Regions;
 use crate::observe::pairs::Pairs;
+use crate::translate::Site;
 use crate::translate::{Config, MAX_INSNS, Shape, Ways};
 
 /// What a process translates with.

@@ -5,7 +5,7 @@ use trommel_tuple::Kind;
 
 use super::{Leaving, Needs, Way};
 use crate::base::address::AppPc;
-use crate::base::decode::Insn;
+use crate::base::decode::{Class, Insn};
 use crate::base::prefix::Prefix;
 use crate::channel::deliver::DictionaryFull;
 use crate::observe::acyclic::{Acyclic, ON_PATH, pass};
@@ -96,9 +96,30 @@ impl Way for Paths {
 }
 
 impl Translator {
+    /// What an instruction that is no event of the program's means for acyclic paths.
+    pub(in crate::translate) fn ends_path(&self, insn: &Insn) -> Option<Event> {
+        let pc = target(insn.pc());
+        match insn.class {
+            Class::Ret(_) if self.wants(Kind::Path) => Some(Event::Return { pc }),
+            Class::Jmp(back) if self.config.cuts_at(insn) => Some(Event::Jump {
+                pc,
+                target: target(back),
+            }),
+            _ => None,
+        }
+    }
+
     /// What is known of acyclic paths, where they are counted now.
     pub fn counting_acyclic(&mut self) -> Option<&mut Acyclic> {
         self.ways.acyclic.as_mut().filter(|_| self.config.counters)
+    }
+
+    /// A prefix, where something follows it.
+    pub(in crate::translate) fn followed(&mut self, prefix: Prefix) -> Prefix {
+        match self.counting_acyclic() {
+            None if prefix != Prefix::SAMPLED => Prefix::NONE,
+            _ => prefix,
+        }
     }
 
     /// The first event of a fragment's block, where acyclic paths are wanted.

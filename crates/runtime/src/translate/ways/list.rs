@@ -323,6 +323,26 @@ impl Translator {
         Ok(())
     }
 
+    pub(in crate::translate) fn ways_placed(&mut self, site: &mut Site<'_>) {
+        each!(self, W, _n => { W::placed(self, site); });
+    }
+
+    pub(in crate::translate) fn ways_word(&self) -> u16 {
+        let mut word = 0;
+        each!(self, W, _n => { word |= W::word(self); });
+        word
+    }
+
+    pub(in crate::translate) fn ways_bring(
+        &mut self,
+        site: &mut Site<'_>,
+        app: AppPc,
+        word: u16,
+    ) -> Result<(), DictionaryFull> {
+        each!(self, W, _n => { W::bring(self, site, app, word)?; });
+        Ok(())
+    }
+
     /// Whether a record can say all that the fragment being made counts, and one that is brought back counts all that it is to.
     pub(in crate::translate) fn ways_are_kept(&self) -> bool {
         each!(self, W, _n => {

@@ -38,6 +38,7 @@ pub(super) mod acyclic;
 mod arguments;
 mod budget;
 mod code;
+mod copies;
 mod events;
 mod latency;
 pub(super) mod list;
@@ -52,6 +53,7 @@ mod shields;
 mod strata;
 mod strata_values;
 pub(super) mod strides;
+mod traced;
 pub(super) mod value_counters;
 pub(super) mod values;
 
@@ -76,6 +78,7 @@ use values::Counted;
 
 pub(super) use messages::Pending;
 pub(super) use strides::Kept;
+pub(super) use traced::Missed;
 
 /// What is kept for a process by the ways that are enabled.
 #[derive(Default)]
@@ -338,6 +341,24 @@ pub(super) trait Way {
         _t: &mut Translator,
         _site: &mut Site<'_>,
         _exit: &Leaving,
+    ) -> Result<(), DictionaryFull> {
+        Ok(())
+    }
+
+    /// Takes note of a fragment that is complete.
+    fn placed(_t: &mut Translator, _site: &mut Site<'_>) {}
+
+    /// What a record says of it, as bits of one word.
+    fn word(_t: &Translator) -> u16 {
+        0
+    }
+
+    /// Takes a fragment of `app` back with such a word.
+    fn bring(
+        _t: &mut Translator,
+        _site: &mut Site<'_>,
+        _app: AppPc,
+        _word: u16,
     ) -> Result<(), DictionaryFull> {
         Ok(())
     }

@@ -1,10 +1,12 @@
 //! Prefetches before loads ([`crate::observe::prefetch`]).
 
+use core::sync::atomic::Ordering::Relaxed;
+
 use super::Way;
 use crate::base::decode::Insn;
 use crate::observe::prefetch::MOST;
-use crate::translate::Translator;
 use crate::translate::second::At;
+use crate::translate::{Site, Translator};
 
 /// Writes a prefetch before instructions that are told.
 pub(in crate::translate) struct Prefetches;
@@ -26,5 +28,10 @@ impl Way for Prefetches {
             t.job.code.prefetch(ahead.written, &mem);
             t.job.prefetches += 1;
         }
+    }
+
+    fn placed(t: &mut Translator, site: &mut Site<'_>) {
+        let told = site.shared.mapped().prefetch();
+        told.put.fetch_add(t.job.prefetches as u64, Relaxed);
     }
 }

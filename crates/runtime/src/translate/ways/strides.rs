@@ -41,18 +41,18 @@ use alloc::vec::Vec;
 use trommel_queue::dict::Event;
 use trommel_tuple::{Kind, KindSet};
 
+use super::copies::{Joint, Near};
 use super::{Leaving, Needs, Way};
 use crate::base::address::AppPc;
 use crate::base::area::COUNTERS_OFFSET;
 use crate::base::decode::{Class, Insn};
-use crate::base::emit::{Code, GsOffset, Reg, Rel32};
+use crate::base::emit::{Code, GsOffset, Reg};
 use crate::base::prefix::Prefix;
-use crate::cache::{Spilled, Step};
+use crate::cache::Step;
 use crate::channel::deliver::DictionaryFull;
 use crate::channel::strata::Sampler;
-use crate::slot;
 use crate::translate::flags::Flags;
-use crate::translate::path::FURTHEST;
+use crate::translate::persisted::parts::STRIDES;
 use crate::translate::second::{At, Walk};
 use crate::translate::{Refusal, Site, Translator, target};
 
@@ -64,11 +64,6 @@ const IN_DISTANCE: u32 = 16;
 const CLOSE: u32 = 32;
 /// What a fragment passes is added to what is left, in 16 bits.
 const FAR: u32 = 60_000;
-
-/// Bytes of code that an instruction may need where events are counted one by one.
-const EACH: usize = 180;
-/// Bytes of a cache line.
-const LINE: usize = 64;
 
 /// The events to come before the next sample.
 const LEFT: GsOffset = GsOffset(COUNTERS_OFFSET as u32);
@@ -88,38 +83,10 @@ pub(in crate::translate) struct Strides {
     pub(in crate::translate) passed: u16,
     /// Those that may have been passed before something must be made sure of again.
     sure: u16,
-    nears: Vec<Near>,
+    pub(super) nears: Vec<Near>,
     /// The kinds of the fragment's events, and those that the dictionary has messages about.
     pub(in crate::translate) kinds: KindSet,
     told: KindSet,
-}
-
-/// A stride, and its way out where a sample is near.
-#[derive(Clone, Copy)]
-struct Near {
-    from: Rel32,
-    pc: AppPc,
-    /// Its instructions.
-    at: usize,
-    end: usize,
-    /// Events that were passed before it.
-    passed: u16,
-    spilled: Spilled,
-    flags: Flags,
-    /// Where the main line goes on after it.
-    joint: Option<Joint>,
-    /// There is a copy in which events are counted one by one.
-    copied: bool,
-}
-
-/// The main line at a point.
-#[derive(Clone, Copy)]
-struct Joint {
-    /// In the code.
-    at: usize,
-    passed: u16,
-    spilled: Spilled,
-    flags: Flags,
 }
 
 impl Strides {
@@ -138,6 +105,13 @@ impl Strides {
 /// What ways keep at a point of the main line: the events that were passed there, where there are strides.
 #[derive(Clone, Copy, Default)]
 pub(in crate::translate) struct Kept(Option<u16>);
+
+impl Kept {
+    /// The events that were passed.
+    pub(super) fn passed(self) -> u16 {
+        self.0.unwrap_or(0)
+    }
+}
 
 /// Counts events by strides.
 pub(in crate::translate) struct Striding;
@@ -209,6 +183,23 @@ impl Way for Striding {
         t.write_nears(site);
     }
 
+    /// The kinds of its events, of which the dictionary is to have messages.
+    fn word(t: &Translator) -> u16 {
+        match t.job.strides.on {
+            true => u16::from(t.job.strides.kinds.bits()) | STRIDES,
+            false => 0,
+        }
+    }
+
+    fn bring(
+        t: &mut Translator,
+        site: &mut Site<'_>,
+        app: AppPc,
+        word: u16,
+    ) -> Result<(), DictionaryFull> {
+        t.tell_kinds(site, app, KindSet::from_bits(word as u8))
+    }
+
     fn leave(
         t: &mut Translator,
         site: &mut Site<'_>,
@@ -229,7 +220,7 @@ impl Translator {
     /// Goes on where so much was kept.
     pub(in crate::translate) fn go_on(&mut self, kept: Kept) {
         self.job.strides.on = kept.0.is_some();
-        self.job.strides.passed = kept.0.unwrap_or(0);
+        self.job.strides.passed = kept.passed();
     }
 
     /// Whether events were passed here that are to be counted.
@@ -454,120 +445,6 @@ impl Translator {
             self.job.code.take_from_left_with(Reg::RCX, passed);
         }
     }
-
-    /// Comes to the way out where a sample is near.
-    fn come_near(&mut self, near: &Near) {
-        let here = self.job.code.here();
-        self.job.code.bind(near.from, here);
-        self.job.spilled = near.spilled;
-        self.job.flags = near.flags;
-        self.job.passed = near.at;
-        if near.passed != 0 {
-            self.job.code.take_from_left(near.passed);
-        }
-        self.job.strides.passed = 0;
-    }
-
-    /// In a trace, strides once more, with events that are counted one by one: there the main line is left where a sample is near, and gone on with
-    /// after the stride.
-    fn write_copies(
-        &mut self,
-        site: &mut Site<'_>,
-        walk: &Walk,
-        at: &mut At,
-    ) -> Result<(), Refusal> {
-        if !(self.job.strides.on && self.job.trace) {
-            return Ok(());
-        }
-        self.job.strides.on = false;
-        for n in 0..self.job.strides.nears.len() {
-            let near = self.job.strides.nears[n];
-            let room = EACH * (near.end - near.at) + LINE;
-            let leads_on = near.joint.is_some() || near.end == self.job.count;
-            if !leads_on || self.job.code.here() - walk.entry + room > FURTHEST {
-                continue;
-            }
-            self.job.strides.nears[n].copied = true;
-            self.job.code.align(LINE as u64);
-            self.come_near(&near);
-            self.job.turned = self.job.turns.partition_point(|turn| turn.at < near.at);
-            at.effect = None;
-            for n in near.at..near.end {
-                at.turn_to(walk, 0, n);
-                self.write_insn(site, walk, at)?;
-            }
-            match near.joint {
-                Some(joint) => {
-                    self.flags_behind(at.effect.take());
-                    self.join(&joint);
-                }
-                None => self.write_end(site, walk, at)?,
-            }
-        }
-        self.job.strides.on = true;
-        Ok(())
-    }
-
-    /// Goes on in the main line, as if it had been there all along.
-    fn join(&mut self, joint: &Joint) {
-        let Joint {
-            at,
-            passed,
-            spilled,
-            flags,
-        } = *joint;
-        if self.job.flags.lost && !flags.lost {
-            self.make_flags();
-        }
-        match (self.job.spilled.flags, spilled.flags) {
-            (true, false) => self.unpark(),
-            (false, true) => {
-                self.make_flags();
-                self.park();
-            }
-            _ => {}
-        }
-        self.spill_rcx();
-        self.job.code.add_to_left_with(Reg::RCX, passed.into());
-        match (self.job.spilled.rdx, spilled.rdx) {
-            (true, false) => self.unspill_rdx(),
-            (false, true) => self.spill_rdx(),
-            _ => {}
-        }
-        match (self.job.stolen, self.job.spilled.stolen, spilled.stolen) {
-            (_, true, false) => self.give_back(),
-            (Some(p), false, true) => self.job.code.store_gs(slot!(spill_stolen), p),
-            _ => {}
-        }
-        if !spilled.rcx {
-            self.unspill_rcx();
-        }
-        let from = self.job.code.jmp();
-        self.job.code.bind(from, at);
-    }
-
-    /// The ways out where samples are near and there is no copy.
-    fn write_nears(&mut self, site: &mut Site<'_>) {
-        for n in 0..self.job.strides.nears.len() {
-            let near = self.job.strides.nears[n];
-            if near.copied {
-                continue;
-            }
-            self.come_near(&near);
-            self.job.here = near.pc;
-            self.job.class = Class::Plain;
-            self.make_flags();
-            self.unpark();
-            self.unspill_rdx();
-            self.give_back();
-            self.unspill_rcx();
-            self.job.onward = Prefix::SAMPLED;
-            self.job.code.patchable(1);
-            let from = self.job.code.jmp();
-            self.stub(site.cache, from, near.pc);
-            self.job.onward = Prefix::NONE;
-        }
-    }
 }
 
 impl Code<'_> {
@@ -577,7 +454,7 @@ impl Code<'_> {
     }
 
     /// `sub word gs:[left], events`
-    fn take_from_left(&mut self, events: u16) {
+    pub(super) fn take_from_left(&mut self, events: u16) {
         self.with_left(5, events);
     }
 
@@ -596,7 +473,7 @@ impl Code<'_> {
         self.add_to_left_with(scratch, -i32::from(events));
     }
 
-    fn add_to_left_with(&mut self, scratch: Reg, events: i32) {
+    pub(super) fn add_to_left_with(&mut self, scratch: Reg, events: i32) {
         let field = (scratch.0 & 7) << 3;
         let rex = 0x40 | scratch.0 >> 3 << 2;
         // movzx scratch, word gs:[left]
