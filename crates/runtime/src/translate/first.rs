@@ -147,7 +147,10 @@ impl Translator {
             }
             used.registers = registers;
         }
-        used.words += self.ways_list(site, n)?;
+        if !self.ways_are_named(site, n) {
+            return Err(Refusal::Unnamed);
+        }
+        used.words += self.ways_list(site, n);
         let insn = self.job.insns[n];
         self.note_pages(&insn);
         Ok(true)

@@ -24,7 +24,7 @@ use crate::base::emit::{Code, Mem, Reg};
 use crate::slot;
 use crate::translate::operands::free_register;
 use crate::translate::second::At;
-use crate::translate::{Refusal, Site, Translator, target};
+use crate::translate::{Site, Translator, target};
 
 /// Words that an instruction records at most: two addresses, a latency and a value; or a method table and a target.
 pub(in crate::translate) const USUAL_WORDS: usize = access::MOST + 2;
@@ -44,7 +44,7 @@ impl Way for Addresses {
         needs.operands |= t.config.kinds.has(Kind::Address);
     }
 
-    fn list(t: &mut Translator, site: &mut Site<'_>, n: usize) -> Result<usize, Refusal> {
+    fn list(t: &mut Translator, site: &mut Site<'_>, n: usize) -> usize {
         let insn = t.job.insns[n];
         let pc = target(insn.pc());
         let bytes = t.bytes_of(&insn);
@@ -56,7 +56,7 @@ impl Way for Addresses {
             bytes: all,
         });
         if !t.wants(Kind::Address) {
-            return Ok(0);
+            return 0;
         }
         let decoded = Decoder::with_ip(64, bytes, pc.0, DecoderOptions::NONE).decode();
         let accesses = match insn.class {
@@ -68,7 +68,7 @@ impl Way for Addresses {
             site.shared.event(Event::Dynamic { kind, pc });
         }
         t.job.accesses[n] = accesses;
-        Ok(accesses.iter().count())
+        accesses.iter().count()
     }
 
     fn heads(_: &Translator) -> usize {
@@ -85,13 +85,10 @@ impl Way for Addresses {
     }
 
     fn before(t: &mut Translator, insn: &Insn, at: &mut At, slot: i32) {
-        let (Some(p), true) = (t.job.stolen, t.wants(Kind::Address)) else {
+        let Some(p) = t.job.stolen else {
             return;
         };
         let accesses = t.job.accesses[at.n];
-        if accesses.count() == 0 {
-            return;
-        }
         let scratch = free_register(insn.used | p.bit());
         let c = &mut t.job.code;
         c.store_gs(slot!(spill_scratch), scratch);

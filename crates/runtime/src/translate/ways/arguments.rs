@@ -24,7 +24,7 @@ use super::{Needs, Way};
 use crate::base::decode::{Class, Insn};
 use crate::base::emit::Reg;
 use crate::translate::second::At;
-use crate::translate::{Refusal, Site, Translator, target};
+use crate::translate::{Site, Translator, target};
 
 /// The registers, in the order in which they are recorded.
 const REGISTERS: [Reg; ARGUMENTS] = [Reg::RDI, Reg::RSI, Reg::RDX, Reg::RCX, Reg(8), Reg(9)];
@@ -46,14 +46,14 @@ impl Way for Arguments {
         needs.kept |= KEPT;
     }
 
-    fn list(t: &mut Translator, site: &mut Site<'_>, n: usize) -> Result<usize, Refusal> {
+    fn list(t: &mut Translator, site: &mut Site<'_>, n: usize) -> usize {
         let insn = &t.job.insns[n];
         if !passes_arguments(insn) {
-            return Ok(0);
+            return 0;
         }
         let pc = target(insn.pc());
         site.shared.event(Event::Arguments { pc });
-        Ok(ARGUMENTS)
+        ARGUMENTS
     }
 
     fn registers(_: &Translator, insn: &Insn) -> u16 {

@@ -16,19 +16,20 @@ impl Way for Transfers {
         t.config.kinds.has(Kind::Edge) || t.config.kinds.has(Kind::Call)
     }
 
+    /// The host hears where a branch leads before it can be recorded: it may fold that record before code
+    /// there is made, and would take the place for memory without a file.
+    #[inline]
+    fn is_named(t: &Translator, site: &mut Site<'_>, n: usize) -> bool {
+        let to = t.leads_to(&t.job.insns[n]);
+        to.is_none_or(|to| Translator::region(site, to) != Err(Refusal::Unnamed))
+    }
+
     /// In the order in which [`Translator::emit`] passes them. Indirect branches that are counted by keys are none of them.
     #[inline]
-    fn list(t: &mut Translator, site: &mut Site<'_>, n: usize) -> Result<usize, Refusal> {
+    fn list(t: &mut Translator, site: &mut Site<'_>, n: usize) -> usize {
         let insn = t.job.insns[n];
-        // Told where it leads before it can be recorded: the host may fold that record before code
-        // there is made, and would take the place for memory without a file.
-        if let Some(to) = t.leads_to(&insn)
-            && Translator::region(site, to) == Err(Refusal::Unnamed)
-        {
-            return Err(Refusal::Unnamed);
-        }
         if t.needs.each_event || t.job.skips {
-            return Ok(0);
+            return 0;
         }
         let pc = target(insn.pc());
         let kinds = t.config.kinds;
@@ -48,10 +49,10 @@ impl Way for Transfers {
                 target: target(callee),
             },
             Class::CallIndirect if kinds.has(Kind::Call) && !t.job.pairs => dynamic(Kind::Call),
-            _ => return Ok(0),
+            _ => return 0,
         };
         site.shared.event(event);
-        Ok(0)
+        0
     }
 }
 

@@ -39,7 +39,7 @@ use crate::base::emit::{Code, Reg};
 use crate::channel::deliver::DictionaryFull;
 use crate::slot;
 use crate::translate::second::{At, Walk};
-use crate::translate::{Refusal, Site, Translator, target};
+use crate::translate::{Site, Translator, target};
 
 /// Records the time that loads take.
 pub(in crate::translate) struct Latency;
@@ -55,14 +55,14 @@ impl Way for Latency {
         needs.kept |= Reg::RAX.bit();
     }
 
-    fn list(t: &mut Translator, site: &mut Site<'_>, n: usize) -> Result<usize, Refusal> {
+    fn list(t: &mut Translator, site: &mut Site<'_>, n: usize) -> usize {
         let insn = t.job.insns[n];
         let timed = t.is_timed(&insn);
         if timed {
             let (kind, pc) = (Kind::Latency, target(insn.pc()));
             site.shared.event(Event::Dynamic { kind, pc });
         }
-        Ok(usize::from(timed))
+        usize::from(timed)
     }
 
     const HAS_WORDS: bool = true;
@@ -72,21 +72,17 @@ impl Way for Latency {
     }
 
     fn right_before(t: &mut Translator, insn: &Insn, slot: i32) {
-        if t.is_timed(insn) {
-            t.time_begins(insn.size(), slot);
-        }
+        t.time_begins(insn.size(), slot);
     }
 
     fn after(
         t: &mut Translator,
         _: &mut Site<'_>,
-        walk: &Walk,
-        at: &mut At,
+        _: &Walk,
+        _: &mut At,
         slot: i32,
     ) -> Result<(), DictionaryFull> {
-        if t.is_timed(&walk.insns[at.n]) {
-            t.time_ends(slot);
-        }
+        t.time_ends(slot);
         Ok(())
     }
 }

@@ -99,6 +99,9 @@ list! {
     Budget
 }
 
+/// In place of a way's words in a record: the instruction has none.
+const NO_WORDS: i32 = 0;
+
 /// A set of ways.
 #[derive(Clone, Copy, Default)]
 pub(in crate::translate) struct On(u32);
@@ -127,15 +130,20 @@ impl Translator {
         each!(self, W, _n => { W::decoded(self, site, n); });
     }
 
+    pub(in crate::translate) fn ways_are_named(&self, site: &mut Site<'_>, n: usize) -> bool {
+        each!(self, W, _n => {
+            if !W::is_named(self, site, n) {
+                return false;
+            }
+        });
+        true
+    }
+
     /// As [`Way::list`], for all together.
-    pub(in crate::translate) fn ways_list(
-        &mut self,
-        site: &mut Site<'_>,
-        n: usize,
-    ) -> Result<usize, Refusal> {
+    pub(in crate::translate) fn ways_list(&mut self, site: &mut Site<'_>, n: usize) -> usize {
         let mut words = 0;
-        each!(self, W, _n => { words += W::list(self, site, n)?; });
-        Ok(words)
+        each!(self, W, _n => { words += W::list(self, site, n); });
+        words
     }
 
     pub(in crate::translate) fn ways_enter(
@@ -186,17 +194,28 @@ impl Translator {
         each!(self, W, n => {
             if W::HAS_WORDS {
                 let words = W::words(self, insn, at.n);
-                at.slots[n] = 4 + 8 * at.values as i32;
+                at.slots[n] = match words {
+                    0 => NO_WORDS,
+                    _ => 4 + 8 * at.values as i32,
+                };
                 at.values += words;
                 at.events += words;
                 at.probed |= words != 0;
             }
         });
-        each!(self, W, n => { W::before(self, insn, at, at.slots[n]); });
+        each!(self, W, n => {
+            if !W::HAS_WORDS || at.slots[n] != NO_WORDS {
+                W::before(self, insn, at, at.slots[n]);
+            }
+        });
     }
 
     pub(in crate::translate) fn ways_right_before(&mut self, insn: &Insn, at: &At) {
-        each!(self, W, n => { W::right_before(self, insn, at.slots[n]); });
+        each!(self, W, n => {
+            if !W::HAS_WORDS || at.slots[n] != NO_WORDS {
+                W::right_before(self, insn, at.slots[n]);
+            }
+        });
     }
 
     pub(in crate::translate) fn ways_after(
@@ -205,7 +224,11 @@ impl Translator {
         walk: &Walk,
         at: &mut At,
     ) -> Result<(), DictionaryFull> {
-        each!(self, W, n => { W::after(self, site, walk, at, at.slots[n])?; });
+        each!(self, W, n => {
+            if !W::HAS_WORDS || at.slots[n] != NO_WORDS {
+                W::after(self, site, walk, at, at.slots[n])?;
+            }
+        });
         Ok(())
     }
 

@@ -11,7 +11,7 @@
 //! and knows none by name. What the translator itself must know is in [`Needs`], the union of what the ways need.
 //!
 //! ```text
-//!   first pass     begin · for each instruction: decoded, list
+//!   first pass     begin · for each instruction: decoded, is_named, list
 //!   second pass    enter · for each instruction: reach, registers, words, before, right_before · after
 //!                  at a transfer: before_transfer · event (it goes on), event_out (it leaves)
 //!   an exit        follow, plan, leave, left
@@ -194,9 +194,14 @@ pub(super) trait Way {
     /// Takes from instruction `n` of the first pass what it keeps from being observed.
     fn decoded(_t: &mut Translator, _site: &mut Site<'_>, _n: usize) {}
 
+    /// Whether the host has named what instruction `n` of the first pass has to do with.
+    fn is_named(_t: &Translator, _site: &mut Site<'_>, _n: usize) -> bool {
+        true
+    }
+
     /// Lists the events of instruction `n` of the first pass. Returns how many words it records or counts.
-    fn list(_t: &mut Translator, _site: &mut Site<'_>, _n: usize) -> Result<usize, Refusal> {
-        Ok(0)
+    fn list(_t: &mut Translator, _site: &mut Site<'_>, _n: usize) -> usize {
+        0
     }
 
     /// Begins the second pass: the fragment's block is known.
@@ -230,7 +235,7 @@ pub(super) trait Way {
         None
     }
 
-    /// It records words for plain instructions.
+    /// It records words for plain instructions. For those of which it has none, nothing is written.
     const HAS_WORDS: bool = false;
 
     /// Words of a record for a plain instruction. Each of them is an event.

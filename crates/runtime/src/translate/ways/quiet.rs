@@ -6,7 +6,7 @@ use trommel_tuple::Kind;
 use super::Way;
 use crate::base::decode::{Class, Insn};
 use crate::translate::second::{At, Walk};
-use crate::translate::{Refusal, Site, Translator};
+use crate::translate::{Site, Translator};
 
 /// Keeps the values of such places from being observed, and says so in the dictionary.
 pub(in crate::translate) struct Quiet;
@@ -31,11 +31,11 @@ impl Way for Quiet {
         }
     }
 
-    fn list(t: &mut Translator, site: &mut Site<'_>, n: usize) -> Result<usize, Refusal> {
+    fn list(t: &mut Translator, site: &mut Site<'_>, n: usize) -> usize {
         if let Some(event) = t.unprofiled(n, &t.job.insns[n]) {
             site.shared.event(event);
         }
-        Ok(0)
+        0
     }
 
     fn after(

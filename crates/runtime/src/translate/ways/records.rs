@@ -11,7 +11,7 @@ use super::Way;
 use crate::base::decode::{Class, Insn};
 use crate::channel::deliver::DictionaryFull;
 use crate::translate::second::{At, Walk};
-use crate::translate::{Needs, Refusal, Site, Translator, target};
+use crate::translate::{Needs, Site, Translator, target};
 
 /// Records values and types.
 pub(in crate::translate) struct Records;
@@ -28,13 +28,13 @@ impl Way for Records {
         needs.loads |= t.config.kinds.has(Kind::Value);
     }
 
-    fn list(t: &mut Translator, site: &mut Site<'_>, n: usize) -> Result<usize, Refusal> {
+    fn list(t: &mut Translator, site: &mut Site<'_>, n: usize) -> usize {
         let kind = t.kind_of_value(n);
         if let Some(kind) = kind {
             let pc = target(t.job.insns[n].pc());
             site.shared.event(Event::Dynamic { kind, pc });
         }
-        Ok(usize::from(kind.is_some()))
+        usize::from(kind.is_some())
     }
 
     const HAS_WORDS: bool = true;
@@ -44,10 +44,8 @@ impl Way for Records {
         usize::from(value)
     }
 
-    fn before(t: &mut Translator, insn: &Insn, at: &mut At, slot: i32) {
-        if Self::words(t, insn, at.n) != 0
-            && let (Some(load), Some(p)) = (insn.load, t.job.stolen)
-        {
+    fn before(t: &mut Translator, insn: &Insn, _: &mut At, slot: i32) {
+        if let (Some(load), Some(p)) = (insn.load, t.job.stolen) {
             t.probe_before(insn, load, p, slot);
         }
     }
@@ -60,9 +58,7 @@ impl Way for Records {
         slot: i32,
     ) -> Result<(), DictionaryFull> {
         let insn = &walk.insns[at.n];
-        if Self::words(t, insn, at.n) != 0
-            && let (Some(load), Some(p)) = (insn.load, t.job.stolen)
-        {
+        if let (Some(load), Some(p)) = (insn.load, t.job.stolen) {
             t.probe_after(load, p, slot);
         }
         Ok(())
