@@ -64,8 +64,8 @@ pub(crate) struct RecordArgs {
 
     /// Count by a compressor, such as P257: every 257th event
     ///
-    /// 257 is prime, so that loops do not alias with it. Other compressors are R256, CR256 and H[P256]2048, each also with +A16 after it. See `trommel help
-    /// specs`.
+    /// 257 is prime, so that loops do not alias with it. Other compressors are R256, CR256 and H[P256]2048, each also with +A16 after it. For edges and
+    /// calls, H and M cost more than exact counts and say less: they are there for the lab. See `trommel help specs`.
     #[arg(
         short,
         long = "compress",
