@@ -1,6 +1,7 @@
 //! A thread, as the engine knows it, and the process that it is of.
 #![allow(unsafe_code)] // reason: makes memory and threads.
 
+use crate::base::syscalls;
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -17,7 +18,6 @@ use crate::base::area::{
 };
 use crate::base::lock::Lock;
 use crate::base::signals::AltStack;
-use crate::base::syscalls::{OPENING, SEEN};
 use crate::base::{signals, sys};
 use crate::cache::targets::Targets;
 use crate::channel::deliver::{HostGone, Queue, Writer};
@@ -210,8 +210,8 @@ impl Thread {
         context.child_stack = child_stack;
         context.this = area;
         context.thread = &raw const *thread as u64;
-        thread.see(SEEN.into_iter());
-        thread.see(OPENING.into_iter());
+        thread.see(syscalls::with(syscalls::MADE));
+        thread.see(syscalls::with(&[syscalls::Role::Opens]));
         thread
     }
 

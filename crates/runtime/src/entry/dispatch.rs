@@ -5,7 +5,8 @@
 //! on in the cache is single-stepped natively or detached (see [`crate::engine::native`]).
 #![allow(unsafe_code)] // reason: the thread is reached through an address in the context.
 
-use crate::base::syscalls::SEEN;
+use crate::base::syscalls;
+use crate::channel::deliver::HostGone;
 use crate::crossing::arch::upcalls;
 use crate::engine::intervals;
 use crate::engine::queries;
@@ -62,6 +63,12 @@ const _: upcalls::Entered = dispatch;
 
 /// A chunk is full, inside a fragment.
 fn fill_up(thread: &mut Thread, context: &mut Context) {
+    if thread.windowed.now.is_some() {
+        if thread.publish_now().is_err() {
+            native::host_gone(thread, context);
+        }
+        return;
+    }
     let process = thread.process;
     if thread.publish().is_err() {
         return native::host_gone(thread, context);
@@ -71,27 +78,17 @@ fn fill_up(thread: &mut Thread, context: &mut Context) {
     }
 }
 
+/// Sees to what has brought the thread here.
 fn work_for(thread: &mut Thread, context: &mut Context) {
     if context.reason == Reason::Query as u32 {
-        context.at_boundary = 0;
-        stress::delay();
-        if queries::crossed(thread, context).is_err() {
-            native::host_gone(thread, context);
-        }
-        return;
+        return inside(thread, context, queries::crossed);
     }
     if context.reason == Reason::Counted as u32 {
-        context.at_boundary = 0;
-        stress::delay();
-        if intervals::crossed(thread, context).is_err() {
-            native::host_gone(thread, context);
-        }
-        return;
+        return inside(thread, context, intervals::crossed);
     }
     queries::look(thread, context);
     let process = thread.process;
-    let control = process.queue.control();
-    control.dispatches.fetch_add(1, Relaxed);
+    process.queue.control().dispatches.fetch_add(1, Relaxed);
     if core::mem::take(&mut thread.unnamed) && process.queue.settle().is_err() {
         native::host_gone(thread, context);
     }
@@ -100,16 +97,32 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
     context.at_boundary = 0;
     stress::fail(Place::Dispatch);
     stress::delay();
-    if context.reason == Reason::Full as u32 && thread.windowed.now.is_some() {
-        if thread.publish_now().is_err() {
-            native::host_gone(thread, context);
-        }
-        return;
-    }
     if context.reason == Reason::Full as u32 {
-        fill_up(thread, context);
-        return;
+        return fill_up(thread, context);
     }
+    come_back(thread, context);
+    if context.reason == Reason::Window as u32 && window::make_room(thread).is_err() {
+        native::host_gone(thread, context);
+    }
+    Left::enter(thread, context).go_on();
+}
+
+/// An event is looked at in the midst of a fragment.
+fn inside(
+    thread: &mut Thread,
+    context: &mut Context,
+    look: fn(&mut Thread, &mut Context) -> Result<(), HostGone>,
+) {
+    context.at_boundary = 0;
+    stress::delay();
+    if look(thread, context).is_err() {
+        native::host_gone(thread, context);
+    }
+}
+
+/// The thread may come back from a call that started a process, or from a handler.
+fn come_back(thread: &mut Thread, context: &mut Context) {
+    let process = thread.process;
     if let Some(mask) = thread.starting.locked.take() {
         // SAFETY: taken when the process was started, whose number is in `rax`.
         unsafe { process.runtime.release() };
@@ -117,139 +130,191 @@ fn work_for(thread: &mut Thread, context: &mut Context) {
         thread.forked(context.regs[0] as i64);
         signals::set_mask(mask);
     }
-    // Back from a handler, a thread that took more than its share for it waits for the host.
     let entering = core::mem::take(&mut thread.signals.entering);
-    if thread.writer.overdrawn
-        && !entering
-        && context.reason == Reason::Sigreturn as u32
-        && process.queue.catch_up(&mut thread.writer).is_err()
-    {
+    if entering || context.reason != Reason::Sigreturn as u32 {
+        return;
+    }
+    // Back from a handler, a thread that took more than its share for it waits for the host.
+    if thread.writer.overdrawn && process.queue.catch_up(&mut thread.writer).is_err() {
         native::host_gone(thread, context);
     }
-    if context.reason == Reason::Sigreturn as u32
-        && !entering
-        && thread.send_spilled(Full::Wait).is_err()
-    {
+    if thread.send_spilled(Full::Wait).is_err() {
         native::host_gone(thread, context);
     }
-    if context.reason == Reason::Sigreturn as u32
-        && !entering
-        && process.queue.answered(&mut thread.writer).is_err()
-    {
+    if process.queue.answered(&mut thread.writer).is_err() {
         native::host_gone(thread, context);
     }
-    if context.reason == Reason::Window as u32 && window::make_room(thread).is_err() {
-        native::host_gone(thread, context);
+}
+
+/// A thread that has left the cache, with the lock held.
+struct Left<'a> {
+    thread: &'a mut Thread,
+    context: &'a mut Context,
+    runtime: Guard<'static, Runtime>,
+    /// The indirect branch that it left by, as far as that was counted.
+    counted: Result<Option<Counted>, Uncounted>,
+    /// The time at which the lock was taken.
+    entered: u64,
+}
+
+/// The functions that lead a thread on, by the reason for which it has left. Any other reason leaves the next
+/// instruction in the context.
+const BY_REASON: [(Reason, fn(Left<'_>)); 7] = [
+    (Reason::Exit, |left| left.by_exit()),
+    (Reason::Indirect, |left| left.by_indirect()),
+    (Reason::Syscall, |left| left.by_call()),
+    (Reason::Cloned, |left| left.after_clone()),
+    (Reason::Hot, |left| left.at_hot()),
+    (Reason::Changed, |left| left.at_changed()),
+    (Reason::Window, |left| left.into_window()),
+];
+
+impl<'a> Left<'a> {
+    /// Takes the lock, and does what is due whatever the reason.
+    fn enter(thread: &'a mut Thread, context: &'a mut Context) -> Self {
+        let mut runtime = thread.process.runtime.lock();
+        runtime.returned(thread, context.next_pc.0);
+        let entered = sys::ticks();
+        runtime.ask_if_due(entered);
+        runtime.go_by_table();
+        match stress::crossing() {
+            Crossing::Usual => {}
+            Crossing::Evict => runtime.evict = Some(Flush::Asked),
+            Crossing::Turn => runtime.turn_over(),
+            Crossing::Leave => runtime.leave = true,
+        }
+        // What a flush takes away is what says how an indirect branch is counted.
+        let by_target = context.reason == Reason::Indirect as u32
+            || context.reason == Reason::Hot as u32
+                && runtime.cache.exit(context.exit).way == Way::Site;
+        let mut counted = Ok(None);
+        if by_target {
+            (counted, runtime) = count_indirect(runtime, thread, context);
+        }
+        runtime.find_path(thread, context);
+        if thread.recording.is_some() {
+            runtime.record_piece(thread, context);
+        }
+        Self {
+            thread,
+            context,
+            runtime,
+            counted,
+            entered,
+        }
     }
-    let mut runtime = process.runtime.lock();
-    runtime.returned(thread, context.next_pc.0);
-    let entered = sys::ticks();
-    runtime.ask_if_due(entered);
-    runtime.go_by_table();
-    match stress::crossing() {
-        Crossing::Usual => {}
-        Crossing::Evict => runtime.evict = Some(Flush::Asked),
-        Crossing::Turn => runtime.turn_over(),
-        Crossing::Leave => runtime.leave = true,
+
+    /// Leads the thread on.
+    fn go_on(self) {
+        let reason = self.context.reason;
+        let known = BY_REASON.iter().find(|(by, _)| *by as u32 == reason);
+        match known {
+            Some((_, lead)) => lead(self),
+            None => self.at_next(),
+        }
     }
-    // What a flush takes away is what says how an indirect branch is counted.
-    let by_target = context.reason == Reason::Indirect as u32
-        || context.reason == Reason::Hot as u32
-            && runtime.cache.exit(context.exit).way == Way::Site;
-    let mut counted = Ok(None);
-    if by_target {
-        (counted, runtime) = count_indirect(runtime, thread, context);
+
+    fn at_next(mut self) {
+        let pc = self.context.next_pc;
+        self.runtime.go(self.thread, self.context, pc, None, false);
     }
-    runtime.find_path(thread, context);
-    if thread.recording.is_some() {
-        runtime.record_piece(thread, context);
+
+    fn by_exit(mut self) {
+        let runtime = &mut *self.runtime;
+        let exit = runtime.cache.exit(self.context.exit);
+        let target = exit.target;
+        if exit.counts
+            && self.thread.recording.is_none()
+            && runtime.cache.counts_down(target, exit.prefix)
+        {
+            runtime.came_to_hot(self.thread, target, self.entered);
+        }
+        let from = Some(self.context.exit);
+        runtime.go(self.thread, self.context, target, from, false);
+        runtime.worked(self.entered);
     }
-    match context.reason {
-        r if r == Reason::Exit as u32 => {
-            let exit = runtime.cache.exit(context.exit);
-            let target = exit.target;
-            if exit.counts
-                && thread.recording.is_none()
-                && runtime.cache.counts_down(target, exit.prefix)
-            {
-                runtime.came_to_hot(thread, target, entered);
-            }
-            runtime.go(thread, context, target, Some(context.exit), false);
-            runtime.worked(entered);
+
+    fn by_indirect(mut self) {
+        let runtime = &mut *self.runtime;
+        runtime
+            .shared
+            .control()
+            .indirect_misses
+            .fetch_add(1, Relaxed);
+        let pc = self.context.next_pc;
+        if self.thread.recording.is_none() && runtime.cache.arrival_is_hot(pc) {
+            runtime.came_to_hot(self.thread, pc, self.entered);
         }
-        r if r == Reason::Indirect as u32 => {
-            control.indirect_misses.fetch_add(1, Relaxed);
-            let pc = context.next_pc;
-            if thread.recording.is_none() && runtime.cache.arrival_is_hot(pc) {
-                runtime.came_to_hot(thread, pc, entered);
-            }
-            runtime.go_counted(thread, context, counted);
-            runtime.worked(entered);
+        runtime.go_counted(self.thread, self.context, self.counted);
+        runtime.worked(self.entered);
+    }
+
+    fn by_call(mut self) {
+        let (thread, context) = (self.thread, self.context);
+        let exit = self.runtime.cache.exit(context.exit);
+        let next = exit.target;
+        // It may have seen to a signal, or to the process being detached, before the call.
+        let first = context.pending != 0 || thread.process.is_leaving();
+        if first {
+            let here = syscall::before(next);
+            return self.runtime.go(thread, context, here, None, false);
         }
-        r if r == Reason::Syscall as u32 => {
-            let exit = runtime.cache.exit(context.exit);
-            let next = exit.target;
-            // It may have seen to a signal, or to the process being detached, before the call.
-            let first = context.pending != 0 || process.is_leaving();
-            if first {
-                return runtime.go(thread, context, syscall::before(next), None, false);
-            }
-            let number = context.regs[0] as u32;
-            let args = args(context);
-            runtime.before_call(number, &args);
-            if !SEEN.contains(&number) && !runtime.writes_memory_file(number, &args) {
-                // Made in place.
-                context.next_pc = syscall::before(next);
-                context.at_boundary = 1;
-                context.target = exit.patch;
-                return;
-            }
-            drop(runtime);
-            syscall::handle(thread, context, next);
-        }
-        r if r == Reason::Cloned as u32 => {
-            let next = runtime.cache.exit(context.exit).target;
-            let natively = control.follow.load(Relaxed) == 0;
-            if context.regs[0] as i64 > 0 && natively {
-                control.children.fetch_add(1, Relaxed);
-            }
-            syscall::finish(context, next);
-            runtime.go(thread, context, next, None, false);
-        }
-        r if r == Reason::Hot as u32 => {
-            let exit = runtime.cache.exit(context.exit);
-            if exit.way == Way::Site {
-                match runtime.is_full() {
-                    true => runtime.flush(Flush::Full),
-                    _ if runtime.asks_first(entered) => {}
-                    false => runtime.start_unrolled(thread, context.exit, context.next_pc),
-                }
-                runtime.go_counted(thread, context, counted);
-            } else {
-                match runtime.is_full() {
-                    true => runtime.flush(Flush::Full),
-                    _ if runtime.asks_first(entered) => {}
-                    false => runtime.start_recording(thread, exit.target),
-                }
-                runtime.go(thread, context, exit.target, None, false);
-            }
-            runtime.worked(entered);
-        }
-        r if r == Reason::Changed as u32 => {
-            let exit = runtime.cache.exit(context.exit);
-            let pc = exit.target;
-            runtime.recheck(pc, exit.prefix);
-            runtime.go(thread, context, pc, None, false);
-        }
-        r if r == Reason::Window as u32 => {
-            thread.came_out(&runtime);
+        let number = context.regs[0] as u32;
+        let args = args(context);
+        self.runtime.before_call(number, &args);
+        if !syscalls::is_made(number) && !self.runtime.writes_memory_file(number, &args) {
+            // Made in place.
+            context.next_pc = syscall::before(next);
             context.at_boundary = 1;
-            runtime.begin_window(thread, context);
+            context.target = exit.patch;
+            return;
         }
-        _ => {
-            let pc = context.next_pc;
-            runtime.go(thread, context, pc, None, false);
+        drop(self.runtime);
+        syscall::handle(thread, context, next);
+    }
+
+    fn after_clone(mut self) {
+        let next = self.runtime.cache.exit(self.context.exit).target;
+        let control = self.runtime.shared.control();
+        let natively = control.follow.load(Relaxed) == 0;
+        if self.context.regs[0] as i64 > 0 && natively {
+            control.children.fetch_add(1, Relaxed);
         }
+        syscall::finish(self.context, next);
+        self.runtime
+            .go(self.thread, self.context, next, None, false);
+    }
+
+    fn at_hot(mut self) {
+        let runtime = &mut *self.runtime;
+        let exit = runtime.cache.exit(self.context.exit);
+        let site = exit.way == Way::Site;
+        match runtime.is_full() {
+            true => runtime.flush(Flush::Full),
+            _ if runtime.asks_first(self.entered) => {}
+            false if site => {
+                runtime.start_unrolled(self.thread, self.context.exit, self.context.next_pc);
+            }
+            false => runtime.start_recording(self.thread, exit.target),
+        }
+        match site {
+            true => runtime.go_counted(self.thread, self.context, self.counted),
+            false => runtime.go(self.thread, self.context, exit.target, None, false),
+        }
+        runtime.worked(self.entered);
+    }
+
+    fn at_changed(mut self) {
+        let exit = self.runtime.cache.exit(self.context.exit);
+        let pc = exit.target;
+        self.runtime.recheck(pc, exit.prefix);
+        self.runtime.go(self.thread, self.context, pc, None, false);
+    }
+
+    fn into_window(mut self) {
+        self.thread.came_out(&self.runtime);
+        self.context.at_boundary = 1;
+        self.runtime.begin_window(self.thread, self.context);
     }
 }
 

@@ -9,7 +9,7 @@
 #![allow(unsafe_code)] // reason: makes the app's system calls.
 
 use crate::base::signals;
-use crate::base::syscalls::{STARTS, WAITS};
+use crate::base::syscalls::{self, Role};
 use crate::crossing::arch::upcalls;
 use crate::engine::vsyscall::{args, raw};
 use core::sync::atomic::Ordering::Relaxed;
@@ -67,7 +67,8 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
     let a = args(context);
     let number = context.regs[0] as u32;
     // What is made by them comes back by the exit (`Reason::Cloned`).
-    if !STARTS.contains(&number) {
+    let role = syscalls::role(number);
+    if role != Role::Starts {
         thread.goes_out();
     }
     let detach = |thread: &mut Thread, context: &mut Context, why| {
@@ -134,7 +135,7 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
         nr::__NR_rt_sigaction => sigaction(thread, &a),
         nr::__NR_sigaltstack => altstack(thread, context, &a),
         nr::__NR_rt_sigreturn => return sigreturn(thread, context, here),
-        _ if STARTS.contains(&number) => match start(thread, context, number, &a, next) {
+        _ if role == Role::Starts => match start(thread, context, number, &a, next) {
             Start::Done(result) => result,
             Start::SignalFirst => {
                 let mut runtime = thread.process.runtime.lock();
@@ -199,7 +200,7 @@ pub fn handle(thread: &mut Thread, context: &mut Context, next: AppPc) {
             result
         }
         nr::__NR_seccomp => return detach(thread, context, Detached::Seccomp),
-        _ if WAITS.contains(&number) => match signal::wait(thread, context, number, &a) {
+        _ if role == Role::Waits => match signal::wait(thread, context, number, &a) {
             Some(result) => result,
             None => {
                 let mut runtime = thread.process.runtime.lock();
