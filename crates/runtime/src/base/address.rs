@@ -36,7 +36,7 @@ impl Range {
 /// Ranges that are remembered of each kind.
 const MOST: usize = 64;
 
-/// Ranges, the last [`MOST`] of them.
+/// Ranges, the last `MOST` of them.
 #[derive(Default)]
 pub struct Ranges(Vec<Range>);
 

@@ -40,7 +40,7 @@ pub struct Subject {
     pub cell: u32,
     /// The path of messages.
     pub path: u32,
-    /// [`Kind`].
+    /// `Kind`.
     pub kind: u32,
 }
 

@@ -12,7 +12,7 @@
 //! itself. If that read faults, the app's own would have, at the same address, and no register has
 //! changed yet.
 //!
-//! [`quick`] decodes what it knows; [`full`], which is iced-x86, the rest.
+//! `quick` decodes what it knows; `full`, which is iced-x86, the rest.
 
 mod call;
 mod effect;

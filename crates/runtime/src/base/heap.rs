@@ -1,7 +1,7 @@
 //! The runtime's allocator: size classes over memory of its own.
 //!
-//! Requests up to [`LARGEST`] bytes are rounded up to a power of two and served from a free list
-//! of that size, filled from chunks of [`CHUNK`] bytes; larger ones are mappings of their own. The
+//! Requests up to `LARGEST` bytes are rounded up to a power of two and served from a free list
+//! of that size, filled from chunks of `CHUNK` bytes; larger ones are mappings of their own. The
 //! app's allocator and the runtime's never meet.
 //!
 //! Invariant: who allocates or frees holds the runtime's lock, or is the only thread yet. The

@@ -13,7 +13,7 @@
 //! It is the only lock, so nothing is taken under it. Its holder does not wait: not for the host,
 //! and not in a system call of the app. The exceptions are `fork`, made while it is held, so that the
 //! child's copy of what it guards is whole, and calls that change the map where there is code. Taking
-//! it twice, and waiting for the host while it is held, fail an assertion ([`assert_free`]): the stack pointer at which it
+//! it twice, and waiting for the host while it is held, fail an assertion (`assert_free`): the stack pointer at which it
 //! was taken tells whether the holder is the caller.
 //!
 //! # Signals

@@ -9,10 +9,10 @@
 //! at a high rate after few were, everything is dropped. Much has to be made now anyway, and what is still used
 //! is made again, as its branches go now.
 //!
-//! Time is CPU time, in periods of [`PERIOD`]. A period is *busy* when it made many traces, next to those
-//! there are, and else calm. Many traces in a period and the one before it, after [`CALM`] calm ones, are a new
-//! phase; and the longer that took, the longer it must be calm before the next flush ([`WORTH`]). Everything is dropped, fragments too: so the more of
-//! them there are, the more time must have passed since the last flush ([`PRICE`]). So flushes
+//! Time is CPU time, in periods of `PERIOD`. A period is *busy* when it made many traces, next to those
+//! there are, and else calm. Many traces in a period and the one before it, after `CALM` calm ones, are a new
+//! phase; and the longer that took, the longer it must be calm before the next flush (`WORTH`). Everything is dropped, fragments too: so the more of
+//! them there are, the more time must have passed since the last flush (`PRICE`). So flushes
 //! take a few percent of the time at most, however the program behaves.
 //!
 //! The clock is read when a trace is made, which takes a hundred times as long.

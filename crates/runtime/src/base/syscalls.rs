@@ -20,7 +20,7 @@ pub const IO_URING_ENTER: u32 = nr::__NR_io_uring_enter;
 /// `__NR_epoll_pwait2`
 pub const EPOLL_PWAIT2: u32 = nr::__NR_epoll_pwait2;
 
-/// What the runtime does about a call.
+/// The runtime's part in a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// Nothing: the call is made in place.
@@ -42,21 +42,21 @@ pub enum Role {
 pub enum Write {
     /// So many bytes.
     Fixed(u8, u16),
-    /// As many bytes as another argument says.
+    /// Bytes, as many as another argument says.
     Buffer(u8, u8),
     /// A word, and as many bytes as another argument says.
     Text(u8, u8),
-    /// As many elements as another argument says, of so many bytes.
+    /// Elements of so many bytes, as many as another argument says.
     Array(u8, u8, u16),
     /// A byte for each page of as many bytes as another argument says.
     Pages(u8, u8),
-    /// As many bytes as the word says that another argument leads to, and that word.
+    /// Bytes, as many as the word says that another argument leads to, and that word.
     Sized(u8, u8),
-    /// Where a list of buffers leads, of so many entries as another argument says.
+    /// The buffers of a list, of which another argument says the length.
     Vectors(u8, u8),
-    /// Where a `struct msghdr` leads, and the structure.
+    /// A `struct msghdr`, and where it leads.
     Message(u8),
-    /// Likewise as many of `struct mmsghdr` as another argument says.
+    /// Likewise `struct mmsghdr`, as many as another argument says.
     Messages(u8, u8),
     /// A structure of a size that depends on the call.
     Structure(u8),
@@ -70,9 +70,9 @@ use Write::{Array, Buffer, Fixed, Message, Messages, Pages, Sized, Structure, Te
 pub struct Row {
     /// Its number.
     pub number: u32,
-    /// What the runtime does about it.
+    /// The runtime's part in it.
     pub role: Role,
-    /// What the kernel writes for it.
+    /// Memory that the kernel writes for it.
     pub writes: &'static [Write],
 }
 
@@ -482,7 +482,7 @@ pub fn row_of(number: u32) -> Option<&'static Row> {
     found.ok().map(|n| &TABLE[n])
 }
 
-/// What the runtime does about a call.
+/// Returns the runtime's part in a call.
 pub fn role(number: u32) -> Role {
     row_of(number).map_or(Plain, |row| row.role)
 }

@@ -6,23 +6,23 @@
 //! apart (the executable, the libraries).
 //!
 //! # Strategy
-//! Code lives in *arenas* of [`ARENA_BYTES`] of address space, one for each cluster, reserved in a
-//! gap close to it. Fragments, and what leads to them, fill an arena from the bottom, exit stubs from [`STUB_OFFSET`] on, so
+//! Code lives in *arenas* of `ARENA_BYTES` of address space, one for each cluster, reserved in a
+//! gap close to it. Fragments, and what leads to them, fill an arena from the bottom, exit stubs from `STUB_OFFSET` on, so
 //! that code which is executed once stays away from code which is executed often.
 //!
 //! A dense open-addressing table leads from app addresses to fragments. Nothing is ever moved.
 //!
 //! *Retiring.* A fragment whose app code goes away is cut off: every link to it leads to its exit
 //! stub again, its checked entry to the dispatcher. Who is in it goes on to its next exit. One whose
-//! app code may have changed is cut off too, but can come back ([`mod@suspect`]).
+//! app code may have changed is cut off too, but can come back (`mod@suspect`).
 //!
-//! *Variants.* Of a generation there may be two, one of which is entered ([`mod@variant`]): with other probes.
+//! *Variants.* Of a generation there may be two, one of which is entered (`mod@variant`): with other probes.
 //!
 //! *Generations.* When the cache is full all fragments are retired at once: they become an old
 //! *generation*. Threads may still be in it, and signals may find them there, so its memory and
 //! descriptions stay until every thread has come out of the cache once ([`Cache::reclaim`]). The next
 //! generation grows in the gaps between what is kept of earlier ones. A thread that sleeps in a system call
-//! made in place does not come out for hours; of what it is in one fragment is kept, *pinned* ([`mod@old`]).
+//! made in place does not come out for hours; of what it is in one fragment is kept, *pinned* (`mod@old`).
 //!
 //! # Why it is correct while threads execute
 //! * Code is written only to memory that nobody can be in: where nothing lay yet, or a
@@ -513,7 +513,7 @@ impl Cache {
     }
 
     /// Places code on the way to a fragment that is not part of it (a tag check made later, a jump to another
-    /// arena, what counts a pair) where [`Arena::next`] says: among the fragments, as it is executed as often
+    /// arena, what counts a pair) where `Arena::next` says: among the fragments, as it is executed as often
     /// as they are. Jumps from where the stubs are and back cost ten nanoseconds each on some processors.
     pub fn place_lead(&mut self, arena: usize, code: &[u8]) -> CachePc {
         let line = self.line(false);

@@ -14,7 +14,7 @@
 //! * A record is found by the file of its code, which must be the one that it was made from, by device, inode, size and time
 //!   of the last change; and it holds the bytes of that code, which are compared when it is used.
 //! * A fragment depends on these bytes, on where they and it are, which a record does not contain, and on how this
-//!   runtime translates: build and [`Shape`] stand in the image.
+//!   runtime translates: build and `Shape` stand in the image.
 //! * A record that was damaged is told by its digest, and each number in it is checked before it is used. The image
 //!   cannot be written to by the program.
 #![allow(unsafe_code)] // reason: memory shared with the host.

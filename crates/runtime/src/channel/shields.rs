@@ -12,7 +12,7 @@
 //! *Values* are looked for in the thread's value counters, which are of what is in the accumulator and of nothing else.
 //!
 //! An event that is not shielded increments the least of its tuple's counters, whose places are known with the tuple, or hashed: out of line,
-//! or in a routine (`arch/shields.rs`). So no event leaves generated code but those of [`Why`]: a tuple is promoted, the interval has
+//! or in a routine (`arch/shields.rs`). So no event leaves generated code but those of `Why`: a tuple is promoted, the interval has
 //! ended, or two values that are in the accumulator want the same value counter.
 //!
 //! After each event one is taken from what is left of the interval. At its end the accumulator is brought the counts of cells and value counters; its

@@ -129,7 +129,7 @@ impl Runtime {
         self.make((pc, prefix), shape)
     }
 
-    /// A new fragment, as [`Self::fragment`].
+    /// A new fragment, as `Self::fragment`.
     pub fn make(&mut self, to: (AppPc, Prefix), shape: Shape) -> Result<(u32, bool), Refusal> {
         /// Bytes of dead code that are not worth a flush.
         const LITTLE: u64 = 16 << 20;

@@ -7,7 +7,7 @@
 //! app is told that the queue is closed.
 //!
 //! # Strategy
-//! A table of the [`OPEN_AT_A_TIME`] queues that are open, which takes no lock. A sender takes the number of the next message,
+//! A table of the `OPEN_AT_A_TIME` queues that are open, which takes no lock. A sender takes the number of the next message,
 //! if the read status allows it, and writes it, the ready word last (`trommel_aware::ring`). What is in the app's memory is read and written
 //! where a fault is expected (`arch::peek`, `arch::poke`), and believed as far as it cannot lead astray: a read status that no reader
 //! can have written, or memory that is gone, closes the queue.
@@ -15,7 +15,7 @@
 //! Interrupts of queries may be the app's, too: then they are a signal that the thread sends to itself, and that is delivered as any other, at
 //! the next boundary: after the instruction, before the next.
 //!
-//! What the app asks is in [`requests`].
+//! What the app asks is in `requests`.
 //! Messages that a signal keeps from being sent wait in the thread's [`Serving`] and go first as soon as they can.
 //!
 //! | who is to receive | messages |
@@ -25,11 +25,11 @@
 //! | a thread of a process that is being detached, or whose host is gone | are lost: the senders run natively as well |
 //!
 //! # Why it is correct
-//! * A sender names the entry that it uses in [`Serving::sending`] before it looks whether it is open, and until it is done. Who
+//! * A sender names the entry that it uses in `Serving::sending` before it looks whether it is open, and until it is done. Who
 //!   closes first takes the entry away and then waits until no thread names it, so nobody writes to the memory afterwards.
 //! * A number is taken by one sender, and only while the message that was in its place has been read. So a place is written
 //!   by one thread, and is free.
-//! * Who waits wakes up by itself after [`NAP`]: that nobody wakes it costs time, and no more.
+//! * Who waits wakes up by itself after `NAP`: that nobody wakes it costs time, and no more.
 //! * A process that shares this one's memory (`vfork`) sends to the host: killed between its two steps it would leave a
 //!   message that never becomes ready.
 //!

@@ -47,7 +47,7 @@ pub struct Process {
     pub leaving: AtomicU32,
     /// Where areas are: from, to.
     pub areas: [AtomicU64; 2],
-    /// Areas of threads that have ended: address of the first node, see [`Thread::node`].
+    /// Areas of threads that have ended: address of the first node, see `Thread::node`.
     pub free: AtomicU64,
 }
 

@@ -7,7 +7,7 @@
 //! different for the program: its signal handlers, masks, stacks, system calls and code are its own.
 //!
 //! # Strategy
-//! *In.* A signal of a number that no program handles ([`WINDOW_SIGNAL`]), of an event of the host's or of a timer of the
+//! *In.* A signal of a number that no program handles (`WINDOW_SIGNAL`), of an event of the host's or of a timer of the
 //! thread's ([`timer`]), finds the thread in its own code.
 //! The handler finds the thread's area by its id and changes the frame that it returns from: all
 //! signals are blocked but the synchronous ones, the alternate stack and GS are the runtime's, and control comes to
@@ -27,7 +27,7 @@
 //! *Skid.* A signal that ends a period of time finds a thread more often after a slow instruction than after a quick one
 //! (*Value Sampling*, section 5). So a random number of instructions below `Control::window_skip` is passed first, in the same way, and then the
 //! window begins. What was recorded meanwhile the host forgets: a mark in the records tells where the
-//! window begins, another where it ends ([`CAPTURE_MARK`], [`END_MARK`]). After the first there may be a piece of the stack ([`stack`]).
+//! window begins, another where it ends ([`CAPTURE_MARK`], [`END_MARK`]). After the first there may be a piece of the stack (`stack`).
 //!
 //! *Out.* The window ends where the budget does, or before: before a system call, at an instruction that
 //! causes a signal, before what cannot be executed in the cache. The way out is the return from a signal handler into the app's
@@ -45,7 +45,7 @@
 //!
 //! *Areas* belong to threads by their ids. That of a thread which has ended goes to another.
 //!
-//! *Processes* that a native thread forks are seen to when the first signal comes to them ([`copied`]).
+//! *Processes* that a native thread forks are seen to when the first signal comes to them (`copied`).
 //!
 //! # Why it is correct
 //! * Nothing of the app is executed between the signal and the first instruction of the window, nor between its
@@ -59,7 +59,7 @@
 //!
 //! # Invariants
 //! * While a thread is native nothing of the runtime is in its way: GS, mask, alternate stack are
-//!   its own, and so are all dispositions but that of [`WINDOW_SIGNAL`] unless another thread is in a window.
+//!   its own, and so are all dispositions but that of `WINDOW_SIGNAL` unless another thread is in a window.
 //! * `Runtime::threads` has the threads that are in a window.
 //! * The area of a thread is used by nobody else while the thread is there: it returns from a handler on
 //!   a stack in it.

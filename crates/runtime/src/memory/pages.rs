@@ -15,8 +15,8 @@
 //!
 //! A page that is opened too often, or part of the stack, is *unsteady*: it stays writable, and fragments made from it
 //! compare their code each time they are entered (they are *guarded*). It has a credit of
-//! [`CREDIT`] openings, which grows by one each [`PER_OPENING`]; when it has been unsteady for
-//! [`PATIENCE`], it is tried again with a part of that.
+//! `CREDIT` openings, which grows by one each `PER_OPENING`; when it has been unsteady for
+//! `PATIENCE`, it is tried again with a part of that.
 //!
 //! # Invariants
 //! * A live fragment that is not guarded has its code in protected pages, or in memory that the app
@@ -26,7 +26,7 @@
 //!
 //! # What shows
 //! `/proc/PID/maps` tells the kernel's protection, and each run of protected pages takes one of the
-//! mappings that the kernel gives a process; so there are at most [`MAX_RUNS`].
+//! mappings that the kernel gives a process; so there are at most `MAX_RUNS`.
 //!
 //! **I22 (code as translated).** A fragment is entered only while its app code is what it was made from: the app cannot write that code, its pages are write-protected, or the fragment compares it.
 #![allow(unsafe_code)] // reason: changes the protection of the app's pages.

@@ -19,16 +19,16 @@
 //! *Indirect branches* tell pairs of branch and target apart ([`crate::observe::pairs`]); a pair's exit knows the path as others do. Only fragments at which
 //! paths begin have checked entries, and are in the tables of indirect targets: a return or an indirect call ends its path.
 //!
-//! *Out of the cache* a thread has its [`Midway`] in [`Thread::on_path`]; an interrupted one waits in [`Thread::interrupted_paths`]
+//! *Out of the cache* a thread has its [`Midway`] in `Thread::on_path`; an interrupted one waits in `Thread::interrupted_paths`
 //! until the handler returns. What is left when a thread goes no further stands in its counter array ([`trommel_queue::ON_PATH_OFFSET`]) before each system call, and while
 //! a handler runs: so it is there however the program ends. A thread that computes when its program is killed, or ended by another thread, leaves the path that it was on untold.
 //!
 //! *Overflow.* Where branches follow each other that go this way and that, such as those of a loop that is written out, there are as many prefixes as executions. From
-//! where more than [`OVERFLOW`] begin, a prefix gets a number, and fragments, when threads have arrived with it [`OFTEN`]. Until then they execute fragments that do not know what
-//! follows ([`Event::Amid`]), all exits of which lead to the dispatcher: that follows the thread, and records the path where it ends ([`Mark::Over`]).
+//! where more than `OVERFLOW` begin, a prefix gets a number, and fragments, when threads have arrived with it `OFTEN`. Until then they execute fragments that do not know what
+//! follows ([`Event::Amid`]), all exits of which lead to the dispatcher: that follows the thread, and records the path where it ends (`Mark::Over`).
 //!
-//! *Too many.* With more than [`MOST`] prefixes, or when counter arrays or keys run out, all code is dropped, fragments are recorded from then on, and the service thread puts paths
-//! together; each thread tells it where it is ([`Mark::Resumed`]).
+//! *Too many.* With more than `MOST` prefixes, or when counter arrays or keys run out, all code is dropped, fragments are recorded from then on, and the service thread puts paths
+//! together; each thread tells it where it is (`Mark::Resumed`).
 //!
 //! # Why it is correct
 //! * A thread comes into a fragment by an exit, a pair or the dispatcher that leads to its address and its prefix, or by a checked entry, where a path begins.

@@ -15,8 +15,8 @@
 //! where the host's table says so, and traces are made of what is hot.
 //!
 //! The first round begins where the first trace would: a program with nothing hot is not asked. The next is due twice as
-//! long after it as it took, as far as that is its own doing ([`SLOW`]); each round that finds nothing more to prefetch
-//! doubles that, up to [`LONGEST`] times, and one that does halves it, to no less than [`PAUSE`] times. So rounds soon take a few percent of the time and less, and a program that turns to
+//! long after it as it took, as far as that is its own doing (`SLOW`); each round that finds nothing more to prefetch
+//! doubles that, up to `LONGEST` times, and one that does halves it, to no less than `PAUSE` times. So rounds soon take a few percent of the time and less, and a program that turns to
 //! other work is asked again:
 //! when it enters the runtime, or when the host, which is told when a round is due, has sent it a signal.
 //! When the working set changes ([`crate::base::phase`]) the next round is due at once.
@@ -28,7 +28,7 @@
 //!   step of the instruction after it: a signal is delivered before both.
 //! * What the host says is an address to compare with and a number to add. A sum that is no displacement is not used.
 //! * The table is read while the host does not write it (`trommel_queue::prefetch`), under the runtime's lock.
-//! * To drop code while threads execute it is what [`Runtime::drop_all`] is for.
+//! * To drop code while threads execute it is what `Runtime::drop_all` is for.
 //!
 //! **I12 (prefetches or probes).** Code has either prefetches and traces, or the probes that find where prefetches belong. A wrong number from the host is useless, and nothing worse.
 

@@ -19,12 +19,12 @@
 //! waits until the host has done what it does about it. A signal ends that wait, and its handler runs; when it is back the wait goes on.
 //!
 //! Of `every auto`, a thread notes how long each of its records takes, from the crossing on, and its own
-//! [`Throttle`] says which rates to put in force, after a record. No other thread has a part in it.
+//! `Throttle` says which rates to put in force, after a record. No other thread has a part in it.
 //!
 //! # Why it is correct
 //! * A probe stands at the boundary before its instruction, or after it within its step: a signal is
 //!   delivered before both or after both. Of an instruction that faults, the part after it is not reached, and what
-//!   the part before it had noted is forgotten ([`forget`]).
+//!   the part before it had noted is forgotten (`forget`).
 //! * All registers are the app's there but for `rcx` and `rdx`, of which the probe says where they are.
 //! * The engine of a thread is used by that thread alone, and makes no memory.
 #![allow(unsafe_code)] // reason: reads the app's memory and data of probes, shares memory with the host.

@@ -8,7 +8,7 @@
 //! # Strategy
 //! *In.* One of the stopped threads is made to run `start`, which for each of them makes an area
 //! and takes over the signals that the app handles; then it stops itself for the host
-//! ([`stop_for_host`]). The host puts every thread's state on its thread page
+//! (`stop_for_host`). The host puts every thread's state on its thread page
 //! (`trommel_queue::thread_page`), sets its GS base to its area and its program counter to `arch::join`,
 //! blocks its signals, and lets it run. [`join`] is then what `thread::begin` is for a new thread.
 //!

@@ -15,7 +15,7 @@
 //!   system call that was not made.
 //! * It is not, and a chunk was full, or the probe of a query has crossed over: in the middle of a step, which is led on to its end first.
 //! * It is not otherwise: where the exit goes that was taken.
-//! * A system call was made in the app's name ([`Thread::made`]): after it, with its answer.
+//! * A system call was made in the app's name (`Thread::made`): after it, with its answer.
 //!
 //! Pages that were protected because of code in them become writable at once, so that stores to them do not fault.
 //!

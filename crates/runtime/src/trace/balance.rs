@@ -10,8 +10,8 @@
 //! is spent in the runtime stays above a threshold, the program is detached and runs natively.
 //!
 //! What is looked at together is not a stretch of time but of work: whenever the runtime has worked for
-//! [`QUANTUM`], the CPU time of the process tells how long that has taken in all. A quantum that was more
-//! than [`TOO_MUCH`] percent of it is a bad one, and [`PATIENCE`] of them are enough. Time in which the
+//! `QUANTUM`, the CPU time of the process tells how long that has taken in all. A quantum that was more
+//! than `TOO_MUCH` percent of it is a bad one, and `PATIENCE` of them are enough. Time in which the
 //! runtime works little makes up for bad quanta, one for as long as a quantum may take. A
 //! program that rarely comes to the runtime rarely asks for the clock.
 //!

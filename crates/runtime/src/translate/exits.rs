@@ -348,7 +348,7 @@ impl Code<'_> {
     }
 }
 
-/// As [`tag_check`], for the code of a pair.
+/// As `tag_check`, for the code of a pair.
 pub fn pair_check(code: &mut Code, app: AppPc, key: Key) {
     code.mov_imm64(Reg::RDX, app.0.wrapping_neg());
     code.add_rdx_to_rcx();

@@ -33,7 +33,7 @@
 //! instruction that uses it, and need not store it again for an indirect branch of its own: a
 //! register that is not used on the way stays out of the way. Its direct entry spills both.
 //!
-//! *Code that may change* ([`Nature`]) is read once, into a buffer, and a fragment made of it is of
+//! *Code that may change* (`Nature`) is read once, into a buffer, and a fragment made of it is of
 //! one page and in one piece, so that it can be compared; only one of a single instruction may lie
 //! across two pages. A *guarded* fragment compares its code when it is entered, and ends at the first
 //! instruction that writes memory, which might be its own.
@@ -51,7 +51,7 @@
 //!   scratch registers are restored before the next.
 //! * Nothing but the app's own instructions touches flags or the app's stack.
 //! * An instruction that faults does so before any scratch register of its step has lost a value
-//!   that its [`Step`] cannot restore.
+//!   that its `Step` cannot restore.
 //! * `rcx` is free at `syscall`, which overwrites it.
 //!
 //! **I3 (return addresses).** Return addresses on the app's stack are the app's own.

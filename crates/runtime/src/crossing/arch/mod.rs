@@ -7,8 +7,8 @@
 //! a signal may arrive between any two instructions.
 //!
 //! # Strategy
-//! Everything is saved in the [`Context`](crate::base::area::Context) that GS points to, by
-//! [`enter`]; [`resume`] loads it again. `resume` only reads the context, so it can be
+//! Everything is saved in the `Context` that GS points to, by
+//! `enter`; [`resume`] loads it again. `resume` only reads the context, so it can be
 //! started over at any point before its last jump: the signal handler that interrupts it between
 //! [`resume`] and its end sets the program counter back to [`resume`], where the
 //! `pending` word is looked at again. That closes the race between looking and leaving.
@@ -514,7 +514,7 @@ impl Landmarks {
 /// Makes the system call that starts a process, with the app's registers. The parent goes on in
 /// [`cloned`]. The child saves its registers and runs `process::thread::child` on a stack of its own, since
 /// it may share all memory with the parent, which the kernel holds until the child is done with it.
-/// With a signal pending no call is made (see [`calls`]).
+/// With a signal pending no call is made (see `calls`).
 ///
 /// # Safety
 /// The context must be complete; GS must be at the thread area.

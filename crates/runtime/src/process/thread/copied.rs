@@ -7,7 +7,7 @@
 //! # Strategy
 //! Nothing is done before the host begins a window in the child: most never see one. The first signal finds
 //! that the process is not the one that the runtime was started in. The handler claims a slot and puts it in the place of the
-//! parent's, as children of a `fork` under control do ([`super::fork`]); of the areas it keeps one, for itself.
+//! parent's, as children of a `fork` under control do (`super::fork`); of the areas it keeps one, for itself.
 //!
 //! # Invariants
 //! * The child was copied while nobody held the runtime's lock: otherwise what the lock guards may be half done, and

@@ -6,7 +6,7 @@
 //! all of that must happen as it would natively. Programs start and end thousands of threads.
 //!
 //! # Strategy
-//! *Start.* The parent makes the child's area ([`Thread::prepare`]): the child's context holds the
+//! *Start.* The parent makes the child's area (`Thread::prepare`): the child's context holds the
 //! app's registers as they are after the call, in the child. Then it makes the app's system call
 //! with the app's arguments. The child sets GS before anything else, with the area in a register
 //! and no stack in use, takes a chunk, and goes to the dispatcher like a thread that comes out of
