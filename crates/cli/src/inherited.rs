@@ -1,19 +1,22 @@
-//! What this process was given at its start, for handing it on unchanged.
+//! State that this process was given at its start, for handing it on unchanged.
 //!
 //! The program under observation must find what it would have found without us. Rust's start-up
 //! code changes two things before `main`: it ignores SIGPIPE, and it opens `/dev/null` in the place
-//! of standard descriptors that are closed. So both are noted before it runs, by a function that
-//! the C library calls for each executable before `main` (`.init_array`).
+//! of standard descriptors that are closed. We change two more: we unblock all signals, and we stop
+//! ignoring SIGCHLD, since a host that is not told about its children waits forever. So all of it is
+//! noted before Rust's code runs, by a function that the C library calls for each executable before
+//! `main` (`.init_array`).
 #![allow(unsafe_code)] // reason: runs before Rust's own start-up code and asks the system directly.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use trommel_host::ptrace::launch::Inherited;
+use trommel_host::kernel::inherited::{Inherited, set_action, set_blocked};
 
-const SIGPIPE_IGNORED: u8 = 1 << 3;
-
-/// Bits 0 to 2: the descriptor is closed. Bit 3: SIGPIPE is ignored.
-static NOTED: AtomicU8 = AtomicU8::new(0);
+/// Bits 0 to 2: the descriptor is closed.
+static CLOSED: AtomicU8 = AtomicU8::new(0);
+/// Signals that were ignored, and that were blocked: bit `n - 1` is signal `n`.
+static IGNORED: AtomicU64 = AtomicU64::new(0);
+static BLOCKED: AtomicU64 = AtomicU64::new(0);
 
 #[used]
 // SAFETY: `.init_array` holds pointers to functions of the C ABI that are called once, before
@@ -22,30 +25,52 @@ static NOTED: AtomicU8 = AtomicU8::new(0);
 static NOTE: extern "C" fn() = note;
 
 extern "C" fn note() {
-    let mut noted = 0;
-    // SAFETY: system calls that read state into a structure that lives here; no action is changed.
+    let (mut closed, mut ignored, mut blocked) = (0, 0_u64, 0_u64);
+    // SAFETY: system calls that write state into structures that live here.
     unsafe {
         for fd in 0..3 {
             if libc::fcntl(fd, libc::F_GETFD) == -1 {
-                noted |= 1 << fd;
+                closed |= 1 << fd;
             }
         }
-        let mut action: libc::sigaction = std::mem::zeroed();
-        if libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut action) == 0
-            && action.sa_sigaction == libc::SIG_IGN
-        {
-            noted |= SIGPIPE_IGNORED;
+        for signal in 1..=64 {
+            // The kernel's structure: handler, flags, restorer, mask.
+            let mut action = [0_u64; 4];
+            let got = libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                0,
+                &raw mut action,
+                size_of::<u64>(),
+            );
+            if got == 0 && action[0] == libc::SIG_IGN as u64 {
+                ignored |= 1 << (signal - 1);
+            }
         }
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            0,
+            &raw mut blocked,
+            size_of::<u64>(),
+        );
     }
-    NOTED.store(noted, Ordering::Relaxed);
+    if ignored & (1 << (libc::SIGCHLD - 1)) != 0 {
+        set_action(libc::SIGCHLD, libc::SIG_DFL);
+    }
+    set_blocked(0);
+    CLOSED.store(closed, Ordering::Relaxed);
+    IGNORED.store(ignored, Ordering::Relaxed);
+    BLOCKED.store(blocked, Ordering::Relaxed);
 }
 
-/// Returns what this process was given.
+/// Returns the state at the start of this process.
 pub(crate) fn inherited() -> Inherited {
-    let noted = NOTED.load(Ordering::Relaxed);
+    let closed = CLOSED.load(Ordering::Relaxed);
     Inherited {
-        closed: std::array::from_fn(|fd| noted & (1 << fd) != 0),
-        sigpipe_ignored: noted & SIGPIPE_IGNORED != 0,
+        closed: std::array::from_fn(|fd| closed & (1 << fd) != 0),
+        ignored: IGNORED.load(Ordering::Relaxed),
+        blocked: BLOCKED.load(Ordering::Relaxed),
     }
 }
 
@@ -62,18 +87,29 @@ mod tests {
             assert_eq!(format!("{:?}", inherited()), wanted);
             return;
         }
-        for (script, closed, sigpipe_ignored) in [
-            ("exec \"$0\" \"$@\"", [false; 3], false),
-            ("exec \"$0\" \"$@\" <&-", [true, false, false], false),
+        const PIPE: u64 = 1 << (libc::SIGPIPE - 1);
+        const CHLD: u64 = 1 << (libc::SIGCHLD - 1);
+        const TERM: u64 = 1 << (libc::SIGTERM - 1);
+        for (script, closed, ignored, blocked) in [
+            ("exec \"$0\" \"$@\"", [false; 3], 0, 0),
+            ("exec \"$0\" \"$@\" <&-", [true, false, false], 0, 0),
             (
                 "trap '' PIPE; exec \"$0\" \"$@\" 2>&-",
                 [false, false, true],
-                true,
+                PIPE,
+                0,
+            ),
+            (
+                "exec env --ignore-signal=CHLD --block-signal=TERM \"$0\" \"$@\"",
+                [false; 3],
+                CHLD,
+                TERM,
             ),
         ] {
             let wanted = Inherited {
                 closed,
-                sigpipe_ignored,
+                ignored,
+                blocked,
             };
             let status = Command::new("sh")
                 .args(["-c", script])

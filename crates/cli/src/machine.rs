@@ -12,6 +12,7 @@ use trommel_symbol::launch;
 use crate::args::RecordArgs;
 use crate::exit::{self, ProgramEnd};
 use crate::host;
+use crate::inherited;
 use crate::next::next_steps;
 use crate::output;
 use crate::report::summary;
@@ -36,6 +37,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         pages: host::stress()?.ring as usize,
         duration: args.duration,
         program,
+        inherited: inherited::inherited(),
     };
     let guard = interrupt::guard();
     let recording = record(&options, &guard)?;

@@ -27,6 +27,12 @@ pub(crate) const TESTS: &[Test] = &[
     ("interrupt: any signal while it starts", at_the_start),
     ("interrupt: twice", twice),
     ("interrupt: a program that handles it", handled),
+    ("interrupt: any signal that the program handles", relayed),
+    ("interrupt: a timer armed before the start", timer),
+    (
+        "interrupt: started with signals ignored or blocked",
+        inherited,
+    ),
     ("interrupt: kill -9 of trommel", host_killed),
     (
         "interrupt: kill -9 of trommel, stream and compressor",
@@ -241,6 +247,121 @@ fn handled(bin: &Path) -> Result<(), String> {
         let report = place.report("trommel.data")?;
         if report["run"]["status"] != 5 {
             return Err(format!("{signal}: {}", report["run"]));
+        }
+    }
+    Ok(())
+}
+
+/// Ways of running a program.
+const WAYS: [&str; 4] = [
+    "record --quiet -e none --",
+    "record --quiet --",
+    "run --",
+    "record --quiet --budget 3 --",
+];
+
+/// Handles all signals, waits for one of the number given, and says how often each came.
+const HANDLER: &str = r#"
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+static volatile int seen[65];
+static void on_signal(int s) { seen[s]++; }
+int main(int argc, char **argv) {
+  for (int s = 1; s < 65; s++) if (s != SIGCHLD && s != 32 && s != 33) signal(s, on_signal);
+  printf("%d\n", (int)getpid()); fflush(stdout);
+  int wanted = atoi(argv[1]); time_t begun = time(0);
+  while (time(0) < begun + 15 && !seen[wanted]) usleep(1000);
+  usleep(20000);
+  for (int s = 1; s < 65; s++) if (seen[s]) printf("%d: %d\n", s, seen[s]);
+  return 4;
+}
+"#;
+
+/// Sent to trommel alone a signal is the program's; sent to the group it comes once. Trommel outlives both.
+fn relayed(bin: &Path) -> Result<(), String> {
+    let app = program("handler", HANDLER)?;
+    // HUP, INT, QUIT, ABRT, FPE, USR1, SEGV, USR2, ALRM, TERM, STKFLT, XCPU, VTALRM, PROF, IO, PWR, real-time.
+    let signals = [
+        1, 2, 3, 6, 8, 10, 11, 12, 14, 15, 16, 24, 26, 27, 29, 30, 34, 64,
+    ];
+    for (round, number) in signals.into_iter().enumerate() {
+        for group in [false, true] {
+            let place = Place::new(bin)?;
+            let words = WAYS[round % WAYS.len()].split(' ');
+            let app = app.to_string_lossy();
+            let text = number.to_string();
+            let args: Vec<_> = words.chain([&*app, &text]).collect();
+            let child = place.command(&args)?.spawn().map_err(|e| e.to_string())?;
+            let started = Instant::now();
+            while !fs::read(place.path("stdout")).is_ok_and(|text| text.ends_with(b"\n")) {
+                if started.elapsed() > LIMIT {
+                    return Err("the program does not start".into());
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let pid = i64::from(child.id());
+            send(if group { -pid } else { pid }, &number.to_string());
+            let ended = place.finish(child)?;
+            let wanted = format!("\n{number}: 1\n");
+            if ended.status.code() != Some(4) || !ended.stdout.ends_with(wanted.as_bytes()) {
+                return Err(format!(
+                    "signal {number}, group {group}, {args:?}: {ended:?}"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `alarm` and then `exec`, as scripts limit a program's time.
+fn timer(bin: &Path) -> Result<(), String> {
+    let app = program("handler", HANDLER)?;
+    for way in WAYS {
+        let place = Place::new(bin)?;
+        let script = format!(
+            "exec perl -e 'alarm 1; exec @ARGV' \"$T\" {way} {} {}",
+            app.display(),
+            14
+        );
+        let child = place.shell(&script)?.spawn().map_err(|e| e.to_string())?;
+        let ended = place.finish(child)?;
+        if ended.status.code() != Some(4) || !ended.stdout.ends_with(b"\n14: 1\n") {
+            return Err(format!("{way}: {ended:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// What `env` sets for signals, the program finds, and trommel works all the same.
+fn inherited(bin: &Path) -> Result<(), String> {
+    const SAYS: &str = "grep -E '^Sig(Blk|Ign)' /proc/self/status; (exit 5); echo $?; exit 3";
+    let hows = [
+        "--ignore-signal=CHLD",
+        "--block-signal=CHLD",
+        "--block-signal=TRAP",
+        "--block-signal=SEGV",
+        "--block-signal=TERM",
+        "--block-signal",
+        "--ignore-signal=PIPE --block-signal=34",
+        "--ignore-signal=USR2 --ignore-signal=HUP --ignore-signal=40",
+    ];
+    for how in hows {
+        let run = |way: &str| {
+            let place = Place::new(bin)?;
+            place.write("says", SAYS.as_bytes(), 0o755)?;
+            let script = format!("exec env {how} {way} bash says");
+            let child = place.shell(&script)?.spawn().map_err(|e| e.to_string())?;
+            place.finish(child)
+        };
+        let native = run("")?;
+        for way in WAYS {
+            let seen = run(&format!("\"$T\" {way}"))?;
+            if (seen.status, &seen.stdout) != (native.status, &native.stdout) {
+                return Err(format!("{how}, {way}: {native:?} natively, {seen:?}"));
+            }
         }
     }
     Ok(())

@@ -12,16 +12,22 @@
 //! | [`births`] | a cheap test for new threads and processes |
 //! | [`running`] | what `/proc` reports about a process, and why it cannot be attached |
 //! | `maps` | the lines of `/proc/PID/maps` |
-//! | [`interrupt`] | interrupts from the terminal while a program runs |
+//! | [`inherited`] | signal actions, mask and descriptors that a started program must find |
+//! | [`interrupt`] | signals to the host while a program runs |
+//! | `sentinel` | a process that tells signals to the group from signals to us |
+//! | `proc` | files of `/proc`, read in signal handlers |
 //! | `large` | vectors in huge pages, for tables accessed at random |
 
 pub mod births;
 pub(crate) mod clocks;
 pub(crate) mod handle;
+pub mod inherited;
 pub mod interrupt;
 pub mod knock;
 pub(crate) mod large;
 pub(crate) mod maps;
 pub mod perf;
+pub(crate) mod proc;
 pub mod running;
 pub mod samplers;
+pub(crate) mod sentinel;

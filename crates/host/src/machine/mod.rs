@@ -43,10 +43,12 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, SystemTime};
 
+use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::unistd::Pid;
 use trommel_compress::random::SplitMix64;
 use trommel_profile::Profile;
 
+use crate::kernel::inherited::Inherited;
 use crate::kernel::interrupt::Guard;
 use crate::kernel::perf::ring::Ring;
 use crate::kernel::perf::{Attributes, Clock};
@@ -71,6 +73,8 @@ pub struct Options {
     pub duration: Option<Duration>,
     /// A program to start when samples are taken, natively: its file, and its arguments with its name before.
     pub program: Option<(std::path::PathBuf, Vec<OsString>)>,
+    /// State that this program is to find.
+    pub inherited: Inherited,
 }
 
 /// Why there is no recording.
@@ -145,7 +149,7 @@ pub fn record(options: &Options, guard: &Guard) -> Result<Recording, MachineErro
     session.begin();
     let mut child = match &options.program {
         None => None,
-        Some((program, arguments)) => Some(start(program, arguments, guard)?),
+        Some((program, arguments)) => Some(start(program, arguments, options.inherited, guard)?),
     };
     let mut ended = session.run(child.as_mut(), options.duration, guard);
     let mut profiles = session.end();
@@ -169,27 +173,37 @@ pub fn record(options: &Options, guard: &Guard) -> Result<Recording, MachineErro
 
 /// Starts the program as it is.
 #[allow(unsafe_code)] // reason: what runs between fork and exec.
-fn start(program: &Path, arguments: &[OsString], guard: &Guard) -> Result<Child, MachineError> {
+fn start(
+    program: &Path,
+    arguments: &[OsString],
+    inherited: Inherited,
+    guard: &Guard,
+) -> Result<Child, MachineError> {
     let mut command = Command::new(program);
     let mut words = arguments.iter();
     if let Some(name) = words.next() {
         command.arg0(name);
     }
     command.args(words);
-    let old = guard.before();
+    let (actions, inherited) = (guard.actions(), inherited);
     let restore = move || {
-        old.iter().for_each(|(signal, action)| {
-            // SAFETY: what was there before.
-            let _ = unsafe { nix::sys::signal::sigaction(*signal, action) };
-        });
+        actions.restore();
+        inherited.restore(false);
         Ok(())
     };
-    // SAFETY: calls `sigaction` only, which may be called there; nothing is allocated or locked.
+    // SAFETY: makes system calls only, which may be made there; nothing is allocated or locked.
     unsafe { command.pre_exec(restore) };
-    let child = command.spawn().map_err(|source| MachineError::NotStarted {
+    let failed = |source| MachineError::NotStarted {
         program: program.display().to_string(),
         source,
-    })?;
-    guard.program(Pid::from_raw(child.id() as i32));
-    Ok(child)
+    };
+    // No signal may come before its program is named.
+    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK);
+    let before = before.map_err(|e| failed(e.into()))?;
+    let child = command.spawn();
+    if let Ok(child) = &child {
+        guard.program(Pid::from_raw(child.id() as i32));
+    }
+    let _ = before.thread_set_mask();
+    child.map_err(failed)
 }

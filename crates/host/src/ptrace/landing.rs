@@ -190,7 +190,8 @@ fn mask(pid: Pid) -> io::Result<u64> {
     }
 }
 
-fn set_mask(pid: Pid, mask: u64) -> io::Result<()> {
+/// Sets the signal mask of a stopped process.
+pub(crate) fn set_mask(pid: Pid, mask: u64) -> io::Result<()> {
     const SETSIGMASK: libc::c_uint = 0x420b;
     // SAFETY: the kernel reads a mask of the size said, which lives here.
     let failed =

@@ -21,14 +21,15 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use nix::errno::Errno;
 use nix::sys::ptrace;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::channel::image;
+use crate::kernel::inherited::Inherited;
 use crate::kernel::interrupt::Guard;
 use crate::ptrace::inject::inject;
-use crate::ptrace::landing::{ImageFile, Landing};
+use crate::ptrace::landing::{ImageFile, Landing, set_mask};
 
 /// What is to be started.
 pub struct Command<'a> {
@@ -40,29 +41,6 @@ pub struct Command<'a> {
     pub inherited: Inherited,
     /// Dispositions of ours that it must not find.
     pub guard: &'a Guard,
-}
-
-/// What Rust's start-up code changes before `main`, and a program must find unchanged.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Inherited {
-    /// Standard descriptors to close.
-    pub closed: [bool; 3],
-    /// SIGPIPE is ignored; otherwise it has its default action.
-    pub sigpipe_ignored: bool,
-}
-
-impl Inherited {
-    /// In the child, before `exec`.
-    fn restore(self) {
-        for fd in (0..3).filter(|&fd| self.closed[fd as usize]) {
-            // SAFETY: async-signal-safe, and nothing of the child uses the descriptor.
-            unsafe { libc::close(fd) };
-        }
-        if !self.sigpipe_ignored {
-            // SAFETY: async-signal-safe.
-            unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-        }
-    }
 }
 
 /// Why a program could not be started under control.
@@ -135,7 +113,7 @@ impl Child<'_> {
             }
         }
         self.command.guard.restore();
-        self.command.inherited.restore();
+        self.command.inherited.restore(self.native.is_none());
         // SAFETY: strings that end with a NUL byte, and a list of such that ends with a null pointer.
         unsafe { libc::execv(self.file.as_ptr(), self.args.as_ptr()) };
         if let Some(why) = self.native {
@@ -156,6 +134,8 @@ impl Child<'_> {
     /// Until the child has executed the program or ended, nothing that it works with may change or
     /// go, the stack included.
     unsafe fn spawn(&self, stack: &memmap2::MmapRaw) -> nix::Result<Pid> {
+        // No handler of ours may run in the child, and no signal come before its program is named.
+        let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
         let waits = self.native.map_or(0, |_| libc::CLONE_VFORK);
         let flags = libc::CLONE_VM | libc::SIGCHLD | waits;
         // SAFETY: the stack is as long as said, and page-aligned as it should be; the rest is the
@@ -169,7 +149,12 @@ impl Child<'_> {
                 ptr::from_ref(self).cast_mut().cast(),
             )
         };
-        Errno::result(pid).map(Pid::from_raw)
+        let pid = Errno::result(pid).map(Pid::from_raw);
+        if let Ok(pid) = pid {
+            self.command.guard.program(pid);
+        }
+        before.thread_set_mask()?;
+        pid
     }
 }
 
@@ -212,11 +197,13 @@ pub fn launch(
     drop((inherited, image, kept));
     let pid = pid.map_err(|e| system("a new process")(e.into()))?;
     meanwhile();
-    let started = take_over(pid, (shared, kept_file), image_file);
+    let blocked = command.inherited.blocked;
+    let started = take_over(pid, blocked, (shared, kept_file), image_file);
     if started.is_err() {
         // It has not run anything yet; nobody will miss it.
         let _ = ptrace::kill(pid);
         let _ = waitpid(pid, None);
+        command.guard.ended();
     }
     started.map(|()| pid)
 }
@@ -239,6 +226,7 @@ pub fn start(command: &Command<'_>) -> Result<Pid, LaunchFailure> {
         0 => Ok(pid),
         error => {
             let _ = waitpid(pid, None);
+            command.guard.ended();
             Err(LaunchFailure::Exec(Errno::from_raw(error)))
         }
     }
@@ -297,10 +285,12 @@ fn wait_for(child: Pid, mut wanted: impl FnMut(Signal) -> bool) -> Result<(), La
 /// fragments in the child.
 fn take_over(
     child: Pid,
+    blocked: u64,
     files: (i32, Option<i32>),
     image_file: Option<ImageFile>,
 ) -> Result<(), LaunchFailure> {
     wait_for(child, |signal| signal == Signal::SIGTRAP)?;
+    set_mask(child, blocked).map_err(system("setting the signal mask"))?;
     const CODE_SEGMENT_64: u64 = 0x33;
     let regs = ptrace::getregs(child).map_err(|e| system("reading registers")(e.into()))?;
     if regs.cs != CODE_SEGMENT_64 {

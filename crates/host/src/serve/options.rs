@@ -13,7 +13,7 @@ use crate::channel::question::Question;
 use crate::channel::stream::Pending;
 use crate::channel::tracing::Tracing;
 use crate::fold::only::Only;
-use crate::ptrace::launch::Inherited;
+use crate::kernel::inherited::Inherited;
 use crate::serve::failure::RecordError;
 use crate::serve::persist::Store;
 use crate::serve::stress::Stress;

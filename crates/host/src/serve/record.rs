@@ -57,7 +57,6 @@ pub fn record(
         program: options.program.path.clone(),
         failure,
     })?;
-    guard.program(pid);
     let watch = bell::watch();
     let stream = stream.map(|(file, limit)| (file.begin(), limit));
     let identity = Identity::first(pid, &options.arguments);
@@ -95,7 +94,6 @@ fn record_late(
         program: options.program.path.clone(),
         failure,
     })?;
-    guard.program(pid);
     session.first_natively(pid);
     session.serve(None);
     guard.ended();
