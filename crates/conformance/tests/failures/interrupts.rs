@@ -357,7 +357,8 @@ fn inherited(bin: &Path) -> Result<(), String> {
             place.finish(child)
         };
         let native = run("")?;
-        for way in WAYS {
+        // With a budget the signal of windows is ignored, too, in programs that the first one executes.
+        for way in WAYS.into_iter().filter(|way| !way.contains("budget")) {
             let seen = run(&format!("\"$T\" {way}"))?;
             if (seen.status, &seen.stdout) != (native.status, &native.stdout) {
                 return Err(format!("{how}, {way}: {native:?} natively, {seen:?}"));
