@@ -4,6 +4,7 @@
 //! pointers that never leave this module, and checked against the file's bounds before it is used.
 //!
 //! **I24 (nothing trusted).** The host believes nothing that it reads from shared memory. Every number is checked against the file's bounds.
+
 // A mapping that another process writes to cannot be a Rust slice.
 #![allow(unsafe_code)]
 
