@@ -1,4 +1,4 @@
-//! What relational queries ask, answered by single-stepping: an exact and slow oracle.
+//! Answers to relational queries by single-stepping: an exact and slow oracle.
 //!
 //! Every instruction that a program executes is looked at with `ptrace` before and after, and the facts of
 //! each are given to the reference engine. Where memory and registers are looked at *only* before or only after,
@@ -49,7 +49,7 @@ pub fn steady(argv: &[&Path]) -> Command {
     command
 }
 
-/// What queries did.
+/// Results of queries.
 #[derive(Clone, Debug, Default)]
 pub struct Answers {
     /// In order.

@@ -200,10 +200,10 @@ struct Raw {
     executed: BTreeMap<u64, u64>,
 }
 
-/// Where valgrind loads a position-independent executable.
+/// Address at which valgrind loads a position-independent executable.
 const PIE_BASE: u64 = 0x10_8000;
 
-/// What an `ob=` or `cob=` line names.
+/// Name on an `ob=` or `cob=` line.
 #[derive(Clone, Copy)]
 enum Object {
     Main,

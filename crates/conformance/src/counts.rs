@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::built::kept;
 use crate::exec::{Job, Scratch, output};
 
-/// Where a transfer of control went.
+/// Target of a transfer of control.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Target {
     /// A vaddr of the main executable.

@@ -8,7 +8,7 @@ use std::path::Path;
 pub struct Image {
     file: Vec<u8>,
     loads: Vec<Load>,
-    /// Whether it may be loaded anywhere (`ET_DYN`).
+    /// True if it may be loaded anywhere (`ET_DYN`).
     pub movable: bool,
 }
 

@@ -53,7 +53,7 @@ impl Open {
 /// A thread at a stop.
 struct Task {
     memory: File,
-    /// Where it stopped, and what is there.
+    /// Address at which it stopped, and the instruction there.
     at: u64,
     instruction: Option<Instruction>,
     /// The frame that a return from a handler is given.
@@ -66,7 +66,7 @@ struct Task {
 }
 
 impl Task {
-    /// Whether a SIGTRAP is the program's own: of a breakpoint instruction, or sent.
+    /// True if a SIGTRAP is the program's own: of a breakpoint instruction, or sent.
     fn traps(&self, pid: i32) -> io::Result<bool> {
         const STEPPED: std::ops::RangeInclusive<i32> = 1..=2;
         let asks = |i: &Instruction| matches!(i.mnemonic(), Mnemonic::Int3 | Mnemonic::Syscall);
@@ -312,7 +312,7 @@ impl Stepper {
     }
 }
 
-/// Whether the thread has a handler for a signal.
+/// True if the thread has a handler for a signal.
 fn catches(pid: i32, signal: i32) -> io::Result<bool> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let caught = status

@@ -1,4 +1,4 @@
-//! What programs inherit of how signals are treated.
+//! Treatment of signals that programs inherit.
 #![allow(unsafe_code, reason = "sigaction has no safe form")]
 
 /// Makes the signals of a terminal end programs that this process starts, as they do in a terminal:

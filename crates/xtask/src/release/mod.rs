@@ -3,8 +3,8 @@
 //!
 //! * Paths of this machine are mapped away, in Rust and in C.
 //! * Archives are sorted, owned by root, and as old as `SOURCE_DATE_EPOCH` or the last commit.
-//! * The program is linked with `libc.so` and `libgcc_s.so` alone. A static libc cannot load the
-//!   libraries of users (`--service`, modules), so these two stay dynamic.
+//! * The program needs glibc and `libgcc_s.so`, and nothing else. A static libc cannot load the libraries
+//!   of users (`--service`, modules), so these two stay dynamic.
 //! * Packages are written here: `dpkg-deb` is only asked to unpack them.
 
 mod archive;
