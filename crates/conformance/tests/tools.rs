@@ -118,7 +118,9 @@ fn main() {
         .iter()
         .enumerate()
         .map(|(n, case)| {
-            let short: String = case.join(" ").chars().take(50).collect();
+            // A name is one line: nextest reads lists of them.
+            let words = case.join(" ").replace('\n', " ");
+            let short: String = words.chars().take(50).collect();
             Trial::test(format!("{n:02} {short}"), move || Ok(check(case)?))
         })
         .collect();
