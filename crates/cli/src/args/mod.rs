@@ -2,6 +2,10 @@
 //!
 //! Each sort of command has a file ([`record`], [`run`], [`show`], [`tools`]). [`parse`] reads the values of
 //! arguments. The order of fields is that of the help.
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "help texts name compressors, whose brackets are no links"
+)]
 
 mod parse;
 mod record;
