@@ -34,18 +34,19 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
     let program = launch::resolve(&args.program[0], path.as_deref())?;
     let to = args.stats.as_deref().map(stats::open).transpose()?;
     let watched = to.is_some() || args.prefetch || args.no_bail_out || program.image.aware;
+    let without = host::stress()?.without;
     let options = Options {
         follow: true,
         persist: !args.no_persist,
         tracing: Tracing {
-            threshold: if args.no_traces { 0 } else { THRESHOLD },
-            optimise: match (args.no_opt, args.opt) {
+            threshold: if without.traces { 0 } else { THRESHOLD },
+            optimise: match (without.optimiser, args.opt) {
                 (true, _) => Optimise::Off,
                 (false, Opt::Conservative) => Optimise::Conservative,
                 (false, Opt::Aggressive) => Optimise::Aggressive,
             },
-            link: !args.no_link,
-            returns: !args.no_returns,
+            link: !without.links,
+            returns: !without.returns,
             stay: args.no_bail_out || args.prefetch,
             retake: !args.no_retake,
             cache: args.cache.unwrap_or(0),

@@ -66,7 +66,22 @@ fn run(dir: &Dir, program: &Path, options: &[&str]) -> (u64, u64) {
     run_with(dir, program, options, &[])
 }
 
+/// Runs it without traces.
+fn run_without_traces(dir: &Dir, program: &Path) -> (u64, u64) {
+    run_stressed("no-traces", dir, program, &[], &[])
+}
+
 fn run_with(dir: &Dir, program: &Path, options: &[&str], arguments: &[&str]) -> (u64, u64) {
+    run_stressed("", dir, program, options, arguments)
+}
+
+fn run_stressed(
+    stress: &str,
+    dir: &Dir,
+    program: &Path,
+    options: &[&str],
+    arguments: &[&str],
+) -> (u64, u64) {
     let stats = dir.0.join("stats");
     let out = Command::new(env!("CARGO_BIN_EXE_trommel"))
         .args(["run", "--no-bail-out", "--stats"])
@@ -76,6 +91,7 @@ fn run_with(dir: &Dir, program: &Path, options: &[&str], arguments: &[&str]) -> 
         .arg(program)
         .args(arguments)
         .env("XDG_CACHE_HOME", caches(dir))
+        .env("TROMMEL_STRESS", stress)
         .stdin(Stdio::null())
         .output()
         .expect("trommel runs");
@@ -99,8 +115,8 @@ fn the_second_run_takes_fragments_of_the_first() {
     assert!(kept > all * 9 / 10, "{kept} of {all}");
     assert_eq!(run(&dir, &program, &["--no-persist"]).1, 0);
     // What traces are made of is laid out otherwise.
-    assert_eq!(run(&dir, &program, &["--no-traces"]).1, 0);
-    let (all, kept) = run(&dir, &program, &["--no-traces"]);
+    assert_eq!(run_without_traces(&dir, &program).1, 0);
+    let (all, kept) = run_without_traces(&dir, &program);
     assert!(kept > all * 9 / 10, "{kept} of {all}");
     assert_eq!(images(&dir).len(), 2);
     let nobody = files(&dir).iter().all(|image| {

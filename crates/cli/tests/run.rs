@@ -7,8 +7,14 @@ use serde_json::Value;
 use trommel_aware::{Answer, Counts};
 
 fn trommel(args: &[&str]) -> Output {
+    stressed("", args)
+}
+
+/// Runs it under stress options.
+fn stressed(stress: &str, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_trommel"))
         .args(args)
+        .env("TROMMEL_STRESS", stress)
         .stdin(Stdio::null())
         .output()
         .expect("trommel runs")
@@ -18,18 +24,18 @@ fn trommel(args: &[&str]) -> Output {
 const LOOP: &str = "i=0; while [ $i -lt 3000 ]; do i=$((i + 1)); done; echo $i; (exit 7)";
 
 /// What a run with `options` wrote to its statistics.
-fn stats(options: &[&str]) -> Value {
+fn stats(stress: &str, options: &[&str]) -> Value {
     let dir = std::env::temp_dir().join(format!(
         "trommel-run-{}-{}",
         std::process::id(),
-        options.len()
+        stress.len()
     ));
     std::fs::create_dir_all(&dir).expect("temp dir");
     let file = dir.join("stats").to_string_lossy().into_owned();
     let mut args = vec!["run", "--stats", &file];
     args.extend(options);
     args.extend(["--", "sh", "-c", LOOP]);
-    let out = trommel(&args);
+    let out = stressed(stress, &args);
     assert_eq!(out.status.code(), Some(7));
     assert_eq!(out.stdout, b"3000\n");
     assert!(out.stderr.is_empty(), "{:?}", String::from_utf8(out.stderr));
@@ -40,7 +46,7 @@ fn stats(options: &[&str]) -> Value {
 
 #[test]
 fn a_hot_loop_becomes_traces_unless_they_are_not_wanted() {
-    let with = stats(&["--no-bail-out"]);
+    let with = stats("", &["--no-bail-out"]);
     assert_eq!(with["schema"], "trommel.stats/1");
     assert_eq!(with["status"], 7);
     assert_eq!(with["command"][0], "sh");
@@ -49,7 +55,7 @@ fn a_hot_loop_becomes_traces_unless_they_are_not_wanted() {
     assert!(traces > 0, "{with}");
     assert!(number(&with, "trace_instructions") >= 2 * traces, "{with}");
     assert!(number(&with, "trace_bytes") > 0, "{with}");
-    let without = stats(&["--no-traces", "--no-bail-out"]);
+    let without = stats("no-traces", &["--no-bail-out"]);
     assert_eq!(number(&without, "traces"), 0, "{without}");
     assert!(number(&without, "fragments") > 0, "{without}");
 }
@@ -185,10 +191,14 @@ fn what_lies_between_calls_becomes_traces() {
 
 /// The statistics of a program that ends well.
 fn stats_of(name: &str, options: &[&str], program: &[&str]) -> Value {
+    stressed_stats_of("", name, options, program)
+}
+
+fn stressed_stats_of(stress: &str, name: &str, options: &[&str], program: &[&str]) -> Value {
     let file = std::env::temp_dir().join(format!("trommel-run-{name}-{}", std::process::id()));
     let path = file.to_string_lossy().into_owned();
     let args = [&["run", "--stats", &path][..], options, &["--"], program].concat();
-    let out = trommel(&args);
+    let out = stressed(stress, &args);
     assert!(out.status.success(), "{args:?}: {out:?}");
     let text = std::fs::read(&file).expect("statistics");
     std::fs::remove_file(&file).expect("clean");
@@ -264,23 +274,18 @@ fn a_working_set_that_changes_is_flushed() {
 
 #[test]
 fn each_of_the_engines_means_can_be_turned_off() {
-    let run = |name, options: &[&str]| {
-        stats_of(
-            name,
-            &[&["--no-bail-out"], options].concat(),
-            &["sh", "-c", WORK],
-        )
-    };
-    let all = run("all", &[]);
+    let run =
+        |name, stress| stressed_stats_of(stress, name, &["--no-bail-out"], &["sh", "-c", WORK]);
+    let all = run("all", "");
     assert!(
         number(&all, "links") > 0 && number(&all, "traces") > 0,
         "{all}"
     );
-    let unlinked = run("unlinked", &["--no-link"]);
+    let unlinked = run("unlinked", "no-link");
     assert_eq!(number(&unlinked, "links"), 0, "{unlinked}");
     assert!(number(&unlinked, "traces") > 0, "{unlinked}");
     assert!(number(&unlinked, "dispatches") > 10 * number(&all, "dispatches"));
-    let no_returns = run("returns", &["--no-returns"]);
+    let no_returns = run("returns", "no-returns");
     assert!(number(&no_returns, "traces") > 0, "{no_returns}");
     let lengths = |stats: &Value| number(stats, "trace_instructions") / number(stats, "traces");
     assert!(lengths(&no_returns) < lengths(&all), "{no_returns}\n{all}");

@@ -268,7 +268,9 @@ impl Lab<'_> {
 
     fn command(&self, subject: &Workload, options: Option<&str>) -> Option<Command> {
         let mut words: Vec<PathBuf> = Vec::new();
-        if let Some(options) = options {
+        let options = options.map(stressed);
+        let stress = options.and_then(|(stress, _)| stress);
+        if let Some((_, options)) = options {
             words.push(self.trommel.clone()?);
             words.push("run".into());
             // What control does is asked, from the beginning.
@@ -287,6 +289,7 @@ impl Lab<'_> {
         command
             .env("PERL_HASH_SEED", "0")
             .env("PYTHONHASHSEED", "0");
+        command.envs(stress.map(|stress| (STRESS, stress)));
         Some(command)
     }
 
@@ -344,6 +347,20 @@ pub(crate) fn geomean(ratios: impl IntoIterator<Item = f64>) -> f64 {
         n += 1;
     }
     (sum / f64::from(n)).exp()
+}
+
+/// The variable of stress options.
+const STRESS: &str = "TROMMEL_STRESS";
+
+/// Splits stress options from the options of `run` after them: `TROMMEL_STRESS=no-opt --no-bail-out`.
+fn stressed(options: &str) -> (Option<&str>, &str) {
+    let stress = options
+        .strip_prefix(STRESS)
+        .and_then(|o| o.strip_prefix('='));
+    match stress.map(|stress| stress.split_once(' ').unwrap_or((stress, ""))) {
+        Some((stress, options)) => (Some(stress), options),
+        None => (None, options),
+    }
 }
 
 #[cfg(test)]

@@ -70,3 +70,17 @@ pub(crate) fn rounds(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|n| *n > 0);
     number.ok_or_else(|| "a number above 0 is needed".to_owned())
 }
+
+/// The variable of stress options.
+pub(crate) const STRESS: &str = "TROMMEL_STRESS";
+
+/// Splits stress options from the command after them: `TROMMEL_STRESS=no-opt run --no-bail-out`.
+pub(crate) fn stressed(options: &str) -> (Option<&str>, &str) {
+    let stress = options
+        .strip_prefix(STRESS)
+        .and_then(|o| o.strip_prefix('='));
+    match stress.map(|stress| stress.split_once(' ').unwrap_or((stress, ""))) {
+        Some((stress, options)) => (Some(stress), options),
+        None => (None, options),
+    }
+}

@@ -37,7 +37,7 @@ pub(crate) struct RunArgs {
     /// Prefetch for loads and stores that miss at a regular distance
     ///
     /// Ends with a table of them. Implies --no-bail-out. See `trommel help prefetch`.
-    #[arg(long, conflicts_with = "no_traces")]
+    #[arg(long)]
     pub(crate) prefetch: bool,
 
     /// Attach after this many seconds of CPU time; 0 attaches at the first instruction
@@ -70,30 +70,8 @@ pub(crate) struct RunArgs {
     pub(crate) cache: Option<u64>,
 
     /// Assumptions of the optimiser of traces
-    #[arg(
-        long,
-        value_enum,
-        default_value = "conservative",
-        value_name = "HOW",
-        conflicts_with = "no_opt"
-    )]
+    #[arg(long, value_enum, default_value = "conservative", value_name = "HOW")]
     pub(crate) opt: Opt,
-
-    /// Disable traces
-    #[arg(long, help_heading = "For measurements")]
-    pub(crate) no_traces: bool,
-
-    /// Do not optimise traces
-    #[arg(long, help_heading = "For measurements")]
-    pub(crate) no_opt: bool,
-
-    /// Do not link fragments: every exit goes through the dispatcher
-    #[arg(long, help_heading = "For measurements")]
-    pub(crate) no_link: bool,
-
-    /// Do not predict returns: traces end at them
-    #[arg(long, help_heading = "For measurements")]
-    pub(crate) no_returns: bool,
 
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_names = ["PROGRAM", "ARGS"])]

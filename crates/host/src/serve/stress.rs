@@ -4,7 +4,11 @@
 
 use trommel_queue::{MAX_WINDOW, options};
 
-const NAMES: [&str; 25] = [
+const NAMES: [&str; 29] = [
+    "no-traces",
+    "no-opt",
+    "no-link",
+    "no-returns",
     "events",
     "rates",
     "prefetch",
@@ -49,8 +53,36 @@ pub struct Stress {
     pub prefetch: bool,
     /// What is detached is taken back soon, whatever it does.
     pub retake: bool,
+    /// The means of the engine that `trommel run` goes without.
+    pub without: Without,
     /// Pages of a processor's ring of samples; 0: as many as usual.
     pub ring: u32,
+}
+
+/// Means of the engine that `trommel run` can go without, to measure what each gains.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Without {
+    /// No traces are made.
+    pub traces: bool,
+    /// Traces are laid out, and not optimised.
+    pub optimiser: bool,
+    /// Exits are not linked: each goes through the dispatcher.
+    pub links: bool,
+    /// Returns are not predicted: traces end there.
+    pub returns: bool,
+}
+
+impl Without {
+    /// Returns the switch that an option sets.
+    fn of(&mut self, name: &str) -> Option<&mut bool> {
+        match name {
+            "no-traces" => Some(&mut self.traces),
+            "no-opt" => Some(&mut self.optimiser),
+            "no-link" => Some(&mut self.links),
+            "no-returns" => Some(&mut self.returns),
+            _ => None,
+        }
+    }
 }
 
 /// The options of a text.
@@ -66,6 +98,7 @@ pub fn parse(text: &str) -> Result<Stress, String> {
     let mut prefetch = false;
     let mut retake = false;
     let mut ring = 0;
+    let mut without = Without::default();
     for item in text.split(',').filter(|i| !i.is_empty()) {
         let (name, value) = item.split_once('=').unwrap_or((item, "1"));
         let number: u64 = value
@@ -92,6 +125,10 @@ pub fn parse(text: &str) -> Result<Stress, String> {
         }
         if name == "retake" {
             retake = number != 0;
+            continue;
+        }
+        if let Some(off) = without.of(name) {
+            *off = number != 0;
             continue;
         }
         if name == "ring" {
@@ -148,6 +185,7 @@ pub fn parse(text: &str) -> Result<Stress, String> {
         prefetch,
         retake,
         ring,
+        without,
     })
 }
 
@@ -191,6 +229,13 @@ mod tests {
             })
         );
         assert_eq!(parse("insns=2,events").map(|s| s.events), Ok(true));
+        let without = parse("no-opt,no-link").map(|s| s.without);
+        let both = Without {
+            optimiser: true,
+            links: true,
+            ..Without::default()
+        };
+        assert_eq!(without, Ok(both));
         assert_eq!(parse("ring=4").map(|s| s.ring), Ok(4));
         assert_eq!(parse("prefetch,far").map(|s| s.prefetch), Ok(true));
         assert_eq!(parse("retake,leave=3").map(|s| s.retake), Ok(true));

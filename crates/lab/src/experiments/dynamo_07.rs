@@ -16,10 +16,10 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 };
 
 const PROGRAMS: [&str; 6] = ["perl", "python", "lua", "sqlite", "gawk", "bzip2"];
-/// Options, and what they show.
+/// Stress options, options, and what they show.
 const WAYS: [(&str, &str); 4] = [
-    ("--no-bail-out --no-traces", "fragments only"),
-    ("--no-bail-out --no-opt", "trace selection"),
+    ("TROMMEL_STRESS=no-traces --no-bail-out", "fragments only"),
+    ("TROMMEL_STRESS=no-opt --no-bail-out", "trace selection"),
     ("--no-bail-out", "and optimisation"),
     ("", "and bail-out"),
 ];

@@ -13,8 +13,7 @@ use std::time::Instant;
 
 use trommel_conformance::exec::Scratch;
 
-use crate::common::trommel;
-use crate::common::{median, rounds};
+use crate::common::{STRESS, median, rounds, stressed, trommel};
 use crate::corpus::{names, script};
 
 /// Usual configurations: event kinds for `record` and its options, or `run` and its options.
@@ -24,10 +23,10 @@ const CONFIGURATIONS: [&str; 26] = [
     "run --after 0",
     "run --after 0.1",
     "run --after 0.5",
-    "run --after 0 --no-traces",
-    "run --after 0 --no-opt",
+    "TROMMEL_STRESS=no-traces run --after 0",
+    "TROMMEL_STRESS=no-opt run --after 0",
     "run --no-bail-out",
-    "run --no-bail-out --no-opt",
+    "TROMMEL_STRESS=no-opt run --no-bail-out",
     "none",
     "edge",
     "call",
@@ -51,10 +50,10 @@ const CONFIGURATIONS: [&str; 26] = [
 const ABLATION: [&str; 6] = [
     "native",
     "run --no-bail-out",
-    "run --no-bail-out --no-opt",
-    "run --no-bail-out --no-returns",
-    "run --no-bail-out --no-traces",
-    "run --no-bail-out --no-link",
+    "TROMMEL_STRESS=no-opt run --no-bail-out",
+    "TROMMEL_STRESS=no-returns run --no-bail-out",
+    "TROMMEL_STRESS=no-traces run --no-bail-out",
+    "TROMMEL_STRESS=no-link run --no-bail-out",
 ];
 
 /// Measures what recording and `run` cost: CPU and wall time of the corpus against native.
@@ -66,7 +65,7 @@ pub(crate) struct Args {
     /// Interleaved rounds, of which medians are taken.
     #[arg(long, value_name = "N", default_value = "5", value_parser = rounds)]
     rounds: usize,
-    /// Event kinds for `record` and its options, or `run` and its options; all usual ones if none is given.
+    /// Event kinds for `record` and its options, or `run` and its options, after `TROMMEL_STRESS=…` if wanted; all usual ones if none is given.
     #[arg(long = "configuration", value_name = "C", allow_hyphen_values = true)]
     configurations: Vec<String>,
     /// Turn each of the engine's means off, one at a time.
@@ -151,6 +150,8 @@ fn workload(
     let mut command = Command::new(script);
     command.arg(name).stderr(Stdio::null());
     if let Some(configuration) = configuration {
+        let (stress, configuration) = stressed(configuration);
+        command.envs(stress.map(|stress| (STRESS, stress)));
         command.arg(trommel()?);
         if !configuration.starts_with("run") {
             command.args(["record", "-o", data, "-e"]);

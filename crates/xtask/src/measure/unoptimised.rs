@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use trommel_conformance::exec::{Scratch, children_cpu, workspace};
 
-use crate::common::{cc, median, rounds, trommel};
+use crate::common::{STRESS, cc, median, rounds, stressed, trommel};
 use crate::corpus::script;
 
 /// Sources of the corpus's scripts, with their arguments.
@@ -35,7 +35,7 @@ const WAYS: [&str; 4] = [
     "run",
     "run --no-bail-out",
     "run --no-bail-out --opt aggressive",
-    "run --no-bail-out --no-opt",
+    "TROMMEL_STRESS=no-opt run --no-bail-out",
 ];
 
 /// Ways to run a program that is detached and then reattached; its calls, and millions of turns.
@@ -137,9 +137,12 @@ fn row(
     for _ in 0..rounds {
         for (n, list) in times.iter_mut().enumerate() {
             let mut argv = Vec::new();
+            let mut stress = None;
             if n > 0 {
+                let (options, way) = stressed(ways[n - 1]);
+                stress = options;
                 argv.push(trommel.clone());
-                argv.extend(ways[n - 1].split(' ').map(str::to_owned));
+                argv.extend(way.split(' ').map(str::to_owned));
                 argv.push("--".into());
             }
             argv.extend_from_slice(command);
@@ -152,6 +155,7 @@ fn row(
             let before = children_cpu().map_err(|e| e.to_string())?;
             let status = Command::new(&argv[0])
                 .args(&argv[1..])
+                .envs(stress.map(|stress| (STRESS, stress)))
                 .stdin(stdin)
                 .stdout(Stdio::null())
                 .status()
