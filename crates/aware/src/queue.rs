@@ -45,9 +45,9 @@ pub const MOST: u64 = 1 << 16;
 pub const HEADER_BYTES: u64 = size_of::<Header>() as u64;
 /// Bytes of a message.
 pub const MESSAGE_BYTES: u64 = 64;
-/// [`Header::state`]: messages may come.
+/// `Header::state`: messages may come.
 pub const OPEN: u32 = 1;
-/// [`Header::state`]: no more will come.
+/// `Header::state`: no more will come.
 pub const CLOSED: u32 = 2;
 
 /// Words that the service thread writes while a queue is open.

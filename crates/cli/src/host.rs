@@ -216,7 +216,7 @@ pub(crate) fn record(
     Ok(done)
 }
 
-/// Records a program as [`record`] does; `others` gets the profile of each further process.
+/// Records a program as [`record`](fn@record) does; `others` gets the profile of each further process.
 pub(crate) fn run(
     options: Options,
     guard: &Guard,

@@ -8,7 +8,7 @@
 //! Strategy: everything after the look-up is linear over xor, so that contributions of bytes can be
 //! folded beforehand and combined with xor alone ([`Folded`]). Several hash functions lie side by
 //! side as lanes of one word and cost one look-up. Where the paper's hash is too dear, a spec may
-//! name a cheap one instead ([`Cheap`]). [`Hash`] is any of them, a block of tuples at a time.
+//! name a cheap one instead ([`Cheap`]). [`Hash`](enum@Hash) is any of them, a block of tuples at a time.
 //!
 //! Invariant: the paper's indices equal [`xor_fold`] of [`Randomize::word`], lane by lane; a test
 //! holds it against the published vectors and at random.

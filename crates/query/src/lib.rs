@@ -22,7 +22,7 @@
 //! | [`field`], [`class`], [`rate`], [`tag`] | what a query speaks of: Table 2, Table 1, sampling rates, profile tags |
 //! | [`ast`], [`mod@format`], [`diagnostic`] | the text: its tree, its normal form, what is wrong with it and where |
 //! | [`instruction`], [`control`], [`program`], [`image`] | the assembled form, bit by bit, and its file |
-//! | [`assemble`], [`disassemble`] | from text to program and back |
+//! | [`assemble`](fn@assemble), [`disassemble`] | from text to program and back |
 //! | [`record`], [`engine`] | records and the reference interpreter |
 //! | [`throttle`] | rates for `every auto` |
 //! | [`x86`], [`observe`] | the class of an x86-64 instruction; where its operands and results are |

@@ -3,7 +3,7 @@
 //! A cache is made of arenas. In each, fragments come first and exit stubs after them; what is a
 //! fragment's is the app's instructions, copied or in other words, and what the engine adds: checks
 //! of indirect branches, jumps from one fragment to the next, registers put away. With
-//! [`Traces::audit`](crate::Traces::audit) the runtime marks the bytes of the former in a map at the end of the
+//! `Traces::audit` the runtime marks the bytes of the former in a map at the end of the
 //! arena, a bit for each byte of code, lowest first. So the host, which samples program counters from outside,
 //! tells how much of the time is the program's.
 //!

@@ -14,7 +14,7 @@
 //! waits for the helper while the program runs: what it is given beyond some windows is left out, and counted. When a process has ended we
 //! wait, for a while.
 //!
-//! *Limits.* From one answer to the next the helper may use [`MOST_CPU`] of CPU time, and be silent for [`MOST_SILENCE`]. At the end of
+//! *Limits.* From one answer to the next the helper may use `MOST_CPU` of CPU time, and be silent for `MOST_SILENCE`. At the end of
 //! a process it has [`MOST_AT_END`] for what waits, and as much again for texts. Beyond, it is killed.
 //!
 //! # Invariants

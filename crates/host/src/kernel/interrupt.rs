@@ -9,7 +9,7 @@
 //! # Strategy
 //! From before the program is started until its profile is written, each signal that would end us has a
 //! handler. It drops what the program got too: signals of the kernel, but for timers; signals of the program
-//! and its descendants; signals that the [`sentinel`](crate::kernel::sentinel) got as well, and so the whole
+//! and its descendants; signals that the [`sentinel`] got as well, and so the whole
 //! group. It passes all else on to the program. What asks us to end (INT, QUIT, TERM, HUP) before there is a
 //! program waits for the program.
 //!

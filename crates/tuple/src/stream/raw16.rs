@@ -101,7 +101,7 @@ pub fn write(mut to: impl Write, events: Events<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// A writer that compresses what [`write`] writes into it, as in `.raw16.zst`. Finish it with
+/// A writer that compresses what [`write`](fn@write) writes into it, as in `.raw16.zst`. Finish it with
 /// [`zstd::Encoder::finish`]. The frame has a checksum: packed words have none of their own.
 pub fn compressed<W: Write>(to: W) -> io::Result<zstd::Encoder<'static, W>> {
     let mut encoder = zstd::Encoder::new(to, 3)?;
