@@ -58,7 +58,7 @@ pub fn cache_dir() -> PathBuf {
     target_dir().join("conformance")
 }
 
-/// Whether this process shall list its tests, and run none.
+/// True if this process shall list its tests, and run none.
 pub fn listing() -> bool {
     std::env::args_os().any(|word| word == "--list")
 }

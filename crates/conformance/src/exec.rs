@@ -42,7 +42,7 @@ pub struct Outcome {
     pub code: Option<i32>,
     /// Terminating signal.
     pub signal: Option<i32>,
-    /// Whether the time limit ended it.
+    /// True if the time limit ended it.
     pub timed_out: bool,
 }
 

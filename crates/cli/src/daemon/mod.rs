@@ -280,7 +280,7 @@ impl Daemon {
         self.keeper = Child::start(keep).ok();
     }
 
-    /// Lets go of everything.
+    /// Detaches from everything.
     fn leave(&mut self) {
         let began = Instant::now();
         for state in self.known.values() {

@@ -1,4 +1,4 @@
-# Loads of more values than there are tallies, in 24 rounds, long enough for both ways of counting to be tried, and of one value as often.
+# Loads of more values than there are value counters, in 24 rounds, long enough for both ways of counting to be tried, and of one value as often.
 .intel_syntax noprefix
 .data
 cell:

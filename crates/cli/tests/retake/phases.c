@@ -1,5 +1,5 @@
 /* Two kinds of work, each for so many milliseconds of a thread's CPU time: `phases JUMPS LOOP [THREADS [fork|exec]]`. The first
- * has a call that cannot be foretold, the second is a loop. A timer's signals are handled meanwhile. Ends with 9 if all that was
+ * has a call that cannot be predicted, the second is a loop. A timer's signals are handled meanwhile. Ends with 9 if all that was
  * computed is what it should be. */
 #define _GNU_SOURCE
 #include <pthread.h>

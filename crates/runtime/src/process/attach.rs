@@ -1,4 +1,4 @@
-//! Threads of a running process, taken under control and detached from outside.
+//! Threads of a running process, attached and detached from outside.
 //!
 //! # Problem
 //! The host stops all threads of a process that runs natively, puts the runtime in, and wants each

@@ -15,7 +15,7 @@
 //! those that its messages name, and the counter of each, or what the hash of a value begins with, is found out anew, as it depends on what the host calls the place. *Where values are counted exactly* ([`super::value_counters`]) the paths are those of value counters, and what the index of a value counter
 //! begins with is made of the path's number of this run.
 //!
-//! Where events are passed by in [strides](super::strides) a record has their kinds, of which the dictionary is to have messages, and which exits lead to where a sample is near.
+//! Where events are counted by [strides](super::strides), a record has their kinds, of which the dictionary is to have messages, and which exits lead to where a sample is near.
 //!
 //! A fragment that cannot be told so is not kept: one with operands out of reach, of code that may change or is not of one
 //! region of a file, one that records, one with a pool of constants for the hash of values (`:mul`), and traces.

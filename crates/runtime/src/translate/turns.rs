@@ -58,8 +58,8 @@ fn near(to: AppPc) -> Option<i32> {
 }
 
 impl Translator {
-    /// `jmp`, `call` or `ret` to an address known only when it runs, which is most likely `to`; the block, and its events in
-    /// front of it. Says what is in slots if it faults.
+    /// `jmp`, `call` or `ret` to an address known only when it runs, which is most likely `to`; the block, and its events
+    /// before it. Says what is in slots if it faults.
     pub(super) fn predicted(
         &mut self,
         site: &mut Site<'_>,

@@ -1,4 +1,5 @@
 //! The record of a fragment that has just been written.
+#![allow(unsafe_code)] // reason: reads the app's code, and code in the cache.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,5 @@
 //! Fragments of records that an earlier run has left.
+#![allow(unsafe_code)] // reason: reads the app's code, and code in the cache.
 
 use alloc::vec::Vec;
 use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

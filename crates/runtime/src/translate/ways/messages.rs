@@ -39,7 +39,7 @@ pub(in crate::translate) enum Sends {
 }
 
 impl Translator {
-    /// Whether events are counted one by one.
+    /// True if events are counted one by one.
     pub fn samples(&self) -> bool {
         self.ways.sampler.is_some() || self.ways.profiler.is_some()
     }

@@ -180,7 +180,7 @@ impl Leaving {
 
 /// A way of counting. All hooks are of the translator that it is on in.
 pub(super) trait Way {
-    /// Whether it is on.
+    /// True if it is on.
     fn is_on(t: &Translator) -> bool;
 
     /// Adds what it needs.
@@ -194,7 +194,7 @@ pub(super) trait Way {
     /// Takes from instruction `n` of the first pass what it keeps from being observed.
     fn decoded(_t: &mut Translator, _site: &mut Site<'_>, _n: usize) {}
 
-    /// Whether the host has named what instruction `n` of the first pass has to do with.
+    /// True if the host has named what instruction `n` of the first pass has to do with.
     fn is_named(_t: &Translator, _site: &mut Site<'_>, _n: usize) -> bool {
         true
     }
@@ -368,12 +368,12 @@ pub(super) trait Way {
         Ok(())
     }
 
-    /// Whether a record can say all that it counts.
+    /// True if a record can say all that it counts.
     fn is_kept(_t: &Translator) -> bool {
         true
     }
 
-    /// Whether it can count what a record says.
+    /// True if it can count what a record says.
     fn have_room(_t: &Translator, _site: &Site<'_>, _parts: &Parts<'_>) -> bool {
         true
     }

@@ -128,22 +128,22 @@ impl Way for Exits {
 }
 
 impl Translator {
-    /// Whether paths are counted, or events, or may be from some time on.
+    /// True if paths are counted, or events, or may be from some time on.
     pub fn counts(&self) -> bool {
         self.config.counters || self.samples()
     }
 
-    /// Whether paths are counted now.
+    /// True if paths are counted now.
     fn counts_paths(&self) -> bool {
         self.config.counters
     }
 
-    /// Whether paths or events are counted now.
+    /// True if paths or events are counted now.
     pub(in crate::translate) fn counts_now(&self) -> bool {
         self.counts_paths() || self.samples()
     }
 
-    /// Whether events with values are counted where they happen.
+    /// True if events with values are counted where they happen.
     pub(in crate::translate) fn counts_values(&self) -> bool {
         self.samples() || self.counts_paths() && self.config.wants_values()
     }
@@ -161,7 +161,7 @@ impl Translator {
         counters::counter(path).filter(|_| self.counts_paths())
     }
 
-    /// Whether flags may be destroyed on the main line, which goes on at `next`: nobody looks at them, or a trace can make them again.
+    /// True if flags may be destroyed on the main line, which goes on at `next`: nobody looks at them, or a trace can make them again.
     pub(in crate::translate) fn flags_may_go(&mut self, site: &mut Site<'_>, next: AppPc) -> bool {
         if self.job.flags.lost || self.flags_are_dead(site, next) {
             return true;
@@ -169,7 +169,7 @@ impl Translator {
         self.lose_flags()
     }
 
-    /// Whether flags may be destroyed after a transfer as a trace can make them again; then they are lost from here on.
+    /// True if flags may be destroyed after a transfer as a trace can make them again; then they are lost from here on.
     fn lose_flags(&mut self) -> bool {
         // That it has moved the stack is not taken note of yet.
         let again = |recipe: &Recipe| recipe.uses() & Reg::RSP.bit() == 0;

@@ -61,7 +61,7 @@ impl Translator {
         converge.unprofiled(insn, self.wants(Kind::Edge))
     }
 
-    /// Whether an instruction is not profiled.
+    /// True if an instruction is not profiled.
     pub(in crate::translate) fn is_quiet(&self, n: usize) -> bool {
         self.job.quiet[n / 64] >> (n % 64) & 1 != 0
     }

@@ -223,12 +223,12 @@ impl Translator {
         self.job.strides.passed = kept.passed();
     }
 
-    /// Whether events were passed here that are to be counted.
+    /// True if events were passed here that are to be counted.
     pub(in crate::translate) fn keeps_events(&self) -> bool {
         self.job.strides.passed != 0
     }
 
-    /// Whether the fragment being made passes events by.
+    /// True if the fragment being made passes events by.
     pub(in crate::translate) fn passes_events(&self) -> bool {
         self.job.strides.on
     }
@@ -241,12 +241,12 @@ impl Translator {
         }
     }
 
-    /// Whether a step may go on with the one before it, as far as events are concerned.
+    /// True if a step may go on with the one before it, as far as events are concerned.
     pub(in crate::translate) fn is_one_step(&self, before: &Step, step: &Step) -> bool {
         !self.job.strides.on || before.events == step.events
     }
 
-    /// Whether the taken side of a branch backward comes first.
+    /// True if the taken side of a branch backward comes first.
     pub(in crate::translate) fn taken_side_is_first(&self) -> bool {
         self.needs.each_event && !self.job.trace && !self.job.strides.on
     }
@@ -262,7 +262,7 @@ impl Sampler {
 }
 
 impl Translator {
-    /// Whether fragments stride, as far as they may.
+    /// True if fragments stride, as far as they may.
     pub fn strides(&self) -> bool {
         let sampler = self.ways.sampler.as_ref();
         let plain = self.ways.asked.is_none() && !self.config.lists();

@@ -258,7 +258,7 @@ impl Translator {
         }
     }
 
-    /// Whether what counts events and values may be used for a fragment. If not, nothing is counted from now on.
+    /// True if what counts events and values may be used for a fragment. If not, nothing is counted from now on.
     pub(super) fn have_counters(&mut self, site: &Site<'_>) -> Result<(), Refusal> {
         if self.job.trace || self.job.pairs && counters::have_room(site.shared.paths()) {
             return Ok(());
