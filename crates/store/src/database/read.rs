@@ -198,7 +198,7 @@ impl Database {
         }
         for (file, header, profile) in whole {
             if !replaced.contains(&file.file_name()) {
-                take(&mut state, epoch(&file, self, header, profile))?;
+                take(&mut state, epoch(file, self, header, profile))?;
             }
         }
         for file in own {
@@ -206,7 +206,7 @@ impl Database {
                 continue;
             }
             match read(&file.path) {
-                Ok((header, profile)) => take(&mut state, epoch(&file, self, header, profile))?,
+                Ok((header, profile)) => take(&mut state, epoch(file, self, header, profile))?,
                 Err(StoreError::Missing { .. }) => return Ok(None),
                 Err(error) => skipped.push(error),
             }
