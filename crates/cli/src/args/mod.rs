@@ -32,8 +32,11 @@ pub(crate) use tools::{
     disable_help_subcommand = true,
     after_help = "\
 Two commands to the first result:
-  trommel record -- ./app --its --arguments
+  trommel record -e edge,call -- ./app --its --arguments
   trommel report
+
+A service that already runs, for about 1 % of its time:
+  trommel record --budget 1 -p PID
 
 Everything after `--` belongs to the program.
 `trommel help COMMAND` shows examples. `trommel help topics` lists the manual."
