@@ -1,37 +1,37 @@
-//! Values that are known are not profiled on: convergent profiling.
+//! Convergent profiling: values that are known are not profiled on.
 //!
 //! # Problem
-//! To count the values of all loads costs several times what the program does, for as long as it runs. But of most loads a
-//! few thousand executions tell how values are distributed, and what comes after repeats it. Profiling is to end there, to begin
-//! again when values are others, and nobody is to take what was seen for all that was executed.
+//! To count the values of all loads costs several times the program's own time, for as long as it runs. But for most loads a
+//! few thousand executions show the distribution of values, and later executions repeat it. Profiling is to end there, and to begin
+//! again when the values change. No report may pass a sample for all that was executed.
 //!
 //! # Strategy
-//! Calder, Feller and Eustace (*Value Profiling*, Journal of Instruction-Level Parallelism 1, 1999) call that convergent profiling: an instruction
-//! is profiled until its invariance has changed by less than a limit from one interval to the next; then it is left alone for a
-//! while. They test a flag before each probe. Here the probe goes, and comes back for *bursts*:
+//! Calder, Feller and Eustace (*Value Profiling*, Journal of Instruction-Level Parallelism 1, 1999) describe convergent profiling. An instruction
+//! is profiled until its invariance changes by less than a limit from one interval to the next. Then it is not profiled for a
+//! while. They test a flag before each probe. Here the probe is removed, and comes back for *bursts*:
 //!
-//! * A place that is executed often enough to be seen in bursts waits until it is worth it to take its probe out: such places had [some part](WORTH) of the events since
-//!   code was made last, and to count these has taken as long as making the code. Then the target is told a table of
-//!   all places that are to have no probe ([`trommel_queue::converge`]), and makes another variant of its code. So to make code takes no longer than to go on counting would have.
-//! * From then on it goes back to the variant with all probes for a burst of some [milliseconds](BURST), which costs next to nothing but the probes themselves, as that variant is there
+//! * A place with enough executions to be seen in bursts waits until it pays to take its probe out. That is when such places had [some part](WORTH) of the events since
+//!   code was made last, and counting these has taken as long as making the code. Then the target is given a table of
+//!   all places without a probe ([`trommel_queue::converge`]), and makes another variant of its code. So making code takes no longer than counting on would have.
+//! * From then on it goes back to the variant with all probes for bursts of some [milliseconds](BURST). A burst costs little but the probes themselves, as that variant is there
 //!   (Arnold and Ryder, *A framework for reducing the cost of instrumented code*, PLDI 2001; Hirzel and Chilimbi, *Bursty tracing*, FDDO 2001). All places are profiled in all bursts.
-//! * A burst comes [`PAUSE`] times as long after the last as that has cost, at random times about that. Pauses grow with the number of bursts there were.
-//! * Each place is [judged](place::Place) by its intervals, which go on from burst to burst: with the shares of its most frequent values alike in three of them it has settled, and when they differ from
-//!   then its values have changed.
+//! * A burst comes [`PAUSE`] times as long after the last as that has cost, at random times about that. Pauses grow with the number of bursts.
+//! * Each place is [judged](place::Place) by its intervals, which go on from burst to burst. It has settled when the shares of its most frequent values are alike in three of them. When they differ from
+//!   then, its values have changed.
 //!
 //! So bursts cost a ninth of the time at first, and less later on.
 //!
-//! *What stretches stand for.* The first is long and others are short; [`weight`] sees to it that counts do not say most of the first.
+//! *Weights.* The first stretch of profiling is long and others are short. [`weight`] keeps the first from dominating the counts.
 //!
-//! *Where values come from.* Value counters of the target stay in its memory while their place is not needed: those are read there, at each
-//! look, and what is new since the last is added. What is sent afterwards has been counted then, and is taken back. Messages of
-//! a sampler are events as many as they stand for.
+//! *Sources of values.* Value counters of the target stay in its memory while their place is not needed. They are read there, at each
+//! look, and their increase since the last look is added. Messages that the target sends afterwards were counted then, and are subtracted. Messages of
+//! a sampler count as many events as they stand for.
 //!
 //! # Invariants
-//! * The sum of a place's counts is what was profiled; of each place that was ever out the profile says so.
-//! * No table is written before the target goes by the last one.
+//! * The sum of a place's counts is what was profiled. The profile names each place that was ever out.
+//! * No table is written before the target uses the last one.
 //! * An address stands for the code that was there when it was met. When a region takes its place, its probes come back.
-//! * Nothing here trusts the target: what it says decides what is profiled, and nothing else. Places are at most as many as paths.
+//! * Nothing here trusts the target. Its reports decide what is profiled, and nothing else. There are at most as many places as paths.
 
 pub mod place;
 pub mod sketch;
@@ -65,9 +65,9 @@ const COUNTED_VALUES: Cycles = Cycles { own: 32, all: 32 };
 const SAMPLED: Cycles = Cycles { own: 3, all: 8 };
 /// Time since the last table, at least.
 const SHORTEST: Duration = Duration::from_millis(2);
-/// Of a burst.
+/// Duration of a burst.
 const BURST: Duration = Duration::from_millis(1);
-/// From a burst to the next, in times that the burst cost.
+/// Pause from a burst to the next, as a multiple of the burst's cost.
 const PAUSE: u64 = 8;
 /// Cycles that the first burst is taken to cost.
 const FIRST: u64 = 3_000_000;
@@ -84,16 +84,16 @@ const BRIEF: Duration = Duration::from_millis(1);
 const OFTEN: Duration = Duration::from_millis(3);
 const RARE: Duration = Duration::from_millis(50);
 
-/// What an event takes.
+/// Costs of an event.
 #[derive(Clone, Copy, Debug)]
 struct Cycles {
-    /// Of the target's time.
+    /// Cycles of the target.
     own: u64,
-    /// And of ours.
+    /// Cycles of the target and the host.
     all: u64,
 }
 
-/// When it is.
+/// A moment of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moment {
     /// Time since the process was met.
@@ -121,14 +121,14 @@ pub struct Converge {
     knocks: Option<Knocks>,
     /// Bursts so far, and one.
     round: u32,
-    /// When the last burst began, or everything.
+    /// Start of the last burst, or of everything.
     began: Moment,
     /// Events since then, up to the last table.
     counted: u64,
     event: Cycles,
-    /// When the last table was told.
+    /// Moment at which the last table was reported to the target.
     last: Moment,
-    /// When the last burst ended, or the first table was told.
+    /// End of the last burst, or the moment of the first table.
     ended: Moment,
     /// The first look.
     first: Moment,
@@ -140,7 +140,7 @@ pub struct Converge {
     spent: u64,
     looked: Duration,
     tables: u32,
-    /// What was told last, and whether it has been gone by.
+    /// Number of the last table, and whether the target uses it.
     told: u32,
     settled: bool,
     /// There is a burst, or is to be one.
@@ -150,11 +150,11 @@ pub struct Converge {
     cost: u64,
     /// The pause up to the next one is so many 256th of what it would be.
     drawn: u64,
-    /// Places have other code than when they were told.
+    /// Places have other code than when they were reported.
     stale: bool,
 }
 
-/// What became of a place that was not profiled for a while.
+/// The outcome of a place that was not profiled for a while.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome<'a> {
     /// Number of its table of values.
@@ -165,7 +165,7 @@ pub struct Outcome<'a> {
     pub changes: u32,
     /// Its values had settled when that was done last.
     pub settled: bool,
-    /// By what its counts are to be changed.
+    /// Factors by which its counts are to be changed.
     pub weights: &'a Weights,
 }
 
@@ -236,7 +236,7 @@ impl Converge {
         }
     }
 
-    /// What a thread's table of value counters is now. `place`: of a path.
+    /// Takes over the value counters of a thread. `place`: of a path.
     pub fn value_counters(
         &mut self,
         thread: u32,
@@ -270,7 +270,7 @@ impl Converge {
         self.value_counters.remove(&thread);
     }
 
-    /// Other code is in these addresses.
+    /// Notes that other code is at these addresses.
     pub fn replaced(&mut self, range: &Range<u64>) {
         let of = |place: &&mut Place| range.contains(&place.pc);
         for place in self.places.iter_mut().filter(of) {
@@ -285,7 +285,7 @@ impl Converge {
         at.saturating_sub(self.looked) >= self.often()
     }
 
-    /// From one look to the next.
+    /// Returns the time from one look to the next.
     pub fn often(&self) -> Duration {
         if self.burst || !self.settled {
             return BRIEF;
@@ -349,7 +349,7 @@ impl Converge {
         }
     }
 
-    /// It has come.
+    /// Notes that the target has come.
     fn hush_for_now(&mut self) {
         if let Some(knocks) = &mut self.knocks {
             knocks.done();
@@ -549,7 +549,7 @@ impl Converge {
             .for_each(|place| place.finish(at, burst));
     }
 
-    /// What became of the places that were not profiled for a while. One that is at two addresses is there twice.
+    /// Returns the outcomes of places that were not profiled for a while. A place at two addresses is there twice.
     pub fn outcomes(&self) -> impl Iterator<Item = Outcome<'_>> {
         let places = self.places.iter().filter(|place| place.outs != 0);
         places.filter_map(|place| {

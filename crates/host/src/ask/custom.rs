@@ -1,26 +1,26 @@
-//! Customisation modules: libraries that say what windows capture and what is profiled of it (`include/trommel_module.h`).
+//! Customisation modules: libraries that choose what windows capture and what is profiled of it (`include/trommel_module.h`).
 //!
 //! # Problem
-//! *Value Sampling* (2.4) lets users say what is captured of each instruction, make pairs of an instruction and a value of what a run of
-//! instructions captured, and format the values. What they write is another's code: it may crash, hang, or be wrong, and neither the program that
-//! is observed nor what was collected may suffer.
+//! *Value Sampling* (2.4) lets users choose what is captured of each instruction, make pairs of an instruction and a value from a captured run of
+//! instructions, and format the values. A module is foreign code: it may crash, hang, or be wrong. Neither the program that
+//! is observed nor the collected data may suffer.
 //!
 //! # Strategy
-//! *Capture* is a relational query: for each class of instructions that the module wants something of, one that is made up of it ([`Terms::question`])
-//! and has the runtime's probes send the facts of each execution, in windows only. So there is one meaning of operands and results.
+//! *Capture* is a relational query. For each class of instructions that the module captures, one is built ([`Terms::question`]).
+//! It has the runtime's probes send the facts of each execution, in windows only. So operands and results have one meaning.
 //!
-//! The library is in a process of its own, the [`helper`], forked before the program starts, and is loaded there. Each process that is observed has
-//! an instance of the module; a window goes to its instance when it has ended, and the pairs come back when they are there. Nobody
-//! waits for the helper while the program runs: what it is given beyond some windows is left out, and counted. When a process has ended we
+//! The library is loaded into a process of its own, the [`helper`], forked before the program starts. Each process that is observed has
+//! an instance of the module. A window goes to its instance when it has ended, and the pairs come back when they are ready. Nobody
+//! waits for the helper while the program runs: windows beyond a backlog are left out, and counted. When a process has ended we
 //! wait, for a while.
 //!
 //! *Limits.* From one answer to the next the helper may use `MOST_CPU` of CPU time, and be silent for `MOST_SILENCE`. At the end of
-//! a process it has [`MOST_AT_END`] for what waits, and as much again for texts. Beyond, it is killed.
+//! a process it has [`MOST_AT_END`] for what waits, and as much again for texts. After that it is killed.
 //!
 //! # Invariants
 //! * The helper has none of our descriptors but its socket: it keeps nothing of the program alive.
-//! * What comes from it is another's: each length, text and number is checked, here or by who uses it.
-//! * Once it has failed it is gone, and why is known.
+//! * Replies of the helper are not trusted: each length, text and number is checked, here or by its user.
+//! * A helper that failed is gone, and the reason is known.
 //!
 //! **I26 (modules apart).** Nothing of a customisation module is executed in the process that observes. Nobody waits for its process while the program runs.
 
@@ -48,11 +48,11 @@ use crate::channel::question::Question;
 /// A module as it was named.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Named {
-    /// What the report calls it.
+    /// Its name in reports.
     pub name: String,
     /// The library.
     pub library: PathBuf,
-    /// What its instances are given.
+    /// Argument of its instances.
     pub argument: CString,
 }
 
@@ -70,11 +70,11 @@ pub fn classes(program: &Program) -> Vec<(u8, FieldSet)> {
 
 /// A module in its process.
 pub struct Custom {
-    /// As it was named.
+    /// Its name as the user gave it.
     pub named: Named,
-    /// What it says of itself.
+    /// Terms that the library reports of itself.
     pub terms: Terms,
-    /// What is asked of the program for it.
+    /// The question that is put to the program for it.
     pub question: &'static Question,
     helper: RefCell<Helper>,
     /// The instance that was made at the start is nobody's yet.
@@ -248,7 +248,7 @@ impl Instance {
         }
     }
 
-    /// When all that waits should have been answered.
+    /// Returns the time by which all that waits should have been answered.
     pub fn deadline() -> Instant {
         Instant::now() + MOST_AT_END
     }

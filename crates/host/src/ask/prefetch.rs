@@ -1,28 +1,28 @@
-//! The prefetch service: which of a program's loads and stores miss again and again by a regular
-//! distance, and how far ahead of each it pays to prefetch.
+//! The prefetch service: it finds a program's loads and stores that miss again and again by a regular
+//! distance, and how far ahead of each a prefetch pays.
 //!
 //! # Problem
-//! The application of *Relational Profiling* that needs more than counts (Heil and Smith, MICRO 2000, section 3.1):
-//! what a single instruction accesses, one execution after the other, has to be seen, and something has to come of
-//! it while the program runs.
+//! The application of *Relational Profiling* that needs more than counts (Heil and Smith, MICRO 2000, section 3.1).
+//! It needs what a single instruction accesses, one execution after the other, and must act on
+//! that while the program runs.
 //!
 //! # Strategy
 //! Two queries ([`QUERIES`]) ask for the address of every load and store. The target answers in rounds of
 //! bursts (`trommel_runtime::observe::prefetch`). Each access goes through a simulated second-level cache of its thread
 //! ([`cache`]), and into the history of its instruction ([`stride`]). When a round is over, each instruction gets a
-//! [`Verdict`], and those that get [`Verdict::Placed`] are told to the target.
+//! [`Verdict`]. Those that get [`Verdict::Placed`] are reported to the target.
 //!
-//! *How far ahead.* A prefetch has to be [`LATENCY`] cycles early. How many cycles a round of the loop takes
-//! once nothing misses is not known; that it makes an access a cycle is assumed. So the wanted number of
-//! executions ahead is `LATENCY` over the accesses from one execution to the next. What is worth most
-//! is the part of it that is covered, times the share of executions at which the distance is right.
+//! *Distance ahead.* A prefetch has to be [`LATENCY`] cycles early. The cycles of a round of the loop
+//! without misses are not known. One cycle for each access is assumed. So the wanted number of
+//! executions ahead is `LATENCY` over the accesses from one execution to the next. The best prefetch
+//! covers the largest part of it, times the share of executions at which the distance is right.
 //!
-//! # What is not told
-//! Lines that the program touches between bursts are not in the simulated cache, so what it says is a miss may be a hit:
-//! at the beginning of the first burst everything is. A prefetch for such an access is of no use, and costs one
+//! # Limits
+//! Lines that the program touches between bursts are not in the simulated cache, so a simulated miss may be a hit:
+//! at the beginning of the first burst all accesses miss. A prefetch for such an access is of no use, and costs one
 //! instruction. It is placed only where all bursts together say that a good part of the accesses misses.
 //!
-//! Invariant: nothing here trusts the target: addresses are numbers to compute with, and what is kept of them is
+//! Invariant: nothing here trusts the target. Addresses are numbers to compute with, and memory for them is
 //! bounded ([`MOST`], [`THREADS`]).
 
 pub mod cache;
@@ -45,7 +45,7 @@ use crate::kernel::knock::Knocks;
 use cache::{Cache, Geometry};
 use stride::Strides;
 
-/// What is asked: loads go to queue 0, stores to queue 1.
+/// Queries of the service: loads go to queue 0, stores to queue 1.
 pub const QUERIES: &str = "\
 for opLOAD 0 every 131072 collect pc res2;
     send 0 stop;
@@ -74,7 +74,7 @@ const REGULAR: f64 = 0.5;
 /// Prefetches reach so far at most, as displacements do.
 const FAR: i64 = 1 << 30;
 
-/// What the service asks.
+/// Returns the question of the service.
 ///
 /// # Panics
 /// Never: a test assembles [`QUERIES`].
@@ -88,19 +88,19 @@ pub fn question() -> Question {
     }
 }
 
-/// What becomes of an instruction.
+/// The decision about an instruction.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Verdict {
     /// It has a prefetch of what it accesses so many executions later.
     Placed {
-        /// How many.
+        /// Number of executions ahead.
         ahead: u32,
-        /// By how much addresses differ then.
+        /// Difference of addresses then.
         by: i64,
     },
     /// Its addresses follow no distance, or none long enough.
     Irregular,
-    /// They follow one that the processor sees by itself.
+    /// Its addresses follow a distance that the processor sees by itself.
     Near,
     /// More prefetches than there may be are worth more.
     Overflowing,
@@ -109,21 +109,21 @@ pub enum Verdict {
 /// An instruction that misses often.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Missing {
-    /// Where it is.
+    /// Its place.
     pub place: Place,
-    /// It is a store.
+    /// True if it is a store.
     pub store: bool,
     /// Executions that were seen, in the last round that saw enough of them.
     pub executions: u64,
-    /// Those of them that missed.
+    /// Executions of them that missed.
     pub misses: u64,
     /// The most frequent difference between one address and the next, and its share.
     pub stride: Option<(i64, f64)>,
-    /// What becomes of it.
+    /// The decision about it.
     pub verdict: Verdict,
 }
 
-/// What the service came to in a process.
+/// Results of the service in a process.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Report {
     /// The cache that was simulated.
@@ -132,7 +132,7 @@ pub struct Report {
     pub rounds: u32,
     /// Accesses seen.
     pub accesses: u64,
-    /// Those of them that missed.
+    /// Accesses of them that missed.
     pub misses: u64,
     /// Prefetches put into code: one for each fragment and trace that an instruction is in.
     pub put: u64,
@@ -142,7 +142,7 @@ pub struct Report {
     pub found: Vec<Missing>,
 }
 
-/// What is known of one instruction in one round.
+/// Facts of one instruction in one round.
 #[derive(Clone, Debug, Default)]
 struct History {
     store: bool,
@@ -156,7 +156,7 @@ pub struct Prefetch {
     knocks: Option<Knocks>,
     geometry: Geometry,
     caches: FxHashMap<u32, Cache>,
-    /// Of the round that goes on, by thread and instruction.
+    /// Histories of the current round, by thread and instruction.
     histories: FxHashMap<(u32, u64), History>,
     /// By thread, its accesses so far.
     clocks: FxHashMap<u32, u64>,
@@ -305,7 +305,7 @@ impl Prefetch {
         }
     }
 
-    /// What it came to.
+    /// Returns the results of the service.
     pub fn report(&self, told: &Told) -> Report {
         let mut found: Vec<Missing> = self.known.values().copied().collect();
         found.sort_by_key(|found| (std::cmp::Reverse(found.misses), found.place));
@@ -321,7 +321,7 @@ impl Prefetch {
     }
 }
 
-/// What becomes of an instruction that misses often.
+/// Decides about an instruction that misses often.
 fn verdict(strides: &Strides, stride: Option<(i64, f64)>) -> Verdict {
     let Some((stride, _)) = stride.filter(|(_, share)| *share >= REGULAR) else {
         return Verdict::Irregular;

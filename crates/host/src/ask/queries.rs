@@ -1,13 +1,13 @@
-//! Relational queries put to programs (`docs/query.md`): the program handed over, the tags of its code, and what
-//! comes of its messages.
+//! Relational queries put to programs (`docs/query.md`): the program handed over, the tags of its code, and the
+//! results of its messages.
 //!
 //! The target evaluates queries by itself (`trommel_runtime::observe::query`). It gets the assembled program without
 //! the rules for tags: modules and functions have names here. For each region of code that it finds, it
 //! waits until it has been told which ranges have tags.
 //!
-//! Messages come among the records of each thread, in the order in which that sent them, and go to the
-//! *services* ([`crate::ask::service`]), all of them to each. So do interrupts, for which the target makes us look at once; of
-//! `interrupt sync` it waits until we have.
+//! Messages come among the records of each thread, in the order in which the thread sent them. All of them go to each
+//! *service* ([`crate::ask::service`]). So do interrupts, for which the target makes us look at once. After
+//! `interrupt sync` the target waits until we have looked.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -28,7 +28,7 @@ use crate::channel::modules::Modules;
 use crate::channel::question::Question;
 use crate::channel::tags::Told;
 
-/// Why a program of queries cannot be answered by looking at a program that runs.
+/// The reason why a program of queries cannot be answered by looking at a program that runs.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Unanswerable {
     /// An event.
@@ -74,7 +74,7 @@ pub fn check(program: &Program) -> Result<(), Unanswerable> {
     Ok(())
 }
 
-/// What comes of the queries in one process.
+/// Results of the queries in one process.
 pub struct Answers {
     asked: &'static Question,
     /// By instruction, which words of its messages are addresses of code, by bit.
@@ -95,7 +95,7 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Those of the process `pid`, which runs the program file `main`. `write`: where messages are written; `services`: those of
+    /// Begins the answers of the process `pid`, which runs the program file `main`. `write`: where messages are written; `services`: those of
     /// libraries.
     pub fn new(
         asked: &'static Question,
@@ -219,7 +219,7 @@ impl Answers {
         self.tabulate.settle(modules);
     }
 
-    /// What the queries came to.
+    /// Returns the results of the queries.
     pub fn finish(mut self, from: &shared::Queries, modules: &Modules) -> Queries {
         self.tabulate.settle(modules);
         let program = &self.asked.program;

@@ -1,4 +1,4 @@
-//! Services: what is done with the messages of queries.
+//! Services that receive the messages of queries.
 
 mod foreign;
 mod message;
@@ -24,9 +24,9 @@ type Words = [u64; MESSAGE_WORDS];
 /// Counts equal messages.
 #[derive(Default)]
 pub struct Tabulate {
-    /// With run-time addresses.
+    /// Counts of messages with run-time addresses.
     counts: FxHashMap<(Header, u8, Words), Count>,
-    /// With places in their stead.
+    /// Counts of messages with places instead of addresses.
     settled: BTreeMap<Sent, Count>,
     untabulated: u64,
 }
@@ -53,7 +53,7 @@ impl Tabulate {
         }
     }
 
-    /// What was counted, and messages that were not told apart.
+    /// Returns the counts, and the number of messages that were not told apart.
     pub fn into_counts(self) -> (BTreeMap<Sent, Count>, u64) {
         (self.settled, self.untabulated)
     }
@@ -84,7 +84,7 @@ impl Service for Tabulate {
         }
     }
 
-    /// They are counted where they happen.
+    /// Ignores interrupts: they are counted where they happen.
     fn interrupt(&mut self, _: &Message<'_>, _: bool, _: &Modules) {}
 }
 
@@ -93,15 +93,15 @@ pub struct Write {
     out: BufWriter<File>,
     /// By instruction, the names of the words of its messages.
     names: Vec<Vec<&'static str>>,
-    /// Why nothing is written any more.
+    /// The reason why nothing is written any more.
     error: Option<io::Error>,
 }
 
 impl Write {
-    /// To the file at `path`, of messages of a program.
+    /// Creates the file at `path`, for messages of a program.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub fn create(path: &Path, program: &Program) -> io::Result<Self> {
         let mut names = vec![Vec::new(); program.code().len()];
         for query in program.queries() {

@@ -1,8 +1,8 @@
-//! Sleeping until one of many processes wants something, or a child of ours has changed.
+//! The host's wait for many processes: it sleeps until one of them needs something, or a child has changed.
 //!
-//! Each family has a word that is 1 while the host sleeps; who has something for the host clears it and
-//! wakes who sleeps on it. The kernel lets a thread sleep on [`MOST`] words at once; with more families
-//! than that the rest are looked at every few milliseconds. SIGCHLD writes one more word.
+//! Each family has a word that is 1 while the host sleeps. A process with something for the host clears the
+//! word and wakes the host. The kernel lets a thread sleep on [`MOST`] words at once. With more families,
+//! the host polls the rest every few milliseconds. SIGCHLD writes one more word.
 // Signal handlers and futexes are system calls that the libraries lack.
 #![allow(unsafe_code)]
 
@@ -15,7 +15,7 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 
 use crate::channel::family::Family;
 
-/// How long processes that ask for nothing are left alone.
+/// Time between looks at processes that ask for nothing.
 pub const IDLE: Duration = Duration::from_millis(100);
 
 /// Words that the kernel lets a thread sleep on.

@@ -1,4 +1,4 @@
-//! The memory file of one program and of the processes that come of it by `fork`.
+//! The memory file of one program and of its forked children.
 //!
 //! # Problem
 //! A process that forks needs a queue for its child before the host has heard of the child, and the
@@ -57,7 +57,7 @@ pub struct Newcomer {
     pub slot: usize,
     /// Its parent's.
     pub parent: usize,
-    /// As it sees itself.
+    /// Its process number, as it sees itself.
     pub pid: i32,
     /// It may see other process numbers than we do.
     pub foreign: bool,
@@ -65,7 +65,7 @@ pub struct Newcomer {
     pub known: Known,
 }
 
-/// What a process knew of its parent's dictionary.
+/// Part of its parent's dictionary that a process knew.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Known {
     /// Paths.
@@ -287,12 +287,12 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Which slot it is.
+    /// Returns the slot's number.
     pub fn slot(&self) -> usize {
         self.slot
     }
 
-    /// Its family.
+    /// Returns the slot's family.
     pub fn family(&self) -> &Rc<Family> {
         &self.family
     }

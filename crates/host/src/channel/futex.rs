@@ -1,4 +1,4 @@
-//! Waking whoever sleeps on a word of shared memory.
+//! Wake-ups of threads that sleep on a word of shared memory.
 #![allow(unsafe_code)] // reason: a system call that no library has.
 
 use std::sync::atomic::AtomicU32;

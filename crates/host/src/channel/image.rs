@@ -1,8 +1,8 @@
 //! The runtime's bytes, as `build.rs` laid them out: the image for its usual place, and its first
 //! stack.
 //!
-//! They lie in whole pages of our own executable, so the target can map them from there: nothing is
-//! copied, and pages of code are those that the kernel has anyway. That takes a descriptor of the
+//! The bytes lie in whole pages of our own executable, so the target can map them from there. Nothing is
+//! copied, and pages of code share the kernel's page cache. That takes a descriptor of the
 //! executable. Where it cannot be opened (it may be executable and not readable), or the target may
 //! not map it, the host writes the bytes into memory of the target.
 // Asks the C library where our executable was loaded.
@@ -18,11 +18,11 @@ struct Pages([u8; LEN]);
 
 static PAGES: Pages = Pages(*include_bytes!(concat!(env!("OUT_DIR"), "/runtime.bin")));
 
-/// What differs from the image for the usual place.
+/// A difference from the image for the usual place.
 pub struct Moved {
-    /// Where it lies in the image.
+    /// Its offset in the image.
     pub offset: usize,
-    /// What is to be there.
+    /// The bytes to write there.
     pub bytes: Vec<u8>,
 }
 
@@ -60,7 +60,7 @@ pub const fn text() -> std::ops::Range<usize> {
     TEXT
 }
 
-/// What is different in the image for `base`. `None` for the usual place.
+/// Returns the differences of the image for `base`. `None` for the usual place.
 pub fn moved(base: u64) -> Option<Moved> {
     if base == BASE {
         return None;
@@ -92,7 +92,7 @@ pub fn file() -> Option<(File, u64)> {
     (read.is_ok() && start == PAGES.0[TEXT.start..][..64]).then_some((file, offset))
 }
 
-/// Where in our executable the image is.
+/// Returns the offset of the image in our executable.
 fn offset() -> Option<u64> {
     // SAFETY: no more than asking; 0 where there is no answer.
     let (at, count) = unsafe {

@@ -1,9 +1,9 @@
-//! How much memory counting may take.
+//! The limit on memory for counting.
 //!
 //! Counts of values are exact as long as they fit: a program that loads pointers and checksums sees
-//! hundreds of millions of different ones. All that a run counts has one budget, by default a
-//! quarter of the memory that is available when the counts begin to be large, and not more than
-//! [`MOST`]: what a profiler takes should not depend on how long a build runs.
+//! hundreds of millions of different ones. All that a run counts has one budget. By default that is a
+//! quarter of the memory that is available when the counts begin to be large, and at most [`MOST`]. So
+//! a profiler's memory does not depend on how long a build runs.
 
 // The allocator's own call.
 #![allow(unsafe_code)]
@@ -25,7 +25,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// So much; by default what the machine has decides.
+    /// A budget of so much; by default the machine decides.
     pub fn new(limit: Option<u64>) -> Self {
         Self {
             used: Cell::new(0),
@@ -85,7 +85,7 @@ fn number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// What the machine could give without writing memory to disk.
+/// Returns the memory that the machine could give without writing memory to disk.
 fn of_machine() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
@@ -93,7 +93,7 @@ fn of_machine() -> Option<u64> {
     Some(kilobytes << 10)
 }
 
-/// What is left of what our control group, and those around it, may have.
+/// Returns the memory that our control group, and those around it, have left.
 fn of_group() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let group = groups.lines().find_map(|l| l.strip_prefix("0::/"))?;

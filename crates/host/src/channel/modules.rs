@@ -1,9 +1,9 @@
 //! Run-time addresses to places.
 //!
-//! The runtime reports each region of code before the first fragment made from it; this module
-//! finds the file after it and the `vaddr` of its bytes. Modules are numbered in the order in
-//! which their code first ran. A later region takes the place of what it overlaps of earlier ones: the runtime
-//! waits until all records of the old code are folded before it lets that happen.
+//! The runtime reports each region of code before the first fragment made from it. This module
+//! finds the region's file and the `vaddr` of its bytes. Modules are numbered in the order in
+//! which their code first ran. A later region replaces what it overlaps of earlier ones. Before that happens the runtime
+//! waits until all records of the old code are folded.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ struct Known {
     vaddr: u64,
 }
 
-/// What was looked into once: processes of a run have most of it in common.
+/// Files that were inspected once: processes of a run have most of them in common.
 #[derive(Clone, Default)]
 pub struct Images(Rc<Inspected>);
 
@@ -53,7 +53,7 @@ impl Images {
             .clone()
     }
 
-    /// What the file of a path and inode is, for who has looked at it by another way than its path.
+    /// Records the image of a path and inode, found in another way than by its path.
     pub fn know(&self, path: &[u8], inode: u64, image: Option<Rc<elf::Image>>) {
         let mut files = self.0.files.borrow_mut();
         files.insert((path.to_vec(), inode), image);

@@ -1,8 +1,8 @@
-//! Process numbers, from what a process sees to what we see.
+//! Process numbers, translated from a process's namespace to ours.
 //!
-//! In a namespace of its own a process has another number than outside. The kernel tells all numbers of
-//! a process (`NSpid` in its status), but not which process has a number. So processes are looked
-//! through for one that has this number and our file in its memory; only where the runtime says that
+//! In a namespace of its own a process has another number than outside. The kernel reports all numbers of
+//! a process (`NSpid` in its status), but not which process has a number. So this module searches the processes
+//! for one that has this number and our file in its memory. It does so only where the runtime says that
 //! there may be such a namespace.
 
 use std::fs;

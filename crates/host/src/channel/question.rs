@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use trommel_query::{Program, image};
 use trommel_queue::queries as shared;
 
-/// What is asked in a run.
+/// The queries of a run.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// The program.
     pub program: Program,
-    /// What random numbers start from.
+    /// Seed of random numbers.
     pub seed: u64,
     /// Rates of `every auto` do not depend on time.
     pub rehearsed: bool,

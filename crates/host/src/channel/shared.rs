@@ -1,4 +1,4 @@
-//! What is shared with one process, read.
+//! Memory shared with one process, read.
 //!
 //! The target may write anything at any time. So everything read here is read once, through
 //! pointers that never leave this module, and checked against the file's bounds before it is used.
@@ -52,30 +52,30 @@ impl Asked {
 /// A thread that wants to become another program.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// As it sees itself.
+    /// Its thread id, as it sees itself.
     pub tid: i32,
     /// It is a process of its own, in the memory of the one whose slot this is.
     pub spawned: bool,
-    /// Why the program cannot be followed.
+    /// The reason why the program cannot be followed.
     pub why: Option<Unfollowed>,
     /// The program's path, as it was given.
     pub path: Vec<u8>,
 }
 
-/// What is shared with one process: its slot, and those whose dictionary it goes on from.
+/// Memory shared with one process: its slot, and the slots whose dictionary it continues.
 pub struct Shared {
     pages: Rc<Pages>,
     /// The dictionaries it goes on from, each up to where the next begins.
     earlier: Vec<(Known, Rc<Pages>)>,
 }
 
-/// What the target wrote makes no sense.
+/// A report that the target wrote something that makes no sense.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the target wrote {what} {number} that cannot be; it damaged the memory it shares with trommel"
 )]
 pub struct Damaged {
-    /// What was read.
+    /// The thing that was read.
     pub what: &'static str,
     /// Its value or number.
     pub number: u64,
@@ -91,7 +91,7 @@ impl Damaged {
     }
 }
 
-/// What a chunk holds.
+/// The contents of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filled {
     /// Its number.
@@ -104,7 +104,7 @@ pub struct Filled {
     pub bytes: usize,
 }
 
-/// Whose counters a counter array holds.
+/// The thread whose counters a counter array holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counting {
     /// Number of the thread.
@@ -243,7 +243,7 @@ impl Shared {
         }
     }
 
-    /// What the target says it has made.
+    /// Returns the target's counters of what it has made.
     pub(crate) fn made(&self) -> &Made {
         // SAFETY: inside the mapping, aligned, all atomics.
         unsafe { &*self.pages.map.as_ptr().add(MADE_OFFSET).cast::<Made>() }
@@ -317,7 +317,7 @@ impl Shared {
         unsafe { &*self.pages.map.as_ptr().add(offset).cast::<Chunk>() }
     }
 
-    /// What a chunk holds now: up to where it was published, else to its thread's write pointer.
+    /// Returns the contents of a chunk now: up to where it was published, else to its thread's write pointer.
     /// `None` for one that is free.
     pub fn filled(&self, chunk: u32) -> Option<Filled> {
         let words = self.chunk(chunk);
@@ -342,10 +342,10 @@ impl Shared {
         })
     }
 
-    /// For each thread the oldest of its chunks that is not among the `taken` first published. The
-    /// threads run, so what is seen of their chunks is from different moments. But a thread takes a
+    /// Returns for each thread the oldest of its chunks that is not among the `taken` first published. The
+    /// threads run, so their chunks are seen at different moments. But a thread takes a
     /// chunk only when its last one is in the ring. So the oldest is the first in the ring, if one
-    /// is; else it is published but not yet there, or it is the first that is seen.
+    /// is. Else it is published but not yet there, or it is the first that is seen.
     pub fn oldest(&self, taken: u64) -> Vec<u32> {
         let mut oldest: BTreeMap<u32, (u32, bool)> = BTreeMap::new();
         for chunk in 0..self.control().used.load(Acquire).min(CHUNKS as u32) {
@@ -480,7 +480,7 @@ impl Shared {
             )
     }
 
-    /// What the runtime says of itself.
+    /// Returns the state that the runtime reports of itself.
     pub fn state(&self) -> Option<State> {
         State::from_number(self.control().state.load(SeqCst))
     }
@@ -563,7 +563,7 @@ impl Shared {
         word.store(bias.wrapping_add(1), Release);
     }
 
-    /// What is asked, and counted of that.
+    /// Returns the shared part of queries: the question, and its counts.
     pub fn queries(&self) -> &Queries {
         // SAFETY: inside the mapping, aligned, all atomics.
         unsafe {
@@ -576,7 +576,7 @@ impl Shared {
         }
     }
 
-    /// What is asked and answered about prefetches.
+    /// Returns the shared part of prefetches: the question, and its answers.
     pub fn prefetch(&self) -> &Prefetch {
         // SAFETY: inside the mapping, aligned, all atomics.
         unsafe {
@@ -589,7 +589,7 @@ impl Shared {
         }
     }
 
-    /// Which places are not profiled.
+    /// Returns the table of places that are not profiled.
     pub fn converge(&self) -> &Converge {
         // SAFETY: inside the mapping, aligned, all atomics.
         unsafe {
@@ -602,7 +602,7 @@ impl Shared {
         }
     }
 
-    /// Whose counters a counter array holds; `None` when it is free.
+    /// Returns the thread whose counters a counter array holds. `None` when it is free.
     pub fn counter_array(&self, number: usize) -> Option<Counting> {
         let words = self.counter_array_words(number);
         let thread = words.thread.load(Acquire);

@@ -17,7 +17,7 @@ pub struct StreamError(pub io::Error);
 /// must not cost an earlier stream.
 pub struct Pending {
     file: File,
-    /// To be removed when nothing comes of it.
+    /// The file to remove when nothing comes of it.
     created: Option<PathBuf>,
 }
 

@@ -1,8 +1,8 @@
-//! The table that a library returns, whichever version of an interface it was built for.
+//! The table that a library returns, for any version of an interface.
 //!
 //! # Strategy
 //! A library exports a function, which returns a table. A table begins with its version and its size, in every version of every
-//! interface. What follows is looked at where both say that it is there; a larger table is of a later trommel that added to it.
+//! interface. What follows is read only where both say that it is there. A larger table is of a later trommel that added to it.
 #![allow(unsafe_code)] // reason: the interfaces are C's.
 
 use std::error::Error;
@@ -12,14 +12,14 @@ use std::path::Path;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
-/// What a table begins with.
+/// The beginning of a table.
 #[repr(C)]
 struct Head {
     version: u32,
     size: u32,
 }
 
-/// Why there is no table.
+/// The reason why there is no table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Wrong {
     /// The loader refuses the library, in its words.
@@ -107,7 +107,7 @@ impl Table {
     }
 }
 
-/// What the loader says.
+/// Returns the loader's message.
 fn said(error: &libloading::Error) -> String {
     let said = error.source().map(ToString::to_string);
     said.unwrap_or_else(|| error.to_string())

@@ -1,11 +1,11 @@
-//! Tags of code for a target: which run-time addresses have them ([`trommel_queue::queries`]).
+//! Tags of code for a target: the run-time addresses that have them ([`trommel_queue::queries`]).
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use trommel_queue::queries::Queries;
 
-/// How much a target was told. What the shared memory says of that may be the target's own.
+/// Number of ranges reported to a target. The number in shared memory may be forged by the target.
 #[derive(Debug, Default)]
 pub(crate) struct Told(usize);
 

@@ -12,12 +12,12 @@ use trommel_tuple::KindSet;
 use crate::channel::question::Question;
 use crate::channel::tracing::Tracing;
 
-/// What every process of a run is told.
+/// Terms that every process of a run is given.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
     /// Events to collect.
     pub kinds: KindSet,
-    /// What the target counts by itself.
+    /// The counts that the target keeps by itself.
     pub counts: TargetCounts,
     /// Stress options, see `docs/testing.md`.
     pub options: u64,
@@ -29,7 +29,7 @@ pub struct Terms {
     pub follow: bool,
     /// Traces.
     pub tracing: Tracing,
-    /// What is asked by queries.
+    /// The queries of the run.
     pub question: Option<&'static Question>,
     /// Code that is not selected has no events.
     pub selects: bool,
@@ -43,7 +43,7 @@ pub struct Terms {
     pub converge: Option<f64>,
 }
 
-/// What a target counts by itself.
+/// The counts that a target keeps by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TargetCounts {
     /// Nothing: it records.
@@ -87,7 +87,7 @@ impl TargetCounts {
     }
 }
 
-/// What is wanted of the service in a run.
+/// The prefetches that a run enables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Prefetching {
     /// Nothing.

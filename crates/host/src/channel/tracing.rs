@@ -1,4 +1,4 @@
-//! How a program is optimised while it runs: what `trommel run` may ask for, and what `record` does.
+//! Terms of optimisation: what `trommel run` may ask for, and what `record` does.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -16,12 +16,12 @@ pub const THRESHOLD: u32 = 1000;
 /// (`docs/design/history-translate.md`).
 const OBSERVED_THRESHOLD: u32 = 4 * THRESHOLD;
 
-/// How programs are optimised. Traces are made only where no events are collected, or all that are collected are counted in the code.
+/// Terms of optimisation. Traces are made only where no events are collected, or all collected events are counted in the code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tracing {
-    /// Times that a start is reach before a trace is made; 0: none is.
+    /// Times that a start is reached before a trace is made; 0: no traces.
     pub threshold: u32,
-    /// How traces are optimised.
+    /// The level at which traces are optimised.
     pub optimise: Optimise,
     /// Exits are linked to what they lead to.
     pub link: bool,
@@ -29,13 +29,13 @@ pub struct Tracing {
     pub returns: bool,
     /// The program is not detached because control does not pay.
     pub stay: bool,
-    /// What was detached for that is taken back when it turns to other work.
+    /// A program detached for that reason is reattached when its behaviour changes.
     pub retake: bool,
     /// Bytes that the code cache may have; 0: as many as there is room for.
     pub cache: u64,
-    /// What the engine does is looked at every few milliseconds.
+    /// The engine's work is sampled every few milliseconds.
     pub series: bool,
-    /// CPU time that a process uses natively before it is attached; zero: control begins with its first instruction.
+    /// CPU time that a process uses natively before it is attached; zero: it is attached at its first instruction.
     pub after: Duration,
 }
 
@@ -53,14 +53,14 @@ impl Tracing {
         after: Duration::ZERO,
     };
 
-    /// What is observed: traces where they can be, all of the run under control.
+    /// Terms of an observed run: traces where they can be, all of the run attached.
     pub const OBSERVED: Self = Self {
         threshold: OBSERVED_THRESHOLD,
         optimise: Optimise::Conservative,
         ..Self::NONE
     };
 
-    /// What runs natively at first.
+    /// Returns the CPU time that a process uses natively first, if any.
     pub(crate) fn late(&self) -> Option<Duration> {
         Some(self.after).filter(|after| !after.is_zero())
     }

@@ -1,28 +1,28 @@
-//! Events in order into acyclic paths.
+//! Acyclic paths, made of events in order.
 //!
 //! # Problem
 //! An acyclic path ([`Kind::Path`], defined in `docs/events.md`) is a sequence of branch outcomes of one thread between two
-//! places at which paths are cut. What arrives are records of superblocks, whose bounds have nothing to do with that, of threads
-//! that take turns, with handlers of signals in between.
+//! places at which paths are cut. The input is records of superblocks, whose bounds are unrelated, of threads
+//! that take turns, with signal handlers in between.
 //!
 //! # Strategy
-//! Each thread is on one path at a time, and each event of a record is a [`Move`] along it, or ends it. Which way it goes is
-//! collected as outcome bits ([`Outcomes`]); from where it begins they lead along it again, so that the control-flow graph that
+//! Each thread is on one path at a time. Each event of a record is a [`Move`] along it, or ends it. The branch outcomes are
+//! collected as bits ([`Outcomes`]), and from the start of the path they lead along it again. So the control-flow graph that
 //! Ball and Larus number paths by is not needed, which a binary does not give reliably.
 //!
-//! A handler of a signal suspends the path that it interrupts, and the path goes on when the handler has returned, to the
-//! place where the thread was, by the frame that it was entered with. So what is counted does not depend on when signals come.
+//! A signal handler suspends the path that it interrupts. The path goes on when the handler has returned, to the
+//! place where the thread was, by the frame that it was entered with. So counts do not depend on when signals come.
 //!
-//! Where order is of no further interest, records are counted together with what they find ([`transitions`]), and what is not remembered
-//! there in [`Tables`], as values are: both within the budget of memory.
+//! Where order matters no further, records are counted together with the state they meet ([`transitions`]). Tuples that are not remembered
+//! there are counted in [`Tables`], as values are. Both stay within the memory budget.
 //!
 //! # Invariants
 //! * A path begins where control arrives after the end of another one, and so does each fragment after a transfer that
 //!   ends paths: the translator ends fragments there. Only a path that is cut as it is full goes on within a fragment.
-//! * Each outcome of a thread is on one path. What is not finished when the thread goes no further ends as it is.
+//! * Each outcome of a thread is on one path. A path that is unfinished when the thread goes no further ends as it is.
 //!
-//! Where the target counts paths itself, the blocks of its fragments say which path a thread is on that arrives there, so a record or
-//! counter means the same whatever came before ([`Move::Resume`]), and where a path goes on in the next block it is not finished.
+//! Where the target counts paths itself, the blocks of its fragments say which path a thread is on that arrives there. So a record or
+//! counter means the same whatever came before ([`Move::Resume`]). Where a path goes on in the next block, it is not finished.
 
 mod transitions;
 pub(super) mod walk;
@@ -41,7 +41,7 @@ use crate::fold::threads::{FIRST_THREAD, is_first};
 use transitions::Transitions;
 use walk::Walk;
 
-/// What is counted in no order.
+/// Counts that are kept in no order.
 pub(super) struct Counted {
     transitions: Transitions,
     pub(super) places: Places,
@@ -65,7 +65,7 @@ impl Places {
 pub(super) struct Acyclic {
     /// Kinds that are wanted, of what is recorded.
     pub(super) wanted: KindSet,
-    /// Where it is in no order.
+    /// Counts, where paths are counted in no order.
     pub(super) exact: Option<Counted>,
     /// The thread whose records are folded, and where it is.
     thread: u32,
@@ -73,12 +73,12 @@ pub(super) struct Acyclic {
     others: BTreeMap<u32, Walk>,
     /// Events that were counted of threads but for the first, since they were asked for.
     counted: PerKind,
-    /// Of one record, empty in between.
+    /// Tuples of one record, empty in between.
     pub(super) collected: Vec<(Kind, Tuple)>,
 }
 
 impl Acyclic {
-    /// Nothing has been executed. Of what is recorded `wanted` is kept; with `exact`, in no order and within that.
+    /// Begins before any execution. Of what is recorded `wanted` is kept; with `exact`, in no order and within that.
     pub(super) fn new(wanted: KindSet, exact: Option<Rc<Budget>>) -> Self {
         Self {
             wanted,
@@ -94,7 +94,7 @@ impl Acyclic {
         }
     }
 
-    /// What follows is of this thread.
+    /// Selects the thread that the next records are of.
     pub(super) fn select(&mut self, thread: u32) {
         if thread != self.thread {
             let next = self.others.remove(&thread).unwrap_or_default();

@@ -1,32 +1,32 @@
-//! Pairs of a store and a load after it that are in each other's way, in a run of instructions.
+//! Conflicts in a run of instructions: pairs of a store and a load after it that are in each other's way.
 //!
 //! # Problem
-//! A processor that executes memory accesses as soon as it can must find out what a load has to do with stores before it that
+//! A processor that executes memory accesses early must find out how a load relates to stores before it that
 //! are not in the cache yet. Where that goes wrong it waits, or does work again. *Value Sampling* (3.2) finds the
 //! pairs in runs of interpreted instructions: accesses that may conflict, near each other, with no dependence between them.
 //!
 //! # Strategy
-//! What is near, and what depends on what, a small model decides. It executes a run of instructions as a processor of
-//! today would that has every line in its first cache and predicts every branch: [`WIDTH`] instructions a cycle come in,
-//! [`IN_FLIGHT`] at most are there at a time, each begins when what it reads is there, they retire in order, and a store leaves for
-//! the cache [`COMMIT`] cycles after it has retired, one in a cycle. A load begins when its address is there. Of the stores that
-//! are before it then and have not left, the youngest that shares bytes with it decides:
+//! A small model decides which accesses are near and which depend on each other. It executes a run of instructions as a processor of
+//! today would that has every line in its first cache and predicts every branch. [`WIDTH`] instructions a cycle come in, and
+//! [`IN_FLIGHT`] at most are there at a time. Each begins when its inputs are ready. They retire in order, and a store leaves for
+//! the cache [`COMMIT`] cycles after it has retired, one in a cycle. A load begins when its address is ready. Of the stores
+//! before it that have not left then, the youngest that shares bytes with it decides:
 //!
-//! * its address becomes known [`LATE`] cycles after the load could begin, or later: [`Conflict::Order`];
-//! * it has not all of the load's bytes: [`Conflict::Size`];
+//! * its address becomes known [`LATE`] cycles after the load could begin, or later: [`Conflict::Order`].
+//! * it has not all of the load's bytes: [`Conflict::Size`].
 //! * else the load is given its bytes, and all is well.
 //!
 //! A younger one that shares none, with a known address that is equal in its lower 12 bits: [`Conflict::Synonym`].
 //!
-//! The seed leaves out pairs of which one depends on the other. Here it follows: an address that needs what the store's address
-//! needs, or what was loaded from the store, is there later than that.
+//! The seed leaves out pairs of which one depends on the other. Here that follows: an address that needs the inputs of the store's
+//! address, or a value loaded from the store, is ready later than that.
 //!
-//! Real processors miss caches, so stores stay longer and more pairs are near; and they predict which loads
-//! must wait, so not each pair costs what it did the first time. What is told is what is in the way of even this machine.
+//! Real processors miss caches, so stores stay longer and more pairs are near. They also predict which loads
+//! must wait, so not each pair costs what it did the first time. A reported pair is in the way of even this machine.
 //!
 //! # Invariants
 //! * A run is one thread's, with no instruction left out.
-//! * What a pair costs is not claimed.
+//! * The model claims no cost of a pair.
 
 use std::collections::VecDeque;
 
@@ -46,10 +46,10 @@ const LOAD: u64 = 5;
 const COMMIT: u64 = 12;
 /// Cycles by which a store's address is late: less happens by chance, in either order.
 const LATE: u64 = 4;
-/// What addresses are compared by first: bytes of a page.
+/// Bytes of a page: the part of addresses that is compared first.
 const PAGE: u64 = 4096;
 
-/// What is known of an instruction.
+/// Facts of an instruction.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     flow: Flow,
@@ -57,7 +57,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// Of the instruction with these bytes at an address.
+    /// Returns the facts of the instruction with these bytes at an address.
     pub fn of(bytes: &[u8], pc: u64) -> Self {
         let instruction = Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE).decode();
         let mut info = InstructionInfoFactory::new();
@@ -67,7 +67,7 @@ impl Known {
         }
     }
 
-    /// How many addresses belong to an execution of it.
+    /// Returns the number of addresses that belong to an execution of it.
     pub fn accesses(&self) -> usize {
         self.accesses.count()
     }
@@ -76,11 +76,11 @@ impl Known {
 /// A store that has not left.
 #[derive(Clone, Copy)]
 struct Store {
-    /// Whose it is.
+    /// The instruction that stores.
     who: u32,
     address: u64,
     size: u64,
-    /// When its address is known, when its data is there, when it leaves.
+    /// Cycles at which its address is known, its data is ready, and it leaves.
     known: u64,
     data: u64,
     leaves: u64,
@@ -106,14 +106,14 @@ impl Store {
 /// A run of instructions. Times are cycles.
 pub struct Run {
     executed: u64,
-    /// When what is in a register is there.
+    /// Cycle at which the value of each register is ready.
     ready: [u64; REGISTERS],
-    /// When the last instructions retired, the first of them first.
+    /// Cycles at which the last instructions retired, the first of them first.
     retired: VecDeque<u64>,
-    /// Nothing begins before.
+    /// Cycle before which nothing begins.
     begins: u64,
     stores: VecDeque<Store>,
-    /// When the last store left.
+    /// Cycle at which the last store left.
     left: u64,
 }
 
@@ -130,7 +130,7 @@ impl Default for Run {
     }
 }
 
-/// What a load meets.
+/// The source of a load's bytes.
 enum Meets {
     /// Nothing: its bytes are in the cache.
     Nothing,
@@ -195,7 +195,7 @@ impl Run {
         }
     }
 
-    /// When all of these registers are there, for what comes at a time.
+    /// Returns the cycle at which all of these registers are ready, for an instruction that comes at a time.
     fn when(&self, registers: impl Iterator<Item = usize>, comes: u64) -> u64 {
         registers.map(|r| self.ready[r]).fold(comes, u64::max)
     }

@@ -1,4 +1,4 @@
-//! The way of what is counted to what watches it, and of what follows from that to the profile.
+//! The way from counted values to the convergent profiler, and from there to the profile.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,7 +23,7 @@ impl Folder {
         self
     }
 
-    /// How long it may be before [`Self::converge`] is called again.
+    /// Returns the longest pause until the next call of [`Self::converge`].
     pub fn converge_pause(&self) -> Option<Duration> {
         self.converge.as_deref().map(Converge::often)
     }
@@ -113,7 +113,7 @@ impl Folder {
         }
     }
 
-    /// What the profile is to say of places that were not profiled for a while, whose counts it gives their weights.
+    /// Returns the profile's part about places that were not profiled for a while, and weights their counts.
     pub(super) fn filter(
         &self,
         converge: &Converge,

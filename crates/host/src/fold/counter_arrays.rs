@@ -1,7 +1,7 @@
-//! The way of what the target counts by itself: paths and values, or the events of a stratified sampler.
+//! The way of the target's own counts: paths and values, or the events of a stratified sampler.
 //!
-//! A counter array is read when its thread has ended and another may need it, or the program has. What its
-//! counters mean has been worked out by then, if other code was found in the place of theirs: a region
+//! A counter array is read when its thread has ended and another may need it, or when the program has ended. The meaning of its
+//! counters has been worked out by then, if other code took the place of theirs: a region
 //! says how many paths there were before it.
 
 use trommel_queue::{COUNTER_ARRAY_COUNTERS, COUNTER_ARRAYS};

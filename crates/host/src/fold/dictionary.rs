@@ -1,12 +1,12 @@
-//! The runtime's dictionary, resolved: what a path number stands for.
+//! The runtime's dictionary, resolved: the meaning of path numbers.
 //!
-//! A block is resolved when the first of its paths is met, and shared by all of them: a path is how
-//! many of the block's events were passed, and the event of its exit. So the work is proportional
+//! A block is resolved when the first of its paths is met, and shared by all of them. A path is the number
+//! of the block's events that were passed, and the event of its exit. So the work is proportional
 //! to the code that ran, not to the ways through it.
 //!
-//! Places are resolved while the code they name is mapped; a block's code was, when it was met.
+//! Places are resolved while the code they name is mapped. The code of a block was mapped when the block was met.
 //!
-//! Where acyclic paths are wanted, each event is a [`Move`] too: what it means for the thread's way through the code, whatever
+//! Where acyclic paths are wanted, each event is a [`Move`] too: its meaning for the thread's way through the code, whatever
 //! is selected.
 
 use std::ops::Range;
@@ -29,13 +29,13 @@ pub enum Step {
     Static(Kind, Tuple),
     /// The value is the record's next word.
     Dynamic(Kind, Place),
-    /// Its value was not told; it was executed all the same.
+    /// An execution without a reported value.
     Unprofiled(Kind, Place),
-    /// Not selected.
+    /// An event that is not selected.
     Unselected,
-    /// What a call passes in registers is the record's next words; the next call is it.
+    /// The arguments of the next call: what it passes in registers is the record's next words.
     Arguments,
-    /// Not selected, and so many words of the record belong to it.
+    /// An event that is not selected, and so many words of the record belong to it.
     UnselectedWords(u8),
     /// An instruction, by its number in [`Dictionary::instructions`].
     Instruction(u32),
@@ -53,7 +53,7 @@ impl Step {
     }
 }
 
-/// Where an acyclic path may begin.
+/// A place where an acyclic path may begin.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Start {
     /// The instruction.
@@ -62,7 +62,7 @@ pub struct Start {
     pub selected: bool,
 }
 
-/// What an event means for the acyclic path that a thread is on.
+/// The meaning of an event for the acyclic path that a thread is on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Move {
     /// Nothing.
@@ -75,11 +75,11 @@ pub enum Move {
     Amid,
     /// A conditional branch.
     Branch {
-        /// It was taken.
+        /// True if it was taken.
         taken: bool,
-        /// It was taken backward.
+        /// True if it was taken backward.
         back: bool,
-        /// Where the thread is then.
+        /// The thread's place after it.
         next: Start,
     },
     /// A call, a return, or a direct jump backward.
@@ -88,14 +88,14 @@ pub enum Move {
     Jump(Place),
     /// An indirect jump, where both places are known.
     JumpTo(Place, Place),
-    /// What the runtime has done.
+    /// A mark of the runtime.
     Marked(Mark),
 }
 
 /// An instruction that is executed in windows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Instruction {
-    /// Where it is.
+    /// Its place.
     pub place: Place,
     pc: u64,
     len: u8,
@@ -103,7 +103,7 @@ pub struct Instruction {
 }
 
 impl Instruction {
-    /// That of these bytes, [`MAX_INSTRUCTION`] at most.
+    /// Returns the instruction of these bytes, [`MAX_INSTRUCTION`] at most.
     #[cfg(test)]
     pub fn new(place: Place, pc: u64, code: &[u8]) -> Self {
         let mut bytes = [0; MAX_INSTRUCTION];
@@ -116,7 +116,7 @@ impl Instruction {
         }
     }
 
-    /// Where it was when it was executed.
+    /// Returns the address at which it was executed.
     pub const fn pc(&self) -> u64 {
         self.pc
     }
@@ -136,13 +136,13 @@ pub struct Path {
     pub passed: Passed,
     /// 64-bit words in its records.
     pub values: u16,
-    /// Where the tables of these words start in [`Dictionary::tables`]; of a message the number of the table itself.
+    /// Start of these words' tables in [`Dictionary::tables`]; of a message the number of the table itself.
     pub tables: u32,
     /// The exit's own event.
     pub tail: Option<Step>,
-    /// What that means for acyclic paths.
+    /// The meaning of that event for acyclic paths.
     pub leaves: Move,
-    /// It is a message about that.
+    /// True if the path is a message about that event.
     pub message: bool,
     /// Address of the instruction of the exit's own event; 0 where it has none.
     pub about: u64,
@@ -160,9 +160,9 @@ struct Block {
 pub struct Dictionary {
     /// The modules met so far.
     pub modules: Modules,
-    /// How branches and calls transfer control.
+    /// Ways in which branches and calls transfer control.
     pub sites: FxHashMap<Place, Site>,
-    /// What the tables of values are of, the first of them after [`UNSELECTED`].
+    /// Subjects of the tables of values, the first of them after [`UNSELECTED`].
     pub dynamic: Vec<(Kind, Place)>,
     /// The table of each.
     table_of: FxHashMap<(Kind, Place), u32>,
@@ -175,13 +175,13 @@ pub struct Dictionary {
     blocks: Vec<Block>,
     block_at: FxHashMap<u32, u32>,
     steps: Vec<Step>,
-    /// As `steps`, where acyclic paths are wanted.
+    /// Moves parallel to `steps`, where acyclic paths are wanted.
     moves: Vec<Move>,
     acyclic: bool,
 }
 
 impl Dictionary {
-    /// Nothing is known yet. `acyclic`: there are acyclic paths to be made.
+    /// Begins with an empty dictionary. `acyclic`: there are acyclic paths to be made.
     pub fn new(selection: Selection, images: Images, acyclic: bool) -> Self {
         Self {
             modules: Modules::new(images),
@@ -265,7 +265,7 @@ impl Dictionary {
         &self.steps[self.range(path)]
     }
 
-    /// As [`Self::steps`], what they mean for acyclic paths, where those are wanted.
+    /// Returns the moves of [`Self::steps`] for acyclic paths, where those are wanted.
     pub fn moves(&self, path: &Path) -> &[Move] {
         &self.moves[self.range(path)]
     }
@@ -283,7 +283,7 @@ impl Dictionary {
         first + usize::from(path.passed.first)..first + usize::from(path.passed.end)
     }
 
-    /// Where an acyclic path may begin.
+    /// Returns the place where an acyclic path may begin.
     pub fn start(&mut self, pc: TargetPc) -> Start {
         let at = self.modules.place(pc);
         Start {
@@ -292,7 +292,7 @@ impl Dictionary {
         }
     }
 
-    /// What an event means for acyclic paths.
+    /// Returns the meaning of an event for acyclic paths.
     fn movement(&mut self, event: &Event) -> Move {
         match *event {
             Event::Enter { pc } => Move::Arrive(self.start(pc)),
@@ -338,8 +338,8 @@ impl Dictionary {
         }
     }
 
-    /// What happened to each static event, when each of `paths` was executed as often as said; `unprofiled`: how often a place was
-    /// executed without its value being told. Both may get one several times.
+    /// Counts each static event, when each of `paths` was executed as often as said. `unprofiled` gets how often a place was
+    /// executed without a reported value. Both may get one several times.
     pub fn counts<'a>(
         &self,
         paths: impl Iterator<Item = (&'a Path, u64)>,
@@ -414,7 +414,7 @@ impl Dictionary {
         Ok(number)
     }
 
-    /// What an event stands for.
+    /// Returns the meaning of an event.
     pub fn resolve(&mut self, event: &Event) -> Step {
         if let Event::Marked(mark) = *event {
             return Step::UnselectedWords(mark.words() as u8);

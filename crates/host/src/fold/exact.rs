@@ -1,20 +1,20 @@
 //! Exact counting.
 //!
 //! # Problem
-//! What a path number implies needs no look at its events: the path is counted, and its static
-//! events get that count in the end. Run-time values are counted one by one. Programs see millions of different ones: the
-//! counts are larger than any cache, and each value that is counted by itself waits for memory.
+//! The events of a path are implied by its number: the path is counted, and its static
+//! events get that count in the end. Run-time values are counted one by one. Programs see millions of different ones. The
+//! counts are larger than any cache, so each value that is counted by itself waits for memory.
 //!
 //! # Strategy
-//! Each place has a hash table of its own: most have few values, which share a cache line or two. What is to be counted passes a
-//! ring, in three steps: when it comes, its place is prefetched; some turns later its slot; and when those
-//! are there, beside those of all others in the ring, it is counted. The first value of a place is beside the table: most
+//! Each place has a hash table of its own: most have few values, which share a cache line or two. Each value to count passes a
+//! ring, in three steps. When it comes, its place is prefetched; some turns later its slot. When those
+//! are in the cache, with those of all others in the ring, it is counted. The first value of a place is beside the table: most
 //! places have no other.
 //!
 //! All tables have a budget. Where a table would grow beyond it, the values that were counted least are dropped,
 //! of all places that have many: once, then at most twice, four times … until half of the memory is free. This is
-//! the lossy counting of Manku and Motwani (VLDB 2002), with periods set by memory in place of events: what a value is
-//! counted too low by is at most the sum of the limits at which values were dropped.
+//! the lossy counting of Manku and Motwani (VLDB 2002), with periods set by memory instead of events. A value's undercount
+//! is at most the sum of the limits at which values were dropped.
 //!
 //! # Invariants
 //! * A table has free slots, so that a search ends.
@@ -183,12 +183,12 @@ pub struct Tables {
     lost: Lost,
 }
 
-/// What was dropped to save memory.
+/// Counts that were dropped to save memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lost {
     /// Events.
     pub events: u64,
-    /// By how much the count of a value may be too low at most.
+    /// The largest undercount of a value.
     pub undercount: u64,
 }
 
@@ -213,7 +213,7 @@ impl Tables {
         }
     }
 
-    /// What was dropped so far.
+    /// Returns the counts that were dropped so far.
     pub fn lost(&self) -> Lost {
         self.lost
     }

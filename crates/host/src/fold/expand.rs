@@ -43,7 +43,7 @@ impl Folder {
         done
     }
 
-    /// What records of a path are as messages to `messages`.
+    /// Returns the records of a path as messages to `messages`.
     #[inline]
     fn told(&mut self, messages: Option<&mut Messages>, met: usize) -> MessageOf {
         match self.told.get(met) {
@@ -52,7 +52,7 @@ impl Folder {
         }
     }
 
-    /// Has what is known of paths of later records on its way to the processor, as memory is waited for else: a guess, which takes all of them for messages with
+    /// Prefetches the facts of paths of later records, for which the host would wait otherwise. It guesses that all of them are messages with
     /// a value.
     #[inline]
     fn expect(&self, rest: &[u8]) {

@@ -12,7 +12,7 @@ use crate::fold::folder::{Folder, Mode};
 use crate::fold::threads::threads;
 
 impl Folder {
-    /// How the branches and calls transfer control that were executed.
+    /// Returns how the executed branches and calls transfer control.
     pub(super) fn reached(&self, kinds: &BTreeMap<Kind, KindProfile>) -> BTreeMap<Place, Site> {
         // Nothing else is a branch or a call.
         let transfers = kinds.iter().filter(|(kind, _)| kind.value_is_place());
@@ -21,7 +21,7 @@ impl Folder {
         places.filter_map(site).collect()
     }
 
-    /// What the windows since the last time come to, where there are windows. `windows`: what they cost.
+    /// Returns the results of the windows since the last time, where there are windows. `windows`: their costs.
     pub fn take(&mut self, kinds: KindSet, mut windows: Windows) -> Option<Epoch> {
         let mut folded: BTreeMap<Kind, KindProfile> =
             kinds.iter().map(|k| (k, KindProfile::default())).collect();

@@ -13,11 +13,11 @@ use crate::channel::modules::Modules;
 use crate::channel::stream::StreamError;
 use crate::fold::exact::Lost;
 
-/// What the windows of a while came to.
+/// Results of the windows of an epoch.
 pub struct Epoch {
     /// Per kind.
     pub kinds: BTreeMap<Kind, KindProfile>,
-    /// Of the branches and calls that were executed.
+    /// Sites of the branches and calls that were executed.
     pub sites: BTreeMap<Place, Site>,
     /// The modules.
     pub modules: Vec<Module>,
@@ -25,26 +25,26 @@ pub struct Epoch {
     pub windows: Windows,
 }
 
-/// What a run came to.
+/// Results of a run.
 pub struct Folded {
     /// Per kind.
     pub kinds: BTreeMap<Kind, KindProfile>,
-    /// Of the branches and calls that were executed.
+    /// Sites of the branches and calls that were executed.
     pub sites: BTreeMap<Place, Site>,
-    /// What each thread did, when there was more than one.
+    /// Counts of each thread, when there was more than one.
     pub threads: Vec<Thread>,
     /// The modules.
     pub modules: Modules,
     /// The windows, where it was made of those.
     pub windows: Option<Windows>,
-    /// What queries came to, if any were put.
+    /// Results of queries, if any were put.
     pub queries: Option<Queries>,
-    /// What was found to prefetch, if that was wanted.
+    /// Results of the prefetch service, if it was enabled.
     pub prefetch: Option<prefetch::Report>,
-    /// What was not profiled as it was known, if that was wanted.
+    /// Places that were not profiled once they were known, if convergent profiling was enabled.
     pub filter: Option<Filter>,
-    /// Why the stream file lacks its end, unless that was told before.
+    /// The reason why the stream file lacks its end, unless that was reported before.
     pub stream_error: Option<StreamError>,
-    /// What was dropped to save memory.
+    /// Counts that were dropped to save memory.
     pub lost: Lost,
 }

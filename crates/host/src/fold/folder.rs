@@ -34,25 +34,25 @@ use crate::fold::exact::{Lost, Tables};
 use crate::fold::only::Selection;
 use crate::fold::threads::{FIRST_THREAD, is_first};
 
-/// What the counting loop needs of a path that was met.
+/// State of the counting loop for a path that was met.
 #[derive(Clone, Copy)]
 pub(super) struct Counter {
     /// Executions since the last settling, when counting exactly.
     pub(super) count: u64,
-    /// Where its tables start in the dictionary's.
+    /// Start of its tables in the dictionary's.
     pub(super) tables: u32,
     /// 64-bit words in its records.
     pub(super) values: u16,
-    /// Its records are value counters: a value, and how often.
+    /// True if its records are value counters: a value, and how often.
     pub(super) value_counters: bool,
 }
 
-/// In `met`: not met.
+/// A number in `met` of a path that was not met.
 pub(super) const NEVER: u32 = u32::MAX;
 
 /// Events per kind of one record.
 pub(super) type Sizes = [u32; 8];
-/// Of those of a thread.
+/// Sums of sizes, of a thread.
 pub(super) type Sums = [u64; 8];
 
 /// Returns whether a spec counts everything, so that the order of events does not matter.
@@ -75,17 +75,17 @@ pub(super) enum Mode {
 /// Folds the records of one target.
 pub struct Folder {
     pub(super) dictionary: Dictionary,
-    /// By path number: which of the paths met it is.
+    /// Index among the paths met, by path number.
     pub(super) met: Vec<u32>,
-    /// By path met, as `paths`.
+    /// Counters parallel to `paths`.
     pub(super) counters: Vec<Counter>,
     pub(super) paths: Vec<Path>,
     pub(super) tables: Tables,
-    /// As `paths`, as far as needed: what their records are as messages.
+    /// Meaning of each path's records as messages, parallel to `paths` as far as needed.
     pub(super) told: Vec<MessageOf>,
-    /// As `paths`, as far as needed: events in a record, per kind.
+    /// Events in a record per kind, parallel to `paths` as far as needed.
     pub(super) sizes: Vec<Sizes>,
-    /// By number, the threads but for the first: their ids and events, per kind.
+    /// Ids and events per kind of the threads but for the first, by number.
     pub(super) threads: BTreeMap<u32, (u32, PerKind)>,
     /// The value counters that are the last records of threads.
     pub(super) last_value_counters: BTreeMap<u32, ValueCounter>,
@@ -97,17 +97,17 @@ pub struct Folder {
     pub(super) mode: Mode,
     pub(super) is_customised: bool,
     pub(super) answers: Option<Answers>,
-    /// What messages go to where they are about prefetches.
+    /// The receiver of messages about prefetches.
     pub(super) prefetch: Option<Prefetch>,
-    /// What watches values, if they are not profiled once they are known.
+    /// The convergent profiler, if known values are not profiled on.
     pub(super) converge: Option<Box<Converge>>,
-    /// As `paths`, as far as needed: the number there of the place that messages are about.
+    /// Number of the place that messages are about, parallel to `paths` as far as needed.
     pub(super) watched: Vec<u32>,
     /// Executions of places that were not profiled then, as far as paths tell.
     pub(super) unprofiled: BTreeMap<Place, u64>,
-    /// When it was made.
+    /// Time at which it was made.
     pub(super) since: Instant,
-    /// There were more ranges with tags than can be told, and that was not said yet.
+    /// There were more ranges with tags than fit, and that was not reported yet.
     pub(super) overflowing: bool,
     /// Code that is not selected has no events.
     pub(super) selects: bool,
@@ -202,18 +202,18 @@ impl Folder {
         self.is_customised
     }
 
-    /// That the customisation module has failed, and why; told once.
+    /// Returns the failure of the customisation module, once.
     pub fn news_of_custom(&mut self) -> Option<String> {
         self.windowed_mut()?.custom.as_mut()?.news()
     }
 
-    /// There are messages of queries among the records.
+    /// Adds the receiver of messages of queries.
     pub fn of_queries(mut self, answers: Answers) -> Self {
         self.answers = Some(answers);
         self
     }
 
-    /// There are messages about prefetches among the records.
+    /// Adds the receiver of messages about prefetches.
     pub fn of_prefetches(mut self, prefetch: Prefetch) -> Self {
         self.prefetch = Some(prefetch);
         self
@@ -272,7 +272,7 @@ impl Folder {
         Ok(after)
     }
 
-    /// What was dropped to save memory.
+    /// Returns the counts that were dropped to save memory.
     pub fn lost(&self) -> Lost {
         self.tables.lost()
     }
@@ -342,7 +342,7 @@ impl Folder {
             .try_for_each(|thread| self.expand(shared, thread, &[], true))
     }
 
-    /// Why no more is written to the stream file; told once.
+    /// Returns why no more is written to the stream file, once.
     pub fn stream_error(&mut self) -> Option<StreamError> {
         self.ordered_mut()?.stream_error.take()
     }
@@ -409,7 +409,7 @@ impl Folder {
         self.met.resize(shared.paths(), NEVER);
     }
 
-    /// Which path met `number` is. What it expands to is worked out when it is met for the first
+    /// Returns the index of `number` among the paths met. Its expansion is worked out when it is met for the first
     /// time: most are never taken.
     #[inline]
     pub(super) fn path(&mut self, shared: &Shared, number: u32) -> Result<usize, Damaged> {

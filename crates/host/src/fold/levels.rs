@@ -1,22 +1,22 @@
-//! How long loads take on this machine that find their bytes in one cache or another.
+//! Latencies of loads on this machine that hit one cache or another.
 //!
 //! # Problem
-//! A latency in cycles says nothing by itself: which are those of a hit depends on the processor, on its clock beside that of the
-//! time stamp counter, and on what looking takes. Manuals of virtual machines' processors say nothing of that.
+//! A latency in cycles says nothing by itself. The latency of a hit depends on the processor, on its clock against the
+//! time stamp counter, and on the cost of measuring. Manuals of virtual machines' processors do not give it.
 //!
 //! # Strategy
-//! Loads are measured whose truth is known, by the very instructions that generated code has around a load
+//! Loads with a known level are measured, by the very instructions that generated code has around a load
 //! (`translate/accesses.rs` of the runtime), and each by itself, as each is there. Rings of lines in random order are
-//! followed, so that no prefetcher helps: one of a quarter of the first cache; one between the first two caches in size; one of twice
-//! the second, since of the third a virtual machine may have a small part; and that again with each line flushed before
-//! it is loaded, which is memory. What the same instructions take without a load is subtracted from all.
+//! followed, so that no prefetcher helps. One ring is a quarter of the first cache, one is between the first two caches in size. One is twice
+//! the second, since of the third a virtual machine may have a small part. The same ring with each line flushed before
+//! it is loaded is memory. The time of the same instructions without a load is subtracted from all.
 //!
-//! The limit between two levels lies between what most loads of either take, and how many are on the wrong side
-//! of it is told. A level that cannot be told from the one before it for the most part does not exist.
+//! The limit between two levels lies between what most loads of either take. The share on the wrong side
+//! of it is reported. A level that mostly cannot be distinguished from the one before it does not exist.
 //!
-//! # What it is not
+//! # Limits
 //! A latency is a time. A load that hits the second cache and misses the TLB takes as long as one from the third, and
-//! is told to be of it.
+//! is reported as one.
 // The time stamp counter, fences, and lines flushed from the caches.
 #![allow(unsafe_code)]
 
@@ -31,7 +31,7 @@ use trommel_queue::timed_load;
 const LINE: usize = 64;
 /// Loads that are measured together: what is noted of them meanwhile takes little of the first cache.
 const BATCH: usize = 128;
-/// How many batches there are.
+/// Number of batches.
 const BATCHES: usize = 24;
 /// Measurements of a cache, of which the one with the shortest loads counts: others push lines out of what they share, and interrupt.
 const ATTEMPTS: usize = 6;
@@ -56,7 +56,7 @@ struct Ring {
 }
 
 impl Ring {
-    /// Of so many bytes, in random order.
+    /// Makes a ring of so many bytes, in random order.
     fn new(bytes: usize) -> Self {
         let count = (bytes / LINE).max(2);
         let mut order: Vec<u32> = (0..count as u32).collect();
@@ -123,7 +123,7 @@ unsafe fn timed(line: *const Line) -> (*const Line, u64) {
     (next, between(slots[2]))
 }
 
-/// What looking takes, with no load.
+/// Returns the time of measuring without a load.
 fn untimed() -> u64 {
     let mut slots = [0_u64; 3];
     // SAFETY: as in `timed`.
@@ -186,7 +186,7 @@ pub fn measure(cycle: f64) -> Levels {
     }
 }
 
-/// What `one` measures, many times, in order; it is told when a batch begins.
+/// Returns many measurements of `one`, sorted. `one` is told when a batch begins.
 fn measured(mut one: impl FnMut(bool) -> u64) -> Vec<u64> {
     let mut all = Vec::with_capacity(BATCH * BATCHES);
     for _ in 0..BATCHES {

@@ -2,14 +2,14 @@
 
 use crate::fold::messages::sums::Subject;
 
-/// What a record is as a message.
+/// The meaning of a record as a message.
 #[derive(Clone, Copy)]
 pub(super) enum MessageOf {
-    /// It is none.
+    /// The record is no message.
     No,
-    /// It is about what is not selected.
+    /// The message is about something that is not selected.
     Nothing,
-    /// It is about this, with this value.
+    /// The message is about this, with this value.
     About(Subject, u64),
     /// The value is its word.
     Value(Subject),

@@ -1,11 +1,11 @@
 //! The way of messages of a stratified sampler whose counters are the target's own.
 //!
-//! Each thread has its counters, and what stands after them (`+A16`) is the thread's too. A message comes
-//! when a counter has counted to its end; what is in the counters when the thread has ended, or the program, is
-//! *held*: counted + held = events. Which kind held events are of is known where all that is counted in a counter is of
-//! one kind; else they are taken to be of the kinds in it as messages are.
+//! Each thread has its counters. The table after them (`+A16`) is the thread's too. A message comes
+//! when a counter has counted to its end. The rest in the counters when the thread or the program has ended is
+//! *held*: counted + held = events. The kind of held events is known where all events of a counter are of
+//! one kind. Else they are assumed to be of the counter's kinds in proportion to its messages.
 //!
-//! The table after the counters loses nothing and changes no sum, so a message is added to its tuple's sum at once ([`sums`]); the table is
+//! The table after the counters loses nothing and changes no sum, so a message is added to its tuple's sum at once ([`sums`]). The table is
 //! followed for what it would send on.
 
 mod followed;
@@ -28,29 +28,29 @@ type Bits = u8;
 /// Messages that are added together at most.
 const PENDING: usize = 1 << 10;
 
-/// What stands after the target's counters.
+/// The sampler's stage after the target's counters.
 pub(super) struct Messages {
     strata: Strata,
     /// Entries of the table after the counters, if there is one.
     table: Option<u32>,
-    /// Of each thread, by the number that it has here: the table, by slot of the tuple.
+    /// Tables of the threads, by the number that each has here: by slot of the tuple.
     tables: Vec<(u32, Option<Followed>)>,
     sums: Sums,
     /// Messages of one thread that are not added yet.
     pending: Vec<About>,
-    /// What was sent on, by kind.
+    /// Messages sent on, by kind.
     sent: PerKind,
     hash: Hash<u32>,
     /// Counters before the first event.
     start: Vec<u16>,
-    /// By counter: kinds that are counted in it, as far as paths were looked at.
+    /// Kinds that are counted in each counter, as far as paths were looked at.
     kinds: Vec<Bits>,
     /// Paths that were looked at for that.
     pub(super) looked_at: usize,
 }
 
 impl Messages {
-    /// Those of a sampler with a table of `table` entries after it.
+    /// Returns the state for a sampler with a table of `table` entries after it.
     pub(super) fn new(strata: Strata, table: Option<u32>) -> Self {
         let seeds = Seeds::default();
         let start: Vec<u16> = strata.table(seeds).collect();
@@ -143,7 +143,7 @@ impl Messages {
         }
     }
 
-    /// How many events a thread's counters have seen beyond its messages, per kind; `seen` is what messages
+    /// Returns the events that a thread's counters have seen beyond its messages, per kind; `seen` is what messages
     /// stand for. With counters that start at random it may be fewer than none.
     pub(super) fn held(&self, left: &[u16], seen: &PerKind) -> [i64; Kind::ALL.len()] {
         let mut held = [0_i64; Kind::ALL.len()];

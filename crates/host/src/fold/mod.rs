@@ -36,11 +36,11 @@
 //! # Invariants
 //! * Counted and ordered give the same profile under `exact`.
 //! * The values of a record belong to the path's dynamic events in order. A record cut off by the end of
-//!   a chunk is damage, and said.
+//!   a chunk is damage, and reported.
 //! * Places are resolved while the code they name is mapped. Before the target changes a mapping, it asks
 //!   for all counts that hold run-time addresses to be settled ([`Folder::asked`]). Counts that were not
 //!   settled when a region takes the place of another belong to the new region: a transfer is recorded
-//!   before the runtime looks at its destination, and may be folded before the region is told.
+//!   before the runtime looks at its destination, and may be folded before the region is reported.
 
 mod acyclic;
 pub mod conflicts;

@@ -1,7 +1,7 @@
-//! `--only`: which places are observed.
+//! The selection of places to observe: `--only`.
 //!
-//! Where the target has no events of other code at all it is told which addresses are selected ([`Selection::tell`]); the host asks of each place once
-//! more ([`Selection::has`]), and both say the same.
+//! Where the target has no events of other code at all, it is given the selected addresses ([`Selection::tell`]). The host asks of each place once
+//! more ([`Selection::has`]), and both agree.
 
 use std::ffi::OsStr;
 use std::ops::Range;
@@ -55,7 +55,7 @@ pub struct Selection {
     files: &'static Files,
     /// Symbols of the modules known when they were last asked, and how many those were.
     symbols: Option<(Symbols<'static>, usize)>,
-    /// What the target was told.
+    /// Ranges that the target was given.
     told: Told,
 }
 

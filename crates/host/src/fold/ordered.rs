@@ -16,7 +16,7 @@ use crate::fold::exact::Tables;
 /// Everything that needs events in order.
 pub(super) struct Ordered {
     compressor: Compressor,
-    /// Those that the target sends by itself; what it records goes through the compressor.
+    /// Messages that the target sends by itself; its records go through the compressor.
     pub(super) messages: Option<Messages>,
     /// The target sends candidates of intervals.
     pub(super) intervals: bool,
@@ -24,7 +24,7 @@ pub(super) struct Ordered {
     pub(super) counted: bool,
     estimate: Estimate,
     stream: Option<StreamFile>,
-    /// What ended the stream early, until somebody asks.
+    /// The error that ended the stream early, until somebody asks.
     pub(super) stream_error: Option<StreamError>,
     streamed_modules: usize,
     pub(super) seen: PerKind,
@@ -34,11 +34,11 @@ pub(super) struct Ordered {
     pub(super) rest: BTreeMap<u32, Vec<u8>>,
     /// Events still wanted.
     pub(super) wanted: u64,
-    /// What makes acyclic paths, where those are wanted.
+    /// The maker of acyclic paths, where those are wanted.
     pub(super) acyclic: Option<Acyclic>,
 }
 
-/// What software keeps of the messages.
+/// The host's estimates from the messages.
 struct Estimate {
     tuples: Tuples,
     estimator: Estimator,
@@ -57,7 +57,7 @@ impl Sink for Estimate {
 pub(super) const BLOCK: usize = 4096;
 
 impl Ordered {
-    /// For `spec` and a stream file; `limit` is how many events are wanted.
+    /// Begins for `spec` and a stream file; `limit` is how many events are wanted.
     pub(super) fn new(
         spec: &Spec,
         messages: Option<Messages>,
@@ -126,7 +126,7 @@ impl Ordered {
         });
     }
 
-    /// What it came to. `counts`: where paths are counted that are in no order.
+    /// Returns the results. `counts`: where paths are counted that are in no order.
     pub(super) fn finish(
         mut self,
         modules: &Modules,

@@ -10,9 +10,9 @@ pub(super) struct Settled(BTreeMap<Kind, OfKind>);
 
 #[derive(Default)]
 struct OfKind {
-    /// Of what was known at translation.
+    /// Counts of tuples known at translation.
     tuples: Vec<(Tuple, u64)>,
-    /// Of values, by the place that had them.
+    /// Counts of values, by their place.
     values: Places,
 }
 

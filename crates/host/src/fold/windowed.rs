@@ -1,29 +1,29 @@
 //! Records of windows: each window is one sample of the program.
 //!
 //! # Problem
-//! Windows are drawn at moments of CPU time. What a window counts for depends on how often windows were taken
-//! when it was, and on how long it is; and it counts only when it has ended.
+//! Windows are drawn at moments of CPU time. A window's weight depends on how often windows were taken
+//! then, and on its length. It counts only when it has ended.
 //!
 //! # Strategy
-//! What a thread has recorded waits here until its window's end is there. What it recorded before
-//! of the mark where the window begins is dropped. Then the window's events are counted, each with the window's
-//! weight: the CPU time from one window to the next, as often as they were begun then, over the time of a whole window's instructions. How long these take
-//! natively nobody can tell without hardware counters, and under control they take many times as long; so they are taken to be
+//! The records of a thread wait here until its window's end is there. Records before
+//! the mark where the window begins are dropped. Then the window's events are counted, each with the window's
+//! weight: the CPU time from one window to the next, as often as they were begun then, over the time of a whole window's instructions. That time
+//! cannot be measured natively without hardware counters. Instrumented code takes many times as long. So the instructions are assumed to be
 //! executed at one rate, one a cycle of the time stamp counter. Counts therefore compare as the *time* spent around
-//! their places does: of two places that are executed together they are in the right proportion, a place in slow code is
-//! counted too high against one in fast code, and all of them may be off by one factor. A window that a system call cuts short
+//! their places does. Two places that are executed together are in the right proportion. A place in slow code is
+//! counted too high against one in fast code. All counts may be off by one factor. A window that a system call cuts short
 //! counts as part of a whole one.
 //!
 //! Values of loads, and method tables, go to a hotlist for each instruction, as many times as their window's weight has
-//! units: a value that is there while windows are rare is not worth less; branches and calls have a
-//! count for each destination, and so have latencies for each length that is told apart. What calls pass is in [`arguments`]. Counting a window takes no memory
-//! but for instructions that are new. Where accesses to memory are recorded the window's instructions go, in order, to a
-//! model that finds those in each other's way ([`crate::fold::conflicts`]). Values may be told apart by callers, too ([`callers`]). Where there is a customisation module it gets the messages of the
-//! queries that are put for it, and what it makes of them is folded when it is there ([`custom`]).
+//! units: a value seen while windows are rare is not worth less. Branches and calls have a
+//! count for each destination, and latencies have one for each length that is distinguished. Arguments of calls are in [`arguments`]. Counting a window
+//! takes memory only for new instructions. Where accesses to memory are recorded, the window's instructions go, in order, to a
+//! model of conflicting accesses ([`crate::fold::conflicts`]). Values may be counted by caller, too ([`callers`]). A customisation module gets the messages of the
+//! queries that are put for it. Its pairs are folded when they come ([`custom`]).
 //!
 //! # Invariants
 //! * A window is counted once, whole, or not at all.
-//! * What is kept of an instruction with values is of constant size.
+//! * Memory for an instruction with values is of constant size.
 
 mod accesses;
 mod arguments;
@@ -51,7 +51,7 @@ use crate::channel::modules::Modules;
 use crate::fold::dictionary::Step;
 use crate::fold::levels;
 
-/// What happens to a site's event.
+/// The meaning of a site's event.
 #[derive(Clone, Copy)]
 enum Op {
     /// To a destination that is known: of the site, one of its own.
@@ -75,9 +75,9 @@ enum Op {
 /// Folds windows.
 #[derive(Default)]
 pub(super) struct Windowed {
-    /// By thread, what its window has recorded so far.
+    /// Records of the open window so far, by thread.
     pub(super) open: BTreeMap<u32, Vec<u8>>,
-    /// By path met: where its ops are.
+    /// Range of ops of each path met.
     pub(super) paths: Vec<(u32, u32)>,
     ops: Vec<Op>,
     sites: Vec<Site>,
@@ -85,24 +85,24 @@ pub(super) struct Windowed {
     units: Units,
     pub(super) accesses: Accesses,
     arguments: Arguments,
-    /// Where values are told apart by callers.
+    /// Callers, where values are counted by caller.
     pub(super) callers: Option<Callers>,
     /// Instructions are listed for these alone.
     pub(super) no_accesses: bool,
-    /// By path met: its first and its last instruction, where they are listed.
+    /// First and last instruction of each path met, where they are listed.
     ends: Vec<Option<(u32, u32)>>,
-    /// What goes to a customisation module.
+    /// The receiver for a customisation module.
     pub(super) custom: Option<Customised>,
     /// Nanoseconds of a cycle.
     cycle: f64,
-    /// By what latencies are told apart.
+    /// Levels by which latencies are distinguished.
     levels: Option<Levels>,
     /// Cycles that looking at a load takes in the window that is counted.
     pub(super) own: u64,
     pub(super) counted: u64,
-    /// Of those that were counted in an earlier epoch, the ones whose signals were not told then.
+    /// Windows counted in an earlier epoch, before their signals were reported.
     early: u64,
-    /// How often all was taken.
+    /// Number of epochs taken.
     epoch: u64,
     /// Nanoseconds in them.
     covered: f64,
@@ -246,8 +246,8 @@ impl Windowed {
         }
     }
 
-    /// What all windows since the last time come to, but for what a customisation module has of them; those that have not ended are
-    /// left for the next. For how many each stands.
+    /// Takes the results of all windows since the last time, but for those of a customisation module. Windows that have not ended are
+    /// left for the next. Returns for how many windows each stands.
     pub(super) fn take(
         &mut self,
         kinds: &mut BTreeMap<Kind, KindProfile>,

@@ -1,16 +1,16 @@
-//! Whether threads or processes have been made since one looked last.
+//! A cheap test for new threads and processes.
 //!
 //! # Problem
 //! Threads and children that a program makes while it runs natively are found by listing directories of `/proc`. Most programs
-//! make none for minutes, and listing costs more than windows do within a small budget.
+//! make none for minutes. Listing costs more than windows do within a small budget.
 //!
 //! # Strategy
-//! The kernel numbers tasks as it makes them and tells the last number (`/proc/loadavg`). While that stays the same there is nobody new whom
-//! we could see.
+//! The kernel numbers tasks as it makes them and reports the last number (`/proc/loadavg`). While the number stays the same, there is no new
+//! task that we could see.
 //!
-//! # Why nobody is missed
-//! A task has its number before it is in any list, so who sees a new number looks a second time, later. What shows another system's
-//! numbers there (as some containers' file systems do) is caught up with every [`SURE`].
+//! # Why no task is missed
+//! A task has its number before it is in any list. So whoever sees a new number looks a second time, later. Some containers' file systems show
+//! another system's numbers there. For those, everything is listed again every [`SURE`].
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -59,7 +59,7 @@ impl Births {
     }
 }
 
-/// What one who looks has seen of it.
+/// State of one observer at its last look.
 #[derive(Default, Debug)]
 pub struct Seen {
     generation: u64,

@@ -1,4 +1,4 @@
-//! A handle of a process: whether it has ended, and with which status.
+//! A handle of a process: its end, and its exit status.
 // A descriptor for a process is a system call that the libraries lack.
 #![allow(unsafe_code)]
 
@@ -15,7 +15,7 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// Of a process that is there.
+    /// Opens a handle of a process that exists.
     pub(crate) fn open(pid: Pid) -> Self {
         Self {
             pid,
@@ -60,7 +60,7 @@ fn said_by(status: i32) -> i32 {
     }
 }
 
-/// What a process was reaped with, by its parent. Since Linux 6.15.
+/// Returns the status that the process's parent reaped. Since Linux 6.15.
 fn reaped_with(handle: &OwnedFd) -> Option<i32> {
     const PIDFD_GET_INFO: libc::c_ulong = 0xc040_ff0b;
     const PIDFD_INFO_EXIT: u64 = 8;

@@ -1,4 +1,4 @@
-//! State of this process at its start, which a program that it starts must find.
+//! State of this process at its start that a started program must find.
 // System calls that the C library restricts.
 #![allow(unsafe_code)]
 

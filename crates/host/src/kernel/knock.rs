@@ -1,14 +1,14 @@
-//! A program called back that does not reach itself: there is something to ask it, or to tell.
+//! A signal to the busiest thread of a process, so that the runtime looks around.
 //!
 //! # Problem
-//! A program may stay in the code that it has for good: nobody enters the runtime there, and nobody finds what the host has to say.
+//! A program may stay in its translated code for good. Then no thread enters the runtime, and the host's news is not read.
 //!
 //! # Strategy
-//! The thread that has used most processor time lately gets a signal from the kernel's clock of its own user time
-//! ([`Clock`]), once: so it arrives in code, where it
-//! interrupts no system call. What is to be done then is done by the runtime in its handler (`trommel_runtime::base::knock`).
+//! The thread that used most processor time lately gets one signal from the kernel's clock of its own user time
+//! ([`Clock`]). So the signal arrives in code, where it
+//! interrupts no system call. The runtime does the work in its signal handler (`trommel_runtime::base::knock`).
 //!
-//! Where the kernel refuses such clocks the program finds out when it reaches.
+//! Where the kernel refuses such clocks, the program reads the news when it next enters the runtime.
 
 use std::collections::HashMap;
 use std::fs;
@@ -23,10 +23,10 @@ const SOON: Duration = Duration::from_micros(100);
 /// From one attempt to the next.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// Who calls a process back.
+/// Signals to one process.
 pub struct Knocks {
     pid: Pid,
-    /// That of the thread that was called last, until it has come.
+    /// The clock of the thread that was called last, until the signal has come.
     clock: Option<Clock>,
     tried: Option<Instant>,
     /// By thread, processor time so far.
@@ -35,7 +35,7 @@ pub struct Knocks {
 }
 
 impl Knocks {
-    /// For a process that was not called yet.
+    /// Returns the state for a process that was not called yet.
     pub fn of(pid: Pid) -> Self {
         Self {
             pid,
@@ -68,7 +68,7 @@ impl Knocks {
         }
     }
 
-    /// What was wanted has been done: the next time it is called at once.
+    /// Notes that the work is done: the next call comes at once.
     pub fn done(&mut self) {
         self.clock = None;
         self.tried = None;

@@ -1,7 +1,7 @@
-//! Memory maps, as `/proc/PID/maps` tells them.
+//! Memory maps, as `/proc/PID/maps` reports them.
 //!
-//! A process chooses the names of its files, and so what is after the numbers of a line: that is bytes, and nothing
-//! is cut off or looked for in it.
+//! A process chooses the names of its files, so the end of a line may hold anything. It is bytes, and nothing
+//! is cut off or searched in it.
 
 use std::ops::Range;
 
@@ -10,9 +10,9 @@ use std::ops::Range;
 pub(crate) struct Mapping<'a> {
     /// Addresses.
     pub(crate) range: Range<u64>,
-    /// As `rwxp`: readable, writable, executable, private; a dash, or `s` for shared, where not.
+    /// Rights as `rwxp`: readable, writable, executable, private; a dash, or `s` for shared, where not.
     rights: [u8; 4],
-    /// Where in the file it begins.
+    /// Offset in the file at which it begins.
     pub(crate) offset: u64,
     /// The file's inode; 0: none.
     pub(crate) inode: u64,
@@ -21,7 +21,7 @@ pub(crate) struct Mapping<'a> {
 }
 
 impl<'a> Mapping<'a> {
-    /// Of a line without its end.
+    /// Parses a line without its end.
     fn of(line: &'a [u8]) -> Option<Self> {
         let mut rest = line;
         let mut word = || {
@@ -47,17 +47,17 @@ impl<'a> Mapping<'a> {
         })
     }
 
-    /// It may be read.
+    /// Returns whether it may be read.
     pub(crate) fn is_readable(&self) -> bool {
         self.rights[0] == b'r'
     }
 
-    /// It may be written to.
+    /// Returns whether it may be written to.
     pub(crate) fn is_writable(&self) -> bool {
         self.rights[1] == b'w'
     }
 
-    /// It may be executed.
+    /// Returns whether it may be executed.
     pub(crate) fn is_executable(&self) -> bool {
         self.rights[2] == b'x'
     }

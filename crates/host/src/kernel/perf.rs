@@ -1,9 +1,9 @@
 //! The kernel's CPU clock of a thread, or of a processor: program counters sampled, or signals sent.
 //!
-//! Of a thread it is a perf event that counts user time only. Its descriptor is ours, and it needs no privilege but that we
-//! may trace the thread. A [`Sampler`] has a ring of program counters that we read: the thread notices nothing. That of a
-//! processor ([`Attributes::of_machine`]) also counts the kernel's time, of whatever runs there, and tells of registers and of
-//! what processes map and execute; that needs privilege.
+//! The clock of a thread is a perf event that counts user time only. Its descriptor is ours. It needs no privilege but that we
+//! may trace the thread. A [`Sampler`] has a ring of program counters that we read, and the thread notices nothing. The clock of a
+//! processor ([`Attributes::of_machine`]) also counts the kernel's time, of any process. It reports registers and
+//! what processes map and execute. That needs privilege.
 // `perf_event_open` is in no library that is not larger than what is needed of it.
 #![allow(unsafe_code)]
 
@@ -20,12 +20,12 @@ use ring::Ring;
 /// Pages of a thread's ring.
 const PAGES: usize = 1;
 
-/// What an event counts, and what it records.
+/// Attributes of an event: what it counts and records.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes {
-    /// Of its time from one overflow to the next.
+    /// Counted time from one overflow to the next.
     period: Duration,
-    /// What is put into a ring, if there is one.
+    /// The members of a record in the ring, if there is one.
     sample: u64,
     flags: u64,
     user_registers: u64,
@@ -179,28 +179,28 @@ impl Clock {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
     }
 
-    /// It goes from now on.
+    /// Starts the clock.
     pub fn enable(&self) {
         const ENABLE: libc::c_ulong = 0x2400;
         // SAFETY: a descriptor of ours; no memory is involved.
         unsafe { libc::ioctl(self.0.as_raw_fd(), ENABLE, 0) };
     }
 
-    /// It stands still from now on.
+    /// Stops the clock.
     pub fn disable(&self) {
         const DISABLE: libc::c_ulong = 0x2401;
         // SAFETY: a descriptor of ours; no memory is involved.
         unsafe { libc::ioctl(self.0.as_raw_fd(), DISABLE, 0) };
     }
 
-    /// It goes from now on up to its first overflow.
+    /// Starts the clock up to its first overflow.
     pub fn enable_once(&self) {
         const REFRESH: libc::c_ulong = 0x2402;
         // SAFETY: a descriptor of ours; no memory is involved.
         unsafe { libc::ioctl(self.0.as_raw_fd(), REFRESH, 1) };
     }
 
-    /// It overflows less or more often from now on.
+    /// Changes the time from one overflow to the next.
     pub fn set_period(&self, period: Duration) {
         const PERIOD: libc::c_ulong = 0x4008_2404;
         let nanos = period.as_nanos() as u64;

@@ -1,4 +1,4 @@
-//! Files of `/proc`, read where nothing may be allocated: in signal handlers.
+//! Files of `/proc`, read without allocating: in signal handlers.
 // Raw system calls.
 #![allow(unsafe_code)]
 

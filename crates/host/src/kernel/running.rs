@@ -1,6 +1,6 @@
-//! What `/proc` tells about a running process, and which cannot be attached.
+//! Facts that `/proc` reports about a running process, and why it cannot be attached.
 //!
-//! Everything that can be known is found out before the process is touched, so that a refusal
+//! All facts are read before the process is touched, so that a refusal
 //! leaves it as it was.
 
 use std::ffi::OsString;
@@ -20,13 +20,13 @@ pub struct Running {
     pub pid: i32,
     /// The file that it executes.
     pub program: PathBuf,
-    /// What that file is.
+    /// The image of that file.
     pub image: Image,
     /// Its argument vector.
     pub arguments: Vec<OsString>,
 }
 
-/// Why a process cannot be attached.
+/// The reason why a process cannot be attached.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
     /// There is none.
@@ -106,7 +106,7 @@ pub fn proc_file(path: &str) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// As [`proc_file`], if it can be read.
+/// Reads a file like [`proc_file`], if it can be read.
 pub fn proc_text(path: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&proc_file(path).ok()?).into_owned())
 }

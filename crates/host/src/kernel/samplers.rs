@@ -1,7 +1,7 @@
 //! Program counters of the threads of a process, sampled by the kernel's clock of each.
 //!
-//! Threads come and go, so the list of them is read again at each look. Where the kernel refuses events, and of threads
-//! beyond [`THREADS`], nothing is sampled.
+//! Threads come and go, so their list is read again at each look. Nothing is sampled where the kernel refuses events,
+//! nor of threads beyond [`THREADS`].
 
 use std::collections::HashMap;
 use std::fs;
@@ -49,7 +49,7 @@ impl Samplers {
         self.threads.values().for_each(|s| s.set_period(period));
     }
 
-    /// Nothing is sampled any more.
+    /// Stops all sampling.
     pub fn stop(&mut self) {
         self.threads.clear();
     }

@@ -1,14 +1,15 @@
-//! A process that tells signals to our process group from signals to us alone.
+//! A process that distinguishes signals to our process group from signals to us alone.
 //!
 //! # Problem
 //! The kernel does not say whether a signal was sent to a process or to its whole group. The program is in
 //! our group: of a signal to the group it got its own, and a second one passed on would be wrong.
 //!
 //! # Strategy
-//! The sentinel is a child of ours in the same group, which nobody knows. It blocks all signals, takes each
+//! The sentinel is a child of ours in the same group, unknown to other processes. It blocks all signals, takes each
 //! from its queue and counts it. A signal that the sentinel got, counted or still in its queue, was sent to
-//! the group. The kernel merges signals that wait, in us and in the sentinel apart, so that either may count
-//! more of them: a count that nobody has asked for in [`STALE`] milliseconds is dropped. The sentinel shares our memory and descriptors, so that it costs a system call and no page tables, and
+//! the group. The kernel merges pending signals, in us and in the sentinel apart, so that either may count
+//! more of them. So a count that nobody has asked for in [`STALE`] milliseconds is dropped. The sentinel shares our memory and
+//! descriptors, so that it costs a system call and no page tables. It
 //! ends with us, whatever ends us.
 //!
 //! # Invariants
@@ -30,7 +31,7 @@ use crate::kernel::proc;
 
 /// Signals by number that the sentinel has taken from its queue.
 static COUNTED: [AtomicU32; 65] = [const { AtomicU32::new(0) }; 65];
-/// Those of them for which [`got`] has answered.
+/// Counted signals for which [`got`] has answered.
 static ASKED: [AtomicU32; 65] = [const { AtomicU32::new(0) }; 65];
 /// The time at which the sentinel took the last of each, in milliseconds.
 static LAST: [AtomicU64; 65] = [const { AtomicU64::new(0) }; 65];

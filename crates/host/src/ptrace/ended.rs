@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How a program ended.
+/// The end of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ended {
     /// Its exit status, or the negative of the signal that ended it; `None` when the kernel did

@@ -1,19 +1,19 @@
-//! Processes that become other programs, followed by ptrace for as long as that takes.
+//! Processes that execute another program, followed by ptrace meanwhile.
 //!
 //! # Problem
-//! A thread under control wants to `exec`. After it there is a process with nothing of ours in it,
-//! which must be stopped before it runs an instruction; before it there is one that must not notice,
+//! An attached thread is about to `exec`. After the call the process holds nothing of ours,
+//! and must be stopped before it runs an instruction. Before the call the process must not notice us,
 //! and the call may fail.
 //!
 //! # Strategy
 //! The thread is seized, which does not stop it. If the call succeeds, the kernel stops the process
-//! inside it, and it is led to the landing (`crate::ptrace::landing`), where it stops once more, at the mark. If the call fails the thread
-//! says so, and is detached of where an interrupt stops it.
+//! inside it. The host redirects it to the landing (`crate::ptrace::landing`), where it stops once more, at the mark. If the call fails the thread
+//! says so, and is detached where an interrupt stops it.
 //!
-//! Signals that are sent to it meanwhile it gets, and a stop that is sent to the process is let happen. Whatever
+//! The process gets the signals that are sent to it meanwhile, and a stop of the process takes effect. Whatever
 //! becomes of us, it goes on as the program that it is.
 //!
-//! Ptrace belongs to a thread: all of this is for the one that serves.
+//! Ptrace belongs to a thread: all of this is for the serving thread.
 // `PTRACE_SEIZE` of a thread, and waiting for any child with its CPU time, are not in `nix`.
 #![allow(unsafe_code)]
 
@@ -26,7 +26,7 @@ use nix::unistd::Pid;
 
 use crate::ptrace::ended::Ended;
 
-/// What has become of a child of ours, or of a thread that is traced.
+/// A change of a child of ours, or of a traced thread.
 #[derive(Clone, Copy, Debug)]
 pub enum Change {
     /// It has ended.
@@ -45,7 +45,7 @@ pub fn seize(tid: Pid) -> nix::Result<()> {
     ptrace::seize(tid, Options::PTRACE_O_TRACEEXEC)
 }
 
-/// Lets go of a thread whose call has failed.
+/// Detaches a thread whose call has failed.
 pub fn release(tid: Pid) {
     if ptrace::interrupt(tid).is_ok() && wait_for_stop(tid).is_ok() {
         let _ = ptrace::detach(tid, None);
@@ -141,7 +141,7 @@ pub fn expect(pid: Pid) {
 }
 
 impl Ended {
-    /// What a status says, if it is that of an end.
+    /// Returns the end that a status reports, if it reports one.
     pub(crate) fn new(status: i32, usage: &libc::rusage) -> Option<Self> {
         let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
         let cpu = time(usage.ru_utime) + time(usage.ru_stime);

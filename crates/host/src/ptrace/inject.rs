@@ -1,10 +1,10 @@
-//! The runtime into a process on the landing.
+//! The runtime, injected into a process on the landing.
 //!
 //! The process was stopped after its `exec`: the program is mapped, nothing has run. On the landing
 //! (`crate::ptrace::landing`) it has made what it shares with us and mapped memory for the runtime's image. Here the host writes
-//! what is not there yet, or not the same everywhere, and leads it to the runtime, which goes on to the app's first instruction by itself.
+//! the bytes that are missing or differ from place to place. Then it redirects the process to the runtime, which goes on to the app's first instruction.
 //!
-//! The memory may be written and executed at first; the runtime itself takes back what each part of it does
+//! The memory may be written and executed at first. The runtime itself removes the rights that a part of it does
 //! not need.
 
 use std::ffi::CString;
@@ -21,7 +21,7 @@ use crate::ptrace::tracee::other;
 /// Bytes above the runtime's stack pointer in which a path may lie when it starts.
 const PATH_ROOM: u64 = 4096;
 
-/// What the runtime's `start` is told; the same layout as its `StartArgs`.
+/// Arguments of the runtime's `start`; the same layout as its `StartArgs`.
 #[repr(C)]
 struct StartArgs {
     file: u64,
@@ -64,17 +64,17 @@ impl StartArgs {
     }
 }
 
-/// What the runtime is told.
+/// Arguments for the runtime.
 pub(crate) struct Start {
     /// The shared file's descriptor in the target.
     pub(crate) file: i32,
     /// Our executable's there, or -1.
     pub(crate) image_file: i32,
-    /// Where the app starts.
+    /// Address of the app's first instruction.
     pub(crate) app_pc: u64,
     /// Its stack pointer there.
     pub(crate) app_sp: u64,
-    /// Where the program starts, after its dynamic linker, or 0.
+    /// Address at which the program starts, after its dynamic linker, or 0.
     pub(crate) entry: u64,
     /// Threads of a process that has been running, else 0.
     pub(crate) threads: usize,
@@ -85,7 +85,7 @@ pub(crate) struct Start {
 }
 
 impl Start {
-    /// What to write for a runtime at `base`, and where, which is its stack pointer too.
+    /// Returns the bytes to write for a runtime at `base`, and their address, which is its stack pointer too.
     pub(crate) fn place(&self, base: u64) -> (Vec<u8>, u64) {
         let text = image::text();
         let stack_top = base + image::bytes().len() as u64;
@@ -116,9 +116,9 @@ impl Start {
 /// A file of kept fragments, as the target is to find it.
 #[derive(Clone, Debug)]
 pub struct Kept {
-    /// Where it is.
+    /// Its path.
     pub path: CString,
-    /// Its device and inode: it may see another file there.
+    /// Its device and inode: another file may have that path in the target.
     pub is: (u64, u64),
 }
 

@@ -1,17 +1,17 @@
-//! Code of ours in a program that has just been executed: the *landing*.
+//! The *landing*: a stub in a program that has just been executed.
 //!
 //! # Problem
-//! A process stopped after its `exec` has nothing of ours in it, and needs the file that it shares with us
-//! and memory for the runtime, for which it must do system calls. Whoever traces it may be killed at any moment;
-//! then the kernel lets it go on with what it has. Were that a borrowed program counter or a poked
+//! A process stopped after its `exec` has nothing of ours in it. It needs the file that it shares with us
+//! and memory for the runtime, for which it must do system calls. Whoever traces it may be killed at any moment.
+//! Then the kernel lets the process go on as it is. With a borrowed program counter or a poked
 //! instruction, the program would be lost.
 //!
 //! # Strategy
-//! The landing does all calls by itself. It follows the end of the vDSO, in the rest of its last page,
-//! which belongs to no program. One change of the registers leads the process there. It takes what is needed,
+//! The landing does all calls by itself. It lies after the end of the vDSO, in the rest of its last page,
+//! which belongs to no program. One change of the registers redirects the process there. The landing maps what is needed,
 //! and sends itself a signal that is ignored unless the process is traced: the *mark*. There
-//! it stops for the host, which brings the runtime, and leads it there with another change of the registers. After the mark the
-//! landing gives back what it took and goes to the program.
+//! it stops for the host, which injects the runtime, and redirects it there with another change of the registers. After the mark the
+//! landing gives back what it mapped and goes to the program.
 //!
 //! # Invariants
 //! * At every moment the process, detached as it is, comes to its program with the registers, mask, memory and
@@ -35,7 +35,7 @@ use crate::channel::image;
 use crate::kernel::maps::mappings;
 use crate::ptrace::tracee::other;
 
-/// What the mark is sent as.
+/// The signal that is the mark.
 const MARK: i32 = libc::SIGURG;
 
 std::arch::global_asm!(
@@ -144,7 +144,7 @@ unsafe extern "C" {
     static trommel_landing_end: u8;
 }
 
-/// Where something is in the landing.
+/// Returns the offset of a label in the landing.
 fn offset(label: *const u8) -> usize {
     label.addr() - (&raw const trommel_landing).addr()
 }
@@ -155,7 +155,7 @@ fn code() -> &'static [u8] {
     unsafe { std::slice::from_raw_parts(&raw const trommel_landing, len) }
 }
 
-/// Where in the vDSO the landing has room, as far as can be seen from ours: the kernel has only one.
+/// Returns the room for the landing in the vDSO, judged by ours: the kernel has only one.
 fn room() -> Option<u64> {
     static ROOM: OnceLock<Option<u64>> = OnceLock::new();
     *ROOM.get_or_init(|| {
@@ -202,7 +202,7 @@ pub(crate) fn set_mask(pid: Pid, mask: u64) -> io::Result<()> {
     }
 }
 
-/// What the kernel tells a program, by its key.
+/// Returns the kernel's value for a key in a program's auxiliary vector.
 fn told(vector: &[u8], key: u64) -> Option<u64> {
     let words = vector.as_chunks::<8>().0.as_chunks::<2>().0;
     let word = |bytes: [u8; 8]| u64::from_le_bytes(bytes);
@@ -234,22 +234,22 @@ pub struct Landing {
     pid: Pid,
     /// Its registers where the program starts.
     app: Regs,
-    /// Where the program starts after its dynamic linker, or 0.
+    /// Address at which the program starts after its dynamic linker, or 0.
     entry: u64,
     mask: u64,
-    /// Where the landing is.
+    /// Address of the landing.
     at: u64,
     memory: File,
-    /// What the image is mapped from, if it is not written.
+    /// The file that the image is mapped from, if it is not written.
     image: Option<ImageFile>,
 }
 
-/// What a process at the mark has taken.
+/// File and memory that a process at the mark has.
 #[derive(Clone, Copy, Debug)]
 pub struct Taken {
     /// The descriptor of the shared file.
     pub file: i32,
-    /// Where memory for the image is.
+    /// Address of the memory for the image.
     pub base: u64,
 }
 
@@ -297,7 +297,7 @@ impl Landing {
         Ok(landing)
     }
 
-    /// What is mapped for the image.
+    /// Returns the arguments of the mapping for the image.
     fn mapped(&self) -> [u64; 5] {
         let (flags, fd, offset) = match self.image {
             Some(image) => (0, image.fd as u64, image.offset),
@@ -340,7 +340,7 @@ impl Landing {
         signal == MARK && ptrace::getregs(self.pid).is_ok_and(|regs| regs.rip == marked)
     }
 
-    /// Where the program starts: its first instruction, its stack, and what comes after its dynamic linker.
+    /// Returns the program's start: its first instruction, its stack, and the entry after its dynamic linker.
     pub fn start(&self) -> (u64, u64, u64) {
         (self.app.rip, self.app.rsp, self.entry)
     }
@@ -350,11 +350,11 @@ impl Landing {
         self.image.map(|image| image.fd)
     }
 
-    /// What the process has at the mark. `None`: memory is to be had without the image's file only, and it goes
-    /// on to the mark once more when it is let run.
+    /// Returns what the process has at the mark. `None`: memory is available only without the image's file, and the process goes
+    /// on to the mark once more when it is resumed.
     ///
     /// # Errors
-    /// What the kernel refused it.
+    /// The system call that the kernel refused the process.
     pub fn taken(&mut self) -> io::Result<Option<Taken>> {
         let regs = ptrace::getregs(self.pid).map_err(other)?;
         let refused = |result: u64| (-4095..0).contains(&(result as i64));

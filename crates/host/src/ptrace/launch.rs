@@ -1,12 +1,12 @@
-//! A program started, under control or natively.
+//! A program started, attached or natively.
 //!
 //! The child is made as `fork` would make it, with the same descriptors, environment, signal
-//! dispositions and mask, and executes the program; it only asks to be traced, so that it stops behind
-//! its `exec`. Up to there it shares our memory, on a stack of its own: to copy our page tables, and
-//! every page that either of us then writes, would take longer than the `exec` itself. It makes
-//! no thread of us: it is a process, which the kernel waits for, signals and traces by itself.
+//! dispositions and mask, and executes the program. It only asks to be traced, so that it stops after
+//! its `exec`. Until then it shares our memory, on a stack of its own. To copy our page tables, and
+//! every page that either of us then writes, would take longer than the `exec` itself. The child is
+//! a process, not a thread of ours: the kernel waits for it, signals and traces it by itself.
 //!
-//! A native one does not ask, and tells in that memory what kept it from its `exec`.
+//! A native child does not ask. It reports in that memory what kept it from its `exec`.
 // What a child may do before `exec` cannot be expressed safely.
 #![allow(unsafe_code)]
 
@@ -31,19 +31,19 @@ use crate::kernel::interrupt::Guard;
 use crate::ptrace::inject::inject;
 use crate::ptrace::landing::{ImageFile, Landing, set_mask};
 
-/// What is to be started.
+/// A program to start.
 pub struct Command<'a> {
     /// The file to execute.
     pub file: &'a Path,
     /// Its arguments, the name it was called by first.
     pub args: Vec<&'a OsStr>,
-    /// What it is to find as its parent did.
+    /// Inherited state that it must find as its parent did.
     pub inherited: Inherited,
     /// Dispositions of ours that it must not find.
     pub guard: &'a Guard,
 }
 
-/// Why a program could not be started under control.
+/// The reason why a program could not be started attached.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchFailure {
     /// The kernel would not execute it.
@@ -64,7 +64,7 @@ pub enum LaunchFailure {
     /// The system refused something.
     #[error("{what}: {error}; `trommel doctor` tells what is in the way")]
     System {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
         /// The answer.
         error: io::Error,
@@ -75,7 +75,7 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> LaunchFailure {
     move |error| LaunchFailure::System { what, error }
 }
 
-/// How a child exits that may not be traced; no error of `exec` has this number.
+/// Exit status of a child that may not be traced; no error of `exec` has this number.
 const NOT_TRACED: i32 = 255;
 
 /// In the child: a number for the shared file that the app will not miss.
@@ -84,14 +84,14 @@ const HIGH_FD: i32 = 200;
 /// Bytes of the child's stack. What is not touched takes no memory.
 const CHILD_STACK: usize = 256 << 10;
 
-/// What the child works with: memory of its parent, which waits until the child is done with it.
+/// Terms of the child: memory of its parent, which waits until the child is done with it.
 struct Child<'a> {
     command: &'a Command<'a>,
     file: &'a CStr,
     /// Pointers to the arguments, and a null one.
     args: &'a [*const libc::c_char],
     host: Pid,
-    /// Of a native program: why it was not executed, as an error number.
+    /// The error number of a native program's failed `exec`.
     native: Option<&'a AtomicI32>,
 }
 

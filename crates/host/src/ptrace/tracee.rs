@@ -1,14 +1,14 @@
 //! Threads of another process, stopped.
 //!
 //! # Problem
-//! All threads of a running process are to be stopped, looked at, made to do a system call or to go
-//! on elsewhere, and released, without the process noticing: no signal of its is lost or invented,
-//! no system call fails that would not have, and a process that was stopped stays stopped.
+//! All threads of a running process must be stopped, inspected, made to do a system call or to go
+//! on elsewhere, and released, without the process noticing. No signal of the process is lost or invented.
+//! No system call fails that would not have. A stopped process stays stopped.
 //!
 //! # Strategy
-//! `PTRACE_SEIZE` and `PTRACE_INTERRUPT`, which send no signal. A thread that is about to get a signal
-//! of its own instruction's gets it first, and stops then: that signal belongs to the place. New threads are looked for until there are none: those that
-//! are stopped make none.
+//! `PTRACE_SEIZE` and `PTRACE_INTERRUPT` send no signal. A thread that is about to get a signal
+//! of its own instruction gets it first, and stops then: that signal belongs to the place. New threads are searched until there are none:
+//! stopped threads make none.
 //!
 //! *Remote calls* use a `syscall` instruction that is there already, in the vDSO or any other
 //! code: nothing of the process's memory is written. The thread is led there, stops at the entry of
@@ -45,7 +45,7 @@ pub(crate) fn other(e: nix::Error) -> io::Error {
     io::Error::from_raw_os_error(e as i32)
 }
 
-/// Why threads could not be stopped.
+/// The reason why threads could not be stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum StopFailure {
     /// There is no such process any more.
@@ -62,7 +62,7 @@ pub enum StopFailure {
     Listing(io::Error),
 }
 
-/// What `wait` said.
+/// An event that `wait` reported.
 enum Event {
     /// Not yet.
     Nothing,
@@ -76,7 +76,7 @@ enum Event {
 }
 
 thread_local! {
-    /// Those that ended while they were traced. They may be children of ours, and the kernel tells once.
+    /// Ends of tracees. They may be children of ours, and the kernel reports an end once.
     static REAPED: RefCell<Vec<(Pid, Ended)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -130,7 +130,7 @@ pub struct Tracees {
 }
 
 impl Tracees {
-    /// Of a process none of whose threads is stopped yet.
+    /// Returns the state for a process none of whose threads is stopped yet.
     pub fn new(pid: Pid) -> Self {
         Self {
             pid,
@@ -260,7 +260,7 @@ impl Tracees {
         }
     }
 
-    /// Where the thread's restartable sequence would be aborted, were it interrupted at `pc`. The
+    /// Returns the address at which the thread's restartable sequence would be aborted, were it interrupted at `pc`. The
     /// sequence is then no longer announced.
     pub fn abort_sequence(&self, tid: Pid, pc: u64) -> io::Result<Option<u64>> {
         const GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
@@ -385,7 +385,7 @@ impl Tracees {
         }
     }
 
-    /// Has a stopped thread do a system call. Its registers and mask are lost; it is left with signals
+    /// Makes a stopped thread do a system call. Its registers and mask are lost. It is left with signals
     /// blocked, where it can be released from.
     fn call(&self, tid: Pid, number: i64, args: [u64; 6]) -> io::Result<u64> {
         let mut regs = self.regs(tid)?;
@@ -622,7 +622,7 @@ pub struct Loan<'a> {
     tracees: &'a mut Tracees,
     tid: Pid,
     regs: Regs,
-    /// As `XSAVE` lays it out: what works for us uses all of it.
+    /// Vector registers as `XSAVE` lays them out: a thread on loan may use all of them.
     vectors: Vec<u8>,
     mask: u64,
 }
@@ -638,7 +638,7 @@ impl Loan<'_> {
         self.tid
     }
 
-    /// Has it do a system call.
+    /// Makes the thread do a system call.
     pub fn call(&self, number: i64, args: [u64; 6]) -> io::Result<u64> {
         self.tracees.call(self.tid, number, args)
     }

@@ -1,4 +1,4 @@
-//! How the values of one place are distributed, interval by interval, and what follows from that.
+//! The distribution of one place's values, interval by interval, and the decision to profile it.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const ALIKE: u8 = 2;
 /// A place need not be profiled all the time when it has had one of so many parts of an interval.
 const SOME: u64 = 16;
 
-/// When values count as known.
+/// Rules by which values count as known.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// Shares that differ by less are alike.
@@ -23,11 +23,11 @@ pub struct Rules {
 /// True if a place is profiled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// It is, all the time.
+    /// Profiled all the time.
     Watched,
-    /// It is, and need not be.
+    /// Profiled, and need not be.
     Known,
-    /// It is in bursts.
+    /// Profiled in bursts.
     Out,
 }
 
@@ -48,7 +48,7 @@ pub struct Place {
     pub changes: u32,
     /// Its values have settled.
     pub settled: bool,
-    /// What each stretch of profiling stands for.
+    /// Weights of its stretches of profiling.
     pub weights: Weights,
     /// The last one, what was seen in it, and when it ended, if it has.
     stretch: Stretch,
@@ -56,7 +56,7 @@ pub struct Place {
     ended: Duration,
     now: Sketch,
     before: Option<Box<Sketch>>,
-    /// What they have settled at.
+    /// Values that the place settled at.
     known: Option<Box<Sketch>>,
     alike: u8,
 }
@@ -98,7 +98,7 @@ impl Place {
         before < rules.interval && self.now.total() >= rules.interval
     }
 
-    /// So many executions with a value were counted before.
+    /// Subtracts executions with a value that were counted before.
     pub fn take_back(&mut self, value: u64, count: u64) {
         self.events = self.events.saturating_sub(count);
         self.seen.take_back(value, count);
@@ -143,19 +143,19 @@ impl Place {
         self.before = Some(Box::new(last));
     }
 
-    /// It is to be profiled in bursts from now on.
+    /// Begins to profile the place in bursts.
     pub fn take_out(&mut self, at: Duration) {
         self.state = State::Out;
         self.leave_out(at);
     }
 
-    /// Its probe has been taken out, for the first time or again.
+    /// Notes that its probe has been taken out, for the first time or again.
     pub fn leave_out(&mut self, at: Duration) {
         self.outs += 1;
         self.ended = at;
     }
 
-    /// Its probe has been put back, for a burst.
+    /// Notes that its probe has been put back, for a burst.
     pub fn put_back(&mut self, at: Duration) {
         let half = at.saturating_sub(self.ended) / 2;
         self.weigh(self.ended, half);
@@ -165,7 +165,7 @@ impl Place {
         };
     }
 
-    /// Other code is in its place.
+    /// Notes that other code is in its place.
     pub fn forget(&mut self, at: Duration) {
         if self.state == State::Out {
             self.put_back(at);

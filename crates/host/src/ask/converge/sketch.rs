@@ -37,7 +37,7 @@ impl Sketch {
         }
     }
 
-    /// So many of a value were not of this interval.
+    /// Subtracts occurrences of a value that were not of this interval.
     pub fn take_back(&mut self, value: u64, count: u64) {
         self.total = self.total.saturating_sub(count);
         if let Some(kept) = self.kept.iter_mut().find(|kept| kept.0 == value) {
@@ -60,7 +60,7 @@ impl Sketch {
         kept.map_or(0, |kept| kept.1) as f64 / self.total.max(1) as f64
     }
 
-    /// By how much the share of a value differs, of that which differs most.
+    /// Returns the largest difference between the shares of one value.
     pub fn distance(&self, other: &Self) -> f64 {
         let values = self.kept.iter().chain(&other.kept).map(|kept| kept.0);
         let differences = values.map(|value| (self.share(value) - other.share(value)).abs());

@@ -1,4 +1,4 @@
-//! The service against a target that goes by its tables, and one that does not.
+//! Tests of the service against a target that follows its tables, and one that does not.
 
 use super::*;
 
@@ -11,7 +11,7 @@ struct Target {
     now: Moment,
     place: u32,
     rare: u32,
-    /// When a burst is over.
+    /// End of a burst.
     until: u64,
 }
 
@@ -40,7 +40,7 @@ impl Target {
         all.any(|pc| pc.load(Relaxed) == 0x1000)
     }
 
-    /// Of the place: times out, changes, and whether it has settled.
+    /// Returns the place's times out, its changes, and whether it has settled.
     fn outcome(&self) -> (u32, u32, bool) {
         let outcome = self.converge.outcomes().next().unwrap();
         (outcome.outs, outcome.changes, outcome.settled)

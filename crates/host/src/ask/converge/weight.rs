@@ -1,15 +1,15 @@
-//! What each stretch of profiling stands for.
+//! Weights of the stretches of profiling.
 //!
 //! # Problem
-//! A place is profiled at the beginning, for long, and later for short whiles. Counts that are simply added up say most of the beginning.
+//! A place is profiled at the beginning, for long, and later for short whiles. Simple sums of counts describe mostly the beginning.
 //!
 //! # Strategy
-//! A stretch stands for itself and for half of what was not profiled before it and after it, by time: its counts have the *weight* of
-//! that time over its own. From the frequent values of each stretch it is known by which factor the count of a value, in all, is to be changed for
-//! that. Factors are relative to that of all executions, so that the sum of counts stays what was profiled.
+//! A stretch stands for itself and for half of the unprofiled time before it and after it. Its counts have the *weight* of
+//! that time over its own. The frequent values of each stretch give the factor by which the total count of a value is to be changed.
+//! Factors are relative to that of all executions, so that the sum of counts stays what was profiled.
 //!
-//! It is right if executions come at one rate within what a stretch stands for, and are slowed down alike by being profiled. Where all stretches are
-//! alike all factors are 1.
+//! Weights are right if executions come at one rate within that time, and profiling slows them down alike. Where all stretches are
+//! alike, all factors are 1.
 
 use std::time::Duration;
 
@@ -47,17 +47,17 @@ pub struct Weights {
     kept: Vec<(u64, Sums)>,
 }
 
-/// When a stretch was, and what is around it.
+/// Time of a stretch, and the time around it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stretch {
-    /// When it began.
+    /// Its begin.
     pub from: Duration,
     /// Time before it that it stands for.
     pub before: Duration,
 }
 
 impl Stretch {
-    /// Its weight when it ended at `to` and stands for so much time after it.
+    /// Returns its weight when it ended at `to` and stands for so much time after it.
     fn weight(self, to: Duration, behind: Duration) -> f64 {
         let own = to.saturating_sub(self.from).as_secs_f64();
         match own > 0.0 {

@@ -1,6 +1,6 @@
 //! The life of the process that a module runs in.
 //!
-//! It is a child of ours that has never been anything else: forked while there is one thread, with nothing but its socket. It ends when the
+//! The process is a child of ours: forked while there is one thread, with only its socket. It ends when the
 //! socket is closed, and with us.
 #![allow(unsafe_code)] // reason: takes leave of what it has inherited.
 

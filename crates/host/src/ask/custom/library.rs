@@ -1,7 +1,7 @@
 //! A module's library, loaded and called: the C interface of `include/trommel_module.h`, in the helper.
 //!
 //! # Invariants
-//! * Nothing of this is executed in the process that observes: the library may do there whatever it likes.
+//! * Nothing of this is executed in the process that observes: the library may do anything there.
 //! * What the library holds pointers to stays where it is until its instance is destroyed.
 #![allow(unsafe_code)] // reason: the interface is C's.
 
@@ -130,7 +130,7 @@ impl Module {
     }
 }
 
-/// What an instance holds a pointer to.
+/// State that an instance holds a pointer to.
 #[repr(C)]
 struct Ours {
     host: RawHost,
@@ -217,7 +217,7 @@ impl<'m> Instance<'m> {
         self.known.insert(met.number, Box::new(known));
     }
 
-    /// What a thread of a process executed, as [`super::wire::Request::Window`] has it. None: it is malformed.
+    /// Hands over what a thread of a process executed, as [`super::wire::Request::Window`] has it. None: it is malformed.
     pub(super) fn window(&mut self, (pid, thread): (u32, u32), mut bytes: &[u8]) -> Option<Reply> {
         let mut tuples = std::mem::take(&mut self.tuples);
         tuples.clear();

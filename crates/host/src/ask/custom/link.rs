@@ -1,11 +1,11 @@
 //! The process that a module runs in, as we see it.
 //!
 //! # Strategy
-//! A socket, never waited for but in [`Helper::wait`]. What is sent waits here until there is room, and replies until somebody asks: they come in
+//! A socket, waited for only in [`Helper::wait`]. Frames to send wait here until there is room, and replies until somebody asks. Replies come in
 //! the order of the requests, whatever their instances.
 //!
 //! # Invariants
-//! * A helper that has failed is gone and reaped, by us or by who reaps all children.
+//! * A helper that has failed is gone and reaped, by us or by the process that reaps all children.
 #![allow(unsafe_code)] // reason: forks.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -42,7 +42,7 @@ pub(super) const BACKLOG: (usize, usize) = (4 << 20, 64);
 pub(super) const UNREADABLE: &str = "what its process sends cannot be read";
 pub(super) const GONE: &str = "its process has ended";
 
-/// How a process ended, given a status as in a profile.
+/// Returns how a process ended, given a status as in a profile.
 pub(super) fn ended(status: i32) -> String {
     match status {
         ..0 => {
@@ -58,21 +58,21 @@ pub(super) struct Helper {
     socket: UnixStream,
     pub(super) pid: Pid,
     pub(super) instances: u32,
-    /// What is still to be sent, from `sent` on.
+    /// Bytes still to be sent, from `sent` on.
     out: Vec<u8>,
     sent: usize,
-    /// What has come, and is no whole frame yet.
+    /// Bytes that have come, and are no whole frame yet.
     input: Vec<u8>,
     /// Instances in the order in which they will be answered.
     waiting: VecDeque<u32>,
     answers: BTreeMap<u32, VecDeque<Reply>>,
-    /// When the last answer came, or what is asked now was, and the CPU time then.
+    /// Time of the last answer, or of the current request, and the CPU time then.
     since: (Instant, Duration),
     /// CPU time used so far.
     used: Duration,
-    /// Who reaps children has found that it has ended, and how.
+    /// The end of the process, found by the reaper of children.
     pub(super) reaped: Option<String>,
-    /// Why it is gone.
+    /// The reason why it is gone.
     failed: Option<String>,
 }
 
@@ -217,7 +217,7 @@ impl Helper {
         }
     }
 
-    /// It has taken too long.
+    /// Ends the helper if it has taken too long.
     fn impatient(&mut self) {
         let (when, used) = self.since;
         if self.failed.is_some() || self.waiting.is_empty() || when.elapsed() < MOST_CPU {
@@ -234,7 +234,7 @@ impl Helper {
         }
     }
 
-    /// It has closed its end.
+    /// Notes that it has closed its end.
     fn gone(&mut self) {
         self.used = self.cpu();
         // What has crashed has a status already; else it is still there.

@@ -8,7 +8,7 @@ use crate::channel::table::Wrong;
 /// The version of the interface.
 pub(super) const VERSION: u32 = 1;
 
-/// What a library exports.
+/// The symbol that a library exports.
 pub(super) const SYMBOL: &str = "trommel_module";
 
 /// Bytes of its table, in the first version.
@@ -29,18 +29,18 @@ pub(super) const OUTCOME: u32 = 16;
 /// All of them, and the one for the instruction itself.
 pub(super) const EVERYTHING: u32 = 31;
 
-/// What a library says of itself.
+/// Terms that a library reports of itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Terms {
-    /// What its pairs are called.
+    /// The name of its pairs.
     pub title: String,
     /// Its values are addresses of code.
     pub places: bool,
-    /// By class, what is captured.
+    /// Captured parts of an instruction, by class.
     pub capture: [u32; CLASSES],
 }
 
-/// Why a library is no module.
+/// The reason why a library is no module.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
     /// No file.
@@ -113,7 +113,7 @@ impl Terms {
             .collect()
     }
 
-    /// What is asked of the program.
+    /// Returns the question that is put to the program.
     ///
     /// # Errors
     /// A defect of ours, in words: every capture has a query.

@@ -1,8 +1,8 @@
-//! What goes between us and the process that a module runs in.
+//! Frames between us and the process that a module runs in.
 //!
-//! A frame is its length (4 bytes, what follows), a tag, and numbers, all little-endian. Requests are believed by the helper,
-//! which was forked from us. Replies are written by a process in which another's code runs: nothing in them is believed, and what cannot be
-//! read is an end of it.
+//! A frame is its length (4 bytes, of the rest), a tag, and numbers, all little-endian. The helper trusts requests:
+//! it was forked from us. Replies come from a process in which foreign code runs. Nothing in them is trusted, and an unreadable
+//! reply ends the helper.
 
 use super::terms::{CLASSES, Terms};
 use crate::channel::table::MOST_TEXT;
@@ -19,14 +19,14 @@ pub(super) struct Met<'a> {
     pub(super) code: &'a [u8],
 }
 
-/// What the helper is to do, for an instance.
+/// Requests to the helper, for an instance.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Request<'a> {
     /// There is to be one. Answered by [`Reply::Done`].
     Begin,
     /// Not answered.
     Met(Met<'a>),
-    /// What a thread of a process executed: their numbers, and for each instruction its number (4 bytes) and the words that are captured of its
+    /// Instructions that a thread of a process executed: their numbers, and for each instruction its number (4 bytes) and the words that are captured of its
     /// class. Answered by [`Reply::Pairs`].
     Window(u32, u32, &'a [u8]),
     /// A value of an instruction is to be formatted. Answered by [`Reply::Text`].
@@ -35,18 +35,18 @@ pub(super) enum Request<'a> {
     End,
 }
 
-/// What the helper says.
+/// Replies of the helper.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Reply {
     /// The module is loaded.
     Loaded(Terms),
-    /// It is as was asked.
+    /// The request was done.
     Done,
     /// Pairs of an address and a value.
     Pairs(Vec<(u64, u64)>),
     /// A value's text, if it has one.
     Text(Option<String>),
-    /// It is not, and why.
+    /// The request failed, and why.
     Failed(String),
 }
 

@@ -1,12 +1,12 @@
-//! A second-level cache, simulated: which accesses of a thread would miss.
+//! A simulated second-level cache: which accesses of a thread would miss.
 //!
-//! Set-associative, with the least recently used line of a set replaced. There is no first level before it: what
-//! that keeps this keeps too, so it is of no matter to what misses here but for the order of use.
+//! The cache is set-associative, and replaces the least recently used line of a set. No first level is simulated before it: lines
+//! of the first level are in the second too. A first level would change only the order of use.
 
 use std::fs;
 use std::path::Path;
 
-/// How a cache is made.
+/// Geometry of a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry {
     /// Sets.
@@ -20,7 +20,7 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Where the machine does not tell: 1 MiB, as many have.
+    /// A geometry for machines that report none: 1 MiB, as many have.
     pub const ASSUMED: Self = Self {
         sets: 1024,
         ways: 16,
@@ -28,12 +28,12 @@ impl Geometry {
         known: false,
     };
 
-    /// This machine's second-level cache, or what is assumed.
+    /// Returns this machine's second-level cache, or an assumed one.
     pub fn of_machine() -> Self {
         Self::told(Path::new("/sys/devices/system/cpu/cpu0/cache")).unwrap_or(Self::ASSUMED)
     }
 
-    /// As the kernel tells of the caches of a processor.
+    /// Reads the kernel's report of the caches of a processor.
     fn told(directory: &Path) -> Option<Self> {
         let indexes = fs::read_dir(directory).ok()?;
         indexes
@@ -74,7 +74,7 @@ pub struct Cache {
     lines: Vec<u64>,
 }
 
-/// Not the number of a line: those are shorter than addresses.
+/// A number that no line has: line numbers are shorter than addresses.
 const FREE: u64 = u64::MAX;
 
 impl Cache {

@@ -1,9 +1,9 @@
-//! By how much the addresses of an instruction differ, some executions apart.
+//! Differences between the addresses of an instruction, some executions apart.
 //!
-//! For each number of executions of [`AHEAD`] the differences are counted in a table of [`ENTRIES`] (Misra and
-//! Gries): one that is more than a fifth of them is in it at the end. Its count there is too low by at most a fifth
-//! of those that are not it; so the share of a difference that is nearly always the same is nearly exact. What was executed in
-//! different bursts is not compared.
+//! For each number of executions of [`AHEAD`], a table of [`ENTRIES`] counts the differences (Misra and
+//! Gries). A difference that is more than a fifth of them is in the table at the end. Its count there is too low by at most a fifth
+//! of the other differences. So the share of a difference that is nearly always the same is nearly exact. Executions in
+//! different bursts are not compared.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Made-up programs, of which it is known what should be found.
+//! Tests on made-up programs whose prefetches are known.
 
 use trommel_tuple::Place;
 

@@ -1,16 +1,16 @@
 //! Services in libraries: the C interface of `include/trommel_service.h`.
 //!
 //! # Problem
-//! A library is another's code: what it hands over may be of another version, incomplete, or fail at any time,
-//! and the program that is observed has to go on.
+//! A library is foreign code: its table may be of another version, or incomplete, and it may fail at any time.
+//! The program that is observed has to go on.
 //!
 //! # Strategy
-//! A library's table is checked and copied when it is loaded, before the program starts; the library stays
-//! loaded until we end. Each process has an *instance* of each service. An instance that says that it has failed is
+//! A library's table is checked and copied when it is loaded, before the program starts. The library stays
+//! loaded until we end. Each process has an *instance* of each service. An instance that reports a failure is
 //! given nothing more, and the profile says why.
 //!
 //! # Invariants
-//! * Functions of a library are called by the thread that serves, one at a time.
+//! * The serving thread calls the functions of a library, one at a time.
 //! * What a library holds a pointer to, an [`Ours`], is after shared references only and changed through cells; none
 //!   of them is borrowed while the library runs.
 #![allow(unsafe_code)]
@@ -36,7 +36,7 @@ use crate::channel::table::{Table, Wrong, text};
 const VERSION: u32 = 1;
 /// Words of a message, columns of a table.
 const WORDS: usize = 7;
-/// What a library exports.
+/// The symbol that a library exports.
 const SYMBOL: &str = "trommel_service";
 /// Bytes of its table.
 const TABLE: usize = size_of::<RawService>();
@@ -81,7 +81,7 @@ struct RawService {
     destroy: Option<unsafe extern "C" fn(*mut c_void)>,
 }
 
-/// What `struct trommel_service` has after that, if it is as large.
+/// Members of `struct trommel_service` after the first version's, if it is as large.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct RawMore {
@@ -101,7 +101,7 @@ struct Functions {
     interrupt: Option<Interrupt>,
 }
 
-/// Why a library is not a service.
+/// The reason why a library is not a service.
 #[derive(Debug, thiserror::Error)]
 pub enum NotLoaded {
     /// No file.
@@ -153,11 +153,11 @@ pub struct Foreign {
     queue: u8,
     argument: CString,
     functions: Functions,
-    /// By query instruction, what the words of its messages are called.
+    /// Names of the words of messages, by query instruction.
     fields: Rc<[Vec<CString>]>,
 }
 
-/// What the words of messages are called, by the instruction that sends them.
+/// Returns the names of the words of messages, by the instruction that sends them.
 fn fields(program: &Program) -> Rc<[Vec<CString>]> {
     let mut fields = vec![Vec::new(); program.code().len()];
     for query in program.queries() {
@@ -203,7 +203,7 @@ impl Foreign {
         self.queue
     }
 
-    /// What the report calls it.
+    /// Returns its name in reports.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -225,14 +225,14 @@ fn functions(table: &Table) -> Result<Functions, NotLoaded> {
     })
 }
 
-/// What an instance has a pointer to: to it a `struct trommel_host`, after which is what we keep for it.
+/// State that an instance has a pointer to: a `struct trommel_host`, and after it our own.
 #[repr(C)]
 struct Ours {
     host: RawHost,
-    /// Where everything is, while a function is called that may ask.
+    /// The process's modules, while a function is called that may ask for them.
     modules: Cell<*const Modules>,
     fields: Rc<[Vec<CString>]>,
-    /// Why the function that is called fails, as it says.
+    /// The failure of the called function, as it reports it.
     said: RefCell<Option<String>>,
     columns: RefCell<Vec<String>>,
     places: Cell<u8>,
@@ -289,7 +289,7 @@ impl Instance {
         instance
     }
 
-    /// Why it is given nothing more, if it has failed.
+    /// Returns why it is given nothing more, if it has failed.
     pub fn failure(&self) -> Option<&str> {
         self.failed.as_deref()
     }

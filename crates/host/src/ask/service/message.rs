@@ -11,17 +11,17 @@ pub struct Message<'a> {
     pub pid: u32,
     /// Its thread, by number.
     pub thread: u32,
-    /// Which instruction sent it, and to which queue.
+    /// The instruction that sent it, and its queue.
     pub header: Header,
     /// Its words.
     pub words: &'a [u64],
-    /// Those of them that are addresses of code, by bit.
+    /// Words of it that are addresses of code, by bit.
     pub places: u8,
     /// Executions that its record stands for.
     pub stands_for: u64,
 }
 
-/// Is given the messages of a run: those of each thread in the order in which it sent them.
+/// Receives the messages of a run: those of each thread in the order in which the thread sent them.
 pub trait Service {
     /// The next message. `modules` tells what is where in its process at that time.
     fn message(&mut self, message: &Message<'_>, modules: &Modules);

@@ -1,18 +1,18 @@
 //! Exact counts of paths without an event for each.
 //!
 //! # Problem
-//! Under `exact` and without a stream the order of events is of no interest but for what paths are made of it; and making the
-//! tuples of each record, to count them one by one, costs the host more than the program needs to be executed.
+//! Under `exact` and without a stream, the order of events matters only for acyclic paths. Making the
+//! tuples of each record, to count them one by one, costs the host more than the program's own execution.
 //!
 //! # Strategy
-//! What a record does depends on the path that the thread is on and on the record alone. So there is an automaton: its states
+//! The effect of a record depends on the path that the thread is on and on the record alone. So there is an automaton: its states
 //! are paths as far as they go, and a record leads from one to another and makes tuples on the way. A transition is worked
-//! out when it is met first, and then counted; what it makes is counted in the end. After a transition mostly the same one
-//! comes again, which is looked at before the table of all.
+//! out when it is met first, and then counted. Its tuples are counted in the end. After a transition mostly the same one
+//! comes again, so that one is tried before the table of all.
 //!
 //! # Invariants
 //! * Only records without run-time values are transitions, of code whose places are known: they mean the same each time.
-//! * Memory is bounded: beyond [`MOST`] transitions, or half of the [`Budget`], those that are new are not remembered, and their tuples go
+//! * Memory is bounded. Beyond [`MOST`] transitions, or half of the [`Budget`], new ones are not remembered, and their tuples go
 //!   on as they are.
 
 use std::rc::Rc;
@@ -32,7 +32,7 @@ const TRANSITION: u64 = (size_of::<Transition>() + 2 * size_of::<((u32, u32), u3
 const STATE: u64 = (size_of::<Option<Open>>() + 2 * size_of::<(Option<Open>, u32)>()) as u64;
 const MADE: u64 = size_of::<(Kind, Tuple)>() as u64;
 
-/// From one state to another.
+/// A transition from one state to another.
 struct Transition {
     next: u32,
     /// The record met after it last, and its transition.
@@ -45,12 +45,12 @@ struct Transition {
 /// The automaton of a process.
 pub(super) struct Transitions {
     budget: Rc<Budget>,
-    /// Those that are in the budget.
+    /// Bytes of it in the budget.
     bytes: u64,
     states: Vec<Option<Open>>,
     number_of: FxHashMap<Option<Open>, u32>,
     all: Vec<Transition>,
-    /// By state and record.
+    /// Transitions by state and record.
     of: FxHashMap<(u32, u32), u32>,
     made: Vec<(Kind, Tuple)>,
 }
@@ -165,7 +165,7 @@ impl Transitions {
         }
     }
 
-    /// How often each tuple was made, a tuple several times, in no order.
+    /// Returns the count of each made tuple, a tuple several times, in no order.
     pub(super) fn counts(&self) -> impl Iterator<Item = (Kind, Tuple, u64)> {
         self.all.iter().flat_map(|transition| {
             let made = self.tuples(transition).iter();

@@ -16,7 +16,7 @@ pub(in crate::fold) struct Open {
 
 /// One that a handler of a signal has interrupted.
 pub(in crate::fold) struct Interrupted {
-    /// Where, as a run-time address.
+    /// The interrupted place, as a run-time address.
     pc: u64,
     /// The handler's frame.
     frame: u64,

@@ -1,7 +1,7 @@
-//! What the table after the counters sends on (`+A16`), without what it counts.
+//! Messages that the table after the counters sends on (`+A16`), without its counts.
 //!
-//! Each message either adds to an entry or begins one, and each entry is sent on once: when it is full, when its place is needed, or in the
-//! end. So as many are sent on as are begun, and nothing but the order of use has to be followed
+//! Each message either adds to an entry or begins one. Each entry is sent on once: when it is full, when its place is needed, or in the
+//! end. So as many are sent on as are begun, and only the order of use has to be followed
 //! ([`trommel_compress::table::Recent`]).
 
 use trommel_compress::table::FULL;
@@ -15,9 +15,9 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 pub(super) struct Followed {
     capacity: usize,
-    /// What they are about; more than there are entries, to be a multiple of [`LANES`].
+    /// Subjects of the entries; more than there are entries, to be a multiple of [`LANES`].
     names: Vec<u32>,
-    /// How many messages each has counted.
+    /// Number of messages that each entry has counted.
     samples: Vec<u8>,
 }
 
@@ -68,7 +68,7 @@ impl Followed {
         false
     }
 
-    /// What entries are about has another name now.
+    /// Renames the subjects of entries.
     pub(super) fn rename(&mut self, to: impl Fn(u32) -> u32) {
         for name in self.names.iter_mut().filter(|name| **name != NONE) {
             *name = to(*name);

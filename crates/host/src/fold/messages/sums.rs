@@ -1,11 +1,11 @@
-//! How many messages there were about each tuple.
+//! Numbers of messages about each tuple.
 //!
 //! # Problem
-//! A busy program sends millions of messages a second, about hundreds of thousands of tuples: more than fit a cache. What a message costs
-//! is how often memory is waited for.
+//! A busy program sends millions of messages a second, about hundreds of thousands of tuples: more than fit a cache. The cost of a message
+//! is the number of waits for memory.
 //!
 //! # Strategy
-//! One open-addressed table whose slots hold all there is to a tuple: the number of its kind and place, its value, and the number of
+//! One open-addressed table has slots that hold everything about a tuple: the number of its kind and place, its value, and the number of
 //! its messages, in 16 bytes. Messages are added in blocks ([`Sums::add_all`]), and the slots where their searches begin are
 //! prefetched some messages ahead.
 //!
@@ -46,7 +46,7 @@ impl Subject {
 
 const _: () = assert!(Kind::ALL.len() <= 1 << Subject::KIND);
 
-/// What messages are about, of the kind and at the place of `0`, and the value.
+/// The subject of messages, of the kind and at the place of `0`, and the value.
 pub(super) type About = (Subject, u64);
 
 /// A tuple and its messages.
@@ -68,7 +68,7 @@ pub(super) struct At(pub(super) u32);
 pub(super) struct Sums {
     slots: Vec<Slot>,
     used: usize,
-    /// By number: places, and how many slots are theirs.
+    /// Places by number, and how many slots are theirs.
     places: Vec<(Kind, Place, u32)>,
     numbers: HashMap<(Kind, Place), Subject>,
     /// Messages beyond those in the slot.
@@ -85,7 +85,7 @@ impl Sums {
         })
     }
 
-    /// Where a search begins.
+    /// Returns the slot where a search begins.
     #[inline]
     fn home(&self, (subject, value): About) -> usize {
         let sum =
@@ -126,7 +126,7 @@ impl Sums {
         }
     }
 
-    /// Where a search begins that is made soon.
+    /// Prefetches and returns the slot where a later search begins.
     #[inline]
     fn expect(&self, about: About) -> usize {
         let home = self.home(about);

@@ -9,10 +9,10 @@ use super::site::Draws;
 use crate::fold::conflicts::{Known, Run};
 use crate::fold::dictionary::Instruction;
 
-/// What accesses have to do with each other.
+/// Conflicts between accesses.
 #[derive(Default)]
 pub(in crate::fold) struct Accesses {
-    /// By number, what was met.
+    /// Instructions met, by number.
     known: Vec<(Place, Known)>,
     run: Run,
     /// The instruction that is executed, its window, and the addresses that are told of it so far.

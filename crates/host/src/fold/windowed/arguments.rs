@@ -1,7 +1,7 @@
-//! What calls in windows pass in registers: a hotlist for each function and register, and for each call of the function.
+//! Arguments of calls in windows: a hotlist for each function and register, and for each call of the function.
 //!
-//! A call's six values are of one moment, so they have one weight and one number of units; each list tosses coins of its own.
-//! What is kept of a call and a function is of constant size.
+//! A call's six values are of one moment, so they have one weight and one number of units. Each list tosses coins of its own.
+//! Memory for a call and a function is of constant size.
 
 use rustc_hash::FxHashMap;
 use trommel_compress::hotlist::Hotlist;
@@ -13,7 +13,7 @@ use trommel_tuple::Place;
 
 use super::site::{Draws, Units, estimates};
 
-/// What registers held when a function was called.
+/// Contents of registers when a function was called.
 struct Called {
     draws: Draws,
     /// Units of weight that have gone to each list.
@@ -34,10 +34,10 @@ impl Called {
 /// See the module.
 #[derive(Default)]
 pub(super) struct Arguments {
-    /// By call, or of all, and the word of the function's place.
+    /// Register contents by call, or of all calls, and the word of the function's place.
     called: FxHashMap<(Option<Place>, u64), Called>,
     units: Units,
-    /// How often all was taken.
+    /// Number of epochs taken.
     epoch: u64,
 }
 

@@ -1,19 +1,19 @@
 //! Values by caller: a hotlist for each instruction and each call that its function was called by (*Value Sampling*, section 2.3).
 //!
 //! # Problem
-//! A load may have any value, and one value for each of the calls of its function. Which call that was is on the stack: for compilers'
-//! code of today somewhere in the frame, and nothing but the unwinding information of the file says where.
+//! A load may have any value, and one value for each of the calls of its function. The call is on the stack. In code of today's
+//! compilers it is somewhere in the frame, and only the unwinding information of the file says where.
 //!
 //! # Strategy
 //! *Value Sampling* captures with each value two words that may be the return address. Here a piece of the stack is captured once, when the window
-//! begins, and the window's own calls and returns say the rest ([`chain`]). What the piece lacks, and who called code without unwinding
-//! information before the window began, is not known: values that were seen then are counted for no caller.
+//! begins, and the window's own calls and returns say the rest ([`chain`]). A caller may be missing from the piece, or have called code without unwinding
+//! information before the window began. Then it is not known, and values are counted for no caller.
 //!
-//! Of an instruction the callers that it was seen from most are kept, by a hotlist of their own: each time that changes, the values of those
+//! For each instruction the most frequent callers are kept, by a hotlist of their own. When that changes, the values of callers
 //! that are no longer in it are given up, and their samples counted.
 //!
 //! # Invariants
-//! * What is kept of an instruction is of constant size, and there are at most [`MOST`] lists of values.
+//! * Memory for an instruction is of constant size, and there are at most [`MOST`] lists of values.
 //! * Each sample of an instruction is in one list, or was given up and is counted.
 
 mod chain;
@@ -35,14 +35,14 @@ const MOST: usize = 1 << 16;
 
 /// Values that an instruction had when its function was called by one call.
 struct List {
-    /// Of the call's place; [`UNKNOWN`].
+    /// Word of the call's place, or [`UNKNOWN`].
     call: u64,
     draws: Draws,
     /// Units of weight that have gone to the list.
     values: Hotlist,
 }
 
-/// In place of a call: which it was is not known. No code is at address 0 of `[anon]`.
+/// A word in place of an unknown call. No code is at address 0 of `[anon]`.
 const UNKNOWN: u64 = 0;
 
 /// The callers of an instruction's function.
@@ -55,11 +55,11 @@ struct Of {
 #[derive(Default)]
 pub(in crate::fold) struct Callers {
     chain: Chain,
-    /// By number of the site.
+    /// Callers by number of the site.
     of: FxHashMap<u32, Of>,
     lists: usize,
     dropped: u64,
-    /// How often all was taken.
+    /// Number of epochs taken.
     epoch: u64,
 }
 
@@ -84,7 +84,7 @@ impl Callers {
         self.chain.enter(first, modules);
     }
 
-    /// They were.
+    /// Follows the chain after an instruction's values.
     pub(super) fn leave(&mut self, last: u32) {
         self.chain.leave(last);
     }

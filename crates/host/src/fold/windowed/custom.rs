@@ -1,18 +1,18 @@
 //! Windows given to a customisation module, and its pairs folded.
 //!
 //! # Problem
-//! The module runs in another process and answers later; a window's weight, and which instructions were in it, must be known
-//! then. What it answers is another's.
+//! The module runs in another process and answers later. A window's weight and its instructions must be known
+//! then. The module's answers are not trusted.
 //!
 //! # Strategy
-//! The messages of a window are its captured instructions, in order. Each is told to the module once, with its bytes, and by number
-//! afterwards. What is needed of a window when its pairs come waits here. Pairs are counted as values of loads are: a hotlist for each
+//! The messages of a window are its captured instructions, in order. Each is given to the module once, with its bytes, and by number
+//! afterwards. Facts of a window wait here until its pairs come. Pairs are counted as values of loads are: a hotlist for each
 //! instruction, as many times as the window's weight has units.
 //!
 //! # Invariants
 //! * A pair counts for an instruction that was captured in its window, or the module has failed.
-//! * As many windows wait as the module has not answered.
-//! * A window that a signal cuts may lack its last instructions: those of a fragment that was not left are known to nobody.
+//! * As many windows wait here as the module has not answered.
+//! * A window that a signal cuts may lack its last instructions: those of a fragment that was not left are unknown.
 
 use std::collections::VecDeque;
 
@@ -41,13 +41,13 @@ pub(in crate::fold) struct Customised {
     /// None once it has failed.
     instance: Option<Instance>,
     pid: u32,
-    /// By query instruction.
+    /// Classes and their fields, by query instruction.
     classes: Vec<(u8, FieldSet)>,
-    /// By address, the instruction that was met there last.
+    /// The instruction that was met last at each address.
     at: FxHashMap<u64, u32>,
     /// Instructions met.
     met: usize,
-    /// Of them, those that the module was told of.
+    /// Instructions that the module was given.
     told: FxHashSet<u32>,
     /// The window that is read: what is sent of it, and its instructions by address.
     tuples: Vec<u8>,
@@ -55,14 +55,14 @@ pub(in crate::fold) struct Customised {
     waiting: VecDeque<Waiting>,
     sites: FxHashMap<u32, Site>,
     units: Units,
-    /// What it comes to, but for the sites.
+    /// Its results, but for the sites.
     sum: Custom,
-    /// It has failed, and that was not told yet.
+    /// A failure that was not reported yet.
     news: Option<String>,
 }
 
 impl Customised {
-    /// For an instance of the process `pid`.
+    /// Begins for an instance of the process `pid`.
     pub(in crate::fold) fn new(instance: Instance, pid: u32) -> Self {
         let custom = instance.custom();
         let sum = Custom {
@@ -88,7 +88,7 @@ impl Customised {
         }
     }
 
-    /// That it has failed, and why; told once.
+    /// Returns its failure, once.
     pub(in crate::fold) fn news(&mut self) -> Option<String> {
         self.news.take()
     }
@@ -204,7 +204,7 @@ impl Customised {
         self.sum.failures.push(told);
     }
 
-    /// What it has come to, each sample standing for `scale`.
+    /// Returns its results, each sample standing for `scale`.
     pub(in crate::fold) fn finish(
         mut self,
         scale: f64,

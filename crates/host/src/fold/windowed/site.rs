@@ -5,7 +5,7 @@ use trommel_compress::random::SplitMix64;
 use trommel_profile::sampled::Sampled;
 use trommel_tuple::{Kind, Place};
 
-/// How often something was seen, window by window.
+/// Occurrences of something, window by window.
 #[derive(Default)]
 pub(in crate::fold) struct Draws {
     /// The window that it was seen in last, and how often.
@@ -38,7 +38,7 @@ impl Draws {
         self.variance += weight * weight;
     }
 
-    /// What is known by all, each of which stands for `scale`.
+    /// Returns the estimate from all of them, each standing for `scale`.
     pub(in crate::fold) fn sampled(&self, scale: f64) -> Sampled {
         Sampled {
             samples: self.samples,
@@ -49,7 +49,7 @@ impl Draws {
     }
 }
 
-/// What is known of an instruction.
+/// Counts of an instruction.
 pub(in crate::fold) struct Site {
     pub(in crate::fold) kind: Kind,
     pub(in crate::fold) place: Place,
@@ -58,7 +58,7 @@ pub(in crate::fold) struct Site {
 }
 
 pub(in crate::fold) enum Seen {
-    /// Where it goes, or how long it takes, with weights.
+    /// Destinations, or latencies, with weights.
     Destinations(Vec<(u64, f64)>),
     /// Values.
     Values(Box<Hotlist>),
@@ -110,7 +110,7 @@ impl Site {
         Some((self.place, target))
     }
 
-    /// How many units the value stands for.
+    /// Adds a value, and returns the number of units that it stands for.
     pub(in crate::fold) fn value(
         &mut self,
         value: u64,
@@ -135,7 +135,7 @@ impl Site {
     }
 }
 
-/// Whole units of weight, for what counts in instances: as many as a weight has, the rest by chance.
+/// Whole units of weight for instances: as many as a weight has, the rest by chance.
 pub(in crate::fold) struct Units {
     pub(in crate::fold) one: f64,
     pub(in crate::fold) random: SplitMix64,
@@ -152,7 +152,7 @@ impl Default for Units {
 
 impl Units {
     pub(in crate::fold) fn draw(&mut self, weight: f64) -> u64 {
-        /// In the first weight. Few, and the rest that is left to chance is much.
+        /// Units in the first weight. Few, and the rest that is left to chance is much.
         const FIRST: f64 = 4.0;
         const UNIT: f64 = 1.0 / (1_u64 << 53) as f64;
         if self.one <= 0.0 {
@@ -163,7 +163,7 @@ impl Units {
     }
 }
 
-/// What the values of a list are estimated to have been, of so many executions; sorted.
+/// Returns the estimated counts of the values of a list, of so many executions; sorted.
 pub(in crate::fold) fn estimates(list: &Hotlist, executions: f64) -> Vec<(u64, u64)> {
     let estimate = |(value, share)| (value, rounded(executions * share));
     let mut all: Vec<(u64, u64)> = list.shares().map(estimate).collect();

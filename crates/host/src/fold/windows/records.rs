@@ -1,6 +1,6 @@
-//! What a thread records in windows: paths with their words, messages, and marks.
+//! Records of a thread in windows: paths with their words, messages, and marks.
 //!
-//! Nothing in it is believed: a number that is none of these is damage, and a record that has not come as a whole waits for its rest.
+//! Nothing in it is trusted. A number that is none of these is damage, and a record that has not come as a whole waits for its rest.
 
 use trommel_queue::queries::Header;
 use trommel_queue::{
@@ -10,7 +10,7 @@ use trommel_queue::{
 use crate::channel::shared::{Damaged, Shared};
 use crate::fold::folder::Folder;
 
-/// What a thread has recorded, record by record.
+/// Recorded bytes of a thread, record by record.
 pub(super) struct Records<'a>(pub(super) &'a [u8]);
 
 /// One of them.
@@ -19,7 +19,7 @@ pub(super) enum Record<'a> {
     Message(Header, &'a [u8]),
     Capture([u64; CAPTURE_WORDS]),
     End([u64; END_WORDS]),
-    /// Of the stack where the window begins.
+    /// Words of the stack where the window begins.
     Stack(&'a [u8]),
     /// The rest is still to come.
     Part,

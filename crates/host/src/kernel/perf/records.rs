@@ -1,10 +1,10 @@
-//! What is in a ring: records of samples, and of what processes do that matters to whoever wants to understand them.
+//! Records in a ring: samples, and changes of processes that explain them.
 //!
-//! A record is a header (kind, flags, bytes in all), and what its kind has, as `perf_event_open(2)` lists it. Which members
-//! a sample has is chosen when the event is opened; here it is what [`crate::kernel::perf::Attributes::of_machine`] chooses.
+//! A record is a header (kind, flags, bytes in all) and the members of its kind, as `perf_event_open(2)` lists them. The members of
+//! a sample are chosen when the event is opened. Here they are those of [`crate::kernel::perf::Attributes::of_machine`].
 //!
-//! The kernel writes them, but names in them are any process's. Nothing is believed of lengths: what a record is too
-//! short for is not in it, and what makes no sense ends the run ([`Records`] then has a rest).
+//! The kernel writes the records, but names in them may come from any process. No length is believed. A member that a record is too
+//! short for is absent. A record that makes no sense ends the run ([`Records`] then has a rest).
 
 /// Kinds of records.
 mod kind {
@@ -19,7 +19,7 @@ mod kind {
 }
 
 const HEADER: usize = 8;
-/// Which mode the processor was in, among the flags.
+/// The processor's mode, among the flags.
 const MODE: u16 = 7;
 const MODE_KERNEL: u16 = 1;
 const MODE_USER: u16 = 2;
@@ -35,12 +35,12 @@ const ABI_64: u64 = 2;
 /// General registers in the order of the kernel's bits, by the number that instructions have for them.
 const ORDER: [usize; REGISTERS] = [0, 3, 1, 2, 6, 7, 5, 4, 8, 9, 10, 11, 12, 13, 14, 15];
 
-/// Which of the kernel's registers are sampled: the general ones.
+/// The kernel's registers that are sampled: the general ones.
 pub const GENERAL: u64 = 0x00ff_00ff;
 /// The program counter among them.
 pub const COUNTER: u64 = 1 << 8;
 
-/// What the processor was doing.
+/// The processor's mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
     /// Code of a program.
@@ -51,10 +51,10 @@ pub enum Mode {
     Other,
 }
 
-/// What was found at an interrupt of the clock.
+/// A sample, taken at an interrupt of the clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sample {
-    /// Where.
+    /// The processor's mode at the interrupt.
     pub mode: Mode,
     /// The instruction that would have been executed next.
     pub pc: u64,
@@ -66,7 +66,7 @@ pub struct Sample {
     pub time: u64,
     /// The processor.
     pub cpu: u32,
-    /// Where the program entered the kernel, or `pc` where it is not in the kernel; `None` of the kernel's own threads.
+    /// The address at which the program entered the kernel, or `pc` outside the kernel; `None` of the kernel's own threads.
     pub user: Option<u64>,
     /// General registers by number (`rax`, `rcx`, `rdx`, `rbx`, `rsp`, …), where the code has 64 bits.
     pub registers: Option<[u64; REGISTERS]>,
@@ -87,7 +87,7 @@ pub struct Map {
     pub path: Vec<u8>,
 }
 
-/// What happened.
+/// The event that a record reports.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum What {
     /// A sample.
@@ -102,7 +102,7 @@ pub enum What {
         tid: u32,
         /// Its name.
         name: Vec<u8>,
-        /// It has it as it executed a program.
+        /// The name is from executing a program.
         by_exec: bool,
     },
     /// A thread began.
@@ -130,9 +130,9 @@ pub enum What {
 /// A record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// When, in nanoseconds of the monotonic clock.
+    /// Time in nanoseconds of the monotonic clock.
     pub time: u64,
-    /// What.
+    /// The event.
     pub what: What,
 }
 
@@ -140,12 +140,12 @@ pub struct Record {
 pub struct Records<'a>(&'a [u8]);
 
 impl<'a> Records<'a> {
-    /// Those of `bytes`.
+    /// Returns the records in `bytes`.
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// What makes no sense, or nothing.
+    /// Returns the bytes that make no sense, or none.
     pub const fn rest(&self) -> &'a [u8] {
         self.0
     }

@@ -1,10 +1,10 @@
-//! The memory through which the kernel hands over what events have recorded.
+//! The memory through which the kernel hands over recorded events.
 //!
-//! The first page says up to where the kernel has written and we have read; after it is a buffer of a power of two of
-//! pages, in which positions wrap around. The kernel stops at what has not been read, so nothing is overwritten:
-//! what does not fit is lost, and counted by the kernel.
+//! The first page says up to where the kernel has written and we have read. After it is a buffer of a power of two of
+//! pages, in which positions wrap around. The kernel stops at bytes that have not been read, so nothing is overwritten.
+//! The kernel drops and counts what does not fit.
 //!
-//! What is read is copied first: parsers ([`super::records`]) see memory that nobody writes to.
+//! Bytes are copied before they are read, so parsers ([`super::records`]) see memory that nobody writes to.
 // A mapping that the kernel writes to.
 #![allow(unsafe_code)]
 
@@ -18,7 +18,7 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
-/// Where the kernel says up to where it has written, in the first page, and where we say up to where we
+/// Offsets in the first page: up to where the kernel has written, and up to where we
 /// have read.
 const HEAD: usize = 1024;
 const TAIL: usize = 1032;

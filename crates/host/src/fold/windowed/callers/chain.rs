@@ -1,19 +1,19 @@
-//! Which call led to the function that is executed, instruction by instruction of a window.
+//! The call that led to the executed function, instruction by instruction of a window.
 //!
 //! # Strategy
-//! A call in the window is known, and so is what it comes back to: the calls that have not come back are a chain. What was called before the
-//! window began is read from the piece of the stack that was captured there, frame by frame, each when it is first asked for: the unwinding information
-//! of the file says where the return address is ([`trommel_symbol::Frames`]), and the code before that must be a call.
+//! A call in the window is known, and so is its return address: the calls that have not returned are a chain. Calls before the
+//! window are read from the piece of the stack that was captured there, frame by frame, each when it is first asked for. The unwinding information
+//! of the file says where the return address is ([`trommel_symbol::Frames`]), and the code before that address must be a call.
 //!
-//! A return is followed: where it leads is the next instruction, and the chain is cut back to the call that comes back there. Where none does,
+//! A return is followed: it leads to the next instruction, and the chain is cut back to the call that returns there. Where there is none,
 //! or where an indirect jump leads into the middle of another function (`longjmp`, exceptions, coroutines), the chain is
 //! given up, until the next call.
 //!
 //! # Why it is correct
 //! * A call is in the chain from where it was executed in this window, or because its return address is where the file says that one is, in memory as it
-//!   was when the window began. While the function has not returned nobody but the function itself changes that word.
-//! * A tail call is a jump to the first instruction of a function: the return address stays what it is, and the caller is the
-//!   one that is come back to.
+//!   was when the window began. While the function has not returned, only the function itself changes that word.
+//! * A tail call is a jump to the first instruction of a function. The return address stays, and the caller is the
+//!   one that is returned to.
 //! * Between two instructions of a window nothing else is executed by the thread.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
@@ -25,7 +25,7 @@ use trommel_tuple::{Place, Vaddr};
 use crate::channel::modules::Modules;
 use crate::fold::dictionary::Instruction;
 
-/// What an instruction does to the chain.
+/// The effect of an instruction on the chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Flow {
     Call,
@@ -51,7 +51,7 @@ struct Call {
     back: u64,
 }
 
-/// What is known of registers in a frame.
+/// Known registers of a frame.
 #[derive(Clone, Copy, Debug)]
 struct Registers {
     pc: u64,
@@ -67,18 +67,18 @@ struct Before {
     /// The stack from this address on.
     at: u64,
     words: Vec<u64>,
-    /// Of the innermost one that has not been returned from.
+    /// Registers of the innermost frame that has not been returned from.
     inner: Option<Registers>,
-    /// Who called it, and what is further out, once that was asked.
+    /// Its caller, and the frame further out, once that was asked.
     outer: Option<Option<(Call, Registers)>>,
 }
 
 /// See the module.
 #[derive(Default)]
 pub(super) struct Chain {
-    /// By number, what was met.
+    /// Instructions met, by number.
     known: Vec<Known>,
-    /// In the window that is read.
+    /// Calls in the window that is read.
     calls: Vec<Call>,
     before: Before,
     /// The last instruction that was executed.
@@ -117,7 +117,7 @@ impl Chain {
         self.last = None;
     }
 
-    /// Nothing is known of callers.
+    /// Forgets all callers.
     fn lose(&mut self) {
         self.calls.clear();
         self.before.inner = None;
@@ -125,7 +125,7 @@ impl Chain {
         self.caller = None;
     }
 
-    /// Where the window begins, the stack pointer and the frame pointer there, and words of the stack; or further words.
+    /// Receives the window's start, the stack pointer and the frame pointer there, and words of the stack; or further words.
     pub(super) fn stack(&mut self, mut words: impl Iterator<Item = u64>) {
         if self.before.inner.is_none() {
             let mut word = || words.next().unwrap_or_default();
@@ -288,7 +288,7 @@ impl Before {
     }
 }
 
-/// What has grown beyond all use is found out anew.
+/// Clears a cache that has grown beyond all use.
 fn forget_many<K, V>(known: &mut FxHashMap<K, V>) {
     const MANY: usize = 1 << 16;
     if known.len() >= MANY {
@@ -320,7 +320,7 @@ mod tests {
     use proptest::prelude::*;
     use trommel_tuple::ModuleId;
 
-    /// What happens next, of functions whose instructions nobody has described.
+    /// A next step of a random run through functions without instructions.
     #[derive(Clone, Copy, Debug)]
     enum Act {
         /// A call of the function with this number.
