@@ -56,7 +56,7 @@ use weight::Weights;
 const EXECUTIONS: u64 = 2048;
 /// Messages of one, where a sampler sends them.
 const MESSAGES: u64 = 64;
-/// One event in so many has to be of a place that would go.
+/// Largest ratio of all events to those of the places that would go.
 const WORTH: u64 = 16;
 /// Their events since the last table, at least.
 const ENOUGH: u64 = 1 << 16;
@@ -116,7 +116,7 @@ pub struct Converge {
     by_pc: FxHashMap<u64, u32>,
     /// Places with an interval that may be over.
     ripe: Vec<u32>,
-    /// By thread, its value counters when they were looked at last.
+    /// Value counters of each thread at the last look.
     value_counters: FxHashMap<u32, Vec<ValueCounter>>,
     knocks: Option<Knocks>,
     /// Bursts so far, and one.
@@ -170,7 +170,7 @@ pub struct Outcome<'a> {
 }
 
 impl Converge {
-    /// One that has seen nothing. `limit`: percent by which shares may differ; `rate`: events of a message, 1 where there are none.
+    /// Begins with nothing seen. `limit`: percent by which shares may differ; `rate`: events of a message, 1 where there are none.
     pub fn new(limit: f64, rate: u64) -> Self {
         let interval = match rate {
             1 => EXECUTIONS,
@@ -294,7 +294,7 @@ impl Converge {
         (since / 16).clamp(OFTEN, RARE)
     }
 
-    /// Judges what was seen, and tells the target what follows, if anything does.
+    /// Judges the events so far, and writes a table to the target if one follows.
     pub fn look(&mut self, told: &Told, now: Moment) {
         self.looked = now.at;
         if self.last.stamp == 0 {
@@ -373,7 +373,7 @@ impl Converge {
         }
     }
 
-    /// The target goes by a new table, or by the one it had before a burst.
+    /// Begins a pause: the target uses a new table, or the one it had before a burst.
     fn pause_begins(&mut self, at: Duration, now: Moment) {
         let own = self.own(at, now);
         self.out().for_each(|place| place.leave_out(own));
@@ -487,7 +487,7 @@ impl Converge {
         }
     }
 
-    /// Tells what is to be gone by; `table`: with another table.
+    /// Reports the next variant to the target; `table`: with another table.
     fn tell(&mut self, told: &Told, now: Moment, table: bool) {
         if table {
             self.write(told, now);
@@ -535,7 +535,7 @@ impl Converge {
         self.round
     }
 
-    /// Tables told so far.
+    /// Tables reported so far.
     pub const fn tables(&self) -> u32 {
         self.tables
     }

@@ -1,7 +1,7 @@
 //! Customisation modules: libraries that choose what windows capture and what is profiled of it (`include/trommel_module.h`).
 //!
 //! # Problem
-//! *Value Sampling* (2.4) lets users choose what is captured of each instruction, make pairs of an instruction and a value from a captured run of
+//! *Value Sampling* (2.4) lets users choose what is captured of each instruction. They make pairs of an instruction and a value from a captured run of
 //! instructions, and format the values. A module is foreign code: it may crash, hang, or be wrong. Neither the program that
 //! is observed nor the collected data may suffer.
 //!
@@ -56,7 +56,7 @@ pub struct Named {
     pub argument: CString,
 }
 
-/// By query instruction, the class that it sends records of, and their fields.
+/// Returns for each query instruction the class that it sends records of, and their fields.
 pub fn classes(program: &Program) -> Vec<(u8, FieldSet)> {
     let mut classes = vec![(0, FieldSet::default()); program.code().len()];
     for query in program.queries() {

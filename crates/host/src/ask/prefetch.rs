@@ -158,12 +158,12 @@ pub struct Prefetch {
     caches: FxHashMap<u32, Cache>,
     /// Histories of the current round, by thread and instruction.
     histories: FxHashMap<(u32, u64), History>,
-    /// By thread, its accesses so far.
+    /// Accesses of each thread so far.
     clocks: FxHashMap<u32, u64>,
     round: Sum,
     all: Sum,
     rounds: u32,
-    /// By address, what the last round said that saw enough of it.
+    /// Results by address, of the last round that saw enough of it.
     known: BTreeMap<u64, Missing>,
 }
 
@@ -174,7 +174,7 @@ struct Sum {
 }
 
 impl Prefetch {
-    /// One that has seen nothing, with a cache like that.
+    /// Begins with nothing seen, with a cache like that.
     pub fn new(geometry: Geometry) -> Self {
         Self {
             knocks: None,

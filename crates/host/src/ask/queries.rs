@@ -3,7 +3,7 @@
 //!
 //! The target evaluates queries by itself (`trommel_runtime::observe::query`). It gets the assembled program without
 //! the rules for tags: modules and functions have names here. For each region of code that it finds, it
-//! waits until it has been told which ranges have tags.
+//! waits until the host has reported which ranges have tags.
 //!
 //! Messages come among the records of each thread, in the order in which the thread sent them. All of them go to each
 //! *service* ([`crate::ask::service`]). So do interrupts, for which the target makes us look at once. After
@@ -77,16 +77,16 @@ pub fn check(program: &Program) -> Result<(), Unanswerable> {
 /// Results of the queries in one process.
 pub struct Answers {
     asked: &'static Question,
-    /// By instruction, which words of its messages are addresses of code, by bit.
+    /// Words of its messages that are addresses of code, by instruction, by bit.
     places: Vec<u8>,
-    /// By instruction, how the executions were sampled that its messages are about.
+    /// Sampling of the executions that its messages are about, by instruction.
     sampling: Vec<Sampling>,
     /// The program file.
     main: Vec<u8>,
     files: &'static Files,
-    /// Ranges with tags told so far.
+    /// Ranges with tags reported so far.
     told: Told,
-    /// By rule, whether code was found that it is about.
+    /// Rules about code that was found, by rule.
     met: Vec<bool>,
     tabulate: Tabulate,
     write: Option<Rc<RefCell<Write>>>,
@@ -128,7 +128,7 @@ impl Answers {
         }
     }
 
-    /// Returns whether the target waits to be told of tags.
+    /// Returns whether the target waits for tags.
     pub fn is_tagged(&self) -> bool {
         self.asked.is_tagged()
     }

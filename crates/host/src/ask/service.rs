@@ -32,7 +32,7 @@ pub struct Tabulate {
 }
 
 impl Tabulate {
-    /// Different messages that are told apart; of others only the number is known. They take some 100 MB.
+    /// Different messages that are kept apart; of others only the number is known. They take some 100 MB.
     pub const MOST: usize = 1 << 20;
 
     /// Gives what names addresses its places.
@@ -53,7 +53,7 @@ impl Tabulate {
         }
     }
 
-    /// Returns the counts, and the number of messages that were not told apart.
+    /// Returns the counts, and the number of messages that were not kept apart.
     pub fn into_counts(self) -> (BTreeMap<Sent, Count>, u64) {
         (self.settled, self.untabulated)
     }
@@ -91,7 +91,7 @@ impl Service for Tabulate {
 /// Writes messages to a file, a line of JSON each.
 pub struct Write {
     out: BufWriter<File>,
-    /// By instruction, the names of the words of its messages.
+    /// Names of the words of messages, by instruction.
     names: Vec<Vec<&'static str>>,
     /// The reason why nothing is written any more.
     error: Option<io::Error>,

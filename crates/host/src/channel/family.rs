@@ -1,12 +1,12 @@
 //! The memory file of one program and of its forked children.
 //!
 //! # Problem
-//! A process that forks needs a queue for its child before the host has heard of the child, and the
+//! A process that forks needs a queue for its child before the host has heard of the child. The
 //! child may have no access to anything of the host's: other namespaces, no `/proc`, another user.
 //!
 //! # Strategy
-//! A file holds many slots, as `trommel_queue` says; a child finds its slot in memory that it has
-//! inherited. The file is extended ahead of need, as slots are claimed, so that it is no longer than
+//! A file holds many slots, as `trommel_queue` says. A child finds its slot in memory that it has
+//! inherited. The file grows ahead of need, as slots are claimed, so that it is no longer than
 //! it must be: a limit for file sizes concerns it.
 //!
 //! A target learns that the host is gone from a robust mutex in the file, which the thread that made
@@ -14,7 +14,7 @@
 //! released. Parents, process numbers and permissions do not matter.
 //!
 //! # Invariants
-//! * A slot is free only when nobody reads it any more: not the host for its process, and not for a
+//! * A slot is free only when nothing reads it any more: not the host for its process, and not for a
 //!   process that goes on from its dictionary ([`Pages`] counts them), and no process writes there.
 //! * A slot that is free is zero.
 // A mapping that other processes write to cannot be a Rust slice; a mutex in it is the C library's.
@@ -144,7 +144,7 @@ impl Family {
             .cast_mut()
     }
 
-    /// Takes the mutex that tells of the host's end.
+    /// Takes the mutex that reports the host's end.
     fn hold(&self) -> io::Result<()> {
         let check = |failed| match failed {
             0 => Ok(()),

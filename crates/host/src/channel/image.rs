@@ -36,7 +36,7 @@ pub const fn build() -> u64 {
     BUILD
 }
 
-/// The function at an offset in its code, and how far behind its start that is.
+/// Returns the function at an offset in its code, and the distance from the function's start.
 pub fn function(offset: u64) -> Option<(String, u64)> {
     let offset = offset.checked_add(TEXT.start as u64)?;
     let n = SYMBOLS.partition_point(|s| u64::from(s.0) <= offset);

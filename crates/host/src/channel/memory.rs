@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::fs;
 use std::path::Path;
 
-/// Below this nobody asks what the machine has.
+/// Memory for counts below which the limit does not matter.
 const SMALL: u64 = 64 << 20;
 /// The largest budget that is taken without being asked for.
 const MOST: u64 = 2 << 30;

@@ -14,7 +14,7 @@
 //! | [`modules`] | run-time addresses, resolved to places in modules |
 //! | [`image`] | the bytes of the runtime |
 //! | [`bell`] | the wait for many processes at once |
-//! | `futex` | waking whoever sleeps on a word of shared memory |
+//! | `futex` | wake-ups of threads that sleep on a word of shared memory |
 //! | [`pids`] | process numbers of other namespaces |
 //! | `tags` | tags of code, written for a target |
 //! | [`table`] | the function table of a loaded library |

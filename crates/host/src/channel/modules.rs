@@ -75,7 +75,7 @@ impl Images {
 
 /// The modules of a process and where they are.
 pub struct Modules {
-    /// By number; the first is `[anon]`.
+    /// Modules by number; the first is `[anon]`.
     pub list: Vec<Module>,
     images: Vec<(Vec<u8>, u64, Option<Rc<elf::Image>>)>,
     inspected: Images,
@@ -197,7 +197,7 @@ impl Modules {
         id
     }
 
-    /// The call frames of a module, where its file tells them.
+    /// The call frames of a module, where its file describes them.
     pub fn frames(&self, module: ModuleId) -> Option<Rc<Frames>> {
         let (path, inode, image) = self.images.get(usize::from(module.0))?;
         self.inspected.frames(path, *inode, image.as_deref()?)

@@ -111,7 +111,7 @@ pub struct Counting {
     pub thread: u32,
     /// The thread's id in the kernel.
     pub tid: u32,
-    /// It has ended.
+    /// True if it has ended.
     pub ended: bool,
 }
 
@@ -151,8 +151,7 @@ impl Shared {
         Ok(shared)
     }
 
-    /// Makes present what every program uses of the file, so that neither side waits for the kernel
-    /// to find a page each time it gets a little further.
+    /// Prefaults the part of the file that every program uses, so that neither side waits for page faults.
     pub fn warm(&self) {
         const CHUNKS_USED: usize = 2;
         for (offset, bytes) in [
@@ -199,7 +198,7 @@ impl Shared {
         Ok(shared)
     }
 
-    /// Tells who takes control away again where things are: where they are in its parent, whose memory it has a copy of.
+    /// Copies the addresses for detaching from its parent, whose memory it has a copy of.
     fn is_like(&self, parent: &Control) {
         let control = self.control();
         let (its, theirs) = (&control.attached, &parent.attached);
@@ -295,7 +294,7 @@ impl Shared {
         futex_wake(self.request_state());
     }
 
-    /// Nobody reads here any more: who still records is detached.
+    /// Notes that the host reads here no more: processes that still record are detached.
     pub fn close(&self) {
         self.control().closed.store(1, SeqCst);
         futex_wake(&self.control().target_sleeps);

@@ -64,7 +64,7 @@ impl Table {
     /// There is none of that version.
     ///
     /// # Safety
-    /// Whatever the library does when it is loaded is wanted here, and a function of that name has no parameters and returns null, or a
+    /// The caller accepts whatever the library does when it is loaded. A function of that name has no parameters. It returns null, or a
     /// table that is as large as it says and stays.
     pub unsafe fn load(path: &Path, symbol: &str, version: u32) -> Result<Self, Wrong> {
         // SAFETY: its initialisers run, as the caller wants.

@@ -6,13 +6,13 @@ use std::time::Duration;
 use trommel_queue::Control;
 pub use trommel_queue::Optimise;
 
-/// Times that a start of a trace is reach before one is made, as usual.
+/// Times that a start of a trace is reached before one is made, by default.
 ///
-/// Counting once takes a few instructions, and making a trace as long as counting thousands of times;
-/// so what is counted so often has cost little, and is likely to be worth a trace.
+/// Counting once takes a few instructions, and making a trace as long as counting thousands of times.
+/// So a start that was counted so often has cost little, and is likely to be worth a trace.
 pub const THRESHOLD: u32 = 1000;
 
-/// The same where events are counted: they make each trace dearer, and less of the time is spent where it can be saved
+/// The same where events are counted. They make each trace dearer, and leave less time to save
 /// (`docs/design/history-translate.md`).
 const OBSERVED_THRESHOLD: u32 = 4 * THRESHOLD;
 
@@ -65,7 +65,7 @@ impl Tracing {
         Some(self.after).filter(|after| !after.is_zero())
     }
 
-    /// Returns whether program counters are sampled: to tell, or to detach the program.
+    /// Returns whether program counters are sampled: for reports, or to detach the program.
     pub(crate) const fn audits(&self) -> bool {
         self.threshold > 1 && (self.series || !self.stay)
     }

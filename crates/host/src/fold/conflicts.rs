@@ -136,7 +136,7 @@ enum Meets {
     Nothing,
     /// A store that gives it its bytes when they are there.
     Forwards(u64),
-    /// One that is in the way until then.
+    /// A store that is in the way until then.
     Hinders(Conflict, u32, u64),
 }
 

@@ -69,9 +69,9 @@ pub enum Move {
     Stay,
     /// Control is here.
     Arrive(Start),
-    /// Whatever was recorded before, the thread is on this path.
+    /// The thread is on this path, whatever was recorded before.
     Resume(Start, Outcomes),
-    /// Whatever was recorded before, the thread is on a path that is told otherwise.
+    /// The thread is on a path that is reported otherwise, whatever was recorded before.
     Amid,
     /// A conditional branch.
     Branch {
@@ -351,7 +351,7 @@ impl Dictionary {
             Step::Unprofiled(_, place) => unprofiled(place, count),
             _ => {}
         };
-        // Entry k of a block: the executions that left behind k of its events, less those that began there.
+        // Entry k of a block: the executions that left after k of its events, less those that began there.
         let mut left = vec![0_u64; self.steps.len() + self.blocks.len()];
         let at = |number: u32, block: &Block| (block.first + number) as usize;
         for (path, count) in paths {

@@ -103,7 +103,7 @@ pub struct Folder {
     pub(super) converge: Option<Box<Converge>>,
     /// Number of the place that messages are about, parallel to `paths` as far as needed.
     pub(super) watched: Vec<u32>,
-    /// Executions of places that were not profiled then, as far as paths tell.
+    /// Executions of places that were not profiled then, as far as paths show.
     pub(super) unprofiled: BTreeMap<Place, u64>,
     /// Time at which it was made.
     pub(super) since: Instant,
@@ -116,7 +116,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// A folder for `spec` and the events `kinds`, of which the target counts what `counts` says; with `stream`, all events are written
+    /// Returns a folder for `spec` and the events `kinds`, of which the target counts what `counts` says. With `stream`, all events are written
     /// there too, up to its limit.
     pub fn new(
         spec: &Spec,
@@ -174,13 +174,13 @@ impl Folder {
         }
     }
 
-    /// All records are of windows with marks; `cycle`: nanoseconds of one. `levels`: by what latencies are told apart.
+    /// Folds windows with marks; `cycle`: nanoseconds of a cycle. `levels`: those by which latencies are distinguished.
     pub fn of_windows(mut self, cycle: f64, levels: Option<Levels>) -> Self {
         self.mode = Mode::Windowed(Box::new(Windowed::new(cycle, levels)));
         self
     }
 
-    /// Values in windows are told apart by who called the function that they are seen in.
+    /// Counts values in windows by the caller of their function.
     pub fn by_caller(mut self, kinds: KindSet) -> Self {
         if let Mode::Windowed(windowed) = &mut self.mode {
             windowed.by_caller(kinds);
@@ -188,7 +188,7 @@ impl Folder {
         self
     }
 
-    /// Windows are given to an instance of a customisation module, of the process `pid`.
+    /// Gives windows to an instance of a customisation module, of the process `pid`.
     pub fn of_custom(mut self, instance: custom::Instance, pid: u32) -> Self {
         self.is_customised = true;
         if let Mode::Windowed(windowed) = &mut self.mode {
@@ -226,18 +226,18 @@ impl Folder {
         }
     }
 
-    /// The target waits to be told what is selected.
+    /// Notes that the target waits for the selection.
     pub fn of_selected(mut self) -> Self {
         self.selects = true;
         self
     }
 
-    /// Returns whether code that is selected has no events for want of room to say so; told once.
+    /// Returns whether code that is selected has no events for want of room to say so, once.
     pub fn is_unobserved(&mut self) -> bool {
         std::mem::take(&mut self.unobserved)
     }
 
-    /// Returns whether code lacks tags for want of room; told once.
+    /// Returns whether code lacks tags for want of room, once.
     pub fn is_overflowing(&mut self) -> bool {
         std::mem::take(&mut self.overflowing)
     }

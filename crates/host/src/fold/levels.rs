@@ -5,8 +5,8 @@
 //! time stamp counter, and on the cost of measuring. Manuals of virtual machines' processors do not give it.
 //!
 //! # Strategy
-//! Loads with a known level are measured, by the very instructions that generated code has around a load
-//! (`translate/accesses.rs` of the runtime), and each by itself, as each is there. Rings of lines in random order are
+//! Loads with a known level are measured one by one. They use the instructions that generated code has around a load
+//! (`translate/accesses.rs` of the runtime). Rings of lines in random order are
 //! followed, so that no prefetcher helps. One ring is a quarter of the first cache, one is between the first two caches in size. One is twice
 //! the second, since of the third a virtual machine may have a small part. The same ring with each line flushed before
 //! it is loaded is memory. The time of the same instructions without a load is subtracted from all.
@@ -102,7 +102,7 @@ impl Ring {
     }
 }
 
-/// Loads a line, and tells how many cycles that took with looking.
+/// Loads a line, and returns the cycles that took, with measuring.
 ///
 /// # Safety
 /// `line` must be there.
@@ -200,7 +200,7 @@ fn measured(mut one: impl FnMut(bool) -> u64) -> Vec<u64> {
     all
 }
 
-/// The levels that measurements tell apart, each in order.
+/// Returns the levels that measurements distinguish, each in order.
 fn levels(all: &[(Cache, Vec<u64>)]) -> Vec<Level> {
     let mut found: Vec<(Level, &[u64])> = Vec::new();
     for (cache, loads) in all {
@@ -235,9 +235,9 @@ fn part(sorted: &[u64], below: u64) -> f64 {
     sorted.partition_point(|c| *c < below) as f64 / sorted.len().max(1) as f64
 }
 
-/// Two thirds of the way from what nine of ten near loads take at most to what half of the far ones do: the slowest are none of the
-/// cache's doing, and a ring of a far cache finds some of its lines nearer; what disturbs a load makes it slower, and never
-/// faster. And what part of both is on the wrong side.
+/// Returns the limit between two levels, and the part of both on the wrong side. The limit is two thirds of the way from the time of nine of ten
+/// near loads to the median of the far ones. The slowest near loads are not the cache's doing. A ring of a far cache finds some of its lines
+/// nearer. A disturbance makes a load slower, never faster.
 fn limit(near: &[u64], far: &[u64]) -> (u64, f64) {
     let most = near.get(near.len() * 9 / 10).copied().unwrap_or_default();
     let from = match most < median(far) {

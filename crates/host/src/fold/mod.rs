@@ -25,7 +25,7 @@
 //! | `messages`, `message_of` | messages of the target's sampler |
 //! | `walking`, `acyclic` | acyclic paths |
 //! | `windows`, `windowed` | the way *windowed*: windows found, and counted |
-//! | [`conflicts`], [`levels`] | what windows tell of memory: conflicting accesses, cache levels |
+//! | [`conflicts`], [`levels`] | facts about memory from windows: conflicting accesses, cache levels |
 //! | `counter_arrays` | counts that the target keeps |
 //! | `convergent` | values watched, for convergent profiling |
 //! | [`dictionary`] | the meaning of path numbers |

@@ -30,7 +30,7 @@ pub(super) struct Ordered {
     pub(super) seen: PerKind,
     pub(super) tuples: Vec<Tuple>,
     pub(super) kinds: Vec<Kind>,
-    /// By thread, bytes of the last record of a chunk: its code's region may come with the next.
+    /// Bytes of the last record of each thread's chunk: its code's region may come with the next.
     pub(super) rest: BTreeMap<u32, Vec<u8>>,
     /// Events still wanted.
     pub(super) wanted: u64,

@@ -109,7 +109,7 @@ pub(super) struct Windowed {
 }
 
 impl Windowed {
-    /// `cycle`: nanoseconds of one. `levels`: by what latencies are told apart.
+    /// Begins with no windows. `cycle`: nanoseconds of a cycle. `levels`: those by which latencies are distinguished.
     pub(super) fn new(cycle: f64, levels: Option<Levels>) -> Self {
         Self {
             cycle,
@@ -118,7 +118,7 @@ impl Windowed {
         }
     }
 
-    /// Values are told apart by callers, where these kinds are collected.
+    /// Counts values by caller, where these kinds are collected.
     pub(super) fn by_caller(&mut self, kinds: KindSet) {
         self.callers = Some(Callers::default());
         self.no_accesses = !kinds.has(Kind::Address);

@@ -74,7 +74,7 @@ impl Seen {
         std::mem::replace(&mut self.again, other) || other
     }
 
-    /// The next look is worth it, whatever the generation.
+    /// Makes the next look worth it, whatever the generation.
     pub fn look_again(&mut self) {
         self.again = true;
     }

@@ -83,7 +83,7 @@ fn reaped_with(handle: &OwnedFd) -> Option<i32> {
     (done == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
 }
 
-/// A descriptor that tells of the end of a process.
+/// A descriptor that reports the end of a process.
 fn handle(pid: Pid) -> Option<OwnedFd> {
     // SAFETY: no memory is passed; the descriptor is checked before it is owned.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) };

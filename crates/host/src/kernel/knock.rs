@@ -29,7 +29,7 @@ pub struct Knocks {
     /// The clock of the thread that was called last, until the signal has come.
     clock: Option<Clock>,
     tried: Option<Instant>,
-    /// By thread, processor time so far.
+    /// Processor time so far, by thread.
     used: HashMap<i32, u64>,
     refused: bool,
 }
@@ -46,7 +46,7 @@ impl Knocks {
         }
     }
 
-    /// Calls it back, if it is `wanted` and has not come since.
+    /// Calls the process back, if that is `wanted` and it has not come since.
     pub fn look(&mut self, wanted: bool) {
         if !wanted || self.refused {
             self.clock = None;

@@ -14,7 +14,7 @@
 //! | `maps` | the lines of `/proc/PID/maps` |
 //! | [`inherited`] | signal actions, mask and descriptors that a started program must find |
 //! | [`interrupt`] | signals to the host while a program runs |
-//! | `sentinel` | a process that tells signals to the group from signals to us |
+//! | `sentinel` | a process that distinguishes signals to the group from signals to us |
 //! | `proc` | files of `/proc`, read in signal handlers |
 //! | `large` | vectors in huge pages, for tables accessed at random |
 

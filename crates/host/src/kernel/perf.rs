@@ -101,7 +101,7 @@ impl AsFd for Clock {
 }
 
 impl Clock {
-    /// One that overflows each `period` of user time, and sends the thread a signal then. It does nothing before
+    /// A clock that overflows each `period` of user time, and sends the thread a signal then. It does nothing before
     /// it is enabled.
     ///
     /// # Errors
@@ -127,7 +127,7 @@ impl Clock {
         }
     }
 
-    /// One of what runs on a processor.
+    /// A clock of a processor.
     ///
     /// # Errors
     /// The kernel does not allow it, or there is no such processor.
@@ -135,7 +135,7 @@ impl Clock {
         Self::open(attributes, ANY, cpu)
     }
 
-    /// One of this thread.
+    /// A clock of this thread.
     ///
     /// # Errors
     /// The kernel does not allow it.

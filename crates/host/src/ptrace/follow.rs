@@ -29,11 +29,11 @@ use crate::ptrace::ended::Ended;
 /// A change of a child of ours, or of a traced thread.
 #[derive(Clone, Copy, Debug)]
 pub enum Change {
-    /// It has ended.
+    /// The process has ended.
     Ended(Pid, Ended),
-    /// It is another program now, stopped inside the call.
+    /// The process is another program now, stopped inside the call.
     Exec(Pid),
-    /// It is at the mark of its landing.
+    /// The process is at the mark of its landing.
     Marked(Pid),
 }
 
@@ -52,7 +52,7 @@ pub fn release(tid: Pid) {
     }
 }
 
-/// The next change, if there is one. `is_marked` tells whether a process that stopped for a signal is at its mark. Stops that do
+/// Returns the next change, if there is one. `is_marked`: whether a process that stopped for a signal is at its mark. Stops that do
 /// not concern us are passed over.
 pub fn change(is_marked: impl Fn(Pid, i32) -> bool) -> Option<Change> {
     loop {

@@ -137,9 +137,9 @@ fn write(pid: Pid, bytes: &[u8], at: u64) -> io::Result<()> {
     }
 }
 
-/// Puts the runtime into a process at the mark, and lets it run. `prepare` is given our descriptor of
-/// the file that the process made, before the runtime starts, if it made one, and may name a file of kept fragments; `kept` is the descriptor
-/// of one that it inherited. Where it is returned, it comes to the mark once more when it is let run.
+/// Injects the runtime into a process at the mark, and lets it run. `prepare` is given our descriptor of
+/// the file that the process made, if it made one, before the runtime starts. It may name a file of kept fragments. `kept` is the descriptor
+/// of one that the process inherited. A returned landing comes to the mark once more when it is resumed.
 ///
 /// # Errors
 /// Why it cannot be. Let run, the process goes to its program natively.

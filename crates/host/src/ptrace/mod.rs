@@ -4,7 +4,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`launch`] | a program started, under control or natively |
+//! | [`launch`] | a program started, attached or natively |
 //! | [`follow`] | processes that execute another program |
 //! | [`inject`] | the runtime put into a stopped process |
 //! | [`landing`] | the stub that maps memory in a program just executed |

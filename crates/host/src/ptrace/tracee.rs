@@ -1,8 +1,8 @@
 //! Threads of another process, stopped.
 //!
 //! # Problem
-//! All threads of a running process must be stopped, inspected, made to do a system call or to go
-//! on elsewhere, and released, without the process noticing. No signal of the process is lost or invented.
+//! All threads of a running process must be stopped, inspected, and made to do a system call or to go
+//! on elsewhere. Then they are released, without the process noticing. No signal of the process is lost or invented.
 //! No system call fails that would not have. A stopped process stays stopped.
 //!
 //! # Strategy
@@ -11,13 +11,13 @@
 //! stopped threads make none.
 //!
 //! *Remote calls* use a `syscall` instruction that is there already, in the vDSO or any other
-//! code: nothing of the process's memory is written. The thread is led there, stops at the entry of
+//! code: nothing of the process's memory is written. The thread is redirected there, stops at the entry of
 //! the call, is asked to stop again, and does so when the call is done. Both stops send no signal.
 //!
-//! *Interrupted system calls.* A thread stopped in a call is about to be told by the kernel how to
-//! continue it. It is always released from where the kernel looks at that, with the registers that it
+//! *Interrupted system calls.* For a thread stopped in a call, the kernel is about to decide how to
+//! continue it. The thread is always released from where the kernel decides that, with the registers that it
 //! was stopped with or others in which no call is pending. Some calls return EINTR where they could be
-//! made again; [`Tracees::spurious`] tells them.
+//! made again; [`Tracees::spurious`] identifies them.
 // Raw ptrace requests, and structures that the kernel fills in.
 #![allow(unsafe_code)]
 
@@ -80,7 +80,7 @@ thread_local! {
     static REAPED: RefCell<Vec<(Pid, Ended)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A thread or process that ended while it was traced, told once.
+/// The end of a thread or process while it was traced, reported once.
 pub fn reaped() -> Option<(Pid, Ended)> {
     REAPED.with_borrow_mut(Vec::pop)
 }

@@ -31,7 +31,7 @@ pub enum State {
     Out,
 }
 
-/// One place, and what is known of it.
+/// State of one place.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// Address of the instruction.
@@ -62,7 +62,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// One that nothing is known of.
+    /// Begins with a place that nothing is known of.
     pub fn new(pc: u64, table: Option<u32>, at: Duration) -> Self {
         Self {
             pc,

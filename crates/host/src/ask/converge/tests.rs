@@ -4,7 +4,7 @@ use super::*;
 
 const MILLI: Duration = Duration::from_millis(1);
 
-/// A target that goes by each table at once, with one place that loads `value` and one that is executed rarely.
+/// A target that uses each table at once, with one place that loads `value` and one that is executed rarely.
 struct Target {
     told: Box<Told>,
     converge: Converge,

@@ -152,7 +152,7 @@ pub(super) struct Instance<'m> {
     of: &'m Module,
     ours: NonNull<Ours>,
     this: NonNull<c_void>,
-    /// By number. They stay where they are: tuples lead to them.
+    /// Instructions by number. They stay where they are: tuples point to them.
     known: BTreeMap<u32, Box<Known>>,
     tuples: Vec<RawTuple>,
 }

@@ -22,7 +22,7 @@ pub(super) struct Met<'a> {
 /// Requests to the helper, for an instance.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Request<'a> {
-    /// There is to be one. Answered by [`Reply::Done`].
+    /// Creates the instance. Answered by [`Reply::Done`].
     Begin,
     /// Not answered.
     Met(Met<'a>),

@@ -70,7 +70,7 @@ impl Geometry {
 #[derive(Clone, Debug)]
 pub struct Cache {
     geometry: Geometry,
-    /// By set, the numbers of its lines, the one used last before. [`FREE`] after them.
+    /// Numbers of the lines of each set, the one used last before. [`FREE`] after them.
     lines: Vec<u64>,
 }
 

@@ -21,7 +21,7 @@ pub struct Strides {
     last: VecDeque<u64>,
     /// The thread's accesses up to the last execution.
     clock: u64,
-    /// By entry of [`AHEAD`].
+    /// Differences for each entry of [`AHEAD`].
     tables: [Differences; AHEAD.len()],
     /// Accesses from one execution to the next, all together, and how many times that was.
     apart: (u64, u64),

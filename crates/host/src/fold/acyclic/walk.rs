@@ -14,7 +14,7 @@ pub(in crate::fold) struct Open {
     pub(in crate::fold) outcomes: Outcomes,
 }
 
-/// One that a handler of a signal has interrupted.
+/// A path that a signal handler has interrupted.
 pub(in crate::fold) struct Interrupted {
     /// The interrupted place, as a run-time address.
     pc: u64,
@@ -23,7 +23,7 @@ pub(in crate::fold) struct Interrupted {
     pub(in crate::fold) open: Option<Open>,
 }
 
-/// One thread.
+/// The walk of one thread.
 #[derive(Default)]
 pub(in crate::fold) struct Walk {
     /// Without `last`.

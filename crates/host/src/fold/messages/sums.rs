@@ -94,7 +94,7 @@ impl Sums {
         (sum >> 32) as usize & (self.slots.len() - 1)
     }
 
-    /// Makes room for so many tuples more; where that moves the others, `moved` is told the way from the old number of a slot to the
+    /// Makes room for so many tuples more. Where that moves the others, `moved` gets the function from the old number of a slot to the
     /// new one.
     pub(super) fn make_room(&mut self, more: usize, moved: impl FnOnce(&dyn Fn(At) -> At)) {
         if 4 * (self.used + more) <= 3 * self.slots.len() {

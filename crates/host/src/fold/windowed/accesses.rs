@@ -15,7 +15,7 @@ pub(in crate::fold) struct Accesses {
     /// Instructions met, by number.
     known: Vec<(Place, Known)>,
     run: Run,
-    /// The instruction that is executed, its window, and the addresses that are told of it so far.
+    /// The instruction that is executed, its window, and its addresses so far.
     at: Option<(u32, (u64, f64))>,
     addresses: Vec<u64>,
     pairs: FxHashMap<Pair, Draws>,
@@ -29,25 +29,25 @@ impl Accesses {
         }
     }
 
-    /// A window begins.
+    /// Begins a window.
     pub(in crate::fold) fn begin(&mut self) {
         self.at = None;
         self.addresses.clear();
         self.run.clear();
     }
 
-    /// The next instruction.
+    /// Begins the next instruction.
     pub(in crate::fold) fn instruction(&mut self, number: u32, window: (u64, f64)) {
         self.end();
         self.at = Some((number, window));
     }
 
-    /// An address of the one that was next.
+    /// Adds an address of that instruction.
     pub(in crate::fold) fn address(&mut self, address: u64) {
         self.addresses.push(address);
     }
 
-    /// All is told of the one that was next.
+    /// Executes that instruction in the model.
     pub(in crate::fold) fn end(&mut self) {
         if let Some((number, (window, weight))) = self.at.take()
             && let Some(&(load, ref known)) = self.known.get(number as usize)

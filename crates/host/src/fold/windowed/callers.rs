@@ -69,7 +69,7 @@ impl Callers {
         self.chain.learn(all);
     }
 
-    /// A window begins.
+    /// Begins a window.
     pub(in crate::fold) fn begin(&mut self) {
         self.chain.begin();
     }
@@ -79,12 +79,12 @@ impl Callers {
         self.chain.stack(words);
     }
 
-    /// Instructions from the one with the first number to that with the last are executed.
+    /// Notes that execution reaches the instruction with the first number.
     pub(super) fn enter(&mut self, first: u32, modules: &Modules) {
         self.chain.enter(first, modules);
     }
 
-    /// Follows the chain after an instruction's values.
+    /// Notes that instructions up to the one with the last number were executed.
     pub(super) fn leave(&mut self, last: u32) {
         self.chain.leave(last);
     }

@@ -13,7 +13,7 @@ use crate::fold::folder::Folder;
 /// Recorded bytes of a thread, record by record.
 pub(super) struct Records<'a>(pub(super) &'a [u8]);
 
-/// One of them.
+/// A record.
 pub(super) enum Record<'a> {
     Path(usize, &'a [u8]),
     Message(Header, &'a [u8]),

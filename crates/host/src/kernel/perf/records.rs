@@ -119,7 +119,7 @@ pub enum What {
         /// The thread.
         tid: u32,
     },
-    /// So many records had no room.
+    /// So many records were lost: they had no room.
     Lost(u64),
     /// The kernel has stopped the clock for the rest of a tick, as samples came too often.
     Throttled,

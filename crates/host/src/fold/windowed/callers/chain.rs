@@ -10,7 +10,7 @@
 //! given up, until the next call.
 //!
 //! # Why it is correct
-//! * A call is in the chain from where it was executed in this window, or because its return address is where the file says that one is, in memory as it
+//! * A call is in the chain from where it was executed in this window, or from its return address, read where the file says, in memory as it
 //!   was when the window began. While the function has not returned, only the function itself changes that word.
 //! * A tail call is a jump to the first instruction of a function. The return address stays, and the caller is the
 //!   one that is returned to.
